@@ -1,1 +1,26 @@
-//! env
+//! The operating system behind small traits: clock, randomness, disk, network, threads.
+//!
+//! Owns every call to the OS that the broker makes. `real` is the machine we run on, `sim` a seeded one that loses what was
+//! not synced. Whoever needs time, chance, a file or a socket is handed an [`Env`]; nobody reaches around it.
+
+pub mod clock;
+pub mod disk;
+pub mod net;
+pub mod threads;
+
+use std::sync::Arc;
+
+pub use clock::{Clock, Rng};
+pub use disk::{Disk, File, FileHandle};
+pub use net::{ConnId, Net, Poller, Readiness, Socket, Stream, Wake};
+pub use threads::{Bell, Threads, Turn, Worker};
+
+/// One machine: everything the broker may ask of the outside world.
+#[derive(Clone)]
+pub struct Env {
+    pub clock: Arc<dyn Clock>,
+    pub rng: Arc<dyn Rng>,
+    pub disk: Arc<dyn Disk>,
+    pub net: Arc<dyn Net>,
+    pub threads: Arc<dyn Threads>,
+}

@@ -1,0 +1,99 @@
+//! Files and directories.
+//!
+//! Invariant of every implementation: bytes are durable once [`File::sync_data`] returned `Ok` for a file whose directory
+//! entry was made durable by [`Disk::sync_dir`]; nothing else is promised. After a failed sync nothing about the file is known.
+
+use std::io::{self, IoSlice};
+use std::path::Path;
+use std::sync::Arc;
+
+/// What to do when opening a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Open {
+    /// Existing file, reads only.
+    Read,
+    /// Existing file, reads and writes.
+    Write,
+    /// Existing or new file, reads and writes; keeps the content.
+    Create,
+    /// New file; fails with `AlreadyExists`.
+    CreateNew,
+    /// Existing or new file, emptied.
+    Truncate,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub name: String,
+    pub is_dir: bool,
+    pub len: u64,
+}
+
+/// Held while a directory is ours; dropped with the process.
+pub trait Lock: Send + Sync {}
+
+pub trait Disk: Send + Sync {
+    fn open(&self, path: &Path, how: Open) -> io::Result<FileHandle>;
+    /// Creates `path` and its parents; the caller syncs what must last.
+    fn create_dir_all(&self, path: &Path) -> io::Result<()>;
+    /// Entries in name order, `.` and `..` left out.
+    fn read_dir(&self, path: &Path) -> io::Result<Vec<Entry>>;
+    fn exists(&self, path: &Path) -> io::Result<bool>;
+    /// Atomic replacement, durable after `sync_dir` of the parent.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    fn remove_file(&self, path: &Path) -> io::Result<()>;
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()>;
+    /// Makes the entries of `path` durable.
+    fn sync_dir(&self, path: &Path) -> io::Result<()>;
+    /// Makes everything on the volume that holds `path` durable (`syncfs`).
+    fn sync_volume(&self, path: &Path) -> io::Result<()>;
+    /// Takes the exclusive lock file `path`; `WouldBlock` when another process holds it.
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>>;
+    /// Bytes (total, available to us) of the volume that holds `path`.
+    fn space(&self, path: &Path) -> io::Result<Space>;
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    pub total: u64,
+    pub available: u64,
+}
+
+pub type FileHandle = Arc<dyn File>;
+
+pub trait File: Send + Sync {
+    /// Reads up to `buf.len()` bytes at `position`; 0 means end of file.
+    fn read_at(&self, buf: &mut [u8], position: u64) -> io::Result<usize>;
+    /// Writes all of `bufs` at `position`, in calls of at most 128 KiB (larger ones fall off a cliff on large folios).
+    fn write_at(&self, bufs: &[IoSlice<'_>], position: u64) -> io::Result<()>;
+    /// Makes content and length durable (`fdatasync`).
+    fn sync_data(&self) -> io::Result<()>;
+    fn len(&self) -> io::Result<u64>;
+    fn set_len(&self, len: u64) -> io::Result<()>;
+    /// Reserves blocks for `len` bytes without changing the length; best effort.
+    fn allocate(&self, len: u64) -> io::Result<()>;
+    /// Starts write-back of a range without waiting and without a promise.
+    fn start_writeback(&self, position: u64, len: u64);
+    /// Asks for a range to be read into the page cache; may block.
+    fn read_ahead(&self, position: u64, len: u64);
+    /// Tells that a clean range will not be needed soon.
+    fn drop_cache(&self, position: u64, len: u64);
+    /// The descriptor, where there is one, for `sendfile`.
+    #[cfg(unix)]
+    fn raw_fd(&self) -> Option<std::os::fd::RawFd>;
+
+    fn read_exact_at(&self, mut buf: &mut [u8], mut position: u64) -> io::Result<()> {
+        while !buf.is_empty() {
+            match self.read_at(buf, position) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(n) => {
+                    buf = &mut buf[n..];
+                    position += n as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,62 @@
+//! Sockets, as readiness and non-blocking calls.
+//!
+//! A [`Poller`] belongs to one thread and owns its connections. Readiness is edge triggered: after an event read (or write)
+//! until `WouldBlock`. [`Stream`] is the blocking kind for command-line clients.
+
+use std::io::{self, IoSlice, Read, Write};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::disk::FileHandle;
+
+/// A connection of one poller; never reused within the life of that poller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnId(pub u64);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Readiness {
+    /// A listener has connections to accept.
+    Accept,
+    /// The connection may be read or written (or both: try, and stop at `WouldBlock`).
+    Conn { conn: ConnId, readable: bool, writable: bool },
+}
+
+/// An accepted connection on its way to the poller that will own it.
+pub struct Socket {
+    pub peer: SocketAddr,
+    /// Address the peer connected to: what we advertise when nothing else is configured.
+    pub local: SocketAddr,
+    pub inner: Box<dyn std::any::Any + Send>,
+}
+
+/// Wakes a poller from another thread.
+pub trait Wake: Send + Sync {
+    fn wake(&self);
+}
+
+pub trait Net: Send + Sync {
+    fn poller(&self) -> io::Result<Box<dyn Poller>>;
+    /// Blocking connection for clients; `timeout` bounds connecting and each read and write.
+    fn dial(&self, address: &str, timeout: Duration) -> io::Result<Box<dyn Stream>>;
+}
+
+pub trait Stream: Read + Write + Send {}
+
+pub trait Poller: Send {
+    /// Appends what became ready to `ready`; waits up to `timeout` (`None`: until something happens or `wake`).
+    fn wait(&mut self, timeout: Option<Duration>, ready: &mut Vec<Readiness>) -> io::Result<()>;
+    fn waker(&self) -> Arc<dyn Wake>;
+    /// Listens on `address` (`host:port`, port 0 picks one); returns the bound address.
+    fn listen(&mut self, address: &str) -> io::Result<SocketAddr>;
+    /// Next accepted socket of any listener of this poller, `None` when there is none now.
+    fn accept(&mut self) -> io::Result<Option<Socket>>;
+    /// Takes ownership of a socket; its first readiness is reported by the next `wait`.
+    fn adopt(&mut self, socket: Socket) -> io::Result<ConnId>;
+    /// 0 means the peer closed its side.
+    fn recv(&mut self, conn: ConnId, buf: &mut [u8]) -> io::Result<usize>;
+    fn send(&mut self, conn: ConnId, bufs: &[IoSlice<'_>]) -> io::Result<usize>;
+    /// Sends `len` bytes of `file` from `position` without copying where the OS can.
+    fn send_file(&mut self, conn: ConnId, file: &FileHandle, position: u64, len: usize) -> io::Result<usize>;
+    fn close(&mut self, conn: ConnId);
+}

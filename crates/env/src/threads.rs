@@ -1,0 +1,38 @@
+//! Workers: the loops of the broker, each a thread in reality and a turn taken in simulation.
+//!
+//! A worker does what it can in [`Worker::turn`] and never waits inside; waiting is [`Worker::park`], which the simulator
+//! does not call: it takes turns until everyone sleeps and then moves time.
+
+use std::sync::Arc;
+
+use model::Instant;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// There is more to do now.
+    Again,
+    /// Nothing to do until something arrives, or until the instant.
+    Sleep { until: Option<Instant> },
+    /// The worker has ended.
+    Done,
+}
+
+pub trait Worker: Send {
+    fn turn(&mut self) -> Turn;
+    /// Blocks until there may be work or `until` has come.
+    fn park(&mut self, until: Option<Instant>);
+}
+
+/// Wakes one parked worker. A ring before the wait is not lost.
+pub trait Bell: Send + Sync {
+    fn ring(&self);
+    fn wait(&self, until: Option<Instant>);
+}
+
+pub trait Threads: Send + Sync {
+    fn bell(&self) -> Arc<dyn Bell>;
+    /// Starts `worker`; it runs until its turn says [`Turn::Done`].
+    fn spawn(&self, name: &str, worker: Box<dyn Worker>);
+    /// Waits until every spawned worker has ended (the simulator takes turns instead).
+    fn join(&self);
+}
