@@ -1,1 +1,5 @@
 //! wire
+
+pub mod error_code;
+
+pub use error_code::ErrorCode;
