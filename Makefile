@@ -1,0 +1,48 @@
+# Everything a user or a developer runs. `make serve` and `make test` need a Rust toolchain and a C compiler, nothing else.
+
+CARGO ?= cargo
+SEEDS ?= 100
+ARGS ?=
+
+.PHONY: serve build test test-clients sim chaos bench check fmt deny
+
+## build the release binary and start a broker on 127.0.0.1:9092 with its data in ./data
+serve: build
+	exec target/release/esker serve $(ARGS)
+
+build:
+	$(CARGO) build --release --bin esker
+
+## every test of the workspace, then the quick clients
+test:
+	$(CARGO) test --workspace
+	tests/clients/run --quick
+
+## clients and tools that nobody here wrote, against the release binary; installs what it needs
+test-clients:
+	tests/clients/run
+
+## seeded runs of the real broker on a simulated machine: make sim SEEDS=1000
+sim:
+	$(CARGO) run --release --package sim -- --seeds $(SEEDS) $(ARGS)
+
+## kill -9 and power cuts of the real process under load
+chaos:
+	tests/chaos/run $(ARGS)
+
+## figures against Apache Kafka in one interleaved run
+bench: build
+	bench/compare $(ARGS)
+
+## what must pass before a commit
+check: fmt
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) test --workspace
+	$(CARGO) xtask tidy
+
+fmt:
+	$(CARGO) fmt --all --check
+
+## licences, advisories, duplicate libraries (needs cargo-deny)
+deny:
+	$(CARGO) deny check
