@@ -1,0 +1,391 @@
+//! One batch: a header of 61 bytes, kept apart so that it can be patched, and the records as they were received.
+//!
+//! Invariant: `head.size() == HEAD_SIZE + body.len()`. Base offset and leader epoch lie outside the checksum, so a broker sets
+//! them without touching it; changing attributes or timestamps computes it anew.
+
+use std::ops::Deref;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use model::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
+
+use super::HEAD_SIZE;
+use super::codec::{Caps, Codec, CodecError};
+use super::cut::BatchError;
+
+/// Bytes before the part that the length field counts.
+pub(super) const LENGTH_END: usize = 12;
+/// The checksum covers everything from the attributes on.
+pub(super) const CRC_START: usize = 21;
+
+const MAGIC_AT: usize = 16;
+const CRC_AT: usize = 17;
+const TIMESTAMP_TYPE: i16 = 1 << 3;
+const TRANSACTIONAL: i16 = 1 << 4;
+const CONTROL: i16 = 1 << 5;
+const DELETE_HORIZON: i16 = 1 << 6;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum TimestampType {
+    #[default]
+    CreateTime,
+    LogAppendTime,
+}
+
+/// The attribute bits of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Attributes(pub i16);
+
+impl Attributes {
+    /// `None` for an id that no codec has.
+    #[must_use]
+    pub fn codec(self) -> Option<Codec> {
+        Codec::from_id((self.0 & 7) as u8)
+    }
+
+    #[must_use]
+    pub fn timestamp_type(self) -> TimestampType {
+        if self.0 & TIMESTAMP_TYPE == 0 {
+            TimestampType::CreateTime
+        } else {
+            TimestampType::LogAppendTime
+        }
+    }
+
+    #[must_use]
+    pub fn is_transactional(self) -> bool {
+        self.0 & TRANSACTIONAL != 0
+    }
+
+    #[must_use]
+    pub fn is_control(self) -> bool {
+        self.0 & CONTROL != 0
+    }
+
+    /// The base timestamp field holds the time after which tombstones of this batch may go (KIP-534).
+    #[must_use]
+    pub fn has_delete_horizon(self) -> bool {
+        self.0 & DELETE_HORIZON != 0
+    }
+
+    #[must_use]
+    pub fn with_codec(self, codec: Codec) -> Self {
+        Attributes((self.0 & !7) | i16::from(codec.id()))
+    }
+
+    #[must_use]
+    pub fn with_timestamp_type(self, kind: TimestampType) -> Self {
+        match kind {
+            TimestampType::CreateTime => Attributes(self.0 & !TIMESTAMP_TYPE),
+            TimestampType::LogAppendTime => Attributes(self.0 | TIMESTAMP_TYPE),
+        }
+    }
+
+    #[must_use]
+    pub fn with_transactional(self) -> Self {
+        Attributes(self.0 | TRANSACTIONAL)
+    }
+
+    #[must_use]
+    pub fn with_control(self) -> Self {
+        Attributes(self.0 | CONTROL)
+    }
+}
+
+/// The header of a batch as raw bytes; says nothing about whether the records follow it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Head(pub [u8; HEAD_SIZE]);
+
+impl Head {
+    fn bytes<const N: usize>(&self, at: usize) -> [u8; N] {
+        let mut out = [0; N];
+        out.copy_from_slice(&self.0[at..at + N]);
+        out
+    }
+
+    fn put<const N: usize>(&mut self, at: usize, value: [u8; N]) {
+        self.0[at..at + N].copy_from_slice(&value);
+    }
+
+    #[must_use]
+    pub fn base_offset(&self) -> Offset {
+        Offset(i64::from_be_bytes(self.bytes(0)))
+    }
+
+    /// The length field as it stands: bytes after the field itself. May be anything until checked.
+    #[must_use]
+    pub fn length_field(&self) -> i32 {
+        i32::from_be_bytes(self.bytes(8))
+    }
+
+    /// Bytes of the whole batch as the length field tells.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        usize::try_from(self.length_field()).unwrap_or(0) + LENGTH_END
+    }
+
+    #[must_use]
+    pub fn leader_epoch(&self) -> LeaderEpoch {
+        LeaderEpoch(i32::from_be_bytes(self.bytes(12)))
+    }
+
+    #[must_use]
+    pub fn magic(&self) -> u8 {
+        self.0[MAGIC_AT]
+    }
+
+    #[must_use]
+    pub fn crc(&self) -> u32 {
+        u32::from_be_bytes(self.bytes(CRC_AT))
+    }
+
+    #[must_use]
+    pub fn attributes(&self) -> Attributes {
+        Attributes(i16::from_be_bytes(self.bytes(21)))
+    }
+
+    #[must_use]
+    pub fn last_offset_delta(&self) -> i32 {
+        i32::from_be_bytes(self.bytes(23))
+    }
+
+    /// Offset of the last record, also when compaction has removed that record.
+    #[must_use]
+    pub fn last_offset(&self) -> Offset {
+        Offset(
+            self.base_offset()
+                .0
+                .saturating_add(i64::from(self.last_offset_delta())),
+        )
+    }
+
+    #[must_use]
+    pub fn next_offset(&self) -> Offset {
+        Offset(self.last_offset().0.saturating_add(1))
+    }
+
+    #[must_use]
+    pub fn base_timestamp(&self) -> Timestamp {
+        Timestamp(i64::from_be_bytes(self.bytes(27)))
+    }
+
+    #[must_use]
+    pub fn max_timestamp(&self) -> Timestamp {
+        Timestamp(i64::from_be_bytes(self.bytes(35)))
+    }
+
+    #[must_use]
+    pub fn producer_id(&self) -> ProducerId {
+        ProducerId(i64::from_be_bytes(self.bytes(43)))
+    }
+
+    #[must_use]
+    pub fn producer_epoch(&self) -> ProducerEpoch {
+        ProducerEpoch(i16::from_be_bytes(self.bytes(51)))
+    }
+
+    #[must_use]
+    pub fn has_producer_id(&self) -> bool {
+        self.producer_id() != ProducerId::NONE
+    }
+
+    #[must_use]
+    pub fn base_sequence(&self) -> Sequence {
+        Sequence(i32::from_be_bytes(self.bytes(53)))
+    }
+
+    /// -1 when the batch carries no sequence.
+    #[must_use]
+    pub fn last_sequence(&self) -> Sequence {
+        let base = self.base_sequence();
+        if base.0 < 0 {
+            base
+        } else {
+            base.advance(self.last_offset_delta().max(0))
+        }
+    }
+
+    #[must_use]
+    pub fn record_count(&self) -> i32 {
+        i32::from_be_bytes(self.bytes(57))
+    }
+
+    pub fn set_base_offset(&mut self, offset: Offset) {
+        self.put(0, offset.0.to_be_bytes());
+    }
+
+    pub fn set_leader_epoch(&mut self, epoch: LeaderEpoch) {
+        self.put(12, epoch.0.to_be_bytes());
+    }
+
+    pub(super) fn set_size(&mut self, size: usize) {
+        let length = i32::try_from(size - LENGTH_END).expect("a batch we built is below 2 GiB");
+        self.put(8, length.to_be_bytes());
+    }
+
+    pub(super) fn set_magic(&mut self, magic: u8) {
+        self.0[MAGIC_AT] = magic;
+    }
+
+    pub(super) fn set_attributes(&mut self, attributes: Attributes) {
+        self.put(21, attributes.0.to_be_bytes());
+    }
+
+    pub(super) fn set_last_offset_delta(&mut self, delta: i32) {
+        self.put(23, delta.to_be_bytes());
+    }
+
+    pub(super) fn set_timestamps(&mut self, base: Timestamp, max: Timestamp) {
+        self.put(27, base.0.to_be_bytes());
+        self.put(35, max.0.to_be_bytes());
+    }
+
+    pub(super) fn set_producer(
+        &mut self,
+        id: ProducerId,
+        epoch: ProducerEpoch,
+        sequence: Sequence,
+    ) {
+        self.put(43, id.0.to_be_bytes());
+        self.put(51, epoch.0.to_be_bytes());
+        self.put(53, sequence.0.to_be_bytes());
+    }
+
+    pub(super) fn set_record_count(&mut self, count: i32) {
+        self.put(57, count.to_be_bytes());
+    }
+
+    pub(super) fn set_crc(&mut self, crc: u32) {
+        self.put(CRC_AT, crc.to_be_bytes());
+    }
+}
+
+impl std::fmt::Debug for Head {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Head")
+            .field("offsets", &(self.base_offset().0..=self.last_offset().0))
+            .field("size", &self.size())
+            .field("leader_epoch", &self.leader_epoch().0)
+            .field("records", &self.record_count())
+            .finish_non_exhaustive()
+    }
+}
+
+/// One batch whose bounds were checked. Reads like its [`Head`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Batch {
+    pub(super) head: Head,
+    pub(super) body: Bytes,
+}
+
+impl Deref for Batch {
+    type Target = Head;
+
+    fn deref(&self) -> &Head {
+        &self.head
+    }
+}
+
+impl Batch {
+    /// Joins a header and its records; refuses when the length field says otherwise. The checksum is not looked at.
+    pub fn from_parts(head: Head, body: Bytes) -> Result<Batch, BatchError> {
+        head.check_shape()?;
+        let have = HEAD_SIZE + body.len();
+        if head.size() != have {
+            return Err(BatchError::Truncated {
+                want: head.size(),
+                have,
+            });
+        }
+        Ok(Batch { head, body })
+    }
+
+    #[must_use]
+    pub fn head(&self) -> &[u8; HEAD_SIZE] {
+        &self.head.0
+    }
+
+    /// The records, compressed as the attributes say.
+    #[must_use]
+    pub fn body(&self) -> &Bytes {
+        &self.body
+    }
+
+    pub fn set_base_offset(&mut self, offset: Offset) {
+        self.head.set_base_offset(offset);
+    }
+
+    pub fn set_leader_epoch(&mut self, epoch: LeaderEpoch) {
+        self.head.set_leader_epoch(epoch);
+    }
+
+    /// Turns the batch into one of `LogAppendTime`: every record then reads `time`.
+    pub fn set_append_time(&mut self, time: Timestamp) {
+        let attributes = self
+            .attributes()
+            .with_timestamp_type(TimestampType::LogAppendTime);
+        self.head.set_attributes(attributes);
+        self.head.set_timestamps(self.base_timestamp(), time);
+        self.head.set_crc(checksum(&self.head, &self.body));
+    }
+
+    /// Corrects a wrong maximum of a `CreateTime` batch after its records were walked.
+    pub fn set_max_timestamp(&mut self, time: Timestamp) {
+        if self.max_timestamp() != time {
+            self.head.set_timestamps(self.base_timestamp(), time);
+            self.head.set_crc(checksum(&self.head, &self.body));
+        }
+    }
+
+    /// Gives the batch a producer's identity; for clients that resend under a new epoch.
+    pub fn set_producer(&mut self, id: ProducerId, epoch: ProducerEpoch, sequence: Sequence) {
+        self.head.set_producer(id, epoch, sequence);
+        self.head.set_crc(checksum(&self.head, &self.body));
+    }
+
+    #[must_use]
+    pub fn is_intact(&self) -> bool {
+        self.crc() == checksum(&self.head, &self.body)
+    }
+
+    /// The records without compression; a slice of the batch when there is none.
+    pub fn plain(&self, caps: Caps) -> Result<Bytes, CodecError> {
+        match self.attributes().codec() {
+            Some(codec) => codec.decompress(&self.body, caps),
+            None => Err(CodecError::Unknown {
+                id: (self.attributes().0 & 7) as u8,
+            }),
+        }
+    }
+
+    pub fn write_to(&self, out: &mut impl BufMut) {
+        out.put_slice(&self.head.0);
+        out.put_slice(&self.body);
+    }
+
+    /// The batch as one run of bytes (copies).
+    #[must_use]
+    pub fn to_bytes(&self) -> Bytes {
+        let mut out = BytesMut::with_capacity(HEAD_SIZE + self.body.len());
+        self.write_to(&mut out);
+        out.freeze()
+    }
+}
+
+/// CRC-32C over the attributes and all that follows.
+#[must_use]
+pub fn checksum(head: &Head, body: &[u8]) -> u32 {
+    let covered = &head.0[CRC_START..];
+    // A digest costs more to set up than a short body costs to copy and read in one go.
+    const SHORT: usize = 512;
+    if body.len() <= SHORT {
+        let mut joined = [0u8; HEAD_SIZE - CRC_START + SHORT];
+        let len = covered.len() + body.len();
+        joined[..covered.len()].copy_from_slice(covered);
+        joined[covered.len()..len].copy_from_slice(body);
+        return crc_fast::crc32_iscsi(&joined[..len]);
+    }
+    let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
+    digest.update(covered);
+    digest.update(body);
+    digest.finalize() as u32
+}
