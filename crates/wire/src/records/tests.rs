@@ -137,7 +137,10 @@ fn transaction_markers_equal_those_of_java() {
         ControlRecord::read(&abort),
         Some(ControlRecord::EndTxn(end))
     );
-    assert_eq!(one(&golden!("abort"), Source::Produce), Err(BatchError::Control));
+    assert_eq!(
+        one(&golden!("abort"), Source::Produce),
+        Err(BatchError::Control)
+    );
 }
 
 #[test]
