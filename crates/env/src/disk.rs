@@ -69,6 +69,9 @@ pub trait File: Send + Sync {
     /// Makes content and length durable (`fdatasync`).
     fn sync_data(&self) -> io::Result<()>;
     fn len(&self) -> io::Result<u64>;
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
     fn set_len(&self, len: u64) -> io::Result<()>;
     /// Reserves blocks for `len` bytes without changing the length; best effort.
     fn allocate(&self, len: u64) -> io::Result<()>;

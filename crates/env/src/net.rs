@@ -19,7 +19,11 @@ pub enum Readiness {
     /// A listener has connections to accept.
     Accept,
     /// The connection may be read or written (or both: try, and stop at `WouldBlock`).
-    Conn { conn: ConnId, readable: bool, writable: bool },
+    Conn {
+        conn: ConnId,
+        readable: bool,
+        writable: bool,
+    },
 }
 
 /// An accepted connection on its way to the poller that will own it.
@@ -57,6 +61,12 @@ pub trait Poller: Send {
     fn recv(&mut self, conn: ConnId, buf: &mut [u8]) -> io::Result<usize>;
     fn send(&mut self, conn: ConnId, bufs: &[IoSlice<'_>]) -> io::Result<usize>;
     /// Sends `len` bytes of `file` from `position` without copying where the OS can.
-    fn send_file(&mut self, conn: ConnId, file: &FileHandle, position: u64, len: usize) -> io::Result<usize>;
+    fn send_file(
+        &mut self,
+        conn: ConnId,
+        file: &FileHandle,
+        position: u64,
+        len: usize,
+    ) -> io::Result<usize>;
     fn close(&mut self, conn: ConnId);
 }

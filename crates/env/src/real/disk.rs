@@ -1,0 +1,224 @@
+//! Files and directories of the operating system.
+//!
+//! Data is ours alone: files are created 0600 and directories 0700. Writes go out in calls of at most
+//! [`WRITE_BYTES_MAX`]; a short one is completed, any error ends the write at once and is never retried.
+
+use std::fs::{DirBuilder, File as OsFile, OpenOptions, TryLockError};
+use std::io::{self, IoSlice};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use super::sys;
+use crate::disk::{Disk, Entry, File, FileHandle, Lock, Open, Space};
+
+/// Larger calls fall off a cliff on file systems with large folios.
+const WRITE_BYTES_MAX: usize = 128 << 10;
+/// Slices per call: below every system's `IOV_MAX`, and 4 KiB of stack.
+const WRITE_SLICES_MAX: usize = 256;
+
+pub(super) struct OsDisk;
+
+impl Disk for OsDisk {
+    fn open(&self, path: &Path, how: Open) -> io::Result<FileHandle> {
+        let mut options = OpenOptions::new();
+        options.read(true).mode(0o600);
+        match how {
+            Open::Read => &mut options,
+            Open::Write => options.write(true),
+            Open::Create => options.write(true).create(true).truncate(false),
+            Open::CreateNew => options.write(true).create_new(true),
+            Open::Truncate => options.write(true).create(true).truncate(true),
+        };
+        Ok(Arc::new(Opened {
+            file: options.open(path)?,
+        }))
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        DirBuilder::new().recursive(true).mode(0o700).create(path)
+    }
+
+    fn read_dir(&self, path: &Path) -> io::Result<Vec<Entry>> {
+        let mut entries = Vec::new();
+        for entry in std::fs::read_dir(path)? {
+            let entry = entry?;
+            let meta = match entry.metadata() {
+                Ok(meta) => meta,
+                // Removed between the listing and the look.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            };
+            let name = entry.file_name().to_string_lossy().into_owned();
+            entries.push(Entry {
+                name,
+                is_dir: meta.is_dir(),
+                len: if meta.is_dir() { 0 } else { meta.len() },
+            });
+        }
+        entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        Ok(entries)
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        path.try_exists()
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        std::fs::rename(from, to)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        std::fs::remove_file(path)
+    }
+
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        std::fs::remove_dir_all(path)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        OsFile::open(path)?.sync_all()
+    }
+
+    fn sync_volume(&self, path: &Path) -> io::Result<()> {
+        sys::sync_volume(&OsFile::open(path)?)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(path)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Box::new(Locked { _file: file })),
+            Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    fn space(&self, path: &Path) -> io::Result<Space> {
+        sys::space(path)
+    }
+}
+
+/// The lock lives as long as its descriptor.
+struct Locked {
+    _file: OsFile,
+}
+
+impl Lock for Locked {}
+
+struct Opened {
+    file: OsFile,
+}
+
+impl File for Opened {
+    fn read_at(&self, buf: &mut [u8], position: u64) -> io::Result<usize> {
+        loop {
+            match self.file.read_at(buf, position) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => return other,
+            }
+        }
+    }
+
+    fn write_at(&self, bufs: &[IoSlice<'_>], position: u64) -> io::Result<()> {
+        let mut rest = Rest { bufs, skip: 0 };
+        let mut position = position;
+        let mut call = [IoSlice::new(&[]); WRITE_SLICES_MAX];
+        loop {
+            let slices = rest.fill(&mut call);
+            if slices == 0 {
+                return Ok(());
+            }
+            match sys::write_vectored_at(&self.file, &call[..slices], position) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    rest.advance(written);
+                    position += written as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)
+    }
+
+    fn allocate(&self, len: u64) -> io::Result<()> {
+        sys::allocate(&self.file, len)
+    }
+
+    fn start_writeback(&self, position: u64, len: u64) {
+        sys::start_writeback(&self.file, position, len);
+    }
+
+    fn read_ahead(&self, position: u64, len: u64) {
+        sys::read_ahead(&self.file, position, len);
+    }
+
+    fn drop_cache(&self, position: u64, len: u64) {
+        sys::drop_cache(&self.file, position, len);
+    }
+
+    fn raw_fd(&self) -> Option<RawFd> {
+        Some(self.file.as_raw_fd())
+    }
+}
+
+/// What is left of a vectored write: `bufs`, less the first `skip` bytes of the first one.
+struct Rest<'a> {
+    bufs: &'a [IoSlice<'a>],
+    skip: usize,
+}
+
+impl<'a> Rest<'a> {
+    /// Puts the next call's slices into `call` and returns how many; 0 when everything is written.
+    fn fill(&self, call: &mut [IoSlice<'a>]) -> usize {
+        let (mut slices, mut bytes, mut skip) = (0, 0, self.skip);
+        for buf in self.bufs {
+            let buf: &'a [u8] = buf;
+            let part = &buf[skip..];
+            skip = 0;
+            if part.is_empty() {
+                continue;
+            }
+            let part = &part[..part.len().min(WRITE_BYTES_MAX - bytes)];
+            call[slices] = IoSlice::new(part);
+            slices += 1;
+            bytes += part.len();
+            if slices == call.len() || bytes == WRITE_BYTES_MAX {
+                break;
+            }
+        }
+        slices
+    }
+
+    fn advance(&mut self, mut written: usize) {
+        while let Some(first) = self.bufs.first() {
+            let left = first.len() - self.skip;
+            if written < left {
+                self.skip += written;
+                return;
+            }
+            written -= left;
+            self.skip = 0;
+            self.bufs = &self.bufs[1..];
+        }
+        assert!(written == 0, "the kernel wrote more than it was given");
+    }
+}

@@ -1,0 +1,30 @@
+//! The machine we run on.
+//!
+//! Owns every system call of the broker. Portable Unix, with the Linux calls behind `cfg(target_os = "linux")` and a slower
+//! equivalent elsewhere. Decides nothing: no retry but after an interruption, no limit, no default path.
+
+mod clock;
+mod disk;
+mod net;
+mod stream;
+mod sys;
+mod threads;
+
+use std::sync::Arc;
+
+use crate::Env;
+
+impl Env {
+    /// The operating system.
+    #[must_use]
+    pub fn real() -> Env {
+        let clock = Arc::new(clock::OsClock::start());
+        Env {
+            clock: clock.clone(),
+            rng: Arc::new(clock::OsRng),
+            disk: Arc::new(disk::OsDisk),
+            net: Arc::new(net::OsNet),
+            threads: Arc::new(threads::OsThreads::new(clock)),
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! Sockets of the operating system, by edge-triggered readiness.
+//!
+//! Owns the listeners and connections of one event loop in a slab: a [`ConnId`] holds its slot in the low half and how often
+//! the slot was used in the high half, so a stale id is answered with `NotConnected` and never meets a stranger's socket.
+//! Allocates nothing per event.
+
+use std::io::{self, IoSlice, Read, Write};
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mio::net::{TcpListener, TcpStream};
+use mio::{Events, Interest, Poll, Token, Waker};
+
+use super::{stream, sys};
+use crate::disk::FileHandle;
+use crate::net::{ConnId, Net, Poller, Readiness, Socket, Stream, Wake};
+
+/// Events taken from the kernel per wait; the rest stay queued there for the next one.
+const EVENTS_MAX: usize = 1024;
+/// Bytes copied at a time where the kernel cannot send a file by itself.
+const COPY_BYTES_MAX: usize = 64 << 10;
+/// After a failed accept (no descriptors left) no new edge comes, so we ask again by ourselves.
+const ACCEPT_RETRY: Duration = Duration::from_millis(50);
+
+const WAKER: Token = Token(usize::MAX);
+/// Listener `i` has the token `LISTENER_LAST - i`; slots count up from 0 and never get there.
+const LISTENER_LAST: usize = usize::MAX - 1;
+const LISTENERS_MAX: usize = 64;
+
+pub(super) struct OsNet;
+
+impl Net for OsNet {
+    fn poller(&self) -> io::Result<Box<dyn Poller>> {
+        let poll = Poll::new()?;
+        let waker = Arc::new(OsWake {
+            waker: Waker::new(poll.registry(), WAKER)?,
+        });
+        Ok(Box::new(OsPoller {
+            poll,
+            waker,
+            events: Events::with_capacity(EVENTS_MAX),
+            listeners: Vec::new(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            accept_again: false,
+            copy: Vec::new(),
+        }))
+    }
+
+    fn dial(&self, address: &str, timeout: Duration) -> io::Result<Box<dyn Stream>> {
+        stream::dial(address, timeout)
+    }
+}
+
+struct OsWake {
+    waker: Waker,
+}
+
+impl Wake for OsWake {
+    fn wake(&self) {
+        // It can only fail when the poller is gone, and then nobody is left to wake.
+        let _ = self.waker.wake();
+    }
+}
+
+struct Slot {
+    uses: u32,
+    stream: Option<TcpStream>,
+}
+
+struct OsPoller {
+    poll: Poll,
+    waker: Arc<OsWake>,
+    events: Events,
+    listeners: Vec<TcpListener>,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    accept_again: bool,
+    copy: Vec<u8>,
+}
+
+fn conn_id(slot: usize, uses: u32) -> ConnId {
+    ConnId(u64::from(uses) << 32 | slot as u64)
+}
+
+impl OsPoller {
+    fn stream(&self, conn: ConnId) -> io::Result<&TcpStream> {
+        self.slots
+            .get((conn.0 & u64::from(u32::MAX)) as usize)
+            .filter(|slot| u64::from(slot.uses) == conn.0 >> 32)
+            .and_then(|slot| slot.stream.as_ref())
+            .ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+
+    fn poll_events(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        // The poller counts milliseconds; a shorter wait goes through a call that counts nanoseconds.
+        let timeout = match timeout {
+            Some(short)
+                if cfg!(target_os = "linux")
+                    && !short.is_zero()
+                    && short < Duration::from_millis(1) =>
+            {
+                sys::wait_readable(self.poll.as_raw_fd(), short);
+                Some(Duration::ZERO)
+            }
+            other => other,
+        };
+        match self.poll.poll(&mut self.events, timeout) {
+            // The events of the previous wait were cleared before the call, so this reads as "nothing".
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
+            other => other,
+        }
+    }
+}
+
+impl Poller for OsPoller {
+    fn wait(&mut self, timeout: Option<Duration>, ready: &mut Vec<Readiness>) -> io::Result<()> {
+        self.events.clear();
+        let timeout = if self.accept_again {
+            Some(timeout.map_or(ACCEPT_RETRY, |timeout| timeout.min(ACCEPT_RETRY)))
+        } else {
+            timeout
+        };
+        self.poll_events(timeout)?;
+        let mut accept = std::mem::take(&mut self.accept_again);
+        for event in &self.events {
+            if event.token() == WAKER {
+                continue;
+            }
+            match self.slots.get(event.token().0) {
+                None => accept = true,
+                Some(slot) => ready.push(Readiness::Conn {
+                    conn: conn_id(event.token().0, slot.uses),
+                    readable: event.is_readable() || event.is_read_closed() || event.is_error(),
+                    writable: event.is_writable() || event.is_write_closed() || event.is_error(),
+                }),
+            }
+        }
+        if accept {
+            ready.push(Readiness::Accept);
+        }
+        Ok(())
+    }
+
+    fn waker(&self) -> Arc<dyn Wake> {
+        self.waker.clone()
+    }
+
+    fn listen(&mut self, address: &str) -> io::Result<SocketAddr> {
+        if self.listeners.len() == LISTENERS_MAX {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let mut failed = None;
+        for address in stream::resolve(address)? {
+            match TcpListener::bind(address) {
+                Ok(mut listener) => {
+                    let token = Token(LISTENER_LAST - self.listeners.len());
+                    self.poll
+                        .registry()
+                        .register(&mut listener, token, Interest::READABLE)?;
+                    let bound = listener.local_addr()?;
+                    self.listeners.push(listener);
+                    return Ok(bound);
+                }
+                Err(error) => failed = Some(error),
+            }
+        }
+        Err(failed.unwrap_or_else(|| io::ErrorKind::NotFound.into()))
+    }
+
+    fn accept(&mut self) -> io::Result<Option<Socket>> {
+        for listener in &self.listeners {
+            match accept(listener) {
+                Ok(None) => {}
+                Ok(some) => return Ok(some),
+                Err(error) => {
+                    self.accept_again = true;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn adopt(&mut self, socket: Socket) -> io::Result<ConnId> {
+        let mut stream = *socket
+            .inner
+            .downcast::<TcpStream>()
+            .map_err(|_| io::ErrorKind::InvalidInput)?;
+        let index = match self.free.last() {
+            Some(&index) => index as usize,
+            None => self.slots.len(),
+        };
+        // Registering reports what is already there as the first edge.
+        self.poll.registry().register(
+            &mut stream,
+            Token(index),
+            Interest::READABLE | Interest::WRITABLE,
+        )?;
+        if self.free.pop().is_none() {
+            self.slots.push(Slot {
+                uses: 0,
+                stream: None,
+            });
+        }
+        let slot = &mut self.slots[index];
+        slot.stream = Some(stream);
+        Ok(conn_id(index, slot.uses))
+    }
+
+    fn recv(&mut self, conn: ConnId, buf: &mut [u8]) -> io::Result<usize> {
+        let mut stream = self.stream(conn)?;
+        uninterrupted(|| stream.read(buf))
+    }
+
+    fn send(&mut self, conn: ConnId, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        let mut stream = self.stream(conn)?;
+        uninterrupted(|| stream.write_vectored(bufs))
+    }
+
+    fn send_file(
+        &mut self,
+        conn: ConnId,
+        file: &FileHandle,
+        position: u64,
+        len: usize,
+    ) -> io::Result<usize> {
+        let socket = self.stream(conn)?.as_raw_fd();
+        let sent = match file.raw_fd() {
+            Some(fd) if len > 0 => {
+                uninterrupted_option(|| sys::send_file(socket, fd, position, len))
+            }
+            _ => None,
+        };
+        let sent = match sent {
+            Some(sent) => sent?,
+            None => self.copy_file(conn, file, position, len)?,
+        };
+        if sent == 0 && len > 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(sent)
+    }
+
+    fn close(&mut self, conn: ConnId) {
+        if self.stream(conn).is_err() {
+            return;
+        }
+        let index = (conn.0 & u64::from(u32::MAX)) as usize;
+        let slot = &mut self.slots[index];
+        if let Some(mut stream) = slot.stream.take() {
+            // Closing the descriptor removes it from the kernel's set too; this only tells the poller's own books.
+            let _ = self.poll.registry().deregister(&mut stream);
+        }
+        slot.uses = slot.uses.wrapping_add(1);
+        self.free.push(index as u32);
+    }
+}
+
+impl OsPoller {
+    /// Sends at most [`COPY_BYTES_MAX`] through memory; what the socket does not take is read again next time.
+    fn copy_file(
+        &mut self,
+        conn: ConnId,
+        file: &FileHandle,
+        position: u64,
+        len: usize,
+    ) -> io::Result<usize> {
+        let mut copy = std::mem::take(&mut self.copy);
+        copy.resize(len.min(COPY_BYTES_MAX), 0);
+        let sent = file
+            .read_at(&mut copy, position)
+            .and_then(|read| match read {
+                0 => Ok(0),
+                read => self.send(conn, &[IoSlice::new(&copy[..read])]),
+            });
+        self.copy = copy;
+        sent
+    }
+}
+
+fn accept(listener: &TcpListener) -> io::Result<Option<Socket>> {
+    loop {
+        match listener.accept() {
+            Ok((stream, peer)) => {
+                // A peer that is already gone again fails these; it is no reason to disturb the others.
+                let (Ok(()), Ok(local)) = (stream.set_nodelay(true), stream.local_addr()) else {
+                    continue;
+                };
+                return Ok(Some(Socket {
+                    peer,
+                    local,
+                    inner: Box::new(stream),
+                }));
+            }
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock => return Ok(None),
+                io::ErrorKind::Interrupted
+                | io::ErrorKind::ConnectionAborted
+                | io::ErrorKind::ConnectionReset => {}
+                _ => return Err(error),
+            },
+        }
+    }
+}
+
+fn uninterrupted(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            other => return other,
+        }
+    }
+}
+
+fn uninterrupted_option(
+    mut call: impl FnMut() -> Option<io::Result<usize>>,
+) -> Option<io::Result<usize>> {
+    loop {
+        match call() {
+            Some(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+            other => return other,
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Blocking connections for command-line clients.
+//!
+//! A name may resolve to several addresses: they are tried in order within one time limit, and the last error is told.
+
+use std::io;
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::time::{Duration, Instant};
+
+use crate::Stream;
+
+impl Stream for TcpStream {}
+
+pub(super) fn dial(address: &str, timeout: Duration) -> io::Result<Box<dyn Stream>> {
+    let deadline = Instant::now() + timeout;
+    let mut failed = None;
+    for address in resolve(address)? {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            break;
+        }
+        match TcpStream::connect_timeout(&address, left) {
+            Ok(stream) => {
+                stream.set_nodelay(true)?;
+                stream.set_read_timeout(Some(timeout))?;
+                stream.set_write_timeout(Some(timeout))?;
+                return Ok(Box::new(stream));
+            }
+            Err(error) => failed = Some(error),
+        }
+    }
+    Err(failed.unwrap_or_else(|| io::ErrorKind::TimedOut.into()))
+}
+
+/// Addresses of `host:port`; never empty.
+pub(super) fn resolve(address: &str) -> io::Result<Vec<SocketAddr>> {
+    let addresses: Vec<SocketAddr> = address.to_socket_addrs()?.collect();
+    if addresses.is_empty() {
+        return Err(io::Error::new(
+            io::ErrorKind::NotFound,
+            format!("no address for {address}"),
+        ));
+    }
+    Ok(addresses)
+}

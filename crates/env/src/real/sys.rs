@@ -1,0 +1,217 @@
+//! System calls that the standard library does not offer, each behind a safe signature.
+//!
+//! Owns all `unsafe` of the crate. Every function borrows its buffers for the length of the call and passes the kernel
+//! exactly their bounds; none keeps a pointer.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{self, IoSlice};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::disk::Space;
+
+fn check(result: i64) -> io::Result<usize> {
+    usize::try_from(result).map_err(|_| io::Error::last_os_error())
+}
+
+/// Bytes per `getrandom` call that are never cut short by a signal.
+const RANDOM_BYTES_MAX: usize = 256;
+
+pub(super) fn random(bytes: &mut [u8]) -> io::Result<()> {
+    for chunk in bytes.chunks_mut(RANDOM_BYTES_MAX) {
+        loop {
+            match random_chunk(chunk) {
+                Ok(()) => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)]
+fn random_chunk(chunk: &mut [u8]) -> io::Result<()> {
+    // SAFETY: pointer and length describe `chunk`, which outlives the call.
+    let got = check(unsafe { libc::getrandom(chunk.as_mut_ptr().cast(), chunk.len(), 0) } as i64)?;
+    if got == chunk.len() {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::Interrupted.into())
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+#[allow(unsafe_code)]
+fn random_chunk(chunk: &mut [u8]) -> io::Result<()> {
+    // SAFETY: pointer and length describe `chunk`, which is at most 256 bytes and outlives the call.
+    check(i64::from(unsafe {
+        libc::getentropy(chunk.as_mut_ptr().cast(), chunk.len())
+    }))
+    .map(drop)
+}
+
+/// One `pwritev`; may write less than asked.
+#[allow(unsafe_code)]
+pub(super) fn write_vectored_at(
+    file: &File,
+    bufs: &[IoSlice<'_>],
+    position: u64,
+) -> io::Result<usize> {
+    let count = libc::c_int::try_from(bufs.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let position = libc::off_t::try_from(position).map_err(|_| io::ErrorKind::InvalidInput)?;
+    // SAFETY: `IoSlice` has the layout of `iovec`; the slices stay borrowed during the call and are only read.
+    check(unsafe { libc::pwritev(file.as_raw_fd(), bufs.as_ptr().cast(), count, position) } as i64)
+}
+
+/// Copies file bytes into a socket inside the kernel; `None` when this kernel or file cannot.
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)]
+pub(super) fn send_file(
+    socket: RawFd,
+    file: RawFd,
+    position: u64,
+    len: usize,
+) -> Option<io::Result<usize>> {
+    let Ok(mut offset) = libc::off_t::try_from(position) else {
+        return Some(Err(io::ErrorKind::InvalidInput.into()));
+    };
+    // SAFETY: both descriptors are open for the call; `offset` is a local the kernel may advance.
+    let result = check(unsafe { libc::sendfile(socket, file, &raw mut offset, len) } as i64);
+    match result {
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) => None,
+        other => Some(other),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn send_file(_: RawFd, _: RawFd, _: u64, _: usize) -> Option<io::Result<usize>> {
+    None
+}
+
+/// Makes the whole volume of `dir` durable.
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)]
+pub(super) fn sync_volume(dir: &File) -> io::Result<()> {
+    // SAFETY: the descriptor is open for the call.
+    check(i64::from(unsafe { libc::syncfs(dir.as_raw_fd()) })).map(drop)
+}
+
+#[cfg(not(target_os = "linux"))]
+#[allow(unsafe_code)]
+pub(super) fn sync_volume(dir: &File) -> io::Result<()> {
+    // SAFETY: no arguments, cannot fail.
+    unsafe { libc::sync() };
+    dir.sync_all()
+}
+
+/// Reserves blocks; a file system that cannot is no error.
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)]
+pub(super) fn allocate(file: &File, len: u64) -> io::Result<()> {
+    let len = libc::off_t::try_from(len).map_err(|_| io::ErrorKind::InvalidInput)?;
+    // SAFETY: plain numbers and an open descriptor.
+    match check(i64::from(unsafe {
+        libc::fallocate(file.as_raw_fd(), libc::FALLOC_FL_KEEP_SIZE, 0, len)
+    })) {
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS)) => {
+            Ok(())
+        }
+        other => other.map(drop),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn allocate(_: &File, _: u64) -> io::Result<()> {
+    Ok(())
+}
+
+/// The three hints below promise nothing, so their errors carry no meaning.
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)]
+pub(super) fn start_writeback(file: &File, position: u64, len: u64) {
+    // SAFETY: plain numbers and an open descriptor.
+    unsafe {
+        libc::sync_file_range(
+            file.as_raw_fd(),
+            position as i64,
+            len as i64,
+            libc::SYNC_FILE_RANGE_WRITE,
+        )
+    };
+}
+
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)]
+pub(super) fn read_ahead(file: &File, position: u64, len: u64) {
+    // SAFETY: plain numbers and an open descriptor.
+    unsafe { libc::readahead(file.as_raw_fd(), position as i64, len as usize) };
+}
+
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)]
+pub(super) fn drop_cache(file: &File, position: u64, len: u64) {
+    // SAFETY: plain numbers and an open descriptor.
+    unsafe {
+        libc::posix_fadvise(
+            file.as_raw_fd(),
+            position as i64,
+            len as i64,
+            libc::POSIX_FADV_DONTNEED,
+        )
+    };
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn start_writeback(_: &File, _: u64, _: u64) {}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn read_ahead(_: &File, _: u64, _: u64) {}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn drop_cache(_: &File, _: u64, _: u64) {}
+
+#[allow(unsafe_code)]
+#[allow(clippy::unnecessary_cast)] // the fields are narrower on other systems
+pub(super) fn space(path: &Path) -> io::Result<Space> {
+    let path =
+        CString::new(path.as_os_str().as_bytes()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let mut volume = std::mem::MaybeUninit::<libc::statvfs>::uninit();
+    // SAFETY: `path` ends with a zero byte; the kernel fills `volume` whenever it answers 0.
+    let volume = unsafe {
+        check(i64::from(libc::statvfs(path.as_ptr(), volume.as_mut_ptr())))?;
+        volume.assume_init()
+    };
+    let block = volume.f_frsize as u64;
+    Ok(Space {
+        total: block.saturating_mul(volume.f_blocks as u64),
+        available: block.saturating_mul(volume.f_bavail as u64),
+    })
+}
+
+/// Waits until `fd` is readable or `timeout` has passed, finer than the milliseconds of `epoll_wait`.
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)]
+pub(super) fn wait_readable(fd: RawFd, timeout: Duration) {
+    let mut entry = libc::pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    let time = libc::timespec {
+        tv_sec: timeout.as_secs().min(i32::MAX as u64) as libc::time_t,
+        tv_nsec: timeout.subsec_nanos() as libc::c_long,
+    };
+    // SAFETY: one entry and one timespec, both locals; no signal mask. An error reads as "maybe ready", which is harmless.
+    unsafe { libc::ppoll(&raw mut entry, 1, &raw const time, std::ptr::null()) };
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn wait_readable(_: RawFd, timeout: Duration) {
+    // Elsewhere the poller's own timeout is fine enough.
+    let _ = timeout;
+}

@@ -1,0 +1,259 @@
+//! What files and directories promise while the power stays on.
+
+use std::io::{ErrorKind, IoSlice};
+
+use env::disk::Open;
+
+use crate::{Place, on_every_machine};
+
+fn write(place: &Place, name: &str, how: Open, position: u64, bytes: &[u8]) {
+    let file = place.env.disk.open(&place.dir.join(name), how).unwrap();
+    file.write_at(&[IoSlice::new(bytes)], position).unwrap();
+}
+
+fn content(place: &Place, name: &str) -> Vec<u8> {
+    let file = place
+        .env
+        .disk
+        .open(&place.dir.join(name), Open::Read)
+        .unwrap();
+    let mut bytes = vec![0; usize::try_from(file.len().unwrap()).unwrap()];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    bytes
+}
+
+#[test]
+fn what_was_written_is_read_by_every_handle() {
+    on_every_machine("read-back", |place| {
+        write(place, "a", Open::CreateNew, 0, b"hello world");
+        write(place, "a", Open::Write, 6, b"there");
+        assert_eq!(content(place, "a"), b"hello there");
+        let file = place
+            .env
+            .disk
+            .open(&place.dir.join("a"), Open::Read)
+            .unwrap();
+        let mut short = [0; 16];
+        assert_eq!(file.read_at(&mut short, 6).unwrap(), 5);
+        assert_eq!(file.read_at(&mut short, 11).unwrap(), 0, "end of file");
+        assert_eq!(file.read_at(&mut short, 400).unwrap(), 0, "beyond the end");
+        assert_eq!(
+            file.read_exact_at(&mut short, 0).unwrap_err().kind(),
+            ErrorKind::UnexpectedEof
+        );
+    });
+}
+
+#[test]
+fn a_gap_reads_as_zeros() {
+    on_every_machine("gap", |place| {
+        write(place, "a", Open::Create, 10_000, b"end");
+        let bytes = content(place, "a");
+        assert_eq!(bytes.len(), 10_003);
+        assert!(bytes[..10_000].iter().all(|byte| *byte == 0));
+    });
+}
+
+#[test]
+fn large_writes_of_many_slices_arrive_whole_and_in_order() {
+    on_every_machine("large", |place| {
+        // Sizes around the largest call and the largest slice count, with empty slices between.
+        for (count, size) in [
+            (1, 1_000_000),
+            (3, 131_072),
+            (2000, 100),
+            (700, 1031),
+            (5, 0),
+        ] {
+            let parts: Vec<Vec<u8>> = (0..count)
+                .map(|part| (0..size).map(|at| (part * 7 + at * 13) as u8).collect())
+                .collect();
+            let mut bufs = Vec::new();
+            for part in &parts {
+                bufs.push(IoSlice::new(&[]));
+                bufs.push(IoSlice::new(part));
+            }
+            let file = place
+                .env
+                .disk
+                .open(&place.dir.join("a"), Open::Truncate)
+                .unwrap();
+            file.write_at(&bufs, 3).unwrap();
+            let want = parts.concat();
+            let mut got = vec![0; want.len()];
+            file.read_exact_at(&mut got, 3).unwrap();
+            assert!(got == want, "{count} slices of {size} bytes");
+        }
+    });
+}
+
+#[test]
+fn opening_keeps_creates_empties_or_refuses_as_asked() {
+    on_every_machine("open", |place| {
+        let open = |name: &str, how| {
+            place
+                .env
+                .disk
+                .open(&place.dir.join(name), how)
+                .map(|file| file.len().unwrap())
+        };
+        assert_eq!(
+            open("a", Open::Read).unwrap_err().kind(),
+            ErrorKind::NotFound
+        );
+        assert_eq!(
+            open("a", Open::Write).unwrap_err().kind(),
+            ErrorKind::NotFound
+        );
+        assert_eq!(
+            open("none/a", Open::Create).unwrap_err().kind(),
+            ErrorKind::NotFound
+        );
+        write(place, "a", Open::Create, 0, b"abc");
+        assert_eq!(open("a", Open::Create).unwrap(), 3);
+        assert_eq!(
+            open("a", Open::CreateNew).unwrap_err().kind(),
+            ErrorKind::AlreadyExists
+        );
+        assert_eq!(open("a", Open::Truncate).unwrap(), 0);
+        let file = place
+            .env
+            .disk
+            .open(&place.dir.join("a"), Open::Read)
+            .unwrap();
+        assert!(
+            file.write_at(&[IoSlice::new(b"x")], 0).is_err(),
+            "opened for reads only"
+        );
+    });
+}
+
+#[test]
+fn length_is_set_both_ways_and_reserving_does_not_change_it() {
+    on_every_machine("len", |place| {
+        let file = place
+            .env
+            .disk
+            .open(&place.dir.join("a"), Open::Create)
+            .unwrap();
+        file.write_at(&[IoSlice::new(b"0123456789")], 0).unwrap();
+        file.set_len(4).unwrap();
+        assert_eq!(content(place, "a"), b"0123");
+        file.set_len(6).unwrap();
+        assert_eq!(
+            content(place, "a"),
+            b"0123\0\0",
+            "what was cut does not come back"
+        );
+        file.allocate(1 << 20).unwrap();
+        assert_eq!(file.len().unwrap(), 6);
+        file.start_writeback(0, 6);
+        file.sync_data().unwrap();
+        file.drop_cache(0, 6);
+        file.read_ahead(0, 6);
+        assert_eq!(content(place, "a"), b"0123\0\0");
+    });
+}
+
+#[test]
+fn directories_list_their_entries_in_name_order() {
+    on_every_machine("list", |place| {
+        let disk = &place.env.disk;
+        for name in ["b", "a", "10", "9"] {
+            write(place, name, Open::Create, 0, name.as_bytes());
+        }
+        disk.create_dir_all(&place.dir.join("dir/inner")).unwrap();
+        disk.create_dir_all(&place.dir.join("dir")).unwrap();
+        write(place, "dir/x", Open::Create, 0, b"x");
+        let list = disk.read_dir(&place.dir).unwrap();
+        let list: Vec<(&str, bool, u64)> = list
+            .iter()
+            .map(|entry| (entry.name.as_str(), entry.is_dir, entry.len))
+            .collect();
+        assert_eq!(
+            list,
+            [
+                ("10", false, 2),
+                ("9", false, 1),
+                ("a", false, 1),
+                ("b", false, 1),
+                ("dir", true, 0)
+            ]
+        );
+        assert_eq!(
+            disk.read_dir(&place.dir.join("none")).unwrap_err().kind(),
+            ErrorKind::NotFound
+        );
+        disk.sync_dir(&place.dir).unwrap();
+        disk.sync_volume(&place.dir).unwrap();
+        disk.remove_dir_all(&place.dir.join("dir")).unwrap();
+        assert!(!disk.exists(&place.dir.join("dir/x")).unwrap());
+        assert!(!disk.exists(&place.dir.join("dir")).unwrap());
+        assert!(disk.exists(&place.dir.join("a")).unwrap());
+    });
+}
+
+#[test]
+fn a_rename_replaces_and_a_removed_file_lives_on_in_its_handles() {
+    on_every_machine("rename", |place| {
+        let disk = &place.env.disk;
+        write(place, "old", Open::Create, 0, b"old");
+        write(place, "new", Open::Create, 0, b"new");
+        let old = disk.open(&place.dir.join("old"), Open::Read).unwrap();
+        disk.rename(&place.dir.join("new"), &place.dir.join("old"))
+            .unwrap();
+        assert_eq!(content(place, "old"), b"new");
+        assert!(!disk.exists(&place.dir.join("new")).unwrap());
+        let mut bytes = [0; 3];
+        old.read_exact_at(&mut bytes, 0).unwrap();
+        assert_eq!(&bytes, b"old");
+        disk.remove_file(&place.dir.join("old")).unwrap();
+        assert_eq!(
+            disk.remove_file(&place.dir.join("old")).unwrap_err().kind(),
+            ErrorKind::NotFound
+        );
+        let gone = disk.rename(&place.dir.join("old"), &place.dir.join("x"));
+        assert_eq!(gone.unwrap_err().kind(), ErrorKind::NotFound);
+    });
+}
+
+#[test]
+fn a_directory_is_renamed_with_what_is_in_it() {
+    on_every_machine("rename-dir", |place| {
+        place
+            .env
+            .disk
+            .create_dir_all(&place.dir.join("a/b"))
+            .unwrap();
+        write(place, "a/b/f", Open::Create, 0, b"f");
+        place
+            .env
+            .disk
+            .rename(&place.dir.join("a"), &place.dir.join("z"))
+            .unwrap();
+        assert_eq!(content(place, "z/b/f"), b"f");
+        assert!(!place.env.disk.exists(&place.dir.join("a")).unwrap());
+    });
+}
+
+#[test]
+fn a_lock_excludes_others_until_dropped() {
+    on_every_machine("lock", |place| {
+        let path = place.dir.join(".lock");
+        let held = place.env.disk.lock(&path).unwrap();
+        assert_eq!(
+            place.env.disk.lock(&path).err().unwrap().kind(),
+            ErrorKind::WouldBlock
+        );
+        drop(held);
+        place.env.disk.lock(&path).unwrap();
+    });
+}
+
+#[test]
+fn a_volume_tells_its_space() {
+    on_every_machine("space", |place| {
+        let space = place.env.disk.space(&place.dir).unwrap();
+        assert!(0 < space.available && space.available <= space.total);
+    });
+}

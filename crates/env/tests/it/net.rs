@@ -1,0 +1,270 @@
+//! What sockets promise, told with one poller as the server and blocking streams as its clients.
+
+use std::io::{ErrorKind, IoSlice, Read, Write};
+use std::time::Duration;
+
+use env::disk::Open;
+use env::{ConnId, Poller, Readiness, Stream};
+
+use crate::{Place, on_every_machine};
+
+const LONG: Duration = Duration::from_secs(10);
+
+struct Server {
+    poller: Box<dyn Poller>,
+    address: String,
+}
+
+impl Server {
+    fn start(place: &Place) -> Server {
+        let mut poller = place.env.net.poller().unwrap();
+        let address = poller.listen("127.0.0.1:0").unwrap();
+        assert_ne!(address.port(), 0);
+        Server {
+            poller,
+            address: address.to_string(),
+        }
+    }
+
+    fn dial(&self, place: &Place) -> Box<dyn Stream> {
+        place.env.net.dial(&self.address, LONG).unwrap()
+    }
+
+    fn accept(&mut self) -> ConnId {
+        loop {
+            if let Some(socket) = self.poller.accept().unwrap() {
+                assert_eq!(socket.local.to_string(), self.address);
+                return self.poller.adopt(socket).unwrap();
+            }
+            self.wait(|ready| *ready == Readiness::Accept);
+        }
+    }
+
+    /// Waits for the first event that `wanted` picks.
+    fn wait(&mut self, wanted: impl Fn(&Readiness) -> bool) {
+        for _ in 0..1000 {
+            let mut ready = Vec::new();
+            self.poller.wait(Some(LONG), &mut ready).unwrap();
+            assert!(!ready.is_empty(), "nothing happened");
+            if ready.iter().any(&wanted) {
+                return;
+            }
+        }
+        panic!("the event never came");
+    }
+
+    fn wait_readable(&mut self, wanted: ConnId) {
+        self.wait(|ready| matches!(ready, Readiness::Conn { conn, readable: true, .. } if *conn == wanted));
+    }
+
+    /// Reads until `len` bytes or the end came.
+    fn recv(&mut self, conn: ConnId, len: usize) -> Vec<u8> {
+        let mut all = Vec::new();
+        let mut buf = [0; 1000];
+        while all.len() < len {
+            match self.poller.recv(conn, &mut buf) {
+                Ok(0) => break,
+                Ok(read) => all.extend_from_slice(&buf[..read]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.wait_readable(conn),
+                Err(error) => panic!("recv: {error}"),
+            }
+        }
+        all
+    }
+}
+
+fn exactly(stream: &mut dyn Stream, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    stream.read_exact(&mut bytes).unwrap();
+    bytes
+}
+
+#[test]
+fn bytes_cross_in_both_directions_and_the_end_is_seen() {
+    on_every_machine("both", |place| {
+        let mut server = Server::start(place);
+        let mut client = server.dial(place);
+        let conn = server.accept();
+        client.write_all(b"ping").unwrap();
+        assert_eq!(server.recv(conn, 4), b"ping");
+        let none = server.poller.recv(conn, &mut [0; 8]).unwrap_err();
+        assert_eq!(none.kind(), ErrorKind::WouldBlock);
+        assert_eq!(
+            server
+                .poller
+                .send(conn, &[IoSlice::new(b"po"), IoSlice::new(b"ng")])
+                .unwrap(),
+            4
+        );
+        assert_eq!(exactly(&mut *client, 4), b"pong");
+        client.write_all(b"bye").unwrap();
+        drop(client);
+        assert_eq!(
+            server.recv(conn, 100),
+            b"bye",
+            "what was sent before the end arrives"
+        );
+    });
+}
+
+#[test]
+fn data_that_came_before_adoption_is_reported_after_it() {
+    on_every_machine("early", |place| {
+        let mut server = Server::start(place);
+        let mut client = server.dial(place);
+        client.write_all(b"early").unwrap();
+        let conn = server.accept();
+        server.wait_readable(conn);
+        assert_eq!(server.recv(conn, 5), b"early");
+    });
+}
+
+#[test]
+fn a_full_socket_takes_no_more_until_it_says_so() {
+    on_every_machine("full", |place| {
+        let mut server = Server::start(place);
+        let mut client = server.dial(place);
+        let conn = server.accept();
+        let block: Vec<u8> = (0..100_000_u32).map(|at| (at % 251) as u8).collect();
+        let mut sent = 0;
+        loop {
+            match server
+                .poller
+                .send(conn, &[IoSlice::new(&block[sent % block.len()..])])
+            {
+                Ok(count) => sent += count,
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::WouldBlock);
+                    break;
+                }
+            }
+            assert!(
+                sent < 1 << 30,
+                "a socket that is never full has no back-pressure"
+            );
+        }
+        let got = exactly(&mut *client, sent);
+        assert!(
+            got.iter()
+                .enumerate()
+                .all(|(at, byte)| *byte == block[at % block.len()])
+        );
+        server.wait(
+            |ready| matches!(ready, Readiness::Conn { writable: true, conn: c, .. } if *c == conn),
+        );
+        assert!(server.poller.send(conn, &[IoSlice::new(b"x")]).unwrap() > 0);
+    });
+}
+
+#[test]
+fn a_file_is_sent_from_where_asked() {
+    on_every_machine("file", |place| {
+        let bytes: Vec<u8> = (0..300_000_u32).map(|at| (at % 253) as u8).collect();
+        let file = place
+            .env
+            .disk
+            .open(&place.dir.join("f"), Open::Create)
+            .unwrap();
+        file.write_at(&[IoSlice::new(&bytes)], 0).unwrap();
+        let mut server = Server::start(place);
+        let mut client = server.dial(place);
+        let conn = server.accept();
+        let (mut position, mut got) = (1_000, Vec::new());
+        while position < bytes.len() {
+            let sent = server
+                .poller
+                .send_file(conn, &file, position as u64, bytes.len() - position)
+                .unwrap();
+            position += sent;
+            got.extend(exactly(&mut *client, sent));
+        }
+        assert!(got == bytes[1_000..]);
+        let past = server
+            .poller
+            .send_file(conn, &file, bytes.len() as u64, 10)
+            .unwrap_err();
+        assert_eq!(
+            past.kind(),
+            ErrorKind::UnexpectedEof,
+            "a file shorter than promised is an error, not silence"
+        );
+    });
+}
+
+#[test]
+fn a_closed_connection_is_unknown_and_its_id_is_not_used_again() {
+    on_every_machine("closed", |place| {
+        let mut server = Server::start(place);
+        let mut first = server.dial(place);
+        let conn = server.accept();
+        server.poller.close(conn);
+        server.poller.close(conn);
+        assert_eq!(
+            first.read(&mut [0; 8]).unwrap(),
+            0,
+            "the client sees the end"
+        );
+        let _second = server.dial(place);
+        let other = server.accept();
+        assert_ne!(conn, other);
+        assert_eq!(
+            server.poller.recv(conn, &mut [0; 8]).unwrap_err().kind(),
+            ErrorKind::NotConnected
+        );
+        assert_eq!(
+            server
+                .poller
+                .send(conn, &[IoSlice::new(b"x")])
+                .unwrap_err()
+                .kind(),
+            ErrorKind::NotConnected
+        );
+    });
+}
+
+#[test]
+fn many_connections_are_told_apart() {
+    on_every_machine("many", |place| {
+        let mut server = Server::start(place);
+        let mut pairs = Vec::new();
+        for number in 0..50_u8 {
+            let mut client = server.dial(place);
+            client.write_all(&[number]).unwrap();
+            pairs.push((client, server.accept()));
+        }
+        for (number, (_, conn)) in pairs.iter().enumerate().rev() {
+            assert_eq!(server.recv(*conn, 1), [number as u8]);
+        }
+    });
+}
+
+#[test]
+fn a_wake_ends_the_wait_even_when_it_came_first() {
+    on_every_machine("wake", |place| {
+        let mut poller = place.env.net.poller().unwrap();
+        poller.waker().wake();
+        let start = place.env.clock.now();
+        let mut ready = Vec::new();
+        poller.wait(Some(LONG), &mut ready).unwrap();
+        assert!(place.env.clock.now().since(start) < LONG && ready.is_empty());
+        for short in [Duration::from_micros(300), Duration::from_millis(2)] {
+            let start = place.env.clock.now();
+            poller.wait(Some(short), &mut ready).unwrap();
+            assert!(
+                place.env.clock.now().since(start) >= short - Duration::from_micros(1),
+                "nothing came early"
+            );
+        }
+    });
+}
+
+#[test]
+fn nobody_answers_where_nobody_listens() {
+    on_every_machine("refused", |place| {
+        let server = Server::start(place);
+        let address = server.address.clone();
+        drop(server);
+        let refused = place.env.net.dial(&address, LONG).err().unwrap();
+        assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+    });
+}
