@@ -1,1 +1,31 @@
-fn main() {}
+//! Chores of the repository: `cargo xtask <chore>`.
+//!
+//! Each chore is a module with a `run` that takes the remaining arguments. Nothing here is part of the product.
+
+// Chores run on the developer's machine, not inside an `Env`.
+#![allow(clippy::disallowed_methods)]
+
+mod codegen;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "usage: cargo xtask <chore>
+
+chores:
+  codegen [--check]   write the protocol messages from crates/wire/schemas (or only compare)";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let outcome = match args.as_slice() {
+        ["codegen", rest @ ..] => codegen::run(rest),
+        _ => Err(USAGE.to_owned()),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("{why}");
+            ExitCode::FAILURE
+        }
+    }
+}
