@@ -6,19 +6,22 @@
 #![allow(clippy::disallowed_methods)]
 
 mod codegen;
+mod golden;
 
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask <chore>
 
 chores:
-  codegen [--check]   write the protocol messages from crates/wire/schemas (or only compare)";
+  codegen [--check]   write the protocol messages from crates/wire/schemas (or only compare)
+  golden              write the golden vectors of crates/wire with Kafka's own codec";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let outcome = match args.as_slice() {
         ["codegen", rest @ ..] => codegen::run(rest),
+        ["golden", rest @ ..] => golden::run(rest),
         _ => Err(USAGE.to_owned()),
     };
     match outcome {

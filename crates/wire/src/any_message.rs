@@ -11,7 +11,7 @@ pub struct AnyMessage {
     pub name: &'static str,
     pub min_version: i16,
     pub max_version: i16,
-    recode: fn(&mut Reader, i16) -> Result<Encoded, RecodeError>,
+    convert: fn(&mut Reader, i16, i16) -> Result<Encoded, RecodeError>,
     default: fn(i16) -> Result<Encoded, EncodeError>,
 }
 
@@ -31,19 +31,22 @@ impl AnyMessage {
             name: T::NAME,
             min_version: T::MIN_VERSION,
             max_version: T::MAX_VERSION,
-            recode: |r, version| {
-                encode(&T::decode(r, version)?, version).map_err(RecodeError::Encode)
-            },
+            convert: |r, from, to| encode(&T::decode(r, from)?, to).map_err(RecodeError::Encode),
             default: |version| encode(&T::default(), version),
         }
     }
 
-    /// Decodes all of `bytes` and encodes the result again.
-    pub fn recode(&self, bytes: Bytes, version: i16) -> Result<Encoded, RecodeError> {
+    /// Decodes all of `bytes` in one version and encodes the result in another.
+    pub fn convert(&self, bytes: Bytes, from: i16, to: i16) -> Result<Encoded, RecodeError> {
         let mut r = Reader::new(bytes);
-        let encoded = (self.recode)(&mut r, version)?;
+        let encoded = (self.convert)(&mut r, from, to)?;
         r.expect_end()?;
         Ok(encoded)
+    }
+
+    /// Decodes all of `bytes` and encodes the result again.
+    pub fn recode(&self, bytes: Bytes, version: i16) -> Result<Encoded, RecodeError> {
+        self.convert(bytes, version, version)
     }
 
     /// The bytes of a message in which nothing is set.
