@@ -1,1 +1,28 @@
-//! config
+//! Settings of brokers and topics: one typed table, the files that set them, what they mean, how they are described.
+//!
+//! Owns every name, default, bound and error text. Does no IO: whoever starts the broker reads the file and hands in its text.
+//! Refuses unknown names and values that do not fit, naming the nearest known setting.
+
+mod broker;
+mod describe;
+pub mod docs;
+mod layers;
+mod listener;
+mod properties;
+mod settings;
+mod table;
+mod topic;
+mod value;
+
+pub use broker::{Broker, ChangeError, QUEUED_BYTES_DEFAULT};
+pub use describe::{Description, SynonymValue};
+pub use layers::{Machine, Overrides, Source};
+pub use listener::Listener;
+pub use properties::PropertiesError;
+pub use settings::{Format, Settings, SettingsError, Warning};
+pub use table::{
+    Check, Kind, Setting, Status, Synonym, TopicSetting, Update, broker_setting, broker_settings,
+    nearest_broker_setting, nearest_topic_setting, topic_setting, topic_settings,
+};
+pub use topic::{Clock, Codec, Durability, Topic};
+pub use value::{Value, ValueError};

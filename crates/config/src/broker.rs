@@ -1,0 +1,478 @@
+//! The settings of one broker, typed, and the defaults they give to topics.
+//!
+//! Owns the step from text to numbers for every setting that works. Static settings that contradict each other are refused
+//! here, at start; dynamic ones are refused by [`Broker::check_change`] before they are written.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::BrokerId;
+
+use crate::layers::{Layers, Machine, Overrides};
+use crate::listener::{self, Listener};
+use crate::settings::{Settings, SettingsError};
+use crate::table::{self, Update};
+use crate::topic::Topic;
+use crate::value::{self, ValueError};
+
+/// 64 MiB of requests read but not answered, unless `queued.max.request.bytes` says otherwise; past it sockets are not read.
+pub const QUEUED_BYTES_DEFAULT: u64 = 64 << 20;
+
+#[derive(Clone, Debug)]
+pub struct Broker {
+    pub(crate) layers: Layers,
+    /// What a topic without overrides gets.
+    pub topic: Arc<Topic>,
+
+    pub node_id: BrokerId,
+    pub rack: Option<String>,
+    pub log_dirs: Vec<PathBuf>,
+    pub metadata_log_dir: PathBuf,
+    /// Doors for clients; the controller's are left out.
+    pub listeners: Vec<Listener>,
+    /// By listener name; what is missing here is advertised as it is bound.
+    pub advertised: Vec<Listener>,
+
+    pub network_threads: usize,
+    pub request_bytes_max: usize,
+    pub queued_bytes_max: u64,
+    pub connections_max: usize,
+    pub connections_per_ip_max: usize,
+    pub connections_per_ip_overrides: BTreeMap<String, usize>,
+    /// `None`: silent connections stay open.
+    pub connection_idle_max: Option<Duration>,
+    pub fetch_bytes_max: usize,
+    pub fetch_sessions_max: usize,
+    pub request_partitions_max: usize,
+
+    pub auto_create_topics: bool,
+    pub delete_topics: bool,
+    pub partitions_default: i32,
+    pub replication_factor_default: i16,
+
+    pub retention_check_interval: Duration,
+    pub flush_check_interval: Duration,
+    pub flush_checkpoint_interval: Duration,
+    pub log_start_checkpoint_interval: Duration,
+    pub producer_id_expiration: Duration,
+
+    pub hot_tail_bytes: u64,
+    pub journal_bytes: u64,
+    pub journal_piece_bytes: u64,
+}
+
+impl Broker {
+    pub fn new(settings: Settings, machine: Machine) -> Result<Broker, SettingsError> {
+        let layers = Layers {
+            own: Arc::default(),
+            cluster: Arc::default(),
+            fixed: Arc::new(settings),
+            machine,
+        };
+        Broker::from_layers(layers)
+    }
+
+    /// The same broker after its dynamic settings changed: `cluster` for all brokers, `own` for this one.
+    #[must_use]
+    pub fn with_dynamic(&self, cluster: Arc<Overrides>, own: Arc<Overrides>) -> Broker {
+        let layers = Layers {
+            own,
+            cluster,
+            ..self.layers.clone()
+        };
+        // Checked before they were written; a set that this version cannot take leaves the settings as they are.
+        Broker::from_layers(layers).unwrap_or_else(|_| self.clone())
+    }
+
+    fn from_layers(layers: Layers) -> Result<Broker, SettingsError> {
+        let unusable = |name: &'static str, reason: &str| SettingsError::Unusable {
+            name,
+            reason: reason.into(),
+        };
+        retention_makes_sense(&layers)?;
+        let at_most =
+            |name: &str| usize::try_from(layers.number(name).unwrap_or(i64::MAX)).unwrap_or(0);
+        let millis = |name: &str| {
+            Duration::from_millis(
+                u64::try_from(layers.number(name).unwrap_or(0)).unwrap_or(u64::MAX),
+            )
+        };
+        let bytes = |name: &str| u64::try_from(layers.number(name).unwrap_or(0)).unwrap_or(0);
+
+        let node_id = match (layers.fixed.get("node.id"), layers.number("broker.id")) {
+            (None, Some(id)) if 0 <= id => id,
+            _ => layers.number("node.id").unwrap_or(1),
+        };
+        let dirs = layers
+            .text("log.dirs")
+            .filter(|dirs| !dirs.is_empty())
+            .or_else(|| layers.text("log.dir"))
+            .unwrap_or_default();
+        let log_dirs: Vec<PathBuf> = value::list(&dirs).into_iter().map(PathBuf::from).collect();
+        let Some(first_dir) = log_dirs.first() else {
+            return Err(unusable("log.dirs", "names no directory"));
+        };
+        if (1..log_dirs.len()).any(|at| log_dirs[..at].contains(&log_dirs[at])) {
+            return Err(unusable("log.dirs", "names a directory twice"));
+        }
+        let doors = Doors::new(&layers)?;
+        let queued = layers.number("queued.max.request.bytes").unwrap_or(-1);
+        let idle = layers.number("connections.max.idle.ms").unwrap_or(-1);
+        Ok(Broker {
+            topic: Arc::new(Topic::defaults(&layers)),
+            node_id: BrokerId(i32::try_from(node_id).unwrap_or(1)),
+            rack: layers.text("broker.rack"),
+            metadata_log_dir: layers
+                .text("metadata.log.dir")
+                .map_or_else(|| first_dir.clone(), PathBuf::from),
+            listeners: doors.listeners,
+            advertised: doors.advertised,
+            network_threads: at_most("num.network.threads").max(1),
+            request_bytes_max: at_most("socket.request.max.bytes"),
+            queued_bytes_max: u64::try_from(queued)
+                .ok()
+                .filter(|bytes| 0 < *bytes)
+                .unwrap_or(QUEUED_BYTES_DEFAULT),
+            connections_max: at_most("max.connections"),
+            connections_per_ip_max: at_most("max.connections.per.ip"),
+            connections_per_ip_overrides: ip_overrides(
+                &layers
+                    .text("max.connections.per.ip.overrides")
+                    .unwrap_or_default(),
+            )
+            .ok_or_else(|| {
+                unusable(
+                    "max.connections.per.ip.overrides",
+                    "write it as address:count, separated by commas",
+                )
+            })?,
+            connection_idle_max: u64::try_from(idle).ok().map(Duration::from_millis),
+            fetch_bytes_max: at_most("fetch.max.bytes"),
+            fetch_sessions_max: at_most("max.incremental.fetch.session.cache.slots"),
+            request_partitions_max: at_most("max.request.partition.size.limit"),
+            auto_create_topics: layers.flag("auto.create.topics.enable"),
+            delete_topics: layers.flag("delete.topic.enable"),
+            partitions_default: i32::try_from(layers.number("num.partitions").unwrap_or(1))
+                .unwrap_or(1),
+            replication_factor_default: i16::try_from(
+                layers.number("default.replication.factor").unwrap_or(1),
+            )
+            .unwrap_or(i16::MAX),
+            retention_check_interval: millis("log.retention.check.interval.ms"),
+            flush_check_interval: millis("log.flush.scheduler.interval.ms"),
+            flush_checkpoint_interval: millis("log.flush.offset.checkpoint.interval.ms"),
+            log_start_checkpoint_interval: millis("log.flush.start.offset.checkpoint.interval.ms"),
+            producer_id_expiration: millis("producer.id.expiration.ms"),
+            hot_tail_bytes: bytes("esker.hot.tail.bytes"),
+            journal_bytes: bytes("esker.journal.bytes"),
+            journal_piece_bytes: bytes("esker.journal.piece.bytes"),
+            log_dirs,
+            layers,
+        })
+    }
+
+    /// What was set and means nothing here.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<crate::settings::Warning> {
+        self.layers.fixed.warnings()
+    }
+
+    /// Holds the dynamic settings `after` against the rules, before they are written. `whole_cluster` says whether they are
+    /// the defaults of all brokers or those of one.
+    pub fn check_change(&self, after: &Overrides, whole_cluster: bool) -> Result<(), ChangeError> {
+        let names = |refused: &dyn Fn(Update) -> bool| -> Vec<String> {
+            let is_refused = |name: &&String| {
+                table::broker_setting(name).is_some_and(|setting| refused(setting.update))
+            };
+            after.keys().filter(is_refused).cloned().collect()
+        };
+        let fixed = names(&|update| update == Update::ReadOnly);
+        if !fixed.is_empty() {
+            return Err(ChangeError::Fixed(fixed));
+        }
+        let single = names(&|update| update == Update::PerBroker);
+        if whole_cluster && !single.is_empty() {
+            return Err(ChangeError::PerBroker(single));
+        }
+        for (name, text) in after {
+            if let Some(setting) = table::broker_setting(name) {
+                value::check(setting, text)?;
+            }
+        }
+        let after = Arc::new(after.clone());
+        let layers = match whole_cluster {
+            true => Layers {
+                cluster: after,
+                ..self.layers.clone()
+            },
+            false => Layers {
+                own: after,
+                ..self.layers.clone()
+            },
+        };
+        Broker::from_layers(layers)
+            .map(|_| ())
+            .map_err(|error| match error {
+                SettingsError::Value(error) => ChangeError::Value(error),
+                error => ChangeError::Contradiction(error.to_string()),
+            })
+    }
+}
+
+/// Why dynamic broker settings were refused; the texts are those of Kafka.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChangeError {
+    #[error("Cannot update these configs dynamically: [{}]", .0.join(", "))]
+    Fixed(Vec<String>),
+    #[error("Cannot update these configs at default cluster level, broker id must be specified: [{}]", .0.join(", "))]
+    PerBroker(Vec<String>),
+    #[error(transparent)]
+    Value(#[from] ValueError),
+    #[error("{0}")]
+    Contradiction(String),
+}
+
+struct Doors {
+    listeners: Vec<Listener>,
+    advertised: Vec<Listener>,
+}
+
+impl Doors {
+    fn new(layers: &Layers) -> Result<Doors, SettingsError> {
+        let text = |name: &'static str| layers.text(name).unwrap_or_default();
+        let parsed = |name: &'static str| {
+            listener::parse_all(&text(name))
+                .map_err(|reason| SettingsError::Unusable { name, reason })
+        };
+        let mut listeners = parsed("listeners")?;
+        listener::unique_ports(&listeners).map_err(|reason| SettingsError::Unusable {
+            name: "listeners",
+            reason,
+        })?;
+        let controllers = value::list(&text("controller.listener.names").to_uppercase());
+        listeners.retain(|listener| !controllers.contains(&listener.name));
+        if listeners.is_empty() {
+            return Err(SettingsError::Unusable {
+                name: "listeners",
+                reason: "names no door for clients".into(),
+            });
+        }
+        let protocols =
+            listener::protocols(&text("listener.security.protocol.map")).map_err(|reason| {
+                SettingsError::Unusable {
+                    name: "listener.security.protocol.map",
+                    reason,
+                }
+            })?;
+        for listener in &listeners {
+            let protocol = protocols
+                .get(&listener.name)
+                .map_or(listener.name.as_str(), String::as_str);
+            if protocol != "PLAINTEXT" {
+                let reason = format!(
+                    "{} speaks {protocol}; this version speaks PLAINTEXT only",
+                    listener.name
+                );
+                return Err(SettingsError::Unusable {
+                    name: "listeners",
+                    reason,
+                });
+            }
+        }
+        let mut advertised = parsed("advertised.listeners")?;
+        advertised.retain(|listener| !controllers.contains(&listener.name));
+        let reason = advertised.iter().find_map(|address| match address {
+            address if address.host.is_empty() || address.host == "0.0.0.0" => {
+                Some("clients cannot connect to all addresses".to_owned())
+            }
+            address
+                if !listeners
+                    .iter()
+                    .any(|listener| listener.name == address.name) =>
+            {
+                Some(format!("{} is no listener", address.name))
+            }
+            _ => None,
+        });
+        match reason {
+            Some(reason) => Err(SettingsError::Unusable {
+                name: "advertised.listeners",
+                reason,
+            }),
+            None => Ok(Doors {
+                listeners,
+                advertised,
+            }),
+        }
+    }
+}
+
+fn ip_overrides(text: &str) -> Option<BTreeMap<String, usize>> {
+    let pair = |item: &String| {
+        let (address, count) = item.rsplit_once(':')?;
+        Some((address.trim().to_owned(), count.trim().parse().ok()?))
+    };
+    value::list(text).iter().map(pair).collect()
+}
+
+/// 0 would delete everything at once, which nobody means.
+fn retention_makes_sense(layers: &Layers) -> Result<(), SettingsError> {
+    for name in [
+        "log.retention.ms",
+        "log.retention.minutes",
+        "log.retention.hours",
+    ] {
+        if layers.number(name) == Some(0) {
+            let reason = "must be unlimited (-1) or, greater than or equal to 1".into();
+            return Err(SettingsError::Unusable { name, reason });
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn broker(text: &str) -> Result<Broker, String> {
+        let mut settings = Settings::default();
+        settings
+            .read(text, crate::settings::Format::Properties)
+            .map_err(|error| error.to_string())?;
+        Broker::new(settings, Machine { cores: 4 }).map_err(|error| error.to_string())
+    }
+
+    fn dynamic(pairs: &[(&str, &str)]) -> Arc<Overrides> {
+        Arc::new(
+            pairs
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect(),
+        )
+    }
+
+    #[test]
+    fn a_broker_without_settings_is_usable() {
+        let broker = broker("").expect("defaults");
+        assert_eq!(broker.node_id, BrokerId(1));
+        assert_eq!(broker.log_dirs, [PathBuf::from("./data")]);
+        assert_eq!(broker.metadata_log_dir, PathBuf::from("./data"));
+        assert_eq!(broker.listeners[0].address(), "127.0.0.1:9092");
+        assert_eq!(broker.network_threads, 3);
+        assert_eq!(broker.queued_bytes_max, QUEUED_BYTES_DEFAULT);
+        assert_eq!(
+            broker.producer_id_expiration,
+            Duration::from_secs(7 * 86_400)
+        );
+        assert_eq!(broker.connection_idle_max, Some(Duration::from_secs(600)));
+        assert!(broker.auto_create_topics && broker.delete_topics);
+    }
+
+    #[test]
+    fn doors_of_the_controller_are_not_for_clients() {
+        let text = "listeners=PLAINTEXT://:9092,CONTROLLER://:9093\nadvertised.listeners=PLAINTEXT://host:9092,CONTROLLER://host:9093\n\
+            listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT\nnode.id=7";
+        let broker = broker(text).expect("as the distribution has it");
+        assert_eq!(broker.listeners.len(), 1);
+        assert_eq!(broker.advertised[0].address(), "host:9092");
+        assert_eq!(broker.node_id, BrokerId(7));
+    }
+
+    #[test]
+    fn contradictions_stop_the_start() {
+        let cases = [
+            ("log.dir=", "log.dirs: names no directory"),
+            ("log.dirs=a,b,a", "log.dirs: names a directory twice"),
+            (
+                "log.retention.ms=0",
+                "log.retention.ms: must be unlimited (-1) or, greater than or equal to 1",
+            ),
+            (
+                "listeners=SSL://:1",
+                "listeners: SSL speaks SSL; this version speaks PLAINTEXT only",
+            ),
+            (
+                "advertised.listeners=PLAINTEXT://0.0.0.0:1",
+                "advertised.listeners: clients cannot connect to all addresses",
+            ),
+            (
+                "advertised.listeners=X://h:1",
+                "advertised.listeners: X is no listener",
+            ),
+            (
+                "listeners=CONTROLLER://:1",
+                "listeners: names no door for clients",
+            ),
+            (
+                "max.connections.per.ip.overrides=a",
+                "max.connections.per.ip.overrides: write it as address:count, separated by commas",
+            ),
+        ];
+        for (text, words) in cases {
+            assert_eq!(broker(text).err().as_deref(), Some(words));
+        }
+    }
+
+    #[test]
+    fn the_older_broker_id_counts_when_node_id_is_not_set() {
+        assert_eq!(broker("broker.id=4").expect("usable").node_id, BrokerId(4));
+        assert_eq!(
+            broker("broker.id=4\nnode.id=5").expect("usable").node_id,
+            BrokerId(5)
+        );
+    }
+
+    #[test]
+    fn a_brokers_own_setting_beats_the_clusters_and_both_beat_the_file() {
+        let broker = broker("max.connections=1").expect("usable");
+        let cluster = dynamic(&[("max.connections", "2")]);
+        assert_eq!(broker.connections_max, 1);
+        assert_eq!(
+            broker
+                .with_dynamic(cluster.clone(), Arc::default())
+                .connections_max,
+            2
+        );
+        assert_eq!(
+            broker
+                .with_dynamic(cluster, dynamic(&[("max.connections", "3")]))
+                .connections_max,
+            3
+        );
+    }
+
+    #[test]
+    fn changes_are_refused_in_the_words_of_kafka_4_3() {
+        let broker = broker("").expect("usable");
+        let says = |name, value, whole| match broker.check_change(&dynamic(&[(name, value)]), whole)
+        {
+            Ok(()) => "fine".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        assert_eq!(
+            says("log.retention.hours", "5", false),
+            "Cannot update these configs dynamically: [log.retention.hours]"
+        );
+        assert_eq!(
+            says("node.id", "5", false),
+            "Cannot update these configs dynamically: [node.id]"
+        );
+        assert_eq!(
+            says("listeners", "PLAINTEXT://:1", true),
+            "Cannot update these configs at default cluster level, broker id must be specified: [listeners]"
+        );
+        assert_eq!(
+            says("log.segment.bytes", "5", false),
+            "Invalid value 5 for configuration log.segment.bytes: Value must be at least 1048576"
+        );
+        assert!(
+            says("log.retention.ms", "0", false).ends_with(
+                "log.retention.ms: must be unlimited (-1) or, greater than or equal to 1"
+            )
+        );
+        assert_eq!(says("log.retention.ms", "5000", true), "fine");
+        assert_eq!(says("my.own", "5", false), "fine");
+    }
+}

@@ -1,0 +1,284 @@
+//! Descriptions of settings: value, source, synonyms, type, as DescribeConfigs answers them.
+//!
+//! Owns the order of sources and what is hidden: a password, and a value whose type is not known, are never shown.
+
+use crate::broker::Broker;
+use crate::layers::{Overrides, Source};
+use crate::table::{self, Kind, Update};
+use crate::topic;
+use crate::value;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Description {
+    pub name: String,
+    /// `None`: unset, or not to be shown.
+    pub value: Option<String>,
+    pub source: Source,
+    pub read_only: bool,
+    pub sensitive: bool,
+    /// `None`: a setting that only the one who set it knows.
+    pub kind: Option<Kind>,
+    /// All values that stand behind this one, the winning one first.
+    pub synonyms: Vec<SynonymValue>,
+    pub doc: Option<&'static str>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SynonymValue {
+    pub name: String,
+    pub value: Option<String>,
+    pub source: Source,
+}
+
+impl Broker {
+    /// Every listed setting of this broker, and what was set beside them.
+    #[must_use]
+    pub fn describe(&self) -> Vec<Description> {
+        let known = table::broker_settings().map(|setting| self.describe_one(setting.name));
+        let strange = self
+            .layers
+            .own
+            .keys()
+            .chain(self.layers.cluster.keys())
+            .filter(|name| table::broker_setting(name).is_none());
+        let prefixed = self
+            .layers
+            .fixed
+            .iter()
+            .map(|(name, _)| name)
+            .filter(|name| table::broker_setting(name).is_none());
+        let mut strange: Vec<&str> = strange.map(String::as_str).chain(prefixed).collect();
+        strange.sort_unstable();
+        strange.dedup();
+        known
+            .chain(strange.into_iter().map(|name| self.describe_one(name)))
+            .collect()
+    }
+
+    /// The dynamic defaults of the whole cluster.
+    #[must_use]
+    pub fn describe_cluster(&self) -> Vec<Description> {
+        let one = |(name, value): (&String, &String)| {
+            let mut description = self.describe_one(name);
+            description.value = (!description.sensitive).then(|| value.clone());
+            description.source = Source::DynamicDefaultBroker;
+            description
+                .synonyms
+                .retain(|synonym| synonym.source == Source::DynamicDefaultBroker);
+            description
+        };
+        self.layers.cluster.iter().map(one).collect()
+    }
+
+    /// Every listed setting of a topic with `overrides`.
+    #[must_use]
+    pub fn describe_topic(&self, overrides: &Overrides) -> Vec<Description> {
+        let one = |topic: &table::TopicSetting| {
+            let name = topic.setting.name;
+            let broker_names: Vec<&str> =
+                topic.synonyms.iter().map(|synonym| synonym.name).collect();
+            let own = overrides
+                .get(name)
+                .map(|value| (name.to_owned(), value.clone(), Source::DynamicTopic));
+            let chain: Vec<_> = own
+                .into_iter()
+                .chain(self.layers.chain(&broker_names))
+                .collect();
+            let value = topic::effective(overrides, &self.layers, name)
+                .map(|value| value::canonical(&value));
+            Description {
+                name: name.into(),
+                value,
+                source: chain
+                    .first()
+                    .map_or(Source::Default, |(_, _, source)| *source),
+                read_only: false,
+                sensitive: false,
+                kind: Some(topic.setting.kind),
+                synonyms: synonyms(chain, false),
+                doc: Some(topic.setting.doc),
+            }
+        };
+        table::topic_settings().map(one).collect()
+    }
+
+    fn describe_one(&self, name: &str) -> Description {
+        let setting = table::broker_setting(name);
+        let sensitive = setting.is_none_or(|setting| setting.kind == Kind::Password);
+        let value = setting
+            .and_then(|setting| self.layers.value(setting))
+            .map(|value| value::canonical(&value));
+        let chain = self.layers.chain(&broker_chain(name));
+        Description {
+            name: name.into(),
+            value: value.filter(|_| !sensitive),
+            source: chain
+                .first()
+                .map_or(Source::Default, |(_, _, source)| *source),
+            read_only: setting.is_none_or(|setting| setting.update == Update::ReadOnly),
+            sensitive,
+            kind: setting.map(|setting| setting.kind),
+            synonyms: synonyms(chain, sensitive),
+            doc: setting.map(|setting| setting.doc),
+        }
+    }
+}
+
+fn synonyms(chain: Vec<(String, String, Source)>, sensitive: bool) -> Vec<SynonymValue> {
+    chain
+        .into_iter()
+        .map(|(name, value, source)| SynonymValue {
+            name,
+            value: (!sensitive).then_some(value),
+            source,
+        })
+        .collect()
+}
+
+/// The names asked for one broker setting: itself, then those that stand in for it.
+fn broker_chain(name: &str) -> Vec<&str> {
+    match table::topic_settings().find(|topic| {
+        topic
+            .synonyms
+            .first()
+            .is_some_and(|first| first.name == name)
+    }) {
+        Some(topic) => topic.synonyms.iter().map(|synonym| synonym.name).collect(),
+        None => vec![name],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::layers::Machine;
+    use crate::settings::{Format, Settings};
+
+    fn broker(text: &str) -> Broker {
+        let mut settings = Settings::default();
+        settings.read(text, Format::Properties).expect("known");
+        Broker::new(settings, Machine { cores: 2 }).expect("usable")
+    }
+
+    fn dynamic(pairs: &[(&str, &str)]) -> Arc<Overrides> {
+        Arc::new(
+            pairs
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect(),
+        )
+    }
+
+    fn show(all: &[Description], name: &str) -> String {
+        let one = all.iter().find(|one| one.name == name).expect("listed");
+        let synonyms: Vec<String> = one
+            .synonyms
+            .iter()
+            .map(|synonym| {
+                format!(
+                    "{}={}@{}",
+                    synonym.name,
+                    synonym.value.as_deref().unwrap_or("-"),
+                    synonym.source as i8
+                )
+            })
+            .collect();
+        format!(
+            "{}@{} [{}]",
+            one.value.as_deref().unwrap_or("-"),
+            one.source as i8,
+            synonyms.join(" ")
+        )
+    }
+
+    /// What Kafka 4.3 answered for a broker started with `log.retention.hours=168` and `log.segment.bytes=1073741824`, before
+    /// and after `log.retention.ms` was set to 5000 for the broker and 6000 for the cluster.
+    #[test]
+    fn sources_and_synonyms_are_listed_as_kafka_4_3_lists_them() {
+        let before = broker("log.retention.hours=168\nlog.segment.bytes=1073741824");
+        let all = before.describe();
+        assert_eq!(
+            show(&all, "log.retention.hours"),
+            "168@4 [log.retention.hours=168@4 log.retention.hours=168@5]"
+        );
+        assert_eq!(show(&all, "log.retention.ms"), "-@5 []");
+        assert_eq!(show(&all, "log.roll.hours"), "168@5 [log.roll.hours=168@5]");
+        assert_eq!(show(&all, "log.flush.interval.ms"), "-@5 []");
+        assert_eq!(show(&all, "log.dirs"), "-@5 []");
+        let topic = before.describe_topic(&Overrides::new());
+        assert_eq!(show(&topic, "retention.ms"), "604800000@5 []");
+        assert_eq!(
+            show(&topic, "cleanup.policy"),
+            "delete@5 [log.cleanup.policy=delete@5]"
+        );
+        assert_eq!(
+            show(&topic, "segment.bytes"),
+            "1073741824@4 [log.segment.bytes=1073741824@4 log.segment.bytes=1073741824@5]"
+        );
+
+        let after = before.with_dynamic(
+            dynamic(&[("log.retention.ms", "6000")]),
+            dynamic(&[("log.retention.ms", "5000")]),
+        );
+        let behind = "log.retention.ms=5000@2 log.retention.ms=6000@3 log.retention.hours=168@4 log.retention.hours=168@5";
+        assert_eq!(
+            show(&after.describe(), "log.retention.ms"),
+            format!("5000@2 [{behind}]")
+        );
+        assert_eq!(
+            show(&after.describe_topic(&Overrides::new()), "retention.ms"),
+            format!("5000@2 [{behind}]")
+        );
+        let topic = after.describe_topic(&dynamic(&[("retention.ms", "1000")]));
+        assert_eq!(
+            show(&topic, "retention.ms"),
+            format!("1000@1 [retention.ms=1000@1 {behind}]")
+        );
+        assert_eq!(after.describe_cluster().len(), 1);
+        assert_eq!(
+            show(&after.describe_cluster(), "log.retention.ms"),
+            "6000@3 [log.retention.ms=6000@3]"
+        );
+    }
+
+    #[test]
+    fn values_are_shown_in_their_plain_form() {
+        let topic = broker("").describe_topic(&dynamic(&[
+            ("retention.ms", " 77 "),
+            ("cleanup.policy", " delete , compact "),
+        ]));
+        assert!(show(&topic, "retention.ms").starts_with("77@1 "));
+        assert!(show(&topic, "cleanup.policy").starts_with("delete,compact@1 "));
+    }
+
+    #[test]
+    fn passwords_and_values_of_unknown_type_are_never_shown() {
+        let broker = broker("ssl.key.password=secret\nlistener.name.x.ssl.key.password=secret");
+        let all = broker
+            .with_dynamic(Arc::default(), dynamic(&[("my.own", "secret")]))
+            .describe();
+        for name in [
+            "ssl.key.password",
+            "listener.name.x.ssl.key.password",
+            "my.own",
+        ] {
+            let one = all.iter().find(|one| one.name == name).expect("listed");
+            assert!(
+                one.sensitive
+                    && one.value.is_none()
+                    && one.synonyms.iter().all(|synonym| synonym.value.is_none()),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn all_listed_settings_of_kafka_4_3_and_ours_are_described() {
+        let broker = broker("");
+        assert_eq!(broker.describe().len(), 344);
+        // 33 of Kafka 4.3 and esker.durability.
+        assert_eq!(broker.describe_topic(&Overrides::new()).len(), 34);
+    }
+}

@@ -1,0 +1,285 @@
+//! Settings as they were written: a properties file, a TOML file, `--set name=value`.
+//!
+//! Owns the static layer. Every name is known and every value fits its setting, or reading it fails and names the culprit and
+//! the nearest known name. Later sources win over earlier ones.
+
+use std::collections::BTreeMap;
+
+use crate::properties::{self, PropertiesError};
+use crate::table::{self, Status};
+use crate::value::{self, ValueError};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    Properties,
+    Toml,
+}
+
+impl Format {
+    /// TOML for a name that ends in `.toml`, properties for any other.
+    #[must_use]
+    pub fn of(file: &str) -> Format {
+        if file.ends_with(".toml") {
+            Format::Toml
+        } else {
+            Format::Properties
+        }
+    }
+}
+
+#[derive(Debug, PartialEq, thiserror::Error)]
+pub enum SettingsError {
+    #[error(transparent)]
+    Properties(#[from] PropertiesError),
+    #[error("not valid TOML: {0}")]
+    Toml(Box<toml::de::Error>),
+    #[error("{name}: a table or a date is no value of a setting")]
+    NoValue { name: String },
+    #[error("{text}: write it as name=value")]
+    NoAssignment { text: String },
+    #[error("unknown setting {name}{}", did_you_mean(*nearest))]
+    Unknown {
+        name: String,
+        nearest: Option<&'static str>,
+    },
+    #[error(transparent)]
+    Value(#[from] ValueError),
+    #[error("{name}: {reason}")]
+    Unusable { name: &'static str, reason: String },
+}
+
+fn did_you_mean(nearest: Option<&str>) -> String {
+    nearest
+        .map(|nearest| format!("; did you mean {nearest}?"))
+        .unwrap_or_default()
+}
+
+/// A setting of Kafka that changes nothing here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning {
+    pub name: String,
+    pub reason: &'static str,
+}
+
+impl std::fmt::Display for Warning {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "setting {} has no effect: {}", self.name, self.reason)
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    values: BTreeMap<String, String>,
+}
+
+impl Settings {
+    /// Takes everything a file says.
+    pub fn read(&mut self, text: &str, format: Format) -> Result<(), SettingsError> {
+        let pairs = match format {
+            Format::Properties => properties::parse(text)?,
+            Format::Toml => flatten(text)?,
+        };
+        pairs
+            .into_iter()
+            .try_for_each(|(name, value)| self.put(&name, &value))
+    }
+
+    /// Takes one `name=value`, as the command line gives it.
+    pub fn assign(&mut self, text: &str) -> Result<(), SettingsError> {
+        let (name, value) = text
+            .split_once('=')
+            .ok_or_else(|| SettingsError::NoAssignment { text: text.into() })?;
+        self.put(name.trim(), value.trim())
+    }
+
+    pub fn put(&mut self, name: &str, value: &str) -> Result<(), SettingsError> {
+        if let Some(setting) = table::broker_setting(name) {
+            value::check(setting, value)?;
+        } else if table::prefix_status(name).is_none() {
+            return Err(SettingsError::Unknown {
+                name: name.into(),
+                nearest: table::nearest_broker_setting(name),
+            });
+        }
+        self.values.insert(name.into(), value.into());
+        Ok(())
+    }
+
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.values.get(name).map(String::as_str)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.values
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// What was set and means nothing here, in the order of the names.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<Warning> {
+        let meaningless = |name: &String| match table::broker_setting(name) {
+            Some(setting) if setting.status == Status::Meaningless => Some(setting.doc),
+            Some(_) => None,
+            None => (table::prefix_status(name) == Some(Status::Meaningless))
+                .then_some("Plug-in classes of the JVM cannot be loaded"),
+        };
+        self.values
+            .keys()
+            .filter_map(|name| {
+                Some(Warning {
+                    name: name.clone(),
+                    reason: meaningless(name)?,
+                })
+            })
+            .collect()
+    }
+}
+
+/// Tables become names joined by dots, arrays become lists with commas.
+fn flatten(text: &str) -> Result<Vec<(String, String)>, SettingsError> {
+    let table: toml::Table = text
+        .parse()
+        .map_err(|error| SettingsError::Toml(Box::new(error)))?;
+    let mut pairs = Vec::new();
+    // Nesting is bounded by the parser.
+    let mut open: Vec<(String, toml::Value)> = table.into_iter().rev().collect();
+    while let Some((name, value)) = open.pop() {
+        match value {
+            toml::Value::Table(inner) => open.extend(
+                inner
+                    .into_iter()
+                    .rev()
+                    .map(|(key, value)| (format!("{name}.{key}"), value)),
+            ),
+            toml::Value::Array(items) => {
+                let items: Result<Vec<String>, SettingsError> =
+                    items.into_iter().map(|item| scalar(&name, item)).collect();
+                pairs.push((name, items?.join(",")));
+            }
+            value => {
+                let value = scalar(&name, value)?;
+                pairs.push((name, value));
+            }
+        }
+    }
+    Ok(pairs)
+}
+
+fn scalar(name: &str, value: toml::Value) -> Result<String, SettingsError> {
+    match value {
+        toml::Value::String(text) => Ok(text),
+        toml::Value::Integer(number) => Ok(number.to_string()),
+        toml::Value::Float(number) => Ok(number.to_string()),
+        toml::Value::Boolean(answer) => Ok(answer.to_string()),
+        toml::Value::Datetime(_) | toml::Value::Array(_) | toml::Value::Table(_) => {
+            Err(SettingsError::NoValue { name: name.into() })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str, format: Format) -> Result<Settings, SettingsError> {
+        let mut settings = Settings::default();
+        settings.read(text, format).map(|()| settings)
+    }
+
+    #[test]
+    fn quoted_dotted_and_nested_names_of_toml_are_the_same() {
+        let quoted = read(
+            "\"log.segment.bytes\" = 2097152\n\"log.dirs\" = [\"a\", \"b\"]",
+            Format::Toml,
+        );
+        let dotted = read(
+            "log.segment.bytes = 2097152\nlog.dirs = \"a,b\"",
+            Format::Toml,
+        );
+        let nested = read(
+            "[log]\ndirs = [\"a\", \"b\"]\n[log.segment]\nbytes = \"2097152\"",
+            Format::Toml,
+        );
+        assert_eq!(quoted, dotted);
+        assert_eq!(quoted, nested);
+        assert_eq!(quoted.expect("known").get("log.dirs"), Some("a,b"));
+    }
+
+    #[test]
+    fn an_unknown_setting_is_named_with_its_nearest_neighbour() {
+        let error = read("log.segment.byte=5", Format::Properties).expect_err("unknown");
+        assert_eq!(
+            error.to_string(),
+            "unknown setting log.segment.byte; did you mean log.segment.bytes?"
+        );
+        let error = read("zookeeper.connect=host:2181", Format::Properties)
+            .expect_err("gone since Kafka 4");
+        assert_eq!(error.to_string(), "unknown setting zookeeper.connect");
+    }
+
+    #[test]
+    fn an_unusable_value_is_named_with_its_setting() {
+        let error = read("num.partitions=0", Format::Properties).expect_err("below the bound");
+        assert_eq!(
+            error.to_string(),
+            "Invalid value 0 for configuration num.partitions: Value must be at least 1"
+        );
+        assert!(matches!(
+            Settings::default().assign("num.partitions"),
+            Err(SettingsError::NoAssignment { .. })
+        ));
+        assert!(matches!(
+            read("a = 1979-05-27", Format::Toml),
+            Err(SettingsError::NoValue { .. })
+        ));
+        assert!(matches!(
+            read("a = = 1", Format::Toml),
+            Err(SettingsError::Toml(_))
+        ));
+    }
+
+    #[test]
+    fn the_command_line_wins_over_the_file() {
+        let mut settings = read("num.partitions=3", Format::Properties).expect("known");
+        settings.assign("num.partitions=5").expect("known");
+        assert_eq!(settings.get("num.partitions"), Some("5"));
+    }
+
+    #[test]
+    fn settings_without_meaning_are_taken_with_a_warning() {
+        let settings = read(
+            "num.io.threads=8\nrsm.config.dir=/x\nlog.retention.ms=5\nlistener.name.a.ssl.key.password=x",
+            Format::Properties,
+        );
+        let names: Vec<String> = settings
+            .expect("known")
+            .warnings()
+            .into_iter()
+            .map(|warning| warning.name)
+            .collect();
+        assert_eq!(names, ["num.io.threads", "rsm.config.dir"]);
+    }
+
+    #[test]
+    fn the_file_of_the_kafka_distribution_is_accepted() {
+        let text = "process.roles=broker,controller\nnode.id=1\ncontroller.quorum.bootstrap.servers=localhost:9093\n\
+            listeners=PLAINTEXT://:9092,CONTROLLER://:9093\ninter.broker.listener.name=PLAINTEXT\n\
+            advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093\ncontroller.listener.names=CONTROLLER\n\
+            listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL\n\
+            num.network.threads=3\nnum.io.threads=8\nsocket.send.buffer.bytes=102400\nsocket.receive.buffer.bytes=102400\n\
+            socket.request.max.bytes=104857600\nlog.dirs=/tmp/kraft-combined-logs\nnum.partitions=1\n\
+            num.recovery.threads.per.data.dir=2\noffsets.topic.replication.factor=1\nshare.coordinator.state.topic.replication.factor=1\n\
+            share.coordinator.state.topic.min.isr=1\ntransaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\n\
+            #log.flush.interval.messages=10000\nlog.retention.hours=168\nlog.segment.bytes=1073741824\n\
+            log.retention.check.interval.ms=300000\n";
+        assert_eq!(
+            read(text, Format::Properties)
+                .expect("all known")
+                .warnings()
+                .len(),
+            1
+        );
+    }
+}

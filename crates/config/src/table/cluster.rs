@@ -1,0 +1,66 @@
+//! Settings of the node, the controller quorum and replication.
+
+use super::Setting;
+
+pub(super) const SETTINGS: &[Setting] = settings! {
+    "auto.leader.rebalance.enable" Boolean "true" Any ReadOnly Accepted
+        "leaders move back to their preferred broker by themselves";
+    "broker.heartbeat.interval.ms" Int "2000" Any ReadOnly Accepted "time between heartbeats to the controller";
+    "broker.id" Int "-1" Any ReadOnly Works "number of this broker, the older name of node.id";
+    "broker.rack" String - Any ReadOnly Works "rack of this broker";
+    "broker.session.timeout.ms" Int "9000" Any ReadOnly Accepted "silence after which the controller fences a broker";
+    "controlled.shutdown.enable" Boolean "true" Any ReadOnly Accepted "leaders move away before a broker stops";
+    "controller.listener.names" List "CONTROLLER" Items ReadOnly Accepted "listeners of the controller";
+    "controller.quorum.append.linger.ms" Int "25" AtLeast(0) ReadOnly Accepted
+        "time the controller gathers writes before it syncs";
+    "controller.quorum.auto.join.enable" Boolean "false" Any ReadOnly Accepted "a controller joins the voters by itself";
+    "controller.quorum.bootstrap.servers" List "" Any ReadOnly Accepted "controllers to ask first";
+    "controller.quorum.election.backoff.max.ms" Int "1000" AtLeast(0) ReadOnly Accepted
+        "longest random wait before another election";
+    "controller.quorum.election.timeout.ms" Int "1000" AtLeast(0) ReadOnly Accepted
+        "time without a leader before an election";
+    "controller.quorum.fetch.max.bytes" Int "1048576" AtLeast(1) ReadOnly Accepted
+        "bytes one fetch of the metadata log returns";
+    "controller.quorum.fetch.snapshot.max.bytes" Int "1048576" AtLeast(1) ReadOnly Accepted
+        "bytes one fetch of a metadata snapshot returns";
+    "controller.quorum.fetch.timeout.ms" Int "2000" AtLeast(0) ReadOnly Accepted
+        "time without a fetch from the leader before a controller stands for election";
+    "controller.quorum.request.timeout.ms" Int "2000" AtLeast(0) ReadOnly Accepted "time a controller waits for an answer";
+    "controller.quorum.retry.backoff.ms" Int "20" AtLeast(0) ReadOnly Accepted
+        "pause before a failed request is sent again";
+    "controller.quorum.voters" List "" Any ReadOnly Accepted "the voters, id@host:port separated by commas";
+    "controller.socket.timeout.ms" Int "30000" Any ReadOnly Accepted "socket timeout from the controller to brokers";
+    "follower.fetch.last.tiered.offset.enable" Boolean "false" Any ClusterWide Accepted
+        "an empty follower starts after what is tiered";
+    "initial.broker.registration.timeout.ms" Int "60000" Any ReadOnly Accepted "time the first registration may take";
+    "leader.imbalance.check.interval.seconds" Long "300" AtLeast(1) ReadOnly Accepted
+        "time between looks for leaders that are not the preferred ones";
+    "metadata.log.dir" String - Any ReadOnly Works "directory of the metadata log; the first data directory when not set";
+    "metadata.log.max.record.bytes.between.snapshots" Long "20971520" AtLeast(1) ReadOnly Accepted
+        "bytes of metadata records between two snapshots";
+    "metadata.log.max.snapshot.interval.ms" Long "3600000" AtLeast(0) ReadOnly Accepted
+        "time between two metadata snapshots";
+    "metadata.log.segment.bytes" Int "1073741824" AtLeast(8388608) ReadOnly Accepted "size of one metadata log file";
+    "metadata.log.segment.ms" Long "604800000" Any ReadOnly Accepted "age of one metadata log file";
+    "metadata.max.idle.interval.ms" Int "500" AtLeast(0) ReadOnly Accepted
+        "time between empty records of an idle controller";
+    "metadata.max.retention.bytes" Long "104857600" Any ReadOnly Accepted "bytes of metadata log and snapshots kept";
+    "metadata.max.retention.ms" Long "604800000" Any ReadOnly Accepted "time metadata log and snapshots are kept";
+    "node.id" Int "1" AtLeast(0) ReadOnly Works "number of this node";
+    "num.replica.alter.log.dirs.threads" Int - Any ReadOnly Accepted "threads that move partitions between directories";
+    "num.replica.fetchers" Int "1" AtLeast(1) ClusterWide Accepted "connections to each broker that is followed";
+    "process.roles" List "broker,controller" ItemsOf(&["broker", "controller"]) ReadOnly Works
+        "roles of this process: broker, controller or both";
+    "replica.fetch.backoff.ms" Int "1000" AtLeast(0) ReadOnly Accepted "pause of a follower after an error";
+    "replica.fetch.max.bytes" Int "1048576" AtLeast(0) ReadOnly Accepted "bytes a follower asks for per partition";
+    "replica.fetch.min.bytes" Int "1" Any ReadOnly Accepted "bytes a follower waits for";
+    "replica.fetch.response.max.bytes" Int "10485760" AtLeast(0) ReadOnly Accepted "bytes a follower asks for at once";
+    "replica.fetch.wait.max.ms" Int "500" Any ReadOnly Accepted "longest wait of a follower's fetch";
+    "replica.high.watermark.checkpoint.interval.ms" Long "5000" Any ReadOnly Accepted
+        "time between checkpoints of high watermarks";
+    "replica.lag.time.max.ms" Long "30000" Any ReadOnly Accepted
+        "time after which a follower that does not keep up leaves the in-sync set";
+    "replica.selector.class" String - Any ReadOnly Meaningless "Plug-in classes of the JVM cannot be loaded";
+    "replica.socket.receive.buffer.bytes" Int "65536" Any ReadOnly Accepted "receive buffer of a follower";
+    "replica.socket.timeout.ms" Int "30000" Any ReadOnly Accepted "socket timeout of a follower";
+};

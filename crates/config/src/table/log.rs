@@ -1,0 +1,93 @@
+//! Settings of the log: what a topic gets when it does not say otherwise, and how logs are kept.
+
+use super::Setting;
+
+pub(super) const SETTINGS: &[Setting] = settings! {
+    "auto.create.topics.enable" Boolean "true" Any ReadOnly Works "a client that asks for an unknown topic creates it";
+    "compression.gzip.level" Int "-1" GzipLevel ClusterWide Works
+        "gzip level the broker compresses with; -1 takes the library's own";
+    "compression.lz4.level" Int "9" Between(1, 17) ClusterWide Works "lz4 level the broker compresses with";
+    "compression.type" String "producer" OneOf(&["uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"]) ClusterWide Works
+        "codec batches are stored in: a codec forces it, producer keeps what came";
+    "compression.zstd.level" Int "3" Between(-131072, 22) ClusterWide Works "zstd level the broker compresses with";
+    "default.replication.factor" Int "1" Any ReadOnly Works "replicas of a topic whose creator did not say";
+    "delete.topic.enable" Boolean "true" Any ReadOnly Works "topics may be deleted";
+    "log.cleaner.backoff.ms" Long "15000" AtLeast(0) ClusterWide Accepted "pause of a cleaner that found nothing to clean";
+    "log.cleaner.dedupe.buffer.size" Long "134217728" Any ClusterWide Accepted
+        "memory all cleaners share for finding duplicate keys";
+    "log.cleaner.delete.retention.ms" Long "86400000" AtLeast(0) ClusterWide Accepted
+        "how long a delete marker stays in a compacted topic";
+    "log.cleaner.enable" Boolean "true" Any ReadOnly Accepted "compaction runs";
+    "log.cleaner.io.buffer.load.factor" Double "0.9" Any ClusterWide Accepted "share of the key buffer that may fill";
+    "log.cleaner.io.buffer.size" Int "524288" AtLeast(0) ClusterWide Accepted
+        "memory all cleaners share for reading and writing";
+    "log.cleaner.io.max.bytes.per.second" Double "1.7976931348623157E308" Any ClusterWide Accepted
+        "bytes per second all cleaners read and write together";
+    "log.cleaner.max.compaction.lag.ms" Long "9223372036854775807" AtLeast(1) ClusterWide Accepted
+        "time after which a record must become ready for compaction";
+    "log.cleaner.min.cleanable.ratio" Double "0.5" Share(1.0) ClusterWide Accepted
+        "share of uncompacted bytes at which a log is compacted";
+    "log.cleaner.min.compaction.lag.ms" Long "0" AtLeast(0) ClusterWide Accepted "time a record stays out of compaction";
+    "log.cleaner.threads" Int "1" AtLeast(0) ClusterWide Accepted "threads that compact";
+    "log.cleanup.policy" List "delete" ItemsOf(&["compact", "delete"]) ClusterWide Works
+        "what happens to old segments: delete, compact or both; empty keeps everything";
+    "log.dir" List "./data" Items ReadOnly Works "data directories, used when log.dirs is not set";
+    "log.dir.failure.timeout.ms" Long "30000" AtLeast(1) ReadOnly Accepted
+        "time a failed directory may stay unreported before the broker stops";
+    "log.dirs" List - Items ReadOnly Works
+        "data directories, separated by commas; each has its own journal and may fail alone";
+    "log.flush.interval.messages" Long "9223372036854775807" AtLeast(1) ClusterWide Works
+        "records after which a segment is synced by itself; acknowledged records are synced through the journal anyway";
+    "log.flush.interval.ms" Long - Any ClusterWide Works "age at which an unsynced record forces a sync of its segment";
+    "log.flush.offset.checkpoint.interval.ms" Int "60000" AtLeast(0) ReadOnly Works
+        "time between checkpoints of the recovery point";
+    "log.flush.scheduler.interval.ms" Long "9223372036854775807" Any ReadOnly Works
+        "time between looks for segments that are due for a sync";
+    "log.flush.start.offset.checkpoint.interval.ms" Int "60000" AtLeast(0) ReadOnly Works
+        "time between checkpoints of log start offsets";
+    "log.index.interval.bytes" Int "4096" AtLeast(0) ClusterWide Works "bytes of log between two index entries";
+    "log.index.size.max.bytes" Int "10485760" AtLeast(4) ClusterWide Works "size limit of one index file";
+    "log.local.retention.bytes" Long "-2" AtLeast(-2) ClusterWide Accepted
+        "bytes a tiered partition keeps locally; -2 takes the full retention";
+    "log.local.retention.ms" Long "-2" AtLeast(-2) ClusterWide Accepted
+        "time a tiered partition keeps segments locally; -2 takes the full retention";
+    "log.message.timestamp.after.max.ms" Long "3600000" AtLeast(0) ClusterWide Works
+        "how far a record's timestamp may lie ahead of the broker's clock";
+    "log.message.timestamp.before.max.ms" Long "9223372036854775807" AtLeast(0) ClusterWide Works
+        "how far a record's timestamp may lie behind the broker's clock";
+    "log.message.timestamp.type" String "CreateTime" OneOf(&["CreateTime", "LogAppendTime"]) ClusterWide Works
+        "whose clock stamps records: the producer's (CreateTime) or the broker's (LogAppendTime)";
+    "log.preallocate" Boolean "false" Any ClusterWide Works "reserve the disk space of a segment when it is created";
+    "log.retention.bytes" Long "-1" Any ClusterWide Works "bytes a partition keeps; -1 sets no bound";
+    "log.retention.check.interval.ms" Long "300000" AtLeast(1) ReadOnly Works
+        "time between looks for segments that are past retention";
+    "log.retention.hours" Int "168" Any ReadOnly Works
+        "hours a partition keeps a segment; minutes and milliseconds come first";
+    "log.retention.minutes" Int - Any ReadOnly Works "minutes a partition keeps a segment; milliseconds come first";
+    "log.retention.ms" Long - Any ClusterWide Works "milliseconds a partition keeps a segment; -1 keeps it for ever";
+    "log.roll.hours" Int "168" AtLeast(1) ReadOnly Works "hours after which a segment is closed; milliseconds come first";
+    "log.roll.jitter.hours" Int "0" AtLeast(0) ReadOnly Works
+        "hours, at most, taken at random from the roll time; milliseconds come first";
+    "log.roll.jitter.ms" Long - Any ClusterWide Works "milliseconds, at most, taken at random from the roll time";
+    "log.roll.ms" Long - Any ClusterWide Works "milliseconds after which a segment is closed";
+    "log.segment.bytes" Int "1073741824" AtLeast(1048576) ClusterWide Works
+        "size at which a segment is closed and the next one begun";
+    "log.segment.delete.delay.ms" Long "60000" AtLeast(0) ClusterWide Works
+        "time between taking a segment out of the log and removing its file";
+    "max.request.partition.size.limit" Int "2000" AtLeast(1) ReadOnly Works "partitions one request may ask about";
+    "message.max.bytes" Int "1048588" AtLeast(0) ClusterWide Works "largest batch a topic accepts, after compression";
+    "min.insync.replicas" Int "1" AtLeast(1) ClusterWide Works "replicas that must be in sync for acks=all";
+    "num.partitions" Int "1" AtLeast(1) ReadOnly Works "partitions of a topic whose creator did not say";
+    "num.recovery.threads.per.data.dir" Int "2" AtLeast(1) ClusterWide Accepted
+        "threads per directory that recover logs at start and close them at the end";
+    "producer.id.expiration.ms" Int "604800000" AtLeast(1) ClusterWide Works
+        "idle time after which an idempotent producer is forgotten";
+    "unclean.leader.election.enable" Boolean "false" Any ClusterWide Accepted
+        "a replica out of sync may lead when no other is left, at the cost of records";
+    "cordoned.log.dirs" List "" Items PerBroker Accepted "directories that take no new partitions";
+    "log.esker.durability" String "sync" OneOf(&["sync", "os"]) ClusterWide Works
+        "when a record counts as written: synced to disk (sync) or handed to the system (os)";
+    "esker.hot.tail.bytes" Long "33554432" AtLeast(0) ReadOnly Works "bytes of the newest records all partitions together keep in memory";
+    "esker.journal.bytes" Long "1073741824" AtLeast(2097152) ReadOnly Works "bytes of one directory's journal before appends wait for a checkpoint";
+    "esker.journal.piece.bytes" Long "67108864" AtLeast(1048576) ReadOnly Works "size of one journal file; files are written once and reused";
+};

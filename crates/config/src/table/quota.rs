@@ -1,0 +1,18 @@
+//! Settings of quota windows.
+
+use super::Setting;
+
+pub(super) const SETTINGS: &[Setting] = settings! {
+    "alter.log.dirs.replication.quota.window.num" Int "11" AtLeast(1) ReadOnly Accepted
+        "samples kept for the quota of moves between directories";
+    "alter.log.dirs.replication.quota.window.size.seconds" Int "1" AtLeast(1) ReadOnly Accepted
+        "length of one sample for the quota of moves between directories";
+    "controller.quota.window.num" Int "11" AtLeast(1) ReadOnly Accepted "samples kept for the quota of cluster changes";
+    "controller.quota.window.size.seconds" Int "1" AtLeast(1) ReadOnly Accepted
+        "length of one sample for the quota of cluster changes";
+    "quota.window.num" Int "11" AtLeast(1) ReadOnly Accepted "samples kept for client quotas";
+    "quota.window.size.seconds" Int "1" AtLeast(1) ReadOnly Accepted "length of one sample for client quotas";
+    "replication.quota.window.num" Int "11" AtLeast(1) ReadOnly Accepted "samples kept for replication quotas";
+    "replication.quota.window.size.seconds" Int "1" AtLeast(1) ReadOnly Accepted
+        "length of one sample for replication quotas";
+};
