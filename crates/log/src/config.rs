@@ -1,0 +1,103 @@
+//! Settings of one topic's logs, typed, with Kafka's names and defaults.
+//!
+//! Shared as `Arc<LogConfig>` and replaced whole when a setting changes; whoever is in the middle of something finishes with
+//! the settings it started with. Does not parse: that is `config`'s part.
+
+use wire::records::{Compression, TimestampType};
+
+/// When a batch counts as written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// After a sync of the disk.
+    #[default]
+    Sync,
+    /// When it is in the page cache (what Kafka calls written).
+    Os,
+}
+
+/// What the broker does to the batches of producers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum TopicCompression {
+    /// Keeps what the producer chose.
+    #[default]
+    Producer,
+    /// Compresses anew whatever comes in another codec.
+    As(Compression),
+}
+
+/// `cleanup.policy`; neither means that everything is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cleanup {
+    pub delete: bool,
+    pub compact: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct LogConfig {
+    /// At most `i32::MAX`: positions in the index are 32 bits wide.
+    pub segment_bytes: u64,
+    pub segment_ms: i64,
+    pub segment_jitter_ms: i64,
+    /// Size of an offset index that makes its segment full.
+    pub segment_index_bytes: u64,
+    pub index_interval_bytes: u64,
+    pub preallocate: bool,
+    /// `None` keeps for ever.
+    pub retention_ms: Option<i64>,
+    /// Per partition; `None` is without bound.
+    pub retention_bytes: Option<u64>,
+    pub file_delete_delay_ms: i64,
+    pub cleanup_policy: Cleanup,
+    pub delete_retention_ms: i64,
+    pub min_compaction_lag_ms: i64,
+    pub max_compaction_lag_ms: i64,
+    pub min_cleanable_dirty_ratio: f64,
+    pub max_message_bytes: u64,
+    pub message_timestamp_type: TimestampType,
+    /// How far a record's own time may lie before and after ours.
+    pub message_timestamp_before_max_ms: i64,
+    pub message_timestamp_after_max_ms: i64,
+    pub compression: TopicCompression,
+    pub min_insync_replicas: u32,
+    pub unclean_leader_election: bool,
+    /// Kept for tools that read it back; `durability` decides.
+    pub flush_messages: i64,
+    pub flush_ms: i64,
+    pub durability: Durability,
+}
+
+const DAY_MS: i64 = 24 * 3600 * 1000;
+
+impl Default for LogConfig {
+    fn default() -> Self {
+        LogConfig {
+            segment_bytes: 1 << 30,
+            segment_ms: 7 * DAY_MS,
+            segment_jitter_ms: 0,
+            segment_index_bytes: 10 << 20,
+            index_interval_bytes: 4096,
+            preallocate: false,
+            retention_ms: Some(7 * DAY_MS),
+            retention_bytes: None,
+            file_delete_delay_ms: 60_000,
+            cleanup_policy: Cleanup {
+                delete: true,
+                compact: false,
+            },
+            delete_retention_ms: DAY_MS,
+            min_compaction_lag_ms: 0,
+            max_compaction_lag_ms: i64::MAX,
+            min_cleanable_dirty_ratio: 0.5,
+            max_message_bytes: 1_048_588,
+            message_timestamp_type: TimestampType::CreateTime,
+            message_timestamp_before_max_ms: i64::MAX,
+            message_timestamp_after_max_ms: 3_600_000,
+            compression: TopicCompression::Producer,
+            min_insync_replicas: 1,
+            unclean_leader_election: false,
+            flush_messages: i64::MAX,
+            flush_ms: i64::MAX,
+            durability: Durability::Sync,
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Open files of a log directory, fewer than there are files.
+//!
+//! A segment asks for its file each time it needs it and gets the open handle or a fresh one. Past the bound, handles that
+//! were not asked for lately are closed (second chance). Invariant: a pinned file stays open. Files with bytes that are not
+//! synced are pinned, because the kernel may forget a failed write-back once nobody holds the file open.
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use env::disk::Open;
+use env::{Disk, FileHandle};
+use parking_lot::Mutex;
+
+/// Handles looked at per opened file; keeps an open cheap when nearly all files are pinned.
+const STEPS_MAX: usize = 32;
+
+pub struct FilePool {
+    disk: Arc<dyn Disk>,
+    open_max: usize,
+    ring: Mutex<VecDeque<Weak<SlotState>>>,
+    opened: AtomicU64,
+}
+
+#[derive(Default)]
+struct SlotState {
+    handle: Mutex<Option<FileHandle>>,
+    used: AtomicBool,
+    pinned: AtomicBool,
+}
+
+/// A file's place in the pool. Cheap while the file is closed.
+#[derive(Default)]
+pub struct Slot(Arc<SlotState>);
+
+impl FilePool {
+    /// `open_max` is a soft bound: pinned files and handles still in use by a reader come on top.
+    #[must_use]
+    pub fn new(disk: Arc<dyn Disk>, open_max: usize) -> Arc<FilePool> {
+        Arc::new(FilePool {
+            disk,
+            open_max: open_max.max(1),
+            ring: Mutex::default(),
+            opened: AtomicU64::new(0),
+        })
+    }
+
+    #[must_use]
+    pub fn disk(&self) -> &Arc<dyn Disk> {
+        &self.disk
+    }
+
+    /// Files opened since the start.
+    #[must_use]
+    pub fn opened(&self) -> u64 {
+        self.opened.load(Ordering::Relaxed)
+    }
+
+    /// Files held open now.
+    #[must_use]
+    pub fn open_count(&self) -> usize {
+        self.ring.lock().len()
+    }
+
+    /// Too many files are open to close any: it is time to sync.
+    #[must_use]
+    pub fn is_crowded(&self) -> bool {
+        self.open_count() > self.open_max
+    }
+
+    /// The handle of `slot`, opened when it is closed.
+    pub fn get(
+        &self,
+        slot: &Slot,
+        how: Open,
+        path: impl FnOnce() -> Box<Path>,
+    ) -> io::Result<FileHandle> {
+        self.open(slot, how, path, false)
+    }
+
+    /// The same for a writer: the file stays open until [`Slot::unpin`].
+    pub fn get_pinned(
+        &self,
+        slot: &Slot,
+        how: Open,
+        path: impl FnOnce() -> Box<Path>,
+    ) -> io::Result<FileHandle> {
+        self.open(slot, how, path, true)
+    }
+
+    fn open(
+        &self,
+        slot: &Slot,
+        how: Open,
+        path: impl FnOnce() -> Box<Path>,
+        pin: bool,
+    ) -> io::Result<FileHandle> {
+        let mut handle = slot.0.handle.lock();
+        slot.0.used.store(true, Ordering::Relaxed);
+        if pin {
+            slot.0.pinned.store(true, Ordering::Relaxed);
+        }
+        if let Some(handle) = &*handle {
+            return Ok(Arc::clone(handle));
+        }
+        let opened = self.disk.open(&path(), how)?;
+        *handle = Some(Arc::clone(&opened));
+        drop(handle);
+        self.opened.fetch_add(1, Ordering::Relaxed);
+        self.admit(slot);
+        Ok(opened)
+    }
+
+    fn admit(&self, slot: &Slot) {
+        let mut ring = self.ring.lock();
+        ring.push_back(Arc::downgrade(&slot.0));
+        let mut steps = STEPS_MAX.min(ring.len());
+        while ring.len() > self.open_max && steps > 0 {
+            steps -= 1;
+            let Some(first) = ring.pop_front() else { break };
+            let Some(state) = first.upgrade() else {
+                continue;
+            };
+            let mut handle = state.handle.lock();
+            // Both flags are set under the handle's lock, so a writer cannot slip in between question and close.
+            if handle.is_some()
+                && (state.pinned.load(Ordering::Relaxed)
+                    || state.used.swap(false, Ordering::Relaxed))
+            {
+                ring.push_back(first);
+            } else {
+                *handle = None;
+            }
+        }
+    }
+}
+
+impl Slot {
+    /// Lets the pool close the file again: its bytes are synced.
+    pub fn unpin(&self) {
+        self.0.pinned.store(false, Ordering::Relaxed);
+    }
+
+    /// Forgets the handle, for a file that was renamed or removed; readers that have it keep it.
+    pub fn close(&self) {
+        *self.0.handle.lock() = None;
+    }
+}

@@ -1,0 +1,245 @@
+//! Walking the batches of a segment file, either by their headers or whole with their checksums.
+//!
+//! Never trusts a header further than the bytes that are there. Says where and why it stopped; cutting anything off is the
+//! caller's decision.
+
+use std::io;
+
+use bytes::Bytes;
+use env::File;
+use model::Offset;
+use wire::records::{Batch, BatchError, HEAD_SIZE, Head, Source};
+
+/// Larger batches cannot arrive (a request is bounded by 100 MiB), so a header that claims one is damaged.
+pub const BATCH_BYTES_MAX: u64 = 256 << 20;
+
+/// Where a file stops being batches, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("position {position}: {why}")]
+pub struct Damage {
+    /// Start of the first batch that does not verify.
+    pub position: u64,
+    pub why: DamageKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DamageKind {
+    #[error("zeros, as in blocks never written")]
+    Zeros,
+    #[error("the file ends inside a batch of {size} bytes")]
+    CutOff { size: u64 },
+    #[error("{0}")]
+    Batch(BatchError),
+    #[error("batch of {size} bytes is larger than any that can arrive")]
+    Oversized { size: u64 },
+    #[error("base offset {got} where {want} or more was expected")]
+    Order { got: Offset, want: Offset },
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ScanError {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    Damage(#[from] Damage),
+}
+
+/// Steps over headers in `from..end` without reading records.
+pub struct HeadScan<'a> {
+    file: &'a dyn File,
+    position: u64,
+    end: u64,
+    next_offset: Offset,
+    buf: Vec<u8>,
+    buf_at: u64,
+}
+
+/// Small batches come many to a read, large ones one.
+const HEAD_READ_BYTES: usize = 2048;
+
+impl<'a> HeadScan<'a> {
+    /// `floor` is the least base offset that the first batch may have.
+    pub fn new(file: &'a dyn File, from: u64, end: u64, floor: Offset) -> Self {
+        HeadScan {
+            file,
+            position: from,
+            end,
+            next_offset: floor,
+            buf: Vec::new(),
+            buf_at: 0,
+        }
+    }
+
+    /// Position and header of the next batch, `None` at the end.
+    pub fn step(&mut self) -> Result<Option<(u64, Head)>, ScanError> {
+        let position = self.position;
+        if position >= self.end {
+            return Ok(None);
+        }
+        let Some(head) = self.head_at(position)? else {
+            let size = self.end - position;
+            return Err(Damage {
+                position,
+                why: DamageKind::CutOff { size },
+            }
+            .into());
+        };
+        check_head(&head, self.end - position, self.next_offset)
+            .map_err(|why| Damage { position, why })?;
+        self.position += head.size() as u64;
+        self.next_offset = head.next_offset();
+        Ok(Some((position, head)))
+    }
+
+    fn head_at(&mut self, position: u64) -> io::Result<Option<Head>> {
+        let skip = position
+            .checked_sub(self.buf_at)
+            .and_then(|skip| usize::try_from(skip).ok());
+        if let Some(head) = skip
+            .and_then(|skip| self.buf.get(skip..))
+            .and_then(Head::read)
+        {
+            return Ok(Some(head));
+        }
+        let want = (self.end - position).min(HEAD_READ_BYTES as u64) as usize;
+        self.buf.resize(want, 0);
+        self.buf_at = position;
+        let got = read_up_to(self.file, &mut self.buf, position)?;
+        self.buf.truncate(got);
+        Ok(Head::read(&self.buf))
+    }
+}
+
+fn check_head(head: &Head, room: u64, floor: Offset) -> Result<(), DamageKind> {
+    if head.0.iter().all(|byte| *byte == 0) {
+        return Err(DamageKind::Zeros);
+    }
+    head.check_shape().map_err(DamageKind::Batch)?;
+    let size = head.size() as u64;
+    if size > BATCH_BYTES_MAX {
+        return Err(DamageKind::Oversized { size });
+    }
+    if size > room {
+        return Err(DamageKind::CutOff { size });
+    }
+    if head.last_offset_delta() < 0 {
+        return Err(DamageKind::Batch(BatchError::OffsetRange {
+            delta: head.last_offset_delta(),
+        }));
+    }
+    if head.base_offset() < floor {
+        return Err(DamageKind::Order {
+            got: head.base_offset(),
+            want: floor,
+        });
+    }
+    Ok(())
+}
+
+/// Fills `buf` as far as the file goes.
+pub fn read_up_to(file: &dyn File, buf: &mut [u8], position: u64) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buf.len() {
+        match file.read_at(&mut buf[filled..], position + filled as u64) {
+            Ok(0) => break,
+            Ok(n) => filled += n,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}
+
+/// Reads one whole batch whose header was checked by a scan, and verifies its checksum.
+pub fn read_batch(file: &dyn File, position: u64, head: &Head) -> Result<Batch, ScanError> {
+    let mut bytes = vec![0; head.size()];
+    let got = read_up_to(file, &mut bytes, position)?;
+    bytes.truncate(got);
+    match Batch::cut(&bytes.into(), Source::Log).next() {
+        Some(Ok(batch)) => Ok(batch),
+        Some(Err(error)) => Err(Damage {
+            position,
+            why: DamageKind::Batch(error),
+        }
+        .into()),
+        None => Err(Damage {
+            position,
+            why: DamageKind::CutOff {
+                size: head.size() as u64,
+            },
+        }
+        .into()),
+    }
+}
+
+/// Walks whole batches in `from..end`, verifying every checksum; `on_batch` gets each with its position. Returns the end of
+/// the last good batch and what stopped the walk, if not the end.
+pub fn scan_batches(
+    file: &dyn File,
+    from: u64,
+    end: u64,
+    floor: Offset,
+    mut on_batch: impl FnMut(u64, Batch),
+) -> io::Result<(u64, Option<Damage>)> {
+    const READ_BYTES: u64 = 256 << 10;
+    let mut position = from;
+    let mut next_offset = floor;
+    let mut want = READ_BYTES;
+    while position < end {
+        let mut chunk = vec![0; (end - position).min(want) as usize];
+        let got = read_up_to(file, &mut chunk, position)?;
+        chunk.truncate(got);
+        let at_end = position + got as u64 >= end || (got as u64) < want;
+        let mut batches = Batch::cut(&Bytes::from(chunk), Source::Log);
+        want = READ_BYTES;
+        loop {
+            let rest = batches.rest();
+            let Some(head) = Head::read(rest) else {
+                if at_end && !rest.is_empty() {
+                    let why = match rest.iter().all(|byte| *byte == 0) {
+                        true => DamageKind::Zeros,
+                        false => DamageKind::CutOff {
+                            size: HEAD_SIZE as u64,
+                        },
+                    };
+                    return Ok((position, Some(Damage { position, why })));
+                }
+                if at_end {
+                    return Ok((position, None));
+                }
+                break;
+            };
+            if let Err(why) = check_head(&head, end - position, next_offset) {
+                return Ok((position, Some(Damage { position, why })));
+            }
+            match batches.next() {
+                Some(Ok(batch)) => {
+                    next_offset = batch.next_offset();
+                    let size = batch.size() as u64;
+                    on_batch(position, batch);
+                    position += size;
+                }
+                Some(Err(error)) => {
+                    return Ok((
+                        position,
+                        Some(Damage {
+                            position,
+                            why: DamageKind::Batch(error),
+                        }),
+                    ));
+                }
+                None if at_end => {
+                    let why = DamageKind::CutOff {
+                        size: head.size() as u64,
+                    };
+                    return Ok((position, Some(Damage { position, why })));
+                }
+                None => {
+                    want = (head.size() as u64).max(READ_BYTES);
+                    break;
+                }
+            }
+        }
+    }
+    Ok((position, None))
+}

@@ -1,0 +1,564 @@
+//! The log of one partition on disk: its segments in one directory.
+//!
+//! One writer appends at the end, rolls, truncates and retires; readers look at a published list and never wait for it.
+//! Invariants: segments are in rising order of base offset, the last one is active; `log_start <= log_end`; bytes are in the
+//! file before `log_end` shows them. Promises nothing about durability before [`Store::sync`], never cuts a tail by itself,
+//! and after a failed write refuses all further ones: nothing is known about the file then.
+
+mod open;
+mod read;
+mod retire;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use arc_swap::ArcSwap;
+use env::Disk;
+use model::{Offset, Timestamp};
+use parking_lot::Mutex;
+use wire::records::Batch;
+
+use crate::config::LogConfig;
+use crate::index::{Entry, OffsetEntry};
+use crate::pool::FilePool;
+use crate::scan::{Damage, ScanError};
+use crate::segment::Segment;
+use crate::txn_index::AbortedTxn;
+
+pub use open::{Found, Known};
+pub use read::{Read, ReadError};
+pub use retire::{Deleted, Reason, Retire};
+
+/// Bytes after which write-back of a segment is started, so that a sync finds little to do.
+const WRITEBACK_BYTES: u64 = 1 << 20;
+
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    #[error("{}: {error}", path.display())]
+    Io { path: PathBuf, error: io::Error },
+    #[error("segment {base} of {}: {damage}", dir.display())]
+    Damaged {
+        dir: PathBuf,
+        base: Offset,
+        damage: Damage,
+    },
+    /// An earlier write failed; the directory must be taken offline.
+    #[error("{}: offline after a failed write", dir.display())]
+    Offline { dir: PathBuf },
+    /// The file holds bytes behind the log end; `truncate_to` comes first.
+    #[error("{}: {bytes} bytes behind the log end were not cut", dir.display())]
+    Uncut { dir: PathBuf, bytes: u64 },
+    /// A bug of the caller, named instead of written.
+    #[error("{}: batch at {got}, the log ends at {end}", dir.display())]
+    OutOfOrder {
+        dir: PathBuf,
+        got: Offset,
+        end: Offset,
+    },
+    #[error("{}: batch of {size} bytes fits no segment", dir.display())]
+    TooLarge { dir: PathBuf, size: usize },
+}
+
+/// What an append did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// Next offset after the batches.
+    pub log_end: Offset,
+    /// Base of the last segment that was begun for them, if any: the moment to write a producer snapshot.
+    pub rolled: Option<Offset>,
+}
+
+pub struct Store {
+    pool: Arc<FilePool>,
+    dir: Arc<Path>,
+    config: ArcSwap<LogConfig>,
+    segments: ArcSwap<Vec<Arc<Segment>>>,
+    log_start: AtomicI64,
+    log_end: AtomicI64,
+    /// End of what the last sync covered.
+    synced: AtomicI64,
+    tail: Mutex<Tail>,
+}
+
+/// What only the writer touches.
+struct Tail {
+    failed: bool,
+    /// Bytes in the active file behind its good ones.
+    uncut: u64,
+    /// Written since their last sync, in order of base.
+    dirty: Vec<Arc<Segment>>,
+    /// Directory entries were added or removed.
+    dir_dirty: bool,
+    /// Up to where write-back of the active segment was started.
+    written_back: u64,
+    /// When the active segment was begun, and the time of its first batch.
+    begun: Option<Timestamp>,
+    first_time: Option<Timestamp>,
+}
+
+impl Store {
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    #[must_use]
+    pub fn config(&self) -> Arc<LogConfig> {
+        self.config.load_full()
+    }
+
+    pub fn set_config(&self, config: Arc<LogConfig>) {
+        self.config.store(config);
+    }
+
+    /// First offset that may be read.
+    #[must_use]
+    pub fn log_start(&self) -> Offset {
+        Offset(self.log_start.load(Ordering::Acquire))
+    }
+
+    /// Next offset to be written here.
+    #[must_use]
+    pub fn log_end(&self) -> Offset {
+        Offset(self.log_end.load(Ordering::Acquire))
+    }
+
+    /// End of what the last sync made durable; nothing is known of it right after a start.
+    #[must_use]
+    pub fn synced_end(&self) -> Offset {
+        Offset(self.synced.load(Ordering::Acquire))
+    }
+
+    /// Moves the log start up (`DeleteRecords`, retention, a leader's news); never down. Bounded by the log end.
+    pub fn advance_log_start(&self, to: Offset) {
+        let to = to.min(self.log_end());
+        self.log_start.fetch_max(to.0, Ordering::AcqRel);
+    }
+
+    #[must_use]
+    pub fn segments(&self) -> Arc<Vec<Arc<Segment>>> {
+        self.segments.load_full()
+    }
+
+    /// Bytes of all segments.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.segments
+            .load()
+            .iter()
+            .map(|segment| segment.len())
+            .sum()
+    }
+
+    /// Where the active segment stands: what a checkpoint keeps for the next start.
+    #[must_use]
+    pub fn known(&self) -> Known {
+        let _tail = self.tail.lock();
+        let active = self.active();
+        Known {
+            log_start: self.log_start(),
+            log_end: self.log_end(),
+            active_base: active.base(),
+            active_len: active.len(),
+        }
+    }
+
+    fn disk(&self) -> &Arc<dyn Disk> {
+        self.pool.disk()
+    }
+
+    fn active(&self) -> Arc<Segment> {
+        let segments = self.segments.load();
+        Arc::clone(segments.last().expect("a store has an active segment"))
+    }
+
+    fn io(&self, error: io::Error) -> StoreError {
+        StoreError::Io {
+            path: self.dir.to_path_buf(),
+            error,
+        }
+    }
+
+    fn scan(&self, base: Offset, error: ScanError) -> StoreError {
+        match error {
+            ScanError::Io(error) => StoreError::Io {
+                path: self.dir.join(crate::segment::file_name(base, "log")),
+                error,
+            },
+            ScanError::Damage(damage) => StoreError::Damaged {
+                dir: self.dir.to_path_buf(),
+                base,
+                damage,
+            },
+        }
+    }
+
+    /// Writes batches at the end, in as few calls as segments allow. Offsets are set already and rise from `log_end`; a
+    /// replica may leave holes. `now` drives rolling by time only.
+    pub fn append(&self, batches: &[Batch], now: Timestamp) -> Result<Appended, StoreError> {
+        let mut tail = self.tail.lock();
+        self.check_writable(&tail)?;
+        let done = self.append_locked(&mut tail, batches, now);
+        tail.failed |= matches!(done, Err(StoreError::Io { .. }));
+        done
+    }
+
+    fn check_writable(&self, tail: &Tail) -> Result<(), StoreError> {
+        let dir = || self.dir.to_path_buf();
+        match tail {
+            Tail { failed: true, .. } => Err(StoreError::Offline { dir: dir() }),
+            Tail { uncut, .. } if *uncut > 0 => Err(StoreError::Uncut {
+                dir: dir(),
+                bytes: *uncut,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    fn append_locked(
+        &self,
+        tail: &mut Tail,
+        batches: &[Batch],
+        now: Timestamp,
+    ) -> Result<Appended, StoreError> {
+        let config = self.config.load();
+        let mut end = self.log_end();
+        for batch in batches {
+            if batch.base_offset() < end {
+                return Err(StoreError::OutOfOrder {
+                    dir: self.dir.to_path_buf(),
+                    got: batch.base_offset(),
+                    end,
+                });
+            }
+            end = batch.next_offset();
+        }
+        let mut rolled = None;
+        let mut rest = batches;
+        while let Some(first) = rest.first() {
+            let mut active = self.active();
+            if self.must_roll(tail, &config, &active, first, now) {
+                active = self.roll_locked(tail, first.base_offset(), now)?;
+                rolled = Some(active.base());
+            }
+            let count = fitting(&config, &active, rest);
+            let (now_batches, later) = rest.split_at(count);
+            if now_batches.is_empty() {
+                return Err(StoreError::TooLarge {
+                    dir: self.dir.to_path_buf(),
+                    size: first.size(),
+                });
+            }
+            self.write(tail, &config, &active, now_batches, now)?;
+            rest = later;
+        }
+        Ok(Appended {
+            log_end: self.log_end(),
+            rolled,
+        })
+    }
+
+    fn write(
+        &self,
+        tail: &mut Tail,
+        config: &LogConfig,
+        active: &Arc<Segment>,
+        batches: &[Batch],
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        if !tail.dirty.iter().any(|dirty| Arc::ptr_eq(dirty, active)) {
+            tail.dirty.push(Arc::clone(active));
+        }
+        active
+            .append(batches, config.index_interval_bytes)
+            .map_err(|error| self.scan(active.base(), error.into()))?;
+        tail.begun.get_or_insert(now);
+        tail.first_time = tail
+            .first_time
+            .or(batches.first().map(|batch| batch.max_timestamp()));
+        if let Some(last) = batches.last() {
+            self.log_end.store(last.next_offset().0, Ordering::Release);
+        }
+        let whole = active.len() / WRITEBACK_BYTES * WRITEBACK_BYTES;
+        if whole > tail.written_back {
+            let file = active.file().map_err(|error| self.io(error))?;
+            file.start_writeback(tail.written_back, whole - tail.written_back);
+            tail.written_back = whole;
+        }
+        Ok(())
+    }
+
+    fn must_roll(
+        &self,
+        tail: &Tail,
+        config: &LogConfig,
+        active: &Segment,
+        batch: &Batch,
+        now: Timestamp,
+    ) -> bool {
+        if !fits_offsets(active, batch) {
+            return true;
+        }
+        if active.is_empty() {
+            return false;
+        }
+        let waited = match (tail.first_time, tail.begun) {
+            (Some(first), _) if first.0 >= 0 && batch.max_timestamp().0 >= 0 => {
+                batch.max_timestamp().0.saturating_sub(first.0)
+            }
+            (_, Some(begun)) => now.0.saturating_sub(begun.0),
+            _ => 0,
+        };
+        let index_full =
+            active.index_entries() >= config.segment_index_bytes / OffsetEntry::SIZE as u64;
+        let jitter = jitter(&self.dir, active.base(), config.segment_jitter_ms);
+        let segment_bytes = config.segment_bytes.min(i32::MAX as u64);
+        active.len() + batch.size() as u64 > segment_bytes
+            || index_full
+            || waited > config.segment_ms.saturating_sub(jitter).max(0)
+    }
+
+    /// Seals the active segment and begins the next one; does nothing while the active one is empty.
+    pub fn roll(&self, now: Timestamp) -> Result<Option<Offset>, StoreError> {
+        let mut tail = self.tail.lock();
+        self.check_writable(&tail)?;
+        if self.active().is_empty() {
+            return Ok(None);
+        }
+        let rolled = self.roll_locked(&mut tail, self.log_end(), now);
+        tail.failed |= matches!(rolled, Err(StoreError::Io { .. }));
+        rolled.map(|segment| Some(segment.base()))
+    }
+
+    fn roll_locked(
+        &self,
+        tail: &mut Tail,
+        base: Offset,
+        now: Timestamp,
+    ) -> Result<Arc<Segment>, StoreError> {
+        let active = self.active();
+        active
+            .seal()
+            .map_err(|error| self.scan(active.base(), error.into()))?;
+        let config = self.config.load();
+        let allocate = config.preallocate.then_some(config.segment_bytes);
+        let next = Segment::create(&self.pool, &self.dir, base, allocate)
+            .map_err(|error| self.scan(base, error.into()))?;
+        let next = Arc::new(next);
+        let mut segments = Vec::clone(&self.segments.load());
+        segments.push(Arc::clone(&next));
+        self.segments.store(Arc::new(segments));
+        tail.begin(&next, now);
+        Ok(next)
+    }
+
+    /// Makes everything written so far durable, and the entries of new files. Returns the end that this covers. Takes no
+    /// lock while it waits for the disk; after an error the caller takes the log directory offline.
+    pub fn sync(&self) -> Result<Offset, StoreError> {
+        let (dirty, dir_dirty, end) = {
+            let mut tail = self.tail.lock();
+            if tail.failed {
+                return Err(StoreError::Offline {
+                    dir: self.dir.to_path_buf(),
+                });
+            }
+            (
+                std::mem::take(&mut tail.dirty),
+                std::mem::take(&mut tail.dir_dirty),
+                self.log_end(),
+            )
+        };
+        let synced = self.sync_files(&dirty, dir_dirty);
+        let mut tail = self.tail.lock();
+        if synced.is_err() {
+            tail.failed = true;
+        }
+        for segment in &dirty {
+            // Written again meanwhile: stays open for the next sync.
+            if !tail.dirty.iter().any(|again| Arc::ptr_eq(again, segment)) {
+                segment.unpin();
+            }
+        }
+        drop(tail);
+        synced.map_err(|error| self.io(error))?;
+        self.synced.fetch_max(end.0, Ordering::AcqRel);
+        Ok(end)
+    }
+
+    fn sync_files(&self, dirty: &[Arc<Segment>], dir_dirty: bool) -> io::Result<()> {
+        for segment in dirty {
+            segment.file()?.sync_data()?;
+        }
+        if dir_dirty {
+            self.disk().sync_dir(&self.dir)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Something was written that no sync has covered.
+    #[must_use]
+    pub fn is_dirty(&self) -> bool {
+        let tail = self.tail.lock();
+        tail.dir_dirty || !tail.dirty.is_empty()
+    }
+
+    /// Takes over that the whole volume was synced after `end` was read: what is below needs no sync of its own.
+    pub fn on_volume_synced(&self, end: Offset) {
+        let mut tail = self.tail.lock();
+        if self.log_end() == end && !tail.failed {
+            for segment in tail.dirty.drain(..) {
+                segment.unpin();
+            }
+            tail.dir_dirty = false;
+        }
+        drop(tail);
+        self.synced.fetch_max(end.0, Ordering::AcqRel);
+    }
+
+    /// Writes the indexes of the active segment, so that the next start finds them (part of a checkpoint, not synced).
+    pub fn write_indexes(&self) -> Result<(), StoreError> {
+        let active = self.active();
+        active
+            .write_indexes()
+            .map_err(|error| self.scan(active.base(), error.into()))
+    }
+
+    /// Drops everything at and above `to`. The newest segments go first, so a crash in between leaves a shorter log and
+    /// nothing else; the caller has made its intent durable before. A batch that holds `to` inside goes as a whole.
+    pub fn truncate_to(&self, to: Offset) -> Result<(), StoreError> {
+        let mut tail = self.tail.lock();
+        if tail.failed {
+            return Err(StoreError::Offline {
+                dir: self.dir.to_path_buf(),
+            });
+        }
+        if to >= self.log_end() && tail.uncut == 0 {
+            return Ok(());
+        }
+        let done = self.truncate_locked(&mut tail, to.min(self.log_end()));
+        tail.failed |= matches!(done, Err(StoreError::Io { .. }));
+        done
+    }
+
+    fn truncate_locked(&self, tail: &mut Tail, to: Offset) -> Result<(), StoreError> {
+        let segments = self.segments.load_full();
+        let keep = segments
+            .partition_point(|segment| segment.base() <= to)
+            .max(1);
+        let (kept, gone) = segments.split_at(keep);
+        // Readers see the shorter log first.
+        self.log_end.store(to.0, Ordering::Release);
+        self.synced.fetch_min(to.0, Ordering::AcqRel);
+        self.segments.store(Arc::new(kept.to_vec()));
+        for segment in gone.iter().rev() {
+            self.remove_files(segment).map_err(|error| self.io(error))?;
+        }
+        let Some(active) = kept.last() else {
+            return Ok(());
+        };
+        if to < active.base() {
+            // Below everything we have: the same as a fresh log at `to`.
+            return self.restart_locked(tail, to);
+        }
+        let len = active
+            .truncate(to)
+            .map_err(|error| self.scan(active.base(), error))?;
+        tail.uncut = 0;
+        tail.dir_dirty |= !gone.is_empty();
+        tail.dirty
+            .retain(|dirty| kept.iter().any(|segment| Arc::ptr_eq(segment, dirty)));
+        if !tail.dirty.iter().any(|dirty| Arc::ptr_eq(dirty, active)) {
+            tail.dirty.push(Arc::clone(active));
+        }
+        tail.written_back = tail
+            .written_back
+            .min(len / WRITEBACK_BYTES * WRITEBACK_BYTES);
+        tail.first_time = None;
+        self.log_start.fetch_min(to.0, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Drops the whole log and begins it anew at `start`: a replica that is too far behind its leader.
+    pub fn restart_at(&self, start: Offset) -> Result<(), StoreError> {
+        let mut tail = self.tail.lock();
+        if tail.failed {
+            return Err(StoreError::Offline {
+                dir: self.dir.to_path_buf(),
+            });
+        }
+        let done = self.restart_locked(&mut tail, start);
+        tail.failed |= matches!(done, Err(StoreError::Io { .. }));
+        done
+    }
+
+    fn restart_locked(&self, tail: &mut Tail, start: Offset) -> Result<(), StoreError> {
+        let old = self.segments.load_full();
+        for segment in old.iter().rev() {
+            self.remove_files(segment).map_err(|error| self.io(error))?;
+        }
+        let fresh = Segment::create(&self.pool, &self.dir, start, None)
+            .map_err(|error| self.scan(start, error.into()))?;
+        let fresh = Arc::new(fresh);
+        self.log_start.store(start.0, Ordering::Release);
+        self.log_end.store(start.0, Ordering::Release);
+        self.synced.store(start.0, Ordering::Release);
+        self.segments.store(Arc::new(vec![Arc::clone(&fresh)]));
+        tail.dirty.clear();
+        tail.uncut = 0;
+        tail.begin(&fresh, Timestamp::NONE);
+        tail.begun = None;
+        Ok(())
+    }
+
+    /// Notes an aborted transaction in the segment that holds its marker.
+    pub fn add_aborted(&self, txn: AbortedTxn) -> Result<(), StoreError> {
+        let segments = self.segments.load();
+        let at = segments.partition_point(|segment| segment.base() <= txn.last_offset);
+        match at.checked_sub(1).and_then(|at| segments.get(at)) {
+            Some(segment) => segment
+                .add_aborted(txn)
+                .map_err(|error| self.scan(segment.base(), error.into())),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Tail {
+    fn begin(&mut self, segment: &Arc<Segment>, now: Timestamp) {
+        self.dirty.push(Arc::clone(segment));
+        self.dir_dirty = true;
+        self.written_back = 0;
+        self.begun = Some(now);
+        self.first_time = None;
+    }
+}
+
+fn fits_offsets(segment: &Segment, batch: &Batch) -> bool {
+    batch.last_offset().0 - segment.base().0 <= i64::from(i32::MAX)
+}
+
+/// How many of `batches` go into `segment`: at least one into an empty segment, however large.
+fn fitting(config: &LogConfig, segment: &Segment, batches: &[Batch]) -> usize {
+    let segment_bytes = config.segment_bytes.min(i32::MAX as u64);
+    let mut len = segment.len();
+    batches
+        .iter()
+        .take_while(|batch| {
+            let first = len == 0;
+            len += batch.size() as u64;
+            fits_offsets(segment, batch) && (first || len <= segment_bytes)
+        })
+        .count()
+}
+
+/// Spreads the rolls of many partitions; the same for the same segment at every start.
+fn jitter(dir: &Path, base: Offset, jitter_ms: i64) -> i64 {
+    if jitter_ms <= 0 {
+        return 0;
+    }
+    let seed = crc_fast::crc32_iscsi(dir.as_os_str().as_encoded_bytes()) ^ base.0 as u32;
+    i64::from(seed) % jitter_ms
+}

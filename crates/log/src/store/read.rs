@@ -1,0 +1,211 @@
+//! Reading a store: slices for fetches, offsets for times, aborted transactions, verification.
+//!
+//! Takes no lock that a write holds during IO. A slice is a place in a file: it stays readable after its segment is deleted,
+//! and comes up short when the log is truncated under it.
+
+use std::sync::Arc;
+
+use model::{Offset, Timestamp};
+
+use super::Store;
+use crate::scan::{Damage, ScanError, scan_batches};
+use crate::segment::{FileSlice, RecordTime, Segment};
+use crate::txn_index::AbortedTxn;
+
+/// Answer to a read.
+#[derive(Clone)]
+pub enum Read {
+    Slice(FileSlice),
+    /// Nothing at or above the offset is below the bound yet.
+    AtEnd,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    #[error("offset {offset} is outside of {log_start} to {log_end}")]
+    OutOfRange {
+        offset: Offset,
+        log_start: Offset,
+        log_end: Offset,
+    },
+    /// The bytes do not verify: a replica must repair them. Never answered as an empty read.
+    #[error("segment {base}: {damage}")]
+    Damaged { base: Offset, damage: Damage },
+    #[error("segment {base}: {error}")]
+    Io { base: Offset, error: std::io::Error },
+}
+
+fn at(base: Offset) -> impl FnOnce(ScanError) -> ReadError {
+    move |error| match error {
+        ScanError::Io(error) => ReadError::Io { base, error },
+        ScanError::Damage(damage) => ReadError::Damaged { base, damage },
+    }
+}
+
+impl Store {
+    /// Bytes from the batch that holds `from`, all below `upto` (a high watermark; batches are not split by it). At least
+    /// one whole batch (KIP-74), else cut at `bytes_max`, possibly inside the last batch. Stays within one segment.
+    pub fn read(&self, from: Offset, upto: Offset, bytes_max: usize) -> Result<Read, ReadError> {
+        // The end before the list: what lies below this end is in segments that the list has.
+        let log_end = self.log_end();
+        let log_start = self.log_start();
+        if from < log_start || log_end < from {
+            return Err(ReadError::OutOfRange {
+                offset: from,
+                log_start,
+                log_end,
+            });
+        }
+        let upto = upto.min(log_end);
+        if upto <= from {
+            return Ok(Read::AtEnd);
+        }
+        let segments = self.segments.load();
+        let first = segments.partition_point(|segment| segment.base() <= from);
+        if first == 0 {
+            // Deleted between our look at the start and at the list.
+            return Err(ReadError::OutOfRange {
+                offset: from,
+                log_start: self.log_start(),
+                log_end,
+            });
+        }
+        // Compaction may have emptied the end of a segment: then the next one answers.
+        for (index, segment) in segments.iter().enumerate().skip(first - 1) {
+            if upto <= segment.base() {
+                break;
+            }
+            let limit = match segments.get(index + 1) {
+                Some(next) if next.base() <= upto => segment.len(),
+                _ => segment.end_position(upto).map_err(at(segment.base()))?,
+            };
+            if let Some(slice) =
+                slice(segment, from, limit, bytes_max).map_err(at(segment.base()))?
+            {
+                return Ok(Read::Slice(slice));
+            }
+        }
+        Ok(Read::AtEnd)
+    }
+
+    /// First record at or above the log start and below `upto` that has `timestamp` or a later one.
+    pub fn offset_for_time(
+        &self,
+        timestamp: Timestamp,
+        upto: Offset,
+    ) -> Result<Option<RecordTime>, ReadError> {
+        let from = self.log_start();
+        for segment in self.segments.load().iter() {
+            let base = segment.base();
+            let reaches = segment
+                .max_time()
+                .map_err(at(base))?
+                .is_some_and(|max| max.timestamp >= timestamp);
+            if !reaches {
+                continue;
+            }
+            if let Some(found) = segment.find_time(timestamp, from, upto).map_err(at(base))? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The first record with the largest timestamp.
+    pub fn max_time(&self) -> Result<Option<RecordTime>, ReadError> {
+        let segments = self.segments.load();
+        let mut best: Option<(Timestamp, &Arc<Segment>)> = None;
+        for segment in segments.iter() {
+            let max = segment.max_time().map_err(at(segment.base()))?;
+            if let Some(max) = max
+                && best.is_none_or(|(time, _)| time < max.timestamp)
+            {
+                best = Some((max.timestamp, segment));
+            }
+        }
+        match best {
+            Some((_, segment)) => segment.find_max_time().map_err(at(segment.base())),
+            None => Ok(None),
+        }
+    }
+
+    /// Aborted transactions that touch `from..upto`, in order of their markers.
+    pub fn aborted(&self, from: Offset, upto: Offset) -> Result<Vec<AbortedTxn>, ReadError> {
+        let segments = self.segments.load();
+        let first = segments
+            .partition_point(|segment| segment.base() <= from)
+            .saturating_sub(1);
+        let mut aborted = Vec::new();
+        for segment in segments.iter().skip(first) {
+            let complete = segment
+                .collect_aborted(from, upto, &mut aborted)
+                .map_err(|error| ReadError::Io {
+                    base: segment.base(),
+                    error,
+                })?;
+            if complete {
+                break;
+            }
+        }
+        Ok(aborted)
+    }
+
+    /// Reads everything in `from..upto` and checks every checksum and the order of offsets. Returns the bytes read.
+    pub fn verify(&self, from: Offset, upto: Offset) -> Result<u64, ReadError> {
+        let segments = self.segments();
+        let first = segments
+            .partition_point(|segment| segment.base() <= from)
+            .saturating_sub(1);
+        let mut bytes = 0;
+        let mut floor = Offset::ZERO;
+        for (index, segment) in segments.iter().enumerate().skip(first) {
+            let base = segment.base();
+            if upto <= base {
+                break;
+            }
+            let limit = match segments.get(index + 1) {
+                Some(next) if next.base() <= upto => segment.len(),
+                _ => segment.end_position(upto).map_err(at(base))?,
+            };
+            let start = match segment.find(from, limit).map_err(at(base))? {
+                Some(found) => found.position,
+                None => limit,
+            };
+            let file = segment
+                .file()
+                .map_err(|error| ReadError::Io { base, error })?;
+            floor = floor.max(base);
+            let mut next = floor;
+            let (end, damage) = scan_batches(&*file, start, limit, floor, |_, batch| {
+                next = batch.next_offset()
+            })
+            .map_err(|error| ReadError::Io { base, error })?;
+            if let Some(damage) = damage {
+                return Err(ReadError::Damaged { base, damage });
+            }
+            floor = next;
+            bytes += end - start;
+        }
+        Ok(bytes)
+    }
+}
+
+fn slice(
+    segment: &Segment,
+    from: Offset,
+    limit: u64,
+    bytes_max: usize,
+) -> Result<Option<FileSlice>, ScanError> {
+    let Some(found) = segment.find(from, limit)? else {
+        return Ok(None);
+    };
+    let first_size = found.head.size();
+    let room = usize::try_from(limit - found.position).unwrap_or(usize::MAX);
+    Ok(Some(FileSlice {
+        file: segment.file()?,
+        position: found.position,
+        len: room.min(bytes_max.max(first_size)),
+        base_offset: found.head.base_offset(),
+        first_size,
+    }))
+}

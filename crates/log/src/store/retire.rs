@@ -1,0 +1,189 @@
+//! Old segments: which may go, and their removal.
+//!
+//! Chooses by time, size and log start, never above the bound it is given (the high watermark, or what is in the tier).
+//! Removal has two steps: the files leave the log under a new name at once and are unlinked later, so that readers that just
+//! found them finish.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use model::{Offset, Timestamp};
+
+use super::open::{DELETED, base_of};
+use super::{Store, StoreError};
+use crate::segment::{Segment, file_name};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// All of its records are older than `retention.ms`.
+    Time,
+    /// The log is larger than `retention.bytes` without it.
+    Size,
+    /// All of its records are below the log start.
+    LogStart,
+}
+
+/// A segment that may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retire {
+    pub base: Offset,
+    /// First offset that stays when it is gone.
+    pub next: Offset,
+    pub bytes: u64,
+    pub reason: Reason,
+}
+
+/// Renamed files, to be unlinked after `file.delete.delay.ms`.
+#[derive(Debug, Default)]
+#[must_use = "the files stay on disk until they are unlinked"]
+pub struct Deleted {
+    pub paths: Vec<PathBuf>,
+}
+
+const EXTENSIONS: [&str; 5] = ["log", "index", "timeindex", "txnindex", "snapshot"];
+
+impl Store {
+    /// The oldest segments that settings allow to go, all of their records below `limit`. The active segment is among them
+    /// only when all its records are too old.
+    pub fn retirable(&self, now: Timestamp, limit: Offset) -> Result<Vec<Retire>, StoreError> {
+        let config = self.config();
+        let segments = self.segments();
+        let log_end = self.log_end();
+        let mut spare = match config.retention_bytes {
+            Some(keep) if config.cleanup_policy.delete => self.size().saturating_sub(keep),
+            _ => 0,
+        };
+        let mut retired = Vec::new();
+        for (at, segment) in segments.iter().enumerate() {
+            let next = segments.get(at + 1).map_or(log_end, |next| next.base());
+            let (bytes, is_active) = (segment.len(), at + 1 == segments.len());
+            if next > limit || bytes == 0 && is_active {
+                break;
+            }
+            let oversize = !is_active && bytes <= spare && spare > 0;
+            let reason = if next <= self.log_start() && !is_active {
+                Reason::LogStart
+            } else if config.cleanup_policy.delete
+                && self.is_expired(segment, config.retention_ms, now)?
+            {
+                Reason::Time
+            } else if oversize {
+                Reason::Size
+            } else {
+                break;
+            };
+            spare = spare.saturating_sub(bytes);
+            retired.push(Retire {
+                base: segment.base(),
+                next,
+                bytes,
+                reason,
+            });
+        }
+        Ok(retired)
+    }
+
+    fn is_expired(
+        &self,
+        segment: &Segment,
+        retention_ms: Option<i64>,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let Some(retention_ms) = retention_ms else {
+            return Ok(false);
+        };
+        let max = segment
+            .max_time()
+            .map_err(|error| self.scan(segment.base(), error))?;
+        // Records without a time never expire; a segment without any is kept until its neighbour goes.
+        Ok(max.is_some_and(|max| {
+            max.timestamp.0 >= 0 && now.0.saturating_sub(max.timestamp.0) > retention_ms
+        }))
+    }
+
+    /// Takes all segments below `upto` out of the log, moves the log start there and renames the files. When the active
+    /// segment is among them a fresh one is begun first.
+    pub fn retire(&self, upto: Offset, now: Timestamp) -> Result<Deleted, StoreError> {
+        if upto >= self.log_end() {
+            self.roll(now)?;
+        }
+        let mut tail = self.tail.lock();
+        let segments = self.segments.load_full();
+        // A segment goes when the next one begins at or below the bound.
+        let keep_from = segments
+            .iter()
+            .skip(1)
+            .take_while(|next| next.base() <= upto)
+            .count();
+        let (gone, kept) = segments.split_at(keep_from);
+        let Some(first) = kept.first().filter(|_| !gone.is_empty()) else {
+            return Ok(Deleted::default());
+        };
+        self.log_start
+            .fetch_max(first.base().0, std::sync::atomic::Ordering::AcqRel);
+        self.segments.store(Arc::new(kept.to_vec()));
+        tail.dirty
+            .retain(|dirty| !gone.iter().any(|segment| Arc::ptr_eq(segment, dirty)));
+        tail.dir_dirty = true;
+        drop(tail);
+        let mut deleted = Deleted::default();
+        for segment in gone {
+            self.rename_files(segment, &mut deleted)
+                .map_err(|error| self.io(error))?;
+        }
+        Ok(deleted)
+    }
+
+    fn rename_files(&self, segment: &Segment, deleted: &mut Deleted) -> io::Result<()> {
+        segment.close();
+        // The batches last: while their name stands, a restart still sees the segment and retires it again.
+        for extension in EXTENSIONS.iter().rev() {
+            let from = segment.path(extension);
+            let to = self
+                .dir
+                .join(file_name(segment.base(), extension) + DELETED);
+            match self.disk().rename(&from, &to) {
+                Ok(()) => deleted.paths.push(to),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Unlinks what [`Store::retire`] renamed.
+    pub fn unlink(&self, deleted: &Deleted) -> Result<(), StoreError> {
+        for path in &deleted.paths {
+            match self.disk().remove_file(path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(self.io(error)),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Unlinks a segment at once (truncation): batches first, since an index without batches is nothing.
+    pub(super) fn remove_files(&self, segment: &Segment) -> io::Result<()> {
+        segment.close();
+        for extension in EXTENSIONS {
+            match self.disk().remove_file(&segment.path(extension)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Base offsets of the producer snapshots in the directory.
+    pub fn snapshots(&self) -> Result<Vec<Offset>, StoreError> {
+        let entries = self
+            .disk()
+            .read_dir(&self.dir)
+            .map_err(|error| self.io(error))?;
+        Ok(entries
+            .iter()
+            .filter_map(|entry| base_of(&entry.name, "snapshot"))
+            .collect())
+    }
+}
