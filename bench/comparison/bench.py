@@ -1,0 +1,205 @@
+"""The bench: its sides, its servers, its directory, and one measurement.
+
+Invariant: at most one load runs at a time, and what one measurement wrote is on
+the device, and its topic gone, before the next begins. Servers of all sides
+stay up together so that sides can take turns within a second of each other.
+"""
+import contextlib
+import shutil
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from . import build, machine
+from .machine import Reading
+from .processes import Processes, children_cpu, fifo_allowed, parse, raise_file_limit
+from .servers import Esker, Kafka, ServerFailed
+
+CLIENT_SECONDS_MAX = 120.0
+
+
+@dataclass(frozen=True)
+class Side:
+    """A server and the topic settings that make it this side."""
+
+    name: str
+    kind: str
+    topic: dict = field(default_factory=dict, hash=False)
+    about: str = ""
+
+
+SIDES = {s.name: s for s in (
+    Side("esker", "esker", {}, "as shipped: every append synced before it is acknowledged"),
+    Side("esker-os", "esker", {"esker.durability": "os"}, "topics opted out of syncing, as Kafka does by default"),
+    Side("kafka", "kafka", {}, "as shipped: not synced"),
+    Side("kafka-sync", "kafka", {"flush.messages": "1"}, "flush.messages=1: every append synced"),
+)}
+MACHINE = Side("machine", "machine", {}, "the machine itself, no broker")
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+class Bench:
+    def __init__(self, options):
+        self.options = options
+        raise_file_limit()
+        fifo = options.fifo and fifo_allowed()
+        if options.fifo and not fifo:
+            say("real-time priorities are not permitted here; running at normal priority")
+        self.fifo = fifo
+        self.processes = Processes(fifo)
+        parent = Path(options.work_dir or tempfile.gettempdir())
+        parent.mkdir(parents=True, exist_ok=True)
+        self.work = Path(tempfile.mkdtemp(prefix="esker-bench-", dir=parent))
+        self.device = machine.device_of(self.work)
+        if machine.file_system(self.work) in ("tmpfs", "ramfs"):
+            say(f"warning: {self.work} is in memory, where a sync costs nothing; give --work-dir a real disk")
+        self.servers = {}  # by kind and slowness: those that sides share
+        self.all_servers = []
+        self.missing = {}
+        self.started = 0
+        self.topics = 0
+        self.sides = self._usable_sides(options.sides)
+
+    # ---- sides and servers
+
+    def _usable_sides(self, names):
+        needs = {"esker": lambda: build.esker_binary(self.options.esker), "kafka": build.kafka_jars}
+        self.found = {}
+        for kind in dict.fromkeys(SIDES[n].kind for n in names):
+            try:
+                self.found[kind] = needs[kind]()
+            except build.Missing as why:
+                self.missing[kind] = str(why)
+                say(f"without {kind}: {why}")
+        return [SIDES[n] for n in names if SIDES[n].kind in self.found]
+
+    def new_server(self, kind, slow_us=0):
+        """A server with fresh data, prepared and not started."""
+        self.started += 1
+        directory = self.work / f"{kind}-{self.started}"
+        if kind == "esker":
+            server = Esker(directory, self.processes, self.found[kind], self.options.esker_args, slow_us)
+        else:
+            server = Kafka(directory, self.processes, self.found[kind], slow_us)
+        self.all_servers.append(server)
+        server.prepare()
+        return server
+
+    def server(self, side, slow_us=0):
+        """The running server of a side, started when there is none."""
+        key = (side.kind, slow_us)
+        server = self.servers.get(key)
+        if server is None or not server.alive():
+            if server is not None:
+                say(f"{side.kind} died: {server.last_words()}")
+                self.discard(server)
+            server = self.new_server(side.kind, slow_us)
+            self.servers[key] = server
+            server.start()
+        return server
+
+    def discard(self, server):
+        """Ends a server and deletes its data."""
+        server.kill()
+        self.all_servers.remove(server)
+        for key in [k for k, s in self.servers.items() if s is server]:
+            del self.servers[key]
+        if self.options.keep:
+            return
+        shutil.rmtree(server.directory, ignore_errors=True)
+
+    def end_servers(self):
+        for server in list(self.all_servers):
+            self.discard(server)
+
+    def close(self):
+        self.end_servers()
+        self.processes.kill_all()
+        if self.options.keep:
+            say(f"kept {self.work}")
+        else:
+            shutil.rmtree(self.work, ignore_errors=True)
+
+    # ---- sizes
+
+    def seconds(self, full):
+        return max(0.5, full * self.options.scale)
+
+    def count(self, full, least=1000):
+        return max(least, int(full * self.options.scale))
+
+    # ---- one measurement
+
+    @contextlib.contextmanager
+    def topic(self, side, partitions=1, slow_us=0, config=None):
+        """A topic that exists for one measurement; gives its server and name."""
+        server = self.server(side, slow_us)
+        name = self.make_topic(server, side, partitions, config)
+        try:
+            yield server, name
+        finally:
+            self.drop_topic(server, name)
+
+    def make_topic(self, server, side, partitions, config=None):
+        self.topics += 1
+        name = f"bench-{self.topics}"
+        with server.connection() as connection:
+            connection.create_topic(name, partitions, {**side.topic, **(config or {})})
+            connection.wait_for_leaders(name, partitions, 60)
+        return name
+
+    def drop_topic(self, server, name):
+        if server.alive():
+            with server.connection() as connection:
+                connection.delete_topic(name)
+        machine.settle(self.work)
+
+    @contextlib.contextmanager
+    def meter(self, server):
+        """Reads the counters around a load; call what it gives, with the records, afterwards."""
+        def read():
+            return Reading(server.pid, self.device, time.monotonic(), children_cpu())
+        before = read()
+        taken = []
+
+        def figures(records=0):
+            return taken[0].since(before, records)
+        yield figures
+        if not server.alive():
+            raise ServerFailed(f"{server.kind} died under load: {server.last_words()}")
+        taken.append(read())
+
+    def run(self, command, seconds=0.0):
+        return self.processes.client(command, seconds + CLIENT_SECONDS_MAX)
+
+    def finish_client(self, process, seconds=0.0):
+        """The result of a client that was begun beside another."""
+        return parse(self.processes.finish(process, seconds + CLIENT_SECONDS_MAX))
+
+    def librdkafka(self, load, server, topic, settings=None, **options):
+        """The command of the C client."""
+        pairs = [f"{k}={v}" for k, v in options.items() if v is not None]
+        pairs += [f"set.{k}={v}" for k, v in (settings or {}).items()]
+        return [build.librdkafka_client(), load, f"brokers={server.bootstrap}", f"topic={topic}", *pairs]
+
+    def franz(self, load, server, topic, **options):
+        """The command of the Go client; durations in seconds."""
+        pairs = [f"-{k}={v}s" if k in ("duration", "warmup") else f"-{k}={v}" for k, v in options.items()]
+        return [build.franz_client(), load, f"-brokers={server.bootstrap}", f"-topic={topic}", *pairs]
+
+    def raw(self, load, server, topic, **options):
+        """The command of the client without a library."""
+        return [build.raw_client(), load, f"port={server.port}", f"topic={topic}", *(f"{k}={v}" for k, v in options.items())]
+
+    def baseline(self, *arguments):
+        return self.run([build.baseline(), *arguments])
+
+    def fill(self, server, topic, records, size, partitions=1, settings=None):
+        """Writes records before a read is measured."""
+        return self.run(self.librdkafka("produce", server, topic, {"linger.ms": 20, **(settings or {})},
+                                        records=records, size=size, partitions=partitions, sample=1 << 20), 300)

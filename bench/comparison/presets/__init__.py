@@ -1,0 +1,14 @@
+"""All presets by name, in the order in which they run."""
+from .appends import AppendersOverConnections, AppendersRaw, AppendersSlowSync
+from .consume import ConsumerOfSmallBatches, OneConsumer, ProducerAndConsumer, Sink, ThreeConsumers
+from .latency import ColdReaderBesideProducer, EndToEnd
+from .lifecycle import ManyPartitionsStart, Startup
+from .partitions import DirtyPartitions
+from .produce import MessageSizes, OneProducer, SmallBatches, ThreeProducers
+
+PRESETS = {p.name: p for p in (
+    OneProducer, ThreeProducers, OneConsumer, ThreeConsumers, ProducerAndConsumer, MessageSizes, EndToEnd,
+    SmallBatches, ConsumerOfSmallBatches, AppendersOverConnections, AppendersRaw, AppendersSlowSync, Sink,
+    ColdReaderBesideProducer, DirtyPartitions, ManyPartitionsStart, Startup,
+)}
+ALIASES = {"n37": "n36", "a24-franz": "a24"}
