@@ -5,7 +5,7 @@
 
 use crate::reader::STRING_BYTES_MAX;
 use crate::{EncodeError, Message, Records, Uuid};
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 
 /// Below this a copy costs less than one more piece in a vectored write.
 const SPLICE_BYTES_MIN: usize = 1 << 10;
@@ -77,21 +77,21 @@ impl Encoded {
         if self.splices.is_empty() {
             return Ok(self.head);
         }
-        let mut whole = BytesMut::with_capacity(self.len);
+        let mut whole = Vec::with_capacity(self.len);
         for segment in self.segments() {
             match segment {
-                Splice::Bytes(bytes) => whole.put_slice(&bytes),
+                Splice::Bytes(bytes) => whole.extend_from_slice(&bytes),
                 Splice::External(_) => return Err(EncodeError::External),
             }
         }
-        Ok(whole.freeze())
+        Ok(Bytes::from(whole))
     }
 }
 
 /// A message under construction.
 #[derive(Debug, Default)]
 pub struct Writer {
-    head: BytesMut,
+    head: Vec<u8>,
     splices: Vec<SpliceAt>,
     spliced: usize,
 }
@@ -112,7 +112,7 @@ impl Writer {
 
     pub fn with_capacity(bytes: usize) -> Self {
         Self {
-            head: BytesMut::with_capacity(bytes),
+            head: Vec::with_capacity(bytes),
             ..Self::default()
         }
     }
@@ -132,7 +132,7 @@ impl Writer {
     pub fn finish(self) -> Encoded {
         Encoded {
             len: self.head.len() + self.spliced,
-            head: self.head.freeze(),
+            head: Bytes::from(self.head),
             splices: self.splices,
         }
     }
@@ -150,45 +150,52 @@ impl Writer {
         self.head[at..at + 4].copy_from_slice(&value.to_be_bytes());
     }
 
+    fn put<const N: usize>(&mut self, bytes: [u8; N]) {
+        self.head.extend_from_slice(&bytes);
+    }
+
     pub fn bool(&mut self, value: bool) {
-        self.head.put_u8(u8::from(value));
+        self.put([u8::from(value)]);
     }
 
     pub fn i8(&mut self, value: i8) {
-        self.head.put_i8(value);
+        self.put(value.to_be_bytes());
     }
 
     pub fn i16(&mut self, value: i16) {
-        self.head.put_i16(value);
+        self.put(value.to_be_bytes());
     }
 
     pub fn i32(&mut self, value: i32) {
-        self.head.put_i32(value);
+        self.put(value.to_be_bytes());
     }
 
     pub fn i64(&mut self, value: i64) {
-        self.head.put_i64(value);
+        self.put(value.to_be_bytes());
     }
 
     pub fn u16(&mut self, value: u16) {
-        self.head.put_u16(value);
+        self.put(value.to_be_bytes());
     }
 
     pub fn u32(&mut self, value: u32) {
-        self.head.put_u32(value);
+        self.put(value.to_be_bytes());
     }
 
     pub fn f64(&mut self, value: f64) {
-        self.head.put_f64(value);
+        self.put(value.to_be_bytes());
     }
 
     pub fn uuid(&mut self, value: Uuid) {
-        self.head.put_slice(&value.0);
+        self.put(value.0);
     }
 
     pub fn uvarint(&mut self, value: u32) {
+        if value < 0x80 {
+            return self.put([value as u8]);
+        }
         let (bytes, length) = base128(u64::from(value));
-        self.head.put_slice(&bytes[..length]);
+        self.head.extend_from_slice(&bytes[..length]);
     }
 
     /// Zigzag form of a signed number.
@@ -199,14 +206,14 @@ impl Writer {
     /// Zigzag form of a signed number.
     pub fn varlong(&mut self, value: i64) {
         let (bytes, length) = base128((value << 1 ^ value >> 63) as u64);
-        self.head.put_slice(&bytes[..length]);
+        self.head.extend_from_slice(&bytes[..length]);
     }
 
     /// Bytes without a length before them: copied when short, spliced when long.
     #[inline(never)]
     pub fn raw(&mut self, bytes: &Bytes) {
         if bytes.len() < SPLICE_BYTES_MIN {
-            self.head.put_slice(bytes);
+            self.head.extend_from_slice(bytes);
         } else {
             self.splice(Splice::Bytes(bytes.clone()));
         }
@@ -247,7 +254,7 @@ impl Writer {
             true => self.uvarint(length as u32 + 1),
             false => self.i16(length as i16),
         }
-        self.head.put_slice(text.as_bytes());
+        self.head.extend_from_slice(text.as_bytes());
         Ok(())
     }
 
@@ -393,7 +400,7 @@ impl Writer {
         let size = self.head.len() - tag.at + self.spliced - tag.spliced;
         let (bytes, length) = base128(size as u64);
         let end = self.head.len();
-        self.head.put_slice(&bytes[..length]);
+        self.head.extend_from_slice(&bytes[..length]);
         self.head.copy_within(tag.at..end, tag.at + length);
         self.head[tag.at..tag.at + length].copy_from_slice(&bytes[..length]);
         for splice in &mut self.splices[tag.splices..] {
