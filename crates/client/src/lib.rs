@@ -1,1 +1,26 @@
-//! client
+//! A client of the Kafka protocol: what the command line, the benchmarks and the simulator speak to brokers with.
+//!
+//! Three layers. [`Session`] knows the protocol and does no IO, so a simulated machine can drive it. [`Connection`] puts a session
+//! on a blocking socket. [`Client`], [`Producer`] and [`Consumer`] route, retry and pipeline over connections; each belongs to one
+//! thread. Time, chance and sockets come from an [`env::Env`].
+
+mod admin;
+mod cluster;
+mod connection;
+mod consumer;
+mod error;
+mod inbox;
+mod producer;
+mod session;
+
+pub use admin::{
+    ActiveProducer, BrokerInfo, Change, ClusterInfo, Created, Found, LogDir, NewTopic, Place, Resource, Setting, SettingSource, Stored,
+};
+pub use cluster::{Client, Options, Partition, Topic};
+pub use connection::Connection;
+pub use consumer::{Consumer, ConsumerOptions, Fetched, Isolation, Taken};
+pub use error::{Damage, Error, Garbage};
+pub use inbox::FrameTooLong;
+pub use producer::partitioner;
+pub use producer::{Acks, Delivery, Producer, ProducerOptions, Record, TopicRef};
+pub use session::{FRAME_BYTES_MAX, Reply, RequestError, Session};

@@ -1,0 +1,126 @@
+//! What brokers tell about themselves: the cluster, log directories, active producers.
+
+use wire::messages::describe_cluster_response::DescribeClusterBroker;
+use wire::messages::describe_log_dirs_response::DescribeLogDirsPartition;
+use wire::messages::describe_producers_request::TopicRequest;
+use wire::messages::{DescribeClusterRequest, DescribeLogDirsRequest, DescribeProducersRequest};
+
+use crate::cluster::Client;
+use crate::error::Error;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterInfo {
+    pub cluster_id: String,
+    pub controller: Option<i32>,
+    pub brokers: Vec<BrokerInfo>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BrokerInfo {
+    pub id: i32,
+    pub host: String,
+    pub port: i32,
+    pub rack: Option<String>,
+    pub is_fenced: bool,
+}
+
+/// One log directory of one broker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogDir {
+    pub broker: i32,
+    pub path: String,
+    /// `None` where the broker does not tell.
+    pub total_bytes: Option<i64>,
+    pub usable_bytes: Option<i64>,
+    /// The directory is offline and lists nothing.
+    pub is_failed: bool,
+    pub stored: Vec<Stored>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored {
+    pub topic: String,
+    pub partition: i32,
+    pub bytes: i64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ActiveProducer {
+    pub producer_id: i64,
+    pub epoch: i32,
+    pub last_sequence: i32,
+    pub last_timestamp: i64,
+    /// First offset of the open transaction.
+    pub transaction_start: Option<i64>,
+}
+
+impl Client {
+    pub fn describe_cluster(&mut self) -> Result<ClusterInfo, Error> {
+        self.retry("describing the cluster", |client| {
+            let response = client.call_any(&DescribeClusterRequest { endpoint_type: 1, ..Default::default() })?;
+            Error::check(response.error_code, || "describing the cluster".to_owned(), response.error_message.as_deref())?;
+            let broker = |b: &DescribeClusterBroker| BrokerInfo {
+                id: b.broker_id,
+                host: b.host.clone(),
+                port: b.port,
+                rack: b.rack.clone(),
+                is_fenced: b.is_fenced,
+            };
+            Ok(ClusterInfo {
+                cluster_id: response.cluster_id.clone(),
+                controller: Some(response.controller_id).filter(|id| *id >= 0),
+                brokers: response.brokers.iter().map(broker).collect(),
+            })
+        })
+    }
+
+    /// The log directories of every broker with all that they hold.
+    pub fn describe_log_dirs(&mut self) -> Result<Vec<LogDir>, Error> {
+        self.retry("describing log directories", |client| {
+            let ids: Vec<i32> = client.brokers().keys().copied().collect();
+            let mut dirs = Vec::new();
+            for broker in ids {
+                let response = client.call_broker(broker, &DescribeLogDirsRequest { topics: None })?;
+                Error::check(response.error_code, || format!("log directories of broker {broker}"), None)?;
+                for dir in &response.results {
+                    let stored = |topic: &str, p: &DescribeLogDirsPartition| Stored {
+                        topic: topic.to_owned(),
+                        partition: p.partition_index,
+                        bytes: p.partition_size,
+                    };
+                    let all = dir.topics.iter().flat_map(|topic| topic.partitions.iter().map(|p| stored(&topic.name, p)));
+                    dirs.push(LogDir {
+                        broker,
+                        path: dir.log_dir.clone(),
+                        total_bytes: Some(dir.total_bytes).filter(|bytes| *bytes >= 0),
+                        usable_bytes: Some(dir.usable_bytes).filter(|bytes| *bytes >= 0),
+                        is_failed: dir.error_code != 0,
+                        stored: all.collect(),
+                    });
+                }
+            }
+            Ok(dirs)
+        })
+    }
+
+    pub fn describe_producers(&mut self, topic: &str, partition: i32) -> Result<Vec<ActiveProducer>, Error> {
+        let what = format!("describing producers of {topic}-{partition}");
+        self.retry(&what, |client| {
+            let leader = client.topic(topic)?.leader(partition)?;
+            let ask = TopicRequest { name: topic.to_owned(), partition_indexes: vec![partition] };
+            let response = client.call_broker(leader, &DescribeProducersRequest { topics: vec![ask] })?;
+            let mut producers = Vec::new();
+            for answer in response.topics.iter().flat_map(|topic| &topic.partitions) {
+                Error::check(answer.error_code, || what.clone(), answer.error_message.as_deref())?;
+                producers.extend(answer.active_producers.iter().map(|p| ActiveProducer {
+                    producer_id: p.producer_id,
+                    epoch: p.producer_epoch,
+                    last_sequence: p.last_sequence,
+                    last_timestamp: p.last_timestamp,
+                    transaction_start: Some(p.current_txn_start_offset).filter(|offset| *offset >= 0),
+                }));
+            }
+            Ok(producers)
+        })
+    }
+}

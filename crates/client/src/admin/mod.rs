@@ -1,0 +1,13 @@
+//! What an operator asks: topics, settings, offsets, log directories.
+//!
+//! Each operation is a method of [`Client`](crate::Client), retried while the cluster says "not now".
+
+mod configs;
+mod describe;
+mod offsets;
+mod topics;
+
+pub use configs::{Change, Resource, Setting, SettingSource};
+pub use describe::{ActiveProducer, BrokerInfo, ClusterInfo, LogDir, Stored};
+pub use offsets::{Found, Place};
+pub use topics::{Created, NewTopic};

@@ -1,0 +1,386 @@
+//! The cluster as a client sees it: who the brokers are, who leads what, and whom to ask.
+//!
+//! Owns the metadata cache and one control connection per broker; a producer's or consumer's own connections are not here, so a
+//! question never waits behind records. An operation that failed for a passing reason is tried again with fresh metadata
+//! after a growing pause, until its deadline.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use env::Env;
+use model::Instant;
+use wire::error_code::ErrorCode;
+use wire::messages::metadata_request::MetadataRequestTopic;
+use wire::messages::metadata_response::{MetadataResponse, MetadataResponseTopic};
+use wire::messages::{MetadataRequest, metadata_response};
+use wire::{Request, Uuid};
+
+use crate::connection::Connection;
+use crate::error::Error;
+
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub client_id: String,
+    /// An operation with all its retries.
+    pub timeout: Duration,
+    /// One connect, or one wait for bytes of an answer.
+    pub io_timeout: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        let (timeout, io_timeout) = (Duration::from_secs(30), Duration::from_secs(30));
+        Options { client_id: "esker".to_owned(), timeout, io_timeout }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Topic {
+    pub name: String,
+    /// Zero when the broker is too old to tell.
+    pub id: Uuid,
+    pub is_internal: bool,
+    /// In the order of their numbers, from 0, without gaps.
+    pub partitions: Vec<Partition>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Partition {
+    pub index: i32,
+    pub leader: Option<i32>,
+    pub leader_epoch: i32,
+    pub replicas: Vec<i32>,
+    pub isr: Vec<i32>,
+    pub offline: Vec<i32>,
+}
+
+impl Topic {
+    pub(crate) fn partition(&self, index: i32) -> Result<&Partition, Error> {
+        let found = usize::try_from(index).ok().and_then(|at| self.partitions.get(at));
+        found.ok_or_else(|| Error::NoPartition { topic: self.name.clone(), partition: index, count: self.partitions.len() as i32 })
+    }
+
+    /// The broker that leads a partition.
+    pub fn leader(&self, index: i32) -> Result<i32, Error> {
+        let leader = self.partition(index)?.leader;
+        leader.ok_or_else(|| Error::NoLeader { topic: self.name.clone(), partition: index })
+    }
+}
+
+pub struct Client {
+    env: Env,
+    options: Options,
+    bootstrap: Vec<String>,
+    brokers: BTreeMap<i32, String>,
+    controller: Option<i32>,
+    cluster_id: Option<String>,
+    topics: BTreeMap<String, Topic>,
+    connections: BTreeMap<String, Connection>,
+}
+
+impl Client {
+    /// Reaches the first bootstrap address that answers (`host:port`, commas between several) and learns the brokers.
+    /// Tries each once: a broker that is not there is reported at once.
+    pub fn connect(env: &Env, bootstrap: &str, options: Options) -> Result<Client, Error> {
+        let bootstrap: Vec<String> = bootstrap.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect();
+        for address in &bootstrap {
+            check_address(address)?;
+        }
+        if bootstrap.is_empty() {
+            return Err(Error::Address { address: String::new() });
+        }
+        let mut client = Client {
+            env: env.clone(),
+            options,
+            bootstrap,
+            brokers: BTreeMap::new(),
+            controller: None,
+            cluster_id: None,
+            topics: BTreeMap::new(),
+            connections: BTreeMap::new(),
+        };
+        client.ask_metadata(Some(&[]), false)?;
+        Ok(client)
+    }
+
+    #[must_use]
+    pub fn env(&self) -> &Env {
+        &self.env
+    }
+
+    #[must_use]
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    #[must_use]
+    pub fn cluster_id(&self) -> Option<&str> {
+        self.cluster_id.as_deref()
+    }
+
+    /// Broker ids with their addresses.
+    #[must_use]
+    pub fn brokers(&self) -> &BTreeMap<i32, String> {
+        &self.brokers
+    }
+
+    pub fn address(&self, broker: i32) -> Result<&str, Error> {
+        let what = || format!("broker {broker}");
+        let gone = || Error::Refused { what: what(), code: ErrorCode::BrokerNotAvailable, message: None };
+        self.brokers.get(&broker).map(String::as_str).ok_or_else(gone)
+    }
+
+    /// A connection of the caller's own.
+    pub fn open(&self, address: &str) -> Result<Connection, Error> {
+        Connection::open(&self.env, address, &self.options.client_id, self.options.io_timeout)
+    }
+
+    /// A connection of the caller's own to a broker of the cluster.
+    pub fn open_broker(&self, broker: i32) -> Result<Connection, Error> {
+        self.open(self.address(broker)?)
+    }
+
+    fn control(&mut self, address: &str) -> Result<&mut Connection, Error> {
+        if !self.connections.contains_key(address) {
+            let connection = self.open(address)?;
+            self.connections.insert(address.to_owned(), connection);
+        }
+        Ok(self.connections.get_mut(address).expect("inserted above"))
+    }
+
+    fn call_at<R: Request>(&mut self, address: &str, request: &R) -> Result<R::Response, Error> {
+        let result = self.control(address)?.call(request);
+        if matches!(result, Err(Error::Lost { .. } | Error::Garbled { .. })) {
+            self.connections.remove(address);
+        }
+        result
+    }
+
+    /// Asks one broker.
+    pub fn call_broker<R: Request>(&mut self, broker: i32, request: &R) -> Result<R::Response, Error> {
+        let address = self.address(broker)?.to_owned();
+        self.call_at(&address, request)
+    }
+
+    /// Asks the controller, or any broker when none is known: it passes the question on.
+    pub fn call_controller<R: Request>(&mut self, request: &R) -> Result<R::Response, Error> {
+        match self.controller.filter(|id| self.brokers.contains_key(id)) {
+            Some(id) => self.call_broker(id, request),
+            None => self.call_any(request),
+        }
+    }
+
+    /// Asks whoever answers first: connected brokers, then known ones, then the bootstrap list.
+    pub fn call_any<R: Request>(&mut self, request: &R) -> Result<R::Response, Error> {
+        let mut addresses: Vec<String> = self.connections.keys().cloned().collect();
+        for address in self.brokers.values().chain(&self.bootstrap) {
+            if !addresses.contains(address) {
+                addresses.push(address.clone());
+            }
+        }
+        let mut last = None;
+        for address in addresses {
+            match self.call_at(&address, request) {
+                Err(error @ (Error::Connect { .. } | Error::Lost { .. })) => last = Some(error),
+                result => return result,
+            }
+        }
+        Err(last.expect("the bootstrap list is not empty"))
+    }
+
+    /// Runs `operation` until it succeeds, fails for good, or the deadline passes; metadata is forgotten in between.
+    pub fn retry<T>(&mut self, what: &str, mut operation: impl FnMut(&mut Client) -> Result<T, Error>) -> Result<T, Error> {
+        let mut patience = Patience::new(&self.env, self.options.timeout);
+        loop {
+            match operation(self) {
+                Err(error) if error.is_retriable() => {
+                    self.topics.clear();
+                    patience.pause(what, error)?;
+                    // A broker that moved is found again here; failing is fine, the operation will tell.
+                    let _ = self.ask_metadata(Some(&[]), false);
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// `None` asks for all topics.
+    fn ask_metadata(&mut self, names: Option<&[&str]>, create: bool) -> Result<MetadataResponse, Error> {
+        let topic = |name: &&str| MetadataRequestTopic { name: Some((*name).to_owned()), ..Default::default() };
+        let request = MetadataRequest {
+            topics: names.map(|names| names.iter().map(topic).collect()),
+            allow_auto_topic_creation: create,
+            ..Default::default()
+        };
+        let response = self.call_any(&request)?;
+        Error::check(response.error_code, || "metadata".to_owned(), None)?;
+        let address = |broker: &metadata_response::MetadataResponseBroker| (broker.node_id, host_port(&broker.host, broker.port));
+        self.brokers = response.brokers.iter().map(address).collect();
+        self.controller = Some(response.controller_id).filter(|id| *id >= 0);
+        self.cluster_id.clone_from(&response.cluster_id);
+        Ok(response)
+    }
+
+    /// Every topic of the cluster, in name order.
+    pub fn topics(&mut self) -> Result<Vec<Topic>, Error> {
+        self.retry("listing topics", |client| {
+            let response = client.ask_metadata(None, false)?;
+            let mut topics = response.topics.iter().map(topic_of).collect::<Result<Vec<_>, _>>()?;
+            topics.sort_by(|a, b| a.name.cmp(&b.name));
+            Ok(topics)
+        })
+    }
+
+    /// One topic from the cache, else from the cluster. A topic that does not exist is an error at once.
+    pub fn topic(&mut self, name: &str) -> Result<Topic, Error> {
+        self.find_topic(name, false)
+    }
+
+    /// The same for a topic that the broker may create by being asked (`auto.create.topics.enable`).
+    pub fn topic_or_create(&mut self, name: &str) -> Result<Topic, Error> {
+        self.find_topic(name, true)
+    }
+
+    fn find_topic(&mut self, name: &str, create: bool) -> Result<Topic, Error> {
+        if let Some(topic) = self.topics.get(name) {
+            return Ok(topic.clone());
+        }
+        self.retry(&format!("finding topic {name}"), |client| {
+            // Ask without creating first: a topic that exists costs one question either way.
+            let first = client.look_up(name, false);
+            match first {
+                Err(Error::NoTopic { .. }) if create => {}
+                result => return result,
+            }
+            match client.look_up(name, true) {
+                // Told "unknown" while being created; the broker that will not create it says so until the deadline.
+                Err(Error::NoTopic { topic }) => {
+                    let what = format!("topic {topic}");
+                    Err(Error::Refused { what, code: ErrorCode::UnknownTopicOrPartition, message: None })
+                }
+                result => result,
+            }
+        })
+    }
+
+    fn look_up(&mut self, name: &str, create: bool) -> Result<Topic, Error> {
+        let response = self.ask_metadata(Some(&[name]), create)?;
+        let found = response.topics.iter().find(|topic| topic.name.as_deref() == Some(name));
+        let found = found.ok_or_else(|| Error::NoTopic { topic: name.to_owned() })?;
+        if found.error_code == ErrorCode::UnknownTopicOrPartition as i16 {
+            return Err(Error::NoTopic { topic: name.to_owned() });
+        }
+        let topic = topic_of(found)?;
+        self.topics.insert(name.to_owned(), topic.clone());
+        Ok(topic)
+    }
+
+    /// Drops what is cached of a topic, so that the next look at it asks the cluster.
+    pub fn forget_topic(&mut self, name: &str) {
+        self.topics.remove(name);
+    }
+}
+
+/// Waits between attempts: doubling pauses, one deadline.
+pub(crate) struct Patience {
+    env: Env,
+    start: Instant,
+    timeout: Duration,
+    pause: Duration,
+}
+
+impl Patience {
+    pub(crate) fn new(env: &Env, timeout: Duration) -> Patience {
+        Patience { env: env.clone(), start: env.clock.now(), timeout, pause: PAUSE_MIN }
+    }
+
+    /// Pauses, or gives up with `error` as the reason.
+    pub(crate) fn pause(&mut self, what: &str, error: Error) -> Result<(), Error> {
+        let now = self.env.clock.now();
+        if now.since(self.start) + self.pause >= self.timeout {
+            return Err(Error::TimedOut { what: what.to_owned(), after: self.timeout, last: Some(Box::new(error)) });
+        }
+        // Half of the pause is chance, so that clients of a broker that came back do not knock in step.
+        let half = self.pause / 2;
+        let extra = Duration::from_nanos(self.env.rng.next_u64() % (half.as_nanos() as u64 + 1));
+        self.env.threads.bell().wait(Some(now.plus(half + extra)));
+        self.pause = (self.pause * 2).min(PAUSE_MAX);
+        Ok(())
+    }
+
+    /// Progress was made: the deadline starts anew.
+    pub(crate) fn reset(&mut self) {
+        self.start = self.env.clock.now();
+        self.pause = PAUSE_MIN;
+    }
+}
+
+fn topic_of(found: &MetadataResponseTopic) -> Result<Topic, Error> {
+    let name = found.name.clone().unwrap_or_default();
+    // A leader that is missing is told per partition; the topic as a whole is still known.
+    if found.error_code != ErrorCode::LeaderNotAvailable as i16 || found.partitions.is_empty() {
+        Error::check(found.error_code, || format!("topic {name}"), None)?;
+    }
+    let partition = |p: &metadata_response::MetadataResponsePartition| Partition {
+        index: p.partition_index,
+        leader: Some(p.leader_id).filter(|id| *id >= 0),
+        leader_epoch: p.leader_epoch,
+        replicas: p.replica_nodes.clone(),
+        isr: p.isr_nodes.clone(),
+        offline: p.offline_replicas.clone(),
+    };
+    let mut partitions: Vec<Partition> = found.partitions.iter().map(partition).collect();
+    partitions.sort_by_key(|partition| partition.index);
+    let gapless = partitions.iter().enumerate().all(|(at, partition)| usize::try_from(partition.index) == Ok(at));
+    if !gapless || partitions.is_empty() {
+        return Err(Error::Refused { what: format!("topic {name}"), code: ErrorCode::LeaderNotAvailable, message: None });
+    }
+    Ok(Topic { name, id: found.topic_id, is_internal: found.is_internal, partitions })
+}
+
+fn host_port(host: &str, port: i32) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
+fn check_address(address: &str) -> Result<(), Error> {
+    let port = address.rsplit_once(':').filter(|(host, _)| !host.is_empty()).and_then(|(_, port)| port.parse::<u16>().ok());
+    port.map(|_| ()).ok_or_else(|| Error::Address { address: address.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_need_a_host_and_a_port() {
+        for good in ["localhost:9092", "127.0.0.1:1", "[::1]:9092"] {
+            assert!(check_address(good).is_ok(), "{good}");
+        }
+        for bad in ["", "localhost", ":9092", "localhost:", "localhost:99999", "localhost:x"] {
+            assert!(check_address(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn addresses_of_ipv6_brokers_are_put_into_brackets() {
+        assert_eq!(host_port("::1", 9092), "[::1]:9092");
+        assert_eq!(host_port("kafka.example", 9092), "kafka.example:9092");
+    }
+
+    #[test]
+    fn partitions_are_sorted_and_may_not_have_gaps() {
+        let partition = |partition_index| metadata_response::MetadataResponsePartition { partition_index, leader_id: -1, ..Default::default() };
+        let mut found = MetadataResponseTopic { name: Some("t".into()), ..Default::default() };
+        found.partitions = vec![partition(1), partition(0)];
+        let topic = topic_of(&found).unwrap();
+        assert_eq!(topic.partitions.iter().map(|p| p.index).collect::<Vec<_>>(), [0, 1]);
+        assert!(matches!(topic.leader(1), Err(Error::NoLeader { partition: 1, .. })));
+        assert!(matches!(topic.leader(2), Err(Error::NoPartition { count: 2, .. })));
+        assert!(matches!(topic.leader(-1), Err(Error::NoPartition { .. })));
+        found.partitions.push(partition(3));
+        assert!(topic_of(&found).unwrap_err().is_retriable());
+    }
+}

@@ -1,0 +1,457 @@
+//! Writing records: batches per partition, several requests under way, order and exactness kept over retries.
+//!
+//! Owns what was accepted and not yet acknowledged. Invariants: a partition's batches are sent in the order of their sequences, and
+//! after a failure its next request waits until none of its batches is under way; so an idempotent producer writes every record
+//! once and in order. A batch that the broker refuses for good stops the producer: going on would leave a hole.
+
+mod lane;
+pub mod partitioner;
+mod request;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::time::Duration;
+
+use model::{ProducerEpoch, ProducerId, Timestamp};
+use wire::messages::{InitProducerIdRequest, ProduceRequest};
+use wire::records::Compression;
+use wire::{ApiKey, Uuid};
+
+use crate::cluster::{Client, Patience};
+use crate::connection::Connection;
+use crate::error::Error;
+use lane::{Lane, Outcome};
+use partitioner::Sticky;
+
+/// When the broker answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Acks {
+    None,
+    Leader,
+    All,
+}
+
+impl Acks {
+    fn number(self) -> i16 {
+        match self {
+            Acks::None => 0,
+            Acks::Leader => 1,
+            Acks::All => -1,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct ProducerOptions {
+    pub acks: Acks,
+    /// A batch is closed before it grows past this; a larger record gets a batch of its own.
+    pub batch_bytes: usize,
+    /// An open batch is closed after this time, when the producer is called at all.
+    pub linger: Duration,
+    /// Requests under way per broker, 1 to 5: brokers remember five batches per producer and partition.
+    pub in_flight: usize,
+    pub compression: Compression,
+    /// Needs `acks: All`; switched off with any other.
+    pub idempotent: bool,
+    /// Remember deliveries for [`Producer::take_deliveries`].
+    pub report: bool,
+}
+
+impl Default for ProducerOptions {
+    fn default() -> ProducerOptions {
+        ProducerOptions {
+            acks: Acks::All,
+            batch_bytes: 256 << 10,
+            linger: Duration::from_millis(5),
+            in_flight: 5,
+            compression: Compression::default(),
+            idempotent: true,
+            report: false,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Record<'a> {
+    pub key: Option<&'a [u8]>,
+    pub value: Option<&'a [u8]>,
+    pub headers: &'a [(&'a str, Option<&'a [u8]>)],
+    /// Milliseconds since 1970; the time of sending when not given.
+    pub timestamp: Option<i64>,
+}
+
+/// A topic that a producer knows; see [`Producer::topic`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TopicRef(usize);
+
+/// A batch that was acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    pub topic: TopicRef,
+    pub partition: i32,
+    /// `None` with `acks: None`, or for a duplicate whose place the broker no longer knows.
+    pub base_offset: Option<i64>,
+    pub records: i32,
+    /// Size of the batch on the wire.
+    pub bytes: usize,
+    /// From the first record of the batch to the answer.
+    pub latency: Duration,
+}
+
+pub(super) struct TopicState {
+    name: String,
+    id: Uuid,
+    lanes: Vec<Lane>,
+    sticky: Sticky,
+}
+
+/// A batch that is under way.
+#[derive(Clone, Copy)]
+pub(super) struct Item {
+    topic: usize,
+    partition: usize,
+    serial: u64,
+}
+
+struct Link {
+    connection: Connection,
+    /// Batches of each request that is not answered, oldest first.
+    requests: VecDeque<Vec<Item>>,
+}
+
+/// What to wait for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Goal {
+    Sent,
+    Acknowledged,
+}
+
+pub struct Producer {
+    client: Client,
+    options: ProducerOptions,
+    identity: Option<(ProducerId, ProducerEpoch)>,
+    topics: Vec<TopicState>,
+    names: HashMap<String, usize>,
+    links: BTreeMap<i32, Link>,
+    /// Lanes with batches that wait to be sent, in the order in which they began to.
+    ready: VecDeque<(usize, usize)>,
+    unacknowledged: usize,
+    next_serial: u64,
+    swept_ms: i64,
+    deliveries: Vec<Delivery>,
+    patience: Patience,
+}
+
+impl Producer {
+    pub fn new(client: Client, options: ProducerOptions) -> Producer {
+        assert!((1..=5).contains(&options.in_flight), "brokers remember five batches");
+        let patience = Patience::new(client.env(), client.options().timeout);
+        Producer {
+            client,
+            options,
+            identity: None,
+            topics: Vec::new(),
+            names: HashMap::new(),
+            links: BTreeMap::new(),
+            ready: VecDeque::new(),
+            unacknowledged: 0,
+            next_serial: 0,
+            swept_ms: 0,
+            deliveries: Vec::new(),
+            patience,
+        }
+    }
+
+    /// Looks a topic up, which may create it, and gives the name that [`Producer::send`] takes.
+    pub fn topic(&mut self, name: &str) -> Result<TopicRef, Error> {
+        if let Some(known) = self.names.get(name) {
+            return Ok(TopicRef(*known));
+        }
+        let found = self.client.topic_or_create(name)?;
+        let sticky = Sticky::new(self.client.env().rng.next_u64());
+        let lanes = found.partitions.iter().map(|partition| Lane::new(partition.leader)).collect();
+        self.topics.push(TopicState { name: name.to_owned(), id: found.id, lanes, sticky });
+        self.names.insert(name.to_owned(), self.topics.len() - 1);
+        Ok(TopicRef(self.topics.len() - 1))
+    }
+
+    #[must_use]
+    pub fn partitions(&self, topic: TopicRef) -> i32 {
+        self.topics[topic.0].lanes.len() as i32
+    }
+
+    /// Accepts a record. It is on its way at the latest when its batch is full; [`Producer::flush`] makes sure. An error may be
+    /// about any earlier record.
+    pub fn send(&mut self, topic: TopicRef, partition: Option<i32>, record: &Record<'_>) -> Result<(), Error> {
+        if self.options.idempotent && self.options.acks == Acks::All && self.identity.is_none() {
+            self.identity = Some(self.ask_identity()?);
+        }
+        let now_ms = self.client.env().clock.wall_ms();
+        let time = record.timestamp.map_or(now_ms, Timestamp);
+        let index = self.choose(topic, partition, record.key)?;
+        if self.topics[topic.0].lanes[index].is_full_for(record, self.options.batch_bytes) {
+            self.seal(topic.0, index);
+        }
+        let now = self.client.env().clock.now();
+        let lane = &mut self.topics[topic.0].lanes[index];
+        let compression = self.options.compression;
+        let size = lane.push(record, time, now, compression);
+        if size >= self.options.batch_bytes {
+            self.seal(topic.0, index);
+        }
+        if now_ms.0 - self.swept_ms >= self.options.linger.as_millis() as i64 {
+            self.swept_ms = now_ms.0;
+            self.sweep(Some(self.options.linger));
+        }
+        if self.ready.is_empty() { Ok(()) } else { self.drive(Goal::Sent) }
+    }
+
+    fn choose(&self, topic: TopicRef, partition: Option<i32>, key: Option<&[u8]>) -> Result<usize, Error> {
+        let state = &self.topics[topic.0];
+        let count = state.lanes.len() as i32;
+        match (partition, key) {
+            (Some(index), _) if !(0..count).contains(&index) => {
+                Err(Error::NoPartition { topic: state.name.clone(), partition: index, count })
+            }
+            (Some(index), _) => Ok(index as usize),
+            (None, Some(key)) => Ok(partitioner::of_key(key, count) as usize),
+            (None, None) => Ok(state.sticky.current(count) as usize),
+        }
+    }
+
+    fn ask_identity(&mut self) -> Result<(ProducerId, ProducerEpoch), Error> {
+        self.client.retry("starting an idempotent producer", |client| {
+            let request = InitProducerIdRequest { transaction_timeout_ms: i32::MAX, producer_id: -1, producer_epoch: -1, ..Default::default() };
+            let response = client.call_any(&request)?;
+            Error::check(response.error_code, || "asking for a producer id".to_owned(), None)?;
+            Ok((ProducerId(response.producer_id), ProducerEpoch(response.producer_epoch)))
+        })
+    }
+
+    /// Closes the open batch of a lane and queues it.
+    fn seal(&mut self, topic: usize, index: usize) {
+        let state = &mut self.topics[topic];
+        let lane = &mut state.lanes[index];
+        if !lane.seal(self.next_serial, self.identity) {
+            return;
+        }
+        self.next_serial += 1;
+        self.unacknowledged += 1;
+        if state.sticky.current(state.lanes.len() as i32) as usize == index {
+            state.sticky.move_on();
+        }
+        self.list(topic, index);
+    }
+
+    fn list(&mut self, topic: usize, index: usize) {
+        let lane = &mut self.topics[topic].lanes[index];
+        if !lane.is_listed {
+            lane.is_listed = true;
+            self.ready.push_back((topic, index));
+        }
+    }
+
+    /// Closes open batches: all, or those older than `age`.
+    fn sweep(&mut self, age: Option<Duration>) {
+        let now = self.client.env().clock.now();
+        for topic in 0..self.topics.len() {
+            for index in 0..self.topics[topic].lanes.len() {
+                let opened = self.topics[topic].lanes[index].opened();
+                if opened.is_some_and(|opened| age.is_none_or(|age| now.since(opened) >= age)) {
+                    self.seal(topic, index);
+                }
+            }
+        }
+    }
+
+    /// Sends everything accepted so far, without waiting for the answers.
+    pub fn dispatch(&mut self) -> Result<(), Error> {
+        self.sweep(None);
+        self.drive(Goal::Sent)
+    }
+
+    /// Sends everything accepted so far and waits until it is acknowledged.
+    pub fn flush(&mut self) -> Result<(), Error> {
+        self.sweep(None);
+        self.drive(Goal::Acknowledged)
+    }
+
+    /// What was acknowledged since the last call; empty unless [`ProducerOptions::report`] is set.
+    pub fn take_deliveries(&mut self) -> Vec<Delivery> {
+        std::mem::take(&mut self.deliveries)
+    }
+
+    /// The client underneath, for questions between records.
+    pub fn client(&mut self) -> &mut Client {
+        &mut self.client
+    }
+
+    fn drive(&mut self, goal: Goal) -> Result<(), Error> {
+        loop {
+            match self.send_ready() {
+                Err(error) if error.is_retriable() => {
+                    self.recover(error)?;
+                    continue;
+                }
+                result => result?,
+            }
+            let done = match goal {
+                Goal::Sent => self.ready.is_empty(),
+                Goal::Acknowledged => self.unacknowledged == 0,
+            };
+            if done {
+                return Ok(());
+            }
+            // The answer that frees a place where something waits; any other one while everything is on its way.
+            let full = self.links.iter().find(|(_, link)| link.requests.len() >= self.options.in_flight);
+            let waiting = full.or_else(|| self.links.iter().find(|(_, link)| !link.requests.is_empty()));
+            let Some(broker) = waiting.map(|(broker, _)| *broker) else {
+                let (topic, partition) = self.ready.front().map_or((String::new(), 0), |(t, p)| (self.topics[*t].name.clone(), *p as i32));
+                self.recover(Error::NoLeader { topic, partition })?;
+                continue;
+            };
+            match self.receive(broker) {
+                Err(error) if error.is_retriable() => self.recover(error)?,
+                result => result?,
+            }
+        }
+    }
+
+    /// One request to each broker that has room, as long as there is something to send.
+    fn send_ready(&mut self) -> Result<(), Error> {
+        let mut leaders: Vec<i32> = Vec::new();
+        for (topic, index) in &self.ready {
+            if let Some(leader) = self.topics[*topic].lanes[*index].leader
+                && !leaders.contains(&leader)
+            {
+                leaders.push(leader);
+            }
+        }
+        for leader in leaders {
+            while self.links.get(&leader).is_none_or(|link| link.requests.len() < self.options.in_flight) {
+                if !self.send_to(leader)? {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends one request with the next batch of every lane that this broker leads; `false` when there is none.
+    fn send_to(&mut self, broker: i32) -> Result<bool, Error> {
+        let items = request::gather(&mut self.topics, &mut self.ready, broker);
+        if items.is_empty() {
+            return Ok(false);
+        }
+        let sent = self.write(broker, &items);
+        if let Err(error) = sent {
+            self.links.remove(&broker).into_iter().flat_map(|link| link.requests).flatten().chain(items).for_each(|item| self.return_item(item));
+            return Err(error);
+        }
+        Ok(true)
+    }
+
+    fn write(&mut self, broker: i32, items: &[Item]) -> Result<(), Error> {
+        if !self.links.contains_key(&broker) {
+            let connection = self.client.open_broker(broker)?;
+            self.links.insert(broker, Link { connection, requests: VecDeque::new() });
+        }
+        let link = self.links.get_mut(&broker).expect("inserted above");
+        let timeout_ms = self.client.options().io_timeout.as_millis() as i32;
+        let (produce, limit): (ProduceRequest, i16) = request::build(&self.topics, items, self.options.acks, timeout_ms);
+        if self.options.acks == Acks::None {
+            link.connection.send_unanswered_up_to(&produce, limit)?;
+            for item in items {
+                self.settle(*item, Outcome::Delivered(None));
+            }
+            return Ok(());
+        }
+        link.connection.send_up_to(&produce, limit)?;
+        link.requests.push_back(items.to_vec());
+        Ok(())
+    }
+
+    fn receive(&mut self, broker: i32) -> Result<(), Error> {
+        let link = self.links.get_mut(&broker).expect("the caller saw it");
+        let reply = match link.connection.receive() {
+            Ok(reply) => reply,
+            Err(error) => return Err(self.drop_link(broker, error)),
+        };
+        let items = link.requests.pop_front().expect("an answer has its request");
+        let response = match link.connection.decode::<ProduceRequest>(&reply) {
+            Ok(response) => response,
+            Err(error) => {
+                link.requests.push_front(items);
+                return Err(self.drop_link(broker, error));
+            }
+        };
+        let mut failed = None;
+        for item in items {
+            let state = &self.topics[item.topic];
+            let answer = request::answer(&response, state, item.partition);
+            let Some(answer) = answer else {
+                let address = self.client.address(broker).unwrap_or_default().to_owned();
+                let fault = crate::error::Garbage::Content("a partition is missing in it");
+                return Err(Error::Garbled { address, api: ApiKey::Produce, fault });
+            };
+            let what = || format!("writing to {}-{}", state.name, item.partition);
+            let outcome = state.lanes[item.partition].judge(item.serial, answer, what);
+            match outcome {
+                Ok(outcome) => self.settle(item, outcome),
+                Err(error) => {
+                    self.return_item(item);
+                    // A refusal for good outweighs one that may pass.
+                    if failed.as_ref().is_none_or(Error::is_retriable) {
+                        failed = Some(error);
+                    }
+                }
+            }
+        }
+        failed.map_or(Ok(()), Err)
+    }
+
+    fn drop_link(&mut self, broker: i32, error: Error) -> Error {
+        let items: Vec<Item> = self.links.remove(&broker).into_iter().flat_map(|link| link.requests).flatten().collect();
+        for item in items {
+            self.return_item(item);
+        }
+        error
+    }
+
+    /// The batch was not taken: it goes back to be sent again, before everything after it.
+    fn return_item(&mut self, item: Item) {
+        self.topics[item.topic].lanes[item.partition].give_back(item.serial);
+        self.list(item.topic, item.partition);
+    }
+
+    fn settle(&mut self, item: Item, outcome: Outcome) {
+        let Outcome::Delivered(base_offset) = outcome else {
+            self.return_item(item);
+            return;
+        };
+        let done = self.topics[item.topic].lanes[item.partition].take(item.serial);
+        self.unacknowledged -= 1;
+        self.patience.reset();
+        if self.options.report {
+            let latency = self.client.env().clock.now().since(done.opened);
+            let (topic, partition) = (TopicRef(item.topic), item.partition as i32);
+            self.deliveries.push(Delivery { topic, partition, base_offset, records: done.records, bytes: done.bytes.len(), latency });
+        }
+    }
+
+    /// Pauses and looks again who leads what.
+    fn recover(&mut self, error: Error) -> Result<(), Error> {
+        self.patience.pause("writing", error)?;
+        for state in &mut self.topics {
+            self.client.forget_topic(&state.name);
+            let found = self.client.topic(&state.name)?;
+            if found.id != state.id && !state.id.is_zero() {
+                // Deleted and created again: what was accepted belonged to the old one.
+                return Err(Error::NoTopic { topic: state.name.clone() });
+            }
+            for (lane, partition) in state.lanes.iter_mut().zip(&found.partitions) {
+                lane.leader = partition.leader;
+            }
+        }
+        Ok(())
+    }
+}
