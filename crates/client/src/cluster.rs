@@ -33,7 +33,11 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Options {
         let (timeout, io_timeout) = (Duration::from_secs(30), Duration::from_secs(30));
-        Options { client_id: "esker".to_owned(), timeout, io_timeout }
+        Options {
+            client_id: "esker".to_owned(),
+            timeout,
+            io_timeout,
+        }
     }
 }
 
@@ -59,14 +63,23 @@ pub struct Partition {
 
 impl Topic {
     pub(crate) fn partition(&self, index: i32) -> Result<&Partition, Error> {
-        let found = usize::try_from(index).ok().and_then(|at| self.partitions.get(at));
-        found.ok_or_else(|| Error::NoPartition { topic: self.name.clone(), partition: index, count: self.partitions.len() as i32 })
+        let found = usize::try_from(index)
+            .ok()
+            .and_then(|at| self.partitions.get(at));
+        found.ok_or_else(|| Error::NoPartition {
+            topic: self.name.clone(),
+            partition: index,
+            count: self.partitions.len() as i32,
+        })
     }
 
     /// The broker that leads a partition.
     pub fn leader(&self, index: i32) -> Result<i32, Error> {
         let leader = self.partition(index)?.leader;
-        leader.ok_or_else(|| Error::NoLeader { topic: self.name.clone(), partition: index })
+        leader.ok_or_else(|| Error::NoLeader {
+            topic: self.name.clone(),
+            partition: index,
+        })
     }
 }
 
@@ -85,12 +98,19 @@ impl Client {
     /// Reaches the first bootstrap address that answers (`host:port`, commas between several) and learns the brokers.
     /// Tries each once: a broker that is not there is reported at once.
     pub fn connect(env: &Env, bootstrap: &str, options: Options) -> Result<Client, Error> {
-        let bootstrap: Vec<String> = bootstrap.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect();
+        let bootstrap: Vec<String> = bootstrap
+            .split(',')
+            .map(str::trim)
+            .filter(|part| !part.is_empty())
+            .map(str::to_owned)
+            .collect();
         for address in &bootstrap {
             check_address(address)?;
         }
         if bootstrap.is_empty() {
-            return Err(Error::Address { address: String::new() });
+            return Err(Error::Address {
+                address: String::new(),
+            });
         }
         let mut client = Client {
             env: env.clone(),
@@ -129,13 +149,25 @@ impl Client {
 
     pub fn address(&self, broker: i32) -> Result<&str, Error> {
         let what = || format!("broker {broker}");
-        let gone = || Error::Refused { what: what(), code: ErrorCode::BrokerNotAvailable, message: None };
-        self.brokers.get(&broker).map(String::as_str).ok_or_else(gone)
+        let gone = || Error::Refused {
+            what: what(),
+            code: ErrorCode::BrokerNotAvailable,
+            message: None,
+        };
+        self.brokers
+            .get(&broker)
+            .map(String::as_str)
+            .ok_or_else(gone)
     }
 
     /// A connection of the caller's own.
     pub fn open(&self, address: &str) -> Result<Connection, Error> {
-        Connection::open(&self.env, address, &self.options.client_id, self.options.io_timeout)
+        Connection::open(
+            &self.env,
+            address,
+            &self.options.client_id,
+            self.options.io_timeout,
+        )
     }
 
     /// A connection of the caller's own to a broker of the cluster.
@@ -160,7 +192,11 @@ impl Client {
     }
 
     /// Asks one broker.
-    pub fn call_broker<R: Request>(&mut self, broker: i32, request: &R) -> Result<R::Response, Error> {
+    pub fn call_broker<R: Request>(
+        &mut self,
+        broker: i32,
+        request: &R,
+    ) -> Result<R::Response, Error> {
         let address = self.address(broker)?.to_owned();
         self.call_at(&address, request)
     }
@@ -192,7 +228,11 @@ impl Client {
     }
 
     /// Runs `operation` until it succeeds, fails for good, or the deadline passes; metadata is forgotten in between.
-    pub fn retry<T>(&mut self, what: &str, mut operation: impl FnMut(&mut Client) -> Result<T, Error>) -> Result<T, Error> {
+    pub fn retry<T>(
+        &mut self,
+        what: &str,
+        mut operation: impl FnMut(&mut Client) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         let mut patience = Patience::new(&self.env, self.options.timeout);
         loop {
             match operation(self) {
@@ -208,8 +248,15 @@ impl Client {
     }
 
     /// `None` asks for all topics.
-    fn ask_metadata(&mut self, names: Option<&[&str]>, create: bool) -> Result<MetadataResponse, Error> {
-        let topic = |name: &&str| MetadataRequestTopic { name: Some((*name).to_owned()), ..Default::default() };
+    fn ask_metadata(
+        &mut self,
+        names: Option<&[&str]>,
+        create: bool,
+    ) -> Result<MetadataResponse, Error> {
+        let topic = |name: &&str| MetadataRequestTopic {
+            name: Some((*name).to_owned()),
+            ..Default::default()
+        };
         let request = MetadataRequest {
             topics: names.map(|names| names.iter().map(topic).collect()),
             allow_auto_topic_creation: create,
@@ -217,7 +264,9 @@ impl Client {
         };
         let response = self.call_any(&request)?;
         Error::check(response.error_code, || "metadata".to_owned(), None)?;
-        let address = |broker: &metadata_response::MetadataResponseBroker| (broker.node_id, host_port(&broker.host, broker.port));
+        let address = |broker: &metadata_response::MetadataResponseBroker| {
+            (broker.node_id, host_port(&broker.host, broker.port))
+        };
         self.brokers = response.brokers.iter().map(address).collect();
         self.controller = Some(response.controller_id).filter(|id| *id >= 0);
         self.cluster_id.clone_from(&response.cluster_id);
@@ -228,7 +277,11 @@ impl Client {
     pub fn topics(&mut self) -> Result<Vec<Topic>, Error> {
         self.retry("listing topics", |client| {
             let response = client.ask_metadata(None, false)?;
-            let mut topics = response.topics.iter().map(topic_of).collect::<Result<Vec<_>, _>>()?;
+            let mut topics = response
+                .topics
+                .iter()
+                .map(topic_of)
+                .collect::<Result<Vec<_>, _>>()?;
             topics.sort_by(|a, b| a.name.cmp(&b.name));
             Ok(topics)
         })
@@ -259,7 +312,11 @@ impl Client {
                 // Told "unknown" while being created; the broker that will not create it says so until the deadline.
                 Err(Error::NoTopic { topic }) => {
                     let what = format!("topic {topic}");
-                    Err(Error::Refused { what, code: ErrorCode::UnknownTopicOrPartition, message: None })
+                    Err(Error::Refused {
+                        what,
+                        code: ErrorCode::UnknownTopicOrPartition,
+                        message: None,
+                    })
                 }
                 result => result,
             }
@@ -268,10 +325,17 @@ impl Client {
 
     fn look_up(&mut self, name: &str, create: bool) -> Result<Topic, Error> {
         let response = self.ask_metadata(Some(&[name]), create)?;
-        let found = response.topics.iter().find(|topic| topic.name.as_deref() == Some(name));
-        let found = found.ok_or_else(|| Error::NoTopic { topic: name.to_owned() })?;
+        let found = response
+            .topics
+            .iter()
+            .find(|topic| topic.name.as_deref() == Some(name));
+        let found = found.ok_or_else(|| Error::NoTopic {
+            topic: name.to_owned(),
+        })?;
         if found.error_code == ErrorCode::UnknownTopicOrPartition as i16 {
-            return Err(Error::NoTopic { topic: name.to_owned() });
+            return Err(Error::NoTopic {
+                topic: name.to_owned(),
+            });
         }
         let topic = topic_of(found)?;
         self.topics.insert(name.to_owned(), topic.clone());
@@ -294,14 +358,23 @@ pub(crate) struct Patience {
 
 impl Patience {
     pub(crate) fn new(env: &Env, timeout: Duration) -> Patience {
-        Patience { env: env.clone(), start: env.clock.now(), timeout, pause: PAUSE_MIN }
+        Patience {
+            env: env.clone(),
+            start: env.clock.now(),
+            timeout,
+            pause: PAUSE_MIN,
+        }
     }
 
     /// Pauses, or gives up with `error` as the reason.
     pub(crate) fn pause(&mut self, what: &str, error: Error) -> Result<(), Error> {
         let now = self.env.clock.now();
         if now.since(self.start) + self.pause >= self.timeout {
-            return Err(Error::TimedOut { what: what.to_owned(), after: self.timeout, last: Some(Box::new(error)) });
+            return Err(Error::TimedOut {
+                what: what.to_owned(),
+                after: self.timeout,
+                last: Some(Box::new(error)),
+            });
         }
         // Half of the pause is chance, so that clients of a broker that came back do not knock in step.
         let half = self.pause / 2;
@@ -334,20 +407,41 @@ fn topic_of(found: &MetadataResponseTopic) -> Result<Topic, Error> {
     };
     let mut partitions: Vec<Partition> = found.partitions.iter().map(partition).collect();
     partitions.sort_by_key(|partition| partition.index);
-    let gapless = partitions.iter().enumerate().all(|(at, partition)| usize::try_from(partition.index) == Ok(at));
+    let gapless = partitions
+        .iter()
+        .enumerate()
+        .all(|(at, partition)| usize::try_from(partition.index) == Ok(at));
     if !gapless || partitions.is_empty() {
-        return Err(Error::Refused { what: format!("topic {name}"), code: ErrorCode::LeaderNotAvailable, message: None });
+        return Err(Error::Refused {
+            what: format!("topic {name}"),
+            code: ErrorCode::LeaderNotAvailable,
+            message: None,
+        });
     }
-    Ok(Topic { name, id: found.topic_id, is_internal: found.is_internal, partitions })
+    Ok(Topic {
+        name,
+        id: found.topic_id,
+        is_internal: found.is_internal,
+        partitions,
+    })
 }
 
 fn host_port(host: &str, port: i32) -> String {
-    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+    if host.contains(':') {
+        format!("[{host}]:{port}")
+    } else {
+        format!("{host}:{port}")
+    }
 }
 
 fn check_address(address: &str) -> Result<(), Error> {
-    let port = address.rsplit_once(':').filter(|(host, _)| !host.is_empty()).and_then(|(_, port)| port.parse::<u16>().ok());
-    port.map(|_| ()).ok_or_else(|| Error::Address { address: address.to_owned() })
+    let port = address
+        .rsplit_once(':')
+        .filter(|(host, _)| !host.is_empty())
+        .and_then(|(_, port)| port.parse::<u16>().ok());
+    port.map(|_| ()).ok_or_else(|| Error::Address {
+        address: address.to_owned(),
+    })
 }
 
 #[cfg(test)]
@@ -359,7 +453,14 @@ mod tests {
         for good in ["localhost:9092", "127.0.0.1:1", "[::1]:9092"] {
             assert!(check_address(good).is_ok(), "{good}");
         }
-        for bad in ["", "localhost", ":9092", "localhost:", "localhost:99999", "localhost:x"] {
+        for bad in [
+            "",
+            "localhost",
+            ":9092",
+            "localhost:",
+            "localhost:99999",
+            "localhost:x",
+        ] {
             assert!(check_address(bad).is_err(), "{bad}");
         }
     }
@@ -372,13 +473,29 @@ mod tests {
 
     #[test]
     fn partitions_are_sorted_and_may_not_have_gaps() {
-        let partition = |partition_index| metadata_response::MetadataResponsePartition { partition_index, leader_id: -1, ..Default::default() };
-        let mut found = MetadataResponseTopic { name: Some("t".into()), ..Default::default() };
+        let partition = |partition_index| metadata_response::MetadataResponsePartition {
+            partition_index,
+            leader_id: -1,
+            ..Default::default()
+        };
+        let mut found = MetadataResponseTopic {
+            name: Some("t".into()),
+            ..Default::default()
+        };
         found.partitions = vec![partition(1), partition(0)];
         let topic = topic_of(&found).unwrap();
-        assert_eq!(topic.partitions.iter().map(|p| p.index).collect::<Vec<_>>(), [0, 1]);
-        assert!(matches!(topic.leader(1), Err(Error::NoLeader { partition: 1, .. })));
-        assert!(matches!(topic.leader(2), Err(Error::NoPartition { count: 2, .. })));
+        assert_eq!(
+            topic.partitions.iter().map(|p| p.index).collect::<Vec<_>>(),
+            [0, 1]
+        );
+        assert!(matches!(
+            topic.leader(1),
+            Err(Error::NoLeader { partition: 1, .. })
+        ));
+        assert!(matches!(
+            topic.leader(2),
+            Err(Error::NoPartition { count: 2, .. })
+        ));
         assert!(matches!(topic.leader(-1), Err(Error::NoPartition { .. })));
         found.partitions.push(partition(3));
         assert!(topic_of(&found).unwrap_err().is_retriable());

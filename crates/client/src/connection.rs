@@ -19,10 +19,22 @@ pub struct Connection {
 
 impl Connection {
     /// Connects and negotiates versions; `timeout` bounds connecting and every later wait for bytes.
-    pub fn open(env: &Env, address: &str, client_id: &str, timeout: Duration) -> Result<Connection, Error> {
+    pub fn open(
+        env: &Env,
+        address: &str,
+        client_id: &str,
+        timeout: Duration,
+    ) -> Result<Connection, Error> {
         let dialled = env.net.dial(address, timeout);
-        let stream = dialled.map_err(|source| Error::Connect { address: address.to_owned(), source })?;
-        let mut connection = Connection { address: address.to_owned(), stream, session: Session::new(client_id) };
+        let stream = dialled.map_err(|source| Error::Connect {
+            address: address.to_owned(),
+            source,
+        })?;
+        let mut connection = Connection {
+            address: address.to_owned(),
+            stream,
+            session: Session::new(client_id),
+        };
         for oldest in [false, true] {
             let hello = connection.session.hello(oldest)?;
             connection.write(&hello)?;
@@ -33,7 +45,10 @@ impl Connection {
                 Err(fault) => return Err(connection.garbled(ApiKey::ApiVersions, fault)),
             }
         }
-        Err(connection.garbled(ApiKey::ApiVersions, Garbage::Content("it does not know version 0")))
+        Err(connection.garbled(
+            ApiKey::ApiVersions,
+            Garbage::Content("it does not know version 0"),
+        ))
     }
 
     #[must_use]
@@ -58,16 +73,26 @@ impl Connection {
 
     /// The same in a version of at most `limit`.
     pub fn send_up_to<R: Request>(&mut self, request: &R, limit: i16) -> Result<i32, Error> {
-        let encoded = self.session.request_up_to(request, limit).map_err(|error| match error {
-            RequestError::Unsupported(api) => Error::Unsupported { address: self.address.clone(), api },
-            RequestError::Encode(error) => Error::Encode(error),
-        })?;
+        let encoded = self
+            .session
+            .request_up_to(request, limit)
+            .map_err(|error| match error {
+                RequestError::Unsupported(api) => Error::Unsupported {
+                    address: self.address.clone(),
+                    api,
+                },
+                RequestError::Encode(error) => Error::Encode(error),
+            })?;
         self.write(&encoded)?;
         Ok(self.session.last_correlation())
     }
 
     /// Sends a request that gets no answer.
-    pub fn send_unanswered_up_to<R: Request>(&mut self, request: &R, limit: i16) -> Result<(), Error> {
+    pub fn send_unanswered_up_to<R: Request>(
+        &mut self,
+        request: &R,
+        limit: i16,
+    ) -> Result<(), Error> {
         self.send_up_to(request, limit)?;
         self.session.forget_last();
         Ok(())
@@ -98,12 +123,18 @@ impl Connection {
     }
 
     pub fn decode<R: Request>(&self, reply: &Reply) -> Result<R::Response, Error> {
-        reply.decode::<R>().map_err(|fault| self.garbled(R::KEY, fault.into()))
+        reply
+            .decode::<R>()
+            .map_err(|fault| self.garbled(R::KEY, fault.into()))
     }
 
     /// One question, one answer. Nothing else may be under way.
     pub fn call<R: Request>(&mut self, request: &R) -> Result<R::Response, Error> {
-        assert_eq!(self.unanswered(), 0, "a call needs the connection for itself");
+        assert_eq!(
+            self.unanswered(),
+            0,
+            "a call needs the connection for itself"
+        );
         self.send(request)?;
         self.receive_as::<R>()
     }
@@ -123,11 +154,18 @@ impl Connection {
     }
 
     fn lost(&self, source: io::Error) -> Error {
-        Error::Lost { address: self.address.clone(), source }
+        Error::Lost {
+            address: self.address.clone(),
+            source,
+        }
     }
 
     fn garbled(&self, api: ApiKey, fault: Garbage) -> Error {
-        Error::Garbled { address: self.address.clone(), api, fault }
+        Error::Garbled {
+            address: self.address.clone(),
+            api,
+            fault,
+        }
     }
 }
 

@@ -19,29 +19,58 @@ pub enum Error {
     Lost { address: String, source: io::Error },
     /// The deadline of the whole operation passed. `last` is what stood in the way.
     #[error("{what} did not finish within {} s{}", after.as_secs_f64(), because(last.as_deref()))]
-    TimedOut { what: String, after: Duration, last: Option<Box<Error>> },
+    TimedOut {
+        what: String,
+        after: Duration,
+        last: Option<Box<Error>>,
+    },
     /// The peer is no broker, or a broken one.
     #[error("{address} sent something that is no answer to {api}: {fault}")]
-    Garbled { address: String, api: ApiKey, fault: Garbage },
+    Garbled {
+        address: String,
+        api: ApiKey,
+        fault: Garbage,
+    },
     /// The broker does not offer the API, or in no version that we know.
     #[error("{address} does not offer {api} in a version that this client speaks ({} to {})", api.min_version(), api.max_version_stable())]
     Unsupported { address: String, api: ApiKey },
     /// The broker understood and said no.
     #[error("{what}: {}{}", code.message(), detail(message.as_deref()))]
-    Refused { what: String, code: ErrorCode, message: Option<String> },
+    Refused {
+        what: String,
+        code: ErrorCode,
+        message: Option<String>,
+    },
     #[error("{what}: the broker answered with the unknown error code {code}")]
     UnknownCode { what: String, code: i16 },
     #[error("there is no topic {topic}")]
     NoTopic { topic: String },
     #[error("topic {topic} has partitions 0 to {}, not {partition}", count - 1)]
-    NoPartition { topic: String, partition: i32, count: i32 },
+    NoPartition {
+        topic: String,
+        partition: i32,
+        count: i32,
+    },
     #[error("{topic}-{partition} has no leader now")]
     NoLeader { topic: String, partition: i32 },
-    #[error("{topic}-{partition} keeps offsets {log_start} to {high_watermark}; {asked} is outside of them")]
-    OutOfRange { topic: String, partition: i32, asked: i64, log_start: i64, high_watermark: i64 },
+    #[error(
+        "{topic}-{partition} keeps offsets {log_start} to {high_watermark}; {asked} is outside of them"
+    )]
+    OutOfRange {
+        topic: String,
+        partition: i32,
+        asked: i64,
+        log_start: i64,
+        high_watermark: i64,
+    },
     /// Bytes that fail their checks: the stored data or the way to it is damaged.
     #[error("{topic}-{partition} at offset {offset}: {fault}")]
-    Damaged { topic: String, partition: i32, offset: i64, fault: Damage },
+    Damaged {
+        topic: String,
+        partition: i32,
+        offset: i64,
+        fault: Damage,
+    },
     #[error("a request cannot be written: {0}")]
     Encode(#[from] EncodeError),
     #[error("`{address}` is not host:port")]
@@ -77,7 +106,9 @@ fn because(last: Option<&Error>) -> String {
 }
 
 fn detail(message: Option<&str>) -> String {
-    message.filter(|text| !text.is_empty()).map_or_else(String::new, |text| format!(" ({text})"))
+    message
+        .filter(|text| !text.is_empty())
+        .map_or_else(String::new, |text| format!(" ({text})"))
 }
 
 impl Error {
@@ -96,16 +127,26 @@ impl Error {
     pub fn code(&self) -> Option<ErrorCode> {
         match self {
             Error::Refused { code, .. } => Some(*code),
-            Error::TimedOut { last: Some(last), .. } => last.code(),
+            Error::TimedOut {
+                last: Some(last), ..
+            } => last.code(),
             _ => None,
         }
     }
 
     /// `Ok` for code 0, else the refusal of `what`.
-    pub fn check(code: i16, what: impl FnOnce() -> String, message: Option<&str>) -> Result<(), Error> {
+    pub fn check(
+        code: i16,
+        what: impl FnOnce() -> String,
+        message: Option<&str>,
+    ) -> Result<(), Error> {
         match ErrorCode::try_from(code) {
             Ok(ErrorCode::None) => Ok(()),
-            Ok(code) => Err(Error::Refused { what: what(), code, message: message.map(str::to_owned) }),
+            Ok(code) => Err(Error::Refused {
+                what: what(),
+                code,
+                message: message.map(str::to_owned),
+            }),
             Err(_) => Err(Error::UnknownCode { what: what(), code }),
         }
     }
@@ -117,18 +158,35 @@ mod tests {
 
     #[test]
     fn refusals_carry_the_code_and_the_words_of_the_broker() {
-        let error = Error::check(36, || "topic t".into(), Some("Topic 't' already exists.")).unwrap_err();
+        let error =
+            Error::check(36, || "topic t".into(), Some("Topic 't' already exists.")).unwrap_err();
         assert_eq!(error.code(), Some(ErrorCode::TopicAlreadyExists));
         assert!(!error.is_retriable());
-        assert!(error.to_string().ends_with("(Topic 't' already exists.)"), "{error}");
+        assert!(
+            error.to_string().ends_with("(Topic 't' already exists.)"),
+            "{error}"
+        );
         assert!(Error::check(0, String::new, None).is_ok());
-        assert!(matches!(Error::check(12_345, String::new, None), Err(Error::UnknownCode { code: 12_345, .. })));
+        assert!(matches!(
+            Error::check(12_345, String::new, None),
+            Err(Error::UnknownCode { code: 12_345, .. })
+        ));
     }
 
     #[test]
     fn a_timeout_tells_what_stood_in_the_way() {
-        let last = Box::new(Error::NoLeader { topic: "t".into(), partition: 3 });
-        let error = Error::TimedOut { what: "producing".into(), after: Duration::from_millis(1500), last: Some(last) };
-        assert_eq!(error.to_string(), "producing did not finish within 1.5 s (t-3 has no leader now)");
+        let last = Box::new(Error::NoLeader {
+            topic: "t".into(),
+            partition: 3,
+        });
+        let error = Error::TimedOut {
+            what: "producing".into(),
+            after: Duration::from_millis(1500),
+            last: Some(last),
+        };
+        assert_eq!(
+            error.to_string(),
+            "producing did not finish within 1.5 s (t-3 has no leader now)"
+        );
     }
 }

@@ -31,7 +31,12 @@ pub(crate) struct Inbox {
 
 impl Inbox {
     pub(crate) fn new(frame_max: usize) -> Inbox {
-        Inbox { bytes: Vec::new(), start: 0, filled: 0, frame_max }
+        Inbox {
+            bytes: Vec::new(),
+            start: 0,
+            filled: 0,
+            frame_max,
+        }
     }
 
     /// Reads once; 0 means that the peer closed its side.
@@ -56,7 +61,9 @@ impl Inbox {
     }
 
     fn missing(&self) -> usize {
-        let whole = self.announced().map_or(4, |len| 4 + usize::try_from(len).unwrap_or(0));
+        let whole = self
+            .announced()
+            .map_or(4, |len| 4 + usize::try_from(len).unwrap_or(0));
         whole.saturating_sub(self.filled - self.start)
     }
 
@@ -65,8 +72,13 @@ impl Inbox {
         let Some(announced) = self.announced() else {
             return Ok(None);
         };
-        let len = usize::try_from(announced).ok().filter(|len| *len <= self.frame_max);
-        let len = len.ok_or(FrameTooLong { announced, max: self.frame_max })?;
+        let len = usize::try_from(announced)
+            .ok()
+            .filter(|len| *len <= self.frame_max);
+        let len = len.ok_or(FrameTooLong {
+            announced,
+            max: self.frame_max,
+        })?;
         let end = self.start + 4 + len;
         if self.filled < end {
             return Ok(None);
@@ -110,7 +122,9 @@ mod tests {
     #[test]
     fn frames_come_out_whole_however_the_bytes_arrive() {
         let body = |len: usize| (0..len).map(|i| (i * 7 + len) as u8).collect::<Vec<u8>>();
-        let bodies: Vec<Vec<u8>> = [0, 1, 5, 70_000, 3, 65_536, 65_537, 2_000_000, 9].map(body).into();
+        let bodies: Vec<Vec<u8>> = [0, 1, 5, 70_000, 3, 65_536, 65_537, 2_000_000, 9]
+            .map(body)
+            .into();
         let wire = framed(&bodies);
         for step in [1, 3, 1000, 65_541, usize::MAX] {
             if step == 1 && cfg!(miri) {
@@ -136,7 +150,13 @@ mod tests {
         for announced in [1001i32, i32::MAX, -1, i32::MIN] {
             let mut inbox = Inbox::new(1000);
             inbox.fill(&mut &announced.to_be_bytes()[..]).unwrap();
-            assert_eq!(inbox.frame(), Err(FrameTooLong { announced, max: 1000 }));
+            assert_eq!(
+                inbox.frame(),
+                Err(FrameTooLong {
+                    announced,
+                    max: 1000
+                })
+            );
             assert!(inbox.bytes.len() <= READ_MAX);
         }
     }

@@ -50,7 +50,11 @@ impl Reply {
 
     /// The answer to a request of type `R`. Panics when the request was of another type: that is a bug of the caller.
     pub fn decode<R: Request>(&self) -> Result<R::Response, DecodeError> {
-        assert_eq!(R::KEY, self.asked.key, "a reply is decoded as what was asked");
+        assert_eq!(
+            R::KEY,
+            self.asked.key,
+            "a reply is decoded as what was asked"
+        );
         let mut reader = Reader::new(self.body.clone());
         R::Response::decode(&mut reader, self.asked.version)
     }
@@ -89,7 +93,11 @@ impl Session {
 
     /// The question that opens every connection, in the newest version or, when that was not understood, in the oldest.
     pub fn hello(&mut self, oldest: bool) -> Result<Encoded, EncodeError> {
-        let version = if oldest { 0 } else { ApiKey::ApiVersions.max_version_stable() };
+        let version = if oldest {
+            0
+        } else {
+            ApiKey::ApiVersions.max_version_stable()
+        };
         let mut request = ApiVersionsRequest::default();
         if !oldest {
             request.client_software_name = "esker".to_owned();
@@ -101,7 +109,10 @@ impl Session {
     /// Reads the answer to [`Session::hello`]. `false`: ask again with `oldest`.
     pub fn negotiated(&mut self, reply: &Reply) -> Result<bool, Garbage> {
         // A broker that does not know our version answers in version 0, whatever was asked.
-        let code = reply.body.first_chunk::<2>().map_or(0, |code| i16::from_be_bytes(*code));
+        let code = reply
+            .body
+            .first_chunk::<2>()
+            .map_or(0, |code| i16::from_be_bytes(*code));
         if code == ErrorCode::UnsupportedVersion as i16 && reply.asked.version > 0 {
             return Ok(false);
         }
@@ -111,7 +122,9 @@ impl Session {
         }
         self.versions.clear();
         for offered in &response.api_keys {
-            let Some(key) = ApiKey::from_key(offered.api_key) else { continue };
+            let Some(key) = ApiKey::from_key(offered.api_key) else {
+                continue;
+            };
             let low = offered.min_version.max(key.min_version());
             let high = offered.max_version.min(key.max_version_stable());
             if low <= high {
@@ -133,9 +146,15 @@ impl Session {
     }
 
     /// The same, but no newer than `limit`.
-    pub fn request_up_to<R: Request>(&mut self, request: &R, limit: i16) -> Result<Encoded, RequestError> {
+    pub fn request_up_to<R: Request>(
+        &mut self,
+        request: &R,
+        limit: i16,
+    ) -> Result<Encoded, RequestError> {
         let range = self.versions.get(&R::KEY).copied();
-        let version = range.map(|(low, high)| (low, high.min(limit))).filter(|(low, high)| low <= high);
+        let version = range
+            .map(|(low, high)| (low, high.min(limit)))
+            .filter(|(low, high)| low <= high);
         let (_, version) = version.ok_or(RequestError::Unsupported(R::KEY))?;
         Ok(self.write(request, version)?)
     }
@@ -144,7 +163,11 @@ impl Session {
         let correlation = self.next_correlation;
         let encoded = frame::encode_request(request, version, correlation, Some(&self.client_id))?;
         self.next_correlation = correlation.checked_add(1).unwrap_or(1);
-        self.asked.push_back(Asked { correlation, key: R::KEY, version });
+        self.asked.push_back(Asked {
+            correlation,
+            key: R::KEY,
+            version,
+        });
         Ok(encoded)
     }
 
@@ -182,9 +205,15 @@ impl Session {
         };
         let asked = self.asked.pop_front().ok_or(Garbage::Unasked)?;
         let mut reader = Reader::new(body.clone());
-        let header = ResponseHeader::decode(&mut reader, asked.key.response_header_version(asked.version))?;
+        let header = ResponseHeader::decode(
+            &mut reader,
+            asked.key.response_header_version(asked.version),
+        )?;
         if header.correlation_id != asked.correlation {
-            return Err(Garbage::Order { got: header.correlation_id, want: asked.correlation });
+            return Err(Garbage::Order {
+                got: header.correlation_id,
+                want: asked.correlation,
+            });
         }
         let body = body.slice(reader.position()..);
         Ok(Some(Reply { asked, body }))
@@ -198,14 +227,23 @@ mod tests {
     use super::*;
 
     fn answer<M: Message>(key: ApiKey, response: &M, version: i16, correlation: i32) -> Bytes {
-        frame::encode_response(key, response, version, correlation).unwrap().into_bytes().unwrap()
+        frame::encode_response(key, response, version, correlation)
+            .unwrap()
+            .into_bytes()
+            .unwrap()
     }
 
     fn versions(ranges: &[(ApiKey, i16, i16)]) -> ApiVersionsResponse {
         let mut response = ApiVersionsResponse::default();
         for (key, min_version, max_version) in ranges {
             let (min_version, max_version) = (*min_version, *max_version);
-            response.api_keys.push(wire::messages::api_versions_response::ApiVersion { api_key: key.key(), min_version, max_version });
+            response
+                .api_keys
+                .push(wire::messages::api_versions_response::ApiVersion {
+                    api_key: key.key(),
+                    min_version,
+                    max_version,
+                });
         }
         response
     }
@@ -218,30 +256,59 @@ mod tests {
     fn negotiated(ranges: &[(ApiKey, i16, i16)]) -> Session {
         let mut session = Session::new("test");
         session.hello(false).unwrap();
-        let reply = reply(&mut session, &answer(ApiKey::ApiVersions, &versions(ranges), 4, 1)).unwrap().unwrap();
+        let reply = reply(
+            &mut session,
+            &answer(ApiKey::ApiVersions, &versions(ranges), 4, 1),
+        )
+        .unwrap()
+        .unwrap();
         assert!(session.negotiated(&reply).unwrap());
         session
     }
 
     #[test]
     fn the_newest_version_that_both_speak_is_used() {
-        let mut session = negotiated(&[(ApiKey::Metadata, 2, 9), (ApiKey::Fetch, 0, 3), (ApiKey::Produce, 3, 99)]);
+        let mut session = negotiated(&[
+            (ApiKey::Metadata, 2, 9),
+            (ApiKey::Fetch, 0, 3),
+            (ApiKey::Produce, 3, 99),
+        ]);
         assert_eq!(session.version(ApiKey::Metadata), Some(9));
         assert_eq!(session.version(ApiKey::Fetch), None);
-        assert_eq!(session.version(ApiKey::Produce), Some(ApiKey::Produce.max_version_stable()));
-        assert_eq!(session.request(&wire::messages::FetchRequest::default()), Err(RequestError::Unsupported(ApiKey::Fetch)));
-        assert!(session.request_up_to(&MetadataRequest::default(), 1).is_err());
+        assert_eq!(
+            session.version(ApiKey::Produce),
+            Some(ApiKey::Produce.max_version_stable())
+        );
+        assert_eq!(
+            session.request(&wire::messages::FetchRequest::default()),
+            Err(RequestError::Unsupported(ApiKey::Fetch))
+        );
+        assert!(
+            session
+                .request_up_to(&MetadataRequest::default(), 1)
+                .is_err()
+        );
     }
 
     #[test]
     fn an_old_broker_is_asked_again_in_the_oldest_version() {
         let mut session = Session::new("test");
         session.hello(false).unwrap();
-        let refusal = ApiVersionsResponse { error_code: 35, ..Default::default() };
-        let first = reply(&mut session, &answer(ApiKey::ApiVersions, &refusal, 0, 1)).unwrap().unwrap();
+        let refusal = ApiVersionsResponse {
+            error_code: 35,
+            ..Default::default()
+        };
+        let first = reply(&mut session, &answer(ApiKey::ApiVersions, &refusal, 0, 1))
+            .unwrap()
+            .unwrap();
         assert!(!session.negotiated(&first).unwrap());
         session.hello(true).unwrap();
-        let second = answer(ApiKey::ApiVersions, &versions(&[(ApiKey::Metadata, 0, 1)]), 0, 2);
+        let second = answer(
+            ApiKey::ApiVersions,
+            &versions(&[(ApiKey::Metadata, 0, 1)]),
+            0,
+            2,
+        );
         let second = reply(&mut session, &second).unwrap().unwrap();
         assert!(session.negotiated(&second).unwrap());
         assert_eq!(session.version(ApiKey::Metadata), Some(1));
@@ -253,11 +320,22 @@ mod tests {
         for _ in 0..2 {
             session.request(&MetadataRequest::default()).unwrap();
         }
-        let response = MetadataResponse { controller_id: 7, ..Default::default() };
-        let first = reply(&mut session, &answer(ApiKey::Metadata, &response, 12, 2)).unwrap().unwrap();
+        let response = MetadataResponse {
+            controller_id: 7,
+            ..Default::default()
+        };
+        let first = reply(&mut session, &answer(ApiKey::Metadata, &response, 12, 2))
+            .unwrap()
+            .unwrap();
         assert_eq!(first.decode::<MetadataRequest>().unwrap().controller_id, 7);
         let out_of_order = reply(&mut session, &answer(ApiKey::Metadata, &response, 12, 9));
-        assert!(matches!(out_of_order, Err(Garbage::Order { got: 9, want: 3 })));
-        assert!(matches!(reply(&mut session, &answer(ApiKey::Metadata, &response, 12, 4)), Err(Garbage::Unasked)));
+        assert!(matches!(
+            out_of_order,
+            Err(Garbage::Order { got: 9, want: 3 })
+        ));
+        assert!(matches!(
+            reply(&mut session, &answer(ApiKey::Metadata, &response, 12, 4)),
+            Err(Garbage::Unasked)
+        ));
     }
 }

@@ -93,15 +93,27 @@ impl Client {
     /// All settings of a topic or broker, in name order.
     pub fn describe_configs(&mut self, resource: &Resource) -> Result<Vec<Setting>, Error> {
         self.retry(&format!("describing {}", resource.words()), |client| {
-            let ask = DescribeConfigsResource { resource_type: resource.kind(), resource_name: resource.name(), configuration_keys: None };
-            let request = DescribeConfigsRequest { resources: vec![ask], include_synonyms: false, include_documentation: false };
+            let ask = DescribeConfigsResource {
+                resource_type: resource.kind(),
+                resource_name: resource.name(),
+                configuration_keys: None,
+            };
+            let request = DescribeConfigsRequest {
+                resources: vec![ask],
+                include_synonyms: false,
+                include_documentation: false,
+            };
             let response = match resource {
                 Resource::Topic(_) => client.call_any(&request)?,
                 Resource::Broker(id) => client.call_broker(*id, &request)?,
             };
             let mut settings = Vec::new();
             for answer in &response.results {
-                Error::check(answer.error_code, || resource.words(), answer.error_message.as_deref())?;
+                Error::check(
+                    answer.error_code,
+                    || resource.words(),
+                    answer.error_message.as_deref(),
+                )?;
                 settings.extend(answer.configs.iter().map(|config| Setting {
                     name: config.name.clone(),
                     value: config.value.clone(),
@@ -116,21 +128,45 @@ impl Client {
     }
 
     /// Changes some settings and leaves the others alone.
-    pub fn alter_configs(&mut self, resource: &Resource, changes: &[Change], validate_only: bool) -> Result<(), Error> {
+    pub fn alter_configs(
+        &mut self,
+        resource: &Resource,
+        changes: &[Change],
+        validate_only: bool,
+    ) -> Result<(), Error> {
         let alterable = |change: &Change| match change {
-            Change::Set(name, value) => AlterableConfig { name: name.clone(), config_operation: 0, value: Some(value.clone()) },
-            Change::Unset(name) => AlterableConfig { name: name.clone(), config_operation: 1, value: None },
+            Change::Set(name, value) => AlterableConfig {
+                name: name.clone(),
+                config_operation: 0,
+                value: Some(value.clone()),
+            },
+            Change::Unset(name) => AlterableConfig {
+                name: name.clone(),
+                config_operation: 1,
+                value: None,
+            },
         };
         self.retry(&format!("changing {}", resource.words()), |client| {
             let configs = changes.iter().map(alterable).collect();
-            let ask = AlterConfigsResource { resource_type: resource.kind(), resource_name: resource.name(), configs };
-            let request = IncrementalAlterConfigsRequest { resources: vec![ask], validate_only };
+            let ask = AlterConfigsResource {
+                resource_type: resource.kind(),
+                resource_name: resource.name(),
+                configs,
+            };
+            let request = IncrementalAlterConfigsRequest {
+                resources: vec![ask],
+                validate_only,
+            };
             let response = match resource {
                 Resource::Topic(_) => client.call_controller(&request)?,
                 Resource::Broker(id) => client.call_broker(*id, &request)?,
             };
             for answer in &response.responses {
-                Error::check(answer.error_code, || resource.words(), answer.error_message.as_deref())?;
+                Error::check(
+                    answer.error_code,
+                    || resource.words(),
+                    answer.error_message.as_deref(),
+                )?;
             }
             Ok(())
         })

@@ -57,8 +57,15 @@ pub struct ActiveProducer {
 impl Client {
     pub fn describe_cluster(&mut self) -> Result<ClusterInfo, Error> {
         self.retry("describing the cluster", |client| {
-            let response = client.call_any(&DescribeClusterRequest { endpoint_type: 1, ..Default::default() })?;
-            Error::check(response.error_code, || "describing the cluster".to_owned(), response.error_message.as_deref())?;
+            let response = client.call_any(&DescribeClusterRequest {
+                endpoint_type: 1,
+                ..Default::default()
+            })?;
+            Error::check(
+                response.error_code,
+                || "describing the cluster".to_owned(),
+                response.error_message.as_deref(),
+            )?;
             let broker = |b: &DescribeClusterBroker| BrokerInfo {
                 id: b.broker_id,
                 host: b.host.clone(),
@@ -80,15 +87,23 @@ impl Client {
             let ids: Vec<i32> = client.brokers().keys().copied().collect();
             let mut dirs = Vec::new();
             for broker in ids {
-                let response = client.call_broker(broker, &DescribeLogDirsRequest { topics: None })?;
-                Error::check(response.error_code, || format!("log directories of broker {broker}"), None)?;
+                let response =
+                    client.call_broker(broker, &DescribeLogDirsRequest { topics: None })?;
+                Error::check(
+                    response.error_code,
+                    || format!("log directories of broker {broker}"),
+                    None,
+                )?;
                 for dir in &response.results {
                     let stored = |topic: &str, p: &DescribeLogDirsPartition| Stored {
                         topic: topic.to_owned(),
                         partition: p.partition_index,
                         bytes: p.partition_size,
                     };
-                    let all = dir.topics.iter().flat_map(|topic| topic.partitions.iter().map(|p| stored(&topic.name, p)));
+                    let all = dir
+                        .topics
+                        .iter()
+                        .flat_map(|topic| topic.partitions.iter().map(|p| stored(&topic.name, p)));
                     dirs.push(LogDir {
                         broker,
                         path: dir.log_dir.clone(),
@@ -103,21 +118,34 @@ impl Client {
         })
     }
 
-    pub fn describe_producers(&mut self, topic: &str, partition: i32) -> Result<Vec<ActiveProducer>, Error> {
+    pub fn describe_producers(
+        &mut self,
+        topic: &str,
+        partition: i32,
+    ) -> Result<Vec<ActiveProducer>, Error> {
         let what = format!("describing producers of {topic}-{partition}");
         self.retry(&what, |client| {
             let leader = client.topic(topic)?.leader(partition)?;
-            let ask = TopicRequest { name: topic.to_owned(), partition_indexes: vec![partition] };
-            let response = client.call_broker(leader, &DescribeProducersRequest { topics: vec![ask] })?;
+            let ask = TopicRequest {
+                name: topic.to_owned(),
+                partition_indexes: vec![partition],
+            };
+            let response =
+                client.call_broker(leader, &DescribeProducersRequest { topics: vec![ask] })?;
             let mut producers = Vec::new();
             for answer in response.topics.iter().flat_map(|topic| &topic.partitions) {
-                Error::check(answer.error_code, || what.clone(), answer.error_message.as_deref())?;
+                Error::check(
+                    answer.error_code,
+                    || what.clone(),
+                    answer.error_message.as_deref(),
+                )?;
                 producers.extend(answer.active_producers.iter().map(|p| ActiveProducer {
                     producer_id: p.producer_id,
                     epoch: p.producer_epoch,
                     last_sequence: p.last_sequence,
                     last_timestamp: p.last_timestamp,
-                    transaction_start: Some(p.current_txn_start_offset).filter(|offset| *offset >= 0),
+                    transaction_start:
+                        Some(p.current_txn_start_offset).filter(|offset| *offset >= 0),
                 }));
             }
             Ok(producers)

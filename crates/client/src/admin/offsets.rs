@@ -37,29 +37,64 @@ pub struct Found {
 impl Client {
     /// Asks the leaders. Each timestamp is a time, or one of the protocol's special values (-1 end, -2 beginning, -3 newest
     /// record). A time after the last record gives offset -1.
-    pub fn list_offsets(&mut self, topic: &str, asked: &[(i32, i64)], isolation: Isolation) -> Result<BTreeMap<i32, Found>, Error> {
-        self.retry(&format!("finding offsets of {topic}"), |client| client.list_offsets_once(topic, asked, isolation))
+    pub fn list_offsets(
+        &mut self,
+        topic: &str,
+        asked: &[(i32, i64)],
+        isolation: Isolation,
+    ) -> Result<BTreeMap<i32, Found>, Error> {
+        self.retry(&format!("finding offsets of {topic}"), |client| {
+            client.list_offsets_once(topic, asked, isolation)
+        })
     }
 
-    fn list_offsets_once(&mut self, topic: &str, asked: &[(i32, i64)], isolation: Isolation) -> Result<BTreeMap<i32, Found>, Error> {
+    fn list_offsets_once(
+        &mut self,
+        topic: &str,
+        asked: &[(i32, i64)],
+        isolation: Isolation,
+    ) -> Result<BTreeMap<i32, Found>, Error> {
         let known = self.topic(topic)?;
         let mut by_leader: BTreeMap<i32, Vec<ListOffsetsPartition>> = BTreeMap::new();
         for (partition, timestamp) in asked {
-            let ask = ListOffsetsPartition { partition_index: *partition, current_leader_epoch: -1, timestamp: *timestamp };
-            by_leader.entry(known.leader(*partition)?).or_default().push(ask);
+            let ask = ListOffsetsPartition {
+                partition_index: *partition,
+                current_leader_epoch: -1,
+                timestamp: *timestamp,
+            };
+            by_leader
+                .entry(known.leader(*partition)?)
+                .or_default()
+                .push(ask);
         }
         let mut found = BTreeMap::new();
         for (leader, partitions) in by_leader {
             let request = ListOffsetsRequest {
                 replica_id: -1,
                 isolation_level: isolation as i8,
-                topics: vec![ListOffsetsTopic { name: topic.to_owned(), partitions }],
+                topics: vec![ListOffsetsTopic {
+                    name: topic.to_owned(),
+                    partitions,
+                }],
                 timeout_ms: self.options().io_timeout.as_millis() as i32,
             };
             let response = self.call_broker(leader, &request)?;
-            for answer in response.topics.iter().filter(|answer| answer.name == topic).flat_map(|answer| &answer.partitions) {
-                Error::check(answer.error_code, || format!("offsets of {topic}-{}", answer.partition_index), None)?;
-                let one = Found { offset: answer.offset, timestamp: answer.timestamp, leader_epoch: answer.leader_epoch };
+            for answer in response
+                .topics
+                .iter()
+                .filter(|answer| answer.name == topic)
+                .flat_map(|answer| &answer.partitions)
+            {
+                Error::check(
+                    answer.error_code,
+                    || format!("offsets of {topic}-{}", answer.partition_index),
+                    None,
+                )?;
+                let one = Found {
+                    offset: answer.offset,
+                    timestamp: answer.timestamp,
+                    leader_epoch: answer.leader_epoch,
+                };
                 found.insert(answer.partition_index, one);
             }
         }
@@ -67,7 +102,12 @@ impl Client {
     }
 
     /// Turns places into offsets.
-    pub fn resolve(&mut self, topic: &str, places: &[(i32, Place)], isolation: Isolation) -> Result<BTreeMap<i32, i64>, Error> {
+    pub fn resolve(
+        &mut self,
+        topic: &str,
+        places: &[(i32, Place)],
+        isolation: Isolation,
+    ) -> Result<BTreeMap<i32, i64>, Error> {
         let (mut asks, mut ends, mut starts) = (Vec::new(), Vec::new(), Vec::new());
         for (partition, place) in places {
             match place {
@@ -89,38 +129,77 @@ impl Client {
             asked => self.list_offsets(topic, asked, isolation),
         };
         let (asked, ends, starts) = (list(&asks)?, list(&ends)?, list(&starts)?);
-        let of = |found: &BTreeMap<i32, Found>, partition: &i32| found.get(partition).map(|found| found.offset).filter(|offset| *offset >= 0);
+        let of = |found: &BTreeMap<i32, Found>, partition: &i32| {
+            found
+                .get(partition)
+                .map(|found| found.offset)
+                .filter(|offset| *offset >= 0)
+        };
         let mut resolved = BTreeMap::new();
         for (partition, place) in places {
             let offset = match place {
                 Place::Offset(offset) => Some(*offset),
                 Place::Beginning | Place::End => of(&asked, partition),
                 Place::Time(_) => of(&asked, partition).or_else(|| of(&ends, partition)),
-                Place::Last(count) => of(&ends, partition).zip(of(&starts, partition)).map(|(end, start)| (end - count).max(start)),
+                Place::Last(count) => of(&ends, partition)
+                    .zip(of(&starts, partition))
+                    .map(|(end, start)| (end - count).max(start)),
             };
             let what = || format!("offsets of {topic}-{partition}");
-            let missing = || Error::Refused { what: what(), code: ErrorCode::OffsetNotAvailable, message: None };
+            let missing = || Error::Refused {
+                what: what(),
+                code: ErrorCode::OffsetNotAvailable,
+                message: None,
+            };
             resolved.insert(*partition, offset.ok_or_else(missing)?);
         }
         Ok(resolved)
     }
 
     /// Deletes records below an offset (-1: all that are committed); returns the new log starts.
-    pub fn delete_records(&mut self, topic: &str, before: &[(i32, i64)]) -> Result<BTreeMap<i32, i64>, Error> {
+    pub fn delete_records(
+        &mut self,
+        topic: &str,
+        before: &[(i32, i64)],
+    ) -> Result<BTreeMap<i32, i64>, Error> {
         let mut starts = BTreeMap::new();
         self.retry(&format!("trimming {topic}"), |client| {
             let known = client.topic(topic)?;
             let mut by_leader: BTreeMap<i32, Vec<DeleteRecordsPartition>> = BTreeMap::new();
-            for (partition, offset) in before.iter().filter(|(partition, _)| !starts.contains_key(partition)) {
-                let ask = DeleteRecordsPartition { partition_index: *partition, offset: *offset };
-                by_leader.entry(known.leader(*partition)?).or_default().push(ask);
+            for (partition, offset) in before
+                .iter()
+                .filter(|(partition, _)| !starts.contains_key(partition))
+            {
+                let ask = DeleteRecordsPartition {
+                    partition_index: *partition,
+                    offset: *offset,
+                };
+                by_leader
+                    .entry(known.leader(*partition)?)
+                    .or_default()
+                    .push(ask);
             }
             for (leader, partitions) in by_leader {
-                let topics = vec![DeleteRecordsTopic { name: topic.to_owned(), partitions }];
-                let request = DeleteRecordsRequest { topics, timeout_ms: client.options().io_timeout.as_millis() as i32 };
+                let topics = vec![DeleteRecordsTopic {
+                    name: topic.to_owned(),
+                    partitions,
+                }];
+                let request = DeleteRecordsRequest {
+                    topics,
+                    timeout_ms: client.options().io_timeout.as_millis() as i32,
+                };
                 let response = client.call_broker(leader, &request)?;
-                for answer in response.topics.iter().filter(|answer| answer.name == topic).flat_map(|answer| &answer.partitions) {
-                    Error::check(answer.error_code, || format!("trimming {topic}-{}", answer.partition_index), None)?;
+                for answer in response
+                    .topics
+                    .iter()
+                    .filter(|answer| answer.name == topic)
+                    .flat_map(|answer| &answer.partitions)
+                {
+                    Error::check(
+                        answer.error_code,
+                        || format!("trimming {topic}-{}", answer.partition_index),
+                        None,
+                    )?;
                     starts.insert(answer.partition_index, answer.low_watermark);
                 }
             }

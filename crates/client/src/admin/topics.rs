@@ -28,8 +28,15 @@ pub struct Created {
 }
 
 impl Client {
-    pub fn create_topic(&mut self, topic: &NewTopic, validate_only: bool) -> Result<Created, Error> {
-        let config = |(name, value): &(String, String)| CreatableTopicConfig { name: name.clone(), value: Some(value.clone()) };
+    pub fn create_topic(
+        &mut self,
+        topic: &NewTopic,
+        validate_only: bool,
+    ) -> Result<Created, Error> {
+        let config = |(name, value): &(String, String)| CreatableTopicConfig {
+            name: name.clone(),
+            value: Some(value.clone()),
+        };
         let creatable = CreatableTopic {
             name: topic.name.clone(),
             num_partitions: topic.partitions.unwrap_or(-1),
@@ -41,11 +48,21 @@ impl Client {
         let what = format!("creating topic {name}");
         self.retry(&what, |client| {
             let timeout_ms = client.options().io_timeout.as_millis() as i32;
-            let request = CreateTopicsRequest { topics: vec![creatable.clone()], timeout_ms, validate_only };
+            let request = CreateTopicsRequest {
+                topics: vec![creatable.clone()],
+                timeout_ms,
+                validate_only,
+            };
             let response = client.call_controller(&request)?;
             let answer = response.topics.iter().find(|answer| answer.name == *name);
-            let answer = answer.ok_or_else(|| Error::NoTopic { topic: name.clone() })?;
-            Error::check(answer.error_code, || what.clone(), answer.error_message.as_deref())?;
+            let answer = answer.ok_or_else(|| Error::NoTopic {
+                topic: name.clone(),
+            })?;
+            Error::check(
+                answer.error_code,
+                || what.clone(),
+                answer.error_message.as_deref(),
+            )?;
             client.forget_topic(name);
             Ok(Created {
                 name: name.clone(),
@@ -62,12 +79,19 @@ impl Client {
         self.topic(name)?;
         let result = self.retry(&what, |client| {
             let response = client.call_controller(&DeleteTopicsRequest {
-                topics: vec![DeleteTopicState { name: Some(name.to_owned()), ..Default::default() }],
+                topics: vec![DeleteTopicState {
+                    name: Some(name.to_owned()),
+                    ..Default::default()
+                }],
                 topic_names: vec![name.to_owned()],
                 timeout_ms: client.options().io_timeout.as_millis() as i32,
             })?;
             for answer in &response.responses {
-                Error::check(answer.error_code, || what.clone(), answer.error_message.as_deref())?;
+                Error::check(
+                    answer.error_code,
+                    || what.clone(),
+                    answer.error_message.as_deref(),
+                )?;
             }
             Ok(())
         });
@@ -76,16 +100,29 @@ impl Client {
     }
 
     /// Raises the number of partitions to `count`.
-    pub fn create_partitions(&mut self, topic: &str, count: i32, validate_only: bool) -> Result<(), Error> {
+    pub fn create_partitions(
+        &mut self,
+        topic: &str,
+        count: i32,
+        validate_only: bool,
+    ) -> Result<(), Error> {
         let what = format!("adding partitions to {topic}");
         self.retry(&what, |client| {
             let response = client.call_controller(&CreatePartitionsRequest {
-                topics: vec![CreatePartitionsTopic { name: topic.to_owned(), count, assignments: None }],
+                topics: vec![CreatePartitionsTopic {
+                    name: topic.to_owned(),
+                    count,
+                    assignments: None,
+                }],
                 timeout_ms: client.options().io_timeout.as_millis() as i32,
                 validate_only,
             })?;
             for answer in &response.results {
-                Error::check(answer.error_code, || what.clone(), answer.error_message.as_deref())?;
+                Error::check(
+                    answer.error_code,
+                    || what.clone(),
+                    answer.error_message.as_deref(),
+                )?;
             }
             client.forget_topic(topic);
             Ok(())

@@ -8,7 +8,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use wire::records::{Batch, BatchError, Caps, ControlRecord, Head, Headers, RecordIter, Source, TimestampType};
+use wire::records::{
+    Batch, BatchError, Caps, ControlRecord, Head, Headers, RecordIter, Source, TimestampType,
+};
 
 use crate::error::{Damage, Error};
 
@@ -42,25 +44,51 @@ pub(super) fn end_of(records: &Bytes) -> Result<Option<i64>, BatchError> {
     let (mut rest, mut end) = (&records[..], None);
     while let Some(head) = Head::read(rest) {
         head.check_shape()?;
-        let Some((_, after)) = rest.split_at_checked(head.size()) else { break };
+        let Some((_, after)) = rest.split_at_checked(head.size()) else {
+            break;
+        };
         rest = after;
         end = Some(head.next_offset().0);
     }
     if end.is_none() && !records.is_empty() {
         let want = Head::read(records).map_or(wire::records::HEAD_SIZE, |head| head.size());
-        return Err(BatchError::Truncated { want, have: records.len() });
+        return Err(BatchError::Truncated {
+            want,
+            have: records.len(),
+        });
     }
     Ok(end)
 }
 
 impl Fetched {
-    pub(super) fn new(topic: Arc<str>, partition: i32, from: i64, records: Bytes, mut aborted: Vec<(i64, i64)>) -> Fetched {
+    pub(super) fn new(
+        topic: Arc<str>,
+        partition: i32,
+        from: i64,
+        records: Bytes,
+        mut aborted: Vec<(i64, i64)>,
+    ) -> Fetched {
         aborted.sort_unstable();
-        Fetched { topic, partition, log_start: -1, high_watermark: -1, last_stable: -1, from, records, aborted }
+        Fetched {
+            topic,
+            partition,
+            log_start: -1,
+            high_watermark: -1,
+            last_stable: -1,
+            from,
+            records,
+            aborted,
+        }
     }
 
-    pub(super) fn with_marks(mut self, log_start: i64, high_watermark: i64, last_stable: i64) -> Fetched {
-        (self.log_start, self.high_watermark, self.last_stable) = (log_start, high_watermark, last_stable);
+    pub(super) fn with_marks(
+        mut self,
+        log_start: i64,
+        high_watermark: i64,
+        last_stable: i64,
+    ) -> Fetched {
+        (self.log_start, self.high_watermark, self.last_stable) =
+            (log_start, high_watermark, last_stable);
         self
     }
 
@@ -71,7 +99,10 @@ impl Fetched {
     }
 
     /// Shows every record to `visit` until it breaks; verifies each batch before its first record.
-    pub fn each<B>(&self, mut visit: impl FnMut(&Taken<'_>) -> ControlFlow<B>) -> Result<ControlFlow<B>, Error> {
+    pub fn each<B>(
+        &self,
+        mut visit: impl FnMut(&Taken<'_>) -> ControlFlow<B>,
+    ) -> Result<ControlFlow<B>, Error> {
         let mut aborted = self.aborted.iter().peekable();
         let mut ended: BTreeSet<i64> = BTreeSet::new();
         for batch in Batch::cut(&self.records, Source::Log) {
@@ -81,12 +112,15 @@ impl Fetched {
                 Err(BatchError::Truncated { .. }) => break,
                 Err(fault) => return Err(self.damaged(self.from, fault.into())),
             };
-            while let Some((_, producer)) = aborted.next_if(|(first, _)| *first <= batch.last_offset().0) {
+            while let Some((_, producer)) =
+                aborted.next_if(|(first, _)| *first <= batch.last_offset().0)
+            {
                 ended.insert(*producer);
             }
             let producer = batch.producer_id().0;
             if batch.attributes().is_control() {
-                if matches!(ControlRecord::read(&batch), Some(ControlRecord::EndTxn(end)) if !end.committed) {
+                if matches!(ControlRecord::read(&batch), Some(ControlRecord::EndTxn(end)) if !end.committed)
+                {
                     ended.remove(&producer);
                 }
                 continue;
@@ -101,9 +135,15 @@ impl Fetched {
         Ok(ControlFlow::Continue(()))
     }
 
-    fn each_of<B>(&self, batch: &Batch, visit: &mut impl FnMut(&Taken<'_>) -> ControlFlow<B>) -> Result<ControlFlow<B>, Error> {
+    fn each_of<B>(
+        &self,
+        batch: &Batch,
+        visit: &mut impl FnMut(&Taken<'_>) -> ControlFlow<B>,
+    ) -> Result<ControlFlow<B>, Error> {
         let base = batch.base_offset().0;
-        let plain = batch.plain(Caps::default()).map_err(|fault| self.damaged(base, fault.into()))?;
+        let plain = batch
+            .plain(Caps::default())
+            .map_err(|fault| self.damaged(base, fault.into()))?;
         let timestamp_type = batch.attributes().timestamp_type();
         for record in RecordIter::new(&plain, batch.record_count()) {
             let record = record.map_err(|fault| self.damaged(base, fault.into()))?;
@@ -112,10 +152,20 @@ impl Fetched {
                 continue;
             }
             let timestamp = match timestamp_type {
-                TimestampType::CreateTime => batch.base_timestamp().0.saturating_add(record.timestamp_delta),
+                TimestampType::CreateTime => batch
+                    .base_timestamp()
+                    .0
+                    .saturating_add(record.timestamp_delta),
                 TimestampType::LogAppendTime => batch.max_timestamp().0,
             };
-            let taken = Taken { offset, timestamp, timestamp_type, key: record.key, value: record.value, headers: record.headers };
+            let taken = Taken {
+                offset,
+                timestamp,
+                timestamp_type,
+                key: record.key,
+                value: record.value,
+                headers: record.headers,
+            };
             if let ControlFlow::Break(value) = visit(&taken) {
                 return Ok(ControlFlow::Break(value));
             }
@@ -124,7 +174,12 @@ impl Fetched {
     }
 
     fn damaged(&self, offset: i64, fault: Damage) -> Error {
-        Error::Damaged { topic: self.topic.to_string(), partition: self.partition, offset, fault }
+        Error::Damaged {
+            topic: self.topic.to_string(),
+            partition: self.partition,
+            offset,
+            fault,
+        }
     }
 }
 
@@ -136,9 +191,13 @@ mod tests {
     use super::*;
 
     fn batch(base: i64, values: &[&str], producer: Option<i64>) -> Batch {
-        let mut builder = BatchBuilder::new().base_offset(Offset(base)).compression(Codec::Lz4);
+        let mut builder = BatchBuilder::new()
+            .base_offset(Offset(base))
+            .compression(Codec::Lz4);
         if let Some(id) = producer {
-            builder = builder.producer(ProducerId(id), ProducerEpoch(0), Sequence(0)).transactional();
+            builder = builder
+                .producer(ProducerId(id), ProducerEpoch(0), Sequence(0))
+                .transactional();
         }
         for value in values {
             builder.push(Timestamp(base), None, Some(value.as_bytes()), &[]);
@@ -147,8 +206,11 @@ mod tests {
     }
 
     fn marker(base: i64, producer: i64, committed: bool) -> Batch {
-        let end = EndTxn { committed, coordinator_epoch: 0 };
-        let mut batch = end_txn_batch(ProducerId(producer), ProducerEpoch(0), Timestamp(base), end);
+        let end = EndTxn {
+            committed,
+            coordinator_epoch: 0,
+        };
+        let mut batch = end_txn_batch(ProducerId(producer), ProducerEpoch(0), end, Timestamp(base));
         batch.set_base_offset(Offset(base));
         batch
     }
@@ -159,7 +221,10 @@ mod tests {
         let mut seen = Vec::new();
         let end: ControlFlow<()> = fetched
             .each(|record| {
-                seen.push((record.offset, String::from_utf8_lossy(record.value.unwrap()).into_owned()));
+                seen.push((
+                    record.offset,
+                    String::from_utf8_lossy(record.value.unwrap()).into_owned(),
+                ));
                 ControlFlow::Continue(())
             })
             .unwrap();
@@ -170,7 +235,10 @@ mod tests {
     #[test]
     fn records_below_the_asked_offset_are_skipped() {
         let batches = [batch(10, &["a", "b", "c"], None), batch(13, &["d"], None)];
-        assert_eq!(seen(12, &batches, vec![]), [(12, "c".into()), (13, "d".into())]);
+        assert_eq!(
+            seen(12, &batches, vec![]),
+            [(12, "c".into()), (13, "d".into())]
+        );
     }
 
     #[test]
@@ -185,23 +253,36 @@ mod tests {
             marker(6, 2, true),
         ];
         let kept = seen(0, &batches, vec![(1, 1)]);
-        assert_eq!(kept.iter().map(|(_, value)| value.as_str()).collect::<Vec<_>>(), ["keep", "plain", "again"]);
+        assert_eq!(
+            kept.iter()
+                .map(|(_, value)| value.as_str())
+                .collect::<Vec<_>>(),
+            ["keep", "plain", "again"]
+        );
     }
 
     #[test]
     fn a_cut_off_batch_is_left_for_the_next_fetch() {
-        let (first, second) = (batch(0, &["a"], None).to_bytes(), batch(1, &["b"], None).to_bytes());
+        let (first, second) = (
+            batch(0, &["a"], None).to_bytes(),
+            batch(1, &["b"], None).to_bytes(),
+        );
         let whole: Bytes = [&first[..], &second[..]].concat().into();
         for cut in first.len()..whole.len() {
             let part = whole.slice(..cut);
             assert_eq!(end_of(&part), Ok(Some(1)));
             let fetched = Fetched::new("t".into(), 0, 0, part, vec![]);
             let mut count = 0;
-            let _: ControlFlow<()> = fetched.each(|_| (count += 1, ControlFlow::Continue(())).1).unwrap();
+            let _: ControlFlow<()> = fetched
+                .each(|_| (count += 1, ControlFlow::Continue(())).1)
+                .unwrap();
             assert_eq!(count, 1);
         }
         assert_eq!(end_of(&whole), Ok(Some(2)));
-        assert!(end_of(&first.slice(..first.len() - 1)).is_err(), "not even one batch arrived");
+        assert!(
+            end_of(&first.slice(..first.len() - 1)).is_err(),
+            "not even one batch arrived"
+        );
         assert_eq!(end_of(&Bytes::new()), Ok(None));
     }
 
@@ -210,7 +291,17 @@ mod tests {
         let mut bytes = batch(7, &["abc"], None).to_bytes().to_vec();
         *bytes.last_mut().unwrap() ^= 1;
         let fetched = Fetched::new("t".into(), 3, 7, bytes.into(), vec![]);
-        let error = fetched.each(|_| ControlFlow::<()>::Continue(())).unwrap_err();
-        assert!(matches!(error, Error::Damaged { partition: 3, offset: 7, fault: Damage::Batch(BatchError::Checksum { .. }), .. }));
+        let error = fetched
+            .each(|_| ControlFlow::<()>::Continue(()))
+            .unwrap_err();
+        assert!(matches!(
+            error,
+            Error::Damaged {
+                partition: 3,
+                offset: 7,
+                fault: Damage::Batch(BatchError::Checksum { .. }),
+                ..
+            }
+        ));
     }
 }

@@ -89,23 +89,44 @@ impl Consumer {
     #[must_use]
     pub fn new(client: Client, options: ConsumerOptions) -> Consumer {
         let patience = Patience::new(client.env(), client.options().timeout);
-        Consumer { client, options, assigned: Vec::new(), links: BTreeMap::new(), last: i32::MIN, failed: None, patience }
+        Consumer {
+            client,
+            options,
+            assigned: Vec::new(),
+            links: BTreeMap::new(),
+            last: i32::MIN,
+            failed: None,
+            patience,
+        }
     }
 
     /// Adds a partition, read from `next` on.
     pub fn assign(&mut self, topic: &str, partition: i32, next: i64) -> Result<(), Error> {
         let known = self.client.topic(topic)?;
         let leader = known.partition(partition)?.leader;
-        let same = self.assigned.iter().find(|assigned| &*assigned.topic == topic);
+        let same = self
+            .assigned
+            .iter()
+            .find(|assigned| &*assigned.topic == topic);
         let name = same.map_or_else(|| Arc::from(topic), |assigned| Arc::clone(&assigned.topic));
-        self.assigned.push(Assigned { topic: name, id: known.id, partition, next, leader, is_asked: false });
+        self.assigned.push(Assigned {
+            topic: name,
+            id: known.id,
+            partition,
+            next,
+            leader,
+            is_asked: false,
+        });
         Ok(())
     }
 
     /// The next offset of a partition that has not been handed out.
     #[must_use]
     pub fn position(&self, topic: &str, partition: i32) -> Option<i64> {
-        let found = self.assigned.iter().find(|a| &*a.topic == topic && a.partition == partition);
+        let found = self
+            .assigned
+            .iter()
+            .find(|a| &*a.topic == topic && a.partition == partition);
         found.map(|assigned| assigned.next)
     }
 
@@ -115,7 +136,10 @@ impl Consumer {
 
     /// Waits for one answer and hands out what it holds; an empty list when the brokers had nothing for the time they wait.
     pub fn poll(&mut self) -> Result<Vec<Fetched>, Error> {
-        assert!(!self.assigned.is_empty(), "a consumer without partitions would wait for ever");
+        assert!(
+            !self.assigned.is_empty(),
+            "a consumer without partitions would wait for ever"
+        );
         loop {
             match self.poll_once() {
                 Err(error) if error.is_retriable() => self.recover(error)?,
@@ -133,14 +157,28 @@ impl Consumer {
             return Err(error);
         }
         self.ask_all()?;
-        let waiting = || self.links.iter().filter(|(_, link)| !link.asked.is_empty()).map(|(broker, _)| *broker);
-        let Some(broker) = waiting().find(|broker| *broker > self.last).or_else(|| waiting().next()) else {
+        let waiting = || {
+            self.links
+                .iter()
+                .filter(|(_, link)| !link.asked.is_empty())
+                .map(|(broker, _)| *broker)
+        };
+        let Some(broker) = waiting()
+            .find(|broker| *broker > self.last)
+            .or_else(|| waiting().next())
+        else {
             let stuck = &self.assigned[0];
-            return Err(Error::NoLeader { topic: stuck.topic.to_string(), partition: stuck.partition });
+            return Err(Error::NoLeader {
+                topic: stuck.topic.to_string(),
+                partition: stuck.partition,
+            });
         };
         self.last = broker;
         let link = self.links.get_mut(&broker).expect("chosen from the list");
-        let received = link.connection.receive().and_then(|reply| link.connection.decode::<FetchRequest>(&reply));
+        let received = link
+            .connection
+            .receive()
+            .and_then(|reply| link.connection.decode::<FetchRequest>(&reply));
         let response = match received {
             Ok(response) => response,
             Err(error) => {
@@ -158,19 +196,37 @@ impl Consumer {
     }
 
     fn drop_link(&mut self, broker: i32) {
-        for at in self.links.remove(&broker).into_iter().flat_map(|link| link.asked) {
+        for at in self
+            .links
+            .remove(&broker)
+            .into_iter()
+            .flat_map(|link| link.asked)
+        {
             self.assigned[at].is_asked = false;
         }
     }
 
     /// A request to every leader that has none under way.
     fn ask_all(&mut self) -> Result<(), Error> {
-        let mut leaders: Vec<i32> = self.assigned.iter().filter(|a| !a.is_asked).filter_map(|a| a.leader).collect();
+        let mut leaders: Vec<i32> = self
+            .assigned
+            .iter()
+            .filter(|a| !a.is_asked)
+            .filter_map(|a| a.leader)
+            .collect();
         leaders.sort_unstable();
         leaders.dedup();
-        let shared = leaders.len() + self.links.len() > 1 && self.assigned.iter().any(|a| a.leader != self.assigned[0].leader);
+        let shared = leaders.len() + self.links.len() > 1
+            && self
+                .assigned
+                .iter()
+                .any(|a| a.leader != self.assigned[0].leader);
         for leader in leaders {
-            if self.links.get(&leader).is_some_and(|link| !link.asked.is_empty()) {
+            if self
+                .links
+                .get(&leader)
+                .is_some_and(|link| !link.asked.is_empty())
+            {
                 continue;
             }
             if let Err(error) = self.ask(leader, shared) {
@@ -184,9 +240,19 @@ impl Consumer {
     fn ask(&mut self, leader: i32, shared: bool) -> Result<(), Error> {
         if !self.links.contains_key(&leader) {
             let connection = self.client.open_broker(leader)?;
-            self.links.insert(leader, Link { connection, asked: Vec::new() });
+            self.links.insert(
+                leader,
+                Link {
+                    connection,
+                    asked: Vec::new(),
+                },
+            );
         }
-        let wait = if shared { self.options.wait.min(WAIT_SHARED_MAX) } else { self.options.wait };
+        let wait = if shared {
+            self.options.wait.min(WAIT_SHARED_MAX)
+        } else {
+            self.options.wait
+        };
         let mut request = FetchRequest {
             replica_id: -1,
             max_wait_ms: wait.as_millis() as i32,
@@ -214,11 +280,19 @@ impl Consumer {
                 partition_max_bytes: self.options.partition_bytes_max,
                 ..Default::default()
             };
-            match request.topics.iter_mut().find(|topic| topic.topic == *assigned.topic) {
+            match request
+                .topics
+                .iter_mut()
+                .find(|topic| topic.topic == *assigned.topic)
+            {
                 Some(topic) => topic.partitions.push(partition),
                 None => {
                     let (topic, topic_id) = (assigned.topic.to_string(), assigned.id);
-                    request.topics.push(FetchTopic { topic, topic_id, partitions: vec![partition] });
+                    request.topics.push(FetchTopic {
+                        topic,
+                        topic_id,
+                        partitions: vec![partition],
+                    });
                 }
             }
         }
@@ -233,7 +307,11 @@ impl Consumer {
         let (mut fetched, mut failed) = (Vec::new(), None);
         for topic in &response.responses {
             for data in &topic.partitions {
-                let Some(assigned) = self.assigned.iter_mut().find(|assigned| assigned.is_in(topic, data)) else {
+                let Some(assigned) = self
+                    .assigned
+                    .iter_mut()
+                    .find(|assigned| assigned.is_in(topic, data))
+                else {
                     continue;
                 };
                 match assigned.take(data, self.options.isolation) {
@@ -270,31 +348,72 @@ impl Consumer {
 
 impl Assigned {
     fn is_in(&self, topic: &FetchableTopicResponse, data: &PartitionData) -> bool {
-        let same = if topic.topic_id.is_zero() { *topic.topic == *self.topic } else { topic.topic_id == self.id };
+        let same = if topic.topic_id.is_zero() {
+            *topic.topic == *self.topic
+        } else {
+            topic.topic_id == self.id
+        };
         same && data.partition_index == self.partition
     }
 
-    fn take(&mut self, data: &PartitionData, isolation: Isolation) -> Result<Option<Fetched>, Error> {
+    fn take(
+        &mut self,
+        data: &PartitionData,
+        isolation: Isolation,
+    ) -> Result<Option<Fetched>, Error> {
         let (topic, partition) = (&self.topic, self.partition);
         if data.error_code == ErrorCode::OffsetOutOfRange as i16 {
             let (log_start, high_watermark) = (data.log_start_offset, data.high_watermark);
-            return Err(Error::OutOfRange { topic: topic.to_string(), partition, asked: self.next, log_start, high_watermark });
+            return Err(Error::OutOfRange {
+                topic: topic.to_string(),
+                partition,
+                asked: self.next,
+                log_start,
+                high_watermark,
+            });
         }
-        Error::check(data.error_code, || format!("reading {topic}-{partition}"), None)?;
+        Error::check(
+            data.error_code,
+            || format!("reading {topic}-{partition}"),
+            None,
+        )?;
         let Some(Records::Bytes(records)) = &data.records else {
             return Ok(None);
         };
         let end = fetched::end_of(records).map_err(|fault| self.damaged(fault.into()))?;
         let Some(end) = end else { return Ok(None) };
-        let aborted = data.aborted_transactions.iter().flatten().map(|aborted| (aborted.first_offset, aborted.producer_id));
+        let aborted = data
+            .aborted_transactions
+            .iter()
+            .flatten()
+            .map(|aborted| (aborted.first_offset, aborted.producer_id));
         let is_committed = isolation == Isolation::ReadCommitted;
-        let one = Fetched::new(Arc::clone(topic), partition, self.next, records.clone(), if is_committed { aborted.collect() } else { Vec::new() })
-            .with_marks(data.log_start_offset, data.high_watermark, data.last_stable_offset);
+        let one = Fetched::new(
+            Arc::clone(topic),
+            partition,
+            self.next,
+            records.clone(),
+            if is_committed {
+                aborted.collect()
+            } else {
+                Vec::new()
+            },
+        )
+        .with_marks(
+            data.log_start_offset,
+            data.high_watermark,
+            data.last_stable_offset,
+        );
         self.next = self.next.max(end);
         Ok(Some(one))
     }
 
     fn damaged(&self, fault: crate::error::Damage) -> Error {
-        Error::Damaged { topic: self.topic.to_string(), partition: self.partition, offset: self.next, fault }
+        Error::Damaged {
+            topic: self.topic.to_string(),
+            partition: self.partition,
+            offset: self.next,
+            fault,
+        }
     }
 }

@@ -62,20 +62,41 @@ impl Lane {
 
     /// Whether the record should start a new batch.
     pub(super) fn is_full_for(&self, record: &Record<'_>, batch_bytes: usize) -> bool {
-        let headers: usize = record.headers.iter().map(|(name, value)| name.len() + value.map_or(0, <[u8]>::len) + 10).sum();
-        let size = RECORD_OVERHEAD_MAX + record.key.map_or(0, <[u8]>::len) + record.value.map_or(0, <[u8]>::len) + headers;
-        self.open.as_ref().is_some_and(|(builder, _)| builder.size_estimate() + size > batch_bytes)
+        let headers: usize = record
+            .headers
+            .iter()
+            .map(|(name, value)| name.len() + value.map_or(0, <[u8]>::len) + 10)
+            .sum();
+        let size = RECORD_OVERHEAD_MAX
+            + record.key.map_or(0, <[u8]>::len)
+            + record.value.map_or(0, <[u8]>::len)
+            + headers;
+        self.open
+            .as_ref()
+            .is_some_and(|(builder, _)| builder.size_estimate() + size > batch_bytes)
     }
 
     /// Adds a record to the open batch; returns the size of that batch.
-    pub(super) fn push(&mut self, record: &Record<'_>, time: Timestamp, now: Instant, compression: Compression) -> usize {
-        let (builder, _) = self.open.get_or_insert_with(|| (BatchBuilder::new().compression(compression), now));
+    pub(super) fn push(
+        &mut self,
+        record: &Record<'_>,
+        time: Timestamp,
+        now: Instant,
+        compression: Compression,
+    ) -> usize {
+        let (builder, _) = self
+            .open
+            .get_or_insert_with(|| (BatchBuilder::new().compression(compression), now));
         builder.push(time, record.key, record.value, record.headers);
         builder.size_estimate()
     }
 
     /// Closes the open batch; `false` when there is none.
-    pub(super) fn seal(&mut self, serial: u64, identity: Option<(ProducerId, ProducerEpoch)>) -> bool {
+    pub(super) fn seal(
+        &mut self,
+        serial: u64,
+        identity: Option<(ProducerId, ProducerEpoch)>,
+    ) -> bool {
         let Some((mut builder, opened)) = self.open.take() else {
             return false;
         };
@@ -85,7 +106,13 @@ impl Lane {
             self.next_sequence = self.next_sequence.advance(records);
         }
         let bytes = builder.build().to_bytes();
-        self.queue.push_back(Waiting { serial, bytes, records, opened, is_sent: false });
+        self.queue.push_back(Waiting {
+            serial,
+            bytes,
+            records,
+            opened,
+            is_sent: false,
+        });
         true
     }
 
@@ -105,30 +132,53 @@ impl Lane {
     }
 
     pub(super) fn batch(&self, serial: u64) -> &Waiting {
-        self.queue.iter().find(|waiting| waiting.serial == serial).expect("batches stay until they are delivered")
+        self.queue
+            .iter()
+            .find(|waiting| waiting.serial == serial)
+            .expect("batches stay until they are delivered")
     }
 
     pub(super) fn give_back(&mut self, serial: u64) {
-        let waiting = self.queue.iter_mut().find(|waiting| waiting.serial == serial).expect("batches stay until they are delivered");
+        let waiting = self
+            .queue
+            .iter_mut()
+            .find(|waiting| waiting.serial == serial)
+            .expect("batches stay until they are delivered");
         waiting.is_sent = false;
         self.under_way -= 1;
         self.is_recovering = true;
     }
 
     pub(super) fn take(&mut self, serial: u64) -> Waiting {
-        let at = self.queue.iter().position(|waiting| waiting.serial == serial).expect("batches stay until they are delivered");
+        let at = self
+            .queue
+            .iter()
+            .position(|waiting| waiting.serial == serial)
+            .expect("batches stay until they are delivered");
         self.under_way -= 1;
         self.is_recovering = false;
         self.queue.remove(at).expect("found above")
     }
 
     /// What the broker's answer means for a batch of this lane.
-    pub(super) fn judge(&self, serial: u64, answer: &PartitionProduceResponse, what: impl FnOnce() -> String) -> Result<Outcome, Error> {
-        let is_first = self.queue.front().is_some_and(|first| first.serial == serial);
+    pub(super) fn judge(
+        &self,
+        serial: u64,
+        answer: &PartitionProduceResponse,
+        what: impl FnOnce() -> String,
+    ) -> Result<Outcome, Error> {
+        let is_first = self
+            .queue
+            .front()
+            .is_some_and(|first| first.serial == serial);
         match ErrorCode::try_from(answer.error_code) {
-            Ok(ErrorCode::None) => Ok(Outcome::Delivered(Some(answer.base_offset).filter(|offset| *offset >= 0))),
+            Ok(ErrorCode::None) => Ok(Outcome::Delivered(
+                Some(answer.base_offset).filter(|offset| *offset >= 0),
+            )),
             // A first attempt got through and its answer was lost.
-            Ok(ErrorCode::DuplicateSequenceNumber) => Ok(Outcome::Delivered(Some(answer.base_offset).filter(|offset| *offset >= 0))),
+            Ok(ErrorCode::DuplicateSequenceNumber) => Ok(Outcome::Delivered(
+                Some(answer.base_offset).filter(|offset| *offset >= 0),
+            )),
             Ok(ErrorCode::OutOfOrderSequenceNumber) if !is_first => Ok(Outcome::Early),
             _ => {
                 let records = self.batch(serial).records;
@@ -148,8 +198,16 @@ mod tests {
         let mut lane = Lane::new(Some(1));
         for serial in 0..batches {
             for value in [b"a", b"b"] {
-                let record = Record { value: Some(value), ..Default::default() };
-                lane.push(&record, Timestamp(1), Instant(serial), Compression::default());
+                let record = Record {
+                    value: Some(value),
+                    ..Default::default()
+                };
+                lane.push(
+                    &record,
+                    Timestamp(1),
+                    Instant(serial),
+                    Compression::default(),
+                );
             }
             assert!(lane.seal(serial, Some((ProducerId(9), ProducerEpoch(0)))));
         }
@@ -161,13 +219,18 @@ mod tests {
     }
 
     fn answer(code: ErrorCode) -> PartitionProduceResponse {
-        PartitionProduceResponse { error_code: code as i16, base_offset: 40, ..Default::default() }
+        PartitionProduceResponse {
+            error_code: code as i16,
+            base_offset: 40,
+            ..Default::default()
+        }
     }
 
     #[test]
     fn sequences_count_records_over_batches() {
         let mut lane = lane(3);
-        let sequences: Vec<i32> = std::iter::from_fn(|| lane.next().map(|waiting| sequence(&waiting.bytes))).collect();
+        let sequences: Vec<i32> =
+            std::iter::from_fn(|| lane.next().map(|waiting| sequence(&waiting.bytes))).collect();
         assert_eq!(sequences, [0, 2, 4]);
         assert!(!lane.seal(9, None), "nothing is open");
     }
@@ -192,18 +255,42 @@ mod tests {
     fn a_gap_is_a_failure_only_for_the_first_batch() {
         let lane = lane(2);
         let judge = |serial, code| lane.judge(serial, &answer(code), || "x".into());
-        assert_eq!(judge(0, ErrorCode::None).unwrap(), Outcome::Delivered(Some(40)));
-        assert_eq!(judge(1, ErrorCode::DuplicateSequenceNumber).unwrap(), Outcome::Delivered(Some(40)));
-        assert_eq!(judge(1, ErrorCode::OutOfOrderSequenceNumber).unwrap(), Outcome::Early);
-        assert_eq!(judge(0, ErrorCode::OutOfOrderSequenceNumber).unwrap_err().code(), Some(ErrorCode::OutOfOrderSequenceNumber));
-        assert!(judge(0, ErrorCode::NotLeaderOrFollower).unwrap_err().is_retriable());
+        assert_eq!(
+            judge(0, ErrorCode::None).unwrap(),
+            Outcome::Delivered(Some(40))
+        );
+        assert_eq!(
+            judge(1, ErrorCode::DuplicateSequenceNumber).unwrap(),
+            Outcome::Delivered(Some(40))
+        );
+        assert_eq!(
+            judge(1, ErrorCode::OutOfOrderSequenceNumber).unwrap(),
+            Outcome::Early
+        );
+        assert_eq!(
+            judge(0, ErrorCode::OutOfOrderSequenceNumber)
+                .unwrap_err()
+                .code(),
+            Some(ErrorCode::OutOfOrderSequenceNumber)
+        );
+        assert!(
+            judge(0, ErrorCode::NotLeaderOrFollower)
+                .unwrap_err()
+                .is_retriable()
+        );
     }
 
     #[test]
     fn a_record_that_does_not_fit_starts_a_new_batch() {
         let mut lane = Lane::new(None);
-        let record = Record { value: Some(&[0; 100]), ..Default::default() };
-        assert!(!lane.is_full_for(&record, 10), "an empty lane takes any record");
+        let record = Record {
+            value: Some(&[0; 100]),
+            ..Default::default()
+        };
+        assert!(
+            !lane.is_full_for(&record, 10),
+            "an empty lane takes any record"
+        );
         lane.push(&record, Timestamp(1), Instant(0), Compression::default());
         assert!(lane.is_full_for(&record, 250) && !lane.is_full_for(&record, 400));
     }

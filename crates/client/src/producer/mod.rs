@@ -143,7 +143,10 @@ pub struct Producer {
 
 impl Producer {
     pub fn new(client: Client, options: ProducerOptions) -> Producer {
-        assert!((1..=5).contains(&options.in_flight), "brokers remember five batches");
+        assert!(
+            (1..=5).contains(&options.in_flight),
+            "brokers remember five batches"
+        );
         let patience = Patience::new(client.env(), client.options().timeout);
         Producer {
             client,
@@ -168,8 +171,17 @@ impl Producer {
         }
         let found = self.client.topic_or_create(name)?;
         let sticky = Sticky::new(self.client.env().rng.next_u64());
-        let lanes = found.partitions.iter().map(|partition| Lane::new(partition.leader)).collect();
-        self.topics.push(TopicState { name: name.to_owned(), id: found.id, lanes, sticky });
+        let lanes = found
+            .partitions
+            .iter()
+            .map(|partition| Lane::new(partition.leader))
+            .collect();
+        self.topics.push(TopicState {
+            name: name.to_owned(),
+            id: found.id,
+            lanes,
+            sticky,
+        });
         self.names.insert(name.to_owned(), self.topics.len() - 1);
         Ok(TopicRef(self.topics.len() - 1))
     }
@@ -181,7 +193,12 @@ impl Producer {
 
     /// Accepts a record. It is on its way at the latest when its batch is full; [`Producer::flush`] makes sure. An error may be
     /// about any earlier record.
-    pub fn send(&mut self, topic: TopicRef, partition: Option<i32>, record: &Record<'_>) -> Result<(), Error> {
+    pub fn send(
+        &mut self,
+        topic: TopicRef,
+        partition: Option<i32>,
+        record: &Record<'_>,
+    ) -> Result<(), Error> {
         if self.options.idempotent && self.options.acks == Acks::All && self.identity.is_none() {
             self.identity = Some(self.ask_identity()?);
         }
@@ -202,16 +219,27 @@ impl Producer {
             self.swept_ms = now_ms.0;
             self.sweep(Some(self.options.linger));
         }
-        if self.ready.is_empty() { Ok(()) } else { self.drive(Goal::Sent) }
+        if self.ready.is_empty() {
+            Ok(())
+        } else {
+            self.drive(Goal::Sent)
+        }
     }
 
-    fn choose(&self, topic: TopicRef, partition: Option<i32>, key: Option<&[u8]>) -> Result<usize, Error> {
+    fn choose(
+        &self,
+        topic: TopicRef,
+        partition: Option<i32>,
+        key: Option<&[u8]>,
+    ) -> Result<usize, Error> {
         let state = &self.topics[topic.0];
         let count = state.lanes.len() as i32;
         match (partition, key) {
-            (Some(index), _) if !(0..count).contains(&index) => {
-                Err(Error::NoPartition { topic: state.name.clone(), partition: index, count })
-            }
+            (Some(index), _) if !(0..count).contains(&index) => Err(Error::NoPartition {
+                topic: state.name.clone(),
+                partition: index,
+                count,
+            }),
             (Some(index), _) => Ok(index as usize),
             (None, Some(key)) => Ok(partitioner::of_key(key, count) as usize),
             (None, None) => Ok(state.sticky.current(count) as usize),
@@ -219,12 +247,25 @@ impl Producer {
     }
 
     fn ask_identity(&mut self) -> Result<(ProducerId, ProducerEpoch), Error> {
-        self.client.retry("starting an idempotent producer", |client| {
-            let request = InitProducerIdRequest { transaction_timeout_ms: i32::MAX, producer_id: -1, producer_epoch: -1, ..Default::default() };
-            let response = client.call_any(&request)?;
-            Error::check(response.error_code, || "asking for a producer id".to_owned(), None)?;
-            Ok((ProducerId(response.producer_id), ProducerEpoch(response.producer_epoch)))
-        })
+        self.client
+            .retry("starting an idempotent producer", |client| {
+                let request = InitProducerIdRequest {
+                    transaction_timeout_ms: i32::MAX,
+                    producer_id: -1,
+                    producer_epoch: -1,
+                    ..Default::default()
+                };
+                let response = client.call_any(&request)?;
+                Error::check(
+                    response.error_code,
+                    || "asking for a producer id".to_owned(),
+                    None,
+                )?;
+                Ok((
+                    ProducerId(response.producer_id),
+                    ProducerEpoch(response.producer_epoch),
+                ))
+            })
     }
 
     /// Closes the open batch of a lane and queues it.
@@ -302,10 +343,19 @@ impl Producer {
                 return Ok(());
             }
             // The answer that frees a place where something waits; any other one while everything is on its way.
-            let full = self.links.iter().find(|(_, link)| link.requests.len() >= self.options.in_flight);
-            let waiting = full.or_else(|| self.links.iter().find(|(_, link)| !link.requests.is_empty()));
+            let full = self
+                .links
+                .iter()
+                .find(|(_, link)| link.requests.len() >= self.options.in_flight);
+            let waiting = full.or_else(|| {
+                self.links
+                    .iter()
+                    .find(|(_, link)| !link.requests.is_empty())
+            });
             let Some(broker) = waiting.map(|(broker, _)| *broker) else {
-                let (topic, partition) = self.ready.front().map_or((String::new(), 0), |(t, p)| (self.topics[*t].name.clone(), *p as i32));
+                let (topic, partition) = self.ready.front().map_or((String::new(), 0), |(t, p)| {
+                    (self.topics[*t].name.clone(), *p as i32)
+                });
                 self.recover(Error::NoLeader { topic, partition })?;
                 continue;
             };
@@ -327,7 +377,11 @@ impl Producer {
             }
         }
         for leader in leaders {
-            while self.links.get(&leader).is_none_or(|link| link.requests.len() < self.options.in_flight) {
+            while self
+                .links
+                .get(&leader)
+                .is_none_or(|link| link.requests.len() < self.options.in_flight)
+            {
                 if !self.send_to(leader)? {
                     break;
                 }
@@ -344,7 +398,13 @@ impl Producer {
         }
         let sent = self.write(broker, &items);
         if let Err(error) = sent {
-            self.links.remove(&broker).into_iter().flat_map(|link| link.requests).flatten().chain(items).for_each(|item| self.return_item(item));
+            self.links
+                .remove(&broker)
+                .into_iter()
+                .flat_map(|link| link.requests)
+                .flatten()
+                .chain(items)
+                .for_each(|item| self.return_item(item));
             return Err(error);
         }
         Ok(true)
@@ -353,11 +413,18 @@ impl Producer {
     fn write(&mut self, broker: i32, items: &[Item]) -> Result<(), Error> {
         if !self.links.contains_key(&broker) {
             let connection = self.client.open_broker(broker)?;
-            self.links.insert(broker, Link { connection, requests: VecDeque::new() });
+            self.links.insert(
+                broker,
+                Link {
+                    connection,
+                    requests: VecDeque::new(),
+                },
+            );
         }
         let link = self.links.get_mut(&broker).expect("inserted above");
         let timeout_ms = self.client.options().io_timeout.as_millis() as i32;
-        let (produce, limit): (ProduceRequest, i16) = request::build(&self.topics, items, self.options.acks, timeout_ms);
+        let (produce, limit): (ProduceRequest, i16) =
+            request::build(&self.topics, items, self.options.acks, timeout_ms);
         if self.options.acks == Acks::None {
             link.connection.send_unanswered_up_to(&produce, limit)?;
             for item in items {
@@ -376,7 +443,10 @@ impl Producer {
             Ok(reply) => reply,
             Err(error) => return Err(self.drop_link(broker, error)),
         };
-        let items = link.requests.pop_front().expect("an answer has its request");
+        let items = link
+            .requests
+            .pop_front()
+            .expect("an answer has its request");
         let response = match link.connection.decode::<ProduceRequest>(&reply) {
             Ok(response) => response,
             Err(error) => {
@@ -391,7 +461,11 @@ impl Producer {
             let Some(answer) = answer else {
                 let address = self.client.address(broker).unwrap_or_default().to_owned();
                 let fault = crate::error::Garbage::Content("a partition is missing in it");
-                return Err(Error::Garbled { address, api: ApiKey::Produce, fault });
+                return Err(Error::Garbled {
+                    address,
+                    api: ApiKey::Produce,
+                    fault,
+                });
             };
             let what = || format!("writing to {}-{}", state.name, item.partition);
             let outcome = state.lanes[item.partition].judge(item.serial, answer, what);
@@ -410,7 +484,13 @@ impl Producer {
     }
 
     fn drop_link(&mut self, broker: i32, error: Error) -> Error {
-        let items: Vec<Item> = self.links.remove(&broker).into_iter().flat_map(|link| link.requests).flatten().collect();
+        let items: Vec<Item> = self
+            .links
+            .remove(&broker)
+            .into_iter()
+            .flat_map(|link| link.requests)
+            .flatten()
+            .collect();
         for item in items {
             self.return_item(item);
         }
@@ -434,7 +514,14 @@ impl Producer {
         if self.options.report {
             let latency = self.client.env().clock.now().since(done.opened);
             let (topic, partition) = (TopicRef(item.topic), item.partition as i32);
-            self.deliveries.push(Delivery { topic, partition, base_offset, records: done.records, bytes: done.bytes.len(), latency });
+            self.deliveries.push(Delivery {
+                topic,
+                partition,
+                base_offset,
+                records: done.records,
+                bytes: done.bytes.len(),
+                latency,
+            });
         }
     }
 
@@ -446,7 +533,9 @@ impl Producer {
             let found = self.client.topic(&state.name)?;
             if found.id != state.id && !state.id.is_zero() {
                 // Deleted and created again: what was accepted belonged to the old one.
-                return Err(Error::NoTopic { topic: state.name.clone() });
+                return Err(Error::NoTopic {
+                    topic: state.name.clone(),
+                });
             }
             for (lane, partition) in state.lanes.iter_mut().zip(&found.partitions) {
                 lane.leader = partition.leader;

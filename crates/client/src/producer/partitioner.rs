@@ -35,25 +35,26 @@ pub fn of_key(key: &[u8], count: i32) -> i32 {
 /// Keyless records fill one partition's batch, then move on: large batches, and all partitions in turn.
 #[derive(Clone, Debug)]
 pub struct Sticky {
-    current: i32,
+    /// Batches so far, from a start of chance.
+    turn: u64,
 }
 
 impl Sticky {
     /// `start` is any number; different producers should start at different partitions.
     #[must_use]
     pub fn new(start: u64) -> Sticky {
-        Sticky { current: (start & 0x3fff_ffff) as i32 }
+        Sticky { turn: start >> 1 }
     }
 
     #[must_use]
     pub fn current(&self, count: i32) -> i32 {
         assert!(count > 0, "a topic has at least one partition");
-        self.current % count
+        (self.turn % count as u64) as i32
     }
 
     /// The batch of the current partition is full.
     pub fn move_on(&mut self) {
-        self.current = (self.current + 1) & 0x3fff_ffff;
+        self.turn += 1;
     }
 }
 
@@ -68,7 +69,10 @@ mod tests {
             ("foobar", -790_332_482),
             ("a-little-bit-long-string", -985_981_536),
             ("a-little-bit-longer-string", -1_486_304_829),
-            ("lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58_897_971),
+            (
+                "lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8",
+                -58_897_971,
+            ),
             ("abc", 479_470_107),
         ] {
             assert_eq!(murmur2(key.as_bytes()), hash, "{key}");
@@ -86,8 +90,20 @@ mod tests {
     #[test]
     fn sticky_visits_every_partition_in_turn() {
         let mut sticky = Sticky::new(u64::MAX);
-        let visited: Vec<i32> = std::iter::repeat_with(|| (sticky.current(3), sticky.move_on()).0).take(6).collect();
+        let visited: Vec<i32> = std::iter::repeat_with(|| (sticky.current(3), sticky.move_on()).0)
+            .take(6)
+            .collect();
         let first = visited[0];
-        assert_eq!(visited, [first, (first + 1) % 3, (first + 2) % 3, first, (first + 1) % 3, (first + 2) % 3]);
+        assert_eq!(
+            visited,
+            [
+                first,
+                (first + 1) % 3,
+                (first + 2) % 3,
+                first,
+                (first + 1) % 3,
+                (first + 2) % 3
+            ]
+        );
     }
 }
