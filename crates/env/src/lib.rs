@@ -9,6 +9,7 @@ pub mod net;
 #[cfg(unix)]
 #[allow(clippy::disallowed_methods)] // the one place where the operating system is asked
 mod real;
+pub mod sim;
 pub mod threads;
 
 use std::sync::Arc;

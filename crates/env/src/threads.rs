@@ -1,7 +1,7 @@
 //! Workers: the loops of the broker, each a thread in reality and a turn taken in simulation.
 //!
-//! A worker does what it can in [`Worker::turn`] and never waits inside; waiting is [`Worker::park`], which the simulator
-//! does not call: it takes turns until everyone sleeps and then moves time.
+//! A worker does what it can in [`Worker::turn`] and never waits inside; waiting is [`Worker::park`]. The simulator parks
+//! with an instant that has passed: to let the worker take what arrived, and to learn which bells and poller can wake it.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub enum Turn {
 
 pub trait Worker: Send {
     fn turn(&mut self) -> Turn;
-    /// Blocks until there may be work or `until` has come.
+    /// Blocks until there may be work or `until` has come; returns at once when `until` has passed, even at the first call.
     fn park(&mut self, until: Option<Instant>);
 }
 

@@ -46,14 +46,16 @@ struct Player {
 
 impl Worker for Player {
     fn turn(&mut self) -> Turn {
-        self.other.ring();
         if self.left == 0 {
+            // First the fact, then the ring: the other never sleeps on a bell that nobody is left to ring.
             self.done.fetch_add(1, Ordering::SeqCst);
+            self.other.ring();
             return Turn::Done;
         }
+        self.other.ring();
         self.left -= 1;
         self.turns.fetch_add(1, Ordering::SeqCst);
-        if self.left.is_multiple_of(2) {
+        if self.left.is_multiple_of(2) && self.done.load(Ordering::SeqCst) == 0 {
             Turn::Sleep { until: None }
         } else {
             Turn::Again

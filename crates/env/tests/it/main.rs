@@ -3,22 +3,25 @@
 mod bell;
 mod disk;
 mod net;
+mod power;
+mod turns;
 
 use std::path::PathBuf;
 
 use env::Env;
+use env::sim::{Faults, Machine};
 
 /// A machine with an empty directory of its own.
 struct Place {
     env: Env,
     dir: PathBuf,
-    /// What removes the directory, where it is one of the operating system.
-    clean: bool,
+    /// The simulated machine, where it is one; a directory of the operating system has to be removed.
+    machine: Option<Machine>,
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if self.clean {
+        if self.machine.is_none() {
             let _ = self.env.disk.remove_dir_all(&self.dir);
         }
     }
@@ -31,11 +34,25 @@ fn real(name: &str) -> Place {
     Place {
         env,
         dir,
-        clean: true,
+        machine: None,
+    }
+}
+
+fn simulated(seed: u64) -> Place {
+    let machine = Machine::new(seed, Faults::default());
+    let (env, dir) = (machine.env(), PathBuf::from("/data"));
+    env.disk.create_dir_all(&dir).unwrap();
+    Place {
+        env,
+        dir,
+        machine: Some(machine),
     }
 }
 
 /// Runs `check` on every kind of machine.
 fn on_every_machine(name: &str, check: impl Fn(&Place)) {
     check(&real(name));
+    for seed in 0..20 {
+        check(&simulated(seed));
+    }
 }

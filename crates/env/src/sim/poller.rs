@@ -1,0 +1,290 @@
+//! Handles on the simulated network: the broker's poller, blocking streams, and connections of simulated clients.
+//!
+//! A wait inside a worker's turn never blocks; a wait from outside lets the machine run until there is news.
+
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::net::{CLIENT, SERVER};
+use super::threads::{Step, step};
+use super::world::{SharedWorld, World};
+use crate::disk::FileHandle;
+use crate::net::{ConnId, Net, Poller, Readiness, Socket, Stream, Wake};
+
+pub(crate) struct SimNet {
+    pub(crate) shared: SharedWorld,
+    pub(crate) boot: u64,
+}
+
+/// All hosts are this one.
+fn port_of(address: &str) -> io::Result<u16> {
+    let port = address
+        .rsplit_once(':')
+        .and_then(|(_, port)| port.parse().ok());
+    port.ok_or_else(|| ErrorKind::InvalidInput.into())
+}
+
+fn local(port: u16) -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, port).into()
+}
+
+impl Net for SimNet {
+    fn poller(&self) -> io::Result<Box<dyn Poller>> {
+        let mut world = self.shared.world.lock();
+        world.check_on(self.boot)?;
+        let number = world.network.new_poller();
+        Ok(Box::new(SimPoller {
+            shared: self.shared.clone(),
+            boot: self.boot,
+            number,
+            copy: Vec::new(),
+        }))
+    }
+
+    fn dial(&self, address: &str, timeout: Duration) -> io::Result<Box<dyn Stream>> {
+        let conn = SimConn::connect(&self.shared, port_of(address)?)?;
+        Ok(Box::new(SimStream { conn, timeout }))
+    }
+}
+
+struct SimWake {
+    shared: SharedWorld,
+    number: u64,
+}
+
+impl Wake for SimWake {
+    fn wake(&self) {
+        self.shared.world.lock().network.wake(self.number);
+    }
+}
+
+struct SimPoller {
+    shared: SharedWorld,
+    boot: u64,
+    number: u64,
+    copy: Vec<u8>,
+}
+
+/// Bytes of a file sent at a time.
+const COPY_BYTES_MAX: usize = 64 << 10;
+
+impl SimPoller {
+    fn world(&self) -> io::Result<parking_lot::MutexGuard<'_, World>> {
+        let world = self.shared.world.lock();
+        world.check_on(self.boot)?;
+        Ok(world)
+    }
+}
+
+impl Poller for SimPoller {
+    fn wait(&mut self, timeout: Option<Duration>, ready: &mut Vec<Readiness>) -> io::Result<()> {
+        let start = self.world()?.now;
+        let until = timeout.map(|timeout| start.saturating_add(timeout.as_nanos() as u64));
+        loop {
+            let mut world = self.world()?;
+            world.deliver();
+            let news = world.network.take_news(self.number, ready);
+            world.listens_to_poller(self.number, news);
+            if news || world.in_turn() || until.is_some_and(|until| until <= world.now) {
+                return Ok(());
+            }
+            drop(world);
+            if step(&self.shared, until) == Step::Idle {
+                panic!("waiting for news that will never come");
+            }
+        }
+    }
+
+    fn waker(&self) -> Arc<dyn Wake> {
+        Arc::new(SimWake {
+            shared: self.shared.clone(),
+            number: self.number,
+        })
+    }
+
+    fn listen(&mut self, address: &str) -> io::Result<SocketAddr> {
+        let port = port_of(address)?;
+        let mut world = self.world()?;
+        Ok(local(world.network.listen(self.number, port)?))
+    }
+
+    fn accept(&mut self) -> io::Result<Option<Socket>> {
+        let accepted = self.world()?.network.accept(self.number);
+        Ok(accepted.map(|(conn, ports)| Socket {
+            peer: local(ports.0),
+            local: local(ports.1),
+            inner: Box::new(conn),
+        }))
+    }
+
+    fn adopt(&mut self, socket: Socket) -> io::Result<ConnId> {
+        let conn = *socket
+            .inner
+            .downcast::<u64>()
+            .map_err(|_| ErrorKind::InvalidInput)?;
+        self.world()?.network.adopt(self.number, conn)?;
+        Ok(ConnId(conn))
+    }
+
+    fn recv(&mut self, conn: ConnId, buf: &mut [u8]) -> io::Result<usize> {
+        let mut world = self.world()?;
+        world.network.check_owner(conn.0, self.number)?;
+        world.recv(conn.0, SERVER, buf)
+    }
+
+    fn send(&mut self, conn: ConnId, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        let mut world = self.world()?;
+        world.network.check_owner(conn.0, self.number)?;
+        let bufs: Vec<&[u8]> = bufs.iter().map(|buf| &**buf).collect();
+        world.send(conn.0, SERVER, &bufs)
+    }
+
+    fn send_file(
+        &mut self,
+        conn: ConnId,
+        file: &FileHandle,
+        position: u64,
+        len: usize,
+    ) -> io::Result<usize> {
+        let mut copy = std::mem::take(&mut self.copy);
+        copy.resize(len.min(COPY_BYTES_MAX), 0);
+        let sent = match file.read_at(&mut copy, position) {
+            Ok(0) if len > 0 => Err(ErrorKind::UnexpectedEof.into()),
+            Ok(read) => self.send(conn, &[IoSlice::new(&copy[..read])]),
+            Err(error) => Err(error),
+        };
+        self.copy = copy;
+        sent
+    }
+
+    fn close(&mut self, conn: ConnId) {
+        if let Ok(mut world) = self.world()
+            && world.network.check_owner(conn.0, self.number).is_ok()
+        {
+            world.close(conn.0, SERVER);
+        }
+    }
+}
+
+impl Drop for SimPoller {
+    fn drop(&mut self) {
+        if let Ok(mut world) = self.world() {
+            world.drop_poller(self.number);
+        }
+    }
+}
+
+/// The client's end of a connection: never blocks, survives the broker's machine.
+pub struct SimConn {
+    shared: SharedWorld,
+    number: u64,
+}
+
+impl SimConn {
+    pub(crate) fn connect(shared: &SharedWorld, port: u16) -> io::Result<SimConn> {
+        let mut world = shared.world.lock();
+        let number = world.connect(port)?;
+        Ok(SimConn {
+            shared: shared.clone(),
+            number,
+        })
+    }
+
+    /// Takes what arrived; 0 means the broker closed, `WouldBlock` that there is nothing now.
+    pub fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
+        self.shared.world.lock().recv(self.number, CLIENT, buf)
+    }
+
+    /// Sends as much as there is room for.
+    pub fn send(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.shared.world.lock().send(self.number, CLIENT, &[bytes])
+    }
+
+    /// Whether [`recv`](SimConn::recv) would return something else than `WouldBlock`.
+    #[must_use]
+    pub fn is_readable(&self) -> bool {
+        self.shared
+            .world
+            .lock()
+            .network
+            .is_readable(self.number, CLIENT)
+    }
+
+    /// Breaks the connection at once; what was under way is lost.
+    pub fn reset(&self) {
+        let mut world = self.shared.world.lock();
+        world.network.reset(self.number);
+        world.note(&super::trace::Event::Closed {
+            conn: self.number,
+            side: CLIENT,
+            reset: true,
+        });
+    }
+
+    /// Lets nothing arrive at the broker for a while.
+    pub fn stall_requests(&self, time: Duration) {
+        let mut world = self.shared.world.lock();
+        let until = world.now + time.as_nanos() as u64;
+        world.network.stall(self.number, SERVER, until);
+    }
+
+    /// Lets nothing arrive at the client for a while.
+    pub fn stall_replies(&self, time: Duration) {
+        let mut world = self.shared.world.lock();
+        let until = world.now + time.as_nanos() as u64;
+        world.network.stall(self.number, CLIENT, until);
+    }
+}
+
+impl Drop for SimConn {
+    fn drop(&mut self) {
+        self.shared.world.lock().close(self.number, CLIENT);
+    }
+}
+
+struct SimStream {
+    conn: SimConn,
+    timeout: Duration,
+}
+
+impl SimStream {
+    /// Repeats `call` while it would block, letting the machine run, until the timeout.
+    fn blocking(
+        &mut self,
+        mut call: impl FnMut(&SimConn) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        let shared = self.conn.shared.clone();
+        let until = shared.world.lock().now + self.timeout.as_nanos() as u64;
+        loop {
+            shared.world.lock().deliver();
+            match call(&self.conn) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                other => return other,
+            }
+            if shared.world.lock().now >= until {
+                return Err(ErrorKind::TimedOut.into());
+            }
+            step(&shared, Some(until));
+        }
+    }
+}
+
+impl Read for SimStream {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.blocking(|conn| conn.recv(buf))
+    }
+}
+
+impl Write for SimStream {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.blocking(|conn| conn.send(buf))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Stream for SimStream {}

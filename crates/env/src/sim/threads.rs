@@ -1,0 +1,301 @@
+//! Workers of a simulated machine: one turn at a time, in an order drawn from the seed.
+//!
+//! A worker that sleeps is parked with an instant in the past. Nothing blocks, and what it asked (which bells, which poller)
+//! is what can wake it: a ring of the wrong bell leaves it asleep, here as in reality. Time moves only when all sleep.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use model::Instant;
+
+use super::trace::Event;
+use super::world::{SharedWorld, World};
+use crate::threads::{Bell, Threads, Turn, Worker};
+
+#[derive(Default)]
+pub(crate) struct Crew {
+    workers: Vec<Member>,
+    /// Bells by number, true when rung and not yet heard.
+    bells: BTreeMap<u64, bool>,
+    next_bell: u64,
+    /// Set while a worker runs: whoever waits then must not wait.
+    current: Option<Listening>,
+}
+
+struct Member {
+    name: String,
+    /// Away while its turn is taken.
+    worker: Option<Box<dyn Worker>>,
+    state: State,
+}
+
+enum State {
+    Ready,
+    Asleep { until: Option<Instant>, ears: Ears },
+}
+
+#[derive(Default)]
+struct Ears {
+    bells: Vec<u64>,
+    pollers: Vec<u64>,
+}
+
+#[derive(Default)]
+struct Listening {
+    ears: Ears,
+    heard: bool,
+}
+
+/// What one step of the machine was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A worker took a turn.
+    Turn,
+    /// Everyone slept and time moved to the next event.
+    Time,
+    /// Everyone sleeps and nothing will ever happen by itself.
+    Idle,
+    /// The power is gone; see [`Machine::power_cut`](super::Machine::power_cut).
+    Off,
+}
+
+impl World {
+    /// Whether a worker is running now, which therefore must not be made to wait.
+    pub(crate) fn in_turn(&self) -> bool {
+        self.crew.current.is_some()
+    }
+
+    /// A poller tells that the running worker waits for it, and whether it had something to tell.
+    pub(crate) fn listens_to_poller(&mut self, poller: u64, heard: bool) {
+        if let Some(current) = &mut self.crew.current {
+            current.ears.pollers.push(poller);
+            current.heard |= heard;
+        }
+    }
+
+    fn can_run(&self, member: &Member) -> bool {
+        match &member.state {
+            State::Ready => true,
+            State::Asleep { until, ears } => {
+                until.is_some_and(|until| until.0 <= self.now)
+                    || ears
+                        .bells
+                        .iter()
+                        .any(|bell| self.crew.bells.get(bell) == Some(&true))
+                    || ears
+                        .pollers
+                        .iter()
+                        .any(|poller| self.network.has_news(*poller))
+            }
+        }
+    }
+
+    fn next_instant(&self) -> Option<u64> {
+        let sleepers = self
+            .crew
+            .workers
+            .iter()
+            .filter_map(|member| match member.state {
+                State::Asleep { until, .. } => until.map(|until| until.0),
+                State::Ready => None,
+            });
+        sleepers.chain(self.network.next_event()).min()
+    }
+
+    pub(crate) fn workers_count(&self) -> usize {
+        self.crew.workers.len()
+    }
+
+    /// Who sleeps and on what, for a run that got stuck.
+    pub(crate) fn describe_workers(&self) -> String {
+        let describe = |member: &Member| match &member.state {
+            State::Ready => format!("{} ready", member.name),
+            State::Asleep { until, ears } => format!(
+                "{} asleep until {:?} or bells {:?} or pollers {:?}",
+                member.name, until, ears.bells, ears.pollers
+            ),
+        };
+        self.crew
+            .workers
+            .iter()
+            .map(describe)
+            .collect::<Vec<_>>()
+            .join("; ")
+    }
+
+    /// Takes all workers off a machine that lost its power or its process.
+    pub(crate) fn dismiss(&mut self) -> Vec<Box<dyn Worker>> {
+        self.crew.bells.clear();
+        self.crew
+            .workers
+            .drain(..)
+            .filter_map(|member| member.worker)
+            .collect()
+    }
+}
+
+/// Takes one turn, or moves time when nobody can run. `limit` bounds where time may move to.
+pub(crate) fn step(shared: &SharedWorld, limit: Option<u64>) -> Step {
+    let mut world = shared.world.lock();
+    if world.crashed {
+        return Step::Off;
+    }
+    world.deliver();
+    let ready: Vec<usize> = (0..world.crew.workers.len())
+        .filter(|index| {
+            let member = &world.crew.workers[*index];
+            member.worker.is_some() && world.can_run(member)
+        })
+        .collect();
+    if ready.is_empty() {
+        let next = match (world.next_instant(), limit) {
+            (Some(next), Some(limit)) => next.min(limit),
+            (Some(next), None) => next,
+            (None, Some(limit)) if limit > world.now => limit,
+            (None, _) => return Step::Idle,
+        };
+        if next <= world.now {
+            return Step::Idle;
+        }
+        world.now = next;
+        world.note(&Event::Time { now: next });
+        return Step::Time;
+    }
+    let index = *world.chance.pick(&ready);
+    world.counts.turns += 1;
+    // Thinking takes time, so that a worker that never sleeps does not stop the clock.
+    world.now += world.chance.between(500, 5_000);
+    world.note(&Event::Turn { worker: index });
+    let member = &mut world.crew.workers[index];
+    let was_asleep = matches!(member.state, State::Asleep { .. });
+    let mut worker = member
+        .worker
+        .take()
+        .expect("only workers at home are picked");
+    let outer = world.crew.current.replace(Listening::default());
+    drop(world);
+
+    if was_asleep {
+        worker.park(Some(Instant(0)));
+    }
+    let turn = worker.turn();
+    shared.world.lock().crew.current = Some(Listening::default());
+    if matches!(turn, Turn::Sleep { .. }) {
+        worker.park(Some(Instant(0)));
+    }
+
+    let mut world = shared.world.lock();
+    let listening = std::mem::replace(&mut world.crew.current, outer).unwrap_or_default();
+    let state = match turn {
+        Turn::Again => Some(State::Ready),
+        Turn::Sleep { .. } if listening.heard => Some(State::Ready),
+        Turn::Sleep { until } => Some(State::Asleep {
+            until,
+            ears: listening.ears,
+        }),
+        Turn::Done => None,
+    };
+    match state {
+        Some(state) => {
+            let member = &mut world.crew.workers[index];
+            (member.state, member.worker) = (state, Some(worker));
+        }
+        None => {
+            world.crew.workers.remove(index);
+            drop(world);
+            drop(worker);
+        }
+    }
+    Step::Turn
+}
+
+pub(crate) struct SimThreads {
+    pub(crate) shared: SharedWorld,
+    pub(crate) boot: u64,
+}
+
+impl Threads for SimThreads {
+    fn bell(&self) -> Arc<dyn Bell> {
+        let mut world = self.shared.world.lock();
+        let number = world.crew.next_bell;
+        world.crew.next_bell += 1;
+        world.crew.bells.insert(number, false);
+        Arc::new(SimBell {
+            shared: self.shared.clone(),
+            boot: self.boot,
+            number,
+        })
+    }
+
+    fn spawn(&self, name: &str, worker: Box<dyn Worker>) {
+        let mut world = self.shared.world.lock();
+        if world.check_on(self.boot).is_ok() {
+            world.crew.workers.push(Member {
+                name: name.to_owned(),
+                worker: Some(worker),
+                state: State::Ready,
+            });
+        }
+    }
+
+    fn join(&self) {
+        while self.shared.world.lock().workers_count() > 0 {
+            match step(&self.shared, None) {
+                Step::Turn | Step::Time => {}
+                Step::Idle => panic!(
+                    "joined workers sleep for ever: {}",
+                    self.shared.world.lock().describe_workers()
+                ),
+                Step::Off => return,
+            }
+        }
+    }
+}
+
+struct SimBell {
+    shared: SharedWorld,
+    boot: u64,
+    number: u64,
+}
+
+impl SimBell {
+    fn take(&self) -> bool {
+        let mut world = self.shared.world.lock();
+        let rung = world
+            .crew
+            .bells
+            .get_mut(&self.number)
+            .is_some_and(std::mem::take);
+        if let Some(current) = &mut world.crew.current {
+            current.ears.bells.push(self.number);
+            current.heard |= rung;
+        }
+        rung
+    }
+}
+
+impl Bell for SimBell {
+    fn ring(&self) {
+        let mut world = self.shared.world.lock();
+        if world.check_on(self.boot).is_ok() {
+            world.crew.bells.insert(self.number, true);
+        }
+    }
+
+    fn wait(&self, until: Option<Instant>) {
+        loop {
+            let rung = self.take();
+            let world = self.shared.world.lock();
+            let over = until.is_some_and(|until| until.0 <= world.now);
+            if rung || over || world.in_turn() {
+                return;
+            }
+            drop(world);
+            match step(&self.shared, until.map(|until| until.0)) {
+                Step::Turn | Step::Time => {}
+                Step::Idle => panic!("waiting for a bell that nobody will ring"),
+                Step::Off => return,
+            }
+        }
+    }
+}
