@@ -4,6 +4,7 @@
 //! committed, so no build runs this; a test does, and fails when the two differ.
 
 mod emit;
+mod logs;
 mod names;
 mod schema;
 mod tables;
@@ -137,10 +138,13 @@ fn generate(root: &Path) -> Result<BTreeMap<PathBuf, String>, String> {
             files.insert(file, emit::module(&message, &source)?);
             messages.push(message);
         }
-        files.insert(
-            Path::new(module).join("mod.rs"),
-            tables::root(&messages, subject),
-        );
+        let log = logs::module(module, &messages);
+        let log_name = log.as_ref().map(|(name, _)| *name);
+        let text = tables::root(&messages, subject, log_name);
+        files.insert(Path::new(module).join("mod.rs"), text);
+        if let Some((_, text)) = log {
+            files.insert(Path::new(module).join("record.rs"), text);
+        }
         groups.push((module, messages));
     }
     let groups: Vec<(&str, &[Message])> = groups

@@ -12,6 +12,7 @@ mod error;
 pub mod error_code;
 pub mod frame;
 mod header;
+mod log_record;
 mod message;
 mod payload;
 mod reader;

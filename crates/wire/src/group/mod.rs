@@ -22,6 +22,7 @@ pub mod legacy_offset_commit_key;
 pub mod legacy_offset_commit_value;
 pub mod offset_commit_key;
 pub mod offset_commit_value;
+mod record;
 pub mod share_group_current_member_assignment_key;
 pub mod share_group_current_member_assignment_value;
 pub mod share_group_member_metadata_key;
@@ -46,6 +47,8 @@ pub mod streams_group_target_assignment_metadata_key;
 pub mod streams_group_target_assignment_metadata_value;
 pub mod streams_group_topology_key;
 pub mod streams_group_topology_value;
+
+pub use record::GroupRecord;
 
 pub use consumer_group_current_member_assignment_key::ConsumerGroupCurrentMemberAssignmentKey;
 pub use consumer_group_current_member_assignment_value::ConsumerGroupCurrentMemberAssignmentValue;

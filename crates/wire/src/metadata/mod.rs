@@ -17,6 +17,7 @@ pub mod no_op_record;
 pub mod partition_change_record;
 pub mod partition_record;
 pub mod producer_ids_record;
+mod record;
 pub mod register_broker_record;
 pub mod register_controller_record;
 pub mod remove_access_control_entry_record;
@@ -28,6 +29,8 @@ pub mod unfence_broker_record;
 pub mod unregister_broker_record;
 pub mod user_scram_credential_record;
 pub mod zk_migration_state_record;
+
+pub use record::MetadataRecord;
 
 pub use abort_transaction_record::AbortTransactionRecord;
 pub use access_control_entry_record::AccessControlEntryRecord;
