@@ -4,15 +4,20 @@
 //! for byte as they came. Does not choose offsets and knows neither leaders nor clients.
 
 pub mod config;
+pub mod epochs;
 pub mod index;
+pub mod metadata;
 pub mod pool;
+pub mod producer;
 pub mod scan;
 pub mod segment;
 pub mod store;
 pub mod txn_index;
 
 pub use config::LogConfig;
+pub use epochs::Epochs;
 pub use pool::FilePool;
+pub use producer::ProducerStates;
 pub use segment::{FileSlice, RecordTime, Segment};
 pub use store::{Found, Known, Read, ReadError, Store, StoreError};
 pub use txn_index::AbortedTxn;
