@@ -1,0 +1,129 @@
+"""Starts and stops the broker under test: Esker, Apache Kafka, or one that already runs.
+
+Owns the processes it started and their data directories; stops each by its own id. A broker is ready when it
+answers ApiVersions, not when its port accepts.
+"""
+
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import time
+
+from . import installs, raw
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+READY_SECONDS_MAX = 60
+STOP_SECONDS_MAX = 30
+_started = []
+
+
+class StartError(Exception):
+    """The broker did not come up; the text says what to do."""
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Broker:
+    """A running broker. `pid` and `data_dir` are None for one that somebody else started."""
+
+    def __init__(self, kind, bootstrap, process=None, data_dir=None, log=None):
+        self.kind, self.bootstrap, self.process, self.data_dir, self.log = kind, bootstrap, process, data_dir, log
+        self.pid = process.pid if process else None
+
+    def is_alive(self):
+        if self.process and self.process.poll() is not None:
+            return False
+        return raw.answers(self.bootstrap)
+
+    def last_words(self):
+        tail = self.log.read_text(errors="replace").strip().splitlines()[-3:] if self.log and self.log.exists() else []
+        code = self.process.poll() if self.process else None
+        return f"exit code {code}; last log lines: {' / '.join(tail)}"
+
+    def stop(self):
+        """Stops it as an operator would. True when it went by itself, in time, with code 0 (a JVM: 143)."""
+        if not self.process:
+            return True
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(STOP_SECONDS_MAX) in (0, 143)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            return False
+
+
+def stop_all():
+    for broker in _started:
+        if broker.process.poll() is None:
+            broker.stop()
+
+
+def start(args, work):
+    if args.bootstrap:
+        if not raw.answers(args.bootstrap):
+            raise StartError(f"nothing answers at {args.bootstrap}")
+        return Broker("given", args.bootstrap)
+    broker = start_kafka(work) if args.kafka else start_esker(work)
+    _started.append(broker)
+    wait_ready(broker)
+    return broker
+
+
+def esker_binary():
+    named = os.environ.get("ESKER_BIN")
+    candidates = [pathlib.Path(named)] if named else [ROOT / "target/release/esker", ROOT / "target/debug/esker"]
+    for path in candidates:
+        if path.exists():
+            return path
+    raise StartError(f"no broker binary at {', '.join(map(str, candidates))}: run `cargo build --release`")
+
+
+def start_esker(work):
+    data, log, port = work / "data", work / "broker.log", free_port()
+    command = [esker_binary(), "serve", "--data-dir", data, "--listen", f"127.0.0.1:{port}"]
+    process = subprocess.Popen(command, stdout=log.open("wb"), stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+    return Broker("esker", f"127.0.0.1:{port}", process, data, log)
+
+
+def start_kafka(work):
+    problem = installs.kafka_jars()
+    if problem:
+        raise StartError(problem)
+    data, log, port, controller = work / "data", work / "broker.log", free_port(), free_port()
+    properties = work / "server.properties"
+    properties.write_text("\n".join([
+        "process.roles=broker,controller", "node.id=1", f"controller.quorum.voters=1@127.0.0.1:{controller}",
+        "controller.listener.names=CONTROLLER", f"log.dirs={data}",
+        "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        f"listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
+        "offsets.topic.replication.factor=1", "transaction.state.log.replication.factor=1",
+        "transaction.state.log.min.isr=1", "group.initial.rebalance.delay.ms=0", ""]))
+    java = installs.java_command("512m", "INFO")
+    formatted = subprocess.run(
+        [*java, "kafka.tools.StorageTool", "format", "-t", "Y2xpZW50cy10ZXN0LTAwMQ", "-c", str(properties)],
+        stdout=log.open("wb"), stderr=subprocess.STDOUT, check=False)
+    if formatted.returncode:
+        raise StartError(f"Kafka could not format its directory: {log.read_text()}")
+    process = subprocess.Popen([*java, "kafka.Kafka", str(properties)], stdout=log.open("ab"),
+                               stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+    return Broker("kafka", f"127.0.0.1:{port}", process, data, log)
+
+
+def wait_ready(broker):
+    deadline = time.monotonic() + READY_SECONDS_MAX
+    while time.monotonic() < deadline:
+        if broker.process.poll() is not None:
+            raise StartError(f"the broker ended while starting: {broker.last_words()}")
+        is_up = "Kafka Server started" in broker.log.read_text() if broker.kind == "kafka" else True
+        if is_up and raw.answers(broker.bootstrap):
+            return
+        time.sleep(0.02)
+    raise StartError(f"the broker did not answer within {READY_SECONDS_MAX} s: {broker.last_words()}")

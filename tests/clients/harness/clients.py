@@ -1,0 +1,75 @@
+"""The list of clients: what each needs, how its program is started, how its results are read."""
+
+import pathlib
+import subprocess
+import sys
+
+from . import installs
+from .report import Fact
+
+HERE = pathlib.Path(__file__).resolve().parents[1]
+CLIENT_SECONDS_MAX = 600
+
+
+class Client:
+    def __init__(self, name, what, command, *needs, is_quick=False, has_stopped_phase=False):
+        self.name, self.what, self.command, self.needs = name, what, command, needs
+        self.is_quick, self.has_stopped_phase = is_quick, has_stopped_phase
+
+    def prepare(self):
+        """None, or the sentence that says what could not be installed."""
+        for need in self.needs:
+            missing = need()
+            if missing:
+                return missing
+        return None
+
+    def execute(self, env, log):
+        """Runs the program to its end; returns (version, facts). Everything else it prints goes to the log."""
+        env = dict(env, PYTHONPATH=str(HERE), PYTHONDONTWRITEBYTECODE="1")
+        command = list(map(str, self.command()))
+        version, facts = "", []
+        with log.open("w") as out:
+            process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=out, stdin=subprocess.DEVNULL,
+                                       text=True, errors="replace")
+            try:
+                output, _ = process.communicate(timeout=CLIENT_SECONDS_MAX)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                output, _ = process.communicate()
+                facts.append(Fact("ends in time", False, CLIENT_SECONDS_MAX, f"still ran after {CLIENT_SECONDS_MAX} s"))
+            out.write(output)
+        for line in output.splitlines():
+            word, _, rest = line.partition(" ")
+            if word == "version":
+                version = rest
+            elif word in ("pass", "fail"):
+                name, seconds, *reason = rest.split(" ", 2)
+                facts.append(Fact(name, word == "pass", float(seconds), " ".join(reason)))
+        if process.returncode not in (0, 1) or (process.returncode == 1 and not facts):
+            last = log.read_text().strip().splitlines()[-1:]
+            facts.append(Fact("ends normally", False, 0.0, f"exit code {process.returncode}: {' '.join(last)}"))
+        return version, facts
+
+
+def script(name):
+    return lambda: [sys.executable, HERE / name / "test.py"]
+
+
+def venv_script(name, file="test.py"):
+    return lambda: [installs.VENV_PYTHON, HERE / name / file]
+
+
+ALL = [
+    Client("kcat", "the command line client on librdkafka", script("kcat"), installs.kcat, is_quick=True),
+    Client("librdkafka", "confluent-kafka for Python", venv_script("librdkafka"), installs.python_clients, is_quick=True),
+    Client("hostile", "raw requests no client would send", script("hostile"), is_quick=True),
+    Client("real_input", "esker produce, and kcat reads the same bytes", script("real_input"), installs.kcat),
+    Client("franz", "franz-go for Go: kgo, kadm, kmsg", lambda: [installs.FRANZ], installs.franz),
+    Client("java", "Kafka's own Java clients",
+           lambda: [*installs.java_command("384m"), "clients.Main"], installs.java_classes),
+    Client("tools", "Kafka's own command line tools", script("tools"), installs.kafka_jars, has_stopped_phase=True),
+    Client("kafkajs", "kafkajs for Node.js", lambda: ["node", HERE / "kafkajs/test.js"], installs.kafkajs),
+    Client("aiokafka", "aiokafka for Python", venv_script("python", "aiokafka_test.py"), installs.python_clients),
+    Client("kafka-python", "kafka-python", venv_script("python", "kafka_python_test.py"), installs.python_clients),
+]

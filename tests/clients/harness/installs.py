@@ -1,0 +1,96 @@
+"""Installs what the clients need below .cache/clients, at the versions their lock files name.
+
+Each function returns None when the thing is there, or one sentence that says what is missing. An install is
+redone when its lock file changed: the stamp next to it holds the lock file's digest.
+"""
+
+import hashlib
+import pathlib
+import shutil
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parents[1]
+CACHE = HERE.parents[1] / ".cache/clients"
+VENV_PYTHON = CACHE / "python/bin/python"
+NODE_MODULES = CACHE / "kafkajs"
+FRANZ = CACHE / "franz"
+JARS = CACHE / "jars"
+CLASSES = CACHE / "classes"
+
+
+def need(tool, advice):
+    return None if shutil.which(tool) else f"{tool} is not installed: {advice}"
+
+
+def once(name, inputs, install):
+    """Calls `install` unless the stamp says that it was done for these very inputs."""
+    digest = hashlib.sha256(b"".join(p.read_bytes() for p in sorted(inputs))).hexdigest()
+    stamp = CACHE / f"{name}.stamp"
+    if stamp.exists() and stamp.read_text() == digest:
+        return None
+    CACHE.mkdir(parents=True, exist_ok=True)
+    log = CACHE / f"{name}.log"
+    with log.open("wb") as out:
+        for command, folder in install():
+            done = subprocess.run(list(map(str, command)), cwd=folder, stdout=out, stderr=subprocess.STDOUT, check=False)
+            if done.returncode:
+                last = log.read_text(errors="replace").strip().splitlines()[-1:]
+                return f"installing {name} failed ({' '.join(last)}); see {log}"
+    stamp.write_text(digest)
+    return None
+
+
+def kcat():
+    return need("kcat", "apt-get install kcat")
+
+
+def python_clients():
+    lock = HERE / "python/requirements.txt"
+    venv = CACHE / "python"
+    return once("python", [lock], lambda: [
+        ([sys.executable, "-m", "venv", "--clear", venv], HERE),
+        ([VENV_PYTHON, "-m", "pip", "install", "-q", "--no-deps", "-r", lock], HERE)])
+
+
+def kafkajs():
+    missing = need("npm", "install Node.js 20 or later")
+    if missing:
+        return missing
+    folder, files = HERE / "kafkajs", ["package.json", "package-lock.json"]
+
+    def install():
+        NODE_MODULES.mkdir(exist_ok=True)
+        for name in files:
+            shutil.copy(folder / name, NODE_MODULES / name)
+        return [(["npm", "ci", "--no-audit", "--no-fund"], NODE_MODULES)]
+
+    return once("kafkajs", [folder / name for name in files], install)
+
+
+def franz():
+    missing = need("go", "install Go 1.26 or later")
+    folder = HERE / "franz"
+    return missing or once("franz", [*folder.glob("*.go"), folder / "go.mod", folder / "go.sum"],
+                           lambda: [(["go", "build", "-mod=readonly", "-o", FRANZ, "."], folder)])
+
+
+def kafka_jars():
+    missing = need("java", "install a Java 17 runtime") or need("mvn", "apt-get install maven")
+    pom = HERE / "java/pom.xml"
+    return missing or once("jars", [pom], lambda: [
+        (["mvn", "-q", "-B", "-f", pom, f"-Djars.dir={JARS}", f"-DbuildDirectory={CACHE}/mvn", "package"], HERE)])
+
+
+def java_classes():
+    missing = kafka_jars() or need("javac", "install a Java 17 JDK")
+    sources = sorted((HERE / "java/src").glob("*.java"))
+    return missing or once("classes", sources, lambda: [
+        (["javac", "-Xlint:all,-serial", "-cp", f"{JARS}/*", "-d", CLASSES, *sources], HERE)])
+
+
+def java_command(heap="256m", level="ERROR"):
+    """A JVM with Kafka's jars: short-lived tools start faster without the optimising compiler."""
+    quick = ["-XX:TieredStopAtLevel=1"] if heap == "256m" else []
+    return ["java", f"-Xmx{heap}", "-XX:+UseSerialGC", "-Xshare:auto", *quick, f"-Dclients.log.level={level}",
+            f"-Dlog4j2.configurationFile={HERE / 'java/log4j2.properties'}", "-cp", f"{JARS}/*:{CLASSES}"]

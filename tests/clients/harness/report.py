@@ -1,0 +1,43 @@
+"""Results: facts that hold or not, as lines on a terminal and as a table in Markdown."""
+
+import collections
+import datetime
+
+Fact = collections.namedtuple("Fact", "name ok seconds reason")
+
+
+def print_facts(client, version, facts):
+    for fact in facts:
+        mark = "ok  " if fact.ok else "FAIL"
+        print(f"{mark} {client} {version or '-'}: {fact.name.replace('_', ' ')} ({fact.seconds:.1f} s)", flush=True)
+        if not fact.ok:
+            print(f"     {fact.reason}", flush=True)
+
+
+def print_total(results):
+    """The closing line; returns how many facts do not hold."""
+    facts = [f for _, _, fs in results for f in fs]
+    failed = sum(not f.ok for f in facts)
+    print(f"{len(facts) - failed} passed, {failed} failed", flush=True)
+    return failed
+
+
+def write_markdown(path, results):
+    today = datetime.date.today().isoformat()
+    lines = [
+        "# Compatibility",
+        "",
+        "What clients that others wrote do against this broker. Written by `tests/clients/run --report` from its own results",
+        f"of {today}; the same tests pass against Apache Kafka 4.3.0 (`tests/clients/run --kafka`).",
+        "",
+        "| client | version | facts that hold |",
+        "| --- | --- | --- |",
+    ]
+    for client, version, facts in results:
+        lines.append(f"| {client} | {version} | {sum(f.ok for f in facts)} of {len(facts)} |")
+    for client, version, facts in results:
+        lines += ["", f"## {client} {version}", ""]
+        for fact in facts:
+            words = fact.name.replace("_", " ")
+            lines.append(f"- {words}" if fact.ok else f"- **not yet:** {words} ({fact.reason})")
+    path.write_text("\n".join(lines) + "\n")

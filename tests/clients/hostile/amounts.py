@@ -1,0 +1,124 @@
+"""Too much of everything: connections, half-sent requests, requests nobody reads the answers of. Memory stays bounded."""
+
+import contextlib
+import socket
+import struct
+import time
+import zlib
+
+from harness import raw
+from harness.check import BOOTSTRAP, BROKER_KIND, equal, fact, new_name, that
+from memory import bounded
+
+@fact
+def promised_but_unsent_bytes_take_no_memory():
+    held = []
+    with bounded("100 MB promised on each connection") as measure:
+        for _ in range(2 if BROKER_KIND == "kafka" else 100):
+            c = raw.Connection(BOOTSTRAP)
+            c.send_bytes(struct.pack(">i", 100_000_000) + raw.header(raw.PRODUCE, 7, 1) + bytes(1_000))
+            held.append(c)
+        that(raw.answers(BOOTSTRAP), "the broker no longer answers")
+        measure()
+        for c in held:
+            c.socket.close()
+
+
+@fact
+def a_thousand_idle_connections_do_not_stop_others():
+    held = []
+    try:
+        with bounded("1000 connections") as measure:
+            for _ in range(1_000):
+                held.append(socket.create_connection(raw.address(BOOTSTRAP), timeout=10))
+            that(raw.answers(BOOTSTRAP), "the broker no longer answers")
+            measure()
+    finally:
+        for s in held:
+            s.close()
+
+
+@fact
+def answers_that_nobody_reads_are_bounded():
+    name = new_name("unread")
+    equal(raw.create_topic(BOOTSTRAP, name), 0)
+    with raw.Connection(BOOTSTRAP) as c:
+        for _ in range(8):
+            equal(raw.produce(c, name, raw.batch([bytes(500_000)]))[0], 0)
+    with bounded("unread answers") as measure:
+        slow = [raw.Connection(BOOTSTRAP) for _ in range(10)]
+        for c in slow:
+            c.socket.setblocking(False)
+            with contextlib.suppress(BlockingIOError, ConnectionError):
+                for i in range(2_000):
+                    c.socket.send(raw.frame(raw.header(raw.FETCH, 11, i) + raw.fetch_body(name, 0, most=4 << 20)))
+        time.sleep(0.5)  # the time in which a broker without a bound would fill its queues
+        that(raw.answers(BOOTSTRAP), "the broker no longer answers")
+        measure()
+        for c in slow:
+            c.socket.close()
+
+
+@fact
+def a_request_may_come_one_byte_at_a_time():
+    with raw.Connection(BOOTSTRAP) as c:
+        for byte in raw.frame(raw.header(raw.METADATA, 1, 77) + raw.array([])):
+            c.send_bytes(bytes([byte]))
+        equal(c.receive()[0], 77)
+
+
+@fact
+def a_thousand_pipelined_requests_are_answered_in_order():
+    name = new_name("pipeline")
+    equal(raw.create_topic(BOOTSTRAP, name), 0)
+    with raw.Connection(BOOTSTRAP) as c:
+        out = bytearray()
+        for i in range(1_000):
+            kind = i % 4
+            if kind == 0:
+                api, version, body = raw.PRODUCE, 7, raw.produce_body(name, 0, raw.batch([b"%d" % i]))
+            elif kind == 1:
+                api, version, body = raw.FETCH, 11, raw.fetch_body(name, 0, wait=0)
+            elif kind == 2:
+                api, version, body = raw.METADATA, 1, raw.array([raw.string(name)])
+            else:
+                api, version, body = raw.API_VERSIONS, 0, b""
+            out += raw.frame(raw.header(api, version, i) + body)
+        c.socket.settimeout(30)
+        sent = 0
+        for i in range(1_000):
+            if sent < len(out):
+                sent += c.socket.send(out[sent:sent + 20_000])
+            equal(c.receive()[0], i, "correlation")
+        equal(raw.fetch(c, name, 0)[2], 250, "records stored")
+
+
+@fact
+def topics_by_the_hundred_come_and_go():
+    names = [new_name("many") for _ in range(200)]
+    with bounded("200 topics") as measure:
+        for name in names:
+            equal(raw.create_topic(BOOTSTRAP, name, 4), 0)
+        with raw.Connection(BOOTSTRAP) as c:
+            c.socket.settimeout(60)
+            reply = c.call(20, 1, raw.array([raw.string(n) for n in names]) + struct.pack(">i", 10_000))
+            reply.i32()
+            equal({code for _, code in reply.array(lambda: (reply.string(), reply.i16()))}, {0})
+        measure()
+
+
+@fact
+def a_decompression_bomb_is_bounded():
+    """Half a GiB of zeros in half a MiB: a valid batch, so it may be stored, but it must not be unpacked into memory."""
+    name, squeeze = new_name("bomb"), zlib.compressobj(9, zlib.DEFLATED, 31)
+    size = 512 << 20
+    body_head = b"\0" + raw.varint(0) + raw.varint(0) + raw.varint(-1) + raw.varint(size)
+    head = raw.varint(len(body_head) + size + 1) + body_head
+    content = squeeze.compress(head) + b"".join(squeeze.compress(bytes(1 << 20)) for _ in range(512))
+    content += squeeze.compress(raw.varint(0)) + squeeze.flush()
+    equal(raw.create_topic(BOOTSTRAP, name), 0)
+    with bounded("a decompression bomb"), raw.Connection(BOOTSTRAP) as c:
+        c.socket.settimeout(60)
+        code, _ = raw.produce(c, name, raw.batch([], count=1, attributes=1, content=content))
+        that(code in (0, 2, 10, 87), f"error {code}")
+    that(raw.answers(BOOTSTRAP), "the broker no longer answers")

@@ -1,0 +1,138 @@
+"""Record batches that lie: each gets Kafka's error code, and none of it is stored."""
+
+import gzip
+import random
+import struct
+
+from harness import raw
+from harness.check import BOOTSTRAP, equal, fact, new_name, that
+
+CORRUPT, TOO_LARGE, INVALID_RECORD, INVALID_TIMESTAMP = 2, 10, 87, 32
+
+
+def topic(prefix, **configs):
+    name = new_name(prefix)
+    equal(raw.create_topic(BOOTSTRAP, name, 1, {k.replace("_", "."): v for k, v in configs.items()}), 0, "create")
+    return name
+
+
+def refused(prefix, code, records, what, **configs):
+    """Produce of `records` gives `code`, and the log stays empty and usable."""
+    name = topic(prefix, **configs)
+    with raw.Connection(BOOTSTRAP) as c:
+        got, _ = raw.produce(c, name, records)
+        that(got == code, f"{what}: expected error {code}, got {got}")
+        equal(raw.produce(c, name, raw.batch([b"good"])), (0, 0), f"{what}: the next good batch")
+        error, part, high, stored = raw.fetch(c, name, 0)
+        equal((error, part, high), (0, 0, 1), f"{what}: the log afterwards")
+        that(b"good" in stored, f"{what}: the good record is missing")
+
+
+@fact
+def a_wrong_checksum_is_corrupt():
+    refused("crc", CORRUPT, raw.batch([b"x"], crc=0xDEADBEEF), "wrong checksum")
+
+
+@fact
+def one_changed_bit_anywhere_is_noticed():
+    good, name = raw.batch([b"some record", b"another record"]), topic("bits")
+    with raw.Connection(BOOTSTRAP) as c:
+        for bit in range(17 * 8, len(good) * 8, 5):
+            changed = bytearray(good)
+            changed[bit // 8] ^= 1 << bit % 8
+            code, _ = raw.produce(c, name, bytes(changed))
+            equal(code, CORRUPT, f"bit {bit} changed")
+        equal(raw.produce(c, name, good), (0, 0))
+
+
+@fact
+def old_message_formats_are_refused():
+    for magic in (0, 1):
+        refused("magic", INVALID_RECORD, raw.message_set(magic, b"old"), f"magic {magic}")
+    refused("magic", CORRUPT, raw.batch([b"x"], magic=7), "magic 7")
+
+
+@fact
+def an_oversized_record_is_refused():
+    refused("large", TOO_LARGE, raw.batch([bytes(1_048_588)]), "1 MiB record")
+    refused("large", TOO_LARGE, raw.batch([bytes(20_000)]), "over the topic's limit", max_message_bytes="10000")
+
+
+@fact
+def a_record_count_that_lies_is_refused():
+    for count, delta in ((2, None), (0, 0), (-1, 0), (1_000_000, None), (2**31 - 1, None), (1, 5), (1, -1)):
+        refused("count", INVALID_RECORD, raw.batch([b"x"], count=count, last_delta=delta), f"count {count}, delta {delta}")
+
+
+@fact
+def records_that_lie_about_their_own_size_are_refused():
+    for what, content in (("record longer than the batch", raw.varint(1_000_000) + b"\0" * 8),
+                          ("negative record", raw.varint(-5) + b"\0" * 8),
+                          ("key beyond the record", raw.varint(8) + b"\0\0\0" + raw.varint(1_000) + b"\0" * 4)):
+        refused("inner", INVALID_RECORD, raw.batch([], count=1, content=content), what)
+    name = topic("varint")
+    with raw.Connection(BOOTSTRAP) as c:  # Kafka says UNKNOWN_SERVER_ERROR here; any error will do
+        that(raw.produce(c, name, raw.batch([], count=1, content=b"\xff" * 20))[0] != 0, "endless varint: stored")
+        equal(raw.produce(c, name, raw.batch([b"good"])), (0, 0), "endless varint: the next good batch")
+
+
+@fact
+def a_compressed_batch_that_is_not_compressed_is_refused():
+    for codec in (1, 2, 3, 4):
+        name = topic("codec")
+        with raw.Connection(BOOTSTRAP) as c:
+            code, _ = raw.produce(c, name, raw.batch([], count=1, attributes=codec, content=random.Random(codec).randbytes(100)))
+            that(code != 0, f"codec {codec}: stored")
+            equal(raw.produce(c, name, raw.batch([b"good"])), (0, 0), f"codec {codec}: the next good batch")
+
+
+@fact
+def two_batches_for_one_partition_are_refused():
+    refused("two", INVALID_RECORD, raw.batch([b"a"]) + raw.batch([b"b"], base=1), "two batches")
+
+
+@fact
+def a_cut_batch_is_refused():
+    good = raw.batch([b"a record that is cut"])
+    for cut in (1, 12, 17, 30, 60, len(good) - 1):
+        name = topic("cut")
+        with raw.Connection(BOOTSTRAP) as c:
+            try:
+                code, _ = raw.produce(c, name, good[:cut])
+                that(code != 0, f"{cut} of {len(good)} bytes: stored")
+            except ConnectionError:
+                pass
+        with raw.Connection(BOOTSTRAP) as c:
+            equal(raw.produce(c, name, raw.batch([b"good"])), (0, 0), f"{cut} bytes: the next good batch")
+
+
+@fact
+def no_records_at_all_are_refused():
+    name = topic("none")
+    with raw.Connection(BOOTSTRAP) as c:
+        code, _ = raw.produce(c, name, b"")
+        equal(code, INVALID_RECORD)
+
+
+@fact
+def a_control_batch_from_a_client_is_refused():
+    refused("control", INVALID_RECORD, raw.batch([b"x"], attributes=0x20), "control batch")
+
+
+@fact
+def a_timestamp_outside_the_topics_bounds_is_refused():
+    refused("late", INVALID_TIMESTAMP, raw.batch([b"x"], timestamp=1_000), "long ago",
+            message_timestamp_before_max_ms="3600000")
+    refused("early", INVALID_TIMESTAMP, raw.batch([b"x"], timestamp=4_000_000_000_000), "far ahead",
+            message_timestamp_after_max_ms="3600000")
+
+
+@fact
+def small_gzip_batches_with_trailing_bytes_do_not_crash():
+    name, record = topic("trail"), raw.record(b"x")
+    with raw.Connection(BOOTSTRAP) as c:
+        for content in (gzip.compress(record) + b"trailing", gzip.compress(record + b"\0\0\0"), gzip.compress(b"")):
+            raw.produce(c, name, raw.batch([], count=1, attributes=1, content=content))
+        good = raw.batch([], count=1, attributes=1, content=gzip.compress(record))
+        equal(raw.produce(c, name, good)[0], 0)
+    equal(struct.unpack(">q", good[:8])[0], 0)

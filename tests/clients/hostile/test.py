@@ -1,0 +1,202 @@
+"""Raw bytes that no client would send: each is answered as Kafka 4.3 does, or the connection is closed.
+
+After each fact the broker must still answer; at the end its memory must be what it was, within a bound. The facts
+about whole requests are here, those about batches in batches.py, those about amounts in amounts.py.
+"""
+
+import os
+import random
+import struct
+
+import amounts  # noqa: F401  registers its facts
+import batches  # noqa: F401  registers its facts
+from harness import raw
+from harness.check import BOOTSTRAP, equal, fact, main, new_name, that
+
+UNSUPPORTED_VERSION, INVALID_TOPIC, INVALID_ACKS, UNKNOWN_TOPIC = 35, 17, 21, 3
+INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, OFFSET_OUT_OF_RANGE = 37, 38, 1
+SESSION_ID_NOT_FOUND, INVALID_SESSION_EPOCH, FENCED_EPOCH, UNKNOWN_EPOCH = 70, 71, 74, 75
+
+
+def closes(content, what, half_close=False):
+    """The broker closes this connection without an answer, and goes on serving others."""
+    with raw.Connection(BOOTSTRAP) as c:
+        try:
+            c.send_bytes(content)
+            if half_close:
+                c.socket.shutdown(1)
+        except ConnectionError:
+            pass  # closed while we still wrote
+        that(c.is_closed_by_peer(), f"{what}: the connection stays open or was answered")
+    that(raw.answers(BOOTSTRAP), f"{what}: the broker no longer answers")
+
+
+def request(api, version, body, **options):
+    return raw.frame(raw.header(api, version, 1, **options) + body)
+
+
+@fact
+def impossible_lengths_close_the_connection():
+    for size in (-1, -2**31, 2**31 - 1, 104_857_601, 0, 1, 7):
+        closes(struct.pack(">i", size) + b"\0" * max(0, min(size, 16)), f"length {size}")
+
+
+@fact
+def other_protocols_close_the_connection():
+    closes(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP")
+    closes(bytes.fromhex("1603010200010001fc0303") + bytes(64), "TLS")
+    closes(b"\xff" * 64, "all ones")
+
+
+@fact
+def a_truncated_frame_is_dropped_with_its_connection():
+    whole = request(raw.METADATA, 1, raw.array([]))
+    for cut in (1, 3, 4, 5, 9, len(whole) - 1):
+        closes(whole[:cut], f"{cut} of {len(whole)} bytes", half_close=True)
+
+
+@fact
+def a_body_that_ends_early_closes_the_connection():
+    for api, version, body in ((raw.METADATA, 1, raw.array([raw.string("a-topic")])),
+                               (raw.PRODUCE, 7, raw.produce_body("t", 0, b"x" * 80)),
+                               (raw.FETCH, 11, raw.fetch_body("t", 0)),
+                               (raw.CREATE_TOPICS, 4, raw.array([raw.string("t") + struct.pack(">ihii", 1, 1, 0, 0)]))):
+        for cut in range(1, len(body), max(1, len(body) // 7)):
+            closes(request(api, version, body[:cut]), f"api {api}, {cut} of {len(body)} bytes")
+
+
+@fact
+def an_unknown_api_closes_the_connection():
+    for api in (9999, -1, 32767, 93, 4, 5, 6, 7):
+        closes(request(api, 0, b""), f"api {api}")
+
+
+@fact
+def an_unknown_version_closes_the_connection():
+    for api, version in ((raw.METADATA, 99), (raw.METADATA, -1), (raw.FETCH, 0), (raw.FETCH, 3), (raw.CREATE_TOPICS, 1),
+                         (raw.PRODUCE, 2), (raw.LIST_OFFSETS, 0), (raw.PRODUCE, 32767)):
+        closes(request(api, version, bytes(64)), f"api {api} version {version}")
+
+
+@fact
+def api_versions_of_an_unknown_version_is_answered_in_version_0():
+    for version in (99, 32767):
+        with raw.Connection(BOOTSTRAP) as c:
+            reply = c.call(raw.API_VERSIONS, version, b"\0anything at all")
+            equal(reply.i16(), UNSUPPORTED_VERSION)
+            ranges = {k: (low, high) for k, low, high in reply.array(lambda: (reply.i16(), reply.i16(), reply.i16()))}
+            low, high = ranges[raw.API_VERSIONS]
+            that(low == 0 <= 4 <= high, f"ApiVersions {low} to {high}")
+            equal(c.call(raw.API_VERSIONS, 0, b"").i16(), 0, "the same connection, asked again")
+
+
+@fact
+def api_versions_offers_produce_from_version_0():
+    with raw.Connection(BOOTSTRAP) as c:
+        reply = c.call(raw.API_VERSIONS, 0, b"")
+        equal(reply.i16(), 0)
+        ranges = {k: (low, high) for k, low, high in reply.array(lambda: (reply.i16(), reply.i16(), reply.i16()))}
+    equal(ranges[raw.PRODUCE][0], 0, "librdkafka takes a higher minimum for a broker without message formats")
+
+
+@fact
+def random_bytes_never_stop_the_broker():
+    rng = random.Random(int(os.environ.get("SEED", "7")))
+    for _ in range(300):
+        with raw.Connection(BOOTSTRAP) as c:
+            body = rng.randbytes(rng.randrange(1, 400))
+            try:
+                c.send_bytes(raw.frame(body) if rng.random() < 0.7 else body)
+            except ConnectionError:
+                pass
+    that(raw.answers(BOOTSTRAP), "the broker no longer answers")
+
+
+@fact
+def damaged_requests_never_stop_the_broker():
+    rng, name = random.Random(int(os.environ.get("SEED", "8"))), new_name("fuzz")
+    raw.create_topic(BOOTSTRAP, name)
+    apis = [(raw.METADATA, 5, raw.array([raw.string(name)]) + b"\0"), (raw.FETCH, 11, raw.fetch_body(name, 0, wait=0)),
+            (raw.PRODUCE, 7, raw.produce_body(name, 0, raw.batch([b"a", b"b"]))),
+            (raw.LIST_OFFSETS, 2, struct.pack(">ib", -1, 0) + raw.array([raw.string(name) + raw.array([struct.pack(">iq", 0, -1)])])),
+            (raw.INIT_PRODUCER_ID, 0, struct.pack(">hi", -1, 1000))]
+    for round_number in range(400):
+        api, version, body = apis[round_number % len(apis)]
+        damaged = bytearray(body)
+        for _ in range(rng.randrange(1, 4)):
+            damaged[rng.randrange(len(damaged))] = rng.choice((0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)))
+        with raw.Connection(BOOTSTRAP) as c:
+            c.send(api, version, bytes(damaged))
+    that(raw.answers(BOOTSTRAP), "the broker no longer answers")
+
+
+@fact
+def array_counts_beyond_the_bytes_close_the_connection():
+    huge = struct.pack(">i", 2**31 - 1)
+    for api, version, body in ((raw.METADATA, 1, huge), (raw.CREATE_TOPICS, 4, huge), (raw.FETCH, 11, bytes(13) + huge),
+                               (raw.PRODUCE, 7, struct.pack(">hhi", -1, -1, 1000) + huge),
+                               (raw.PRODUCE, 7, struct.pack(">hhi", -1, -1, 1000) + raw.array([raw.string("t") + huge])),
+                               (raw.LIST_OFFSETS, 2, bytes(5) + huge), (raw.DELETE_RECORDS, 0, huge),
+                               (raw.METADATA, 9, b"\0\xff\xff\xff\xff\x0f"), (raw.METADATA, 9, b"\0" + b"\xff" * 9)):
+        closes(request(api, version, body), f"api {api} version {version}")
+
+
+@fact
+def a_client_name_may_be_long_or_absent():
+    body = raw.array([])
+    for name in (b"", b"n" * 32_767):
+        with raw.Connection(BOOTSTRAP) as c:
+            c.send_bytes(raw.frame(raw.header(raw.METADATA, 1, 5, name) + body))
+            equal(c.receive()[0], 5)
+    with raw.Connection(BOOTSTRAP) as c:
+        c.send_bytes(raw.frame(struct.pack(">hhih", raw.METADATA, 1, 6, -1) + body))
+        equal(c.receive()[0], 6)
+
+
+@fact
+def bad_topic_names_are_refused():
+    for name in ("", ".", "..", "a/b", "a b", "ü", "a\nb", "x" * 250, "a\0b"):
+        equal(raw.create_topic(BOOTSTRAP, name), INVALID_TOPIC, f"topic {name!r}")
+    longest = new_name("y" * 240)
+    equal(raw.create_topic(BOOTSTRAP, longest[:249]), 0, "249 characters")
+
+
+@fact
+def bad_partition_counts_are_refused():
+    equal(raw.create_topic(BOOTSTRAP, new_name("p"), 0), INVALID_PARTITIONS)
+    equal(raw.create_topic(BOOTSTRAP, new_name("p"), -2), INVALID_PARTITIONS)
+    that(raw.create_topic(BOOTSTRAP, new_name("p"), 2**31 - 1) != 0, "two thousand million partitions")
+    that(raw.answers(BOOTSTRAP), "the broker no longer answers")
+
+
+@fact
+def produce_to_what_is_not_there_is_answered():
+    name = new_name("there")
+    raw.create_topic(BOOTSTRAP, name)
+    with raw.Connection(BOOTSTRAP) as c:
+        equal(raw.produce(c, name, raw.batch([b"x"]), partition=1)[0], UNKNOWN_TOPIC)
+        equal(raw.produce(c, name, raw.batch([b"x"]), partition=-1)[0], UNKNOWN_TOPIC)
+        equal(raw.produce(c, new_name("nosuch"), raw.batch([b"x"]))[0], UNKNOWN_TOPIC)
+        equal(raw.produce(c, "bad/name", raw.batch([b"x"]))[0], UNKNOWN_TOPIC)
+        for acks in (2, -2, 100):
+            equal(raw.produce(c, name, raw.batch([b"x"]), acks=acks)[0], INVALID_ACKS, f"acks={acks}")
+        equal(raw.produce(c, name, raw.batch([b"x"])), (0, 0), "after all these")
+
+
+@fact
+def fetch_of_what_is_not_there_is_answered():
+    name = new_name("there")
+    raw.create_topic(BOOTSTRAP, name)
+    with raw.Connection(BOOTSTRAP) as c:
+        raw.produce(c, name, raw.batch([b"x"]))
+        for offset in (-1, 2, 2**62):
+            equal(raw.fetch(c, name, offset)[1], OFFSET_OUT_OF_RANGE, f"offset {offset}")
+        equal(raw.fetch(c, name, 0, partition=1)[1], UNKNOWN_TOPIC)
+        equal(raw.fetch(c, new_name("nosuch"), 0)[1], UNKNOWN_TOPIC)
+        equal(raw.fetch(c, name, 0, session=(12345, 1))[0], SESSION_ID_NOT_FOUND)
+        equal(raw.fetch(c, name, 0, epoch=99)[1], UNKNOWN_EPOCH)
+        equal(raw.fetch(c, name, 1, wait=0)[1:], (0, 1, b""), "at the end: nothing yet")
+
+
+if __name__ == "__main__":
+    main("protocol 4.3")
