@@ -149,7 +149,7 @@ def create_topic(bootstrap, name, partitions=1, configs=None):
     reply.i32()
     code = reply.array(lambda: (reply.string(), reply.i16(), reply.string()))[0][1]
     deadline = time.monotonic() + SECONDS_MAX
-    while code == 0 and leaders(bootstrap, name).count(0) < partitions:
+    while code == 0 and not (leaders(bootstrap, name).count(0) == partitions == served(bootstrap, name, partitions)):
         if time.monotonic() > deadline:
             raise AssertionError(f"topic {name} was made but got no leaders")
         time.sleep(0.01)
@@ -173,6 +173,16 @@ def leaders(bootstrap, name):
 
     topics = reply.array(lambda: (reply.i16(), reply.string(), reply.i8(), reply.array(partition)))
     return topics[0][3] if topics[0][0] == 0 else []
+
+
+def served(bootstrap, name, partitions):
+    """How many partitions tell their end; Kafka shows a leader in its metadata before the leader serves."""
+    parts = array([struct.pack(">iq", p, -1) for p in range(partitions)])
+    with Connection(bootstrap) as c:
+        reply = c.call(LIST_OFFSETS, 2, struct.pack(">ib", -1, 0) + array([string(name) + parts]))
+    reply.i32()
+    codes = reply.array(lambda: (reply.string(), reply.array(lambda: (reply.i32(), reply.i16(), reply.i64(), reply.i64()))))
+    return [code for _, code, _, _ in codes[0][1]].count(0)
 
 
 def crc32c(content, table=[]):

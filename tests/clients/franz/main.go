@@ -1,0 +1,171 @@
+// Facts about the broker as franz-go sees it: kgo for records, kadm for administration, kmsg for single requests.
+//
+// Facts run in the order of their files, each on topics of its own; one that fails does not stop the next.
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand"
+	"os"
+	"reflect"
+	"regexp"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+const factSecondsMax = 60
+
+type fact struct {
+	name string
+	run  func(ctx context.Context)
+}
+
+var (
+	bootstrap = os.Getenv("BOOTSTRAP")
+	shared    *kgo.Client
+	admin     *kadm.Client
+)
+
+type failure string
+
+func fail(format string, args ...any) { panic(failure(fmt.Sprintf(format, args...))) }
+
+func must(err error, what string) {
+	if err != nil {
+		fail("%s: %v", what, err)
+	}
+}
+
+func equal[V any](got, want V, what string) {
+	if !reflect.DeepEqual(got, want) {
+		fail("%s: expected %.300s, got %.300s", what, fmt.Sprint(want), fmt.Sprint(got))
+	}
+}
+
+func that(holds bool, format string, args ...any) {
+	if !holds {
+		fail(format, args...)
+	}
+}
+
+// code checks a protocol error code by the name that Kafka gives it.
+func code(got int16, want *kerr.Error, what string) {
+	wanted := int16(0)
+	if want != nil {
+		wanted = want.Code
+	}
+	if got != wanted {
+		fail("%s: expected %s, got %s", what, codeName(wanted), codeName(got))
+	}
+}
+
+func codeName(c int16) string {
+	if c == 0 {
+		return "NONE"
+	}
+	if e := kerr.TypedErrorForCode(c); e != nil {
+		return e.Message
+	}
+	return fmt.Sprint(c)
+}
+
+func client(opts ...kgo.Opt) *kgo.Client {
+	c, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(bootstrap), kgo.MaxBufferedRecords(100_000)}, opts...)...)
+	must(err, "client")
+	return c
+}
+
+func newName(prefix string) string { return fmt.Sprintf("%s-%08x", prefix, rand.Uint32()) }
+
+// topic makes a topic and waits until the broker leads all of its partitions.
+func topic(ctx context.Context, prefix string, partitions int32, settings map[string]*string) string {
+	name := newName(prefix)
+	made, err := admin.CreateTopic(ctx, partitions, 1, settings, name)
+	must(err, "create")
+	must(made.Err, "create")
+	waitFor(ctx, "leaders of "+name, func() bool {
+		seen, err := admin.ListTopics(ctx, name)
+		must(err, "list")
+		led := 0
+		for _, p := range seen[name].Partitions {
+			if p.Err == nil && p.Leader >= 0 {
+				led++
+			}
+		}
+		if led < int(partitions) {
+			return false
+		}
+		ends, err := admin.ListEndOffsets(ctx, name) // Kafka shows a leader in its metadata before the leader serves
+		return err == nil && ends.Error() == nil
+	})
+	return name
+}
+
+func waitFor(ctx context.Context, what string, holds func() bool) {
+	for !holds() {
+		select {
+		case <-ctx.Done():
+			fail("%s: not in time", what)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+func attempt(f fact) (reason string) {
+	ctx, cancel := context.WithTimeout(context.Background(), factSecondsMax*time.Second)
+	defer cancel()
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case failure:
+			reason = string(r)
+		default:
+			reason = fmt.Sprintf("panic: %v", r)
+			debug.PrintStack()
+		}
+	}()
+	f.run(ctx)
+	return ""
+}
+
+func version() string {
+	info, _ := debug.ReadBuildInfo()
+	for _, dep := range info.Deps {
+		if dep.Path == "github.com/twmb/franz-go" {
+			return dep.Version
+		}
+	}
+	return "?"
+}
+
+func main() {
+	shared = client()
+	admin = kadm.NewClient(shared)
+	fmt.Println("version", version())
+	only := regexp.MustCompile(os.Getenv("ONLY"))
+	failed := 0
+	for _, f := range append(append(append(recordFacts, fetchFacts...), adminFacts...), requestFacts...) {
+		if !only.MatchString(f.name) {
+			continue
+		}
+		begin := time.Now()
+		reason := attempt(f)
+		seconds := time.Since(begin).Seconds()
+		if reason == "" {
+			fmt.Printf("pass %s %.2f\n", f.name, seconds)
+			continue
+		}
+		failed++
+		fmt.Printf("fail %s %.2f %s\n", f.name, seconds, strings.ReplaceAll(reason, "\n", " "))
+	}
+	shared.Close()
+	if failed > 0 {
+		os.Exit(1)
+	}
+}
