@@ -67,7 +67,7 @@ ALL = [
     Client("real_input", "esker produce, and kcat reads the same bytes", script("real_input"), installs.kcat),
     Client("franz", "franz-go for Go: kgo, kadm, kmsg", lambda: [installs.FRANZ], installs.franz),
     Client("java", "Kafka's own Java clients",
-           lambda: [*installs.java_command("384m"), "clients.Main"], installs.java_classes),
+           lambda: [*installs.java_command("384m", "WARN"), "clients.Main"], installs.java_classes),
     Client("tools", "Kafka's own command line tools", script("tools"), installs.kafka_jars, has_stopped_phase=True),
     Client("kafkajs", "kafkajs for Node.js", lambda: ["node", HERE / "kafkajs/test.js"], installs.kafkajs),
     Client("aiokafka", "aiokafka for Python", venv_script("python", "aiokafka_test.py"), installs.python_clients),

@@ -1,0 +1,95 @@
+package clients;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Objects;
+import java.util.UUID;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.regex.Pattern;
+import org.apache.kafka.common.KafkaFuture;
+
+/** Runs facts one after another and prints one result line each; one that fails does not stop the next. */
+final class Facts {
+    static final String BOOTSTRAP = System.getenv().getOrDefault("BOOTSTRAP", "127.0.0.1:9092");
+    static final long WAIT_SECONDS = 15;
+
+    interface Body {
+        void run() throws Exception;
+    }
+
+    private record Fact(String name, Body body) {}
+
+    private final List<Fact> facts = new ArrayList<>();
+
+    void add(String name, Body body) {
+        facts.add(new Fact(name, body));
+    }
+
+    int runAll() {
+        Pattern only = Pattern.compile(System.getenv().getOrDefault("ONLY", ""));
+        int failed = 0;
+        for (Fact fact : facts) {
+            if (!only.matcher(fact.name).find()) {
+                continue;
+            }
+            long begin = System.nanoTime();
+            String reason = null;
+            try {
+                fact.body.run();
+            } catch (Throwable error) {
+                error.printStackTrace();
+                reason = error.toString().replace('\n', ' ');
+                failed++;
+            }
+            double seconds = (System.nanoTime() - begin) / 1e9;
+            System.out.printf(reason == null ? "pass %s %.2f%n" : "fail %s %.2f %s%n", fact.name, seconds, reason);
+            System.out.flush();
+        }
+        return failed;
+    }
+
+    static void equal(Object got, Object want, String what) {
+        if (!Objects.deepEquals(got, want)) {
+            throw new AssertionError(what + ": expected " + brief(want) + ", got " + brief(got));
+        }
+    }
+
+    static void that(boolean holds, String what) {
+        if (!holds) {
+            throw new AssertionError(what);
+        }
+    }
+
+    static <V> V get(KafkaFuture<V> future) throws Exception {
+        return future.get(WAIT_SECONDS, TimeUnit.SECONDS);
+    }
+
+    /** The future must fail with this very kind of error. */
+    static void fails(KafkaFuture<?> future, Class<? extends Throwable> kind, String what) throws Exception {
+        try {
+            future.get(WAIT_SECONDS, TimeUnit.SECONDS);
+        } catch (ExecutionException error) {
+            equal(error.getCause().getClass().getSimpleName(), kind.getSimpleName(), what);
+            return;
+        }
+        throw new AssertionError(what + ": expected " + kind.getSimpleName() + ", got no error");
+    }
+
+    static void waitFor(String what, java.util.concurrent.Callable<Boolean> holds) throws Exception {
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(WAIT_SECONDS);
+        while (!holds.call()) {
+            that(System.nanoTime() < end, what + ": not within " + WAIT_SECONDS + " s");
+            Thread.sleep(20);
+        }
+    }
+
+    static String newName(String prefix) {
+        return prefix + "-" + UUID.randomUUID().toString().substring(0, 8);
+    }
+
+    private static String brief(Object value) {
+        String text = String.valueOf(value);
+        return text.length() <= 300 ? text : text.substring(0, 200) + "... (" + text.length() + " characters)";
+    }
+}

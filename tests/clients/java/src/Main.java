@@ -1,0 +1,20 @@
+package clients;
+
+import java.util.Locale;
+import org.apache.kafka.common.utils.AppInfoParser;
+
+/** Kafka's own Java clients: producer, assigned consumer, admin client. */
+final class Main {
+    public static void main(String[] args) throws Exception {
+        Locale.setDefault(Locale.ROOT);
+        System.out.println("version " + AppInfoParser.getVersion());
+        Facts facts = new Facts();
+        int failed;
+        try (Administration administration = new Administration(); Records records = new Records(administration)) {
+            records.register(facts);
+            administration.register(facts);
+            failed = facts.runAll();
+        }
+        System.exit(failed == 0 ? 0 : 1);
+    }
+}
