@@ -86,6 +86,9 @@ func newName(prefix string) string { return fmt.Sprintf("%s-%08x", prefix, rand.
 // topic makes a topic and waits until the broker leads all of its partitions.
 func topic(ctx context.Context, prefix string, partitions int32, settings map[string]*string) string {
 	name := newName(prefix)
+	if settings == nil { // some records are from 1970: without a retention they stay
+		settings = map[string]*string{"retention.ms": text("-1")}
+	}
 	made, err := admin.CreateTopic(ctx, partitions, 1, settings, name)
 	must(err, "create")
 	must(made.Err, "create")

@@ -23,10 +23,15 @@ class StartError(Exception):
     """The broker did not come up; the text says what to do."""
 
 
-def free_port():
-    with socket.socket() as s:
+def free_ports(count):
+    """Different ports: all are held until the last is found."""
+    held = [socket.socket() for _ in range(count)]
+    for s in held:
         s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+    ports = [s.getsockname()[1] for s in held]
+    for s in held:
+        s.close()
+    return ports
 
 
 class Broker:
@@ -87,7 +92,7 @@ def esker_binary():
 
 
 def start_esker(work):
-    data, log, port = work / "data", work / "broker.log", free_port()
+    data, log, (port,) = work / "data", work / "broker.log", free_ports(1)
     command = [esker_binary(), "serve", "--data-dir", data, "--listen", f"127.0.0.1:{port}"]
     process = subprocess.Popen(command, stdout=log.open("wb"), stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
     return Broker("esker", f"127.0.0.1:{port}", process, data, log)
@@ -97,7 +102,7 @@ def start_kafka(work):
     problem = installs.kafka_jars()
     if problem:
         raise StartError(problem)
-    data, log, port, controller = work / "data", work / "broker.log", free_port(), free_port()
+    data, log, (port, controller) = work / "data", work / "broker.log", free_ports(2)
     properties = work / "server.properties"
     properties.write_text("\n".join([
         "process.roles=broker,controller", "node.id=1", f"controller.quorum.voters=1@127.0.0.1:{controller}",
@@ -111,7 +116,7 @@ def start_kafka(work):
         [*java, "kafka.tools.StorageTool", "format", "-t", "Y2xpZW50cy10ZXN0LTAwMQ", "-c", str(properties)],
         stdout=log.open("wb"), stderr=subprocess.STDOUT, check=False)
     if formatted.returncode:
-        raise StartError(f"Kafka could not format its directory: {log.read_text()}")
+        raise StartError(f"Kafka could not format its directory: {log.read_text()[-2_000:]}")
     process = subprocess.Popen([*java, "kafka.Kafka", str(properties)], stdout=log.open("ab"),
                                stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
     return Broker("kafka", f"127.0.0.1:{port}", process, data, log)

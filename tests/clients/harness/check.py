@@ -12,6 +12,8 @@ import time
 import traceback
 import uuid
 
+from . import raw
+
 BOOTSTRAP = os.environ.get("BOOTSTRAP", "127.0.0.1:9092")
 TMP = pathlib.Path(os.environ.get("TEST_TMP", "/tmp"))
 BROKER_KIND = os.environ.get("BROKER_KIND", "given")
@@ -48,6 +50,14 @@ def brief(value):
 
 def new_name(prefix):
     return f"{prefix}-{uuid.uuid4().hex[:8]}"
+
+
+def topic(prefix, partitions=1, **settings):
+    """Makes a topic; `_` in a setting's name stands for `.`. Some records are from 1970: without a retention they stay."""
+    name = new_name(prefix)
+    named = {"retention.ms": "-1", **{k.replace("_", "."): v for k, v in settings.items()}}
+    equal(raw.create_topic(BOOTSTRAP, name, partitions, named), 0, f"creating {name}")
+    return name
 
 
 def main(version):

@@ -69,7 +69,7 @@ ALL = [
     Client("java", "Kafka's own Java clients",
            lambda: [*installs.java_command("384m", "WARN"), "clients.Main"], installs.java_classes),
     Client("tools", "Kafka's own command line tools", script("tools"), installs.kafka_jars, has_stopped_phase=True),
-    Client("kafkajs", "kafkajs for Node.js", lambda: ["node", HERE / "kafkajs/test.js"], installs.kafkajs),
+    Client("kafkajs", "kafkajs for Node.js", lambda: ["node", HERE / "kafkajs/test.js"], installs.kafkajs, installs.kcat),
     Client("aiokafka", "aiokafka for Python", venv_script("python", "aiokafka_test.py"), installs.python_clients),
     Client("kafka-python", "kafka-python", venv_script("python", "kafka_python_test.py"), installs.python_clients),
 ]

@@ -5,15 +5,9 @@ import random
 import struct
 
 from harness import raw
-from harness.check import BOOTSTRAP, equal, fact, new_name, that
+from harness.check import BOOTSTRAP, equal, fact, new_name, that, topic
 
 CORRUPT, TOO_LARGE, INVALID_RECORD, INVALID_TIMESTAMP = 2, 10, 87, 32
-
-
-def topic(prefix, **configs):
-    name = new_name(prefix)
-    equal(raw.create_topic(BOOTSTRAP, name, 1, {k.replace("_", "."): v for k, v in configs.items()}), 0, "create")
-    return name
 
 
 def refused(prefix, code, records, what, **configs):

@@ -7,7 +7,7 @@ import subprocess
 import time
 
 from harness import raw
-from harness.check import BOOTSTRAP, TMP, equal, fact, main, new_name, that
+from harness.check import BOOTSTRAP, TMP, equal, fact, main, new_name, that, topic
 
 
 def kcat(*args, stdin=None, code=0):
@@ -16,12 +16,6 @@ def kcat(*args, stdin=None, code=0):
     if code is not None and done.returncode != code:
         raise AssertionError(f"{' '.join(command)}: exit code {done.returncode}: {done.stderr.decode()[-300:]}")
     return done
-
-
-def topic(prefix, partitions=1, **configs):
-    name = new_name(prefix)
-    equal(raw.create_topic(BOOTSTRAP, name, partitions, {k.replace("_", "."): v for k, v in configs.items()}), 0, "create")
-    return name
 
 
 def consume(name, *args, partition=0):

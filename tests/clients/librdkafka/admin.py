@@ -33,8 +33,8 @@ def create(*topics):
     return topics[0].topic
 
 
-def topic_with(count, prefix, partitions=1, config=None):
-    name = create(NewTopic(new_name(prefix), partitions, 1, config=config or {}))
+def topic_with(count, prefix, partitions=1):
+    name = create(NewTopic(new_name(prefix), partitions, 1, config={"retention.ms": "-1"}))
     p = Producer({"bootstrap.servers": BOOTSTRAP})
     for i in range(count):
         p.produce(name, b"%d" % i, partition=0, timestamp=1_000_000 + i)

@@ -8,15 +8,9 @@ import admin  # noqa: F401  registers its facts
 import confluent_kafka as ck
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from harness import raw
-from harness.check import BOOTSTRAP, equal, fact, main, new_name, that
+from harness.check import BOOTSTRAP, equal, fact, main, new_name, that, topic
 
 WAIT = 15
-
-
-def topic(prefix, partitions=1, configs=None):
-    name = new_name(prefix)
-    equal(raw.create_topic(BOOTSTRAP, name, partitions, configs), 0, "create")
-    return name
 
 
 def producer(**settings):
@@ -104,7 +98,7 @@ def headers_times_and_nulls_return():
 
 @fact
 def log_append_time_is_the_brokers():
-    name, p, c = topic("append-time", configs={"message.timestamp.type": "LogAppendTime"}), producer(), consumer()
+    name, p, c = topic("append-time", message_timestamp_type="LogAppendTime"), producer(), consumer()
     before = int(time.time() * 1000)
     send(p, name, pairs(10, 2), timestamp=1_000)
     after = int(time.time() * 1000)
@@ -190,7 +184,7 @@ def a_record_larger_than_the_fetch_size_still_comes():
 
 @fact
 def a_message_over_the_limit_fails_alone():
-    name = topic("limit", configs={"max.message.bytes": "20000"})
+    name = topic("limit", max_message_bytes="20000")
     p = producer(linger_ms=0, enable_idempotence=False)
     for size, code in ((10_000, None), (30_000, KafkaError.MSG_SIZE_TOO_LARGE), (10_000, None)):
         (error, _), = send(p, name, [(None, bytes(size))])

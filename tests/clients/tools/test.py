@@ -1,0 +1,247 @@
+"""Kafka's own command line tools, run from its jars: what an operator types against a broker, and on its files."""
+
+import json
+import pathlib
+import re
+import subprocess
+import time
+
+from harness import installs, raw
+from harness.check import BOOTSTRAP, DATA_DIR, TMP, Skip, equal, fact, main, new_name, that, topic
+
+STATE = TMP / "tools.json"  # what the running broker was given, for the facts about its files afterwards
+
+
+def run(java_class, *args, stdin=None, code=0):
+    command = [*installs.java_command(), java_class, *map(str, args)]
+    done = subprocess.run(command, input=stdin, capture_output=True, timeout=90, check=False)
+    if code is not None and done.returncode != code:
+        raise AssertionError(f"{java_class} {' '.join(map(str, args))}: exit code {done.returncode}: "
+                             f"{(done.stdout + done.stderr).decode()[-400:]}")
+    return done
+
+
+def tool(java_class, *args, **options):
+    return run(java_class, "--bootstrap-server", BOOTSTRAP, *args, **options).stdout.decode()
+
+
+def topics(*args, **options):
+    return tool("org.apache.kafka.tools.TopicCommand", *args, **options)
+
+
+def configs(*args, **options):
+    return tool("kafka.admin.ConfigCommand", *args, **options)
+
+
+def consume(name, *args):
+    return run("org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", BOOTSTRAP, "--topic", name,
+               "--timeout-ms", 10_000, *args).stdout
+
+
+def wait_for(question, what):
+    deadline = time.monotonic() + 30
+    while not question():
+        that(time.monotonic() < deadline, f"{what}: not in time")
+
+
+@fact
+def kafka_topics_creates_lists_describes_alters_deletes():
+    name = new_name("topics")
+    out = topics("--create", "--topic", name, "--partitions", 2, "--config", "retention.ms=3600000")
+    that(f"Created topic {name}." in out, out)
+    that(name in topics("--list").split(), "not listed")
+    out = topics("--describe", "--topic", name)
+    that(re.search(rf"Topic: {name}\s+TopicId: \S{{22}}\s+PartitionCount: 2\s+ReplicationFactor: 1\s+Configs: \S*retention.ms=3600000", out), out)
+    equal(len(re.findall(r"Leader: (\d+)\s+Replicas: \1\s+Isr: \1", out)), 2, "partition lines")
+    topics("--alter", "--topic", name, "--partitions", 5)
+    wait_for(lambda: "PartitionCount: 5" in topics("--describe", "--topic", name), "five partitions")
+    topics("--delete", "--topic", name)
+    wait_for(lambda: name not in topics("--list").split(), "the topic to go")
+
+
+@fact
+def kafka_topics_reports_errors():
+    name = topic("twin")
+    for args, text in ((("--create", "--topic", name), "already exists"),
+                       (("--create", "--topic", "bad/name"), "invalid"),
+                       (("--create", "--topic", new_name("wide"), "--replication-factor", 3), "replication factor"),
+                       (("--create", "--topic", new_name("odd"), "--config", "retention.ms=soon"), "retention.ms"),
+                       (("--describe", "--topic", new_name("nosuch")), "does not exist")):
+        done = run("org.apache.kafka.tools.TopicCommand", "--bootstrap-server", BOOTSTRAP, *args, code=1)
+        said = (done.stdout + done.stderr).decode().lower()
+        that(text in said, f"{args}: {said[:300]}")
+    out = topics("--create", "--if-not-exists", "--topic", name)
+    equal("Created" in out, False, "with --if-not-exists")
+
+
+@fact
+def kafka_configs_alters_a_topic():
+    name = topic("configs")
+    configs("--alter", "--entity-type", "topics", "--entity-name", name, "--add-config", "segment.bytes=2097152,retention.ms=7200000")
+    out = configs("--describe", "--entity-type", "topics", "--entity-name", name)
+    that("segment.bytes=2097152" in out and "retention.ms=7200000" in out, out)
+    that("synonyms={DYNAMIC_TOPIC_CONFIG:segment.bytes=2097152, DEFAULT_CONFIG:log.segment.bytes=1073741824}" in out, out)
+    configs("--alter", "--entity-type", "topics", "--entity-name", name, "--delete-config", "segment.bytes")
+    out = configs("--describe", "--all", "--entity-type", "topics", "--entity-name", name)
+    that("segment.bytes=1073741824" in out and "retention.ms=7200000" in out and "max.message.bytes=1048588" in out, out)
+
+
+@fact
+def kafka_configs_alters_a_broker():
+    node = re.search(r"\(id: (\d+)", tool("org.apache.kafka.tools.BrokerApiVersionsCommand")).group(1)
+    entity = ("--entity-type", "brokers", "--entity-name", node)
+    configs("--alter", *entity, "--add-config", "log.cleaner.threads=2")
+    out = configs("--describe", *entity)
+    that("log.cleaner.threads=2" in out and "DYNAMIC_BROKER_CONFIG" in out, out)
+    configs("--alter", *entity, "--delete-config", "log.cleaner.threads")
+    that("log.cleaner.threads=2" not in configs("--describe", *entity), "not deleted")
+
+
+@fact
+def kafka_broker_api_versions_shows_what_is_supported():
+    out = tool("org.apache.kafka.tools.BrokerApiVersionsCommand")
+    that(out.startswith(f"{BOOTSTRAP.split(':')[0]}:{BOOTSTRAP.split(':')[1]} (id: "), out[:200])
+    for name, usable in (("Produce(0)", 13), ("Fetch(1)", 18), ("ListOffsets(2)", 11), ("Metadata(3)", 13), ("CreateTopics(19)", 7),
+                         ("IncrementalAlterConfigs(44)", 1), ("DescribeTopicPartitions(75)", 0)):
+        that(re.search(rf"{re.escape(name)}: \d+(?: to \d+)? \[usable: {usable}\]", out), f"{name}: {out}")
+
+
+@fact
+def console_producer_and_consumer_return_the_same_lines():
+    name = topic("console")
+    lines = b"".join(b"%d\tvalue %d \xc3\xbc\n" % (i, i) for i in range(5_000))
+    tool("org.apache.kafka.tools.ConsoleProducer", "--topic", name, "--reader-property", "parse.key=true", stdin=lines)
+    out = consume(name, "--partition", 0, "--offset", "earliest", "--max-messages", 5_000,
+                  "--formatter-property", "print.key=true")
+    that(out == lines, "the lines differ")
+    tail = consume(name, "--partition", 0, "--offset", 4_990, "--max-messages", 10)
+    equal(tail, b"".join(b"value %d \xc3\xbc\n" % i for i in range(4_990, 5_000)))
+
+
+@fact
+def producer_perf_test_reports_every_record():
+    name = topic("perf", 3)
+    out = run("org.apache.kafka.tools.ProducerPerformance", "--bootstrap-server", BOOTSTRAP, "--topic", name, "--num-records",
+              50_000, "--record-size", 100, "--throughput", -1, "--command-property", "compression.type=lz4").stdout.decode()
+    that(re.search(r"^50000 records sent", out, re.M), out[-300:])
+    found = tool("org.apache.kafka.tools.GetOffsetShell", "--topic", name).split()
+    equal(sum(int(line.rsplit(":", 1)[1]) for line in found), 50_000, "ends of the three partitions")
+
+
+@fact
+def get_offsets_answers_every_time():
+    name = topic("get-offsets")
+    with raw.Connection(BOOTSTRAP) as c:
+        for stamp in (1_000, 3_000, 2_000):
+            equal(raw.produce(c, name, raw.batch([b"x", b"y"], timestamp=stamp))[0], 0)
+    for asked, offset in (("-1", 6), ("-2", 0), ("-3", 2), ("latest", 6), ("earliest", 0), ("1500", 2), ("-4", 0), ("max-timestamp", 2)):
+        out = tool("org.apache.kafka.tools.GetOffsetShell", "--topic", name, "--time", asked).strip()
+        equal(out, f"{name}:0:{offset}", f"--time {asked}")
+
+
+@fact
+def delete_records_moves_the_start():
+    name = topic("delete-records")
+    with raw.Connection(BOOTSTRAP) as c:
+        raw.produce(c, name, raw.batch([b"%d" % i for i in range(20)]))
+    path = TMP / "delete.json"
+    path.write_text(json.dumps({"version": 1, "partitions": [{"topic": name, "partition": 0, "offset": 7}]}))
+    out = tool("org.apache.kafka.tools.DeleteRecordsCommand", "--offset-json-file", path)
+    that(re.search(rf"partition: {name}-0\s+low_watermark: 7", out), out)
+    equal(tool("org.apache.kafka.tools.GetOffsetShell", "--topic", name, "--time", "-2").strip(), f"{name}:0:7")
+
+
+@fact
+def log_dirs_names_sizes():
+    name = topic("log-dirs", 2)
+    with raw.Connection(BOOTSTRAP) as c:
+        raw.produce(c, name, raw.batch([bytes(5_000)]))
+    out = tool("org.apache.kafka.tools.LogDirsCommand", "--describe", "--topic-list", name)
+    found = json.loads(next(line for line in out.splitlines() if line.startswith("{")))
+    sizes = {p["partition"]: p["size"] for d in found["brokers"][0]["logDirs"] for p in d["partitions"]}
+    equal(set(sizes), {f"{name}-0", f"{name}-1"})
+    that(5_000 < sizes[f"{name}-0"] < 6_000 and sizes[f"{name}-1"] == 0, str(sizes))
+
+
+@fact
+def verifiable_records_for_the_files_afterwards():
+    """Fills topics whose files the stopped broker leaves: codecs, several segments, an idempotent producer."""
+    state = {}
+    for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
+        name = topic(f"dump-{codec}", segment_bytes="1048576")
+        lines = b"".join(b"%s line %d\n" % (codec.encode(), i) for i in range(2_000))
+        tool("org.apache.kafka.tools.ConsoleProducer", "--topic", name, f"--compression-codec={codec}", stdin=lines)
+        state[name] = 2_000
+    name = topic("dump-segments", segment_bytes="1048576", index_interval_bytes="4096")
+    run("org.apache.kafka.tools.ProducerPerformance", "--bootstrap-server", BOOTSTRAP, "--topic", name, "--num-records", 4_000,
+        "--record-size", 1_000, "--throughput", -1, "--command-property", "batch.size=8000")
+    state[name] = 4_000
+    STATE.write_text(json.dumps(state))
+
+
+def files(name, ending):
+    if not DATA_DIR:
+        raise Skip("the broker's files are not ours to see")
+    found = sorted(pathlib.Path(DATA_DIR).rglob(f"{name}-0/*{ending}"))
+    that(found, f"no {ending} files of {name} below {DATA_DIR}")
+    return found
+
+
+def dump(paths, *args):
+    out = run("org.apache.kafka.tools.DumpLogSegments", "--files", ",".join(map(str, paths)), *args).stdout.decode()
+    for complaint in ("Mismatches in", "isvalid: false", "Found timestamp mismatch", "Found out of order", "Non-consecutive offsets"):
+        that(complaint not in out, f"kafka-dump-log: {complaint}: {out[out.find(complaint):][:300]}")
+    return out
+
+
+@fact(phase="stopped")
+def dump_log_reads_every_record_of_every_codec():
+    for name, count in json.loads(STATE.read_text()).items():
+        logs = files(name, ".log")
+        out = dump(logs, "--deep-iteration", "--print-data-log")
+        offsets = [int(o) for o in re.findall(r"^\| offset: (\d+)", out, re.M)]
+        equal(offsets, list(range(count)), f"{name}: offsets")
+        codec = name.split("-")[1]
+        if codec in ("none", "gzip", "snappy", "lz4", "zstd"):
+            that(f"compresscodec: {codec}" in out, f"{name}: no {codec} batch")
+            payloads = re.findall(r"payload: (.*)$", out, re.M)
+            equal(payloads, [f"{codec} line {i}" for i in range(count)], f"{name}: values")
+
+
+@fact(phase="stopped")
+def dump_log_finds_the_indexes_sane():
+    name = next(n for n in json.loads(STATE.read_text()) if n.startswith("dump-segments"))
+    that(len(files(name, ".log")) >= 3, "several segments")
+    for ending in (".index", ".timeindex"):
+        indexes = files(name, ending)
+        equal(len(indexes), len(files(name, ".log")), f"{ending} files")
+        out = dump(indexes, "--index-sanity-check")
+        for path in indexes:
+            that(f"{path} passed sanity check" in out, f"{path} is not sane")
+        dump(indexes)  # compares each entry with the segment
+    with_entries = [p for p in files(name, ".index") if p.stat().st_size > 0]
+    that(len(with_entries) >= 2, "the offset indexes are empty")
+
+
+@fact(phase="stopped")
+def dump_log_reads_the_producer_snapshots():
+    name = next(n for n in json.loads(STATE.read_text()) if n.startswith("dump-segments"))
+    out = dump(files(name, ".snapshot"))
+    that(re.search(r"producerId: \d+ producerEpoch: 0 ", out), out[:300])
+
+
+@fact(phase="stopped")
+def dump_log_reads_the_metadata_log():
+    if not DATA_DIR:
+        raise Skip("the broker's files are not ours to see")
+    logs = sorted(pathlib.Path(DATA_DIR).rglob("__cluster_metadata-0/*.log"))
+    that(logs, f"no metadata log below {DATA_DIR}")
+    out = run("org.apache.kafka.tools.DumpLogSegments", "--files", ",".join(map(str, logs)), "--cluster-metadata-decoder").stdout.decode()
+    for name in json.loads(STATE.read_text()):
+        that(f'"type":"TOPIC_RECORD","version":0,"data":{{"name":"{name}"' in out, f"no topic record of {name}: {out[-300:]}")
+    that('"type":"PARTITION_RECORD"' in out and '"type":"CONFIG_RECORD"' in out, "no partition or config record")
+    that("Error" not in out and "skipped" not in out, out[:300])
+
+
+if __name__ == "__main__":
+    main("Kafka 4.3.0")
