@@ -5,6 +5,7 @@ redone when its lock file changed: the stamp next to it holds the lock file's di
 """
 
 import hashlib
+import os
 import pathlib
 import shutil
 import subprocess
@@ -19,7 +20,11 @@ JARS = CACHE / "jars"
 CLASSES = CACHE / "classes"
 
 
-def need(tool, advice):
+def need(tool, advice, package=None):
+    """None when the tool is there. On a Debian machine and as root, its package is installed first."""
+    if not shutil.which(tool) and package and os.geteuid() == 0 and shutil.which("apt-get"):
+        for command in (["apt-get", "update", "-q"], ["apt-get", "install", "-q", "-y", package]):
+            subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
     return None if shutil.which(tool) else f"{tool} is not installed: {advice}"
 
 
@@ -42,7 +47,7 @@ def once(name, inputs, install):
 
 
 def kcat():
-    return need("kcat", "apt-get install kcat")
+    return need("kcat", "apt-get install kcat", "kcat")
 
 
 def python_clients():
@@ -76,14 +81,14 @@ def franz():
 
 
 def kafka_jars():
-    missing = need("java", "install a Java 17 runtime") or need("mvn", "apt-get install maven")
+    missing = need("java", "install a Java 17 JDK", "default-jdk-headless") or need("mvn", "apt-get install maven", "maven")
     pom = HERE / "java/pom.xml"
     return missing or once("jars", [pom], lambda: [
         (["mvn", "-q", "-B", "-f", pom, f"-Djars.dir={JARS}", f"-DbuildDirectory={CACHE}/mvn", "package"], HERE)])
 
 
 def java_classes():
-    missing = kafka_jars() or need("javac", "install a Java 17 JDK")
+    missing = kafka_jars() or need("javac", "install a Java 17 JDK", "default-jdk-headless")
     sources = sorted((HERE / "java/src").glob("*.java"))
     return missing or once("classes", sources, lambda: [
         (["javac", "-Xlint:all,-serial", "-cp", f"{JARS}/*", "-d", CLASSES, *sources], HERE)])
