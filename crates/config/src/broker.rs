@@ -179,6 +179,12 @@ impl Broker {
         self.layers.fixed.warnings()
     }
 
+    /// A number as it holds now, of a setting that has no field of its own.
+    #[must_use]
+    pub fn number(&self, name: &str) -> Option<i64> {
+        self.layers.number(name)
+    }
+
     /// Holds the dynamic settings `after` against the rules, before they are written. `whole_cluster` says whether they are
     /// the defaults of all brokers or those of one.
     pub fn check_change(&self, after: &Overrides, whole_cluster: bool) -> Result<(), ChangeError> {

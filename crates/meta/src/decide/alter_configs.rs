@@ -1,0 +1,317 @@
+//! Changing settings: all of a resource at once, or one by one.
+//!
+//! Owns the operations on a setting and the check of what comes out. A resource named twice is refused each time; a resource
+//! with one bad change keeps all its settings.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use config::{Broker, ChangeError, Kind, Overrides, ValueError};
+use wire::metadata::ConfigRecord;
+
+use crate::image::{Image, Resource, ResourceKind};
+use crate::name::{self, NameError};
+use crate::record::Record;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    Set,
+    Delete,
+    Append,
+    Subtract,
+}
+
+impl Operation {
+    #[must_use]
+    pub fn from_wire(operation: i8) -> Option<Operation> {
+        match operation {
+            0 => Some(Operation::Set),
+            1 => Some(Operation::Delete),
+            2 => Some(Operation::Append),
+            3 => Some(Operation::Subtract),
+            _ => None,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Operation::Set => "SET",
+            Operation::Delete => "DELETE",
+            Operation::Append => "APPEND",
+            Operation::Subtract => "SUBTRACT",
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    pub name: String,
+    /// `None`: a number no operation has.
+    pub operation: Option<Operation>,
+    pub value: Option<String>,
+}
+
+/// What a request names; the kind is what came, known or not.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Named {
+    pub kind: i8,
+    pub name: String,
+}
+
+/// All settings a resource shall have.
+pub type Replacement = Vec<(String, Option<String>)>;
+
+/// Why settings are not changed; the texts are those of Kafka.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AlterError {
+    #[error("Each resource must appear at most once.")]
+    Duplicate,
+    #[error("Unknown resource type {0}")]
+    Kind(i8),
+    #[error("Error due to duplicate config keys")]
+    DuplicateKeys,
+    #[error("Null value not supported for : {}", .0.join(", "))]
+    NullValue(Vec<String>),
+    #[error("Unknown operation on setting {0}")]
+    Operation(String),
+    #[error("Default topic resources are not allowed.")]
+    DefaultTopic,
+    #[error(transparent)]
+    Name(#[from] NameError),
+    #[error("The topic '{0}' does not exist.")]
+    UnknownTopic(String),
+    #[error("Node id must be an integer, but it is: {0}")]
+    BrokerName(String),
+    #[error("Unexpected broker id, expected {want}, but received {got}")]
+    OtherBroker { want: i32, got: i32 },
+    #[error("Can't {operation} to key {name} because its type is not LIST.")]
+    NotAList {
+        operation: &'static str,
+        name: String,
+    },
+    #[error(transparent)]
+    Topic(#[from] ValueError),
+    #[error(transparent)]
+    Broker(#[from] ChangeError),
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AlterConfigs {
+    pub records: Vec<Record>,
+    /// In the order of the request.
+    pub answers: Vec<(Named, Result<(), AlterError>)>,
+}
+
+/// Changes single settings (IncrementalAlterConfigs).
+#[must_use]
+pub fn change_configs(
+    image: &Image,
+    broker: &Broker,
+    resources: &[(Named, Vec<Change>)],
+) -> AlterConfigs {
+    decide(
+        image,
+        resources,
+        |resource, before, changes: &Vec<Change>| {
+            let nulls = changes.iter().filter(|change| {
+                change.operation != Some(Operation::Delete) && change.value.is_none()
+            });
+            check_keys(
+                changes.iter().map(|change| &change.name),
+                nulls.map(|change| &change.name),
+            )?;
+            let mut after = before.clone();
+            for change in changes {
+                apply(&mut after, broker, resource, change)?;
+            }
+            Ok(after)
+        },
+        broker,
+    )
+}
+
+/// Replaces all settings of a resource (AlterConfigs).
+#[must_use]
+pub fn replace_configs(
+    image: &Image,
+    broker: &Broker,
+    resources: &[(Named, Replacement)],
+) -> AlterConfigs {
+    decide(
+        image,
+        resources,
+        |_, _, settings: &Replacement| {
+            let nulls = settings
+                .iter()
+                .filter(|(_, value)| value.is_none())
+                .map(|(name, _)| name);
+            check_keys(settings.iter().map(|(name, _)| name), nulls)?;
+            Ok(settings
+                .iter()
+                .filter_map(|(name, value)| Some((name.clone(), value.clone()?)))
+                .collect())
+        },
+        broker,
+    )
+}
+
+fn decide<C>(
+    image: &Image,
+    resources: &[(Named, C)],
+    change: impl Fn(&Resource, &Overrides, &C) -> Result<Overrides, AlterError>,
+    broker: &Broker,
+) -> AlterConfigs {
+    let mut decision = AlterConfigs::default();
+    for (named, changes) in resources {
+        let times = resources.iter().filter(|(other, _)| other == named).count();
+        let outcome = find(image, broker, named, times).and_then(|resource| {
+            let before = image.overrides(&resource);
+            let after = change(&resource, &before, changes)?;
+            check_result(broker, &resource, &after)?;
+            Ok(difference(&resource, &before, &after))
+        });
+        let answer = outcome.map(|mut records| decision.records.append(&mut records));
+        decision.answers.push((named.clone(), answer));
+    }
+    decision
+}
+
+fn check_keys<'a>(
+    mut names: impl Iterator<Item = &'a String>,
+    nulls: impl Iterator<Item = &'a String>,
+) -> Result<(), AlterError> {
+    let mut seen = BTreeSet::new();
+    if !names.all(|name| seen.insert(name)) {
+        return Err(AlterError::DuplicateKeys);
+    }
+    let nulls: Vec<String> = nulls.cloned().collect();
+    if nulls.is_empty() {
+        Ok(())
+    } else {
+        Err(AlterError::NullValue(nulls))
+    }
+}
+
+fn find(
+    image: &Image,
+    broker: &Broker,
+    named: &Named,
+    times: usize,
+) -> Result<Resource, AlterError> {
+    if 1 < times {
+        return Err(AlterError::Duplicate);
+    }
+    let name = named.name.as_str();
+    match ResourceKind::from_wire(named.kind) {
+        Some(ResourceKind::Topic) if name.is_empty() => Err(AlterError::DefaultTopic),
+        Some(ResourceKind::Topic) => {
+            name::check(name)?;
+            image
+                .topic(name)
+                .map(|_| Resource::topic(name))
+                .ok_or_else(|| AlterError::UnknownTopic(name.into()))
+        }
+        Some(ResourceKind::Broker) if name.is_empty() => Ok(Resource::cluster()),
+        Some(ResourceKind::Broker) => {
+            let got = name
+                .parse()
+                .map_err(|_| AlterError::BrokerName(name.into()))?;
+            let want = broker.node_id.0;
+            if got == want {
+                Ok(Resource::broker(broker.node_id))
+            } else {
+                Err(AlterError::OtherBroker { want, got })
+            }
+        }
+        Some(ResourceKind::ClientMetrics | ResourceKind::Group) | None => {
+            Err(AlterError::Kind(named.kind))
+        }
+    }
+}
+
+fn apply(
+    after: &mut Overrides,
+    broker: &Broker,
+    resource: &Resource,
+    change: &Change,
+) -> Result<(), AlterError> {
+    let name = &change.name;
+    let value = change.value.clone().unwrap_or_default();
+    match change.operation {
+        None => return Err(AlterError::Operation(name.clone())),
+        Some(Operation::Set) => drop(after.insert(name.clone(), value)),
+        Some(Operation::Delete) => drop(after.remove(name)),
+        Some(operation @ (Operation::Append | Operation::Subtract)) => {
+            let kind = match resource.kind {
+                ResourceKind::Topic => config::topic_setting(name).map(|topic| topic.setting.kind),
+                _ => config::broker_setting(name).map(|setting| setting.kind),
+            };
+            if kind != Some(Kind::List) {
+                return Err(AlterError::NotAList {
+                    operation: operation.name(),
+                    name: name.clone(),
+                });
+            }
+            let now = current(after, broker, resource, name);
+            let mut items: Vec<&str> = items(&now).collect();
+            for item in self::items(&value) {
+                match operation {
+                    Operation::Append if !items.contains(&item) => items.push(item),
+                    Operation::Subtract => items.retain(|other| *other != item),
+                    _ => {}
+                }
+            }
+            let joined = items.join(",");
+            after.insert(name.clone(), joined);
+        }
+    }
+    Ok(())
+}
+
+/// The list an item is added to: the setting's own, else what holds without one.
+fn current(after: &Overrides, broker: &Broker, resource: &Resource, name: &str) -> String {
+    if let Some(value) = after.get(name) {
+        return value.clone();
+    }
+    let all = match resource.kind {
+        ResourceKind::Topic => broker.describe_topic(&Overrides::new()),
+        _ => broker.describe(),
+    };
+    all.into_iter()
+        .find(|description| description.name == name)
+        .and_then(|description| description.value)
+        .unwrap_or_default()
+}
+
+fn items(list: &str) -> impl Iterator<Item = &str> {
+    list.split(',')
+        .map(str::trim)
+        .filter(|item| !item.is_empty())
+}
+
+fn check_result(broker: &Broker, resource: &Resource, after: &Overrides) -> Result<(), AlterError> {
+    match resource.kind {
+        ResourceKind::Broker => Ok(broker.check_change(after, resource.name.is_empty())?),
+        _ => Ok(broker.check_topic(after)?),
+    }
+}
+
+fn difference(resource: &Resource, before: &Arc<Overrides>, after: &Overrides) -> Vec<Record> {
+    let record = |name: &String, value: Option<&String>| {
+        Record::from(ConfigRecord {
+            resource_type: resource.kind as i8,
+            resource_name: resource.name.clone(),
+            name: name.clone(),
+            value: value.cloned(),
+        })
+    };
+    let set = after
+        .iter()
+        .filter(|(name, value)| before.get(*name) != Some(value))
+        .map(|(name, value)| record(name, Some(value)));
+    let gone = before
+        .keys()
+        .filter(|name| !after.contains_key(*name))
+        .map(|name| record(name, None));
+    set.chain(gone).collect()
+}

@@ -1,0 +1,98 @@
+//! Deleting topics, by name or by id.
+//!
+//! Owns which of the two a request means. A topic named twice, in whatever way, is not deleted at all.
+
+use std::collections::BTreeSet;
+
+use wire::Uuid;
+use wire::metadata::RemoveTopicRecord;
+
+use crate::image::Image;
+use crate::record::Record;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Target {
+    pub name: Option<String>,
+    /// Zero: by name.
+    pub id: Uuid,
+}
+
+/// Why a topic is not deleted; the texts are those of Kafka.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DeleteTopicError {
+    #[error("You may not specify both topic name and topic id.")]
+    NameAndId,
+    #[error("Neither topic name nor id were specified.")]
+    Nothing,
+    #[error("Duplicate topic name.")]
+    DuplicateName,
+    #[error("Duplicate topic id.")]
+    DuplicateId,
+    #[error("The provided topic name maps to an ID that was already supplied.")]
+    NameOfId,
+    #[error("this broker has no topic of that name")]
+    UnknownName,
+    #[error("this broker has no topic with that id")]
+    UnknownId,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DeleteTopics {
+    pub records: Vec<Record>,
+    /// One for each topic, in the order of the request; a name asked for gives back the id it had, and the reverse.
+    pub answers: Vec<(Target, Result<(), DeleteTopicError>)>,
+}
+
+#[must_use]
+pub fn delete_topics(image: &Image, targets: &[Target]) -> DeleteTopics {
+    let mut decision = DeleteTopics::default();
+    let mut answered = BTreeSet::new();
+    for target in targets {
+        let times = targets.iter().filter(|other| *other == target).count();
+        if 1 < times && !answered.insert((target.name.as_deref(), target.id)) {
+            continue;
+        }
+        let outcome = find(image, target, times).and_then(|(name, id)| {
+            let same = |other: &&Target| other.id == id && other.name.is_none();
+            let by_id = targets.iter().find(same).is_some();
+            if target.id.is_zero() && by_id {
+                return Err(DeleteTopicError::NameOfId);
+            }
+            Ok((name, id))
+        });
+        let (target, answer) = match outcome {
+            Ok((name, id)) => {
+                decision
+                    .records
+                    .push(RemoveTopicRecord { topic_id: id }.into());
+                (
+                    Target {
+                        name: Some(name),
+                        id,
+                    },
+                    Ok(()),
+                )
+            }
+            Err(error) => (target.clone(), Err(error)),
+        };
+        decision.answers.push((target, answer));
+    }
+    decision
+}
+
+fn find(image: &Image, target: &Target, times: usize) -> Result<(String, Uuid), DeleteTopicError> {
+    match (&target.name, target.id.is_zero()) {
+        (Some(_), false) => Err(DeleteTopicError::NameAndId),
+        (None, true) => Err(DeleteTopicError::Nothing),
+        (Some(_), true) if 1 < times => Err(DeleteTopicError::DuplicateName),
+        (None, false) if 1 < times => Err(DeleteTopicError::DuplicateId),
+        (Some(name), true) => match image.topic(name) {
+            Some(topic) => Ok((name.clone(), topic.id)),
+            None => Err(DeleteTopicError::UnknownName),
+        },
+        (None, false) => match image.topic_by_id(target.id) {
+            Some(topic) => Ok((topic.name.as_ref().into(), target.id)),
+            None => Err(DeleteTopicError::UnknownId),
+        },
+    }
+}

@@ -1,0 +1,106 @@
+//! Decisions: what a request would change, as records and an answer for each thing it names.
+//!
+//! Each decision is a function of the image, the settings and the request. It changes nothing: the caller writes the records,
+//! replays them when they are durable, and only then gives the answers. A request that is refused in part is done in part.
+
+pub mod alter_configs;
+pub mod create_partitions;
+pub mod create_topics;
+pub mod delete_topics;
+pub mod producer_ids;
+pub mod register_broker;
+
+use std::collections::BTreeSet;
+
+use model::{BrokerId, LeaderEpoch, PartitionIndex};
+use wire::Uuid;
+use wire::metadata::PartitionRecord;
+
+use crate::image::Image;
+use crate::placement::Placement;
+use crate::record::Record;
+
+/// Records one request may write: 10,000, some 700 KiB of metadata log, so that no request can hold up the rest for long. The
+/// client is told and asks for less at a time.
+pub const RECORDS_MAX: usize = 10_000;
+
+/// A source of identities that have not been used.
+pub trait Uuids {
+    fn next(&mut self) -> Uuid;
+}
+
+impl<F: FnMut() -> Uuid> Uuids for F {
+    fn next(&mut self) -> Uuid {
+        self()
+    }
+}
+
+/// What a manual assignment of replicas may get wrong; the texts are those of Kafka.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AssignmentError {
+    #[error("The manual partition assignment includes an empty replica list.")]
+    Empty,
+    #[error("The manual partition assignment includes the broker {0} more than once.")]
+    Twice(BrokerId),
+    #[error(
+        "The manual partition assignment includes broker {0}, but no such broker is registered."
+    )]
+    NoBroker(BrokerId),
+    #[error(
+        "The manual partition assignment includes a partition with {got} replica(s), but this is not consistent with previous partitions, which have {want} replica(s)."
+    )]
+    Uneven { got: usize, want: usize },
+}
+
+fn check_assignment(
+    image: &Image,
+    replicas: &[i32],
+    want: Option<usize>,
+) -> Result<Vec<BrokerId>, AssignmentError> {
+    let mut seen = BTreeSet::new();
+    let replicas: Vec<BrokerId> = replicas.iter().map(|id| BrokerId(*id)).collect();
+    if replicas.is_empty() {
+        return Err(AssignmentError::Empty);
+    }
+    let mut sorted = replicas.clone();
+    sorted.sort_unstable();
+    for broker in sorted {
+        if !seen.insert(broker) {
+            return Err(AssignmentError::Twice(broker));
+        }
+        if image.broker(broker).is_none() {
+            return Err(AssignmentError::NoBroker(broker));
+        }
+    }
+    match want {
+        Some(want) if want != replicas.len() => Err(AssignmentError::Uneven {
+            got: replicas.len(),
+            want,
+        }),
+        _ => Ok(replicas),
+    }
+}
+
+/// A partition as it begins: everyone in sync, the first replica that is not fenced leads.
+fn new_partition(
+    image: &Image,
+    placement: &mut Placement<'_>,
+    topic_id: Uuid,
+    index: PartitionIndex,
+    replicas: &[BrokerId],
+) -> Record {
+    let is_usable = |id: &&BrokerId| image.broker(**id).is_some_and(|broker| !broker.is_fenced);
+    let isr: Vec<i32> = replicas.iter().filter(is_usable).map(|id| id.0).collect();
+    PartitionRecord {
+        partition_id: index.0,
+        topic_id,
+        replicas: replicas.iter().map(|id| id.0).collect(),
+        leader: isr.first().copied().unwrap_or(crate::image::NO_LEADER.0),
+        isr,
+        leader_epoch: LeaderEpoch(0).0,
+        partition_epoch: 0,
+        directories: replicas.iter().map(|id| placement.directory(*id)).collect(),
+        ..PartitionRecord::default()
+    }
+    .into()
+}

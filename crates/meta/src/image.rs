@@ -1,0 +1,452 @@
+//! What the metadata log says, as of one of its records.
+//!
+//! Owns brokers, topics, dynamic settings, features and the next producer id. `replay` is the only mutator, and the same
+//! records give the same image on every node. Cloning shares everything that did not change, so an image is published by
+//! cloning, replaying and swapping. A record that contradicts the image is an error: the log is damaged or not ours.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use config::Overrides;
+use model::{BrokerId, LeaderEpoch, ProducerId};
+use wire::Uuid;
+use wire::metadata::{
+    BrokerRegistrationChangeRecord, ConfigRecord, PartitionChangeRecord, PartitionRecord,
+    RegisterBrokerRecord, TopicRecord,
+};
+
+use crate::record::Record;
+
+/// "No leader" in a record.
+pub const NO_LEADER: BrokerId = BrokerId(-1);
+/// "The leader stays" in a change record.
+const SAME_LEADER: i32 = -2;
+
+/// What carries settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(i8)]
+pub enum ResourceKind {
+    Topic = 2,
+    Broker = 4,
+    ClientMetrics = 16,
+    Group = 32,
+}
+
+impl ResourceKind {
+    #[must_use]
+    pub fn from_wire(kind: i8) -> Option<ResourceKind> {
+        match kind {
+            2 => Some(ResourceKind::Topic),
+            4 => Some(ResourceKind::Broker),
+            16 => Some(ResourceKind::ClientMetrics),
+            32 => Some(ResourceKind::Group),
+            _ => None,
+        }
+    }
+}
+
+/// A resource by name; a broker's is its number, the empty one stands for all brokers.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Resource {
+    pub kind: ResourceKind,
+    pub name: String,
+}
+
+impl Resource {
+    #[must_use]
+    pub fn topic(name: &str) -> Resource {
+        Resource {
+            kind: ResourceKind::Topic,
+            name: name.into(),
+        }
+    }
+
+    #[must_use]
+    pub fn broker(id: BrokerId) -> Resource {
+        Resource {
+            kind: ResourceKind::Broker,
+            name: id.to_string(),
+        }
+    }
+
+    /// The defaults of all brokers.
+    #[must_use]
+    pub fn cluster() -> Resource {
+        Resource {
+            kind: ResourceKind::Broker,
+            name: String::new(),
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    pub name: String,
+    pub host: String,
+    pub port: u16,
+}
+
+/// A broker as it registered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Registration {
+    pub id: BrokerId,
+    pub epoch: i64,
+    pub incarnation: Uuid,
+    pub endpoints: Vec<Endpoint>,
+    pub rack: Option<String>,
+    pub is_fenced: bool,
+    /// Directories that work.
+    pub log_dirs: Vec<Uuid>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Partition {
+    /// [`NO_LEADER`] when there is none.
+    pub leader: BrokerId,
+    pub leader_epoch: LeaderEpoch,
+    /// Counts the changes of this partition.
+    pub epoch: i32,
+    pub replicas: Vec<BrokerId>,
+    pub isr: Vec<BrokerId>,
+    pub removing: Vec<BrokerId>,
+    pub adding: Vec<BrokerId>,
+    pub eligible_leaders: Vec<BrokerId>,
+    pub last_known_leaders: Vec<BrokerId>,
+    pub is_recovering: bool,
+    /// Of each replica, in the order of `replicas`.
+    pub directories: Vec<Uuid>,
+}
+
+impl Partition {
+    /// The directory of the replica on `broker`.
+    #[must_use]
+    pub fn directory(&self, broker: BrokerId) -> Option<Uuid> {
+        let at = self
+            .replicas
+            .iter()
+            .position(|replica| *replica == broker)?;
+        self.directories.get(at).copied()
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Topic {
+    pub name: Arc<str>,
+    pub id: Uuid,
+    /// By number, from 0 without a gap.
+    pub partitions: Vec<Partition>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReplayError {
+    #[error("metadata log: topic {0} is created twice")]
+    TopicTwice(String),
+    #[error("metadata log: no topic has the id {0}")]
+    NoTopic(Uuid),
+    #[error("metadata log: topic {topic} has {count} partitions, and the record names {partition}")]
+    NoPartition {
+        topic: String,
+        partition: i32,
+        count: usize,
+    },
+    #[error("metadata log: broker {0} is not registered")]
+    NoBroker(BrokerId),
+    #[error("metadata log: settings of a resource of type {0}")]
+    Resource(i8),
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Image {
+    brokers: BTreeMap<BrokerId, Registration>,
+    topics: Arc<BTreeMap<Arc<str>, Arc<Topic>>>,
+    names: Arc<BTreeMap<Uuid, Arc<str>>>,
+    /// Names with `.` made `_`, which may not collide, and the topic that has each.
+    folded: Arc<BTreeMap<String, Arc<str>>>,
+    settings: Arc<BTreeMap<Resource, Arc<Overrides>>>,
+    features: BTreeMap<String, i16>,
+    next_producer_id: i64,
+    end: i64,
+}
+
+impl Image {
+    #[must_use]
+    pub fn broker(&self, id: BrokerId) -> Option<&Registration> {
+        self.brokers.get(&id)
+    }
+
+    /// In the order of their numbers.
+    pub fn brokers(&self) -> impl Iterator<Item = &Registration> {
+        self.brokers.values()
+    }
+
+    #[must_use]
+    pub fn topic(&self, name: &str) -> Option<&Arc<Topic>> {
+        self.topics.get(name)
+    }
+
+    #[must_use]
+    pub fn topic_by_id(&self, id: Uuid) -> Option<&Arc<Topic>> {
+        self.topic(self.names.get(&id)?)
+    }
+
+    /// In the order of their names.
+    pub fn topics(&self) -> impl Iterator<Item = &Arc<Topic>> {
+        self.topics.values()
+    }
+
+    #[must_use]
+    pub fn topics_count(&self) -> usize {
+        self.topics.len()
+    }
+
+    /// Topics whose name is `from` or comes after it.
+    pub fn topics_from<'a>(&'a self, from: &str) -> impl Iterator<Item = &'a Arc<Topic>> {
+        let from: Arc<str> = from.into();
+        self.topics.range(from..).map(|(_, topic)| topic)
+    }
+
+    /// The topic whose name differs from `name` in `.` and `_` at most.
+    #[must_use]
+    pub fn colliding(&self, name: &str) -> Option<&Arc<str>> {
+        self.folded.get(&fold(name))
+    }
+
+    /// Dynamic settings; empty when there are none.
+    #[must_use]
+    pub fn overrides(&self, resource: &Resource) -> Arc<Overrides> {
+        self.settings.get(resource).cloned().unwrap_or_default()
+    }
+
+    /// What has dynamic settings, in order of kind and name.
+    pub fn configured(&self) -> impl Iterator<Item = &Resource> {
+        self.settings.keys()
+    }
+
+    /// Finalized features and their levels.
+    pub fn features(&self) -> impl Iterator<Item = (&str, i16)> {
+        self.features
+            .iter()
+            .map(|(name, level)| (name.as_str(), *level))
+    }
+
+    /// The first producer id that no broker has been given.
+    #[must_use]
+    pub fn next_producer_id(&self) -> ProducerId {
+        ProducerId(self.next_producer_id)
+    }
+
+    /// Records replayed so far: the offset the next one will have.
+    #[must_use]
+    pub fn end(&self) -> i64 {
+        self.end
+    }
+
+    pub fn replay(&mut self, record: &Record) -> Result<(), ReplayError> {
+        match record {
+            Record::Topic(record) => self.on_topic(record)?,
+            Record::Partition(record) => self.on_partition(record)?,
+            Record::PartitionChange(record) => self.on_partition_change(record)?,
+            Record::RemoveTopic(record) => self.on_remove_topic(record.topic_id)?,
+            Record::Config(record) => self.on_config(record)?,
+            Record::RegisterBroker(record) => self.on_register_broker(record),
+            Record::BrokerRegistrationChange(record) => self.on_registration_change(record)?,
+            Record::FeatureLevel(record) => match record.feature_level {
+                0 => drop(self.features.remove(&record.name)),
+                level => drop(self.features.insert(record.name.clone(), level)),
+            },
+            Record::ProducerIds(record) => self.next_producer_id = record.next_producer_id,
+            Record::NoOp(_)
+            | Record::BeginTransaction(_)
+            | Record::EndTransaction(_)
+            | Record::RegisterController(_) => {}
+        }
+        self.end += 1;
+        Ok(())
+    }
+
+    fn on_topic(&mut self, record: &TopicRecord) -> Result<(), ReplayError> {
+        if self.topics.contains_key(record.name.as_str())
+            || self.names.contains_key(&record.topic_id)
+        {
+            return Err(ReplayError::TopicTwice(record.name.clone()));
+        }
+        let name: Arc<str> = record.name.as_str().into();
+        let topic = Topic {
+            name: name.clone(),
+            id: record.topic_id,
+            partitions: Vec::new(),
+        };
+        Arc::make_mut(&mut self.topics).insert(name.clone(), Arc::new(topic));
+        Arc::make_mut(&mut self.folded)
+            .entry(fold(&name))
+            .or_insert_with(|| name.clone());
+        Arc::make_mut(&mut self.names).insert(record.topic_id, name);
+        Ok(())
+    }
+
+    fn topic_mut(&mut self, id: Uuid) -> Result<&mut Topic, ReplayError> {
+        let name = self.names.get(&id).ok_or(ReplayError::NoTopic(id))?;
+        let topic = Arc::make_mut(&mut self.topics)
+            .get_mut(name)
+            .ok_or(ReplayError::NoTopic(id))?;
+        Ok(Arc::make_mut(topic))
+    }
+
+    fn on_partition(&mut self, record: &PartitionRecord) -> Result<(), ReplayError> {
+        let topic = self.topic_mut(record.topic_id)?;
+        let partition = Partition {
+            leader: BrokerId(record.leader),
+            leader_epoch: LeaderEpoch(record.leader_epoch),
+            epoch: record.partition_epoch,
+            replicas: ids(&record.replicas),
+            isr: ids(&record.isr),
+            removing: ids(&record.removing_replicas),
+            adding: ids(&record.adding_replicas),
+            eligible_leaders: ids(record
+                .eligible_leader_replicas
+                .as_deref()
+                .unwrap_or_default()),
+            last_known_leaders: ids(record.last_known_elr.as_deref().unwrap_or_default()),
+            is_recovering: record.leader_recovery_state != 0,
+            directories: record.directories.clone(),
+        };
+        let count = topic.partitions.len();
+        match usize::try_from(record.partition_id) {
+            Ok(index) if index == count => topic.partitions.push(partition),
+            Ok(index) if index < count => topic.partitions[index] = partition,
+            _ => return Err(no_partition(topic, record.partition_id)),
+        }
+        Ok(())
+    }
+
+    fn on_partition_change(&mut self, record: &PartitionChangeRecord) -> Result<(), ReplayError> {
+        let topic = self.topic_mut(record.topic_id)?;
+        let at = usize::try_from(record.partition_id).unwrap_or(usize::MAX);
+        if topic.partitions.len() <= at {
+            return Err(no_partition(topic, record.partition_id));
+        }
+        let partition = &mut topic.partitions[at];
+        let change = |list: &mut Vec<BrokerId>, changed: &Option<Vec<i32>>| {
+            if let Some(changed) = changed {
+                *list = ids(changed);
+            }
+        };
+        change(&mut partition.isr, &record.isr);
+        change(&mut partition.replicas, &record.replicas);
+        change(&mut partition.removing, &record.removing_replicas);
+        change(&mut partition.adding, &record.adding_replicas);
+        change(
+            &mut partition.eligible_leaders,
+            &record.eligible_leader_replicas,
+        );
+        change(&mut partition.last_known_leaders, &record.last_known_elr);
+        if let Some(directories) = &record.directories {
+            partition.directories.clone_from(directories);
+        }
+        if record.leader != SAME_LEADER {
+            partition.leader = BrokerId(record.leader);
+            partition.leader_epoch.0 += 1;
+        }
+        if 0 <= record.leader_recovery_state {
+            partition.is_recovering = record.leader_recovery_state != 0;
+        }
+        partition.epoch += 1;
+        Ok(())
+    }
+
+    fn on_remove_topic(&mut self, id: Uuid) -> Result<(), ReplayError> {
+        let name = Arc::make_mut(&mut self.names)
+            .remove(&id)
+            .ok_or(ReplayError::NoTopic(id))?;
+        Arc::make_mut(&mut self.topics).remove(&name);
+        let folded = fold(&name);
+        if self.folded.get(&folded) == Some(&name) {
+            let other = self
+                .topics
+                .keys()
+                .find(|other| fold(other) == folded)
+                .cloned();
+            let names = Arc::make_mut(&mut self.folded);
+            match other {
+                Some(other) => drop(names.insert(folded, other)),
+                None => drop(names.remove(&folded)),
+            }
+        }
+        let resource = Resource::topic(&name);
+        if self.settings.contains_key(&resource) {
+            Arc::make_mut(&mut self.settings).remove(&resource);
+        }
+        Ok(())
+    }
+
+    fn on_config(&mut self, record: &ConfigRecord) -> Result<(), ReplayError> {
+        let kind = ResourceKind::from_wire(record.resource_type)
+            .ok_or(ReplayError::Resource(record.resource_type))?;
+        let resource = Resource {
+            kind,
+            name: record.resource_name.clone(),
+        };
+        let all = Arc::make_mut(&mut self.settings);
+        let settings = Arc::make_mut(all.entry(resource.clone()).or_default());
+        match &record.value {
+            Some(value) => drop(settings.insert(record.name.clone(), value.clone())),
+            None => drop(settings.remove(&record.name)),
+        }
+        if settings.is_empty() {
+            all.remove(&resource);
+        }
+        Ok(())
+    }
+
+    fn on_register_broker(&mut self, record: &RegisterBrokerRecord) {
+        let endpoint = |end: &wire::metadata::register_broker_record::BrokerEndpoint| Endpoint {
+            name: end.name.clone(),
+            host: end.host.clone(),
+            port: end.port,
+        };
+        let registration = Registration {
+            id: BrokerId(record.broker_id),
+            epoch: record.broker_epoch,
+            incarnation: record.incarnation_id,
+            endpoints: record.end_points.iter().map(endpoint).collect(),
+            rack: record.rack.clone(),
+            is_fenced: record.fenced,
+            log_dirs: record.log_dirs.clone(),
+        };
+        self.brokers.insert(registration.id, registration);
+    }
+
+    fn on_registration_change(
+        &mut self,
+        record: &BrokerRegistrationChangeRecord,
+    ) -> Result<(), ReplayError> {
+        let id = BrokerId(record.broker_id);
+        let broker = self.brokers.get_mut(&id).ok_or(ReplayError::NoBroker(id))?;
+        match record.fenced {
+            1 => broker.is_fenced = true,
+            -1 => broker.is_fenced = false,
+            _ => {}
+        }
+        if !record.log_dirs.is_empty() {
+            broker.log_dirs.clone_from(&record.log_dirs);
+        }
+        Ok(())
+    }
+}
+
+fn ids(numbers: &[i32]) -> Vec<BrokerId> {
+    numbers.iter().map(|number| BrokerId(*number)).collect()
+}
+
+fn no_partition(topic: &Topic, partition: i32) -> ReplayError {
+    ReplayError::NoPartition {
+        topic: topic.name.as_ref().into(),
+        partition,
+        count: topic.partitions.len(),
+    }
+}
+
+/// Metrics names cannot tell `.` from `_`, so neither may topic names.
+fn fold(name: &str) -> String {
+    name.replace('.', "_")
+}

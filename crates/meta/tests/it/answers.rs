@@ -1,0 +1,626 @@
+//! Decisions answer as Kafka 4.3 did for the same requests on one broker.
+
+use std::collections::BTreeSet;
+
+use ::config::Overrides;
+use ::model::BrokerId;
+use meta::decide::alter_configs::{Change, Named, Operation, change_configs, replace_configs};
+use meta::decide::create_partitions::{Growth, create_partitions};
+use meta::decide::create_topics::{CreateTopicError, NewTopic, auto_create, create_topics};
+use meta::decide::delete_topics::{DeleteTopicError, Target, delete_topics};
+use meta::decide::producer_ids::allocate_producer_ids;
+use meta::decide::register_broker::begin_leader_epochs;
+use meta::{Image, Resource};
+
+use crate::{broker, image, replay, settings, step, uuids};
+
+fn topic(name: &str) -> NewTopic {
+    NewTopic {
+        name: name.into(),
+        partitions: -1,
+        replication_factor: -1,
+        ..NewTopic::default()
+    }
+}
+
+fn says(topics: &[NewTopic]) -> Vec<String> {
+    let mut image = image(1);
+    let existing = create_topics(
+        &image,
+        &broker(""),
+        &[topic("a"), topic("t.x")],
+        &mut uuids(),
+    );
+    replay(&mut image, &existing.records);
+    let mut more = uuids();
+    for _ in 0..10 {
+        more();
+    }
+    let decision = create_topics(&image, &broker(""), topics, &mut more);
+    decision
+        .answers
+        .iter()
+        .map(|(_, answer)| {
+            answer
+                .as_ref()
+                .err()
+                .map_or_else(|| "fine".into(), ToString::to_string)
+        })
+        .collect()
+}
+
+#[test]
+fn bad_names_are_refused_in_the_words_of_kafka() {
+    for (name, words) in [
+        ("", "Topic name is invalid: the empty string is not allowed"),
+        (".", "Topic name is invalid: '.' is not allowed"),
+        ("a", "Topic 'a' already exists."),
+        ("t_x", "Topic 't_x' collides with existing topic: t.x"),
+        ("t.x", "Topic 't.x' already exists."),
+        (
+            "__cluster_metadata",
+            "Creation of internal topic __cluster_metadata is prohibited.",
+        ),
+        ("__consumer_offsets", "fine"),
+    ] {
+        assert_eq!(says(&[topic(name)]), [words]);
+    }
+}
+
+#[test]
+fn names_that_stand_twice_are_refused_once_and_last() {
+    let answers = says(&[
+        topic("d1"),
+        topic("d2"),
+        topic("d1"),
+        topic("x.y"),
+        topic("x_y"),
+    ]);
+    assert_eq!(answers, ["fine", "fine", "fine", "Duplicate topic name."]);
+}
+
+#[test]
+fn sizes_out_of_bounds_are_refused_in_the_words_of_kafka() {
+    let sized = |partitions, replication_factor| {
+        says(&[NewTopic {
+            partitions,
+            replication_factor,
+            ..topic("bounds")
+        }])
+        .remove(0)
+    };
+    assert_eq!(
+        sized(0, 1),
+        "Number of partitions was set to an invalid non-positive value."
+    );
+    assert_eq!(
+        sized(-2, 1),
+        "Number of partitions was set to an invalid non-positive value."
+    );
+    assert_eq!(
+        sized(1, 0),
+        "Replication factor must be larger than 0, or -1 to use the default value."
+    );
+    assert_eq!(
+        sized(1, 2),
+        "Unable to replicate the partition 2 time(s): The target replication factor of 2 cannot be reached because only 1 \
+         broker(s) are registered or some brokers have all their log directories cordoned."
+    );
+    assert_eq!(
+        sized(100_001, 1),
+        "Excessively large number of partitions per request."
+    );
+    assert_eq!(
+        sized(10_000, 1),
+        "Unable to perform excessively large batch operation."
+    );
+    assert_eq!(sized(-1, -1), "fine");
+}
+
+#[test]
+fn manual_assignments_are_checked_in_the_words_of_kafka() {
+    let assigned = |partitions, replication_factor, assignments: &[(i32, &[i32])]| {
+        let assignments = assignments
+            .iter()
+            .map(|(index, replicas)| (*index, replicas.to_vec()))
+            .collect();
+        says(&[NewTopic {
+            partitions,
+            replication_factor,
+            assignments,
+            ..topic("m")
+        }])
+        .remove(0)
+    };
+    let gap = "partitions should be a consecutive 0-based integer sequence";
+    let factor =
+        "A manual partition assignment was specified, but replication factor was not set to -1.";
+    assert_eq!(assigned(1, 1, &[(0, &[1])]), factor);
+    assert_eq!(
+        assigned(1, -1, &[(0, &[1])]),
+        "A manual partition assignment was specified, but numPartitions was not set to -1."
+    );
+    assert_eq!(assigned(-1, -1, &[(1, &[1])]), gap);
+    assert_eq!(assigned(-1, -1, &[(-1, &[1])]), gap);
+    assert_eq!(assigned(-1, -1, &[(0, &[1]), (2, &[1])]), gap);
+    assert_eq!(
+        assigned(-1, -1, &[(0, &[])]),
+        "The manual partition assignment includes an empty replica list."
+    );
+    assert_eq!(
+        assigned(-1, -1, &[(0, &[1, 1])]),
+        "The manual partition assignment includes the broker 1 more than once."
+    );
+    assert_eq!(
+        assigned(-1, -1, &[(0, &[5])]),
+        "The manual partition assignment includes broker 5, but no such broker is registered."
+    );
+    assert_eq!(
+        assigned(-1, -1, &[(0, &[1]), (0, &[1])]),
+        "Found multiple manual partition assignments for partition 0"
+    );
+    assert_eq!(assigned(-1, -1, &[(0, &[1]), (1, &[1])]), "fine");
+}
+
+#[test]
+fn settings_of_a_new_topic_are_checked() {
+    let with = |name: &str, value: Option<&str>| {
+        says(&[NewTopic {
+            settings: vec![(name.into(), value.map(Into::into))],
+            ..topic("s")
+        }])
+        .remove(0)
+    };
+    assert_eq!(
+        with("retention.ms", None),
+        "Null value not supported for topic configs: retention.ms"
+    );
+    assert_eq!(
+        with("nosuch", Some("1")),
+        "Unknown topic config name: nosuch"
+    );
+    assert_eq!(
+        with("retention.ms", Some("q")),
+        "Invalid value q for configuration retention.ms: Not a number of type LONG"
+    );
+    assert_eq!(with("esker.durability", Some("os")), "fine");
+}
+
+#[test]
+fn a_topic_that_is_refused_leaves_no_record() {
+    let bad = NewTopic {
+        partitions: 3,
+        replication_factor: 9,
+        ..topic("bad")
+    };
+    let decision = create_topics(&image(1), &broker(""), &[bad, topic("good")], &mut uuids());
+    assert_eq!(decision.records.len(), 2);
+    assert!(matches!(
+        decision.answers[0].1,
+        Err(CreateTopicError::TooFewBrokers { .. })
+    ));
+}
+
+#[test]
+fn leaders_and_directories_take_turns() {
+    let mut image = image(3);
+    let wide = NewTopic {
+        partitions: 6,
+        replication_factor: 2,
+        ..topic("wide")
+    };
+    step(&mut image, |image| {
+        create_topics(image, &broker(""), &[wide], &mut uuids()).records
+    });
+    let partitions = &image.topic("wide").expect("created").partitions;
+    for id in 1..=3 {
+        assert_eq!(
+            partitions
+                .iter()
+                .filter(|partition| partition.leader == BrokerId(id))
+                .count(),
+            2
+        );
+    }
+    for dir in image.brokers().flat_map(|broker| &broker.log_dirs) {
+        assert_eq!(
+            partitions
+                .iter()
+                .flat_map(|partition| &partition.directories)
+                .filter(|other| *other == dir)
+                .count(),
+            2
+        );
+    }
+}
+
+#[test]
+fn what_is_missing_is_created_when_asked_for() {
+    let mut image = image(1);
+    let broker = broker("num.partitions=4\noffsets.topic.num.partitions=7");
+    let names = BTreeSet::from(["new", "bad name", "__consumer_offsets"]);
+    let decision = auto_create(&image, &broker, &names, &mut uuids());
+    replay(&mut image, &decision.records);
+    assert_eq!(decision.answers.len(), 2);
+    assert_eq!(image.topic("new").expect("created").partitions.len(), 4);
+    assert_eq!(
+        image
+            .topic("__consumer_offsets")
+            .expect("created")
+            .partitions
+            .len(),
+        7
+    );
+    let offsets = image.overrides(&Resource::topic("__consumer_offsets"));
+    assert_eq!(
+        offsets.get("cleanup.policy").map(String::as_str),
+        Some("compact")
+    );
+    assert_eq!(
+        auto_create(&image, &broker, &names, &mut uuids()).records,
+        []
+    );
+}
+
+fn with_topic(partitions: i32) -> Image {
+    let mut image = image(1);
+    let new = NewTopic {
+        partitions,
+        ..topic("t")
+    };
+    step(&mut image, |image| {
+        create_topics(image, &broker(""), &[new], &mut uuids()).records
+    });
+    image
+}
+
+#[test]
+fn topics_are_deleted_by_name_or_by_id() {
+    let image = with_topic(1);
+    let id = image.topic("t").expect("created").id;
+    let by_name = |name: &str| Target {
+        name: Some(name.into()),
+        ..Target::default()
+    };
+    let by_id = |id| Target { name: None, id };
+    let strange = wire::Uuid([3; 16]);
+    for (targets, answers) in [
+        (
+            vec![by_name("none")],
+            vec![Err(DeleteTopicError::UnknownName)],
+        ),
+        (vec![by_id(strange)], vec![Err(DeleteTopicError::UnknownId)]),
+        (
+            vec![Target::default()],
+            vec![Err(DeleteTopicError::Nothing)],
+        ),
+        (
+            vec![Target {
+                name: Some("t".into()),
+                id,
+            }],
+            vec![Err(DeleteTopicError::NameAndId)],
+        ),
+        (
+            vec![by_name("t"), by_name("t")],
+            vec![Err(DeleteTopicError::DuplicateName)],
+        ),
+        (
+            vec![by_id(id), by_id(id)],
+            vec![Err(DeleteTopicError::DuplicateId)],
+        ),
+        (
+            vec![by_name("t"), by_id(id)],
+            vec![Err(DeleteTopicError::NameOfId), Ok(())],
+        ),
+        (vec![by_name("t")], vec![Ok(())]),
+        (
+            vec![by_id(id), by_id(strange)],
+            vec![Ok(()), Err(DeleteTopicError::UnknownId)],
+        ),
+    ] {
+        let decision = delete_topics(&image, &targets);
+        let got: Vec<_> = decision
+            .answers
+            .iter()
+            .map(|(_, answer)| answer.clone())
+            .collect();
+        assert_eq!(got, answers);
+        assert_eq!(
+            decision.records.len(),
+            answers.iter().filter(|answer| answer.is_ok()).count()
+        );
+        let mut after = image.clone();
+        replay(&mut after, &decision.records);
+        assert_eq!(after.topic("t").is_none(), answers.contains(&Ok(())));
+    }
+}
+
+#[test]
+fn a_deleted_name_may_be_used_again_and_no_longer_collides() {
+    let mut image = image(1);
+    let create =
+        |image: &Image, name: &str| create_topics(image, &broker(""), &[topic(name)], &mut uuids());
+    step(&mut image, |image| create(image, "a.b").records);
+    assert!(create(&image, "a_b").records.is_empty());
+    let target = Target {
+        name: Some("a.b".into()),
+        ..Target::default()
+    };
+    step(&mut image, |image| delete_topics(image, &[target]).records);
+    step(&mut image, |image| create(image, "a_b").records);
+    assert!(image.topic("a_b").is_some());
+}
+
+#[test]
+fn a_topic_only_grows() {
+    let image = with_topic(3);
+    let says = |count, assignments: Option<&[&[i32]]>| {
+        let assignments =
+            assignments.map(|all| all.iter().map(|replicas| replicas.to_vec()).collect());
+        let decision = create_partitions(
+            &image,
+            &[Growth {
+                name: "t".into(),
+                count,
+                assignments,
+            }],
+        );
+        decision.answers[0].1.as_ref().err().map_or_else(
+            || format!("{} more", decision.records.len()),
+            ToString::to_string,
+        )
+    };
+    assert_eq!(says(3, None), "Topic already has 3 partition(s).");
+    assert_eq!(
+        says(1, None),
+        "The topic t currently has 3 partition(s); 1 would not be an increase."
+    );
+    assert_eq!(
+        says(-1, None),
+        "The topic t currently has 3 partition(s); -1 would not be an increase."
+    );
+    assert_eq!(says(5, None), "2 more");
+    assert_eq!(says(4, Some(&[&[1]])), "1 more");
+    assert_eq!(
+        says(5, Some(&[&[1]])),
+        "Attempted to add 2 additional partition(s), but only 1 assignment(s) were specified."
+    );
+    assert_eq!(
+        says(4, Some(&[&[2]])),
+        "The manual partition assignment includes broker 2, but no such broker is registered."
+    );
+    assert_eq!(
+        says(4, Some(&[&[]])),
+        "The manual partition assignment includes an empty replica list."
+    );
+    let twice = [
+        Growth {
+            name: "t".into(),
+            count: 5,
+            assignments: None,
+        },
+        Growth {
+            name: "t".into(),
+            count: 6,
+            assignments: None,
+        },
+    ];
+    assert_eq!(create_partitions(&image, &twice).answers.len(), 1);
+}
+
+fn change(name: &str, operation: Operation, value: Option<&str>) -> Change {
+    Change {
+        name: name.into(),
+        operation: Some(operation),
+        value: value.map(Into::into),
+    }
+}
+
+fn named(kind: i8, name: &str) -> Named {
+    Named {
+        kind,
+        name: name.into(),
+    }
+}
+
+fn after(image: &mut Image, changes: Vec<Change>) -> (Vec<String>, Overrides) {
+    let decision = change_configs(image, &broker(""), &[(named(2, "t"), changes)]);
+    replay(image, &decision.records);
+    let answers = decision.answers.iter().map(|(_, answer)| {
+        answer
+            .as_ref()
+            .err()
+            .map_or("fine".into(), ToString::to_string)
+    });
+    (
+        answers.collect(),
+        Overrides::clone(&image.overrides(&Resource::topic("t"))),
+    )
+}
+
+#[test]
+fn lists_grow_from_what_holds_without_an_override() {
+    use Operation::{Append, Delete, Set, Subtract};
+    let mut image = with_topic(1);
+    let mut step =
+        |operation, value| after(&mut image, vec![change("cleanup.policy", operation, value)]).1;
+    assert_eq!(
+        step(Append, Some("compact")),
+        settings(&[("cleanup.policy", "delete,compact")])
+    );
+    assert_eq!(
+        step(Append, Some("compact")),
+        settings(&[("cleanup.policy", "delete,compact")])
+    );
+    assert_eq!(
+        step(Subtract, Some("delete")),
+        settings(&[("cleanup.policy", "compact")])
+    );
+    assert_eq!(
+        step(Subtract, Some("nothere")),
+        settings(&[("cleanup.policy", "compact")])
+    );
+    assert_eq!(
+        step(Subtract, Some("compact")),
+        settings(&[("cleanup.policy", "")])
+    );
+    assert_eq!(
+        step(Set, Some("delete")),
+        settings(&[("cleanup.policy", "delete")])
+    );
+    assert_eq!(step(Delete, None), settings(&[]));
+}
+
+#[test]
+fn bad_changes_are_refused_in_the_words_of_kafka() {
+    use Operation::{Append, Delete, Set};
+    let mut image = with_topic(1);
+    let mut says = |changes| after(&mut image, changes).0.remove(0);
+    for (changes, words) in [
+        (
+            vec![change("retention.ms", Append, Some("5"))],
+            "Can't APPEND to key retention.ms because its type is not LIST.",
+        ),
+        (
+            vec![change("retention.ms", Set, None)],
+            "Null value not supported for : retention.ms",
+        ),
+        (
+            vec![change("retention.ms", Set, Some("x"))],
+            "Invalid value x for configuration retention.ms: Not a number of type LONG",
+        ),
+        (
+            vec![change("nosuch", Set, Some("x"))],
+            "Unknown topic config name: nosuch",
+        ),
+        (vec![change("nosuch", Delete, None)], "fine"),
+        (
+            vec![
+                change("flush.ms", Set, Some("1")),
+                change("flush.ms", Set, Some("2")),
+            ],
+            "Error due to duplicate config keys",
+        ),
+        (vec![], "fine"),
+    ] {
+        assert_eq!(says(changes), words);
+    }
+    assert!(image.overrides(&Resource::topic("t")).is_empty());
+}
+
+#[test]
+fn resources_are_checked_in_the_words_of_kafka() {
+    let image = with_topic(1);
+    let set = |name: &str| vec![change(name, Operation::Set, Some("5000"))];
+    for (resource, setting, words) in [
+        (
+            named(2, "none"),
+            "retention.ms",
+            "The topic 'none' does not exist.",
+        ),
+        (
+            named(2, ""),
+            "retention.ms",
+            "Default topic resources are not allowed.",
+        ),
+        (
+            named(4, "2"),
+            "log.retention.ms",
+            "Unexpected broker id, expected 1, but received 2",
+        ),
+        (
+            named(4, "x"),
+            "log.retention.ms",
+            "Node id must be an integer, but it is: x",
+        ),
+        (
+            named(4, "1"),
+            "log.retention.hours",
+            "Cannot update these configs dynamically: [log.retention.hours]",
+        ),
+        (named(77, "1"), "root", "Unknown resource type 77"),
+        (named(4, ""), "log.retention.ms", "fine"),
+        (named(4, "1"), "log.retention.ms", "fine"),
+    ] {
+        let decision = change_configs(&image, &broker(""), &[(resource, set(setting))]);
+        let answer = decision.answers[0]
+            .1
+            .as_ref()
+            .err()
+            .map_or("fine".into(), ToString::to_string);
+        assert_eq!(answer, words);
+    }
+    let twice = [
+        (named(2, "t"), set("flush.ms")),
+        (named(2, "t"), set("retention.ms")),
+        (named(4, ""), set("log.flush.interval.ms")),
+    ];
+    let decision = change_configs(&image, &broker(""), &twice);
+    let refused: Vec<bool> = decision
+        .answers
+        .iter()
+        .map(|(_, answer)| answer.is_err())
+        .collect();
+    assert_eq!(refused, [true, true, false]);
+    assert_eq!(decision.records.len(), 1);
+}
+
+#[test]
+fn replacing_settings_drops_those_that_are_not_named() {
+    let mut image = with_topic(1);
+    after(
+        &mut image,
+        vec![
+            change("flush.ms", Operation::Set, Some("7")),
+            change("retention.ms", Operation::Set, Some("5")),
+        ],
+    );
+    let all = [(
+        named(2, "t"),
+        vec![("retention.ms".to_owned(), Some("55".to_owned()))],
+    )];
+    step(&mut image, |image| {
+        replace_configs(image, &broker(""), &all).records
+    });
+    assert_eq!(
+        *image.overrides(&Resource::topic("t")),
+        settings(&[("retention.ms", "55")])
+    );
+    let none = [(named(2, "t"), Vec::new())];
+    step(&mut image, |image| {
+        replace_configs(image, &broker(""), &none).records
+    });
+    assert_eq!(image.configured().count(), 0);
+}
+
+#[test]
+fn producer_ids_are_given_out_in_blocks_of_a_thousand_from_zero() {
+    let mut image = image(1);
+    for first in [0, 1000, 2000] {
+        let (record, block) = allocate_producer_ids(&image, BrokerId(1)).expect("ids are left");
+        assert_eq!(block, first..first + 1000);
+        replay(&mut image, &[record]);
+    }
+}
+
+#[test]
+fn a_new_leader_epoch_touches_only_the_partitions_a_broker_leads() {
+    let mut image = image(2);
+    let pair = NewTopic {
+        assignments: vec![(0, vec![1]), (1, vec![2])],
+        ..topic("pair")
+    };
+    step(&mut image, |image| {
+        create_topics(image, &broker(""), &[pair], &mut uuids()).records
+    });
+    step(&mut image, |image| begin_leader_epochs(image, BrokerId(2)));
+    let epochs: Vec<i32> = image
+        .topic("pair")
+        .expect("created")
+        .partitions
+        .iter()
+        .map(|one| one.leader_epoch.0)
+        .collect();
+    assert_eq!(epochs, [0, 1]);
+}
