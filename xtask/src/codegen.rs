@@ -8,6 +8,7 @@ mod logs;
 mod names;
 mod schema;
 mod tables;
+mod types;
 mod versions;
 
 use schema::Message;

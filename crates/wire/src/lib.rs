@@ -8,6 +8,7 @@
 #[cfg(feature = "any")]
 mod any_message;
 pub mod api;
+mod encoded;
 mod error;
 pub mod error_code;
 pub mod frame;
@@ -34,6 +35,7 @@ pub mod transaction;
 #[cfg(feature = "any")]
 pub use any_message::{AnyMessage, RecodeError};
 pub use api::ApiKey;
+pub use encoded::{Encoded, Segment, Splice, SpliceAt};
 pub use error::{DecodeError, EncodeError};
 pub use error_code::ErrorCode;
 pub use header::{RequestHead, decode_request_header};
@@ -42,4 +44,4 @@ pub use payload::Records;
 pub use reader::{Reader, Tag};
 pub use uuid::{ParseUuidError, Uuid};
 pub use versions::Listener;
-pub use writer::{Encoded, OpenTag, Segment, Splice, SpliceAt, Writer};
+pub use writer::{OpenTag, Writer};

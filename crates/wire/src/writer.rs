@@ -3,90 +3,13 @@
 //! Invariant: splices are in order of `at`, a place in the head; `spliced` is the sum of their lengths. A payload of at least
 //! `SPLICE_BYTES_MIN` stays where it is; a promise of bytes (`Records::External`) is always a splice.
 
+use crate::encoded::{Encoded, Splice, SpliceAt};
 use crate::reader::STRING_BYTES_MAX;
 use crate::{EncodeError, Message, Records, Uuid};
 use bytes::Bytes;
 
 /// Below this a copy costs less than one more piece in a vectored write.
 const SPLICE_BYTES_MIN: usize = 1 << 10;
-
-/// What stands between two parts of the head.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Splice {
-    Bytes(Bytes),
-    /// This many bytes that the sender supplies.
-    External(u32),
-}
-
-impl Splice {
-    #[allow(clippy::len_without_is_empty)]
-    pub fn len(&self) -> usize {
-        match self {
-            Splice::Bytes(bytes) => bytes.len(),
-            Splice::External(len) => *len as usize,
-        }
-    }
-}
-
-/// A splice and the position in the head before which it goes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SpliceAt {
-    pub at: usize,
-    pub content: Splice,
-}
-
-/// One piece of the output, in the order to send.
-pub type Segment = Splice;
-
-/// A finished message or frame. `len` counts head and splices.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Encoded {
-    pub head: Bytes,
-    pub splices: Vec<SpliceAt>,
-    pub len: usize,
-}
-
-impl Encoded {
-    /// All pieces in order; none of them is empty.
-    pub fn segments(&self) -> impl Iterator<Item = Segment> + '_ {
-        let ends = self
-            .splices
-            .iter()
-            .map(|splice| splice.at)
-            .chain([self.head.len()]);
-        let starts = [0]
-            .into_iter()
-            .chain(self.splices.iter().map(|splice| splice.at));
-        let heads = starts
-            .zip(ends)
-            .map(|(start, end)| Splice::Bytes(self.head.slice(start..end)));
-        let contents = self
-            .splices
-            .iter()
-            .map(|splice| Some(splice.content.clone()))
-            .chain([None]);
-        heads
-            .zip(contents)
-            .flat_map(|(head, content)| [Some(head), content])
-            .flatten()
-            .filter(|segment| segment.len() > 0)
-    }
-
-    /// Everything in one buffer; an error when part of it is not in memory.
-    pub fn into_bytes(self) -> Result<Bytes, EncodeError> {
-        if self.splices.is_empty() {
-            return Ok(self.head);
-        }
-        let mut whole = Vec::with_capacity(self.len);
-        for segment in self.segments() {
-            match segment {
-                Splice::Bytes(bytes) => whole.extend_from_slice(&bytes),
-                Splice::External(_) => return Err(EncodeError::External),
-            }
-        }
-        Ok(Bytes::from(whole))
-    }
-}
 
 /// A message under construction.
 #[derive(Debug, Default)]
@@ -468,52 +391,4 @@ fn base128(mut value: u64) -> ([u8; 10], usize) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn long_payloads_are_spliced_and_short_ones_copied() {
-        let long = Bytes::from(vec![7; SPLICE_BYTES_MIN]);
-        let mut w = Writer::for_frame();
-        w.bytes(&long, false).expect("bytes");
-        w.bytes(&Bytes::from_static(b"ab"), true).expect("bytes");
-        w.records(Some(&Records::External(5)), false, true, "records")
-            .expect("records");
-        let encoded = w.finish_frame().expect("frame");
-        assert_eq!(encoded.len, 4 + 4 + SPLICE_BYTES_MIN + 3 + 4 + 5);
-        let lengths: Vec<usize> = encoded.segments().map(|segment| segment.len()).collect();
-        assert_eq!(lengths, [8, SPLICE_BYTES_MIN, 7, 5]);
-        assert!(
-            matches!(&encoded.splices[0].content, Splice::Bytes(bytes) if bytes.as_ptr() == long.as_ptr())
-        );
-        assert_eq!(encoded.head[..4], (encoded.len as i32 - 4).to_be_bytes());
-        assert_eq!(encoded.into_bytes(), Err(EncodeError::External));
-    }
-
-    #[test]
-    fn a_tag_moves_the_payload_inside_it() {
-        let long = Bytes::from(vec![7; 2000]);
-        let mut w = Writer::new();
-        let tag = w.begin_tag(3);
-        w.bytes(&long, true).expect("bytes");
-        w.i8(9);
-        w.end_tag(tag);
-        let bytes = w.finish().into_bytes().expect("in memory");
-        // Tag 3, size 2003, length 2001, the payload, the last byte.
-        assert_eq!(bytes[..5], [3, 0xd3, 0x0f, 0xd1, 0x0f]);
-        assert_eq!((bytes.len(), bytes[5], bytes[2005]), (2006, 7, 9));
-    }
-
-    #[test]
-    fn what_the_protocol_cannot_say_is_an_error() {
-        let mut w = Writer::new();
-        assert_eq!(
-            w.string(&"x".repeat(0x8000), true),
-            Err(EncodeError::TooLong { length: 0x8000 })
-        );
-        assert_eq!(
-            w.nullable_string(None, true, false, "name"),
-            Err(EncodeError::Null { field: "name" })
-        );
-    }
-}
+mod tests;
