@@ -157,6 +157,10 @@ class Bench:
         if server.alive():
             with server.connection() as connection:
                 connection.delete_topic(name)
+        self.settle()
+
+    def settle(self):
+        """Nothing written so far is left for a later measurement to write."""
         machine.settle(self.work)
 
     @contextlib.contextmanager

@@ -10,7 +10,7 @@ import struct
 import time
 
 PRODUCE, LIST_OFFSETS, METADATA, CREATE_TOPICS, DELETE_TOPICS = 0, 2, 3, 19, 20
-VERSIONS = {PRODUCE: 3, LIST_OFFSETS: 1, METADATA: 1, CREATE_TOPICS: 2, DELETE_TOPICS: 1}
+VERSIONS = {PRODUCE: 3, LIST_OFFSETS: 1, METADATA: 4, CREATE_TOPICS: 2, DELETE_TOPICS: 1}
 REPLY_BYTES_MAX = 64 << 20
 
 ERRORS = {3: "unknown topic or partition", 5: "leader not available", 6: "not leader", 7: "request timed out",
@@ -130,7 +130,8 @@ class Connection:
 
     def led_partitions(self, name):
         """Number of partitions of a topic that have a leader."""
-        reply = self.ask(METADATA, array([text(name)]))
+        reply = self.ask(METADATA, array([text(name)]) + b"\0")  # and do not create it
+        reply.take("i")
 
         def int32s():
             return reply.many(lambda: reply.take("i"))
@@ -140,7 +141,7 @@ class Connection:
             int32s(), int32s()
             return code == 0 and leader >= 0
         reply.many(lambda: (reply.take("i"), reply.text(), reply.take("i"), reply.text()))
-        reply.take("i")
+        reply.text(), reply.take("i")
         led = 0
         for _ in range(reply.take("i")):
             reply.take("h"), reply.text(), reply.take("b")

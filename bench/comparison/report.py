@@ -16,7 +16,7 @@ TITLES = {
     "records_per_request": "recs/req", "log_overhead_bytes": "overhead B", "consumed_per_s": "consumed/s",
     "cat_mib_per_s": "cat MiB/s", "of_cat": "/ cat", "of_loopback": "/ loopback", "client_cores_all": "client cores",
     "broker_cores": "broker cores", "resident": "resident", "reader_mib_per_s": "reader MiB/s", "idle_cores": "idle cores",
-    "stop_ms": "stop ms", "retained_gib": "GiB kept", "create_s": "create s", "stop_s": "stop s", "start_s": "start s",
+    "first_s": "first s", "partitions_written": "written", "stop_ms": "stop ms", "retained_gib": "GiB kept", "create_s": "create s", "stop_s": "stop s", "start_s": "start s", "served_s": "all served s",
     "journal_gib": "journal GiB",
 }
 # One of the two processors used by others for a third of the time: the row is marked.

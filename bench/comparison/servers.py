@@ -13,7 +13,7 @@ from pathlib import Path
 from . import build
 from .protocol import Connection, RequestFailed
 
-READY_SECONDS_MAX = 180.0
+READY_SECONDS_MAX = 300.0
 STOP_SECONDS_MAX = 120.0
 RETRY_PAUSE = 0.002
 

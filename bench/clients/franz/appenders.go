@@ -150,22 +150,30 @@ func (l *closedLoop) drive(ctx context.Context, c *link, lats *[]time.Duration) 
 		req.TimeoutMillis = 30000
 		buf = c.next(req, buf)
 		began := time.Now()
-		kresp, err := c.client.Broker(c.broker).Request(ctx, req)
-		if err != nil {
+		if err := produceOnce(ctx, c.client, c.broker, req); err != nil {
 			return err
 		}
 		took := time.Since(began)
-		for _, t := range kresp.(*kmsg.ProduceResponse).Topics {
-			for _, p := range t.Partitions {
-				if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
-					return fmt.Errorf("partition %d: %w", p.Partition, err)
-				}
-			}
-		}
 		l.total.Add(int64(c.records))
 		l.requests.Add(1)
 		if l.measuring.Load() {
 			*lats = append(*lats, took)
+		}
+	}
+	return nil
+}
+
+// produceOnce sends a request and looks at the answer for each partition.
+func produceOnce(ctx context.Context, client *kgo.Client, broker int, req *kmsg.ProduceRequest) error {
+	kresp, err := client.Broker(broker).Request(ctx, req)
+	if err != nil {
+		return err
+	}
+	for _, t := range kresp.(*kmsg.ProduceResponse).Topics {
+		for _, p := range t.Partitions {
+			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+				return fmt.Errorf("%s-%d: %w", t.Topic, p.Partition, err)
+			}
 		}
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"flag"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -18,6 +19,9 @@ import (
 // Appenders share connections, and a connection has one request outstanding
 // that holds a batch for each of its appenders.
 //
+// With -first the partitions are written to before the clock starts, so that
+// the figures are those of a log in use; what that took is first_s.
+//
 // With -topics n the partitions are those of n topics, NAME-0 .. NAME-(n-1).
 func runPartitions(f *flag.FlagSet, args []string) (map[string]any, error) {
 	var (
@@ -28,6 +32,9 @@ func runPartitions(f *flag.FlagSet, args []string) (map[string]any, error) {
 		appenders  = f.Int("appenders", 1000, "appends outstanding")
 		conns      = f.Int("conns", 4, "connections")
 		size       = f.Int("size", 2048, "value bytes")
+		firstMax   = f.Duration("first", 0, "longest time to write to each partition first")
+		passes     = f.Int("passes", 1, "times to write to each first")
+		only       = f.Bool("only", false, "end when each has been written to")
 		warmup     = f.Duration("warmup", 500*time.Millisecond, "time before the clock starts")
 		duration   = f.Duration("duration", 2*time.Second, "measured time")
 	)
@@ -44,6 +51,7 @@ func runPartitions(f *flag.FlagSet, args []string) (map[string]any, error) {
 
 	run := &closedLoop{}
 	links := make([]link, c)
+	firsts := map[string]any{}
 	for i := range links {
 		client, err := connect(*brokers)
 		if err != nil {
@@ -53,6 +61,12 @@ func runPartitions(f *flag.FlagSet, args []string) (map[string]any, error) {
 		led, err := locateAll(ctx, client, *topic, *topics, *partitions)
 		if err != nil {
 			return nil, err
+		}
+		if i == 0 {
+			firsts, err = appendFirsts(ctx, client, led, *partitions, encodeBatch(nil, value, firstRecords), *passes, *firstMax)
+			if err != nil || *only {
+				return firsts, err
+			}
 		}
 		spread := newSpread(led, *partitions, *appenders, c, i)
 		links[i] = link{client: client, broker: led[0].leader, records: len(spread.at), next: func(req *kmsg.ProduceRequest, buf []byte) []byte {
@@ -64,6 +78,7 @@ func runPartitions(f *flag.FlagSet, args []string) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
+	maps.Copy(out, firsts)
 	out["partitions"], out["appenders"], out["conns"] = all, *appenders, c
 	return out, nil
 }
@@ -85,6 +100,35 @@ func locateAll(ctx context.Context, client *kgo.Client, topic string, topics, pa
 		all = append(all, t)
 	}
 	return all, nil
+}
+
+// Partitions that are first written to in one request, and the records that each
+// gets: more than the bytes between two entries of an index, so that a second
+// pass has made the first entry of each.
+const (
+	firstsPerRequest = 100
+	firstRecords     = 3
+)
+
+// appendFirsts writes a batch to each partition, or to as many as the time allows.
+func appendFirsts(ctx context.Context, client *kgo.Client, topics []topicOnBroker, perTopic int, batch []byte, passes int, limit time.Duration) (map[string]any, error) {
+	began, done := time.Now(), 0
+	for i := range passes * len(topics) {
+		t := topics[i%len(topics)]
+		for p := 0; p < perTopic && time.Since(began) < limit; p += firstsPerRequest {
+			req := kmsg.NewPtrProduceRequest()
+			req.TimeoutMillis = 60000
+			one := addTopic(req, t)
+			for i := p; i < min(p+firstsPerRequest, perTopic); i++ {
+				*one = append(*one, partitionOf(int32(i), batch))
+				done++
+			}
+			if err := produceOnce(ctx, client, t.leader, req); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return map[string]any{"first_s": time.Since(began).Seconds(), "partitions_written": done}, nil
 }
 
 // spread is the appenders of one connection. Appender a owns the partitions

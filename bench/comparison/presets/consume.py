@@ -2,7 +2,6 @@
 import subprocess
 import time
 
-from .. import machine
 from ..preset import Case, Preset
 
 COLUMNS = ("mib_per_s", "first_ms", "broker_ns_per_record", "client_ns_per_record", "rss_mib", "others_cores")
@@ -20,7 +19,7 @@ class Consumers(Preset):
         server = bench.server(side)
         topic = bench.make_topic(server, side, self.partitions)
         bench.fill(server, topic, bench.count(self.records), self.size, self.partitions, self.fill_settings)
-        machine.settle(bench.work)
+        bench.settle()
         return server, topic
 
     def measure(self, bench, side, case, state):
@@ -102,7 +101,7 @@ class Sink(Preset):
         server = bench.server(side)
         topic = bench.make_topic(server, side, 1)
         bench.fill(server, topic, self._records(bench), self.SIZE)
-        machine.settle(bench.work)
+        bench.settle()
         self.loopback = 0.0
         return server, topic
 

@@ -1,5 +1,4 @@
 """Latency: from one produce call to the consumer, and of a producer beside a cold reader."""
-from .. import machine
 from ..preset import Case, Preset
 
 
@@ -52,7 +51,7 @@ class ColdReaderBesideProducer(Preset):
         topic = bench.make_topic(server, side, 1)
         seconds = bench.seconds(5) + 2
         bench.fill(server, topic, int(seconds * self.READER_MIB * 2**20 / self.SIZE), self.SIZE)
-        machine.settle(bench.work)
+        bench.settle()
         return server, topic
 
     def measure(self, bench, side, case, state):

@@ -107,7 +107,7 @@ class ManyPartitionsStart(Preset):
     metric = "appends_per_s"
     unit = "appends/s"
     sides = ("esker", "kafka")
-    columns = ("create_s", "stop_s", "start_s", "p50_us", "p99_us", "rss_mib", "others_cores")
+    columns = ("create_s", "first_s", "partitions_written", "stop_s", "start_s", "served_s", "p50_us", "p99_us", "rss_mib", "others_cores")
     own_servers = True
     APPENDERS = 100
 
@@ -122,17 +122,24 @@ class ManyPartitionsStart(Preset):
         began = time.monotonic()
         with server.connection() as connection:
             connection.create_topic("few", self.APPENDERS, side.topic)
+            connection.wait_for_leaders("few", self.APPENDERS, 60)
             for i in range(TOPICS):
                 connection.create_topic(f"many-{i}", each, side.topic)
             for i in range(TOPICS):
                 connection.wait_for_leaders(f"many-{i}", each, 300, pause=0.1)
         created = time.monotonic() - began
-        bench.run(bench.franz("partitions", server, "many", topics=TOPICS, partitions=each,
-                              appenders=TOPICS * each, warmup=0, duration=1, size=100), 120)
+        out = bench.run(bench.franz("partitions", server, "many", topics=TOPICS, partitions=each, appenders=1,
+                                    first="180s", only="true"), 240)
         stopped = server.stop()
+        began = time.monotonic()
         started = timed_start(server, "many-0")
+        with server.connection() as connection:
+            for name, partitions in [("few", self.APPENDERS), *((f"many-{i}", each) for i in range(TOPICS))]:
+                connection.wait_for_leaders(name, partitions, 300, pause=0.1)
+        served = time.monotonic() - began
         return {"server": server, "each": each,
-                "figures": {"create_s": created, "stop_s": stopped, "start_s": started}}
+                "figures": {"create_s": created, "stop_s": stopped, "start_s": started, "served_s": served,
+                            "first_s": out["first_s"], "partitions_written": out["partitions_written"]}}
 
     def measure(self, bench, side, case, state):
         server, seconds = state["server"], bench.seconds(3)
@@ -141,7 +148,7 @@ class ManyPartitionsStart(Preset):
         with bench.meter(server) as figures:
             out = bench.run(bench.franz("partitions", server, topic, appenders=min(self.APPENDERS, TOPICS * state["each"]),
                                         conns=4, warmup=0.5, duration=seconds, **where), seconds)
-        machine.settle(bench.work)
+        bench.settle()
         out.update(figures(out["records"]))
         if "topics" in where:
             out.update(state["figures"])
