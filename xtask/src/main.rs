@@ -7,6 +7,7 @@
 
 mod codegen;
 mod golden;
+mod tidy;
 
 use std::process::ExitCode;
 
@@ -14,7 +15,8 @@ const USAGE: &str = "usage: cargo xtask <chore>
 
 chores:
   codegen [--check]   write the protocol messages from crates/wire/schemas (or only compare)
-  golden              write the golden vectors of crates/wire with Kafka's own codec";
+  golden              write the golden vectors of crates/wire with Kafka's own codec
+  tidy                check the rules about files that rustfmt and clippy do not know";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -22,6 +24,7 @@ fn main() -> ExitCode {
     let outcome = match args.as_slice() {
         ["codegen", rest @ ..] => codegen::run(rest),
         ["golden", rest @ ..] => golden::run(rest),
+        ["tidy", rest @ ..] => tidy::run(rest),
         _ => Err(USAGE.to_owned()),
     };
     match outcome {

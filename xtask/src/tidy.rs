@@ -1,0 +1,121 @@
+//! `cargo xtask tidy`: the rules about files that neither rustfmt nor clippy knows.
+//!
+//! Owns the list of rules; each looks at one file that git knows and gives its objections. Generated files are exempt.
+
+use std::path::Path;
+use std::process::Command;
+
+/// Longer files hold two subjects.
+const LINES_MAX: usize = 900;
+
+/// Names that say nothing about what is inside.
+const VAGUE_NAMES: [&str; 4] = ["utils.rs", "util.rs", "common.rs", "helpers.rs"];
+
+/// Calls that must not reach a commit. Split, so that this file passes its own rule.
+const UNFINISHED: [&str; 3] = [
+    concat!("todo", "!("),
+    concat!("unimplemented", "!("),
+    concat!("dbg", "!("),
+];
+
+pub(crate) fn run(args: &[&str]) -> Result<(), String> {
+    if !args.is_empty() {
+        return Err("usage: cargo xtask tidy".to_owned());
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let listed = Command::new("git")
+        .args(["ls-files", "*.rs"])
+        .current_dir(&root)
+        .output();
+    let listed = listed.map_err(|why| format!("git: {why}"))?;
+    let mut objections = Vec::new();
+    for path in String::from_utf8_lossy(&listed.stdout).lines() {
+        // A file that was deleted but not yet committed is no concern.
+        let Ok(text) = std::fs::read_to_string(root.join(path)) else {
+            continue;
+        };
+        objections.extend(
+            judge(path, &text)
+                .into_iter()
+                .map(|objection| format!("{path}: {objection}")),
+        );
+    }
+    if objections.is_empty() {
+        Ok(())
+    } else {
+        Err(objections.join("\n"))
+    }
+}
+
+fn judge(path: &str, text: &str) -> Vec<String> {
+    let mut objections = Vec::new();
+    if !text.starts_with("//!") {
+        objections.push("does not open by saying what it owns (`//!`)".to_owned());
+    }
+    if text.lines().take(8).any(|line| line.contains("@generated")) {
+        return objections;
+    }
+    let lines = text.lines().count();
+    if lines > LINES_MAX {
+        objections.push(format!("{lines} lines, more than {LINES_MAX}"));
+    }
+    let (dir, name) = path.rsplit_once('/').unwrap_or(("", path));
+    if VAGUE_NAMES.contains(&name) {
+        objections.push("a file is named after a noun of the domain".to_owned());
+    }
+    if dir.starts_with("crates/") && dir.ends_with("/tests") {
+        objections.push("a second test binary; put it below `tests/it`".to_owned());
+    }
+    for (number, line) in text.lines().enumerate() {
+        let number = number + 1;
+        for word in UNFINISHED.iter().filter(|word| line.contains(**word)) {
+            objections.push(format!("line {number}: `{word}`"));
+        }
+        let nameless = |word: &str| line.contains(word) && !line.contains(&format!("{word}("));
+        if line.contains("//")
+            && [concat!("TO", "DO"), concat!("FIX", "ME")]
+                .into_iter()
+                .any(nameless)
+        {
+            objections.push(format!("line {number}: a promise without a name"));
+        }
+    }
+    objections
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_break_a_rule_are_named_with_the_rule() {
+        let check = |path: &str, text: &str, want: usize| {
+            assert_eq!(judge(path, text).len(), want, "{path}: {text}")
+        };
+        check("crates/log/src/roll.rs", "//! Rolls.\nfn roll() {}\n", 0);
+        check("crates/log/src/roll.rs", "fn roll() {}\n", 1);
+        check("crates/log/src/utils.rs", "//! Things.\n", 1);
+        check("crates/log/tests/roll.rs", "//! Rolls.\n", 1);
+        check("crates/log/tests/it/roll.rs", "//! Rolls.\n", 0);
+        check(
+            "crates/log/src/roll.rs",
+            concat!("//! Rolls.\nfn f() { todo", "!() }\n"),
+            1,
+        );
+        check(
+            "crates/log/src/roll.rs",
+            concat!("//! Rolls.\n// TO", "DO: later\n// TO", "DO(ann): later\n"),
+            1,
+        );
+        check(
+            "crates/wire/src/any.rs",
+            &format!("//! @generated\n{}", "\n".repeat(2000)),
+            0,
+        );
+        check(
+            "crates/log/src/roll.rs",
+            &format!("//! Rolls.\n{}", "\n".repeat(2000)),
+            1,
+        );
+    }
+}
