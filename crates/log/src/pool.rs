@@ -116,19 +116,28 @@ impl FilePool {
     fn admit(&self, slot: &Slot) {
         let mut ring = self.ring.lock();
         ring.push_back(Arc::downgrade(&slot.0));
-        let mut steps = STEPS_MAX.min(ring.len());
-        while ring.len() > self.open_max && steps > 0 {
-            steps -= 1;
+        self.close_some(&mut ring, STEPS_MAX);
+    }
+
+    /// Closes files beyond the bound after `unpinned` of them were let go.
+    pub fn trim(&self, unpinned: usize) {
+        self.close_some(&mut self.ring.lock(), 2 * unpinned + STEPS_MAX);
+    }
+
+    fn close_some(&self, ring: &mut VecDeque<Weak<SlotState>>, steps: usize) {
+        for _ in 0..steps {
+            if ring.len() <= self.open_max {
+                break;
+            }
             let Some(first) = ring.pop_front() else { break };
             let Some(state) = first.upgrade() else {
                 continue;
             };
             let mut handle = state.handle.lock();
             // Both flags are set under the handle's lock, so a writer cannot slip in between question and close.
-            if handle.is_some()
-                && (state.pinned.load(Ordering::Relaxed)
-                    || state.used.swap(false, Ordering::Relaxed))
-            {
+            let stays =
+                state.pinned.load(Ordering::Relaxed) || state.used.swap(false, Ordering::Relaxed);
+            if handle.is_some() && stays {
                 ring.push_back(first);
             } else {
                 *handle = None;

@@ -32,6 +32,8 @@ pub enum DamageKind {
     Batch(BatchError),
     #[error("batch of {size} bytes is larger than any that can arrive")]
     Oversized { size: u64 },
+    #[error("offsets {from} to {to} are missing behind the last batch")]
+    Missing { from: Offset, to: Offset },
     #[error("base offset {got} where {want} or more was expected")]
     Order { got: Offset, want: Offset },
 }

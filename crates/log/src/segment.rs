@@ -427,8 +427,8 @@ impl Segment {
         Ok(())
     }
 
-    /// Reads the indexes of an active segment and walks the batches behind the last entry, with their checksums when
-    /// `verify`. Publishes the end found; returns the damage that ended the walk.
+    /// Makes a segment active: reads its indexes and walks the headers behind the last entry, or when `verify` walks all
+    /// batches with their checksums. Publishes the end found; returns the damage that ended the walk.
     pub(crate) fn reopen(&self, file_len: u64, verify: bool) -> io::Result<Option<Damage>> {
         self.reopen_locked(&mut self.inner.write(), file_len, verify)
     }
@@ -440,8 +440,13 @@ impl Segment {
         verify: bool,
     ) -> io::Result<Option<Damage>> {
         let disk = &**self.pool.disk();
-        let mut offsets: Vec<OffsetEntry> = index::load(disk, &self.path(OffsetEntry::EXTENSION))?;
-        let mut times: Vec<TimeEntry> = index::load(disk, &self.path(TimeEntry::EXTENSION))?;
+        let (mut offsets, mut times): (Vec<OffsetEntry>, Vec<TimeEntry>) = match verify {
+            true => (Vec::new(), Vec::new()),
+            false => (
+                index::load(disk, &self.path(OffsetEntry::EXTENSION))?,
+                index::load(disk, &self.path(TimeEntry::EXTENSION))?,
+            ),
+        };
         let file = self.file()?;
         offsets.retain(|entry| {
             entry.relative >= 0 && entry.position >= 0 && (entry.position as u64) < file_len

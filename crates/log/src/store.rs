@@ -85,8 +85,9 @@ pub struct Store {
 /// What only the writer touches.
 struct Tail {
     failed: bool,
-    /// Bytes in the active file behind its good ones.
+    /// Bytes behind the log end, and segments that begin there or above.
     uncut: u64,
+    extra: Vec<Offset>,
     /// Written since their last sync, in order of base.
     dirty: Vec<Arc<Segment>>,
     /// Directory entries were added or removed.
@@ -209,10 +210,12 @@ impl Store {
         let dir = || self.dir.to_path_buf();
         match tail {
             Tail { failed: true, .. } => Err(StoreError::Offline { dir: dir() }),
-            Tail { uncut, .. } if *uncut > 0 => Err(StoreError::Uncut {
-                dir: dir(),
-                bytes: *uncut,
-            }),
+            Tail { uncut, extra, .. } if *uncut > 0 || !extra.is_empty() => {
+                Err(StoreError::Uncut {
+                    dir: dir(),
+                    bytes: *uncut,
+                })
+            }
             _ => Ok(()),
         }
     }
@@ -240,7 +243,14 @@ impl Store {
         while let Some(first) = rest.first() {
             let mut active = self.active();
             if self.must_roll(tail, &config, &active, first, now) {
-                active = self.roll_locked(tail, first.base_offset(), now)?;
+                // Where the last one ends, so that a lost segment shows as a gap; only a leap of 2^31 offsets begins higher.
+                let end = self.log_end();
+                let base = if reaches(end, first) {
+                    end
+                } else {
+                    first.base_offset()
+                };
+                active = self.roll_locked(tail, base, now)?;
                 rolled = Some(active.base());
             }
             let count = fitting(&config, &active, rest);
@@ -298,7 +308,7 @@ impl Store {
         batch: &Batch,
         now: Timestamp,
     ) -> bool {
-        if !fits_offsets(active, batch) {
+        if !reaches(active.base(), batch) {
             return true;
         }
         if active.is_empty() {
@@ -382,6 +392,7 @@ impl Store {
             }
         }
         drop(tail);
+        self.pool.trim(dirty.len());
         synced.map_err(|error| self.io(error))?;
         self.synced.fetch_max(end.0, Ordering::AcqRel);
         Ok(end)
@@ -427,20 +438,21 @@ impl Store {
     }
 
     /// Drops everything at and above `to`. The newest segments go first, so a crash in between leaves a shorter log and
-    /// nothing else; the caller has made its intent durable before. A batch that holds `to` inside goes as a whole.
-    pub fn truncate_to(&self, to: Offset) -> Result<(), StoreError> {
+    /// nothing else; the caller has made its intent durable before. A batch that holds `to` inside goes as a whole, so the
+    /// end that is returned may be lower.
+    pub fn truncate_to(&self, to: Offset) -> Result<Offset, StoreError> {
         let mut tail = self.tail.lock();
         if tail.failed {
             return Err(StoreError::Offline {
                 dir: self.dir.to_path_buf(),
             });
         }
-        if to >= self.log_end() && tail.uncut == 0 {
-            return Ok(());
+        if to >= self.log_end() && tail.uncut == 0 && tail.extra.is_empty() {
+            return Ok(self.log_end());
         }
         let done = self.truncate_locked(&mut tail, to.min(self.log_end()));
         tail.failed |= matches!(done, Err(StoreError::Io { .. }));
-        done
+        done.map(|()| self.log_end())
     }
 
     fn truncate_locked(&self, tail: &mut Tail, to: Offset) -> Result<(), StoreError> {
@@ -453,6 +465,10 @@ impl Store {
         self.log_end.store(to.0, Ordering::Release);
         self.synced.fetch_min(to.0, Ordering::AcqRel);
         self.segments.store(Arc::new(kept.to_vec()));
+        for base in std::mem::take(&mut tail.extra).into_iter().rev() {
+            self.remove_base(base).map_err(|error| self.io(error))?;
+            tail.dir_dirty = true;
+        }
         for segment in gone.iter().rev() {
             self.remove_files(segment).map_err(|error| self.io(error))?;
         }
@@ -466,6 +482,7 @@ impl Store {
         let len = active
             .truncate(to)
             .map_err(|error| self.scan(active.base(), error))?;
+        self.log_end.fetch_min(active.end().0, Ordering::AcqRel);
         tail.uncut = 0;
         tail.dir_dirty |= !gone.is_empty();
         tail.dirty
@@ -477,7 +494,8 @@ impl Store {
             .written_back
             .min(len / WRITEBACK_BYTES * WRITEBACK_BYTES);
         tail.first_time = None;
-        self.log_start.fetch_min(to.0, Ordering::AcqRel);
+        self.log_start.fetch_min(self.log_end().0, Ordering::AcqRel);
+        self.synced.fetch_min(self.log_end().0, Ordering::AcqRel);
         Ok(())
     }
 
@@ -496,6 +514,9 @@ impl Store {
 
     fn restart_locked(&self, tail: &mut Tail, start: Offset) -> Result<(), StoreError> {
         let old = self.segments.load_full();
+        for base in std::mem::take(&mut tail.extra).into_iter().rev() {
+            self.remove_base(base).map_err(|error| self.io(error))?;
+        }
         for segment in old.iter().rev() {
             self.remove_files(segment).map_err(|error| self.io(error))?;
         }
@@ -536,8 +557,9 @@ impl Tail {
     }
 }
 
-fn fits_offsets(segment: &Segment, batch: &Batch) -> bool {
-    batch.last_offset().0 - segment.base().0 <= i64::from(i32::MAX)
+/// Offsets of the batch can be told relative to `base`.
+fn reaches(base: Offset, batch: &Batch) -> bool {
+    batch.last_offset().0 - base.0 <= i64::from(i32::MAX)
 }
 
 /// How many of `batches` go into `segment`: at least one into an empty segment, however large.
@@ -549,7 +571,7 @@ fn fitting(config: &LogConfig, segment: &Segment, batches: &[Batch]) -> usize {
         .take_while(|batch| {
             let first = len == 0;
             len += batch.size() as u64;
-            fits_offsets(segment, batch) && (first || len <= segment_bytes)
+            reaches(segment.base(), batch) && (first || len <= segment_bytes)
         })
         .count()
 }

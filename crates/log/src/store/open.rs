@@ -1,7 +1,7 @@
 //! Creating and opening a store.
 //!
-//! With a known state (from a checkpoint) nothing but the directory listing is read. Without, the tail of the last segment is
-//! walked from its last index entry. What does not verify is reported and left alone.
+//! With a known state (from a checkpoint) nothing but the directory listing is read. Without, nobody knows which segments were
+//! ever synced, so all are walked and verified. What does not verify is reported and left alone.
 
 use std::io;
 use std::path::Path;
@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use super::{Store, StoreError, Tail};
 use crate::config::LogConfig;
 use crate::pool::FilePool;
-use crate::scan::Damage;
+use crate::scan::{Damage, DamageKind};
 use crate::segment::Segment;
 
 /// State of a log at a checkpoint.
@@ -32,13 +32,21 @@ pub struct Known {
 pub struct Found {
     pub log_start: Offset,
     pub log_end: Offset,
-    /// Bytes of the active file that are not part of the log. The caller decides: `truncate_to(log_end)` cuts them, and
-    /// must come before the first append.
+    /// Bytes and whole segments behind the log end. The caller decides: `truncate_to(log_end)` cuts them, and must come
+    /// before the first append; below the last durable point it must not, because then they are damage to be repaired.
     pub uncut_bytes: u64,
-    /// Why the walk ended before the file did.
+    pub uncut_segments: usize,
+    /// Why the walk ended before the files did.
     pub damage: Option<Damage>,
-    /// The directory does not match the known state; the tail was walked instead.
+    /// The directory does not match the known state; everything was walked instead.
     pub known_is_stale: bool,
+}
+
+impl Found {
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.uncut_bytes == 0 && self.uncut_segments == 0
+    }
 }
 
 /// Files of segments that are being deleted end so.
@@ -76,75 +84,56 @@ impl Store {
             path: dir.to_path_buf(),
             error,
         };
-        let bases = list_segments(pool, dir).map_err(at_dir)?;
-        let Some(&(last_base, last_len)) = bases.last() else {
+        let files = list_segments(pool, dir).map_err(at_dir)?;
+        let Some(first) = files.first().map(|file| file.base) else {
             let start = known.map_or(Offset::ZERO, |known| known.log_start);
             let store = Store::create(pool, dir, config, start)?;
             let found = Found {
                 log_start: start,
                 log_end: start,
                 uncut_bytes: 0,
+                uncut_segments: 0,
                 damage: None,
                 known_is_stale: known.is_some(),
             };
             return Ok((store, found));
         };
         let shared: Arc<Path> = dir.into();
-        let mut segments: Vec<Arc<Segment>> = Vec::with_capacity(bases.len());
-        for (at, &(base, len)) in bases.iter().enumerate() {
-            let next = bases.get(at + 1).map(|(next, _)| *next);
-            segments.push(Arc::new(Segment::existing(
-                pool,
-                &shared,
-                base,
-                len,
-                next.unwrap_or(base),
-                next.is_some(),
-            )));
-        }
-        let trusted = known.filter(|known| {
-            known.active_base == last_base
-                && known.active_len <= last_len
-                && last_base <= known.log_end
-        });
-        let active = Arc::clone(segments.last().expect("listed above"));
-        let (log_end, damage) = match trusted {
-            Some(known) => {
-                let at = Segment::existing(
-                    pool,
-                    &shared,
-                    last_base,
-                    known.active_len,
-                    known.log_end,
-                    false,
-                );
-                segments.pop();
-                segments.push(Arc::new(at));
-                (known.log_end, None)
-            }
-            None => {
-                let damage = active.reopen(last_len, true).map_err(at_dir)?;
-                (active.end(), damage)
-            }
+        let believed = known.and_then(|known| believe(pool, &shared, &files, known));
+        let known_is_stale = known.is_some() && believed.is_none();
+        let opened = match believed {
+            Some(opened) => opened,
+            None => walk(pool, &shared, &files, config.cleanup_policy.compact).map_err(at_dir)?,
         };
-        let first = bases.first().map_or(Offset::ZERO, |(base, _)| *base);
+        let Opened {
+            segments,
+            log_end,
+            damage,
+        } = opened;
         let log_start = known
             .map_or(first, |known| known.log_start.max(first))
             .min(log_end);
+        let kept: u64 = segments.iter().map(|segment| segment.len()).sum();
+        let all: u64 = files.iter().map(|file| file.len).sum();
+        let found = Found {
+            log_start,
+            log_end,
+            uncut_bytes: all - kept,
+            uncut_segments: files.len() - segments.len(),
+            damage,
+            known_is_stale,
+        };
+        let extra = files[segments.len()..]
+            .iter()
+            .map(|file| file.base)
+            .collect();
         let store = Store::over(pool, shared, config, segments, log_start, log_end);
-        let uncut_bytes = last_len - store.active().len();
-        store.tail.lock().uncut = uncut_bytes;
-        let known_is_stale = known.is_some() && trusted.is_none();
-        Ok((
-            store,
-            Found {
-                log_start,
-                log_end,
-                uncut_bytes,
-                damage,
-                known_is_stale,
-            },
-        ))
+        {
+            let mut tail = store.tail.lock();
+            tail.uncut = found.uncut_bytes;
+            tail.extra = extra;
+        }
+        Ok((store, found))
     }
 
     fn over(
@@ -168,6 +157,7 @@ impl Store {
             tail: Mutex::new(Tail {
                 failed: false,
                 uncut: 0,
+                extra: Vec::new(),
                 dirty,
                 dir_dirty: false,
                 written_back: 0,
@@ -178,19 +168,113 @@ impl Store {
     }
 }
 
-/// Base offset and length of each segment file in order. Finishes deletions that a crash interrupted.
-fn list_segments(pool: &FilePool, dir: &Path) -> io::Result<Vec<(Offset, u64)>> {
+struct SegmentFile {
+    base: Offset,
+    len: u64,
+}
+
+struct Opened {
+    segments: Vec<Arc<Segment>>,
+    log_end: Offset,
+    damage: Option<Damage>,
+}
+
+/// The log as the checkpoint left it, when the files can be its continuation.
+fn believe(
+    pool: &Arc<FilePool>,
+    dir: &Arc<Path>,
+    files: &[SegmentFile],
+    known: Known,
+) -> Option<Opened> {
+    let at = files
+        .iter()
+        .position(|file| file.base == known.active_base)?;
+    if known.active_len > files[at].len || known.log_end < known.active_base {
+        return None;
+    }
+    let mut segments: Vec<Arc<Segment>> = files[..at]
+        .iter()
+        .zip(&files[1..])
+        .map(|(file, next)| {
+            Arc::new(Segment::existing(
+                pool, dir, file.base, file.len, next.base, true,
+            ))
+        })
+        .collect();
+    let (base, len, end) = (known.active_base, known.active_len, known.log_end);
+    segments.push(Arc::new(Segment::existing(
+        pool, dir, base, len, end, false,
+    )));
+    Some(Opened {
+        segments,
+        log_end: known.log_end,
+        damage: None,
+    })
+}
+
+/// The log as far as all of its batches verify and follow each other.
+fn walk(
+    pool: &Arc<FilePool>,
+    dir: &Arc<Path>,
+    files: &[SegmentFile],
+    may_have_holes: bool,
+) -> io::Result<Opened> {
+    let mut segments = Vec::with_capacity(files.len());
+    for (at, file) in files.iter().enumerate() {
+        let segment = Segment::existing(pool, dir, file.base, file.len, file.base, false);
+        let mut damage = segment.reopen(file.len, true)?;
+        let log_end = segment.end();
+        let Some(next) = files.get(at + 1) else {
+            segments.push(Arc::new(segment));
+            return Ok(Opened {
+                segments,
+                log_end,
+                damage,
+            });
+        };
+        // A segment is begun where the one before ends, so a difference is bytes that never reached the disk.
+        let follows = log_end == next.base || may_have_holes && log_end < next.base;
+        if damage.is_none() && !follows {
+            let why = DamageKind::Missing {
+                from: log_end,
+                to: next.base,
+            };
+            damage = Some(Damage {
+                position: segment.len(),
+                why,
+            });
+        }
+        if damage.is_some() {
+            segments.push(Arc::new(segment));
+            return Ok(Opened {
+                segments,
+                log_end,
+                damage,
+            });
+        }
+        segments.push(Arc::new(Segment::existing(
+            pool, dir, file.base, file.len, next.base, true,
+        )));
+    }
+    unreachable!("the last file ends the walk, and there is one")
+}
+
+/// The segment files in order of base offset. Finishes deletions that a crash interrupted.
+fn list_segments(pool: &FilePool, dir: &Path) -> io::Result<Vec<SegmentFile>> {
     let disk = pool.disk();
-    let mut bases = Vec::new();
+    let mut files = Vec::new();
     for entry in disk.read_dir(dir)? {
         if entry.name.ends_with(DELETED) {
             disk.remove_file(&dir.join(&entry.name))?;
         } else if let Some(base) = base_of(&entry.name, "log") {
-            bases.push((base, entry.len));
+            files.push(SegmentFile {
+                base,
+                len: entry.len,
+            });
         }
     }
-    bases.sort_unstable();
-    Ok(bases)
+    files.sort_unstable_by_key(|file| file.base);
+    Ok(files)
 }
 
 /// The base offset in a file name with this extension.

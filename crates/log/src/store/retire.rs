@@ -166,8 +166,15 @@ impl Store {
     /// Unlinks a segment at once (truncation): batches first, since an index without batches is nothing.
     pub(super) fn remove_files(&self, segment: &Segment) -> io::Result<()> {
         segment.close();
+        self.remove_base(segment.base())
+    }
+
+    pub(super) fn remove_base(&self, base: Offset) -> io::Result<()> {
         for extension in EXTENSIONS {
-            match self.disk().remove_file(&segment.path(extension)) {
+            match self
+                .disk()
+                .remove_file(&self.dir.join(file_name(base, extension)))
+            {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
             }

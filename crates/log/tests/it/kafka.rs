@@ -1,0 +1,1 @@
+//! Files of Kafka and ours are the same files.
