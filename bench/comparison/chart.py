@@ -59,8 +59,11 @@ def line_chart(title, subtitle, x_title, ticks, lines, log_y=False):
     high = max(p[3] for points in lines.values() for p in points)
     low = min(p[1] for points in lines.values() for p in points)
     if log_y:
-        bottom, top = math.floor(math.log10(low)), math.ceil(math.log10(high))
-        marks = [10.0 ** e for e in range(bottom, top + 1)]
+        steps = [m * 10.0 ** e for e in range(-3, 9) for m in (1, 2, 5)]
+        first = max(i for i, s in enumerate(steps) if s <= low or i == 0)
+        last = min(i for i, s in enumerate(steps) if s >= high)
+        marks = steps[first:last + 1]
+        bottom, top = math.log10(marks[0]), math.log10(marks[-1])
     else:
         step = nice_step(high)
         bottom, top = 0, step * math.ceil(high / step)

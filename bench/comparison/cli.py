@@ -5,7 +5,6 @@ what it has. The status is 0 only when every measurement succeeded.
 """
 import argparse
 import json
-import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -31,11 +30,11 @@ def names_of(known, aliases=None):
 
 def options(arguments):
     p = argparse.ArgumentParser(prog="bench/compare", description=__doc__.split("\n")[0],
-                                formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+                                formatter_class=argparse.HelpFormatter)
     p.add_argument("--presets", type=names_of(PRESETS, ALIASES), default=list(PRESETS), metavar="A,B", help="presets to run")
     p.add_argument("--list", action="store_true", help="list presets and sides, and end")
     p.add_argument("--sides", type=names_of(SIDES), default=list(SIDES), metavar="A,B", help="sides to compare")
-    p.add_argument("--runs", type=int, default=3, help="interleaved runs of each preset")
+    p.add_argument("--runs", type=int, help="interleaved runs of each preset (default: 3, with --quick 1)")
     p.add_argument("--quick", action="store_true", help="a tenth of the time and data: does it work, not how fast")
     p.add_argument("--json", type=Path, metavar="FILE", help="write all measurements")
     p.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables for a page")
@@ -46,12 +45,12 @@ def options(arguments):
     p.add_argument("--esker", metavar="FILE", help="the broker's binary (default: target/release/esker)")
     p.add_argument("--esker-args", type=str.split, default=[], metavar="'ARGS'", help="further arguments of esker serve")
     p.add_argument("--fifo", action="store_true", help="real-time priorities, servers above clients, where permitted: for a machine that others use")
-    p.add_argument("--sink-gib", type=float, default=2.0, help="data of the a16 preset")
-    p.add_argument("--retained-gib", type=float, default=10.0, help="data of the startup preset")
-    p.add_argument("--partitions", type=int, default=20_000, help="partitions of the partitions-20000 preset")
+    p.add_argument("--sink-gib", type=float, default=2.0, help="data of the a16 preset (2)")
+    p.add_argument("--retained-gib", type=float, default=10.0, help="data of the startup preset (10)")
+    p.add_argument("--partitions", type=int, default=20_000, help="partitions of the partitions-20000 preset (20,000)")
     chosen = p.parse_args(arguments)
     chosen.scale = QUICK_SCALE if chosen.quick else 1.0
-    chosen.runs = 1 if chosen.quick and "--runs" not in (arguments or sys.argv) else chosen.runs
+    chosen.runs = chosen.runs or (1 if chosen.quick else 3)
     return chosen
 
 

@@ -88,7 +88,7 @@ def facts(work_dir):
         "processor": model,
         "cores": os.cpu_count(),
         "memory_gib": round(int(memory.group(1)) / 2**20, 1) if memory else 0,
-        "kernel": os.uname().release,
+        "kernel": os.uname().release.split("-")[0],
         "file_system": file_system(work_dir),
         "device": device_of(work_dir),
     }

@@ -41,7 +41,7 @@ class Startup(Preset):
     unit = "ms"
     more_is_better = False
     sides = ("esker", "kafka")
-    columns = ("rss_mib", "idle_cores", "stop_ms", "retained_gib")
+    columns = ("rss_mib", "idle_cores", "stop_ms", "retained_gib", "journal_gib")
 
     def cases(self, bench):
         return [Case("new data, topic created", {"step": self._new}),
@@ -91,9 +91,10 @@ class Startup(Preset):
                 connection.wait_for_leaders("retained", 6, 30)
         bench.fill(server, "retained", max(10_000, int(want * 2**30 / 2048)), 2048, 6)
         server.kill()
-        out = {"start_ms": timed_start(server, "first") * 1000, "retained_gib": full}
-        out.update(rss_mib=machine.rss_mib(server.pid))
-        return out
+        journal_gib = server.journal_bytes() / 2**30
+        start = timed_start(server, "first")
+        return {"start_ms": start * 1000, "retained_gib": full, "journal_gib": journal_gib,
+                "of_bound": start / (1 + journal_gib), "rss_mib": machine.rss_mib(server.pid)}
 
     def teardown(self, bench, side, state):
         if state.get("server"):
