@@ -1,1 +1,3 @@
-//! sim
+//! Proof by simulation: the real broker on a machine made of a seed, and the checker that judges what its clients saw.
+
+pub mod checker;

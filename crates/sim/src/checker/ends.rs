@@ -1,0 +1,79 @@
+//! What brokers said about where logs start and end, held against what they had acknowledged.
+
+use std::collections::BTreeMap;
+
+use super::history::{EndSeen, History, Key, Outcome};
+use super::report::{Anomaly, Report};
+
+pub(super) fn check(history: &History, report: &mut Report) {
+    let mut acks: BTreeMap<Key, Vec<(u64, i64)>> = BTreeMap::new();
+    for op in history
+        .ops
+        .iter()
+        .filter(|op| op.outcome == Outcome::Ok && !op.is_txn())
+    {
+        for sent in &op.sends {
+            if let Some(offset) = sent.offset {
+                acks.entry(sent.key)
+                    .or_default()
+                    .push((op.returned, offset));
+            }
+        }
+    }
+    for acks in acks.values_mut() {
+        acks.sort_unstable();
+        let mut highest = i64::MIN;
+        for (_, offset) in acks.iter_mut() {
+            highest = highest.max(*offset);
+            *offset = highest;
+        }
+    }
+    let mut by_key: BTreeMap<Key, Vec<&EndSeen>> = BTreeMap::new();
+    history
+        .ends
+        .iter()
+        .for_each(|end| by_key.entry(end.key).or_default().push(end));
+    for (key, ends) in by_key {
+        covers_acks(&ends, acks.get(&key).map_or(&[], Vec::as_slice), report);
+        goes_on(ends, report);
+    }
+}
+
+fn covers_acks(ends: &[&EndSeen], acks: &[(u64, i64)], report: &mut Report) {
+    for end in ends {
+        let before = acks.partition_point(|(returned, _)| *returned < end.invoked);
+        let acked = before.checked_sub(1).map(|at| acks[at].1);
+        if let (Some(acked), Some(log_end)) = (acked, end.log_end)
+            && log_end <= acked
+        {
+            report.add(Anomaly::StaleEndOffset, || {
+                format!("offset {acked} was acknowledged before {end:?}")
+            });
+        }
+    }
+}
+
+/// An answer that came before the next question was put is never taken back.
+fn goes_on(mut ends: Vec<&EndSeen>, report: &mut Report) {
+    let mut answered = ends.clone();
+    answered.sort_by_key(|end| end.returned);
+    ends.sort_by_key(|end| end.invoked);
+    let mut answered = answered.into_iter().peekable();
+    let (mut start_max, mut end_max) = (None, None);
+    for end in ends {
+        while let Some(earlier) = answered.next_if(|earlier| earlier.returned < end.invoked) {
+            start_max = start_max.max(earlier.log_start);
+            end_max = end_max.max(earlier.log_end);
+        }
+        if end.log_end.is_some() && end.log_end < end_max {
+            report.add(Anomaly::EndWentBack, || {
+                format!("log end {end_max:?} was seen before {end:?}")
+            });
+        }
+        if end.log_start.is_some() && end.log_start < start_max {
+            report.add(Anomaly::EndWentBack, || {
+                format!("log start {start_max:?} was seen before {end:?}")
+            });
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! The checker against histories that are known to be clean or broken, and the broker against the checker.
+
+mod checker;
