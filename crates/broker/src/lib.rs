@@ -1,1 +1,15 @@
-//! broker
+//! The broker: doors, operations, and the loops that drive what the lower crates decide.
+//!
+//! [`Broker::start`] recovers the log directories, opens the listeners and starts the loops on the given [`Env`]; the real one
+//! runs them as threads, the simulated one takes turns.
+
+mod committer;
+mod kafka;
+mod place;
+pub mod settings;
+mod shard;
+mod shared;
+mod start;
+mod topics;
+
+pub use start::{Broker, StartError};

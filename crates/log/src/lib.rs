@@ -3,15 +3,18 @@
 //! Owns segment files, their indexes and what is derived from them (producer states, leader epochs). Batches are kept byte
 //! for byte as they came. Does not choose offsets and knows neither leaders nor clients.
 
+pub mod checkpoint;
 pub mod config;
 pub mod epochs;
 pub mod index;
+pub mod journal;
 pub mod metadata;
 pub mod pool;
 pub mod producer;
 pub mod scan;
 pub mod segment;
 pub mod store;
+pub mod tail;
 pub mod txn_index;
 
 pub use config::LogConfig;
@@ -21,3 +24,9 @@ pub use producer::ProducerStates;
 pub use segment::{FileSlice, RecordTime, Segment};
 pub use store::{Found, Known, Read, ReadError, Store, StoreError};
 pub use txn_index::AbortedTxn;
+
+/// CRC-32C, as Kafka's batches and our journal use it.
+#[must_use]
+pub fn crc32c(bytes: &[u8]) -> u32 {
+    crc_fast::crc32_iscsi(bytes)
+}

@@ -793,7 +793,11 @@ impl Inner {
     }
 }
 
-fn first_record(batch: &Batch, wanted: impl Fn(Timestamp, Offset) -> bool) -> Option<RecordTime> {
+/// The first record of a batch that `wanted` accepts, by time and offset.
+pub fn first_record(
+    batch: &Batch,
+    wanted: impl Fn(Timestamp, Offset) -> bool,
+) -> Option<RecordTime> {
     let leader_epoch = batch.leader_epoch();
     let append_time = batch.attributes().timestamp_type() == TimestampType::LogAppendTime;
     // Records that cannot be read (nobody walked them when they came) are found by their batch.

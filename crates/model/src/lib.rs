@@ -93,7 +93,10 @@ impl Sequence {
 impl Instant {
     #[must_use]
     pub fn plus(self, duration: std::time::Duration) -> Instant {
-        Instant(self.0.saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)))
+        Instant(
+            self.0
+                .saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)),
+        )
     }
 
     /// Time since `earlier`; zero when `earlier` lies ahead.

@@ -1,1 +1,21 @@
-//! partition
+//! A partition of the log: who may append, what is committed, where a read finds its bytes.
+//!
+//! Sits between the doors of the broker and the files of the log. News of commits travel upwards as values; nothing here knows
+//! of sockets or protocol versions.
+
+pub mod append;
+mod derived;
+pub mod dir;
+pub mod news;
+pub mod partition;
+mod progress;
+pub mod read;
+
+pub use append::{AppendError, Appended, Moment, TrimError};
+pub use dir::{
+    Announce, Commit, DirSettings, Found, Identity, LogDir, OpenError, Opened, Recovery,
+    SegmentWriter, Stamp,
+};
+pub use news::{News, ShardId, Ticket, WaiterKey};
+pub use partition::{Bounds, Hole, Partition, Start};
+pub use read::{Plan, Read, ReadError, ReadRequest};

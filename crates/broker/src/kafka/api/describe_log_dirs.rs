@@ -1,0 +1,97 @@
+//! DescribeLogDirs: what lies in which directory, and how much room is left (KIP-113, KIP-827).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use partition::{LogDir, Partition};
+use wire::messages::describe_log_dirs_response::{
+    DescribeLogDirsPartition, DescribeLogDirsResult, DescribeLogDirsTopic,
+};
+use wire::messages::{DescribeLogDirsRequest, DescribeLogDirsResponse};
+use wire::{ApiKey, ErrorCode};
+
+use crate::shard::{Address, Outcome, Shard};
+
+const UNKNOWN: i64 = -1;
+
+impl Shard {
+    pub(crate) fn on_describe_log_dirs(
+        &mut self,
+        address: &Address,
+        request: DescribeLogDirsRequest,
+    ) -> Outcome {
+        let topics = self.topics();
+        let asked: Vec<Arc<Partition>> = match &request.topics {
+            None => topics
+                .sorted()
+                .into_iter()
+                .flat_map(|topic| topic.partitions.iter().cloned())
+                .collect(),
+            Some(named) => named
+                .iter()
+                .filter_map(|asked| Some((topics.named(&asked.topic)?, asked)))
+                .flat_map(|(topic, asked)| {
+                    asked
+                        .partitions
+                        .iter()
+                        .filter_map(|index| topic.partition(*index).cloned())
+                })
+                .collect(),
+        };
+        let results = self
+            .shared
+            .dirs()
+            .iter()
+            .map(|dir| self.describe_dir(dir, &asked))
+            .collect();
+        self.reply(
+            address,
+            ApiKey::DescribeLogDirs,
+            &DescribeLogDirsResponse {
+                results,
+                ..Default::default()
+            },
+        )
+    }
+
+    fn describe_dir(&self, dir: &Arc<LogDir>, asked: &[Arc<Partition>]) -> DescribeLogDirsResult {
+        let log_dir = dir.path.display().to_string();
+        if dir.is_failed() {
+            return DescribeLogDirsResult {
+                error_code: ErrorCode::KafkaStorageError.code(),
+                log_dir,
+                ..Default::default()
+            };
+        }
+        let mut topics: BTreeMap<&str, Vec<DescribeLogDirsPartition>> = BTreeMap::new();
+        for partition in asked
+            .iter()
+            .filter(|partition| Arc::ptr_eq(&partition.dir, dir))
+        {
+            topics
+                .entry(&partition.topic)
+                .or_default()
+                .push(DescribeLogDirsPartition {
+                    partition_index: partition.index.0,
+                    partition_size: partition.size() as i64,
+                    offset_lag: 0,
+                    is_future_key: false,
+                });
+        }
+        let space = self.shared.env.disk.space(&dir.path).ok();
+        DescribeLogDirsResult {
+            error_code: 0,
+            log_dir,
+            topics: topics
+                .into_iter()
+                .map(|(name, partitions)| DescribeLogDirsTopic {
+                    name: name.to_owned(),
+                    partitions,
+                })
+                .collect(),
+            total_bytes: space.map_or(UNKNOWN, |space| space.total as i64),
+            usable_bytes: space.map_or(UNKNOWN, |space| space.available as i64),
+            is_cordoned: false,
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! DescribeProducers: the idempotent producers a partition remembers (KIP-664).
+
+use wire::messages::describe_producers_response::{
+    PartitionResponse, ProducerState, TopicResponse,
+};
+use wire::messages::{DescribeProducersRequest, DescribeProducersResponse};
+use wire::{ApiKey, ErrorCode};
+
+use crate::shard::{Address, Outcome, Shard};
+
+impl Shard {
+    pub(crate) fn on_describe_producers(
+        &mut self,
+        address: &Address,
+        request: DescribeProducersRequest,
+    ) -> Outcome {
+        let topics = self.topics();
+        let describe = |name: &str, index: i32| {
+            let mut response = PartitionResponse {
+                partition_index: index,
+                ..Default::default()
+            };
+            match topics.named(name).and_then(|topic| topic.partition(index)) {
+                None => response.error_code = ErrorCode::UnknownTopicOrPartition.code(),
+                Some(partition) => {
+                    response.active_producers = partition.producers(|producers| {
+                        producers
+                            .sorted()
+                            .into_iter()
+                            .map(|(id, producer)| ProducerState {
+                                producer_id: id.0,
+                                producer_epoch: i32::from(producer.epoch.0),
+                                last_sequence: producer
+                                    .last()
+                                    .map_or(-1, |batch| batch.last_sequence.0),
+                                last_timestamp: producer.last_timestamp.0,
+                                coordinator_epoch: producer.coordinator_epoch,
+                                current_txn_start_offset: producer
+                                    .txn_start
+                                    .map_or(-1, |offset| offset.0),
+                            })
+                            .collect()
+                    });
+                }
+            }
+            response
+        };
+        let topics = request
+            .topics
+            .iter()
+            .map(|topic| TopicResponse {
+                name: topic.name.clone(),
+                partitions: topic
+                    .partition_indexes
+                    .iter()
+                    .map(|index| describe(&topic.name, *index))
+                    .collect(),
+            })
+            .collect();
+        self.reply(
+            address,
+            ApiKey::DescribeProducers,
+            &DescribeProducersResponse {
+                topics,
+                ..Default::default()
+            },
+        )
+    }
+}

@@ -1,0 +1,66 @@
+//! From what went wrong to the code that Kafka gives for it. Nowhere else is a code of the data path chosen.
+
+use log::producer::ProducerError;
+use log::store::ReadError as StoreError;
+use partition::{AppendError, ReadError, TrimError};
+use wire::ErrorCode;
+use wire::records::{Fault, RecordFault};
+
+pub(crate) fn append(error: &AppendError) -> ErrorCode {
+    match error {
+        AppendError::Deleted => ErrorCode::UnknownTopicOrPartition,
+        AppendError::Storage { .. } => ErrorCode::KafkaStorageError,
+        AppendError::TooLarge { .. } => ErrorCode::MessageTooLarge,
+        AppendError::Batch(error) => match error.fault() {
+            Fault::Corrupt => ErrorCode::CorruptMessage,
+            Fault::Invalid => ErrorCode::InvalidRecord,
+            Fault::OldFormat => ErrorCode::UnsupportedForMessageFormat,
+            Fault::UnknownCodec => ErrorCode::UnsupportedCompressionType,
+        },
+        AppendError::Record(RecordFault::Timestamp { .. }) | AppendError::Timestamp { .. } => {
+            ErrorCode::InvalidTimestamp
+        }
+        AppendError::Record(RecordFault::Codec(_)) | AppendError::Codec(_) => {
+            ErrorCode::CorruptMessage
+        }
+        AppendError::Record(_) | AppendError::Count { .. } => ErrorCode::InvalidRecord,
+        AppendError::Producer(ProducerError::OutOfOrderSequence { .. }) => {
+            ErrorCode::OutOfOrderSequenceNumber
+        }
+        AppendError::Producer(ProducerError::InvalidEpoch { .. }) => {
+            ErrorCode::InvalidProducerEpoch
+        }
+        AppendError::Producer(ProducerError::CoordinatorFenced { .. }) => {
+            ErrorCode::TransactionCoordinatorFenced
+        }
+        AppendError::Producer(ProducerError::InvalidTxnState { .. })
+        | AppendError::NoTransaction => ErrorCode::InvalidTxnState,
+    }
+}
+
+pub(crate) fn read(error: &ReadError) -> ErrorCode {
+    match error {
+        ReadError::Deleted => ErrorCode::UnknownTopicOrPartition,
+        ReadError::Offline => ErrorCode::KafkaStorageError,
+        ReadError::OutOfRange { .. } => ErrorCode::OffsetOutOfRange,
+        ReadError::FencedEpoch { .. } => ErrorCode::FencedLeaderEpoch,
+        ReadError::UnknownEpoch { .. } => ErrorCode::UnknownLeaderEpoch,
+        ReadError::Damaged { .. } => ErrorCode::CorruptMessage,
+        ReadError::Store(error) => store(error),
+    }
+}
+
+fn store(error: &StoreError) -> ErrorCode {
+    match error {
+        StoreError::Io { .. } => ErrorCode::KafkaStorageError,
+        _ => ErrorCode::CorruptMessage,
+    }
+}
+
+pub(crate) fn trim(error: &TrimError) -> ErrorCode {
+    match error {
+        TrimError::Deleted => ErrorCode::UnknownTopicOrPartition,
+        TrimError::Offline => ErrorCode::KafkaStorageError,
+        TrimError::OutOfRange { .. } => ErrorCode::OffsetOutOfRange,
+    }
+}

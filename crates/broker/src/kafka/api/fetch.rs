@@ -1,0 +1,327 @@
+//! Fetch: plan all partitions within the byte budget, answer at once or park until there is enough.
+//!
+//! Record bytes are never copied when they are large: memory goes out as it was received, files by sendfile.
+
+use std::sync::Arc;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use model::{Instant, LeaderEpoch, Offset};
+use partition::{Partition, Plan, ReadError, ReadRequest, Ticket, WaiterKey};
+use wire::messages::fetch_request::FetchPartition;
+use wire::messages::fetch_response::{FetchableTopicResponse, PartitionData};
+use wire::messages::{FetchRequest, FetchResponse};
+use wire::records::Batch;
+use wire::{ApiKey, ErrorCode, Records};
+
+use super::error;
+use crate::kafka::session::Context;
+use crate::shard::{Address, Chunk, Outcome, Shard, Waiting};
+
+/// First version in which topics are named by id.
+const TOPIC_ID_VERSION: i16 = 13;
+const READ_COMMITTED: i8 = 1;
+/// A body at least this long goes out from where it lies; a shorter one is copied next to its header.
+const SPLICE_BYTES_MIN: usize = 4 << 10;
+
+/// A fetch, parked or not.
+pub(crate) struct Fetch {
+    context: Context,
+    partitions: Vec<Result<Arc<Partition>, ErrorCode>>,
+    bytes_min: usize,
+    bytes_max: usize,
+    is_committed_only: bool,
+    is_replica: bool,
+    pub(crate) deadline: Instant,
+}
+
+struct Looked {
+    data: PartitionData,
+    plan: Plan,
+    seen: Offset,
+}
+
+impl Shard {
+    pub(crate) fn on_fetch(&mut self, address: &Address, request: FetchRequest) -> Outcome {
+        let bytes_max = usize::try_from(request.max_bytes)
+            .unwrap_or(0)
+            .min(self.shared.fetch_bytes_max());
+        let wait =
+            std::time::Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0));
+        let mut fetch = Fetch {
+            bytes_min: usize::try_from(request.min_bytes)
+                .unwrap_or(0)
+                .min(bytes_max),
+            bytes_max,
+            is_committed_only: request.isolation_level == READ_COMMITTED,
+            is_replica: request.replica_id >= 0 || request.replica_state.replica_id >= 0,
+            deadline: self.now.plus(wait),
+            partitions: Vec::new(),
+            context: match self
+                .sessions
+                .open(request, self.now, self.shared.env.rng.next_u64())
+            {
+                Ok(context) => context,
+                Err(code) => {
+                    let response = FetchResponse {
+                        error_code: code.code(),
+                        ..Default::default()
+                    };
+                    return self.reply(address, ApiKey::Fetch, &response);
+                }
+            },
+        };
+        fetch.partitions = self.find_partitions(&fetch.context, address.version);
+        let looked = fetch.look();
+        if fetch.is_satisfied(&looked) || wait.is_zero() {
+            return self.answer_fetch(address, &fetch, looked);
+        }
+        let key = self.next_waiter();
+        let mut is_current = true;
+        for (index, (partition, looked)) in fetch.partitions.iter().zip(&looked).enumerate() {
+            if let Ok(partition) = partition {
+                is_current &= partition.watch(
+                    Ticket {
+                        waiter: key,
+                        index: index as u32,
+                    },
+                    looked.seen,
+                );
+            }
+        }
+        let deadline = fetch.deadline;
+        self.wait(Waiting::Fetch(fetch), *address);
+        self.set_timer(deadline, key);
+        if !is_current {
+            self.retry_fetch(key, None);
+        }
+        Outcome::Waits
+    }
+
+    fn find_partitions(
+        &mut self,
+        context: &Context,
+        version: i16,
+    ) -> Vec<Result<Arc<Partition>, ErrorCode>> {
+        let topics = self.topics();
+        let unknown = if version >= TOPIC_ID_VERSION {
+            ErrorCode::UnknownTopicId
+        } else {
+            ErrorCode::UnknownTopicOrPartition
+        };
+        context
+            .wanted
+            .iter()
+            .map(|(place, _)| {
+                let topic = topics.find(place.topic_id, &place.topic).ok_or(unknown)?;
+                topic
+                    .partition(place.partition)
+                    .cloned()
+                    .ok_or(ErrorCode::UnknownTopicOrPartition)
+            })
+            .collect()
+    }
+
+    /// A parked fetch may have enough now, or its time is up.
+    pub(crate) fn retry_fetch(&mut self, key: WaiterKey, readable: Option<u32>) {
+        let now = self.now;
+        let Some((Waiting::Fetch(fetch), _)) = self.waiting(key) else {
+            return;
+        };
+        let mut looked = fetch.look();
+        while !fetch.is_satisfied(&looked) && now < fetch.deadline {
+            let Some(index) = readable else { return };
+            let (Some(Ok(partition)), Some(look)) = (
+                fetch.partitions.get(index as usize),
+                looked.get(index as usize),
+            ) else {
+                return;
+            };
+            if partition.watch(Ticket { waiter: key, index }, look.seen) {
+                return;
+            }
+            looked = fetch.look();
+        }
+        let Some((Waiting::Fetch(fetch), address)) = self.take_waiting(key) else {
+            return;
+        };
+        fetch.unwatch(key);
+        let outcome = self.answer_fetch(&address, &fetch, looked);
+        self.settle(&address, outcome);
+    }
+
+    fn answer_fetch(&mut self, address: &Address, fetch: &Fetch, looked: Vec<Looked>) -> Outcome {
+        let mut response = FetchResponse {
+            session_id: fetch.context.session_id,
+            ..Default::default()
+        };
+        let mut fillers = Vec::new();
+        for ((place, _), looked) in fetch.context.wanted.iter().zip(looked) {
+            let Looked { mut data, plan, .. } = looked;
+            if fetch.context.session_id != 0 {
+                let (has_records, has_error) = (!plan.is_empty(), data.error_code != 0);
+                let tell = self.sessions.tell(
+                    fetch.context.session_id,
+                    place,
+                    data.high_watermark,
+                    data.log_start_offset,
+                    has_records,
+                    has_error,
+                );
+                if fetch.context.is_incremental && !tell {
+                    continue;
+                }
+            }
+            data.records = Some(match plan {
+                Plan::AtEnd => Records::Bytes(Bytes::new()),
+                plan => {
+                    let len = plan.len() as u32;
+                    fillers.push(chunks(plan));
+                    Records::External(len)
+                }
+            });
+            match response.responses.last_mut() {
+                Some(topic) if topic.topic_id == place.topic_id && topic.topic == place.topic => {
+                    topic.partitions.push(data)
+                }
+                _ => response.responses.push(FetchableTopicResponse {
+                    topic: place.topic.clone(),
+                    topic_id: place.topic_id,
+                    partitions: vec![data],
+                }),
+            }
+        }
+        self.reply_with(address, ApiKey::Fetch, &response, fillers)
+    }
+}
+
+impl Fetch {
+    /// Looks at every partition without waiting.
+    fn look(&self) -> Vec<Looked> {
+        let mut left = self.bytes_max;
+        let mut has_any = false;
+        self.context
+            .wanted
+            .iter()
+            .zip(&self.partitions)
+            .map(|((_, wanted), partition)| {
+                let looked = match partition {
+                    // Followers ask on the listener between brokers, and this broker has none to follow it.
+                    Ok(_) if self.is_replica => {
+                        Looked::refused(wanted, ErrorCode::NotLeaderOrFollower)
+                    }
+                    Ok(partition) => self.look_at(partition, wanted, left, !has_any),
+                    Err(code) => Looked::refused(wanted, *code),
+                };
+                has_any |= !looked.plan.is_empty();
+                left = left.saturating_sub(looked.plan.len());
+                looked
+            })
+            .collect()
+    }
+
+    fn look_at(
+        &self,
+        partition: &Partition,
+        wanted: &FetchPartition,
+        left: usize,
+        at_least_one: bool,
+    ) -> Looked {
+        let request = ReadRequest {
+            from: Offset(wanted.fetch_offset),
+            bytes_max: usize::try_from(wanted.partition_max_bytes)
+                .unwrap_or(0)
+                .min(left),
+            at_least_one: at_least_one && left > 0,
+            current_epoch: LeaderEpoch(wanted.current_leader_epoch),
+        };
+        match partition.plan_read(request) {
+            Ok(read) => {
+                let data = PartitionData {
+                    partition_index: wanted.partition,
+                    high_watermark: read.bounds.high_watermark.0,
+                    last_stable_offset: read.bounds.high_watermark.0,
+                    log_start_offset: read.bounds.log_start.0,
+                    aborted_transactions: self.is_committed_only.then(Vec::new),
+                    preferred_read_replica: -1,
+                    ..Default::default()
+                };
+                Looked {
+                    data,
+                    plan: read.plan,
+                    seen: read.bounds.high_watermark,
+                }
+            }
+            Err(error) => {
+                let mut looked = Looked::refused(wanted, error::read(&error));
+                if let ReadError::OutOfRange { bounds } = error {
+                    looked.data.log_start_offset = bounds.log_start.0;
+                    looked.data.high_watermark = bounds.high_watermark.0;
+                }
+                looked
+            }
+        }
+    }
+
+    fn is_satisfied(&self, looked: &[Looked]) -> bool {
+        let bytes: usize = looked.iter().map(|looked| looked.plan.len()).sum();
+        bytes >= self.bytes_min
+            || looked.iter().any(|looked| looked.data.error_code != 0)
+            || looked.is_empty()
+    }
+
+    pub(crate) fn unwatch(&self, key: WaiterKey) {
+        for partition in self.partitions.iter().flatten() {
+            partition.unwatch(key);
+        }
+    }
+}
+
+impl Looked {
+    fn refused(wanted: &FetchPartition, code: ErrorCode) -> Looked {
+        let data = PartitionData {
+            partition_index: wanted.partition,
+            error_code: code.code(),
+            high_watermark: -1,
+            last_stable_offset: -1,
+            log_start_offset: -1,
+            preferred_read_replica: -1,
+            ..Default::default()
+        };
+        Looked {
+            data,
+            plan: Plan::AtEnd,
+            seen: Offset(i64::MAX),
+        }
+    }
+}
+
+/// The pieces to send for a plan: small batches copied together, large ones as they are.
+fn chunks(plan: Plan) -> Vec<Chunk> {
+    match plan {
+        Plan::AtEnd => Vec::new(),
+        Plan::File(slice) => vec![Chunk::File(slice)],
+        Plan::Memory(batches) => {
+            let copied: usize = batches.iter().map(copied_bytes).sum();
+            let mut scratch = BytesMut::with_capacity(copied);
+            let mut chunks = Vec::new();
+            for batch in batches {
+                scratch.put_slice(batch.head());
+                if batch.body().len() < SPLICE_BYTES_MIN {
+                    scratch.put_slice(batch.body());
+                } else {
+                    chunks.push(Chunk::Bytes(scratch.split().freeze()));
+                    chunks.push(Chunk::Bytes(batch.body().clone()));
+                }
+            }
+            if !scratch.is_empty() {
+                chunks.push(Chunk::Bytes(scratch.freeze()));
+            }
+            chunks
+        }
+    }
+}
+
+fn copied_bytes(batch: &Batch) -> usize {
+    let body = batch.body().len();
+    batch.head().len() + if body < SPLICE_BYTES_MIN { body } else { 0 }
+}

@@ -1,0 +1,144 @@
+//! ListOffsets: the ends of a log, and the record at a time.
+
+use model::{LeaderEpoch, Timestamp};
+use partition::{Partition, ReadError};
+use wire::messages::list_offsets_request::ListOffsetsPartition;
+use wire::messages::list_offsets_response::{
+    ListOffsetsPartitionResponse, ListOffsetsTopicResponse,
+};
+use wire::messages::{ListOffsetsRequest, ListOffsetsResponse};
+use wire::{ApiKey, ErrorCode};
+
+use super::error;
+use crate::shard::{Address, Outcome, Shard};
+
+const LATEST: i64 = -1;
+const EARLIEST: i64 = -2;
+const MAX_TIMESTAMP: i64 = -3;
+/// First offset on local disk (KIP-405): all of it, while nothing is tiered.
+const EARLIEST_LOCAL: i64 = -4;
+/// Last offset in the tier: none, while nothing is tiered.
+const LATEST_TIERED: i64 = -5;
+/// First offset that still waits for its upload (KIP-1023): the first of all.
+const EARLIEST_PENDING_UPLOAD: i64 = -6;
+
+/// First versions that know each special time.
+const MAX_TIMESTAMP_VERSION: i16 = 7;
+const EARLIEST_LOCAL_VERSION: i16 = 8;
+const LATEST_TIERED_VERSION: i16 = 9;
+const PENDING_UPLOAD_VERSION: i16 = 11;
+
+const UNKNOWN: i64 = -1;
+
+impl Shard {
+    pub(crate) fn on_list_offsets(
+        &mut self,
+        address: &Address,
+        request: ListOffsetsRequest,
+    ) -> Outcome {
+        let topics = self.topics();
+        let answer = |name: &str, asked: &ListOffsetsPartition| {
+            let found = topics
+                .named(name)
+                .and_then(|topic| topic.partition(asked.partition_index));
+            let result = match found {
+                Some(partition) => look_up(partition, asked, address.version),
+                None => Err(ErrorCode::UnknownTopicOrPartition),
+            };
+            let mut response = ListOffsetsPartitionResponse {
+                partition_index: asked.partition_index,
+                timestamp: UNKNOWN,
+                offset: UNKNOWN,
+                leader_epoch: LeaderEpoch::NONE.0,
+                ..Default::default()
+            };
+            match result {
+                Ok(place) => {
+                    response.timestamp = place.timestamp;
+                    response.offset = place.offset;
+                    response.leader_epoch = place.epoch;
+                }
+                Err(code) => response.error_code = code.code(),
+            }
+            response
+        };
+        let topics = request
+            .topics
+            .iter()
+            .map(|topic| ListOffsetsTopicResponse {
+                name: topic.name.clone(),
+                partitions: topic
+                    .partitions
+                    .iter()
+                    .map(|asked| answer(&topic.name, asked))
+                    .collect(),
+            })
+            .collect();
+        self.reply(
+            address,
+            ApiKey::ListOffsets,
+            &ListOffsetsResponse {
+                topics,
+                ..Default::default()
+            },
+        )
+    }
+}
+
+struct Place {
+    timestamp: i64,
+    offset: i64,
+    epoch: i32,
+}
+
+fn look_up(
+    partition: &Partition,
+    asked: &ListOffsetsPartition,
+    version: i16,
+) -> Result<Place, ErrorCode> {
+    let failed = |error: ReadError| error::read(&error);
+    partition
+        .check_epoch(LeaderEpoch(asked.current_leader_epoch))
+        .map_err(failed)?;
+    let bounds = partition.bounds();
+    let end = |offset: i64| Place {
+        timestamp: UNKNOWN,
+        offset,
+        epoch: bounds.epoch.0,
+    };
+    let at = |found: Option<log::RecordTime>| match found {
+        Some(found) => Place {
+            timestamp: found.timestamp.0,
+            offset: found.offset.0,
+            epoch: found.leader_epoch.0,
+        },
+        None => Place {
+            timestamp: UNKNOWN,
+            offset: UNKNOWN,
+            epoch: LeaderEpoch::NONE.0,
+        },
+    };
+    let since = |first: i16| {
+        if version >= first {
+            Ok(())
+        } else {
+            Err(ErrorCode::UnsupportedVersion)
+        }
+    };
+    match asked.timestamp {
+        LATEST => Ok(end(bounds.high_watermark.0)),
+        EARLIEST => Ok(end(bounds.log_start.0)),
+        EARLIEST_LOCAL => since(EARLIEST_LOCAL_VERSION).map(|()| end(bounds.log_start.0)),
+        EARLIEST_PENDING_UPLOAD => since(PENDING_UPLOAD_VERSION).map(|()| at(None)),
+        LATEST_TIERED => since(LATEST_TIERED_VERSION).map(|()| at(None)),
+        MAX_TIMESTAMP => {
+            since(MAX_TIMESTAMP_VERSION)?;
+            partition.max_timestamp().map(at).map_err(failed)
+        }
+        time if time >= 0 => partition
+            .find_timestamp(Timestamp(time))
+            .map(at)
+            .map_err(failed),
+        _ => Err(ErrorCode::UnsupportedVersion),
+    }
+}

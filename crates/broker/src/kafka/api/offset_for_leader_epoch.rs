@@ -1,0 +1,69 @@
+//! OffsetForLeaderEpoch: where an epoch ended, so that a reader sees whether its log forked (KIP-101, KIP-320).
+
+use model::LeaderEpoch;
+use partition::Partition;
+use wire::messages::offset_for_leader_epoch_request::OffsetForLeaderPartition;
+use wire::messages::offset_for_leader_epoch_response::{
+    EpochEndOffset, OffsetForLeaderTopicResult,
+};
+use wire::messages::{OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse};
+use wire::{ApiKey, ErrorCode};
+
+use super::error;
+use crate::shard::{Address, Outcome, Shard};
+
+const UNKNOWN: i32 = -1;
+
+impl Shard {
+    pub(crate) fn on_offset_for_leader_epoch(
+        &mut self,
+        address: &Address,
+        request: OffsetForLeaderEpochRequest,
+    ) -> Outcome {
+        let topics = self.topics();
+        let topics = request
+            .topics
+            .iter()
+            .map(|topic| OffsetForLeaderTopicResult {
+                topic: topic.topic.clone(),
+                partitions: topic
+                    .partitions
+                    .iter()
+                    .map(|asked| {
+                        let found = topics
+                            .named(&topic.topic)
+                            .and_then(|topic| topic.partition(asked.partition));
+                        end_of(found.map(|partition| &**partition), asked)
+                    })
+                    .collect(),
+            })
+            .collect();
+        let response = OffsetForLeaderEpochResponse {
+            topics,
+            ..Default::default()
+        };
+        self.reply(address, ApiKey::OffsetForLeaderEpoch, &response)
+    }
+}
+
+fn end_of(partition: Option<&Partition>, asked: &OffsetForLeaderPartition) -> EpochEndOffset {
+    let refused = |code: ErrorCode| EpochEndOffset {
+        error_code: code.code(),
+        partition: asked.partition,
+        leader_epoch: UNKNOWN,
+        end_offset: i64::from(UNKNOWN),
+    };
+    let Some(partition) = partition else {
+        return refused(ErrorCode::UnknownTopicOrPartition);
+    };
+    if let Err(error) = partition.check_epoch(LeaderEpoch(asked.current_leader_epoch)) {
+        return refused(error::read(&error));
+    }
+    let (epoch, end) = partition.end_for_epoch(LeaderEpoch(asked.leader_epoch));
+    EpochEndOffset {
+        error_code: 0,
+        partition: asked.partition,
+        leader_epoch: epoch.0,
+        end_offset: end.0,
+    }
+}

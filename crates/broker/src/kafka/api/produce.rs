@@ -1,0 +1,291 @@
+//! Produce: each partition's batch gets its place; the answer waits for the commits it needs.
+//!
+//! An error of one partition touches no other. With acks=0 nothing is answered, and an error closes the connection, as that
+//! is the only way to tell the client.
+
+use bytes::Bytes;
+use model::Timestamp;
+use partition::{AppendError, Appended, Moment, Partition, Ticket, WaiterKey};
+use std::sync::Arc;
+use wire::messages::ProduceRequest;
+use wire::messages::ProduceResponse;
+use wire::messages::produce_request::PartitionProduceData;
+use wire::messages::produce_response::{
+    BatchIndexAndErrorMessage, PartitionProduceResponse, TopicProduceResponse,
+};
+use wire::records::{Batch, RecordFault, Source};
+use wire::{ApiKey, ErrorCode, Records, Uuid};
+
+use super::error;
+use crate::shard::{Address, Outcome, Shard, Waiting};
+
+/// A produce request whose commits are under way.
+pub(crate) struct Produce {
+    response: ProduceResponse,
+    /// Topic and partition places in the response, by ticket index.
+    tickets: Vec<(u32, u32)>,
+    open: usize,
+}
+
+const INVALID_OFFSET: i64 = -1;
+
+impl Shard {
+    pub(crate) fn on_produce(&mut self, address: &Address, request: ProduceRequest) -> Outcome {
+        if !matches!(request.acks, -1..=1) {
+            return self.refuse_produce(address, &request, ErrorCode::InvalidRequiredAcks);
+        }
+        if request.transactional_id.is_some() {
+            return self.refuse_produce(address, &request, ErrorCode::InvalidTxnState);
+        }
+        let acks = request.acks;
+        let key = self.next_waiter();
+        let mut produce = Produce {
+            response: ProduceResponse {
+                responses: Vec::with_capacity(request.topic_data.len()),
+                ..Default::default()
+            },
+            tickets: Vec::new(),
+            open: 0,
+        };
+        let mut failed = false;
+        for topic in request.topic_data {
+            let mut partitions = Vec::with_capacity(topic.partition_data.len());
+            for data in topic.partition_data {
+                let ticket = (acks != 0).then_some(Ticket {
+                    waiter: key,
+                    index: produce.tickets.len() as u32,
+                });
+                let answer = self.produce_partition(
+                    address,
+                    topic.topic_id,
+                    &topic.name,
+                    &data,
+                    acks,
+                    ticket,
+                );
+                failed |= answer.error_code != 0;
+                let (answer, waits) = answer.split();
+                if waits {
+                    produce.tickets.push((
+                        produce.response.responses.len() as u32,
+                        partitions.len() as u32,
+                    ));
+                    produce.open += 1;
+                }
+                partitions.push(answer);
+            }
+            produce.response.responses.push(TopicProduceResponse {
+                name: topic.name,
+                topic_id: topic.topic_id,
+                partition_responses: partitions,
+            });
+        }
+        if acks == 0 {
+            return if failed {
+                Outcome::Close
+            } else {
+                Outcome::Silent
+            };
+        }
+        if produce.open == 0 {
+            return self.reply(address, ApiKey::Produce, &produce.response);
+        }
+        self.wait(Waiting::Produce(produce), *address);
+        Outcome::Waits
+    }
+
+    fn produce_partition(
+        &mut self,
+        address: &Address,
+        topic_id: Uuid,
+        name: &str,
+        data: &PartitionProduceData,
+        acks: i16,
+        ticket: Option<Ticket>,
+    ) -> Answer {
+        let topics = self.topics();
+        let Some(topic) = topics.find(topic_id, name) else {
+            let code = if topic_id == Uuid::ZERO {
+                ErrorCode::UnknownTopicOrPartition
+            } else {
+                ErrorCode::UnknownTopicId
+            };
+            return Answer::refused(data.index, code, None);
+        };
+        let Some(partition) = topic.partition(data.index) else {
+            return Answer::refused(data.index, ErrorCode::UnknownTopicOrPartition, None);
+        };
+        if acks == -1 && partition.config().min_insync_replicas > 1 {
+            return Answer::refused(
+                data.index,
+                ErrorCode::NotEnoughReplicas,
+                Some("min.insync.replicas is above the one replica that this broker is".to_owned()),
+            );
+        }
+        let bytes = match &data.records {
+            Some(Records::Bytes(bytes)) => bytes.clone(),
+            _ => Bytes::new(),
+        };
+        match self.append(address, partition, &bytes, ticket) {
+            Ok(appended) => Answer::appended(data.index, &appended),
+            Err(error) => {
+                let mut answer =
+                    Answer::refused(data.index, error::append(&error), Some(error.to_string()));
+                if let AppendError::Record(fault) = &error {
+                    answer.response.record_errors = record_errors(fault);
+                }
+                answer
+            }
+        }
+    }
+
+    fn append(
+        &mut self,
+        address: &Address,
+        partition: &Arc<Partition>,
+        bytes: &Bytes,
+        ticket: Option<Ticket>,
+    ) -> Result<Appended, AppendError> {
+        let mut batches = Batch::cut(bytes, Source::Produce);
+        let Some(batch) = batches.next().transpose()? else {
+            return Err(AppendError::Count { batches: 0 });
+        };
+        // Since version 3 a produce request carries exactly one batch per partition (KIP-98).
+        if !batches.rest().is_empty() {
+            return Err(AppendError::Count { batches: 2 });
+        }
+        let (now, wall) = (self.now, self.wall);
+        let Some(connection) = self.connections.get_mut(&address.conn) else {
+            return Err(AppendError::Deleted);
+        };
+        partition.append(
+            batch,
+            ticket,
+            Moment {
+                now,
+                wall,
+                stamp: &mut connection.stamp,
+            },
+        )
+    }
+
+    fn refuse_produce(
+        &mut self,
+        address: &Address,
+        request: &ProduceRequest,
+        code: ErrorCode,
+    ) -> Outcome {
+        if request.acks == 0 {
+            return Outcome::Close;
+        }
+        let responses = request
+            .topic_data
+            .iter()
+            .map(|topic| TopicProduceResponse {
+                name: topic.name.clone(),
+                topic_id: topic.topic_id,
+                partition_responses: topic
+                    .partition_data
+                    .iter()
+                    .map(|data| Answer::refused(data.index, code, None).response)
+                    .collect(),
+            })
+            .collect();
+        self.reply(
+            address,
+            ApiKey::Produce,
+            &ProduceResponse {
+                responses,
+                ..Default::default()
+            },
+        )
+    }
+
+    /// One partition of a waiting request is committed, or will not be in this process.
+    pub(crate) fn on_produce_news(&mut self, ticket: Ticket, code: ErrorCode) {
+        let Some((Waiting::Produce(produce), _)) = self.waiting(ticket.waiter) else {
+            return;
+        };
+        if let Some((topic, partition)) = produce.tickets.get(ticket.index as usize) {
+            let answer = &mut produce.response.responses[*topic as usize].partition_responses
+                [*partition as usize];
+            if code != ErrorCode::None {
+                answer.error_code = code.code();
+                answer.base_offset = INVALID_OFFSET;
+            }
+            produce.open -= 1;
+        }
+        if produce.open == 0 {
+            self.finish_produce(ticket.waiter);
+        }
+    }
+
+    fn finish_produce(&mut self, key: WaiterKey) {
+        if let Some((Waiting::Produce(produce), address)) = self.take_waiting(key) {
+            let outcome = self.reply(&address, ApiKey::Produce, &produce.response);
+            self.settle(&address, outcome);
+        }
+    }
+}
+
+/// What one partition is told, now or when its ticket is redeemed.
+struct Answer {
+    response: PartitionProduceResponse,
+    waits: bool,
+}
+
+impl std::ops::Deref for Answer {
+    type Target = PartitionProduceResponse;
+
+    fn deref(&self) -> &PartitionProduceResponse {
+        &self.response
+    }
+}
+
+impl Answer {
+    fn split(self) -> (PartitionProduceResponse, bool) {
+        (self.response, self.waits)
+    }
+
+    fn appended(index: i32, appended: &Appended) -> Answer {
+        let response = PartitionProduceResponse {
+            index,
+            base_offset: appended.base_offset.0,
+            log_append_time_ms: appended.append_time.0,
+            log_start_offset: appended.log_start.0,
+            ..Default::default()
+        };
+        Answer {
+            response,
+            waits: !appended.is_committed,
+        }
+    }
+
+    fn refused(index: i32, code: ErrorCode, message: Option<String>) -> Answer {
+        let response = PartitionProduceResponse {
+            index,
+            error_code: code.code(),
+            base_offset: INVALID_OFFSET,
+            log_append_time_ms: Timestamp::NONE.0,
+            log_start_offset: INVALID_OFFSET,
+            error_message: message,
+            ..Default::default()
+        };
+        Answer {
+            response,
+            waits: false,
+        }
+    }
+}
+
+fn record_errors(fault: &RecordFault) -> Vec<BatchIndexAndErrorMessage> {
+    match fault {
+        RecordFault::KeyMissing { index } | RecordFault::Timestamp { index, .. } => {
+            vec![BatchIndexAndErrorMessage {
+                batch_index: *index,
+                batch_index_error_message: Some(fault.to_string()),
+            }]
+        }
+        _ => Vec::new(),
+    }
+}

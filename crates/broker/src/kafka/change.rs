@@ -1,0 +1,302 @@
+//! Changes of the metadata: decided on the newest image, written to the metadata log, published when they are durable.
+//!
+//! Invariant: an image is published only after the records that made it are committed, and images are published in order.
+//! A decision sees every change decided before it, durable or not; its answer, even a refusal, waits for those.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use meta::{Image, Record, Resource};
+use model::{PartitionIndex, ProducerId};
+use parking_lot::Mutex;
+use partition::{LogDir, Moment, Partition, Stamp, Ticket};
+use wire::records::BatchBuilder;
+use wire::{ApiKey, ErrorCode, Message};
+
+use crate::place::Places;
+use crate::shard::{Address, Outcome, Reply, Shard, Waiting};
+use crate::shared::Shared;
+
+/// The metadata as requests see it, and as changes plan it.
+pub(crate) struct Metadata {
+    published: ArcSwap<Image>,
+    plan: Mutex<Plan>,
+    publishing: Mutex<()>,
+    pub(crate) places: Places,
+    producer_ids: Mutex<Range<i64>>,
+    pub(crate) cluster_id: String,
+    log_dir: Arc<LogDir>,
+}
+
+struct Plan {
+    image: Arc<Image>,
+    log: Arc<Partition>,
+}
+
+/// A change whose records are on their way to the disk.
+pub(crate) struct Change {
+    image: Arc<Image>,
+    then: Then,
+}
+
+enum Then {
+    Reply(Reply),
+    /// Handle the request again: what it needed is there now.
+    Again(Bytes),
+}
+
+impl Metadata {
+    pub(crate) fn new(
+        image: Image,
+        log: Arc<Partition>,
+        places: Places,
+        cluster_id: String,
+    ) -> Metadata {
+        let image = Arc::new(image);
+        Metadata {
+            published: ArcSwap::new(Arc::clone(&image)),
+            log_dir: Arc::clone(&log.dir),
+            plan: Mutex::new(Plan { image, log }),
+            publishing: Mutex::new(()),
+            places,
+            producer_ids: Mutex::new(0..0),
+            cluster_id,
+        }
+    }
+
+    pub(crate) fn log_dir(&self) -> &LogDir {
+        &self.log_dir
+    }
+
+    pub(crate) fn image(&self) -> Arc<Image> {
+        self.published.load_full()
+    }
+}
+
+impl Plan {
+    /// Appends records to the metadata log; they hold for later decisions at once.
+    fn write(
+        &mut self,
+        shared: &Shared,
+        records: &[Record],
+        ticket: Ticket,
+    ) -> Result<bool, ErrorCode> {
+        if records.is_empty() {
+            return Ok(self.log.await_end(ticket));
+        }
+        let mut image = Image::clone(&self.image);
+        let mut builder = BatchBuilder::new();
+        for record in records {
+            image
+                .replay(record)
+                .map_err(|_| ErrorCode::UnknownServerError)?;
+            let value = record.encode().map_err(|_| ErrorCode::UnknownServerError)?;
+            builder.push(shared.env.clock.wall_ms(), None, Some(&value), &[]);
+        }
+        let batch = builder.build();
+        let moment = Moment {
+            now: shared.env.clock.now(),
+            wall: shared.env.clock.wall_ms(),
+            stamp: &mut Stamp::default(),
+        };
+        self.log
+            .append(batch, Some(ticket), moment)
+            .map_err(|error| crate::kafka::api::error::append(&error))?;
+        self.image = Arc::new(image);
+        Ok(true)
+    }
+}
+
+impl Shard {
+    /// Decides on the newest image and answers when that is durable.
+    pub(crate) fn change<M: Message>(
+        &mut self,
+        address: &Address,
+        key: ApiKey,
+        decide: impl FnOnce(&Image, &Shared) -> (Vec<Record>, M),
+    ) -> Outcome {
+        let shared = Arc::clone(&self.shared);
+        let mut plan = shared.metadata.plan.lock();
+        let (records, response) = decide(&plan.image, &shared);
+        let reply = match self.reply(address, key, &response) {
+            Outcome::Reply(reply) => reply,
+            other => return other,
+        };
+        self.write_change(address, &mut plan, &records, Then::Reply(reply))
+    }
+
+    /// Writes records that a request needs before it can be answered, and handles it again then.
+    pub(crate) fn change_first(
+        &mut self,
+        address: &Address,
+        frame: Bytes,
+        decide: impl FnOnce(&Image, &Shared) -> Vec<Record>,
+    ) -> Outcome {
+        let shared = Arc::clone(&self.shared);
+        let mut plan = shared.metadata.plan.lock();
+        let records = decide(&plan.image, &shared);
+        self.write_change(address, &mut plan, &records, Then::Again(frame))
+    }
+
+    fn write_change(
+        &mut self,
+        address: &Address,
+        plan: &mut Plan,
+        records: &[Record],
+        then: Then,
+    ) -> Outcome {
+        let ticket = Ticket {
+            waiter: self.next_waiter(),
+            index: 0,
+        };
+        match plan.write(&Arc::clone(&self.shared), records, ticket) {
+            Ok(true) => {
+                let image = Arc::clone(&plan.image);
+                self.wait(Waiting::Change(Change { image, then }), *address);
+                Outcome::Waits
+            }
+            Ok(false) => match then {
+                Then::Reply(reply) => Outcome::Reply(reply),
+                Then::Again(frame) => self.handle(address, frame, true),
+            },
+            // The metadata log is offline: nothing can be said for certain any more.
+            Err(_) => Outcome::Close,
+        }
+    }
+
+    pub(crate) fn on_change_news(&mut self, ticket: Ticket, code: ErrorCode) {
+        let Some((Waiting::Change(change), address)) = self.take_waiting(ticket.waiter) else {
+            return;
+        };
+        if code != ErrorCode::None {
+            self.settle(&address, Outcome::Close);
+            return;
+        }
+        let mut news = Vec::new();
+        self.shared.publish(change.image, &mut news);
+        self.news.append(&mut news);
+        let outcome = match change.then {
+            Then::Reply(reply) => Outcome::Reply(reply),
+            Then::Again(frame) => self.handle(&address, frame, true),
+        };
+        self.settle(&address, outcome);
+    }
+
+    /// A producer id that nobody had before; `None` until a new block is durable.
+    pub(crate) fn take_producer_id(&self) -> Option<ProducerId> {
+        self.shared
+            .metadata
+            .producer_ids
+            .lock()
+            .next()
+            .map(ProducerId)
+    }
+}
+
+impl Shared {
+    /// Writes records before the broker serves anyone; commits them itself.
+    pub(crate) fn change_at_start(&self, records: &[Record]) -> Result<(), ErrorCode> {
+        if records.is_empty() {
+            return Ok(());
+        }
+        let image = {
+            let mut plan = self.metadata.plan.lock();
+            // A ticket of nobody: the news are dropped, and the commit below is waited for.
+            let ticket = Ticket {
+                waiter: partition::WaiterKey {
+                    shard: partition::ShardId(u16::MAX),
+                    slot: 0,
+                    generation: 0,
+                },
+                index: 0,
+            };
+            plan.write(self, records, ticket)?;
+            Arc::clone(&plan.image)
+        };
+        let mut news = Vec::new();
+        let dir = self.metadata.plan.lock().log.dir.clone();
+        while dir.has_queued() && !dir.is_failed() {
+            dir.commit(&mut news);
+        }
+        if dir.is_failed() {
+            return Err(ErrorCode::KafkaStorageError);
+        }
+        self.publish(image, &mut news);
+        Ok(())
+    }
+
+    /// Makes a durable image the one that requests see: partitions come and go, settings take effect.
+    pub(crate) fn publish(&self, image: Arc<Image>, news: &mut Vec<partition::News>) {
+        let _one_at_a_time = self.metadata.publishing.lock();
+        let old = self.metadata.published.load_full();
+        if image.end() <= old.end() {
+            return;
+        }
+        let (own, cluster) = (
+            Resource::broker(self.config().broker.node_id),
+            Resource::cluster(),
+        );
+        if image.overrides(&own) != old.overrides(&own)
+            || image.overrides(&cluster) != old.overrides(&cluster)
+        {
+            let broker = self
+                .config()
+                .broker
+                .with_dynamic(image.overrides(&cluster), image.overrides(&own));
+            self.set_config(crate::settings::Settings::new(broker));
+        }
+        let broker = Arc::clone(&self.config().broker);
+        let mut topics = (*self.topics()).clone();
+        let gone: Vec<_> = old
+            .topics()
+            .filter(|topic| image.topic_by_id(topic.id).is_none())
+            .map(|topic| topic.id)
+            .collect();
+        for id in gone {
+            for partition in topics.remove(id).iter().flat_map(|topic| &topic.partitions) {
+                partition.delete(news);
+                partition.dir.discard(partition);
+            }
+        }
+        for topic in image.topics() {
+            let resource = Resource::topic(&topic.name);
+            let overrides = image.overrides(&resource);
+            let is_same = old
+                .topic_by_id(topic.id)
+                .is_some_and(|known| Arc::ptr_eq(known, topic));
+            if !is_same {
+                topics.insert(Arc::new(self.metadata.places.open(
+                    topic,
+                    &overrides,
+                    &broker,
+                    topics.with_id(topic.id),
+                )));
+            } else if !Arc::ptr_eq(&old.overrides(&resource), &overrides)
+                || !Arc::ptr_eq(&broker.topic, &self.config().broker.topic)
+            {
+                let config = Arc::new(crate::settings::log_config(&config::Topic::resolve(
+                    &overrides, &broker,
+                )));
+                for partition in topics
+                    .with_id(topic.id)
+                    .iter()
+                    .flat_map(|topic| &topic.partitions)
+                {
+                    partition.set_config(Arc::clone(&config));
+                }
+            }
+        }
+        let (first, next) = (old.next_producer_id().0, image.next_producer_id().0);
+        if first < next {
+            *self.metadata.producer_ids.lock() = first..next;
+        }
+        self.set_topics(topics);
+        self.metadata.published.store(image);
+    }
+}
+
+/// The metadata log is partition 0 of a topic that no client sees.
+pub(crate) const METADATA_PARTITION: PartitionIndex = PartitionIndex(0);
+pub(crate) const METADATA_TOPIC: &str = "__cluster_metadata";

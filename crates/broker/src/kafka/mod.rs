@@ -1,0 +1,102 @@
+//! The Kafka door: from a frame to the handler of its API, and to the answer.
+//!
+//! Version numbers end here and in `api`. A request that cannot be read closes its connection, as Kafka does: nothing that
+//! follows it on the wire can be trusted.
+
+pub(crate) mod api;
+pub(crate) mod change;
+pub(crate) mod session;
+
+use bytes::Bytes;
+use env::ConnId;
+use wire::{ApiKey, Message, Reader, RequestHead, decode_request_header};
+
+use crate::shard::{Address, Outcome, Shard, SlotNumber};
+
+impl Shard {
+    /// Handles one frame; its answer goes to `slot`.
+    pub(crate) fn on_request(&mut self, conn: ConnId, slot: SlotNumber, frame: Bytes) {
+        let mut address = Address {
+            conn,
+            slot,
+            correlation_id: 0,
+            version: 0,
+        };
+        let mut reader = Reader::new(frame.clone());
+        let outcome = match decode_request_header(&mut reader) {
+            Ok(head) => {
+                address.correlation_id = head.correlation_id;
+                address.version = head.version;
+                self.dispatch(&address, &head, reader, frame, false)
+            }
+            Err(_) => Outcome::Close,
+        };
+        self.settle(&address, outcome);
+    }
+
+    /// Handles a request again whose needs were met meanwhile (`is_second`).
+    pub(crate) fn handle(&mut self, address: &Address, frame: Bytes, is_second: bool) -> Outcome {
+        let mut reader = Reader::new(frame.clone());
+        match decode_request_header(&mut reader) {
+            Ok(head) => self.dispatch(address, &head, reader, frame, is_second),
+            Err(_) => Outcome::Close,
+        }
+    }
+
+    fn dispatch(
+        &mut self,
+        address: &Address,
+        head: &RequestHead,
+        reader: Reader,
+        frame: Bytes,
+        is_second: bool,
+    ) -> Outcome {
+        let Some(key) = head.api().filter(|key| api::is_served(*key, head.version)) else {
+            return match head.api() {
+                // KIP-35: a client that is newer than we are learns what we speak.
+                Some(ApiKey::ApiVersions) => self.on_api_versions_unknown(address),
+                _ => Outcome::Close,
+            };
+        };
+        match key {
+            ApiKey::Produce => self.with(address, reader, Shard::on_produce),
+            ApiKey::Fetch => self.with(address, reader, Shard::on_fetch),
+            ApiKey::ListOffsets => self.with(address, reader, Shard::on_list_offsets),
+            ApiKey::DeleteRecords => self.with(address, reader, Shard::on_delete_records),
+            ApiKey::OffsetForLeaderEpoch => {
+                self.with(address, reader, Shard::on_offset_for_leader_epoch)
+            }
+            ApiKey::DescribeProducers => self.with(address, reader, Shard::on_describe_producers),
+            ApiKey::DescribeLogDirs => self.with(address, reader, Shard::on_describe_log_dirs),
+            ApiKey::InitProducerId => self.with(address, reader, |shard, address, request| {
+                shard.on_init_producer_id(address, request, frame)
+            }),
+            ApiKey::Metadata => self.with(address, reader, |shard, address, request| {
+                shard.on_metadata(address, request, frame, is_second)
+            }),
+            _ => self.dispatch_admin(key, address, reader),
+        }
+    }
+
+    fn with<R: Message>(
+        &mut self,
+        address: &Address,
+        mut reader: Reader,
+        handle: impl FnOnce(&mut Shard, &Address, R) -> Outcome,
+    ) -> Outcome {
+        match R::decode(&mut reader, address.version) {
+            Ok(request) => handle(self, address, request),
+            Err(error) => {
+                let peer = self
+                    .connections
+                    .get(&address.conn)
+                    .map(|connection| connection.peer.to_string());
+                eprintln!(
+                    "connection from {} closed: {error}",
+                    peer.unwrap_or_default()
+                );
+                Outcome::Close
+            }
+        }
+    }
+}

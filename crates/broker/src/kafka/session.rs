@@ -1,0 +1,353 @@
+//! Incremental fetch sessions (KIP-227): what a client reads is remembered, so that requests carry only changes.
+//!
+//! A bounded cache per shard; a connection stays on its shard, and a client that comes back on another one is told that its
+//! session is unknown, upon which it sends a full request. Decides only: clock and randomness are handed in.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use model::Instant;
+use wire::messages::FetchRequest;
+use wire::messages::fetch_request::FetchPartition;
+use wire::{ErrorCode, Uuid};
+
+/// A session that was used this recently is not evicted for a new one.
+const EVICTION_AGE: Duration = Duration::from_secs(120);
+const FINAL_EPOCH: i32 = -1;
+const INITIAL_EPOCH: i32 = 0;
+
+/// One partition that a client reads.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    pub(crate) topic_id: Uuid,
+    pub(crate) topic: String,
+    pub(crate) partition: i32,
+}
+
+/// What the client was last told of a partition; an answer repeats it only when it changed.
+#[derive(Clone, Debug)]
+pub(crate) struct Remembered {
+    pub(crate) wanted: FetchPartition,
+    pub(crate) high_watermark: i64,
+    pub(crate) log_start: i64,
+    pub(crate) is_told: bool,
+}
+
+struct Session {
+    epoch: i32,
+    used: Instant,
+    partitions: BTreeMap<Place, Remembered>,
+    /// Reading starts behind the last partition that filled an answer, so that none starves.
+    cursor: Option<Place>,
+}
+
+pub(crate) struct Sessions {
+    sessions: BTreeMap<i32, Session>,
+    slots: usize,
+}
+
+/// How a fetch relates to sessions.
+pub(crate) struct Context {
+    /// 0: none.
+    pub(crate) session_id: i32,
+    /// The answer names only what changed.
+    pub(crate) is_incremental: bool,
+    pub(crate) wanted: Vec<(Place, FetchPartition)>,
+}
+
+impl Sessions {
+    pub(crate) fn new(slots: usize) -> Sessions {
+        Sessions {
+            sessions: BTreeMap::new(),
+            slots,
+        }
+    }
+
+    pub(crate) fn open(
+        &mut self,
+        request: FetchRequest,
+        now: Instant,
+        random: u64,
+    ) -> Result<Context, ErrorCode> {
+        let (id, epoch) = (request.session_id, request.session_epoch);
+        if epoch == FINAL_EPOCH || epoch == INITIAL_EPOCH {
+            self.sessions.remove(&id);
+            let wanted: Vec<_> = places(&request);
+            let session_id = if epoch == INITIAL_EPOCH {
+                self.create(&wanted, now, random)
+            } else {
+                0
+            };
+            return Ok(Context {
+                session_id,
+                is_incremental: false,
+                wanted,
+            });
+        }
+        let session = self
+            .sessions
+            .get_mut(&id)
+            .ok_or(ErrorCode::FetchSessionIdNotFound)?;
+        if session.epoch != epoch {
+            return Err(ErrorCode::InvalidFetchSessionEpoch);
+        }
+        session.epoch = if epoch == i32::MAX { 1 } else { epoch + 1 };
+        session.used = now;
+        for (place, wanted) in places(&request) {
+            match session.partitions.get_mut(&place) {
+                Some(known) => known.wanted = wanted,
+                None => {
+                    session.partitions.insert(
+                        place,
+                        Remembered {
+                            wanted,
+                            high_watermark: -1,
+                            log_start: -1,
+                            is_told: false,
+                        },
+                    );
+                }
+            }
+        }
+        for topic in &request.forgotten_topics_data {
+            for partition in &topic.partitions {
+                session.partitions.remove(&Place {
+                    topic_id: topic.topic_id,
+                    topic: topic.topic.clone(),
+                    partition: *partition,
+                });
+            }
+        }
+        let wanted = session
+            .in_turn()
+            .map(|(place, known)| (place.clone(), known.wanted.clone()))
+            .collect();
+        Ok(Context {
+            session_id: id,
+            is_incremental: true,
+            wanted,
+        })
+    }
+
+    /// Notes what an answer tells of a partition; returns whether it has to be told at all.
+    pub(crate) fn tell(
+        &mut self,
+        id: i32,
+        place: &Place,
+        high_watermark: i64,
+        log_start: i64,
+        has_records: bool,
+        has_error: bool,
+    ) -> bool {
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return true;
+        };
+        if has_records {
+            session.cursor = Some(place.clone());
+        }
+        let Some(known) = session.partitions.get_mut(place) else {
+            return true;
+        };
+        let changed = !known.is_told
+            || known.high_watermark != high_watermark
+            || known.log_start != log_start;
+        known.high_watermark = high_watermark;
+        known.log_start = log_start;
+        // After an error the partition is told again even if nothing else changed.
+        known.is_told = !has_error;
+        changed || has_records || has_error
+    }
+
+    fn create(&mut self, wanted: &[(Place, FetchPartition)], now: Instant, random: u64) -> i32 {
+        if self.sessions.len() >= self.slots && !self.evict(now) {
+            return 0;
+        }
+        let mut id = ((random >> 33) as i32).max(1);
+        while self.sessions.contains_key(&id) {
+            id = if id == i32::MAX { 1 } else { id + 1 };
+        }
+        let remember = |wanted: &FetchPartition| Remembered {
+            wanted: wanted.clone(),
+            high_watermark: -1,
+            log_start: -1,
+            is_told: false,
+        };
+        let partitions = wanted
+            .iter()
+            .map(|(place, wanted)| (place.clone(), remember(wanted)))
+            .collect();
+        self.sessions.insert(
+            id,
+            Session {
+                epoch: 1,
+                used: now,
+                partitions,
+                cursor: None,
+            },
+        );
+        id
+    }
+
+    fn evict(&mut self, now: Instant) -> bool {
+        let Some((id, used)) = self
+            .sessions
+            .iter()
+            .map(|(id, session)| (*id, session.used))
+            .min_by_key(|(_, used)| *used)
+        else {
+            return false;
+        };
+        let is_old = now.since(used) > EVICTION_AGE;
+        if is_old {
+            self.sessions.remove(&id);
+        }
+        is_old
+    }
+}
+
+impl Session {
+    fn in_turn(&self) -> impl Iterator<Item = (&Place, &Remembered)> {
+        use std::ops::Bound;
+        let start = self
+            .cursor
+            .as_ref()
+            .map_or(Bound::Unbounded, Bound::Excluded);
+        let wrap = self
+            .cursor
+            .as_ref()
+            .map(|cursor| self.partitions.range(..=cursor))
+            .into_iter()
+            .flatten();
+        self.partitions.range((start, Bound::Unbounded)).chain(wrap)
+    }
+}
+
+fn places(request: &FetchRequest) -> Vec<(Place, FetchPartition)> {
+    request
+        .topics
+        .iter()
+        .flat_map(|topic| {
+            topic.partitions.iter().map(|partition| {
+                let place = Place {
+                    topic_id: topic.topic_id,
+                    topic: topic.topic.clone(),
+                    partition: partition.partition,
+                };
+                (place, partition.clone())
+            })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::messages::fetch_request::{FetchTopic, ForgottenTopic};
+
+    fn request(id: i32, epoch: i32, partitions: &[i32], forgotten: &[i32]) -> FetchRequest {
+        FetchRequest {
+            session_id: id,
+            session_epoch: epoch,
+            topics: vec![FetchTopic {
+                topic: "t".to_owned(),
+                partitions: partitions
+                    .iter()
+                    .map(|partition| FetchPartition {
+                        partition: *partition,
+                        ..Default::default()
+                    })
+                    .collect(),
+                ..Default::default()
+            }],
+            forgotten_topics_data: vec![ForgottenTopic {
+                topic: "t".to_owned(),
+                partitions: forgotten.to_vec(),
+                ..Default::default()
+            }],
+            ..Default::default()
+        }
+    }
+
+    fn partitions(context: &Context) -> Vec<i32> {
+        context
+            .wanted
+            .iter()
+            .map(|(place, _)| place.partition)
+            .collect()
+    }
+
+    #[test]
+    fn an_incremental_fetch_reads_what_was_asked_before() {
+        let mut sessions = Sessions::new(2);
+        let full = sessions
+            .open(request(0, 0, &[0, 1, 2], &[]), Instant(0), 7 << 40)
+            .expect("new session");
+        assert!(!full.is_incremental && full.session_id > 0);
+        let next = sessions
+            .open(request(full.session_id, 1, &[], &[1]), Instant(1), 0)
+            .expect("known session");
+        assert_eq!((next.is_incremental, partitions(&next)), (true, vec![0, 2]));
+        assert_eq!(
+            sessions
+                .open(request(full.session_id, 1, &[], &[]), Instant(2), 0)
+                .err(),
+            Some(ErrorCode::InvalidFetchSessionEpoch)
+        );
+        assert_eq!(
+            sessions
+                .open(request(9999, 1, &[], &[]), Instant(2), 0)
+                .err(),
+            Some(ErrorCode::FetchSessionIdNotFound)
+        );
+    }
+
+    #[test]
+    fn a_partition_that_filled_an_answer_goes_to_the_end() {
+        let mut sessions = Sessions::new(1);
+        let id = sessions
+            .open(request(0, 0, &[0, 1, 2], &[]), Instant(0), 7 << 40)
+            .expect("new session")
+            .session_id;
+        let place = Place {
+            topic_id: Uuid::ZERO,
+            topic: "t".to_owned(),
+            partition: 1,
+        };
+        assert!(sessions.tell(id, &place, 5, 0, true, false));
+        assert!(
+            !sessions.tell(id, &place, 5, 0, false, false),
+            "nothing new to tell"
+        );
+        let next = sessions
+            .open(request(id, 1, &[], &[]), Instant(1), 0)
+            .expect("known session");
+        assert_eq!(partitions(&next), vec![2, 0, 1]);
+    }
+
+    #[test]
+    fn a_full_cache_of_busy_sessions_gives_no_new_one() {
+        let mut sessions = Sessions::new(1);
+        assert!(
+            sessions
+                .open(request(0, 0, &[0], &[]), Instant(0), 1 << 40)
+                .expect("first")
+                .session_id
+                > 0
+        );
+        assert_eq!(
+            sessions
+                .open(request(0, 0, &[0], &[]), Instant(1), 2 << 40)
+                .expect("second")
+                .session_id,
+            0
+        );
+        let later = Instant(0).plus(EVICTION_AGE * 2);
+        assert!(
+            sessions
+                .open(request(0, 0, &[0], &[]), later, 3 << 40)
+                .expect("third")
+                .session_id
+                > 0
+        );
+    }
+}

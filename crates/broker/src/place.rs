@@ -1,0 +1,66 @@
+//! Where partitions live: from a directory id in the metadata to a log directory of this broker.
+
+use std::sync::Arc;
+
+use config::Overrides;
+use model::{BrokerId, PartitionIndex};
+use partition::{LogDir, Partition};
+use wire::Uuid;
+
+use crate::topics::Topic;
+
+/// The directories of this broker.
+pub(crate) struct Places {
+    node: BrokerId,
+    dirs: Vec<Arc<LogDir>>,
+}
+
+impl Places {
+    pub(crate) fn new(node: BrokerId, dirs: Vec<Arc<LogDir>>) -> Places {
+        Places { node, dirs }
+    }
+
+    /// The directory with `id`; the first one for partitions that were never given any.
+    fn dir(&self, id: Option<Uuid>) -> &Arc<LogDir> {
+        self.dirs
+            .iter()
+            .find(|dir| Some(dir.id) == id)
+            .unwrap_or(&self.dirs[0])
+    }
+
+    /// A topic of the image, with the partitions that are open already and fresh ones for the rest.
+    pub(crate) fn open(
+        &self,
+        topic: &meta::Topic,
+        overrides: &Arc<Overrides>,
+        broker: &config::Broker,
+        known: Option<&Arc<Topic>>,
+    ) -> Topic {
+        let config = Arc::new(crate::settings::log_config(&config::Topic::resolve(
+            overrides, broker,
+        )));
+        let open = |(index, planned): (usize, &meta::Partition)| {
+            let index = PartitionIndex(i32::try_from(index).unwrap_or(i32::MAX));
+            if let Some(open) = known.and_then(|known| known.partition(index.0)) {
+                open.set_config(Arc::clone(&config));
+                return Arc::clone(open);
+            }
+            let dir = self.dir(planned.directory(self.node));
+            dir.partition(topic.id, index).unwrap_or_else(|| {
+                let start = partition::Start::empty(planned.leader_epoch, Arc::clone(&config));
+                Partition::new(
+                    topic.id,
+                    Arc::clone(&topic.name),
+                    index,
+                    Arc::clone(dir),
+                    start,
+                )
+            })
+        };
+        Topic {
+            id: topic.id,
+            name: Arc::clone(&topic.name),
+            partitions: topic.partitions.iter().enumerate().map(open).collect(),
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! The settings the loops read, taken once from the settings table: numbers with units, no names.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use log::config::{Cleanup, Durability, LogConfig, TopicCompression};
+use partition::DirSettings;
+use wire::records::{Codec, Compression, TimestampType};
+
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub broker: Arc<config::Broker>,
+    pub(crate) frame_bytes_max: i32,
+    pub(crate) fetch_bytes_max: usize,
+    pub(crate) fetch_session_slots: usize,
+    pub(crate) request_bytes_max: usize,
+    pub(crate) connections_max: usize,
+    pub(crate) connections_per_ip_max: usize,
+    pub(crate) connection_idle_max: Duration,
+}
+
+/// Ten years: an idle limit that is switched off.
+const NO_IDLE_LIMIT: Duration = Duration::from_secs(10 * 365 * 86_400);
+
+impl Settings {
+    pub fn new(broker: config::Broker) -> Settings {
+        Settings {
+            frame_bytes_max: i32::try_from(broker.request_bytes_max).unwrap_or(i32::MAX),
+            fetch_bytes_max: broker.fetch_bytes_max,
+            fetch_session_slots: broker.fetch_sessions_max,
+            request_bytes_max: usize::try_from(broker.queued_bytes_max).unwrap_or(usize::MAX),
+            connections_max: broker.connections_max,
+            connections_per_ip_max: broker.connections_per_ip_max,
+            connection_idle_max: broker.connection_idle_max.unwrap_or(NO_IDLE_LIMIT),
+            broker: Arc::new(broker),
+        }
+    }
+
+    pub(crate) fn dir(&self) -> DirSettings {
+        let piece = self.broker.journal_piece_bytes;
+        DirSettings {
+            journal_piece_bytes: piece,
+            journal_first_piece_bytes: piece.min(FIRST_PIECE_BYTES),
+            checkpoint_bytes: (self.broker.journal_bytes / 4).max(piece.min(FIRST_PIECE_BYTES)),
+            hot_tail_bytes: usize::try_from(self.broker.hot_tail_bytes).unwrap_or(usize::MAX),
+            reserve_bytes: RESERVE_BYTES,
+            segment_files_open_max: SEGMENT_FILES_OPEN_MAX,
+            retention_check: self.broker.retention_check_interval,
+            producer_expiration_ms: i64::try_from(self.broker.producer_id_expiration.as_millis())
+                .unwrap_or(i64::MAX),
+        }
+    }
+}
+
+/// Small enough to be zeroed within milliseconds at the first start.
+const FIRST_PIECE_BYTES: u64 = 16 << 20;
+/// Left free on a volume for checkpoints, indexes and metadata.
+const RESERVE_BYTES: u64 = 64 << 20;
+/// Half of the usual hard limit of descriptors; connections need the rest.
+const SEGMENT_FILES_OPEN_MAX: usize = 8_000;
+
+/// What the log needs to know of a topic.
+pub(crate) fn log_config(topic: &config::Topic) -> LogConfig {
+    let bytes = |number: i32| u64::try_from(number).unwrap_or(0);
+    LogConfig {
+        segment_bytes: bytes(topic.segment_bytes),
+        segment_ms: topic.segment_ms,
+        segment_jitter_ms: topic.segment_jitter_ms,
+        segment_index_bytes: bytes(topic.segment_index_bytes),
+        index_interval_bytes: bytes(topic.index_interval_bytes),
+        preallocate: topic.preallocate,
+        retention_ms: topic.retention_ms,
+        retention_bytes: topic.retention_bytes,
+        file_delete_delay_ms: topic.file_delete_delay_ms,
+        cleanup_policy: Cleanup {
+            delete: topic.cleanup_delete,
+            compact: topic.cleanup_compact,
+        },
+        delete_retention_ms: topic.delete_retention_ms,
+        min_compaction_lag_ms: topic.min_compaction_lag_ms,
+        max_compaction_lag_ms: topic.max_compaction_lag_ms,
+        min_cleanable_dirty_ratio: topic.min_cleanable_dirty_ratio,
+        max_message_bytes: bytes(topic.max_message_bytes),
+        message_timestamp_type: match topic.timestamps {
+            config::Clock::Producer => TimestampType::CreateTime,
+            config::Clock::Broker => TimestampType::LogAppendTime,
+        },
+        message_timestamp_before_max_ms: topic.timestamp_before_max_ms,
+        message_timestamp_after_max_ms: topic.timestamp_after_max_ms,
+        compression: topic
+            .compression
+            .map_or(TopicCompression::Producer, |codec| {
+                TopicCompression::As(compression(codec, topic))
+            }),
+        min_insync_replicas: u32::try_from(topic.min_insync_replicas).unwrap_or(1),
+        unclean_leader_election: topic.unclean_leader_election,
+        flush_messages: topic.flush_messages,
+        flush_ms: topic.flush_ms,
+        durability: match topic.durability {
+            config::Durability::Sync => Durability::Sync,
+            config::Durability::Os => Durability::Os,
+        },
+    }
+}
+
+fn compression(codec: config::Codec, topic: &config::Topic) -> Compression {
+    let (codec, level) = match codec {
+        config::Codec::None => (Codec::None, None),
+        config::Codec::Gzip => (Codec::Gzip, Some(topic.gzip_level)),
+        config::Codec::Snappy => (Codec::Snappy, None),
+        config::Codec::Lz4 => (Codec::Lz4, Some(topic.lz4_level)),
+        config::Codec::Zstd => (Codec::Zstd, Some(topic.zstd_level)),
+    };
+    Compression { codec, level }
+}

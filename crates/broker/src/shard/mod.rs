@@ -1,0 +1,521 @@
+//! One network shard: a single-threaded loop that owns its connections and takes requests from bytes to answers.
+//!
+//! A turn drains the sockets, commits once for everything that arrived, and sends the answers in batches; no request costs a
+//! channel hop or a wake-up of its own. Invariant: when a turn ends with `Sleep`, every edge that was reported has been used
+//! up or is remembered in its connection.
+
+mod connection;
+mod pending;
+mod reply;
+mod timer;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use env::{ConnId, Poller, Readiness, Socket, Turn, Worker};
+use model::{Instant, Timestamp};
+use partition::{Commit, News, ShardId, Ticket, WaiterKey};
+use wire::{ApiKey, Encoded, ErrorCode, Message};
+
+pub(crate) use connection::{Connection, Frame, SlotNumber};
+pub(crate) use pending::Address;
+use pending::Pending;
+pub(crate) use reply::{Chunk, Reply};
+use timer::Timers;
+
+use crate::kafka::api::delete_records::Trim;
+use crate::kafka::api::fetch::Fetch;
+use crate::kafka::api::produce::Produce;
+use crate::kafka::change::Change;
+use crate::kafka::session::Sessions;
+use crate::shared::{Post, Shared};
+use crate::topics::Topics;
+
+/// Receive calls per connection and turn: a fast sender does not starve the others.
+const RECEIVES_MAX: usize = 8;
+/// Polls in one turn before a commit: drain until idle, but not for ever.
+const DRAINS_MAX: usize = 16;
+/// Commits faster than this run on the shard itself; slower ones go to the commit thread, so that reads go on meanwhile.
+const INLINE_COMMIT_MAX: Duration = Duration::from_micros(400);
+/// While a log directory is overloaded the sockets are left alone for this long.
+const OVERLOAD_PAUSE: Duration = Duration::from_millis(5);
+/// How often idle connections are looked for.
+const IDLE_CHECK: Duration = Duration::from_secs(5);
+
+/// What became of a request.
+pub(crate) enum Outcome {
+    Reply(Reply),
+    /// Answered later, through its waiter key.
+    Waits,
+    /// No answer is wanted.
+    Silent,
+    /// The client is to be cut off once earlier answers are out.
+    Close,
+}
+
+/// A request that waits.
+pub(crate) enum Waiting {
+    Produce(Produce),
+    Fetch(Fetch),
+    Trim(Trim),
+    Change(Change),
+}
+
+pub(crate) struct Shard {
+    pub(crate) id: ShardId,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) connections: HashMap<ConnId, Connection>,
+    pub(crate) sessions: Sessions,
+    /// Time of the current turn.
+    pub(crate) now: Instant,
+    pub(crate) wall: Timestamp,
+    poller: Box<dyn Poller>,
+    ready: Vec<Readiness>,
+    /// Connections to be read or flushed in this turn.
+    active: BTreeSet<ConnId>,
+    waiting: Pending<(Waiting, Address)>,
+    timers: Timers,
+    pub(crate) news: Vec<News>,
+    topics: Arc<Topics>,
+    request_bytes: usize,
+    paused_until: Option<Instant>,
+    idle_check: Instant,
+    per_address: BTreeMap<std::net::IpAddr, usize>,
+    is_stopping: bool,
+}
+
+impl Shard {
+    pub(crate) fn new(id: ShardId, shared: Arc<Shared>, poller: Box<dyn Poller>) -> Shard {
+        let now = shared.env.clock.now();
+        Shard {
+            id,
+            connections: HashMap::new(),
+            sessions: Sessions::new(
+                shared.config().fetch_session_slots / shared.shards_count().max(1),
+            ),
+            now,
+            wall: shared.env.clock.wall_ms(),
+            poller,
+            ready: Vec::new(),
+            active: BTreeSet::new(),
+            waiting: Pending::new(id),
+            timers: Timers::default(),
+            news: Vec::new(),
+            topics: shared.topics(),
+            request_bytes: 0,
+            paused_until: None,
+            idle_check: now.plus(IDLE_CHECK),
+            per_address: BTreeMap::new(),
+            is_stopping: false,
+            shared,
+        }
+    }
+
+    /// The partitions as they are now; cheap, a clone of a shared pointer.
+    pub(crate) fn topics(&mut self) -> Arc<Topics> {
+        self.shared.refresh_topics(&mut self.topics);
+        Arc::clone(&self.topics)
+    }
+
+    pub(crate) fn next_waiter(&mut self) -> WaiterKey {
+        self.waiting.next_key()
+    }
+
+    /// Parks a request under the key that `next_waiter` gave.
+    pub(crate) fn wait(&mut self, waiting: Waiting, address: Address) {
+        self.waiting.insert((waiting, address));
+    }
+
+    pub(crate) fn waiting(&mut self, key: WaiterKey) -> Option<&mut (Waiting, Address)> {
+        self.waiting.get_mut(key)
+    }
+
+    pub(crate) fn take_waiting(&mut self, key: WaiterKey) -> Option<(Waiting, Address)> {
+        self.waiting.remove(key)
+    }
+
+    pub(crate) fn set_timer(&mut self, at: Instant, key: WaiterKey) {
+        self.timers.set(at, key);
+    }
+
+    pub(crate) fn reply<M: Message>(
+        &mut self,
+        address: &Address,
+        key: ApiKey,
+        response: &M,
+    ) -> Outcome {
+        self.reply_with(address, key, response, Vec::new())
+    }
+
+    pub(crate) fn reply_with<M: Message>(
+        &mut self,
+        address: &Address,
+        key: ApiKey,
+        response: &M,
+        fillers: Vec<Vec<Chunk>>,
+    ) -> Outcome {
+        match wire::frame::encode_response(key, response, address.version, address.correlation_id) {
+            Ok(encoded) => Outcome::Reply(Reply::new(encoded, fillers)),
+            Err(error) => {
+                eprintln!(
+                    "{key:?} version {}: answer cannot be encoded: {error}",
+                    address.version
+                );
+                Outcome::Close
+            }
+        }
+    }
+
+    pub(crate) fn reply_encoded(&self, encoded: Encoded) -> Outcome {
+        Outcome::Reply(Reply::new(encoded, Vec::new()))
+    }
+
+    /// Puts an outcome in its place in the order of answers.
+    pub(crate) fn settle(&mut self, address: &Address, outcome: Outcome) {
+        let Some(connection) = self.connections.get_mut(&address.conn) else {
+            return;
+        };
+        match outcome {
+            Outcome::Waits => return,
+            Outcome::Reply(reply) => connection.answer(address.slot, Some(reply)),
+            Outcome::Silent => connection.answer(address.slot, None),
+            Outcome::Close => {
+                connection.answer(address.slot, None);
+                connection.is_closing = true;
+            }
+        }
+        self.active.insert(address.conn);
+    }
+
+    fn take_in(&mut self) {
+        let mut ready = std::mem::take(&mut self.ready);
+        for readiness in ready.drain(..) {
+            match readiness {
+                Readiness::Accept => self.accept(),
+                Readiness::Conn {
+                    conn,
+                    readable,
+                    writable,
+                } => {
+                    if let Some(connection) = self.connections.get_mut(&conn) {
+                        connection.is_readable |= readable;
+                        if writable {
+                            connection.on_writable();
+                        }
+                        self.active.insert(conn);
+                    }
+                }
+            }
+        }
+        self.ready = ready;
+    }
+
+    fn accept(&mut self) {
+        loop {
+            match self.poller.accept() {
+                Ok(Some(socket)) if self.is_stopping => drop(socket),
+                Ok(Some(socket)) => match self.shared.place(self.id) {
+                    shard if shard == self.id => self.adopt(socket),
+                    shard => self.shared.post(shard, Post::Socket(socket)),
+                },
+                Ok(None) => return,
+                Err(error) => {
+                    // Out of descriptors, most likely: the backlog keeps the peer waiting until one is free.
+                    eprintln!("cannot accept a connection: {error}");
+                    return;
+                }
+            }
+        }
+    }
+
+    fn adopt(&mut self, socket: Socket) {
+        let (peer, local) = (socket.peer, socket.local);
+        let limits = self.shared.connection_limits();
+        let from_address = self.per_address.entry(peer.ip()).or_default();
+        if *from_address >= limits.per_ip || !self.shared.admit_connection(limits.total) {
+            eprintln!("connection from {peer} refused: limit of connections reached");
+            return;
+        }
+        match self.poller.adopt(socket) {
+            Ok(conn) => {
+                *from_address += 1;
+                self.connections
+                    .insert(conn, Connection::new(conn, peer, local, self.now));
+                self.active.insert(conn);
+            }
+            Err(error) => {
+                self.shared.forget_connection();
+                eprintln!("connection from {peer} lost: {error}");
+            }
+        }
+    }
+
+    /// Reads and handles what the active connections have; returns whether anything was done.
+    fn serve_active(&mut self) -> bool {
+        let mut any = false;
+        let active: Vec<ConnId> = std::mem::take(&mut self.active).into_iter().collect();
+        for conn in active {
+            any |= self.serve(conn);
+        }
+        any
+    }
+
+    fn serve(&mut self, conn: ConnId) -> bool {
+        let mut any = false;
+        for _ in 0..RECEIVES_MAX {
+            any |= self.handle_frames(conn);
+            let budget_is_spent = self.request_bytes >= self.shared.request_bytes_max();
+            let Some(connection) = self.connections.get_mut(&conn) else {
+                return any;
+            };
+            if !connection.is_readable || !connection.has_room() || budget_is_spent {
+                break;
+            }
+            match connection.receive(&mut *self.poller) {
+                Ok(0) => {
+                    self.close(conn);
+                    return true;
+                }
+                Ok(_) => {
+                    connection.last_active = self.now;
+                    any = true;
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                    connection.is_readable = false
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(_) => {
+                    self.close(conn);
+                    return true;
+                }
+            }
+        }
+        any |= self.handle_frames(conn);
+        self.send(conn);
+        any
+    }
+
+    fn handle_frames(&mut self, conn: ConnId) -> bool {
+        let mut any = false;
+        loop {
+            let Some(connection) = self.connections.get_mut(&conn) else {
+                return any;
+            };
+            if !connection.has_room() {
+                return any;
+            }
+            match connection.next_frame(self.shared.frame_bytes_max()) {
+                Frame::Partial => return any,
+                Frame::Refused { length } => {
+                    eprintln!(
+                        "connection from {} closed: it announced a request of {length} bytes",
+                        connection.peer
+                    );
+                    self.close(conn);
+                    return true;
+                }
+                Frame::Request(frame) => {
+                    let bytes = frame.len();
+                    let slot = connection.open_slot(bytes);
+                    self.request_bytes += bytes;
+                    any = true;
+                    self.on_request(conn, slot, frame);
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, conn: ConnId) {
+        let Some(connection) = self.connections.get_mut(&conn) else {
+            return;
+        };
+        self.request_bytes -= connection.collect();
+        let flushed = connection.flush(&mut *self.poller);
+        if flushed.is_err() || (connection.is_closing && connection.is_idle()) {
+            self.close(conn);
+        } else if connection.is_readable && connection.has_room() {
+            self.active.insert(conn);
+        }
+    }
+
+    fn close(&mut self, conn: ConnId) {
+        if let Some(connection) = self.connections.remove(&conn) {
+            self.request_bytes -= connection.unanswered_bytes();
+            if let Some(count) = self.per_address.get_mut(&connection.peer.ip()) {
+                *count -= 1;
+                if *count == 0 {
+                    self.per_address.remove(&connection.peer.ip());
+                }
+            }
+            self.shared.forget_connection();
+            self.poller.close(conn);
+            self.active.remove(&conn);
+        }
+    }
+
+    /// Commits what is queued, here or on the commit thread; returns until when a commit waits for company.
+    fn commit(&mut self) -> Option<Instant> {
+        let mut wait = None;
+        for at in 0..self.shared.dirs().len() {
+            let dir = Arc::clone(&self.shared.dirs()[at]);
+            if !dir.has_queued() {
+                continue;
+            }
+            if !self.shared.commits_inline() || dir.commit_average() > INLINE_COMMIT_MAX {
+                self.shared.ring_committer(at);
+                continue;
+            }
+            match dir.commit_wait(self.shared.env.clock.now()) {
+                Some(until) => wait = Some(wait.map_or(until, |wait: Instant| wait.min(until))),
+                None => {
+                    while dir.commit(&mut self.news) == Commit::Done && dir.has_queued() {}
+                    if dir.is_failed() {
+                        self.shared.check_health();
+                    }
+                }
+            }
+        }
+        wait
+    }
+
+    fn spread_news(&mut self) {
+        while !self.news.is_empty() {
+            for item in std::mem::take(&mut self.news) {
+                if item.shard() == self.id {
+                    self.on_news(item)
+                } else {
+                    self.shared.post(item.shard(), Post::News(item))
+                }
+            }
+        }
+    }
+
+    fn on_news(&mut self, news: News) {
+        match news {
+            News::Committed(ticket) => self.on_ticket(ticket, ErrorCode::None),
+            News::Failed(ticket) => self.on_ticket(ticket, ErrorCode::KafkaStorageError),
+            News::Readable(ticket) => self.retry_fetch(ticket.waiter, Some(ticket.index)),
+        }
+    }
+
+    fn on_ticket(&mut self, ticket: Ticket, code: ErrorCode) {
+        match self.waiting(ticket.waiter) {
+            Some((Waiting::Produce(_), _)) => self.on_produce_news(ticket, code),
+            Some((Waiting::Trim(_), _)) => self.on_trim_news(ticket, code),
+            Some((Waiting::Change(_), _)) => self.on_change_news(ticket, code),
+            Some((Waiting::Fetch(_), _)) | None => {}
+        }
+    }
+
+    fn take_posts(&mut self) {
+        for post in self.shared.take_posts(self.id) {
+            match post {
+                Post::Socket(socket) => self.adopt(socket),
+                Post::News(news) => self.on_news(news),
+            }
+        }
+    }
+
+    fn fire_timers(&mut self) {
+        while let Some(key) = self.timers.due(self.now) {
+            self.retry_fetch(key, None);
+        }
+        if self.now >= self.idle_check {
+            self.idle_check = self.now.plus(IDLE_CHECK);
+            self.close_idle();
+        }
+    }
+
+    fn close_idle(&mut self) {
+        let age = self.shared.connection_limits().idle;
+        let idle: Vec<ConnId> = self
+            .connections
+            .values_mut()
+            .filter(|connection| connection.is_idle())
+            .filter_map(|connection| {
+                if self.now.since(connection.last_active) > IDLE_CHECK {
+                    connection.shrink();
+                }
+                (self.now.since(connection.last_active) > age).then_some(connection.id)
+            })
+            .collect::<BTreeSet<_>>()
+            .into_iter()
+            .collect();
+        idle.into_iter().for_each(|conn| self.close(conn));
+    }
+
+    fn is_overloaded(&self) -> bool {
+        self.shared.dirs().iter().any(|dir| dir.is_overloaded())
+    }
+
+    fn refresh_time(&mut self) {
+        self.now = self.shared.env.clock.now();
+        self.wall = self.shared.env.clock.wall_ms();
+    }
+
+    fn poll(&mut self, timeout: Option<Duration>) {
+        if let Err(error) = self.poller.wait(timeout, &mut self.ready) {
+            eprintln!("shard {} cannot poll: {error}", self.id.0);
+        }
+    }
+}
+
+impl Worker for Shard {
+    fn turn(&mut self) -> Turn {
+        self.refresh_time();
+        if self.shared.is_stopping() && !self.is_stopping {
+            self.is_stopping = true;
+        }
+        self.take_posts();
+        self.paused_until = self.is_overloaded().then(|| self.now.plus(OVERLOAD_PAUSE));
+        for _ in 0..DRAINS_MAX {
+            // What `park` brought comes first: no need to ask again.
+            if self.ready.is_empty() {
+                self.poll(Some(Duration::ZERO));
+            }
+            self.take_in();
+            if self.paused_until.is_some() || !self.serve_active() {
+                break;
+            }
+        }
+        let commit_wait = self.commit();
+        self.refresh_time();
+        self.spread_news();
+        self.fire_timers();
+        self.spread_news();
+        let ready: Vec<ConnId> = self.active.iter().copied().collect();
+        ready.into_iter().for_each(|conn| self.send(conn));
+
+        if self.is_stopping && self.waiting.len() == 0 {
+            let open: Vec<ConnId> = self
+                .connections
+                .keys()
+                .copied()
+                .collect::<BTreeSet<_>>()
+                .into_iter()
+                .collect();
+            open.into_iter().for_each(|conn| self.close(conn));
+            return Turn::Done;
+        }
+        let is_budget_left = self.request_bytes < self.shared.request_bytes_max();
+        if !self.active.is_empty() && self.paused_until.is_none() && is_budget_left {
+            return Turn::Again;
+        }
+        let until = [
+            commit_wait,
+            self.timers.next(),
+            self.paused_until,
+            Some(self.idle_check),
+        ]
+        .into_iter()
+        .flatten()
+        .min();
+        Turn::Sleep { until }
+    }
+
+    fn park(&mut self, until: Option<Instant>) {
+        let timeout = until.map(|until| until.since(self.shared.env.clock.now()));
+        self.poll(timeout);
+    }
+}

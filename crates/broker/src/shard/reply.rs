@@ -1,0 +1,134 @@
+//! Answers on their way out: pieces in memory and slices of files, in order.
+
+use std::io::{self, IoSlice};
+
+use bytes::Bytes;
+use env::{ConnId, Poller};
+use log::segment::FileSlice;
+use wire::{Encoded, Segment};
+
+/// One piece of an answer.
+pub(crate) enum Chunk {
+    Bytes(Bytes),
+    File(FileSlice),
+}
+
+impl Chunk {
+    fn len(&self) -> usize {
+        match self {
+            Chunk::Bytes(bytes) => bytes.len(),
+            Chunk::File(slice) => slice.len,
+        }
+    }
+}
+
+/// A whole framed answer.
+#[derive(Default)]
+pub(crate) struct Reply {
+    pub(crate) chunks: Vec<Chunk>,
+    pub(crate) len: usize,
+}
+
+impl Reply {
+    /// `fillers` are the pieces for the external splices, in field order.
+    pub(crate) fn new(encoded: Encoded, fillers: Vec<Vec<Chunk>>) -> Reply {
+        let len = encoded.len;
+        let mut chunks = Vec::with_capacity(1 + 2 * encoded.splices.len());
+        let mut fillers = fillers.into_iter();
+        for segment in encoded.segments() {
+            match segment {
+                Segment::Bytes(bytes) => chunks.push(Chunk::Bytes(bytes)),
+                Segment::External(len) => {
+                    let filler = fillers.next().unwrap_or_default();
+                    assert_eq!(
+                        filler.iter().map(Chunk::len).sum::<usize>(),
+                        len as usize,
+                        "a splice is filled exactly"
+                    );
+                    chunks.extend(filler);
+                }
+            }
+        }
+        Reply { chunks, len }
+    }
+}
+
+/// Slices gathered for one send; Linux takes up to 1024.
+const SLICES_MAX: usize = 256;
+/// Bytes given to one sendfile call.
+const FILE_BYTES_MAX: usize = 1 << 20;
+
+/// What one connection still has to send.
+#[derive(Default)]
+pub(crate) struct Outbox {
+    chunks: std::collections::VecDeque<Chunk>,
+    bytes: usize,
+}
+
+impl Outbox {
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn push(&mut self, reply: Reply) {
+        self.bytes += reply.len;
+        self.chunks.extend(reply.chunks);
+    }
+
+    /// Sends until all is gone (`true`) or the socket takes no more (`false`).
+    pub(crate) fn flush(&mut self, poller: &mut dyn Poller, conn: ConnId) -> io::Result<bool> {
+        while let Some(first) = self.chunks.front_mut() {
+            let sent = match first {
+                Chunk::File(slice) => match poller.send_file(
+                    conn,
+                    &slice.file,
+                    slice.position,
+                    slice.len.min(FILE_BYTES_MAX),
+                ) {
+                    // The file is shorter than when the answer was planned: the client must not get garbage in its place.
+                    Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                    sent => sent,
+                },
+                Chunk::Bytes(_) => {
+                    let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+                    let mut count = 0;
+                    for (slot, chunk) in slices.iter_mut().zip(&self.chunks) {
+                        let Chunk::Bytes(bytes) = chunk else { break };
+                        *slot = IoSlice::new(bytes);
+                        count += 1;
+                    }
+                    poller.send(conn, &slices[..count])
+                }
+            };
+            match sent {
+                Ok(sent) => self.advance(sent),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    fn advance(&mut self, mut sent: usize) {
+        self.bytes -= sent;
+        while sent > 0 {
+            let Some(first) = self.chunks.front_mut() else {
+                break;
+            };
+            if sent >= first.len() {
+                sent -= first.len();
+                self.chunks.pop_front();
+                continue;
+            }
+            match first {
+                Chunk::Bytes(bytes) => *bytes = bytes.slice(sent..),
+                Chunk::File(slice) => {
+                    slice.position += sent as u64;
+                    slice.len -= sent;
+                }
+            }
+            break;
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! What all shards of one broker share: settings, partitions, directories, and the way from one shard to another.
+//!
+//! Snapshots are read without a lock; posts between shards are rare (a commit that another shard waited for, a new socket)
+//! and come with one wake-up each batch.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use env::{Bell, Env, Socket, Wake};
+use parking_lot::Mutex;
+use partition::{LogDir, News, ShardId};
+
+use crate::kafka::change::Metadata;
+use crate::settings::Settings;
+use crate::topics::Topics;
+
+/// Something for another shard.
+pub(crate) enum Post {
+    Socket(Socket),
+    News(News),
+}
+
+/// The way to one shard.
+pub(crate) struct Mailbox {
+    posts: Mutex<Vec<Post>>,
+    waker: Arc<dyn Wake>,
+}
+
+impl Mailbox {
+    pub(crate) fn new(waker: Arc<dyn Wake>) -> Mailbox {
+        Mailbox {
+            posts: Mutex::new(Vec::new()),
+            waker,
+        }
+    }
+}
+
+/// Bounds on connections.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ConnectionLimits {
+    pub(crate) total: usize,
+    pub(crate) per_ip: usize,
+    pub(crate) idle: Duration,
+}
+
+pub struct Shared {
+    pub(crate) env: Env,
+    pub(crate) metadata: Metadata,
+    settings: ArcSwap<Settings>,
+    topics: ArcSwap<Topics>,
+    dirs: Vec<Arc<LogDir>>,
+    committers: Vec<Arc<dyn Bell>>,
+    mailboxes: OnceLock<Vec<Mailbox>>,
+    next_shard: AtomicUsize,
+    connections: AtomicUsize,
+    stopping: AtomicBool,
+    failure: Mutex<Option<String>>,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        env: Env,
+        settings: Settings,
+        metadata: Metadata,
+        topics: Topics,
+        dirs: Vec<Arc<LogDir>>,
+        committers: Vec<Arc<dyn Bell>>,
+    ) -> Shared {
+        Shared {
+            env,
+            metadata,
+            settings: ArcSwap::from_pointee(settings),
+            topics: ArcSwap::from_pointee(topics),
+            dirs,
+            committers,
+            mailboxes: OnceLock::new(),
+            next_shard: AtomicUsize::new(0),
+            connections: AtomicUsize::new(0),
+            stopping: AtomicBool::new(false),
+            failure: Mutex::new(None),
+        }
+    }
+
+    /// Called once, before the shards start.
+    pub(crate) fn set_mailboxes(&self, mailboxes: Vec<Mailbox>) {
+        let is_first = self.mailboxes.set(mailboxes).is_ok();
+        assert!(is_first, "shards are made once");
+    }
+
+    pub(crate) fn config(&self) -> Arc<Settings> {
+        self.settings.load_full()
+    }
+
+    pub(crate) fn set_config(&self, settings: Settings) {
+        self.settings.store(Arc::new(settings));
+    }
+
+    pub(crate) fn dirs(&self) -> &[Arc<LogDir>] {
+        &self.dirs
+    }
+
+    pub(crate) fn topics(&self) -> Arc<Topics> {
+        self.topics.load_full()
+    }
+
+    /// Replaces `known` if there is a newer snapshot; costs one load when there is none.
+    pub(crate) fn refresh_topics(&self, known: &mut Arc<Topics>) {
+        let current = self.topics.load();
+        if !Arc::ptr_eq(&current, known) {
+            *known = Arc::clone(&current);
+        }
+    }
+
+    pub(crate) fn set_topics(&self, topics: Topics) {
+        self.topics.store(Arc::new(topics));
+    }
+
+    pub(crate) fn shards_count(&self) -> usize {
+        self.mailboxes.get().map_or(1, Vec::len)
+    }
+
+    /// With one shard nobody else waits for the disk, so commits need no thread of their own while they are short.
+    pub(crate) fn commits_inline(&self) -> bool {
+        self.shards_count() == 1
+    }
+
+    pub(crate) fn ring_committer(&self, dir: usize) {
+        self.committers[dir].ring();
+    }
+
+    pub(crate) fn post(&self, to: ShardId, post: Post) {
+        self.post_all(to, vec![post]);
+    }
+
+    fn post_all(&self, to: ShardId, mut posts: Vec<Post>) {
+        let Some(mailbox) = self
+            .mailboxes
+            .get()
+            .and_then(|mailboxes| mailboxes.get(usize::from(to.0)))
+        else {
+            return;
+        };
+        let was_empty = {
+            let mut waiting = mailbox.posts.lock();
+            let was_empty = waiting.is_empty();
+            waiting.append(&mut posts);
+            was_empty
+        };
+        if was_empty {
+            mailbox.waker.wake();
+        }
+    }
+
+    /// Sends each piece of news to the shard that waits for it.
+    pub(crate) fn spread(&self, news: Vec<News>) {
+        let mut by_shard: Vec<Vec<Post>> = (0..self.shards_count()).map(|_| Vec::new()).collect();
+        for item in news {
+            if let Some(posts) = by_shard.get_mut(usize::from(item.shard().0)) {
+                posts.push(Post::News(item));
+            }
+        }
+        for (shard, posts) in by_shard
+            .into_iter()
+            .enumerate()
+            .filter(|(_, posts)| !posts.is_empty())
+        {
+            self.post_all(ShardId(shard as u16), posts);
+        }
+    }
+
+    pub(crate) fn take_posts(&self, shard: ShardId) -> Vec<Post> {
+        match self
+            .mailboxes
+            .get()
+            .and_then(|mailboxes| mailboxes.get(usize::from(shard.0)))
+        {
+            Some(mailbox) => std::mem::take(&mut *mailbox.posts.lock()),
+            None => Vec::new(),
+        }
+    }
+
+    /// Which shard takes the next connection: one after the other.
+    pub(crate) fn place(&self, accepting: ShardId) -> ShardId {
+        match self.shards_count() {
+            1 => accepting,
+            count => ShardId((self.next_shard.fetch_add(1, Ordering::Relaxed) % count) as u16),
+        }
+    }
+
+    pub(crate) fn connection_limits(&self) -> ConnectionLimits {
+        let settings = self.settings.load();
+        ConnectionLimits {
+            total: settings.connections_max,
+            per_ip: settings.connections_per_ip_max,
+            idle: settings.connection_idle_max,
+        }
+    }
+
+    pub(crate) fn admit_connection(&self, limit: usize) -> bool {
+        self.connections
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| {
+                (count < limit).then_some(count + 1)
+            })
+            .is_ok()
+    }
+
+    pub(crate) fn forget_connection(&self) {
+        self.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn frame_bytes_max(&self) -> i32 {
+        self.settings.load().frame_bytes_max
+    }
+
+    pub(crate) fn fetch_bytes_max(&self) -> usize {
+        self.settings.load().fetch_bytes_max
+    }
+
+    /// Share of one shard in the bytes of requests that are read and not answered.
+    pub(crate) fn request_bytes_max(&self) -> usize {
+        self.settings.load().request_bytes_max / self.shards_count()
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    /// Asks every loop to end; wakes those that sleep.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        for mailbox in self.mailboxes.get().into_iter().flatten() {
+            mailbox.waker.wake();
+        }
+        self.committers.iter().for_each(|bell| bell.ring());
+        self.dirs.iter().for_each(|dir| dir.stop());
+    }
+
+    /// The broker cannot go on: its metadata log, or every directory, is offline.
+    pub(crate) fn fail(&self, reason: String) {
+        self.failure.lock().get_or_insert(reason);
+        self.stop();
+    }
+
+    pub fn failure(&self) -> Option<String> {
+        self.failure.lock().clone()
+    }
+}
+
+impl Shared {
+    /// Stops the broker when it has lost what it cannot work without.
+    pub(crate) fn check_health(&self) {
+        let metadata_dir = self.metadata.log_dir();
+        if metadata_dir.is_failed() {
+            self.fail(format!(
+                "log dir {} with the metadata log is offline",
+                metadata_dir.path.display()
+            ));
+        } else if self.dirs.iter().all(|dir| dir.is_failed()) {
+            self.fail("every log dir is offline".to_owned());
+        }
+    }
+}

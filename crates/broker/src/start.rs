@@ -1,0 +1,356 @@
+//! From settings to a running broker: directories, metadata, partitions, listeners, loops. In this order, so that nobody
+//! connects before every acknowledged record is in its place.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use config::Overrides;
+use env::{Bell, Env};
+use meta::decide::register_broker::{self, register_broker};
+use meta::{Endpoint, Image, Record, RecordError, ReplayError, Resource};
+use model::{LeaderEpoch, PartitionIndex};
+use partition::{
+    Announce, Found, Identity, LogDir, News, OpenError, Partition, Recovery, SegmentWriter,
+    ShardId, Start,
+};
+use wire::records::{Batch, Caps, CodecError, RecordError as BatchRecordError, RecordIter};
+use wire::{ErrorCode, Uuid};
+
+use crate::committer::Committer;
+use crate::kafka::change::{METADATA_PARTITION, METADATA_TOPIC, Metadata};
+use crate::place::Places;
+use crate::settings::{Settings, log_config};
+use crate::shard::Shard;
+use crate::shared::{Mailbox, Shared};
+use crate::topics::Topics;
+
+/// Kafka's id of the metadata topic.
+const METADATA_TOPIC_ID: Uuid = Uuid([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error("cannot listen on {address}: {error}")]
+    Listen { address: String, error: io::Error },
+    #[error("{path} belongs to cluster {found}, the first directory to {own}")]
+    Cluster {
+        path: String,
+        found: String,
+        own: String,
+    },
+    #[error("{path} belongs to node {found}, node.id is {own}")]
+    Node { path: String, found: i32, own: i32 },
+    #[error("metadata log: {0}")]
+    Record(#[from] RecordError),
+    #[error("metadata log: {0}")]
+    Batch(#[from] BatchRecordError),
+    #[error("metadata log: {0}")]
+    Codec(#[from] CodecError),
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
+    #[error("cannot write the metadata log: {0:?}")]
+    Write(ErrorCode),
+}
+
+/// A running broker.
+pub struct Broker {
+    shared: Arc<Shared>,
+    /// Where it listens, in the order of the settings.
+    pub addresses: Vec<SocketAddr>,
+    /// Journal rounds that were replayed at the start.
+    pub rounds_replayed: u64,
+}
+
+/// News of the segment writers, on their way to the shards.
+struct Spread(std::sync::Weak<Shared>);
+
+impl Announce for Spread {
+    fn announce(&self, news: Vec<News>) {
+        if let Some(shared) = self.0.upgrade() {
+            shared.spread(news);
+            shared.check_health();
+        }
+    }
+}
+
+impl Broker {
+    pub fn start(env: &Env, broker: config::Broker) -> Result<Broker, StartError> {
+        let settings = Settings::new(broker);
+        let Recovered {
+            image,
+            topics,
+            dirs,
+            log,
+            cluster_id,
+            rounds,
+        } = recover(env, &settings)?;
+
+        let mut pollers = Vec::new();
+        for _ in 0..settings.broker.network_threads {
+            pollers.push(env.net.poller().map_err(|error| StartError::Listen {
+                address: "poller".to_owned(),
+                error,
+            })?);
+        }
+        let mut addresses = Vec::new();
+        for listener in &settings.broker.listeners {
+            let address = listener.address();
+            let bound = pollers[0]
+                .listen(&address)
+                .map_err(|error| StartError::Listen { address, error })?;
+            addresses.push(bound);
+        }
+
+        let node = settings.broker.node_id;
+        let endpoints = endpoints(&settings, &addresses);
+        let registration = register_broker::Broker {
+            id: node,
+            incarnation: random_uuid(env),
+            endpoints,
+            rack: settings.broker.rack.clone(),
+            log_dirs: dirs.iter().map(|dir| dir.id).collect(),
+        };
+        let records = register_broker(&image, &registration);
+        let committer_bells: Vec<Arc<dyn Bell>> = dirs.iter().map(|_| env.threads.bell()).collect();
+        let metadata = Metadata::new(image, log, Places::new(node, dirs.clone()), cluster_id);
+        let shared = Arc::new(Shared::new(
+            env.clone(),
+            settings,
+            metadata,
+            topics,
+            dirs.clone(),
+            committer_bells.clone(),
+        ));
+        shared
+            .change_at_start(&records)
+            .map_err(StartError::Write)?;
+        shared.set_mailboxes(
+            pollers
+                .iter()
+                .map(|poller| Mailbox::new(poller.waker()))
+                .collect(),
+        );
+
+        let announce: Arc<dyn Announce> = Arc::new(Spread(Arc::downgrade(&shared)));
+        for (dir, bell) in dirs.iter().zip(committer_bells) {
+            let committer = Committer {
+                dir: Arc::clone(dir),
+                shared: Arc::clone(&shared),
+                bell,
+            };
+            env.threads.spawn("commit", Box::new(committer));
+            env.threads.spawn(
+                "segments",
+                Box::new(SegmentWriter::new(Arc::clone(dir), Arc::clone(&announce))),
+            );
+        }
+        for (id, poller) in pollers.into_iter().enumerate() {
+            let shard = Shard::new(ShardId(id as u16), Arc::clone(&shared), poller);
+            env.threads.spawn("shard", Box::new(shard));
+        }
+        Ok(Broker {
+            shared,
+            addresses,
+            rounds_replayed: rounds,
+        })
+    }
+
+    /// Asks all loops to end; they finish what they have taken on, and write a checkpoint.
+    pub fn stop(&self) {
+        self.shared.stop();
+    }
+
+    /// A way to stop the broker from elsewhere, for example from a signal.
+    pub fn stop_handle(&self) -> impl Fn() + Send + Sync + 'static {
+        let shared = Arc::clone(&self.shared);
+        move || shared.stop()
+    }
+
+    /// Waits for all loops to end. The error says why the broker could not go on.
+    pub fn join(&self) -> Result<(), String> {
+        self.shared.env.threads.join();
+        self.shared.failure().map_or(Ok(()), Err)
+    }
+}
+
+struct Recovered {
+    image: Image,
+    topics: Topics,
+    dirs: Vec<Arc<LogDir>>,
+    log: Arc<Partition>,
+    cluster_id: String,
+    rounds: u64,
+}
+
+fn recover(env: &Env, settings: &Settings) -> Result<Recovered, StartError> {
+    let node = settings.broker.node_id;
+    let mut cluster_id: Option<String> = None;
+    let mut recoveries = Vec::new();
+    // The metadata log lives in its own directory if the settings name one, else in the first.
+    for path in &settings.broker.log_dirs {
+        let fresh = || Identity {
+            cluster_id: cluster_id
+                .clone()
+                .unwrap_or_else(|| random_uuid(env).to_string()),
+            node_id: node.0,
+        };
+        let (recovery, identity) = Recovery::begin(env, path, settings.dir(), &fresh)?;
+        check_identity(path, &identity, cluster_id.as_deref(), node.0)?;
+        cluster_id.get_or_insert(identity.cluster_id);
+        recoveries.push(recovery);
+    }
+    let metadata_dir = settings
+        .broker
+        .log_dirs
+        .iter()
+        .position(|path| *path == settings.broker.metadata_log_dir)
+        .unwrap_or(0);
+    let metadata_config = Arc::new(metadata_log_config(settings));
+    let found = Found {
+        topic: METADATA_TOPIC.into(),
+        epoch: LeaderEpoch(0),
+        config: Arc::clone(&metadata_config),
+    };
+    let batches = recoveries[metadata_dir].open_metadata(METADATA_TOPIC_ID, found)?;
+    let image = replay(&batches)?;
+
+    let own = image.overrides(&Resource::broker(node));
+    let dynamic = settings
+        .broker
+        .with_dynamic(image.overrides(&Resource::cluster()), own);
+    let find = |id: Uuid, index: PartitionIndex| find(&image, &dynamic, id, index);
+    let mut dirs = Vec::new();
+    let mut rounds = 0;
+    for recovery in recoveries {
+        let opened = recovery.finish(find, env.threads.bell())?;
+        rounds += opened.rounds;
+        dirs.push(opened.dir);
+    }
+    let log = dirs[metadata_dir]
+        .partition(METADATA_TOPIC_ID, METADATA_PARTITION)
+        .unwrap_or_else(|| {
+            let start = Start::empty(LeaderEpoch(0), metadata_config);
+            Partition::new(
+                METADATA_TOPIC_ID,
+                METADATA_TOPIC.into(),
+                METADATA_PARTITION,
+                Arc::clone(&dirs[metadata_dir]),
+                start,
+            )
+        });
+    let places = Places::new(node, dirs.clone());
+    let mut topics = Topics::default();
+    for topic in image.topics() {
+        let overrides: Arc<Overrides> = image.overrides(&Resource::topic(&topic.name));
+        topics.insert(Arc::new(places.open(topic, &overrides, &dynamic, None)));
+    }
+    Ok(Recovered {
+        image,
+        topics,
+        dirs,
+        log,
+        cluster_id: cluster_id.unwrap_or_default(),
+        rounds,
+    })
+}
+
+fn check_identity(
+    path: &Path,
+    identity: &Identity,
+    cluster_id: Option<&str>,
+    node: i32,
+) -> Result<(), StartError> {
+    let path = path.display().to_string();
+    if identity.node_id != node {
+        return Err(StartError::Node {
+            path,
+            found: identity.node_id,
+            own: node,
+        });
+    }
+    match cluster_id.filter(|own| *own != identity.cluster_id) {
+        Some(own) => Err(StartError::Cluster {
+            path,
+            found: identity.cluster_id.clone(),
+            own: own.to_owned(),
+        }),
+        None => Ok(()),
+    }
+}
+
+fn find(image: &Image, broker: &config::Broker, id: Uuid, index: PartitionIndex) -> Option<Found> {
+    let topic = image.topic_by_id(id)?;
+    let planned = topic.partitions.get(usize::try_from(index.0).ok()?)?;
+    let overrides = image.overrides(&Resource::topic(&topic.name));
+    let config = Arc::new(log_config(&config::Topic::resolve(&overrides, broker)));
+    Some(Found {
+        topic: Arc::clone(&topic.name),
+        epoch: planned.leader_epoch,
+        config,
+    })
+}
+
+fn replay(batches: &[Batch]) -> Result<Image, StartError> {
+    let mut image = Image::default();
+    for batch in batches
+        .iter()
+        .filter(|batch| !batch.attributes().is_control())
+    {
+        let plain = batch.plain(Caps::default())?;
+        for record in RecordIter::new(&plain, batch.record_count()) {
+            let value = record?
+                .value
+                .map(|value| plain.slice_ref(value))
+                .unwrap_or_default();
+            image.replay(&Record::decode(value)?)?;
+        }
+    }
+    Ok(image)
+}
+
+/// The metadata log keeps everything, synced, whatever topics default to.
+fn metadata_log_config(settings: &Settings) -> log::LogConfig {
+    log::LogConfig {
+        retention_ms: None,
+        retention_bytes: None,
+        max_message_bytes: u64::from(u32::MAX),
+        durability: log::config::Durability::Sync,
+        ..log_config(&settings.broker.topic)
+    }
+}
+
+fn endpoints(settings: &Settings, bound: &[SocketAddr]) -> Vec<Endpoint> {
+    settings
+        .broker
+        .listeners
+        .iter()
+        .zip(bound)
+        .map(|(listener, bound)| {
+            let advertised = settings
+                .broker
+                .advertised
+                .iter()
+                .find(|advertised| advertised.name == listener.name);
+            Endpoint {
+                name: listener.name.clone(),
+                host: advertised.map_or_else(
+                    || bound.ip().to_string(),
+                    |advertised| advertised.host.clone(),
+                ),
+                port: advertised
+                    .map(|advertised| advertised.port)
+                    .filter(|port| *port != 0)
+                    .unwrap_or(bound.port()),
+            }
+        })
+        .collect()
+}
+
+fn random_uuid(env: &Env) -> Uuid {
+    let mut bytes = [0; 16];
+    env.rng.fill(&mut bytes);
+    Uuid(bytes)
+}

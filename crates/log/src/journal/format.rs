@@ -1,0 +1,197 @@
+//! Bytes of the journal: a piece header, and rounds that each chain to the one before.
+//!
+//! A round is `head | table | bodies`, padded to [`PAGE`]. Its checksum covers the head and the table; the table holds every
+//! batch header, and a batch header holds the CRC of its body, so one short checksum binds every byte without reading the
+//! bodies again. All integers are little endian. Does no IO.
+
+use model::{Offset, PartitionIndex};
+use wire::Uuid;
+use wire::records::{HEAD_SIZE, Head};
+
+use crate::crc32c;
+
+/// Rounds start on page boundaries, so that no later write touches a page that an earlier sync made durable.
+pub const PAGE: u64 = 4096;
+
+const PIECE_MAGIC: [u8; 8] = *b"ESKPIEC1";
+const ROUND_MAGIC: [u8; 4] = *b"ESKR";
+pub(super) const PIECE_HEADER_BYTES: usize = 60;
+pub(super) const ROUND_HEAD_BYTES: usize = 64;
+/// Topic id, partition, kind, body length, batch header (or trim offset).
+pub(super) const ENTRY_BYTES: usize = 16 + 4 + 4 + 4 + HEAD_SIZE;
+
+const KIND_BATCH: u32 = 1;
+const KIND_TRIM: u32 = 2;
+
+/// Opens a piece: which use of the file this is, and which round comes first in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PieceHeader {
+    /// Identity of the log directory: a piece copied from elsewhere is not ours.
+    pub dir: Uuid,
+    /// Grows by one with every piece begun, across recycling.
+    pub number: u64,
+    pub first_sequence: u64,
+    /// Checksum of the last round of the piece before.
+    pub previous: u32,
+}
+
+impl PieceHeader {
+    pub fn encode(&self) -> [u8; PAGE as usize] {
+        let mut page = [0u8; PAGE as usize];
+        page[0..8].copy_from_slice(&PIECE_MAGIC);
+        page[12..28].copy_from_slice(&self.dir.0);
+        page[28..36].copy_from_slice(&self.number.to_le_bytes());
+        page[36..44].copy_from_slice(&self.first_sequence.to_le_bytes());
+        page[44..48].copy_from_slice(&self.previous.to_le_bytes());
+        let checksum = crc32c(&page[12..PIECE_HEADER_BYTES]);
+        page[8..12].copy_from_slice(&checksum.to_le_bytes());
+        page
+    }
+
+    /// `None` when the bytes are not a piece header: a fresh or damaged piece.
+    pub fn decode(bytes: &[u8]) -> Option<PieceHeader> {
+        if bytes.len() < PIECE_HEADER_BYTES
+            || bytes[0..8] != PIECE_MAGIC
+            || u32_at(bytes, 8) != crc32c(&bytes[12..PIECE_HEADER_BYTES])
+        {
+            return None;
+        }
+        Some(PieceHeader {
+            dir: Uuid(array_at(bytes, 12)),
+            number: u64_at(bytes, 28),
+            first_sequence: u64_at(bytes, 36),
+            previous: u32_at(bytes, 44),
+        })
+    }
+}
+
+/// What a round says of itself, in front of its table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RoundHead {
+    pub checksum: u32,
+    /// Checksum of the round before: a chain, so that a stale or misdirected round is seen.
+    pub previous: u32,
+    pub sequence: u64,
+    /// Last round whose sync had returned when this one was written: what may never be cut at recovery.
+    pub durable: u64,
+    pub piece: u64,
+    pub entries: u32,
+    pub body_bytes: u64,
+}
+
+impl RoundHead {
+    /// Bytes of head and table together.
+    pub fn table_end(&self) -> usize {
+        ROUND_HEAD_BYTES + self.entries as usize * ENTRY_BYTES
+    }
+
+    /// Bytes of the whole round with its padding.
+    pub fn span(&self) -> u64 {
+        (self.table_end() as u64 + self.body_bytes).next_multiple_of(PAGE)
+    }
+
+    /// Writes this head over the first bytes of `buffer` (head and table) and returns the checksum of both.
+    pub fn seal(&self, buffer: &mut [u8]) -> u32 {
+        buffer[0..4].copy_from_slice(&ROUND_MAGIC);
+        buffer[8..12].copy_from_slice(&self.previous.to_le_bytes());
+        buffer[12..16].copy_from_slice(&self.entries.to_le_bytes());
+        buffer[16..24].copy_from_slice(&self.sequence.to_le_bytes());
+        buffer[24..32].copy_from_slice(&self.durable.to_le_bytes());
+        buffer[32..40].copy_from_slice(&self.piece.to_le_bytes());
+        buffer[40..48].copy_from_slice(&self.body_bytes.to_le_bytes());
+        buffer[48..ROUND_HEAD_BYTES].fill(0);
+        let checksum = crc32c(&buffer[8..]);
+        buffer[4..8].copy_from_slice(&checksum.to_le_bytes());
+        checksum
+    }
+
+    /// Reads a head without judging it: [`RoundHead::verifies`] does, once the table is there too.
+    pub fn decode(bytes: &[u8]) -> Option<RoundHead> {
+        if bytes.len() < ROUND_HEAD_BYTES || bytes[0..4] != ROUND_MAGIC {
+            return None;
+        }
+        Some(RoundHead {
+            checksum: u32_at(bytes, 4),
+            previous: u32_at(bytes, 8),
+            entries: u32_at(bytes, 12),
+            sequence: u64_at(bytes, 16),
+            durable: u64_at(bytes, 24),
+            piece: u64_at(bytes, 32),
+            body_bytes: u64_at(bytes, 40),
+        })
+    }
+
+    /// Whether head and table are what was written.
+    pub fn verifies(&self, head_and_table: &[u8]) -> bool {
+        head_and_table.len() == self.table_end() && crc32c(&head_and_table[8..]) == self.checksum
+    }
+}
+
+/// One row of a round's table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Row {
+    pub topic: Uuid,
+    pub partition: PartitionIndex,
+    pub kind: RowKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RowKind {
+    /// A batch: its header here, `body_bytes` of records in the body area.
+    Batch { head: Head, body_bytes: u32 },
+    /// The log now starts at `start` (DeleteRecords).
+    Trim { start: Offset },
+}
+
+impl Row {
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.topic.0);
+        out.extend_from_slice(&self.partition.0.to_le_bytes());
+        match &self.kind {
+            RowKind::Batch { head, body_bytes } => {
+                out.extend_from_slice(&KIND_BATCH.to_le_bytes());
+                out.extend_from_slice(&body_bytes.to_le_bytes());
+                out.extend_from_slice(&head.0);
+            }
+            RowKind::Trim { start } => {
+                out.extend_from_slice(&KIND_TRIM.to_le_bytes());
+                out.extend_from_slice(&0u32.to_le_bytes());
+                out.extend_from_slice(&start.0.to_le_bytes());
+                out.resize(out.len() + HEAD_SIZE - 8, 0);
+            }
+        }
+    }
+
+    /// `None` for a kind this version does not know. The bytes must be [`ENTRY_BYTES`] long.
+    pub fn decode(bytes: &[u8]) -> Option<Row> {
+        let kind = match u32_at(bytes, 20) {
+            KIND_BATCH => RowKind::Batch {
+                head: Head(array_at(bytes, 28)),
+                body_bytes: u32_at(bytes, 24),
+            },
+            KIND_TRIM => RowKind::Trim {
+                start: Offset(u64_at(bytes, 28) as i64),
+            },
+            _ => return None,
+        };
+        Some(Row {
+            topic: Uuid(array_at(bytes, 0)),
+            partition: PartitionIndex(u32_at(bytes, 16) as i32),
+            kind,
+        })
+    }
+}
+
+fn array_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    let mut out = [0; N];
+    out.copy_from_slice(&bytes[at..at + N]);
+    out
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(array_at(bytes, at))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(array_at(bytes, at))
+}

@@ -1,0 +1,12 @@
+//! The journal of one log directory: where an append becomes durable before anyone hears of it.
+//!
+//! Preallocated, recycled pieces of zeroes take rounds of entries from all partitions, one write and one sync each. Segments
+//! follow later without haste; a checkpoint makes them durable and lets pieces be used again.
+
+mod format;
+mod replay;
+mod writer;
+
+pub use format::PAGE;
+pub use replay::{Damage, From, Replayed, replay};
+pub use writer::{Entry, Piece, Resume, Spares, What, Writer, make_piece, piece_path};

@@ -1,0 +1,352 @@
+//! Group commit: many waiting appends become one write and one sync.
+//!
+//! Owns the tail of the journal. Invariant: a round is written only after the sync of the round before it returned, so the
+//! durable point in every round head is true. Never retries a failed sync: the pages may already be lost, so the directory
+//! goes offline. Does not choose offsets, and does not decide when to commit.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use bytes::Bytes;
+use env::disk::Open;
+use env::{Disk, FileHandle};
+use model::{Offset, PartitionIndex};
+use parking_lot::Mutex;
+use wire::Uuid;
+use wire::records::{Batch, Head};
+
+use super::format::{PAGE, PieceHeader, ROUND_HEAD_BYTES, RoundHead, Row, RowKind};
+
+/// Zeroes are written in calls of this size.
+const ZERO_BYTES: usize = 128 << 10;
+/// One write call takes at most this many slices (IOV_MAX is 1024 on Linux).
+const SLICES_MAX: usize = 512;
+static ZEROES: [u8; ZERO_BYTES] = [0; ZERO_BYTES];
+
+/// One thing to make durable.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    pub topic: Uuid,
+    pub partition: PartitionIndex,
+    pub what: What,
+}
+
+#[derive(Clone, Debug)]
+pub enum What {
+    Batch(Batch),
+    Trim { start: Offset },
+}
+
+impl Entry {
+    fn row(&self) -> (Row, Option<&Bytes>) {
+        let (kind, body) = match &self.what {
+            What::Batch(batch) => (
+                RowKind::Batch {
+                    head: Head(*batch.head()),
+                    body_bytes: batch.body().len() as u32,
+                },
+                Some(batch.body()),
+            ),
+            What::Trim { start } => (RowKind::Trim { start: *start }, None),
+        };
+        (
+            Row {
+                topic: self.topic,
+                partition: self.partition,
+                kind,
+            },
+            body,
+        )
+    }
+}
+
+/// A file that holds rounds, named by a slot that outlives its uses.
+#[derive(Clone)]
+pub struct Piece {
+    pub slot: u32,
+    pub file: FileHandle,
+    pub bytes: u64,
+}
+
+/// A piece in use, and the rounds it holds.
+struct Live {
+    piece: Piece,
+    last_sequence: u64,
+}
+
+/// Pieces that are ready to be written: zeroed or recycled. Filled in the background, emptied by the commit path.
+#[derive(Clone)]
+pub struct Spares {
+    pieces: Arc<Mutex<VecDeque<Piece>>>,
+    next_slot: Arc<AtomicU32>,
+}
+
+impl Spares {
+    fn new(free_slot: u32) -> Spares {
+        Spares {
+            pieces: Arc::default(),
+            next_slot: Arc::new(AtomicU32::new(free_slot)),
+        }
+    }
+
+    /// The slot number for a piece that is about to be made.
+    pub fn reserve_slot(&self) -> u32 {
+        self.next_slot.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub fn count(&self) -> usize {
+        self.pieces.lock().len()
+    }
+
+    pub fn put(&self, piece: Piece) {
+        self.pieces.lock().push_back(piece);
+    }
+
+    fn take(&self, bytes_min: u64) -> Option<Piece> {
+        let mut pieces = self.pieces.lock();
+        let fits = pieces.iter().position(|piece| piece.bytes >= bytes_min)?;
+        pieces.remove(fits)
+    }
+}
+
+/// Where the journal stands after recovery.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Resume {
+    pub last_sequence: u64,
+    pub last_checksum: u32,
+    pub last_piece: u64,
+    /// Lowest slot number that no existing file uses.
+    pub free_slot: u32,
+}
+
+pub struct Writer {
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    dir_id: Uuid,
+    piece_bytes: u64,
+    spares: Spares,
+    live: VecDeque<Live>,
+    /// Next write position in the newest live piece.
+    position: u64,
+    piece_number: u64,
+    sequence: u64,
+    durable: u64,
+    checksum: u32,
+    /// The newest piece holds rounds that were written without a sync.
+    unsynced: bool,
+    buffer: Vec<u8>,
+}
+
+impl Writer {
+    pub fn new(
+        disk: Arc<dyn Disk>,
+        dir: PathBuf,
+        dir_id: Uuid,
+        piece_bytes: u64,
+        resume: Resume,
+    ) -> Writer {
+        Writer {
+            disk,
+            dir,
+            dir_id,
+            piece_bytes,
+            spares: Spares::new(resume.free_slot),
+            live: VecDeque::new(),
+            position: 0,
+            piece_number: resume.last_piece,
+            sequence: resume.last_sequence,
+            durable: resume.last_sequence,
+            checksum: resume.last_checksum,
+            unsynced: false,
+            buffer: Vec::new(),
+        }
+    }
+
+    pub fn spares(&self) -> Spares {
+        self.spares.clone()
+    }
+
+    /// The last round written.
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// The last round known to be on the disk.
+    pub fn durable(&self) -> u64 {
+        self.durable
+    }
+
+    pub fn checksum(&self) -> u32 {
+        self.checksum
+    }
+
+    /// Number of the piece in use.
+    pub fn piece_number(&self) -> u64 {
+        self.piece_number
+    }
+
+    /// Bytes of the pieces that recovery would read.
+    pub fn live_bytes(&self) -> u64 {
+        self.live.iter().map(|live| live.piece.bytes).sum::<u64>()
+            - self
+                .live
+                .back()
+                .map_or(0, |live| live.piece.bytes - self.position)
+    }
+
+    /// Writes `entries` as one round; with `sync` it is durable when this returns. An error is final: see the file's head.
+    pub fn commit(&mut self, entries: &[Entry], sync: bool) -> io::Result<u64> {
+        let head = self.encode(entries);
+        let mut slices: Vec<IoSlice<'_>> = Vec::with_capacity((entries.len() + 3).min(SLICES_MAX));
+        self.make_room(head.span())?;
+        let head = RoundHead {
+            piece: self.piece_number,
+            durable: self.durable,
+            previous: self.checksum,
+            ..head
+        };
+        self.checksum = head.seal(&mut self.buffer);
+
+        let Some(live) = self.live.back_mut() else {
+            unreachable!("make_room leaves a live piece")
+        };
+        let mut position = self.position;
+        let mut queued = 0u64;
+        let file = &live.piece.file;
+        slices.push(IoSlice::new(&self.buffer));
+        queued += self.buffer.len() as u64;
+        for body in entries.iter().filter_map(|entry| entry.row().1) {
+            if slices.len() == SLICES_MAX {
+                file.write_at(&slices, position)?;
+                position += queued;
+                slices.clear();
+                queued = 0;
+            }
+            slices.push(IoSlice::new(body));
+            queued += body.len() as u64;
+        }
+        let end = self.position + head.span();
+        slices.push(IoSlice::new(&ZEROES[..(end - position - queued) as usize]));
+        file.write_at(&slices, position)?;
+
+        self.position = end;
+        self.sequence = head.sequence;
+        live.last_sequence = head.sequence;
+        if sync {
+            live.piece.file.sync_data()?;
+            self.durable = self.sequence;
+            self.unsynced = false;
+        } else {
+            self.unsynced = true;
+        }
+        Ok(self.sequence)
+    }
+
+    /// Recycles the pieces whose rounds are all `<= sequence`; the newest piece stays. `keep` bounds the spares.
+    pub fn release(&mut self, sequence: u64, keep: usize) -> io::Result<()> {
+        while self.live.len() > 1
+            && self
+                .live
+                .front()
+                .is_some_and(|live| live.last_sequence <= sequence)
+        {
+            let Some(live) = self.live.pop_front() else {
+                break;
+            };
+            if self.spares.count() < keep {
+                self.spares.put(live.piece);
+            } else {
+                self.disk
+                    .remove_file(&piece_path(&self.dir, live.piece.slot))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn encode(&mut self, entries: &[Entry]) -> RoundHead {
+        self.buffer.clear();
+        self.buffer.resize(ROUND_HEAD_BYTES, 0);
+        let mut body_bytes = 0;
+        for entry in entries {
+            let (row, body) = entry.row();
+            row.encode(&mut self.buffer);
+            body_bytes += body.map_or(0, |body| body.len() as u64);
+        }
+        RoundHead {
+            checksum: 0,
+            previous: self.checksum,
+            sequence: self.sequence + 1,
+            durable: self.durable,
+            piece: self.piece_number,
+            entries: entries.len() as u32,
+            body_bytes,
+        }
+    }
+
+    /// Begins a new piece when the newest one cannot take `span` more bytes.
+    fn make_room(&mut self, span: u64) -> io::Result<()> {
+        if self
+            .live
+            .back()
+            .is_some_and(|live| self.position + span <= live.piece.bytes)
+        {
+            return Ok(());
+        }
+        // Rounds of relaxed topics may still wait for a sync in the piece we leave; after it nobody would sync that file.
+        if self.unsynced {
+            if let Some(live) = self.live.back() {
+                live.piece.file.sync_data()?;
+            }
+            self.durable = self.sequence;
+            self.unsynced = false;
+        }
+        let piece = match self.spares.take(span + PAGE) {
+            Some(piece) => piece,
+            None => {
+                let slot = self.spares.reserve_slot();
+                make_piece(
+                    &*self.disk,
+                    &self.dir,
+                    slot,
+                    self.piece_bytes.max(span + PAGE),
+                )?
+            }
+        };
+        self.piece_number += 1;
+        let header = PieceHeader {
+            dir: self.dir_id,
+            number: self.piece_number,
+            first_sequence: self.sequence + 1,
+            previous: self.checksum,
+        };
+        piece.file.write_at(&[IoSlice::new(&header.encode())], 0)?;
+        self.live.push_back(Live {
+            piece,
+            last_sequence: self.sequence,
+        });
+        self.position = PAGE;
+        Ok(())
+    }
+}
+
+/// Creates and zeroes a piece, durable with its directory entry: later syncs then write no file-system metadata.
+pub fn make_piece(disk: &dyn Disk, dir: &Path, slot: u32, bytes: u64) -> io::Result<Piece> {
+    let bytes = bytes.next_multiple_of(PAGE);
+    let file = disk.open(&piece_path(dir, slot), Open::Truncate)?;
+    let mut position = 0;
+    while position < bytes {
+        let take = (bytes - position).min(ZERO_BYTES as u64) as usize;
+        file.write_at(&[IoSlice::new(&ZEROES[..take])], position)?;
+        position += take as u64;
+    }
+    file.sync_data()?;
+    disk.sync_dir(dir)?;
+    Ok(Piece { slot, file, bytes })
+}
+
+pub fn piece_path(dir: &Path, slot: u32) -> PathBuf {
+    dir.join(format!("{slot:08}.journal"))
+}

@@ -1,0 +1,293 @@
+//! The write walk: a produced batch gets its place in the log and a ticket for its commit.
+//!
+//! Costs that depend on the records (recompression, record checks) are paid before the lock is taken, and only when a topic's
+//! settings ask for them. A duplicate of an idempotent producer is answered with the first answer, and not before the
+//! original is durable.
+
+use std::sync::Arc;
+
+use log::config::{Durability, LogConfig, TopicCompression};
+use log::journal::{Entry, What};
+use log::producer::{Origin, ProducerError, Verdict};
+use model::{Instant, LeaderEpoch, Offset, Timestamp};
+use wire::records::{
+    Batch, BatchError, Caps, Codec, CodecError, RecordFault, Rules, TimestampType, recompress,
+    validate_records,
+};
+
+use crate::dir::{Push, Stamp};
+use crate::news::{Awaiting, Ticket};
+use crate::partition::Partition;
+
+/// Facts of the moment of an append.
+pub struct Moment<'a> {
+    pub now: Instant,
+    pub wall: Timestamp,
+    /// Of the connection that appends.
+    pub stamp: &'a mut Stamp,
+}
+
+/// Where a batch went. The ticket is redeemed when it is committed, unless `is_committed` says that it is already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appended {
+    pub base_offset: Offset,
+    /// Set when the topic stamps records itself.
+    pub append_time: Timestamp,
+    pub log_start: Offset,
+    pub is_committed: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum AppendError {
+    /// The topic was deleted; refresh metadata.
+    #[error("partition was deleted")]
+    Deleted,
+    /// The log directory is offline or full; retry elsewhere or later.
+    #[error("log directory is {}", if *full { "full" } else { "offline" })]
+    Storage { full: bool },
+    #[error("batch of {bytes} bytes is larger than max.message.bytes, {max}")]
+    TooLarge { bytes: usize, max: u64 },
+    #[error(transparent)]
+    Batch(#[from] BatchError),
+    #[error(transparent)]
+    Record(#[from] RecordFault),
+    #[error(transparent)]
+    Codec(#[from] CodecError),
+    #[error("timestamp {timestamp} is out of the range that the topic accepts")]
+    Timestamp { timestamp: i64 },
+    #[error(transparent)]
+    Producer(#[from] ProducerError),
+    #[error("a produce request carries one batch per partition, this one {batches}")]
+    Count { batches: usize },
+    #[error("no transaction is open for this producer")]
+    NoTransaction,
+}
+
+impl Partition {
+    /// Appends one batch. With a `ticket` the news will tell when it is committed.
+    pub fn append(
+        self: &Arc<Self>,
+        batch: Batch,
+        ticket: Option<Ticket>,
+        moment: Moment<'_>,
+    ) -> Result<Appended, AppendError> {
+        let config = self.config();
+        let batch = prepare(batch, &config, moment.wall)?;
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        if state.is_deleted {
+            return Err(AppendError::Deleted);
+        }
+        // Checked under the lock: a directory that fails later walks over all partitions and finds our ticket.
+        if self.dir.is_failed() || self.dir.is_full() {
+            return Err(AppendError::Storage {
+                full: !self.dir.is_failed(),
+            });
+        }
+        if let Verdict::Duplicate(first) = state.producers.check(&batch, Origin::Client)? {
+            let until = first.last_offset.advance(1);
+            let is_committed = until <= state.high_watermark;
+            if let Some(ticket) = ticket.filter(|_| !is_committed) {
+                // Keep the queue in offset order: the original waits further in front.
+                let place = state
+                    .awaiting
+                    .partition_point(|awaiting| awaiting.until <= until);
+                state.awaiting.insert(place, Awaiting { until, ticket });
+            }
+            let base_offset = first.base_offset();
+            return Ok(Appended {
+                base_offset,
+                append_time: append_time(&batch),
+                log_start: state.log_start,
+                is_committed,
+            });
+        }
+
+        let mut batch = batch;
+        let base_offset = state.tail.end();
+        batch.set_base_offset(base_offset);
+        batch.set_leader_epoch(state.epoch);
+        let end = batch.next_offset();
+        state.producers.apply(&batch, None);
+        state.are_epochs_changed |= state.epochs.assign(state.epoch, base_offset);
+        let sync = needs_sync(&config, &mut state.unflushed_records, batch.record_count());
+        let push = Push {
+            bytes: batch.size(),
+            up_to: end,
+            is_trim: false,
+            sync,
+            entry: Entry {
+                topic: self.topic_id,
+                partition: self.index,
+                what: What::Batch(batch.clone()),
+            },
+        };
+        let appended = Appended {
+            base_offset,
+            append_time: append_time(&batch),
+            log_start: state.log_start,
+            is_committed: false,
+        };
+        state.tail.push(batch);
+        if let Some(ticket) = ticket {
+            state.awaiting.push_back(Awaiting { until: end, ticket });
+        }
+        self.dir.enqueue(
+            self,
+            &mut state.slot,
+            push,
+            Some((moment.stamp, moment.now)),
+        );
+        Ok(appended)
+    }
+
+    /// Moves the log start to `to` (DeleteRecords); the ticket is redeemed when that is durable.
+    pub fn trim(self: &Arc<Self>, to: Option<Offset>, ticket: Ticket) -> Result<Offset, TrimError> {
+        self.move_start(to, Some(ticket))
+    }
+
+    /// Retention wants the log to start at `to`; becomes true when it is durable, like any trim.
+    pub(crate) fn advance_start(self: &Arc<Self>, to: Offset) {
+        // Deleted or offline meanwhile: then there is nothing to retain.
+        let _ = self.move_start(Some(to), None);
+    }
+
+    fn move_start(
+        self: &Arc<Self>,
+        to: Option<Offset>,
+        ticket: Option<Ticket>,
+    ) -> Result<Offset, TrimError> {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        if state.is_deleted {
+            return Err(TrimError::Deleted);
+        }
+        if self.dir.is_failed() {
+            return Err(TrimError::Offline);
+        }
+        let to = to.unwrap_or(state.high_watermark);
+        if to < Offset::ZERO || to > state.high_watermark {
+            return Err(TrimError::OutOfRange {
+                high_watermark: state.high_watermark,
+            });
+        }
+        let start = to.max(state.log_start);
+        state.trims.push_back((start, ticket));
+        let push = Push {
+            bytes: 0,
+            up_to: state.tail.end(),
+            is_trim: true,
+            sync: true,
+            entry: Entry {
+                topic: self.topic_id,
+                partition: self.index,
+                what: What::Trim { start },
+            },
+        };
+        self.dir.enqueue(self, &mut state.slot, push, None);
+        Ok(start)
+    }
+
+    /// Epoch and end of the log of the newest epoch not above `asked` (KIP-101).
+    pub fn end_for_epoch(&self, asked: LeaderEpoch) -> (LeaderEpoch, Offset) {
+        let state = self.state.lock();
+        match state.epochs.end_of(asked, state.high_watermark) {
+            Some(end) => (end.epoch, end.end),
+            // An empty log of the present epoch ends where it begins.
+            None if asked == state.epoch => (asked, state.high_watermark),
+            None => (LeaderEpoch::NONE, Offset(-1)),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TrimError {
+    #[error("partition was deleted")]
+    Deleted,
+    #[error("log directory is offline")]
+    Offline,
+    #[error("offset is above the high watermark {high_watermark}")]
+    OutOfRange { high_watermark: Offset },
+}
+
+/// Brings the batch into the form that the topic stores, and refuses what it does not take.
+fn prepare(mut batch: Batch, config: &LogConfig, wall: Timestamp) -> Result<Batch, AppendError> {
+    if batch.attributes().is_control() {
+        return Err(BatchError::Control.into());
+    }
+    if batch.attributes().is_transactional() {
+        return Err(AppendError::NoTransaction);
+    }
+    let stamps = config.message_timestamp_type == TimestampType::LogAppendTime;
+    let bounds = wall
+        .0
+        .saturating_sub(config.message_timestamp_before_max_ms)
+        ..=wall.0.saturating_add(config.message_timestamp_after_max_ms);
+    if !stamps
+        && !bounds.contains(&batch.max_timestamp().0)
+        && batch.max_timestamp() != Timestamp::NONE
+    {
+        return Err(AppendError::Timestamp {
+            timestamp: batch.max_timestamp().0,
+        });
+    }
+    let wanted = match config.compression {
+        TopicCompression::As(wanted) if Some(wanted.codec) != batch.attributes().codec() => {
+            Some(wanted)
+        }
+        _ => None,
+    };
+    let is_bounded_below = !stamps && config.message_timestamp_before_max_ms != i64::MAX;
+    let key_required = config.cleanup_policy.compact;
+    if key_required || is_bounded_below || wanted.is_some() {
+        let rules = Rules {
+            caps: Caps::default(),
+            key_required,
+            timestamps: (!stamps).then_some(bounds),
+            contiguous: true,
+        };
+        let summary = validate_records(&batch, &rules)?;
+        if !stamps {
+            batch.set_max_timestamp(summary.max_timestamp);
+        }
+    }
+    if let Some(wanted) = wanted {
+        batch = recompress(&batch, wanted, Caps::default())?;
+    }
+    if stamps {
+        batch.set_append_time(wall);
+    }
+    if batch.size() as u64 > config.max_message_bytes {
+        return Err(AppendError::TooLarge {
+            bytes: batch.size(),
+            max: config.max_message_bytes,
+        });
+    }
+    debug_assert!(
+        batch
+            .attributes()
+            .codec()
+            .is_some_and(|codec| codec != Codec::None || !batch.body().is_empty())
+    );
+    Ok(batch)
+}
+
+fn append_time(batch: &Batch) -> Timestamp {
+    match batch.attributes().timestamp_type() {
+        TimestampType::LogAppendTime => batch.max_timestamp(),
+        TimestampType::CreateTime => Timestamp::NONE,
+    }
+}
+
+/// Relaxed topics are synced only when `flush.messages` says so.
+fn needs_sync(config: &LogConfig, unflushed: &mut i64, records: i32) -> bool {
+    if config.durability == Durability::Sync {
+        return true;
+    }
+    *unflushed = unflushed.saturating_add(i64::from(records));
+    let due = *unflushed >= config.flush_messages;
+    if due {
+        *unflushed = 0;
+    }
+    due
+}

@@ -1,0 +1,174 @@
+//! What is derived from batches and kept beside them: producer states as of the written end, leader epochs, the topic's id.
+//!
+//! The partition's own producer states run ahead of the files by what is still in memory; snapshots are taken of these here,
+//! which follow the segment writer. A snapshot is a shortcut: damaged or missing, the batches tell the same.
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::Path;
+
+use env::disk::Open;
+use env::{Disk, Env};
+use log::producer::{self, ProducerStates};
+use log::store::{Known, Store, StoreError};
+use log::{Epochs, checkpoint, metadata};
+use model::{Offset, Timestamp};
+use wire::Uuid;
+use wire::records::Batch;
+
+use crate::partition::Partition;
+
+/// Snapshots kept per partition: the newest, and the one before in case the newest is damaged.
+const SNAPSHOTS_KEPT: usize = 2;
+
+/// Follows the written end of one partition.
+#[derive(Clone, Debug, Default)]
+pub struct Derived {
+    pub producers: ProducerStates,
+    snapshots: VecDeque<Offset>,
+    are_epochs_stored: bool,
+    is_id_stored: bool,
+}
+
+impl Derived {
+    pub(crate) fn note(&mut self, batches: &[Batch]) {
+        for batch in batches {
+            self.producers.apply(batch, None);
+        }
+    }
+
+    /// Writes what changed since the last time; durable when this returns.
+    pub(crate) fn store(
+        &mut self,
+        disk: &dyn Disk,
+        dir: &Path,
+        topic: Uuid,
+        epochs: Option<&Epochs>,
+    ) -> io::Result<()> {
+        if !self.is_id_stored {
+            metadata::write(disk, dir, &topic.0)?;
+            self.is_id_stored = true;
+        }
+        if let Some(epochs) = epochs {
+            epochs.write(disk, dir)?;
+            self.are_epochs_stored = true;
+        }
+        let end = self.producers.end();
+        if !self.producers.is_empty() && self.snapshots.back() != Some(&end) {
+            producer::write(disk, dir, &self.producers)?;
+            disk.sync_dir(dir)?;
+            self.snapshots.push_back(end);
+            while self.snapshots.len() > SNAPSHOTS_KEPT {
+                let old = self.snapshots.pop_front();
+                producer::prune(disk, dir, old.as_slice())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The derived state of a partition whose files were just opened at a checkpoint's `row`.
+pub(crate) fn load(
+    env: &Env,
+    store: &Store,
+    row: &checkpoint::Row,
+) -> Result<(Derived, Epochs), StoreError> {
+    let disk = &*env.disk;
+    let at = |error| StoreError::Io {
+        path: store.dir().to_path_buf(),
+        error,
+    };
+    let mut derived = Derived {
+        is_id_stored: true,
+        ..Derived::default()
+    };
+    derived.producers = ProducerStates::new(row.log_end);
+    if row.has_producers {
+        derived.producers = match producer::read(disk, store.dir(), row.log_end) {
+            Ok(states) => states,
+            Err(_) => producer::rebuild(disk, store, row.log_end)
+                .map_err(|error| at(io::Error::other(error.to_string())))?,
+        };
+        derived.snapshots.push_back(row.log_end);
+    }
+    let epochs = match Epochs::read(disk, store.dir()) {
+        Ok(epochs) => epochs,
+        // Damaged: one epoch is certain, that of the newest batch; older ones only matter to followers that ask for them.
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => Epochs::default(),
+        Err(error) => return Err(at(error)),
+    };
+    derived.are_epochs_stored = true;
+    Ok((derived, epochs))
+}
+
+/// Removes what lies behind a checkpoint's state: it was not synced, and the journal has it.
+pub(crate) fn cut_files(disk: &dyn Disk, dir: &Path, known: &Known) -> io::Result<()> {
+    if !disk.exists(dir)? {
+        return Ok(());
+    }
+    for entry in disk.read_dir(dir)? {
+        let Some((base, extension)) = entry.name.split_once('.') else {
+            continue;
+        };
+        let Ok(base) = base.parse::<i64>() else {
+            continue;
+        };
+        let path = dir.join(&entry.name);
+        let is_later = match extension {
+            "snapshot" => Offset(base) > known.log_end,
+            "log" | "index" | "timeindex" | "txnindex" => Offset(base) > known.active_base,
+            _ => false,
+        };
+        if is_later {
+            disk.remove_file(&path)?;
+        } else if extension == "log"
+            && Offset(base) == known.active_base
+            && entry.len > known.active_len
+        {
+            disk.open(&path, Open::Write)?.set_len(known.active_len)?;
+        }
+    }
+    Ok(())
+}
+
+impl Partition {
+    /// Takes note of batches that are in a segment file now.
+    pub(crate) fn note_written(&self, batches: &[Batch]) {
+        self.derived.lock().note(batches);
+    }
+
+    /// Stores what is derived from the written batches, for a checkpoint.
+    pub(crate) fn store_derived(&self) -> Result<(), StoreError> {
+        let Some(store) = self.store.get() else {
+            return Ok(());
+        };
+        let mut derived = self.derived.lock();
+        let epochs = {
+            let mut state = self.state.lock();
+            let is_due =
+                !derived.are_epochs_stored || std::mem::take(&mut state.are_epochs_changed);
+            is_due.then(|| state.epochs.clone())
+        };
+        derived
+            .store(
+                &*self.dir.env.disk,
+                store.dir(),
+                self.topic_id,
+                epochs.as_ref(),
+            )
+            .map_err(|error| StoreError::Io {
+                path: store.dir().to_path_buf(),
+                error,
+            })
+    }
+
+    pub(crate) fn has_written_producers(&self) -> bool {
+        !self.derived.lock().producers.is_empty()
+    }
+
+    /// Forgets producers that were silent for longer than `producer.id.expiration.ms`.
+    pub(crate) fn expire_producers(&self, now: Timestamp, expiration_ms: i64) {
+        self.state.lock().producers.expire(now, expiration_ms);
+        self.derived.lock().producers.expire(now, expiration_ms);
+    }
+}

@@ -1,0 +1,253 @@
+//! A log directory: one journal, one lock, the partitions that live there, and its failure.
+//!
+//! Owns the way from *queued* to *durable*. Invariant: once a sync or write of the journal failed the directory is offline for
+//! the life of the process; every waiting append is told, no later one is accepted, and the sync is never tried again.
+
+pub mod linger;
+mod queue;
+mod recover;
+mod writer;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use env::{Bell, Env};
+use log::FilePool;
+use log::journal;
+use model::{Instant, PartitionIndex};
+use parking_lot::Mutex;
+use wire::Uuid;
+
+pub use linger::Stamp;
+pub(crate) use queue::{Push, Slot};
+pub use recover::{Found, Identity, OpenError, Opened, Recovery};
+pub use writer::{Announce, SegmentWriter};
+
+use crate::news::News;
+use crate::partition::Partition;
+use queue::Queue;
+
+/// Settings of a log directory.
+#[derive(Clone, Copy, Debug)]
+pub struct DirSettings {
+    pub journal_piece_bytes: u64,
+    /// The first piece is small, so that the first start is quick.
+    pub journal_first_piece_bytes: u64,
+    /// A checkpoint begins when the journal holds this much.
+    pub checkpoint_bytes: u64,
+    /// Recent batches kept in memory after they were written to segments.
+    pub hot_tail_bytes: usize,
+    /// Appends are refused when the volume has less than this left.
+    pub reserve_bytes: u64,
+    pub segment_files_open_max: usize,
+    pub retention_check: Duration,
+    pub producer_expiration_ms: i64,
+}
+
+/// Committed batches that wait for the segment writer; past it the shards stop reading sockets, so clients slow down first.
+const UNWRITTEN_BYTES_MAX: usize = 128 << 20;
+/// The segment writer is rung early at this much.
+const UNWRITTEN_BYTES_RING: usize = 4 << 20;
+
+/// Journal pieces kept for later rounds; more are deleted.
+const SPARE_PIECES_MAX: usize = 8;
+
+/// Where the journal stands.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Point {
+    pub(crate) sequence: u64,
+    pub(crate) checksum: u32,
+    pub(crate) piece: u64,
+    pub(crate) live_bytes: u64,
+}
+
+/// What a call of [`LogDir::commit`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Commit {
+    /// Nothing was queued.
+    Idle,
+    /// Another thread is committing; it will look at the queue again.
+    Busy,
+    /// A round is durable, or the directory failed; the news say which.
+    Done,
+}
+
+pub struct LogDir {
+    pub id: Uuid,
+    pub path: PathBuf,
+    pub(crate) env: Env,
+    pub(crate) settings: DirSettings,
+    pub(crate) files: Arc<FilePool>,
+    queue: Mutex<Queue>,
+    journal: Mutex<journal::Writer>,
+    failed: AtomicBool,
+    /// The volume is (almost) full: appends are refused, everything else goes on.
+    full: AtomicBool,
+    pub(crate) partitions: Mutex<BTreeMap<(Uuid, PartitionIndex), Arc<Partition>>>,
+    dirty: Mutex<Vec<Arc<Partition>>>,
+    unwritten_bytes: AtomicUsize,
+    /// The last committed round whose partitions all know of it.
+    point: Mutex<Point>,
+    /// Pieces whose rounds are all up to this one may be used again.
+    release_to: AtomicU64,
+    spares: journal::Spares,
+    doomed: Mutex<Vec<Arc<Partition>>>,
+    stopping: AtomicBool,
+    writer_bell: Arc<dyn Bell>,
+    writer_asleep: AtomicBool,
+    _lock: Box<dyn env::disk::Lock>,
+}
+
+impl LogDir {
+    pub fn is_failed(&self) -> bool {
+        self.failed.load(Ordering::Acquire)
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.full.load(Ordering::Relaxed)
+    }
+
+    /// More is committed than the segment writer keeps up with: stop taking in requests for a moment.
+    pub fn is_overloaded(&self) -> bool {
+        self.unwritten_bytes.load(Ordering::Relaxed) > UNWRITTEN_BYTES_MAX
+    }
+
+    pub fn has_queued(&self) -> bool {
+        !self.queue.lock().is_empty()
+    }
+
+    /// Usual time of a commit.
+    pub fn commit_average(&self) -> Duration {
+        self.queue.lock().linger.average()
+    }
+
+    /// Until when the next commit should wait for more appends; `None` to commit now.
+    pub fn commit_wait(&self, now: Instant) -> Option<Instant> {
+        self.queue.lock().linger.wait_until(now)
+    }
+
+    pub(crate) fn enqueue(
+        &self,
+        partition: &Arc<Partition>,
+        slot: &mut Slot,
+        push: Push,
+        stamp: Option<(&mut Stamp, Instant)>,
+    ) {
+        let mut queue = self.queue.lock();
+        if let Some((stamp, now)) = stamp {
+            queue.linger.on_append(stamp, now);
+        }
+        queue.push(partition, slot, push);
+    }
+
+    /// Makes the oldest queued round durable and collects what its partitions have to tell.
+    pub fn commit(&self, news: &mut Vec<News>) -> Commit {
+        let Some(mut journal) = self.journal.try_lock() else {
+            return Commit::Busy;
+        };
+        if self.is_failed() {
+            return Commit::Idle;
+        }
+        let Some(round) = self.queue.lock().take() else {
+            return Commit::Idle;
+        };
+        let started = self.env.clock.now();
+        if let Err(error) = journal.commit(&round.entries, round.sync) {
+            self.failed.store(true, Ordering::Release);
+            drop(journal);
+            self.fail(&error, news);
+            return Commit::Done;
+        }
+        let released = journal.release(self.release_to.load(Ordering::Relaxed), SPARE_PIECES_MAX);
+        let point = Point {
+            sequence: journal.sequence(),
+            checksum: journal.checksum(),
+            piece: journal.piece_number(),
+            live_bytes: journal.live_bytes(),
+        };
+        drop(journal);
+        if let Err(error) = released {
+            eprintln!(
+                "log dir {}: cannot remove a journal piece: {error}",
+                self.path.display()
+            );
+        }
+
+        let now = self.env.clock.now();
+        let mut dirty = Vec::new();
+        for member in &round.members {
+            if member
+                .partition
+                .on_durable(member.up_to, member.trims, news)
+            {
+                dirty.push(Arc::clone(&member.partition));
+            }
+        }
+        self.on_round_durable(round.bytes, dirty);
+        *self.point.lock() = point;
+        let mut queue = self.queue.lock();
+        queue.linger.on_commit(now.since(started), now);
+        queue.give_back(round);
+        Commit::Done
+    }
+
+    /// Takes the directory offline: tells everyone who waits. The first error is the one that is logged.
+    pub(crate) fn fail(&self, error: &io::Error, news: &mut Vec<News>) {
+        self.failed.store(true, Ordering::Release);
+        eprintln!("log dir {} offline: {error}", self.path.display());
+        let partitions: Vec<_> = self.partitions.lock().values().cloned().collect();
+        for partition in partitions {
+            partition.on_dir_failed(news);
+        }
+    }
+
+    fn on_round_durable(&self, bytes: usize, mut dirty: Vec<Arc<Partition>>) {
+        if !dirty.is_empty() {
+            self.dirty.lock().append(&mut dirty);
+        }
+        let unwritten = self.unwritten_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let crossed = unwritten >= UNWRITTEN_BYTES_RING && unwritten - bytes < UNWRITTEN_BYTES_RING;
+        if crossed || self.writer_asleep.swap(false, Ordering::AcqRel) {
+            self.writer_bell.ring();
+        }
+    }
+
+    pub(crate) fn add(&self, partition: Arc<Partition>) {
+        self.partitions
+            .lock()
+            .insert((partition.topic_id, partition.index), partition);
+    }
+
+    /// A partition that lives here.
+    pub fn partition(&self, topic: Uuid, index: PartitionIndex) -> Option<Arc<Partition>> {
+        self.partitions.lock().get(&(topic, index)).cloned()
+    }
+
+    /// Where the files of a partition live.
+    pub(crate) fn partition_path(&self, topic: &str, index: PartitionIndex) -> PathBuf {
+        self.path.join(format!("{topic}-{index}"))
+    }
+
+    pub(crate) fn journal_path(path: &Path) -> PathBuf {
+        path.join("journal")
+    }
+
+    /// Forgets a deleted partition; its files are removed in the background.
+    pub fn discard(&self, partition: &Arc<Partition>) {
+        self.partitions
+            .lock()
+            .remove(&(partition.topic_id, partition.index));
+        self.doomed.lock().push(Arc::clone(partition));
+        self.writer_bell.ring();
+    }
+
+    /// Asks the segment writer to write everything, checkpoint and end.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        self.writer_bell.ring();
+    }
+}

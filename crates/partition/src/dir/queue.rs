@@ -1,0 +1,118 @@
+//! Appends that wait for the next round of their log directory.
+//!
+//! Invariant: entries of one partition stand in offset order, because they are pushed under that partition's lock. A round is
+//! bounded; what does not fit opens the next one.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use log::journal::Entry;
+use model::Offset;
+
+use super::linger::Linger;
+use crate::partition::Partition;
+
+/// 16 MiB of batches per round: longer ones would only delay the first answer.
+const ROUND_BYTES_MAX: usize = 16 << 20;
+
+/// Where a partition stands in a queued round, so that its entries share one member.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Slot {
+    round: u64,
+    index: usize,
+}
+
+/// One partition of a round, and how far the round takes it.
+pub(crate) struct Member {
+    pub(crate) partition: Arc<Partition>,
+    /// Log end after the last batch of the round.
+    pub(crate) up_to: Offset,
+    /// How many trims the round holds.
+    pub(crate) trims: usize,
+}
+
+#[derive(Default)]
+pub(crate) struct Round {
+    number: u64,
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) members: Vec<Member>,
+    pub(crate) bytes: usize,
+    /// Some entry promises durability.
+    pub(crate) sync: bool,
+}
+
+#[derive(Default)]
+pub(crate) struct Queue {
+    rounds: VecDeque<Round>,
+    /// Emptied rounds keep their buffers.
+    idle: Vec<Round>,
+    numbers: u64,
+    pub(crate) linger: Linger,
+}
+
+/// What is pushed, beside the entry itself.
+pub(crate) struct Push {
+    pub(crate) entry: Entry,
+    pub(crate) bytes: usize,
+    pub(crate) up_to: Offset,
+    pub(crate) is_trim: bool,
+    pub(crate) sync: bool,
+}
+
+impl Queue {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rounds.is_empty()
+    }
+
+    pub(crate) fn push(&mut self, partition: &Arc<Partition>, slot: &mut Slot, push: Push) {
+        if self
+            .rounds
+            .back()
+            .is_none_or(|round| round.bytes >= ROUND_BYTES_MAX)
+        {
+            self.numbers += 1;
+            let mut round = self.idle.pop().unwrap_or_default();
+            round.number = self.numbers;
+            self.rounds.push_back(round);
+        }
+        let Some(round) = self.rounds.back_mut() else {
+            unreachable!("a round was just ensured")
+        };
+        if slot.round != round.number {
+            *slot = Slot {
+                round: round.number,
+                index: round.members.len(),
+            };
+            round.members.push(Member {
+                partition: Arc::clone(partition),
+                up_to: push.up_to,
+                trims: 0,
+            });
+        }
+        let member = &mut round.members[slot.index];
+        member.up_to = push.up_to;
+        member.trims += usize::from(push.is_trim);
+        round.entries.push(push.entry);
+        round.bytes += push.bytes;
+        round.sync |= push.sync;
+    }
+
+    pub(crate) fn take(&mut self) -> Option<Round> {
+        let round = self.rounds.pop_front()?;
+        if self.rounds.is_empty() {
+            self.linger.on_round();
+        }
+        Some(round)
+    }
+
+    pub(crate) fn give_back(&mut self, mut round: Round) {
+        round.entries.clear();
+        round.members.clear();
+        round.bytes = 0;
+        round.sync = false;
+        // Two rounds are alive at a time: one being filled, one being written.
+        if self.idle.len() < 2 {
+            self.idle.push(round);
+        }
+    }
+}

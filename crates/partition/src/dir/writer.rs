@@ -1,0 +1,487 @@
+//! The segment writer of a log directory: what is committed goes to its segment files without haste.
+//!
+//! Writes committed batches from memory to the page cache, evicts them from memory later, and takes checkpoints: sync the
+//! segments, say so in one file, recycle journal pieces. Also retention and the removal of deleted partitions, so that each
+//! partition's files have one writer. Never touches a batch that is not committed.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use env::{Turn, Worker};
+use log::checkpoint::{self, Checkpoint};
+use log::journal::make_piece;
+use log::store::{Deleted, Known, Store, StoreError};
+use model::{Instant, Offset, PartitionIndex, Position, Timestamp};
+use wire::Uuid;
+
+use super::{LogDir, Point, UNWRITTEN_BYTES_RING};
+use crate::news::News;
+use crate::partition::Partition;
+
+/// Small appends are gathered for this long before they are written.
+const WRITE_DELAY: Duration = Duration::from_millis(100);
+/// Batches handed to one segment write.
+const WRITE_BYTES: usize = 1 << 20;
+/// How soon a write that found the disk full is tried again.
+const FULL_RETRY: Duration = Duration::from_secs(1);
+/// How often the free space is looked at.
+const SPACE_CHECK: Duration = Duration::from_secs(2);
+/// With more dirty partitions than this one sync of the volume goes before the syncs of the files.
+const VOLUME_SYNC_MIN: usize = 16;
+
+/// Where news go that no shard's own commit produced.
+pub trait Announce: Send + Sync {
+    fn announce(&self, news: Vec<News>);
+}
+
+/// A written span that is still in memory.
+struct Hot {
+    partition: Arc<Partition>,
+    up_to: Offset,
+    bytes: usize,
+}
+
+pub struct SegmentWriter {
+    dir: Arc<LogDir>,
+    announce: Arc<dyn Announce>,
+    pending: VecDeque<Arc<Partition>>,
+    hot: VecDeque<Hot>,
+    hot_bytes: usize,
+    /// Written since the last checkpoint.
+    unsynced: BTreeMap<(Uuid, PartitionIndex), Arc<Partition>>,
+    unlinks: VecDeque<(Instant, Arc<Partition>, Deleted)>,
+    write_at: Option<Instant>,
+    retry_at: Option<Instant>,
+    space_at: Instant,
+    retention_at: Instant,
+    checkpointed: u64,
+}
+
+impl SegmentWriter {
+    pub fn new(dir: Arc<LogDir>, announce: Arc<dyn Announce>) -> SegmentWriter {
+        let now = dir.env.clock.now();
+        let checkpointed = dir.point.lock().sequence;
+        let retention_at = now.plus(dir.settings.retention_check);
+        SegmentWriter {
+            dir,
+            announce,
+            pending: VecDeque::new(),
+            hot: VecDeque::new(),
+            hot_bytes: 0,
+            unsynced: BTreeMap::new(),
+            unlinks: VecDeque::new(),
+            write_at: None,
+            retry_at: None,
+            space_at: now,
+            retention_at,
+            checkpointed,
+        }
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.dir.stopping.load(Ordering::Acquire)
+    }
+
+    fn take_dirty(&mut self) {
+        let dirty = std::mem::take(&mut *self.dir.dirty.lock());
+        self.pending.extend(dirty);
+    }
+
+    /// Writes what the partitions on the list have; stops at the first that the disk has no room for.
+    fn write_pending(&mut self, now: Instant, wall: Timestamp) -> Result<(), StoreError> {
+        while let Some(partition) = self.pending.front().cloned() {
+            match self.write_out(&partition, wall) {
+                Ok(()) => {
+                    self.pending.pop_front();
+                }
+                Err(StoreError::Io { error, .. }) if is_full(&error) => {
+                    self.set_full(true, &error.to_string());
+                    self.retry_at = Some(now.plus(FULL_RETRY));
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        if self.retry_at.take().is_some() {
+            // There was room for everything again.
+            self.space_at = now;
+        }
+        Ok(())
+    }
+
+    fn write_out(&mut self, partition: &Arc<Partition>, wall: Timestamp) -> Result<(), StoreError> {
+        loop {
+            let (batches, log_start) = {
+                let mut state = partition.state.lock();
+                if state.is_deleted {
+                    let bytes = state.tail.unwritten_bytes();
+                    self.dir.unwritten_bytes.fetch_sub(bytes, Ordering::Relaxed);
+                    let end = state.tail.end();
+                    state.tail.on_written(end);
+                    state.tail.evict(end);
+                    return Ok(());
+                }
+                let batches = state.tail.unwritten(state.high_watermark, WRITE_BYTES);
+                if batches.is_empty() && !state.has_trimmed {
+                    // From here on the next commit puts it on the list again.
+                    state.dirty = false;
+                    return Ok(());
+                }
+                state.has_trimmed = false;
+                (batches, state.log_start)
+            };
+            let store = partition.store_or_create()?;
+            self.unsynced
+                .entry((partition.topic_id, partition.index))
+                .or_insert_with(|| Arc::clone(partition));
+            if let Some(last) = batches.last() {
+                store.append(&batches, wall)?;
+                partition.note_written(&batches);
+                let bytes = batches.iter().map(|batch| batch.size()).sum();
+                partition.state.lock().tail.on_written(last.next_offset());
+                self.dir.unwritten_bytes.fetch_sub(bytes, Ordering::Relaxed);
+                self.hot.push_back(Hot {
+                    partition: Arc::clone(partition),
+                    up_to: last.next_offset(),
+                    bytes,
+                });
+                self.hot_bytes += bytes;
+            }
+            if store.log_start() < log_start {
+                store.advance_log_start(log_start);
+                self.retire(partition, wall)?;
+            }
+        }
+    }
+
+    fn evict(&mut self) {
+        while self.hot_bytes > self.dir.settings.hot_tail_bytes {
+            let Some(hot) = self.hot.pop_front() else {
+                break;
+            };
+            hot.partition.state.lock().tail.evict(hot.up_to);
+            self.hot_bytes -= hot.bytes;
+        }
+    }
+
+    /// Makes the segment files alone sufficient for everything up to the journal's present point.
+    fn checkpoint(&mut self, wall: Timestamp) -> Result<(), StoreError> {
+        let point: Point = *self.dir.point.lock();
+        if point.sequence == self.checkpointed && self.unsynced.is_empty() {
+            return Ok(());
+        }
+        // Everything committed up to the point is on the list or written: commits tell their partitions before the point moves.
+        self.take_dirty();
+        self.write_pending(self.dir.env.clock.now(), wall)?;
+        if !self.pending.is_empty() {
+            return Ok(());
+        }
+        let rows = self.sync_segments()?;
+        let checkpoint = Checkpoint {
+            sequence: point.sequence,
+            checksum: point.checksum,
+            piece: point.piece,
+            rows,
+        };
+        checkpoint
+            .store(&*self.dir.env.disk, &self.dir.path)
+            .map_err(|error| self.io(error))?;
+        self.checkpointed = point.sequence;
+        self.dir.release_to.store(point.sequence, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn sync_segments(&mut self) -> Result<Vec<checkpoint::Row>, StoreError> {
+        let partitions: Vec<_> = self.dir.partitions.lock().values().cloned().collect();
+        let rows = partitions
+            .iter()
+            .filter_map(|partition| partition.checkpoint_row())
+            .collect();
+        let unsynced = std::mem::take(&mut self.unsynced);
+        if unsynced.len() > VOLUME_SYNC_MIN {
+            self.dir
+                .env
+                .disk
+                .sync_volume(&self.dir.path)
+                .map_err(|error| self.io(error))?;
+        }
+        for partition in unsynced
+            .into_values()
+            .filter(|partition| !partition.is_deleted())
+        {
+            if let Some(store) = partition.store.get() {
+                partition.store_derived()?;
+                store.write_indexes()?;
+                store.sync()?;
+            }
+        }
+        self.dir
+            .env
+            .disk
+            .sync_dir(&self.dir.path)
+            .map_err(|error| self.io(error))?;
+        Ok(rows)
+    }
+
+    fn io(&self, error: io::Error) -> StoreError {
+        StoreError::Io {
+            path: self.dir.path.clone(),
+            error,
+        }
+    }
+
+    fn remove_doomed(&mut self) -> Result<(), StoreError> {
+        let doomed = std::mem::take(&mut *self.dir.doomed.lock());
+        for partition in doomed {
+            self.unsynced.remove(&(partition.topic_id, partition.index));
+            self.hot
+                .retain(|hot| !Arc::ptr_eq(&hot.partition, &partition));
+            self.unlinks
+                .retain(|(_, of, _)| !Arc::ptr_eq(of, &partition));
+            self.hot_bytes = self.hot.iter().map(|hot| hot.bytes).sum();
+            let path = self.dir.partition_path(&partition.topic, partition.index);
+            let disk = &self.dir.env.disk;
+            let remove = || -> io::Result<()> {
+                if partition.store.get().is_some() && disk.exists(&path)? {
+                    let grave = self.dir.path.join(super::recover::grave_name(
+                        &partition.topic,
+                        partition.index,
+                        partition.topic_id,
+                    ));
+                    disk.rename(&path, &grave)?;
+                    disk.sync_dir(&self.dir.path)?;
+                    disk.remove_dir_all(&grave)?;
+                }
+                Ok(())
+            };
+            remove().map_err(|error| self.io(error))?;
+        }
+        Ok(())
+    }
+
+    /// Keeps one journal piece ready, so that a commit never waits for a new one.
+    fn prepare_piece(&self) -> Result<(), StoreError> {
+        if self.dir.spares.count() == 0 && !self.dir.is_full() {
+            let slot = self.dir.spares.reserve_slot();
+            let journal = LogDir::journal_path(&self.dir.path);
+            match make_piece(
+                &*self.dir.env.disk,
+                &journal,
+                slot,
+                self.dir.settings.journal_piece_bytes,
+            ) {
+                Ok(piece) => self.dir.spares.put(piece),
+                Err(error) if is_full(&error) => self.set_full(true, &error.to_string()),
+                Err(error) => return Err(self.io(error)),
+            }
+        }
+        Ok(())
+    }
+
+    fn check_space(&mut self, now: Instant) {
+        if now < self.space_at {
+            return;
+        }
+        self.space_at = now.plus(SPACE_CHECK);
+        if let Ok(space) = self.dir.env.disk.space(&self.dir.path) {
+            let is_full =
+                space.available < self.dir.settings.reserve_bytes || self.retry_at.is_some();
+            self.set_full(
+                is_full,
+                &format!(
+                    "{} bytes left, {} are kept in reserve",
+                    space.available, self.dir.settings.reserve_bytes
+                ),
+            );
+        }
+    }
+
+    fn set_full(&self, is_full: bool, why: &str) {
+        if self.dir.full.swap(is_full, Ordering::Relaxed) != is_full {
+            let state = if is_full {
+                "full, appends are refused"
+            } else {
+                "has room again"
+            };
+            eprintln!("log dir {} {state}: {why}", self.dir.path.display());
+        }
+    }
+
+    /// Retention: where the log may start now is committed like any trim; the files go once that is durable.
+    fn enforce_retention(&mut self, now: Instant, wall: Timestamp) -> Result<(), StoreError> {
+        if now < self.retention_at {
+            return Ok(());
+        }
+        self.retention_at = now.plus(self.dir.settings.retention_check);
+        let partitions: Vec<_> = self.dir.partitions.lock().values().cloned().collect();
+        for partition in &partitions {
+            partition.expire_producers(wall, self.dir.settings.producer_expiration_ms);
+            let Some(store) = partition.store.get() else {
+                continue;
+            };
+            if let Some(last) = store
+                .retirable(wall, partition.bounds().high_watermark)?
+                .last()
+            {
+                partition.advance_start(last.next);
+            }
+        }
+        let mut news = Vec::new();
+        while self.dir.commit(&mut news) == super::Commit::Done && self.dir.has_queued() {}
+        self.announce.announce(news);
+        Ok(())
+    }
+
+    fn retire(&mut self, partition: &Arc<Partition>, wall: Timestamp) -> Result<(), StoreError> {
+        let Some(store) = partition.store.get() else {
+            return Ok(());
+        };
+        let log_start = store.log_start();
+        let deleted = store.retire(log_start, wall)?;
+        if !deleted.paths.is_empty() {
+            let delay = u64::try_from(store.config().file_delete_delay_ms).unwrap_or(0);
+            let at = self.dir.env.clock.now().plus(Duration::from_millis(delay));
+            self.unlinks.push_back((at, Arc::clone(partition), deleted));
+        }
+        Ok(())
+    }
+
+    fn unlink_due(&mut self, now: Instant) -> Result<(), StoreError> {
+        while let Some((_, partition, deleted)) = self
+            .unlinks
+            .pop_front_if(|(at, _, _)| *at <= now || self.dir.is_full())
+        {
+            if let Some(store) = partition.store.get().filter(|_| !partition.is_deleted()) {
+                store.unlink(&deleted)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn work(&mut self, now: Instant) -> Result<Turn, StoreError> {
+        let wall = self.dir.env.clock.wall_ms();
+        let is_stopping = self.is_stopping();
+        self.remove_doomed()?;
+        self.take_dirty();
+        let is_much = self.dir.unwritten_bytes.load(Ordering::Relaxed) >= UNWRITTEN_BYTES_RING;
+        if !self.pending.is_empty() && self.retry_at.is_none_or(|at| at <= now) {
+            let write_at = *self.write_at.get_or_insert(now.plus(WRITE_DELAY));
+            if is_much || is_stopping || write_at <= now {
+                self.write_at = None;
+                self.write_pending(now, wall)?;
+                self.evict();
+            }
+        }
+        let live_bytes = self.dir.point.lock().live_bytes;
+        let is_due = live_bytes >= self.dir.settings.checkpoint_bytes
+            && self.dir.point.lock().sequence > self.checkpointed;
+        if is_due || is_stopping {
+            self.checkpoint(wall)?;
+        }
+        if is_stopping {
+            return Ok(Turn::Done);
+        }
+        self.prepare_piece()?;
+        self.check_space(now);
+        self.enforce_retention(now, wall)?;
+        self.unlink_due(now)?;
+        Ok(self.next_turn(now))
+    }
+
+    fn next_turn(&self, now: Instant) -> Turn {
+        let has_work = !self.pending.is_empty();
+        let next_write = has_work.then(|| self.retry_at.or(self.write_at).unwrap_or(now));
+        let next_space = (self.dir.is_full() || has_work).then_some(self.space_at);
+        let next_unlink = self.unlinks.front().map(|(at, _, _)| *at);
+        let until = [next_write, next_space, next_unlink, Some(self.retention_at)]
+            .into_iter()
+            .flatten()
+            .min();
+        if !has_work {
+            self.dir.writer_asleep.store(true, Ordering::Release);
+            // A commit between our last look and the flag did not ring.
+            if !self.dir.dirty.lock().is_empty() {
+                return Turn::Again;
+            }
+        }
+        Turn::Sleep { until }
+    }
+}
+
+impl Worker for SegmentWriter {
+    fn turn(&mut self) -> Turn {
+        if self.dir.is_failed() {
+            return if self.is_stopping() {
+                Turn::Done
+            } else {
+                Turn::Sleep { until: None }
+            };
+        }
+        let now = self.dir.env.clock.now();
+        self.work(now).unwrap_or_else(|error| {
+            let mut news = Vec::new();
+            self.dir
+                .fail(&io::Error::other(error.to_string()), &mut news);
+            self.announce.announce(news);
+            Turn::Again
+        })
+    }
+
+    fn park(&mut self, until: Option<Instant>) {
+        self.dir.writer_bell.wait(until);
+    }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
+}
+
+impl Partition {
+    fn checkpoint_row(&self) -> Option<checkpoint::Row> {
+        let known = self.store.get().map(Store::known);
+        let (log_start, is_deleted) = {
+            let state = self.state.lock();
+            (state.log_start, state.is_deleted)
+        };
+        if is_deleted {
+            None
+        } else {
+            row(
+                self.topic_id,
+                self.index,
+                log_start,
+                known,
+                self.has_written_producers(),
+            )
+        }
+    }
+}
+
+/// What a checkpoint says of a partition; nothing of one that was never used.
+pub(super) fn row(
+    topic: Uuid,
+    partition: PartitionIndex,
+    log_start: Offset,
+    known: Option<Known>,
+    has_producers: bool,
+) -> Option<checkpoint::Row> {
+    if known.is_none() && log_start == Offset::ZERO {
+        return None;
+    }
+    Some(checkpoint::Row {
+        topic,
+        partition,
+        log_start,
+        log_end: known.map_or(log_start, |known| known.log_end),
+        active_base: known.map_or(log_start, |known| known.active_base),
+        active_len: Position(known.map_or(0, |known| known.active_len)),
+        has_files: known.is_some(),
+        has_producers,
+    })
+}

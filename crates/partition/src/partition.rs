@@ -1,0 +1,222 @@
+//! One partition on the broker that leads it.
+//!
+//! Owns the order of the log: its end, what is durable, who waits. Invariant: `log_start <= high_watermark <= log_end`, the
+//! high watermark moves only after a sync returned (or, for relaxed topics, after the write), and never back. The lock is
+//! short: taken per append, read plan and commit, never held during IO.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, OnceLock};
+
+use log::Epochs;
+use log::config::LogConfig;
+use log::producer::ProducerStates;
+use log::store::{Store, StoreError};
+use log::tail::Tail;
+use model::{LeaderEpoch, Offset, PartitionIndex};
+use parking_lot::Mutex;
+use wire::Uuid;
+
+use crate::derived::Derived;
+use crate::dir::{LogDir, Slot};
+use crate::news::{Awaiting, News, Ticket};
+
+pub struct Partition {
+    pub topic_id: Uuid,
+    pub topic: Arc<str>,
+    pub index: PartitionIndex,
+    pub dir: Arc<LogDir>,
+    /// Empty until the first batch reaches a segment file: an unused partition costs no file.
+    pub(crate) store: OnceLock<Store>,
+    pub(crate) state: Mutex<State>,
+    pub(crate) derived: Mutex<Derived>,
+}
+
+pub(crate) struct State {
+    pub(crate) tail: Tail,
+    pub(crate) log_start: Offset,
+    pub(crate) high_watermark: Offset,
+    pub(crate) epoch: LeaderEpoch,
+    pub(crate) epochs: Epochs,
+    pub(crate) are_epochs_changed: bool,
+    pub(crate) producers: ProducerStates,
+    pub(crate) config: Arc<LogConfig>,
+    pub(crate) awaiting: VecDeque<Awaiting>,
+    pub(crate) trims: VecDeque<(Offset, Option<Ticket>)>,
+    /// The log start moved since the segment writer last looked.
+    pub(crate) has_trimmed: bool,
+    pub(crate) watchers: Vec<Ticket>,
+    pub(crate) slot: Slot,
+    /// Bytes appended since the last sync, where the topic is relaxed and counts messages to its next flush.
+    pub(crate) unflushed_records: i64,
+    /// In the segment writer's list.
+    pub(crate) dirty: bool,
+    pub(crate) is_deleted: bool,
+    /// Offsets `from..to` that were durable and cannot be read any more; reported, never skipped over.
+    pub(crate) holes: Vec<Hole>,
+}
+
+/// Offsets whose bytes are lost although they were acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hole {
+    pub from: Offset,
+    pub to: Offset,
+}
+
+/// How a partition begins its life in this process.
+pub struct Start {
+    pub log_start: Offset,
+    pub log_end: Offset,
+    pub epoch: LeaderEpoch,
+    pub epochs: Epochs,
+    pub(crate) derived: Derived,
+    pub config: Arc<LogConfig>,
+    pub store: Option<Store>,
+    pub holes: Vec<Hole>,
+}
+
+impl Start {
+    /// The log of a new partition.
+    pub fn empty(epoch: LeaderEpoch, config: Arc<LogConfig>) -> Start {
+        Start {
+            log_start: Offset::ZERO,
+            log_end: Offset::ZERO,
+            epoch,
+            epochs: Epochs::default(),
+            derived: Derived::default(),
+            config,
+            store: None,
+            holes: Vec::new(),
+        }
+    }
+}
+
+/// The offsets that requests ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    pub log_start: Offset,
+    pub high_watermark: Offset,
+    pub log_end: Offset,
+    pub epoch: LeaderEpoch,
+}
+
+impl Partition {
+    pub fn new(
+        topic_id: Uuid,
+        topic: Arc<str>,
+        index: PartitionIndex,
+        dir: Arc<LogDir>,
+        start: Start,
+    ) -> Arc<Partition> {
+        let partition = Arc::new(Partition {
+            topic_id,
+            topic,
+            index,
+            dir: Arc::clone(&dir),
+            store: start.store.map_or_else(OnceLock::new, OnceLock::from),
+            state: Mutex::new(State {
+                tail: Tail::new(start.log_end),
+                log_start: start.log_start,
+                high_watermark: start.log_end,
+                epoch: start.epoch,
+                epochs: start.epochs,
+                are_epochs_changed: false,
+                producers: start.derived.producers.clone(),
+                config: start.config,
+                awaiting: VecDeque::new(),
+                trims: VecDeque::new(),
+                has_trimmed: false,
+                watchers: Vec::new(),
+                slot: Slot::default(),
+                unflushed_records: 0,
+                dirty: false,
+                is_deleted: false,
+                holes: start.holes,
+            }),
+            derived: Mutex::new(start.derived),
+        });
+        dir.add(Arc::clone(&partition));
+        partition
+    }
+
+    pub fn bounds(&self) -> Bounds {
+        let state = self.state.lock();
+        Bounds {
+            log_start: state.log_start,
+            high_watermark: state.high_watermark,
+            log_end: state.tail.end(),
+            epoch: state.epoch,
+        }
+    }
+
+    pub fn config(&self) -> Arc<LogConfig> {
+        Arc::clone(&self.state.lock().config)
+    }
+
+    /// New settings hold for the next append, roll and retention check.
+    pub fn set_config(&self, config: Arc<LogConfig>) {
+        self.state.lock().config = Arc::clone(&config);
+        if let Some(store) = self.store.get() {
+            store.set_config(config);
+        }
+    }
+
+    /// Bytes in segment files and in memory that are not written yet.
+    pub fn size(&self) -> u64 {
+        let unwritten = {
+            let state = self.state.lock();
+            state.tail.unwritten_bytes() as u64
+        };
+        self.store.get().map_or(0, Store::size) + unwritten
+    }
+
+    /// Idempotent producers that this partition knows.
+    pub fn producers<T>(&self, look: impl FnOnce(&ProducerStates) -> T) -> T {
+        look(&self.state.lock().producers)
+    }
+
+    pub fn is_deleted(&self) -> bool {
+        self.state.lock().is_deleted
+    }
+
+    /// The topic is gone: whoever waits is told now, later requests find nothing.
+    pub fn delete(&self, news: &mut Vec<News>) {
+        let mut state = self.state.lock();
+        state.is_deleted = true;
+        state.release_all(news);
+    }
+
+    pub(crate) fn on_dir_failed(&self, news: &mut Vec<News>) {
+        self.state.lock().release_all(news);
+    }
+
+    /// The segment files, created at the first need.
+    pub(crate) fn store_or_create(&self) -> Result<&Store, StoreError> {
+        if let Some(store) = self.store.get() {
+            return Ok(store);
+        }
+        let (config, start) = {
+            let state = self.state.lock();
+            (Arc::clone(&state.config), state.tail.written())
+        };
+        let path = self.dir.partition_path(&self.topic, self.index);
+        let store = Store::create(&self.dir.files, &path, config, start)?;
+        Ok(self.store.get_or_init(|| store))
+    }
+}
+
+impl State {
+    fn release_all(&mut self, news: &mut Vec<News>) {
+        news.extend(
+            self.awaiting
+                .drain(..)
+                .map(|awaiting| News::Failed(awaiting.ticket)),
+        );
+        news.extend(
+            self.trims
+                .drain(..)
+                .filter_map(|(_, ticket)| ticket)
+                .map(News::Failed),
+        );
+        news.extend(self.watchers.drain(..).map(News::Readable));
+    }
+}

@@ -1,0 +1,215 @@
+//! The read walk, first half: look at the state without waiting and return a plan that owns what it needs.
+//!
+//! Executing the plan touches no partition state. Nothing at or above the high watermark is ever in a plan. Batches still in
+//! memory come from there, older ones as slices of segment files.
+
+use log::segment::first_record;
+use log::store::Read as StoreRead;
+use log::{FileSlice, ReadError as StoreError, RecordTime};
+use model::{LeaderEpoch, Offset, Timestamp};
+use wire::records::Batch;
+
+use crate::partition::{Bounds, Hole, Partition};
+
+/// What to send for a read.
+pub enum Plan {
+    /// Nothing at or above the asked offset yet.
+    AtEnd,
+    Memory(Vec<Batch>),
+    File(FileSlice),
+}
+
+impl Plan {
+    pub fn len(&self) -> usize {
+        match self {
+            Plan::AtEnd => 0,
+            Plan::Memory(batches) => batches.iter().map(|batch| batch.size()).sum(),
+            Plan::File(slice) => slice.len,
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+pub struct Read {
+    pub plan: Plan,
+    pub bounds: Bounds,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    #[error("partition was deleted")]
+    Deleted,
+    #[error("log directory is offline")]
+    Offline,
+    #[error("offset is outside {} to {}", bounds.log_start, bounds.high_watermark)]
+    OutOfRange { bounds: Bounds },
+    /// The client's leader epoch is older than ours.
+    #[error("leader epoch is {current} now")]
+    FencedEpoch { current: LeaderEpoch },
+    #[error("leader epoch is still {current} here")]
+    UnknownEpoch { current: LeaderEpoch },
+    /// Acknowledged bytes that no disk has any more.
+    #[error("offsets {} to {} are damaged", hole.from, hole.to)]
+    Damaged { hole: Hole },
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// What a reader asks of one partition.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadRequest {
+    pub from: Offset,
+    /// Soft limit; see `at_least_one`.
+    pub bytes_max: usize,
+    /// Give the first batch even if it is larger than `bytes_max` (KIP-74).
+    pub at_least_one: bool,
+    pub current_epoch: LeaderEpoch,
+}
+
+impl Partition {
+    pub fn plan_read(&self, request: ReadRequest) -> Result<Read, ReadError> {
+        if self.dir.is_failed() {
+            return Err(ReadError::Offline);
+        }
+        let state = self.state.lock();
+        if state.is_deleted {
+            return Err(ReadError::Deleted);
+        }
+        let bounds = Bounds {
+            log_start: state.log_start,
+            high_watermark: state.high_watermark,
+            log_end: state.tail.end(),
+            epoch: state.epoch,
+        };
+        check_epoch(request.current_epoch, state.epoch)?;
+        if request.from < state.log_start || request.from > state.high_watermark {
+            return Err(ReadError::OutOfRange { bounds });
+        }
+        if let Some(hole) = state
+            .holes
+            .iter()
+            .find(|hole| hole.from <= request.from && request.from < hole.to)
+        {
+            return Err(ReadError::Damaged { hole: *hole });
+        }
+        if request.from == state.high_watermark || (request.bytes_max == 0 && !request.at_least_one)
+        {
+            return Ok(Read {
+                plan: Plan::AtEnd,
+                bounds,
+            });
+        }
+        if request.from >= state.tail.start() {
+            let batches = state
+                .tail
+                .read(request.from, state.high_watermark, request.bytes_max);
+            let is_too_large = batches
+                .first()
+                .is_some_and(|first| first.size() > request.bytes_max);
+            let plan = if batches.is_empty() || (is_too_large && !request.at_least_one) {
+                Plan::AtEnd
+            } else {
+                Plan::Memory(batches)
+            };
+            return Ok(Read { plan, bounds });
+        }
+        let stop = state
+            .holes
+            .iter()
+            .map(|hole| hole.from)
+            .find(|from| *from > request.from);
+        drop(state);
+        let Some(store) = self.store.get() else {
+            return Ok(Read {
+                plan: Plan::AtEnd,
+                bounds,
+            });
+        };
+        let plan = match store.read(
+            request.from,
+            stop.unwrap_or(bounds.high_watermark),
+            request.bytes_max,
+        )? {
+            // The store gives one whole batch even if it is too large.
+            StoreRead::Slice(slice) if slice.len <= request.bytes_max || request.at_least_one => {
+                Plan::File(slice)
+            }
+            StoreRead::Slice(_) | StoreRead::AtEnd => Plan::AtEnd,
+        };
+        Ok(Read { plan, bounds })
+    }
+
+    /// The first record at or after `time` (exact to the record), below the high watermark.
+    pub fn find_timestamp(&self, time: Timestamp) -> Result<Option<RecordTime>, ReadError> {
+        let (log_start, tail, tail_start) = self.tail_snapshot()?;
+        if let Some(store) = self.store.get() {
+            let found = store.offset_for_time(time, tail_start)?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        for batch in tail.iter().filter(|batch| batch.max_timestamp() >= time) {
+            let found = first_record(batch, |at, offset| at >= time && offset >= log_start);
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The record with the largest timestamp, the first of them if several share it (KIP-734).
+    pub fn max_timestamp(&self) -> Result<Option<RecordTime>, ReadError> {
+        let (_, tail, _) = self.tail_snapshot()?;
+        let stored = match self.store.get() {
+            Some(store) => store.max_time()?,
+            None => None,
+        };
+        let newest = tail.iter().max_by(|left, right| {
+            left.max_timestamp()
+                .cmp(&right.max_timestamp())
+                .then(right.base_offset().cmp(&left.base_offset()))
+        });
+        let Some(newest) = newest
+            .filter(|newest| stored.is_none_or(|stored| newest.max_timestamp() > stored.timestamp))
+        else {
+            return Ok(stored);
+        };
+        Ok(first_record(newest, |at, _| at >= newest.max_timestamp()))
+    }
+
+    /// Committed batches in memory, with the log start and where the memory begins.
+    fn tail_snapshot(&self) -> Result<(Offset, Vec<Batch>, Offset), ReadError> {
+        if self.dir.is_failed() {
+            return Err(ReadError::Offline);
+        }
+        let state = self.state.lock();
+        if state.is_deleted {
+            return Err(ReadError::Deleted);
+        }
+        let tail = state
+            .tail
+            .iter()
+            .filter(|batch| batch.next_offset() <= state.high_watermark)
+            .cloned()
+            .collect();
+        Ok((state.log_start, tail, state.tail.start()))
+    }
+
+    /// Refuses a client whose idea of the leader epoch differs from ours; -1 asks for no check.
+    pub fn check_epoch(&self, asked: LeaderEpoch) -> Result<(), ReadError> {
+        check_epoch(asked, self.state.lock().epoch)
+    }
+}
+
+fn check_epoch(asked: LeaderEpoch, current: LeaderEpoch) -> Result<(), ReadError> {
+    if asked == LeaderEpoch::NONE || asked == current {
+        Ok(())
+    } else if asked < current {
+        Err(ReadError::FencedEpoch { current })
+    } else {
+        Err(ReadError::UnknownEpoch { current })
+    }
+}
