@@ -1,1 +1,63 @@
-fn main() {}
+//! The `esker` command: one binary that is broker, command-line client, benchmark and inspector.
+//!
+//! Owns the way from arguments to a verb and from a verb's result to an exit code. Verbs return a [`Failure`] instead of
+//! printing; nothing below `main` ends the process.
+
+mod consume;
+mod failure;
+mod grammar;
+mod moment;
+mod produce;
+mod serve;
+mod table;
+mod template;
+mod topic;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+use client::{Client, Options};
+use env::Env;
+
+use crate::failure::Failure;
+use crate::grammar::{Cli, Command, Global};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+fn run(cli: Cli) -> Result<(), Failure> {
+    let global = cli.global;
+    match cli.command {
+        Command::Serve(args) => serve::serve(&args),
+        Command::Topic(args) => topic::topic(&global, &args),
+        Command::Produce(args) => produce::produce(&global, &args),
+        Command::Consume(args) => consume::consume(&global, &args),
+        Command::Completions { shell } => completions(shell),
+    }
+}
+
+fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "esker", &mut script);
+    std::io::Write::write_all(&mut std::io::stdout().lock(), &script)?;
+    Ok(())
+}
+
+/// The cluster that the global flags name.
+fn connect(env: &Env, global: &Global) -> Result<Client, Failure> {
+    let timeout = global.timeout;
+    let options = Options {
+        timeout,
+        io_timeout: timeout,
+        ..Options::default()
+    };
+    Ok(Client::connect(env, &global.bootstrap, options)?)
+}

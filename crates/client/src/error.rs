@@ -54,14 +54,14 @@ pub enum Error {
     #[error("{topic}-{partition} has no leader now")]
     NoLeader { topic: String, partition: i32 },
     #[error(
-        "{topic}-{partition} keeps offsets {log_start} to {high_watermark}; {asked} is outside of them"
+        "{topic}-{partition} keeps the offsets from {log_start} up to {log_end}; {asked} is outside of them"
     )]
     OutOfRange {
         topic: String,
         partition: i32,
         asked: i64,
         log_start: i64,
-        high_watermark: i64,
+        log_end: i64,
     },
     /// Bytes that fail their checks: the stored data or the way to it is damaged.
     #[error("{topic}-{partition} at offset {offset}: {fault}")]

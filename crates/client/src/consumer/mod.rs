@@ -16,6 +16,7 @@ use wire::messages::fetch_request::{FetchPartition, FetchTopic};
 use wire::messages::fetch_response::{FetchResponse, FetchableTopicResponse, PartitionData};
 use wire::{Records, Uuid};
 
+use crate::admin::Place;
 use crate::cluster::{Client, Patience};
 use crate::connection::Connection;
 use crate::error::Error;
@@ -143,12 +144,41 @@ impl Consumer {
         loop {
             match self.poll_once() {
                 Err(error) if error.is_retriable() => self.recover(error)?,
+                Err(Error::OutOfRange {
+                    topic,
+                    partition,
+                    asked,
+                    ..
+                }) => {
+                    return Err(self.out_of_range(topic, partition, asked));
+                }
                 Ok(fetched) => {
                     self.patience.reset();
                     return Ok(fetched);
                 }
                 result => return result,
             }
+        }
+    }
+
+    /// Says what the partition does keep; the refusal itself does not.
+    fn out_of_range(&mut self, topic: String, partition: i32, asked: i64) -> Error {
+        let isolation = self.options.isolation;
+        let mut find = |place| {
+            self.client
+                .resolve(&topic, &[(partition, place)], isolation)
+        };
+        let (start, end) = match (find(Place::Beginning), find(Place::End)) {
+            (Ok(start), Ok(end)) => (start.get(&partition).copied(), end.get(&partition).copied()),
+            (Err(error), _) | (_, Err(error)) => return error,
+        };
+        let (log_start, log_end) = (start.unwrap_or(-1), end.unwrap_or(-1));
+        Error::OutOfRange {
+            topic,
+            partition,
+            asked,
+            log_start,
+            log_end,
         }
     }
 
@@ -363,13 +393,13 @@ impl Assigned {
     ) -> Result<Option<Fetched>, Error> {
         let (topic, partition) = (&self.topic, self.partition);
         if data.error_code == ErrorCode::OffsetOutOfRange as i16 {
-            let (log_start, high_watermark) = (data.log_start_offset, data.high_watermark);
+            let (log_start, log_end) = (data.log_start_offset, data.high_watermark);
             return Err(Error::OutOfRange {
                 topic: topic.to_string(),
                 partition,
                 asked: self.next,
                 log_start,
-                high_watermark,
+                log_end,
             });
         }
         Error::check(

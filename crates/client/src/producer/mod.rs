@@ -250,6 +250,7 @@ impl Producer {
         self.client
             .retry("starting an idempotent producer", |client| {
                 let request = InitProducerIdRequest {
+                    transactional_id: None,
                     transaction_timeout_ms: i32::MAX,
                     producer_id: -1,
                     producer_epoch: -1,

@@ -1,0 +1,285 @@
+//! `esker consume`: records of a topic to standard output.
+
+use std::collections::BTreeMap;
+use std::io::{BufWriter, Write};
+use std::ops::ControlFlow;
+
+use clap::Args;
+use client::{Consumer, ConsumerOptions, Fetched, Place, Taken, Topic};
+use env::Env;
+
+use crate::failure::Failure;
+use crate::grammar::Global;
+use crate::moment;
+use crate::template::{Shown, Template, write_json};
+
+#[derive(Args, Debug)]
+pub(crate) struct ConsumeArgs {
+    pub(crate) topic: String,
+    /// Where to begin: `beginning`, `end`, an offset, `-N` (the last N of each partition), or `@` and a time
+    /// (milliseconds since 1970 or RFC 3339)
+    #[arg(short = 'o', long, visible_alias = "offset", value_name = "WHERE", default_value = "beginning", allow_hyphen_values = true, value_parser = place)]
+    pub(crate) from: Place,
+    /// Stop after this many records
+    #[arg(
+        short = 'n',
+        long,
+        visible_alias = "max-messages",
+        value_name = "RECORDS"
+    )]
+    pub(crate) count: Option<u64>,
+    /// Stop at the end of the topic as it is now, instead of waiting for more
+    #[arg(short = 'e', long)]
+    pub(crate) exit: bool,
+    /// How to print a record: %t topic, %p partition, %o offset, %T timestamp, %k key, %K its length, %s value, %S its
+    /// length, %R its length as 4 bytes, %h headers; \n \r \t \xHH
+    #[arg(short, long, value_name = "FORMAT", conflicts_with = "json")]
+    pub(crate) format: Option<Template>,
+    /// Only these partitions
+    #[arg(short, long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(i32).range(0..))]
+    pub(crate) partition: Vec<i32>,
+    /// Hide records of open and aborted transactions
+    #[arg(
+        long,
+        value_enum,
+        default_value = "read-committed",
+        value_name = "LEVEL"
+    )]
+    pub(crate) isolation: Isolation,
+}
+
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Isolation {
+    ReadCommitted,
+    ReadUncommitted,
+}
+
+impl From<Isolation> for client::Isolation {
+    fn from(isolation: Isolation) -> client::Isolation {
+        match isolation {
+            Isolation::ReadCommitted => client::Isolation::ReadCommitted,
+            Isolation::ReadUncommitted => client::Isolation::ReadUncommitted,
+        }
+    }
+}
+
+pub(crate) fn place(text: &str) -> Result<Place, String> {
+    match text {
+        "beginning" | "earliest" | "start" => return Ok(Place::Beginning),
+        "end" | "latest" => return Ok(Place::End),
+        _ => {}
+    }
+    if let Some(time) = text.strip_prefix('@') {
+        return moment::parse(time).map(Place::Time);
+    }
+    match text.parse::<i64>() {
+        Ok(offset) if offset >= 0 => Ok(Place::Offset(offset)),
+        Ok(last) if last > i64::MIN => Ok(Place::Last(-last)),
+        _ => Err(format!(
+            "`{text}` is none of: beginning, end, an offset, -N, @time"
+        )),
+    }
+}
+
+/// Where a trim may end: what [`place`] accepts but for `beginning` and `-N`, which would surprise.
+pub(crate) fn trim_place(text: &str) -> Result<Place, String> {
+    match place(text)? {
+        Place::Beginning | Place::Last(_) => {
+            Err(format!("`{text}` is none of: an offset, end, @time"))
+        }
+        place => Ok(place),
+    }
+}
+
+/// The partitions that were asked for, or all.
+pub(crate) fn chosen(topic: &Topic, asked: &[i32]) -> Result<Vec<i32>, Failure> {
+    let count = topic.partitions.len() as i32;
+    if let Some(partition) = asked.iter().find(|index| !(0..count).contains(*index)) {
+        return Err(client::Error::NoPartition {
+            topic: topic.name.clone(),
+            partition: *partition,
+            count,
+        }
+        .into());
+    }
+    let mut chosen = if asked.is_empty() {
+        (0..count).collect()
+    } else {
+        asked.to_vec()
+    };
+    chosen.sort_unstable();
+    chosen.dedup();
+    Ok(chosen)
+}
+
+pub(crate) fn consume(global: &Global, args: &ConsumeArgs) -> Result<(), Failure> {
+    let mut client = crate::connect(&Env::real(), global)?;
+    let topic = client.topic(&args.topic)?;
+    let indexes = chosen(&topic, &args.partition)?;
+    let isolation = args.isolation.into();
+    let at = |place: Place| {
+        indexes
+            .iter()
+            .map(|index| (*index, place))
+            .collect::<Vec<_>>()
+    };
+    let starts = client.resolve(&args.topic, &at(args.from), isolation)?;
+    let mut left = Left {
+        records: args.count,
+        ends: BTreeMap::new(),
+    };
+    if args.exit {
+        left.ends = client.resolve(&args.topic, &at(Place::End), isolation)?;
+        left.ends
+            .retain(|index, end| starts.get(index).is_some_and(|start| start < end));
+    }
+    if args.count == Some(0) || (args.exit && left.ends.is_empty()) {
+        return Ok(());
+    }
+    let options = ConsumerOptions {
+        isolation,
+        ..ConsumerOptions::default()
+    };
+    let mut consumer = Consumer::new(client, options);
+    for (index, start) in &starts {
+        if !args.exit || left.ends.contains_key(index) {
+            consumer.assign(&args.topic, *index, *start)?;
+        }
+    }
+    let printer = if global.json {
+        Printer::Json
+    } else {
+        args.format
+            .clone()
+            .map_or(Printer::Lines, Printer::Template)
+    };
+    let mut out = BufWriter::with_capacity(256 << 10, std::io::stdout().lock());
+    loop {
+        for fetched in consumer.poll()? {
+            if print(&fetched, &printer, &mut left, &mut out)? {
+                return Ok(out.flush()?);
+            }
+        }
+        out.flush()?;
+        if args.exit {
+            // Offsets that hold no record to show (markers, aborted or compacted records) also count as read.
+            left.ends.retain(|index, end| {
+                consumer
+                    .position(&args.topic, *index)
+                    .is_some_and(|next| next < *end)
+            });
+            if left.ends.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+enum Printer {
+    /// Values, each with a line feed.
+    Lines,
+    Json,
+    Template(Template),
+}
+
+/// What is still to be read before we are done.
+struct Left {
+    records: Option<u64>,
+    /// Ends of partitions that are not reached, when there are ends.
+    ends: BTreeMap<i32, i64>,
+}
+
+/// Prints the records of one answer; `true` when the last wanted record was among them.
+fn print(
+    fetched: &Fetched,
+    printer: &Printer,
+    left: &mut Left,
+    out: &mut impl Write,
+) -> Result<bool, Failure> {
+    let end = left
+        .ends
+        .get(&fetched.partition)
+        .copied()
+        .unwrap_or(i64::MAX);
+    let stopped = fetched.each(|record| {
+        // Records after the end as it was when we began are for the next reader.
+        if record.offset >= end {
+            return ControlFlow::Break(Ok(false));
+        }
+        // Without headers, as most records are, this allocates nothing.
+        let headers: Vec<_> = record
+            .headers
+            .iter()
+            .map(|header| (header.key, header.value))
+            .collect();
+        if let Err(error) = write(fetched, record, &headers, printer, out) {
+            return ControlFlow::Break(Err(error));
+        }
+        if let Some(records) = &mut left.records {
+            *records -= 1;
+            if *records == 0 {
+                return ControlFlow::Break(Ok(true));
+            }
+        }
+        ControlFlow::Continue(())
+    })?;
+    match stopped {
+        ControlFlow::Break(result) => Ok(result?),
+        ControlFlow::Continue(()) => Ok(false),
+    }
+}
+
+fn write(
+    fetched: &Fetched,
+    record: &Taken<'_>,
+    headers: &[(&[u8], Option<&[u8]>)],
+    printer: &Printer,
+    out: &mut impl Write,
+) -> std::io::Result<()> {
+    let shown = Shown {
+        topic: &fetched.topic,
+        partition: fetched.partition,
+        offset: record.offset,
+        timestamp: record.timestamp,
+        key: record.key,
+        value: record.value,
+        headers,
+    };
+    match printer {
+        Printer::Lines => {
+            out.write_all(record.value.unwrap_or_default())?;
+            out.write_all(b"\n")
+        }
+        Printer::Json => write_json(&shown, out),
+        Printer::Template(template) => template.write(&shown, out),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_read_as_people_write_them() {
+        for (text, want) in [
+            ("beginning", Place::Beginning),
+            ("end", Place::End),
+            ("0", Place::Offset(0)),
+            ("77", Place::Offset(77)),
+            ("-10", Place::Last(10)),
+            ("@1700000000000", Place::Time(1_700_000_000_000)),
+            ("@1970-01-01T00:00:01Z", Place::Time(1000)),
+        ] {
+            assert_eq!(place(text), Ok(want), "{text}");
+        }
+        for text in ["", "middle", "@", "@soon", "1.5", "-9223372036854775808"] {
+            assert!(place(text).is_err(), "{text} was accepted");
+        }
+    }
+
+    #[test]
+    fn a_trim_needs_a_place_that_deletes_something_sure() {
+        assert!(trim_place("end").is_ok() && trim_place("5").is_ok());
+        assert!(trim_place("beginning").is_err() && trim_place("-5").is_err());
+    }
+}

@@ -1,0 +1,171 @@
+//! What can be typed: the global flags and the list of verbs.
+//!
+//! Each verb keeps its own arguments beside its code. Where Kafka's tools have a name for a thing, that name is accepted too.
+
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::{consume, produce, serve, topic};
+
+/// A durable log that speaks the Kafka protocol.
+#[derive(Debug, Parser)]
+#[command(
+    name = "esker",
+    version,
+    propagate_version = true,
+    max_term_width = 110
+)]
+#[command(
+    after_help = "Start a broker with `esker serve`, then try `esker produce greetings` and `esker consume greetings`."
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Global {
+    /// Broker to ask first; several are separated by commas
+    #[arg(
+        short = 'b',
+        long,
+        visible_alias = "bootstrap-server",
+        global = true,
+        value_name = "HOST:PORT",
+        env = "ESKER_BOOTSTRAP",
+        default_value = "127.0.0.1:9092"
+    )]
+    pub(crate) bootstrap: String,
+    /// Print JSON instead of text
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Give up on an operation after this many seconds
+    #[arg(long, global = true, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
+    pub(crate) timeout: Duration,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a broker
+    #[command(visible_alias = "server")]
+    Serve(serve::ServeArgs),
+    /// Create, list, describe, alter, delete and trim topics
+    #[command(visible_alias = "topics")]
+    Topic(topic::TopicArgs),
+    /// Write lines to a topic
+    Produce(produce::ProduceArgs),
+    /// Read records of a topic
+    Consume(consume::ConsumeArgs),
+    /// Print a completion script for a shell
+    Completions {
+        #[arg(value_enum)]
+        shell: clap_complete::Shell,
+    },
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text
+        .parse()
+        .map_err(|_| format!("`{text}` is not a number of seconds"))?;
+    Duration::try_from_secs_f64(seconds).map_err(|_| format!("`{text}` is not a possible duration"))
+}
+
+/// `name=value`, as in `--set`, `--config` and `-H`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pair {
+    pub(crate) name: String,
+    pub(crate) value: String,
+}
+
+impl std::str::FromStr for Pair {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Pair, String> {
+        match text.split_once('=') {
+            Some((name, value)) if !name.trim().is_empty() => Ok(Pair {
+                name: name.trim().to_owned(),
+                value: value.to_owned(),
+            }),
+            _ => Err(format!("`{text}` is not name=value")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn check(line: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(line.split_whitespace())
+    }
+
+    #[test]
+    fn the_grammar_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn examples_of_every_verb_parse() {
+        for line in [
+            "esker serve",
+            "esker serve --data-dir a,b --listen 0.0.0.0:9092 --advertise me:9092 --set num.partitions=3 --set log.retention.ms=-1",
+            "esker serve --config server.properties",
+            "esker topic create t -p 6 --replication-factor 1 -c retention.ms=1000 --if-not-exists",
+            "esker topic list --json",
+            "esker topic describe t u",
+            "esker topic alter t --partitions 12 --set retention.ms=1 --unset segment.bytes",
+            "esker topic alter t --add-config a=b --delete-config c",
+            "esker topic delete t u",
+            "esker topic trim t --before 10 --partition 0",
+            "esker topics list --bootstrap-server h:1",
+            "esker produce t -k : -H a=b --partition 3 --codec zstd --acks all access.log",
+            "esker consume t --from beginning -n 3 -e -f %o --partition 0,1",
+            "esker consume t --from -10",
+            "esker consume t -o @1700000000000",
+            "esker completions bash",
+        ] {
+            if let Err(error) = check(line) {
+                panic!("{line}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for line in [
+            "esker",
+            "esker fly",
+            "esker topic create",
+            "esker topic create t --partitions x",
+            "esker topic create t --config novalue",
+            "esker topic alter t",
+            "esker topic trim t",
+            "esker produce",
+            "esker produce t --codec rar",
+            "esker produce t --acks 2",
+            "esker consume t --from yesterday",
+            "esker consume t -f %Q",
+            "esker serve --set nothing",
+        ] {
+            assert!(check(line).is_err(), "{line} was accepted");
+        }
+    }
+
+    #[test]
+    fn a_pair_keeps_further_equal_signs_in_its_value() {
+        let pair: Pair = "a=b=c".parse().unwrap();
+        assert_eq!(
+            pair,
+            Pair {
+                name: "a".into(),
+                value: "b=c".into()
+            }
+        );
+        assert!("=b".parse::<Pair>().is_err());
+    }
+}

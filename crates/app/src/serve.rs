@@ -1,0 +1,230 @@
+//! `esker serve`: from arguments and a file to the settings of a broker, then the broker.
+//!
+//! Later sources win: the file, the flags, `--set`. Everything is checked before a directory is touched.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use config::{Broker, Format, Machine, Settings, SettingsError};
+use env::Env;
+
+use crate::failure::Failure;
+
+#[derive(Args, Debug, Default)]
+pub(crate) struct ServeArgs {
+    /// Settings file: a Kafka server.properties, or TOML when its name ends in .toml
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Directories for the data, created if missing; several are separated by commas [default: ./data]
+    #[arg(
+        short,
+        long,
+        visible_alias = "log-dirs",
+        value_name = "DIR",
+        value_delimiter = ','
+    )]
+    pub(crate) data_dir: Vec<String>,
+    /// Address to listen on [default: 127.0.0.1:9092]
+    #[arg(short, long, value_name = "HOST:PORT")]
+    pub(crate) listen: Option<String>,
+    /// Address that clients are told to use, when it is not the one we listen on
+    #[arg(short, long, value_name = "HOST:PORT")]
+    pub(crate) advertise: Option<String>,
+    /// A broker setting, such as num.partitions=3; wins over the file
+    #[arg(short, long, visible_alias = "override", value_name = "NAME=VALUE", value_parser = assignment)]
+    pub(crate) set: Vec<String>,
+}
+
+fn assignment(text: &str) -> Result<String, String> {
+    text.parse::<crate::grammar::Pair>()
+        .map(|_| text.to_owned())
+}
+
+pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
+    let env = Env::real();
+    let file = match &args.config {
+        Some(path) => Some((path.display().to_string(), read_text(&env, path)?)),
+        None => None,
+    };
+    let config = settings(
+        args,
+        file.as_ref()
+            .map(|(name, text)| (name.as_str(), text.as_str())),
+    )?;
+    for warning in config.warnings() {
+        eprintln!("warning: {warning}");
+    }
+    run(env, config)
+}
+
+fn settings(args: &ServeArgs, file: Option<(&str, &str)>) -> Result<Broker, Failure> {
+    let mut settings = Settings::default();
+    if let Some((name, text)) = file {
+        let read = settings.read(text, Format::of(name));
+        read.map_err(|error| Failure::usage(format!("{name}: {error}")))?;
+    }
+    let flags = [
+        (
+            "log.dirs",
+            (!args.data_dir.is_empty()).then(|| args.data_dir.join(",")),
+        ),
+        (
+            "listeners",
+            args.listen
+                .as_ref()
+                .map(|address| format!("PLAINTEXT://{address}")),
+        ),
+        (
+            "advertised.listeners",
+            args.advertise
+                .as_ref()
+                .map(|address| format!("PLAINTEXT://{address}")),
+        ),
+    ];
+    for (name, value) in flags {
+        if let Some(value) = value {
+            settings.put(name, &value).map_err(wrong)?;
+        }
+    }
+    for text in &args.set {
+        settings.assign(text).map_err(wrong)?;
+    }
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    Broker::new(settings, Machine { cores }).map_err(wrong)
+}
+
+fn wrong(error: SettingsError) -> Failure {
+    Failure::usage(error)
+}
+
+fn read_text(env: &Env, path: &std::path::Path) -> Result<String, Failure> {
+    /// Larger than any settings file, smaller than a data file named by mistake.
+    const FILE_BYTES_MAX: u64 = 4 << 20;
+    let unreadable =
+        |error: std::io::Error| Failure::new(format!("cannot read {}: {error}", path.display()));
+    let file = env
+        .disk
+        .open(path, env::disk::Open::Read)
+        .map_err(unreadable)?;
+    let len = file.len().map_err(unreadable)?;
+    if len > FILE_BYTES_MAX {
+        return Err(Failure::new(format!(
+            "{} has {len} bytes: no settings file",
+            path.display()
+        )));
+    }
+    let mut bytes = vec![0; len as usize];
+    file.read_exact_at(&mut bytes, 0).map_err(unreadable)?;
+    String::from_utf8(bytes).map_err(|_| Failure::new(format!("{} is not text", path.display())))
+}
+
+/// Runs the broker until it is told to stop.
+fn run(_env: Env, config: Broker) -> Result<(), Failure> {
+    Err(Failure::new(format!(
+        "this build has no broker yet; it would say:\n{}",
+        banner(&config)
+    )))
+}
+
+/// What a person wants to know once the broker is up.
+fn banner(config: &Broker) -> String {
+    let addresses: Vec<String> = config
+        .listeners
+        .iter()
+        .map(config::Listener::address)
+        .collect();
+    let dirs: Vec<String> = config
+        .log_dirs
+        .iter()
+        .map(|dir| dir.display().to_string())
+        .collect();
+    let first = addresses.first().map_or("127.0.0.1:9092", String::as_str);
+    let bootstrap = if first == "127.0.0.1:9092" {
+        String::new()
+    } else {
+        format!(" -b {first}")
+    };
+    format!(
+        "esker {} listens on {}\ndata in {}\ntry: echo hello | esker produce greetings{bootstrap}\n     esker consume greetings{bootstrap}",
+        env!("CARGO_PKG_VERSION"),
+        addresses.join(", "),
+        dirs.join(", "),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(args: &ServeArgs, file: Option<(&str, &str)>) -> Result<Broker, String> {
+        settings(args, file).map_err(|failure| failure.to_string())
+    }
+
+    fn args(set: &[&str]) -> ServeArgs {
+        ServeArgs {
+            set: set.iter().map(|text| (*text).to_owned()).collect(),
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn without_arguments_the_broker_is_local_and_keeps_its_data_here() {
+        let config = check(&args(&[]), None).unwrap();
+        assert_eq!(config.log_dirs, [PathBuf::from("./data")]);
+        let banner = banner(&config);
+        assert!(
+            banner.contains("127.0.0.1:9092") && banner.contains("./data"),
+            "{banner}"
+        );
+        assert!(
+            !banner.contains("-b "),
+            "the default address needs no flag: {banner}"
+        );
+    }
+
+    #[test]
+    fn flags_win_over_the_file_and_set_wins_over_both() {
+        let file = (
+            "server.properties",
+            "num.partitions=3\nlog.dirs=/a\nlisteners=PLAINTEXT://:9093\n",
+        );
+        let mut args = args(&["num.partitions=5"]);
+        args.data_dir = vec!["x".into(), "y".into()];
+        args.listen = Some("127.0.0.1:9999".into());
+        let config = check(&args, Some(file)).unwrap();
+        assert_eq!(config.partitions_default, 5);
+        assert_eq!(config.log_dirs, [PathBuf::from("x"), PathBuf::from("y")]);
+        assert_eq!(config.listeners[0].address(), "127.0.0.1:9999");
+        assert!(banner(&config).contains("-b 127.0.0.1:9999"));
+    }
+
+    #[test]
+    fn toml_is_read_by_the_name_of_the_file() {
+        let config = check(&args(&[]), Some(("esker.toml", "num.partitions = 4\n"))).unwrap();
+        assert_eq!(config.partitions_default, 4);
+    }
+
+    #[test]
+    fn a_mistake_names_the_setting_and_the_nearest_known_one() {
+        let error = check(&args(&["num.partition=3"]), None).unwrap_err();
+        assert!(
+            error.contains("num.partition") && error.contains("num.partitions"),
+            "{error}"
+        );
+        let error = check(&args(&[]), Some(("s.properties", "num.partitions=many\n"))).unwrap_err();
+        assert!(
+            error.contains("s.properties") && error.contains("num.partitions"),
+            "{error}"
+        );
+        assert!(
+            check(
+                &ServeArgs {
+                    listen: Some("nowhere".into()),
+                    ..Default::default()
+                },
+                None
+            )
+            .is_err()
+        );
+    }
+}

@@ -1,0 +1,341 @@
+//! `esker topic`: create, list, describe, alter, delete and trim.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use clap::{Args, Subcommand};
+use client::{Change, Client, Isolation, NewTopic, Place, Resource, SettingSource, Topic};
+use env::Env;
+use serde_json::{Value, json};
+use wire::{ErrorCode, Uuid};
+
+use crate::failure::Failure;
+use crate::grammar::{Global, Pair};
+use crate::table::Table;
+
+#[derive(Args, Debug)]
+pub(crate) struct TopicArgs {
+    #[command(subcommand)]
+    pub(crate) verb: TopicVerb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TopicVerb {
+    /// Create topics
+    Create(CreateArgs),
+    /// List topics
+    #[command(visible_alias = "ls")]
+    List {
+        /// Show internal topics too
+        #[arg(long)]
+        internal: bool,
+    },
+    /// Show partitions, offsets and changed settings of topics
+    Describe {
+        #[arg(required = true, value_name = "TOPIC")]
+        topics: Vec<String>,
+        /// Show every setting, not only those that differ from the defaults
+        #[arg(long)]
+        all_configs: bool,
+    },
+    /// Change settings, add partitions
+    Alter(AlterArgs),
+    /// Delete topics and their records
+    #[command(visible_alias = "rm")]
+    Delete {
+        #[arg(required = true, value_name = "TOPIC")]
+        topics: Vec<String>,
+        /// A topic that does not exist is no error
+        #[arg(long)]
+        if_exists: bool,
+    },
+    /// Delete the oldest records of a topic
+    Trim(TrimArgs),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct CreateArgs {
+    #[arg(required = true, value_name = "TOPIC")]
+    pub(crate) topics: Vec<String>,
+    /// Number of partitions; the broker's num.partitions when not given
+    #[arg(short, long, value_name = "COUNT", value_parser = clap::value_parser!(i32).range(1..))]
+    pub(crate) partitions: Option<i32>,
+    /// Copies of each partition; the broker's default.replication.factor when not given
+    #[arg(short, long, value_name = "COUNT", value_parser = clap::value_parser!(i16).range(1..))]
+    pub(crate) replication_factor: Option<i16>,
+    /// A topic setting, such as retention.ms=3600000
+    #[arg(short, long, value_name = "NAME=VALUE")]
+    pub(crate) config: Vec<Pair>,
+    /// A topic that exists already is no error
+    #[arg(long)]
+    pub(crate) if_not_exists: bool,
+    /// Ask the broker whether it would do it, and change nothing
+    #[arg(long)]
+    pub(crate) validate_only: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct AlterArgs {
+    pub(crate) topic: String,
+    #[command(flatten)]
+    pub(crate) wanted: Wanted,
+}
+
+#[derive(Args, Debug)]
+#[group(required = true, multiple = true)]
+pub(crate) struct Wanted {
+    /// New total number of partitions
+    #[arg(short, long, value_name = "COUNT", value_parser = clap::value_parser!(i32).range(1..))]
+    pub(crate) partitions: Option<i32>,
+    /// Give a setting a value
+    #[arg(long, visible_alias = "add-config", value_name = "NAME=VALUE")]
+    pub(crate) set: Vec<Pair>,
+    /// Return a setting to its default
+    #[arg(long, visible_alias = "delete-config", value_name = "NAME")]
+    pub(crate) unset: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct TrimArgs {
+    pub(crate) topic: String,
+    /// Records below this go: an offset, `end`, or `@` and a time (milliseconds or RFC 3339)
+    #[arg(long, value_name = "WHERE", allow_hyphen_values = true, value_parser = crate::consume::trim_place)]
+    pub(crate) before: Place,
+    /// Only these partitions
+    #[arg(short, long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(i32).range(0..))]
+    pub(crate) partition: Vec<i32>,
+}
+
+pub(crate) fn topic(global: &Global, args: &TopicArgs) -> Result<(), Failure> {
+    let mut client = crate::connect(&Env::real(), global)?;
+    match &args.verb {
+        TopicVerb::Create(args) => create(&mut client, args, global.json),
+        TopicVerb::List { internal } => list(&mut client, *internal, global.json),
+        TopicVerb::Describe {
+            topics,
+            all_configs,
+        } => describe(&mut client, topics, *all_configs, global.json),
+        TopicVerb::Alter(args) => alter(&mut client, args),
+        TopicVerb::Delete { topics, if_exists } => delete(&mut client, topics, *if_exists),
+        TopicVerb::Trim(args) => trim(&mut client, args, global.json),
+    }
+}
+
+fn create(client: &mut Client, args: &CreateArgs, json: bool) -> Result<(), Failure> {
+    let mut table = Table::new(&["topic", "id", "partitions", "replication_factor"]);
+    for name in &args.topics {
+        let topic = NewTopic {
+            name: name.clone(),
+            partitions: args.partitions,
+            replication_factor: args.replication_factor,
+            configs: args
+                .config
+                .iter()
+                .map(|pair| (pair.name.clone(), pair.value.clone()))
+                .collect(),
+        };
+        match client.create_topic(&topic, args.validate_only) {
+            Ok(made) => table.row([
+                json!(made.name),
+                id(made.id),
+                json!(made.partitions),
+                json!(made.replication_factor),
+            ]),
+            Err(error)
+                if args.if_not_exists && error.code() == Some(ErrorCode::TopicAlreadyExists) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    if json || !table.is_empty() {
+        Ok(table.print(json)?)
+    } else {
+        Ok(())
+    }
+}
+
+/// An id as clients print it; nothing where the broker has none.
+fn id(id: Uuid) -> Value {
+    if id.is_zero() {
+        Value::Null
+    } else {
+        json!(id.to_string())
+    }
+}
+
+fn list(client: &mut Client, internal: bool, json: bool) -> Result<(), Failure> {
+    let mut table = Table::new(&["topic", "partitions", "replication_factor", "id"]);
+    for topic in client
+        .topics()?
+        .iter()
+        .filter(|topic| internal || !topic.is_internal)
+    {
+        let factor = topic
+            .partitions
+            .iter()
+            .map(|partition| partition.replicas.len())
+            .max();
+        table.row([
+            json!(topic.name),
+            json!(topic.partitions.len()),
+            json!(factor),
+            id(topic.id),
+        ]);
+    }
+    if table.is_empty() && !json {
+        eprintln!("no topics; make one with `esker topic create NAME`");
+        return Ok(());
+    }
+    Ok(table.print(json)?)
+}
+
+const PARTITION_COLUMNS: &[&str] = &[
+    "partition",
+    "leader",
+    "leader_epoch",
+    "replicas",
+    "isr",
+    "log_start",
+    "log_end",
+    "records",
+    "bytes",
+];
+
+fn describe(
+    client: &mut Client,
+    topics: &[String],
+    all_configs: bool,
+    json: bool,
+) -> Result<(), Failure> {
+    let mut described = Vec::new();
+    for (i, name) in topics.iter().enumerate() {
+        let topic = client.topic(name)?;
+        let partitions = partitions(client, &topic)?;
+        let mut configs = client.describe_configs(&Resource::Topic(name.clone()))?;
+        configs.retain(|setting| all_configs || setting.source == SettingSource::Topic);
+        if json {
+            let setting = |s: &client::Setting| json!({"name": s.name, "value": s.value, "source": s.source.name()});
+            let configs: Vec<Value> = configs.iter().map(setting).collect();
+            described.push(json!({"topic": name, "id": id(topic.id), "partitions": partitions.json(), "configs": configs}));
+            continue;
+        }
+        let mut out = std::io::stdout().lock();
+        let gap = if i == 0 { "" } else { "\n" };
+        writeln!(out, "{gap}topic {name}  id {}", topic.id)?;
+        partitions.write_text(&mut out)?;
+        if !configs.is_empty() {
+            let mut table = Table::new(&["setting", "value", "source"]);
+            for setting in configs {
+                table.row([
+                    json!(setting.name),
+                    json!(setting.value),
+                    json!(setting.source.name()),
+                ]);
+            }
+            writeln!(out)?;
+            table.write_text(&mut out)?;
+        }
+    }
+    if json {
+        crate::table::print_json(&mut std::io::stdout().lock(), &Value::Array(described))?;
+    }
+    Ok(())
+}
+
+/// One row per partition; offsets and sizes are left out where nobody can tell them now.
+fn partitions(client: &mut Client, topic: &Topic) -> Result<Table, Failure> {
+    let led: Vec<i32> = topic
+        .partitions
+        .iter()
+        .filter(|p| p.leader.is_some())
+        .map(|p| p.index)
+        .collect();
+    let mut offsets = |place: Place| -> Result<BTreeMap<i32, i64>, Failure> {
+        let asked: Vec<(i32, Place)> = led.iter().map(|index| (*index, place)).collect();
+        Ok(client.resolve(&topic.name, &asked, Isolation::ReadUncommitted)?)
+    };
+    let (starts, ends) = (offsets(Place::Beginning)?, offsets(Place::End)?);
+    let dirs = client.describe_log_dirs().unwrap_or_default();
+    let size = |partition: &client::Partition| {
+        let of_leader = dirs
+            .iter()
+            .filter(|dir| Some(dir.broker) == partition.leader)
+            .flat_map(|dir| &dir.stored);
+        of_leader
+            .filter(|stored| stored.topic == topic.name && stored.partition == partition.index)
+            .map(|stored| stored.bytes)
+            .max()
+    };
+    let mut table = Table::new(PARTITION_COLUMNS);
+    for partition in &topic.partitions {
+        let (start, end) = (starts.get(&partition.index), ends.get(&partition.index));
+        table.row([
+            json!(partition.index),
+            json!(partition.leader),
+            json!(partition.leader_epoch),
+            json!(partition.replicas),
+            json!(partition.isr),
+            json!(start),
+            json!(end),
+            json!(start.zip(end).map(|(start, end)| end - start)),
+            json!(size(partition)),
+        ]);
+    }
+    Ok(table)
+}
+
+fn alter(client: &mut Client, args: &AlterArgs) -> Result<(), Failure> {
+    client.topic(&args.topic)?;
+    let set = args
+        .wanted
+        .set
+        .iter()
+        .map(|pair| Change::Set(pair.name.clone(), pair.value.clone()));
+    let changes: Vec<Change> = set
+        .chain(args.wanted.unset.iter().cloned().map(Change::Unset))
+        .collect();
+    if !changes.is_empty() {
+        client.alter_configs(&Resource::Topic(args.topic.clone()), &changes, false)?;
+    }
+    if let Some(count) = args.wanted.partitions {
+        client.create_partitions(&args.topic, count, false)?;
+    }
+    Ok(())
+}
+
+fn delete(client: &mut Client, topics: &[String], if_exists: bool) -> Result<(), Failure> {
+    for name in topics {
+        match client.delete_topic(name) {
+            Err(client::Error::NoTopic { .. }) if if_exists => {}
+            result => result?,
+        }
+    }
+    Ok(())
+}
+
+fn trim(client: &mut Client, args: &TrimArgs, json: bool) -> Result<(), Failure> {
+    let topic = client.topic(&args.topic)?;
+    let indexes = crate::consume::chosen(&topic, &args.partition)?;
+    // What a time or the end means is asked first, so that nothing that arrives meanwhile is deleted.
+    let places: Vec<(i32, Place)> = indexes.iter().map(|index| (*index, args.before)).collect();
+    let ends: Vec<(i32, Place)> = indexes.iter().map(|index| (*index, Place::End)).collect();
+    let before = client.resolve(&args.topic, &places, Isolation::ReadUncommitted)?;
+    let ends = client.resolve(&args.topic, &ends, Isolation::ReadUncommitted)?;
+    // One offset for all partitions means "as far as each goes".
+    let reached = |index: &i32, offset: i64| {
+        if indexes.len() > 1 {
+            offset.min(ends.get(index).copied().unwrap_or(offset))
+        } else {
+            offset
+        }
+    };
+    let before: Vec<(i32, i64)> = before
+        .iter()
+        .map(|(index, offset)| (*index, reached(index, *offset)))
+        .collect();
+    let starts = client.delete_records(&args.topic, &before)?;
+    let mut table = Table::new(&["topic", "partition", "log_start"]);
+    for (partition, start) in starts {
+        table.row([json!(args.topic), json!(partition), json!(start)]);
+    }
+    Ok(table.print(json)?)
+}
