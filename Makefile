@@ -19,7 +19,7 @@ test:
 	tests/clients/run --quick
 
 ## clients and tools that nobody here wrote, against the release binary; installs what it needs
-test-clients:
+test-clients: build
 	tests/clients/run
 
 ## seeded runs of the real broker on a simulated machine: make sim SEEDS=1000

@@ -58,11 +58,17 @@ class Broker:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         try:
+            # A broker that already stopped keeps its code: stopping twice is no error.
             return self.process.wait(STOP_SECONDS_MAX) in (0, 143)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
             return False
+
+    def kill(self):
+        """What kill -9 does: no goodbye, whatever is not written is lost."""
+        self.process.kill()
+        self.process.wait()
 
 
 def stop_all():
@@ -94,7 +100,7 @@ def esker_binary():
 def start_esker(work):
     data, log, (port,) = work / "data", work / "broker.log", free_ports(1)
     command = [esker_binary(), "serve", "--data-dir", data, "--listen", f"127.0.0.1:{port}"]
-    process = subprocess.Popen(command, stdout=log.open("wb"), stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+    process = subprocess.Popen(command, stdout=log.open("ab"), stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
     return Broker("esker", f"127.0.0.1:{port}", process, data, log)
 
 
@@ -112,9 +118,10 @@ def start_kafka(work):
         "offsets.topic.replication.factor=1", "transaction.state.log.replication.factor=1",
         "transaction.state.log.min.isr=1", "group.initial.rebalance.delay.ms=0", ""]))
     java = installs.java_command("512m", "INFO")
+    log.write_text("")  # a second start must not be taken for ready by the first one's lines
     formatted = subprocess.run(
-        [*java, "kafka.tools.StorageTool", "format", "-t", "Y2xpZW50cy10ZXN0LTAwMQ", "-c", str(properties)],
-        stdout=log.open("wb"), stderr=subprocess.STDOUT, check=False)
+        [*java, "kafka.tools.StorageTool", "format", "-t", "Y2xpZW50cy10ZXN0LTAwMQ", "-g", "-c", str(properties)],
+        stdout=log.open("ab"), stderr=subprocess.STDOUT, check=False)
     if formatted.returncode:
         raise StartError(f"Kafka could not format its directory: {log.read_text()[-2_000:]}")
     process = subprocess.Popen([*java, "kafka.Kafka", str(properties)], stdout=log.open("ab"),

@@ -12,9 +12,9 @@ CLIENT_SECONDS_MAX = 600
 
 
 class Client:
-    def __init__(self, name, what, command, *needs, is_quick=False, has_stopped_phase=False):
+    def __init__(self, name, what, command, *needs, is_quick=False, phases=("live",)):
         self.name, self.what, self.command, self.needs = name, what, command, needs
-        self.is_quick, self.has_stopped_phase = is_quick, has_stopped_phase
+        self.is_quick, self.phases = is_quick, phases
 
     def prepare(self):
         """None, or the sentence that says what could not be installed."""
@@ -64,11 +64,12 @@ ALL = [
     Client("kcat", "the command line client on librdkafka", script("kcat"), installs.kcat, is_quick=True),
     Client("librdkafka", "confluent-kafka for Python", venv_script("librdkafka"), installs.python_clients, is_quick=True),
     Client("hostile", "raw requests no client would send", script("hostile"), is_quick=True),
-    Client("real_input", "esker produce, and kcat reads the same bytes", script("real_input"), installs.kcat),
+    Client("real_input", "esker produce, and kcat reads the same bytes", script("real_input"), installs.kcat,
+           phases=("live", "restarted", "killed")),
     Client("franz", "franz-go for Go: kgo, kadm, kmsg", lambda: [installs.FRANZ], installs.franz),
     Client("java", "Kafka's own Java clients",
            lambda: [*installs.java_command("384m", "WARN"), "clients.Main"], installs.java_classes),
-    Client("tools", "Kafka's own command line tools", script("tools"), installs.kafka_jars, has_stopped_phase=True),
+    Client("tools", "Kafka's own command line tools", script("tools"), installs.kafka_jars, phases=("live", "stopped")),
     Client("kafkajs", "kafkajs for Node.js", lambda: ["node", HERE / "kafkajs/test.js"], installs.kafkajs, installs.kcat),
     Client("aiokafka", "aiokafka for Python", venv_script("python", "aiokafka_test.py"), installs.python_clients),
     Client("kafka-python", "kafka-python", venv_script("python", "kafka_python_test.py"), installs.python_clients),

@@ -114,6 +114,15 @@ def a_control_batch_from_a_client_is_refused():
 
 
 @fact
+def a_record_without_a_key_is_refused_by_a_compacted_topic():
+    name = topic("compacted", cleanup_policy="compact")
+    with raw.Connection(BOOTSTRAP) as c:
+        equal(raw.produce(c, name, raw.batch([b"no key"]))[0], INVALID_RECORD)
+        keyed = raw.batch([], count=1, content=raw.record(b"v", key=b"k"))
+        equal(raw.produce(c, name, keyed), (0, 0), "with a key")
+
+
+@fact
 def a_timestamp_outside_the_topics_bounds_is_refused():
     refused("late", INVALID_TIMESTAMP, raw.batch([b"x"], timestamp=1_000), "long ago",
             message_timestamp_before_max_ms="3600000")

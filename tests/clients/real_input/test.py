@@ -5,14 +5,19 @@ What kcat reads back must be the very bytes of the file. Against another broker,
 
 import glob
 import hashlib
+import json
 import os
+import re
+import struct
 import subprocess
 import sys
 
-from harness import brokers
+from harness import brokers, raw
 from harness.check import BOOTSTRAP, BROKER_KIND, TMP, Skip, equal, fact, main, that, topic
 
 LINES_COUNT = 300_000
+STATE = TMP / "real.json"  # what the next phases have to find again
+FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH = 74, 75
 
 
 def sources():
@@ -68,6 +73,17 @@ def read_back(name, partitions=1):
     return parts
 
 
+def end(name):
+    """The end of partition 0 and its leader epoch, from ListOffsets v4."""
+    body = struct.pack(">ib", -1, 0) + raw.array([raw.string(name) + raw.array([struct.pack(">iiq", 0, -1, -1)])])
+    with raw.Connection(BOOTSTRAP) as c:
+        reply = c.call(raw.LIST_OFFSETS, 4, body)
+    reply.i32(), reply.i32(), reply.string(), reply.i32(), reply.i32()
+    equal(reply.i16(), 0, "list offsets")
+    reply.i64()
+    return reply.i64(), reply.i32()
+
+
 def load(path, *command):
     with path.open("rb") as lines:
         done = subprocess.run(list(map(str, command)), stdin=lines, capture_output=True, timeout=300, check=False)
@@ -89,6 +105,33 @@ def kcat_loads_a_real_log_and_returns_its_bytes():
     load(path, "kcat", "-b", BOOTSTRAP, "-P", "-t", name, "-z", "zstd", "-X", "enable.idempotence=true")
     back, = read_back(name)
     equal(digest(back), digest(path.read_bytes()), "digest of what came back")
+    STATE.write_text(json.dumps({"name": name, "digest": digest(back), "size": len(back), "end": LINES_COUNT}))
+
+
+def same_after(what):
+    """All that was acknowledged before is there, offsets go on, and a reader with an old leader epoch is told."""
+    state = json.loads(STATE.read_text())
+    back, = read_back(state["name"])
+    equal(digest(back[:state["size"]]), state["digest"], f"digest {what}")
+    log_end, epoch = end(state["name"])
+    equal(log_end, state["end"], f"log end {what}")
+    with raw.Connection(BOOTSTRAP) as c:
+        equal(raw.produce(c, state["name"], raw.batch([b"one", b"more"])), (0, log_end), f"produce {what}")
+        if epoch > 0:
+            equal(raw.fetch(c, state["name"], 0, epoch=epoch - 1)[1], FENCED_LEADER_EPOCH, "fetch with the epoch before")
+        equal(raw.fetch(c, state["name"], 0, epoch=epoch)[1], 0, "fetch with the epoch of now")
+        equal(raw.fetch(c, state["name"], 0, epoch=epoch + 1)[1], UNKNOWN_LEADER_EPOCH, "fetch with an epoch to come")
+    STATE.write_text(json.dumps({**state, "end": log_end + 2}))
+
+
+@fact(phase="restarted")
+def a_clean_restart_keeps_every_byte():
+    same_after("after a restart")
+
+
+@fact(phase="killed")
+def a_kill_keeps_every_acknowledged_byte():
+    same_after("after kill -9")
 
 
 @fact
@@ -97,9 +140,10 @@ def six_partitions_hold_every_line_of_a_real_log_once():
     load(path, "kcat", "-b", BOOTSTRAP, "-P", "-t", name, "-z", "lz4", "-X", "sticky.partitioning.linger.ms=0")
     parts = read_back(name, 6)
     that(all(parts), "a partition got nothing")
-    lines = sorted(line for part in parts for line in part.splitlines())
-    that(lines == sorted(path.read_bytes().splitlines()), "the lines differ")
+    lines = sorted(line for part in parts for line in part.split(b"\n") if line)
+    that(lines == sorted(path.read_bytes().split(b"\n")[:-1]), "the lines differ")
 
 
 if __name__ == "__main__":
-    main("kcat reads")
+    banner = subprocess.run(["kcat", "-V"], capture_output=True, text=True, check=True).stdout
+    main("kcat " + re.search(r"Version (\S+) ", banner).group(1))
