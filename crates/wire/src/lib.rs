@@ -44,4 +44,4 @@ pub use payload::Records;
 pub use reader::{Reader, Tag};
 pub use uuid::{ParseUuidError, Uuid};
 pub use versions::Listener;
-pub use writer::{OpenTag, Writer};
+pub use writer::{OpenFrame, OpenTag, Writer};

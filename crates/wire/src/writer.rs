@@ -19,6 +19,15 @@ pub struct Writer {
     spliced: usize,
 }
 
+/// A frame whose length is not known yet.
+#[derive(Clone, Copy, Debug)]
+#[must_use = "the length is written by `end_frame`"]
+pub struct OpenFrame {
+    at: usize,
+    splices: usize,
+    spliced: usize,
+}
+
 /// A tagged field whose size is not known yet.
 #[derive(Clone, Copy, Debug)]
 #[must_use = "the size is written by `end_tag`"]
@@ -66,6 +75,32 @@ impl Writer {
         let prefix = i32::try_from(length).map_err(|_| EncodeError::TooLong { length })?;
         self.patch_i32(0, prefix);
         Ok(self.finish())
+    }
+
+    /// Starts a frame behind what is already written, so that several leave in one write.
+    pub fn begin_frame(&mut self) -> OpenFrame {
+        let open = OpenFrame {
+            at: self.head.len(),
+            splices: self.splices.len(),
+            spliced: self.spliced,
+        };
+        self.i32(0);
+        open
+    }
+
+    /// Fills in the length of a frame.
+    pub fn end_frame(&mut self, open: OpenFrame) -> Result<(), EncodeError> {
+        let length = self.position() - open.at - open.spliced - 4;
+        let prefix = i32::try_from(length).map_err(|_| EncodeError::TooLong { length })?;
+        self.patch_i32(open.at, prefix);
+        Ok(())
+    }
+
+    /// Takes back a frame whose message could not be written.
+    pub fn abandon_frame(&mut self, open: OpenFrame) {
+        self.head.truncate(open.at);
+        self.splices.truncate(open.splices);
+        self.spliced = open.spliced;
     }
 
     /// Overwrites four bytes of the head that were written before.
