@@ -5,7 +5,7 @@
 //! cloning, replaying and swapping. A record that contradicts the image is an error: the log is damaged or not ours.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use config::Overrides;
 use model::{BrokerId, LeaderEpoch, ProducerId};
@@ -21,6 +21,8 @@ use crate::record::Record;
 pub const NO_LEADER: BrokerId = BrokerId(-1);
 /// "The leader stays" in a change record.
 const SAME_LEADER: i32 = -2;
+
+static NOTHING: LazyLock<Arc<Overrides>> = LazyLock::new(Arc::default);
 
 /// What carries settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -211,10 +213,10 @@ impl Image {
         self.folded.get(&fold(name))
     }
 
-    /// Dynamic settings; empty when there are none.
+    /// Dynamic settings; the same empty ones for all that have none.
     #[must_use]
     pub fn overrides(&self, resource: &Resource) -> Arc<Overrides> {
-        self.settings.get(resource).cloned().unwrap_or_default()
+        self.settings.get(resource).unwrap_or(&NOTHING).clone()
     }
 
     /// What has dynamic settings, in order of kind and name.

@@ -5,10 +5,10 @@
 //! are Kafka's, so that this log can become a KRaft log.
 
 pub mod decide;
-mod image;
+pub mod image;
 pub mod name;
 mod placement;
-mod record;
+pub mod record;
 
 pub use image::{
     Endpoint, Image, NO_LEADER, Partition, Registration, ReplayError, Resource, ResourceKind, Topic,
