@@ -1,4 +1,4 @@
-//! Writes the golden vectors as seed inputs of the targets `frames`, `responses` and `messages`.
+//! Writes the golden vectors as seed inputs of the targets `frames`, `responses`, `messages` and `batch`.
 
 use std::fs;
 use std::path::Path;
@@ -54,6 +54,20 @@ fn main() -> std::io::Result<()> {
             };
             let header = [&[key.key() as u8, version as u8, 0, 0, 0, 0][..], tags].concat();
             save(fuzz, "responses", number, &[&header[..], &body].concat())?;
+            written += 1;
+        }
+    }
+    let batches = fuzz.join("../crates/wire/tests/data/records");
+    for (number, entry) in fs::read_dir(batches)?.enumerate() {
+        let batch = fs::read(entry?.path())?;
+        // From a producer and from a log, with the checksum mended.
+        for how in [2u8, 3] {
+            save(
+                fuzz,
+                "batch",
+                number * 2 + usize::from(how & 1),
+                &[&[how], &batch[..]].concat(),
+            )?;
             written += 1;
         }
     }
