@@ -119,11 +119,38 @@ fn read_text(env: &Env, path: &std::path::Path) -> Result<String, Failure> {
 }
 
 /// Runs the broker until it is told to stop.
-fn run(_env: Env, config: Broker) -> Result<(), Failure> {
-    Err(Failure::new(format!(
-        "this build has no broker yet; it would say:\n{}",
-        banner(&config)
-    )))
+fn run(env: Env, config: Broker) -> Result<(), Failure> {
+    let banner = banner(&config);
+    let broker =
+        broker::Broker::start(&env, config).map_err(|error| Failure::new(error.to_string()))?;
+    if broker.rounds_replayed > 0 {
+        eprintln!(
+            "recovered {} journal rounds of a stop that was not clean",
+            broker.rounds_replayed
+        );
+    }
+    println!("{banner}");
+    stop_on_signal(broker.stop_handle())?;
+    broker.join().map_err(Failure::new)
+}
+
+/// SIGTERM and SIGINT stop the broker cleanly; a second one ends the process at once.
+fn stop_on_signal(stop: impl Fn() + Send + 'static) -> Result<(), Failure> {
+    use signal_hook::consts::{SIGINT, SIGTERM};
+    let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT])
+        .map_err(|error| Failure::new(format!("cannot listen for signals: {error}")))?;
+    // Lives as long as the process: nobody waits for it.
+    #[allow(clippy::disallowed_methods)]
+    std::thread::spawn(move || {
+        for (count, _) in signals.forever().enumerate() {
+            if count > 0 {
+                std::process::exit(130);
+            }
+            eprintln!("stopping");
+            stop();
+        }
+    });
+    Ok(())
 }
 
 /// What a person wants to know once the broker is up.

@@ -22,7 +22,8 @@ const LATEST_TIERED: i64 = -5;
 /// First offset that still waits for its upload (KIP-1023): the first of all.
 const EARLIEST_PENDING_UPLOAD: i64 = -6;
 
-/// First versions that know each special time.
+/// First versions that know the epoch of an answer, and each special time.
+const LEADER_EPOCH_VERSION: i16 = 4;
 const MAX_TIMESTAMP_VERSION: i16 = 7;
 const EARLIEST_LOCAL_VERSION: i16 = 8;
 const LATEST_TIERED_VERSION: i16 = 9;
@@ -56,7 +57,9 @@ impl Shard {
                 Ok(place) => {
                     response.timestamp = place.timestamp;
                     response.offset = place.offset;
-                    response.leader_epoch = place.epoch;
+                    if address.version >= LEADER_EPOCH_VERSION {
+                        response.leader_epoch = place.epoch;
+                    }
                 }
                 Err(code) => response.error_code = code.code(),
             }
