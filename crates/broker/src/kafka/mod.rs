@@ -78,7 +78,7 @@ impl Shard {
         }
     }
 
-    fn with<R: Message>(
+    pub(crate) fn with<R: Message>(
         &mut self,
         address: &Address,
         mut reader: Reader,

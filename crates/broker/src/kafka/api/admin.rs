@@ -1,36 +1,193 @@
 //! Requests about metadata: from their handlers, which are functions of the image, to answers and changes.
 
+use std::net::SocketAddr;
+use std::sync::Arc;
+
 use bytes::Bytes;
+use meta::{Image, Record};
 use wire::messages::MetadataRequest;
-use wire::{ApiKey, Reader};
+use wire::{ApiKey, Message, Reader, Uuid};
 
+use super::{
+    View, alter_configs, api_versions, create_partitions, create_topics, delete_topics,
+    describe_cluster, describe_configs, describe_topic_partitions, incremental_alter_configs,
+    list_config_resources, metadata,
+};
+use crate::settings::Settings;
 use crate::shard::{Address, Outcome, Shard};
+use crate::shared::Shared;
 
-pub(crate) fn is_served(key: ApiKey, version: i16) -> bool {
-    (key.min_version()..=key.max_version()).contains(&version)
+/// What a view borrows from.
+struct Scene {
+    image: Arc<Image>,
+    settings: Arc<Settings>,
+    local: SocketAddr,
+}
+
+impl Scene {
+    fn view<'a>(&'a self, cluster_id: &'a str) -> View<'a> {
+        view(&self.image, &self.settings, cluster_id, self.local)
+    }
+}
+
+fn view<'a>(
+    image: &'a Image,
+    settings: &'a Settings,
+    cluster_id: &'a str,
+    local: SocketAddr,
+) -> View<'a> {
+    let broker = &settings.broker;
+    let registered = image
+        .broker(broker.node_id)
+        .map_or(&[][..], |registration| &registration.endpoints);
+    // Listeners are told apart by their port: it is what the connection knows.
+    let by_port = broker
+        .listeners
+        .iter()
+        .find(|listener| listener.port == local.port());
+    let listener = by_port.map(|listener| listener.name.as_str());
+    let first = || {
+        registered
+            .first()
+            .map_or("PLAINTEXT", |endpoint| endpoint.name.as_str())
+    };
+    View {
+        image,
+        broker,
+        cluster_id,
+        listener: listener.unwrap_or_else(first),
+        local: local.ip(),
+    }
 }
 
 impl Shard {
-    pub(crate) fn on_api_versions_unknown(&mut self, _address: &Address) -> Outcome {
-        Outcome::Close
+    pub(crate) fn on_api_versions_unknown(&mut self, address: &Address) -> Outcome {
+        let oldest = Address {
+            version: 0,
+            ..*address
+        };
+        self.reply(&oldest, ApiKey::ApiVersions, &api_versions::unsupported())
     }
 
     pub(crate) fn on_metadata(
         &mut self,
-        _address: &Address,
-        _request: MetadataRequest,
-        _frame: Bytes,
-        _is_second: bool,
+        address: &Address,
+        request: MetadataRequest,
+        frame: Bytes,
+        is_second: bool,
     ) -> Outcome {
-        Outcome::Close
+        let Some(scene) = self.scene(address) else {
+            return Outcome::Close;
+        };
+        let shared = Arc::clone(&self.shared);
+        let version = address.version;
+        let view = scene.view(&shared.metadata.cluster_id);
+        if !is_second && !metadata::missing(&request, version, &view).is_empty() {
+            let local = scene.local;
+            return self.change_first(address, frame, |image, shared| {
+                let settings = shared.config();
+                let view = self::view(image, &settings, &shared.metadata.cluster_id, local);
+                metadata::create(&request, version, &view, &mut || random_uuid(shared))
+            });
+        }
+        self.reply(
+            address,
+            ApiKey::Metadata,
+            &metadata::handle(&request, version, &view),
+        )
     }
 
     pub(crate) fn dispatch_admin(
         &mut self,
-        _key: ApiKey,
-        _address: &Address,
-        _reader: Reader,
+        key: ApiKey,
+        address: &Address,
+        reader: Reader,
     ) -> Outcome {
-        Outcome::Close
+        let version = address.version;
+        match key {
+            ApiKey::ApiVersions => self.tell(key, address, reader, |request, view| {
+                api_versions::handle(request, version, view)
+            }),
+            ApiKey::DescribeCluster => self.tell(key, address, reader, describe_cluster::handle),
+            ApiKey::DescribeConfigs => self.tell(key, address, reader, describe_configs::handle),
+            ApiKey::DescribeTopicPartitions => {
+                self.tell(key, address, reader, describe_topic_partitions::handle)
+            }
+            ApiKey::ListConfigResources => self.tell(key, address, reader, |request, view| {
+                list_config_resources::handle(request, version, view)
+            }),
+            ApiKey::CreateTopics => self.decide(key, address, reader, |request, view, shared| {
+                create_topics::handle(request, view, &mut || random_uuid(shared))
+            }),
+            ApiKey::DeleteTopics => self.decide(key, address, reader, |request, view, _| {
+                delete_topics::handle(request, version, view)
+            }),
+            ApiKey::CreatePartitions => self.decide(key, address, reader, |request, view, _| {
+                create_partitions::handle(request, view)
+            }),
+            ApiKey::AlterConfigs => self.decide(key, address, reader, |request, view, _| {
+                alter_configs::handle(request, view)
+            }),
+            ApiKey::IncrementalAlterConfigs => {
+                self.decide(key, address, reader, |request, view, _| {
+                    incremental_alter_configs::handle(request, view)
+                })
+            }
+            // The table lists nothing that has no arm in the router or here.
+            _ => Outcome::Close,
+        }
     }
+
+    /// Answers from what is published.
+    fn tell<R: Message, M: Message>(
+        &mut self,
+        key: ApiKey,
+        address: &Address,
+        reader: Reader,
+        handle: impl FnOnce(&R, &View<'_>) -> M,
+    ) -> Outcome {
+        let Some(scene) = self.scene(address) else {
+            return Outcome::Close;
+        };
+        self.with(address, reader, |shard, address, request: R| {
+            let shared = Arc::clone(&shard.shared);
+            let response = handle(&request, &scene.view(&shared.metadata.cluster_id));
+            shard.reply(address, key, &response)
+        })
+    }
+
+    /// Answers when what is decided is durable.
+    fn decide<R: Message, M: Message>(
+        &mut self,
+        key: ApiKey,
+        address: &Address,
+        reader: Reader,
+        handle: impl FnOnce(&R, &View<'_>, &Shared) -> (Vec<Record>, M),
+    ) -> Outcome {
+        let Some(scene) = self.scene(address) else {
+            return Outcome::Close;
+        };
+        self.with(address, reader, |shard, address, request: R| {
+            shard.change(address, key, |image, shared| {
+                let settings = shared.config();
+                let view = view(image, &settings, &shared.metadata.cluster_id, scene.local);
+                handle(&request, &view, shared)
+            })
+        })
+    }
+
+    fn scene(&self, address: &Address) -> Option<Scene> {
+        let local = self.connections.get(&address.conn)?.local;
+        Some(Scene {
+            image: self.shared.metadata.image(),
+            settings: self.shared.config(),
+            local,
+        })
+    }
+}
+
+fn random_uuid(shared: &Shared) -> Uuid {
+    let mut bytes = [0; 16];
+    shared.env.rng.fill(&mut bytes);
+    Uuid(bytes)
 }

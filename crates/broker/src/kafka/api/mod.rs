@@ -1,13 +1,388 @@
-//! One file per API, and the table of what is served.
+//! One file for each API: what a request asks, what its answer says. Versions and error codes live here and nowhere below.
+//!
+//! Owns the table of APIs that are served. The router serves what the table lists, and ApiVersions advertises the same rows,
+//! so nothing is promised that is not there.
 
 pub(crate) mod admin;
+pub(crate) mod alter_configs;
+pub(crate) mod api_versions;
+pub(crate) mod create_partitions;
+pub(crate) mod create_topics;
 pub(crate) mod delete_records;
+pub(crate) mod delete_topics;
+pub(crate) mod describe_cluster;
+pub(crate) mod describe_configs;
 pub(crate) mod describe_log_dirs;
 pub(crate) mod describe_producers;
+pub(crate) mod describe_topic_partitions;
 pub(crate) mod error;
 pub(crate) mod fetch;
+pub(crate) mod incremental_alter_configs;
 pub(crate) mod init_producer_id;
+pub(crate) mod list_config_resources;
 pub(crate) mod list_offsets;
+pub(crate) mod metadata;
 pub(crate) mod offset_for_leader_epoch;
 pub(crate) mod produce;
-pub(crate) use admin::is_served;
+pub(crate) mod refusal;
+
+use std::net::IpAddr;
+
+use meta::{Image, Registration};
+use wire::ApiKey;
+
+/// An API that is served, from one version to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Served {
+    pub(crate) key: ApiKey,
+    pub(crate) min: i16,
+    pub(crate) max: i16,
+    /// The lowest version ApiVersions names. Below `min` for Produce, as in Kafka: librdkafka switches compression off unless it
+    /// sees version 0 there (KAFKA-18659), and never sends it.
+    pub(crate) min_advertised: i16,
+}
+
+const fn served(key: ApiKey, min: i16, max: i16) -> Served {
+    Served {
+        key,
+        min,
+        max,
+        min_advertised: min,
+    }
+}
+
+/// In the order of the keys.
+pub(crate) const TABLE: &[Served] = &[
+    Served {
+        key: ApiKey::Produce,
+        min: 3,
+        max: 13,
+        min_advertised: 0,
+    },
+    served(ApiKey::Fetch, 4, 18),
+    served(ApiKey::ListOffsets, 1, 11),
+    served(ApiKey::Metadata, 0, 13),
+    served(ApiKey::ApiVersions, 0, 4),
+    served(ApiKey::CreateTopics, 2, 7),
+    served(ApiKey::DeleteTopics, 1, 6),
+    served(ApiKey::DeleteRecords, 0, 2),
+    served(ApiKey::InitProducerId, 0, 5),
+    served(ApiKey::OffsetForLeaderEpoch, 2, 4),
+    served(ApiKey::DescribeConfigs, 1, 4),
+    served(ApiKey::AlterConfigs, 0, 2),
+    served(ApiKey::DescribeLogDirs, 1, 5),
+    served(ApiKey::CreatePartitions, 0, 3),
+    served(ApiKey::IncrementalAlterConfigs, 0, 1),
+    served(ApiKey::DescribeCluster, 0, 2),
+    served(ApiKey::DescribeProducers, 0, 0),
+    served(ApiKey::ListConfigResources, 0, 1),
+    served(ApiKey::DescribeTopicPartitions, 0, 0),
+];
+
+pub(crate) fn is_served(key: ApiKey, version: i16) -> bool {
+    TABLE
+        .iter()
+        .any(|row| row.key == key && (row.min..=row.max).contains(&version))
+}
+
+/// What a handler of metadata looks at.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'a> {
+    pub(crate) image: &'a Image,
+    pub(crate) broker: &'a config::Broker,
+    pub(crate) cluster_id: &'a str,
+    /// Name of the listener the request came through: clients are sent to addresses of the same name.
+    pub(crate) listener: &'a str,
+    /// The address of this broker that the client used: what it is told when the listener takes connections on all addresses.
+    pub(crate) local: IpAddr,
+}
+
+/// Where a client finds a broker.
+struct Address {
+    host: String,
+    port: u16,
+}
+
+impl View<'_> {
+    /// Where clients of this listener reach `broker`; `None` when it has no such listener.
+    fn address(&self, broker: &Registration) -> Option<Address> {
+        let endpoint = broker
+            .endpoints
+            .iter()
+            .find(|endpoint| endpoint.name == self.listener)?;
+        let is_every = endpoint
+            .host
+            .parse()
+            .is_ok_and(|ip: IpAddr| ip.is_unspecified());
+        let host = if is_every {
+            self.local.to_string()
+        } else {
+            endpoint.host.clone()
+        };
+        Some(Address {
+            host,
+            port: endpoint.port,
+        })
+    }
+
+    fn controller_id(&self) -> i32 {
+        self.broker.node_id.0
+    }
+}
+
+/// Every operation on a topic or on the cluster, as bits: there is no authorizer to say no.
+const TOPIC_OPERATIONS: i32 = 3576;
+const CLUSTER_OPERATIONS: i32 = 8096;
+/// "Not asked for".
+const NO_OPERATIONS: i32 = i32::MIN;
+
+fn numbers(brokers: &[model::BrokerId]) -> Vec<i32> {
+    brokers.iter().map(|broker| broker.0).collect()
+}
+
+/// Topic partitions can be counted in the protocol's 32 bits.
+fn number(index: usize) -> i32 {
+    i32::try_from(index).unwrap_or(i32::MAX)
+}
+
+#[cfg(test)]
+mod fixture;
+
+#[cfg(test)]
+mod tests {
+    use super::fixture::{Fixture, uuids};
+    use super::*;
+    use wire::Message;
+    use wire::messages::*;
+
+    #[test]
+    fn the_table_stays_within_the_versions_of_the_protocol() {
+        for row in TABLE {
+            assert!(
+                row.key.min_version() <= row.min && row.max <= row.key.max_version(),
+                "{row:?}"
+            );
+            assert!(
+                row.min_advertised <= row.min && row.min <= row.max,
+                "{row:?}"
+            );
+        }
+    }
+
+    fn check<R: Message + Default, M: Message>(
+        key: ApiKey,
+        fixture: &Fixture,
+        handle: impl Fn(&R, i16, &View<'_>) -> M,
+    ) {
+        let row = TABLE.iter().find(|row| row.key == key).expect("served");
+        for version in row.min..=row.max {
+            let request = R::default();
+            let response = handle(&request, version, &fixture.view());
+            let written = wire::frame::encode_response(key, &response, version, 7);
+            assert!(
+                written.is_ok(),
+                "{key:?} version {version}: {:?}",
+                written.err()
+            );
+        }
+    }
+
+    #[test]
+    fn every_answer_can_be_written_in_every_version_that_is_served() {
+        let fixture = &Fixture::new("");
+        check(
+            ApiKey::ApiVersions,
+            fixture,
+            |_: &ApiVersionsRequest, version, view| {
+                let name = || "a".to_owned();
+                let request = ApiVersionsRequest {
+                    client_software_name: name(),
+                    client_software_version: name(),
+                };
+                api_versions::handle(&request, version, view)
+            },
+        );
+        check(
+            ApiKey::Metadata,
+            fixture,
+            |_: &MetadataRequest, version, view| {
+                let ask = |name: &str| metadata_request::MetadataRequestTopic {
+                    name: Some(name.into()),
+                    ..Default::default()
+                };
+                let request = MetadataRequest {
+                    topics: Some(vec![ask("a"), ask("none")]),
+                    include_cluster_authorized_operations: 8 <= version,
+                    include_topic_authorized_operations: 8 <= version,
+                    ..Default::default()
+                };
+                metadata::handle(&request, version, view)
+            },
+        );
+        check(
+            ApiKey::CreateTopics,
+            fixture,
+            |_: &CreateTopicsRequest, _, view| {
+                let ask = |name: &str| create_topics_request::CreatableTopic {
+                    name: name.into(),
+                    num_partitions: 1,
+                    replication_factor: 1,
+                    ..Default::default()
+                };
+                let request = CreateTopicsRequest {
+                    topics: vec![ask("a"), ask("new")],
+                    ..Default::default()
+                };
+                create_topics::handle(&request, view, &mut uuids()).1
+            },
+        );
+        check(
+            ApiKey::DeleteTopics,
+            fixture,
+            |_: &DeleteTopicsRequest, version, view| {
+                let name = || "a".to_owned();
+                let state = delete_topics_request::DeleteTopicState {
+                    name: Some(name()),
+                    ..Default::default()
+                };
+                let names = vec![name(), "none".to_owned()];
+                let request = DeleteTopicsRequest {
+                    topics: vec![state],
+                    topic_names: names,
+                    ..Default::default()
+                };
+                delete_topics::handle(&request, version, view).1
+            },
+        );
+        check(
+            ApiKey::CreatePartitions,
+            fixture,
+            |_: &CreatePartitionsRequest, _, view| {
+                let topic = create_partitions_request::CreatePartitionsTopic {
+                    name: "t".into(),
+                    count: 1,
+                    ..Default::default()
+                };
+                create_partitions::handle(
+                    &CreatePartitionsRequest {
+                        topics: vec![topic],
+                        ..Default::default()
+                    },
+                    view,
+                )
+                .1
+            },
+        );
+        check(
+            ApiKey::DescribeConfigs,
+            fixture,
+            |_: &DescribeConfigsRequest, _, view| {
+                let ask =
+                    |resource_type, name: &str| describe_configs_request::DescribeConfigsResource {
+                        resource_type,
+                        resource_name: name.into(),
+                        configuration_keys: None,
+                    };
+                let resources = vec![ask(2, "a"), ask(4, "1"), ask(2, "none")];
+                let request = DescribeConfigsRequest {
+                    resources,
+                    include_synonyms: true,
+                    include_documentation: true,
+                };
+                describe_configs::handle(&request, view)
+            },
+        );
+        check(
+            ApiKey::AlterConfigs,
+            fixture,
+            |_: &AlterConfigsRequest, _, view| {
+                let resource = alter_configs_request::AlterConfigsResource {
+                    resource_type: 77,
+                    ..Default::default()
+                };
+                alter_configs::handle(
+                    &AlterConfigsRequest {
+                        resources: vec![resource],
+                        ..Default::default()
+                    },
+                    view,
+                )
+                .1
+            },
+        );
+        check(
+            ApiKey::IncrementalAlterConfigs,
+            fixture,
+            |_: &IncrementalAlterConfigsRequest, _, view| {
+                let resource = incremental_alter_configs_request::AlterConfigsResource {
+                    resource_type: 77,
+                    ..Default::default()
+                };
+                let request = IncrementalAlterConfigsRequest {
+                    resources: vec![resource],
+                    ..Default::default()
+                };
+                incremental_alter_configs::handle(&request, view).1
+            },
+        );
+        check(
+            ApiKey::ListConfigResources,
+            fixture,
+            |request: &ListConfigResourcesRequest, version, view| {
+                list_config_resources::handle(request, version, view)
+            },
+        );
+        check(
+            ApiKey::DescribeTopicPartitions,
+            fixture,
+            |request: &DescribeTopicPartitionsRequest, _, view| {
+                describe_topic_partitions::handle(request, view)
+            },
+        );
+        check(
+            ApiKey::DescribeCluster,
+            fixture,
+            |request: &DescribeClusterRequest, _, view| describe_cluster::handle(request, view),
+        );
+    }
+
+    #[test]
+    fn a_listener_on_all_addresses_is_advertised_as_the_one_the_client_used() {
+        let mut fixture = Fixture::new("");
+        let endpoint = |name: &str, host: &str| meta::Endpoint {
+            name: name.into(),
+            host: host.into(),
+            port: 9092,
+        };
+        let broker = meta::decide::register_broker::Broker {
+            id: model::BrokerId(1),
+            incarnation: wire::Uuid([1; 16]),
+            endpoints: vec![
+                endpoint("PLAINTEXT", "0.0.0.0"),
+                endpoint("INSIDE", "inside"),
+            ],
+            rack: None,
+            log_dirs: Vec::new(),
+        };
+        fixture.replay(&meta::decide::register_broker::register_broker(
+            &fixture.image.clone(),
+            &broker,
+        ));
+        let seen = |listener| {
+            let view = View {
+                listener,
+                ..fixture.view()
+            };
+            view.address(
+                fixture
+                    .image
+                    .broker(model::BrokerId(1))
+                    .expect("registered"),
+            )
+            .map(|address| address.host)
+        };
+        assert_eq!(seen("PLAINTEXT"), Some("10.0.0.7".into()));
+        assert_eq!(seen("INSIDE"), Some("inside".into()));
+        assert_eq!(seen("OUTSIDE"), None);
+    }
+}

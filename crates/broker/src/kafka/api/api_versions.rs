@@ -1,0 +1,173 @@
+//! ApiVersions: what this broker serves, and which features the cluster has finalized (KIP-35, KIP-584).
+
+use meta::decide::register_broker::{METADATA_LEVELS, METADATA_VERSION};
+use wire::messages::api_versions_response::{ApiVersion, FinalizedFeatureKey, SupportedFeatureKey};
+use wire::messages::{ApiVersionsRequest, ApiVersionsResponse};
+use wire::{ApiKey, ErrorCode};
+
+use super::{Served, TABLE, View};
+
+/// First version in which clients say who they are.
+const NAMED_FROM: i16 = 3;
+
+#[must_use]
+pub(crate) fn handle(
+    request: &ApiVersionsRequest,
+    version: i16,
+    view: &View<'_>,
+) -> ApiVersionsResponse {
+    let names = [
+        &request.client_software_name,
+        &request.client_software_version,
+    ];
+    if NAMED_FROM <= version && !names.into_iter().all(|name| is_name(name)) {
+        return ApiVersionsResponse {
+            error_code: ErrorCode::InvalidRequest.code(),
+            ..ApiVersionsResponse::default()
+        };
+    }
+    let finalized = view
+        .image
+        .features()
+        .map(|(name, level)| FinalizedFeatureKey {
+            name: name.into(),
+            max_version_level: level,
+            min_version_level: level,
+        });
+    ApiVersionsResponse {
+        api_keys: TABLE.iter().map(row).collect(),
+        supported_features: vec![SupportedFeatureKey {
+            name: METADATA_VERSION.into(),
+            min_version: *METADATA_LEVELS.start(),
+            max_version: *METADATA_LEVELS.end(),
+        }],
+        finalized_features_epoch: view.image.end() - 1,
+        finalized_features: finalized.collect(),
+        ..ApiVersionsResponse::default()
+    }
+}
+
+/// The answer to a version nobody knows, to be sent as version 0: it says which versions of this very API there are.
+#[must_use]
+pub(crate) fn unsupported() -> ApiVersionsResponse {
+    ApiVersionsResponse {
+        error_code: ErrorCode::UnsupportedVersion.code(),
+        api_keys: TABLE
+            .iter()
+            .filter(|served| served.key == ApiKey::ApiVersions)
+            .map(row)
+            .collect(),
+        ..ApiVersionsResponse::default()
+    }
+}
+
+fn row(served: &Served) -> ApiVersion {
+    ApiVersion {
+        api_key: served.key as i16,
+        min_version: served.min_advertised,
+        max_version: served.max,
+    }
+}
+
+/// Letters and digits at both ends, dots and dashes between.
+fn is_name(name: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
+    let ends = [name.as_bytes().first(), name.as_bytes().last()];
+    name.bytes().all(inner)
+        && ends
+            .into_iter()
+            .all(|end| end.is_some_and(u8::is_ascii_alphanumeric))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kafka::api::fixture::Fixture;
+
+    fn answer(name: &str, version: i16) -> ApiVersionsResponse {
+        let request = ApiVersionsRequest {
+            client_software_name: name.into(),
+            client_software_version: "1.0".into(),
+        };
+        handle(&request, version, &Fixture::new("").view())
+    }
+
+    #[test]
+    fn versions_are_those_of_kafka_4_3() {
+        let response = answer("probe", 4);
+        let range = |key: i16| {
+            let row = response.api_keys.iter().find(|row| row.api_key == key);
+            row.map(|row| (row.min_version, row.max_version))
+        };
+        // As a broker of Kafka 4.3 answered, for the keys that are served here.
+        for (key, min, max) in [
+            (0, 0, 13),
+            (1, 4, 18),
+            (2, 1, 11),
+            (3, 0, 13),
+            (18, 0, 4),
+            (19, 2, 7),
+            (20, 1, 6),
+            (21, 0, 2),
+            (22, 0, 5),
+            (23, 2, 4),
+            (32, 1, 4),
+            (33, 0, 2),
+            (35, 1, 5),
+            (37, 0, 3),
+            (44, 0, 1),
+            (60, 0, 2),
+            (61, 0, 0),
+            (74, 0, 1),
+            (75, 0, 0),
+        ] {
+            assert_eq!(range(key), Some((min, max)), "key {key}");
+        }
+        assert!(response.api_keys.is_sorted_by_key(|row| row.api_key));
+        assert_eq!(
+            (
+                response.finalized_features[0].max_version_level,
+                response.error_code
+            ),
+            (30, 0)
+        );
+    }
+
+    #[test]
+    fn a_client_without_a_proper_name_is_refused_since_version_3() {
+        for (name, version, code) in [
+            ("", 3, 42),
+            ("a b", 4, 42),
+            ("-a", 3, 42),
+            ("a.b-c", 3, 0),
+            ("", 2, 0),
+        ] {
+            let response = answer(name, version);
+            assert_eq!(
+                (response.error_code, response.api_keys.is_empty()),
+                (code, code != 0),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_unknown_version_learns_the_known_ones() {
+        let response = unsupported();
+        assert_eq!(response.error_code, 35);
+        assert_eq!(
+            response.api_keys,
+            [ApiVersion {
+                api_key: 18,
+                min_version: 0,
+                max_version: 4
+            }]
+        );
+    }
+
+    #[test]
+    fn produce_below_version_3_is_advertised_and_not_served() {
+        assert!(!super::super::is_served(ApiKey::Produce, 2));
+        assert!(super::super::is_served(ApiKey::Produce, 3));
+    }
+}

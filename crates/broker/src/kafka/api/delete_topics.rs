@@ -1,0 +1,150 @@
+//! DeleteTopics: by name, and by id since version 6 (KIP-516).
+
+use meta::Record;
+use meta::decide::delete_topics::{DeleteTopicError, Target, delete_topics};
+use wire::messages::delete_topics_response::DeletableTopicResult;
+use wire::messages::{DeleteTopicsRequest, DeleteTopicsResponse};
+use wire::{ErrorCode, Uuid};
+
+use super::{View, refusal};
+
+/// First version that names topics one by one.
+const STATES_FROM: i16 = 6;
+/// First version whose clients know that deleting may be switched off.
+const DISABLED_FROM: i16 = 3;
+
+#[must_use]
+pub(crate) fn handle(
+    request: &DeleteTopicsRequest,
+    version: i16,
+    view: &View<'_>,
+) -> (Vec<Record>, DeleteTopicsResponse) {
+    let targets: Vec<Target> = match STATES_FROM <= version {
+        true => request
+            .topics
+            .iter()
+            .map(|topic| Target {
+                name: topic.name.clone(),
+                id: topic.topic_id,
+            })
+            .collect(),
+        false => request
+            .topic_names
+            .iter()
+            .map(|name| Target {
+                name: Some(name.clone()),
+                id: Uuid::ZERO,
+            })
+            .collect(),
+    };
+    if !view.broker.delete_topics {
+        let code = if DISABLED_FROM <= version {
+            ErrorCode::TopicDeletionDisabled
+        } else {
+            ErrorCode::InvalidRequest
+        };
+        let words = ErrorCode::TopicDeletionDisabled.message();
+        let responses = targets
+            .into_iter()
+            .map(|target| result(target, code, Some(words.into())))
+            .collect();
+        return (
+            Vec::new(),
+            DeleteTopicsResponse {
+                responses,
+                ..DeleteTopicsResponse::default()
+            },
+        );
+    }
+    let decision = delete_topics(view.image, &targets);
+    let answer = |(target, answer): (Target, Result<(), DeleteTopicError>)| match answer {
+        Ok(()) => result(target, ErrorCode::None, None),
+        Err(error) => result(
+            target,
+            refusal::delete_topic(&error),
+            Some(error.to_string()),
+        ),
+    };
+    let responses = decision.answers.into_iter().map(answer).collect();
+    (
+        decision.records,
+        DeleteTopicsResponse {
+            responses,
+            ..DeleteTopicsResponse::default()
+        },
+    )
+}
+
+fn result(target: Target, code: ErrorCode, error_message: Option<String>) -> DeletableTopicResult {
+    DeletableTopicResult {
+        name: target.name,
+        topic_id: target.id,
+        error_code: code.code(),
+        error_message,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kafka::api::fixture::Fixture;
+    use wire::messages::delete_topics_request::DeleteTopicState;
+
+    #[test]
+    fn a_deleted_topic_is_answered_with_its_name_and_its_id() {
+        let fixture = Fixture::new("");
+        let id = fixture.id("t");
+        for (name, topic_id) in [(Some("t".to_owned()), Uuid::ZERO), (None, id)] {
+            let topics = vec![DeleteTopicState { name, topic_id }];
+            let (records, response) = handle(
+                &DeleteTopicsRequest {
+                    topics,
+                    ..Default::default()
+                },
+                6,
+                &fixture.view(),
+            );
+            assert_eq!(records.len(), 1);
+            assert_eq!(
+                response.responses,
+                [result(
+                    Target {
+                        name: Some("t".into()),
+                        id
+                    },
+                    ErrorCode::None,
+                    None
+                )]
+            );
+        }
+    }
+
+    #[test]
+    fn older_requests_name_their_topics_in_a_list() {
+        let names = ["a", "nope", "", "t", "t"].map(String::from).to_vec();
+        let request = DeleteTopicsRequest {
+            topic_names: names,
+            ..Default::default()
+        };
+        let (records, response) = handle(&request, 5, &Fixture::new("").view());
+        let codes: Vec<i16> = response
+            .responses
+            .iter()
+            .map(|one| one.error_code)
+            .collect();
+        assert_eq!((codes, records.len()), (vec![0, 3, 3, 42], 1));
+    }
+
+    #[test]
+    fn deleting_may_be_switched_off() {
+        let fixture = Fixture::new("delete.topic.enable=false");
+        let request = DeleteTopicsRequest {
+            topic_names: vec!["a".into()],
+            ..Default::default()
+        };
+        for (version, code) in [(1, 42), (3, 73)] {
+            let (records, response) = handle(&request, version, &fixture.view());
+            assert_eq!((records.len(), response.responses[0].error_code), (0, code));
+        }
+    }
+}

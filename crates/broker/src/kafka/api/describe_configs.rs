@@ -1,0 +1,282 @@
+//! DescribeConfigs: settings with their sources, synonyms and meaning (KIP-133, KIP-226, KIP-569).
+
+use config::{Description, Kind};
+use meta::{Resource, ResourceKind};
+use wire::ErrorCode;
+use wire::messages::describe_configs_request::DescribeConfigsResource;
+use wire::messages::describe_configs_response::{
+    DescribeConfigsResourceResult, DescribeConfigsResult, DescribeConfigsSynonym,
+};
+use wire::messages::{DescribeConfigsRequest, DescribeConfigsResponse};
+
+use super::View;
+
+const BROKER_LOGGER: i8 = 8;
+
+#[must_use]
+pub(crate) fn handle(request: &DescribeConfigsRequest, view: &View<'_>) -> DescribeConfigsResponse {
+    let results = request
+        .resources
+        .iter()
+        .map(|resource| describe(resource, request, view))
+        .collect();
+    DescribeConfigsResponse {
+        results,
+        ..DescribeConfigsResponse::default()
+    }
+}
+
+struct Refusal {
+    code: ErrorCode,
+    words: String,
+}
+
+fn describe(
+    resource: &DescribeConfigsResource,
+    request: &DescribeConfigsRequest,
+    view: &View<'_>,
+) -> DescribeConfigsResult {
+    let (resource_type, resource_name) = (resource.resource_type, resource.resource_name.clone());
+    match settings(resource, view) {
+        Ok(all) => {
+            // An empty list of names asks for all of them, like none.
+            let asked = resource
+                .configuration_keys
+                .as_deref()
+                .filter(|names| !names.is_empty());
+            let is_asked = |one: &Description| asked.is_none_or(|names| names.contains(&one.name));
+            let configs = all
+                .into_iter()
+                .filter(is_asked)
+                .map(|one| result(one, request))
+                .collect();
+            DescribeConfigsResult {
+                error_code: 0,
+                error_message: Some(String::new()),
+                resource_type,
+                resource_name,
+                configs,
+            }
+        }
+        Err(Refusal { code, words }) => DescribeConfigsResult {
+            error_code: code.code(),
+            error_message: Some(words),
+            resource_type,
+            resource_name,
+            configs: Vec::new(),
+        },
+    }
+}
+
+fn settings(
+    resource: &DescribeConfigsResource,
+    view: &View<'_>,
+) -> Result<Vec<Description>, Refusal> {
+    let name = resource.resource_name.as_str();
+    let invalid = |words: String| Refusal {
+        code: ErrorCode::InvalidRequest,
+        words,
+    };
+    let own_id = view.broker.node_id.0;
+    let id = || {
+        name.parse::<i32>()
+            .map_err(|_| invalid(format!("Broker id must be an integer, but it is: {name}")))
+    };
+    if resource.resource_type == BROKER_LOGGER {
+        // There are no loggers to set: the list is empty.
+        return match id()? {
+            id if id == own_id => Ok(Vec::new()),
+            id => Err(invalid(format!(
+                "Unexpected broker id, expected {own_id} but received {id}"
+            ))),
+        };
+    }
+    match ResourceKind::from_wire(resource.resource_type) {
+        Some(ResourceKind::Topic) => {
+            let code = ErrorCode::InvalidTopicException;
+            meta::name::check(name).map_err(|error| Refusal {
+                code,
+                words: error.to_string(),
+            })?;
+            let unknown = || Refusal {
+                code: ErrorCode::UnknownTopicOrPartition,
+                words: String::new(),
+            };
+            view.image.topic(name).ok_or_else(unknown)?;
+            Ok(view
+                .broker
+                .describe_topic(&view.image.overrides(&Resource::topic(name))))
+        }
+        Some(ResourceKind::Broker) if name.is_empty() => Ok(view.broker.describe_cluster()),
+        Some(ResourceKind::Broker) => match id()? {
+            id if id == own_id => Ok(view.broker.describe()),
+            id => Err(invalid(format!(
+                "Unexpected broker id, expected {own_id} or empty string, but received {id}"
+            ))),
+        },
+        Some(ResourceKind::ClientMetrics | ResourceKind::Group) | None => Err(invalid(format!(
+            "settings of resource type {} are not served",
+            resource.resource_type
+        ))),
+    }
+}
+
+fn result(one: Description, request: &DescribeConfigsRequest) -> DescribeConfigsResourceResult {
+    let synonyms = if request.include_synonyms {
+        one.synonyms
+    } else {
+        Vec::new()
+    };
+    let synonym = |synonym: config::SynonymValue| DescribeConfigsSynonym {
+        name: synonym.name,
+        value: synonym.value,
+        source: synonym.source as i8,
+    };
+    DescribeConfigsResourceResult {
+        name: one.name,
+        value: one.value,
+        read_only: one.read_only,
+        config_source: one.source as i8,
+        is_sensitive: one.sensitive,
+        synonyms: synonyms.into_iter().map(synonym).collect(),
+        config_type: one.kind.map_or(0, type_number),
+        documentation: one
+            .doc
+            .filter(|_| request.include_documentation)
+            .map(Into::into),
+    }
+}
+
+fn type_number(kind: Kind) -> i8 {
+    match kind {
+        Kind::Boolean => 1,
+        Kind::String => 2,
+        Kind::Int => 3,
+        Kind::Short => 4,
+        Kind::Long => 5,
+        Kind::Double => 6,
+        Kind::List => 7,
+        Kind::Class => 8,
+        Kind::Password => 9,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kafka::api::fixture::Fixture;
+
+    fn ask(
+        fixture: &Fixture,
+        resource: (i8, &str),
+        names: Option<&[&str]>,
+    ) -> DescribeConfigsResult {
+        let configuration_keys =
+            names.map(|names| names.iter().map(|name| (*name).to_owned()).collect());
+        let resources = vec![DescribeConfigsResource {
+            resource_type: resource.0,
+            resource_name: resource.1.into(),
+            configuration_keys,
+        }];
+        let request = DescribeConfigsRequest {
+            resources,
+            include_synonyms: true,
+            include_documentation: false,
+        };
+        handle(&request, &fixture.view()).results.remove(0)
+    }
+
+    #[test]
+    fn resources_are_refused_as_kafka_4_3_refuses_them() {
+        let fixture = Fixture::new("");
+        for (resource, code, words) in [
+            ((2, "none"), 3, ""),
+            (
+                (2, ""),
+                17,
+                "Topic name is invalid: the empty string is not allowed",
+            ),
+            (
+                (4, "2"),
+                42,
+                "Unexpected broker id, expected 1 or empty string, but received 2",
+            ),
+            ((4, "x"), 42, "Broker id must be an integer, but it is: x"),
+            (
+                (8, "2"),
+                42,
+                "Unexpected broker id, expected 1 but received 2",
+            ),
+            ((8, "1"), 0, ""),
+            ((4, ""), 0, ""),
+        ] {
+            let result = ask(&fixture, resource, None);
+            assert_eq!(
+                (result.error_code, result.error_message.as_deref()),
+                (code, Some(words)),
+                "{resource:?}"
+            );
+            assert!(result.configs.is_empty());
+        }
+        assert_eq!(ask(&fixture, (77, "x"), None).error_code, 42);
+    }
+
+    #[test]
+    fn an_empty_list_of_names_asks_for_all() {
+        let fixture = Fixture::new("");
+        let all = ask(&fixture, (2, "t"), None).configs;
+        assert_eq!(ask(&fixture, (2, "t"), Some(&[])).configs, all);
+        assert_eq!(all.len(), 34);
+        assert_eq!(
+            ask(&fixture, (2, "t"), Some(&["nosuch", "flush.ms"]))
+                .configs
+                .len(),
+            1
+        );
+        assert_eq!(ask(&fixture, (4, "1"), None).configs.len(), 344);
+    }
+
+    #[test]
+    fn a_setting_is_described_as_kafka_4_3_describes_it() {
+        let fixture = Fixture::new("log.retention.hours=168");
+        let retention = ask(&fixture, (2, "t"), Some(&["retention.ms"]))
+            .configs
+            .remove(0);
+        let own = DescribeConfigsSynonym {
+            name: "retention.ms".into(),
+            value: Some("1000".into()),
+            source: 1,
+        };
+        assert_eq!(
+            retention,
+            DescribeConfigsResourceResult {
+                name: "retention.ms".into(),
+                value: Some("1000".into()),
+                config_source: 1,
+                synonyms: vec![own],
+                config_type: 5,
+                documentation: None,
+                ..DescribeConfigsResourceResult::default()
+            }
+        );
+        let secret = ask(&fixture, (4, "1"), Some(&["ssl.keystore.password"]))
+            .configs
+            .remove(0);
+        assert_eq!(
+            (
+                secret.value,
+                secret.is_sensitive,
+                secret.config_type,
+                secret.config_source
+            ),
+            (None, true, 9, 5)
+        );
+        let fixed = ask(&fixture, (4, "1"), Some(&["log.retention.hours"]))
+            .configs
+            .remove(0);
+        assert_eq!(
+            (fixed.read_only, fixed.config_source, fixed.config_type),
+            (true, 4, 3)
+        );
+    }
+}

@@ -1,0 +1,114 @@
+//! A broker and its metadata for tests of handlers.
+
+use std::net::IpAddr;
+
+use config::{Broker, Machine, Settings};
+use meta::decide::Uuids;
+use meta::decide::create_topics::{NewTopic, create_topics};
+use meta::decide::register_broker::{self, register_broker};
+use meta::{Endpoint, Image, Record};
+use model::BrokerId;
+use wire::Uuid;
+
+use super::View;
+
+pub(super) struct Fixture {
+    pub(super) image: Image,
+    pub(super) broker: Broker,
+    next: u64,
+}
+
+impl Uuids for Fixture {
+    fn next(&mut self) -> Uuid {
+        uuid(&mut self.next)
+    }
+}
+
+fn uuid(next: &mut u64) -> Uuid {
+    *next += 1;
+    let mut bytes = [9; 16];
+    bytes[..8].copy_from_slice(&next.to_be_bytes());
+    Uuid(bytes)
+}
+
+impl Fixture {
+    /// Broker 1 with the settings of `text` and the topics `a` of one partition and `t` of three, where `t` keeps a second.
+    pub(super) fn new(text: &str) -> Fixture {
+        let mut settings = Settings::default();
+        settings
+            .read(text, config::Format::Properties)
+            .expect("known settings");
+        let broker = Broker::new(settings, Machine { cores: 2 }).expect("usable settings");
+        let mut fixture = Fixture {
+            image: Image::default(),
+            broker,
+            next: 0,
+        };
+        let registration = register_broker::Broker {
+            id: BrokerId(1),
+            incarnation: Uuid([1; 16]),
+            endpoints: vec![Endpoint {
+                name: "PLAINTEXT".into(),
+                host: "127.0.0.1".into(),
+                port: 9092,
+            }],
+            rack: None,
+            log_dirs: vec![Uuid([2; 16])],
+        };
+        fixture.replay(&register_broker(&fixture.image.clone(), &registration));
+        let topic = |name: &str, partitions| NewTopic {
+            name: name.into(),
+            partitions,
+            replication_factor: 1,
+            ..NewTopic::default()
+        };
+        let kept = NewTopic {
+            settings: vec![("retention.ms".into(), Some("1000".into()))],
+            ..topic("t", 3)
+        };
+        let mut next = fixture.next;
+        let mut uuids = || uuid(&mut next);
+        let decision = create_topics(
+            &fixture.image,
+            &fixture.broker,
+            &[topic("a", 1), kept],
+            &mut uuids,
+        );
+        fixture.next = next;
+        fixture.replay(&decision.records);
+        fixture
+    }
+
+    pub(super) fn replay(&mut self, records: &[Record]) {
+        for record in records {
+            self.image.replay(record).expect("fits");
+        }
+        let (cluster, own) = (
+            meta::Resource::cluster(),
+            meta::Resource::broker(BrokerId(1)),
+        );
+        self.broker = self
+            .broker
+            .with_dynamic(self.image.overrides(&cluster), self.image.overrides(&own));
+    }
+
+    pub(super) fn view(&self) -> View<'_> {
+        View {
+            image: &self.image,
+            broker: &self.broker,
+            cluster_id: "cluster",
+            listener: "PLAINTEXT",
+            local: IpAddr::from([10, 0, 0, 7]),
+        }
+    }
+
+    pub(super) fn id(&self, topic: &str) -> Uuid {
+        self.image.topic(topic).expect("there").id
+    }
+}
+
+/// Identities for handlers, none of which the fixture has used.
+pub(super) fn uuids() -> impl FnMut() -> Uuid {
+    let mut next = 1000;
+    move || uuid(&mut next)
+}

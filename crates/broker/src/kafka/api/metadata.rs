@@ -1,0 +1,399 @@
+//! Metadata: which brokers there are, and who leads what. Asking for a topic may create it.
+
+use std::collections::BTreeSet;
+
+use meta::decide::Uuids;
+use meta::decide::create_topics::auto_create;
+use meta::{Record, Topic};
+use wire::messages::metadata_request::MetadataRequestTopic;
+use wire::messages::metadata_response::{
+    MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
+};
+use wire::messages::{MetadataRequest, MetadataResponse};
+use wire::{ErrorCode, Uuid};
+
+use super::{CLUSTER_OPERATIONS, NO_OPERATIONS, TOPIC_OPERATIONS, View, number, numbers};
+
+/// First version that can ask by id; two versions before had the field without the meaning.
+const IDS_FROM: i16 = 12;
+/// Versions that ask for what may be done with the cluster.
+const CLUSTER_OPERATIONS_IN: std::ops::RangeInclusive<i16> = 8..=10;
+
+/// Topics that have to be created before this request can be answered well.
+#[must_use]
+pub(crate) fn missing<'r>(
+    request: &'r MetadataRequest,
+    version: i16,
+    view: &View<'_>,
+) -> BTreeSet<&'r str> {
+    let Some(topics) = &request.topics else {
+        return BTreeSet::new();
+    };
+    let may = request.allow_auto_topic_creation
+        && view.broker.auto_create_topics
+        && is_sound(topics, version)
+        && !asks_by_id(topics);
+    let names = topics
+        .iter()
+        .filter(|_| may)
+        .filter_map(|topic| topic.name.as_deref());
+    names
+        .filter(|name| view.image.topic(name).is_none() && meta::name::check(name).is_ok())
+        .collect()
+}
+
+/// The records that create them; write them first, then [`handle`] the request.
+#[must_use]
+pub(crate) fn create(
+    request: &MetadataRequest,
+    version: i16,
+    view: &View<'_>,
+    uuids: &mut dyn Uuids,
+) -> Vec<Record> {
+    auto_create(
+        view.image,
+        view.broker,
+        &missing(request, version, view),
+        uuids,
+    )
+    .records
+}
+
+#[must_use]
+pub(crate) fn handle(request: &MetadataRequest, version: i16, view: &View<'_>) -> MetadataResponse {
+    let operations = if request.include_topic_authorized_operations {
+        TOPIC_OPERATIONS
+    } else {
+        NO_OPERATIONS
+    };
+    let topics = match &request.topics {
+        Some(topics) if !is_sound(topics, version) => return refuse(topics),
+        Some(topics) if asks_by_id(topics) => by_id(topics, operations, view),
+        Some(topics) if 0 < version || !topics.is_empty() => by_name(topics, operations, view),
+        _ => view
+            .image
+            .topics()
+            .map(|topic| known(topic, operations))
+            .collect(),
+    };
+    let asks_cluster =
+        request.include_cluster_authorized_operations && CLUSTER_OPERATIONS_IN.contains(&version);
+    MetadataResponse {
+        brokers: brokers(view),
+        cluster_id: Some(view.cluster_id.into()),
+        controller_id: view.controller_id(),
+        topics,
+        cluster_authorized_operations: if asks_cluster {
+            CLUSTER_OPERATIONS
+        } else {
+            NO_OPERATIONS
+        },
+        ..MetadataResponse::default()
+    }
+}
+
+fn asks_by_id(topics: &[MetadataRequestTopic]) -> bool {
+    topics.iter().any(|topic| !topic.topic_id.is_zero())
+}
+
+/// Every topic has a name, or an id where ids count.
+fn is_sound(topics: &[MetadataRequestTopic], version: i16) -> bool {
+    topics.iter().all(|topic| match topic.topic_id.is_zero() {
+        true => topic.name.is_some(),
+        false => IDS_FROM <= version,
+    })
+}
+
+fn brokers(view: &View<'_>) -> Vec<MetadataResponseBroker> {
+    let alive = view.image.brokers().filter(|broker| !broker.is_fenced);
+    let describe = |broker: &meta::Registration| {
+        let address = view.address(broker)?;
+        Some(MetadataResponseBroker {
+            node_id: broker.id.0,
+            host: address.host,
+            port: i32::from(address.port),
+            rack: broker.rack.clone(),
+        })
+    };
+    alive.filter_map(describe).collect()
+}
+
+/// Names once each: what is there in the order of the request, then what is not.
+fn by_name(
+    topics: &[MetadataRequestTopic],
+    operations: i32,
+    view: &View<'_>,
+) -> Vec<MetadataResponseTopic> {
+    let mut seen = BTreeSet::new();
+    let names = topics
+        .iter()
+        .filter_map(|topic| topic.name.as_deref())
+        .filter(|name| seen.insert(*name));
+    let (there, absent): (Vec<&str>, Vec<&str>) =
+        names.partition(|name| view.image.topic(name).is_some());
+    let there = there
+        .into_iter()
+        .filter_map(|name| view.image.topic(name))
+        .map(|topic| known(topic, operations));
+    let absent = absent.into_iter().map(|name| MetadataResponseTopic {
+        error_code: match meta::name::check(name) {
+            Ok(()) => ErrorCode::UnknownTopicOrPartition.code(),
+            Err(_) => ErrorCode::InvalidTopicException.code(),
+        },
+        name: Some(name.into()),
+        is_internal: meta::name::is_internal(name),
+        topic_authorized_operations: operations,
+        ..MetadataResponseTopic::default()
+    });
+    there.chain(absent).collect()
+}
+
+/// One topic asked for by id makes all others be asked for by id, too: those with a name alone are passed over.
+fn by_id(
+    topics: &[MetadataRequestTopic],
+    operations: i32,
+    view: &View<'_>,
+) -> Vec<MetadataResponseTopic> {
+    let mut seen = BTreeSet::new();
+    let ids = topics
+        .iter()
+        .map(|topic| topic.topic_id)
+        .filter(|id| !id.is_zero() && seen.insert(*id));
+    let answer = |id: Uuid| match view.image.topic_by_id(id) {
+        Some(topic) => known(topic, operations),
+        None => MetadataResponseTopic {
+            error_code: ErrorCode::UnknownTopicId.code(),
+            name: None,
+            topic_id: id,
+            topic_authorized_operations: NO_OPERATIONS,
+            ..MetadataResponseTopic::default()
+        },
+    };
+    ids.map(answer).collect()
+}
+
+fn known(topic: &std::sync::Arc<Topic>, operations: i32) -> MetadataResponseTopic {
+    let describe = |(index, partition): (usize, &meta::Partition)| MetadataResponsePartition {
+        error_code: match partition.leader {
+            meta::NO_LEADER => ErrorCode::LeaderNotAvailable.code(),
+            _ => 0,
+        },
+        partition_index: number(index),
+        leader_id: partition.leader.0,
+        leader_epoch: partition.leader_epoch.0,
+        replica_nodes: numbers(&partition.replicas),
+        isr_nodes: numbers(&partition.isr),
+        offline_replicas: Vec::new(),
+    };
+    MetadataResponseTopic {
+        error_code: 0,
+        name: Some(topic.name.as_ref().into()),
+        topic_id: topic.id,
+        is_internal: meta::name::is_internal(&topic.name),
+        partitions: topic.partitions.iter().enumerate().map(describe).collect(),
+        topic_authorized_operations: operations,
+    }
+}
+
+/// A request that contradicts itself learns nothing, not even who is here.
+fn refuse(topics: &[MetadataRequestTopic]) -> MetadataResponse {
+    let refused = |topic: &MetadataRequestTopic| MetadataResponseTopic {
+        error_code: ErrorCode::InvalidRequest.code(),
+        name: Some(topic.name.clone().unwrap_or_default()),
+        topic_id: topic.topic_id,
+        topic_authorized_operations: NO_OPERATIONS,
+        ..MetadataResponseTopic::default()
+    };
+    MetadataResponse {
+        cluster_id: None,
+        controller_id: -1,
+        topics: topics.iter().map(refused).collect(),
+        cluster_authorized_operations: NO_OPERATIONS,
+        ..MetadataResponse::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kafka::api::fixture::{Fixture, uuids};
+
+    const STRANGE: Uuid = Uuid([5; 16]);
+
+    fn named(name: &str) -> MetadataRequestTopic {
+        MetadataRequestTopic {
+            topic_id: Uuid::ZERO,
+            name: Some(name.into()),
+        }
+    }
+
+    fn with_id(topic_id: Uuid) -> MetadataRequestTopic {
+        MetadataRequestTopic {
+            topic_id,
+            name: None,
+        }
+    }
+
+    fn ask(topics: Option<Vec<MetadataRequestTopic>>, version: i16) -> MetadataResponse {
+        let request = MetadataRequest {
+            topics,
+            ..MetadataRequest::default()
+        };
+        handle(&request, version, &Fixture::new("").view())
+    }
+
+    fn codes(response: &MetadataResponse) -> Vec<(Option<&str>, i16)> {
+        response
+            .topics
+            .iter()
+            .map(|topic| (topic.name.as_deref(), topic.error_code))
+            .collect()
+    }
+
+    #[test]
+    fn version_0_asks_for_all_with_an_empty_list_and_later_ones_with_none() {
+        assert_eq!(ask(Some(Vec::new()), 0).topics.len(), 2);
+        assert_eq!(ask(Some(Vec::new()), 1).topics.len(), 0);
+        assert_eq!(ask(None, 1).topics.len(), 2);
+    }
+
+    #[test]
+    fn names_are_answered_once_those_that_are_there_first() {
+        let topics = ["missing", "bad name", "a", "", "a"].map(named).to_vec();
+        let want = [
+            (Some("a"), 0),
+            (Some("missing"), 3),
+            (Some("bad name"), 17),
+            (Some(""), 17),
+        ];
+        assert_eq!(codes(&ask(Some(topics), 13)), want);
+    }
+
+    #[test]
+    fn one_id_makes_names_count_for_nothing() {
+        let response = ask(Some(vec![with_id(STRANGE), named("a")]), 12);
+        assert_eq!(codes(&response), [(None, 100)]);
+        let both = MetadataRequestTopic {
+            topic_id: STRANGE,
+            name: Some("a".into()),
+        };
+        assert_eq!(codes(&ask(Some(vec![both]), 12)), [(None, 100)]);
+        let id = Fixture::new("").id("t");
+        assert_eq!(codes(&ask(Some(vec![with_id(id)]), 12)), [(Some("t"), 0)]);
+    }
+
+    #[test]
+    fn ids_before_version_12_and_topics_without_anything_are_refused_whole() {
+        for (topic, version) in [
+            (with_id(STRANGE), 10),
+            (with_id(Uuid::ZERO), 11),
+            (with_id(Uuid::ZERO), 12),
+        ] {
+            let response = ask(Some(vec![topic]), version);
+            assert_eq!(codes(&response), [(Some(""), 42)]);
+            assert_eq!(
+                (
+                    response.brokers.len(),
+                    response.controller_id,
+                    response.cluster_id
+                ),
+                (0, -1, None)
+            );
+        }
+    }
+
+    #[test]
+    fn the_broker_is_found_at_the_address_of_the_listener_that_was_asked() {
+        let fixture = Fixture::new("");
+        let response = handle(&MetadataRequest::default(), 9, &fixture.view());
+        assert_eq!(
+            (response.brokers[0].host.as_str(), response.brokers[0].port),
+            ("127.0.0.1", 9092)
+        );
+        assert_eq!(
+            (response.controller_id, response.cluster_id.as_deref()),
+            (1, Some("cluster"))
+        );
+        let elsewhere = View {
+            listener: "INTERNAL",
+            ..fixture.view()
+        };
+        assert!(
+            handle(&MetadataRequest::default(), 9, &elsewhere)
+                .brokers
+                .is_empty()
+        );
+    }
+
+    #[test]
+    fn what_may_be_done_is_told_to_those_who_ask() {
+        let fixture = Fixture::new("");
+        let request = MetadataRequest {
+            include_cluster_authorized_operations: true,
+            include_topic_authorized_operations: true,
+            ..MetadataRequest::default()
+        };
+        let response = handle(
+            &MetadataRequest {
+                topics: None,
+                ..request.clone()
+            },
+            8,
+            &fixture.view(),
+        );
+        assert_eq!(
+            (
+                response.cluster_authorized_operations,
+                response.topics[0].topic_authorized_operations
+            ),
+            (8096, 3576)
+        );
+        assert_eq!(
+            handle(&request, 11, &fixture.view()).cluster_authorized_operations,
+            i32::MIN
+        );
+    }
+
+    #[test]
+    fn a_missing_topic_is_created_before_the_answer_when_everyone_agrees() {
+        let request = |allow| MetadataRequest {
+            topics: Some(["new", "bad name", "a"].map(named).to_vec()),
+            allow_auto_topic_creation: allow,
+            ..MetadataRequest::default()
+        };
+        for (text, allow, created) in [
+            ("", true, 1),
+            ("", false, 0),
+            ("auto.create.topics.enable=false", true, 0),
+        ] {
+            let mut fixture = Fixture::new(text);
+            let records = create(&request(allow), 9, &fixture.view(), &mut uuids());
+            assert_eq!(missing(&request(allow), 9, &fixture.view()).len(), created);
+            fixture.replay(&records);
+            let response = handle(&request(allow), 9, &fixture.view());
+            let code = response
+                .topics
+                .iter()
+                .find(|topic| topic.name.as_deref() == Some("new"))
+                .map(|topic| topic.error_code);
+            assert_eq!(code, Some(if created == 1 { 0 } else { 3 }));
+        }
+    }
+
+    #[test]
+    fn a_name_that_collides_is_not_created() {
+        let mut fixture = Fixture::new("");
+        let request = |name| MetadataRequest {
+            topics: Some(vec![named(name)]),
+            allow_auto_topic_creation: true,
+            ..MetadataRequest::default()
+        };
+        let records = create(&request("x.y"), 9, &fixture.view(), &mut uuids());
+        fixture.replay(&records);
+        assert!(create(&request("x_y"), 9, &fixture.view(), &mut uuids()).is_empty());
+        assert_eq!(
+            codes(&handle(&request("x_y"), 9, &fixture.view())),
+            [(Some("x_y"), 3)]
+        );
+    }
+}

@@ -1,0 +1,80 @@
+//! From a refused change of the metadata to the code that Kafka gives for it.
+
+use meta::decide::alter_configs::AlterError;
+use meta::decide::create_partitions::CreatePartitionsError;
+use meta::decide::create_topics::CreateTopicError;
+use meta::decide::delete_topics::DeleteTopicError;
+use wire::ErrorCode;
+
+#[must_use]
+pub(crate) fn create_topic(error: &CreateTopicError) -> ErrorCode {
+    match error {
+        CreateTopicError::Duplicate
+        | CreateTopicError::Prohibited(_)
+        | CreateTopicError::FactorBesideAssignment
+        | CreateTopicError::CountBesideAssignment => ErrorCode::InvalidRequest,
+        CreateTopicError::Name(_) | CreateTopicError::Collides { .. } => {
+            ErrorCode::InvalidTopicException
+        }
+        CreateTopicError::Exists(_) => ErrorCode::TopicAlreadyExists,
+        CreateTopicError::NullSetting(_) | CreateTopicError::Setting(_) => ErrorCode::InvalidConfig,
+        CreateTopicError::AssignedTwice(_)
+        | CreateTopicError::Gap
+        | CreateTopicError::Assignment(_) => ErrorCode::InvalidReplicaAssignment,
+        CreateTopicError::Partitions => ErrorCode::InvalidPartitions,
+        CreateTopicError::ReplicationFactor | CreateTopicError::TooFewBrokers { .. } => {
+            ErrorCode::InvalidReplicationFactor
+        }
+        CreateTopicError::TooManyPartitions | CreateTopicError::TooManyRecords => {
+            ErrorCode::PolicyViolation
+        }
+    }
+}
+
+#[must_use]
+pub(crate) fn delete_topic(error: &DeleteTopicError) -> ErrorCode {
+    match error {
+        DeleteTopicError::NameAndId
+        | DeleteTopicError::Nothing
+        | DeleteTopicError::DuplicateName
+        | DeleteTopicError::DuplicateId
+        | DeleteTopicError::NameOfId => ErrorCode::InvalidRequest,
+        DeleteTopicError::UnknownName => ErrorCode::UnknownTopicOrPartition,
+        DeleteTopicError::UnknownId => ErrorCode::UnknownTopicId,
+    }
+}
+
+#[must_use]
+pub(crate) fn create_partitions(error: &CreatePartitionsError) -> ErrorCode {
+    match error {
+        CreatePartitionsError::Duplicate => ErrorCode::InvalidRequest,
+        CreatePartitionsError::Unknown => ErrorCode::UnknownTopicOrPartition,
+        CreatePartitionsError::Same(_) | CreatePartitionsError::Fewer { .. } => {
+            ErrorCode::InvalidPartitions
+        }
+        CreatePartitionsError::Assignments { .. } | CreatePartitionsError::Assignment(_) => {
+            ErrorCode::InvalidReplicaAssignment
+        }
+        CreatePartitionsError::TooFewBrokers { .. } => ErrorCode::InvalidReplicationFactor,
+        CreatePartitionsError::TooManyRecords => ErrorCode::PolicyViolation,
+    }
+}
+
+/// A bad setting of a topic is a bad configuration, one of a broker a bad request: so Kafka has it.
+#[must_use]
+pub(crate) fn alter(error: &AlterError) -> ErrorCode {
+    match error {
+        AlterError::Duplicate
+        | AlterError::Kind(_)
+        | AlterError::DuplicateKeys
+        | AlterError::NullValue(_)
+        | AlterError::Operation(_)
+        | AlterError::DefaultTopic
+        | AlterError::BrokerName(_)
+        | AlterError::OtherBroker { .. }
+        | AlterError::Broker(_) => ErrorCode::InvalidRequest,
+        AlterError::Name(_) => ErrorCode::InvalidTopicException,
+        AlterError::UnknownTopic(_) => ErrorCode::UnknownTopicOrPartition,
+        AlterError::NotAList { .. } | AlterError::Topic(_) => ErrorCode::InvalidConfig,
+    }
+}
