@@ -72,7 +72,7 @@ class SmallBatches(Producers):
         load = {"size": 200, "partitions": 1, "seconds": 3}
         # a short queue: what waits in it at the end is still to be acknowledged, one by one
         return [Case(f"batch of {n}", {**load, "settings": {
-            "linger.ms": 0 if n == 1 else 5, "batch.num.messages": n, "queue.buffering.max.messages": n * 5000}})
+            "linger.ms": 0 if n == 1 else 5, "batch.num.messages": n, "queue.buffering.max.messages": n * 1000}})
                 for n in (1, 50)]
 
     def after(self, server, topic, options, out):
