@@ -6,6 +6,7 @@
 mod committer;
 mod kafka;
 mod place;
+mod prefetch;
 pub mod settings;
 mod shard;
 mod shared;

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use partition::{LogDir, News, ShardId};
 
 use crate::kafka::change::Metadata;
+use crate::prefetch::Prefetcher;
 use crate::settings::Settings;
 use crate::topics::Topics;
 
@@ -45,9 +46,10 @@ pub(crate) struct ConnectionLimits {
     pub(crate) idle: Duration,
 }
 
-pub struct Shared {
+pub(crate) struct Shared {
     pub(crate) env: Env,
     pub(crate) metadata: Metadata,
+    pub(crate) prefetcher: Prefetcher,
     settings: ArcSwap<Settings>,
     topics: ArcSwap<Topics>,
     dirs: Vec<Arc<LogDir>>,
@@ -69,6 +71,7 @@ impl Shared {
         committers: Vec<Arc<dyn Bell>>,
     ) -> Shared {
         Shared {
+            prefetcher: Prefetcher::new(env.threads.bell()),
             env,
             metadata,
             settings: ArcSwap::from_pointee(settings),
@@ -228,12 +231,13 @@ impl Shared {
     }
 
     /// Asks every loop to end; wakes those that sleep.
-    pub fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
         for mailbox in self.mailboxes.get().into_iter().flatten() {
             mailbox.waker.wake();
         }
         self.committers.iter().for_each(|bell| bell.ring());
+        self.prefetcher.ring();
         self.dirs.iter().for_each(|dir| dir.stop());
     }
 
@@ -243,7 +247,7 @@ impl Shared {
         self.stop();
     }
 
-    pub fn failure(&self) -> Option<String> {
+    pub(crate) fn failure(&self) -> Option<String> {
         self.failure.lock().clone()
     }
 }

@@ -21,6 +21,7 @@ use wire::{ErrorCode, Uuid};
 use crate::committer::Committer;
 use crate::kafka::change::{METADATA_PARTITION, METADATA_TOPIC, Metadata};
 use crate::place::Places;
+use crate::prefetch::PrefetchLoop;
 use crate::settings::{Settings, log_config};
 use crate::shard::Shard;
 use crate::shared::{Mailbox, Shared};
@@ -147,6 +148,12 @@ impl Broker {
                 Box::new(SegmentWriter::new(Arc::clone(dir), Arc::clone(&announce))),
             );
         }
+        env.threads.spawn(
+            "prefetch",
+            Box::new(PrefetchLoop {
+                shared: Arc::clone(&shared),
+            }),
+        );
         for (id, poller) in pollers.into_iter().enumerate() {
             let shard = Shard::new(ShardId(id as u16), Arc::clone(&shared), poller);
             env.threads.spawn("shard", Box::new(shard));

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use model::PartitionIndex;
 use partition::Partition;
 use wire::Uuid;
 
@@ -60,13 +59,5 @@ impl Topics {
         let mut all: Vec<_> = self.by_name.values().collect();
         all.sort_by(|left, right| left.name.cmp(&right.name));
         all
-    }
-
-    pub(crate) fn get_partition(
-        &self,
-        name: &str,
-        index: PartitionIndex,
-    ) -> Option<&Arc<Partition>> {
-        self.named(name)?.partition(index.0)
     }
 }

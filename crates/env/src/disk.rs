@@ -79,6 +79,10 @@ pub trait File: Send + Sync {
     fn start_writeback(&self, position: u64, len: u64);
     /// Asks for a range to be read into the page cache; may block.
     fn read_ahead(&self, position: u64, len: u64);
+    /// Whether reading the range would not wait for the disk, as far as a few probes can tell.
+    fn is_resident(&self, _position: u64, _len: u64) -> bool {
+        true
+    }
     /// Tells that a clean range will not be needed soon.
     fn drop_cache(&self, position: u64, len: u64);
     /// The descriptor, where there is one, for `sendfile`.

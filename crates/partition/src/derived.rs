@@ -23,8 +23,8 @@ const SNAPSHOTS_KEPT: usize = 2;
 
 /// Follows the written end of one partition.
 #[derive(Clone, Debug, Default)]
-pub struct Derived {
-    pub producers: ProducerStates,
+pub(crate) struct Derived {
+    pub(crate) producers: ProducerStates,
     snapshots: VecDeque<Offset>,
     are_epochs_stored: bool,
     is_id_stored: bool,

@@ -13,6 +13,7 @@ use model::Instant;
 use partition::Stamp;
 
 use super::reply::{Outbox, Reply};
+use crate::prefetch::Readers;
 
 /// Room for a receive call: starts here, doubles each time a call fills it, and returns here when the connection idles.
 const ROOM_BYTES_MIN: usize = 16 << 10;
@@ -56,6 +57,7 @@ pub(crate) struct Connection {
     pub(crate) peer: SocketAddr,
     pub(crate) local: SocketAddr,
     pub(crate) stamp: Stamp,
+    pub(crate) readers: Readers,
     pub(crate) last_active: Instant,
     /// Initialised memory; the first `filled` bytes of it were received.
     inbox: BytesMut,
@@ -78,6 +80,7 @@ impl Connection {
             peer,
             local,
             stamp: Stamp::default(),
+            readers: Readers::default(),
             last_active: now,
             inbox: BytesMut::new(),
             filled: 0,

@@ -16,7 +16,7 @@ use std::time::Duration;
 use env::{ConnId, Poller, Readiness, Socket, Turn, Worker};
 use model::{Instant, Timestamp};
 use partition::{Commit, News, ShardId, Ticket, WaiterKey};
-use wire::{ApiKey, Encoded, ErrorCode, Message};
+use wire::{ApiKey, ErrorCode, Message};
 
 pub(crate) use connection::{Connection, Frame, SlotNumber};
 pub(crate) use pending::Address;
@@ -165,10 +165,6 @@ impl Shard {
                 Outcome::Close
             }
         }
-    }
-
-    pub(crate) fn reply_encoded(&self, encoded: Encoded) -> Outcome {
-        Outcome::Reply(Reply::new(encoded, Vec::new()))
     }
 
     /// Puts an outcome in its place in the order of answers.

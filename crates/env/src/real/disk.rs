@@ -171,6 +171,14 @@ impl File for Opened {
         sys::read_ahead(&self.file, position, len);
     }
 
+    fn is_resident(&self, position: u64, len: u64) -> bool {
+        let last = (position + len).saturating_sub(1);
+        (position..last)
+            .step_by(PROBE_STEP)
+            .chain([last])
+            .all(|position| sys::is_resident(&self.file, position))
+    }
+
     fn drop_cache(&self, position: u64, len: u64) {
         sys::drop_cache(&self.file, position, len);
     }
@@ -179,6 +187,9 @@ impl File for Opened {
         Some(self.file.as_raw_fd())
     }
 }
+
+/// A probe each 128 KiB: the kernel reads ahead in windows of that size or more.
+const PROBE_STEP: usize = 128 << 10;
 
 /// What is left of a vectored write: `bufs`, less the first `skip` bytes of the first one.
 struct Rest<'a> {

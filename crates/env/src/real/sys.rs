@@ -215,3 +215,30 @@ pub(super) fn wait_readable(_: RawFd, timeout: Duration) {
     // Elsewhere the poller's own timeout is fine enough.
     let _ = timeout;
 }
+
+/// Whether the byte at `position` is in the page cache; an error counts as yes, the read itself will tell.
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)]
+pub(super) fn is_resident(file: &File, position: u64) -> bool {
+    let mut byte = [0u8; 1];
+    let part = libc::iovec {
+        iov_base: byte.as_mut_ptr().cast(),
+        iov_len: 1,
+    };
+    // SAFETY: one iovec over one byte that lives through the call, and an open descriptor.
+    let got = unsafe {
+        libc::preadv2(
+            file.as_raw_fd(),
+            &part,
+            1,
+            position as i64,
+            libc::RWF_NOWAIT,
+        )
+    };
+    got >= 0 || std::io::Error::last_os_error().kind() != std::io::ErrorKind::WouldBlock
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn is_resident(_: &File, _: u64) -> bool {
+    true
+}

@@ -27,16 +27,16 @@ const KIND_TRIM: u32 = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PieceHeader {
     /// Identity of the log directory: a piece copied from elsewhere is not ours.
-    pub dir: Uuid,
+    pub(super) dir: Uuid,
     /// Grows by one with every piece begun, across recycling.
-    pub number: u64,
-    pub first_sequence: u64,
+    pub(super) number: u64,
+    pub(super) first_sequence: u64,
     /// Checksum of the last round of the piece before.
-    pub previous: u32,
+    pub(super) previous: u32,
 }
 
 impl PieceHeader {
-    pub fn encode(&self) -> [u8; PAGE as usize] {
+    pub(super) fn encode(&self) -> [u8; PAGE as usize] {
         let mut page = [0u8; PAGE as usize];
         page[0..8].copy_from_slice(&PIECE_MAGIC);
         page[12..28].copy_from_slice(&self.dir.0);
@@ -49,7 +49,7 @@ impl PieceHeader {
     }
 
     /// `None` when the bytes are not a piece header: a fresh or damaged piece.
-    pub fn decode(bytes: &[u8]) -> Option<PieceHeader> {
+    pub(super) fn decode(bytes: &[u8]) -> Option<PieceHeader> {
         if bytes.len() < PIECE_HEADER_BYTES
             || bytes[0..8] != PIECE_MAGIC
             || u32_at(bytes, 8) != crc32c(&bytes[12..PIECE_HEADER_BYTES])
@@ -68,30 +68,30 @@ impl PieceHeader {
 /// What a round says of itself, in front of its table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RoundHead {
-    pub checksum: u32,
+    pub(super) checksum: u32,
     /// Checksum of the round before: a chain, so that a stale or misdirected round is seen.
-    pub previous: u32,
-    pub sequence: u64,
+    pub(super) previous: u32,
+    pub(super) sequence: u64,
     /// Last round whose sync had returned when this one was written: what may never be cut at recovery.
-    pub durable: u64,
-    pub piece: u64,
-    pub entries: u32,
-    pub body_bytes: u64,
+    pub(super) durable: u64,
+    pub(super) piece: u64,
+    pub(super) entries: u32,
+    pub(super) body_bytes: u64,
 }
 
 impl RoundHead {
     /// Bytes of head and table together.
-    pub fn table_end(&self) -> usize {
+    pub(super) fn table_end(&self) -> usize {
         ROUND_HEAD_BYTES + self.entries as usize * ENTRY_BYTES
     }
 
     /// Bytes of the whole round with its padding.
-    pub fn span(&self) -> u64 {
+    pub(super) fn span(&self) -> u64 {
         (self.table_end() as u64 + self.body_bytes).next_multiple_of(PAGE)
     }
 
     /// Writes this head over the first bytes of `buffer` (head and table) and returns the checksum of both.
-    pub fn seal(&self, buffer: &mut [u8]) -> u32 {
+    pub(super) fn seal(&self, buffer: &mut [u8]) -> u32 {
         buffer[0..4].copy_from_slice(&ROUND_MAGIC);
         buffer[8..12].copy_from_slice(&self.previous.to_le_bytes());
         buffer[12..16].copy_from_slice(&self.entries.to_le_bytes());
@@ -106,7 +106,7 @@ impl RoundHead {
     }
 
     /// Reads a head without judging it: [`RoundHead::verifies`] does, once the table is there too.
-    pub fn decode(bytes: &[u8]) -> Option<RoundHead> {
+    pub(super) fn decode(bytes: &[u8]) -> Option<RoundHead> {
         if bytes.len() < ROUND_HEAD_BYTES || bytes[0..4] != ROUND_MAGIC {
             return None;
         }
@@ -122,7 +122,7 @@ impl RoundHead {
     }
 
     /// Whether head and table are what was written.
-    pub fn verifies(&self, head_and_table: &[u8]) -> bool {
+    pub(super) fn verifies(&self, head_and_table: &[u8]) -> bool {
         head_and_table.len() == self.table_end() && crc32c(&head_and_table[8..]) == self.checksum
     }
 }
@@ -130,9 +130,9 @@ impl RoundHead {
 /// One row of a round's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Row {
-    pub topic: Uuid,
-    pub partition: PartitionIndex,
-    pub kind: RowKind,
+    pub(super) topic: Uuid,
+    pub(super) partition: PartitionIndex,
+    pub(super) kind: RowKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,7 +144,7 @@ pub(super) enum RowKind {
 }
 
 impl Row {
-    pub fn encode(&self, out: &mut Vec<u8>) {
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.topic.0);
         out.extend_from_slice(&self.partition.0.to_le_bytes());
         match &self.kind {
@@ -163,7 +163,7 @@ impl Row {
     }
 
     /// `None` for a kind this version does not know. The bytes must be [`ENTRY_BYTES`] long.
-    pub fn decode(bytes: &[u8]) -> Option<Row> {
+    pub(super) fn decode(bytes: &[u8]) -> Option<Row> {
         let kind = match u32_at(bytes, 20) {
             KIND_BATCH => RowKind::Batch {
                 head: Head(array_at(bytes, 28)),

@@ -190,11 +190,11 @@ impl Recovery {
         let mut only =
             |asked: (Uuid, PartitionIndex)| if asked == key { found.take() } else { None };
         self.replay(&mut only)?;
-        if !self.logs.contains_key(&key) {
-            if let Some(found) = found.take() {
-                let log = self.open_log(key, found)?;
-                self.logs.insert(key, log);
-            }
+        if !self.logs.contains_key(&key)
+            && let Some(found) = found.take()
+        {
+            let log = self.open_log(key, found)?;
+            self.logs.insert(key, log);
         }
         let Some(log) = self.logs.get_mut(&key) else {
             return Ok(Vec::new());

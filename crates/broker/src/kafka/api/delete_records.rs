@@ -92,11 +92,11 @@ impl Shard {
             }
             trim.open -= 1;
         }
-        if trim.open == 0 {
-            if let Some((Waiting::Trim(trim), address)) = self.take_waiting(ticket.waiter) {
-                let outcome = self.reply(&address, ApiKey::DeleteRecords, &trim.response);
-                self.settle(&address, outcome);
-            }
+        if trim.open == 0
+            && let Some((Waiting::Trim(trim), address)) = self.take_waiting(ticket.waiter)
+        {
+            let outcome = self.reply(&address, ApiKey::DeleteRecords, &trim.response);
+            self.settle(&address, outcome);
         }
     }
 }

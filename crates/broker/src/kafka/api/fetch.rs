@@ -32,6 +32,8 @@ pub(crate) struct Fetch {
     is_committed_only: bool,
     is_replica: bool,
     pub(crate) deadline: Instant,
+    /// Waits for its bytes to be in memory, not for more of them.
+    is_warming: bool,
 }
 
 struct Looked {
@@ -56,6 +58,7 @@ impl Shard {
             is_replica: request.replica_id >= 0 || request.replica_state.replica_id >= 0,
             deadline: self.now.plus(wait),
             partitions: Vec::new(),
+            is_warming: false,
             context: match self
                 .sessions
                 .open(request, self.now, self.shared.env.rng.next_u64())
@@ -72,10 +75,15 @@ impl Shard {
         };
         fetch.partitions = self.find_partitions(&fetch.context, address.version);
         let looked = fetch.look();
-        if fetch.is_satisfied(&looked) || wait.is_zero() {
-            return self.answer_fetch(address, &fetch, looked);
-        }
         let key = self.next_waiter();
+        if fetch.is_satisfied(&looked) || wait.is_zero() {
+            if !self.warm_up(address, key, &looked) {
+                return self.answer_fetch(address, &fetch, looked);
+            }
+            fetch.is_warming = true;
+            self.wait(Waiting::Fetch(fetch), *address);
+            return Outcome::Waits;
+        }
         let mut is_current = true;
         for (index, (partition, looked)) in fetch.partitions.iter().zip(&looked).enumerate() {
             if let Ok(partition) = partition {
@@ -95,6 +103,25 @@ impl Shard {
             self.retry_fetch(key, None);
         }
         Outcome::Waits
+    }
+
+    /// Keeps the window of sequential readers full; true when the answer has to wait until its bytes are in memory.
+    fn warm_up(&mut self, address: &Address, key: WaiterKey, looked: &[Looked]) -> bool {
+        let Some(connection) = self.connections.get_mut(&address.conn) else {
+            return false;
+        };
+        let prefetcher = &self.shared.prefetcher;
+        let mut waits = false;
+        for looked in looked {
+            if let Plan::File(slice) = &looked.plan {
+                let ticket = (!waits).then_some(Ticket {
+                    waiter: key,
+                    index: 0,
+                });
+                waits |= connection.readers.on_slice(slice, ticket, prefetcher);
+            }
+        }
+        waits
     }
 
     fn find_partitions(
@@ -128,7 +155,7 @@ impl Shard {
             return;
         };
         let mut looked = fetch.look();
-        while !fetch.is_satisfied(&looked) && now < fetch.deadline {
+        while !fetch.is_warming && !fetch.is_satisfied(&looked) && now < fetch.deadline {
             let Some(index) = readable else { return };
             let (Some(Ok(partition)), Some(look)) = (
                 fetch.partitions.get(index as usize),

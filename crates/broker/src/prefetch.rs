@@ -1,0 +1,200 @@
+//! Cold reads: bytes that are not in memory are brought there by a helper thread, ahead of readers that go straight on.
+//!
+//! A shard never waits for the disk: a fetch of cold bytes is parked and told when they are there, and while its client
+//! decodes one answer the next ranges are read. One range at a time and a bounded window keep the device free for commits.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use env::{Bell, FileHandle, Turn, Worker};
+use log::FileSlice;
+use model::Instant;
+use parking_lot::Mutex;
+use partition::{News, Ticket};
+
+use crate::shared::Shared;
+
+/// Read-ahead starts with one answer's worth, doubles while the reader goes straight on, and ends here.
+const AHEAD_BYTES_MIN: u64 = 1 << 20;
+const AHEAD_BYTES_MAX: u64 = 16 << 20;
+/// Ranges that wait for the disk; past it a fetch reads for itself.
+const QUEUE_MAX: usize = 256;
+/// Sequential readers remembered per connection.
+const READERS_MAX: usize = 32;
+/// The kernel fills its cache in steps of about this; touching one byte of each waits for it.
+const TOUCH_STEP: u64 = 128 << 10;
+
+/// A range of a file to be brought to memory, and who waits for its first `needed` bytes.
+pub(crate) struct Range {
+    file: FileHandle,
+    position: u64,
+    needed: u64,
+    ahead: u64,
+    waiter: Option<Ticket>,
+}
+
+/// The way to the helper thread.
+pub(crate) struct Prefetcher {
+    queue: Mutex<VecDeque<Range>>,
+    bell: Arc<dyn Bell>,
+}
+
+impl Prefetcher {
+    pub(crate) fn new(bell: Arc<dyn Bell>) -> Prefetcher {
+        Prefetcher {
+            queue: Mutex::default(),
+            bell,
+        }
+    }
+
+    pub(crate) fn ring(&self) {
+        self.bell.ring();
+    }
+
+    /// False when too many wait already.
+    fn ask(&self, range: Range) -> bool {
+        let mut queue = self.queue.lock();
+        let has_room = queue.len() < QUEUE_MAX;
+        if has_room {
+            queue.push_back(range);
+            drop(queue);
+            self.bell.ring();
+        }
+        has_room
+    }
+}
+
+/// One reader that goes straight on through a file.
+struct Reader {
+    file: FileHandle,
+    next: u64,
+    /// Up to where reading ahead was asked for.
+    asked: u64,
+    window: u64,
+}
+
+/// The sequential readers of one connection.
+#[derive(Default)]
+pub(crate) struct Readers(VecDeque<Reader>);
+
+impl Readers {
+    /// A slice is about to be sent: keeps the reader's window full. Returns whether `ticket` will be told when the slice is
+    /// in memory; otherwise it may be sent now.
+    pub(crate) fn on_slice(
+        &mut self,
+        slice: &FileSlice,
+        ticket: Option<Ticket>,
+        prefetcher: &Prefetcher,
+    ) -> bool {
+        let end = slice.position + slice.len as u64;
+        // The last answer may have ended inside a batch, which the reader then asks for again.
+        let goes_on = |reader: &Reader| {
+            reader
+                .next
+                .checked_sub(slice.position)
+                .is_some_and(|again| again <= slice.len as u64)
+        };
+        let known = self
+            .0
+            .iter()
+            .position(|reader| Arc::ptr_eq(&reader.file, &slice.file) && goes_on(reader));
+        let is_cold = ticket.is_some() && !slice.file.is_resident(slice.position, slice.len as u64);
+        let Some(at) = known else {
+            self.remember(Reader {
+                file: Arc::clone(&slice.file),
+                next: end,
+                asked: end,
+                window: AHEAD_BYTES_MIN,
+            });
+            return is_cold && prefetcher.ask(range(slice, 0, ticket));
+        };
+        if is_cold {
+            // The reader was faster than its window: widen it, and wait for this slice.
+            let reader = &mut self.0[at];
+            reader.window = (reader.window * 2).min(AHEAD_BYTES_MAX);
+            let window = reader.window;
+            if prefetcher.ask(range(slice, window, ticket)) {
+                reader.asked = end + window;
+                return true;
+            }
+        }
+        let reader = &mut self.0[at];
+        reader.next = end;
+        if reader.asked < end + reader.window / 2 && !slice.file.is_resident(end, 1) {
+            let from = reader.asked.max(end);
+            let ahead = end + reader.window - from;
+            let next = Range {
+                file: Arc::clone(&slice.file),
+                position: from,
+                needed: 0,
+                ahead,
+                waiter: None,
+            };
+            if prefetcher.ask(next) {
+                reader.asked = from + ahead;
+            }
+        }
+        false
+    }
+
+    fn remember(&mut self, reader: Reader) {
+        if self.0.len() == READERS_MAX {
+            self.0.pop_front();
+        }
+        self.0.push_back(reader);
+    }
+}
+
+fn range(slice: &FileSlice, ahead: u64, waiter: Option<Ticket>) -> Range {
+    Range {
+        file: Arc::clone(&slice.file),
+        position: slice.position,
+        needed: slice.len as u64,
+        ahead,
+        waiter,
+    }
+}
+
+/// The loop of the helper thread.
+pub(crate) struct PrefetchLoop {
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl PrefetchLoop {
+    fn bring(range: &Range) {
+        range
+            .file
+            .read_ahead(range.position, range.needed + range.ahead);
+        let end = range.position + range.needed;
+        let mut byte = [0];
+        let touches = (range.position..end)
+            .step_by(TOUCH_STEP as usize)
+            .chain((range.needed > 0).then_some(end - 1));
+        for position in touches {
+            // An error shows again when the bytes are sent, and is answered there.
+            let _ = range.file.read_at(&mut byte, position);
+        }
+    }
+}
+
+impl Worker for PrefetchLoop {
+    fn turn(&mut self) -> Turn {
+        loop {
+            let next = self.shared.prefetcher.queue.lock().pop_front();
+            let Some(range) = next else { break };
+            Self::bring(&range);
+            if let Some(ticket) = range.waiter {
+                self.shared.spread(vec![News::Readable(ticket)]);
+            }
+        }
+        if self.shared.is_stopping() {
+            Turn::Done
+        } else {
+            Turn::Sleep { until: None }
+        }
+    }
+
+    fn park(&mut self, until: Option<Instant>) {
+        self.shared.prefetcher.bell.wait(until);
+    }
+}
