@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::{consume, produce, serve, topic};
+use crate::{consume, inspect, produce, serve, topic};
 
 /// A durable log that speaks the Kafka protocol.
 #[derive(Debug, Parser)]
@@ -59,6 +59,8 @@ pub(crate) enum Command {
     Produce(produce::ProduceArgs),
     /// Read records of a topic
     Consume(consume::ConsumeArgs),
+    /// Look into data files and verify their checksums, without a broker
+    Inspect(inspect::InspectArgs),
     /// Print a completion script for a shell
     Completions {
         #[arg(value_enum)]
@@ -127,6 +129,7 @@ mod tests {
             "esker consume t --from beginning -n 3 -e -f %o --partition 0,1",
             "esker consume t --from -10",
             "esker consume t -o @1700000000000",
+            "esker inspect data --batches",
             "esker completions bash",
         ] {
             if let Err(error) = check(line) {

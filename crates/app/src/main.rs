@@ -6,6 +6,7 @@
 mod consume;
 mod failure;
 mod grammar;
+mod inspect;
 mod moment;
 mod produce;
 mod serve;
@@ -40,6 +41,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Topic(args) => topic::topic(&global, &args),
         Command::Produce(args) => produce::produce(&global, &args),
         Command::Consume(args) => consume::consume(&global, &args),
+        Command::Inspect(args) => inspect::inspect(&global, &args),
         Command::Completions { shell } => completions(shell),
     }
 }

@@ -1,0 +1,186 @@
+//! `esker inspect`: what lies in data files, and whether their checksums hold.
+//!
+//! Reads only; works on a stopped broker's files, on copies, and on Kafka's own. A running broker's files may look cut off at
+//! their ends. The exit code is 3 when damage was found.
+
+mod files;
+mod segment;
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use env::{Disk, Env};
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+use crate::grammar::Global;
+use crate::table::Table;
+
+#[derive(Args, Debug)]
+pub(crate) struct InspectArgs {
+    /// Data directories, partition directories or single files
+    #[arg(required = true, value_name = "DIR|FILE")]
+    pub(crate) paths: Vec<PathBuf>,
+    /// Show every batch of the segments instead of one line per file
+    #[arg(long)]
+    pub(crate) batches: bool,
+}
+
+/// What a file turned out to be.
+#[derive(Debug, PartialEq)]
+pub(super) struct Report {
+    kind: &'static str,
+    /// Records of a segment, entries of an index, producers of a snapshot, rounds of a journal.
+    entries: u64,
+    first: Option<i64>,
+    last: Option<i64>,
+    bytes: u64,
+    /// What is wrong with it.
+    damage: Option<String>,
+}
+
+pub(crate) fn inspect(global: &Global, args: &InspectArgs) -> Result<(), Failure> {
+    let env = Env::real();
+    let disk = &*env.disk;
+    let mut files = Vec::new();
+    for path in &args.paths {
+        let unreadable = |error| Failure::new(format!("cannot read {}: {error}", path.display()));
+        let found = collect(disk, path, &mut files).map_err(unreadable)?;
+        if !found {
+            let known = "segments, indexes, snapshots and checkpoints are known by their names";
+            return Err(
+                Failure::new(format!("{} holds nothing to inspect", path.display())).hint(known),
+            );
+        }
+    }
+    if args.batches {
+        return batches(disk, &files, global.json);
+    }
+    let mut table = Table::new(&["file", "kind", "entries", "first", "last", "bytes", "state"]);
+    let mut damaged = 0;
+    for file in &files {
+        let report = examine(disk, file)?;
+        damaged += u64::from(report.damage.is_some());
+        let state = report.damage.as_deref().unwrap_or("ok");
+        table.row([
+            json!(file.display().to_string()),
+            json!(report.kind),
+            json!(report.entries),
+            json!(report.first),
+            json!(report.last),
+            json!(report.bytes),
+            json!(state),
+        ]);
+    }
+    table.print(global.json)?;
+    match damaged {
+        0 => Ok(()),
+        1 => Err(Failure::damage("1 file is damaged")),
+        many => Err(Failure::damage(format!("{many} files are damaged"))),
+    }
+}
+
+/// How deep data lies below a log directory: partition directories and the journal's are one step down.
+const DEPTH_MAX: u32 = 3;
+
+/// Adds the files we know below `path`, in name order; `false` when there is none.
+fn collect(disk: &dyn Disk, path: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<bool> {
+    let before = files.len();
+    match disk.read_dir(path) {
+        Ok(_) => collect_dir(disk, path, DEPTH_MAX, files)?,
+        Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {
+            if Kind::of(path).is_some() {
+                files.push(path.to_owned());
+            }
+        }
+        Err(error) => return Err(error),
+    }
+    Ok(files.len() > before)
+}
+
+fn collect_dir(
+    disk: &dyn Disk,
+    dir: &Path,
+    depth: u32,
+    files: &mut Vec<PathBuf>,
+) -> std::io::Result<()> {
+    for entry in disk.read_dir(dir)? {
+        let path = dir.join(&entry.name);
+        if entry.is_dir && depth > 0 {
+            collect_dir(disk, &path, depth - 1, files)?;
+        } else if !entry.is_dir && Kind::of(&path).is_some() {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Segment,
+    OffsetIndex,
+    TimeIndex,
+    TxnIndex,
+    Snapshot,
+    Epochs,
+}
+
+impl Kind {
+    fn of(path: &Path) -> Option<Kind> {
+        if path.file_name()? == log::epochs::FILE_NAME {
+            return Some(Kind::Epochs);
+        }
+        base(path)?;
+        match path.extension()?.to_str()? {
+            "log" => Some(Kind::Segment),
+            "index" => Some(Kind::OffsetIndex),
+            "timeindex" => Some(Kind::TimeIndex),
+            "txnindex" => Some(Kind::TxnIndex),
+            "snapshot" => Some(Kind::Snapshot),
+            _ => None,
+        }
+    }
+}
+
+/// The offset in a file's name.
+fn base(path: &Path) -> Option<i64> {
+    let digits = path.file_stem()?.to_str()?;
+    (digits.len() == 20).then(|| digits.parse().ok())?
+}
+
+fn examine(disk: &dyn Disk, path: &Path) -> Result<Report, Failure> {
+    let kind = Kind::of(path).expect("only known files were collected");
+    let base = base(path).unwrap_or(0);
+    let report = match kind {
+        Kind::Segment => segment::examine(disk, path, base),
+        Kind::OffsetIndex => files::offset_index(disk, path, base),
+        Kind::TimeIndex => files::time_index(disk, path, base),
+        Kind::TxnIndex => files::txn_index(disk, path),
+        Kind::Snapshot => files::snapshot(disk, path, base),
+        Kind::Epochs => files::epochs(disk, path),
+    };
+    report.map_err(|error| Failure::new(format!("cannot read {}: {error}", path.display())))
+}
+
+fn batches(disk: &dyn Disk, files: &[PathBuf], json: bool) -> Result<(), Failure> {
+    let mut table = Table::new(segment::BATCH_COLUMNS);
+    let mut damage = None;
+    for file in files
+        .iter()
+        .filter(|file| Kind::of(file) == Some(Kind::Segment))
+    {
+        let unreadable = |error| Failure::new(format!("cannot read {}: {error}", file.display()));
+        let stopped = segment::batches(disk, file, base(file).unwrap_or(0), &mut table)
+            .map_err(unreadable)?;
+        damage = damage.or(stopped.map(|damage| format!("{}: {damage}", file.display())));
+    }
+    table.print(json)?;
+    damage.map_or(Ok(()), |damage| Err(Failure::damage(damage)))
+}
+
+fn number(value: i64) -> Value {
+    if value < 0 { Value::Null } else { json!(value) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,187 @@
+//! A partition directory written through the log, then damaged in the ways that disks know.
+
+use std::io::IoSlice;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use env::disk::Open;
+use log::index::{self, OffsetEntry, TimeEntry};
+use model::{Offset, Timestamp};
+use wire::records::BatchBuilder;
+
+use super::*;
+
+const SEGMENT: &str = "00000000000000000100.log";
+
+struct Dir {
+    env: Env,
+    path: PathBuf,
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = self.env.disk.remove_dir_all(&self.path);
+    }
+}
+
+/// Three batches of two records from offset 100 on, with their indexes.
+fn dir() -> Dir {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let env = Env::real();
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let path = std::env::temp_dir()
+        .join(format!("esker-inspect-{}-{number}", std::process::id()))
+        .join("t-0");
+    env.disk.create_dir_all(&path).unwrap();
+    let (mut bytes, mut offsets, mut times) = (Vec::new(), Vec::new(), Vec::new());
+    for i in 0..3 {
+        let mut builder = BatchBuilder::new().base_offset(Offset(100 + 2 * i));
+        for value in ["a", "b"] {
+            builder.push(Timestamp(1000 + i), None, Some(value.as_bytes()), &[]);
+        }
+        let position = bytes.len() as i32;
+        builder.build().write_to(&mut bytes);
+        if i > 0 {
+            offsets.push(OffsetEntry {
+                relative: 2 * i as i32 + 1,
+                position,
+            });
+            times.push(TimeEntry {
+                timestamp: 1000 + i,
+                relative: 2 * i as i32 + 1,
+            });
+        }
+    }
+    let dir = Dir { env, path };
+    dir.write(SEGMENT, &bytes);
+    index::store(
+        &*dir.env.disk,
+        &dir.path.join("00000000000000000100.index"),
+        &offsets,
+    )
+    .unwrap();
+    index::store(
+        &*dir.env.disk,
+        &dir.path.join("00000000000000000100.timeindex"),
+        &times,
+    )
+    .unwrap();
+    dir.write(log::epochs::FILE_NAME, b"0\n1\n0 100\n");
+    dir.write("partition.metadata", b"not inspected");
+    dir
+}
+
+impl Dir {
+    fn write(&self, name: &str, bytes: &[u8]) {
+        let file = self
+            .env
+            .disk
+            .open(&self.path.join(name), Open::Truncate)
+            .unwrap();
+        file.write_at(&[IoSlice::new(bytes)], 0).unwrap();
+    }
+
+    fn read(&self, name: &str) -> Vec<u8> {
+        let file = self
+            .env
+            .disk
+            .open(&self.path.join(name), Open::Read)
+            .unwrap();
+        let mut bytes = vec![0; file.len().unwrap() as usize];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        bytes
+    }
+
+    fn reports(&self) -> Vec<(String, Report)> {
+        let mut files = Vec::new();
+        collect(&*self.env.disk, self.path.parent().unwrap(), &mut files).unwrap();
+        let name = |file: &Path| file.file_name().unwrap().to_string_lossy().into_owned();
+        files
+            .iter()
+            .map(|file| (name(file), examine(&*self.env.disk, file).unwrap()))
+            .collect()
+    }
+
+    fn damage(&self, name: &str) -> Option<String> {
+        self.reports()
+            .into_iter()
+            .find(|(found, _)| found == name)
+            .unwrap()
+            .1
+            .damage
+    }
+}
+
+#[test]
+fn whole_files_are_counted_and_found_sound() {
+    let dir = dir();
+    let reports = dir.reports();
+    let kinds: Vec<(&str, u64, Option<i64>, Option<i64>)> = reports
+        .iter()
+        .map(|(_, r)| (r.kind, r.entries, r.first, r.last))
+        .collect();
+    let want = [
+        ("offset index", 2, Some(103), Some(105)),
+        ("segment", 6, Some(100), Some(105)),
+        ("time index", 2, Some(103), Some(105)),
+        ("leader epochs", 1, Some(100), Some(100)),
+    ];
+    assert_eq!(kinds, want);
+    assert!(
+        reports.iter().all(|(_, report)| report.damage.is_none()),
+        "{reports:?}"
+    );
+}
+
+#[test]
+fn every_flipped_byte_under_a_checksum_is_found() {
+    let dir = dir();
+    let good = dir.read(SEGMENT);
+    let size = good.len() / 3;
+    for at in 0..good.len() {
+        // Base offset and leader epoch lie outside of the checksum, so that brokers can set them.
+        if matches!(at % size, 0..8 | 12..16) {
+            continue;
+        }
+        let mut bad = good.clone();
+        bad[at] ^= 0x40;
+        dir.write(SEGMENT, &bad);
+        assert!(dir.damage(SEGMENT).is_some(), "byte {at}");
+    }
+}
+
+#[test]
+fn a_cut_off_segment_names_the_position_where_it_breaks() {
+    let dir = dir();
+    let good = dir.read(SEGMENT);
+    dir.write(SEGMENT, &good[..good.len() - 1]);
+    let damage = dir.damage(SEGMENT).unwrap();
+    assert!(
+        damage.contains(&format!("position {}", good.len() / 3 * 2)),
+        "{damage}"
+    );
+}
+
+#[test]
+fn an_index_that_points_between_batches_is_damage_and_preallocated_zeros_are_not() {
+    let dir = dir();
+    let name = "00000000000000000100.index";
+    let mut bytes = dir.read(name);
+    bytes.extend_from_slice(&[0; 64]);
+    dir.write(name, &bytes);
+    assert_eq!(dir.damage(name), None);
+    bytes[7] ^= 1;
+    dir.write(name, &bytes);
+    assert!(dir.damage(name).unwrap().contains("not in a batch"));
+}
+
+#[test]
+fn damaged_checkpoints_and_snapshots_are_found() {
+    let dir = dir();
+    dir.write(log::epochs::FILE_NAME, b"0\n2\n1 100\n0 50\n");
+    assert!(dir.damage(log::epochs::FILE_NAME).is_some());
+    dir.write(
+        "00000000000000000106.snapshot",
+        &[0, 1, 0, 0, 0, 0, 0, 0, 0, 9],
+    );
+    assert!(dir.damage("00000000000000000106.snapshot").is_some());
+}
