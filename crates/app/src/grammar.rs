@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::{consume, inspect, produce, serve, topic};
+use crate::{bench, consume, inspect, produce, serve, topic};
 
 /// A durable log that speaks the Kafka protocol.
 #[derive(Debug, Parser)]
@@ -61,6 +61,8 @@ pub(crate) enum Command {
     Consume(consume::ConsumeArgs),
     /// Look into data files and verify their checksums, without a broker
     Inspect(inspect::InspectArgs),
+    /// Measure a broker
+    Bench(bench::BenchArgs),
     /// Print a completion script for a shell
     Completions {
         #[arg(value_enum)]
@@ -130,6 +132,8 @@ mod tests {
             "esker consume t --from -10",
             "esker consume t -o @1700000000000",
             "esker inspect data --batches",
+            "esker bench l11 --json --runs 3",
+            "esker bench a24 --connections 1,8 --seconds 2 -c esker.durability=os",
             "esker completions bash",
         ] {
             if let Err(error) = check(line) {
@@ -153,6 +157,7 @@ mod tests {
             "esker produce t --acks 2",
             "esker consume t --from yesterday",
             "esker consume t -f %Q",
+            "esker bench l99",
             "esker serve --set nothing",
         ] {
             assert!(check(line).is_err(), "{line} was accepted");

@@ -3,6 +3,7 @@
 //! Owns the way from arguments to a verb and from a verb's result to an exit code. Verbs return a [`Failure`] instead of
 //! printing; nothing below `main` ends the process.
 
+mod bench;
 mod consume;
 mod failure;
 mod grammar;
@@ -42,6 +43,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Produce(args) => produce::produce(&global, &args),
         Command::Consume(args) => consume::consume(&global, &args),
         Command::Inspect(args) => inspect::inspect(&global, &args),
+        Command::Bench(args) => bench::bench(&global, &args),
         Command::Completions { shell } => completions(shell),
     }
 }

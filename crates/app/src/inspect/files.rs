@@ -17,7 +17,7 @@ use super::Report;
 /// Larger than any file of these kinds, smaller than what would fill the memory.
 const FILE_BYTES_MAX: u64 = 1 << 30;
 
-fn read(disk: &dyn Disk, path: &Path) -> io::Result<Vec<u8>> {
+pub(super) fn read(disk: &dyn Disk, path: &Path) -> io::Result<Vec<u8>> {
     let file = disk.open(path, Open::Read)?;
     let len = file.len()?;
     if len > FILE_BYTES_MAX {

@@ -4,6 +4,7 @@
 //! their ends. The exit code is 3 when damage was found.
 
 mod files;
+mod journal;
 mod segment;
 
 use std::path::{Path, PathBuf};
@@ -47,7 +48,7 @@ pub(crate) fn inspect(global: &Global, args: &InspectArgs) -> Result<(), Failure
         let unreadable = |error| Failure::new(format!("cannot read {}: {error}", path.display()));
         let found = collect(disk, path, &mut files).map_err(unreadable)?;
         if !found {
-            let known = "segments, indexes, snapshots and checkpoints are known by their names";
+            let known = "segments, indexes, snapshots, checkpoints and the journal are known by their names";
             return Err(
                 Failure::new(format!("{} holds nothing to inspect", path.display())).hint(known),
             );
@@ -80,7 +81,7 @@ pub(crate) fn inspect(global: &Global, args: &InspectArgs) -> Result<(), Failure
     }
 }
 
-/// How deep data lies below a log directory: partition directories and the journal's are one step down.
+/// How deep we look: a folder of log directories, partition directories below them.
 const DEPTH_MAX: u32 = 3;
 
 /// Adds the files we know below `path`, in name order; `false` when there is none.
@@ -106,7 +107,9 @@ fn collect_dir(
 ) -> std::io::Result<()> {
     for entry in disk.read_dir(dir)? {
         let path = dir.join(&entry.name);
-        if entry.is_dir && depth > 0 {
+        if entry.is_dir && Kind::of(&path) == Some(Kind::Journal) {
+            files.push(path);
+        } else if entry.is_dir && depth > 0 {
             collect_dir(disk, &path, depth - 1, files)?;
         } else if !entry.is_dir && Kind::of(&path).is_some() {
             files.push(path);
@@ -123,12 +126,21 @@ enum Kind {
     TxnIndex,
     Snapshot,
     Epochs,
+    Checkpoint,
+    /// A directory, reported as one.
+    Journal,
 }
 
 impl Kind {
     fn of(path: &Path) -> Option<Kind> {
         if path.file_name()? == log::epochs::FILE_NAME {
             return Some(Kind::Epochs);
+        }
+        if path.file_name()? == log::checkpoint::FILE_NAME {
+            return Some(Kind::Checkpoint);
+        }
+        if path.file_name()? == journal::DIR_NAME {
+            return Some(Kind::Journal);
         }
         base(path)?;
         match path.extension()?.to_str()? {
@@ -158,6 +170,8 @@ fn examine(disk: &dyn Disk, path: &Path) -> Result<Report, Failure> {
         Kind::TxnIndex => files::txn_index(disk, path),
         Kind::Snapshot => files::snapshot(disk, path, base),
         Kind::Epochs => files::epochs(disk, path),
+        Kind::Checkpoint => journal::checkpoint(disk, path),
+        Kind::Journal => journal::examine(disk, path),
     };
     report.map_err(|error| Failure::new(format!("cannot read {}: {error}", path.display())))
 }
