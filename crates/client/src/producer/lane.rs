@@ -23,8 +23,9 @@ pub(super) struct Lane {
     open: Option<(BatchBuilder, Instant)>,
     queue: VecDeque<Waiting>,
     under_way: usize,
-    /// A batch came back: send nothing while others are under way, and one at a time until one gets through.
-    is_recovering: bool,
+    /// Nothing got through yet, or a batch came back: one at a time. A log that knows nothing of a producer takes any sequence
+    /// from it, so the second batch must not come before the first.
+    is_cautious: bool,
     next_sequence: Sequence,
 }
 
@@ -51,7 +52,7 @@ impl Lane {
             open: None,
             queue: VecDeque::new(),
             under_way: 0,
-            is_recovering: false,
+            is_cautious: true,
             next_sequence: Sequence(0),
         }
     }
@@ -122,7 +123,7 @@ impl Lane {
 
     /// The next batch to send, marked as under way.
     pub(super) fn next(&mut self) -> Option<&Waiting> {
-        if self.is_recovering && self.under_way > 0 {
+        if self.is_cautious && self.under_way > 0 {
             return None;
         }
         let waiting = self.queue.iter_mut().find(|waiting| !waiting.is_sent)?;
@@ -146,7 +147,7 @@ impl Lane {
             .expect("batches stay until they are delivered");
         waiting.is_sent = false;
         self.under_way -= 1;
-        self.is_recovering = true;
+        self.is_cautious = true;
     }
 
     pub(super) fn take(&mut self, serial: u64) -> Waiting {
@@ -156,7 +157,7 @@ impl Lane {
             .position(|waiting| waiting.serial == serial)
             .expect("batches stay until they are delivered");
         self.under_way -= 1;
-        self.is_recovering = false;
+        self.is_cautious = false;
         self.queue.remove(at).expect("found above")
     }
 
@@ -229,25 +230,33 @@ mod tests {
     #[test]
     fn sequences_count_records_over_batches() {
         let mut lane = lane(3);
-        let sequences: Vec<i32> =
-            std::iter::from_fn(|| lane.next().map(|waiting| sequence(&waiting.bytes))).collect();
+        let sequences: Vec<i32> = (0..3)
+            .map(|serial| {
+                let sequence = sequence(&lane.next().unwrap().bytes);
+                lane.take(serial);
+                sequence
+            })
+            .collect();
         assert_eq!(sequences, [0, 2, 4]);
         assert!(!lane.seal(9, None), "nothing is open");
     }
 
     #[test]
     fn after_a_failure_batches_go_again_in_order_and_one_at_a_time() {
-        let mut lane = lane(3);
-        while lane.next().is_some() {}
-        lane.give_back(0);
-        assert!(lane.next().is_none(), "two are still under way");
-        lane.give_back(1);
-        lane.give_back(2);
+        let mut lane = lane(4);
         assert_eq!(lane.next().unwrap().serial, 0);
-        assert!(lane.next().is_none(), "the first attempt goes alone");
+        assert!(lane.next().is_none(), "the first batch of all goes alone");
         lane.take(0);
+        while lane.next().is_some() {}
+        lane.give_back(1);
+        assert!(lane.next().is_none(), "two are still under way");
+        lane.give_back(2);
+        lane.give_back(3);
         assert_eq!(lane.next().unwrap().serial, 1);
+        assert!(lane.next().is_none(), "the next attempt goes alone");
+        lane.take(1);
         assert_eq!(lane.next().unwrap().serial, 2);
+        assert_eq!(lane.next().unwrap().serial, 3);
         assert!(!lane.has_unsent());
     }
 
