@@ -8,6 +8,8 @@
 mod open;
 mod read;
 mod retire;
+mod sync;
+mod truncate;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -238,6 +240,11 @@ impl Store {
             }
             end = batch.next_offset();
         }
+        if tail.first_time.is_none() && !self.active().is_empty() {
+            let active = self.active();
+            let first = active.first_time();
+            tail.first_time = first.map_err(|error| self.scan(active.base(), error))?;
+        }
         let mut rolled = None;
         let mut rest = batches;
         while let Some(first) = rest.first() {
@@ -364,174 +371,12 @@ impl Store {
         Ok(next)
     }
 
-    /// Makes everything written so far durable, and the entries of new files. Returns the end that this covers. Takes no
-    /// lock while it waits for the disk; after an error the caller takes the log directory offline.
-    pub fn sync(&self) -> Result<Offset, StoreError> {
-        let (dirty, dir_dirty, end) = {
-            let mut tail = self.tail.lock();
-            if tail.failed {
-                return Err(StoreError::Offline {
-                    dir: self.dir.to_path_buf(),
-                });
-            }
-            (
-                std::mem::take(&mut tail.dirty),
-                std::mem::take(&mut tail.dir_dirty),
-                self.log_end(),
-            )
-        };
-        let synced = self.sync_files(&dirty, dir_dirty);
-        let mut tail = self.tail.lock();
-        if synced.is_err() {
-            tail.failed = true;
-        }
-        for segment in &dirty {
-            // Written again meanwhile: stays open for the next sync.
-            if !tail.dirty.iter().any(|again| Arc::ptr_eq(again, segment)) {
-                segment.unpin();
-            }
-        }
-        drop(tail);
-        self.pool.trim(dirty.len());
-        synced.map_err(|error| self.io(error))?;
-        self.synced.fetch_max(end.0, Ordering::AcqRel);
-        Ok(end)
-    }
-
-    fn sync_files(&self, dirty: &[Arc<Segment>], dir_dirty: bool) -> io::Result<()> {
-        for segment in dirty {
-            segment.file()?.sync_data()?;
-        }
-        if dir_dirty {
-            self.disk().sync_dir(&self.dir)
-        } else {
-            Ok(())
-        }
-    }
-
-    /// Something was written that no sync has covered.
-    #[must_use]
-    pub fn is_dirty(&self) -> bool {
-        let tail = self.tail.lock();
-        tail.dir_dirty || !tail.dirty.is_empty()
-    }
-
-    /// Takes over that the whole volume was synced after `end` was read: what is below needs no sync of its own.
-    pub fn on_volume_synced(&self, end: Offset) {
-        let mut tail = self.tail.lock();
-        if self.log_end() == end && !tail.failed {
-            for segment in tail.dirty.drain(..) {
-                segment.unpin();
-            }
-            tail.dir_dirty = false;
-        }
-        drop(tail);
-        self.synced.fetch_max(end.0, Ordering::AcqRel);
-    }
-
     /// Writes the indexes of the active segment, so that the next start finds them (part of a checkpoint, not synced).
     pub fn write_indexes(&self) -> Result<(), StoreError> {
         let active = self.active();
         active
             .write_indexes()
             .map_err(|error| self.scan(active.base(), error.into()))
-    }
-
-    /// Drops everything at and above `to`. The newest segments go first, so a crash in between leaves a shorter log and
-    /// nothing else; the caller has made its intent durable before. A batch that holds `to` inside goes as a whole, so the
-    /// end that is returned may be lower.
-    pub fn truncate_to(&self, to: Offset) -> Result<Offset, StoreError> {
-        let mut tail = self.tail.lock();
-        if tail.failed {
-            return Err(StoreError::Offline {
-                dir: self.dir.to_path_buf(),
-            });
-        }
-        if to >= self.log_end() && tail.uncut == 0 && tail.extra.is_empty() {
-            return Ok(self.log_end());
-        }
-        let done = self.truncate_locked(&mut tail, to.min(self.log_end()));
-        tail.failed |= matches!(done, Err(StoreError::Io { .. }));
-        done.map(|()| self.log_end())
-    }
-
-    fn truncate_locked(&self, tail: &mut Tail, to: Offset) -> Result<(), StoreError> {
-        let segments = self.segments.load_full();
-        let keep = segments
-            .partition_point(|segment| segment.base() <= to)
-            .max(1);
-        let (kept, gone) = segments.split_at(keep);
-        // Readers see the shorter log first.
-        self.log_end.store(to.0, Ordering::Release);
-        self.synced.fetch_min(to.0, Ordering::AcqRel);
-        self.segments.store(Arc::new(kept.to_vec()));
-        for base in std::mem::take(&mut tail.extra).into_iter().rev() {
-            self.remove_base(base).map_err(|error| self.io(error))?;
-            tail.dir_dirty = true;
-        }
-        for segment in gone.iter().rev() {
-            self.remove_files(segment).map_err(|error| self.io(error))?;
-        }
-        let Some(active) = kept.last() else {
-            return Ok(());
-        };
-        if to < active.base() {
-            // Below everything we have: the same as a fresh log at `to`.
-            return self.restart_locked(tail, to);
-        }
-        let len = active
-            .truncate(to)
-            .map_err(|error| self.scan(active.base(), error))?;
-        self.log_end.fetch_min(active.end().0, Ordering::AcqRel);
-        tail.uncut = 0;
-        tail.dir_dirty |= !gone.is_empty();
-        tail.dirty
-            .retain(|dirty| kept.iter().any(|segment| Arc::ptr_eq(segment, dirty)));
-        if !tail.dirty.iter().any(|dirty| Arc::ptr_eq(dirty, active)) {
-            tail.dirty.push(Arc::clone(active));
-        }
-        tail.written_back = tail
-            .written_back
-            .min(len / WRITEBACK_BYTES * WRITEBACK_BYTES);
-        tail.first_time = None;
-        self.log_start.fetch_min(self.log_end().0, Ordering::AcqRel);
-        self.synced.fetch_min(self.log_end().0, Ordering::AcqRel);
-        Ok(())
-    }
-
-    /// Drops the whole log and begins it anew at `start`: a replica that is too far behind its leader.
-    pub fn restart_at(&self, start: Offset) -> Result<(), StoreError> {
-        let mut tail = self.tail.lock();
-        if tail.failed {
-            return Err(StoreError::Offline {
-                dir: self.dir.to_path_buf(),
-            });
-        }
-        let done = self.restart_locked(&mut tail, start);
-        tail.failed |= matches!(done, Err(StoreError::Io { .. }));
-        done
-    }
-
-    fn restart_locked(&self, tail: &mut Tail, start: Offset) -> Result<(), StoreError> {
-        let old = self.segments.load_full();
-        for base in std::mem::take(&mut tail.extra).into_iter().rev() {
-            self.remove_base(base).map_err(|error| self.io(error))?;
-        }
-        for segment in old.iter().rev() {
-            self.remove_files(segment).map_err(|error| self.io(error))?;
-        }
-        let fresh = Segment::create(&self.pool, &self.dir, start, None)
-            .map_err(|error| self.scan(start, error.into()))?;
-        let fresh = Arc::new(fresh);
-        self.log_start.store(start.0, Ordering::Release);
-        self.log_end.store(start.0, Ordering::Release);
-        self.synced.store(start.0, Ordering::Release);
-        self.segments.store(Arc::new(vec![Arc::clone(&fresh)]));
-        tail.dirty.clear();
-        tail.uncut = 0;
-        tail.begin(&fresh, Timestamp::NONE);
-        tail.begun = None;
-        Ok(())
     }
 
     /// Notes an aborted transaction in the segment that holds its marker.
@@ -552,7 +397,7 @@ impl Tail {
         self.dirty.push(Arc::clone(segment));
         self.dir_dirty = true;
         self.written_back = 0;
-        self.begun = Some(now);
+        self.begun = (now != Timestamp::NONE).then_some(now);
         self.first_time = None;
     }
 }

@@ -69,7 +69,7 @@ impl Store {
         let allocate = config.preallocate.then_some(config.segment_bytes);
         let active = Segment::create(pool, &shared, start, allocate).map_err(at_dir)?;
         let store = Store::over(pool, shared, config, vec![Arc::new(active)], start, start);
-        store.tail.lock().dir_dirty = true;
+        store.tail.lock().begin(&store.active(), Timestamp::NONE);
         Ok(store)
     }
 
@@ -101,6 +101,7 @@ impl Store {
         let shared: Arc<Path> = dir.into();
         let believed = known.and_then(|known| believe(pool, &shared, &files, known));
         let known_is_stale = known.is_some() && believed.is_none();
+        let is_believed = believed.is_some();
         let opened = match believed {
             Some(opened) => opened,
             None => walk(pool, &shared, &files, config.cleanup_policy.compact).map_err(at_dir)?,
@@ -132,6 +133,11 @@ impl Store {
             let mut tail = store.tail.lock();
             tail.uncut = found.uncut_bytes;
             tail.extra = extra;
+            if !is_believed {
+                // Nobody knows what of this was ever synced, so the first sync covers it all.
+                tail.dirty = store.segments().to_vec();
+                tail.dir_dirty = true;
+            }
         }
         Ok((store, found))
     }
@@ -144,7 +150,6 @@ impl Store {
         log_start: Offset,
         log_end: Offset,
     ) -> Store {
-        let dirty = Vec::from_iter(segments.last().cloned());
         Store {
             pool: Arc::clone(pool),
             dir,
@@ -153,12 +158,11 @@ impl Store {
             log_start: AtomicI64::new(log_start.0),
             log_end: AtomicI64::new(log_end.0),
             synced: AtomicI64::new(-1),
-            // Nobody knows whether the tail we found was ever synced, so the first sync covers it.
             tail: Mutex::new(Tail {
                 failed: false,
                 uncut: 0,
                 extra: Vec::new(),
-                dirty,
+                dirty: Vec::new(),
                 dir_dirty: false,
                 written_back: 0,
                 begun: None,

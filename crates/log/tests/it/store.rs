@@ -388,6 +388,46 @@ fn segments_roll_by_time_by_full_index_and_by_distance() {
 }
 
 #[test]
+fn a_restart_does_not_reset_the_clock_of_a_roll() {
+    let place = Place::real("roll-restart");
+    let config = || LogConfig {
+        segment_ms: 100,
+        ..LogConfig::default()
+    };
+    let store = place.create(config(), 0);
+    append(&store, &[batch(0, 1, 1000), batch(1, 1, 1090)]);
+    let (store, _) = place.open(config(), Some(store.known()));
+    assert_eq!(
+        store.append(&[batch(2, 1, 1100)], NOW).unwrap().rolled,
+        None
+    );
+    assert_eq!(
+        store.append(&[batch(3, 1, 1101)], NOW).unwrap().rolled,
+        Some(Offset(3))
+    );
+}
+
+#[test]
+fn a_clean_start_has_nothing_to_sync_and_an_unknown_one_syncs_all() {
+    let place = Place::simulated(9);
+    let syncs = || place.machine.as_ref().unwrap().counts().syncs;
+    let store = place.create(small_segments(500), 0);
+    append(&store, &hundred_batches());
+    store.sync().unwrap();
+    let segments = store.segments().len() as u64;
+    let (clean, _) = place.open(small_segments(500), Some(store.known()));
+    assert!(!clean.is_dirty());
+    let (unknown, _) = place.open(small_segments(500), None);
+    let before = syncs();
+    assert_eq!(unknown.sync().unwrap(), Offset(300));
+    assert_eq!(
+        syncs() - before,
+        segments + 1,
+        "each file and the directory"
+    );
+}
+
+#[test]
 fn a_batch_larger_than_a_segment_gets_one_of_its_own() {
     let place = Place::real("large");
     let store = place.create(small_segments(300), 0);

@@ -1,0 +1,215 @@
+//! Finding a place in a segment: by offset, by time, and where a bound lies.
+//!
+//! Indexes and marks only shorten the way: each answer is confirmed by batch headers, and an index that leads astray is made
+//! anew. Nothing at or above a caller's limit is looked at.
+
+use std::io;
+
+use env::disk::Open;
+use model::{Offset, Timestamp};
+use wire::records::{Batch, Caps, RecordIter, TimestampType};
+
+use super::{Found, Index, MaxTime, RecordTime, Segment};
+use crate::index::{self, Entry, OffsetEntry, TimeEntry};
+use crate::pool::Slot;
+use crate::scan::{HeadScan, ScanError, read_batch};
+
+impl Segment {
+    /// First batch that holds `from` or lies above it, among the bytes below `limit`.
+    pub fn find(&self, from: Offset, limit: u64) -> Result<Option<Found>, ScanError> {
+        if let Some(position) = self.mark_at(from) {
+            return self.first_from(position, limit, from);
+        }
+        self.load()?;
+        let Some(entry) = self.offset_floor(from)? else {
+            return self.first_from(0, limit, from);
+        };
+        // The entry must lead to the batch it was made for, else the index is not of this file.
+        let position = entry.position.max(0) as u64;
+        let file = self.file()?;
+        match HeadScan::new(&*file, position, limit, self.base).step() {
+            Ok(Some((_, head)))
+                if head.last_offset().0 == self.base.0 + i64::from(entry.relative) => {}
+            // An entry above the limit says nothing against the index.
+            Ok(None) if position >= limit && limit < self.len() => {
+                return self.first_from(0, limit, from);
+            }
+            Err(ScanError::Io(error)) => return Err(error.into()),
+            _ => {
+                self.rebuild()?;
+                return self.first_from(0, limit, from);
+            }
+        }
+        self.first_from(position, limit, from)
+    }
+
+    fn first_from(
+        &self,
+        position: u64,
+        limit: u64,
+        from: Offset,
+    ) -> Result<Option<Found>, ScanError> {
+        let file = self.file()?;
+        let mut scan = HeadScan::new(&*file, position, limit, self.base);
+        while let Some((position, head)) = scan.step()? {
+            if head.last_offset() >= from {
+                return Ok(Some(Found { position, head }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// End of the batches that lie wholly below `upto`.
+    pub fn end_position(&self, upto: Offset) -> Result<u64, ScanError> {
+        {
+            let inner = self.inner.read();
+            if upto >= inner.end {
+                return Ok(self.len());
+            }
+        }
+        if let Some(position) = self.mark_at(upto) {
+            return Ok(position);
+        }
+        let len = self.len();
+        Ok(self.find(upto, len)?.map_or(len, |found| found.position))
+    }
+
+    /// First record at or after `from` whose time is `timestamp` or later, exact to the record.
+    pub fn find_time(
+        &self,
+        timestamp: Timestamp,
+        from: Offset,
+        upto: Offset,
+    ) -> Result<Option<RecordTime>, ScanError> {
+        self.load()?;
+        let after = self.time_floor(timestamp)?.map_or(self.base, |entry| {
+            self.base.advance(i64::from(entry.relative))
+        });
+        let len = self.len();
+        let Some(first) = self.find(after.max(from), len)? else {
+            return Ok(None);
+        };
+        let file = self.file()?;
+        let mut scan = HeadScan::new(&*file, first.position, len, self.base);
+        while let Some((position, head)) = scan.step()? {
+            if head.base_offset() >= upto {
+                break;
+            }
+            if head.max_timestamp() < timestamp || head.last_offset() < from {
+                continue;
+            }
+            let batch = read_batch(&*file, position, &head)?;
+            let found = first_record(&batch, |time, offset| {
+                time >= timestamp && from <= offset && offset < upto
+            });
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The first record that has the largest time of the segment.
+    pub fn find_max_time(&self) -> Result<Option<RecordTime>, ScanError> {
+        let Some(max) = self.max_time()? else {
+            return Ok(None);
+        };
+        let Some(found) = self.find(max.offset, self.len())? else {
+            return Ok(None);
+        };
+        let batch = read_batch(&*self.file()?, found.position, &found.head)?;
+        Ok(first_record(&batch, |time, _| {
+            time >= batch.max_timestamp()
+        }))
+    }
+
+    pub fn max_time(&self) -> Result<Option<MaxTime>, ScanError> {
+        if self.is_empty() {
+            return Ok(None);
+        }
+        self.load()?;
+        Ok(self.inner.read().max)
+    }
+
+    pub(super) fn mark_at(&self, offset: Offset) -> Option<u64> {
+        let inner = self.inner.read();
+        let at = inner.marks.partition_point(|mark| mark.next < offset);
+        inner
+            .marks
+            .get(at)
+            .filter(|mark| mark.next == offset)
+            .map(|mark| mark.position)
+    }
+
+    pub(super) fn offset_floor(&self, offset: Offset) -> io::Result<Option<OffsetEntry>> {
+        let key = offset.0 - self.base.0;
+        let inner = self.inner.read();
+        match &inner.index {
+            Index::Memory { offsets, .. } => Ok(index::floor(offsets, key)),
+            Index::Files { offsets: count, .. } => self.floor_in(&self.offsets_file, *count, key),
+            Index::Unknown => Ok(None),
+        }
+    }
+
+    fn time_floor(&self, timestamp: Timestamp) -> io::Result<Option<TimeEntry>> {
+        let inner = self.inner.read();
+        match &inner.index {
+            Index::Memory { times, .. } => Ok(index::floor(times, timestamp.0)),
+            Index::Files { times: count, .. } => {
+                self.floor_in(&self.times_file, *count, timestamp.0)
+            }
+            Index::Unknown => Ok(None),
+        }
+    }
+
+    fn floor_in<E: Entry>(&self, slot: &Slot, count: u64, key: i64) -> io::Result<Option<E>> {
+        if count == 0 {
+            return Ok(None);
+        }
+        let file = self
+            .pool
+            .get(slot, Open::Read, || self.path(E::EXTENSION))?;
+        index::floor_in_file(&*file, count, key)
+    }
+}
+
+/// The first record of a batch that `wanted` accepts, by time and offset.
+pub fn first_record(
+    batch: &Batch,
+    wanted: impl Fn(Timestamp, Offset) -> bool,
+) -> Option<RecordTime> {
+    let leader_epoch = batch.leader_epoch();
+    let append_time = batch.attributes().timestamp_type() == TimestampType::LogAppendTime;
+    // Records that cannot be read (nobody walked them when they came) are found by their batch.
+    let whole = RecordTime {
+        timestamp: batch.max_timestamp(),
+        offset: batch.base_offset(),
+        leader_epoch,
+    };
+    let Ok(plain) = batch.plain(Caps::default()) else {
+        return Some(whole);
+    };
+    for record in RecordIter::new(&plain, batch.record_count()) {
+        let Ok(record) = record else {
+            return Some(whole);
+        };
+        let timestamp = match append_time {
+            true => batch.max_timestamp(),
+            false => Timestamp(
+                batch
+                    .base_timestamp()
+                    .0
+                    .saturating_add(record.timestamp_delta),
+            ),
+        };
+        let offset = batch.base_offset().advance(i64::from(record.offset_delta));
+        if wanted(timestamp, offset) {
+            return Some(RecordTime {
+                timestamp,
+                offset,
+                leader_epoch,
+            });
+        }
+    }
+    None
+}

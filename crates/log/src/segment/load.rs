@@ -1,0 +1,301 @@
+//! Indexes of a segment between memory and files: loading, checking, making anew; sealing and truncating.
+//!
+//! What is loaded is trusted only as far as its last entry leads to the batch it was made for.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::atomic::Ordering;
+
+use env::FileHandle;
+use env::disk::Open;
+use model::{Offset, Timestamp};
+
+use super::{Index, Inner, MaxTime, Segment};
+use crate::index::{self, Entry, OffsetEntry, TimeEntry};
+use crate::pool::Slot;
+use crate::scan::{Damage, HeadScan, ScanError, scan_batches};
+
+/// Distance of entries when an index is made again; the topic's own setting is not known here.
+const INTERVAL_OF_REBUILD: u64 = 4096;
+
+impl Segment {
+    pub(super) fn load(&self) -> Result<(), ScanError> {
+        let (unknown, sealed) = {
+            let inner = self.inner.read();
+            (matches!(inner.index, Index::Unknown), inner.sealed)
+        };
+        match (unknown, sealed) {
+            (false, _) => Ok(()),
+            (true, false) => Ok(self.load_active()?),
+            (true, true) => self.load_sealed(),
+        }
+    }
+
+    /// Brings the index of an active segment into memory, trusting its `len` bytes.
+    pub(super) fn load_active(&self) -> io::Result<()> {
+        if !matches!(self.inner.read().index, Index::Unknown) {
+            return Ok(());
+        }
+        // Under the lock, and asked again: a reader that loads must not publish an end that the writer has passed meanwhile.
+        let mut inner = self.inner.write();
+        if matches!(inner.index, Index::Unknown) {
+            self.reopen_locked(&mut inner, self.len(), false)?;
+        }
+        Ok(())
+    }
+
+    /// Makes a segment active: reads its indexes and walks the headers behind the last entry, or when `verify` walks all
+    /// batches with their checksums. Publishes the end found; returns the damage that ended the walk.
+    pub(crate) fn reopen(&self, file_len: u64, verify: bool) -> io::Result<Option<Damage>> {
+        self.reopen_locked(&mut self.inner.write(), file_len, verify)
+    }
+
+    fn reopen_locked(
+        &self,
+        inner: &mut Inner,
+        file_len: u64,
+        verify: bool,
+    ) -> io::Result<Option<Damage>> {
+        let disk = &**self.pool.disk();
+        let (mut offsets, mut times): (Vec<OffsetEntry>, Vec<TimeEntry>) = match verify {
+            true => (Vec::new(), Vec::new()),
+            false => (
+                index::load(disk, &self.path(OffsetEntry::EXTENSION))?,
+                index::load(disk, &self.path(TimeEntry::EXTENSION))?,
+            ),
+        };
+        let file = self.file()?;
+        offsets.retain(|entry| {
+            entry.relative >= 0 && entry.position >= 0 && (entry.position as u64) < file_len
+        });
+        // The last entry must lead to its batch, otherwise the whole index is not to be trusted.
+        if let Some(last) = offsets.last() {
+            let found = HeadScan::new(&*file, last.position as u64, file_len, self.base).step();
+            let leads = match found {
+                Ok(Some((_, head))) => {
+                    head.last_offset().0 == self.base.0 + i64::from(last.relative)
+                }
+                Ok(None) | Err(ScanError::Damage(_)) => false,
+                Err(ScanError::Io(error)) => return Err(error),
+            };
+            if !leads {
+                offsets.clear();
+            }
+        }
+        let last_indexed = offsets.last().map_or(-1, |last| last.relative);
+        times.retain(|entry| 0 <= entry.relative && entry.relative <= last_indexed);
+        let from = offsets.last().map_or(0, |last| last.position as u64);
+        let max = times.last().map(|entry| MaxTime {
+            timestamp: Timestamp(entry.timestamp),
+            offset: self.base.advance(i64::from(entry.relative)),
+        });
+        let mut rebuilt = Inner {
+            end: self.base,
+            sealed: false,
+            index: Index::Memory { offsets, times },
+            max,
+            marks: VecDeque::new(),
+            since_entry: 0,
+        };
+        let (len, damage) = self.walk(&file, from, file_len, verify, &mut rebuilt)?;
+        *inner = rebuilt;
+        self.len.store(len, Ordering::Release);
+        Ok(damage)
+    }
+
+    fn walk(
+        &self,
+        file: &FileHandle,
+        from: u64,
+        end: u64,
+        verify: bool,
+        into: &mut Inner,
+    ) -> io::Result<(u64, Option<Damage>)> {
+        if verify {
+            return scan_batches(&**file, from, end, self.base, |position, batch| {
+                into.note(self.base, position, &batch, INTERVAL_OF_REBUILD);
+            });
+        }
+        let mut scan = HeadScan::new(&**file, from, end, self.base);
+        let mut good = from;
+        loop {
+            match scan.step() {
+                Ok(Some((position, head))) => {
+                    into.note(self.base, position, &head, INTERVAL_OF_REBUILD);
+                    good = position + head.size() as u64;
+                }
+                Ok(None) => return Ok((good, None)),
+                Err(ScanError::Damage(damage)) => return Ok((good, Some(damage))),
+                Err(ScanError::Io(error)) => return Err(error),
+            }
+        }
+    }
+
+    fn load_sealed(&self) -> Result<(), ScanError> {
+        let sound = {
+            let mut inner = self.inner.write();
+            if !matches!(inner.index, Index::Unknown) {
+                return Ok(());
+            }
+            match self.sound_files()? {
+                Some((offsets, times, max)) => {
+                    inner.index = Index::Files { offsets, times };
+                    inner.max = Some(max);
+                    true
+                }
+                None => false,
+            }
+        };
+        if sound { Ok(()) } else { self.rebuild() }
+    }
+
+    /// Entries of both index files and the last time, when the files look like those of this segment.
+    fn sound_files(&self) -> io::Result<Option<(u64, u64, MaxTime)>> {
+        let Some((offsets, last)) = self.last_entry::<OffsetEntry>(&self.offsets_file)? else {
+            return Ok(None);
+        };
+        let Some((times, time)) = self.last_entry::<TimeEntry>(&self.times_file)? else {
+            return Ok(None);
+        };
+        let Some(time) = time else { return Ok(None) };
+        let leads_inside = last.is_none_or(|last| {
+            last.relative >= 0 && 0 <= last.position && (last.position as u64) < self.len()
+        });
+        if !leads_inside || time.relative < 0 {
+            return Ok(None);
+        }
+        let offset = self.base.advance(i64::from(time.relative));
+        Ok(Some((
+            offsets,
+            times,
+            MaxTime {
+                timestamp: Timestamp(time.timestamp),
+                offset,
+            },
+        )))
+    }
+
+    fn last_entry<E: Entry>(&self, slot: &Slot) -> io::Result<Option<(u64, Option<E>)>> {
+        let file = match self.pool.get(slot, Open::Read, || self.path(E::EXTENSION)) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let len = file.len()?;
+        let count = len / E::SIZE as u64;
+        if len % E::SIZE as u64 != 0 {
+            return Ok(None);
+        }
+        if count == 0 {
+            return Ok(Some((0, None)));
+        }
+        let mut bytes = vec![0; E::SIZE];
+        file.read_exact_at(&mut bytes, (count - 1) * E::SIZE as u64)?;
+        let zero = bytes.iter().all(|byte| *byte == 0);
+        Ok((!zero).then(|| (count, Some(E::read(&bytes)))))
+    }
+
+    /// Makes the indexes anew from the batches. An active segment keeps them in memory, a sealed one writes its files.
+    pub(crate) fn rebuild(&self) -> Result<(), ScanError> {
+        let len = self.len();
+        let file = self.file()?;
+        let (sealed, end) = {
+            let inner = self.inner.read();
+            (inner.sealed, inner.end)
+        };
+        let mut rebuilt = Inner {
+            end: self.base,
+            sealed,
+            index: Index::Memory {
+                offsets: Vec::new(),
+                times: Vec::new(),
+            },
+            max: None,
+            marks: VecDeque::new(),
+            since_entry: 0,
+        };
+        let (good, damage) = self.walk(&file, 0, len, false, &mut rebuilt)?;
+        if sealed {
+            rebuilt.end = end;
+            rebuilt.finish(self.base);
+        }
+        let mut inner = self.inner.write();
+        // The writer may have gone on while we walked; its index is then ahead of ours and is asked again next time.
+        if sealed || inner.end == rebuilt.end {
+            *inner = rebuilt;
+        }
+        drop(inner);
+        if sealed {
+            self.write_indexes()?;
+            self.to_files();
+        }
+        match damage {
+            Some(damage) if good < len => Err(damage.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes the index files from memory, so that the next start need not walk the batches.
+    pub(crate) fn write_indexes(&self) -> io::Result<()> {
+        let (offsets, times) = match &self.inner.read().index {
+            Index::Memory { offsets, times } => (offsets.clone(), times.clone()),
+            Index::Unknown | Index::Files { .. } => return Ok(()),
+        };
+        let disk = &**self.pool.disk();
+        index::store(disk, &self.path(OffsetEntry::EXTENSION), &offsets)?;
+        index::store(disk, &self.path(TimeEntry::EXTENSION), &times)?;
+        self.offsets_file.close();
+        self.times_file.close();
+        Ok(())
+    }
+
+    fn to_files(&self) {
+        let mut inner = self.inner.write();
+        if let Index::Memory { offsets, times } = &inner.index {
+            inner.index = Index::Files {
+                offsets: offsets.len() as u64,
+                times: times.len() as u64,
+            };
+        }
+    }
+
+    /// Time of the first batch, which rolling by time counts from.
+    pub(crate) fn first_time(&self) -> Result<Option<Timestamp>, ScanError> {
+        let file = self.file()?;
+        let first = HeadScan::new(&*file, 0, self.len(), self.base).step()?;
+        Ok(first.map(|(_, head)| head.max_timestamp()))
+    }
+
+    /// No more appends: the last time entry is made, the indexes go to their files and leave memory.
+    pub(crate) fn seal(&self) -> io::Result<()> {
+        self.load_active()?;
+        {
+            let mut inner = self.inner.write();
+            inner.finish(self.base);
+            inner.sealed = true;
+        }
+        self.write_indexes()?;
+        self.to_files();
+        Ok(())
+    }
+
+    /// Cuts the file to the batches wholly below `upto` and makes the segment active again.
+    pub(crate) fn truncate(&self, upto: Offset) -> Result<u64, ScanError> {
+        let len = self.end_position(upto)?;
+        // Readers stop at the new end before the bytes go.
+        {
+            let mut inner = self.inner.write();
+            inner.index = Index::Unknown;
+            inner.sealed = false;
+            inner.marks.clear();
+            self.len.store(len, Ordering::Release);
+        }
+        self.offsets_file.close();
+        self.times_file.close();
+        self.pinned_file()?.set_len(len)?;
+        self.reopen(len, false)?;
+        self.write_indexes()?;
+        self.edit_txns(|txns| txns.retain(|txn| txn.last_offset < upto))?;
+        Ok(len)
+    }
+}

@@ -1,0 +1,82 @@
+//! Making a log durable.
+//!
+//! No lock is held while the disk works. A sync that failed is never tried again: the kernel may have dropped the pages.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use env::FileHandle;
+use model::Offset;
+
+use super::{Store, StoreError};
+use crate::segment::Segment;
+
+impl Store {
+    /// Makes everything written so far durable, and the entries of new files. Returns the end that this covers. After an
+    /// error the caller takes the log directory offline.
+    pub fn sync(&self) -> Result<Offset, StoreError> {
+        let (dirty, dir_dirty, end) = {
+            let mut tail = self.tail.lock();
+            if tail.failed {
+                return Err(StoreError::Offline {
+                    dir: self.dir.to_path_buf(),
+                });
+            }
+            // Handles are taken here: a segment that is retired while we sync has lost its name, its bytes not.
+            let files = tail
+                .dirty
+                .drain(..)
+                .map(|segment| segment.pinned_file().map(|file| (segment, file)));
+            let files: io::Result<Vec<_>> = files.collect();
+            tail.failed |= files.is_err();
+            let files = files.map_err(|error| self.io(error))?;
+            (files, std::mem::take(&mut tail.dir_dirty), self.log_end())
+        };
+        let synced = self.sync_files(&dirty, dir_dirty);
+        let mut tail = self.tail.lock();
+        tail.failed |= synced.is_err();
+        for (segment, _) in &dirty {
+            // Written again meanwhile: stays open for the next sync.
+            if !tail.dirty.iter().any(|again| Arc::ptr_eq(again, segment)) {
+                segment.unpin();
+            }
+        }
+        drop(tail);
+        self.pool.trim(dirty.len());
+        synced.map_err(|error| self.io(error))?;
+        self.synced.fetch_max(end.0, Ordering::AcqRel);
+        Ok(end)
+    }
+
+    fn sync_files(&self, dirty: &[(Arc<Segment>, FileHandle)], dir_dirty: bool) -> io::Result<()> {
+        for (_, file) in dirty {
+            file.sync_data()?;
+        }
+        if dir_dirty {
+            self.disk().sync_dir(&self.dir)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Something was written that no sync has covered.
+    #[must_use]
+    pub fn is_dirty(&self) -> bool {
+        let tail = self.tail.lock();
+        tail.dir_dirty || !tail.dirty.is_empty()
+    }
+
+    /// Takes over that the whole volume was synced after `end` was read: what is below needs no sync of its own.
+    pub fn on_volume_synced(&self, end: Offset) {
+        let mut tail = self.tail.lock();
+        if self.log_end() == end && !tail.failed {
+            for segment in tail.dirty.drain(..) {
+                segment.unpin();
+            }
+            tail.dir_dirty = false;
+        }
+        drop(tail);
+        self.synced.fetch_max(end.0, Ordering::AcqRel);
+    }
+}

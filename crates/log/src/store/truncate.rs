@@ -1,0 +1,109 @@
+//! Cutting the end of a log off, or all of it.
+//!
+//! Readers see the shorter log before bytes go. Each step may be repeated after a crash and ends in the same log.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use model::{Offset, Timestamp};
+
+use super::{Store, StoreError, Tail, WRITEBACK_BYTES};
+use crate::segment::Segment;
+
+impl Store {
+    /// Drops everything at and above `to`. The newest segments go first, so a crash in between leaves a shorter log and
+    /// nothing else; the caller has made its intent durable before. A batch that holds `to` inside goes as a whole, so the
+    /// end that is returned may be lower.
+    pub fn truncate_to(&self, to: Offset) -> Result<Offset, StoreError> {
+        let mut tail = self.tail.lock();
+        if tail.failed {
+            return Err(StoreError::Offline {
+                dir: self.dir.to_path_buf(),
+            });
+        }
+        if to >= self.log_end() && tail.uncut == 0 && tail.extra.is_empty() {
+            return Ok(self.log_end());
+        }
+        let done = self.truncate_locked(&mut tail, to.min(self.log_end()));
+        tail.failed |= matches!(done, Err(StoreError::Io { .. }));
+        done.map(|()| self.log_end())
+    }
+
+    fn truncate_locked(&self, tail: &mut Tail, to: Offset) -> Result<(), StoreError> {
+        let segments = self.segments.load_full();
+        let keep = segments
+            .partition_point(|segment| segment.base() <= to)
+            .max(1);
+        let (kept, gone) = segments.split_at(keep);
+        // Readers see the shorter log first.
+        self.log_end.store(to.0, Ordering::Release);
+        self.synced.fetch_min(to.0, Ordering::AcqRel);
+        self.segments.store(Arc::new(kept.to_vec()));
+        for base in std::mem::take(&mut tail.extra).into_iter().rev() {
+            self.remove_base(base).map_err(|error| self.io(error))?;
+            tail.dir_dirty = true;
+        }
+        for segment in gone.iter().rev() {
+            self.remove_files(segment).map_err(|error| self.io(error))?;
+        }
+        let Some(active) = kept.last() else {
+            return Ok(());
+        };
+        if to < active.base() {
+            // Below everything we have: the same as a fresh log at `to`.
+            return self.restart_locked(tail, to);
+        }
+        let len = active
+            .truncate(to)
+            .map_err(|error| self.scan(active.base(), error))?;
+        self.log_end.fetch_min(active.end().0, Ordering::AcqRel);
+        tail.uncut = 0;
+        tail.dir_dirty |= !gone.is_empty();
+        tail.dirty
+            .retain(|dirty| kept.iter().any(|segment| Arc::ptr_eq(segment, dirty)));
+        if !tail.dirty.iter().any(|dirty| Arc::ptr_eq(dirty, active)) {
+            tail.dirty.push(Arc::clone(active));
+        }
+        tail.written_back = tail
+            .written_back
+            .min(len / WRITEBACK_BYTES * WRITEBACK_BYTES);
+        tail.first_time = None;
+        self.log_start.fetch_min(self.log_end().0, Ordering::AcqRel);
+        self.synced.fetch_min(self.log_end().0, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Drops the whole log and begins it anew at `start`: a replica that is too far behind its leader.
+    pub fn restart_at(&self, start: Offset) -> Result<(), StoreError> {
+        let mut tail = self.tail.lock();
+        if tail.failed {
+            return Err(StoreError::Offline {
+                dir: self.dir.to_path_buf(),
+            });
+        }
+        let done = self.restart_locked(&mut tail, start);
+        tail.failed |= matches!(done, Err(StoreError::Io { .. }));
+        done
+    }
+
+    fn restart_locked(&self, tail: &mut Tail, start: Offset) -> Result<(), StoreError> {
+        let old = self.segments.load_full();
+        for base in std::mem::take(&mut tail.extra).into_iter().rev() {
+            self.remove_base(base).map_err(|error| self.io(error))?;
+        }
+        for segment in old.iter().rev() {
+            self.remove_files(segment).map_err(|error| self.io(error))?;
+        }
+        let fresh = Segment::create(&self.pool, &self.dir, start, None)
+            .map_err(|error| self.scan(start, error.into()))?;
+        let fresh = Arc::new(fresh);
+        self.log_start.store(start.0, Ordering::Release);
+        self.log_end.store(start.0, Ordering::Release);
+        self.synced.store(start.0, Ordering::Release);
+        self.segments.store(Arc::new(vec![Arc::clone(&fresh)]));
+        tail.dirty.clear();
+        tail.uncut = 0;
+        tail.begin(&fresh, Timestamp::NONE);
+        Ok(())
+    }
+}
