@@ -82,10 +82,8 @@ impl Segment {
         upto: Offset,
     ) -> Result<Option<RecordTime>, ScanError> {
         self.load()?;
-        let after = self.time_floor(timestamp)?.map_or(self.base, |entry| {
-            self.base.advance(i64::from(entry.relative))
-        });
         let len = self.len();
+        let after = self.start_for_time(timestamp)?;
         let Some(first) = self.find(after.max(from), len)? else {
             return Ok(None);
         };
@@ -107,6 +105,31 @@ impl Segment {
             }
         }
         Ok(None)
+    }
+
+    /// Below this offset no record is as late as `timestamp`. The time entry that says so must name a batch that is there.
+    fn start_for_time(&self, timestamp: Timestamp) -> Result<Offset, ScanError> {
+        let Some(entry) = self.time_floor(timestamp)? else {
+            return Ok(self.base);
+        };
+        let offset = self.base.advance(i64::from(entry.relative));
+        if self.names_batch(Timestamp(entry.timestamp), offset)? {
+            return Ok(offset);
+        }
+        self.rebuild()?;
+        Ok(self.base)
+    }
+
+    /// There is a batch that ends with `offset` and has this largest time.
+    pub(super) fn names_batch(
+        &self,
+        timestamp: Timestamp,
+        offset: Offset,
+    ) -> Result<bool, ScanError> {
+        let found = self.find(offset, self.len())?;
+        Ok(found.is_some_and(|found| {
+            found.head.last_offset() == offset && found.head.max_timestamp() == timestamp
+        }))
     }
 
     /// The first record that has the largest time of the segment.

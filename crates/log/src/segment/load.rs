@@ -132,21 +132,23 @@ impl Segment {
     }
 
     fn load_sealed(&self) -> Result<(), ScanError> {
-        let sound = {
+        let max = {
             let mut inner = self.inner.write();
             if !matches!(inner.index, Index::Unknown) {
                 return Ok(());
             }
-            match self.sound_files()? {
-                Some((offsets, times, max)) => {
-                    inner.index = Index::Files { offsets, times };
-                    inner.max = Some(max);
-                    true
-                }
-                None => false,
+            let files = self.sound_files()?;
+            if let Some((offsets, times, max)) = files {
+                inner.index = Index::Files { offsets, times };
+                inner.max = Some(max);
             }
+            files.map(|(_, _, max)| max)
         };
-        if sound { Ok(()) } else { self.rebuild() }
+        // Retention goes by this time, so it is not believed unless a batch has it.
+        match max {
+            Some(max) if self.names_batch(max.timestamp, max.offset)? => Ok(()),
+            _ => self.rebuild(),
+        }
     }
 
     /// Entries of both index files and the last time, when the files look like those of this segment.

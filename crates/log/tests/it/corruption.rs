@@ -245,6 +245,24 @@ fn damaged_or_missing_indexes_change_no_answer() {
                 "{what}"
             );
         }
+        for time in 0..22 {
+            let found = store.offset_for_time(Timestamp(time), Offset(40)).unwrap();
+            // Batch i starts at offset 2i with times i and i + 1.
+            let want = (time <= 20).then(|| (2 * time - 1).max(0));
+            assert_eq!(
+                found.map(|found| found.offset.0),
+                want,
+                "{what}: time {time}"
+            );
+        }
+        for (at, segment) in store.segments().iter().enumerate() {
+            let max = segment.find_max_time().unwrap().unwrap().timestamp.0;
+            let end = store
+                .segments()
+                .get(at + 1)
+                .map_or(40, |next| next.base().0);
+            assert_eq!(max, end / 2, "{what}: largest time of segment {at}");
+        }
     };
     for name in &indexes {
         let good = file_bytes(&place, name);
