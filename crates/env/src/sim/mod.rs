@@ -199,6 +199,12 @@ impl Machine {
         self.shared.world.lock().counts
     }
 
+    /// Bytes that the files with a name take.
+    #[must_use]
+    pub fn disk_taken(&self) -> u64 {
+        self.shared.world.lock().volume.taken()
+    }
+
     /// Moves the wall clock; the monotonic one does not notice.
     pub fn jump_wall(&self, by_ms: i64) {
         let mut world = self.shared.world.lock();

@@ -1,0 +1,396 @@
+//! A simulated administrator: creates the topics of the run, deletes records, and makes and removes topics beside the load.
+//!
+//! Keeps a model of what it was told: a topic that was created stays until its deletion was asked for, a deleted one does not
+//! come back, also not after a power cut.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use env::sim::{Chance, Machine};
+use model::Instant;
+use wire::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
+use wire::messages::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
+use wire::messages::{
+    CreateTopicsRequest, DeleteRecordsRequest, DeleteTopicsRequest, MetadataRequest,
+};
+use wire::{ApiKey, ErrorCode};
+
+use super::line::{Answer, Line, LineError};
+use super::notes::Notes;
+use crate::checker::{EndSeen, Kind, Op};
+
+const RECONNECT: Duration = Duration::from_millis(250);
+const ANSWER_MAX: Duration = Duration::from_secs(60);
+
+/// A topic of the load.
+#[derive(Clone, Debug)]
+pub(crate) struct Topic {
+    pub(crate) name: String,
+    pub(crate) partitions: i32,
+    pub(crate) configs: Vec<(&'static str, String)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Asked for, not known to be there.
+    Wanted,
+    There,
+    /// Deletion was asked for, not known to be done.
+    Unwanted,
+    Gone,
+}
+
+enum Asked {
+    Create(Vec<String>),
+    Delete(String),
+    Trim {
+        topic: String,
+        partition: i32,
+        offset: i64,
+    },
+    Look,
+}
+
+pub(crate) struct Admin {
+    topics: Vec<Topic>,
+    states: BTreeMap<String, State>,
+    /// Chance, in percent, that a turn deletes records or changes topics.
+    pub(crate) trims: u64,
+    pub(crate) changes: u64,
+    chance: Chance,
+    line: Option<Line>,
+    asked: Option<(Asked, Instant)>,
+    wake: Instant,
+    process: u32,
+    created: u64,
+    pub(crate) is_quiet: bool,
+    /// Looks at the topics since the last call of `look_again`.
+    pub(crate) looks: u64,
+}
+
+impl Admin {
+    pub(crate) fn new(topics: Vec<Topic>, chance: Chance, notes: &mut Notes) -> Admin {
+        Admin {
+            states: topics
+                .iter()
+                .map(|topic| (topic.name.clone(), State::Wanted))
+                .collect(),
+            topics,
+            trims: 0,
+            changes: 0,
+            chance,
+            line: None,
+            asked: None,
+            wake: Instant(0),
+            process: notes.process(),
+            created: 0,
+            is_quiet: false,
+            looks: 0,
+        }
+    }
+
+    pub(crate) fn wake(&self) -> Instant {
+        self.wake
+    }
+
+    pub(crate) fn has_news(&self) -> bool {
+        self.line.as_ref().is_some_and(Line::has_news)
+    }
+
+    pub(crate) fn line(&self) -> Option<&Line> {
+        self.line.as_ref()
+    }
+
+    /// All topics of the load are there.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.topics
+            .iter()
+            .all(|topic| self.states.get(&topic.name) == Some(&State::There))
+    }
+
+    pub(crate) fn act(&mut self, machine: &Machine, notes: &mut Notes) {
+        while let Some(line) = &mut self.line {
+            let done = match line.poll() {
+                Ok(Some(answer)) => self.on_answer(&answer, machine, notes),
+                Ok(None) => break,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = done {
+                if let LineError::Nonsense(what) = error {
+                    notes.violation(format!("admin: {what}"));
+                }
+                self.line = None;
+                if self.asked.take().is_some() {
+                    notes.unanswered += 1;
+                }
+                self.wake = machine.now().plus(RECONNECT);
+            }
+        }
+        if machine.now() >= self.wake {
+            self.on_wake(machine, notes);
+        }
+    }
+
+    fn on_wake(&mut self, machine: &Machine, notes: &mut Notes) {
+        let now = machine.now();
+        self.wake = now.plus(Duration::from_millis(self.chance.between(20, 200)));
+        if self.line.is_none() {
+            self.line = Line::open(machine).ok();
+            self.wake = now.plus(RECONNECT);
+            return;
+        }
+        if let Some((_, since)) = &self.asked {
+            if now.since(*since) > ANSWER_MAX {
+                (self.line, self.asked) = (None, None);
+            }
+            return;
+        }
+        let what = self.next(notes);
+        self.ask(what, now, notes);
+    }
+
+    fn next(&mut self, notes: &Notes) -> Asked {
+        let wanted: Vec<String> = self
+            .topics
+            .iter()
+            .map(|topic| &topic.name)
+            .filter(|name| self.states.get(*name) == Some(&State::Wanted))
+            .cloned()
+            .collect();
+        if !wanted.is_empty() {
+            return Asked::Create(wanted);
+        }
+        let draw = self.chance.below(100);
+        if self.is_quiet || draw >= self.trims + self.changes {
+            return Asked::Look;
+        }
+        if draw < self.trims {
+            let topic = self.chance.pick(&self.topics).clone();
+            let partition = self.chance.below(topic.partitions as u64) as i32;
+            return match notes_highest(notes, &topic.name, partition) {
+                Some(highest) if highest > 0 => {
+                    let offset = self.chance.between(highest as u64 / 2, highest as u64) as i64;
+                    Asked::Trim {
+                        topic: topic.name,
+                        partition,
+                        offset,
+                    }
+                }
+                _ => Asked::Look,
+            };
+        }
+        let extra: Vec<String> = self
+            .states
+            .iter()
+            .filter(|(name, state)| {
+                name.starts_with("extra-") && matches!(state, State::There | State::Unwanted)
+            })
+            .map(|(name, _)| name.clone())
+            .collect();
+        if extra.len() > 3 || (!extra.is_empty() && self.chance.one_in(2)) {
+            return Asked::Delete(self.chance.pick(&extra).clone());
+        }
+        self.created += 1;
+        Asked::Create(vec![format!("extra-{}", self.created)])
+    }
+
+    fn ask(&mut self, what: Asked, now: Instant, notes: &mut Notes) {
+        let Some(line) = &mut self.line else { return };
+        match &what {
+            Asked::Create(names) => {
+                let topics = names
+                    .iter()
+                    .map(|name| creatable(&self.topics, name))
+                    .collect();
+                for name in names {
+                    self.states.insert(name.clone(), State::Wanted);
+                }
+                line.ask(
+                    &CreateTopicsRequest {
+                        topics,
+                        timeout_ms: 10_000,
+                        validate_only: false,
+                    },
+                    5,
+                    true,
+                );
+            }
+            Asked::Delete(name) => {
+                self.states.insert(name.clone(), State::Unwanted);
+                let request = DeleteTopicsRequest {
+                    topic_names: vec![name.clone()],
+                    timeout_ms: 10_000,
+                    ..DeleteTopicsRequest::default()
+                };
+                line.ask(&request, 4, true);
+            }
+            Asked::Trim {
+                topic,
+                partition,
+                offset,
+            } => {
+                let key = notes.key(topic, *partition);
+                // From now on the records may be gone, whatever the answer.
+                let trimmed = notes.history.trimmed.entry(key).or_default();
+                *trimmed = (*trimmed).max(*offset);
+                let partitions = vec![DeleteRecordsPartition {
+                    partition_index: *partition,
+                    offset: *offset,
+                }];
+                let topics = vec![DeleteRecordsTopic {
+                    name: topic.clone(),
+                    partitions,
+                }];
+                line.ask(
+                    &DeleteRecordsRequest {
+                        topics,
+                        timeout_ms: 10_000,
+                    },
+                    2,
+                    true,
+                );
+            }
+            Asked::Look => {
+                let request = MetadataRequest {
+                    topics: None,
+                    ..MetadataRequest::default()
+                };
+                line.ask(&request, 9, true);
+            }
+        }
+        self.asked = Some((what, now));
+    }
+
+    fn on_answer(
+        &mut self,
+        answer: &Answer,
+        machine: &Machine,
+        notes: &mut Notes,
+    ) -> Result<(), LineError> {
+        let Some((asked, since)) = self.asked.take() else {
+            return Err(LineError::Nonsense(format!(
+                "an answer to nothing: {:?}",
+                answer.key()
+            )));
+        };
+        match (asked, answer.key()) {
+            (Asked::Create(_), ApiKey::CreateTopics) => {
+                for result in answer.decode::<CreateTopicsRequest>()?.topics {
+                    let done = [ErrorCode::None.code(), ErrorCode::TopicAlreadyExists.code()];
+                    if done.contains(&result.error_code) {
+                        self.states.insert(result.name, State::There);
+                        notes.topics_changed += 1;
+                    }
+                }
+            }
+            (Asked::Delete(name), ApiKey::DeleteTopics) => {
+                for result in answer.decode::<DeleteTopicsRequest>()?.responses {
+                    let done = [
+                        ErrorCode::None.code(),
+                        ErrorCode::UnknownTopicOrPartition.code(),
+                    ];
+                    if done.contains(&result.error_code) {
+                        self.states.insert(name.clone(), State::Gone);
+                        notes.topics_changed += 1;
+                    }
+                }
+            }
+            (
+                Asked::Trim {
+                    topic,
+                    partition,
+                    offset,
+                },
+                ApiKey::DeleteRecords,
+            ) => {
+                let response = answer.decode::<DeleteRecordsRequest>()?;
+                let result = response
+                    .topics
+                    .iter()
+                    .flat_map(|topic| &topic.partitions)
+                    .next();
+                if let Some(result) = result.filter(|result| result.error_code == 0) {
+                    if result.low_watermark < offset {
+                        notes.violation(format!(
+                            "{topic}-{partition}: deleted up to {offset}, but the log starts at {}",
+                            result.low_watermark
+                        ));
+                    }
+                    notes.records_deleted += 1;
+                    let key = notes.key(&topic, partition);
+                    let (invoked, returned) = (since.0, machine.now().0);
+                    let log_start = Some(result.low_watermark);
+                    notes.end(EndSeen {
+                        key,
+                        invoked,
+                        returned,
+                        log_start,
+                        log_end: None,
+                    });
+                }
+            }
+            (Asked::Look, ApiKey::Metadata) => self.on_look(answer, notes)?,
+            (_, key) => {
+                return Err(LineError::Nonsense(format!(
+                    "an answer of {key:?} to something else"
+                )));
+            }
+        }
+        let mut op = Op::new(self.process, Kind::Admin, since.0);
+        op.returned = machine.now().0;
+        notes.done(op);
+        Ok(())
+    }
+
+    fn on_look(&mut self, answer: &Answer, notes: &mut Notes) -> Result<(), LineError> {
+        self.looks += 1;
+        let topics = answer.decode::<MetadataRequest>()?.topics;
+        let seen: BTreeMap<String, usize> = topics
+            .into_iter()
+            .filter(|topic| topic.error_code == 0)
+            .filter_map(|topic| topic.name.map(|name| (name, topic.partitions.len())))
+            .collect();
+        for (name, state) in &self.states {
+            match (state, seen.get(name)) {
+                (State::There, None) => {
+                    notes.violation(format!("topic {name} was created and is not there"))
+                }
+                (State::Gone, Some(_)) => {
+                    notes.violation(format!("topic {name} was deleted and is there"))
+                }
+                _ => {}
+            }
+        }
+        for topic in &self.topics {
+            if let Some(partitions) = seen.get(&topic.name)
+                && *partitions != topic.partitions as usize
+            {
+                notes.violation(format!("topic {} has {partitions} partitions", topic.name));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn creatable(topics: &[Topic], name: &str) -> CreatableTopic {
+    let known = topics.iter().find(|topic| topic.name == name);
+    let configs = known.map_or(&[][..], |topic| &topic.configs);
+    CreatableTopic {
+        name: name.to_owned(),
+        num_partitions: known.map_or(2, |topic| topic.partitions),
+        replication_factor: 1,
+        assignments: Vec::new(),
+        configs: configs
+            .iter()
+            .map(|(name, value)| CreatableTopicConfig {
+                name: (*name).to_owned(),
+                value: Some(value.clone()),
+            })
+            .collect(),
+    }
+}
+
+fn notes_highest(notes: &Notes, topic: &str, partition: i32) -> Option<i64> {
+    let key = notes.known_key(topic, partition)?;
+    notes.highest.get(&key).copied()
+}

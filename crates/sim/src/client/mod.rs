@@ -1,0 +1,7 @@
+//! Simulated clients: they speak the protocol over simulated connections and write down what they did and saw.
+
+pub(crate) mod admin;
+pub(crate) mod line;
+pub(crate) mod notes;
+pub(crate) mod producer;
+pub(crate) mod reader;

@@ -1,0 +1,133 @@
+//! What all clients of a run write down: the history for the checker, and what is wrong on its face.
+//!
+//! A value is a number; its record carries bytes that follow from the number, so that a reader sees any change of them.
+
+use std::collections::BTreeMap;
+
+use env::sim::Chance;
+
+use crate::checker::{EndSeen, History, Key, Op};
+
+#[derive(Default)]
+pub(crate) struct Notes {
+    pub(crate) history: History,
+    /// Broken promises that need no history to be seen.
+    pub(crate) violations: Vec<String>,
+    keys: BTreeMap<(String, i32), Key>,
+    next_value: u64,
+    next_process: u32,
+    /// Highest offset that was acknowledged or read, per key.
+    pub(crate) highest: BTreeMap<Key, i64>,
+    /// Produce requests that came back with an error.
+    pub(crate) refused: u64,
+    /// Requests that got no answer.
+    pub(crate) unanswered: u64,
+    /// Batches sent again.
+    pub(crate) resent: u64,
+    /// Topics created and deleted beside the load.
+    pub(crate) topics_changed: u64,
+    pub(crate) records_deleted: u64,
+}
+
+/// Examples kept; the run has failed with the first one.
+const VIOLATIONS_MAX: usize = 10;
+
+impl Notes {
+    pub(crate) fn process(&mut self) -> u32 {
+        self.next_process += 1;
+        self.next_process
+    }
+
+    pub(crate) fn value(&mut self) -> u64 {
+        self.next_value += 1;
+        self.next_value
+    }
+
+    pub(crate) fn key(&mut self, topic: &str, partition: i32) -> Key {
+        let next = self.keys.len() as Key;
+        *self
+            .keys
+            .entry((topic.to_owned(), partition))
+            .or_insert(next)
+    }
+
+    pub(crate) fn known_key(&self, topic: &str, partition: i32) -> Option<Key> {
+        self.keys.get(&(topic.to_owned(), partition)).copied()
+    }
+
+    pub(crate) fn name(&self, key: Key) -> String {
+        let found = self.keys.iter().find(|(_, known)| **known == key);
+        found.map_or_else(String::new, |((topic, partition), _)| {
+            format!("{topic}-{partition}")
+        })
+    }
+
+    pub(crate) fn violation(&mut self, what: String) {
+        if self.violations.len() < VIOLATIONS_MAX {
+            self.violations.push(what);
+        }
+    }
+
+    pub(crate) fn done(&mut self, op: Op) {
+        for sent in &op.sends {
+            if let Some(offset) = sent.offset {
+                self.saw(sent.key, offset);
+            }
+        }
+        for polled in &op.polls {
+            if let Some((offset, _)) = polled.records.last() {
+                self.saw(polled.key, *offset);
+            }
+        }
+        self.history.ops.push(op);
+    }
+
+    fn saw(&mut self, key: Key, offset: i64) {
+        let highest = self.highest.entry(key).or_insert(-1);
+        *highest = (*highest).max(offset);
+    }
+
+    pub(crate) fn end(&mut self, end: EndSeen) {
+        self.history.ends.push(end);
+    }
+}
+
+/// The bytes of the record with this value: mostly small, sometimes large.
+pub(crate) fn payload(value: u64) -> Vec<u8> {
+    let mut chance = Chance::new(value);
+    let len = match chance.below(100) {
+        0 => chance.between(4_000, 60_000),
+        1..10 => chance.between(500, 4_000),
+        _ => chance.below(200),
+    };
+    let mut bytes = value.to_be_bytes().to_vec();
+    // A short pattern repeated, so that compression has something to do.
+    let mut pattern = [0; 16];
+    chance.fill(&mut pattern);
+    bytes.extend(pattern.iter().cycle().take(len as usize));
+    bytes
+}
+
+/// The value whose record this is; `None` when the bytes are not those that were sent.
+pub(crate) fn value_of(bytes: &[u8]) -> Option<u64> {
+    let value = u64::from_be_bytes(*bytes.first_chunk::<8>()?);
+    (payload(value) == bytes).then_some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_changed_record_is_not_taken_for_its_value() {
+        for value in 0..200 {
+            let mut bytes = payload(value);
+            assert_eq!(value_of(&bytes), Some(value));
+            let last = bytes.len() - 1;
+            bytes[last] ^= 1;
+            assert_eq!(value_of(&bytes), None);
+            bytes.truncate(last);
+            assert_eq!(value_of(&bytes), None);
+        }
+    }
+}

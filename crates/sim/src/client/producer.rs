@@ -1,0 +1,479 @@
+//! A simulated producer: batches with known values to the partitions of one topic, several under way at a time.
+//!
+//! Idempotent ones send again, in order, whatever was not answered, and must never be told that they are out of order. Others
+//! send once and note what the answer means. A producer that cannot know its own state any more ends as a process and a new
+//! one takes its place.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use env::sim::{Chance, Machine};
+use model::{Instant, ProducerEpoch, ProducerId, Sequence, Timestamp};
+use wire::messages::produce_request::{PartitionProduceData, TopicProduceData};
+use wire::messages::{InitProducerIdRequest, ProduceRequest};
+use wire::records::{BatchBuilder, Codec};
+use wire::{ApiKey, ErrorCode};
+
+use super::line::{Answer, Line, LineError};
+use super::notes::{Notes, payload};
+use crate::checker::{self, Attempt, Kind, Meaning, Op, Outcome, Request, Sent, classify};
+
+/// How a producer behaves.
+#[derive(Clone, Debug)]
+pub(crate) struct Habits {
+    pub(crate) topic: String,
+    pub(crate) partitions: i32,
+    pub(crate) acks: i16,
+    pub(crate) idempotent: bool,
+    pub(crate) in_flight_max: usize,
+    pub(crate) records_max: u64,
+    /// Time between two batches when nothing else holds it up.
+    pub(crate) pause: Duration,
+}
+
+/// An idempotent producer stops trying after this.
+const GIVE_UP: Duration = Duration::from_secs(120);
+const RECONNECT: Duration = Duration::from_millis(300);
+const ANSWER_MAX: Duration = Duration::from_secs(30);
+
+struct Batch {
+    partition: i32,
+    values: Vec<u64>,
+    records: bytes::Bytes,
+    invoked: u64,
+    attempt: Attempt,
+    /// The request it is under way in.
+    correlation: Option<i32>,
+}
+
+pub(crate) struct Producer {
+    habits: Habits,
+    process: u32,
+    chance: Chance,
+    line: Option<Line>,
+    /// Id and epoch, for an idempotent producer.
+    id: Option<(i64, i16)>,
+    asked_for_id: bool,
+    sequences: BTreeMap<i32, i32>,
+    /// Not answered yet, in the order of sending.
+    batches: VecDeque<Batch>,
+    wake: Instant,
+    /// When the last progress was, for giving up.
+    progress: Instant,
+    pub(crate) is_ending: bool,
+    /// Partitions that took a batch since the last call of `forget_acked`.
+    pub(crate) acked: std::collections::BTreeSet<i32>,
+}
+
+impl Producer {
+    pub(crate) fn new(habits: Habits, chance: Chance, now: Instant, notes: &mut Notes) -> Producer {
+        Producer {
+            habits,
+            process: notes.process(),
+            chance,
+            line: None,
+            id: None,
+            asked_for_id: false,
+            sequences: BTreeMap::new(),
+            batches: VecDeque::new(),
+            wake: now,
+            progress: now,
+            is_ending: false,
+            acked: std::collections::BTreeSet::new(),
+        }
+    }
+
+    pub(crate) fn topic(&self) -> &str {
+        &self.habits.topic
+    }
+
+    pub(crate) fn partitions(&self) -> i32 {
+        self.habits.partitions
+    }
+
+    pub(crate) fn wake(&self) -> Instant {
+        self.wake
+    }
+
+    pub(crate) fn has_news(&self) -> bool {
+        self.line.as_ref().is_some_and(Line::has_news)
+    }
+
+    pub(crate) fn line(&self) -> Option<&Line> {
+        self.line.as_ref()
+    }
+
+    pub(crate) fn has_unanswered(&self) -> bool {
+        !self.batches.is_empty()
+    }
+
+    pub(crate) fn act(&mut self, machine: &Machine, notes: &mut Notes) {
+        while let Some(line) = &mut self.line {
+            match line.poll() {
+                Ok(Some(answer)) => {
+                    if let Err(error) = self.on_answer(&answer, machine, notes) {
+                        self.on_line_error(error, machine, notes);
+                    }
+                }
+                Ok(None) => break,
+                Err(error) => self.on_line_error(error, machine, notes),
+            }
+        }
+        if machine.now() >= self.wake {
+            self.on_wake(machine, notes);
+        }
+    }
+
+    fn on_line_error(&mut self, error: LineError, machine: &Machine, notes: &mut Notes) {
+        if let LineError::Nonsense(what) = error {
+            notes.violation(format!("producer {}: {what}", self.process));
+        }
+        self.hang_up(machine, notes);
+    }
+
+    /// The connection is over: what was under way is sent again or stays unknown.
+    fn hang_up(&mut self, machine: &Machine, notes: &mut Notes) {
+        self.line = None;
+        self.asked_for_id = false;
+        for batch in &mut self.batches {
+            if batch.correlation.take().is_some() {
+                batch.attempt = Attempt::AfterUnanswered;
+                notes.unanswered += 1;
+            }
+        }
+        if !self.habits.idempotent {
+            self.give_up(machine, notes);
+        }
+        self.wake = machine.now().plus(RECONNECT);
+    }
+
+    /// Ends this process: nothing it has not heard of will be asked again.
+    fn give_up(&mut self, machine: &Machine, notes: &mut Notes) {
+        for batch in std::mem::take(&mut self.batches) {
+            self.note(&batch, Outcome::Info, None, machine, notes);
+        }
+        self.line = None;
+        self.id = None;
+        self.asked_for_id = false;
+        self.sequences.clear();
+        self.process = notes.process();
+        self.progress = machine.now();
+    }
+
+    fn on_wake(&mut self, machine: &Machine, notes: &mut Notes) {
+        let now = machine.now();
+        self.wake = now.plus(self.habits.pause + Duration::from_micros(self.chance.below(2_000)));
+        if now.since(self.progress) > GIVE_UP && !self.batches.is_empty() {
+            self.give_up(machine, notes);
+        }
+        let Some(line) = &self.line else {
+            self.line = Line::open(machine).ok();
+            if self.line.is_none() {
+                self.wake = now.plus(RECONNECT);
+            } else if self.habits.idempotent {
+                self.send_again(notes);
+            }
+            return;
+        };
+        let oldest = self
+            .batches
+            .iter()
+            .filter(|batch| batch.correlation.is_some())
+            .map(|batch| batch.invoked)
+            .min();
+        let waits = oldest.is_some_and(|oldest| now.since(Instant(oldest)) > ANSWER_MAX);
+        if waits && now.since(self.progress) > ANSWER_MAX {
+            self.hang_up(machine, notes);
+            return;
+        }
+        if self.habits.idempotent && self.id.is_none() {
+            if !self.asked_for_id {
+                self.ask_for_id();
+            }
+            return;
+        }
+        if line.unanswered() < self.habits.in_flight_max && !self.is_ending && !self.has_waiting() {
+            self.send_new(machine, notes);
+        }
+    }
+
+    fn has_waiting(&self) -> bool {
+        self.batches.iter().any(|batch| batch.correlation.is_none())
+    }
+
+    fn ask_for_id(&mut self) {
+        let request = InitProducerIdRequest {
+            transactional_id: None,
+            transaction_timeout_ms: i32::MAX,
+            producer_id: -1,
+            producer_epoch: -1,
+            ..InitProducerIdRequest::default()
+        };
+        if let Some(line) = &mut self.line {
+            line.ask(&request, 4, true);
+            self.asked_for_id = true;
+        }
+    }
+
+    fn send_new(&mut self, machine: &Machine, notes: &mut Notes) {
+        let mut partitions: Vec<i32> = (0..self.habits.partitions).collect();
+        let count = if self.chance.one_in(4) { 2 } else { 1 };
+        let mut new = Vec::new();
+        for _ in 0..count {
+            if partitions.is_empty() {
+                break;
+            }
+            let partition =
+                partitions.swap_remove(self.chance.below(partitions.len() as u64) as usize);
+            new.push(self.batch(partition, machine, notes));
+        }
+        self.send(new, notes);
+    }
+
+    fn batch(&mut self, partition: i32, machine: &Machine, notes: &mut Notes) -> Batch {
+        let values: Vec<u64> = (0..self.chance.between(1, self.habits.records_max))
+            .map(|_| notes.value())
+            .collect();
+        let codec = *self.chance.pick(&[
+            Codec::None,
+            Codec::None,
+            Codec::Lz4,
+            Codec::Zstd,
+            Codec::Snappy,
+        ]);
+        let sequence = self.sequences.entry(partition).or_default();
+        let mut builder = BatchBuilder::new().compression(codec);
+        if let Some((id, epoch)) = self.id {
+            builder = builder.producer(ProducerId(id), ProducerEpoch(epoch), Sequence(*sequence));
+        }
+        let now = machine.now().0;
+        // Times of the producer's own, far from every limit; they run, so that segments roll by time.
+        let time = Timestamp(1_600_000_000_000 + (now / 1_000_000) as i64);
+        for value in &values {
+            builder.push(
+                time,
+                Some(&value.to_be_bytes()),
+                Some(&payload(*value)),
+                &[],
+            );
+        }
+        let batch = Batch {
+            partition,
+            records: builder.build().to_bytes(),
+            invoked: now,
+            attempt: Attempt::First,
+            correlation: None,
+            values,
+        };
+        *sequence += batch.values.len() as i32;
+        batch
+    }
+
+    /// Everything that is not answered, again, one request per batch and in the old order.
+    fn send_again(&mut self, notes: &mut Notes) {
+        for batch in std::mem::take(&mut self.batches) {
+            notes.resent += 1;
+            self.send(vec![batch], notes);
+        }
+    }
+
+    fn send(&mut self, batches: Vec<Batch>, notes: &mut Notes) {
+        let Some(line) = &mut self.line else {
+            self.batches.extend(batches);
+            return;
+        };
+        let partition_data = batches
+            .iter()
+            .map(|batch| PartitionProduceData {
+                index: batch.partition,
+                records: Some(batch.records.clone().into()),
+            })
+            .collect();
+        let topic = TopicProduceData {
+            name: self.habits.topic.clone(),
+            partition_data,
+            ..Default::default()
+        };
+        let request = ProduceRequest {
+            transactional_id: None,
+            acks: self.habits.acks,
+            timeout_ms: 10_000,
+            topic_data: vec![topic],
+        };
+        let version = self.chance.between(3, 12) as i16;
+        let correlation = line.ask(&request, version, self.habits.acks != 0);
+        for mut batch in batches {
+            if self.habits.acks == 0 {
+                // Nobody will ever tell.
+                let op = op(
+                    &self.habits.topic,
+                    self.process,
+                    &batch,
+                    Outcome::Info,
+                    None,
+                    notes,
+                );
+                notes.done(op);
+                continue;
+            }
+            batch.correlation = Some(correlation);
+            self.batches.push_back(batch);
+        }
+    }
+
+    fn on_answer(
+        &mut self,
+        answer: &Answer,
+        machine: &Machine,
+        notes: &mut Notes,
+    ) -> Result<(), LineError> {
+        if answer.key() == ApiKey::InitProducerId {
+            let response = answer.decode::<InitProducerIdRequest>()?;
+            self.asked_for_id = false;
+            if response.error_code == 0 {
+                self.id = Some((response.producer_id, response.producer_epoch));
+                self.progress = machine.now();
+            }
+            return Ok(());
+        }
+        let response = answer.decode::<ProduceRequest>()?;
+        for topic in &response.responses {
+            for partition in &topic.partition_responses {
+                let is_it = |batch: &Batch| {
+                    batch.correlation == Some(answer.correlation())
+                        && batch.partition == partition.index
+                };
+                let Some(at) = self.batches.iter().position(is_it) else {
+                    let what = format!(
+                        "an answer for partition {} that was not asked",
+                        partition.index
+                    );
+                    return Err(LineError::Nonsense(what));
+                };
+                let code = ErrorCode::try_from(partition.error_code)
+                    .map_err(|error| LineError::Nonsense(error.to_string()))?;
+                let answer = match code {
+                    ErrorCode::None => checker::Answer::Offset(partition.base_offset),
+                    code => checker::Answer::Code(code),
+                };
+                self.settle(at, answer, machine, notes);
+                if self.line.is_none() {
+                    return Ok(());
+                }
+            }
+        }
+        if self
+            .batches
+            .iter()
+            .any(|batch| batch.correlation == Some(answer.correlation()))
+        {
+            return Err(LineError::Nonsense(
+                "a partition without an answer".to_owned(),
+            ));
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self, at: usize, answer: checker::Answer, machine: &Machine, notes: &mut Notes) {
+        let outcome = match classify(Request::Produce, self.batches[at].attempt, answer) {
+            Meaning::Known(outcome) => outcome,
+            Meaning::Invalid => {
+                notes.violation(format!(
+                    "producer {}: success without an offset",
+                    self.process
+                ));
+                Outcome::Info
+            }
+        };
+        if outcome == Outcome::Ok {
+            self.progress = machine.now();
+            let Some(batch) = self.batches.remove(at) else {
+                return;
+            };
+            self.acked.insert(batch.partition);
+            let offset = match answer {
+                checker::Answer::Offset(offset) => Some(offset),
+                _ => None,
+            };
+            self.note(&batch, outcome, offset, machine, notes);
+            return;
+        }
+        notes.refused += 1;
+        if !self.habits.idempotent {
+            if let Some(batch) = self.batches.remove(at) {
+                self.note(&batch, outcome, None, machine, notes);
+            }
+            // Later batches that are under way may come through all the same; order is no longer promised.
+            self.process = notes.process();
+            return;
+        }
+        let partition = self.batches[at].partition;
+        let is_first = !self
+            .batches
+            .iter()
+            .take(at)
+            .any(|batch| batch.partition == partition);
+        if let checker::Answer::Code(code) = answer
+            && is_first
+            && is_fatal(code)
+        {
+            notes.violation(format!(
+                "producer {}: refused with {code:?} although it kept order",
+                self.process
+            ));
+            self.give_up(machine, notes);
+            return;
+        }
+        // All that is open goes again, in order, on a new connection.
+        self.hang_up(machine, notes);
+    }
+
+    fn note(
+        &self,
+        batch: &Batch,
+        outcome: Outcome,
+        base: Option<i64>,
+        machine: &Machine,
+        notes: &mut Notes,
+    ) {
+        let mut op = op(
+            &self.habits.topic,
+            self.process,
+            batch,
+            outcome,
+            base,
+            notes,
+        );
+        op.returned = machine.now().0;
+        notes.done(op);
+    }
+}
+
+fn is_fatal(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::OutOfOrderSequenceNumber
+            | ErrorCode::UnknownProducerId
+            | ErrorCode::InvalidProducerEpoch
+    )
+}
+
+fn op(
+    topic: &str,
+    process: u32,
+    batch: &Batch,
+    outcome: Outcome,
+    base: Option<i64>,
+    notes: &mut Notes,
+) -> Op {
+    let key = notes.key(topic, batch.partition);
+    let mut op = Op::new(process, Kind::Send, batch.invoked);
+    op.outcome = outcome;
+    let sent = |(at, value): (usize, &u64)| Sent {
+        key,
+        offset: base.map(|base| base + at as i64),
+        value: *value,
+    };
+    op.sends = batch.values.iter().enumerate().map(sent).collect();
+    op
+}

@@ -1,0 +1,310 @@
+//! A simulated reader: fetches all partitions of one topic from the start on, and notes every record and every log end.
+//!
+//! Checks on its own what needs no history: bytes are those that were sent, offsets rise, and a position that was reached
+//! stays within the log.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use env::sim::{Chance, Machine};
+use model::Instant;
+use wire::messages::FetchRequest;
+use wire::messages::fetch_request::{FetchPartition, FetchTopic};
+use wire::messages::fetch_response::PartitionData;
+use wire::records::{Batch, Caps, RecordIter, Source};
+use wire::{ErrorCode, Records};
+
+use super::line::{Line, LineError};
+use super::notes::{Notes, value_of};
+use crate::checker::{EndSeen, Isolation, Kind, Op, Polled};
+
+const RECONNECT: Duration = Duration::from_millis(200);
+const ANSWER_MAX: Duration = Duration::from_secs(30);
+
+pub(crate) struct Reader {
+    topic: String,
+    isolation: Isolation,
+    process: u32,
+    chance: Chance,
+    line: Option<Line>,
+    positions: BTreeMap<i32, i64>,
+    /// When the fetch under way was sent.
+    asked: Option<Instant>,
+    version: i16,
+    wake: Instant,
+    /// Log end of each partition, once a fetch came back empty there.
+    pub(crate) at_end: BTreeMap<i32, i64>,
+    /// Partitions that answered with an error lately, and which.
+    pub(crate) errors: BTreeMap<i32, ErrorCode>,
+    bytes_max: i32,
+}
+
+impl Reader {
+    pub(crate) fn new(
+        topic: &str,
+        partitions: i32,
+        isolation: Isolation,
+        chance: Chance,
+        notes: &mut Notes,
+    ) -> Reader {
+        let mut chance = chance;
+        Reader {
+            topic: topic.to_owned(),
+            isolation,
+            process: notes.process(),
+            line: None,
+            positions: (0..partitions).map(|partition| (partition, 0)).collect(),
+            asked: None,
+            version: chance.between(4, 12) as i16,
+            wake: Instant(0),
+            at_end: BTreeMap::new(),
+            errors: BTreeMap::new(),
+            bytes_max: *chance.pick(&[1, 2_000, 50_000, 1 << 20]),
+            chance,
+        }
+    }
+
+    pub(crate) fn wake(&self) -> Instant {
+        self.wake
+    }
+
+    pub(crate) fn has_news(&self) -> bool {
+        self.line.as_ref().is_some_and(Line::has_news)
+    }
+
+    pub(crate) fn line(&self) -> Option<&Line> {
+        self.line.as_ref()
+    }
+
+    /// Has read everything there was when it last asked.
+    pub(crate) fn is_done(&self) -> bool {
+        self.positions
+            .iter()
+            .all(|(partition, position)| self.at_end.get(partition) == Some(position))
+    }
+
+    pub(crate) fn describe(&self) -> String {
+        format!(
+            "{} at {:?}, ends {:?}, errors {:?}",
+            self.topic, self.positions, self.at_end, self.errors
+        )
+    }
+
+    pub(crate) fn act(&mut self, machine: &Machine, notes: &mut Notes) {
+        while let Some(line) = &mut self.line {
+            let done = match line.poll() {
+                Ok(Some(answer)) => answer.decode::<FetchRequest>().and_then(|response| {
+                    let asked = self.asked.take().unwrap_or(machine.now());
+                    // No session, so an error for the whole answer leaves nothing to do but ask again.
+                    let partitions: Vec<PartitionData> = response
+                        .responses
+                        .into_iter()
+                        .flat_map(|topic| topic.partitions)
+                        .collect();
+                    self.on_fetched(asked, partitions, machine, notes)
+                }),
+                Ok(None) => break,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = done {
+                if let LineError::Nonsense(what) = error {
+                    notes.violation(format!("reader {}: {what}", self.process));
+                }
+                self.hang_up(machine, notes);
+            }
+        }
+        if machine.now() >= self.wake {
+            self.on_wake(machine, notes);
+        }
+    }
+
+    fn hang_up(&mut self, machine: &Machine, notes: &mut Notes) {
+        self.line = None;
+        if self.asked.take().is_some() {
+            notes.unanswered += 1;
+        }
+        self.wake = machine.now().plus(RECONNECT);
+    }
+
+    fn on_wake(&mut self, machine: &Machine, notes: &mut Notes) {
+        let now = machine.now();
+        self.wake = now.plus(Duration::from_millis(self.chance.between(2, 40)));
+        if self.line.is_none() {
+            self.line = Line::open(machine).ok();
+            if self.line.is_none() {
+                self.wake = now.plus(RECONNECT);
+            }
+        } else if self
+            .asked
+            .is_some_and(|asked| now.since(asked) > ANSWER_MAX)
+        {
+            self.hang_up(machine, notes);
+        } else if self.asked.is_none() {
+            self.fetch(now);
+        }
+    }
+
+    fn fetch(&mut self, now: Instant) {
+        let partitions = self
+            .positions
+            .iter()
+            .map(|(partition, position)| FetchPartition {
+                partition: *partition,
+                fetch_offset: *position,
+                partition_max_bytes: self.bytes_max,
+                ..FetchPartition::default()
+            })
+            .collect();
+        let request = FetchRequest {
+            max_wait_ms: self.chance.below(200) as i32,
+            min_bytes: self.chance.below(3) as i32,
+            max_bytes: 4 << 20,
+            isolation_level: i8::from(self.isolation == Isolation::Committed),
+            topics: vec![FetchTopic {
+                topic: self.topic.clone(),
+                partitions,
+                ..FetchTopic::default()
+            }],
+            ..FetchRequest::default()
+        };
+        if let Some(line) = &mut self.line {
+            line.ask(&request, self.version, true);
+            self.asked = Some(now);
+        }
+    }
+
+    fn on_fetched(
+        &mut self,
+        asked: Instant,
+        partitions: Vec<PartitionData>,
+        machine: &Machine,
+        notes: &mut Notes,
+    ) -> Result<(), LineError> {
+        let mut op = Op::new(self.process, Kind::Poll, asked.0);
+        op.returned = machine.now().0;
+        op.isolation = self.isolation;
+        let mut moved = false;
+        for data in partitions {
+            let index = data.partition_index;
+            let key = notes.key(&self.topic, index);
+            let code = ErrorCode::try_from(data.error_code)
+                .map_err(|error| LineError::Nonsense(error.to_string()))?;
+            match code {
+                ErrorCode::None => drop(self.errors.remove(&index)),
+                ErrorCode::OffsetOutOfRange => moved |= self.on_out_of_range(&data, notes),
+                code => drop(self.errors.insert(index, code)),
+            }
+            if code != ErrorCode::None {
+                continue;
+            }
+            notes.end(EndSeen {
+                key,
+                invoked: op.invoked,
+                returned: op.returned,
+                log_start: (self.version >= 5).then_some(data.log_start_offset),
+                log_end: Some(data.high_watermark),
+            });
+            let records = self.records(&data)?;
+            match records.last() {
+                Some((last, _)) => {
+                    self.positions.insert(index, last + 1);
+                    self.at_end.remove(&index);
+                    op.polls.push(Polled { key, records });
+                }
+                None => drop(self.at_end.insert(index, data.high_watermark)),
+            }
+        }
+        if !op.polls.is_empty() {
+            notes.done(op);
+        }
+        if moved {
+            self.process = notes.process();
+        }
+        Ok(())
+    }
+
+    /// Only records that were deleted on request may be gone from under a reader.
+    fn on_out_of_range(&mut self, data: &PartitionData, notes: &mut Notes) -> bool {
+        let index = data.partition_index;
+        let key = notes.key(&self.topic, index);
+        let position = self.positions.get(&index).copied().unwrap_or(0);
+        let trimmed = notes.history.trimmed.get(&key).copied().unwrap_or(0);
+        if position >= trimmed {
+            let name = notes.name(key);
+            notes.violation(format!(
+                "{name}: offset {position} is out of range, the log is {}..{}, deleted up to {trimmed}",
+                data.log_start_offset, data.high_watermark
+            ));
+        }
+        // Any place from here to what was deleted may be the new start: go one step at a time and find it.
+        let next = if data.log_start_offset > position {
+            data.log_start_offset
+        } else {
+            position + 1
+        };
+        self.positions.insert(index, next);
+        true
+    }
+
+    fn records(&self, data: &PartitionData) -> Result<Vec<(i64, u64)>, LineError> {
+        let nonsense = |what: String| {
+            LineError::Nonsense(format!(
+                "fetch of {}-{}: {what}",
+                self.topic, data.partition_index
+            ))
+        };
+        let position = self
+            .positions
+            .get(&data.partition_index)
+            .copied()
+            .unwrap_or(0);
+        let bytes = match &data.records {
+            Some(Records::Bytes(bytes)) => bytes.clone(),
+            Some(Records::External(_)) => {
+                return Err(nonsense("bytes that are not there".to_owned()));
+            }
+            None => return Ok(Vec::new()),
+        };
+        let mut records: Vec<(i64, u64)> = Vec::new();
+        for batch in Batch::cut(&bytes, Source::Log) {
+            let batch = batch.map_err(|error| nonsense(error.to_string()))?;
+            if batch.attributes().is_control() {
+                continue;
+            }
+            let plain = batch
+                .plain(Caps::default())
+                .map_err(|error| nonsense(error.to_string()))?;
+            for record in RecordIter::new(&plain, batch.record_count()) {
+                let record = record.map_err(|error| nonsense(error.to_string()))?;
+                let offset = batch.base_offset().0 + i64::from(record.offset_delta);
+                if offset < position {
+                    continue;
+                }
+                if offset >= data.high_watermark {
+                    return Err(nonsense(format!(
+                        "offset {offset} at a high watermark of {}",
+                        data.high_watermark
+                    )));
+                }
+                let value = record.value.and_then(value_of);
+                let value = value.ok_or_else(|| {
+                    nonsense(format!("the record at {offset} is not what was sent"))
+                })?;
+                if records.last().is_some_and(|(last, _)| *last >= offset) {
+                    return Err(nonsense(format!("offset {offset} does not rise")));
+                }
+                records.push((offset, value));
+            }
+        }
+        if records.is_empty()
+            && bytes.len() >= 61
+            && data.high_watermark > position
+            && self.bytes_max > 1_000_000
+        {
+            return Err(nonsense(
+                "records, but none at or beyond the position".to_owned(),
+            ));
+        }
+        Ok(records)
+    }
+}

@@ -1,0 +1,236 @@
+//! `sim --seeds N [--seed S]`: runs seeds and says which of them break a promise.
+//!
+//! Each seed is one line to replay: `sim --seed S --verbose`. Seeds run in child processes, one per core, so that a panic of the
+//! broker costs its seed and is told like any other failure.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use env::Env;
+use parking_lot::Mutex;
+use sim::run::{Plan, Verdict, run};
+
+#[derive(Clone, Copy, Debug)]
+struct Options {
+    seed: u64,
+    seeds: u64,
+    /// Distance between two seeds of one child.
+    stride: u64,
+    jobs: u64,
+    is_child: bool,
+    is_verbose: bool,
+}
+
+const USAGE: &str = "sim [--seeds N] [--seed FIRST] [--jobs N] [--verbose]
+
+  --seeds N     how many seeds to run (1)
+  --seed S      the first of them (1)
+  --jobs N      processes at a time (number of cores)
+  --verbose     one seed in this process, every event of the machine on standard error";
+
+fn options() -> Result<Options, String> {
+    let mut options = Options {
+        seed: 1,
+        seeds: 1,
+        stride: 1,
+        jobs: 0,
+        is_child: false,
+        is_verbose: false,
+    };
+    let mut args = std::env::args().skip(1);
+    while let Some(arg) = args.next() {
+        let mut number = || {
+            let value = args.next().ok_or_else(|| format!("{arg} needs a number"))?;
+            value
+                .parse::<u64>()
+                .map_err(|error| format!("{arg} {value}: {error}"))
+        };
+        match arg.as_str() {
+            "--seed" => options.seed = number()?,
+            "--seeds" => options.seeds = number()?,
+            "--stride" => options.stride = number()?.max(1),
+            "--jobs" => options.jobs = number()?,
+            "--child" => options.is_child = true,
+            "--verbose" => options.is_verbose = true,
+            _ => return Err(format!("unknown argument {arg}")),
+        }
+    }
+    if options.jobs == 0 {
+        options.jobs = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
+    }
+    Ok(options)
+}
+
+fn main() -> ExitCode {
+    match options() {
+        Err(problem) => {
+            eprintln!("{problem}\n\n{USAGE}");
+            ExitCode::from(2)
+        }
+        Ok(options) if options.is_child => {
+            child(options);
+            ExitCode::SUCCESS
+        }
+        Ok(options) if options.is_verbose => alone(options),
+        Ok(options) => parent(options),
+    }
+}
+
+fn alone(options: Options) -> ExitCode {
+    let verdict = run(options.seed, &Plan::of(options.seed), true);
+    println!(
+        "{:#?}\n{}\n{}",
+        Plan::of(options.seed),
+        summary(&verdict),
+        verdict.describe()
+    );
+    if verdict.is_clean() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+fn summary(verdict: &Verdict) -> String {
+    let counts = verdict.counts;
+    format!(
+        "{} acked, {} read, {} starts, {} cuts (lost {} pages, {} names), {} kills, {} syncs failed, {} writes failed, {} full, \
+         {} resent, {} refused, {} unanswered, {} topics, {} trims, {} events, trace {:016x}",
+        verdict.acked,
+        verdict.polled,
+        verdict.starts,
+        counts.power_cuts,
+        counts.pages_lost,
+        counts.names_lost,
+        counts.kills,
+        counts.syncs_failed,
+        counts.writes_failed,
+        counts.writes_refused_full,
+        verdict.resent,
+        verdict.refused,
+        verdict.unanswered,
+        verdict.topics_changed,
+        verdict.records_deleted,
+        verdict.events,
+        verdict.trace,
+    )
+}
+
+/// Runs its share of seeds; what it prints is read by the parent.
+fn child(options: Options) {
+    let mut out = std::io::stdout().lock();
+    for number in 0..options.seeds {
+        let seed = options.seed + number * options.stride;
+        // Before the run, so that the parent knows which seed took the process down.
+        let _ = writeln!(out, "begin {seed}");
+        let _ = out.flush();
+        let verdict = run(seed, &Plan::of(seed), false);
+        let word = if verdict.is_clean() { "ok" } else { "bad" };
+        let _ = writeln!(out, "{word} {seed} {}", summary(&verdict));
+        for line in verdict.describe().lines() {
+            let _ = writeln!(out, "    {line}");
+        }
+    }
+}
+
+#[derive(Default)]
+struct Score {
+    done: u64,
+    failed: Vec<u64>,
+}
+
+#[allow(clippy::disallowed_methods)] // a tool of developers, not part of the broker
+fn parent(options: Options) -> ExitCode {
+    let clock = Env::real().clock;
+    let start = clock.now();
+    let score = Mutex::new(Score::default());
+    std::thread::scope(|scope| {
+        for job in 0..options.jobs.min(options.seeds) {
+            let score = &score;
+            scope.spawn(move || tend(job, options, score));
+        }
+    });
+    let took = clock.now().since(start).max(Duration::from_millis(1));
+    let mut score = score.into_inner();
+    score.failed.sort_unstable();
+    let rate = score.done as f64 * 60.0 / took.as_secs_f64();
+    println!(
+        "{} seeds in {:.1} s, {rate:.0} per minute, {} failed",
+        score.done,
+        took.as_secs_f64(),
+        score.failed.len()
+    );
+    for seed in &score.failed {
+        println!("replay: make sim SEEDS=1 ARGS='--seed {seed} --verbose'");
+    }
+    if score.failed.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+/// Runs the share of one job, in as many child processes as it takes.
+fn tend(job: u64, options: Options, score: &Mutex<Score>) {
+    let mut left = (options.seeds - job).div_ceil(options.jobs);
+    let mut next = options.seed + job;
+    while left > 0 {
+        let done = share(next, left, options.jobs, score);
+        left -= done;
+        next += done * options.jobs;
+    }
+}
+
+/// One child process; returns how many seeds it took care of, of which the last may have been its end.
+fn share(first: u64, seeds: u64, stride: u64, score: &Mutex<Score>) -> u64 {
+    let program = std::env::current_exe().expect("this program has a path");
+    let child = Command::new(program)
+        .args([
+            "--child",
+            "--seed",
+            &first.to_string(),
+            "--seeds",
+            &seeds.to_string(),
+            "--stride",
+            &stride.to_string(),
+        ])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn();
+    let mut child = child.expect("this program can be started again");
+    let (mut begun, mut ended) = (0, 0);
+    let mut current = first;
+    if let Some(out) = child.stdout.take() {
+        for line in BufReader::new(out).lines().map_while(Result::ok) {
+            let mut words = line.split(' ');
+            match (
+                words.next(),
+                words.next().and_then(|word| word.parse().ok()),
+            ) {
+                (Some("begin"), Some(seed)) => (begun, current) = (begun + 1, seed),
+                (Some("ok"), Some(_)) => {
+                    ended += 1;
+                    score.lock().done += 1;
+                }
+                (Some("bad"), Some(seed)) => {
+                    ended += 1;
+                    println!("FAILED {}", &line[4..]);
+                    let mut score = score.lock();
+                    score.done += 1;
+                    score.failed.push(seed);
+                }
+                _ => println!("{line}"),
+            }
+        }
+    }
+    let _ = child.wait();
+    if begun > ended {
+        println!("FAILED {current} the process ended: see sim --seed {current} --verbose");
+        let mut score = score.lock();
+        score.done += 1;
+        score.failed.push(current);
+    }
+    // A child that did not even begin would be started for ever.
+    begun.max(1)
+}

@@ -1,0 +1,153 @@
+//! The broker under test on its machine: started, struck, and started again.
+//!
+//! Owns the machine and the one broker on it. A start that fails while nothing is wrong with the machine is a violation; any
+//! other way of ending is followed by a new start.
+
+use std::time::Duration;
+
+use broker::Broker;
+use env::sim::{Chance, Faults, Machine};
+use model::Instant;
+
+use crate::client::line::PORT;
+use crate::client::notes::Notes;
+
+use super::plan::Plan;
+
+/// How the broker came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    PowerCut,
+    Kill,
+}
+
+pub(crate) struct Host {
+    pub(crate) machine: Machine,
+    config: config::Broker,
+    broker: Option<Broker>,
+    start_at: Instant,
+    pub(crate) starts: u64,
+    pub(crate) starts_failed: u64,
+    pub(crate) failures: u64,
+    pub(crate) pages_lost: u64,
+}
+
+/// Time between the end of a broker and its next start.
+const PAUSE: Duration = Duration::from_millis(200);
+/// A clean stop must be over by then.
+const STOP_MAX: Duration = Duration::from_secs(60);
+
+impl Host {
+    pub(crate) fn new(seed: u64, plan: &Plan) -> Host {
+        Host {
+            machine: Machine::new(seed, Faults::default()),
+            config: settings(plan),
+            broker: None,
+            start_at: Instant(0),
+            starts: 0,
+            starts_failed: 0,
+            failures: 0,
+            pages_lost: 0,
+        }
+    }
+
+    pub(crate) fn start_at(&self) -> Option<Instant> {
+        self.broker.is_none().then_some(self.start_at)
+    }
+
+    /// Notices an end, and starts a broker when it is time.
+    pub(crate) fn tend(&mut self, chance: &mut Chance, notes: &mut Notes) {
+        if self.machine.is_off() {
+            self.end(End::PowerCut);
+        } else if self.broker.is_some() && self.machine.workers_count() == 0 {
+            // It gave up by itself, as it must after a failed sync.
+            self.failures += 1;
+            let end = if chance.one_in(2) {
+                End::PowerCut
+            } else {
+                End::Kill
+            };
+            self.end(end);
+        }
+        if self.broker.is_none() && self.machine.now() >= self.start_at {
+            self.start(notes);
+        }
+    }
+
+    fn start(&mut self, notes: &mut Notes) {
+        let failed_before = self.failures_of_machine();
+        self.starts += 1;
+        match Broker::start(&self.machine.env(), self.config.clone()) {
+            Ok(broker) => self.broker = Some(broker),
+            Err(error) => {
+                self.starts_failed += 1;
+                let counts = self.failures_of_machine();
+                if counts == failed_before && !self.machine.is_off() {
+                    notes.violation(format!("the broker does not start: {error}"));
+                }
+                let end = if self.machine.is_off() {
+                    End::PowerCut
+                } else {
+                    End::Kill
+                };
+                self.end(end);
+            }
+        }
+    }
+
+    /// Counts everything the machine did wrong to the broker.
+    fn failures_of_machine(&self) -> u64 {
+        let counts = self.machine.counts();
+        counts.syncs_failed
+            + counts.writes_failed
+            + counts.reads_failed
+            + counts.writes_refused_full
+    }
+
+    pub(crate) fn end(&mut self, end: End) {
+        match end {
+            End::PowerCut => self.pages_lost += self.machine.power_cut().pages,
+            End::Kill => self.machine.kill(),
+        }
+        self.broker = None;
+        self.start_at = self.machine.now().plus(PAUSE);
+        self.machine.alarm(self.start_at);
+    }
+
+    /// Asks the broker to stop and says whether it did.
+    pub(crate) fn stop(&mut self) -> bool {
+        let Some(broker) = &self.broker else {
+            return true;
+        };
+        broker.stop();
+        let stopped = self
+            .machine
+            .run_until(STOP_MAX, |machine| machine.workers_count() == 0);
+        self.end(End::Kill);
+        stopped
+    }
+}
+
+fn settings(plan: &Plan) -> config::Broker {
+    let dirs: Vec<String> = (0..plan.log_dirs)
+        .map(|dir| format!("/data/{dir}"))
+        .collect();
+    let pairs = [
+        ("node.id", "1".to_owned()),
+        ("listeners", format!("PLAINTEXT://127.0.0.1:{PORT}")),
+        ("log.dirs", dirs.join(",")),
+        ("num.network.threads", plan.network_threads.to_string()),
+        ("esker.journal.piece.bytes", (1 << 20).to_string()),
+        ("esker.journal.bytes", (2 << 20).to_string()),
+        ("log.segment.delete.delay.ms", "1000".to_owned()),
+        ("log.retention.check.interval.ms", "2000".to_owned()),
+    ];
+    let mut settings = config::Settings::default();
+    for (name, value) in pairs {
+        settings
+            .put(name, &value)
+            .expect("a setting of the simulator is known");
+    }
+    config::Broker::new(settings, config::Machine { cores: 2 })
+        .expect("the simulator's settings fit each other")
+}

@@ -1,0 +1,367 @@
+//! One run of a seed: the real broker under load and faults, then healed, read to the end and judged.
+//!
+//! Three phases: create the topics; load under faults; heal, restart, and demand that every partition takes a record within
+//! 15 seconds and that everything is read from start to end at both isolation levels. The same seed gives the same run.
+
+mod faults;
+mod host;
+mod plan;
+
+use std::time::Duration;
+
+use env::sim::{Chance, Counts, Step};
+use model::Instant;
+
+use crate::checker::{Fault, Guard, Isolation, Kind, Report, check};
+use crate::client::admin::Admin;
+use crate::client::notes::Notes;
+use crate::client::producer::{Habits, Producer};
+use crate::client::reader::Reader;
+use faults::Striker;
+use host::{End, Host};
+pub use plan::{Plan, Strike};
+
+/// Limits in virtual time.
+const SETUP_MAX: Duration = Duration::from_secs(60);
+const LIVE_MAX: Duration = Duration::from_secs(15);
+const DRAIN_MAX: Duration = Duration::from_secs(200);
+
+/// What a run found.
+#[derive(Debug)]
+pub struct Verdict {
+    pub seed: u64,
+    pub report: Report,
+    /// Broken promises that needed no history.
+    pub violations: Vec<String>,
+    /// Why the run proves nothing, if it does not.
+    pub complaints: Vec<String>,
+    pub trace: u64,
+    pub events: u64,
+    pub counts: Counts,
+    pub acked: usize,
+    pub polled: usize,
+    pub starts: u64,
+    /// Sends again, errors, silences, changes of topics, deletions: what the clients lived through.
+    pub resent: u64,
+    pub refused: u64,
+    pub unanswered: u64,
+    pub topics_changed: u64,
+    pub records_deleted: u64,
+}
+
+impl Verdict {
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.report.is_clean() && self.violations.is_empty() && self.complaints.is_empty()
+    }
+
+    /// Everything that is wrong, for people.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let mut text = String::new();
+        for violation in &self.violations {
+            text += &format!("violation: {violation}\n");
+        }
+        for complaint in &self.complaints {
+            text += &format!("vacuous: {complaint}\n");
+        }
+        if !self.report.is_clean() {
+            text += &self.report.to_string();
+        }
+        text
+    }
+}
+
+/// Runs a seed as its plan says.
+#[must_use]
+pub fn run(seed: u64, plan: &Plan, verbose: bool) -> Verdict {
+    let mut run = Run::new(seed, plan);
+    run.host.machine.set_verbose(verbose);
+    run.set_up();
+    run.strike(plan);
+    run.heal();
+    run.judge(seed, plan)
+}
+
+struct Run {
+    host: Host,
+    chance: Chance,
+    notes: Notes,
+    admin: Admin,
+    producers: Vec<Producer>,
+    readers: Vec<Reader>,
+    /// Topic and number of partitions.
+    topics: Vec<(String, i32)>,
+    plan: Plan,
+    bites: Vec<Fault>,
+}
+
+impl Run {
+    fn new(seed: u64, plan: &Plan) -> Run {
+        let mut chance = Chance::new(seed ^ 0x0072_756e);
+        let mut notes = Notes::default();
+        Run {
+            host: Host::new(seed, plan),
+            admin: Admin::new(plan.topics.clone(), chance.split(), &mut notes),
+            chance,
+            notes,
+            producers: Vec::new(),
+            readers: Vec::new(),
+            topics: plan
+                .topics
+                .iter()
+                .map(|topic| (topic.name.clone(), topic.partitions))
+                .collect(),
+            plan: plan.clone(),
+            bites: Vec::new(),
+        }
+    }
+
+    /// One step of the machine and of everyone whose moment it is; time stops at `limit`.
+    fn step(&mut self, limit: Instant) {
+        self.host.tend(&mut self.chance, &mut self.notes);
+        let now = self.host.machine.now();
+        let mut next = limit;
+        let (machine, notes) = (&self.host.machine, &mut self.notes);
+        if self.admin.has_news() || self.admin.wake() <= now {
+            self.admin.act(machine, notes);
+        }
+        next = next.min(self.admin.wake());
+        for producer in &mut self.producers {
+            if producer.has_news() || producer.wake() <= now {
+                producer.act(machine, notes);
+            }
+            next = next.min(producer.wake());
+        }
+        for reader in &mut self.readers {
+            if reader.has_news() || reader.wake() <= now {
+                reader.act(machine, notes);
+            }
+            next = next.min(reader.wake());
+        }
+        if let Some(at) = self.host.start_at() {
+            next = next.min(at);
+        }
+        // A client that wants to act at once gets its turn after the machine's.
+        let step = self.host.machine.step_until(next);
+        if step == Step::Idle && self.host.machine.now() < limit && next > now {
+            self.notes.violation(format!(
+                "the machine is stuck: {}",
+                self.host.machine.describe_workers()
+            ));
+        }
+    }
+
+    /// Steps until `done`; false when `time` has passed before.
+    fn until(&mut self, time: Duration, mut done: impl FnMut(&Run) -> bool) -> bool {
+        let limit = self.host.machine.now().plus(time);
+        while self.host.machine.now() < limit {
+            if done(self) {
+                return true;
+            }
+            if !self.notes.violations.is_empty() {
+                return false;
+            }
+            self.step(limit);
+        }
+        done(self)
+    }
+
+    fn set_up(&mut self) {
+        if !self.until(SETUP_MAX, |run| run.admin.is_ready()) {
+            self.notes
+                .violation("the topics were not created within a minute".to_owned());
+        }
+        (self.admin.trims, self.admin.changes) = (self.plan.trims, self.plan.changes);
+        let now = self.host.machine.now();
+        for habits in self.plan.producers.clone() {
+            let producer = Producer::new(habits, self.chance.split(), now, &mut self.notes);
+            self.producers.push(producer);
+        }
+        for number in 0..self.plan.readers {
+            let (topic, partitions) = self.topics[number % self.topics.len()].clone();
+            let isolation = if self.chance.one_in(2) {
+                Isolation::Committed
+            } else {
+                Isolation::Uncommitted
+            };
+            self.read(&topic, partitions, isolation);
+        }
+    }
+
+    fn read(&mut self, topic: &str, partitions: i32, isolation: Isolation) {
+        let reader = Reader::new(
+            topic,
+            partitions,
+            isolation,
+            self.chance.split(),
+            &mut self.notes,
+        );
+        self.readers.push(reader);
+    }
+
+    fn strike(&mut self, plan: &Plan) {
+        let mut striker = Striker::new(plan, self.chance.split(), self.host.machine.now());
+        let end = self.host.machine.now().plus(plan.time);
+        while self.host.machine.now() < end && self.notes.violations.is_empty() {
+            let limit = striker.next().min(end);
+            striker.act(self);
+            self.step(limit);
+        }
+        striker.heal(self);
+        self.bites = striker.bites(self);
+    }
+
+    /// Ends all faults and begins the broker anew, so that what the last one kept in memory proves nothing.
+    fn heal(&mut self) {
+        if !self.notes.violations.is_empty() {
+            return;
+        }
+        self.admin.is_quiet = true;
+        self.producers
+            .iter_mut()
+            .for_each(|producer| producer.is_ending = true);
+        let drained = self.until(DRAIN_MAX, |run| {
+            !run.producers.iter().any(Producer::has_unanswered)
+        });
+        if !drained && self.notes.violations.is_empty() {
+            self.notes
+                .violation("requests stay unanswered after everything healed".to_owned());
+        }
+        match self.chance.below(3) {
+            0 => self.host.end(End::PowerCut),
+            1 => self.host.end(End::Kill),
+            _ => {
+                if !self.host.stop() {
+                    let stuck = self.host.machine.describe_workers();
+                    self.notes
+                        .violation(format!("the broker does not stop: {stuck}"));
+                }
+            }
+        }
+        self.demand_progress();
+        self.read_everything();
+    }
+
+    /// Every partition takes a record within 15 seconds.
+    fn demand_progress(&mut self) {
+        self.producers.clear();
+        let now = self.host.machine.now();
+        for (topic, partitions) in self.topics.clone() {
+            let habits = Habits {
+                topic,
+                partitions,
+                acks: -1,
+                idempotent: true,
+                in_flight_max: 5,
+                records_max: 2,
+                pause: Duration::from_millis(20),
+            };
+            let producer = Producer::new(habits, self.chance.split(), now, &mut self.notes);
+            self.producers.push(producer);
+        }
+        let all = |run: &Run| {
+            run.producers
+                .iter()
+                .all(|producer| producer.acked.len() == producer.partitions() as usize)
+        };
+        if !self.until(LIVE_MAX, all) && self.notes.violations.is_empty() {
+            let lacking: Vec<String> = self
+                .producers
+                .iter()
+                .map(|producer| {
+                    format!(
+                        "{}: {:?} of {}",
+                        producer.topic(),
+                        producer.acked,
+                        producer.partitions()
+                    )
+                })
+                .collect();
+            self.notes.violation(format!(
+                "not every partition takes records after healing: {}",
+                lacking.join(", ")
+            ));
+        }
+        self.producers
+            .iter_mut()
+            .for_each(|producer| producer.is_ending = true);
+        self.until(DRAIN_MAX, |run| {
+            !run.producers.iter().any(Producer::has_unanswered)
+        });
+    }
+
+    fn read_everything(&mut self) {
+        if !self.notes.violations.is_empty() {
+            return;
+        }
+        self.readers.clear();
+        for (topic, partitions) in self.topics.clone() {
+            for isolation in [Isolation::Committed, Isolation::Uncommitted] {
+                self.read(&topic, partitions, isolation);
+            }
+        }
+        let looks = self.admin.looks;
+        let done = |run: &Run| run.readers.iter().all(Reader::is_done) && run.admin.looks > looks;
+        if self.until(DRAIN_MAX, done) {
+            self.notes.history.read_to_the_end = vec![Isolation::Committed, Isolation::Uncommitted];
+        } else if self.notes.violations.is_empty() {
+            let stuck: Vec<String> = self
+                .readers
+                .iter()
+                .filter(|reader| !reader.is_done())
+                .map(Reader::describe)
+                .collect();
+            self.notes
+                .violation(format!("cannot be read to the end: {}", stuck.join("; ")));
+        }
+    }
+
+    fn judge(self, seed: u64, plan: &Plan) -> Verdict {
+        let Run {
+            host, notes, bites, ..
+        } = self;
+        let history = &notes.history;
+        let report = check(history);
+        let mut kinds = vec![Kind::Send, Kind::Poll, Kind::Admin];
+        if plan.producers.is_empty() {
+            kinds.clear();
+        }
+        let guard = Guard {
+            acked_sends_min: 10,
+            polled_records_min: 20,
+            kinds,
+            faults: bites,
+        };
+        let ops = history
+            .ops
+            .iter()
+            .filter(|op| op.outcome == crate::checker::Outcome::Ok);
+        let (mut acked, mut polled) = (0, 0);
+        for op in ops {
+            acked += op.sends.len();
+            polled += op
+                .polls
+                .iter()
+                .map(|polled| polled.records.len())
+                .sum::<usize>();
+        }
+        Verdict {
+            seed,
+            complaints: guard.complaints(history),
+            report,
+            violations: notes.violations,
+            trace: host.machine.trace(),
+            events: host.machine.events_count(),
+            counts: host.machine.counts(),
+            acked,
+            polled,
+            starts: host.starts,
+            resent: notes.resent,
+            refused: notes.refused,
+            unanswered: notes.unanswered,
+            topics_changed: notes.topics_changed,
+            records_deleted: notes.records_deleted,
+        }
+    }
+}

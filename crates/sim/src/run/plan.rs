@@ -1,0 +1,159 @@
+//! What a seed means: the shape of the broker, its clients and the faults of one run.
+//!
+//! Each run has its own subset of fault kinds (a quarter has none), because faults of all kinds at once hide what two of them do
+//! together.
+
+use std::time::Duration;
+
+use env::sim::Chance;
+
+use crate::client::admin::Topic;
+use crate::client::producer::Habits;
+
+/// A kind of fault that may strike again and again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Strike {
+    /// The machine loses power: what was not synced may be gone.
+    PowerCut,
+    /// The power goes in the middle of the disk operations of a few moments later.
+    PowerCutAtOperation,
+    /// The process is killed; the page cache stays.
+    Kill,
+    /// The broker is asked to stop and is started again.
+    Restart,
+    /// One of the next syncs fails.
+    FailSync,
+    /// One of the next writes fails.
+    FailWrite,
+    /// The disk has no room for a while.
+    FullDisk,
+    /// The wall clock jumps by up to an hour.
+    JumpClock,
+    /// The wall clock stops for a while.
+    StickClock,
+    /// Some connections break.
+    Reset,
+    /// Some connections carry nothing for a while.
+    Stall,
+    /// Syncs take a hundred times as long for a while.
+    SlowDisk,
+}
+
+impl Strike {
+    pub const ALL: [Strike; 12] = [
+        Strike::PowerCut,
+        Strike::PowerCutAtOperation,
+        Strike::Kill,
+        Strike::Restart,
+        Strike::FailSync,
+        Strike::FailWrite,
+        Strike::FullDisk,
+        Strike::JumpClock,
+        Strike::StickClock,
+        Strike::Reset,
+        Strike::Stall,
+        Strike::SlowDisk,
+    ];
+}
+
+/// Everything that a run depends on besides its seed.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub strikes: Vec<Strike>,
+    /// Virtual time under faults.
+    pub time: Duration,
+    /// Mean time between two strikes.
+    pub strike_pause: Duration,
+    pub network_threads: usize,
+    pub log_dirs: usize,
+    pub readers: usize,
+    /// Percent of the administrator's turns that delete records or change topics.
+    pub trims: u64,
+    pub changes: u64,
+    pub(crate) topics: Vec<Topic>,
+    pub(crate) producers: Vec<Habits>,
+}
+
+impl Plan {
+    #[must_use]
+    pub fn of(seed: u64) -> Plan {
+        let mut chance = Chance::new(seed ^ 0x706c_616e);
+        let strikes = if chance.one_in(4) {
+            Vec::new()
+        } else {
+            let one_in = chance.between(2, 4);
+            Strike::ALL
+                .into_iter()
+                .filter(|_| chance.one_in(one_in))
+                .collect()
+        };
+        Plan::with(&mut chance, strikes)
+    }
+
+    /// A run with exactly these kinds of faults.
+    #[must_use]
+    pub fn striking(seed: u64, strikes: &[Strike]) -> Plan {
+        Plan::with(&mut Chance::new(seed ^ 0x706c_616e), strikes.to_vec())
+    }
+
+    fn with(chance: &mut Chance, strikes: Vec<Strike>) -> Plan {
+        let topics: Vec<Topic> = (0..chance.between(1, 3))
+            .map(|number| topic(number, chance))
+            .collect();
+        let producers = (0..chance.between(2, 5))
+            .map(|_| habits(&topics, chance))
+            .collect();
+        Plan {
+            strikes,
+            time: Duration::from_millis(chance.between(5_000, 20_000)),
+            strike_pause: Duration::from_millis(chance.between(300, 3_000)),
+            network_threads: chance.between(1, 3) as usize,
+            log_dirs: if chance.one_in(3) { 2 } else { 1 },
+            readers: chance.between(1, 3) as usize,
+            trims: *chance.pick(&[0, 0, 3, 10]),
+            changes: *chance.pick(&[0, 5, 20]),
+            topics,
+            producers,
+        }
+    }
+}
+
+fn topic(number: u64, chance: &mut Chance) -> Topic {
+    let mut configs = vec![("segment.bytes", (1 << 20).to_string())];
+    if chance.one_in(2) {
+        // Segments roll by the producers' time.
+        configs.push(("segment.ms", chance.between(500, 5_000).to_string()));
+    }
+    if chance.one_in(3) {
+        configs.push(("index.interval.bytes", "200".to_owned()));
+    }
+    if chance.one_in(6) {
+        configs.push(("compression.type", "lz4".to_owned()));
+    }
+    if chance.one_in(6) {
+        configs.push(("message.timestamp.type", "LogAppendTime".to_owned()));
+    }
+    Topic {
+        name: format!("load-{number}"),
+        partitions: chance.between(1, 5) as i32,
+        configs,
+    }
+}
+
+fn habits(topics: &[Topic], chance: &mut Chance) -> Habits {
+    let topic = chance.pick(topics);
+    let idempotent = !chance.one_in(3);
+    Habits {
+        topic: topic.name.clone(),
+        partitions: topic.partitions,
+        acks: if idempotent {
+            -1
+        } else {
+            *chance.pick(&[-1, -1, 1, 0])
+        },
+        idempotent,
+        in_flight_max: chance.between(1, 5) as usize,
+        records_max: chance.between(1, 6),
+        pause: Duration::from_millis(*chance.pick(&[1, 5, 30, 100])),
+    }
+}
