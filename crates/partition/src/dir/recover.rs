@@ -129,6 +129,7 @@ impl Recovery {
                 },
                 _ => at(error),
             })?;
+        sync_path(env, path).map_err(at)?;
         let (id, identity) = match read_identity(env, path).map_err(at)? {
             Some(known) => known,
             None => {
@@ -136,12 +137,6 @@ impl Recovery {
                 env.rng.fill(&mut id);
                 let identity = fresh();
                 write_identity(env, path, Uuid(id), &identity).map_err(at)?;
-                if let Some(parent) = path
-                    .parent()
-                    .filter(|parent| !parent.as_os_str().is_empty())
-                {
-                    disk.sync_dir(parent).map_err(at)?;
-                }
                 (Uuid(id), identity)
             }
         };
@@ -601,6 +596,23 @@ impl Log {
         };
         Partition::new(topic, self.found.topic, index, Arc::clone(dir), start)
     }
+}
+
+/// Makes the whole way to `path` durable. At every start: an earlier one may have been killed between creating and syncing.
+fn sync_path(env: &Env, path: &Path) -> io::Result<()> {
+    for dir in path.ancestors() {
+        let dir = if dir.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            dir
+        };
+        match env.disk.sync_dir(dir) {
+            // Where we may not look we have not created anything either.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+            done => done?,
+        }
+    }
+    Ok(())
 }
 
 /// Recycles the pieces that recovery read, and makes sure there is one to begin with.

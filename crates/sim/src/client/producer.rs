@@ -247,8 +247,9 @@ impl Producer {
             builder = builder.producer(ProducerId(id), ProducerEpoch(epoch), Sequence(*sequence));
         }
         let now = machine.now().0;
-        // Times of the producer's own, far from every limit; they run, so that segments roll by time.
-        let time = Timestamp(1_600_000_000_000 + (now / 1_000_000) as i64);
+        // Times of the producer's own, two hours before the broker's first; they run, so that segments roll by time, and stay
+        // well within retention however often the wall clock jumps.
+        let time = Timestamp(1_700_000_000_000 - 3 * 3_600_000 + (now / 1_000_000) as i64);
         for value in &values {
             builder.push(
                 time,

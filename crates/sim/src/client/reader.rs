@@ -64,6 +64,11 @@ impl Reader {
         }
     }
 
+    /// Asks for much at a time.
+    pub(crate) fn hurry(&mut self) {
+        self.bytes_max = self.bytes_max.max(200_000);
+    }
+
     pub(crate) fn wake(&self) -> Instant {
         self.wake
     }

@@ -90,13 +90,7 @@ impl Striker {
                 machine.faults(|faults| faults.crash_at_op = Some(counts.disk_ops + near))
             }
             Strike::Kill => run.host.end(End::Kill),
-            Strike::Restart => {
-                if !run.host.stop() {
-                    let stuck = run.host.machine.describe_workers();
-                    run.notes
-                        .violation(format!("the broker does not stop: {stuck}"));
-                }
-            }
+            Strike::Restart => run.host.stop(&mut run.notes),
             Strike::FailSync => {
                 machine.faults(|faults| faults.sync_fails_at = Some(counts.syncs + near))
             }

@@ -114,17 +114,25 @@ impl Host {
         self.machine.alarm(self.start_at);
     }
 
-    /// Asks the broker to stop and says whether it did.
-    pub(crate) fn stop(&mut self) -> bool {
-        let Some(broker) = &self.broker else {
-            return true;
-        };
-        broker.stop();
-        let stopped = self
-            .machine
-            .run_until(STOP_MAX, |machine| machine.workers_count() == 0);
-        self.end(End::Kill);
-        stopped
+    /// Asks the broker to stop, and complains when it does not although its machine works.
+    pub(crate) fn stop(&mut self, notes: &mut Notes) {
+        if let Some(broker) = &self.broker {
+            broker.stop();
+            let stopped = self
+                .machine
+                .run_until(STOP_MAX, |machine| machine.workers_count() == 0);
+            if !stopped && !self.machine.is_off() {
+                notes.violation(format!(
+                    "the broker does not stop: {}",
+                    self.machine.describe_workers()
+                ));
+            }
+        }
+        self.end(if self.machine.is_off() {
+            End::PowerCut
+        } else {
+            End::Kill
+        });
     }
 }
 

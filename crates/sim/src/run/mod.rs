@@ -231,13 +231,7 @@ impl Run {
         match self.chance.below(3) {
             0 => self.host.end(End::PowerCut),
             1 => self.host.end(End::Kill),
-            _ => {
-                if !self.host.stop() {
-                    let stuck = self.host.machine.describe_workers();
-                    self.notes
-                        .violation(format!("the broker does not stop: {stuck}"));
-                }
-            }
+            _ => self.host.stop(&mut self.notes),
         }
         self.demand_progress();
         self.read_everything();
@@ -299,6 +293,7 @@ impl Run {
         for (topic, partitions) in self.topics.clone() {
             for isolation in [Isolation::Committed, Isolation::Uncommitted] {
                 self.read(&topic, partitions, isolation);
+                self.readers.iter_mut().for_each(Reader::hurry);
             }
         }
         let looks = self.admin.looks;

@@ -105,7 +105,7 @@ impl Plan {
             .collect();
         Plan {
             strikes,
-            time: Duration::from_millis(chance.between(5_000, 20_000)),
+            time: Duration::from_millis(chance.between(4_000, 12_000)),
             strike_pause: Duration::from_millis(chance.between(300, 3_000)),
             network_threads: chance.between(1, 3) as usize,
             log_dirs: if chance.one_in(3) { 2 } else { 1 },
@@ -119,7 +119,11 @@ impl Plan {
 }
 
 fn topic(number: u64, chance: &mut Chance) -> Topic {
-    let mut configs = vec![("segment.bytes", (1 << 20).to_string())];
+    // Producers do not follow the jumps of the broker's clock.
+    let mut configs = vec![
+        ("segment.bytes", (1 << 20).to_string()),
+        ("message.timestamp.after.max.ms", i64::MAX.to_string()),
+    ];
     if chance.one_in(2) {
         // Segments roll by the producers' time.
         configs.push(("segment.ms", chance.between(500, 5_000).to_string()));
@@ -154,6 +158,6 @@ fn habits(topics: &[Topic], chance: &mut Chance) -> Habits {
         idempotent,
         in_flight_max: chance.between(1, 5) as usize,
         records_max: chance.between(1, 6),
-        pause: Duration::from_millis(*chance.pick(&[1, 5, 30, 100])),
+        pause: Duration::from_millis(*chance.pick(&[5, 20, 50, 200])),
     }
 }
