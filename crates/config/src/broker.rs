@@ -466,8 +466,8 @@ mod tests {
             "Cannot update these configs dynamically: [node.id]"
         );
         assert_eq!(
-            says("listeners", "PLAINTEXT://:1", true),
-            "Cannot update these configs at default cluster level, broker id must be specified: [listeners]"
+            says("ssl.keystore.location", "x", true),
+            "Cannot update these configs at default cluster level, broker id must be specified: [ssl.keystore.location]"
         );
         assert_eq!(
             says("log.segment.bytes", "5", false),

@@ -77,9 +77,13 @@ impl Broker {
             let name = topic.setting.name;
             let broker_names: Vec<&str> =
                 topic.synonyms.iter().map(|synonym| synonym.name).collect();
+            let plain = |text: &String| match value::check(&topic.setting, text) {
+                Ok(value) => value::canonical(&value),
+                Err(_) => text.clone(),
+            };
             let own = overrides
                 .get(name)
-                .map(|value| (name.to_owned(), value.clone(), Source::DynamicTopic));
+                .map(|text| (name.to_owned(), plain(text), Source::DynamicTopic));
             let chain: Vec<_> = own
                 .into_iter()
                 .chain(self.layers.chain(&broker_names))
@@ -249,7 +253,7 @@ mod tests {
             ("retention.ms", " 77 "),
             ("cleanup.policy", " delete , compact "),
         ]));
-        assert!(show(&topic, "retention.ms").starts_with("77@1 "));
+        assert_eq!(show(&topic, "retention.ms"), "77@1 [retention.ms=77@1]");
         assert!(show(&topic, "cleanup.policy").starts_with("delete,compact@1 "));
     }
 

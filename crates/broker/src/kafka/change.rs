@@ -234,17 +234,12 @@ impl Shared {
         if image.end() <= old.end() {
             return;
         }
-        let (own, cluster) = (
-            Resource::broker(self.config().broker.node_id),
-            Resource::cluster(),
-        );
+        let before = Arc::clone(&self.config().broker);
+        let (own, cluster) = (Resource::broker(before.node_id), Resource::cluster());
         if image.overrides(&own) != old.overrides(&own)
             || image.overrides(&cluster) != old.overrides(&cluster)
         {
-            let broker = self
-                .config()
-                .broker
-                .with_dynamic(image.overrides(&cluster), image.overrides(&own));
+            let broker = before.with_dynamic(image.overrides(&cluster), image.overrides(&own));
             self.set_config(crate::settings::Settings::new(broker));
         }
         let broker = Arc::clone(&self.config().broker);
@@ -274,7 +269,7 @@ impl Shared {
                     topics.with_id(topic.id),
                 )));
             } else if !Arc::ptr_eq(&old.overrides(&resource), &overrides)
-                || !Arc::ptr_eq(&broker.topic, &self.config().broker.topic)
+                || broker.topic != before.topic
             {
                 let config = Arc::new(crate::settings::log_config(&config::Topic::resolve(
                     &overrides, &broker,

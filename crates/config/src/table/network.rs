@@ -13,9 +13,9 @@ pub(super) const SETTINGS: &[Setting] = settings! {
     "early.start.listeners" List - Items ReadOnly Meaningless "Listeners open together: there is no authorizer to wait for";
     "fetch.max.bytes" Int "57671680" AtLeast(1024) ReadOnly Works "bytes one fetch answer holds at most";
     "inter.broker.listener.name" String - Any ReadOnly Accepted "listener the brokers use among themselves";
-    "listener.security.protocol.map" String "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT" Any PerBroker Works
+    "listener.security.protocol.map" String "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT" Any ReadOnly Works
         "security protocol of each listener name";
-    "listeners" List "PLAINTEXT://127.0.0.1:9092" Items PerBroker Works "addresses the broker listens on";
+    "listeners" List "PLAINTEXT://127.0.0.1:9092" Items ReadOnly Works "addresses the broker listens on";
     "max.connection.creation.rate" Int "2147483647" AtLeast(0) ClusterWide Accepted "connections accepted per second";
     "max.connections" Int "2147483647" AtLeast(0) ClusterWide Works "connections the broker keeps open at most";
     "max.connections.per.ip" Int "2147483647" AtLeast(0) ClusterWide Works "connections one address may keep open at most";
@@ -23,7 +23,7 @@ pub(super) const SETTINGS: &[Setting] = settings! {
         "exceptions to max.connections.per.ip: address:count, separated by commas";
     "max.incremental.fetch.session.cache.slots" Int "1000" AtLeast(0) ReadOnly Works "fetch sessions the broker remembers";
     "num.io.threads" Int "8" AtLeast(1) ClusterWide Meaningless "Requests are served on the network threads";
-    "num.network.threads" Int - AtLeast(1) ClusterWide Works
+    "num.network.threads" Int - AtLeast(1) ReadOnly Works
         "network threads, each an event loop with its own connections; one less than there are cores when not set";
     "queued.max.request.bytes" Long "-1" Any ReadOnly Works
         "bytes of requests read but not answered; past it sockets are not read. -1 takes the broker's own bound";

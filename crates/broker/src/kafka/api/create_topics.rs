@@ -65,6 +65,7 @@ fn result(
         Ok(topic) => CreatableTopicResult {
             name,
             topic_id: topic.id,
+            error_message: None,
             num_partitions: topic.partitions,
             replication_factor: topic.replication_factor,
             configs: Some(
@@ -198,6 +199,7 @@ mod tests {
         );
         let topic = &response.topics[0];
         assert_eq!((topic.num_partitions, topic.replication_factor), (2, 1));
+        assert_eq!(topic.error_message, None);
         let all = topic.configs.as_ref().expect("listed");
         let source = |name: &str| {
             all.iter()
