@@ -312,7 +312,7 @@ fn replay(batches: &[Batch]) -> Result<Image, StartError> {
                 .value
                 .map(|value| plain.slice_ref(value))
                 .unwrap_or_default();
-            image.replay(&Record::decode(value)?)?;
+            image.replay(&meta::record::decode(value)?)?;
         }
     }
     Ok(image)

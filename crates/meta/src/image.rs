@@ -153,6 +153,8 @@ pub enum ReplayError {
     },
     #[error("metadata log: broker {0} is not registered")]
     NoBroker(BrokerId),
+    #[error("metadata log: records of type {0} are not supported")]
+    Unsupported(i16),
     #[error("metadata log: settings of a resource of type {0}")]
     Resource(i8),
 }
@@ -257,10 +259,16 @@ impl Image {
                 level => drop(self.features.insert(record.name.clone(), level)),
             },
             Record::ProducerIds(record) => self.next_producer_id = record.next_producer_id,
+            Record::FenceBroker(record) => self.broker_mut(record.id)?.is_fenced = true,
+            Record::UnfenceBroker(record) => self.broker_mut(record.id)?.is_fenced = false,
+            Record::UnregisterBroker(record) => {
+                self.brokers.remove(&BrokerId(record.broker_id));
+            }
             Record::NoOp(_)
             | Record::BeginTransaction(_)
             | Record::EndTransaction(_)
             | Record::RegisterController(_) => {}
+            other => return Err(ReplayError::Unsupported(other.key())),
         }
         self.end += 1;
         Ok(())
@@ -418,12 +426,16 @@ impl Image {
         self.brokers.insert(registration.id, registration);
     }
 
+    fn broker_mut(&mut self, id: i32) -> Result<&mut Registration, ReplayError> {
+        let id = BrokerId(id);
+        self.brokers.get_mut(&id).ok_or(ReplayError::NoBroker(id))
+    }
+
     fn on_registration_change(
         &mut self,
         record: &BrokerRegistrationChangeRecord,
     ) -> Result<(), ReplayError> {
-        let id = BrokerId(record.broker_id);
-        let broker = self.brokers.get_mut(&id).ok_or(ReplayError::NoBroker(id))?;
+        let broker = self.broker_mut(record.broker_id)?;
         match record.fenced {
             1 => broker.is_fenced = true,
             -1 => broker.is_fenced = false,

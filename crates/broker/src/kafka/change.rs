@@ -92,7 +92,7 @@ impl Plan {
             image
                 .replay(record)
                 .map_err(|_| ErrorCode::UnknownServerError)?;
-            let value = record.encode().map_err(|_| ErrorCode::UnknownServerError)?;
+            let value = meta::record::encode(record).map_err(|_| ErrorCode::UnknownServerError)?;
             builder.push(shared.env.clock.wall_ms(), None, Some(&value), &[]);
         }
         let batch = builder.build();

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use ::config::{Broker, Machine, Settings};
 use ::model::BrokerId;
 use meta::decide::register_broker;
+use meta::record::{decode, encode};
 use meta::{Endpoint, Image, Record};
 use wire::Uuid;
 
@@ -57,8 +58,8 @@ fn image(count: i32) -> Image {
 fn replay(image: &mut Image, records: &[Record]) {
     for record in records {
         // What is written is what is replayed.
-        let value = record.encode().expect("a decided record can be encoded");
-        let read = Record::decode(value).expect("an encoded record can be decoded");
+        let value = encode(record).expect("a decided record can be encoded");
+        let read = decode(value).expect("an encoded record can be decoded");
         assert_eq!(&read, record);
         image
             .replay(&read)

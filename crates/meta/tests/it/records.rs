@@ -1,8 +1,10 @@
 //! Records are those of Kafka, byte for byte.
 
 use bytes::Bytes;
-use meta::{Image, Record, RecordError};
+use meta::Image;
+use meta::record::{decode, encode};
 use proptest::prelude::*;
+use wire::DecodeError;
 
 /// Values of records in the metadata log of a Kafka 4.3 broker.
 const GOLDEN: &str = "
@@ -40,15 +42,15 @@ fn golden() -> Vec<Bytes> {
 #[test]
 fn records_of_kafka_4_3_are_read_and_written_byte_for_byte() {
     for value in golden() {
-        let record = Record::decode(value.clone()).expect("written by Kafka");
-        assert_eq!(record.encode(), Ok(value), "{record:?}");
+        let record = decode(value.clone()).expect("written by Kafka");
+        assert_eq!(encode(&record), Ok(value), "{record:?}");
     }
 }
 
 #[test]
 fn an_older_version_of_a_record_is_read() {
     let unfence = bytes("01110000000001000000000000000b010001ff");
-    assert!(Record::decode(unfence).is_ok());
+    assert!(decode(unfence).is_ok());
 }
 
 #[test]
@@ -58,7 +60,7 @@ fn the_log_of_a_kafka_4_3_broker_replays() {
     let (topic, all) = (values.len() - 1, &values);
     for value in &all[..topic] {
         image
-            .replay(&Record::decode(value.clone()).expect("written by Kafka"))
+            .replay(&decode(value.clone()).expect("written by Kafka"))
             .expect("in Kafka's order");
     }
     let a = image.topic("a").expect("created");
@@ -78,7 +80,7 @@ fn the_log_of_a_kafka_4_3_broker_replays() {
         Some("777")
     );
     image
-        .replay(&Record::decode(all[topic].clone()).expect("written by Kafka"))
+        .replay(&decode(all[topic].clone()).expect("written by Kafka"))
         .expect("the topic is there");
     assert_eq!(image.topics_count(), 0);
     assert!(image.overrides(&meta::Resource::topic("a")).is_empty());
@@ -88,31 +90,22 @@ fn the_log_of_a_kafka_4_3_broker_replays() {
 #[test]
 fn a_record_nobody_knows_stops_the_reader() {
     assert_eq!(
-        Record::decode(bytes("02140000")),
-        Err(RecordError::Frame(2))
+        decode(bytes("02140000")),
+        Err(DecodeError::Version { version: 2 }.into())
     );
     assert_eq!(
-        Record::decode(bytes("017f0000")),
-        Err(RecordError::Type(127))
+        decode(bytes("017f0000")),
+        Err(DecodeError::ApiKey { key: 127 }.into())
     );
-    assert!(matches!(
-        Record::decode(bytes("01020900")),
-        Err(RecordError::Body(_))
-    ));
-    assert!(matches!(
-        Record::decode(bytes("0114000000")),
-        Err(RecordError::Body(_))
-    ));
+    assert!(decode(bytes("01020900")).is_err());
+    assert!(decode(bytes("0114000000")).is_err());
 }
 
 #[test]
 fn every_truncation_of_a_record_is_refused() {
     for value in golden() {
         for len in 0..value.len() {
-            assert!(
-                Record::decode(value.slice(..len)).is_err(),
-                "{len} of {value:?}"
-            );
+            assert!(decode(value.slice(..len)).is_err(), "{len} of {value:?}");
         }
     }
 }
@@ -120,6 +113,6 @@ fn every_truncation_of_a_record_is_refused() {
 proptest! {
     #[test]
     fn no_bytes_make_the_reader_panic(value in proptest::collection::vec(any::<u8>(), 0..80)) {
-        let _ = Record::decode(Bytes::from(value));
+        let _ = decode(Bytes::from(value));
     }
 }
