@@ -475,6 +475,8 @@ impl Worker for Shard {
                 break;
             }
         }
+        // A look at the sockets also takes the wake-up of a post that came since the last time; it must not sleep on it.
+        self.take_posts();
         let commit_wait = self.commit();
         self.refresh_time();
         self.spread_news();
