@@ -423,6 +423,19 @@ impl Shard {
         }
     }
 
+    /// Readers that wait for more would keep the broker from ending; their clients ask again elsewhere.
+    fn drop_fetches(&mut self) {
+        for key in self
+            .waiting
+            .keys(|(waiting, _)| matches!(waiting, Waiting::Fetch(_)))
+        {
+            if let Some((Waiting::Fetch(fetch), address)) = self.take_waiting(key) {
+                fetch.unwatch(key);
+                self.settle(&address, Outcome::Close);
+            }
+        }
+    }
+
     fn close_idle(&mut self) {
         let age = self.shared.connection_limits().idle;
         let idle: Vec<ConnId> = self
@@ -460,10 +473,6 @@ impl Shard {
 impl Worker for Shard {
     fn turn(&mut self) -> Turn {
         self.refresh_time();
-        if self.shared.is_stopping() && !self.is_stopping {
-            self.is_stopping = true;
-        }
-        self.take_posts();
         self.paused_until = self.is_overloaded().then(|| self.now.plus(OVERLOAD_PAUSE));
         for _ in 0..DRAINS_MAX {
             // What `park` brought comes first: no need to ask again.
@@ -475,8 +484,12 @@ impl Worker for Shard {
                 break;
             }
         }
-        // A look at the sockets also takes the wake-up of a post that came since the last time; it must not sleep on it.
+        // After the last poll: a poll swallows the wake-up of whatever was posted before it.
         self.take_posts();
+        if !self.is_stopping && self.shared.is_stopping() {
+            self.is_stopping = true;
+            self.drop_fetches();
+        }
         let commit_wait = self.commit();
         self.refresh_time();
         self.spread_news();

@@ -84,6 +84,20 @@ impl<T> Pending<T> {
         Some(value)
     }
 
+    /// Keys of the requests that `wanted` accepts.
+    pub(crate) fn keys(&self, wanted: impl Fn(&T) -> bool) -> Vec<WaiterKey> {
+        self.places
+            .iter()
+            .enumerate()
+            .filter(|(_, place)| place.value.as_ref().is_some_and(&wanted))
+            .map(|(slot, place)| WaiterKey {
+                shard: self.shard,
+                slot: slot as u32,
+                generation: place.generation,
+            })
+            .collect()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.places.len() - self.free.len()
     }
