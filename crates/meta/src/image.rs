@@ -164,8 +164,8 @@ pub struct Image {
     brokers: BTreeMap<BrokerId, Registration>,
     topics: Arc<BTreeMap<Arc<str>, Arc<Topic>>>,
     names: Arc<BTreeMap<Uuid, Arc<str>>>,
-    /// Names with `.` made `_`, which may not collide, and the topic that has each.
-    folded: Arc<BTreeMap<String, Arc<str>>>,
+    /// Names with `.` made `_`, and the topics that have each: one, unless the log comes from elsewhere.
+    folded: Arc<BTreeMap<String, Vec<Arc<str>>>>,
     settings: Arc<BTreeMap<Resource, Arc<Overrides>>>,
     features: BTreeMap<String, i16>,
     next_producer_id: i64,
@@ -212,7 +212,7 @@ impl Image {
     /// The topic whose name differs from `name` in `.` and `_` at most.
     #[must_use]
     pub fn colliding(&self, name: &str) -> Option<&Arc<str>> {
-        self.folded.get(&fold(name))
+        self.folded.get(&fold(name))?.first()
     }
 
     /// Dynamic settings; the same empty ones for all that have none.
@@ -289,7 +289,8 @@ impl Image {
         Arc::make_mut(&mut self.topics).insert(name.clone(), Arc::new(topic));
         Arc::make_mut(&mut self.folded)
             .entry(fold(&name))
-            .or_insert_with(|| name.clone());
+            .or_default()
+            .push(name.clone());
         Arc::make_mut(&mut self.names).insert(record.topic_id, name);
         Ok(())
     }
@@ -369,17 +370,11 @@ impl Image {
             .remove(&id)
             .ok_or(ReplayError::NoTopic(id))?;
         Arc::make_mut(&mut self.topics).remove(&name);
-        let folded = fold(&name);
-        if self.folded.get(&folded) == Some(&name) {
-            let other = self
-                .topics
-                .keys()
-                .find(|other| fold(other) == folded)
-                .cloned();
-            let names = Arc::make_mut(&mut self.folded);
-            match other {
-                Some(other) => drop(names.insert(folded, other)),
-                None => drop(names.remove(&folded)),
+        let all = Arc::make_mut(&mut self.folded);
+        if let Some(names) = all.get_mut(&fold(&name)) {
+            names.retain(|other| *other != name);
+            if names.is_empty() {
+                all.remove(&fold(&name));
             }
         }
         let resource = Resource::topic(&name);

@@ -3,12 +3,13 @@
 //! Owns the operations on a setting and the check of what comes out. A resource named twice is refused each time; a resource
 //! with one bad change keeps all its settings.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use config::{Broker, ChangeError, Kind, Overrides, ValueError};
 use wire::metadata::ConfigRecord;
 
+use super::RECORDS_MAX;
 use crate::image::{Image, Resource, ResourceKind};
 use crate::name::{self, NameError};
 use crate::record::Record;
@@ -89,6 +90,8 @@ pub enum AlterError {
         operation: &'static str,
         name: String,
     },
+    #[error("Unable to perform excessively large batch operation.")]
+    TooManyRecords,
     #[error(transparent)]
     Topic(#[from] ValueError),
     #[error(transparent)]
@@ -162,15 +165,27 @@ fn decide<C>(
     broker: &Broker,
 ) -> AlterConfigs {
     let mut decision = AlterConfigs::default();
+    let mut counts: BTreeMap<&Named, usize> = BTreeMap::new();
+    for (named, _) in resources {
+        *counts.entry(named).or_default() += 1;
+    }
     for (named, changes) in resources {
-        let times = resources.iter().filter(|(other, _)| other == named).count();
+        let times = counts.get(named).copied().unwrap_or(1);
         let outcome = find(image, broker, named, times).and_then(|resource| {
             let before = image.overrides(&resource);
             let after = change(&resource, &before, changes)?;
             check_result(broker, &resource, &after)?;
             Ok(difference(&resource, &before, &after))
         });
-        let answer = outcome.map(|mut records| decision.records.append(&mut records));
+        let room = RECORDS_MAX - decision.records.len();
+        let answer = match outcome {
+            Ok(records) if room < records.len() => Err(AlterError::TooManyRecords),
+            Ok(records) => {
+                decision.records.extend(records);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        };
         decision.answers.push((named.clone(), answer));
     }
     decision

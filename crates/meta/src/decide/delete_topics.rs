@@ -2,7 +2,7 @@
 //!
 //! Owns which of the two a request means. A topic named twice, in whatever way, is not deleted at all.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use wire::Uuid;
 use wire::metadata::RemoveTopicRecord;
@@ -10,7 +10,7 @@ use wire::metadata::RemoveTopicRecord;
 use crate::image::Image;
 use crate::record::Record;
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Target {
     pub name: Option<String>,
     /// Zero: by name.
@@ -46,19 +46,23 @@ pub struct DeleteTopics {
 #[must_use]
 pub fn delete_topics(image: &Image, targets: &[Target]) -> DeleteTopics {
     let mut decision = DeleteTopics::default();
-    let mut answered = BTreeSet::new();
+    let mut counts: BTreeMap<&Target, usize> = BTreeMap::new();
     for target in targets {
-        let times = targets.iter().filter(|other| *other == target).count();
-        if 1 < times && !answered.insert((target.name.as_deref(), target.id)) {
-            continue;
-        }
+        *counts.entry(target).or_default() += 1;
+    }
+    let by_id: BTreeSet<Uuid> = targets
+        .iter()
+        .filter(|target| target.name.is_none())
+        .map(|target| target.id)
+        .collect();
+    let mut answered = BTreeSet::new();
+    for target in targets.iter().filter(|target| answered.insert(*target)) {
+        let times = counts.get(target).copied().unwrap_or(1);
         let outcome = find(image, target, times).and_then(|(name, id)| {
-            let same = |other: &&Target| other.id == id && other.name.is_none();
-            let by_id = targets.iter().find(same).is_some();
-            if target.id.is_zero() && by_id {
-                return Err(DeleteTopicError::NameOfId);
+            match target.id.is_zero() && by_id.contains(&id) {
+                true => Err(DeleteTopicError::NameOfId),
+                false => Ok((name, id)),
             }
-            Ok((name, id))
         });
         let (target, answer) = match outcome {
             Ok((name, id)) => {

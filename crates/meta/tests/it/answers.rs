@@ -567,6 +567,17 @@ fn resources_are_checked_in_the_words_of_kafka() {
 }
 
 #[test]
+fn one_request_writes_ten_thousand_records_at_most() {
+    let image = with_topic(1);
+    let change = |at: i32| change(&format!("my.own.{at}"), Operation::Set, Some("1"));
+    let ask = |count| {
+        let resource = [(named(4, "1"), (0..count).map(change).collect())];
+        change_configs(&image, &broker(""), &resource).records.len()
+    };
+    assert_eq!((ask(10_000), ask(10_001)), (10_000, 0));
+}
+
+#[test]
 fn replacing_settings_drops_those_that_are_not_named() {
     let mut image = with_topic(1);
     after(

@@ -13,18 +13,27 @@ use super::View;
 
 const BROKER_LOGGER: i8 = 8;
 
+/// A million settings in one answer, some 100 MiB: the topics of a large cluster, and an end to a request that names one broker
+/// over and over. Past it resources are refused, and the client asks again for fewer.
+const SETTINGS_MAX: usize = 1_000_000;
+
 #[must_use]
 pub(crate) fn handle(request: &DescribeConfigsRequest, view: &View<'_>) -> DescribeConfigsResponse {
-    let results = request
-        .resources
-        .iter()
-        .map(|resource| describe(resource, request, view))
-        .collect();
+    let mut room = SETTINGS_MAX;
+    let mut results = Vec::new();
+    for resource in &request.resources {
+        let result = describe(resource, request, view, room);
+        room = room.saturating_sub(result.configs.len());
+        results.push(result);
+    }
     DescribeConfigsResponse {
         results,
         ..DescribeConfigsResponse::default()
     }
 }
+
+/// More than any resource has, unless someone gave a broker hundreds of settings that only they know.
+const MOST_PER_RESOURCE: usize = 1000;
 
 struct Refusal {
     code: ErrorCode,
@@ -35,9 +44,10 @@ fn describe(
     resource: &DescribeConfigsResource,
     request: &DescribeConfigsRequest,
     view: &View<'_>,
+    room: usize,
 ) -> DescribeConfigsResult {
     let (resource_type, resource_name) = (resource.resource_type, resource.resource_name.clone());
-    match settings(resource, view) {
+    match settings(resource, view, room) {
         Ok(all) => {
             // An empty list of names asks for all of them, like none.
             let asked = resource
@@ -71,6 +81,7 @@ fn describe(
 fn settings(
     resource: &DescribeConfigsResource,
     view: &View<'_>,
+    room: usize,
 ) -> Result<Vec<Description>, Refusal> {
     let name = resource.resource_name.as_str();
     let invalid = |words: String| Refusal {
@@ -82,6 +93,9 @@ fn settings(
         name.parse::<i32>()
             .map_err(|_| invalid(format!("Broker id must be an integer, but it is: {name}")))
     };
+    if room < MOST_PER_RESOURCE {
+        return Err(invalid("too many resources in one request".into()));
+    }
     if resource.resource_type == BROKER_LOGGER {
         // There are no loggers to set: the list is empty.
         return match id()? {
@@ -234,6 +248,30 @@ mod tests {
             1
         );
         assert_eq!(ask(&fixture, (4, "1"), None).configs.len(), 344);
+    }
+
+    #[test]
+    fn an_answer_has_an_end() {
+        let fixture = Fixture::new("");
+        let broker = DescribeConfigsResource {
+            resource_type: 4,
+            resource_name: "1".into(),
+            configuration_keys: None,
+        };
+        let none = describe(
+            &broker,
+            &DescribeConfigsRequest::default(),
+            &fixture.view(),
+            MOST_PER_RESOURCE - 1,
+        );
+        assert_eq!((none.error_code, none.configs.len()), (42, 0));
+        let all = describe(
+            &broker,
+            &DescribeConfigsRequest::default(),
+            &fixture.view(),
+            MOST_PER_RESOURCE,
+        );
+        assert_eq!((all.error_code, all.configs.len()), (0, 344));
     }
 
     #[test]

@@ -75,6 +75,7 @@ pub(crate) fn alter(error: &AlterError) -> ErrorCode {
         | AlterError::Broker(_) => ErrorCode::InvalidRequest,
         AlterError::Name(_) => ErrorCode::InvalidTopicException,
         AlterError::UnknownTopic(_) => ErrorCode::UnknownTopicOrPartition,
+        AlterError::TooManyRecords => ErrorCode::PolicyViolation,
         AlterError::NotAList { .. } | AlterError::Topic(_) => ErrorCode::InvalidConfig,
     }
 }
