@@ -14,7 +14,7 @@ mod truncate;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use env::Disk;
@@ -81,6 +81,8 @@ pub struct Store {
     log_end: AtomicI64,
     /// End of what the last sync covered.
     synced: AtomicI64,
+    /// Counts up before and after files are cut or go away, so it is odd meanwhile; see `read::undisturbed`.
+    upheavals: AtomicU64,
     tail: Mutex<Tail>,
 }
 
@@ -175,6 +177,12 @@ impl Store {
     fn active(&self) -> Arc<Segment> {
         let segments = self.segments.load();
         Arc::clone(segments.last().expect("a store has an active segment"))
+    }
+
+    /// Tells readers that files change under them until the guard is dropped.
+    fn upheaval(&self) -> Upheaval<'_> {
+        self.upheavals.fetch_add(1, Ordering::AcqRel);
+        Upheaval(&self.upheavals)
     }
 
     fn io(&self, error: io::Error) -> StoreError {
@@ -389,6 +397,14 @@ impl Store {
                 .map_err(|error| self.scan(segment.base(), error.into())),
             None => Ok(()),
         }
+    }
+}
+
+struct Upheaval<'a>(&'a AtomicU64);
+
+impl Drop for Upheaval<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::AcqRel);
     }
 }
 

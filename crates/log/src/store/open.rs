@@ -6,7 +6,7 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicI64;
+use std::sync::atomic::{AtomicI64, AtomicU64};
 
 use arc_swap::ArcSwap;
 use model::{Offset, Timestamp};
@@ -158,6 +158,7 @@ impl Store {
             log_start: AtomicI64::new(log_start.0),
             log_end: AtomicI64::new(log_end.0),
             synced: AtomicI64::new(-1),
+            upheavals: AtomicU64::new(0),
             tail: Mutex::new(Tail {
                 failed: false,
                 uncut: 0,
@@ -263,10 +264,12 @@ fn walk(
     unreachable!("the last file ends the walk, and there is one")
 }
 
-/// The segment files in order of base offset. Finishes deletions that a crash interrupted.
+/// The segment files in order of base offset. Finishes deletions that a crash interrupted, and removes indexes whose segment
+/// is gone.
 fn list_segments(pool: &FilePool, dir: &Path) -> io::Result<Vec<SegmentFile>> {
     let disk = pool.disk();
-    let mut files = Vec::new();
+    let mut files: Vec<SegmentFile> = Vec::new();
+    let mut indexes = Vec::new();
     for entry in disk.read_dir(dir)? {
         if entry.name.ends_with(DELETED) {
             disk.remove_file(&dir.join(&entry.name))?;
@@ -275,9 +278,19 @@ fn list_segments(pool: &FilePool, dir: &Path) -> io::Result<Vec<SegmentFile>> {
                 base,
                 len: entry.len,
             });
+        } else {
+            let base = ["index", "timeindex", "txnindex"]
+                .iter()
+                .find_map(|kind| base_of(&entry.name, kind));
+            indexes.extend(base.map(|base| (base, entry.name)));
         }
     }
     files.sort_unstable_by_key(|file| file.base);
+    for (base, name) in indexes {
+        if files.binary_search_by_key(&base, |file| file.base).is_err() {
+            disk.remove_file(&dir.join(name))?;
+        }
+    }
     Ok(files)
 }
 

@@ -3,7 +3,9 @@
 //! Takes no lock that a write holds during IO. A slice is a place in a file: it stays readable after its segment is deleted,
 //! and comes up short when the log is truncated under it.
 
+use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use model::{Offset, Timestamp};
 
@@ -32,7 +34,7 @@ pub enum ReadError {
     #[error("segment {base}: {damage}")]
     Damaged { base: Offset, damage: Damage },
     #[error("segment {base}: {error}")]
-    Io { base: Offset, error: std::io::Error },
+    Io { base: Offset, error: io::Error },
 }
 
 fn at(base: Offset) -> impl FnOnce(ScanError) -> ReadError {
@@ -46,6 +48,35 @@ impl Store {
     /// Bytes from the batch that holds `from`, all below `upto` (a high watermark; batches are not split by it). At least
     /// one whole batch (KIP-74), else cut at `bytes_max`, possibly inside the last batch. Stays within one segment.
     pub fn read(&self, from: Offset, upto: Offset, bytes_max: usize) -> Result<Read, ReadError> {
+        self.undisturbed(|| self.read_once(from, upto, bytes_max))
+    }
+
+    /// A reader plans on a list of segments (1), a file of it is cut or renamed (2), the reader opens it (3) and finds nothing
+    /// or half a batch. That is no damage: it looks again, at the new list.
+    fn undisturbed<T>(
+        &self,
+        mut look: impl FnMut() -> Result<T, ReadError>,
+    ) -> Result<T, ReadError> {
+        /// Looks at most; one upheaval spoils one look, and they are rare.
+        const LOOKS_MAX: usize = 100;
+        for _ in 1..LOOKS_MAX {
+            let before = self.upheavals.load(Ordering::Acquire);
+            let seen = look();
+            let spoiled = match &seen {
+                Err(ReadError::Damaged { .. }) => true,
+                Err(ReadError::Io { error, .. }) => error.kind() == io::ErrorKind::NotFound,
+                Ok(_) | Err(ReadError::OutOfRange { .. }) => false,
+            };
+            let disturbed = before % 2 == 1 || self.upheavals.load(Ordering::Acquire) != before;
+            if !(spoiled && disturbed) {
+                return seen;
+            }
+            std::thread::yield_now();
+        }
+        look()
+    }
+
+    fn read_once(&self, from: Offset, upto: Offset, bytes_max: usize) -> Result<Read, ReadError> {
         // The end before the list: what lies below this end is in segments that the list has.
         let log_end = self.log_end();
         let log_start = self.log_start();
@@ -94,6 +125,14 @@ impl Store {
         timestamp: Timestamp,
         upto: Offset,
     ) -> Result<Option<RecordTime>, ReadError> {
+        self.undisturbed(|| self.offset_for_time_once(timestamp, upto))
+    }
+
+    fn offset_for_time_once(
+        &self,
+        timestamp: Timestamp,
+        upto: Offset,
+    ) -> Result<Option<RecordTime>, ReadError> {
         let from = self.log_start();
         for segment in self.segments.load().iter() {
             let base = segment.base();
@@ -113,6 +152,10 @@ impl Store {
 
     /// The first record with the largest timestamp.
     pub fn max_time(&self) -> Result<Option<RecordTime>, ReadError> {
+        self.undisturbed(|| self.max_time_once())
+    }
+
+    fn max_time_once(&self) -> Result<Option<RecordTime>, ReadError> {
         let segments = self.segments.load();
         let mut best: Option<(Timestamp, &Arc<Segment>)> = None;
         for segment in segments.iter() {
@@ -152,6 +195,10 @@ impl Store {
 
     /// Reads everything in `from..upto` and checks every checksum and the order of offsets. Returns the bytes read.
     pub fn verify(&self, from: Offset, upto: Offset) -> Result<u64, ReadError> {
+        self.undisturbed(|| self.verify_once(from, upto))
+    }
+
+    fn verify_once(&self, from: Offset, upto: Offset) -> Result<u64, ReadError> {
         let segments = self.segments();
         let first = segments
             .partition_point(|segment| segment.base() <= from)

@@ -120,6 +120,7 @@ impl Store {
         let Some(first) = kept.first().filter(|_| !gone.is_empty()) else {
             return Ok(Deleted::default());
         };
+        let _upheaval = self.upheaval();
         self.log_start
             .fetch_max(first.base().0, std::sync::atomic::Ordering::AcqRel);
         self.segments.store(Arc::new(kept.to_vec()));

@@ -24,6 +24,7 @@ impl Store {
         if to >= self.log_end() && tail.uncut == 0 && tail.extra.is_empty() {
             return Ok(self.log_end());
         }
+        let _upheaval = self.upheaval();
         let done = self.truncate_locked(&mut tail, to.min(self.log_end()));
         tail.failed |= matches!(done, Err(StoreError::Io { .. }));
         done.map(|()| self.log_end())
@@ -81,6 +82,7 @@ impl Store {
                 dir: self.dir.to_path_buf(),
             });
         }
+        let _upheaval = self.upheaval();
         let done = self.restart_locked(&mut tail, start);
         tail.failed |= matches!(done, Err(StoreError::Io { .. }));
         done

@@ -4,6 +4,7 @@ mod corruption;
 mod kafka;
 mod model;
 mod power;
+mod readers;
 mod store;
 
 use std::path::PathBuf;
