@@ -172,7 +172,8 @@ impl Store {
         }
     }
 
-    /// Aborted transactions that touch `from..upto`, in order of their markers.
+    /// Aborted transactions that touch `from..upto`, in order of their markers. Asked after the records were
+    /// read: when retention has taken their segment meanwhile, nobody knows, and the reader is told to start again.
     pub fn aborted(&self, from: Offset, upto: Offset) -> Result<Vec<AbortedTxn>, ReadError> {
         let segments = self.segments.load();
         let first = segments
@@ -189,6 +190,19 @@ impl Store {
             if complete {
                 break;
             }
+        }
+        let begins = self
+            .segments
+            .load()
+            .first()
+            .map_or(from, |first| first.base());
+        if from < begins {
+            let (log_start, log_end) = (self.log_start(), self.log_end());
+            return Err(ReadError::OutOfRange {
+                offset: from,
+                log_start,
+                log_end,
+            });
         }
         Ok(aborted)
     }

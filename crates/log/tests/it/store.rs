@@ -574,6 +574,15 @@ fn aborted_transactions_are_told_to_readers_that_overlap_them() {
         }
         again.truncate_to(Offset(15)).unwrap();
         assert_eq!(again.aborted(Offset(0), Offset(20)).unwrap(), all[..2]);
+        let deleted = again.retire(Offset(10), NOW).unwrap();
+        again.unlink(&deleted).unwrap();
+        assert!(
+            matches!(
+                again.aborted(Offset(0), Offset(20)),
+                Err(ReadError::OutOfRange { .. })
+            ),
+            "not told as none"
+        );
     });
 }
 
