@@ -2,6 +2,8 @@
 //!
 //! Later sources win: the file, the flags, `--set`. Everything is checked before a directory is touched.
 
+use std::io::Write;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -120,7 +122,7 @@ fn read_text(env: &Env, path: &std::path::Path) -> Result<String, Failure> {
 
 /// Runs the broker until it is told to stop.
 fn run(env: Env, config: Broker) -> Result<(), Failure> {
-    let banner = banner(&config);
+    let dirs = config.log_dirs.clone();
     let broker =
         broker::Broker::start(&env, config).map_err(|error| Failure::new(error.to_string()))?;
     if broker.rounds_replayed > 0 {
@@ -129,7 +131,11 @@ fn run(env: Env, config: Broker) -> Result<(), Failure> {
             broker.rounds_replayed
         );
     }
-    println!("{banner}");
+    // Nobody may be reading; the broker runs all the same.
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(banner(&broker.addresses, &dirs).as_bytes());
+    let _ = out.flush();
+    drop(out);
     stop_on_signal(broker.stop_handle())?;
     broker.join().map_err(Failure::new)
 }
@@ -154,25 +160,15 @@ fn stop_on_signal(stop: impl Fn() + Send + 'static) -> Result<(), Failure> {
 }
 
 /// What a person wants to know once the broker is up.
-fn banner(config: &Broker) -> String {
-    let addresses: Vec<String> = config
-        .listeners
-        .iter()
-        .map(config::Listener::address)
-        .collect();
-    let dirs: Vec<String> = config
-        .log_dirs
-        .iter()
-        .map(|dir| dir.display().to_string())
-        .collect();
-    let first = addresses.first().map_or("127.0.0.1:9092", String::as_str);
-    let bootstrap = if first == "127.0.0.1:9092" {
-        String::new()
-    } else {
-        format!(" -b {first}")
+fn banner(addresses: &[SocketAddr], dirs: &[PathBuf]) -> String {
+    let addresses: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
+    let dirs: Vec<String> = dirs.iter().map(|dir| dir.display().to_string()).collect();
+    let bootstrap = match addresses.first() {
+        Some(first) if first != "127.0.0.1:9092" => format!(" -b {first}"),
+        _ => String::new(),
     };
     format!(
-        "esker {} listens on {}\ndata in {}\ntry: echo hello | esker produce greetings{bootstrap}\n     esker consume greetings{bootstrap}",
+        "esker {} listens on {}\ndata in {}\ntry: echo hello | esker produce greetings{bootstrap}\n     esker consume greetings{bootstrap}\n",
         env!("CARGO_PKG_VERSION"),
         addresses.join(", "),
         dirs.join(", "),
@@ -198,7 +194,7 @@ mod tests {
     fn without_arguments_the_broker_is_local_and_keeps_its_data_here() {
         let config = check(&args(&[]), None).unwrap();
         assert_eq!(config.log_dirs, [PathBuf::from("./data")]);
-        let banner = banner(&config);
+        let banner = banner(&["127.0.0.1:9092".parse().unwrap()], &config.log_dirs);
         assert!(
             banner.contains("127.0.0.1:9092") && banner.contains("./data"),
             "{banner}"
@@ -222,7 +218,8 @@ mod tests {
         assert_eq!(config.partitions_default, 5);
         assert_eq!(config.log_dirs, [PathBuf::from("x"), PathBuf::from("y")]);
         assert_eq!(config.listeners[0].address(), "127.0.0.1:9999");
-        assert!(banner(&config).contains("-b 127.0.0.1:9999"));
+        let bound = ["127.0.0.1:9999".parse().unwrap()];
+        assert!(banner(&bound, &config.log_dirs).contains("-b 127.0.0.1:9999"));
     }
 
     #[test]

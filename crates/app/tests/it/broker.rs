@@ -1,0 +1,146 @@
+//! A broker process for one test, and the commands that talk to it.
+
+#![allow(clippy::disallowed_methods)] // tests meet the operating system as users do
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+pub(crate) const ESKER: &str = env!("CARGO_BIN_EXE_esker");
+
+/// A directory that goes away with the test.
+pub(crate) struct Dir(pub(crate) PathBuf);
+
+impl Dir {
+    pub(crate) fn new() -> Dir {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!(
+            "esker-it-{}-{}",
+            std::process::id(),
+            NEXT.fetch_add(1, Ordering::Relaxed)
+        );
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        Dir(path)
+    }
+
+    pub(crate) fn file(&self, name: &str, content: &[u8]) -> PathBuf {
+        let path = self.0.join(name);
+        std::fs::write(&path, content).unwrap();
+        path
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+pub(crate) struct Broker {
+    pub(crate) address: String,
+    process: Child,
+}
+
+impl Broker {
+    /// Starts on a free port; returns once the broker says that it listens.
+    pub(crate) fn start(data: &Path, more: &[&str]) -> Broker {
+        let mut process = Command::new(ESKER)
+            .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
+            .arg(data)
+            // Small journal pieces: a test writes little, and every broker zeroes its first pieces.
+            .args([
+                "--set",
+                "esker.journal.piece.bytes=1048576",
+                "--set",
+                "esker.journal.bytes=4194304",
+            ])
+            .args(more)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let banner = lines.next().expect("the broker prints a banner").unwrap();
+        let (_, address) = banner.rsplit_once(' ').unwrap();
+        Broker {
+            address: address.to_owned(),
+            process,
+        }
+    }
+
+    /// SIGTERM, and the exit code.
+    pub(crate) fn stop(mut self) -> Option<i32> {
+        let id = self.process.id().to_string();
+        assert!(
+            Command::new("kill")
+                .args(["-TERM", &id])
+                .status()
+                .unwrap()
+                .success()
+        );
+        self.process.wait().unwrap().code()
+    }
+
+    pub(crate) fn kill(mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
+    /// Runs `esker` against this broker.
+    pub(crate) fn run(&self, args: &[&str], input: &[u8]) -> Output {
+        esker(args, &self.address, input)
+    }
+
+    /// The output of a command that has to succeed.
+    pub(crate) fn ok(&self, args: &[&str], input: &[u8]) -> Vec<u8> {
+        let output = self.run(args, input);
+        assert!(
+            output.status.success(),
+            "{args:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        output.stdout
+    }
+
+    pub(crate) fn text(&self, args: &[&str]) -> String {
+        String::from_utf8(self.ok(args, b"")).unwrap()
+    }
+
+    pub(crate) fn json(&self, args: &[&str]) -> serde_json::Value {
+        serde_json::from_slice(&self.ok(args, b"")).unwrap()
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+pub(crate) fn esker(args: &[&str], bootstrap: &str, input: &[u8]) -> Output {
+    let mut child = Command::new(ESKER)
+        .args(args)
+        .env("ESKER_BOOTSTRAP", bootstrap)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    std::thread::scope(|scope| {
+        // Beside reading the output, so that neither pipe fills up while nobody empties it.
+        scope.spawn(move || stdin.write_all(input));
+        child.wait_with_output().unwrap()
+    })
+}
+
+/// Exit code and standard error of a command that has to fail.
+pub(crate) fn failure(output: &Output) -> (i32, String) {
+    (
+        output.status.code().unwrap(),
+        String::from_utf8_lossy(&output.stderr).into_owned(),
+    )
+}

@@ -1,0 +1,9 @@
+//! The `esker` binary as its users meet it: real processes, real sockets, real files.
+//!
+//! Each test has a broker of its own on a free port with a directory of its own, both gone when the test ends.
+
+mod broker;
+mod inspecting;
+mod records;
+mod serving;
+mod topics;

@@ -1,0 +1,152 @@
+//! Writing and reading records.
+
+use std::process::{Command, Stdio};
+
+use crate::broker::{Broker, Dir, ESKER};
+
+/// Lines with every byte that a line can hold, some empty, the last without a line feed.
+fn lines(count: usize) -> Vec<u8> {
+    let mut state = 7u64;
+    let mut next = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize
+    };
+    let mut bytes = Vec::new();
+    for i in 0..count {
+        let line = (0..next() % 120)
+            .map(|_| next() as u8)
+            .filter(|byte| *byte != b'\n');
+        bytes.extend(line);
+        bytes.extend(format!("#{i}\n").bytes());
+    }
+    bytes
+}
+
+#[test]
+fn lines_come_back_byte_for_byte_with_every_codec() {
+    let dir = Dir::new();
+    let broker = Broker::start(&dir.0.join("data"), &[]);
+    let lines = lines(5000);
+    let file = dir.file("lines", &lines);
+    for codec in ["none", "gzip", "snappy", "lz4", "zstd"] {
+        broker.ok(&["topic", "create", codec, "-p", "1"], b"");
+        broker.ok(
+            &["produce", codec, file.to_str().unwrap(), "--codec", codec],
+            b"",
+        );
+        assert!(
+            broker.ok(&["consume", codec, "-e"], b"") == lines,
+            "{codec}"
+        );
+    }
+    // Through a pipe, without creating the topic first.
+    broker.ok(&["produce", "piped", "--acks", "1"], &lines);
+    assert!(broker.ok(&["consume", "piped", "-e"], b"") == lines);
+}
+
+#[test]
+fn keys_headers_and_nulls_arrive_as_they_were_given() {
+    let dir = Dir::new();
+    let broker = Broker::start(&dir.0, &["--set", "num.partitions=3"]);
+    let input = b"a\t1\nb\t2\nkeyless\n\tempty key\nc\t\n";
+    broker.ok(
+        &[
+            "produce",
+            "t",
+            "-k",
+            "\\t",
+            "-H",
+            "source=test",
+            "-H",
+            "n=",
+            "--null",
+        ],
+        input,
+    );
+    let mut shown: Vec<String> = broker
+        .text(&["consume", "t", "-e", "-f", "%k(%K) %s(%S) %h\\n"])
+        .lines()
+        .map(str::to_owned)
+        .collect();
+    shown.sort_unstable();
+    let want = [
+        "(-1) empty key(9) source=test,n=",
+        "(-1) keyless(7) source=test,n=",
+        "a(1) 1(1) source=test,n=",
+        "b(1) 2(1) source=test,n=",
+        "c(1) (-1) source=test,n=",
+    ];
+    assert_eq!(shown, want);
+    // Equal keys share a partition, whoever writes them.
+    let place = || {
+        broker
+            .text(&["consume", "t", "-e", "-f", "%k %p\\n"])
+            .lines()
+            .filter(|line| line.starts_with("a "))
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    broker.ok(&["produce", "t", "-k", ":"], b"a:again\n");
+    let places = place();
+    assert!(places.len() == 2 && places[0] == places[1], "{places:?}");
+}
+
+#[test]
+fn reading_begins_and_ends_where_it_was_told() {
+    let dir = Dir::new();
+    let broker = Broker::start(&dir.0, &[]);
+    let numbers: String = (0..1000).map(|i| format!("{i}\n")).collect();
+    broker.ok(&["produce", "t"], numbers.as_bytes());
+    let read = |args: &[&str]| broker.text(&[&["consume", "t"], args].concat());
+    assert_eq!(read(&["-n", "2"]), "0\n1\n");
+    assert_eq!(read(&["--from", "500", "-n", "1"]), "500\n");
+    assert_eq!(read(&["--from", "-2", "-e"]), "998\n999\n");
+    assert_eq!(read(&["--from", "end", "-e"]), "");
+    assert_eq!(read(&["--from", "@2020-01-01T00:00:00Z", "-n", "1"]), "0\n");
+    assert_eq!(read(&["--from", "@4102444800000", "-e"]), "");
+    let record: serde_json::Value =
+        serde_json::from_str(&read(&["--from", "7", "-n", "1", "--json"])).unwrap();
+    assert_eq!(
+        (&record["offset"], &record["value"], &record["key"]),
+        (&7.into(), &"7".into(), &serde_json::Value::Null)
+    );
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let dir = Dir::new();
+    let broker = Broker::start(&dir.0, &[]);
+    broker.ok(&["produce", "t"], &lines(20_000));
+    #[allow(clippy::disallowed_methods)]
+    let mut consume = Command::new(ESKER)
+        .args(["consume", "t", "-b", &broker.address])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(consume.stdout.take());
+    let output = consume.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), output.stderr), (Some(0), vec![]));
+}
+
+#[test]
+fn a_record_that_is_too_large_is_refused_with_advice_and_smaller_ones_go_on() {
+    let dir = Dir::new();
+    let broker = Broker::start(&dir.0, &[]);
+    let output = broker.run(&["produce", "t"], &vec![b'x'; 2 << 20]);
+    let (code, error) = crate::broker::failure(&output);
+    assert_eq!(code, 1);
+    assert!(error.contains("max.message.bytes"), "{error}");
+    broker.ok(&["produce", "t"], b"small\n");
+    broker.ok(
+        &["topic", "alter", "t", "--set", "max.message.bytes=4194304"],
+        b"",
+    );
+    broker.ok(&["produce", "t"], &vec![b'x'; 2 << 20]);
+    assert_eq!(
+        broker.text(&["consume", "t", "-e", "-f", "%S\\n"]),
+        "5\n2097152\n"
+    );
+}
