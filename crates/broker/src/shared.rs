@@ -3,6 +3,7 @@
 //! Snapshots are read without a lock; posts between shards are rare (a commit that another shard waited for, a new socket)
 //! and come with one wake-up each batch.
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -42,7 +43,6 @@ impl Mailbox {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConnectionLimits {
     pub(crate) total: usize,
-    pub(crate) per_ip: usize,
     pub(crate) idle: Duration,
 }
 
@@ -196,9 +196,20 @@ impl Shared {
         let settings = self.settings.load();
         ConnectionLimits {
             total: settings.connections_max,
-            per_ip: settings.connections_per_ip_max,
             idle: settings.connection_idle_max,
         }
+    }
+
+    /// Connections `ip` may keep open; an exception beats the rule.
+    pub(crate) fn connections_per_ip_max(&self, ip: IpAddr) -> usize {
+        let settings = self.settings.load();
+        let exceptions = &settings.broker.connections_per_ip_overrides;
+        let own = if exceptions.is_empty() {
+            None
+        } else {
+            exceptions.get(&ip.to_string())
+        };
+        own.copied().unwrap_or(settings.connections_per_ip_max)
     }
 
     pub(crate) fn admit_connection(&self, limit: usize) -> bool {

@@ -53,9 +53,6 @@ pub struct Broker {
     pub replication_factor_default: i16,
 
     pub retention_check_interval: Duration,
-    pub flush_check_interval: Duration,
-    pub flush_checkpoint_interval: Duration,
-    pub log_start_checkpoint_interval: Duration,
     pub producer_id_expiration: Duration,
 
     pub hot_tail_bytes: u64,
@@ -161,9 +158,6 @@ impl Broker {
             )
             .unwrap_or(i16::MAX),
             retention_check_interval: millis("log.retention.check.interval.ms"),
-            flush_check_interval: millis("log.flush.scheduler.interval.ms"),
-            flush_checkpoint_interval: millis("log.flush.offset.checkpoint.interval.ms"),
-            log_start_checkpoint_interval: millis("log.flush.start.offset.checkpoint.interval.ms"),
             producer_id_expiration: millis("producer.id.expiration.ms"),
             hot_tail_bytes: bytes("esker.hot.tail.bytes"),
             journal_bytes: bytes("esker.journal.bytes"),

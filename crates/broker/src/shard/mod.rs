@@ -229,7 +229,8 @@ impl Shard {
         let (peer, local) = (socket.peer, socket.local);
         let limits = self.shared.connection_limits();
         let from_address = self.per_address.entry(peer.ip()).or_default();
-        if *from_address >= limits.per_ip || !self.shared.admit_connection(limits.total) {
+        let per_ip = self.shared.connections_per_ip_max(peer.ip());
+        if *from_address >= per_ip || !self.shared.admit_connection(limits.total) {
             eprintln!("connection from {peer} refused: limit of connections reached");
             return;
         }

@@ -38,13 +38,13 @@ pub(super) const SETTINGS: &[Setting] = settings! {
         "data directories, separated by commas; each has its own journal and may fail alone";
     "log.flush.interval.messages" Long "9223372036854775807" AtLeast(1) ClusterWide Works
         "records after which a segment is synced by itself; acknowledged records are synced through the journal anyway";
-    "log.flush.interval.ms" Long - Any ClusterWide Works "age at which an unsynced record forces a sync of its segment";
-    "log.flush.offset.checkpoint.interval.ms" Int "60000" AtLeast(0) ReadOnly Works
-        "time between checkpoints of the recovery point";
-    "log.flush.scheduler.interval.ms" Long "9223372036854775807" Any ReadOnly Works
+    "log.flush.interval.ms" Long - Any ClusterWide Accepted "age at which an unsynced record forces a sync of its segment";
+    "log.flush.offset.checkpoint.interval.ms" Int "60000" AtLeast(0) ReadOnly Meaningless
+        "Checkpoints follow the bytes in the journal";
+    "log.flush.scheduler.interval.ms" Long "9223372036854775807" Any ReadOnly Accepted
         "time between looks for segments that are due for a sync";
-    "log.flush.start.offset.checkpoint.interval.ms" Int "60000" AtLeast(0) ReadOnly Works
-        "time between checkpoints of log start offsets";
+    "log.flush.start.offset.checkpoint.interval.ms" Int "60000" AtLeast(0) ReadOnly Meaningless
+        "A log start offset is durable when the client is told";
     "log.index.interval.bytes" Int "4096" AtLeast(0) ClusterWide Works "bytes of log between two index entries";
     "log.index.size.max.bytes" Int "10485760" AtLeast(4) ClusterWide Works "size limit of one index file";
     "log.local.retention.bytes" Long "-2" AtLeast(-2) ClusterWide Accepted

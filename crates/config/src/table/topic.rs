@@ -20,7 +20,7 @@ pub(super) const SETTINGS: &[TopicSetting] = topic_settings! {
         "time between taking a segment out of the log and removing its file";
     "flush.messages" Long "9223372036854775807" AtLeast(1) Works ["log.flush.interval.messages" 1]
         "records after which a segment is synced by itself; acknowledged records are synced through the journal anyway";
-    "flush.ms" Long "9223372036854775807" AtLeast(0) Works ["log.flush.interval.ms" 1, "log.flush.scheduler.interval.ms" 1]
+    "flush.ms" Long "9223372036854775807" AtLeast(0) Accepted ["log.flush.interval.ms" 1, "log.flush.scheduler.interval.ms" 1]
         "age at which an unsynced record forces a sync of its segment";
     "follower.replication.throttled.replicas" List "" Replicas Accepted []
         "replicas whose following is throttled: partition:broker, separated by commas, or *";
