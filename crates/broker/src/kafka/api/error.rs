@@ -13,8 +13,8 @@ pub(crate) fn append(error: &AppendError) -> ErrorCode {
         AppendError::TooLarge { .. } => ErrorCode::MessageTooLarge,
         AppendError::Batch(error) => match error.fault() {
             Fault::Corrupt => ErrorCode::CorruptMessage,
-            Fault::Invalid => ErrorCode::InvalidRecord,
-            Fault::OldFormat => ErrorCode::UnsupportedForMessageFormat,
+            // Kafka 4 calls message sets from before record batches invalid, not unsupported.
+            Fault::Invalid | Fault::OldFormat => ErrorCode::InvalidRecord,
             Fault::UnknownCodec => ErrorCode::UnsupportedCompressionType,
         },
         AppendError::Record(RecordFault::Timestamp { .. }) | AppendError::Timestamp { .. } => {

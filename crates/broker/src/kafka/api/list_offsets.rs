@@ -1,5 +1,7 @@
 //! ListOffsets: the ends of a log, and the record at a time.
 
+use std::collections::HashSet;
+
 use model::{LeaderEpoch, Timestamp};
 use partition::{Partition, ReadError};
 use wire::messages::list_offsets_request::ListOffsetsPartition;
@@ -38,11 +40,15 @@ impl Shard {
         request: ListOffsetsRequest,
     ) -> Outcome {
         let topics = self.topics();
+        let repeated = repeated(&request);
         let answer = |name: &str, asked: &ListOffsetsPartition| {
             let found = topics
                 .named(name)
                 .and_then(|topic| topic.partition(asked.partition_index));
             let result = match found {
+                _ if repeated.contains(&(name, asked.partition_index)) => {
+                    Err(ErrorCode::InvalidRequest)
+                }
                 Some(partition) => look_up(partition, asked, address.version),
                 None => Err(ErrorCode::UnknownTopicOrPartition),
             };
@@ -86,6 +92,16 @@ impl Shard {
             },
         )
     }
+}
+
+/// Partitions that one request names more than once; an answer could not say which question it is to.
+fn repeated(request: &ListOffsetsRequest) -> HashSet<(&str, i32)> {
+    let mut seen = HashSet::new();
+    let named = request.topics.iter().flat_map(|topic| {
+        let asked = topic.partitions.iter();
+        asked.map(|asked| (topic.name.as_str(), asked.partition_index))
+    });
+    named.filter(|place| !seen.insert(*place)).collect()
 }
 
 struct Place {
