@@ -94,6 +94,22 @@ def a_thousand_pipelined_requests_are_answered_in_order():
 
 
 @fact
+def no_answer_waits_for_the_next_timer():
+    """Five produces in flight at all times: a wake-up that is lost shows as an answer that comes seconds late."""
+    name = new_name("in-flight")
+    equal(raw.create_topic(BOOTSTRAP, name), 0)
+    body, sent, slowest = raw.produce_body(name, 0, raw.batch([b"x" * 100])), [], 0.0
+    with raw.Connection(BOOTSTRAP) as c:
+        for answered in range(3_000):
+            while len(sent) < min(3_000, answered + 5):
+                c.send(raw.PRODUCE, 7, body)
+                sent.append(time.monotonic())
+            equal(c.receive()[0], answered + 1, "correlation")
+            slowest = max(slowest, time.monotonic() - sent[answered])
+    that(slowest < 3.0, f"an answer came after {slowest:.1f} s")
+
+
+@fact
 def topics_by_the_hundred_come_and_go():
     names = [new_name("many") for _ in range(200)]
     with bounded("200 topics") as measure:
