@@ -359,7 +359,10 @@ impl Shard {
             if !dir.has_queued() {
                 continue;
             }
-            if !self.shared.commits_inline() || dir.commit_average() > INLINE_COMMIT_MAX {
+            let by_thread =
+                !self.shared.commits_inline() || dir.commit_average() > INLINE_COMMIT_MAX;
+            // While stopping the commit thread may have ended already, and nobody would commit what comes after it.
+            if by_thread && !self.is_stopping {
                 self.shared.ring_committer(at);
                 continue;
             }
