@@ -120,12 +120,15 @@ impl Disk for SimDisk {
         let fails = world.sync_op(self.boot)?;
         let node = world.volume.existing(path)?;
         world.note(&Event::Sync { node, ok: !fails });
-        let World { volume, chance, .. } = &mut *world;
         if fails {
-            volume.fail_sync_dir(node, chance);
+            // Unlike pages, names are journalled: a later sync may still cover them.
             return Err(io_error());
         }
-        volume.sync_dir(node)
+        if world.faults.syncs_lie {
+            Ok(())
+        } else {
+            world.volume.sync_dir(node)
+        }
     }
 
     fn sync_volume(&self, _: &Path) -> io::Result<()> {
@@ -135,12 +138,15 @@ impl Disk for SimDisk {
             node: ROOT,
             ok: !fails,
         });
+        let lies = world.faults.syncs_lie;
         let World { volume, chance, .. } = &mut *world;
         if fails {
             volume.fail_sync_all(chance);
             return Err(io_error());
         }
-        volume.sync_all();
+        if !lies {
+            volume.sync_all();
+        }
         Ok(())
     }
 
@@ -266,13 +272,16 @@ impl File for SimFile {
             node: self.node,
             ok: !fails,
         });
+        let lies = world.faults.syncs_lie;
         let World { volume, chance, .. } = &mut *world;
         let content = volume.file_mut(self.node)?;
         if fails {
             content.fail_sync(chance);
             return Err(io_error());
         }
-        content.sync();
+        if !lies {
+            content.sync();
+        }
         Ok(())
     }
 

@@ -27,6 +27,8 @@ pub struct Faults {
     pub sync_fails_at: Option<u64>,
     /// Every sync from `sync_fails_at` on fails, not only that one.
     pub sync_fails_on: bool,
+    /// Syncs say that they succeeded and do nothing: a device that lies, to see whether a test notices.
+    pub syncs_lie: bool,
     /// The write that fails after some of its bytes.
     pub write_fails_at: Option<u64>,
     /// The write that succeeds in the wrong place.
@@ -47,6 +49,7 @@ impl Default for Faults {
             disk_bytes: 1 << 40,
             sync_fails_at: None,
             sync_fails_on: false,
+            syncs_lie: false,
             write_fails_at: None,
             misdirect_write_at: None,
             crash_at_op: None,

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use broker::Broker;
-use env::sim::{Chance, Faults, Machine};
+use env::sim::{Chance, Machine};
 use model::Instant;
 
 use crate::client::line::PORT;
@@ -40,7 +40,7 @@ const STOP_MAX: Duration = Duration::from_secs(60);
 impl Host {
     pub(crate) fn new(seed: u64, plan: &Plan) -> Host {
         Host {
-            machine: Machine::new(seed, Faults::default()),
+            machine: Machine::new(seed, plan.faults.clone()),
             config: settings(plan),
             broker: None,
             start_at: Instant(0),

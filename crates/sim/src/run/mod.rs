@@ -38,6 +38,8 @@ pub struct Verdict {
     pub trace: u64,
     pub events: u64,
     pub counts: Counts,
+    /// Where the counts stood when healing began; faults set beyond that do not strike.
+    pub counts_struck: Counts,
     pub acked: usize,
     pub polled: usize,
     pub starts: u64,
@@ -94,6 +96,7 @@ struct Run {
     topics: Vec<(String, i32)>,
     plan: Plan,
     bites: Vec<Fault>,
+    counts_struck: Counts,
 }
 
 impl Run {
@@ -114,6 +117,7 @@ impl Run {
                 .collect(),
             plan: plan.clone(),
             bites: Vec::new(),
+            counts_struck: Counts::default(),
         }
     }
 
@@ -208,6 +212,7 @@ impl Run {
             striker.act(self);
             self.step(limit);
         }
+        self.counts_struck = self.host.machine.counts();
         striker.heal(self);
         self.bites = striker.bites(self);
     }
@@ -314,7 +319,11 @@ impl Run {
 
     fn judge(self, seed: u64, plan: &Plan) -> Verdict {
         let Run {
-            host, notes, bites, ..
+            host,
+            notes,
+            bites,
+            counts_struck,
+            ..
         } = self;
         let history = &notes.history;
         let report = check(history);
@@ -349,6 +358,7 @@ impl Run {
             trace: host.machine.trace(),
             events: host.machine.events_count(),
             counts: host.machine.counts(),
+            counts_struck,
             acked,
             polled,
             starts: host.starts,

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use env::sim::Chance;
+use env::sim::{Chance, Faults};
 
 use crate::client::admin::Topic;
 use crate::client::producer::Habits;
@@ -60,6 +60,8 @@ impl Strike {
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub strikes: Vec<Strike>,
+    /// What goes wrong by count, from the first operation of the machine on.
+    pub faults: Faults,
     /// Virtual time under faults.
     pub time: Duration,
     /// Mean time between two strikes.
@@ -96,15 +98,38 @@ impl Plan {
         Plan::with(&mut Chance::new(seed ^ 0x706c_616e), strikes.to_vec())
     }
 
+    /// A short run of a few producers without strikes, for repeating it with a fault at every possible place.
+    #[must_use]
+    pub fn short(seed: u64, faults: Faults) -> Plan {
+        let mut plan = Plan::striking(seed, &[]);
+        plan.faults = faults;
+        plan.time = Duration::from_millis(400);
+        plan.topics.truncate(1);
+        plan.topics[0].partitions = plan.topics[0].partitions.min(3);
+        plan.readers = 1;
+        plan.log_dirs = 1;
+        (plan.trims, plan.changes) = (10, 10);
+        plan.producers.truncate(2);
+        for habits in &mut plan.producers {
+            habits.topic = plan.topics[0].name.clone();
+            habits.partitions = plan.topics[0].partitions;
+            habits.pause = Duration::from_millis(10);
+        }
+        plan
+    }
+
     fn with(chance: &mut Chance, strikes: Vec<Strike>) -> Plan {
         let topics: Vec<Topic> = (0..chance.between(1, 3))
             .map(|number| topic(number, chance))
             .collect();
-        let producers = (0..chance.between(2, 5))
+        let mut producers: Vec<Habits> = (0..chance.between(2, 5))
             .map(|_| habits(&topics, chance))
             .collect();
+        // One at least hears what becomes of its records.
+        producers[0].acks = -1;
         Plan {
             strikes,
+            faults: Faults::default(),
             time: Duration::from_millis(chance.between(4_000, 12_000)),
             strike_pause: Duration::from_millis(chance.between(300, 3_000)),
             network_threads: chance.between(1, 3) as usize,

@@ -1,3 +1,4 @@
 //! The checker against histories that are known to be clean or broken, and the broker against the checker.
 
+mod broker;
 mod checker;

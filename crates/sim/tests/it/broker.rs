@@ -1,0 +1,152 @@
+//! The real broker under simulated faults, in runs short enough for every commit; `make sim SEEDS=n` runs as many as wanted.
+
+use env::sim::Faults;
+use sim::run::{Plan, Strike, Verdict, run};
+
+fn check(seed: u64, plan: &Plan) -> Verdict {
+    let verdict = run(seed, plan, false);
+    assert!(
+        verdict.is_clean(),
+        "seed {seed}\n{plan:#?}\n{}",
+        verdict.describe()
+    );
+    verdict
+}
+
+/// At most `most` numbers spread over `1..=last`, from a start that depends on the seed.
+fn spread(last: u64, most: u64, seed: u64) -> impl Iterator<Item = u64> {
+    let stride = last.div_ceil(most).max(1);
+    (1 + seed % stride..=last).step_by(stride as usize)
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    for seed in 1..5 {
+        let plan = Plan::of(seed);
+        let (a, b) = (check(seed, &plan), check(seed, &plan));
+        assert_eq!(
+            (a.trace, a.events, a.counts),
+            (b.trace, b.events, b.counts),
+            "seed {seed}"
+        );
+        assert_ne!(a.trace, check(seed + 100, &Plan::of(seed + 100)).trace);
+    }
+}
+
+#[test]
+fn mixed_faults_break_no_promise() {
+    for seed in 1..30 {
+        check(seed, &Plan::of(seed));
+    }
+}
+
+/// Runs a few seeds of one kind of fault, which must have struck.
+fn struck_by(strikes: &[Strike], bit: impl Fn(&Verdict) -> u64) {
+    let mut bites = 0;
+    for seed in 200..205 {
+        bites += bit(&check(seed, &Plan::striking(seed, strikes)));
+    }
+    assert!(bites > 0, "{strikes:?} did nothing");
+}
+
+#[test]
+fn what_was_acknowledged_survives_power_cuts() {
+    struck_by(
+        &[Strike::PowerCut, Strike::PowerCutAtOperation],
+        |verdict| verdict.counts.pages_lost,
+    );
+}
+
+#[test]
+fn a_broker_that_is_killed_or_restarted_goes_on_where_it_was() {
+    struck_by(&[Strike::Kill, Strike::Restart], |verdict| {
+        verdict.starts - 1
+    });
+}
+
+#[test]
+fn producers_that_send_again_after_broken_connections_write_nothing_twice() {
+    struck_by(&[Strike::Reset, Strike::Stall, Strike::Kill], |verdict| {
+        verdict.resent
+    });
+}
+
+#[test]
+fn a_full_disk_refuses_and_recovers() {
+    struck_by(&[Strike::FullDisk], |verdict| {
+        verdict.refused + verdict.counts.writes_refused_full
+    });
+}
+
+/// M-09.
+#[test]
+fn clocks_that_jump_and_stop_delete_nothing() {
+    struck_by(
+        &[Strike::JumpClock, Strike::StickClock, Strike::Restart],
+        |verdict| verdict.starts,
+    );
+}
+
+/// M-08.
+#[test]
+fn no_sync_is_believed_after_one_failed_wherever_that_is() {
+    for seed in [1, 2] {
+        let syncs = check(seed, &Plan::short(seed, Faults::default()))
+            .counts_struck
+            .syncs;
+        assert!(syncs > 30);
+        for at in spread(syncs, 60, seed) {
+            let faults = Faults {
+                sync_fails_at: Some(at),
+                ..Faults::default()
+            };
+            let verdict = check(seed, &Plan::short(seed, faults));
+            assert_eq!(verdict.counts.syncs_failed, 1);
+        }
+    }
+}
+
+#[test]
+fn a_failed_write_takes_nothing_with_it_wherever_it_is() {
+    for seed in [3, 4] {
+        let writes = check(seed, &Plan::short(seed, Faults::default()))
+            .counts_struck
+            .writes;
+        for at in spread(writes, 60, seed) {
+            let faults = Faults {
+                write_fails_at: Some(at),
+                ..Faults::default()
+            };
+            check(seed, &Plan::short(seed, faults));
+        }
+    }
+}
+
+#[test]
+fn the_power_may_go_at_any_operation() {
+    for seed in [5, 6] {
+        let ops = check(seed, &Plan::short(seed, Faults::default()))
+            .counts_struck
+            .disk_ops;
+        for at in spread(ops, 100, seed) {
+            let faults = Faults {
+                crash_at_op: Some(at),
+                ..Faults::default()
+            };
+            let verdict = check(seed, &Plan::short(seed, faults));
+            assert!(verdict.counts.power_cuts > 0);
+        }
+    }
+}
+
+/// The simulator tested on itself: acknowledged records that were never synced must be missed.
+#[test]
+fn a_device_that_lies_about_syncs_is_found_out() {
+    let mut found = 0;
+    for seed in 0..10 {
+        let mut plan = Plan::striking(seed, &[Strike::PowerCut]);
+        plan.faults.syncs_lie = true;
+        found += u32::from(!run(seed, &plan, false).is_clean());
+    }
+    assert!(found >= 8, "{found} of 10");
+}
