@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use env::disk::Open;
@@ -21,12 +21,25 @@ pub struct FilePool {
     disk: Arc<dyn Disk>,
     open_max: usize,
     ring: Mutex<VecDeque<Weak<SlotState>>>,
+    open: Arc<AtomicUsize>,
     opened: AtomicU64,
+}
+
+/// A handle that counts while the pool holds it.
+struct Held {
+    file: FileHandle,
+    open: Arc<AtomicUsize>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.open.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 #[derive(Default)]
 struct SlotState {
-    handle: Mutex<Option<FileHandle>>,
+    handle: Mutex<Option<Held>>,
     used: AtomicBool,
     pinned: AtomicBool,
 }
@@ -43,6 +56,7 @@ impl FilePool {
             disk,
             open_max: open_max.max(1),
             ring: Mutex::default(),
+            open: Arc::default(),
             opened: AtomicU64::new(0),
         })
     }
@@ -61,10 +75,10 @@ impl FilePool {
     /// Files held open now.
     #[must_use]
     pub fn open_count(&self) -> usize {
-        self.ring.lock().len()
+        self.open.load(Ordering::Relaxed)
     }
 
-    /// Too many files are open to close any: it is time to sync.
+    /// More files are open than should be, most of them for bytes that are not synced: who writes now syncs what it wrote.
     #[must_use]
     pub fn is_crowded(&self) -> bool {
         self.open_count() > self.open_max
@@ -102,11 +116,15 @@ impl FilePool {
         if pin {
             slot.0.pinned.store(true, Ordering::Relaxed);
         }
-        if let Some(handle) = &*handle {
-            return Ok(Arc::clone(handle));
+        if let Some(held) = &*handle {
+            return Ok(Arc::clone(&held.file));
         }
         let opened = self.disk.open(&path(), how)?;
-        *handle = Some(Arc::clone(&opened));
+        self.open.fetch_add(1, Ordering::Relaxed);
+        *handle = Some(Held {
+            file: Arc::clone(&opened),
+            open: Arc::clone(&self.open),
+        });
         drop(handle);
         self.opened.fetch_add(1, Ordering::Relaxed);
         self.admit(slot);
@@ -126,7 +144,8 @@ impl FilePool {
 
     fn close_some(&self, ring: &mut VecDeque<Weak<SlotState>>, steps: usize) {
         for _ in 0..steps {
-            if ring.len() <= self.open_max {
+            // Places of files that were closed by name stay in the ring until they come by.
+            if !self.is_crowded() && ring.len() <= 2 * self.open_max {
                 break;
             }
             let Some(first) = ring.pop_front() else { break };
@@ -135,9 +154,13 @@ impl FilePool {
             };
             let mut handle = state.handle.lock();
             // Both flags are set under the handle's lock, so a writer cannot slip in between question and close.
-            let stays =
-                state.pinned.load(Ordering::Relaxed) || state.used.swap(false, Ordering::Relaxed);
-            if handle.is_some() && stays {
+            let stays = state.pinned.load(Ordering::Relaxed)
+                || state.used.swap(false, Ordering::Relaxed)
+                || !self.is_crowded();
+            if handle.is_none() {
+                continue;
+            }
+            if stays {
                 ring.push_back(first);
             } else {
                 *handle = None;

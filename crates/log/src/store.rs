@@ -211,7 +211,12 @@ impl Store {
     pub fn append(&self, batches: &[Batch], now: Timestamp) -> Result<Appended, StoreError> {
         let mut tail = self.tail.lock();
         self.check_writable(&tail)?;
-        let done = self.append_locked(&mut tail, batches, now);
+        let done = self
+            .append_locked(&mut tail, batches, now)
+            .and_then(|appended| {
+                self.relieve(&mut tail)?;
+                Ok(appended)
+            });
         tail.failed |= matches!(done, Err(StoreError::Io { .. }));
         done
     }

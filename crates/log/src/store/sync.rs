@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use env::FileHandle;
 use model::Offset;
 
-use super::{Store, StoreError};
+use super::{Store, StoreError, Tail};
 use crate::segment::Segment;
 
 impl Store {
@@ -47,6 +47,20 @@ impl Store {
         synced.map_err(|error| self.io(error))?;
         self.synced.fetch_max(end.0, Ordering::AcqRel);
         Ok(end)
+    }
+
+    /// Syncs what was just written when too many files are open for unsynced bytes, so that this one can be closed. Slow,
+    /// and bounded: it happens past some thousand partitions written since the last checkpoint.
+    pub(super) fn relieve(&self, tail: &mut Tail) -> Result<(), StoreError> {
+        if !self.pool.is_crowded() {
+            return Ok(());
+        }
+        for segment in std::mem::take(&mut tail.dirty) {
+            let file = segment.pinned_file().map_err(|error| self.io(error))?;
+            file.sync_data().map_err(|error| self.io(error))?;
+            segment.close();
+        }
+        Ok(())
     }
 
     fn sync_files(&self, dirty: &[(Arc<Segment>, FileHandle)], dir_dirty: bool) -> io::Result<()> {

@@ -659,11 +659,46 @@ fn more_files_than_the_pool_holds_are_opened_and_closed_in_turn() {
     let pool = FilePool::new(Arc::clone(&place.env.disk), 3);
     let store = Store::create(&pool, &place.dir, Arc::new(small_segments(200)), Offset(0)).unwrap();
     append(&store, &hundred_batches());
-    assert!(pool.is_crowded(), "files with unsynced bytes stay open");
     store.sync().unwrap();
     for _ in 0..3 {
         assert_eq!(read_all(&store, 0, 300, 1).len(), 100);
+        assert!(
+            pool.open_count() <= 4,
+            "{} files are open",
+            pool.open_count()
+        );
     }
-    assert!(!pool.is_crowded(), "{} files are open", pool.open_count());
     assert!(pool.opened() > 100);
+}
+
+#[test]
+fn many_partitions_with_unsynced_bytes_stay_below_the_bound_of_files() {
+    let place = Place::simulated(3);
+    let pool = FilePool::new(Arc::clone(&place.env.disk), 10);
+    let stores: Vec<Store> = (0..100)
+        .map(|at| {
+            let dir = place.dir.join(format!("t-{at}"));
+            Store::create(&pool, &dir, Arc::new(LogConfig::default()), Offset(0)).unwrap()
+        })
+        .collect();
+    for round in 0..3 {
+        for store in &stores {
+            append(store, &[batch(round, 1, 0)]);
+            assert!(
+                round == 0 || pool.open_count() <= 12,
+                "{} files are open",
+                pool.open_count()
+            );
+        }
+    }
+    for store in &stores {
+        assert_eq!(read_all(store, 0, 3, 1).len(), 3);
+        store.sync().unwrap();
+    }
+    drop(stores);
+    assert_eq!(
+        pool.open_count(),
+        0,
+        "what goes with its log is no longer counted"
+    );
 }
