@@ -33,7 +33,9 @@ def number(value):
         return f"{value:.0f}"
     if size >= 10:
         return f"{value:.1f}"
-    return f"{value:.2f}" if size else "0"
+    if size >= 0.1:
+        return f"{value:.2f}"
+    return f"{value:.3g}" if size >= 0.0005 else "0"
 
 
 def rows_of(preset, results):
@@ -61,7 +63,7 @@ def rows_of(preset, results):
             ratios = []
             for other in ("kafka", "kafka-sync"):
                 base = median(other, preset.metric)
-                ratios.append(f"{middle / base:.2f}" if base and side not in (other, "machine") else "")
+                ratios.append(number(middle / base) if base and side not in (other, "machine") else "")
             noisy = (median(side, "others_cores") or 0) > NOISY_CORES
             rows.append([case, side + ("~" if noisy else ""), number(min(values)), number(middle), number(max(values)),
                          *ratios, *(number(median(side, c)) for c in columns)])

@@ -14,7 +14,7 @@ from . import build
 from .protocol import Connection, RequestFailed
 
 READY_SECONDS_MAX = 300.0
-STOP_SECONDS_MAX = 120.0
+STOP_SECONDS_MAX = 600.0
 RETRY_PAUSE = 0.002
 
 
