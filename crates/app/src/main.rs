@@ -57,10 +57,9 @@ fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
 
 /// The cluster that the global flags name.
 fn connect(env: &Env, global: &Global) -> Result<Client, Failure> {
-    let timeout = global.timeout;
     let options = Options {
-        timeout,
-        io_timeout: timeout,
+        timeout: global.timeout,
+        io_timeout: global.timeout,
         ..Options::default()
     };
     Ok(Client::connect(env, &global.bootstrap, options)?)

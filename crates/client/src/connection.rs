@@ -154,6 +154,13 @@ impl Connection {
     }
 
     fn lost(&self, source: io::Error) -> Error {
+        // A socket says that its time limit passed in two ways, and in words that nobody understands.
+        let source = match source.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                io::Error::new(io::ErrorKind::TimedOut, "no answer in time")
+            }
+            _ => source,
+        };
         Error::Lost {
             address: self.address.clone(),
             source,

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU64, Ordering};
 use std::time::Duration;
 
 use env::{Bell, Env};
@@ -49,9 +49,9 @@ pub struct DirSettings {
 }
 
 /// Committed batches that wait for the segment writer; past it the shards stop reading sockets, so clients slow down first.
-const UNWRITTEN_BYTES_MAX: usize = 128 << 20;
+const UNWRITTEN_BYTES_MAX: isize = 128 << 20;
 /// The segment writer is rung early at this much.
-const UNWRITTEN_BYTES_RING: usize = 4 << 20;
+const UNWRITTEN_BYTES_RING: isize = 4 << 20;
 
 /// Journal pieces kept for later rounds; more are deleted.
 const SPARE_PIECES_MAX: usize = 8;
@@ -89,7 +89,9 @@ pub struct LogDir {
     full: AtomicBool,
     pub(crate) partitions: Mutex<BTreeMap<(Uuid, PartitionIndex), Arc<Partition>>>,
     dirty: Mutex<Vec<Arc<Partition>>>,
-    unwritten_bytes: AtomicUsize,
+    /// Committed and not yet in a segment. Below zero for moments: the segment writer may be done with a batch before the
+    /// round that brought it is counted.
+    unwritten_bytes: AtomicIsize,
     /// The last committed round whose partitions all know of it.
     point: Mutex<Point>,
     /// Pieces whose rounds are all up to this one may be used again.
@@ -209,8 +211,11 @@ impl LogDir {
         if !dirty.is_empty() {
             self.dirty.lock().append(&mut dirty);
         }
-        let unwritten = self.unwritten_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        let crossed = unwritten >= UNWRITTEN_BYTES_RING && unwritten - bytes < UNWRITTEN_BYTES_RING;
+        let before = self
+            .unwritten_bytes
+            .fetch_add(bytes as isize, Ordering::Relaxed);
+        let crossed =
+            before < UNWRITTEN_BYTES_RING && UNWRITTEN_BYTES_RING <= before + bytes as isize;
         if crossed || self.writer_asleep.swap(false, Ordering::AcqRel) {
             self.writer_bell.ring();
         }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU64};
 
 use env::disk::{Lock, Open};
 use env::{Bell, Env};
@@ -474,7 +474,7 @@ impl Recovery {
             full: AtomicBool::new(false),
             partitions: Mutex::default(),
             dirty: Mutex::default(),
-            unwritten_bytes: AtomicUsize::new(0),
+            unwritten_bytes: AtomicIsize::new(0),
             point: Mutex::new(point),
             release_to: AtomicU64::new(point.sequence),
             spares,

@@ -118,7 +118,9 @@ impl SegmentWriter {
                 let mut state = partition.state.lock();
                 if state.is_deleted {
                     let bytes = state.tail.unwritten_bytes();
-                    self.dir.unwritten_bytes.fetch_sub(bytes, Ordering::Relaxed);
+                    self.dir
+                        .unwritten_bytes
+                        .fetch_sub(bytes as isize, Ordering::Relaxed);
                     let end = state.tail.end();
                     state.tail.on_written(end);
                     state.tail.evict(end);
@@ -140,9 +142,11 @@ impl SegmentWriter {
             if let Some(last) = batches.last() {
                 store.append(&batches, wall)?;
                 partition.note_written(&batches);
-                let bytes = batches.iter().map(|batch| batch.size()).sum();
+                let bytes: usize = batches.iter().map(|batch| batch.size()).sum();
                 partition.state.lock().tail.on_written(last.next_offset());
-                self.dir.unwritten_bytes.fetch_sub(bytes, Ordering::Relaxed);
+                self.dir
+                    .unwritten_bytes
+                    .fetch_sub(bytes as isize, Ordering::Relaxed);
                 self.hot.push_back(Hot {
                     partition: Arc::clone(partition),
                     up_to: last.next_offset(),
