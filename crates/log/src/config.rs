@@ -64,6 +64,8 @@ pub struct LogConfig {
     pub flush_messages: i64,
     pub flush_ms: i64,
     pub durability: Durability,
+    /// Appends go on when a volume is full but for its reserve: the metadata, without which nothing could be deleted.
+    pub may_use_reserve: bool,
 }
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
@@ -98,6 +100,7 @@ impl Default for LogConfig {
             flush_messages: i64::MAX,
             flush_ms: i64::MAX,
             durability: Durability::Sync,
+            may_use_reserve: false,
         }
     }
 }

@@ -3,7 +3,8 @@
 //! One writer appends at the end, rolls, truncates and retires; readers look at a published list and never wait for it.
 //! Invariants: segments are in rising order of base offset, the last one is active; `log_start <= log_end`; bytes are in the
 //! file before `log_end` shows them. Promises nothing about durability before [`Store::sync`], never cuts a tail by itself,
-//! and after a failed write refuses all further ones: nothing is known about the file then.
+//! and after a failed write refuses all further ones: nothing is known about the file then. A write that a full disk refused
+//! is no such failure: `log_end` shows what went before, and the rest may come again.
 
 mod open;
 mod read;
@@ -24,6 +25,7 @@ use wire::records::Batch;
 
 use crate::config::LogConfig;
 use crate::index::{Entry, OffsetEntry};
+use crate::journal::is_full;
 use crate::pool::FilePool;
 use crate::scan::{Damage, ScanError};
 use crate::segment::Segment;
@@ -61,6 +63,19 @@ pub enum StoreError {
     },
     #[error("{}: batch of {size} bytes fits no segment", dir.display())]
     TooLarge { dir: PathBuf, size: usize },
+}
+
+impl StoreError {
+    /// The disk had no room. What was not shown by `log_end` may be written again, at the same position.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        matches!(self, StoreError::Io { error, .. } if is_full(error))
+    }
+
+    /// After this nothing is known about the file.
+    fn is_final(&self) -> bool {
+        matches!(self, StoreError::Io { .. }) && !self.is_full()
+    }
 }
 
 /// What an append did.
@@ -211,14 +226,12 @@ impl Store {
     pub fn append(&self, batches: &[Batch], now: Timestamp) -> Result<Appended, StoreError> {
         let mut tail = self.tail.lock();
         self.check_writable(&tail)?;
-        let done = self
-            .append_locked(&mut tail, batches, now)
-            .and_then(|appended| {
-                self.relieve(&mut tail)?;
-                Ok(appended)
-            });
-        tail.failed |= matches!(done, Err(StoreError::Io { .. }));
-        done
+        let done = self.append_locked(&mut tail, batches, now);
+        tail.failed |= done.as_ref().is_err_and(StoreError::is_final);
+        let appended = done?;
+        // A failed sync is final even when it found no room: the pages may be gone.
+        self.relieve(&mut tail).inspect_err(|_| tail.failed = true)?;
+        Ok(appended)
     }
 
     fn check_writable(&self, tail: &Tail) -> Result<(), StoreError> {
@@ -358,7 +371,7 @@ impl Store {
             return Ok(None);
         }
         let rolled = self.roll_locked(&mut tail, self.log_end(), now);
-        tail.failed |= matches!(rolled, Err(StoreError::Io { .. }));
+        tail.failed |= rolled.as_ref().is_err_and(StoreError::is_final);
         rolled.map(|segment| Some(segment.base()))
     }
 

@@ -9,4 +9,6 @@ mod writer;
 
 pub use format::PAGE;
 pub use replay::{Damage, From, Replayed, replay};
-pub use writer::{Entry, Piece, Resume, Spares, What, Writer, make_piece, piece_path};
+pub use writer::{
+    CommitError, Entry, Piece, Resume, Spares, What, Writer, is_full, make_piece, piece_path,
+};

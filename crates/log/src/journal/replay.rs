@@ -101,22 +101,37 @@ fn list(disk: &dyn Disk, dir: &Path, dir_id: Uuid) -> io::Result<(Vec<Found>, Ve
         let file = disk.open(&dir.join(&entry.name), Open::Write)?;
         let bytes = file.len()? / PAGE * PAGE;
         free_slot = free_slot.max(slot + 1);
-        let mut head = [0; PIECE_HEADER_BYTES];
-        if bytes > PAGE && file.read_exact_at(&mut head, 0).is_ok() {
-            if let Some(header) = PieceHeader::decode(&head).filter(|header| header.dir == dir_id) {
-                found.push(Found {
-                    header,
-                    file: file.clone(),
-                    bytes,
-                });
-            }
+        if bytes <= PAGE {
+            continue;
         }
-        if bytes > PAGE {
-            pieces.push(Piece { slot, file, bytes });
+        if let Some(header) = read_header(&file, bytes, dir_id)? {
+            found.push(Found {
+                header,
+                file: file.clone(),
+                bytes,
+            });
         }
+        pieces.push(Piece { slot, file, bytes });
     }
     found.sort_by_key(|found| found.header.number);
     Ok((found, pieces, free_slot))
+}
+
+/// The header of a piece that is ours. A damaged one is told by the first round, which says the same: else the newest piece
+/// would be taken for an unused one, and nothing behind it could tell that it was durable.
+fn read_header(file: &FileHandle, bytes: u64, dir_id: Uuid) -> io::Result<Option<PieceHeader>> {
+    let mut head = [0; PIECE_HEADER_BYTES];
+    let read = file.read_exact_at(&mut head, 0);
+    if let Some(header) = read.ok().and_then(|()| PieceHeader::decode(&head)) {
+        return Ok(Some(header).filter(|header| header.dir == dir_id));
+    }
+    let first = read_verified(file, bytes, PAGE)?;
+    Ok(first.map(|(first, _)| PieceHeader {
+        dir: dir_id,
+        number: first.piece,
+        first_sequence: first.sequence,
+        previous: first.previous,
+    }))
 }
 
 struct Walk {
@@ -255,20 +270,30 @@ fn read_round(
     Ok(Some(Round { head, entries }))
 }
 
-/// Head and table at `position`, verified; `None` when there is no valid head of this piece. Allocates only what the file holds.
+/// Head and table at `position`, verified; `None` when there is no valid head of this use of the piece.
 fn read_head(piece: &Found, position: u64) -> io::Result<Option<(RoundHead, Vec<u8>)>> {
-    let left = piece.bytes - position;
+    let found = read_verified(&piece.file, piece.bytes, position)?;
+    Ok(found.filter(|(head, _)| head.piece == piece.header.number))
+}
+
+/// Head and table at `position` of a piece file of `bytes`, of whatever use. Allocates only what the file holds.
+fn read_verified(
+    file: &FileHandle,
+    bytes: u64,
+    position: u64,
+) -> io::Result<Option<(RoundHead, Vec<u8>)>> {
+    let left = bytes - position;
     let mut first = [0; ROUND_HEAD_BYTES];
-    piece.file.read_exact_at(&mut first, position)?;
+    file.read_exact_at(&mut first, position)?;
     let Some(head) = RoundHead::decode(&first) else {
         return Ok(None);
     };
     let table_end = ROUND_HEAD_BYTES as u64 + u64::from(head.entries) * ENTRY_BYTES as u64;
-    if head.piece != piece.header.number || table_end > left || head.body_bytes > left - table_end {
+    if table_end > left || head.body_bytes > left - table_end {
         return Ok(None);
     }
     let mut table = vec![0; table_end as usize];
-    piece.file.read_exact_at(&mut table, position)?;
+    file.read_exact_at(&mut table, position)?;
     Ok(head.verifies(&table).then_some((head, table)))
 }
 

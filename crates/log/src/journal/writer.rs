@@ -112,6 +112,17 @@ impl Spares {
     }
 }
 
+/// Why a round was not committed.
+#[derive(Debug, thiserror::Error)]
+pub enum CommitError {
+    /// The volume has no room for another piece. Nothing was written: the same round may come again.
+    #[error("no room for a journal piece: {0}")]
+    NoRoom(io::Error),
+    /// A write or sync failed: nothing is known about the piece any more, and the journal must not be used again.
+    #[error(transparent)]
+    Failed(#[from] io::Error),
+}
+
 /// Where the journal stands after recovery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Resume {
@@ -197,8 +208,9 @@ impl Writer {
                 .map_or(0, |live| live.piece.bytes - self.position)
     }
 
-    /// Writes `entries` as one round; with `sync` it is durable when this returns. An error is final: see the file's head.
-    pub fn commit(&mut self, entries: &[Entry], sync: bool) -> io::Result<u64> {
+    /// Writes `entries` as one round; with `sync` it is durable when this returns. Apart from
+    /// [`CommitError::NoRoom`] an error is final: see the file's head.
+    pub fn commit(&mut self, entries: &[Entry], sync: bool) -> Result<u64, CommitError> {
         let head = self.encode(entries);
         let mut slices: Vec<IoSlice<'_>> = Vec::with_capacity((entries.len() + 3).min(SLICES_MAX));
         self.make_room(head.span())?;
@@ -287,7 +299,7 @@ impl Writer {
     }
 
     /// Begins a new piece when the newest one cannot take `span` more bytes.
-    fn make_room(&mut self, span: u64) -> io::Result<()> {
+    fn make_room(&mut self, span: u64) -> Result<(), CommitError> {
         if self
             .live
             .back()
@@ -312,7 +324,14 @@ impl Writer {
                     &self.dir,
                     slot,
                     self.piece_bytes.max(span + PAGE),
-                )?
+                )
+                .map_err(|error| {
+                    if is_full(&error) {
+                        CommitError::NoRoom(error)
+                    } else {
+                        CommitError::Failed(error)
+                    }
+                })?
             }
         };
         self.piece_number += 1;
@@ -332,8 +351,26 @@ impl Writer {
     }
 }
 
+/// The volume, or our share of it, is full.
+#[must_use]
+pub fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
+}
+
 /// Creates and zeroes a piece, durable with its directory entry: later syncs then write no file-system metadata.
 pub fn make_piece(disk: &dyn Disk, dir: &Path, slot: u32, bytes: u64) -> io::Result<Piece> {
+    let made = zero_piece(disk, dir, slot, bytes);
+    if made.is_err() {
+        // Half a piece would take the room that is missing.
+        let _ = disk.remove_file(&piece_path(dir, slot));
+    }
+    made
+}
+
+fn zero_piece(disk: &dyn Disk, dir: &Path, slot: u32, bytes: u64) -> io::Result<Piece> {
     let bytes = bytes.next_multiple_of(PAGE);
     let file = disk.open(&piece_path(dir, slot), Open::Truncate)?;
     let mut position = 0;

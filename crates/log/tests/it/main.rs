@@ -1,6 +1,8 @@
 //! The log on disk, on the real machine and on simulated ones.
 
 mod corruption;
+mod full;
+mod journal;
 mod kafka;
 mod model;
 mod power;

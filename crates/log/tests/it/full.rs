@@ -1,0 +1,56 @@
+//! A volume without room: the write is refused, nothing before it suffers, and it succeeds when there is room again.
+
+use log::StoreError;
+
+use super::*;
+
+#[test]
+fn a_full_disk_refuses_a_write_and_takes_it_when_there_is_room() {
+    let mut refused = 0;
+    for room in (0..60_000).step_by(700) {
+        let place = Place::simulated(room);
+        let machine = place.machine.as_ref().unwrap();
+        let store = place.create(small_segments(9000), 0);
+        let batches: Vec<Batch> = (0..400).map(|i| batch(i * 2, 2, i)).collect();
+        machine.faults(|faults| faults.disk_bytes = room);
+        for run in batches.chunks(7) {
+            if let Err(error) = store.append(run, NOW) {
+                assert!(error.is_full(), "{error}");
+                let end = store.log_end();
+                assert_eq!(
+                    read_all(&store, 0, end.0, 5000),
+                    batches[..(end.0 / 2) as usize]
+                );
+                machine.faults(|faults| faults.disk_bytes = 1 << 30);
+                let rest = run.partition_point(|batch| batch.next_offset() <= end);
+                store.append(&run[rest..], NOW).unwrap();
+                refused += 1;
+            }
+        }
+        store.sync().unwrap();
+        assert_eq!(read_all(&store, 0, 800, 5000), batches, "room {room}");
+        drop(store);
+        let (store, found) = place.open(small_segments(9000), None);
+        assert_eq!((found.damage, found.log_end), (None, Offset(800)));
+        assert_eq!(read_all(&store, 0, 800, 5000), batches, "room {room}");
+    }
+    assert!(refused > 20, "{refused} writes were refused");
+}
+
+#[test]
+fn any_other_failed_write_ends_the_store() {
+    let place = Place::simulated(1);
+    let machine = place.machine.as_ref().unwrap();
+    let store = place.create(small_segments(9000), 0);
+    append(&store, &[batch(0, 2, 0)]);
+    let next = machine.counts().writes + 1;
+    machine.faults(|faults| faults.write_fails_at = Some(next));
+    assert!(matches!(
+        store.append(&[batch(2, 2, 0)], NOW),
+        Err(StoreError::Io { .. })
+    ));
+    assert!(matches!(
+        store.append(&[batch(2, 2, 0)], NOW),
+        Err(StoreError::Offline { .. })
+    ));
+}
