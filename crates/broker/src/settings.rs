@@ -100,6 +100,7 @@ pub(crate) fn log_config(topic: &config::Topic) -> LogConfig {
             config::Durability::Sync => Durability::Sync,
             config::Durability::Os => Durability::Os,
         },
+        may_use_reserve: false,
     }
 }
 

@@ -325,6 +325,7 @@ fn metadata_log_config(settings: &Settings) -> log::LogConfig {
         retention_bytes: None,
         max_message_bytes: u64::from(u32::MAX),
         durability: log::config::Durability::Sync,
+        may_use_reserve: true,
         ..log_config(&settings.broker.topic)
     }
 }

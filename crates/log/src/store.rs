@@ -230,7 +230,8 @@ impl Store {
         tail.failed |= done.as_ref().is_err_and(StoreError::is_final);
         let appended = done?;
         // A failed sync is final even when it found no room: the pages may be gone.
-        self.relieve(&mut tail).inspect_err(|_| tail.failed = true)?;
+        self.relieve(&mut tail)
+            .inspect_err(|_| tail.failed = true)?;
         Ok(appended)
     }
 

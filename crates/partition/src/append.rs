@@ -79,10 +79,11 @@ impl Partition {
             return Err(AppendError::Deleted);
         }
         // Checked under the lock: a directory that fails later walks over all partitions and finds our ticket.
-        if self.dir.is_failed() || self.dir.is_full() {
-            return Err(AppendError::Storage {
-                full: !self.dir.is_failed(),
-            });
+        if self.dir.is_failed() {
+            return Err(AppendError::Storage { full: false });
+        }
+        if self.dir.is_full() && !config.may_use_reserve {
+            return Err(AppendError::Storage { full: true });
         }
         if let Verdict::Duplicate(first) = state.producers.check(&batch, Origin::Client)? {
             let until = first.last_offset.advance(1);

@@ -149,17 +149,16 @@ impl Partition {
                 !derived.are_epochs_stored || std::mem::take(&mut state.are_epochs_changed);
             is_due.then(|| state.epochs.clone())
         };
-        derived
-            .store(
-                &*self.dir.env.disk,
-                store.dir(),
-                self.topic_id,
-                epochs.as_ref(),
-            )
-            .map_err(|error| StoreError::Io {
-                path: store.dir().to_path_buf(),
-                error,
-            })
+        let disk = &*self.dir.env.disk;
+        let stored = derived.store(disk, store.dir(), self.topic_id, epochs.as_ref());
+        if stored.is_err() && epochs.is_some() {
+            // The disk may only have been full; then it is tried again.
+            self.state.lock().are_epochs_changed = true;
+        }
+        stored.map_err(|error| StoreError::Io {
+            path: store.dir().to_path_buf(),
+            error,
+        })
     }
 
     pub(crate) fn has_written_producers(&self) -> bool {

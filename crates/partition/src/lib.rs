@@ -10,6 +10,7 @@ pub mod news;
 pub mod partition;
 mod progress;
 pub mod read;
+mod sync;
 
 pub use append::{AppendError, Appended, Moment, TrimError};
 pub use dir::{

@@ -13,12 +13,12 @@ use log::producer::ProducerStates;
 use log::store::{Store, StoreError};
 use log::tail::Tail;
 use model::{LeaderEpoch, Offset, PartitionIndex};
-use parking_lot::Mutex;
 use wire::Uuid;
 
 use crate::derived::Derived;
 use crate::dir::{LogDir, Slot};
 use crate::news::{Awaiting, News, Ticket};
+use crate::sync::Mutex;
 
 pub struct Partition {
     pub topic_id: Uuid,

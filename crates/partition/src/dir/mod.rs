@@ -12,14 +12,12 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU64, Ordering};
 use std::time::Duration;
 
 use env::{Bell, Env};
 use log::FilePool;
-use log::journal;
+use log::journal::{self, CommitError};
 use model::{Instant, PartitionIndex};
-use parking_lot::Mutex;
 use wire::Uuid;
 
 pub use linger::Stamp;
@@ -29,6 +27,7 @@ pub use writer::{Announce, SegmentWriter};
 
 use crate::news::News;
 use crate::partition::Partition;
+use crate::sync::{AtomicBool, AtomicIsize, AtomicU64, Mutex, Ordering};
 use queue::Queue;
 
 /// Settings of a log directory.
@@ -68,11 +67,11 @@ pub(crate) struct Point {
 /// What a call of [`LogDir::commit`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Commit {
-    /// Nothing was queued.
+    /// Nothing is queued that could be committed now.
     Idle,
     /// Another thread is committing; it will look at the queue again.
     Busy,
-    /// A round is durable, or the directory failed; the news say which.
+    /// A round is durable, or the directory failed; the news say which. Look whether more is queued.
     Done,
 }
 
@@ -83,8 +82,12 @@ pub struct LogDir {
     pub(crate) settings: DirSettings,
     pub(crate) files: Arc<FilePool>,
     queue: Mutex<Queue>,
+    /// Held by whoever commits, from taking a round until its partitions know: rounds are told in their order, so `point`
+    /// never runs ahead of a partition that was not told yet.
     journal: Mutex<journal::Writer>,
     failed: AtomicBool,
+    /// The oldest round waits for a journal piece that the volume had no room for.
+    lacks_piece: AtomicBool,
     /// The volume is (almost) full: appends are refused, everything else goes on.
     full: AtomicBool,
     pub(crate) partitions: Mutex<BTreeMap<(Uuid, PartitionIndex), Arc<Partition>>>,
@@ -118,8 +121,13 @@ impl LogDir {
         self.unwritten_bytes.load(Ordering::Relaxed) > UNWRITTEN_BYTES_MAX
     }
 
+    /// Something is queued that a commit would take.
     pub fn has_queued(&self) -> bool {
-        !self.queue.lock().is_empty()
+        self.can_commit() && !self.queue.lock().is_empty()
+    }
+
+    fn can_commit(&self) -> bool {
+        !self.is_failed() && !self.lacks_piece.load(Ordering::Acquire)
     }
 
     /// Usual time of a commit.
@@ -148,21 +156,38 @@ impl LogDir {
 
     /// Makes the oldest queued round durable and collects what its partitions have to tell.
     pub fn commit(&self, news: &mut Vec<News>) -> Commit {
-        let Some(mut journal) = self.journal.try_lock() else {
-            return Commit::Busy;
-        };
-        if self.is_failed() {
-            return Commit::Idle;
-        }
-        let Some(round) = self.queue.lock().take() else {
-            return Commit::Idle;
+        let (mut journal, round) = loop {
+            let Some(journal) = self.journal.try_lock() else {
+                return Commit::Busy;
+            };
+            if !self.can_commit() {
+                return Commit::Idle;
+            }
+            if let Some(round) = self.queue.lock().take() {
+                break (journal, round);
+            }
+            // Someone may have queued (1) after we found nothing and (2) been told `Busy` because we still held the journal.
+            // He relies on us to look again.
+            drop(journal);
+            if !self.has_queued() {
+                return Commit::Idle;
+            }
         };
         let started = self.env.clock.now();
-        if let Err(error) = journal.commit(&round.entries, round.sync) {
-            self.failed.store(true, Ordering::Release);
-            drop(journal);
-            self.fail(&error, news);
-            return Commit::Done;
+        match journal.commit(&round.entries, round.sync) {
+            Ok(_) => {}
+            Err(CommitError::NoRoom(error)) => {
+                self.queue.lock().put_back(round);
+                self.lacks_piece.store(true, Ordering::Release);
+                self.set_full(true, &error.to_string());
+                // The segment writer tries again when there is room.
+                self.writer_bell.ring();
+                return Commit::Idle;
+            }
+            Err(CommitError::Failed(error)) => {
+                self.fail(&error, news);
+                return Commit::Done;
+            }
         }
         let released = journal.release(self.release_to.load(Ordering::Relaxed), SPARE_PIECES_MAX);
         let point = Point {
@@ -171,7 +196,6 @@ impl LogDir {
             piece: journal.piece_number(),
             live_bytes: journal.live_bytes(),
         };
-        drop(journal);
         if let Err(error) = released {
             eprintln!(
                 "log dir {}: cannot remove a journal piece: {error}",
@@ -191,6 +215,7 @@ impl LogDir {
         }
         self.on_round_durable(round.bytes, dirty);
         *self.point.lock() = point;
+        drop(journal);
         let mut queue = self.queue.lock();
         queue.linger.on_commit(now.since(started), now);
         queue.give_back(round);
@@ -204,6 +229,17 @@ impl LogDir {
         let partitions: Vec<_> = self.partitions.lock().values().cloned().collect();
         for partition in partitions {
             partition.on_dir_failed(news);
+        }
+    }
+
+    fn set_full(&self, is_full: bool, why: &str) {
+        if self.full.swap(is_full, Ordering::Relaxed) != is_full {
+            let state = if is_full {
+                "full, appends are refused"
+            } else {
+                "has room again"
+            };
+            eprintln!("log dir {} {state}: {why}", self.path.display());
         }
     }
 

@@ -105,6 +105,11 @@ impl Queue {
         Some(round)
     }
 
+    /// The oldest round could not be committed yet.
+    pub(crate) fn put_back(&mut self, round: Round) {
+        self.rounds.push_front(round);
+    }
+
     pub(crate) fn give_back(&mut self, mut round: Round) {
         round.entries.clear();
         round.members.clear();

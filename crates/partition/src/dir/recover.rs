@@ -8,7 +8,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU64};
 
 use env::disk::{Lock, Open};
 use env::{Bell, Env};
@@ -18,13 +17,13 @@ use log::journal::{self, Entry, Piece, Replayed, What, make_piece};
 use log::store::{Known, Read, Store, StoreError};
 use log::{Epochs, FilePool, ReadError};
 use model::{LeaderEpoch, Offset, PartitionIndex, Timestamp};
-use parking_lot::Mutex;
 use wire::Uuid;
 use wire::records::{Batch, BatchError, Source};
 
 use super::{DirSettings, LogDir, Point};
 use crate::derived::{self, Derived};
 use crate::partition::{Hole, Partition, Start};
+use crate::sync::{AtomicBool, AtomicIsize, AtomicU64, Mutex};
 
 const LOCK_NAME: &str = ".lock";
 const IDENTITY_NAME: &str = "meta.properties";
@@ -471,6 +470,7 @@ impl Recovery {
             queue: Mutex::default(),
             journal: Mutex::new(writer),
             failed: AtomicBool::new(false),
+            lacks_piece: AtomicBool::new(false),
             full: AtomicBool::new(false),
             partitions: Mutex::default(),
             dirty: Mutex::default(),

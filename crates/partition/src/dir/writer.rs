@@ -7,19 +7,20 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use env::{Turn, Worker};
 use log::checkpoint::{self, Checkpoint};
-use log::journal::make_piece;
+use log::journal::{is_full, make_piece};
 use log::store::{Deleted, Known, Store, StoreError};
 use model::{Instant, Offset, PartitionIndex, Position, Timestamp};
 use wire::Uuid;
+use wire::records::Batch;
 
 use super::{LogDir, Point, UNWRITTEN_BYTES_RING};
 use crate::news::News;
 use crate::partition::Partition;
+use crate::sync::Ordering;
 
 /// Small appends are gathered for this long before they are written.
 const WRITE_DELAY: Duration = Duration::from_millis(100);
@@ -85,9 +86,14 @@ impl SegmentWriter {
         self.dir.stopping.load(Ordering::Acquire)
     }
 
-    fn take_dirty(&mut self) {
+    /// Takes the list of partitions to write.
+    fn take_dirty(&mut self) -> Result<(), StoreError> {
         let dirty = std::mem::take(&mut *self.dir.dirty.lock());
+        // In this order: a topic that was deleted and made again (1) may be on the list already (2); its files would get into
+        // the old directory, which then goes (3).
+        self.remove_doomed()?;
         self.pending.extend(dirty);
+        Ok(())
     }
 
     /// Writes what the partitions on the list have; stops at the first that the disk has no room for.
@@ -97,8 +103,8 @@ impl SegmentWriter {
                 Ok(()) => {
                     self.pending.pop_front();
                 }
-                Err(StoreError::Io { error, .. }) if is_full(&error) => {
-                    self.set_full(true, &error.to_string());
+                Err(error) if error.is_full() => {
+                    self.dir.set_full(true, &error.to_string());
                     self.retry_at = Some(now.plus(FULL_RETRY));
                     return Ok(());
                 }
@@ -117,13 +123,16 @@ impl SegmentWriter {
             let (batches, log_start) = {
                 let mut state = partition.state.lock();
                 if state.is_deleted {
-                    let bytes = state.tail.unwritten_bytes();
+                    // What is not committed yet is not counted yet: its commit puts the partition on the list again.
+                    let end = state.high_watermark;
+                    let gone = state.tail.unwritten(end, usize::MAX);
+                    let bytes: usize = gone.iter().map(|batch| batch.size()).sum();
                     self.dir
                         .unwritten_bytes
                         .fetch_sub(bytes as isize, Ordering::Relaxed);
-                    let end = state.tail.end();
                     state.tail.on_written(end);
                     state.tail.evict(end);
+                    state.dirty = false;
                     return Ok(());
                 }
                 let batches = state.tail.unwritten(state.high_watermark, WRITE_BYTES);
@@ -139,26 +148,35 @@ impl SegmentWriter {
             self.unsynced
                 .entry((partition.topic_id, partition.index))
                 .or_insert_with(|| Arc::clone(partition));
-            if let Some(last) = batches.last() {
-                store.append(&batches, wall)?;
-                partition.note_written(&batches);
-                let bytes: usize = batches.iter().map(|batch| batch.size()).sum();
-                partition.state.lock().tail.on_written(last.next_offset());
-                self.dir
-                    .unwritten_bytes
-                    .fetch_sub(bytes as isize, Ordering::Relaxed);
-                self.hot.push_back(Hot {
-                    partition: Arc::clone(partition),
-                    up_to: last.next_offset(),
-                    bytes,
-                });
-                self.hot_bytes += bytes;
-            }
+            let appended = store.append(&batches, wall);
+            // A disk that got full on the way took the first of them.
+            let end = store.log_end();
+            let count = batches.partition_point(|batch| batch.next_offset() <= end);
+            self.on_written(partition, &batches[..count]);
+            appended?;
             if store.log_start() < log_start {
                 store.advance_log_start(log_start);
                 self.retire(partition, wall)?;
             }
         }
+    }
+
+    fn on_written(&mut self, partition: &Arc<Partition>, batches: &[Batch]) {
+        let Some(last) = batches.last() else {
+            return;
+        };
+        partition.note_written(batches);
+        let bytes: usize = batches.iter().map(|batch| batch.size()).sum();
+        partition.state.lock().tail.on_written(last.next_offset());
+        self.dir
+            .unwritten_bytes
+            .fetch_sub(bytes as isize, Ordering::Relaxed);
+        self.hot.push_back(Hot {
+            partition: Arc::clone(partition),
+            up_to: last.next_offset(),
+            bytes,
+        });
+        self.hot_bytes += bytes;
     }
 
     fn evict(&mut self) {
@@ -178,10 +196,13 @@ impl SegmentWriter {
             return Ok(());
         }
         // Everything committed up to the point is on the list or written: commits tell their partitions before the point moves.
-        self.take_dirty();
+        self.take_dirty()?;
         self.write_pending(self.dir.env.clock.now(), wall)?;
         if !self.pending.is_empty() {
             return Ok(());
+        }
+        if let Err(error) = self.write_derived() {
+            return self.unless_full(error);
         }
         let rows = self.sync_segments()?;
         let checkpoint = Checkpoint {
@@ -190,11 +211,32 @@ impl SegmentWriter {
             piece: point.piece,
             rows,
         };
-        checkpoint
-            .store(&*self.dir.env.disk, &self.dir.path)
-            .map_err(|error| self.io(error))?;
+        if let Err(error) = checkpoint.store(&*self.dir.env.disk, &self.dir.path) {
+            return self.unless_full(self.io(error));
+        }
         self.checkpointed = point.sequence;
         self.dir.release_to.store(point.sequence, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// A checkpoint that found no room is taken later.
+    fn unless_full(&self, error: StoreError) -> Result<(), StoreError> {
+        if !error.is_full() {
+            return Err(error);
+        }
+        self.dir.set_full(true, &error.to_string());
+        Ok(())
+    }
+
+    /// Writes what lies beside the segments. Comes before the syncs, because a full disk may stop it and it can be repeated; a
+    /// sync cannot.
+    fn write_derived(&self) -> Result<(), StoreError> {
+        for partition in self.unsynced.values().filter(|of| !of.is_deleted()) {
+            if let Some(store) = partition.store.get() {
+                partition.store_derived()?;
+                store.write_indexes()?;
+            }
+        }
         Ok(())
     }
 
@@ -217,8 +259,6 @@ impl SegmentWriter {
             .filter(|partition| !partition.is_deleted())
         {
             if let Some(store) = partition.store.get() {
-                partition.store_derived()?;
-                store.write_indexes()?;
                 store.sync()?;
             }
         }
@@ -278,7 +318,7 @@ impl SegmentWriter {
                 self.dir.settings.journal_piece_bytes,
             ) {
                 Ok(piece) => self.dir.spares.put(piece),
-                Err(error) if is_full(&error) => self.set_full(true, &error.to_string()),
+                Err(error) if is_full(&error) => self.dir.set_full(true, &error.to_string()),
                 Err(error) => return Err(self.io(error)),
             }
         }
@@ -291,27 +331,24 @@ impl SegmentWriter {
         }
         self.space_at = now.plus(SPACE_CHECK);
         if let Ok(space) = self.dir.env.disk.space(&self.dir.path) {
-            let is_full =
-                space.available < self.dir.settings.reserve_bytes || self.retry_at.is_some();
-            self.set_full(
-                is_full,
-                &format!(
-                    "{} bytes left, {} are kept in reserve",
-                    space.available, self.dir.settings.reserve_bytes
-                ),
-            );
+            let mut needed = self.dir.settings.reserve_bytes;
+            if self.dir.spares.count() == 0 {
+                needed += self.dir.settings.journal_piece_bytes;
+            }
+            let is_full = space.available < needed || self.retry_at.is_some();
+            let why = format!("{} bytes left, {needed} are needed", space.available);
+            self.dir.set_full(is_full, &why);
         }
     }
 
-    fn set_full(&self, is_full: bool, why: &str) {
-        if self.dir.full.swap(is_full, Ordering::Relaxed) != is_full {
-            let state = if is_full {
-                "full, appends are refused"
-            } else {
-                "has room again"
-            };
-            eprintln!("log dir {} {state}: {why}", self.dir.path.display());
+    /// Commits the round that waited for room for a journal piece.
+    fn resume_commits(&self) {
+        if self.dir.is_full() || !self.dir.lacks_piece.swap(false, Ordering::AcqRel) {
+            return;
         }
+        let mut news = Vec::new();
+        while self.dir.commit(&mut news) == super::Commit::Done && self.dir.has_queued() {}
+        self.announce.announce(news);
     }
 
     /// Retention: where the log may start now is committed like any trim; the files go once that is durable.
@@ -368,8 +405,7 @@ impl SegmentWriter {
     fn work(&mut self, now: Instant) -> Result<Turn, StoreError> {
         let wall = self.dir.env.clock.wall_ms();
         let is_stopping = self.is_stopping();
-        self.remove_doomed()?;
-        self.take_dirty();
+        self.take_dirty()?;
         let is_much = self.dir.unwritten_bytes.load(Ordering::Relaxed) >= UNWRITTEN_BYTES_RING;
         if !self.pending.is_empty() && self.retry_at.is_none_or(|at| at <= now) {
             let write_at = *self.write_at.get_or_insert(now.plus(WRITE_DELAY));
@@ -390,6 +426,7 @@ impl SegmentWriter {
         }
         self.prepare_piece()?;
         self.check_space(now);
+        self.resume_commits();
         self.enforce_retention(now, wall)?;
         self.unlink_due(now)?;
         Ok(self.next_turn(now))
@@ -397,7 +434,7 @@ impl SegmentWriter {
 
     fn next_turn(&self, now: Instant) -> Turn {
         let has_work = !self.pending.is_empty();
-        let next_write = has_work.then(|| self.retry_at.or(self.write_at).unwrap_or(now));
+        let next_write = has_work.then(|| self.retry_at.max(self.write_at).unwrap_or(now));
         let next_space = (self.dir.is_full() || has_work).then_some(self.space_at);
         let next_unlink = self.unlinks.front().map(|(at, _, _)| *at);
         let until = [next_write, next_space, next_unlink, Some(self.retention_at)]
@@ -437,13 +474,6 @@ impl Worker for SegmentWriter {
     fn park(&mut self, until: Option<Instant>) {
         self.dir.writer_bell.wait(until);
     }
-}
-
-fn is_full(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
-    )
 }
 
 impl Partition {

@@ -1,0 +1,114 @@
+//! A full volume: appends are refused, reads and deletes go on, and everything comes back with the room.
+
+use super::*;
+
+fn refuses(rig: &mut Rig, known: &mut [Known]) -> bool {
+    match rig.append(0, &[value("probe", 1)], known) {
+        Ok(_) => {
+            rig.commit(known);
+            false
+        }
+        Err(AppendError::Storage { full: true }) => true,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn a_full_volume_refuses_appends_and_takes_them_again_without_a_restart() {
+    for room in 0..60 {
+        let machine = machine(room);
+        let mut known = vec![Known::default(); 2];
+        let configs = [small_segments(), small_segments()];
+        let mut rig = open(&machine, &configs).unwrap();
+        machine.faults(|faults| faults.disk_bytes = (24 << 10) + room * 1500);
+        let mut step = 0;
+        while step < 400 && !rig.dir.is_full() {
+            for at in 0..2 {
+                let _ = rig.append(at, &[value("v", step)], &mut known);
+            }
+            rig.commit(&mut known);
+            if step % 5 == 0 {
+                rig.work(&machine, SECOND / 4, &mut known);
+            }
+            step += 1;
+        }
+        assert!(
+            rig.dir.is_full() && !rig.dir.is_failed(),
+            "room {room}: {step} steps"
+        );
+        rig.work(&machine, SECOND, &mut known);
+        assert!(refuses(&mut rig, &mut known), "room {room}");
+        for at in 0..2 {
+            let seen = rig.read(at).len() as i64;
+            assert!(seen >= known[at].acked, "room {room}: reads go on");
+        }
+        machine.faults(|faults| faults.disk_bytes = 1 << 30);
+        rig.work(&machine, 5 * SECOND, &mut known);
+        assert!(!rig.dir.is_full(), "room {room}");
+        assert!(
+            rig.waiting.is_empty(),
+            "room {room}: what waited for room is committed"
+        );
+        assert!(!refuses(&mut rig, &mut known), "room {room}");
+        rig.work(&machine, SECOND, &mut known);
+        drop(rig);
+        machine.power_cut();
+        let rig = open(&machine, &configs).unwrap();
+        check(&rig, &mut known, &format!("room {room}"));
+    }
+}
+
+#[test]
+fn a_round_without_room_for_its_journal_piece_waits_and_is_committed_later() {
+    let machine = machine(1);
+    let mut known = vec![Known::default(); 1];
+    let mut rig = open(&machine, &[small_segments()]).unwrap();
+    machine.faults(|faults| faults.disk_bytes = 30 << 10);
+    let mut steps = 0;
+    while rig.waiting.is_empty() {
+        rig.append(0, &[value("v", steps)], &mut known).unwrap();
+        rig.commit(&mut known);
+        steps += 1;
+        assert!(steps < 20, "the first piece holds a few rounds");
+    }
+    assert!(rig.dir.is_full() && !rig.dir.is_failed());
+    assert!(
+        !rig.dir.has_queued(),
+        "loops that wait for the queue may end"
+    );
+    assert!(refuses(&mut rig, &mut known));
+    let acked = known[0].acked;
+    rig.work(&machine, SECOND, &mut known);
+    assert_eq!(known[0].acked, acked, "not before there is room");
+    machine.faults(|faults| faults.disk_bytes = 1 << 30);
+    rig.work(&machine, 5 * SECOND, &mut known);
+    assert!(rig.waiting.is_empty() && rig.failed.is_empty());
+    assert_eq!(known[0].acked, acked + 1);
+    drop(rig);
+    machine.power_cut();
+    let rig = open(&machine, &[small_segments()]).unwrap();
+    check(&rig, &mut known, "with room again");
+}
+
+#[test]
+fn the_metadata_may_use_the_reserve() {
+    let machine = machine(1);
+    let mut known = vec![Known::default(); 2];
+    let metadata = LogConfig {
+        may_use_reserve: true,
+        ..small_segments()
+    };
+    let settings = DirSettings {
+        reserve_bytes: 1 << 20,
+        ..settings()
+    };
+    let configs = [small_segments(), metadata];
+    let mut rig = open_at(&machine, Path::new(DIR), settings, &configs).unwrap();
+    machine.faults(|faults| faults.disk_bytes = 1 << 20);
+    rig.work(&machine, SECOND, &mut known);
+    assert!(refuses(&mut rig, &mut known));
+    rig.append(1, &[value("delete a topic", 1)], &mut known)
+        .unwrap();
+    rig.commit(&mut known);
+    assert_eq!(known[1].acked, 1);
+}

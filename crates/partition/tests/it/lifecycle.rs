@@ -1,0 +1,243 @@
+//! Trims, retention, deletion, checkpoints: what goes is gone for good, what stays is untouched.
+
+use super::*;
+
+fn names(machine: &Machine, path: &str) -> Vec<String> {
+    let entries = machine.env().disk.read_dir(Path::new(path)).unwrap();
+    entries.into_iter().map(|entry| entry.name).collect()
+}
+
+fn fill(rig: &mut Rig, machine: &Machine, known: &mut [Known], count: usize) {
+    for step in 0..count {
+        for at in 0..known.len() {
+            rig.append(at, &[value("v", step)], known).unwrap();
+        }
+        rig.commit(known);
+        rig.work(machine, SECOND / 10, known);
+    }
+    rig.work(machine, SECOND, known);
+}
+
+#[test]
+fn a_trim_is_durable_when_it_is_acknowledged_and_its_files_go() {
+    for written in [false, true] {
+        let machine = machine(1);
+        let mut known = vec![Known::default(); 2];
+        let configs = [small_segments(), small_segments()];
+        let mut rig = open(&machine, &configs).unwrap();
+        fill(&mut rig, &machine, &mut known, 100);
+        let files = names(&machine, "/data/t0-0").len();
+        assert!(files > 6);
+        rig.trim(0, 90, &mut known).unwrap();
+        assert_eq!(
+            rig.partitions[0].bounds().log_start,
+            Offset::ZERO,
+            "not before it is durable"
+        );
+        rig.commit(&mut known);
+        assert_eq!(known[0].start, 90);
+        assert!(matches!(
+            plan(&rig.partitions[0], Offset(89)),
+            Err(partition::ReadError::OutOfRange { .. })
+        ));
+        if written {
+            rig.work(&machine, SECOND, &mut known);
+            let left = names(&machine, "/data/t0-0").len();
+            assert!(left < files / 2, "{files} files before, {left} after");
+        }
+        drop(rig);
+        machine.power_cut();
+        let rig = open(&machine, &configs).unwrap();
+        check(&rig, &mut known, "trimmed");
+        assert_eq!(rig.partitions[0].bounds().log_start, Offset(90));
+        assert_eq!(rig.partitions[1].bounds().log_start, Offset::ZERO);
+    }
+}
+
+#[test]
+fn a_trim_above_the_high_watermark_is_refused() {
+    let machine = machine(1);
+    let mut known = vec![Known::default(); 1];
+    let mut rig = open(&machine, &[small_segments()]).unwrap();
+    rig.append(0, &[value("v", 1)], &mut known).unwrap();
+    let refused = rig.trim(0, 1, &mut known);
+    assert_eq!(
+        refused,
+        Err(TrimError::OutOfRange {
+            high_watermark: Offset::ZERO
+        })
+    );
+    rig.commit(&mut known);
+    assert_eq!(rig.trim(0, 1, &mut known), Ok(Offset(1)));
+}
+
+#[test]
+fn retention_by_size_keeps_the_newest_and_survives_a_power_cut() {
+    let machine = machine(1);
+    let mut known = vec![Known::default(); 1];
+    let config = [LogConfig {
+        retention_bytes: Some(10 << 10),
+        ..small_segments()
+    }];
+    let mut rig = open(&machine, &config).unwrap();
+    fill(&mut rig, &machine, &mut known, 300);
+    rig.work(&machine, 301 * SECOND, &mut known);
+    rig.work(&machine, SECOND, &mut known);
+    let start = rig.partitions[0].bounds().log_start.0;
+    assert!(start > 100, "{start}");
+    let size = rig.partitions[0].size();
+    assert!((10 << 10..16 << 10).contains(&size), "{size}");
+    assert!(names(&machine, "/data/t0-0").len() < 20);
+    known[0].start_asked = start;
+    known[0].start = start;
+    drop(rig);
+    machine.power_cut();
+    let rig = open(&machine, &config).unwrap();
+    check(&rig, &mut known, "retained");
+}
+
+#[test]
+fn a_deleted_partition_leaves_nothing_and_its_neighbours_everything() {
+    for when in 0..3 {
+        let machine = machine(1);
+        let mut known = vec![Known::default(); 3];
+        let configs = [small_segments(), small_segments(), small_segments()];
+        let mut rig = open(&machine, &configs).unwrap();
+        fill(&mut rig, &machine, &mut known, 50);
+        rig.append(2, &[value("queued", 1)], &mut known).unwrap();
+        let mut news = Vec::new();
+        let gone = Arc::clone(&rig.partitions[2]);
+        gone.delete(&mut news);
+        rig.dir.discard(&gone);
+        rig.hear(news, &mut known);
+        assert_eq!(rig.failed.len(), 1, "who waited is told");
+        assert!(matches!(
+            rig.append(2, &[value("late", 1)], &mut known),
+            Err(AppendError::Deleted)
+        ));
+        if when > 0 {
+            rig.work(&machine, SECOND, &mut known);
+            assert!(
+                !names(&machine, DIR)
+                    .iter()
+                    .any(|name| name.starts_with("t2"))
+            );
+        }
+        rig.commit(&mut known);
+        rig.work(&machine, SECOND, &mut known);
+        assert!(
+            !rig.dir.is_overloaded(),
+            "bytes of deleted partitions are counted off once"
+        );
+        if when > 1 {
+            fill_two(&mut rig, &machine, &mut known);
+        }
+        drop(rig);
+        machine.power_cut();
+        // The metadata does not know the topic any more.
+        let rig = open(&machine, &configs[..2]).unwrap();
+        check(&rig, &mut known[..2], "after a deletion");
+        assert!(
+            !names(&machine, DIR)
+                .iter()
+                .any(|name| name.starts_with("t2"))
+        );
+        assert!(rig.dir.partition(topic(2), PartitionIndex(0)).is_none());
+    }
+}
+
+fn fill_two(rig: &mut Rig, machine: &Machine, known: &mut [Known]) {
+    for step in 0..100 {
+        for at in 0..2 {
+            rig.append(at, &[value("more", step)], known).unwrap();
+        }
+        rig.commit(known);
+        rig.work(machine, SECOND / 10, known);
+    }
+}
+
+#[test]
+fn a_topic_made_again_under_its_name_keeps_its_own_records() {
+    let machine = machine(1);
+    let mut known = vec![Known::default(); 1];
+    let config = small_segments();
+    let mut rig = open(&machine, std::slice::from_ref(&config)).unwrap();
+    fill(&mut rig, &machine, &mut known, 30);
+    let old = Arc::clone(&rig.partitions[0]);
+    old.delete(&mut Vec::new());
+    rig.dir.discard(&old);
+    let start = Start::empty(LeaderEpoch(0), Arc::new(config.clone()));
+    let dir = Arc::clone(&rig.dir);
+    rig.partitions[0] = Partition::new(topic(7), "t0".into(), PartitionIndex(0), dir, start);
+    known[0] = Known::default();
+    fill(&mut rig, &machine, &mut known, 30);
+    drop(rig);
+    machine.power_cut();
+    let env = machine.env();
+    let fresh = || Identity {
+        cluster_id: String::new(),
+        node_id: 1,
+    };
+    let (recovery, _) = Recovery::begin(&env, Path::new(DIR), settings(), &fresh).unwrap();
+    let lookup = |id: Uuid, _| (id == topic(7)).then(|| found(0, &config));
+    let opened = recovery.finish(lookup, env.threads.bell()).unwrap();
+    let made = opened.dir.partition(topic(7), PartitionIndex(0)).unwrap();
+    assert_eq!(made.bounds().log_end, Offset(30));
+}
+
+#[test]
+fn the_journal_stays_small_under_load_because_checkpoints_recycle_it() {
+    let machine = machine(1);
+    let mut known = vec![Known::default(); 3];
+    let configs = [small_segments(), small_segments(), small_segments()];
+    let mut rig = open(&machine, &configs).unwrap();
+    fill(&mut rig, &machine, &mut known, 500);
+    let journal = machine
+        .env()
+        .disk
+        .read_dir(Path::new("/data/journal"))
+        .unwrap();
+    let bytes: u64 = journal.iter().map(|entry| entry.len).sum();
+    assert!(
+        bytes < 512 << 10,
+        "{bytes} bytes of journal after 1500 rounds of a page or more"
+    );
+    drop(rig);
+    machine.kill();
+    let rig = open(&machine, &configs).unwrap();
+    assert!(rig.rounds < 60, "{} rounds were replayed", rig.rounds);
+    check(&rig, &mut known, "after a kill");
+}
+
+#[test]
+fn a_clean_stop_leaves_nothing_to_replay() {
+    let machine = machine(1);
+    let mut known = vec![Known::default(); 2];
+    let configs = [small_segments(), small_segments()];
+    let mut rig = open(&machine, &configs).unwrap();
+    fill(&mut rig, &machine, &mut known, 20);
+    rig.append(0, &[value("last", 1)], &mut known).unwrap();
+    rig.commit(&mut known);
+    rig.stop();
+    drop(rig);
+    machine.kill();
+    let rig = open(&machine, &configs).unwrap();
+    assert_eq!(rig.rounds, 0);
+    check(&rig, &mut known, "after a clean stop");
+}
+
+#[test]
+fn a_directory_in_use_is_refused_by_name() {
+    let machine = machine(1);
+    let _rig = open(&machine, &[small_segments()]).unwrap();
+    let Err(error) = open(&machine, &[small_segments()]) else {
+        panic!("two brokers on one directory")
+    };
+    assert!(matches!(error, OpenError::Locked { .. }));
+    assert!(
+        error
+            .to_string()
+            .starts_with("/data is in use by another broker"),
+        "{error}"
+    );
+}

@@ -1,0 +1,370 @@
+//! Log directories and their partitions on a simulated machine: commits, checkpoints, recovery, failing and full disks.
+
+mod failure;
+mod full;
+mod lifecycle;
+mod power;
+mod waiting;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use env::sim::{Faults, Machine};
+use env::{Turn, Worker};
+use log::config::{Durability, LogConfig};
+use model::{LeaderEpoch, Offset, PartitionIndex, Timestamp};
+use parking_lot::Mutex;
+use partition::{
+    Announce, AppendError, Commit, DirSettings, Found, Identity, LogDir, Moment, News, OpenError,
+    Partition, Plan, ReadRequest, Recovery, SegmentWriter, ShardId, Stamp, Start, Ticket,
+    TrimError, WaiterKey,
+};
+use wire::Uuid;
+use wire::records::{Batch, BatchBuilder, Caps, RecordIter, Source};
+
+const DIR: &str = "/data";
+
+fn settings() -> DirSettings {
+    DirSettings {
+        journal_piece_bytes: 32 << 10,
+        journal_first_piece_bytes: 16 << 10,
+        checkpoint_bytes: 48 << 10,
+        hot_tail_bytes: 2 << 10,
+        reserve_bytes: 0,
+        segment_files_open_max: 4,
+        retention_check: Duration::from_secs(300),
+        producer_expiration_ms: i64::MAX,
+    }
+}
+
+fn small_segments() -> LogConfig {
+    LogConfig {
+        segment_bytes: 4 << 10,
+        index_interval_bytes: 300,
+        file_delete_delay_ms: 0,
+        ..LogConfig::default()
+    }
+}
+
+/// What was ever told of one partition, across restarts.
+#[derive(Clone, Default)]
+struct Known {
+    /// Value at each offset, as last appended there.
+    sent: BTreeMap<i64, Vec<u8>>,
+    /// Everything below was acknowledged.
+    acked: i64,
+    /// Trims that were acknowledged.
+    start: i64,
+    /// Trims that were asked for.
+    start_asked: i64,
+}
+
+#[derive(Default)]
+struct Heard(Mutex<Vec<News>>);
+
+impl Announce for Heard {
+    fn announce(&self, news: Vec<News>) {
+        self.0.lock().extend(news);
+    }
+}
+
+/// Why a ticket waits.
+#[derive(Clone, Copy, Debug)]
+enum Wait {
+    Append { partition: usize, end: i64 },
+    Trim { partition: usize, start: i64 },
+}
+
+/// Topics `t0`, `t1`, ... with one partition each, in one directory.
+struct Rig {
+    dir: Arc<LogDir>,
+    partitions: Vec<Arc<Partition>>,
+    writer: SegmentWriter,
+    heard: Arc<Heard>,
+    stamp: Stamp,
+    waiting: BTreeMap<u32, Wait>,
+    tickets: u32,
+    failed: Vec<Wait>,
+    rounds: u64,
+}
+
+fn topic(at: usize) -> Uuid {
+    Uuid([at as u8 + 1; 16])
+}
+
+fn found(at: usize, config: &LogConfig) -> Found {
+    Found {
+        topic: format!("t{at}").into(),
+        epoch: LeaderEpoch(at as i32),
+        config: Arc::new(config.clone()),
+    }
+}
+
+/// Opens `path` on the machine with one partition per config.
+fn open_at(
+    machine: &Machine,
+    path: &Path,
+    settings: DirSettings,
+    configs: &[LogConfig],
+) -> Result<Rig, OpenError> {
+    let env = machine.env();
+    let fresh = || Identity {
+        cluster_id: "cluster".to_owned(),
+        node_id: 1,
+    };
+    let (recovery, _) = Recovery::begin(&env, path, settings, &fresh)?;
+    let lookup = |id: Uuid, _| {
+        let at = usize::from(id.0[0]).checked_sub(1)?;
+        configs.get(at).map(|config| found(at, config))
+    };
+    let opened = recovery.finish(lookup, env.threads.bell())?;
+    let dir = opened.dir;
+    let partitions = configs.iter().enumerate().map(|(at, config)| {
+        dir.partition(topic(at), PartitionIndex(0))
+            .unwrap_or_else(|| {
+                let start = Start::empty(LeaderEpoch(at as i32), Arc::new(config.clone()));
+                let name = format!("t{at}").into();
+                Partition::new(topic(at), name, PartitionIndex(0), Arc::clone(&dir), start)
+            })
+    });
+    let partitions = partitions.collect();
+    let heard = Arc::new(Heard::default());
+    let announce: Arc<dyn Announce> = heard.clone();
+    Ok(Rig {
+        writer: SegmentWriter::new(Arc::clone(&dir), announce),
+        dir,
+        partitions,
+        heard,
+        stamp: Stamp::default(),
+        waiting: BTreeMap::new(),
+        tickets: 0,
+        failed: Vec::new(),
+        rounds: opened.rounds,
+    })
+}
+
+fn open(machine: &Machine, configs: &[LogConfig]) -> Result<Rig, OpenError> {
+    open_at(machine, Path::new(DIR), settings(), configs)
+}
+
+fn ticket(index: u32) -> Ticket {
+    let waiter = WaiterKey {
+        shard: ShardId(0),
+        slot: 0,
+        generation: 0,
+    };
+    Ticket { waiter, index }
+}
+
+fn batch_of(values: &[Vec<u8>]) -> Batch {
+    let mut builder = BatchBuilder::new();
+    for value in values {
+        builder.push(Timestamp(1_700_000_000_000), None, Some(value), &[]);
+    }
+    builder.build()
+}
+
+impl Rig {
+    fn ticket(&mut self, wait: Wait) -> Ticket {
+        self.tickets += 1;
+        self.waiting.insert(self.tickets, wait);
+        ticket(self.tickets)
+    }
+
+    fn append(
+        &mut self,
+        at: usize,
+        values: &[Vec<u8>],
+        known: &mut [Known],
+    ) -> Result<i64, AppendError> {
+        let partition = Arc::clone(&self.partitions[at]);
+        let end = partition.bounds().log_end.0 + values.len() as i64;
+        let ticket = self.ticket(Wait::Append { partition: at, end });
+        let moment = Moment {
+            now: model::Instant(0),
+            wall: Timestamp(1_700_000_000_000),
+            stamp: &mut self.stamp,
+        };
+        let appended = partition.append(batch_of(values), Some(ticket), moment);
+        match appended {
+            Ok(appended) => {
+                let base = appended.base_offset.0;
+                assert_eq!(base + values.len() as i64, end);
+                for (offset, value) in (base..).zip(values) {
+                    known[at].sent.insert(offset, value.clone());
+                }
+                Ok(base)
+            }
+            Err(error) => {
+                self.waiting.remove(&self.tickets);
+                Err(error)
+            }
+        }
+    }
+
+    fn trim(&mut self, at: usize, to: i64, known: &mut [Known]) -> Result<Offset, TrimError> {
+        let partition = Arc::clone(&self.partitions[at]);
+        let ticket = self.ticket(Wait::Trim {
+            partition: at,
+            start: to,
+        });
+        known[at].start_asked = known[at].start_asked.max(to);
+        let trimmed = partition.trim(Some(Offset(to)), ticket);
+        if trimmed.is_err() {
+            self.waiting.remove(&self.tickets);
+        }
+        trimmed
+    }
+
+    /// Commits everything that is queued; what is acknowledged goes to `known`.
+    fn commit(&mut self, known: &mut [Known]) {
+        let mut news = Vec::new();
+        while self.dir.commit(&mut news) == Commit::Done && self.dir.has_queued() {}
+        self.hear(news, known);
+    }
+
+    fn hear(&mut self, mut news: Vec<News>, known: &mut [Known]) {
+        news.append(&mut self.heard.0.lock());
+        for item in news {
+            match item {
+                News::Committed(ticket) => match self.waiting.remove(&ticket.index) {
+                    Some(Wait::Append { partition, end }) => {
+                        known[partition].acked = known[partition].acked.max(end);
+                    }
+                    Some(Wait::Trim { partition, start }) => {
+                        known[partition].start = known[partition].start.max(start);
+                    }
+                    None => panic!("{ticket:?} was redeemed twice"),
+                },
+                News::Failed(ticket) => {
+                    let wait = self.waiting.remove(&ticket.index);
+                    self.failed.push(wait.expect("a ticket fails once"));
+                }
+                News::Readable(_) => {}
+            }
+        }
+    }
+
+    /// Lets the segment writer do what it would do within `time`.
+    fn work(&mut self, machine: &Machine, time: Duration, known: &mut [Known]) {
+        let end = machine.now().plus(time);
+        let mut turns = 0;
+        loop {
+            turns += 1;
+            assert!(turns < 10_000, "the segment writer spins");
+            match self.writer.turn() {
+                Turn::Again => {}
+                Turn::Done => break,
+                Turn::Sleep { until } => {
+                    let until = until.unwrap_or(end).min(end);
+                    if machine.is_off() || machine.now() >= end {
+                        break;
+                    }
+                    machine.step_until(until);
+                }
+            }
+        }
+        self.hear(Vec::new(), known);
+    }
+
+    /// Stops as the broker does: everything written, a checkpoint taken.
+    fn stop(&mut self) {
+        self.dir.stop();
+        while self.writer.turn() != Turn::Done {}
+    }
+
+    /// All records that a reader of the partition sees, by offset.
+    fn read(&self, at: usize) -> BTreeMap<i64, Vec<u8>> {
+        let partition = &self.partitions[at];
+        let bounds = partition.bounds();
+        let mut next = bounds.log_start;
+        let mut seen = BTreeMap::new();
+        while next < bounds.high_watermark {
+            let batches = plan(partition, next).expect("readable");
+            assert!(
+                !batches.is_empty(),
+                "t{at} gives nothing at {next} of {bounds:?}"
+            );
+            for batch in batches {
+                assert!(batch.is_intact());
+                let plain = batch.plain(Caps::default()).unwrap();
+                for record in RecordIter::new(&plain, batch.record_count()) {
+                    let record = record.unwrap();
+                    let offset = batch.base_offset().0 + i64::from(record.offset_delta);
+                    if offset >= bounds.log_start.0 {
+                        seen.insert(offset, record.value.unwrap().to_vec());
+                    }
+                }
+                next = batch.next_offset();
+            }
+        }
+        seen
+    }
+}
+
+fn plan(partition: &Partition, from: Offset) -> Result<Vec<Batch>, partition::ReadError> {
+    let request = ReadRequest {
+        from,
+        bytes_max: 3000,
+        at_least_one: true,
+        current_epoch: LeaderEpoch::NONE,
+    };
+    Ok(match partition.plan_read(request)?.plan {
+        Plan::AtEnd => Vec::new(),
+        Plan::Memory(batches) => batches,
+        Plan::File(slice) => {
+            let bytes: Bytes = slice.read().unwrap();
+            Batch::cut(&bytes, Source::Log)
+                .map_while(Result::ok)
+                .collect()
+        }
+    })
+}
+
+/// After a recovery: everything acknowledged is there, everything there was sent, in its place. What was not acknowledged and
+/// is gone is forgotten.
+fn check(rig: &Rig, known: &mut [Known], context: &str) {
+    for (at, known) in known.iter_mut().enumerate() {
+        let bounds = rig.partitions[at].bounds();
+        let (start, end) = (bounds.log_start.0, bounds.log_end.0);
+        assert!(
+            known.acked <= end,
+            "{context}: t{at} ends at {end}, {} was acked",
+            known.acked
+        );
+        assert!(
+            known.start <= start && start <= known.start_asked,
+            "{context}: t{at} starts at {start} of {}..{}",
+            known.start,
+            known.start_asked
+        );
+        let seen = rig.read(at);
+        let want: BTreeMap<_, _> = known
+            .sent
+            .range(start..end)
+            .map(|(offset, value)| (*offset, value.clone()))
+            .collect();
+        assert_eq!(
+            seen.len() as i64,
+            (end - start).max(0),
+            "{context}: t{at} has holes"
+        );
+        assert!(seen == want, "{context}: t{at} holds other bytes");
+        known.sent.retain(|offset, _| *offset < end);
+        known.acked = end;
+        (known.start, known.start_asked) = (start, start);
+    }
+}
+
+fn value(tag: &str, number: usize) -> Vec<u8> {
+    format!("{tag} {number} {}", "x".repeat(number * 37 % 400)).into_bytes()
+}
+
+fn machine(seed: u64) -> Machine {
+    Machine::new(seed, Faults::default())
+}
+
+const SECOND: Duration = Duration::from_secs(1);

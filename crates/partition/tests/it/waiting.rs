@@ -1,0 +1,123 @@
+//! Who waits for a commit or for more to read, and duplicates of idempotent producers.
+
+use log::producer::ProducerError;
+use model::{ProducerEpoch, ProducerId, Sequence};
+
+use super::*;
+
+fn idempotent(sequence: i32) -> Batch {
+    let mut builder =
+        BatchBuilder::new().producer(ProducerId(5), ProducerEpoch(0), Sequence(sequence));
+    builder.push(Timestamp(1_700_000_000_000), None, Some(b"value"), &[]);
+    builder.build()
+}
+
+fn append(rig: &mut Rig, batch: Batch, index: u32) -> Result<partition::Appended, AppendError> {
+    let moment = Moment {
+        now: model::Instant(0),
+        wall: Timestamp(1_700_000_000_000),
+        stamp: &mut rig.stamp,
+    };
+    rig.partitions[0].append(batch, Some(ticket(index)), moment)
+}
+
+fn committed(rig: &Rig) -> Vec<u32> {
+    let mut news = Vec::new();
+    rig.dir.commit(&mut news);
+    let index = |item: &News| match item {
+        News::Committed(ticket) => ticket.index,
+        other => panic!("{other:?}"),
+    };
+    news.iter().map(index).collect()
+}
+
+#[test]
+fn a_duplicate_gets_the_first_answer_and_not_before_the_original_is_durable() {
+    let machine = machine(1);
+    let mut rig = open(&machine, &[small_segments()]).unwrap();
+    let first = append(&mut rig, idempotent(0), 1).unwrap();
+    let again = append(&mut rig, idempotent(0), 2).unwrap();
+    append(&mut rig, idempotent(1), 3).unwrap();
+    let late = append(&mut rig, idempotent(0), 4).unwrap();
+    assert_eq!(
+        (first.base_offset, again.base_offset, late.base_offset),
+        (Offset(0), Offset(0), Offset(0))
+    );
+    assert!(!again.is_committed && !late.is_committed);
+    assert_eq!(committed(&rig), [1, 2, 4, 3], "each with what it rests on");
+    let after = append(&mut rig, idempotent(1), 5).unwrap();
+    assert!(after.is_committed);
+    assert_eq!(after.base_offset, Offset(1));
+    assert_eq!(
+        committed(&rig),
+        [0u32; 0],
+        "what is durable is answered at once"
+    );
+}
+
+#[test]
+fn duplicates_are_known_after_every_kind_of_restart() {
+    for written in [false, true] {
+        let machine = machine(1);
+        let mut rig = open(&machine, &[small_segments()]).unwrap();
+        for sequence in 0..40 {
+            append(&mut rig, idempotent(sequence), 1).unwrap();
+            committed(&rig);
+        }
+        if written {
+            rig.stop();
+        }
+        for _ in 0..2 {
+            drop(rig);
+            machine.power_cut();
+            rig = open(&machine, &[small_segments()]).unwrap();
+            let again = append(&mut rig, idempotent(39), 2).unwrap();
+            assert_eq!((again.base_offset, again.is_committed), (Offset(39), true));
+            assert!(matches!(
+                append(&mut rig, idempotent(41), 3),
+                Err(AppendError::Producer(
+                    ProducerError::OutOfOrderSequence { .. }
+                ))
+            ));
+        }
+    }
+}
+
+#[test]
+fn a_watcher_is_told_once_when_there_is_more_than_it_has_seen() {
+    let machine = machine(1);
+    let mut rig = open(&machine, &[small_segments()]).unwrap();
+    assert!(rig.partitions[0].watch(ticket(9), Offset(0)));
+    append(&mut rig, batch_of(&[value("v", 1)]), 1).unwrap();
+    let mut news = Vec::new();
+    rig.dir.commit(&mut news);
+    assert_eq!(
+        news,
+        [News::Readable(ticket(9)), News::Committed(ticket(1))]
+    );
+    assert!(
+        !rig.partitions[0].watch(ticket(9), Offset(0)),
+        "there is more already"
+    );
+    append(&mut rig, batch_of(&[value("v", 1)]), 2).unwrap();
+    assert_eq!(committed(&rig), [2]);
+    assert!(rig.partitions[0].watch(ticket(9), Offset(2)));
+    rig.partitions[0].unwatch(ticket(9).waiter);
+    append(&mut rig, batch_of(&[value("v", 1)]), 3).unwrap();
+    assert_eq!(committed(&rig), [3]);
+}
+
+#[test]
+fn nothing_uncommitted_is_ever_in_a_plan() {
+    let machine = machine(1);
+    let mut rig = open(&machine, &[small_segments()]).unwrap();
+    append(&mut rig, batch_of(&[value("v", 1)]), 1).unwrap();
+    assert!(plan(&rig.partitions[0], Offset(0)).unwrap().is_empty());
+    assert!(matches!(
+        plan(&rig.partitions[0], Offset(1)),
+        Err(partition::ReadError::OutOfRange { .. })
+    ));
+    committed(&rig);
+    assert_eq!(plan(&rig.partitions[0], Offset(0)).unwrap().len(), 1);
+    assert!(!rig.partitions[0].await_end(ticket(7)));
+}
