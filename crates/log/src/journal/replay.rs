@@ -301,10 +301,10 @@ fn read_verified(
 fn find_later(piece: &Found, position: u64, sequence: u64) -> io::Result<Option<(u64, RoundHead)>> {
     let mut at = position + PAGE;
     while at < piece.bytes {
-        if let Some((head, _)) = read_head(piece, at)? {
-            if head.sequence > sequence {
-                return Ok(Some((at, head)));
-            }
+        if let Some((head, _)) = read_head(piece, at)?
+            && head.sequence > sequence
+        {
+            return Ok(Some((at, head)));
         }
         at += PAGE;
     }

@@ -38,9 +38,9 @@ fn a_full_volume_refuses_appends_and_takes_them_again_without_a_restart() {
         );
         rig.work(&machine, SECOND, &mut known);
         assert!(refuses(&mut rig, &mut known), "room {room}");
-        for at in 0..2 {
+        for (at, known) in known.iter().enumerate() {
             let seen = rig.read(at).len() as i64;
-            assert!(seen >= known[at].acked, "room {room}: reads go on");
+            assert!(seen >= known.acked, "room {room}: reads go on");
         }
         machine.faults(|faults| faults.disk_bytes = 1 << 30);
         rig.work(&machine, 5 * SECOND, &mut known);
