@@ -9,7 +9,7 @@ use std::sync::Arc;
 use config::Overrides;
 use env::{Bell, Env};
 use meta::decide::register_broker::{self, register_broker};
-use meta::{Endpoint, Image, Record, RecordError, ReplayError, Resource};
+use meta::{Endpoint, Image, RecordError, ReplayError, Resource};
 use model::{LeaderEpoch, PartitionIndex};
 use partition::{
     Announce, Found, Identity, LogDir, News, OpenError, Partition, Recovery, SegmentWriter,

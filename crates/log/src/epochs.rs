@@ -145,9 +145,9 @@ impl Epochs {
         (entries.len() == count).then_some(Epochs { entries })
     }
 
-    /// Replaces the file of `dir`, durably.
-    pub fn write(&self, disk: &dyn Disk, dir: &Path) -> io::Result<()> {
-        replace_file(disk, dir, FILE_NAME, self.encode().as_bytes())
+    /// Replaces the file of `dir`.
+    pub fn write(&self, disk: &dyn Disk, dir: &Path, syncing: Syncing) -> io::Result<()> {
+        replace_file(disk, dir, FILE_NAME, self.encode().as_bytes(), syncing)
     }
 
     /// Reads the file of `dir`; `InvalidData` when it is damaged (then the batches tell), empty when there is none.
@@ -159,14 +159,35 @@ impl Epochs {
     }
 }
 
-/// Writes beside, syncs, renames over, syncs the directory: readers see the old content or the new.
-pub fn replace_file(disk: &dyn Disk, dir: &Path, name: &str, content: &[u8]) -> io::Result<()> {
+/// When small files beside the segments become durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Syncing {
+    /// Before the call returns.
+    Now,
+    /// With a sync of the whole volume that the caller makes: thousands of files then cost one sync. A crash before it may
+    /// leave any of them empty, which reads as damaged.
+    WithVolume,
+}
+
+/// Writes beside and renames over: readers see the old content or the new.
+pub fn replace_file(
+    disk: &dyn Disk,
+    dir: &Path,
+    name: &str,
+    content: &[u8],
+    syncing: Syncing,
+) -> io::Result<()> {
     let temporary = dir.join(format!("{name}.tmp"));
     let file = disk.open(&temporary, Open::Truncate)?;
     file.write_at(&[IoSlice::new(content)], 0)?;
-    file.sync_data()?;
+    if syncing == Syncing::Now {
+        file.sync_data()?;
+    }
     disk.rename(&temporary, &dir.join(name))?;
-    disk.sync_dir(dir)
+    match syncing {
+        Syncing::Now => disk.sync_dir(dir),
+        Syncing::WithVolume => Ok(()),
+    }
 }
 
 /// A small text file, `None` when it is missing.

@@ -18,7 +18,7 @@ pub mod tail;
 pub mod txn_index;
 
 pub use config::LogConfig;
-pub use epochs::Epochs;
+pub use epochs::{Epochs, Syncing};
 pub use pool::FilePool;
 pub use producer::ProducerStates;
 pub use segment::{FileSlice, RecordTime, Segment};

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use env::Disk;
 
-use crate::epochs::{read_text, replace_file};
+use crate::epochs::{Syncing, read_text, replace_file};
 
 pub const FILE_NAME: &str = "partition.metadata";
 
@@ -45,10 +45,10 @@ pub fn decode_id(text: &str) -> Option<TopicId> {
     Some(number.to_be_bytes())
 }
 
-/// Writes the file of `dir`, durably.
-pub fn write(disk: &dyn Disk, dir: &Path, topic_id: &TopicId) -> io::Result<()> {
+/// Writes the file of `dir`.
+pub fn write(disk: &dyn Disk, dir: &Path, topic_id: &TopicId, syncing: Syncing) -> io::Result<()> {
     let text = format!("version: 0\ntopic_id: {}", encode_id(topic_id));
-    replace_file(disk, dir, FILE_NAME, text.as_bytes())
+    replace_file(disk, dir, FILE_NAME, text.as_bytes(), syncing)
 }
 
 /// The topic id of `dir`; `None` without the file, `InvalidData` when it cannot be read.

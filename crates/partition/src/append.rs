@@ -5,6 +5,7 @@
 //! original is durable.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use log::config::{Durability, LogConfig, TopicCompression};
 use log::journal::{Entry, What};
@@ -17,7 +18,7 @@ use wire::records::{
 
 use crate::dir::{Push, Stamp};
 use crate::news::{Awaiting, Ticket};
-use crate::partition::Partition;
+use crate::partition::{Partition, State};
 
 /// Facts of the moment of an append.
 pub struct Moment<'a> {
@@ -98,7 +99,11 @@ impl Partition {
             let base_offset = first.base_offset();
             return Ok(Appended {
                 base_offset,
-                append_time: append_time(&batch),
+                // What the original was told: a retry does not move its time.
+                append_time: match append_time(&batch) {
+                    Timestamp::NONE => Timestamp::NONE,
+                    _ => first.timestamp,
+                },
                 log_start: state.log_start,
                 is_committed,
             });
@@ -111,7 +116,7 @@ impl Partition {
         let end = batch.next_offset();
         state.producers.apply(&batch, None);
         state.are_epochs_changed |= state.epochs.assign(state.epoch, base_offset);
-        let sync = needs_sync(&config, &mut state.unflushed_records, batch.record_count());
+        let sync = state.needs_sync(batch.record_count(), moment.now);
         let push = Push {
             bytes: batch.size(),
             up_to: end,
@@ -280,15 +285,35 @@ fn append_time(batch: &Batch) -> Timestamp {
     }
 }
 
-/// Relaxed topics are synced only when `flush.messages` says so.
-fn needs_sync(config: &LogConfig, unflushed: &mut i64, records: i32) -> bool {
-    if config.durability == Durability::Sync {
-        return true;
+impl State {
+    /// Relaxed topics are synced only when `flush.messages` or `flush.ms` says so.
+    fn needs_sync(&mut self, records: i32, now: Instant) -> bool {
+        if self.config.durability == Durability::Sync {
+            return true;
+        }
+        self.unflushed_records = self.unflushed_records.saturating_add(i64::from(records));
+        if self.unflushed_records >= self.config.flush_messages {
+            self.unflushed_records = 0;
+            self.flush_at = None;
+            return true;
+        }
+        if let Ok(delay) = u64::try_from(self.config.flush_ms) {
+            let at = now.plus(Duration::from_millis(delay));
+            self.flush_at.get_or_insert(at);
+        }
+        false
     }
-    *unflushed = unflushed.saturating_add(i64::from(records));
-    let due = *unflushed >= config.flush_messages;
-    if due {
-        *unflushed = 0;
+}
+
+impl Partition {
+    /// `flush.ms` has passed: a synced round makes durable what was only written. Its entry repeats the log start.
+    pub(crate) fn flush(self: &Arc<Self>) {
+        let log_start = {
+            let mut state = self.state.lock();
+            state.flush_at = None;
+            state.unflushed_records = 0;
+            state.log_start
+        };
+        self.advance_start(log_start);
     }
-    due
 }

@@ -11,7 +11,7 @@ use env::disk::Open;
 use env::{Disk, Env};
 use log::producer::{self, ProducerStates};
 use log::store::{Known, Store, StoreError};
-use log::{Epochs, checkpoint, metadata};
+use log::{Epochs, Syncing, checkpoint, metadata};
 use model::{Offset, Timestamp};
 use wire::Uuid;
 use wire::records::Batch;
@@ -37,26 +37,29 @@ impl Derived {
         }
     }
 
-    /// Writes what changed since the last time; durable when this returns.
+    /// Writes what changed since the last time.
     pub(crate) fn store(
         &mut self,
         disk: &dyn Disk,
         dir: &Path,
         topic: Uuid,
         epochs: Option<&Epochs>,
+        syncing: Syncing,
     ) -> io::Result<()> {
         if !self.is_id_stored {
-            metadata::write(disk, dir, &topic.0)?;
+            metadata::write(disk, dir, &topic.0, syncing)?;
             self.is_id_stored = true;
         }
         if let Some(epochs) = epochs {
-            epochs.write(disk, dir)?;
+            epochs.write(disk, dir, syncing)?;
             self.are_epochs_stored = true;
         }
         let end = self.producers.end();
         if !self.producers.is_empty() && self.snapshots.back() != Some(&end) {
-            producer::write(disk, dir, &self.producers)?;
-            disk.sync_dir(dir)?;
+            producer::write(disk, dir, &self.producers, syncing)?;
+            if syncing == Syncing::Now {
+                disk.sync_dir(dir)?;
+            }
             self.snapshots.push_back(end);
             while self.snapshots.len() > SNAPSHOTS_KEPT {
                 let old = self.snapshots.pop_front();
@@ -138,7 +141,7 @@ impl Partition {
     }
 
     /// Stores what is derived from the written batches, for a checkpoint.
-    pub(crate) fn store_derived(&self) -> Result<(), StoreError> {
+    pub(crate) fn store_derived(&self, syncing: Syncing) -> Result<(), StoreError> {
         let Some(store) = self.store.get() else {
             return Ok(());
         };
@@ -150,7 +153,7 @@ impl Partition {
             is_due.then(|| state.epochs.clone())
         };
         let disk = &*self.dir.env.disk;
-        let stored = derived.store(disk, store.dir(), self.topic_id, epochs.as_ref());
+        let stored = derived.store(disk, store.dir(), self.topic_id, epochs.as_ref(), syncing);
         if stored.is_err() && epochs.is_some() {
             // The disk may only have been full; then it is tried again.
             self.state.lock().are_epochs_changed = true;

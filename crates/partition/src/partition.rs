@@ -12,7 +12,7 @@ use log::config::LogConfig;
 use log::producer::ProducerStates;
 use log::store::{Store, StoreError};
 use log::tail::Tail;
-use model::{LeaderEpoch, Offset, PartitionIndex};
+use model::{Instant, LeaderEpoch, Offset, PartitionIndex};
 use wire::Uuid;
 
 use crate::derived::Derived;
@@ -48,6 +48,8 @@ pub(crate) struct State {
     pub(crate) slot: Slot,
     /// Bytes appended since the last sync, where the topic is relaxed and counts messages to its next flush.
     pub(crate) unflushed_records: i64,
+    /// When `flush.ms` wants the next sync of a relaxed topic; set by its first append since the last one.
+    pub(crate) flush_at: Option<Instant>,
     /// In the segment writer's list.
     pub(crate) dirty: bool,
     pub(crate) is_deleted: bool,
@@ -128,6 +130,7 @@ impl Partition {
                 watchers: Vec::new(),
                 slot: Slot::default(),
                 unflushed_records: 0,
+                flush_at: None,
                 dirty: false,
                 is_deleted: false,
                 holes: start.holes,

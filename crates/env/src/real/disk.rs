@@ -3,12 +3,15 @@
 //! Data is ours alone: files are created 0600 and directories 0700. Writes go out in calls of at most
 //! [`WRITE_BYTES_MAX`]; a short one is completed, any error ends the write at once and is never retried.
 
+use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File as OsFile, OpenOptions, TryLockError};
 use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::sys;
 use crate::disk::{Disk, Entry, File, FileHandle, Lock, Open, Space};
@@ -18,7 +21,12 @@ const WRITE_BYTES_MAX: usize = 128 << 10;
 /// Slices per call: below every system's `IOV_MAX`, and 4 KiB of stack.
 const WRITE_SLICES_MAX: usize = 256;
 
-pub(super) struct OsDisk;
+#[derive(Default)]
+pub(super) struct OsDisk {
+    /// One open directory per volume that is synced: the kernel tells a write-back error only to those who had it open when
+    /// the error came.
+    volumes: Mutex<BTreeMap<PathBuf, Arc<OsFile>>>,
+}
 
 impl Disk for OsDisk {
     fn open(&self, path: &Path, how: Open) -> io::Result<FileHandle> {
@@ -82,7 +90,18 @@ impl Disk for OsDisk {
     }
 
     fn sync_volume(&self, path: &Path) -> io::Result<()> {
-        sys::sync_volume(&OsFile::open(path)?)
+        let known = self.volumes.lock().get(path).cloned();
+        let dir = match known {
+            Some(dir) => dir,
+            None => {
+                let dir = Arc::new(OsFile::open(path)?);
+                self.volumes
+                    .lock()
+                    .insert(path.to_path_buf(), Arc::clone(&dir));
+                dir
+            }
+        };
+        sys::sync_volume(&dir)
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {

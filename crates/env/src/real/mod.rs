@@ -18,11 +18,13 @@ impl Env {
     /// The operating system.
     #[must_use]
     pub fn real() -> Env {
+        // Refused: then the limit stays as it is, and a missing descriptor is an error where it is missed.
+        let _ = sys::raise_file_limit();
         let clock = Arc::new(clock::OsClock::start());
         Env {
             clock: clock.clone(),
             rng: Arc::new(clock::OsRng),
-            disk: Arc::new(disk::OsDisk),
+            disk: Arc::<disk::OsDisk>::default(),
             net: Arc::new(net::OsNet),
             threads: Arc::new(threads::OsThreads::new(clock)),
         }

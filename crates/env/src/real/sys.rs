@@ -242,3 +242,22 @@ pub(super) fn is_resident(file: &File, position: u64) -> bool {
 pub(super) fn is_resident(_: &File, _: u64) -> bool {
     true
 }
+
+/// Raises the soft limit of open files to the hard one: shells give 1024, a log with many partitions needs more.
+#[allow(unsafe_code)]
+pub(super) fn raise_file_limit() -> io::Result<()> {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: the pointer is to a live rlimit that the call fills.
+    check(i64::from(unsafe {
+        libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit)
+    }))?;
+    limit.rlim_cur = limit.rlim_max;
+    // SAFETY: as above, read only.
+    check(i64::from(unsafe {
+        libc::setrlimit(libc::RLIMIT_NOFILE, &limit)
+    }))
+    .map(drop)
+}

@@ -12,6 +12,7 @@ use env::disk::Open;
 use model::{Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
 
 use super::{BATCHES_KEPT, Producer, ProducerStates, Written};
+use crate::epochs::Syncing;
 use crate::segment::file_name;
 
 const VERSION: i16 = 1;
@@ -190,12 +191,20 @@ pub fn path(dir: &Path, offset: Offset) -> PathBuf {
     dir.join(file_name(offset, "snapshot"))
 }
 
-/// Writes the snapshot of `states` at their end and makes its content durable. A torn one does not verify.
-pub fn write(disk: &dyn Disk, dir: &Path, states: &ProducerStates) -> io::Result<()> {
+/// Writes the snapshot of `states` at their end; its directory entry is the caller's to sync. A torn one does not verify.
+pub fn write(
+    disk: &dyn Disk,
+    dir: &Path,
+    states: &ProducerStates,
+    syncing: Syncing,
+) -> io::Result<()> {
     let bytes = states.encode();
     let file = disk.open(&path(dir, states.end()), Open::Truncate)?;
     file.write_at(&[IoSlice::new(&bytes)], 0)?;
-    file.sync_data()
+    match syncing {
+        Syncing::Now => file.sync_data(),
+        Syncing::WithVolume => Ok(()),
+    }
 }
 
 /// Reads the snapshot taken at `offset`.

@@ -37,7 +37,7 @@ fn write_ours(place: &Place) {
         }));
         let appended = store.append(std::slice::from_ref(&one), NOW).unwrap();
         if appended.rolled.is_some() {
-            log::producer::write(disk, &place.dir, states).unwrap();
+            log::producer::write(disk, &place.dir, states, log::Syncing::Now).unwrap();
         }
         if let Some(txn) = states.apply(&one, marker).filter(|txn| txn.aborted) {
             store
@@ -69,12 +69,12 @@ fn write_ours(place: &Place) {
     store.roll(NOW).unwrap();
     store.sync().unwrap();
     store.write_indexes().unwrap();
-    log::producer::write(disk, &place.dir, &states).unwrap();
+    log::producer::write(disk, &place.dir, &states, log::Syncing::Now).unwrap();
     let mut epochs = Epochs::default();
     epochs.assign(LeaderEpoch(3), Offset(100));
     epochs.assign(LeaderEpoch(5), Offset(130));
-    epochs.write(disk, &place.dir).unwrap();
-    metadata::write(disk, &place.dir, &[7; 16]).unwrap();
+    epochs.write(disk, &place.dir, log::Syncing::Now).unwrap();
+    metadata::write(disk, &place.dir, &[7; 16], log::Syncing::Now).unwrap();
 }
 
 fn produced_at(time: i64, producer: i64, sequence: i32, in_txn: bool) -> Batch {

@@ -596,7 +596,7 @@ fn producer_states_come_back_from_snapshot_and_log() {
             append(&store, std::slice::from_ref(&one));
             states.apply(&one, marker);
             if one.base_offset() == Offset(10) {
-                log::producer::write(disk, &place.dir, &states).unwrap();
+                log::producer::write(disk, &place.dir, &states, log::Syncing::Now).unwrap();
             }
         };
         for at in 0..15 {

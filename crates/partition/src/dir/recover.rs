@@ -15,11 +15,12 @@ use log::checkpoint::{self, Checkpoint, LoadError};
 use log::config::LogConfig;
 use log::journal::{self, Entry, Piece, Replayed, What, make_piece};
 use log::store::{Known, Read, Store, StoreError};
-use log::{Epochs, FilePool, ReadError};
+use log::{Epochs, FilePool, ReadError, Syncing};
 use model::{LeaderEpoch, Offset, PartitionIndex, Timestamp};
 use wire::Uuid;
 use wire::records::{Batch, BatchError, Source};
 
+use super::writer::VOLUME_SYNC_MIN;
 use super::{DirSettings, LogDir, Point};
 use crate::derived::{self, Derived};
 use crate::partition::{Hole, Partition, Start};
@@ -341,7 +342,7 @@ impl Recovery {
                     Arc::clone(&log.found.config),
                     Some(known),
                 )?;
-                if state.known_is_stale || state.uncut_bytes > 0 {
+                if state.known_is_stale || !state.is_clean() {
                     store.truncate_to(row.log_end)?;
                 }
                 if state.log_end < row.log_end {
@@ -420,17 +421,28 @@ impl Recovery {
         } = replayed;
         resume.last_piece = resume.last_piece.max(checkpoint.piece);
         let mut logs = logs;
+        let changed = logs.values().filter(|log| log.is_changed).count();
+        let syncing = match changed {
+            0..VOLUME_SYNC_MIN => Syncing::Now,
+            _ => Syncing::WithVolume,
+        };
         for ((topic, _), log) in logs.iter_mut().filter(|(_, log)| log.is_changed) {
-            if let Some(store) = &log.store {
-                let stored = log
-                    .derived
-                    .store(&*env.disk, store.dir(), *topic, Some(&log.epochs));
-                stored.map_err(|error| OpenError::Io {
+            let Some(store) = &log.store else { continue };
+            log.derived
+                .store(&*env.disk, store.dir(), *topic, Some(&log.epochs), syncing)
+                .map_err(|error| OpenError::Io {
                     path: log.path.clone(),
                     error,
                 })?;
-                store.write_indexes()?;
+            store.write_indexes()?;
+            if syncing == Syncing::Now {
                 store.sync()?;
+            }
+        }
+        if syncing == Syncing::WithVolume {
+            env.disk.sync_volume(&path).map_err(at)?;
+            for store in logs.values().filter_map(|log| log.store.as_ref()) {
+                store.on_volume_synced(store.log_end());
             }
         }
         env.disk.sync_dir(&path).map_err(at)?;

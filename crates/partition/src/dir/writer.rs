@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use env::{Turn, Worker};
+use log::Syncing;
 use log::checkpoint::{self, Checkpoint};
 use log::journal::{is_full, make_piece};
 use log::store::{Deleted, Known, Store, StoreError};
@@ -30,8 +31,8 @@ const WRITE_BYTES: usize = 1 << 20;
 const FULL_RETRY: Duration = Duration::from_secs(1);
 /// How often the free space is looked at.
 const SPACE_CHECK: Duration = Duration::from_secs(2);
-/// With more dirty partitions than this one sync of the volume goes before the syncs of the files.
-const VOLUME_SYNC_MIN: usize = 16;
+/// With this many partitions to sync, one sync of the volume is cheaper than those of the files.
+pub(super) const VOLUME_SYNC_MIN: usize = 16;
 
 /// Where news go that no shard's own commit produced.
 pub trait Announce: Send + Sync {
@@ -55,10 +56,13 @@ pub struct SegmentWriter {
     unsynced: BTreeMap<(Uuid, PartitionIndex), Arc<Partition>>,
     unlinks: VecDeque<(Instant, Arc<Partition>, Deleted)>,
     write_at: Option<Instant>,
+    /// Relaxed partitions whose `flush.ms` runs.
+    flushes: Vec<(Instant, Arc<Partition>)>,
     retry_at: Option<Instant>,
     space_at: Instant,
     retention_at: Instant,
     checkpointed: u64,
+    is_primed: bool,
 }
 
 impl SegmentWriter {
@@ -75,10 +79,12 @@ impl SegmentWriter {
             unsynced: BTreeMap::new(),
             unlinks: VecDeque::new(),
             write_at: None,
+            flushes: Vec::new(),
             retry_at: None,
             space_at: now,
             retention_at,
             checkpointed,
+            is_primed: false,
         }
     }
 
@@ -89,6 +95,13 @@ impl SegmentWriter {
     /// Takes the list of partitions to write.
     fn take_dirty(&mut self) -> Result<(), StoreError> {
         let dirty = std::mem::take(&mut *self.dir.dirty.lock());
+        for partition in &dirty {
+            // Ten years are as good as never, and leave room to add.
+            let flush_at = partition.state.lock().flush_at;
+            if let Some(at) = flush_at.filter(|at| at.0 < u64::MAX / 2) {
+                self.flushes.push((at, Arc::clone(partition)));
+            }
+        }
         // In this order: a topic that was deleted and made again (1) may be on the list already (2); its files would get into
         // the old directory, which then goes (3).
         self.remove_doomed()?;
@@ -102,6 +115,10 @@ impl SegmentWriter {
             match self.write_out(&partition, wall) {
                 Ok(()) => {
                     self.pending.pop_front();
+                    if self.dir.files.is_crowded() && self.unsynced.len() > VOLUME_SYNC_MIN {
+                        // Unsynced files stay open; one sync of the volume lets them all be closed.
+                        self.sync_volume()?;
+                    }
                 }
                 Err(error) if error.is_full() => {
                     self.dir.set_full(true, &error.to_string());
@@ -228,12 +245,21 @@ impl SegmentWriter {
         Ok(())
     }
 
+    /// With few partitions each file is synced, with many the volume.
+    fn syncing(&self) -> Syncing {
+        match self.unsynced.len() {
+            0..VOLUME_SYNC_MIN => Syncing::Now,
+            _ => Syncing::WithVolume,
+        }
+    }
+
     /// Writes what lies beside the segments. Comes before the syncs, because a full disk may stop it and it can be repeated; a
     /// sync cannot.
     fn write_derived(&self) -> Result<(), StoreError> {
+        let syncing = self.syncing();
         for partition in self.unsynced.values().filter(|of| !of.is_deleted()) {
             if let Some(store) = partition.store.get() {
-                partition.store_derived()?;
+                partition.store_derived(syncing)?;
                 store.write_indexes()?;
             }
         }
@@ -246,28 +272,40 @@ impl SegmentWriter {
             .iter()
             .filter_map(|partition| partition.checkpoint_row())
             .collect();
-        let unsynced = std::mem::take(&mut self.unsynced);
-        if unsynced.len() > VOLUME_SYNC_MIN {
-            self.dir
-                .env
-                .disk
-                .sync_volume(&self.dir.path)
-                .map_err(|error| self.io(error))?;
-        }
-        for partition in unsynced
-            .into_values()
-            .filter(|partition| !partition.is_deleted())
-        {
-            if let Some(store) = partition.store.get() {
-                store.sync()?;
+        match self.syncing() {
+            Syncing::WithVolume => self.sync_volume()?,
+            Syncing::Now => {
+                for partition in self.unsynced.values().filter(|of| !of.is_deleted()) {
+                    if let Some(store) = partition.store.get() {
+                        store.sync()?;
+                    }
+                }
             }
         }
+        self.unsynced.clear();
         self.dir
             .env
             .disk
             .sync_dir(&self.dir.path)
             .map_err(|error| self.io(error))?;
         Ok(rows)
+    }
+
+    /// One sync for everything written; the files need not stay open for it any longer.
+    fn sync_volume(&self) -> Result<(), StoreError> {
+        let stores = self
+            .unsynced
+            .values()
+            .filter_map(|partition| partition.store.get());
+        let ends: Vec<_> = stores.map(|store| (store, store.log_end())).collect();
+        self.dir
+            .env
+            .disk
+            .sync_volume(&self.dir.path)
+            .map_err(|error| self.io(error))?;
+        ends.into_iter()
+            .for_each(|(store, end)| store.on_volume_synced(end));
+        Ok(())
     }
 
     fn io(&self, error: io::Error) -> StoreError {
@@ -370,10 +408,24 @@ impl SegmentWriter {
                 partition.advance_start(last.next);
             }
         }
+        self.commit_queued();
+        Ok(())
+    }
+
+    /// Commits what this loop has queued itself; whoever else is committing takes it along.
+    fn commit_queued(&self) {
         let mut news = Vec::new();
         while self.dir.commit(&mut news) == super::Commit::Done && self.dir.has_queued() {}
         self.announce.announce(news);
-        Ok(())
+    }
+
+    fn flush_due(&mut self, now: Instant) {
+        let is_due = |(at, _): &mut (Instant, Arc<Partition>)| *at <= now;
+        let due: Vec<_> = self.flushes.extract_if(.., is_due).collect();
+        if !due.is_empty() {
+            due.iter().for_each(|(_, partition)| partition.flush());
+            self.commit_queued();
+        }
     }
 
     fn retire(&mut self, partition: &Arc<Partition>, wall: Timestamp) -> Result<(), StoreError> {
@@ -403,6 +455,12 @@ impl SegmentWriter {
     }
 
     fn work(&mut self, now: Instant) -> Result<Turn, StoreError> {
+        if !std::mem::replace(&mut self.is_primed, true) {
+            // Errors of write-back are told from the first sync of the volume on.
+            let disk = &self.dir.env.disk;
+            disk.sync_volume(&self.dir.path)
+                .map_err(|error| self.io(error))?;
+        }
         let wall = self.dir.env.clock.wall_ms();
         let is_stopping = self.is_stopping();
         self.take_dirty()?;
@@ -429,6 +487,7 @@ impl SegmentWriter {
         self.resume_commits();
         self.enforce_retention(now, wall)?;
         self.unlink_due(now)?;
+        self.flush_due(now);
         Ok(self.next_turn(now))
     }
 
@@ -437,10 +496,11 @@ impl SegmentWriter {
         let next_write = has_work.then(|| self.retry_at.max(self.write_at).unwrap_or(now));
         let next_space = (self.dir.is_full() || has_work).then_some(self.space_at);
         let next_unlink = self.unlinks.front().map(|(at, _, _)| *at);
-        let until = [next_write, next_space, next_unlink, Some(self.retention_at)]
+        let next_flush = self.flushes.iter().map(|(at, _)| *at).min();
+        let until = [next_write, next_space, next_unlink, next_flush]
             .into_iter()
             .flatten()
-            .min();
+            .fold(self.retention_at, Instant::min);
         if !has_work {
             self.dir.writer_asleep.store(true, Ordering::Release);
             // A commit between our last look and the flag did not ring.
@@ -448,7 +508,7 @@ impl SegmentWriter {
                 return Turn::Again;
             }
         }
-        Turn::Sleep { until }
+        Turn::Sleep { until: Some(until) }
     }
 }
 
