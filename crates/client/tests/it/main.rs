@@ -1,0 +1,6 @@
+//! The client against a broker in memory that fails on purpose.
+
+mod consuming;
+mod fake;
+mod producing;
+mod routing;
