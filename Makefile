@@ -16,6 +16,7 @@ build:
 ## every test of the workspace, then the quick clients
 test:
 	$(CARGO) test --workspace
+	$(CARGO) build --bin esker
 	ESKER_BIN=target/debug/esker tests/clients/run --quick
 
 ## clients and tools that nobody here wrote, against the release binary; installs what it needs

@@ -91,9 +91,9 @@ def start(args, work):
 def esker_binary():
     named = os.environ.get("ESKER_BIN")
     candidates = [pathlib.Path(named)] if named else [ROOT / "target/release/esker", ROOT / "target/debug/esker"]
-    for path in candidates:
-        if path.exists():
-            return path
+    built = [path for path in candidates if path.exists()]
+    if built:
+        return max(built, key=lambda path: path.stat().st_mtime)
     raise StartError(f"no broker binary at {', '.join(map(str, candidates))}: run `cargo build --release`")
 
 

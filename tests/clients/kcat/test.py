@@ -202,4 +202,4 @@ def an_offset_out_of_range_is_an_error_or_resets():
 
 if __name__ == "__main__":
     banner = subprocess.run(["kcat", "-V"], capture_output=True, text=True, check=True).stdout
-    main(" ".join(re.search(r"Version (\S+) .*?(librdkafka \S+)", banner).groups()))
+    main("{} ({})".format(*re.search(r"Version (\S+) .*?(librdkafka \S+)", banner).groups()))

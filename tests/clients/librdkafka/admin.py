@@ -177,7 +177,8 @@ def admin_deletes_records():
     where = TopicPartition(name, 0, 40)
     got = results(a.delete_records([where]))[where]
     equal(got.low_watermark, 40)
-    c = Consumer({"bootstrap.servers": BOOTSTRAP, "group.id": "unused", "auto.offset.reset": "earliest"})
+    c = Consumer({"bootstrap.servers": BOOTSTRAP, "group.id": "unused", "auto.offset.reset": "earliest",
+                  "enable.auto.commit": False})
     equal(c.get_watermark_offsets(where, WAIT), (40, 100))
     c.assign([TopicPartition(name, 0, 10)])
     equal(c.poll(WAIT).offset(), 40, "a read below the start")

@@ -218,4 +218,4 @@ def an_invalid_topic_name_is_refused_on_produce():
 
 
 if __name__ == "__main__":
-    main(f"{ck.__version__} librdkafka {ck.libversion()[0]}")
+    main(f"{ck.__version__} (librdkafka {ck.libversion()[0]})")
