@@ -9,15 +9,17 @@ mod preset;
 mod report;
 mod work;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use client::NewTopic;
 use env::Env;
+use env::disk::Open;
 
 use crate::failure::Failure;
 use crate::grammar::{Global, Pair};
 use crate::produce::{Acks, CodecName};
+use crate::table::bytes;
 use preset::{Case, Preset};
 use report::{Report, Row};
 use work::Bench;
@@ -57,6 +59,9 @@ pub(crate) struct BenchArgs {
     /// Name of the topic, deleted before and after
     #[arg(long, value_name = "NAME", default_value = "esker-bench")]
     pub(super) topic: String,
+    /// The broker's data directory, on this machine: its pages are dropped from memory before each reading case
+    #[arg(long, value_name = "DIR")]
+    pub(super) cold: Option<PathBuf>,
     /// Write the result as JSON and SVG charts into this directory
     #[arg(long, value_name = "DIR")]
     pub(super) out: Option<PathBuf>,
@@ -85,6 +90,16 @@ pub(crate) fn bench(global: &Global, args: &BenchArgs) -> Result<(), Failure> {
                     bench.load()?;
                 }
                 loaded = case.job.reads_only().then_some(shape);
+            }
+            if let Some(dir) = args.cold.as_ref().filter(|_| case.job.reads_only()) {
+                let dropped = drop_pages(&env, dir, &args.topic);
+                let failed = |error| {
+                    Failure::new(format!(
+                        "cannot drop the pages of {}: {error}",
+                        dir.display()
+                    ))
+                };
+                eprintln!("dropped the pages of {}", bytes(dropped.map_err(failed)?));
             }
             eprintln!(
                 "{}: {} (run {run} of {})",
@@ -134,4 +149,31 @@ fn renew(env: &Env, global: &Global, args: &BenchArgs, case: &Case) -> Result<()
     };
     crate::connect(env, global)?.create_topic(&topic, false)?;
     Ok(())
+}
+
+/// Drops what the page cache holds of a topic's segments, written back first; returns their bytes.
+fn drop_pages(env: &Env, dir: &Path, topic: &str) -> std::io::Result<u64> {
+    let mut bytes = 0;
+    env.disk.sync_volume(dir)?;
+    let of_topic = |name: &str| name.rsplit_once('-').is_some_and(|(name, _)| name == topic);
+    for partition in env
+        .disk
+        .read_dir(dir)?
+        .iter()
+        .filter(|entry| entry.is_dir && of_topic(&entry.name))
+    {
+        let path = dir.join(&partition.name);
+        for segment in env
+            .disk
+            .read_dir(&path)?
+            .iter()
+            .filter(|entry| entry.name.ends_with(".log"))
+        {
+            env.disk
+                .open(&path.join(&segment.name), Open::Read)?
+                .drop_cache(0, segment.len);
+            bytes += segment.len;
+        }
+    }
+    Ok(bytes)
 }

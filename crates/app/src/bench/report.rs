@@ -235,6 +235,9 @@ fn repeat(env: &Env, global: &Global, args: &BenchArgs) -> Vec<(&'static str, St
         ));
     }
     command.push_str(&format!(" --codec {}", name(args.codec)));
+    if let Some(dir) = &args.cold {
+        command.push_str(&format!(" --cold {}", dir.display()));
+    }
     for pair in &args.config {
         command.push_str(&format!(" --config {}={}", pair.name, pair.value));
     }
