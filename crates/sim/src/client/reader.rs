@@ -3,18 +3,19 @@
 //! Checks on its own what needs no history: bytes are those that were sent, offsets rise, and a position that was reached
 //! stays within the log.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use env::sim::{Chance, Machine};
 use model::Instant;
-use wire::messages::FetchRequest;
 use wire::messages::fetch_request::{FetchPartition, FetchTopic};
 use wire::messages::fetch_response::PartitionData;
+use wire::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
+use wire::messages::{FetchRequest, ListOffsetsRequest};
 use wire::records::{Batch, Caps, RecordIter, Source};
-use wire::{ErrorCode, Records};
+use wire::{ApiKey, ErrorCode, Records};
 
-use super::line::{Line, LineError};
+use super::line::{Answer, Line, LineError};
 use super::notes::{Notes, value_of};
 use crate::checker::{EndSeen, Isolation, Kind, Op, Polled};
 
@@ -37,6 +38,8 @@ pub(crate) struct Reader {
     /// Partitions that answered with an error lately, and which.
     pub(crate) errors: BTreeMap<i32, ErrorCode>,
     bytes_max: i32,
+    /// Partitions whose start moved beyond our position: their start has to be asked for.
+    lost: BTreeSet<i32>,
 }
 
 impl Reader {
@@ -60,6 +63,7 @@ impl Reader {
             at_end: BTreeMap::new(),
             errors: BTreeMap::new(),
             bytes_max: *chance.pick(&[1, 2_000, 50_000, 1 << 20]),
+            lost: BTreeSet::new(),
             chance,
         }
     }
@@ -98,16 +102,7 @@ impl Reader {
     pub(crate) fn act(&mut self, machine: &Machine, notes: &mut Notes) {
         while let Some(line) = &mut self.line {
             let done = match line.poll() {
-                Ok(Some(answer)) => answer.decode::<FetchRequest>().and_then(|response| {
-                    let asked = self.asked.take().unwrap_or(machine.now());
-                    // No session, so an error for the whole answer leaves nothing to do but ask again.
-                    let partitions: Vec<PartitionData> = response
-                        .responses
-                        .into_iter()
-                        .flat_map(|topic| topic.partitions)
-                        .collect();
-                    self.on_fetched(asked, partitions, machine, notes)
-                }),
+                Ok(Some(answer)) => self.on_answer(&answer, machine, notes),
                 Ok(None) => break,
                 Err(error) => Err(error),
             };
@@ -121,6 +116,36 @@ impl Reader {
         if machine.now() >= self.wake {
             self.on_wake(machine, notes);
         }
+    }
+
+    fn on_answer(
+        &mut self,
+        answer: &Answer,
+        machine: &Machine,
+        notes: &mut Notes,
+    ) -> Result<(), LineError> {
+        let asked = self.asked.take().unwrap_or(machine.now());
+        if answer.key() == ApiKey::ListOffsets {
+            for topic in answer.decode::<ListOffsetsRequest>()?.topics {
+                for found in topic
+                    .partitions
+                    .iter()
+                    .filter(|found| found.error_code == 0)
+                {
+                    if let Some(position) = self.positions.get_mut(&found.partition_index) {
+                        *position = found.offset.max(*position);
+                    }
+                    self.lost.remove(&found.partition_index);
+                }
+            }
+            self.process = notes.process();
+            return Ok(());
+        }
+        let response = answer.decode::<FetchRequest>()?;
+        // No session, so an error for the whole answer leaves nothing to do but ask again.
+        let topics = response.responses.into_iter();
+        let partitions = topics.flat_map(|topic| topic.partitions).collect();
+        self.on_fetched(asked, partitions, machine, notes)
     }
 
     fn hang_up(&mut self, machine: &Machine, notes: &mut Notes) {
@@ -145,7 +170,36 @@ impl Reader {
         {
             self.hang_up(machine, notes);
         } else if self.asked.is_none() {
-            self.fetch(now);
+            if self.lost.is_empty() {
+                self.fetch(now)
+            } else {
+                self.ask_for_start(now)
+            }
+        }
+    }
+
+    fn ask_for_start(&mut self, now: Instant) {
+        const EARLIEST: i64 = -2;
+        let partitions = self
+            .lost
+            .iter()
+            .map(|partition| ListOffsetsPartition {
+                partition_index: *partition,
+                timestamp: EARLIEST,
+                ..ListOffsetsPartition::default()
+            })
+            .collect();
+        let request = ListOffsetsRequest {
+            replica_id: -1,
+            topics: vec![ListOffsetsTopic {
+                name: self.topic.clone(),
+                partitions,
+            }],
+            ..ListOffsetsRequest::default()
+        };
+        if let Some(line) = &mut self.line {
+            line.ask(&request, 4, true);
+            self.asked = Some(now);
         }
     }
 
@@ -188,7 +242,6 @@ impl Reader {
         let mut op = Op::new(self.process, Kind::Poll, asked.0);
         op.returned = machine.now().0;
         op.isolation = self.isolation;
-        let mut moved = false;
         for data in partitions {
             let index = data.partition_index;
             let key = notes.key(&self.topic, index);
@@ -196,7 +249,7 @@ impl Reader {
                 .map_err(|error| LineError::Nonsense(error.to_string()))?;
             match code {
                 ErrorCode::None => drop(self.errors.remove(&index)),
-                ErrorCode::OffsetOutOfRange => moved |= self.on_out_of_range(&data, notes),
+                ErrorCode::OffsetOutOfRange => self.on_out_of_range(&data, notes),
                 code => drop(self.errors.insert(index, code)),
             }
             if code != ErrorCode::None {
@@ -222,14 +275,11 @@ impl Reader {
         if !op.polls.is_empty() {
             notes.done(op);
         }
-        if moved {
-            self.process = notes.process();
-        }
         Ok(())
     }
 
     /// Only records that were deleted on request may be gone from under a reader.
-    fn on_out_of_range(&mut self, data: &PartitionData, notes: &mut Notes) -> bool {
+    fn on_out_of_range(&mut self, data: &PartitionData, notes: &mut Notes) {
         let index = data.partition_index;
         let key = notes.key(&self.topic, index);
         let position = self.positions.get(&index).copied().unwrap_or(0);
@@ -241,14 +291,7 @@ impl Reader {
                 data.log_start_offset, data.high_watermark
             ));
         }
-        // Any place from here to what was deleted may be the new start: go one step at a time and find it.
-        let next = if data.log_start_offset > position {
-            data.log_start_offset
-        } else {
-            position + 1
-        };
-        self.positions.insert(index, next);
-        true
+        self.lost.insert(index);
     }
 
     fn records(&self, data: &PartitionData) -> Result<Vec<(i64, u64)>, LineError> {
