@@ -26,6 +26,12 @@ impl Tape {
         self.points.len()
     }
 
+    /// The volume as it is after all operations, un-synced parts included.
+    #[must_use]
+    pub fn last(&self) -> Volume {
+        self.points.last().cloned().unwrap_or_default()
+    }
+
     /// The states of one point, at most `most` of them (at least 2).
     #[must_use]
     pub fn images(&self, point: usize, most: usize, seed: u64) -> Vec<Image> {

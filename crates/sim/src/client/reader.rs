@@ -20,6 +20,8 @@ use super::notes::{Notes, value_of};
 use crate::checker::{EndSeen, Isolation, Kind, Op, Polled};
 
 const RECONNECT: Duration = Duration::from_millis(200);
+/// How a batch that does not verify is told.
+pub(crate) const DAMAGED: &str = "a damaged batch";
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 
 pub(crate) struct Reader {
@@ -90,6 +92,21 @@ impl Reader {
         self.positions
             .iter()
             .all(|(partition, position)| self.at_end.get(partition) == Some(position))
+    }
+
+    /// Every partition was read to its end or answered with an error.
+    pub(crate) fn is_settled(&self) -> bool {
+        let settled = |(partition, position): (&i32, &i64)| {
+            self.at_end.get(partition) == Some(position) || self.errors.contains_key(partition)
+        };
+        self.positions.iter().all(settled)
+    }
+
+    /// What was told instead of records.
+    pub(crate) fn errors(&self) -> impl Iterator<Item = String> {
+        let tell =
+            |(partition, code): (&i32, &ErrorCode)| format!("{}-{partition}: {code:?}", self.topic);
+        self.errors.iter().map(tell)
     }
 
     pub(crate) fn describe(&self) -> String {
@@ -315,13 +332,13 @@ impl Reader {
         };
         let mut records: Vec<(i64, u64)> = Vec::new();
         for batch in Batch::cut(&bytes, Source::Log) {
-            let batch = batch.map_err(|error| nonsense(error.to_string()))?;
+            let batch = batch.map_err(|error| nonsense(format!("{DAMAGED}: {error}")))?;
             if batch.attributes().is_control() {
                 continue;
             }
             let plain = batch
                 .plain(Caps::default())
-                .map_err(|error| nonsense(error.to_string()))?;
+                .map_err(|error| nonsense(format!("{DAMAGED}: {error}")))?;
             for record in RecordIter::new(&plain, batch.record_count()) {
                 let record = record.map_err(|error| nonsense(error.to_string()))?;
                 let offset = batch.base_offset().0 + i64::from(record.offset_delta);

@@ -136,7 +136,7 @@ impl Host {
     }
 }
 
-fn settings(plan: &Plan) -> config::Broker {
+pub(super) fn settings(plan: &Plan) -> config::Broker {
     let dirs: Vec<String> = (0..plan.log_dirs)
         .map(|dir| format!("/data/{dir}"))
         .collect();

@@ -3,9 +3,12 @@
 //! Three phases: create the topics; load under faults; heal, restart, and demand that every partition takes a record within
 //! 15 seconds and that everything is read from start to end at both isolation levels. The same seed gives the same run.
 
+mod damage;
 mod faults;
 mod host;
+mod images;
 mod plan;
+mod survey;
 
 use std::time::Duration;
 
@@ -17,9 +20,14 @@ use crate::client::admin::Admin;
 use crate::client::notes::Notes;
 use crate::client::producer::{Habits, Producer};
 use crate::client::reader::Reader;
+pub use damage::{Damages, damages};
 use faults::Striker;
 use host::{End, Host};
+pub use images::{Tally, images};
 pub use plan::{Plan, Strike};
+
+/// Topic and number of partitions.
+type Topics = Vec<(String, i32)>;
 
 /// Limits in virtual time.
 const SETUP_MAX: Duration = Duration::from_secs(60);
@@ -92,8 +100,9 @@ struct Run {
     admin: Admin,
     producers: Vec<Producer>,
     readers: Vec<Reader>,
-    /// Topic and number of partitions.
-    topics: Vec<(String, i32)>,
+    topics: Topics,
+    /// While recording: how many disk operations had begun when each operation of the history was done.
+    done_at: Option<Vec<usize>>,
     plan: Plan,
     bites: Vec<Fault>,
     counts_struck: Counts,
@@ -115,6 +124,7 @@ impl Run {
                 .iter()
                 .map(|topic| (topic.name.clone(), topic.partitions))
                 .collect(),
+            done_at: None,
             plan: plan.clone(),
             bites: Vec::new(),
             counts_struck: Counts::default(),
@@ -142,6 +152,9 @@ impl Run {
                 reader.act(machine, notes);
             }
             next = next.min(reader.wake());
+        }
+        if let Some(done_at) = &mut self.done_at {
+            done_at.resize(notes.history.ops.len(), machine.recorded());
         }
         if let Some(at) = self.host.start_at() {
             next = next.min(at);
@@ -223,6 +236,18 @@ impl Run {
             return;
         }
         self.admin.is_quiet = true;
+        self.drain();
+        match self.chance.below(3) {
+            0 => self.host.end(End::PowerCut),
+            1 => self.host.end(End::Kill),
+            _ => self.host.stop(&mut self.notes),
+        }
+        self.demand_progress();
+        self.read_everything();
+    }
+
+    /// Lets the producers hear the end of what they have sent.
+    fn drain(&mut self) {
         self.producers
             .iter_mut()
             .for_each(|producer| producer.is_ending = true);
@@ -233,13 +258,6 @@ impl Run {
             self.notes
                 .violation("requests stay unanswered after everything healed".to_owned());
         }
-        match self.chance.below(3) {
-            0 => self.host.end(End::PowerCut),
-            1 => self.host.end(End::Kill),
-            _ => self.host.stop(&mut self.notes),
-        }
-        self.demand_progress();
-        self.read_everything();
     }
 
     /// Every partition takes a record within 15 seconds.

@@ -150,3 +150,48 @@ fn a_device_that_lies_about_syncs_is_found_out() {
     }
     assert!(found >= 8, "{found} of 10");
 }
+
+/// U-05, U-06.
+#[test]
+fn every_state_a_crash_leaves_is_recovered_twice_the_same() {
+    let (mut images, mut records) = (0, 0);
+    for seed in 1..5 {
+        let tally = sim::run::images(seed, 150);
+        assert!(tally.failures.is_empty(), "{}", tally.failures.join("\n"));
+        images += tally.images;
+        records += tally.records;
+    }
+    assert!(
+        images >= 400 && records > 10_000,
+        "{images} images, {records} records"
+    );
+}
+
+/// M-07, U-08.
+#[test]
+fn damaged_files_are_reported_and_never_served() {
+    let (mut reported, mut harmless) = (0, 0);
+    for seed in 1..5 {
+        let tally = sim::run::damages(seed, 60);
+        assert!(tally.failures.is_empty(), "{}", tally.failures.join("\n"));
+        reported += tally.reported;
+        harmless += tally.harmless;
+    }
+    assert!(
+        reported > 20 && harmless > 20,
+        "{reported} reported, {harmless} harmless"
+    );
+}
+
+/// Found by seeds: what was queued when a directory failed kept its commit thread asleep, or spinning, for ever; and a commit
+/// thread that had ended before a shard left that shard waiting.
+#[test]
+fn a_broker_with_a_failed_directory_still_stops() {
+    let mut failed = 0;
+    for seed in 300..330 {
+        let mut plan = Plan::striking(seed, &[Strike::FailWrite, Strike::Restart]);
+        (plan.log_dirs, plan.network_threads) = (2, 3);
+        failed += check(seed, &plan).counts.writes_failed;
+    }
+    assert!(failed > 20, "{failed}");
+}

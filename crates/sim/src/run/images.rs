@@ -1,0 +1,114 @@
+//! U-05 and U-06: every state that a crash may leave of a short run is recovered, read, and recovered again.
+//!
+//! The run is recorded operation by operation: journal rounds, segment writes, rolls, deletions, checkpoints, recycling. After
+//! each crash everything acknowledged before it must be there, nothing else than what was sent, and a second recovery, after
+//! another power cut, must find exactly the same.
+
+use env::sim::{Chance, Faults, Image, Machine};
+
+use super::host::settings;
+use super::plan::Plan;
+use super::survey::{Known, survey};
+use super::{Run, Topics};
+
+/// What an enumeration did.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    pub points: usize,
+    pub images: usize,
+    pub records: usize,
+    pub failures: Vec<String>,
+}
+
+/// Failures kept; the enumeration ends with them.
+const FAILURES_MAX: usize = 3;
+
+/// Recovers about `budget` of the states that the run of `seed` may leave behind.
+#[must_use]
+pub fn images(seed: u64, budget: usize) -> Tally {
+    let plan = Plan::short(seed, Faults::default());
+    let (mut run, done_at) = record(seed, &plan);
+    let tape = run.host.machine.tape();
+    let topics: Topics = run.topics.clone();
+    let known = Known::new(&mut run.notes, &topics, &done_at);
+    let config = settings(&plan);
+    let mut tally = Tally {
+        points: tape.points(),
+        failures: run.notes.violations.clone(),
+        ..Tally::default()
+    };
+
+    // A few states of each point; when there are more points than budget, some points.
+    let per_point = (budget / tape.points()).clamp(2, 64);
+    let stride = (tape.points() * per_point).div_ceil(budget).max(1);
+    let mut chance = Chance::new(seed);
+    for point in ((seed as usize % stride)..tape.points()).step_by(stride) {
+        for (number, image) in tape
+            .images(point, per_point, seed)
+            .into_iter()
+            .take(per_point)
+            .enumerate()
+        {
+            tally.images += 1;
+            let (records, problems) = recover(image, &config, &topics, &known, chance.next_u64());
+            tally.records += records;
+            let name = |problem| {
+                format!("seed {seed}, crash before operation {point}, state {number}: {problem}")
+            };
+            tally.failures.extend(problems.into_iter().map(name));
+            if tally.failures.len() >= FAILURES_MAX {
+                return tally;
+            }
+        }
+    }
+    tally
+}
+
+/// Runs the load once with a clean restart in the middle, and notes when each answer came.
+fn record(seed: u64, plan: &Plan) -> (Run, Vec<usize>) {
+    let mut run = Run::new(seed, plan);
+    run.host.machine.record();
+    run.done_at = Some(Vec::new());
+    run.set_up();
+    run.strike(plan);
+    run.host.stop(&mut run.notes);
+    run.strike(plan);
+    let done_at = run.done_at.take().unwrap_or_default();
+    (run, done_at)
+}
+
+fn recover(
+    image: Image,
+    config: &config::Broker,
+    topics: &[(String, i32)],
+    known: &Known,
+    seed: u64,
+) -> (usize, Vec<String>) {
+    let machine = Machine::on(seed, Faults::default(), image.volume);
+    let (first, broker) = survey(&machine, config, topics);
+    let mut problems: Vec<String> = known.wrong(&first);
+    // A partition that does not exist yet is told as unknown; everything else that is told is a failure here.
+    let told = first
+        .reported
+        .iter()
+        .filter(|told| !told.contains("UnknownTopicOrPartition"));
+    problems.extend(told.map(|told| format!("reported {told}")));
+    for (place, offset, at) in known.missing(&first, image.point).into_iter().take(3) {
+        problems.push(format!(
+            "{place} lacks offset {offset}, acknowledged before operation {at}"
+        ));
+    }
+    if problems.is_empty() {
+        drop(broker);
+        if seed.is_multiple_of(2) {
+            machine.power_cut();
+        } else {
+            machine.kill();
+        }
+        let (second, _broker) = survey(&machine, config, topics);
+        if second != first {
+            problems.push("a second recovery shows something else than the first".to_owned());
+        }
+    }
+    (first.records.values().map(Vec::len).sum(), problems)
+}

@@ -1,0 +1,208 @@
+//! What a disk holds: a broker is started on it, and everything is read from start to end.
+//!
+//! Used on the states that crashes and damage leave behind. Knows what was sent and what was acknowledged when; says what is
+//! missing, what is wrong and what the broker reported as damaged by itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use broker::Broker;
+use env::sim::{Chance, Machine};
+
+use crate::checker::{History, Isolation, Key, Outcome, Value};
+use crate::client::notes::Notes;
+use crate::client::reader::{DAMAGED, Reader};
+
+/// Virtual time in which everything must be read or refused.
+const READ_MAX: Duration = Duration::from_secs(30);
+
+/// What a broker shows of its disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Contents {
+    /// By topic and partition.
+    pub(super) records: BTreeMap<(String, i32), Vec<(i64, Value)>>,
+    /// Partitions that answered with an error, or a start that was refused.
+    pub(super) reported: BTreeSet<String>,
+    /// What can never be right.
+    pub(super) violations: Vec<String>,
+}
+
+/// Starts a broker, reads all it has, and leaves it running.
+pub(super) fn survey(
+    machine: &Machine,
+    config: &config::Broker,
+    topics: &[(String, i32)],
+) -> (Contents, Option<Broker>) {
+    let mut contents = Contents::default();
+    let broker = match Broker::start(&machine.env(), config.clone()) {
+        Ok(broker) => broker,
+        Err(error) => {
+            contents.reported.insert(format!("start: {error}"));
+            return (contents, None);
+        }
+    };
+    let mut notes = Notes::default();
+    let mut chance = Chance::new(1);
+    let mut readers: Vec<Reader> = topics
+        .iter()
+        .map(|(topic, partitions)| {
+            let mut reader = Reader::new(
+                topic,
+                *partitions,
+                Isolation::Committed,
+                chance.split(),
+                &mut notes,
+            );
+            reader.hurry();
+            reader
+        })
+        .collect();
+    // Where a log starts is no promise here: a start beyond 0 is found and asked for.
+    for (topic, partitions) in topics {
+        for partition in 0..*partitions {
+            let key = notes.key(topic, partition);
+            notes.history.trimmed.insert(key, i64::MAX);
+        }
+    }
+    let limit = machine.now().plus(READ_MAX);
+    while machine.now() < limit
+        && notes.violations.is_empty()
+        && !readers.iter().all(Reader::is_settled)
+    {
+        let mut next = limit;
+        for reader in &mut readers {
+            if reader.has_news() || reader.wake() <= machine.now() {
+                reader.act(machine, &mut notes);
+            }
+            next = next.min(reader.wake());
+        }
+        machine.step_until(next);
+    }
+    // The batch's own checksum, checked by the reader, is the last line that damage meets.
+    let by_reader = |what: &String| what.contains(DAMAGED);
+    let (told, violations) = std::mem::take(&mut notes.violations)
+        .into_iter()
+        .partition(by_reader);
+    notes.violations = violations;
+    contents.reported.extend::<Vec<String>>(told);
+    for reader in &readers {
+        if contents.reported.is_empty() && !reader.is_settled() {
+            contents
+                .violations
+                .push(format!("neither read nor refused: {}", reader.describe()));
+        }
+        contents.reported.extend(reader.errors());
+    }
+    contents.violations.append(&mut notes.violations);
+    for (topic, partitions) in topics {
+        for partition in 0..*partitions {
+            let key = notes.key(topic, partition);
+            let polls = notes
+                .history
+                .ops
+                .iter()
+                .flat_map(|op| &op.polls)
+                .filter(|polled| polled.key == key);
+            let records = polls
+                .flat_map(|polled| polled.records.iter().copied())
+                .collect();
+            contents.records.insert((topic.clone(), partition), records);
+        }
+    }
+    (contents, Some(broker))
+}
+
+/// What was sent, and what was acknowledged before which point.
+pub(super) struct Known {
+    /// Key and value to the acknowledged offset and the point of the acknowledgement; `None` for what was never acknowledged.
+    sent: BTreeMap<(Key, Value), Option<(i64, usize)>>,
+    trimmed: BTreeMap<Key, i64>,
+    keys: BTreeMap<(String, i32), Key>,
+}
+
+impl Known {
+    /// `done_at` says for each operation how many disk operations had begun when its answer was there.
+    pub(super) fn new(notes: &mut Notes, topics: &[(String, i32)], done_at: &[usize]) -> Known {
+        let mut keys = BTreeMap::new();
+        for (topic, partitions) in topics {
+            for partition in 0..*partitions {
+                keys.insert((topic.clone(), partition), notes.key(topic, partition));
+            }
+        }
+        let history: &History = &notes.history;
+        let mut sent = BTreeMap::new();
+        for (number, op) in history.ops.iter().enumerate() {
+            for value in &op.sends {
+                let at = done_at.get(number).copied().unwrap_or(usize::MAX);
+                let acked = value
+                    .offset
+                    .filter(|_| op.outcome == Outcome::Ok)
+                    .map(|offset| (offset, at));
+                sent.insert((value.key, value.value), acked);
+            }
+        }
+        Known {
+            sent,
+            trimmed: history.trimmed.clone(),
+            keys,
+        }
+    }
+
+    /// Values that nobody sent, that stand elsewhere than acknowledged, twice, or behind a gap.
+    pub(super) fn wrong(&self, contents: &Contents) -> Vec<String> {
+        let mut wrong = contents.violations.clone();
+        for ((topic, partition), records) in &contents.records {
+            let Some(key) = self.keys.get(&(topic.clone(), *partition)) else {
+                continue;
+            };
+            let mut seen = BTreeSet::new();
+            let mut before: Option<i64> = None;
+            for (offset, value) in records {
+                let what = match self.sent.get(&(*key, *value)) {
+                    None => Some("was never sent"),
+                    Some(Some((acked, _))) if acked != offset => Some("was acknowledged elsewhere"),
+                    Some(_) if !seen.insert(value) => Some("stands twice"),
+                    Some(_) => None,
+                };
+                wrong.extend(
+                    what.map(|what| {
+                        format!("{topic}-{partition}: value {value} at {offset} {what}")
+                    }),
+                );
+                if before.is_some_and(|before| before + 1 != *offset) {
+                    wrong.push(format!(
+                        "{topic}-{partition}: a gap between {before:?} and {offset}"
+                    ));
+                }
+                before = Some(*offset);
+            }
+        }
+        wrong
+    }
+
+    /// Acknowledged before disk operation `point`, not deleted on request, and not there: (place, offset, point of the answer).
+    pub(super) fn missing(&self, contents: &Contents, point: usize) -> Vec<(String, i64, usize)> {
+        let mut missing = Vec::new();
+        for ((topic, partition), key) in &self.keys {
+            let place = (topic.clone(), *partition);
+            let there: BTreeSet<Value> = contents
+                .records
+                .get(&place)
+                .into_iter()
+                .flatten()
+                .map(|(_, value)| *value)
+                .collect();
+            let trim = self.trimmed.get(key).copied().unwrap_or(0);
+            for ((_, value), acked) in self.sent.range((*key, 0)..=(*key, Value::MAX)) {
+                if let Some((offset, at)) = acked
+                    && *at <= point
+                    && *offset >= trim
+                    && !there.contains(value)
+                {
+                    missing.push((format!("{topic}-{partition}"), *offset, *at));
+                }
+            }
+        }
+        missing
+    }
+}
