@@ -287,19 +287,18 @@ fn a_piece_that_is_gone_is_told() {
 }
 
 #[test]
-fn a_piece_of_another_directory_is_left_alone() {
+fn a_piece_of_another_directory_is_refused() {
     let machine = machine(1);
     let mut writer = writer(&machine, 9 * PAGE, Resume::default());
     commit_rounds(&mut writer, 1..5);
     let disk = machine.env().disk;
-    let mut count = 0;
     let other = Uuid([8; 16]);
-    replay(&*disk, Path::new(DIR), other, From::default(), |_| {
-        count += 1;
-        Ok(())
-    })
-    .unwrap();
-    assert_eq!(count, 0);
+    let refused = replay(&*disk, Path::new(DIR), other, From::default(), |_| Ok(()));
+    assert_eq!(
+        refused.err().map(|error| error.kind()),
+        Some(std::io::ErrorKind::InvalidData),
+        "ignoring it would lose what was acknowledged when our own identity is what is damaged"
+    );
 }
 
 #[test]

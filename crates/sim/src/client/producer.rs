@@ -148,7 +148,7 @@ impl Producer {
     }
 
     /// Ends this process: nothing it has not heard of will be asked again.
-    fn give_up(&mut self, machine: &Machine, notes: &mut Notes) {
+    pub(crate) fn give_up(&mut self, machine: &Machine, notes: &mut Notes) {
         for batch in std::mem::take(&mut self.batches) {
             self.note(&batch, Outcome::Info, None, machine, notes);
         }

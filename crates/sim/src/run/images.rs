@@ -74,6 +74,9 @@ fn record(seed: u64, plan: &Plan) -> (Run, Vec<usize>) {
     run.host.stop(&mut run.notes);
     run.strike(plan);
     let done_at = run.done_at.take().unwrap_or_default();
+    for producer in &mut run.producers {
+        producer.give_up(&run.host.machine, &mut run.notes);
+    }
     (run, done_at)
 }
 
