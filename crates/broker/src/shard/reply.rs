@@ -54,7 +54,7 @@ impl Reply {
 }
 
 /// Slices gathered for one send; Linux takes up to 1024.
-const SLICES_MAX: usize = 256;
+const SLICES_MAX: usize = 64;
 /// Bytes given to one sendfile call.
 const FILE_BYTES_MAX: usize = 1 << 20;
 

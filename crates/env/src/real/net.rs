@@ -68,6 +68,11 @@ impl Wake for OsWake {
 struct Slot {
     uses: u32,
     stream: Option<TcpStream>,
+    /// The last read took all there was, and no edge has come since: the next read would find nothing. Saves every request a
+    /// call.
+    is_drained: bool,
+    /// The peer has closed its side; only a read tells that there is no more, so none may be skipped.
+    is_read_closed: bool,
 }
 
 struct OsPoller {
@@ -129,13 +134,19 @@ impl Poller for OsPoller {
             if event.token() == WAKER {
                 continue;
             }
-            match self.slots.get(event.token().0) {
+            match self.slots.get_mut(event.token().0) {
                 None => accept = true,
-                Some(slot) => ready.push(Readiness::Conn {
-                    conn: conn_id(event.token().0, slot.uses),
-                    readable: event.is_readable() || event.is_read_closed() || event.is_error(),
-                    writable: event.is_writable() || event.is_write_closed() || event.is_error(),
-                }),
+                Some(slot) => {
+                    slot.is_drained = false;
+                    slot.is_read_closed |= event.is_read_closed() || event.is_error();
+                    ready.push(Readiness::Conn {
+                        conn: conn_id(event.token().0, slot.uses),
+                        readable: event.is_readable() || event.is_read_closed() || event.is_error(),
+                        writable: event.is_writable()
+                            || event.is_write_closed()
+                            || event.is_error(),
+                    });
+                }
             }
         }
         if accept {
@@ -203,21 +214,35 @@ impl Poller for OsPoller {
             self.slots.push(Slot {
                 uses: 0,
                 stream: None,
+                is_drained: false,
+                is_read_closed: false,
             });
         }
         let slot = &mut self.slots[index];
         slot.stream = Some(stream);
+        slot.is_drained = false;
+        slot.is_read_closed = false;
         Ok(conn_id(index, slot.uses))
     }
 
     fn recv(&mut self, conn: ConnId, buf: &mut [u8]) -> io::Result<usize> {
         let mut stream = self.stream(conn)?;
-        uninterrupted(|| stream.read(buf))
+        let index = (conn.0 & u64::from(u32::MAX)) as usize;
+        if self.slots[index].is_drained {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let received = uninterrupted(|| stream.read(buf))?;
+        let slot = &mut self.slots[index];
+        slot.is_drained = 0 < received && received < buf.len() && !slot.is_read_closed;
+        Ok(received)
     }
 
     fn send(&mut self, conn: ConnId, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         let mut stream = self.stream(conn)?;
-        uninterrupted(|| stream.write_vectored(bufs))
+        match bufs {
+            [only] => uninterrupted(|| stream.write(only)),
+            _ => uninterrupted(|| stream.write_vectored(bufs)),
+        }
     }
 
     fn send_file(

@@ -24,7 +24,7 @@ use crate::partition::Partition;
 use crate::sync::Ordering;
 
 /// Small appends are gathered for this long before they are written.
-const WRITE_DELAY: Duration = Duration::from_millis(100);
+const WRITE_DELAY: Duration = Duration::from_millis(250);
 /// Batches handed to one segment write.
 const WRITE_BYTES: usize = 1 << 20;
 /// How soon a write that found the disk full is tried again.
