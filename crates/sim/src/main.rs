@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use env::Env;
 use parking_lot::Mutex;
-use sim::run::{Plan, Verdict, run};
+use sim::run::{Plan, Verdict, damages, images, run};
 
 #[derive(Clone, Copy, Debug)]
 struct Options {
@@ -18,6 +18,9 @@ struct Options {
     /// Distance between two seeds of one child.
     stride: u64,
     jobs: u64,
+    /// Crash states and damages per seed, instead of runs under faults.
+    images: usize,
+    damages: usize,
     is_child: bool,
     is_verbose: bool,
 }
@@ -26,6 +29,8 @@ const USAGE: &str = "sim [--seeds N] [--seed FIRST] [--jobs N] [--verbose]
 
   --seeds N     how many seeds to run (1)
   --seed S      the first of them (1)
+  --images N    instead, recover N crash states of each seed's recorded run
+  --damages N   instead, damage the files of each seed's run in N ways
   --jobs N      processes at a time (number of cores)
   --verbose     one seed in this process, every event of the machine on standard error";
 
@@ -35,6 +40,8 @@ fn options() -> Result<Options, String> {
         seeds: 1,
         stride: 1,
         jobs: 0,
+        images: 0,
+        damages: 0,
         is_child: false,
         is_verbose: false,
     };
@@ -51,6 +58,8 @@ fn options() -> Result<Options, String> {
             "--seeds" => options.seeds = number()?,
             "--stride" => options.stride = number()?.max(1),
             "--jobs" => options.jobs = number()?,
+            "--images" => options.images = number()? as usize,
+            "--damages" => options.damages = number()? as usize,
             "--child" => options.is_child = true,
             "--verbose" => options.is_verbose = true,
             _ => return Err(format!("unknown argument {arg}")),
@@ -125,13 +134,46 @@ fn child(options: Options) {
         // Before the run, so that the parent knows which seed took the process down.
         let _ = writeln!(out, "begin {seed}");
         let _ = out.flush();
-        let verdict = run(seed, &Plan::of(seed), false);
-        let word = if verdict.is_clean() { "ok" } else { "bad" };
-        let _ = writeln!(out, "{word} {seed} {}", summary(&verdict));
-        for line in verdict.describe().lines() {
+        let (is_clean, summary, problems) = judge(seed, options);
+        let _ = writeln!(
+            out,
+            "{} {seed} {summary}",
+            if is_clean { "ok" } else { "bad" }
+        );
+        for line in problems.lines() {
             let _ = writeln!(out, "    {line}");
         }
     }
+}
+
+/// Whether the seed kept every promise, what it did, and what is wrong.
+fn judge(seed: u64, options: Options) -> (bool, String, String) {
+    if options.images > 0 {
+        let tally = images(seed, options.images);
+        let summary = format!(
+            "{} crash states of {} points, {} records",
+            tally.images, tally.points, tally.records
+        );
+        return (
+            tally.failures.is_empty(),
+            summary,
+            tally.failures.join("\n"),
+        );
+    }
+    if options.damages > 0 {
+        let tally = damages(seed, options.damages);
+        let summary = format!(
+            "{} damages, {} reported, {} harmless",
+            tally.tried, tally.reported, tally.harmless
+        );
+        return (
+            tally.failures.is_empty(),
+            summary,
+            tally.failures.join("\n"),
+        );
+    }
+    let verdict = run(seed, &Plan::of(seed), false);
+    (verdict.is_clean(), summary(&verdict), verdict.describe())
 }
 
 #[derive(Default)]
@@ -162,7 +204,10 @@ fn parent(options: Options) -> ExitCode {
         score.failed.len()
     );
     for seed in &score.failed {
-        println!("replay: make sim SEEDS=1 ARGS='--seed {seed} --verbose'");
+        println!(
+            "replay: make sim SEEDS=1 ARGS='--seed {seed}{}'",
+            how(options)
+        );
     }
     if score.failed.is_empty() {
         ExitCode::SUCCESS
@@ -171,30 +216,46 @@ fn parent(options: Options) -> ExitCode {
     }
 }
 
+/// The arguments that make a replay the same kind of run.
+fn how(options: Options) -> String {
+    if options.images > 0 {
+        format!(" --images {}", options.images)
+    } else if options.damages > 0 {
+        format!(" --damages {}", options.damages)
+    } else {
+        " --verbose".to_owned()
+    }
+}
+
 /// Runs the share of one job, in as many child processes as it takes.
 fn tend(job: u64, options: Options, score: &Mutex<Score>) {
     let mut left = (options.seeds - job).div_ceil(options.jobs);
     let mut next = options.seed + job;
     while left > 0 {
-        let done = share(next, left, options.jobs, score);
+        let done = share(next, left, options, score);
         left -= done;
         next += done * options.jobs;
     }
 }
 
 /// One child process; returns how many seeds it took care of, of which the last may have been its end.
-fn share(first: u64, seeds: u64, stride: u64, score: &Mutex<Score>) -> u64 {
+fn share(first: u64, seeds: u64, options: Options, score: &Mutex<Score>) -> u64 {
+    let stride = options.jobs;
     let program = std::env::current_exe().expect("this program has a path");
+    let numbers = [
+        ("--seed", first),
+        ("--seeds", seeds),
+        ("--stride", stride),
+        ("--images", options.images as u64),
+        ("--damages", options.damages as u64),
+    ];
     let child = Command::new(program)
-        .args([
-            "--child",
-            "--seed",
-            &first.to_string(),
-            "--seeds",
-            &seeds.to_string(),
-            "--stride",
-            &stride.to_string(),
-        ])
+        .arg("--child")
+        .args(
+            numbers
+                .iter()
+                .flat_map(|(name, number)| [(*name).to_owned(), number.to_string()]),
+        )
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn();
