@@ -169,7 +169,7 @@ fn every_state_a_crash_leaves_is_recovered_twice_the_same() {
 
 /// M-07, U-08.
 #[test]
-fn damaged_files_are_reported_and_never_served() {
+fn damaged_files_are_told_by_the_broker_or_by_the_checksum_of_a_batch() {
     let (mut reported, mut harmless) = (0, 0);
     for seed in 1..5 {
         let tally = sim::run::damages(seed, 60);
