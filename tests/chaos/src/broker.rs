@@ -1,0 +1,208 @@
+//! A broker process: started on a port that stays the same, told signals, its words kept.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::Plan;
+
+/// Small files, so that a short run rolls segments, takes checkpoints and recycles its journal many times.
+const SETTINGS: [&str; 4] = [
+    "esker.journal.piece.bytes=1048576",
+    "esker.journal.bytes=4194304",
+    "log.segment.bytes=1048576",
+    "num.partitions=6",
+];
+
+/// A start that takes longer than this has failed.
+const START_MAX: Duration = Duration::from_secs(30);
+const STOP_MAX: Duration = Duration::from_secs(30);
+
+/// A directory below the temporary one, gone with this value.
+pub(crate) struct Dir(pub(crate) PathBuf);
+
+impl Dir {
+    pub(crate) fn new(name: &str) -> Result<Dir, String> {
+        let path = std::env::temp_dir().join(format!("esker-chaos-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(Dir(path))
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A free port; another process may take it before we do, then the start fails and says so.
+pub(crate) fn free_port() -> Result<u16, String> {
+    let bound = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    bound
+        .map(|address| address.port())
+        .map_err(|error| format!("no free port: {error}"))
+}
+
+/// What a start needs.
+#[derive(Clone)]
+pub(crate) struct Launch {
+    esker: PathBuf,
+    pub(crate) data: PathBuf,
+    pub(crate) port: u16,
+    /// What the broker says on standard error, all lives one after the other.
+    words: PathBuf,
+}
+
+impl Launch {
+    pub(crate) fn new(plan: &Plan, data: &Path, words: &Path) -> Result<Launch, String> {
+        Ok(Launch {
+            esker: plan.esker.clone(),
+            data: data.to_path_buf(),
+            port: free_port()?,
+            words: words.join("broker.log"),
+        })
+    }
+
+    pub(crate) fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.esker);
+        command.args(["serve", "--listen", &self.address(), "--data-dir"]);
+        command.arg(&self.data);
+        for setting in SETTINGS {
+            command.args(["--set", setting]);
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        command
+    }
+
+    /// Starts the broker and waits until it says that it listens.
+    pub(crate) fn start(&self) -> Result<Broker, String> {
+        let words = File::options().create(true).append(true).open(&self.words);
+        let words = words.map_err(|error| format!("{}: {error}", self.words.display()))?;
+        let begun = Instant::now();
+        let mut process = self
+            .command()
+            .stderr(words)
+            .spawn()
+            .map_err(|error| format!("cannot run {}: {error}", self.esker.display()))?;
+        let mut line = String::new();
+        let read = process
+            .stdout
+            .take()
+            .map(|out| BufReader::new(out).read_line(&mut line));
+        let start_time = begun.elapsed();
+        if !matches!(read, Some(Ok(1..))) || start_time > START_MAX {
+            let _ = process.kill();
+            let _ = process.wait();
+            return Err(format!("the broker did not start: {}", self.last_words()));
+        }
+        Ok(Broker {
+            process,
+            start_time,
+        })
+    }
+
+    /// Starts a broker that has to refuse; returns what it said.
+    pub(crate) fn refusal(&self) -> Result<String, String> {
+        let mut process = self
+            .command()
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("cannot run {}: {error}", self.esker.display()))?;
+        let mut out = String::new();
+        let listened = process
+            .stdout
+            .take()
+            .map(|out| BufReader::new(out).read_line(&mut String::new()));
+        if matches!(listened, Some(Ok(1..))) {
+            let _ = process.kill();
+            let _ = process.wait();
+            return Err("it started, and should have refused".to_owned());
+        }
+        if let Some(mut words) = process.stderr.take() {
+            let _ = words.read_to_string(&mut out);
+        }
+        let status = process.wait().map_err(|error| error.to_string())?;
+        if status.success() || status.code().is_none() || out.contains("panicked") {
+            return Err(format!("it ended with {status} and said: {out}"));
+        }
+        Ok(out)
+    }
+
+    pub(crate) fn words(&self) -> String {
+        std::fs::read_to_string(&self.words).unwrap_or_default()
+    }
+
+    pub(crate) fn last_words(&self) -> String {
+        let words = self.words();
+        let lines: Vec<&str> = words.lines().rev().take(5).collect();
+        lines.into_iter().rev().collect::<Vec<_>>().join(" | ")
+    }
+
+    /// A panic or a lost directory is never part of a scenario, whatever clients saw.
+    pub(crate) fn check_words(&self) -> Result<(), String> {
+        let words = self.words();
+        let bad = words.lines().find(|line| {
+            line.contains("panicked") || line.contains("offline:") || line.contains("are damaged")
+        });
+        bad.map_or(Ok(()), |line| Err(format!("the broker said: {line}")))
+    }
+}
+
+pub(crate) struct Broker {
+    process: Child,
+    pub(crate) start_time: Duration,
+}
+
+impl Broker {
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    pub(crate) fn signal(&self, name: &str) -> Result<(), String> {
+        let id = self.id().to_string();
+        let sent = Command::new("kill")
+            .args([&format!("-{name}"), &id])
+            .status();
+        match sent {
+            Ok(status) if status.success() => Ok(()),
+            other => Err(format!("cannot send {name} to the broker: {other:?}")),
+        }
+    }
+
+    pub(crate) fn is_running(&mut self) -> bool {
+        matches!(self.process.try_wait(), Ok(None))
+    }
+
+    /// `kill -9`.
+    pub(crate) fn kill(mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+
+    /// SIGTERM, and how it ended.
+    pub(crate) fn stop(mut self) -> Result<ExitStatus, String> {
+        self.signal("TERM")?;
+        let begun = Instant::now();
+        while begun.elapsed() < STOP_MAX {
+            if let Ok(Some(status)) = self.process.try_wait() {
+                return Ok(status);
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Err(format!("it did not stop within {} s", STOP_MAX.as_secs()))
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}

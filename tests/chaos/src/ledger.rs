@@ -1,0 +1,251 @@
+//! What was sent, what was acknowledged, what readers were shown; and the verdict over all of it.
+//!
+//! Every value is unique and names its producer and number, so the log can be judged without trusting any offset it tells.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// One value: producer, then number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Value {
+    pub(crate) producer: u16,
+    pub(crate) number: u64,
+}
+
+impl Value {
+    /// The bytes of the record: the name of the value, then a filler whose length and content follow from it.
+    pub(crate) fn bytes(self) -> Vec<u8> {
+        let mut bytes = format!("{}:{}:", self.producer, self.number).into_bytes();
+        let mut state =
+            (self.number << 16 | u64::from(self.producer)).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        for _ in 0..state >> 57 {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            bytes.push(state as u8);
+        }
+        bytes
+    }
+
+    /// `None` for bytes that no producer ever sent.
+    pub(crate) fn of(bytes: &[u8]) -> Option<Value> {
+        let mut parts = bytes.splitn(3, |byte| *byte == b':');
+        let mut number = || std::str::from_utf8(parts.next()?).ok()?.parse::<u64>().ok();
+        let value = Value {
+            producer: u16::try_from(number()?).ok()?,
+            number: number()?,
+        };
+        (value.bytes() == bytes).then_some(value)
+    }
+}
+
+/// One producer's account.
+#[derive(Clone, Default)]
+pub(crate) struct Account {
+    pub(crate) idempotent: bool,
+    /// Values by partition, in the order of sending; acknowledged ones are a beginning of it.
+    pub(crate) sent: BTreeMap<i32, Vec<u64>>,
+    /// How many of them were acknowledged, and the offsets that were told.
+    pub(crate) acked: BTreeMap<i32, Vec<Option<i64>>>,
+    /// Why it stopped, if it did not stop by order.
+    pub(crate) failure: Option<String>,
+}
+
+impl Account {
+    pub(crate) fn sent_count(&self) -> usize {
+        self.sent.values().map(Vec::len).sum()
+    }
+
+    pub(crate) fn acked_count(&self) -> usize {
+        self.acked.values().map(Vec::len).sum()
+    }
+}
+
+/// All records of a topic as read back: value by partition and offset.
+pub(crate) type Log = BTreeMap<i32, BTreeMap<i64, Value>>;
+
+/// What the verdict rests on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) acked: usize,
+    pub(crate) records: usize,
+    /// Records of plain producers that are there twice, which is allowed.
+    pub(crate) repeated: usize,
+    pub(crate) shown: usize,
+}
+
+/// Judges the log against what producers and readers were told.
+pub(crate) fn judge(accounts: &[Account], shown: &Log, log: &Log) -> Result<Counts, String> {
+    let mut counts = Counts::default();
+    let mut places: HashMap<(i32, Value), Vec<i64>> = HashMap::new();
+    for (partition, records) in log {
+        for (at, (offset, value)) in records.iter().enumerate() {
+            if at as i64 != *offset {
+                return Err(format!(
+                    "partition {partition} has no record at offset {at}"
+                ));
+            }
+            places
+                .entry((*partition, *value))
+                .or_default()
+                .push(*offset);
+        }
+        counts.records += records.len();
+    }
+    for (partition, records) in shown {
+        for (offset, value) in records {
+            let now = log.get(partition).and_then(|log| log.get(offset));
+            if now != Some(value) {
+                return Err(format!(
+                    "a reader was shown {value:?} at {partition}/{offset}, now there is {now:?}"
+                ));
+            }
+        }
+        counts.shown += records.len();
+    }
+    for (producer, account) in accounts.iter().enumerate() {
+        let producer = producer as u16;
+        if let Some(failure) = &account.failure {
+            return Err(format!("producer {producer} stopped: {failure}"));
+        }
+        for (partition, sent) in &account.sent {
+            let acked = account.acked.get(partition).map_or(&[][..], Vec::as_slice);
+            counts.acked += acked.len();
+            let mut last = -1;
+            for (at, number) in sent.iter().enumerate() {
+                let value = Value {
+                    producer,
+                    number: *number,
+                };
+                let found = places.remove(&(*partition, value)).unwrap_or_default();
+                let Some(first) = found.first().copied() else {
+                    if at < acked.len() {
+                        return Err(format!(
+                            "{value:?} was acknowledged at {partition}/{:?} and is lost",
+                            acked[at]
+                        ));
+                    }
+                    continue;
+                };
+                if found.len() > 1 && account.idempotent {
+                    return Err(format!(
+                        "{value:?} of an idempotent producer is in {partition} at {found:?}"
+                    ));
+                }
+                counts.repeated += found.len() - 1;
+                if let Some(Some(told)) = acked.get(at)
+                    && !found.contains(told)
+                {
+                    return Err(format!(
+                        "{value:?} was acknowledged at {partition}/{told} and is at {found:?}"
+                    ));
+                }
+                if first <= last {
+                    return Err(format!(
+                        "{value:?} is at {partition}/{first}, before what was sent earlier"
+                    ));
+                }
+                last = first;
+            }
+        }
+    }
+    let phantoms: BTreeSet<_> = places.into_keys().collect();
+    match phantoms.first() {
+        Some(phantom) => Err(format!("{phantom:?} was never sent there")),
+        None => Ok(counts),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(producer: u16, number: u64) -> Value {
+        Value { producer, number }
+    }
+
+    /// Two producers, one partition, everything as it should be.
+    fn clean() -> (Vec<Account>, Log, Log) {
+        let account = |idempotent| Account {
+            idempotent,
+            sent: BTreeMap::from([(0, vec![0, 1, 2])]),
+            ..Account::default()
+        };
+        let mut accounts = vec![account(true), account(false)];
+        accounts[0].acked.insert(0, vec![Some(0), Some(2)]);
+        accounts[1].acked.insert(0, vec![Some(1)]);
+        let records = [
+            value(0, 0),
+            value(1, 0),
+            value(0, 1),
+            value(1, 1),
+            value(1, 1),
+        ];
+        let log: BTreeMap<i64, Value> = (0..).zip(records).collect();
+        let shown = log.clone().into_iter().take(3).collect();
+        (accounts, Log::from([(0, shown)]), Log::from([(0, log)]))
+    }
+
+    fn change(edit: impl FnOnce(&mut Vec<Account>, &mut Log, &mut BTreeMap<i64, Value>)) -> String {
+        let (mut accounts, mut shown, mut log) = clean();
+        edit(&mut accounts, &mut shown, log.get_mut(&0).unwrap());
+        judge(&accounts, &shown, &log).map(|_| ()).unwrap_err()
+    }
+
+    #[test]
+    fn a_clean_history_passes_and_is_counted() {
+        let (accounts, shown, log) = clean();
+        let counts = judge(&accounts, &shown, &log).unwrap();
+        assert_eq!(
+            (counts.acked, counts.records, counts.repeated, counts.shown),
+            (3, 5, 1, 3)
+        );
+    }
+
+    #[test]
+    fn every_kind_of_damage_is_named() {
+        let lost = change(|accounts, shown, log| {
+            shown.clear();
+            accounts[1].acked.clear();
+            log.insert(2, value(1, 0));
+        });
+        assert!(lost.contains("is lost"), "{lost}");
+        let twice = change(|_, _, log| {
+            log.insert(5, value(0, 1));
+        });
+        assert!(twice.contains("of an idempotent producer"), "{twice}");
+        let hole = change(|_, _, log| {
+            log.remove(&3);
+        });
+        assert!(hole.contains("no record at offset 3"), "{hole}");
+        let unshown = change(|_, shown, _| {
+            shown.get_mut(&0).unwrap().insert(1, value(1, 1));
+        });
+        assert!(unshown.contains("was shown"), "{unshown}");
+        let moved = change(|accounts, _, _| accounts[0].acked.get_mut(&0).unwrap()[1] = Some(4));
+        assert!(moved.contains("acknowledged at 0/4"), "{moved}");
+        let phantom = change(|_, _, log| {
+            log.insert(5, value(7, 7));
+        });
+        assert!(phantom.contains("never sent"), "{phantom}");
+        let disorder = change(|accounts, _, _| {
+            accounts[1].sent.insert(0, vec![1, 0, 2]);
+        });
+        assert!(
+            disorder.contains("before what was sent") || disorder.contains("acknowledged"),
+            "{disorder}"
+        );
+        let failed = change(|accounts, _, _| accounts[0].failure = Some("fenced".to_owned()));
+        assert!(failed.contains("fenced"), "{failed}");
+    }
+
+    #[test]
+    fn values_are_their_bytes() {
+        for number in 0..2000 {
+            let value = value(3, number);
+            assert_eq!(Value::of(&value.bytes()), Some(value));
+        }
+        let mut bytes = value(3, 5).bytes();
+        bytes.push(0);
+        assert_eq!(Value::of(&bytes), None);
+    }
+}

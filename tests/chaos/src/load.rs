@@ -1,0 +1,346 @@
+//! Producers and a reader that go on through every death of the broker, and write down what they were told.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use client::{
+    Acks, Client, Consumer, ConsumerOptions, Error, NewTopic, Options, Producer, ProducerOptions,
+    Record,
+};
+use env::Env;
+use parking_lot::Mutex;
+
+use crate::ledger::{Account, Log, Value};
+
+pub(crate) const TOPIC: &str = "chaos";
+pub(crate) const PARTITIONS: i32 = 6;
+/// A broker that stays away longer than this has failed the scenario.
+const PATIENCE: Duration = Duration::from_secs(40);
+const PAUSE: Duration = Duration::from_millis(1);
+
+pub(crate) fn connect(address: &str, timeout: Duration) -> Result<Client, Error> {
+    let options = Options {
+        timeout,
+        ..Options::default()
+    };
+    Client::connect(&Env::real(), address, options)
+}
+
+pub(crate) fn create_topic(address: &str, name: &str) -> Result<(), String> {
+    let topic = NewTopic {
+        name: name.to_owned(),
+        partitions: Some(PARTITIONS),
+        replication_factor: Some(1),
+        configs: Vec::new(),
+    };
+    let created =
+        connect(address, PATIENCE).and_then(|mut client| client.create_topic(&topic, false));
+    created.map(|_| ()).map_err(|error| error.to_string())
+}
+
+/// How one producer behaves.
+#[derive(Clone, Copy, Debug)]
+struct Manner {
+    idempotent: bool,
+    /// Requests under way; a plain producer keeps its order only with one.
+    in_flight: usize,
+    batch_bytes: usize,
+    /// Records between two pauses of a millisecond.
+    burst: u64,
+}
+
+const MANNERS: [Manner; 5] = [
+    Manner {
+        idempotent: true,
+        in_flight: 5,
+        batch_bytes: 4 << 10,
+        burst: 4,
+    },
+    Manner {
+        idempotent: true,
+        in_flight: 5,
+        batch_bytes: 32 << 10,
+        burst: 12,
+    },
+    Manner {
+        idempotent: true,
+        in_flight: 2,
+        batch_bytes: 512,
+        burst: 1,
+    },
+    Manner {
+        idempotent: false,
+        in_flight: 1,
+        batch_bytes: 4 << 10,
+        burst: 4,
+    },
+    Manner {
+        idempotent: false,
+        in_flight: 1,
+        batch_bytes: 1 << 10,
+        burst: 1,
+    },
+];
+
+/// The load of one scenario.
+pub(crate) struct Load {
+    accounts: Vec<Arc<Mutex<Account>>>,
+    shown: Arc<Mutex<Log>>,
+    stop: Arc<AtomicBool>,
+    producers: Vec<JoinHandle<()>>,
+    reader: JoinHandle<Result<(), String>>,
+}
+
+/// Totals at one moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Progress {
+    pub(crate) sent: usize,
+    pub(crate) acked: usize,
+}
+
+impl Load {
+    pub(crate) fn start(address: &str) -> Load {
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut accounts = Vec::new();
+        let mut producers = Vec::new();
+        for (at, manner) in MANNERS.into_iter().enumerate() {
+            let account = Arc::new(Mutex::new(Account {
+                idempotent: manner.idempotent,
+                ..Account::default()
+            }));
+            accounts.push(Arc::clone(&account));
+            let (address, stop) = (address.to_owned(), Arc::clone(&stop));
+            producers.push(std::thread::spawn(move || {
+                if let Err(error) = produce(&address, at as u16, manner, &account, &stop) {
+                    account.lock().failure = Some(error.to_string());
+                }
+            }));
+        }
+        let shown = Arc::new(Mutex::new(Log::new()));
+        let reader = {
+            let (address, stop, shown) =
+                (address.to_owned(), Arc::clone(&stop), Arc::clone(&shown));
+            std::thread::spawn(move || follow(&address, &shown, &stop))
+        };
+        Load {
+            accounts,
+            shown,
+            stop,
+            producers,
+            reader,
+        }
+    }
+
+    pub(crate) fn progress(&self) -> Progress {
+        let mut progress = Progress::default();
+        for account in &self.accounts {
+            let account = account.lock();
+            progress.sent += account.sent_count();
+            progress.acked += account.acked_count();
+        }
+        progress
+    }
+
+    pub(crate) fn failure(&self) -> Option<String> {
+        self.accounts
+            .iter()
+            .find_map(|account| account.lock().failure.clone())
+    }
+
+    /// Waits until `more` records were acknowledged from now on.
+    pub(crate) fn wait_for_acks(&self, more: usize) -> Result<(), String> {
+        let goal = self.progress().acked + more;
+        let begun = Instant::now();
+        while self.progress().acked < goal {
+            if let Some(failure) = self.failure() {
+                return Err(format!("a producer stopped: {failure}"));
+            }
+            if begun.elapsed() > PATIENCE {
+                return Err(format!(
+                    "{more} records were not acknowledged within {} s",
+                    PATIENCE.as_secs()
+                ));
+            }
+            std::thread::sleep(PAUSE);
+        }
+        Ok(())
+    }
+
+    /// Lets the producers finish what they sent, and gives what everyone was told.
+    pub(crate) fn finish(self) -> Result<(Vec<Account>, Log), String> {
+        self.stop.store(true, Ordering::Release);
+        for producer in self.producers {
+            producer
+                .join()
+                .map_err(|_| "a producer panicked".to_owned())?;
+        }
+        self.reader
+            .join()
+            .map_err(|_| "the reader panicked".to_owned())??;
+        let accounts: Vec<Account> = self
+            .accounts
+            .iter()
+            .map(|account| account.lock().clone())
+            .collect();
+        for (at, account) in accounts.iter().enumerate() {
+            if account.failure.is_none() && account.sent_count() != account.acked_count() {
+                return Err(format!(
+                    "producer {at} flushed, yet not everything is acknowledged"
+                ));
+            }
+        }
+        Ok((accounts, std::mem::take(&mut *self.shown.lock())))
+    }
+}
+
+fn produce(
+    address: &str,
+    number: u16,
+    manner: Manner,
+    account: &Mutex<Account>,
+    stop: &AtomicBool,
+) -> Result<(), Error> {
+    let options = ProducerOptions {
+        acks: Acks::All,
+        batch_bytes: manner.batch_bytes,
+        linger: Duration::from_millis(2),
+        in_flight: manner.in_flight,
+        idempotent: manner.idempotent,
+        report: true,
+        ..ProducerOptions::default()
+    };
+    let mut producer = Producer::new(connect(address, PATIENCE)?, options);
+    let topic = producer.topic(TOPIC)?;
+    let mut next = 0;
+    while !stop.load(Ordering::Acquire) {
+        for _ in 0..manner.burst {
+            let value = Value {
+                producer: number,
+                number: next,
+            };
+            let partition = (next as i32 * 7 + i32::from(number)).rem_euclid(PARTITIONS);
+            // Noted before it is sent: what nobody noted must not be in the log.
+            account.lock().sent.entry(partition).or_default().push(next);
+            next += 1;
+            let bytes = value.bytes();
+            let record = Record {
+                value: Some(&bytes),
+                ..Record::default()
+            };
+            producer.send(topic, Some(partition), &record)?;
+        }
+        producer.dispatch()?;
+        note(&mut producer, account);
+        std::thread::sleep(PAUSE);
+    }
+    producer.flush()?;
+    note(&mut producer, account);
+    Ok(())
+}
+
+/// Batches of a partition are acknowledged in the order in which they were sent.
+fn note(producer: &mut Producer, account: &Mutex<Account>) {
+    let deliveries = producer.take_deliveries();
+    let mut account = account.lock();
+    for delivery in deliveries {
+        let acked = account.acked.entry(delivery.partition).or_default();
+        acked.extend(
+            (0..i64::from(delivery.records)).map(|at| delivery.base_offset.map(|base| base + at)),
+        );
+    }
+}
+
+/// Reads the topic as it grows; what was shown has to stay.
+fn follow(address: &str, shown: &Mutex<Log>, stop: &AtomicBool) -> Result<(), String> {
+    let mut next: BTreeMap<i32, i64> = (0..PARTITIONS).map(|partition| (partition, 0)).collect();
+    let mut away: Option<Instant> = None;
+    while !stop.load(Ordering::Acquire) {
+        match follow_on(address, &mut next, shown, stop) {
+            Ok(()) => away = None,
+            Err(error) if error.is_retriable() || matches!(error, Error::TimedOut { .. }) => {
+                let since = *away.get_or_insert_with(Instant::now);
+                if since.elapsed() > PATIENCE {
+                    return Err(format!("the reader gave up: {error}"));
+                }
+                std::thread::sleep(10 * PAUSE);
+            }
+            Err(error) => return Err(format!("the reader was told: {error}")),
+        }
+    }
+    Ok(())
+}
+
+fn follow_on(
+    address: &str,
+    next: &mut BTreeMap<i32, i64>,
+    shown: &Mutex<Log>,
+    stop: &AtomicBool,
+) -> Result<(), Error> {
+    let mut consumer = consumer(address, next)?;
+    while !stop.load(Ordering::Acquire) {
+        take(&mut consumer, next, &mut shown.lock())?;
+    }
+    Ok(())
+}
+
+fn consumer(address: &str, next: &BTreeMap<i32, i64>) -> Result<Consumer, Error> {
+    let options = ConsumerOptions {
+        wait: Duration::from_millis(100),
+        ..ConsumerOptions::default()
+    };
+    let mut consumer = Consumer::new(connect(address, PATIENCE)?, options);
+    for (partition, next) in next {
+        consumer.assign(TOPIC, *partition, *next)?;
+    }
+    Ok(consumer)
+}
+
+fn take(
+    consumer: &mut Consumer,
+    next: &mut BTreeMap<i32, i64>,
+    log: &mut Log,
+) -> Result<bool, Error> {
+    let fetched = consumer.poll()?;
+    let is_empty = fetched.is_empty();
+    for fetched in fetched {
+        let partition = fetched.partition;
+        let log = log.entry(partition).or_default();
+        let _ = fetched.each(|record| {
+            let value = record.value.and_then(Value::of);
+            // Bytes that nobody sent become a value that nobody sent.
+            let unknown = Value {
+                producer: u16::MAX,
+                number: record.offset as u64,
+            };
+            log.insert(record.offset, value.unwrap_or(unknown));
+            next.insert(partition, record.offset + 1);
+            ControlFlow::<()>::Continue(())
+        })?;
+    }
+    Ok(is_empty)
+}
+
+/// Everything that is there, up to the ends of the partitions.
+pub(crate) fn read_all(address: &str) -> Result<Log, String> {
+    let read = || -> Result<Log, Error> {
+        let mut next: BTreeMap<i32, i64> =
+            (0..PARTITIONS).map(|partition| (partition, 0)).collect();
+        let mut consumer = consumer(address, &next)?;
+        let mut log = Log::new();
+        // Two answers without records: one may only have been early.
+        let mut quiet = 0;
+        while quiet < 2 {
+            quiet = if take(&mut consumer, &mut next, &mut log)? {
+                quiet + 1
+            } else {
+                0
+            };
+        }
+        Ok(log)
+    };
+    read().map_err(|error| format!("reading back: {error}"))
+}

@@ -1,0 +1,126 @@
+//! Process chaos: a real broker under load is killed, loses its power, runs out of disk; then everything is read back.
+//!
+//! Prints what it did and one closing line, `N passed, N failed`. Needs no network beyond loopback. The scenarios that need
+//! root and loop devices say so and are skipped where those are not permitted. Judges only by what clients were told.
+
+#![allow(clippy::disallowed_methods)] // acts on processes, clocks and files as an operator does
+
+mod broker;
+mod cuts;
+mod full;
+mod kills;
+mod ledger;
+mod load;
+mod refusals;
+mod volume;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+/// What a scenario found.
+pub(crate) enum Verdict {
+    Passed,
+    Skipped(String),
+}
+
+pub(crate) type Outcome = Result<Verdict, String>;
+
+/// How hard to try.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) esker: PathBuf,
+    pub(crate) kills: usize,
+    pub(crate) cuts: usize,
+    /// Chooses the moments; printed, so that a run can be repeated as far as processes can.
+    pub(crate) seed: u64,
+}
+
+type Scenario = (&'static str, fn(&Plan) -> Outcome);
+
+const SCENARIOS: [Scenario; 9] = [
+    ("kills", kills::run),
+    ("cuts", cuts::run),
+    ("full", full::run),
+    ("stop", refusals::clean_stop),
+    ("port", refusals::port_in_use),
+    ("lock", refusals::second_broker),
+    ("unwritable", refusals::unwritable_directory),
+    ("missing", refusals::missing_directory),
+    ("foreign", refusals::foreign_directory),
+];
+
+const USAGE: &str = "usage: chaos [SCENARIO]... [--kills N] [--cuts N] [--seed N]";
+
+fn arguments() -> Result<(Plan, Vec<String>), String> {
+    let esker =
+        std::env::var_os("ESKER").map_or_else(|| "target/release/esker".into(), PathBuf::from);
+    let mut plan = Plan {
+        esker,
+        kills: 12,
+        cuts: 8,
+        seed: u64::from(std::process::id()),
+    };
+    let mut chosen = Vec::new();
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        let mut number = || {
+            let value = arguments.next().and_then(|value| value.parse::<u64>().ok());
+            value.ok_or_else(|| format!("{argument} takes a number\n{USAGE}"))
+        };
+        match argument.as_str() {
+            "--kills" => plan.kills = number()? as usize,
+            "--cuts" => plan.cuts = number()? as usize,
+            "--seed" => plan.seed = number()?,
+            name if SCENARIOS.iter().any(|(known, _)| *known == name) => chosen.push(argument),
+            _ => {
+                let names = SCENARIOS.map(|(name, _)| name).join(", ");
+                return Err(format!(
+                    "{argument}: no such scenario; there are {names}\n{USAGE}"
+                ));
+            }
+        }
+    }
+    Ok((plan, chosen))
+}
+
+fn main() -> ExitCode {
+    let (plan, chosen) = match arguments() {
+        Ok(parsed) => parsed,
+        Err(message) => {
+            eprintln!("{message}");
+            return ExitCode::from(2);
+        }
+    };
+    println!("broker {}, seed {}", plan.esker.display(), plan.seed);
+    let (mut passed, mut failed, mut skipped) = (0, 0, 0);
+    for (name, run) in SCENARIOS {
+        if !chosen.is_empty() && !chosen.iter().any(|known| known == name) {
+            continue;
+        }
+        println!("{name}");
+        let start = Instant::now();
+        let outcome = run(&plan);
+        let seconds = start.elapsed().as_secs_f64();
+        match outcome {
+            Ok(Verdict::Passed) => {
+                passed += 1;
+                println!("  passed in {seconds:.1} s");
+            }
+            Ok(Verdict::Skipped(why)) => {
+                skipped += 1;
+                println!("  skipped: {why}");
+            }
+            Err(why) => {
+                failed += 1;
+                println!("  FAILED after {seconds:.1} s: {why}");
+            }
+        }
+    }
+    println!("{passed} passed, {failed} failed, {skipped} skipped");
+    if failed == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}

@@ -1,0 +1,96 @@
+//! A file system of our own: an ext4 image on a loop device, which can lose its power.
+//!
+//! Everything goes through the tools an operator has (`mkfs.ext4`, `mount`, `umount`); where they are not permitted the caller
+//! is told why and skips.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+pub(crate) struct Volume {
+    image: PathBuf,
+    pub(crate) mount: PathBuf,
+    is_mounted: bool,
+}
+
+/// Stops the file system without writing its journal, as a power cut does: `EXT4_IOC_SHUTDOWN` with `NOLOGFLUSH`.
+const SHUTDOWN: &str = "import fcntl,os,struct,sys
+fcntl.ioctl(os.open(sys.argv[1], os.O_RDONLY), 0x8004587d, struct.pack('I', 2))";
+
+fn run(program: &str, arguments: &[&str]) -> Result<(), String> {
+    let done = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output();
+    match done {
+        Ok(done) if done.status.success() => Ok(()),
+        Ok(done) => Err(format!(
+            "{program}: {}",
+            String::from_utf8_lossy(&done.stderr).trim()
+        )),
+        Err(error) => Err(format!("{program}: {error}")),
+    }
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap_or_default()
+}
+
+impl Volume {
+    /// An image of `mebibytes` in memory if there is a tmpfs, mounted below `dir`.
+    pub(crate) fn new(dir: &Path, name: &str, mebibytes: u64) -> Result<Volume, String> {
+        let memory = Path::new("/dev/shm");
+        let home = if memory.is_dir() { memory } else { dir };
+        let image = home.join(format!("esker-chaos-{}-{name}.img", std::process::id()));
+        let mount = dir.join("volume");
+        std::fs::create_dir_all(&mount).map_err(|error| error.to_string())?;
+        let file = std::fs::File::create(&image).map_err(|error| error.to_string())?;
+        file.set_len(mebibytes << 20)
+            .map_err(|error| error.to_string())?;
+        let mut volume = Volume {
+            image,
+            mount,
+            is_mounted: false,
+        };
+        run("mkfs.ext4", &["-q", "-F", "-m", "0", text(&volume.image)])?;
+        volume.mount(false)?;
+        Ok(volume)
+    }
+
+    pub(crate) fn mount(&mut self, read_only: bool) -> Result<(), String> {
+        let options = if read_only { "loop,ro" } else { "loop" };
+        run(
+            "mount",
+            &["-o", options, text(&self.image), text(&self.mount)],
+        )?;
+        self.is_mounted = true;
+        Ok(())
+    }
+
+    pub(crate) fn unmount(&mut self) -> Result<(), String> {
+        // The kernel may hold the files of a process that has just ended for a moment.
+        let mut last = Ok(());
+        for _ in 0..50 {
+            last = run("umount", &[text(&self.mount)]);
+            if last.is_ok() {
+                self.is_mounted = false;
+                return Ok(());
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        last
+    }
+
+    /// From here on nothing reaches the image any more.
+    pub(crate) fn cut_power(&self) -> Result<(), String> {
+        run("python3", &["-c", SHUTDOWN, text(&self.mount)])
+    }
+}
+
+impl Drop for Volume {
+    fn drop(&mut self) {
+        if self.is_mounted {
+            let _ = run("umount", &["-l", text(&self.mount)]);
+        }
+        let _ = std::fs::remove_file(&self.image);
+    }
+}
