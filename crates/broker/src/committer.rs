@@ -31,6 +31,7 @@ impl Worker for Committer {
             }
         }
         if self.shared.is_stopping() && !self.dir.has_queued() {
+            self.shared.on_loop_ended();
             Turn::Done
         } else {
             Turn::Sleep { until: None }

@@ -57,6 +57,8 @@ pub(crate) struct Shared {
     mailboxes: OnceLock<Vec<Mailbox>>,
     next_shard: AtomicUsize,
     connections: AtomicUsize,
+    /// Shards and commit threads that have not ended.
+    loops: AtomicUsize,
     stopping: AtomicBool,
     failure: Mutex<Option<String>>,
 }
@@ -81,6 +83,7 @@ impl Shared {
             mailboxes: OnceLock::new(),
             next_shard: AtomicUsize::new(0),
             connections: AtomicUsize::new(0),
+            loops: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
             failure: Mutex::new(None),
         }
@@ -88,6 +91,8 @@ impl Shared {
 
     /// Called once, before the shards start.
     pub(crate) fn set_mailboxes(&self, mailboxes: Vec<Mailbox>) {
+        self.loops
+            .store(mailboxes.len() + self.committers.len(), Ordering::Release);
         let is_first = self.mailboxes.set(mailboxes).is_ok();
         assert!(is_first, "shards are made once");
     }
@@ -241,7 +246,7 @@ impl Shared {
         self.stopping.load(Ordering::Acquire)
     }
 
-    /// Asks every loop to end; wakes those that sleep.
+    /// Asks the loops to end; wakes those that sleep. The segment writers follow when all that commit have ended.
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
         for mailbox in self.mailboxes.get().into_iter().flatten() {
@@ -249,7 +254,14 @@ impl Shared {
         }
         self.committers.iter().for_each(|bell| bell.ring());
         self.prefetcher.ring();
-        self.dirs.iter().for_each(|dir| dir.stop());
+    }
+
+    /// A loop that commits has ended. After the last of them the segment writers may take their last checkpoint: one taken
+    /// before would leave rounds for the next start.
+    pub(crate) fn on_loop_ended(&self) {
+        if self.loops.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.dirs.iter().for_each(|dir| dir.stop());
+        }
     }
 
     /// The broker cannot go on: its metadata log, or every directory, is offline.

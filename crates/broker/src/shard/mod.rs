@@ -511,6 +511,7 @@ impl Worker for Shard {
                 .into_iter()
                 .collect();
             open.into_iter().for_each(|conn| self.close(conn));
+            self.shared.on_loop_ended();
             return Turn::Done;
         }
         let is_budget_left = self.request_bytes < self.shared.request_bytes_max();
