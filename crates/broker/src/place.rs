@@ -13,19 +13,29 @@ use crate::topics::Topic;
 pub(crate) struct Places {
     node: BrokerId,
     dirs: Vec<Arc<LogDir>>,
+    missing: Arc<LogDir>,
 }
 
 impl Places {
-    pub(crate) fn new(node: BrokerId, dirs: Vec<Arc<LogDir>>) -> Places {
-        Places { node, dirs }
+    /// `missing` stands for directories that are in the metadata and not among ours.
+    pub(crate) fn new(node: BrokerId, dirs: Vec<Arc<LogDir>>, missing: Arc<LogDir>) -> Places {
+        Places {
+            node,
+            dirs,
+            missing,
+        }
     }
 
     /// The directory with `id`; the first one for partitions that were never given any.
     fn dir(&self, id: Option<Uuid>) -> &Arc<LogDir> {
-        self.dirs
-            .iter()
-            .find(|dir| Some(dir.id) == id)
-            .unwrap_or(&self.dirs[0])
+        match id.filter(|id| *id != Uuid::ZERO) {
+            None => &self.dirs[0],
+            Some(id) => self
+                .dirs
+                .iter()
+                .find(|dir| dir.id == id)
+                .unwrap_or(&self.missing),
+        }
     }
 
     /// A topic of the image, with the partitions that are open already and fresh ones for the rest.

@@ -85,6 +85,7 @@ impl Broker {
             topics,
             dirs,
             log,
+            places,
             cluster_id,
             rounds,
         } = recover(env, &settings)?;
@@ -112,11 +113,15 @@ impl Broker {
             incarnation: random_uuid(env),
             endpoints,
             rack: settings.broker.rack.clone(),
-            log_dirs: dirs.iter().map(|dir| dir.id).collect(),
+            log_dirs: dirs
+                .iter()
+                .filter(|dir| !dir.is_failed())
+                .map(|dir| dir.id)
+                .collect(),
         };
         let records = register_broker(&image, &registration);
         let committer_bells: Vec<Arc<dyn Bell>> = dirs.iter().map(|_| env.threads.bell()).collect();
-        let metadata = Metadata::new(image, log, Places::new(node, dirs.clone()), cluster_id);
+        let metadata = Metadata::new(image, log, places, cluster_id);
         let shared = Arc::new(Shared::new(
             env.clone(),
             settings,
@@ -188,6 +193,7 @@ struct Recovered {
     topics: Topics,
     dirs: Vec<Arc<LogDir>>,
     log: Arc<Partition>,
+    places: Places,
     cluster_id: String,
     rounds: u64,
 }
@@ -195,33 +201,45 @@ struct Recovered {
 fn recover(env: &Env, settings: &Settings) -> Result<Recovered, StartError> {
     let node = settings.broker.node_id;
     let mut cluster_id: Option<String> = None;
+    let paths = &settings.broker.log_dirs;
+    // The metadata log lives in its own directory if the settings name one, else in the first; only the others may fail.
+    let metadata_dir = paths
+        .iter()
+        .position(|path| *path == settings.broker.metadata_log_dir)
+        .unwrap_or(0);
+    let may_fail = |at: usize, error: &OpenError| at != metadata_dir && error.is_of_one_dir();
+    let offline = |at: usize, error: &OpenError| {
+        eprintln!("log dir {} is offline: {error}", paths[at].display());
+        LogDir::offline(env, &paths[at], settings.dir(), env.threads.bell())
+    };
     let mut recoveries = Vec::new();
-    // The metadata log lives in its own directory if the settings name one, else in the first.
-    for path in &settings.broker.log_dirs {
+    for (at, path) in paths.iter().enumerate() {
         let fresh = || Identity {
             cluster_id: cluster_id
                 .clone()
                 .unwrap_or_else(|| random_uuid(env).to_string()),
             node_id: node.0,
         };
-        let (recovery, identity) = Recovery::begin(env, path, settings.dir(), &fresh)?;
-        check_identity(path, &identity, cluster_id.as_deref(), node.0)?;
-        cluster_id.get_or_insert(identity.cluster_id);
-        recoveries.push(recovery);
+        match Recovery::begin(env, path, settings.dir(), &fresh) {
+            Ok((recovery, identity)) => {
+                check_identity(path, &identity, cluster_id.as_deref(), node.0)?;
+                cluster_id.get_or_insert(identity.cluster_id);
+                recoveries.push(Ok(recovery));
+            }
+            Err(error) if may_fail(at, &error) => recoveries.push(Err(offline(at, &error))),
+            Err(error) => return Err(error.into()),
+        }
     }
-    let metadata_dir = settings
-        .broker
-        .log_dirs
-        .iter()
-        .position(|path| *path == settings.broker.metadata_log_dir)
-        .unwrap_or(0);
     let metadata_config = Arc::new(metadata_log_config(settings));
     let found = Found {
         topic: METADATA_TOPIC.into(),
         epoch: LeaderEpoch(0),
         config: Arc::clone(&metadata_config),
     };
-    let batches = recoveries[metadata_dir].open_metadata(METADATA_TOPIC_ID, found)?;
+    let Ok(recovery) = &mut recoveries[metadata_dir] else {
+        unreachable!("the metadata directory may not fail")
+    };
+    let batches = recovery.open_metadata(METADATA_TOPIC_ID, found)?;
     let image = replay(&batches)?;
 
     let own = image.overrides(&Resource::broker(node));
@@ -231,10 +249,17 @@ fn recover(env: &Env, settings: &Settings) -> Result<Recovered, StartError> {
     let find = |id: Uuid, index: PartitionIndex| find(&image, &dynamic, id, index);
     let mut dirs = Vec::new();
     let mut rounds = 0;
-    for recovery in recoveries {
-        let opened = recovery.finish(find, env.threads.bell())?;
-        rounds += opened.rounds;
-        dirs.push(opened.dir);
+    for (at, recovery) in recoveries.into_iter().enumerate() {
+        let dir = match recovery.map(|recovery| recovery.finish(find, env.threads.bell())) {
+            Err(offline) => offline,
+            Ok(Ok(opened)) => {
+                rounds += opened.rounds;
+                opened.dir
+            }
+            Ok(Err(error)) if may_fail(at, &error) => offline(at, &error),
+            Ok(Err(error)) => return Err(error.into()),
+        };
+        dirs.push(dir);
     }
     let log = dirs[metadata_dir]
         .partition(METADATA_TOPIC_ID, METADATA_PARTITION)
@@ -248,7 +273,14 @@ fn recover(env: &Env, settings: &Settings) -> Result<Recovered, StartError> {
                 start,
             )
         });
-    let places = Places::new(node, dirs.clone());
+    // Named after nothing on disk: no request shows it.
+    let missing = LogDir::offline(
+        env,
+        Path::new("missing"),
+        settings.dir(),
+        env.threads.bell(),
+    );
+    let places = Places::new(node, dirs.clone(), missing);
     let mut topics = Topics::default();
     for topic in image.topics() {
         let overrides: Arc<Overrides> = image.overrides(&Resource::topic(&topic.name));
@@ -259,6 +291,7 @@ fn recover(env: &Env, settings: &Settings) -> Result<Recovered, StartError> {
         topics,
         dirs,
         log,
+        places,
         cluster_id: cluster_id.unwrap_or_default(),
         rounds,
     })

@@ -24,7 +24,7 @@ use super::writer::VOLUME_SYNC_MIN;
 use super::{DirSettings, LogDir, Point};
 use crate::derived::{self, Derived};
 use crate::partition::{Hole, Partition, Start};
-use crate::sync::{AtomicBool, AtomicIsize, AtomicU64, Mutex};
+use crate::sync::{AtomicBool, AtomicIsize, AtomicU64, Mutex, Ordering};
 
 const LOCK_NAME: &str = ".lock";
 const IDENTITY_NAME: &str = "meta.properties";
@@ -473,29 +473,15 @@ impl Recovery {
         );
         let spares = writer.spares();
         keep_pieces(&env, &journal_path, pieces, &spares, settings).map_err(at)?;
-        let dir = Arc::new(LogDir {
+        let parts = Parts {
             id,
-            path,
-            env,
-            settings,
             files,
-            queue: Mutex::default(),
-            journal: Mutex::new(writer),
-            failed: AtomicBool::new(false),
-            lacks_piece: AtomicBool::new(false),
-            full: AtomicBool::new(false),
-            partitions: Mutex::default(),
-            dirty: Mutex::default(),
-            unwritten_bytes: AtomicIsize::new(0),
-            point: Mutex::new(point),
-            release_to: AtomicU64::new(point.sequence),
-            spares,
-            doomed: Mutex::default(),
-            stopping: AtomicBool::new(false),
-            writer_bell: bell,
-            writer_asleep: AtomicBool::new(false),
-            _lock: lock,
-        });
+            writer,
+            point,
+            bell,
+            lock,
+        };
+        let dir = Arc::new(LogDir::new(env, path, settings, parts));
         let partitions = logs
             .into_iter()
             .map(|(key, log)| log.into_partition(key, &dir))
@@ -505,6 +491,86 @@ impl Recovery {
             partitions,
             rounds,
         })
+    }
+}
+
+/// What a log directory is put together from, beside its settings.
+struct Parts {
+    id: Uuid,
+    files: Arc<FilePool>,
+    writer: journal::Writer,
+    point: Point,
+    bell: Arc<dyn Bell>,
+    lock: Box<dyn Lock>,
+}
+
+/// The lock of a directory that cannot be used: nothing is held.
+struct NoLock;
+
+impl Lock for NoLock {}
+
+impl LogDir {
+    fn new(env: Env, path: PathBuf, settings: DirSettings, parts: Parts) -> LogDir {
+        LogDir {
+            id: parts.id,
+            path,
+            env,
+            settings,
+            files: parts.files,
+            queue: Mutex::default(),
+            spares: parts.writer.spares(),
+            journal: Mutex::new(parts.writer),
+            failed: AtomicBool::new(false),
+            lacks_piece: AtomicBool::new(false),
+            full: AtomicBool::new(false),
+            partitions: Mutex::default(),
+            dirty: Mutex::default(),
+            unwritten_bytes: AtomicIsize::new(0),
+            point: Mutex::new(parts.point),
+            release_to: AtomicU64::new(parts.point.sequence),
+            doomed: Mutex::default(),
+            stopping: AtomicBool::new(false),
+            writer_bell: parts.bell,
+            writer_asleep: AtomicBool::new(false),
+            _lock: parts.lock,
+        }
+    }
+
+    /// A directory that could not be opened: its partitions answer that their storage is offline, and none is made anew in
+    /// another directory, where it would look empty.
+    pub fn offline(
+        env: &Env,
+        path: &Path,
+        settings: DirSettings,
+        bell: Arc<dyn Bell>,
+    ) -> Arc<LogDir> {
+        let resume = journal::Resume::default();
+        let journal = LogDir::journal_path(path);
+        let piece_bytes = settings.journal_piece_bytes;
+        let parts = Parts {
+            id: Uuid::ZERO,
+            files: FilePool::new(Arc::clone(&env.disk), 1),
+            writer: journal::Writer::new(
+                Arc::clone(&env.disk),
+                journal,
+                Uuid::ZERO,
+                piece_bytes,
+                resume,
+            ),
+            point: Point::default(),
+            bell,
+            lock: Box::new(NoLock),
+        };
+        let dir = LogDir::new(env.clone(), path.to_path_buf(), settings, parts);
+        dir.failed.store(true, Ordering::Release);
+        Arc::new(dir)
+    }
+}
+
+impl OpenError {
+    /// Whether a broker with other directories may do without this one.
+    pub fn is_of_one_dir(&self) -> bool {
+        !matches!(self, OpenError::Locked { .. } | OpenError::Foreign { .. })
     }
 }
 
