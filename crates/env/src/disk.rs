@@ -47,7 +47,7 @@ pub trait Disk: Send + Sync {
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
     /// Makes everything on the volume that holds `path` durable (`syncfs`).
     fn sync_volume(&self, path: &Path) -> io::Result<()>;
-    /// Takes the exclusive lock file `path`; `WouldBlock` when another process holds it.
+    /// Takes the exclusive lock file `path`; `WouldBlock` when another process holds it, and the error says which.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>>;
     /// Bytes (total, available to us) of the volume that holds `path`.
     fn space(&self, path: &Path) -> io::Result<Space>;

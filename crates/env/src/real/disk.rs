@@ -113,8 +113,17 @@ impl Disk for OsDisk {
             .mode(0o600)
             .open(path)?;
         match file.try_lock() {
-            Ok(()) => Ok(Box::new(Locked { _file: file })),
-            Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
+            Ok(()) => {
+                file.set_len(0)?;
+                file.write_all_at(std::process::id().to_string().as_bytes(), 0)?;
+                Ok(Box::new(Locked { _file: file }))
+            }
+            Err(TryLockError::WouldBlock) => {
+                let mut holder = [0; 10];
+                let length = file.read_at(&mut holder, 0)?;
+                let holder = format!("process {}", String::from_utf8_lossy(&holder[..length]));
+                Err(io::Error::new(io::ErrorKind::WouldBlock, holder))
+            }
             Err(TryLockError::Error(error)) => Err(error),
         }
     }

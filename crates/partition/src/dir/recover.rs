@@ -33,8 +33,8 @@ const GRAVE_SUFFIX: &str = "-delete";
 
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    #[error("{} is in use by another broker; stop it, or give this one another --data-dir", path.display())]
-    Locked { path: PathBuf },
+    #[error("{} is in use by another broker ({holder}); stop it, or give this one another --data-dir", path.display())]
+    Locked { path: PathBuf, holder: String },
     #[error("{}: {error}", path.display())]
     Io { path: PathBuf, error: io::Error },
     #[error("{} belongs to node {found}, this is node {own}; set node.id={found} or use another directory", path.display())]
@@ -125,6 +125,7 @@ impl Recovery {
             .lock(&path.join(LOCK_NAME))
             .map_err(|error| match error.kind() {
                 io::ErrorKind::WouldBlock => OpenError::Locked {
+                    holder: error.to_string(),
                     path: path.to_path_buf(),
                 },
                 _ => at(error),
