@@ -15,7 +15,7 @@ use partition::{News, Ticket};
 use crate::shared::Shared;
 
 /// Read-ahead starts with one answer's worth, doubles while the reader goes straight on, and ends here.
-const AHEAD_BYTES_MIN: u64 = 1 << 20;
+const AHEAD_BYTES_MIN: u64 = 2 << 20;
 const AHEAD_BYTES_MAX: u64 = 16 << 20;
 /// Ranges that wait for the disk; past it a fetch reads for itself.
 const QUEUE_MAX: usize = 256;
@@ -108,9 +108,10 @@ impl Readers {
             });
             return is_cold && prefetcher.ask(range(slice, 0, ticket));
         };
+        let reader = &mut self.0[at];
+        reader.next = end;
         if is_cold {
             // The reader was faster than its window: widen it, and wait for this slice.
-            let reader = &mut self.0[at];
             reader.window = (reader.window * 2).min(AHEAD_BYTES_MAX);
             let window = reader.window;
             if prefetcher.ask(range(slice, window, ticket)) {
@@ -118,19 +119,19 @@ impl Readers {
                 return true;
             }
         }
-        let reader = &mut self.0[at];
-        reader.next = end;
-        if reader.asked < end + reader.window / 2 && !slice.file.is_resident(end, 1) {
-            let from = reader.asked.max(end);
+        let from = reader.asked.max(end);
+        if from < end + reader.window / 2 {
+            // Bytes that are there already need no thread; the window then moves on over them.
             let ahead = end + reader.window - from;
-            let next = Range {
-                file: Arc::clone(&slice.file),
-                position: from,
-                needed: 0,
-                ahead,
-                waiter: None,
-            };
-            if prefetcher.ask(next) {
+            let is_asked = slice.file.is_resident(from, ahead)
+                || prefetcher.ask(Range {
+                    file: Arc::clone(&slice.file),
+                    position: from,
+                    needed: 0,
+                    ahead,
+                    waiter: None,
+                });
+            if is_asked {
                 reader.asked = from + ahead;
             }
         }

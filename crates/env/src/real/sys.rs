@@ -146,10 +146,17 @@ pub(super) fn start_writeback(file: &File, position: u64, len: u64) {
 }
 
 #[cfg(target_os = "linux")]
+const READ_AHEAD_STEP: u64 = 128 << 10;
+
+#[cfg(target_os = "linux")]
 #[allow(unsafe_code)]
 pub(super) fn read_ahead(file: &File, position: u64, len: u64) {
-    // SAFETY: plain numbers and an open descriptor.
-    unsafe { libc::readahead(file.as_raw_fd(), position as i64, len as usize) };
+    // The kernel cuts one call down to its own window.
+    for at in (position..position + len).step_by(READ_AHEAD_STEP as usize) {
+        let step = READ_AHEAD_STEP.min(position + len - at);
+        // SAFETY: plain numbers and an open descriptor.
+        unsafe { libc::readahead(file.as_raw_fd(), at as i64, step as usize) };
+    }
 }
 
 #[cfg(target_os = "linux")]
