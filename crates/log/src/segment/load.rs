@@ -39,7 +39,7 @@ impl Segment {
         // Under the lock, and asked again: a reader that loads must not publish an end that the writer has passed meanwhile.
         let mut inner = self.inner.write();
         if matches!(inner.index, Index::Unknown) {
-            self.reopen_locked(&mut inner, self.len(), false)?;
+            self.reopen_locked(&mut inner, self.len(), false, true)?;
         }
         Ok(())
     }
@@ -47,7 +47,7 @@ impl Segment {
     /// Makes a segment active: reads its indexes and walks the headers behind the last entry, or when `verify` walks all
     /// batches with their checksums. Publishes the end found; returns the damage that ended the walk.
     pub(crate) fn reopen(&self, file_len: u64, verify: bool) -> io::Result<Option<Damage>> {
-        self.reopen_locked(&mut self.inner.write(), file_len, verify)
+        self.reopen_locked(&mut self.inner.write(), file_len, verify, false)
     }
 
     fn reopen_locked(
@@ -55,6 +55,7 @@ impl Segment {
         inner: &mut Inner,
         file_len: u64,
         verify: bool,
+        believed: bool,
     ) -> io::Result<Option<Damage>> {
         let disk = &**self.pool.disk();
         let (mut offsets, mut times): (Vec<OffsetEntry>, Vec<TimeEntry>) = match verify {
@@ -98,6 +99,13 @@ impl Segment {
             since_entry: 0,
         };
         let (len, damage) = self.walk(&file, from, file_len, verify, &mut rebuilt)?;
+        // What a checkpoint vouches for was acknowledged: damage inside answers reads with an error, and the next append goes
+        // behind it. To end the segment at the damage would write over everything that follows.
+        if believed && damage.is_some() {
+            rebuilt.end = inner.end;
+            *inner = rebuilt;
+            return Ok(damage);
+        }
         *inner = rebuilt;
         self.len.store(len, Ordering::Release);
         Ok(damage)

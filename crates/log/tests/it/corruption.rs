@@ -288,6 +288,47 @@ fn damaged_or_missing_indexes_change_no_answer() {
     }
 }
 
+/// Found by the simulator: the segment ended at the damage, and the next append overwrote what followed.
+#[test]
+fn appends_go_behind_damage_that_a_checkpoint_vouches_for() {
+    let place = Place::simulated(6);
+    let store = place.create(small_segments(1 << 20), 0);
+    let batches: Vec<Batch> = (0..20).map(|i| batch(i, 1, i)).collect();
+    append(&store, &batches);
+    store.sync().unwrap();
+    let known = store.known();
+    drop(store);
+    let name = "00000000000000000000.log";
+    let good = file_bytes(&place, name);
+    let size = batches[0].size();
+    let mut bad = good.clone();
+    bad[3 * size..5 * size].fill(0);
+    overwrite(&place, name, &bad);
+
+    let (store, found) = place.open(small_segments(1 << 20), Some(known));
+    assert!(!found.known_is_stale);
+    append(&store, &[batch(20, 1, 20)]);
+    assert_eq!(store.log_end(), Offset(21));
+    for from in 0..3 {
+        let Ok(Read::Slice(slice)) = store.read(Offset(from), Offset(21), size) else {
+            panic!("offset {from} is intact");
+        };
+        assert_eq!(slice.read().unwrap(), batches[from as usize].to_bytes());
+    }
+    assert_eq!(read_all(&store, 20, 21, 1 << 20), [batch(20, 1, 20)]);
+    for from in [3, 4, 7] {
+        assert!(
+            store.read(Offset(from), Offset(21), 1 << 20).is_err(),
+            "offset {from} is damaged or cannot be found behind the damage"
+        );
+    }
+    let after = file_bytes(&place, name);
+    assert!(
+        after[5 * size..].starts_with(&good[5 * size..]),
+        "what follows is untouched"
+    );
+}
+
 proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig { failure_persistence: None, cases: 300, ..Default::default() })]
 
