@@ -3,6 +3,7 @@
 //! Owns the way from *queued* to *durable*. Invariant: once a sync or write of the journal failed the directory is offline for
 //! the life of the process; every waiting append is told, no later one is accepted, and the sync is never tried again.
 
+mod identity;
 pub mod linger;
 mod queue;
 mod recover;
@@ -20,9 +21,10 @@ use log::journal::{self, CommitError};
 use model::{Instant, PartitionIndex};
 use wire::Uuid;
 
+pub use identity::Identity;
 pub use linger::Stamp;
 pub(crate) use queue::{Push, Slot};
-pub use recover::{Found, Identity, OpenError, Opened, Recovery};
+pub use recover::{Found, OpenError, Opened, Recovery};
 pub use writer::{Announce, SegmentWriter};
 
 use crate::news::News;

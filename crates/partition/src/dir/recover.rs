@@ -5,11 +5,11 @@
 //! twice equals recovering once. Bytes below the durable point that do not verify become a [`Hole`], never a shorter log.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::io::{self, IoSlice};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use env::disk::{Lock, Open};
+use env::disk::Lock;
 use env::{Bell, Env};
 use log::checkpoint::{self, Checkpoint, LoadError};
 use log::config::LogConfig;
@@ -20,6 +20,7 @@ use model::{LeaderEpoch, Offset, PartitionIndex, Timestamp};
 use wire::Uuid;
 use wire::records::{Batch, BatchError, Source};
 
+use super::identity::{self, Identity};
 use super::writer::VOLUME_SYNC_MIN;
 use super::{DirSettings, LogDir, Point};
 use crate::derived::{self, Derived};
@@ -27,7 +28,6 @@ use crate::partition::{Hole, Partition, Start};
 use crate::sync::{AtomicBool, AtomicIsize, AtomicU64, Mutex, Ordering};
 
 const LOCK_NAME: &str = ".lock";
-const IDENTITY_NAME: &str = "meta.properties";
 /// Directories of deleted topics end so until their files are gone.
 const GRAVE_SUFFIX: &str = "-delete";
 
@@ -58,13 +58,6 @@ pub struct Found {
     pub topic: Arc<str>,
     pub epoch: LeaderEpoch,
     pub config: Arc<LogConfig>,
-}
-
-/// Who owns the directory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
-    pub cluster_id: String,
-    pub node_id: i32,
 }
 
 /// A locked directory whose journal is not replayed yet.
@@ -131,13 +124,13 @@ impl Recovery {
                 _ => at(error),
             })?;
         sync_path(env, path).map_err(at)?;
-        let (id, identity) = match read_identity(env, path).map_err(at)? {
+        let (id, identity) = match identity::read(env, path).map_err(at)? {
             Some(known) => known,
             None => {
                 let mut id = [0; 16];
                 env.rng.fill(&mut id);
                 let identity = fresh();
-                write_identity(env, path, Uuid(id), &identity).map_err(at)?;
+                identity::write(env, path, Uuid(id), &identity).map_err(at)?;
                 (Uuid(id), identity)
             }
         };
@@ -767,53 +760,4 @@ fn read_all(store: &Store) -> Result<Vec<Batch>, OpenError> {
 
 pub(super) fn grave_name(topic: &str, index: PartitionIndex, id: Uuid) -> String {
     format!("{topic}-{index}.{id}{GRAVE_SUFFIX}")
-}
-
-/// The file that Kafka's own tools read as well: `meta.properties`, version 1.
-fn read_identity(env: &Env, path: &Path) -> io::Result<Option<(Uuid, Identity)>> {
-    let path = path.join(IDENTITY_NAME);
-    if !env.disk.exists(&path)? {
-        return Ok(None);
-    }
-    let file = env.disk.open(&path, Open::Read)?;
-    // A page is more than such a file can need.
-    let mut bytes = vec![0; usize::try_from(file.len()?).unwrap_or(usize::MAX).min(4096)];
-    file.read_exact_at(&mut bytes, 0)?;
-    let text = String::from_utf8_lossy(&bytes);
-    let field = |name: &str| {
-        text.lines()
-            .find_map(|line| line.strip_prefix(name)?.strip_prefix('='))
-            .map(str::trim)
-    };
-    let id = field("directory.id").and_then(|id| id.parse().ok());
-    let node_id = field("node.id").and_then(|id| id.parse().ok());
-    match (id, node_id, field("cluster.id")) {
-        (Some(id), Some(node_id), Some(cluster_id)) => Ok(Some((
-            id,
-            Identity {
-                cluster_id: cluster_id.to_owned(),
-                node_id,
-            },
-        ))),
-        _ => Err(io::Error::new(
-            io::ErrorKind::InvalidData,
-            format!(
-                "{} lacks directory.id, node.id or cluster.id",
-                path.display()
-            ),
-        )),
-    }
-}
-
-fn write_identity(env: &Env, path: &Path, id: Uuid, identity: &Identity) -> io::Result<()> {
-    let text = format!(
-        "version=1\ncluster.id={}\nnode.id={}\ndirectory.id={id}\n",
-        identity.cluster_id, identity.node_id
-    );
-    let temporary = path.join("meta.properties.tmp");
-    let file = env.disk.open(&temporary, Open::Truncate)?;
-    file.write_at(&[IoSlice::new(text.as_bytes())], 0)?;
-    file.sync_data()?;
-    env.disk.rename(&temporary, &path.join(IDENTITY_NAME))?;
-    env.disk.sync_dir(path)
 }
