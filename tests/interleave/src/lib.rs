@@ -1,0 +1,27 @@
+//! The commit path of `partition` under a scheduler that chooses every switch of threads.
+//!
+//! Compiles the very sources of that crate with other locks and atomics behind `crate::sync`, on a simulated machine. Judges by
+//! what the outside sees: every append is answered, no answer comes early, whoever waits is woken.
+
+#![cfg(test)]
+// Only the commit path is driven; the rest of the crate comes along.
+#![allow(dead_code, unreachable_pub, unused_imports)]
+
+#[path = "../../../crates/partition/src/append.rs"]
+mod append;
+#[path = "../../../crates/partition/src/derived.rs"]
+mod derived;
+#[path = "../../../crates/partition/src/dir/mod.rs"]
+mod dir;
+#[path = "../../../crates/partition/src/news.rs"]
+mod news;
+#[path = "../../../crates/partition/src/partition.rs"]
+mod partition;
+#[path = "../../../crates/partition/src/progress.rs"]
+mod progress;
+#[path = "../../../crates/partition/src/read.rs"]
+mod read;
+
+mod rig;
+mod sync;
+mod tests;

@@ -1,0 +1,205 @@
+//! A log directory with two partitions, threads that use it, and the verdict when all have ended.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use env::sim::{Faults, Machine};
+use env::{Bell, Turn, Worker};
+use log::config::LogConfig;
+use model::{Instant, LeaderEpoch, Offset, PartitionIndex, Timestamp};
+use shuttle::sync::Condvar;
+use wire::Uuid;
+use wire::records::BatchBuilder;
+
+use crate::append::Moment;
+use crate::dir::{
+    Announce, Commit, DirSettings, Found, Identity, LogDir, Recovery, SegmentWriter, Stamp,
+};
+use crate::news::{News, ShardId, Ticket, WaiterKey};
+use crate::partition::{Partition, Start};
+use crate::sync::Mutex;
+
+const DIR: &str = "/data";
+
+/// A checkpoint at every turn of the segment writer.
+const SETTINGS: DirSettings = DirSettings {
+    journal_piece_bytes: 16 << 10,
+    journal_first_piece_bytes: 16 << 10,
+    checkpoint_bytes: 1,
+    hot_tail_bytes: 0,
+    reserve_bytes: 0,
+    segment_files_open_max: 4,
+    retention_check: Duration::from_secs(300),
+    producer_expiration_ms: i64::MAX,
+};
+
+/// Blocks as a bell does, so that a missing ring leaves its waiter where it is.
+#[derive(Default)]
+pub(crate) struct TestBell {
+    state: shuttle::sync::Mutex<BellState>,
+    rung: Condvar,
+}
+
+#[derive(Default)]
+struct BellState {
+    is_rung: bool,
+    is_waiting: bool,
+}
+
+impl TestBell {
+    /// Someone sleeps and nobody has rung.
+    pub(crate) fn has_sleeper(&self) -> bool {
+        let state = self.state.lock().unwrap();
+        state.is_waiting && !state.is_rung
+    }
+}
+
+impl Bell for TestBell {
+    fn ring(&self) {
+        self.state.lock().unwrap().is_rung = true;
+        self.rung.notify_all();
+    }
+
+    /// Time does not pass here: a wait with a deadline is as long as one without.
+    fn wait(&self, _until: Option<Instant>) {
+        let mut state = self.state.lock().unwrap();
+        state.is_waiting = true;
+        while !state.is_rung {
+            state = self.rung.wait(state).unwrap();
+        }
+        *state = BellState::default();
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Heard(pub(crate) Mutex<Vec<News>>);
+
+impl Announce for Heard {
+    fn announce(&self, news: Vec<News>) {
+        self.0.lock().extend(news);
+    }
+}
+
+pub(crate) struct Rig {
+    pub(crate) machine: Machine,
+    pub(crate) dir: Arc<LogDir>,
+    pub(crate) partitions: Vec<Arc<Partition>>,
+    pub(crate) bell: Arc<TestBell>,
+    pub(crate) heard: Arc<Heard>,
+}
+
+fn topic(at: usize) -> Uuid {
+    Uuid([at as u8 + 1; 16])
+}
+
+fn open(machine: &Machine, bell: Arc<dyn Bell>) -> (Arc<LogDir>, Vec<Arc<Partition>>) {
+    let env = machine.env();
+    let fresh = || Identity {
+        cluster_id: "cluster".to_owned(),
+        node_id: 1,
+    };
+    let (recovery, _) = Recovery::begin(&env, Path::new(DIR), SETTINGS, &fresh).unwrap();
+    let config = Arc::new(LogConfig::default());
+    let lookup = |id: Uuid, _| {
+        Some(Found {
+            topic: format!("t{}", id.0[0] - 1).into(),
+            epoch: LeaderEpoch(0),
+            config: Arc::new(LogConfig::default()),
+        })
+    };
+    let dir = recovery.finish(lookup, bell).unwrap().dir;
+    let partition = |at: usize| {
+        dir.partition(topic(at), PartitionIndex(0))
+            .unwrap_or_else(|| {
+                let start = Start::empty(LeaderEpoch(0), Arc::clone(&config));
+                let name = format!("t{at}").into();
+                Partition::new(topic(at), name, PartitionIndex(0), Arc::clone(&dir), start)
+            })
+    };
+    let partitions = (0..2).map(partition).collect();
+    (dir, partitions)
+}
+
+pub(crate) fn ticket(index: u32) -> Ticket {
+    let waiter = WaiterKey {
+        shard: ShardId(0),
+        slot: 0,
+        generation: 0,
+    };
+    Ticket { waiter, index }
+}
+
+impl Rig {
+    pub(crate) fn new() -> Arc<Rig> {
+        let machine = Machine::new(1, Faults::default());
+        let bell = Arc::new(TestBell::default());
+        let (dir, partitions) = open(&machine, bell.clone());
+        Arc::new(Rig {
+            machine,
+            dir,
+            partitions,
+            bell,
+            heard: Arc::default(),
+        })
+    }
+
+    pub(crate) fn writer(&self) -> SegmentWriter {
+        let heard: Arc<dyn Announce> = self.heard.clone();
+        SegmentWriter::new(Arc::clone(&self.dir), heard)
+    }
+
+    /// Appends one record to partition `at`; `None` when the directory has failed.
+    pub(crate) fn append(&self, at: usize, index: u32) -> Option<Offset> {
+        let mut builder = BatchBuilder::new();
+        builder.push(Timestamp(1), None, Some(b"value"), &[]);
+        let moment = Moment {
+            now: Instant(0),
+            wall: Timestamp(1),
+            stamp: &mut Stamp::default(),
+        };
+        let appended = self.partitions[at].append(builder.build(), Some(ticket(index)), moment);
+        appended.ok().map(|appended| appended.base_offset)
+    }
+
+    /// As a shard commits: until nothing is left, or someone else is at it. An answer must not come before its offset is below
+    /// the high watermark.
+    pub(crate) fn commit(&self) {
+        let mut news = Vec::new();
+        while self.dir.commit(&mut news) == Commit::Done && self.dir.has_queued() {}
+        self.heard.announce(news);
+    }
+
+    pub(crate) fn heard(&self, wanted: impl Fn(&News) -> Option<u32>) -> Vec<u32> {
+        let mut indexes: Vec<u32> = self.heard.0.lock().iter().filter_map(wanted).collect();
+        indexes.sort_unstable();
+        indexes
+    }
+
+    pub(crate) fn committed(&self) -> Vec<u32> {
+        self.heard(|item| match item {
+            News::Committed(ticket) => Some(ticket.index),
+            _ => None,
+        })
+    }
+
+    /// Cuts the power and gives the log ends after recovery.
+    pub(crate) fn ends_after_a_power_cut(&self) -> Vec<Offset> {
+        self.machine.power_cut();
+        let (_dir, partitions) = open(&self.machine, Arc::new(TestBell::default()));
+        partitions
+            .iter()
+            .map(|partition| partition.bounds().log_end)
+            .collect()
+    }
+}
+
+/// Turns of the segment writer until it has to sleep.
+pub(crate) fn run_until_asleep(writer: &mut SegmentWriter) -> Turn {
+    loop {
+        match writer.turn() {
+            Turn::Again => {}
+            turn => return turn,
+        }
+    }
+}
