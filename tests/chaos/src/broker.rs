@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 
 use crate::Plan;
 
-/// Small files, so that a short run rolls segments, takes checkpoints and recycles its journal many times.
+/// Small files, so that a short run rolls segments, takes checkpoints and recycles its journal many times; not so small that
+/// everything is synced at every moment.
 const SETTINGS: [&str; 4] = [
     "esker.journal.piece.bytes=1048576",
-    "esker.journal.bytes=4194304",
+    "esker.journal.bytes=16777216",
     "log.segment.bytes=1048576",
     "num.partitions=6",
 ];
@@ -106,6 +107,20 @@ impl Launch {
             process,
             start_time,
         })
+    }
+
+    /// Starts the broker and kills it after `delay`, wherever it is in its recovery then.
+    pub(crate) fn start_and_kill(&self, delay: Duration) -> Result<(), String> {
+        let mut process = self
+            .command()
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|error| format!("cannot run {}: {error}", self.esker.display()))?;
+        std::thread::sleep(delay);
+        let _ = process.kill();
+        let _ = process.wait();
+        Ok(())
     }
 
     /// Starts a broker that has to refuse; returns what it said.

@@ -36,7 +36,7 @@ pub(crate) fn run(plan: &Plan) -> Outcome {
         // The clients have taken every answer that was on its way before we look.
         std::thread::sleep(Duration::from_millis(20));
         let before = load.progress();
-        let sizes = segment_sizes(&launch.data);
+        let written = contents(&launch.data);
         if let Err(why) = volume.cut_power() {
             return Ok(Verdict::Skipped(format!(
                 "this file system cannot be shut down ({why})"
@@ -45,11 +45,7 @@ pub(crate) fn run(plan: &Plan) -> Outcome {
         broker.kill();
         volume.unmount()?;
         volume.mount(false)?;
-        let after = segment_sizes(&launch.data);
-        lost += sizes
-            .iter()
-            .map(|(path, size)| size.saturating_sub(after.get(path).copied().unwrap_or(0)))
-            .sum::<u64>();
+        lost += lost_bytes(&written, &contents(&launch.data));
         hits += usize::from(before.sent > before.acked);
         broker = launch.start()?;
         starts.push(broker.start_time);
@@ -61,7 +57,7 @@ pub(crate) fn run(plan: &Plan) -> Outcome {
     let counts = judge(&accounts, &shown, &log)?;
     starts.sort_unstable();
     println!(
-        "  {} power cuts, {hits} with unacknowledged work, {lost} bytes of segments were lost and recovered from the journal",
+        "  {} power cuts, {hits} with unacknowledged work, {lost} written bytes were lost with the power",
         plan.cuts
     );
     println!(
@@ -86,16 +82,28 @@ pub(crate) fn run(plan: &Plan) -> Outcome {
     Ok(Verdict::Passed)
 }
 
-/// Length of every segment file.
-fn segment_sizes(data: &Path) -> BTreeMap<PathBuf, u64> {
+/// Content of every file of segments and journal.
+fn contents(data: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let entries = |path: &Path| std::fs::read_dir(path).into_iter().flatten().flatten();
     entries(data)
         .flat_map(|topic| entries(&topic.path()).collect::<Vec<_>>())
-        .filter(|file| {
-            file.path()
-                .extension()
-                .is_some_and(|extension| extension == "log")
+        .filter_map(|file| Some((file.path(), std::fs::read(file.path()).ok()?)))
+        .filter(|(path, _)| {
+            let extension = path.extension().and_then(|extension| extension.to_str());
+            matches!(extension, Some("log" | "journal"))
         })
-        .filter_map(|file| Some((file.path(), file.metadata().ok()?.len())))
         .collect()
+}
+
+/// How many bytes that the broker had written are not there any more.
+fn lost_bytes(before: &BTreeMap<PathBuf, Vec<u8>>, after: &BTreeMap<PathBuf, Vec<u8>>) -> usize {
+    let lost = |(path, before): (&PathBuf, &Vec<u8>)| {
+        let after = after.get(path).map_or(&[][..], Vec::as_slice);
+        let differing = before
+            .iter()
+            .zip(after)
+            .filter(|(before, after)| before != after);
+        differing.count() + before.len().saturating_sub(after.len())
+    };
+    before.iter().map(lost).sum()
 }

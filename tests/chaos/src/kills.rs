@@ -36,6 +36,10 @@ pub(crate) fn run(plan: &Plan) -> Outcome {
         hits += usize::from(before.sent > before.acked);
         // Sometimes the clients meet a port that nobody listens on, sometimes the next broker at once.
         std::thread::sleep(Duration::from_millis(moments.next(3) * 40));
+        // And sometimes the recovery itself is killed.
+        for _ in 0..moments.next(3) {
+            launch.start_and_kill(Duration::from_millis(moments.next(60)))?;
+        }
         broker = launch.start()?;
         starts.push(broker.start_time);
     }
