@@ -132,8 +132,13 @@ fn child(options: Options) {
     for number in 0..options.seeds {
         let seed = options.seed + number * options.stride;
         // Before the run, so that the parent knows which seed took the process down.
-        let _ = writeln!(out, "begin {seed}");
-        let _ = out.flush();
+        if writeln!(out, "begin {seed}")
+            .and_then(|()| out.flush())
+            .is_err()
+        {
+            // The parent is gone.
+            return;
+        }
         let (is_clean, summary, problems) = judge(seed, options);
         let _ = writeln!(
             out,

@@ -11,6 +11,7 @@ mod net;
 mod poller;
 mod threads;
 mod trace;
+mod traffic;
 mod volume;
 mod world;
 
