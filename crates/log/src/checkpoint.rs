@@ -15,6 +15,7 @@ pub const FILE_NAME: &str = "esker.checkpoint";
 const MAGIC: [u8; 8] = *b"ESKCHKP1";
 const HEAD_BYTES: usize = 48;
 const ROW_BYTES: usize = 16 + 4 + 4 + 8 * 4;
+const LOST_BYTES: usize = 16 + 4 + 4 + 8 * 2;
 /// 128 MiB of rows are two million partitions in one directory; a longer file is not a checkpoint.
 const FILE_BYTES_MAX: u64 = 128 << 20;
 
@@ -34,6 +35,16 @@ pub struct Row {
     pub has_producers: bool,
 }
 
+/// Offsets `from..to` of a partition that were acknowledged and cannot be read any more: told for as long as the log spans
+/// them, never skipped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lost {
+    pub topic: Uuid,
+    pub partition: PartitionIndex,
+    pub from: Offset,
+    pub to: Offset,
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checkpoint {
     /// Journal rounds up to here need no replay.
@@ -42,6 +53,7 @@ pub struct Checkpoint {
     /// Number of the journal piece in use: a later one must be higher even if no piece file is left.
     pub piece: u64,
     pub rows: Vec<Row>,
+    pub lost: Vec<Lost>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -82,7 +94,9 @@ impl Checkpoint {
     }
 
     fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(HEAD_BYTES + self.rows.len() * ROW_BYTES);
+        let mut out = Vec::with_capacity(
+            HEAD_BYTES + self.rows.len() * ROW_BYTES + self.lost.len() * LOST_BYTES,
+        );
         out.extend_from_slice(&MAGIC);
         out.extend_from_slice(&[0; 8]);
         out.extend_from_slice(&self.sequence.to_le_bytes());
@@ -102,6 +116,13 @@ impl Checkpoint {
             ] {
                 out.extend_from_slice(&number.to_le_bytes());
             }
+        }
+        for lost in &self.lost {
+            out.extend_from_slice(&lost.topic.0);
+            out.extend_from_slice(&lost.partition.0.to_le_bytes());
+            out.extend_from_slice(&[0; 4]);
+            out.extend_from_slice(&lost.from.0.to_le_bytes());
+            out.extend_from_slice(&lost.to.0.to_le_bytes());
         }
         let checksum = crate::crc32c(&out[16..]);
         out[8..12].copy_from_slice(&checksum.to_le_bytes());
@@ -123,9 +144,10 @@ impl Checkpoint {
             checksum: fields.u64()? as u32,
             piece: fields.u64()?,
             rows: Vec::new(),
+            lost: Vec::new(),
         };
         let count = fields.u64()?;
-        if count != (fields.0.len() / ROW_BYTES) as u64 {
+        if count > (fields.0.len() / ROW_BYTES) as u64 {
             return None;
         }
         for _ in 0..count {
@@ -141,6 +163,17 @@ impl Checkpoint {
                 active_len: Position(fields.u64()?),
                 has_files: flags & 1 != 0,
                 has_producers: flags & 2 != 0,
+            });
+        }
+        while !fields.0.is_empty() {
+            let topic = Uuid(fields.take()?);
+            let partition = PartitionIndex(fields.u32()? as i32);
+            fields.u32()?;
+            checkpoint.lost.push(Lost {
+                topic,
+                partition,
+                from: Offset(fields.u64()? as i64),
+                to: Offset(fields.u64()? as i64),
             });
         }
         Some(checkpoint)
@@ -186,6 +219,15 @@ mod tests {
             checksum: 34,
             piece: 2,
             rows: vec![row; 3],
+            lost: vec![
+                Lost {
+                    topic: row.topic,
+                    partition: row.partition,
+                    from: Offset(6),
+                    to: Offset(8),
+                };
+                2
+            ],
         };
         let bytes = checkpoint.encode();
         assert_eq!(Checkpoint::decode(&bytes), Some(checkpoint));

@@ -21,7 +21,7 @@ use wire::Uuid;
 use wire::records::{Batch, BatchError, Source};
 
 use super::identity::{self, Identity};
-use super::writer::VOLUME_SYNC_MIN;
+use super::writer::{self, VOLUME_SYNC_MIN};
 use super::{DirSettings, LogDir, Point};
 use crate::derived::{self, Derived};
 use crate::partition::{Hole, Partition, Start};
@@ -309,7 +309,16 @@ impl Recovery {
             derived: Derived::default(),
             store: None,
             log_start: row.map_or(Offset::ZERO, |row| row.log_start),
-            holes: Vec::new(),
+            holes: self
+                .checkpoint
+                .lost
+                .iter()
+                .filter(|lost| (lost.topic, lost.partition) == key)
+                .map(|lost| Hole {
+                    from: lost.from,
+                    to: lost.to,
+                })
+                .collect(),
             pending: Vec::new(),
             pending_bytes: 0,
             is_changed: false,
@@ -453,24 +462,30 @@ impl Recovery {
                 checksum: point.checksum,
                 piece: point.piece,
                 rows,
+                lost: logs
+                    .iter()
+                    .flat_map(|((topic, partition), log)| {
+                        writer::lost(*topic, *partition, &log.holes, log.log_start)
+                    })
+                    .collect(),
             }
             .store(&*env.disk, &path)
             .map_err(at)?;
         }
         let journal_path = LogDir::journal_path(&path);
-        let writer = journal::Writer::new(
+        let journal_writer = journal::Writer::new(
             Arc::clone(&env.disk),
             journal_path.clone(),
             id,
             settings.journal_piece_bytes,
             resume,
         );
-        let spares = writer.spares();
+        let spares = journal_writer.spares();
         keep_pieces(&env, &journal_path, pieces, &spares, settings).map_err(at)?;
         let parts = Parts {
             id,
             files,
-            writer,
+            writer: journal_writer,
             point,
             bell,
             lock,

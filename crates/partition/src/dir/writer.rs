@@ -20,7 +20,7 @@ use wire::records::Batch;
 
 use super::{LogDir, Point, UNWRITTEN_BYTES_RING};
 use crate::news::News;
-use crate::partition::Partition;
+use crate::partition::{Hole, Partition};
 use crate::sync::Ordering;
 
 /// Small appends are gathered for this long before they are written.
@@ -227,6 +227,7 @@ impl SegmentWriter {
             checksum: point.checksum,
             piece: point.piece,
             rows,
+            lost: self.lost(),
         };
         if let Err(error) = checkpoint.store(&*self.dir.env.disk, &self.dir.path) {
             return self.unless_full(self.io(error));
@@ -289,6 +290,15 @@ impl SegmentWriter {
             .sync_dir(&self.dir.path)
             .map_err(|error| self.io(error))?;
         Ok(rows)
+    }
+
+    /// Acknowledged offsets that cannot be read, of all partitions; the next start must tell them too.
+    fn lost(&self) -> Vec<checkpoint::Lost> {
+        let partitions: Vec<_> = self.dir.partitions.lock().values().cloned().collect();
+        partitions
+            .iter()
+            .flat_map(|partition| partition.lost())
+            .collect()
     }
 
     /// One sync for everything written; the files need not stay open for it any longer.
@@ -555,6 +565,32 @@ impl Partition {
             )
         }
     }
+}
+
+impl Partition {
+    fn lost(&self) -> Vec<checkpoint::Lost> {
+        let state = self.state.lock();
+        lost(self.topic_id, self.index, &state.holes, state.log_start)
+    }
+}
+
+/// The holes of a partition that its log still spans.
+pub(super) fn lost(
+    topic: Uuid,
+    partition: PartitionIndex,
+    holes: &[Hole],
+    log_start: Offset,
+) -> Vec<checkpoint::Lost> {
+    holes
+        .iter()
+        .filter(|hole| hole.to > log_start)
+        .map(|hole| checkpoint::Lost {
+            topic,
+            partition,
+            from: hole.from,
+            to: hole.to,
+        })
+        .collect()
 }
 
 /// What a checkpoint says of a partition; nothing of one that was never used.
