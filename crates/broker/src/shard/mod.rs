@@ -424,6 +424,19 @@ impl Shard {
         if self.now >= self.idle_check {
             self.idle_check = self.now.plus(IDLE_CHECK);
             self.close_idle();
+            self.expire_produces();
+        }
+    }
+
+    /// Only a commit that waits for room on a full disk takes so long. One that a stopping broker waits for may never come.
+    fn expire_produces(&mut self) {
+        let is_lost = self.is_stopping && self.shared.dirs().iter().any(|dir| dir.lacks_room());
+        let now = self.now;
+        let expired = self.waiting.keys(|(waiting, _)| {
+            matches!(waiting, Waiting::Produce(produce) if is_lost || produce.until <= now)
+        });
+        for key in expired {
+            self.time_out_produce(key);
         }
     }
 
@@ -498,6 +511,9 @@ impl Worker for Shard {
         self.refresh_time();
         self.spread_news();
         self.fire_timers();
+        if self.is_stopping {
+            self.expire_produces();
+        }
         self.spread_news();
         let ready: Vec<ConnId> = self.active.iter().copied().collect();
         ready.into_iter().for_each(|conn| self.send(conn));

@@ -128,6 +128,11 @@ impl LogDir {
         self.can_commit() && !self.queue.lock().is_empty()
     }
 
+    /// A round is queued that found no room for its journal piece.
+    pub fn lacks_room(&self) -> bool {
+        self.lacks_piece.load(Ordering::Acquire)
+    }
+
     fn can_commit(&self) -> bool {
         !self.is_failed() && !self.lacks_piece.load(Ordering::Acquire)
     }
@@ -222,6 +227,15 @@ impl LogDir {
         queue.linger.on_commit(now.since(started), now);
         queue.give_back(round);
         Commit::Done
+    }
+
+    /// Frees the journal pieces that a checkpoint made needless. Commits do that, but none comes while the disk is full.
+    fn release_pieces(&self) -> io::Result<()> {
+        let released = self.release_to.load(Ordering::Relaxed);
+        match self.journal.try_lock() {
+            Some(mut journal) => journal.release(released, SPARE_PIECES_MAX),
+            None => Ok(()), // whoever commits now does it
+        }
     }
 
     /// Takes the directory offline: tells everyone who waits. The first error is the one that is logged.

@@ -373,11 +373,14 @@ impl SegmentWriter {
         Ok(())
     }
 
-    fn check_space(&mut self, now: Instant) {
+    fn check_space(&mut self, now: Instant) -> Result<(), StoreError> {
         if now < self.space_at {
-            return;
+            return Ok(());
         }
         self.space_at = now.plus(SPACE_CHECK);
+        if self.dir.is_full() {
+            self.dir.release_pieces().map_err(|error| self.io(error))?;
+        }
         if let Ok(space) = self.dir.env.disk.space(&self.dir.path) {
             let mut needed = self.dir.settings.reserve_bytes;
             if self.dir.spares.count() == 0 {
@@ -387,6 +390,7 @@ impl SegmentWriter {
             let why = format!("{} bytes left, {needed} are needed", space.available);
             self.dir.set_full(is_full, &why);
         }
+        Ok(())
     }
 
     /// Commits the round that waited for room for a journal piece.
@@ -483,9 +487,11 @@ impl SegmentWriter {
                 self.evict();
             }
         }
-        let live_bytes = self.dir.point.lock().live_bytes;
-        let is_due = live_bytes >= self.dir.settings.checkpoint_bytes
-            && self.dir.point.lock().sequence > self.checkpointed;
+        let point = *self.dir.point.lock();
+        // On a full disk the journal may be what takes the room: no append will come that would make a checkpoint due.
+        let is_large = point.live_bytes >= self.dir.settings.checkpoint_bytes;
+        let is_short = self.dir.is_full() && self.retry_at.is_none();
+        let is_due = (is_large || is_short) && point.sequence > self.checkpointed;
         if is_due || is_stopping {
             self.checkpoint(wall)?;
         }
@@ -493,7 +499,7 @@ impl SegmentWriter {
             return Ok(Turn::Done);
         }
         self.prepare_piece()?;
-        self.check_space(now);
+        self.check_space(now)?;
         self.resume_commits();
         self.enforce_retention(now, wall)?;
         self.unlink_due(now)?;

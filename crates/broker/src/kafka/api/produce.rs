@@ -4,9 +4,10 @@
 //! is the only way to tell the client.
 
 use bytes::Bytes;
-use model::Timestamp;
+use model::{Instant, Timestamp};
 use partition::{AppendError, Appended, Moment, Partition, Ticket, WaiterKey};
 use std::sync::Arc;
+use std::time::Duration;
 use wire::messages::ProduceRequest;
 use wire::messages::ProduceResponse;
 use wire::messages::produce_request::PartitionProduceData;
@@ -22,12 +23,23 @@ use crate::shard::{Address, Outcome, Shard, Waiting};
 /// A produce request whose commits are under way.
 pub(crate) struct Produce {
     response: ProduceResponse,
-    /// Topic and partition places in the response, by ticket index.
-    tickets: Vec<(u32, u32)>,
+    /// Topic and partition places in the response, by ticket index; taken out when they are settled.
+    tickets: Vec<Option<(u32, u32)>>,
     open: usize,
+    /// How long the client wants to wait.
+    pub(crate) until: Instant,
 }
 
 const INVALID_OFFSET: i64 = -1;
+
+impl Produce {
+    fn fail(&mut self, (topic, partition): (u32, u32), code: ErrorCode) {
+        let topic = &mut self.response.responses[topic as usize];
+        let answer = &mut topic.partition_responses[partition as usize];
+        answer.error_code = code.code();
+        answer.base_offset = INVALID_OFFSET;
+    }
+}
 
 impl Shard {
     pub(crate) fn on_produce(&mut self, address: &Address, request: ProduceRequest) -> Outcome {
@@ -39,6 +51,7 @@ impl Shard {
         }
         let acks = request.acks;
         let key = self.next_waiter();
+        let timeout = Duration::from_millis(request.timeout_ms.max(0).unsigned_abs().into());
         let mut produce = Produce {
             response: ProduceResponse {
                 responses: Vec::with_capacity(request.topic_data.len()),
@@ -46,6 +59,7 @@ impl Shard {
             },
             tickets: Vec::new(),
             open: 0,
+            until: self.now.plus(timeout),
         };
         let mut failed = false;
         for topic in request.topic_data {
@@ -66,10 +80,8 @@ impl Shard {
                 failed |= answer.error_code != 0;
                 let (answer, waits) = answer.split();
                 if waits {
-                    produce.tickets.push((
-                        produce.response.responses.len() as u32,
-                        partitions.len() as u32,
-                    ));
+                    let topic = produce.response.responses.len() as u32;
+                    produce.tickets.push(Some((topic, partitions.len() as u32)));
                     produce.open += 1;
                 }
                 partitions.push(answer);
@@ -206,17 +218,25 @@ impl Shard {
         let Some((Waiting::Produce(produce), _)) = self.waiting(ticket.waiter) else {
             return;
         };
-        if let Some((topic, partition)) = produce.tickets.get(ticket.index as usize) {
-            let answer = &mut produce.response.responses[*topic as usize].partition_responses
-                [*partition as usize];
+        let place = produce.tickets.get_mut(ticket.index as usize);
+        if let Some(place) = place.and_then(Option::take) {
             if code != ErrorCode::None {
-                answer.error_code = code.code();
-                answer.base_offset = INVALID_OFFSET;
+                produce.fail(place, code);
             }
             produce.open -= 1;
         }
         if produce.open == 0 {
             self.finish_produce(ticket.waiter);
+        }
+    }
+
+    /// Its time is up. What it appended may still be committed; a producer that sends it again is then told where it is.
+    pub(crate) fn time_out_produce(&mut self, key: WaiterKey) {
+        if let Some((Waiting::Produce(produce), _)) = self.waiting(key) {
+            for place in std::mem::take(&mut produce.tickets).into_iter().flatten() {
+                produce.fail(place, ErrorCode::RequestTimedOut);
+            }
+            self.finish_produce(key);
         }
     }
 
