@@ -64,6 +64,7 @@ ALL = [
     Client("kcat", "the command line client on librdkafka", script("kcat"), installs.kcat, is_quick=True),
     Client("librdkafka", "confluent-kafka for Python", venv_script("librdkafka"), installs.python_clients, is_quick=True),
     Client("hostile", "raw requests no client would send", script("hostile"), is_quick=True),
+    Client("operator", "starts that must be refused, settings files, a full disk", script("operator")),
     Client("real_input", "esker produce, and kcat reads the same bytes", script("real_input"), installs.kcat,
            phases=("live", "restarted", "killed")),
     Client("franz", "franz-go for Go: kgo, kadm, kmsg", lambda: [installs.FRANZ], installs.franz),

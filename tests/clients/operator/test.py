@@ -1,0 +1,167 @@
+"""What an operator meets: a port or a directory that is taken, settings files, a disk that fills up and empties again."""
+
+import contextlib
+import os
+import subprocess
+import time
+
+from harness import brokers, raw
+from harness.check import BOOTSTRAP, BROKER_KIND, BROKER_PID, DATA_DIR, TMP, Skip, equal, fact, main, new_name, that
+
+# KAFKA_STORAGE_ERROR and REQUEST_TIMED_OUT (its commit still waits for room): the client tries again.
+RETRIABLE = (56, 7)
+SMALL_DISK_BYTES = 256 << 20
+
+
+def command(*args):
+    if BROKER_KIND != "esker":
+        raise Skip("about our own command line")
+    return [str(brokers.esker_binary()), "serve", *map(str, args)]
+
+
+def refused(*args):
+    """Starts a broker that must refuse: at once, not with code 0, and with one clear line (its text is returned)."""
+    done = subprocess.run(command(*args), capture_output=True, text=True, timeout=20, check=False, stdin=subprocess.DEVNULL)
+    that(done.returncode != 0, f"it started: {done.stdout}")
+    said = done.stderr.strip()
+    that(0 < len(said.splitlines()) <= 3 and "panicked" not in said, f"not a clear line: {said!r}")
+    return said
+
+
+@contextlib.contextmanager
+def running(*args):
+    port, = brokers.free_ports(1)
+    process = subprocess.Popen(command("--listen", f"127.0.0.1:{port}", *args), stdin=subprocess.DEVNULL,
+                               stdout=(TMP / f"own-{port}.log").open("wb"), stderr=subprocess.STDOUT)
+    broker = brokers.Broker("esker", f"127.0.0.1:{port}", process, log=TMP / f"own-{port}.log")
+    try:
+        brokers.wait_ready(broker)
+        yield broker
+    finally:
+        broker.stop()
+
+
+@fact
+def a_port_in_use_is_named():
+    said = refused("--data-dir", TMP / "port", "--listen", BOOTSTRAP)
+    that(BOOTSTRAP in said or BOOTSTRAP.rsplit(":", 1)[1] in said, said)
+
+
+@fact
+def a_data_directory_in_use_names_who_holds_it():
+    said = refused("--data-dir", DATA_DIR, "--listen", "127.0.0.1:0")
+    that(str(DATA_DIR) in said, said)
+    that(str(BROKER_PID) in said, f"the process that holds it is not named: {said}")
+
+
+@fact
+def directories_that_cannot_be_used_are_named():
+    path = TMP / "a-file"
+    path.write_text("no directory")
+    for place in (path, path / "below", "/proc/esker"):
+        said = refused("--data-dir", place, "--listen", "127.0.0.1:0")
+        that(str(place) in said, f"{place}: {said}")
+
+
+@fact
+def a_server_properties_of_kafka_is_taken():
+    path = TMP / "server.properties"
+    path.write_text("\n".join(["# as Kafka's distribution has it", "process.roles=broker,controller", "node.id=1",
+                               "controller.listener.names=CONTROLLER", "num.network.threads=3", "num.io.threads=8",
+                               "socket.send.buffer.bytes=102400", "socket.receive.buffer.bytes=102400",
+                               "socket.request.max.bytes=104857600", "num.partitions=7", "log.retention.hours=168",
+                               "log.segment.bytes=1073741824", "offsets.topic.replication.factor=1", ""]))
+    with running("--config", path, "--data-dir", TMP / "properties") as broker:
+        name = new_name("seven")
+        subprocess.run([brokers.esker_binary(), "produce", "--bootstrap", broker.bootstrap, name], input=b"x\n", check=True,
+                       timeout=30)
+        equal(raw.leaders(broker.bootstrap, name).count(0), 7, "partitions of an automatic topic")
+
+
+@fact
+def a_mistake_in_settings_is_named():
+    said = refused("--data-dir", TMP / "mistake", "--set", "num.partition=3")
+    that("num.partition" in said and "num.partitions" in said, said)
+    said = refused("--data-dir", TMP / "mistake", "--set", "log.segment.bytes=many")
+    that("log.segment.bytes" in said and "many" in said, said)
+    that(not (TMP / "mistake").exists(), "a refused start made its directory")
+
+
+@contextlib.contextmanager
+def small_disk():
+    place = TMP / new_name("small")
+    place.mkdir()
+    made = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SMALL_DISK_BYTES}", "tmpfs", place], capture_output=True, check=False)
+    if made.returncode:
+        raise Skip("this user may not mount a small disk")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "-l", place], check=False)
+
+
+def fill(connection, name, least=1):
+    """Produces until it is refused; returns the error code and how many records are stored."""
+    stored, value = 0, raw.batch([os.urandom(900_000)])
+    for _ in range(3 * SMALL_DISK_BYTES // 900_000):
+        code, offset = raw.produce(connection, name, value)
+        if code:
+            that(stored >= least, f"refused after {stored} records")
+            return code, stored
+        equal(offset, stored, "offset")
+        stored += 1
+    raise AssertionError(f"{stored} records of 900 KB fit on {SMALL_DISK_BYTES} bytes")
+
+
+@fact
+def a_full_disk_refuses_produce_and_recovers_without_a_restart():
+    with small_disk() as place, running("--data-dir", place / "data") as broker:
+        full, other = new_name("full"), new_name("other")
+        small_segments = {"segment.bytes": "1048576", "retention.ms": "-1"}
+        for name in (full, other):
+            equal(raw.create_topic(broker.bootstrap, name, 1, small_segments), 0, "create")
+        with raw.Connection(broker.bootstrap) as c:
+            c.socket.settimeout(60)
+            equal(raw.produce(c, other, raw.batch([b"before"]))[0], 0)
+            code, stored = fill(c, full, 10)
+            that(code in RETRIABLE, f"produce on a full disk: error {code}")
+            for offset in (0, stored // 2, stored - 1):
+                error, part, high, records = raw.fetch(c, full, offset)
+                equal((error, part), (0, 0), f"fetch of {offset} on a full disk")
+                that(stored <= high <= stored + 1, f"high watermark {high} of {stored}")
+                that(len(records) > 900_000, f"record {offset} does not come")
+            that(b"before" in raw.fetch(c, other, 0)[3], "the other topic cannot be read")
+            that(raw.leaders(broker.bootstrap, full) == [0], "the full topic lost its leader")
+            reply = c.call(20, 1, raw.array([raw.string(full)]) + (10_000).to_bytes(4, "big"))
+            reply.i32()
+            equal(reply.array(lambda: (reply.string(), reply.i16())), [(full, 0)], "delete on a full disk")
+            deadline = time.monotonic() + 90
+            while (code := raw.produce(c, other, raw.batch([b"after"]))[0]) != 0:
+                that(code in RETRIABLE, f"produce while space comes back: error {code}")
+                that(time.monotonic() < deadline, "produce is still refused 90 s after the space came back")
+                time.sleep(0.2)
+            log_end = raw.fetch(c, other, 0)[2]
+            that(b"after" in raw.fetch(c, other, log_end - 1)[3], "the record after")
+
+
+@fact
+def a_broker_on_a_full_disk_stops_and_starts_when_there_is_room():
+    with small_disk() as place:
+        name, ballast = new_name("full"), place / "somebody-elses"
+        ballast.write_bytes(bytes(48 << 20))
+        with running("--data-dir", place / "data") as broker:
+            equal(raw.create_topic(broker.bootstrap, name, 1, {"segment.bytes": "1048576", "retention.ms": "-1"}), 0, "create")
+            with raw.Connection(broker.bootstrap) as c:
+                c.socket.settimeout(60)
+                _, stored = fill(c, name, 10)
+            that(broker.stop(), f"it does not stop cleanly: {broker.last_words()}")
+        ballast.unlink()
+        with running("--data-dir", place / "data") as broker, raw.Connection(broker.bootstrap) as c:
+            that(raw.fetch(c, name, 0)[2] >= stored, "acknowledged records are gone")
+            equal(raw.fetch(c, name, stored - 1)[1], 0, "the last acknowledged record")
+
+
+if __name__ == "__main__":
+    esker = brokers.esker_binary() if BROKER_KIND == "esker" else None
+    banner = subprocess.run([esker, "--version"], capture_output=True, text=True, check=True).stdout if esker else "-"
+    main(banner.strip())
