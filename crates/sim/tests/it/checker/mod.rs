@@ -3,4 +3,3 @@
 mod clean;
 mod mutations;
 mod outcomes;
-mod speed;
