@@ -12,9 +12,10 @@ CLIENT_SECONDS_MAX = 600
 
 
 class Client:
-    def __init__(self, name, what, command, *needs, is_quick=False, phases=("live",)):
+    def __init__(self, name, what, command, *needs, is_quick=False, is_own=False, phases=("live",)):
         self.name, self.what, self.command, self.needs = name, what, command, needs
         self.is_quick, self.phases = is_quick, phases
+        self.is_own = is_own  # asks about our own command line, so it is left out for other brokers
 
     def prepare(self):
         """None, or the sentence that says what could not be installed."""
@@ -64,7 +65,7 @@ ALL = [
     Client("kcat", "the command line client on librdkafka", script("kcat"), installs.kcat, is_quick=True),
     Client("librdkafka", "confluent-kafka for Python", venv_script("librdkafka"), installs.python_clients, is_quick=True),
     Client("hostile", "raw requests no client would send", script("hostile"), is_quick=True),
-    Client("operator", "starts that must be refused, settings files, a full disk", script("operator")),
+    Client("operator", "starts that must be refused, settings files, a full disk", script("operator"), is_own=True),
     Client("real_input", "esker produce, and kcat reads the same bytes", script("real_input"), installs.kcat,
            phases=("live", "restarted", "killed")),
     Client("franz", "franz-go for Go: kgo, kadm, kmsg", lambda: [installs.FRANZ], installs.franz),
