@@ -5,6 +5,7 @@
 
 mod find;
 mod load;
+mod trust;
 mod txns;
 
 use std::collections::VecDeque;
@@ -63,6 +64,7 @@ pub struct MaxTime {
 }
 
 pub use find::first_record;
+use trust::Trust;
 
 pub struct Segment {
     base: Offset,
@@ -72,6 +74,7 @@ pub struct Segment {
     offsets_file: Slot,
     times_file: Slot,
     len: AtomicU64,
+    trust: Trust,
     inner: RwLock<Inner>,
     /// `None` until the file was looked at.
     txns: Mutex<Option<Vec<AbortedTxn>>>,
@@ -136,6 +139,7 @@ impl Segment {
             offsets_file: Slot::default(),
             times_file: Slot::default(),
             len: AtomicU64::new(len),
+            trust: Trust::default(),
             inner: RwLock::new(Inner {
                 end,
                 sealed,
@@ -238,6 +242,7 @@ impl Segment {
             .iter()
             .flat_map(|batch| [IoSlice::new(batch.head()), IoSlice::new(batch.body())])
             .collect();
+        self.trust.on_append(start);
         file.write_at(&bufs, start)?;
         let mut inner = self.inner.write();
         let mut position = start;

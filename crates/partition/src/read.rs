@@ -121,6 +121,7 @@ impl Partition {
             .iter()
             .map(|hole| hole.from)
             .find(|from| *from > request.from);
+        let (tail_start, is_dense) = (state.tail.start(), !state.config.cleanup_policy.compact);
         drop(state);
         let Some(store) = self.store.get() else {
             return Ok(Read {
@@ -136,6 +137,14 @@ impl Partition {
             // The store gives one whole batch even if it is too large.
             StoreRead::Slice(slice) if slice.len <= request.bytes_max || request.at_least_one => {
                 Plan::File(slice)
+            }
+            // Written, and in no batch: a header has rotted so that its batch seems to lie elsewhere.
+            StoreRead::AtEnd if is_dense => {
+                let hole = Hole {
+                    from: request.from,
+                    to: tail_start,
+                };
+                return Err(ReadError::Damaged { hole });
             }
             StoreRead::Slice(_) | StoreRead::AtEnd => Plan::AtEnd,
         };

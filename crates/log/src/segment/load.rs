@@ -300,6 +300,7 @@ impl Segment {
             inner.marks.clear();
             self.len.store(len, Ordering::Release);
         }
+        self.trust.on_truncate(len);
         self.offsets_file.close();
         self.times_file.close();
         self.pinned_file()?.set_len(len)?;

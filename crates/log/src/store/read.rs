@@ -76,6 +76,11 @@ impl Store {
         look()
     }
 
+    /// Whether every offset is in some batch: compaction alone leaves gaps.
+    fn is_dense(&self) -> bool {
+        !self.config().cleanup_policy.compact
+    }
+
     fn read_once(&self, from: Offset, upto: Offset, bytes_max: usize) -> Result<Read, ReadError> {
         // The end before the list: what lies below this end is in segments that the list has.
         let log_end = self.log_end();
@@ -113,6 +118,10 @@ impl Store {
             if let Some(slice) =
                 slice(segment, from, limit, bytes_max).map_err(at(segment.base()))?
             {
+                let end = slice.position + slice.len as u64;
+                segment
+                    .ensure_sound(slice.position, end, from, self.is_dense())
+                    .map_err(at(segment.base()))?;
                 return Ok(Read::Slice(slice));
             }
         }

@@ -1,0 +1,136 @@
+//! Which bytes of a segment may be served: those appended in this life of the process, and older ones once they were verified.
+//!
+//! A batch's checksum does not cover its base offset, and bytes rot while nobody looks. So what was on the disk before this
+//! process is walked once before it is first read: checksums, and offsets that follow each other. Repairs nothing.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use model::Offset;
+use parking_lot::Mutex;
+use wire::records::{Batch, BatchError, Source};
+
+use super::Segment;
+use crate::scan::{Damage, DamageKind, HeadScan, ScanError, read_batch, read_up_to};
+
+/// Ranges remembered per segment; readers that jump about lose the oldest, which is then verified again.
+const RANGES_MAX: usize = 256;
+
+pub(super) struct Trust {
+    /// Bytes from here on were appended in this life.
+    appended_from: AtomicU64,
+    /// Verified ranges below, neither sorted nor merged beyond the obvious.
+    verified: Mutex<Vec<(u64, u64)>>,
+}
+
+impl Default for Trust {
+    fn default() -> Trust {
+        Trust {
+            appended_from: AtomicU64::new(u64::MAX),
+            verified: Mutex::default(),
+        }
+    }
+}
+
+impl Trust {
+    pub(super) fn on_append(&self, position: u64) {
+        self.appended_from.fetch_min(position, Ordering::Relaxed);
+    }
+
+    /// The file was cut: what is behind `len` now will be other bytes.
+    pub(super) fn on_truncate(&self, len: u64) {
+        let mut verified = self.verified.lock();
+        verified.retain_mut(|(from, to)| {
+            *to = (*to).min(len);
+            from < to
+        });
+    }
+
+    fn covers(&self, from: u64, to: u64) -> bool {
+        let verified = self.verified.lock();
+        from >= to
+            || verified
+                .iter()
+                .any(|range| range.0 <= from && to <= range.1)
+    }
+
+    fn add(&self, from: u64, to: u64) {
+        let mut verified = self.verified.lock();
+        match verified
+            .iter_mut()
+            .find(|range| range.0 <= from && from <= range.1)
+        {
+            Some(range) => range.1 = range.1.max(to),
+            None => {
+                if verified.len() == RANGES_MAX {
+                    verified.remove(0);
+                }
+                verified.push((from, to));
+            }
+        }
+    }
+}
+
+impl Segment {
+    /// Verifies what of `from..to` was never verified in this life. `from` is where the batch that holds `offset` begins; with
+    /// `is_dense` every batch must begin where the one before ends, as in every log that was not compacted.
+    pub(crate) fn ensure_sound(
+        &self,
+        from: u64,
+        to: u64,
+        offset: Offset,
+        is_dense: bool,
+    ) -> Result<(), ScanError> {
+        let to = to.min(self.trust.appended_from.load(Ordering::Relaxed));
+        if self.trust.covers(from, to) {
+            return Ok(());
+        }
+        let file = self.file()?;
+        // A slice of a fetch: bounded by what one answer may hold.
+        let mut bytes = vec![0; (to - from) as usize];
+        let got = read_up_to(&*file, &mut bytes, from)?;
+        bytes.truncate(got);
+        let mut position = from;
+        let mut next = offset;
+        let mut follow = |position: &mut u64, batch: &Batch| {
+            // The first one only has to hold the offset; the walk that found it has seen that it does not end before.
+            let is_first = *position == from;
+            let fits = match is_first {
+                true => batch.base_offset() <= offset || !is_dense,
+                false if is_dense => batch.base_offset() == next,
+                false => batch.base_offset() >= next,
+            };
+            if !fits {
+                let (got, want) = (batch.base_offset(), next);
+                let why = DamageKind::Order { got, want };
+                return Err(ScanError::from(Damage {
+                    position: *position,
+                    why,
+                }));
+            }
+            *position += batch.size() as u64;
+            next = batch.next_offset();
+            Ok(())
+        };
+        for batch in Batch::cut(&Bytes::from(bytes), Source::Log) {
+            match batch {
+                Ok(batch) => follow(&mut position, &batch)?,
+                Err(BatchError::Truncated { .. }) => break,
+                Err(error) => {
+                    let why = DamageKind::Batch(error);
+                    return Err(Damage { position, why }.into());
+                }
+            }
+        }
+        if position < to {
+            // The batch at the end of the range reaches beyond it.
+            let floor = self.base;
+            if let Some((_, head)) = HeadScan::new(&*file, position, self.len(), floor).step()? {
+                let batch = read_batch(&*file, position, &head)?;
+                follow(&mut position, &batch)?;
+            }
+        }
+        self.trust.add(from, position);
+        Ok(())
+    }
+}
