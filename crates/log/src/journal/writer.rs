@@ -22,8 +22,6 @@ use super::format::{PAGE, PieceHeader, ROUND_HEAD_BYTES, RoundHead, Row, RowKind
 
 /// Zeroes are written in calls of this size.
 const ZERO_BYTES: usize = 128 << 10;
-/// Zeroes written between two syncs of a new piece: some milliseconds of a slow disk.
-const ZERO_STEP_BYTES: u64 = 4 << 20;
 /// One write call takes at most this many slices (IOV_MAX is 1024 on Linux).
 const SLICES_MAX: usize = 512;
 static ZEROES: [u8; ZERO_BYTES] = [0; ZERO_BYTES];
@@ -380,10 +378,6 @@ fn zero_piece(disk: &dyn Disk, dir: &Path, slot: u32, bytes: u64) -> io::Result<
         let take = (bytes - position).min(ZERO_BYTES as u64) as usize;
         file.write_at(&[IoSlice::new(&ZEROES[..take])], position)?;
         position += take as u64;
-        // In small steps: a commit that syncs beside us waits for one step and not for the whole piece.
-        if position.is_multiple_of(ZERO_STEP_BYTES) {
-            file.sync_data()?;
-        }
     }
     file.sync_data()?;
     disk.sync_dir(dir)?;

@@ -221,12 +221,8 @@ impl LogDir {
             }
         }
         self.on_round_durable(round.bytes, dirty);
-        let before = std::mem::replace(&mut *self.point.lock(), point);
+        *self.point.lock() = point;
         drop(journal);
-        if before.piece != point.piece {
-            // The spare is in use: the next one is made before this one is full.
-            self.writer_bell.ring();
-        }
         let mut queue = self.queue.lock();
         queue.linger.on_commit(now.since(started), now);
         queue.give_back(round);

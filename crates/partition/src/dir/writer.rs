@@ -115,7 +115,6 @@ impl SegmentWriter {
             match self.write_out(&partition, wall) {
                 Ok(()) => {
                     self.pending.pop_front();
-                    self.prepare_piece()?;
                     if self.dir.files.is_crowded() && self.unsynced.len() > VOLUME_SYNC_MIN {
                         // Unsynced files stay open; one sync of the volume lets them all be closed.
                         self.sync_volume()?;
@@ -357,7 +356,7 @@ impl SegmentWriter {
 
     /// Keeps one journal piece ready, so that a commit never waits for a new one.
     fn prepare_piece(&self) -> Result<(), StoreError> {
-        if self.dir.spares.count() == 0 && !self.dir.is_full() && !self.is_stopping() {
+        if self.dir.spares.count() == 0 && !self.dir.is_full() {
             let slot = self.dir.spares.reserve_slot();
             let journal = LogDir::journal_path(&self.dir.path);
             match make_piece(
@@ -479,7 +478,6 @@ impl SegmentWriter {
         let wall = self.dir.env.clock.wall_ms();
         let is_stopping = self.is_stopping();
         self.take_dirty()?;
-        self.prepare_piece()?;
         let is_much = self.dir.unwritten_bytes.load(Ordering::Relaxed) >= UNWRITTEN_BYTES_RING;
         if !self.pending.is_empty() && self.retry_at.is_none_or(|at| at <= now) {
             let write_at = *self.write_at.get_or_insert(now.plus(WRITE_DELAY));
@@ -500,6 +498,7 @@ impl SegmentWriter {
         if is_stopping {
             return Ok(Turn::Done);
         }
+        self.prepare_piece()?;
         self.check_space(now)?;
         self.resume_commits();
         self.enforce_retention(now, wall)?;
