@@ -2,7 +2,8 @@
 //!
 //! Two steps, because names and settings of partitions come from the metadata log, which lies in the journal itself:
 //! [`Recovery::open_metadata`] first, [`Recovery::finish`] for everything else. Ends with a checkpoint, so that recovering
-//! twice equals recovering once. Bytes below the durable point that do not verify become a [`Hole`], never a shorter log.
+//! twice equals recovering once. Bytes below the durable point that do not verify become a [`Hole`];
+//! only a log whose very last round is damaged ends before it, as the journal cannot name the partitions of such a round.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
