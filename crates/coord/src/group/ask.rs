@@ -1,0 +1,87 @@
+//! What can be asked of the groups, free of protocol versions, and what they answer.
+
+use wire::messages::consumer_group_describe_response::DescribedGroup as DescribedConsumerGroup;
+use wire::messages::delete_groups_response::DeletableGroupResult;
+use wire::messages::describe_groups_response::DescribedGroup;
+use wire::messages::list_groups_response::ListedGroup;
+use wire::messages::offset_fetch_request::OffsetFetchRequestGroup;
+use wire::messages::offset_fetch_response::OffsetFetchResponseGroup;
+use wire::messages::{
+    ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, HeartbeatRequest,
+    HeartbeatResponse, JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest, LeaveGroupResponse,
+    OffsetCommitRequest, OffsetCommitResponse, OffsetDeleteRequest, OffsetDeleteResponse,
+    SyncGroupRequest, SyncGroupResponse, TxnOffsetCommitRequest, TxnOffsetCommitResponse,
+};
+
+/// The client behind a request, as descriptions show it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Client {
+    pub id: String,
+    pub host: String,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Ask {
+    Join {
+        request: JoinGroupRequest,
+        client: Client,
+        /// A member without id is first given one and joins again with it (KIP-394, since version 4).
+        needs_member_id: bool,
+        /// The leader may be told to skip its assignment (KIP-814, since version 9).
+        may_skip_assignment: bool,
+    },
+    Sync(SyncGroupRequest),
+    Heartbeat(HeartbeatRequest),
+    Leave(LeaveGroupRequest),
+    ConsumerHeartbeat {
+        request: ConsumerGroupHeartbeatRequest,
+        client: Client,
+        /// The client makes its member id itself (since version 1).
+        brings_member_id: bool,
+    },
+    Commit {
+        request: OffsetCommitRequest,
+        /// Members of consumer groups may commit with a member epoch (since version 9).
+        knows_member_epochs: bool,
+    },
+    TxnCommit(TxnOffsetCommitRequest),
+    FetchOffsets {
+        group: OffsetFetchRequestGroup,
+        /// Partitions with offsets of an open transaction answer UNSTABLE_OFFSET_COMMIT (KIP-447).
+        require_stable: bool,
+    },
+    DeleteOffsets(OffsetDeleteRequest),
+    /// DescribeGroups; groups of the other protocol are not found (`is_strict`, since version 6) or dead (before).
+    Describe {
+        group_id: String,
+        is_strict: bool,
+    },
+    ConsumerDescribe {
+        group_id: String,
+    },
+    /// ListGroups; empty filters let everything pass.
+    List {
+        states: Vec<String>,
+        types: Vec<String>,
+    },
+    Delete {
+        group_id: String,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    Join(JoinGroupResponse),
+    Sync(SyncGroupResponse),
+    Heartbeat(HeartbeatResponse),
+    Leave(LeaveGroupResponse),
+    ConsumerHeartbeat(ConsumerGroupHeartbeatResponse),
+    Commit(OffsetCommitResponse),
+    TxnCommit(TxnOffsetCommitResponse),
+    FetchOffsets(OffsetFetchResponseGroup),
+    DeleteOffsets(OffsetDeleteResponse),
+    Describe(DescribedGroup),
+    ConsumerDescribe(DescribedConsumerGroup),
+    List(Vec<ListedGroup>),
+    Delete(DeletableGroupResult),
+}

@@ -1,0 +1,107 @@
+//! Coordinators: what becomes of consumer groups and of transactions.
+//!
+//! Machines only: a request and the time come in, records and answers go out. Each owns one partition of an internal topic
+//! (`__consumer_offsets`, `__transaction_state`), and what it must not forget is in the records of that partition, in Kafka's
+//! schemas. Does no IO, tells no time, throws no dice, and never answers by itself: its driver does with each [`Step`]
+//!
+//! 1. append the records as one batch; if that is refused, every caller of the step gets a retriable error instead;
+//! 2. `replay` each record: the only place where durable state changes, and the same code as after a restart;
+//! 3. send the answers once these records, and all that were appended before them, are committed.
+
+pub mod group;
+pub mod txn;
+
+use model::{Instant, ProducerEpoch, ProducerId, Timestamp};
+use wire::Uuid;
+
+/// Who asked: the driver's own mark, handed back with the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Caller(pub u128);
+
+/// When something happens: timers run on `now`, records carry `wall`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    pub now: Instant,
+    pub wall: Timestamp,
+}
+
+/// What a machine decided. Answers need not be for the one who asked: the last member to join answers for all.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step<R, A> {
+    pub records: Vec<R>,
+    /// The records belong to a transaction of this producer: they count when its marker says so.
+    pub producer: Option<(ProducerId, ProducerEpoch)>,
+    pub answers: Vec<(Caller, A)>,
+}
+
+impl<R, A> Default for Step<R, A> {
+    fn default() -> Self {
+        Step {
+            records: Vec::new(),
+            producer: None,
+            answers: Vec::new(),
+        }
+    }
+}
+
+impl<R, A> Step<R, A> {
+    /// Nothing is to be written, only said.
+    #[must_use]
+    pub fn answer(caller: Caller, answer: A) -> Self {
+        Step {
+            answers: vec![(caller, answer)],
+            ..Step::default()
+        }
+    }
+
+    pub fn extend(&mut self, other: Step<R, A>) {
+        assert!(
+            other.producer == self.producer || other.records.is_empty(),
+            "one step is one batch"
+        );
+        self.records.extend(other.records);
+        self.answers.extend(other.answers);
+    }
+}
+
+/// The topics of the cluster as a coordinator sees them.
+pub trait Topics {
+    /// Id and number of partitions.
+    fn topic(&self, name: &str) -> Option<(Uuid, i32)>;
+    fn name(&self, id: Uuid) -> Option<&str>;
+    /// Every topic that is not internal, in name order.
+    fn names(&self) -> Vec<&str>;
+    /// Racks of the brokers that have a replica of the partition; empty where none are known.
+    fn racks(&self, name: &str, partition: i32) -> Vec<&str>;
+    /// Changes when a topic, a partition or a rack does: what was computed for the same number still holds.
+    fn version(&self) -> u64;
+}
+
+/// Which partition of an internal topic looks after `id`: Java's hash of the string, as in Kafka, so that every client and tool
+/// comes to the same partition.
+#[must_use]
+pub fn partition_of(id: &str, partitions: i32) -> i32 {
+    let hash = id.encode_utf16().fold(0_i32, |hash, unit| {
+        hash.wrapping_mul(31).wrapping_add(i32::from(unit))
+    });
+    // `i32::MIN` has no absolute value; Kafka takes 0 there.
+    hash.checked_abs().unwrap_or(0) % partitions.max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::partition_of;
+
+    #[test]
+    fn a_group_has_the_partition_that_kafka_gives_it() {
+        // What `Utils.abs("...".hashCode()) % 50` says on the JVM.
+        for (id, partition) in [
+            ("", 0),
+            ("a", 47),
+            ("my-group", 12),
+            ("polygenelubricants", 0),
+        ] {
+            assert_eq!(partition_of(id, 50), partition, "{id:?}");
+        }
+    }
+}
