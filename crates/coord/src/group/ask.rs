@@ -1,5 +1,6 @@
 //! What can be asked of the groups, free of protocol versions, and what they answer.
 
+use wire::Uuid;
 use wire::messages::consumer_group_describe_response::DescribedGroup as DescribedConsumerGroup;
 use wire::messages::delete_groups_response::DeletableGroupResult;
 use wire::messages::describe_groups_response::DescribedGroup;
@@ -29,6 +30,8 @@ pub enum Ask {
         needs_member_id: bool,
         /// The leader may be told to skip its assignment (KIP-814, since version 9).
         may_skip_assignment: bool,
+        /// Unique, should the member need an id.
+        fresh: Uuid,
     },
     Sync(SyncGroupRequest),
     Heartbeat(HeartbeatRequest),
@@ -38,6 +41,8 @@ pub enum Ask {
         client: Client,
         /// The client makes its member id itself (since version 1).
         brings_member_id: bool,
+        /// Unique, should the member need an id.
+        fresh: Uuid,
     },
     Commit {
         request: OffsetCommitRequest,
