@@ -4,6 +4,7 @@
 //! runs them as threads, the simulated one takes turns.
 
 mod committer;
+mod coordinate;
 mod kafka;
 mod place;
 mod prefetch;

@@ -13,6 +13,7 @@ use env::{Bell, Env, Socket, Wake};
 use parking_lot::Mutex;
 use partition::{LogDir, News, ShardId};
 
+use crate::coordinate::{Answered, Asked};
 use crate::kafka::change::Metadata;
 use crate::prefetch::Prefetcher;
 use crate::settings::Settings;
@@ -22,6 +23,9 @@ use crate::topics::Topics;
 pub(crate) enum Post {
     Socket(Socket),
     News(News),
+    /// A question for a coordinator that lives there, and an answer of one to a request that waits there.
+    Asked(Box<Asked>),
+    Answered(Box<Answered>),
 }
 
 /// The way to one shard.

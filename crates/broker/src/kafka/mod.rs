@@ -74,6 +74,21 @@ impl Shard {
             ApiKey::Metadata => self.with(address, reader, |shard, address, request| {
                 shard.on_metadata(address, request, frame, is_second)
             }),
+            ApiKey::FindCoordinator => self.with(address, reader, |shard, address, request| {
+                shard.on_find_coordinator(address, request, frame, is_second)
+            }),
+            ApiKey::JoinGroup
+            | ApiKey::SyncGroup
+            | ApiKey::Heartbeat
+            | ApiKey::LeaveGroup
+            | ApiKey::OffsetCommit
+            | ApiKey::OffsetFetch
+            | ApiKey::OffsetDelete
+            | ApiKey::DescribeGroups
+            | ApiKey::ListGroups
+            | ApiKey::DeleteGroups
+            | ApiKey::ConsumerGroupHeartbeat
+            | ApiKey::ConsumerGroupDescribe => self.dispatch_group(key, address, head, reader),
             _ => self.dispatch_admin(key, address, reader),
         }
     }

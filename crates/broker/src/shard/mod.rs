@@ -24,6 +24,7 @@ use pending::Pending;
 pub(crate) use reply::{Chunk, Reply};
 use timer::Timers;
 
+use crate::coordinate::{Asking, Coordinators};
 use crate::kafka::api::delete_records::Trim;
 use crate::kafka::api::fetch::Fetch;
 use crate::kafka::api::produce::Produce;
@@ -60,6 +61,7 @@ pub(crate) enum Waiting {
     Fetch(Fetch),
     Trim(Trim),
     Change(Change),
+    Asking(Asking),
 }
 
 pub(crate) struct Shard {
@@ -67,6 +69,7 @@ pub(crate) struct Shard {
     pub(crate) shared: Arc<Shared>,
     pub(crate) connections: HashMap<ConnId, Connection>,
     pub(crate) sessions: Sessions,
+    pub(crate) coordinators: Coordinators,
     /// Time of the current turn.
     pub(crate) now: Instant,
     pub(crate) wall: Timestamp,
@@ -94,6 +97,7 @@ impl Shard {
             sessions: Sessions::new(
                 shared.config().fetch_session_slots / shared.shards_count().max(1),
             ),
+            coordinators: Coordinators::default(),
             now,
             wall: shared.env.clock.wall_ms(),
             poller,
@@ -116,6 +120,10 @@ impl Shard {
     pub(crate) fn topics(&mut self) -> Arc<Topics> {
         self.shared.refresh_topics(&mut self.topics);
         Arc::clone(&self.topics)
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.is_stopping
     }
 
     pub(crate) fn next_waiter(&mut self) -> WaiterKey {
@@ -404,6 +412,7 @@ impl Shard {
             Some((Waiting::Produce(_), _)) => self.on_produce_news(ticket, code),
             Some((Waiting::Trim(_), _)) => self.on_trim_news(ticket, code),
             Some((Waiting::Change(_), _)) => self.on_change_news(ticket, code),
+            Some((Waiting::Asking(_), _)) => self.on_asking_news(ticket, code),
             Some((Waiting::Fetch(_), _)) | None => {}
         }
     }
@@ -413,6 +422,8 @@ impl Shard {
             match post {
                 Post::Socket(socket) => self.adopt(socket),
                 Post::News(news) => self.on_news(news),
+                Post::Asked(asked) => self.on_question(*asked),
+                Post::Answered(answered) => self.on_answer(*answered),
             }
         }
     }
@@ -440,16 +451,20 @@ impl Shard {
         }
     }
 
-    /// Readers that wait for more would keep the broker from ending; their clients ask again elsewhere.
-    fn drop_fetches(&mut self) {
+    /// Those that wait for more to read, or for other members of their group, would keep the broker from ending; their clients ask
+    /// again elsewhere.
+    fn drop_readers(&mut self) {
         for key in self
             .waiting
-            .keys(|(waiting, _)| matches!(waiting, Waiting::Fetch(_)))
+            .keys(|(waiting, _)| matches!(waiting, Waiting::Fetch(_) | Waiting::Asking(_)))
         {
-            if let Some((Waiting::Fetch(fetch), address)) = self.take_waiting(key) {
+            let Some((waiting, address)) = self.take_waiting(key) else {
+                continue;
+            };
+            if let Waiting::Fetch(fetch) = waiting {
                 fetch.unwatch(key);
-                self.settle(&address, Outcome::Close);
             }
+            self.settle(&address, Outcome::Close);
         }
     }
 
@@ -503,9 +518,10 @@ impl Worker for Shard {
         }
         // After the last poll: a poll swallows the wake-up of whatever was posted before it.
         self.take_posts();
+        let is_loading = self.turn_coordinators();
         if !self.is_stopping && self.shared.is_stopping() {
             self.is_stopping = true;
-            self.drop_fetches();
+            self.drop_readers();
         }
         let commit_wait = self.commit();
         self.refresh_time();
@@ -531,6 +547,9 @@ impl Worker for Shard {
             return Turn::Done;
         }
         let is_budget_left = self.request_bytes < self.shared.request_bytes_max();
+        if is_loading {
+            return Turn::Again;
+        }
         if !self.active.is_empty() && self.paused_until.is_none() && is_budget_left {
             return Turn::Again;
         }
@@ -538,6 +557,7 @@ impl Worker for Shard {
             commit_wait,
             self.timers.next(),
             self.paused_until,
+            self.coordinators.next_deadline(),
             Some(self.idle_check),
         ]
         .into_iter()

@@ -18,19 +18,19 @@ use crate::shard::{Address, Outcome, Shard};
 use crate::shared::Shared;
 
 /// What a view borrows from.
-struct Scene {
-    image: Arc<Image>,
+pub(crate) struct Scene {
+    pub(crate) image: Arc<Image>,
     settings: Arc<Settings>,
-    local: SocketAddr,
+    pub(crate) local: SocketAddr,
 }
 
 impl Scene {
-    fn view<'a>(&'a self, cluster_id: &'a str) -> View<'a> {
+    pub(crate) fn view<'a>(&'a self, cluster_id: &'a str) -> View<'a> {
         view(&self.image, &self.settings, cluster_id, self.local)
     }
 }
 
-fn view<'a>(
+pub(crate) fn view<'a>(
     image: &'a Image,
     settings: &'a Settings,
     cluster_id: &'a str,
@@ -176,7 +176,7 @@ impl Shard {
         })
     }
 
-    fn scene(&self, address: &Address) -> Option<Scene> {
+    pub(crate) fn scene(&self, address: &Address) -> Option<Scene> {
         let local = self.connections.get(&address.conn)?.local;
         Some(Scene {
             image: self.shared.metadata.image(),
@@ -186,7 +186,7 @@ impl Shard {
     }
 }
 
-fn random_uuid(shared: &Shared) -> Uuid {
+pub(crate) fn random_uuid(shared: &Shared) -> Uuid {
     let mut bytes = [0; 16];
     shared.env.rng.fill(&mut bytes);
     Uuid(bytes)

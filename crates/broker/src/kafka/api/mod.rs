@@ -6,25 +6,39 @@
 pub(crate) mod admin;
 pub(crate) mod alter_configs;
 pub(crate) mod api_versions;
+pub(crate) mod consumer_group_describe;
+pub(crate) mod consumer_group_heartbeat;
 pub(crate) mod create_partitions;
 pub(crate) mod create_topics;
+pub(crate) mod delete_groups;
 pub(crate) mod delete_records;
 pub(crate) mod delete_topics;
 pub(crate) mod describe_cluster;
 pub(crate) mod describe_configs;
+pub(crate) mod describe_groups;
 pub(crate) mod describe_log_dirs;
 pub(crate) mod describe_producers;
 pub(crate) mod describe_topic_partitions;
 pub(crate) mod error;
 pub(crate) mod fetch;
+pub(crate) mod find_coordinator;
+pub(crate) mod group;
+pub(crate) mod heartbeat;
 pub(crate) mod incremental_alter_configs;
 pub(crate) mod init_producer_id;
+pub(crate) mod join_group;
+pub(crate) mod leave_group;
 pub(crate) mod list_config_resources;
+pub(crate) mod list_groups;
 pub(crate) mod list_offsets;
 pub(crate) mod metadata;
+pub(crate) mod offset_commit;
+pub(crate) mod offset_delete;
+pub(crate) mod offset_fetch;
 pub(crate) mod offset_for_leader_epoch;
 pub(crate) mod produce;
 pub(crate) mod refusal;
+pub(crate) mod sync_group;
 
 use std::net::IpAddr;
 
@@ -62,6 +76,15 @@ pub(crate) const TABLE: &[Served] = &[
     served(ApiKey::Fetch, 4, 18),
     served(ApiKey::ListOffsets, 1, 11),
     served(ApiKey::Metadata, 0, 13),
+    served(ApiKey::OffsetCommit, 2, 10),
+    served(ApiKey::OffsetFetch, 1, 10),
+    served(ApiKey::FindCoordinator, 0, 6),
+    served(ApiKey::JoinGroup, 0, 9),
+    served(ApiKey::Heartbeat, 0, 4),
+    served(ApiKey::LeaveGroup, 0, 5),
+    served(ApiKey::SyncGroup, 0, 5),
+    served(ApiKey::DescribeGroups, 0, 6),
+    served(ApiKey::ListGroups, 0, 5),
     served(ApiKey::ApiVersions, 0, 4),
     served(ApiKey::CreateTopics, 2, 7),
     served(ApiKey::DeleteTopics, 1, 6),
@@ -72,9 +95,13 @@ pub(crate) const TABLE: &[Served] = &[
     served(ApiKey::AlterConfigs, 0, 2),
     served(ApiKey::DescribeLogDirs, 1, 5),
     served(ApiKey::CreatePartitions, 0, 3),
+    served(ApiKey::DeleteGroups, 0, 2),
     served(ApiKey::IncrementalAlterConfigs, 0, 1),
+    served(ApiKey::OffsetDelete, 0, 0),
     served(ApiKey::DescribeCluster, 0, 2),
     served(ApiKey::DescribeProducers, 0, 0),
+    served(ApiKey::ConsumerGroupHeartbeat, 0, 1),
+    served(ApiKey::ConsumerGroupDescribe, 0, 1),
     served(ApiKey::ListConfigResources, 0, 1),
     served(ApiKey::DescribeTopicPartitions, 0, 0),
 ];
@@ -130,9 +157,10 @@ impl View<'_> {
     }
 }
 
-/// Every operation on a topic or on the cluster, as bits: there is no authorizer to say no.
+/// Every operation on a topic, on the cluster or on a group, as bits: there is no authorizer to say no.
 const TOPIC_OPERATIONS: i32 = 3576;
 const CLUSTER_OPERATIONS: i32 = 8096;
+const GROUP_OPERATIONS: i32 = 328;
 /// "Not asked for".
 const NO_OPERATIONS: i32 = i32::MIN;
 

@@ -127,6 +127,10 @@ impl Shard {
         let Some(partition) = topic.partition(data.index) else {
             return Answer::refused(data.index, ErrorCode::UnknownTopicOrPartition, None);
         };
+        if meta::name::is_internal(&topic.name) {
+            let message = format!("{} is written by the broker alone", topic.name);
+            return Answer::refused(data.index, ErrorCode::InvalidTopicException, Some(message));
+        }
         if acks == -1 && partition.config().min_insync_replicas > 1 {
             return Answer::refused(
                 data.index,

@@ -1,0 +1,138 @@
+//! The side of the request: it asks one or more coordinators, waits, and is finished when all have answered durably.
+
+use coord::group;
+use partition::{Ticket, WaiterKey};
+use wire::ErrorCode;
+
+use super::{Answered, Asked, Question, Said, caller};
+use crate::shard::{Address, Outcome, Shard, Waiting};
+
+/// What became of one question.
+pub(crate) type Told = Result<Said, ErrorCode>;
+
+type Finish = Box<dyn FnOnce(&mut Shard, &Address, Vec<Told>) -> Outcome + Send>;
+
+/// A request that waits for coordinators.
+pub(crate) struct Asking {
+    told: Vec<Option<Told>>,
+    /// Questions without an answer, or with one that is not durable.
+    open: usize,
+    finish: Finish,
+}
+
+impl Shard {
+    /// Asks the coordinator of one group. `finish` makes the answer of the request.
+    pub(crate) fn ask_group(
+        &mut self,
+        address: &Address,
+        group_id: &str,
+        ask: group::Ask,
+        finish: impl FnOnce(&mut Shard, &Address, Result<group::Answer, ErrorCode>) -> Outcome
+        + Send
+        + 'static,
+    ) -> Outcome {
+        let partition = self.group_partition(group_id);
+        let questions = vec![(partition, Question::Group(ask))];
+        self.ask_all(address, questions, move |shard, address, told| {
+            let told = told
+                .into_iter()
+                .next()
+                .unwrap_or(Err(ErrorCode::NotCoordinator));
+            finish(shard, address, told.map(|Said::Group(answer)| answer))
+        })
+    }
+
+    /// Asks several coordinators; `finish` gets what they said in the order of the questions.
+    pub(crate) fn ask_all(
+        &mut self,
+        address: &Address,
+        questions: Vec<(i32, Question)>,
+        finish: impl FnOnce(&mut Shard, &Address, Vec<Told>) -> Outcome + Send + 'static,
+    ) -> Outcome {
+        if questions.is_empty() {
+            return finish(self, address, Vec::new());
+        }
+        if self.is_stopping() {
+            // Who waits for other members now would keep the broker from ending.
+            return Outcome::Close;
+        }
+        let waiter = self.next_waiter();
+        let asking = Asking {
+            told: questions.iter().map(|_| None).collect(),
+            open: questions.len(),
+            finish: Box::new(finish),
+        };
+        self.wait(Waiting::Asking(asking), *address);
+        for (index, (partition, question)) in questions.into_iter().enumerate() {
+            let ticket = Ticket {
+                waiter,
+                index: index as u32,
+            };
+            self.send_question(Asked {
+                partition,
+                caller: caller(ticket),
+                question,
+            });
+        }
+        Outcome::Waits
+    }
+
+    /// A coordinator has spoken; its answer counts when its log is durable.
+    pub(crate) fn on_answer(&mut self, answered: Answered) {
+        let Answered { ticket, said, log } = answered;
+        let Some((Waiting::Asking(asking), _)) = self.waiting(ticket.waiter) else {
+            return;
+        };
+        let Some(place) = asking.told.get_mut(ticket.index as usize) else {
+            return;
+        };
+        let is_error = said.is_err();
+        *place = Some(said);
+        let waits = !is_error && log.is_some_and(|log| log.await_end(ticket));
+        if !waits {
+            self.close_question(ticket.waiter);
+        }
+    }
+
+    /// What an answer rests on is committed, or will not be in this process.
+    pub(crate) fn on_asking_news(&mut self, ticket: Ticket, code: ErrorCode) {
+        let Some((Waiting::Asking(asking), _)) = self.waiting(ticket.waiter) else {
+            return;
+        };
+        if code != ErrorCode::None
+            && let Some(place) = asking.told.get_mut(ticket.index as usize)
+        {
+            *place = Some(Err(ErrorCode::NotCoordinator));
+        }
+        self.close_question(ticket.waiter);
+    }
+
+    fn close_question(&mut self, waiter: WaiterKey) {
+        let Some((Waiting::Asking(asking), _)) = self.waiting(waiter) else {
+            return;
+        };
+        asking.open -= 1;
+        if asking.open > 0 {
+            return;
+        }
+        let Some((Waiting::Asking(asking), address)) = self.take_waiting(waiter) else {
+            return;
+        };
+        let told = asking
+            .told
+            .into_iter()
+            .map(|told| told.unwrap_or(Err(ErrorCode::NotCoordinator)))
+            .collect();
+        let outcome = (asking.finish)(self, &address, told);
+        self.settle(&address, outcome);
+    }
+
+    /// The partition of `__consumer_offsets` that looks after a group.
+    pub(crate) fn group_partition(&mut self, group_id: &str) -> i32 {
+        let partitions = self
+            .topics()
+            .named(meta::name::OFFSETS)
+            .map_or(0, |topic| topic.partitions.len());
+        coord::partition_of(group_id, i32::try_from(partitions).unwrap_or(i32::MAX))
+    }
+}

@@ -1,0 +1,47 @@
+//! The metadata image as coordinators look at it.
+
+use std::sync::Arc;
+
+use meta::Image;
+use wire::Uuid;
+
+pub(crate) struct KnownTopics(pub(crate) Arc<Image>);
+
+impl coord::Topics for KnownTopics {
+    fn topic(&self, name: &str) -> Option<(Uuid, i32)> {
+        let topic = self.0.topic(name)?;
+        Some((
+            topic.id,
+            i32::try_from(topic.partitions.len()).unwrap_or(i32::MAX),
+        ))
+    }
+
+    fn name(&self, id: Uuid) -> Option<&str> {
+        self.0.topic_by_id(id).map(|topic| topic.name.as_ref())
+    }
+
+    fn names(&self) -> Vec<&str> {
+        self.0
+            .topics()
+            .map(|topic| topic.name.as_ref())
+            .filter(|name| !meta::name::is_internal(name))
+            .collect()
+    }
+
+    fn racks(&self, name: &str, partition: i32) -> Vec<&str> {
+        let planned = self.0.topic(name).and_then(|topic| {
+            usize::try_from(partition)
+                .ok()
+                .and_then(|partition| topic.partitions.get(partition))
+        });
+        planned
+            .into_iter()
+            .flat_map(|partition| &partition.replicas)
+            .filter_map(|broker| self.0.broker(*broker)?.rack.as_deref())
+            .collect()
+    }
+
+    fn version(&self) -> u64 {
+        self.0.end().unsigned_abs()
+    }
+}

@@ -1,0 +1,189 @@
+//! OffsetFetch: what groups have committed, one group in old versions, several since KIP-709.
+
+use coord::group::{Answer, Ask};
+use wire::messages::offset_fetch_request::{OffsetFetchRequestGroup, OffsetFetchRequestTopics};
+use wire::messages::offset_fetch_response::{
+    OffsetFetchResponseGroup, OffsetFetchResponsePartition, OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic, OffsetFetchResponseTopics,
+};
+use wire::messages::{OffsetFetchRequest, OffsetFetchResponse};
+use wire::{ApiKey, ErrorCode, Uuid};
+
+use super::group::unexpected;
+use crate::coordinate::{Question, Said, Told};
+use crate::shard::{Address, Outcome, Shard};
+use crate::topics::Topics;
+
+/// First version that says the error of the whole request once.
+const REQUEST_ERROR_VERSION: i16 = 2;
+/// First version that asks for several groups.
+const BATCH_VERSION: i16 = 8;
+/// First version in which topics are named by id.
+const TOPIC_ID_VERSION: i16 = 10;
+
+const NO_OFFSET: i64 = -1;
+const NO_EPOCH: i32 = -1;
+
+impl Shard {
+    pub(crate) fn on_offset_fetch(
+        &mut self,
+        address: &Address,
+        request: OffsetFetchRequest,
+    ) -> Outcome {
+        let require_stable = request.require_stable;
+        let mut groups = if address.version >= BATCH_VERSION {
+            request.groups
+        } else {
+            vec![only_group(request)]
+        };
+        let topics = self.topics();
+        let mut refused = Vec::new();
+        if address.version >= TOPIC_ID_VERSION {
+            refused = groups
+                .iter_mut()
+                .map(|group| take_unknown(group, &topics))
+                .collect();
+        }
+        refused.resize_with(groups.len(), Vec::new);
+        let questions = groups
+            .iter()
+            .map(|group| {
+                let ask = Ask::FetchOffsets {
+                    group: group.clone(),
+                    require_stable,
+                };
+                (self.group_partition(&group.group_id), Question::Group(ask))
+            })
+            .collect();
+        self.ask_all(address, questions, move |shard, address, told| {
+            let mut answers = Vec::with_capacity(groups.len());
+            for ((told, group), refused) in told.into_iter().zip(groups).zip(refused) {
+                let mut answer = answer(told, group, address.version);
+                if address.version >= TOPIC_ID_VERSION {
+                    name_by_id(&mut answer, &shard.topics());
+                    answer.topics.extend(refused);
+                }
+                answers.push(answer);
+            }
+            let response = if address.version >= BATCH_VERSION {
+                OffsetFetchResponse {
+                    groups: answers,
+                    ..Default::default()
+                }
+            } else {
+                only_answer(answers.pop().unwrap_or_default())
+            };
+            shard.reply(address, ApiKey::OffsetFetch, &response)
+        })
+    }
+}
+
+fn only_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup {
+    OffsetFetchRequestGroup {
+        group_id: request.group_id,
+        member_id: None,
+        member_epoch: NO_EPOCH,
+        topics: request.topics.map(|topics| {
+            topics
+                .into_iter()
+                .map(|topic| OffsetFetchRequestTopics {
+                    name: topic.name,
+                    topic_id: Uuid::ZERO,
+                    partition_indexes: topic.partition_indexes,
+                })
+                .collect()
+        }),
+    }
+}
+
+/// Takes the topics whose ids nobody knows out of the question, as answers; gives the others their names.
+fn take_unknown(
+    group: &mut OffsetFetchRequestGroup,
+    topics: &Topics,
+) -> Vec<OffsetFetchResponseTopics> {
+    let Some(asked) = &mut group.topics else {
+        return Vec::new();
+    };
+    let mut refused = Vec::new();
+    asked.retain_mut(|topic| match topics.with_id(topic.topic_id) {
+        Some(known) => {
+            topic.name = known.name.as_ref().into();
+            true
+        }
+        None => {
+            refused.push(refuse(topic, ErrorCode::UnknownTopicId));
+            false
+        }
+    });
+    refused
+}
+
+fn name_by_id(answer: &mut OffsetFetchResponseGroup, topics: &Topics) {
+    answer.topics.retain_mut(|topic| {
+        let known = topics.named(&topic.name);
+        topic.topic_id = known.map_or(Uuid::ZERO, |known| known.id);
+        // Offsets of a topic that is gone have no id to be told by.
+        known.is_some()
+    });
+}
+
+fn answer(told: Told, group: OffsetFetchRequestGroup, version: i16) -> OffsetFetchResponseGroup {
+    match told.map(|Said::Group(answer)| answer) {
+        Ok(Answer::FetchOffsets(answer)) => answer,
+        other => {
+            let code = unexpected(other);
+            let topics = group.topics.as_deref().unwrap_or_default();
+            OffsetFetchResponseGroup {
+                group_id: group.group_id,
+                error_code: code.code(),
+                topics: match version < REQUEST_ERROR_VERSION {
+                    true => topics.iter().map(|topic| refuse(topic, code)).collect(),
+                    false => Vec::new(),
+                },
+            }
+        }
+    }
+}
+
+fn refuse(topic: &OffsetFetchRequestTopics, code: ErrorCode) -> OffsetFetchResponseTopics {
+    OffsetFetchResponseTopics {
+        name: topic.name.clone(),
+        topic_id: topic.topic_id,
+        partitions: topic
+            .partition_indexes
+            .iter()
+            .map(|index| OffsetFetchResponsePartitions {
+                partition_index: *index,
+                committed_offset: NO_OFFSET,
+                committed_leader_epoch: NO_EPOCH,
+                metadata: Some(String::new()),
+                error_code: code.code(),
+            })
+            .collect(),
+    }
+}
+
+fn only_answer(group: OffsetFetchResponseGroup) -> OffsetFetchResponse {
+    OffsetFetchResponse {
+        error_code: group.error_code,
+        topics: group
+            .topics
+            .into_iter()
+            .map(|topic| OffsetFetchResponseTopic {
+                name: topic.name,
+                partitions: topic
+                    .partitions
+                    .into_iter()
+                    .map(|partition| OffsetFetchResponsePartition {
+                        partition_index: partition.partition_index,
+                        committed_offset: partition.committed_offset,
+                        committed_leader_epoch: partition.committed_leader_epoch,
+                        metadata: partition.metadata,
+                        error_code: partition.error_code,
+                    })
+                    .collect(),
+            })
+            .collect(),
+        ..Default::default()
+    }
+}
