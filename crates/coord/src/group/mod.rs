@@ -1,54 +1,239 @@
 //! Groups of one partition of `__consumer_offsets`: members, generations, assignments, committed offsets.
 //!
-//! Owns every group whose id hashes to that partition. Invariant: what `replay` does depends on the record alone, so that a
-//! restart ends where this process was.
+//! Owns every group whose id hashes to that partition. Invariant: what `replay` does to the durable state depends on the
+//! records alone, so that a restart ends where this process was. Between `ask` or `tick` and the replay of their records
+//! nothing else may be asked. A group without members whose offsets are all that is known of it has no entry of its own.
 
+mod admin;
 mod ask;
+mod classic;
+mod dispatch;
+mod offsets;
+mod record;
+mod settings;
 
-pub use ask::{Answer, Ask, Client};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use model::{Instant, ProducerEpoch, ProducerId};
 use wire::group::GroupRecord;
 
+use self::classic::Classic;
+use self::offsets::{Offsets, Retention};
 use crate::{Caller, Moment, Step, Topics};
+
+pub use self::ask::{Answer, Ask, Client};
+pub use self::classic::Rebalance;
+pub use self::record::record_version;
+pub use self::settings::Settings;
+
+type Out = Step<GroupRecord, Answer>;
 
 /// The groups of one partition.
 #[derive(Debug, Default)]
-pub struct Groups {}
+pub struct Groups {
+    settings: Arc<Settings>,
+    groups: BTreeMap<Arc<str>, Entry>,
+    /// Groups by when they want a tick.
+    wakes: BTreeSet<(Instant, Arc<str>)>,
+    offsets: Offsets,
+    /// Deleted topics whose offsets are not all removed yet.
+    gone_topics: BTreeSet<String>,
+    gone_at: Option<Instant>,
+    /// When expired offsets are looked for next; None before the log is loaded.
+    retention_at: Option<Instant>,
+    /// Where that look goes on, when it was too much for one step.
+    retention_from: Option<Arc<str>>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    group: Group,
+    /// What `wakes` has for it.
+    wake: Option<Instant>,
+    /// A record of it is in the log.
+    is_written: bool,
+}
+
+#[derive(Debug)]
+enum Group {
+    Classic(Classic),
+}
+
+impl Group {
+    fn wake(&self) -> Option<Instant> {
+        match self {
+            Group::Classic(classic) => classic.wake(),
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        match self {
+            Group::Classic(classic) => classic.is_idle(),
+        }
+    }
+}
 
 impl Groups {
+    #[must_use]
+    pub fn new(settings: Arc<Settings>) -> Self {
+        Groups {
+            settings,
+            ..Groups::default()
+        }
+    }
+
     /// Takes in one record, when it was appended or at load. `producer` is set for offsets of a transaction.
-    pub fn replay(
-        &mut self,
-        _record: &GroupRecord,
-        _producer: Option<(ProducerId, ProducerEpoch)>,
-    ) {
+    pub fn replay(&mut self, record: &GroupRecord, producer: Option<(ProducerId, ProducerEpoch)>) {
+        match record {
+            GroupRecord::OffsetCommit(key, value) => {
+                let producer = producer.map(|(id, _)| id);
+                self.offsets.replay(key, value.as_ref(), producer);
+            }
+            GroupRecord::GroupMetadata(key, Some(value)) => {
+                let entry = self.classic_entry(&key.group, model::Timestamp::NONE);
+                entry.is_written = true;
+                let Group::Classic(classic) = &mut entry.group;
+                classic.replay(value);
+                self.settle(&key.group);
+            }
+            GroupRecord::GroupMetadata(key, None) => self.remove(&key.group),
+            _ => {}
+        }
     }
 
     /// The transaction of `producer` ended: its pending offsets count now, or never will.
-    pub fn replay_marker(&mut self, _producer: ProducerId, _committed: bool) {}
+    pub fn replay_marker(&mut self, producer: ProducerId, committed: bool) {
+        self.offsets.replay_marker(producer, committed);
+    }
 
     /// Every record is in: sessions of the members that were there begin now.
-    pub fn on_loaded(&mut self, _at: Moment) {}
+    pub fn on_loaded(&mut self, at: Moment) {
+        let ids: Vec<Arc<str>> = self.groups.keys().cloned().collect();
+        for id in ids {
+            if let Some(entry) = self.groups.get_mut(&id) {
+                let Group::Classic(classic) = &mut entry.group;
+                classic.on_loaded(at, self.settings.members_max);
+            }
+            self.settle(&id);
+        }
+        self.retention_at = Some(at.now.plus(self.retention_interval()));
+    }
 
     pub fn ask(
         &mut self,
-        _caller: Caller,
-        _ask: Ask,
-        _at: Moment,
-        _topics: &dyn Topics,
+        caller: Caller,
+        ask: Ask,
+        at: Moment,
+        topics: &dyn Topics,
     ) -> Step<GroupRecord, Answer> {
-        Step::default()
+        self.dispatch(caller, ask, at, topics)
     }
 
     /// Sessions, rebalances and offsets whose time is up.
-    pub fn tick(&mut self, _at: Moment, _topics: &dyn Topics) -> Step<GroupRecord, Answer> {
-        Step::default()
+    pub fn tick(&mut self, at: Moment, topics: &dyn Topics) -> Step<GroupRecord, Answer> {
+        let mut out = Out::default();
+        let mut bytes = 0;
+        while let Some((_, id)) = self
+            .wakes
+            .first()
+            .filter(|(when, _)| *when <= at.now)
+            .cloned()
+        {
+            if bytes > record::STEP_BYTES_MAX {
+                return out;
+            }
+            bytes += record::gone_size(&id, "");
+            if let Some(entry) = self.groups.get_mut(&id) {
+                let Group::Classic(classic) = &mut entry.group;
+                out.extend(classic.tick(at, &self.settings));
+            }
+            self.settle(&id);
+        }
+        if self.gone_at.is_some_and(|when| when <= at.now) {
+            out.records.extend(self.remove_gone_topics(at, topics));
+        }
+        if out.records.is_empty() && self.retention_at.is_some_and(|when| when <= at.now) {
+            out.records = self.expire(at, topics);
+        }
+        out
     }
 
     /// When `tick` is wanted next.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
-        None
+        let groups = self.wakes.first().map(|(when, _)| *when);
+        groups
+            .into_iter()
+            .chain(self.retention_at)
+            .chain(self.gone_at)
+            .min()
+    }
+
+    /// Topics were deleted: offsets that were committed for them go, at once or, if they are many, with the next ticks.
+    pub fn on_topics_gone(
+        &mut self,
+        gone: &[String],
+        at: Moment,
+        topics: &dyn Topics,
+    ) -> Step<GroupRecord, Answer> {
+        self.gone_topics.extend(gone.iter().cloned());
+        Step {
+            records: self.remove_gone_topics(at, topics),
+            ..Step::default()
+        }
+    }
+
+    /// Why the group left its last generation, while this process remembers it.
+    #[must_use]
+    pub fn last_rebalance(&self, group_id: &str) -> Option<&Rebalance> {
+        match &self.groups.get(group_id)?.group {
+            Group::Classic(classic) => classic.last_rebalance(),
+        }
+    }
+
+    /// The group of this id, made if there is none.
+    fn classic_entry(&mut self, id: &str, wall: model::Timestamp) -> &mut Entry {
+        let id: Arc<str> = match self.groups.get_key_value(id) {
+            Some((id, _)) => Arc::clone(id),
+            None => id.into(),
+        };
+        self.groups.entry(Arc::clone(&id)).or_insert_with(|| Entry {
+            group: Group::Classic(Classic::new(id, wall)),
+            wake: None,
+            is_written: false,
+        })
+    }
+
+    fn remove(&mut self, id: &str) {
+        if let Some((id, entry)) = self.groups.remove_entry(id)
+            && let Some(wake) = entry.wake
+        {
+            self.wakes.remove(&(wake, id));
+        }
+    }
+
+    /// After every change of a group: its place among the wakes, and whether there is anything left to remember.
+    fn settle(&mut self, id: &str) {
+        let Some(entry) = self.groups.get_mut(id) else {
+            return;
+        };
+        if !entry.is_written && entry.group.is_idle() {
+            self.remove(id);
+            return;
+        }
+        let wake = entry.group.wake();
+        if wake != entry.wake {
+            let before = std::mem::replace(&mut entry.wake, wake);
+            let Some((id, _)) = self.groups.get_key_value(id) else {
+                return;
+            };
+            if let Some(before) = before {
+                self.wakes.remove(&(before, Arc::clone(id)));
+            }
+            if let Some(wake) = wake {
+                self.wakes.insert((wake, Arc::clone(id)));
+            }
+        }
     }
 }

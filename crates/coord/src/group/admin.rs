@@ -1,0 +1,265 @@
+//! What tools ask: descriptions and lists of groups, removal of groups and offsets; and what expires by itself.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use wire::ErrorCode;
+use wire::group::GroupRecord;
+use wire::messages::delete_groups_response::DeletableGroupResult;
+use wire::messages::describe_groups_response::DescribedGroup;
+use wire::messages::list_groups_response::ListedGroup;
+use wire::messages::offset_delete_response::{
+    OffsetDeleteResponsePartition, OffsetDeleteResponseTopic,
+};
+use wire::messages::{OffsetDeleteRequest, OffsetDeleteResponse};
+
+use super::classic::{State, millis};
+use super::offsets::Look;
+use super::{Answer, Group, Groups, Out, Retention, record};
+use crate::{Caller, Moment, Topics};
+
+/// Between two steps that remove the offsets of deleted topics.
+const GONE_PAUSE: Duration = Duration::from_millis(20);
+
+impl Groups {
+    pub(super) fn describe(&self, group_id: String, is_strict: bool) -> DescribedGroup {
+        match self.groups.get(group_id.as_str()).map(|entry| &entry.group) {
+            Some(Group::Classic(classic)) => classic.described(),
+            None if self.offsets.has(&group_id) => DescribedGroup {
+                group_id,
+                group_state: State::Empty.name().to_owned(),
+                ..DescribedGroup::default()
+            },
+            None => {
+                let code = if is_strict {
+                    ErrorCode::GroupIdNotFound
+                } else {
+                    ErrorCode::None
+                };
+                DescribedGroup {
+                    error_code: code.code(),
+                    error_message: is_strict.then(|| format!("Group {group_id} not found.")),
+                    group_id,
+                    group_state: "Dead".to_owned(),
+                    ..DescribedGroup::default()
+                }
+            }
+        }
+    }
+
+    pub(super) fn list(&self, states: &[String], types: &[String]) -> Vec<ListedGroup> {
+        let passes = |filter: &[String], value: &str| {
+            filter.is_empty()
+                || filter
+                    .iter()
+                    .any(|wanted| wanted.eq_ignore_ascii_case(value))
+        };
+        self.group_ids()
+            .into_iter()
+            .map(|id| match self.groups.get(id).map(|entry| &entry.group) {
+                Some(Group::Classic(classic)) => classic.listed(),
+                None => ListedGroup {
+                    group_id: id.to_string(),
+                    group_state: State::Empty.name().to_owned(),
+                    group_type: "classic".to_owned(),
+                    ..ListedGroup::default()
+                },
+            })
+            .filter(|group| passes(states, &group.group_state) && passes(types, &group.group_type))
+            .collect()
+    }
+
+    /// Every group that is known of, in order.
+    fn group_ids(&self) -> BTreeSet<&Arc<str>> {
+        self.groups.keys().chain(self.offsets.group_ids()).collect()
+    }
+
+    pub(super) fn delete(&mut self, caller: Caller, group_id: String) -> Out {
+        let (records, code) = match self.check_delete(&group_id) {
+            Ok(()) => (self.removal(&group_id), ErrorCode::None),
+            Err(code) => (Vec::new(), code),
+        };
+        let answer = Answer::Delete(DeletableGroupResult {
+            group_id,
+            error_code: code.code(),
+        });
+        Out {
+            records,
+            answers: vec![(caller, answer)],
+            ..Out::default()
+        }
+    }
+
+    fn check_delete(&self, id: &str) -> Result<(), ErrorCode> {
+        match self.groups.get(id).map(|entry| &entry.group) {
+            Some(Group::Classic(classic)) if classic.state() == State::Empty => Ok(()),
+            Some(Group::Classic(_)) => Err(ErrorCode::NonEmptyGroup),
+            None if self.offsets.has(id) => Ok(()),
+            None => Err(ErrorCode::GroupIdNotFound),
+        }
+    }
+
+    /// The group and its offsets, pending ones too.
+    fn removal(&self, id: &str) -> Vec<GroupRecord> {
+        let partitions = self.offsets.partitions(id).into_iter();
+        partitions
+            .map(|(topic, partition)| record::offset_gone(id, topic, partition))
+            .chain([record::classic_gone(id)])
+            .collect()
+    }
+
+    pub(super) fn delete_offsets(
+        &mut self,
+        caller: Caller,
+        request: &OffsetDeleteRequest,
+        topics: &dyn Topics,
+    ) -> Out {
+        let mut out = Out::default();
+        let mut response = OffsetDeleteResponse::default();
+        match self.check_delete_offsets(&request.group_id) {
+            Err(code) => response.error_code = code.code(),
+            Ok(()) => {
+                for topic in &request.topics {
+                    let refusal = self.check_delete_topic(&request.group_id, &topic.name, topics);
+                    let mut partitions = Vec::with_capacity(topic.partitions.len());
+                    for partition in &topic.partitions {
+                        let index = partition.partition_index;
+                        let id = &request.group_id;
+                        if refusal.is_ok() && self.offsets.has_partition(id, &topic.name, index) {
+                            out.records
+                                .push(record::offset_gone(id, &topic.name, index));
+                        }
+                        partitions.push(OffsetDeleteResponsePartition {
+                            partition_index: index,
+                            error_code: refusal.err().unwrap_or_default().code(),
+                        });
+                    }
+                    response.topics.push(OffsetDeleteResponseTopic {
+                        name: topic.name.clone(),
+                        partitions,
+                    });
+                }
+            }
+        }
+        out.answers.push((caller, Answer::DeleteOffsets(response)));
+        out
+    }
+
+    fn check_delete_offsets(&self, id: &str) -> Result<(), ErrorCode> {
+        if id.is_empty() {
+            return Err(ErrorCode::InvalidGroupId);
+        }
+        match self.groups.get(id).map(|entry| &entry.group) {
+            Some(Group::Classic(classic)) => classic.check_delete_offsets(),
+            None if self.offsets.has(id) => Ok(()),
+            None => Err(ErrorCode::GroupIdNotFound),
+        }
+    }
+
+    fn check_delete_topic(
+        &self,
+        id: &str,
+        topic: &str,
+        topics: &dyn Topics,
+    ) -> Result<(), ErrorCode> {
+        if topics.topic(topic).is_none() {
+            return Err(ErrorCode::UnknownTopicOrPartition);
+        }
+        if self.is_subscribed_to(id, topic) {
+            return Err(ErrorCode::GroupSubscribedToTopic);
+        }
+        Ok(())
+    }
+
+    fn is_subscribed_to(&self, id: &str, topic: &str) -> bool {
+        match self.groups.get(id).map(|entry| &entry.group) {
+            Some(Group::Classic(classic)) => classic.is_subscribed_to(topic),
+            None => false,
+        }
+    }
+
+    pub(super) fn retention_interval(&self) -> Duration {
+        millis(self.settings.offsets_retention_check_interval_ms)
+    }
+
+    /// One look for expired offsets, or as much of it as one step takes; groups that have nothing left are removed.
+    pub(super) fn expire(&mut self, at: Moment, topics: &dyn Topics) -> Vec<GroupRecord> {
+        let mut records = Vec::new();
+        self.retention_from = self.expire_groups(at, topics, &mut records);
+        if self.retention_from.is_none() {
+            self.retention_at = Some(at.now.plus(self.retention_interval()));
+        }
+        records
+    }
+
+    /// The group at which to go on, if it was too much.
+    fn expire_groups(
+        &self,
+        at: Moment,
+        topics: &dyn Topics,
+        records: &mut Vec<GroupRecord>,
+    ) -> Option<Arc<str>> {
+        let mut bytes = 0;
+        let from = self.retention_from.as_ref();
+        let ids = self.group_ids().into_iter();
+        for id in ids.filter(|id| from.is_none_or(|from| *id >= from)) {
+            if bytes > record::STEP_BYTES_MAX {
+                return Some(Arc::clone(id));
+            }
+            let before = records.len();
+            self.expire_group(id, at, topics, records);
+            bytes += (records.len() - before) * record::gone_size(id, "");
+        }
+        None
+    }
+
+    fn expire_group(
+        &self,
+        id: &str,
+        at: Moment,
+        topics: &dyn Topics,
+        records: &mut Vec<GroupRecord>,
+    ) {
+        let entry = self.groups.get(id);
+        let retention = match entry.map(|entry| &entry.group) {
+            Some(Group::Classic(classic)) => classic.retention(),
+            None => Retention::SinceCommit,
+        };
+        let look = Look {
+            group_id: id,
+            retention,
+            retention_ms: self.settings.offsets_retention_ms,
+            now: at.wall.0,
+            is_subscribed: |topic: &str| self.is_subscribed_to(id, topic),
+        };
+        let is_all = self.offsets.expire(&look, topics, records);
+        if is_all && entry.is_some_and(|entry| entry.group.is_idle()) {
+            records.push(record::classic_gone(id));
+        }
+    }
+
+    /// Removals for deleted topics, as many as one step takes; the rest a little later, so that other work gets its turn.
+    pub(super) fn remove_gone_topics(
+        &mut self,
+        at: Moment,
+        topics: &dyn Topics,
+    ) -> Vec<GroupRecord> {
+        let mut records = Vec::new();
+        while let Some(topic) = self.gone_topics.first() {
+            let current = topics.topic(topic).map(|(id, _)| id);
+            let room = record::STEP_BYTES_MAX
+                .saturating_sub(records.iter().map(record::size).sum::<usize>());
+            if !self
+                .offsets
+                .remove_topic(topic, current, room, &mut records)
+            {
+                break;
+            }
+            self.gone_topics.pop_first();
+        }
+        let is_all = self.gone_topics.is_empty();
+        self.gone_at = (!is_all).then(|| at.now.plus(GONE_PAUSE));
+        records
+    }
+}

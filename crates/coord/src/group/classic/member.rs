@@ -1,0 +1,68 @@
+//! A member of a classic group: what it told us, what it was given, and who of it waits.
+
+use bytes::Bytes;
+use model::Instant;
+use wire::messages::join_group_request::JoinGroupRequestProtocol;
+
+use crate::Caller;
+use crate::group::Client;
+
+/// One way in which the members could divide the work, and what this member says about itself in it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Protocol {
+    pub(super) name: String,
+    pub(super) metadata: Bytes,
+}
+
+impl Protocol {
+    /// Copies: a slice would keep the whole received frame in memory for as long as the member lives.
+    pub(super) fn all(asked: &[JoinGroupRequestProtocol]) -> Vec<Protocol> {
+        let mut protocols: Vec<Protocol> = Vec::with_capacity(asked.len());
+        for protocol in asked {
+            // Of two with one name the first counts, as in a Kafka collection.
+            if protocols.iter().all(|known| known.name != protocol.name) {
+                protocols.push(Protocol {
+                    name: protocol.name.clone(),
+                    metadata: Bytes::copy_from_slice(&protocol.metadata),
+                });
+            }
+        }
+        protocols
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Member {
+    pub(super) instance_id: Option<String>,
+    pub(super) client: Client,
+    pub(super) rebalance_timeout_ms: i32,
+    pub(super) session_timeout_ms: i32,
+    /// In order of preference. Loaded from the log: only the one that was chosen.
+    pub(super) protocols: Vec<Protocol>,
+    pub(super) assignment: Bytes,
+    pub(super) waits_join: Option<Caller>,
+    pub(super) waits_sync: Option<Caller>,
+    /// Has not had an answer to its first join: it cannot send heartbeats yet.
+    pub(super) is_new: bool,
+    /// Silent until then, it is removed. None while it need not say anything.
+    pub(super) deadline: Option<Instant>,
+}
+
+impl Member {
+    pub(super) fn metadata(&self, protocol: &str) -> Bytes {
+        self.protocols
+            .iter()
+            .find(|known| known.name == protocol)
+            .map(|known| known.metadata.clone())
+            .unwrap_or_default()
+    }
+
+    pub(super) fn matches(&self, asked: &[JoinGroupRequestProtocol]) -> bool {
+        self.protocols == Protocol::all(asked)
+    }
+
+    /// A member that waits for others is not asked for heartbeats.
+    pub(super) fn is_excused(&self) -> bool {
+        !self.is_new && (self.waits_join.is_some() || self.waits_sync.is_some())
+    }
+}

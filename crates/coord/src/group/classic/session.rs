@@ -1,0 +1,160 @@
+//! Who is still there: heartbeats, leaving, and members that fall silent.
+
+use wire::ErrorCode;
+use wire::messages::leave_group_request::MemberIdentity;
+use wire::messages::{HeartbeatRequest, LeaveGroupRequest};
+
+use super::join::said;
+use super::{Classic, State};
+use crate::Moment;
+use crate::group::{Out, Settings};
+
+impl Classic {
+    pub(in crate::group) fn heartbeat(
+        &mut self,
+        request: &HeartbeatRequest,
+        at: Moment,
+    ) -> ErrorCode {
+        let id = &request.member_id;
+        if let Err(code) = self.check_member(id, request.group_instance_id.as_deref()) {
+            return code;
+        }
+        if request.generation_id != self.generation {
+            return ErrorCode::IllegalGeneration;
+        }
+        self.renew(id, at.now);
+        match self.state {
+            State::Empty => ErrorCode::UnknownMemberId,
+            State::PreparingRebalance => ErrorCode::RebalanceInProgress,
+            State::CompletingRebalance | State::Stable => ErrorCode::None,
+        }
+    }
+
+    /// A commit shows that the member lives.
+    pub(in crate::group) fn on_commit(&mut self, id: &str, at: Moment) {
+        if matches!(self.state, State::Stable | State::PreparingRebalance) {
+            self.renew(id, at.now);
+        }
+    }
+
+    /// What each of `request.members` is told, and what follows for the others.
+    pub(in crate::group) fn leave(
+        &mut self,
+        request: &LeaveGroupRequest,
+        at: Moment,
+        settings: &Settings,
+    ) -> (Vec<ErrorCode>, Out) {
+        let mut out = Out::default();
+        let mut codes = Vec::with_capacity(request.members.len());
+        let mut reason = None;
+        for leaving in &request.members {
+            let left = self.leave_one(leaving);
+            codes.push(left.as_ref().err().copied().unwrap_or(ErrorCode::None));
+            if let Ok(left) = left {
+                out.extend(left);
+                let id = match (&*leaving.member_id, &leaving.group_instance_id) {
+                    ("", Some(instance_id)) => instance_id,
+                    (id, _) => id,
+                };
+                let client = said(leaving.reason.as_deref());
+                reason = Some(format!("member {id} left; client reason: {client}"));
+            }
+        }
+        if let Some(reason) = reason {
+            out.extend(match self.state {
+                State::Stable | State::CompletingRebalance => {
+                    self.rebalance_or_complete(&reason, at, settings)
+                }
+                State::PreparingRebalance => self.complete_if_all_joined(at),
+                State::Empty => Out::default(),
+            });
+        }
+        (codes, out)
+    }
+
+    fn leave_one(&mut self, leaving: &MemberIdentity) -> Result<Out, ErrorCode> {
+        let instance_id = leaving.group_instance_id.as_deref();
+        if leaving.member_id.is_empty() {
+            // Tools remove a static member by its instance id alone.
+            let id = instance_id.and_then(|instance_id| self.statics.get(instance_id));
+            let id = id.cloned().ok_or(ErrorCode::UnknownMemberId)?;
+            return Ok(self.drop_member(&id));
+        }
+        if self.pending.remove(&leaving.member_id).is_some() {
+            return Ok(Out::default());
+        }
+        self.check_member(&leaving.member_id, instance_id)?;
+        Ok(self.drop_member(&leaving.member_id))
+    }
+
+    /// Everything whose time is up.
+    pub(in crate::group) fn tick(&mut self, at: Moment, settings: &Settings) -> Out {
+        let delay_ms = settings.initial_rebalance_delay_ms;
+        let mut out = Out::default();
+        if self.forget_pending(at.now) && self.is_complete() {
+            out.extend(self.complete_join(at));
+        }
+        out.extend(self.expire_sessions(at, settings));
+        if let Some((when, end)) = self.join_end
+            && when <= at.now
+        {
+            self.join_end = None;
+            out.extend(self.on_join_end(end, at, delay_ms));
+        }
+        if self.sync_end.is_some_and(|when| when <= at.now) {
+            out.extend(self.on_sync_end(at, delay_ms));
+        }
+        self.wake = self.earliest();
+        out
+    }
+
+    fn is_complete(&self) -> bool {
+        self.state == State::PreparingRebalance && self.has_all_joined()
+    }
+
+    fn expire_sessions(&mut self, at: Moment, settings: &Settings) -> Out {
+        let mut silent = Vec::new();
+        for (id, member) in &mut self.members {
+            if member.deadline.is_some_and(|deadline| deadline <= at.now) {
+                // Its session goes on when it is answered.
+                member.deadline = None;
+                if !member.is_excused() {
+                    silent.push(id.clone());
+                }
+            }
+        }
+        let mut out = Out::default();
+        if silent.is_empty() {
+            return out;
+        }
+        for id in &silent {
+            out.extend(self.drop_member(id));
+        }
+        let first = silent.first().map_or("", |id| id);
+        let reason = match silent.len() {
+            1 => format!("member {first} was silent for its session timeout"),
+            count => format!("{count} members were silent for their session timeout"),
+        };
+        match self.state {
+            State::Stable | State::CompletingRebalance => {
+                out.extend(self.rebalance_or_complete(&reason, at, settings));
+            }
+            State::PreparingRebalance if self.has_all_joined() => {
+                out.extend(self.complete_join(at));
+            }
+            State::PreparingRebalance | State::Empty => {}
+        }
+        out
+    }
+
+    fn earliest(&self) -> Option<model::Instant> {
+        let sessions = self.members.values().filter_map(|member| member.deadline);
+        let pending = self.pending.values().copied();
+        let ends = self
+            .join_end
+            .map(|(when, _)| when)
+            .into_iter()
+            .chain(self.sync_end);
+        sessions.chain(pending).chain(ends).min()
+    }
+}

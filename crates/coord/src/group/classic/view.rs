@@ -1,0 +1,107 @@
+//! A classic group as others see it: tools, and the offsets that are committed for it.
+
+use wire::ErrorCode;
+use wire::messages::describe_groups_response::{DescribedGroup, DescribedGroupMember};
+use wire::messages::list_groups_response::ListedGroup;
+
+use super::{Classic, State};
+use crate::group::Retention;
+
+/// Who commits, and for which generation.
+pub(in crate::group) struct Committer<'a> {
+    pub(in crate::group) member_id: &'a str,
+    pub(in crate::group) instance_id: Option<&'a str>,
+    pub(in crate::group) generation: i32,
+    pub(in crate::group) is_transactional: bool,
+}
+
+impl Classic {
+    pub(in crate::group) fn check_commit(
+        &self,
+        committer: &Committer<'_>,
+    ) -> Result<(), ErrorCode> {
+        let Committer {
+            member_id,
+            instance_id,
+            generation,
+            is_transactional,
+        } = *committer;
+        // Tools, and consumers that assign their partitions themselves.
+        if generation < 0 && self.state == State::Empty {
+            return Ok(());
+        }
+        if generation >= 0 || !member_id.is_empty() || instance_id.is_some() {
+            self.check_member(member_id, instance_id)?;
+            if generation != self.generation {
+                return Err(ErrorCode::IllegalGeneration);
+            }
+        } else if !is_transactional && self.state != State::Empty {
+            // Early transactional commits did not say who they are from.
+            return Err(ErrorCode::UnknownMemberId);
+        }
+        if !is_transactional && self.state == State::CompletingRebalance {
+            return Err(ErrorCode::RebalanceInProgress);
+        }
+        Ok(())
+    }
+
+    /// Offsets of single topics may be deleted while consumers are in, as long as the group does not read them.
+    pub(in crate::group) fn check_delete_offsets(&self) -> Result<(), ErrorCode> {
+        if self.state == State::Empty || self.is_of_consumers() {
+            Ok(())
+        } else {
+            Err(ErrorCode::NonEmptyGroup)
+        }
+    }
+
+    pub(in crate::group) fn retention(&self) -> Retention {
+        if self.protocol_type.is_none() {
+            return Retention::SinceCommit;
+        }
+        match self.state {
+            State::Empty if self.since.0 >= 0 => Retention::SinceEmpty(self.since.0),
+            State::Empty => Retention::SinceCommit,
+            State::Stable if self.knows_subscriptions() => Retention::SinceCommit,
+            _ => Retention::Kept,
+        }
+    }
+
+    pub(in crate::group) fn listed(&self) -> ListedGroup {
+        ListedGroup {
+            group_id: self.id.to_string(),
+            protocol_type: self.protocol_type.clone().unwrap_or_default(),
+            group_state: self.state.name().to_owned(),
+            group_type: "classic".to_owned(),
+        }
+    }
+
+    pub(in crate::group) fn described(&self) -> DescribedGroup {
+        // Between two generations neither protocol nor assignment mean anything.
+        let protocol = match self.state {
+            State::Stable => self.protocol.as_deref(),
+            _ => None,
+        };
+        let members = self.members.iter().map(|(id, member)| {
+            let mut described = DescribedGroupMember {
+                member_id: id.clone(),
+                group_instance_id: member.instance_id.clone(),
+                client_id: member.client.id.clone(),
+                client_host: member.client.host.clone(),
+                ..DescribedGroupMember::default()
+            };
+            if let Some(protocol) = protocol {
+                described.member_metadata = member.metadata(protocol);
+                described.member_assignment = member.assignment.clone();
+            }
+            described
+        });
+        DescribedGroup {
+            group_id: self.id.to_string(),
+            group_state: self.state.name().to_owned(),
+            protocol_type: self.protocol_type.clone().unwrap_or_default(),
+            protocol_data: protocol.unwrap_or_default().to_owned(),
+            members: members.collect(),
+            ..DescribedGroup::default()
+        }
+    }
+}

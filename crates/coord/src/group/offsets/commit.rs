@@ -1,0 +1,173 @@
+//! Commits become records; what is wrong with one partition does not touch the others.
+//!
+//! Whether the group takes commits of this member is decided before (`Groups::commit`).
+
+use model::Timestamp;
+use wire::group::{GroupRecord, OffsetCommitKey, OffsetCommitValue};
+use wire::messages::offset_commit_request::OffsetCommitRequestTopic;
+use wire::messages::offset_commit_response::{
+    OffsetCommitResponsePartition, OffsetCommitResponseTopic,
+};
+use wire::messages::txn_offset_commit_response::{
+    TxnOffsetCommitResponsePartition, TxnOffsetCommitResponseTopic,
+};
+use wire::messages::{
+    OffsetCommitRequest, OffsetCommitResponse, TxnOffsetCommitRequest, TxnOffsetCommitResponse,
+};
+use wire::{ErrorCode, Uuid};
+
+use super::Offsets;
+use crate::Topics;
+use crate::group::{Settings, record};
+
+/// What a client says about one partition.
+struct Said<'a> {
+    partition: i32,
+    offset: i64,
+    leader_epoch: i32,
+    metadata: Option<&'a str>,
+}
+
+/// What all partitions of a commit have in common.
+struct Commit<'a> {
+    group_id: &'a str,
+    /// The group refuses the whole commit.
+    refusal: Option<ErrorCode>,
+    now: i64,
+    expire_timestamp: i64,
+    metadata_max: usize,
+    records: Vec<GroupRecord>,
+}
+
+impl Commit<'_> {
+    fn partition(&mut self, topic: Result<(&str, Uuid), ErrorCode>, said: Said<'_>) -> i16 {
+        let (topic, topic_id) = match (topic, self.refusal) {
+            (Err(code), _) | (Ok(_), Some(code)) => return code.code(),
+            (Ok(topic), None) => topic,
+        };
+        let metadata = said.metadata.unwrap_or_default();
+        if metadata.encode_utf16().count() > self.metadata_max {
+            return ErrorCode::OffsetMetadataTooLarge.code();
+        }
+        let key = OffsetCommitKey {
+            group: self.group_id.to_owned(),
+            topic: topic.to_owned(),
+            partition: said.partition,
+        };
+        let value = OffsetCommitValue {
+            offset: said.offset,
+            leader_epoch: said.leader_epoch,
+            metadata: metadata.to_owned(),
+            commit_timestamp: self.now,
+            expire_timestamp: self.expire_timestamp,
+            topic_id,
+        };
+        self.records.push(record::offset(key, value));
+        ErrorCode::None.code()
+    }
+}
+
+/// Name and id of a topic that was given by either.
+pub(super) fn resolve<'a>(
+    name: &'a str,
+    id: Uuid,
+    topics: &'a dyn Topics,
+) -> Result<(&'a str, Uuid), ErrorCode> {
+    if name.is_empty() && !id.is_zero() {
+        let name = topics.name(id).ok_or(ErrorCode::UnknownTopicId)?;
+        return Ok((name, id));
+    }
+    let (id, _) = topics
+        .topic(name)
+        .ok_or(ErrorCode::UnknownTopicOrPartition)?;
+    Ok((name, id))
+}
+
+impl Offsets {
+    pub(in crate::group) fn commit(
+        request: &OffsetCommitRequest,
+        refusal: Option<ErrorCode>,
+        wall: Timestamp,
+        settings: &Settings,
+        topics: &dyn Topics,
+    ) -> (Vec<GroupRecord>, OffsetCommitResponse) {
+        let mut commit = Commit {
+            group_id: &request.group_id,
+            refusal,
+            now: wall.0,
+            expire_timestamp: match request.retention_time_ms {
+                -1 => -1,
+                retention_ms => wall.0.saturating_add(retention_ms).max(0),
+            },
+            metadata_max: settings.offset_metadata_max,
+            records: Vec::new(),
+        };
+        let answer = |topic: &OffsetCommitRequestTopic| {
+            let resolved = resolve(&topic.name, topic.topic_id, topics);
+            let partitions = topic.partitions.iter().map(|partition| {
+                let said = Said {
+                    partition: partition.partition_index,
+                    offset: partition.committed_offset,
+                    leader_epoch: partition.committed_leader_epoch,
+                    metadata: partition.committed_metadata.as_deref(),
+                };
+                OffsetCommitResponsePartition {
+                    partition_index: partition.partition_index,
+                    error_code: commit.partition(resolved, said),
+                }
+            });
+            OffsetCommitResponseTopic {
+                name: topic.name.clone(),
+                topic_id: topic.topic_id,
+                partitions: partitions.collect(),
+            }
+        };
+        let response = OffsetCommitResponse {
+            topics: request.topics.iter().map(answer).collect(),
+            ..OffsetCommitResponse::default()
+        };
+        (commit.records, response)
+    }
+
+    pub(in crate::group) fn txn_commit(
+        request: &TxnOffsetCommitRequest,
+        refusal: Option<ErrorCode>,
+        wall: Timestamp,
+        settings: &Settings,
+        topics: &dyn Topics,
+    ) -> (Vec<GroupRecord>, TxnOffsetCommitResponse) {
+        let mut commit = Commit {
+            group_id: &request.group_id,
+            refusal,
+            now: wall.0,
+            expire_timestamp: -1,
+            metadata_max: settings.offset_metadata_max,
+            records: Vec::new(),
+        };
+        let mut answered = Vec::with_capacity(request.topics.len());
+        for topic in &request.topics {
+            let resolved = resolve(&topic.name, Uuid::ZERO, topics);
+            let partitions = topic.partitions.iter().map(|partition| {
+                let said = Said {
+                    partition: partition.partition_index,
+                    offset: partition.committed_offset,
+                    leader_epoch: partition.committed_leader_epoch,
+                    metadata: partition.committed_metadata.as_deref(),
+                };
+                TxnOffsetCommitResponsePartition {
+                    partition_index: partition.partition_index,
+                    error_code: commit.partition(resolved, said),
+                }
+            });
+            answered.push(TxnOffsetCommitResponseTopic {
+                name: topic.name.clone(),
+                partitions: partitions.collect(),
+            });
+        }
+        let response = TxnOffsetCommitResponse {
+            topics: answered,
+            ..TxnOffsetCommitResponse::default()
+        };
+        (commit.records, response)
+    }
+}

@@ -1,0 +1,202 @@
+//! Committed offsets of all groups, and those that hang on an open transaction.
+//!
+//! Invariant: changes by `replay` and `replay_marker` alone. Of a plain and a transactional commit the one that is later in the
+//! log wins, whenever the marker comes. A group without members may have offsets: tools and consumers that assign their
+//! partitions themselves commit so.
+
+mod commit;
+mod expire;
+mod fetch;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use model::ProducerId;
+use wire::Uuid;
+use wire::group::{OffsetCommitKey, OffsetCommitValue};
+
+pub(super) use expire::{Look, Retention};
+
+#[derive(Debug, Default)]
+pub(super) struct Offsets {
+    groups: BTreeMap<Arc<str>, OfGroup>,
+    /// Groups with pending offsets of a producer.
+    open: BTreeMap<ProducerId, BTreeSet<Arc<str>>>,
+    /// Counts replayed records: which of two commits is the later one.
+    order: u64,
+}
+
+type ByTopic = BTreeMap<Arc<str>, BTreeMap<i32, Committed>>;
+
+#[derive(Debug, Default)]
+struct OfGroup {
+    committed: ByTopic,
+    pending: BTreeMap<ProducerId, ByTopic>,
+}
+
+#[derive(Clone, Debug)]
+struct Committed {
+    offset: i64,
+    leader_epoch: i32,
+    metadata: Box<str>,
+    commit_timestamp: i64,
+    /// -1: by the retention of groups.
+    expire_timestamp: i64,
+    /// Zero when it was written without.
+    topic_id: Uuid,
+    order: u64,
+}
+
+impl Committed {
+    /// Committed to an earlier topic of the same name than the one with this id.
+    fn is_of_other_topic(&self, id: Uuid) -> bool {
+        !self.topic_id.is_zero() && !id.is_zero() && self.topic_id != id
+    }
+}
+
+impl OfGroup {
+    fn is_empty(&self) -> bool {
+        self.committed.is_empty() && self.pending.is_empty()
+    }
+
+    fn is_pending(&self, topic: &str, partition: i32) -> bool {
+        self.pending
+            .values()
+            .any(|topics| get(topics, topic, partition).is_some())
+    }
+
+    /// Every partition with an offset, committed or pending, once.
+    fn partitions(&self) -> BTreeSet<(&str, i32)> {
+        let pending = self.pending.values().flat_map(flat);
+        flat(&self.committed)
+            .chain(pending)
+            .map(|(topic, partition, _)| (topic, partition))
+            .collect()
+    }
+}
+
+fn get<'a>(topics: &'a ByTopic, topic: &str, partition: i32) -> Option<&'a Committed> {
+    topics.get(topic)?.get(&partition)
+}
+
+fn flat(topics: &ByTopic) -> impl Iterator<Item = (&str, i32, &Committed)> {
+    topics.iter().flat_map(|(topic, partitions)| {
+        partitions
+            .iter()
+            .map(move |(partition, committed)| (&**topic, *partition, committed))
+    })
+}
+
+fn put(topics: &mut ByTopic, topic: &str, partition: i32, committed: Committed) {
+    if let Some(partitions) = topics.get_mut(topic) {
+        partitions.insert(partition, committed);
+    } else {
+        topics.insert(topic.into(), BTreeMap::from([(partition, committed)]));
+    }
+}
+
+fn remove(topics: &mut ByTopic, topic: &str, partition: i32) {
+    if let Some(partitions) = topics.get_mut(topic) {
+        partitions.remove(&partition);
+        if partitions.is_empty() {
+            topics.remove(topic);
+        }
+    }
+}
+
+impl Offsets {
+    pub(super) fn replay(
+        &mut self,
+        key: &OffsetCommitKey,
+        value: Option<&OffsetCommitValue>,
+        producer: Option<ProducerId>,
+    ) {
+        self.order += 1;
+        let Some(value) = value else {
+            self.forget(&key.group, &key.topic, key.partition);
+            return;
+        };
+        let committed = Committed {
+            offset: value.offset,
+            leader_epoch: value.leader_epoch,
+            metadata: value.metadata.as_str().into(),
+            commit_timestamp: value.commit_timestamp,
+            expire_timestamp: value.expire_timestamp,
+            topic_id: value.topic_id,
+            order: self.order,
+        };
+        let id = match self.groups.get_key_value(key.group.as_str()) {
+            Some((id, _)) => Arc::clone(id),
+            None => key.group.as_str().into(),
+        };
+        let group = self.groups.entry(Arc::clone(&id)).or_default();
+        let topics = match producer {
+            None => &mut group.committed,
+            Some(producer) => {
+                self.open.entry(producer).or_default().insert(id);
+                group.pending.entry(producer).or_default()
+            }
+        };
+        put(topics, &key.topic, key.partition, committed);
+    }
+
+    /// A removal takes what is pending with it.
+    fn forget(&mut self, group_id: &str, topic: &str, partition: i32) {
+        let Some(group) = self.groups.get_mut(group_id) else {
+            return;
+        };
+        remove(&mut group.committed, topic, partition);
+        group.pending.retain(|_, topics| {
+            remove(topics, topic, partition);
+            !topics.is_empty()
+        });
+        if group.is_empty() {
+            self.groups.remove(group_id);
+        }
+    }
+
+    pub(super) fn replay_marker(&mut self, producer: ProducerId, committed: bool) {
+        for id in self.open.remove(&producer).unwrap_or_default() {
+            let Some(group) = self.groups.get_mut(&id) else {
+                continue;
+            };
+            let pending = group.pending.remove(&producer).unwrap_or_default();
+            for (topic, partitions) in pending.into_iter().filter(|_| committed) {
+                for (partition, new) in partitions {
+                    let is_later = get(&group.committed, &topic, partition)
+                        .is_none_or(|old| old.order < new.order);
+                    if is_later {
+                        put(&mut group.committed, &topic, partition, new);
+                    }
+                }
+            }
+            if group.is_empty() {
+                self.groups.remove(&id);
+            }
+        }
+    }
+
+    /// Something is committed or pending for the group.
+    pub(super) fn has(&self, group_id: &str) -> bool {
+        self.groups.contains_key(group_id)
+    }
+
+    pub(super) fn has_partition(&self, group_id: &str, topic: &str, partition: i32) -> bool {
+        self.groups.get(group_id).is_some_and(|group| {
+            get(&group.committed, topic, partition).is_some() || group.is_pending(topic, partition)
+        })
+    }
+
+    /// Ids of the groups that have offsets, in order.
+    pub(super) fn group_ids(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.groups.keys()
+    }
+
+    /// Every partition with an offset of the group, committed or pending.
+    pub(super) fn partitions(&self, group_id: &str) -> BTreeSet<(&str, i32)> {
+        self.groups
+            .get(group_id)
+            .map(OfGroup::partitions)
+            .unwrap_or_default()
+    }
+}

@@ -1,0 +1,7 @@
+//! Group coordinators from outside: scripts whose answers are written beside what was asked, and random runs with crashes.
+
+mod joining;
+mod offsets;
+mod render;
+mod script;
+mod world;

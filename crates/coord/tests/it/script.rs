@@ -1,0 +1,463 @@
+//! Scripts: one ask a line, and after `=>` everything that is answered then, also to those who waited.
+//!
+//! Members have short names; `join a` joins under the id that `a` was last given, and answers show names where ids stand.
+//! `check` panics with the whole script as it really went.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use coord::Caller;
+use coord::group::{Answer, Ask, Client, Settings};
+use wire::messages::join_group_request::JoinGroupRequestProtocol;
+use wire::messages::leave_group_request::MemberIdentity;
+use wire::messages::offset_commit_request::{
+    OffsetCommitRequestPartition, OffsetCommitRequestTopic,
+};
+use wire::messages::offset_delete_request::{
+    OffsetDeleteRequestPartition, OffsetDeleteRequestTopic,
+};
+use wire::messages::offset_fetch_request::{OffsetFetchRequestGroup, OffsetFetchRequestTopics};
+use wire::messages::sync_group_request::SyncGroupRequestAssignment;
+use wire::messages::txn_offset_commit_request::{
+    TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic,
+};
+use wire::messages::{
+    ConsumerProtocolSubscription, HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest,
+    OffsetCommitRequest, OffsetDeleteRequest, SyncGroupRequest, TxnOffsetCommitRequest,
+};
+use wire::{Message, Writer};
+
+use crate::render;
+use crate::world::{FakeTopics, World, topic_id};
+
+pub(crate) fn check(script: &str) {
+    check_with(Settings::default(), script);
+}
+
+pub(crate) fn check_with(settings: Settings, script: &str) {
+    let mut run = Run {
+        world: World::new(settings),
+        ids: BTreeMap::new(),
+        generations: BTreeMap::new(),
+        askers: BTreeMap::new(),
+    };
+    let mut went = String::new();
+    let mut wanted = String::new();
+    for line in script.lines().map(str::trim) {
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let (ask, want) = line.split_once("=>").unwrap_or((line, ""));
+        let got = run.line(ask.trim());
+        went += &format!("{} => {got}\n", ask.trim());
+        wanted += &format!("{} => {}\n", ask.trim(), want.trim());
+    }
+    assert!(went == wanted, "\nwanted:\n{wanted}\nwent:\n{went}");
+}
+
+struct Run {
+    world: World,
+    /// Member ids by name, and the generation that a member was last told.
+    ids: BTreeMap<String, String>,
+    generations: BTreeMap<String, i32>,
+    askers: BTreeMap<Caller, String>,
+}
+
+/// The words of a line: `name`s in order, and `key=value`s.
+struct Words<'a> {
+    names: Vec<&'a str>,
+    keys: BTreeMap<&'a str, &'a str>,
+}
+
+impl<'a> Words<'a> {
+    fn new(text: &'a str) -> Self {
+        let mut words = Words {
+            names: Vec::new(),
+            keys: BTreeMap::new(),
+        };
+        for word in text.split_whitespace() {
+            match word.split_once('=') {
+                Some((key, value)) => {
+                    words.keys.insert(key, value);
+                }
+                None => words.names.push(word),
+            }
+        }
+        words
+    }
+
+    fn get(&self, key: &str) -> Option<&'a str> {
+        self.keys.get(key).copied()
+    }
+
+    fn number(&self, key: &str, default: i32) -> i32 {
+        self.get(key)
+            .map_or(default, |text| text.parse().expect("a number"))
+    }
+
+    fn list(&self, key: &str, default: &'a str) -> Vec<&'a str> {
+        self.get(key).unwrap_or(default).split(',').collect()
+    }
+
+    fn is(&self, name: &str) -> bool {
+        self.names.contains(&name)
+    }
+
+    fn group(&self) -> String {
+        self.get("group").unwrap_or("g").to_owned()
+    }
+
+    /// `topic:partition=value`, in order.
+    fn partitions(&self) -> Vec<(&'a str, i32, &'a str)> {
+        let keys = self.keys.iter().map(|(key, value)| (*key, *value));
+        let names = self.names.iter().map(|name| (*name, ""));
+        keys.chain(names)
+            .filter_map(|(key, value)| {
+                let (topic, partition) = key.split_once(':')?;
+                Some((topic, partition.parse().expect("a partition"), value))
+            })
+            .collect()
+    }
+}
+
+fn time(text: &str) -> Duration {
+    let split = text.find(char::is_alphabetic).expect("a unit");
+    let (number, unit) = text.split_at(split);
+    let number: u64 = number.parse().expect("a number");
+    match unit {
+        "ms" => Duration::from_millis(number),
+        "s" => Duration::from_secs(number),
+        "m" => Duration::from_secs(number * 60),
+        "h" => Duration::from_secs(number * 3600),
+        "d" => Duration::from_secs(number * 86_400),
+        _ => panic!("no unit of time: {unit}"),
+    }
+}
+
+/// What a consumer says of itself: version 0 and its topics.
+fn subscription(topics: &[&str]) -> Bytes {
+    let mut w = Writer::new();
+    w.i16(0);
+    let subscription = ConsumerProtocolSubscription {
+        topics: topics.iter().map(|topic| (*topic).to_owned()).collect(),
+        ..ConsumerProtocolSubscription::default()
+    };
+    subscription.encode(&mut w, 0).expect("encodes");
+    w.finish().into_bytes().expect("encodes")
+}
+
+impl Run {
+    fn line(&mut self, line: &str) -> String {
+        let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let words = Words::new(rest);
+        if verb == "refuse" {
+            self.world.refuses = true;
+            let went = self.line(rest);
+            assert!(!self.world.refuses, "nothing was written: {line}");
+            return went;
+        }
+        let written = self.world.log.len();
+        match verb {
+            "after" => self.world.pass(time(rest)),
+            "restart" => self.world.restart(),
+            "marker" => {
+                let producer = words.names[0].parse().expect("a producer");
+                self.world.marker(producer, words.is("commit"));
+            }
+            "gone" => {
+                let gone: Vec<String> = words.names.iter().map(|&name| name.to_owned()).collect();
+                self.world.topics_gone(&gone);
+            }
+            "new-topic" => {
+                let FakeTopics(topics) = &mut self.world.topics;
+                let id = topic_id(words.number("id", 9).try_into().expect("an id"));
+                topics.insert(words.names[0].to_owned(), (id, 4));
+            }
+            "why" => {
+                let why = self.world.groups.last_rebalance(&words.group());
+                let why = why.map_or("-".to_owned(), |why| {
+                    format!("{} (g{})", why.reason, why.generation)
+                });
+                return self.named(&why);
+            }
+            _ => {
+                let ask = self.ask_of(verb, &words);
+                let caller = self.world.ask(ask);
+                let asker = words.names.first().filter(|_| is_of_member(verb));
+                self.askers
+                    .insert(caller, asker.map_or(String::new(), |&name| name.to_owned()));
+            }
+        }
+        let written = self.world.log.len() - written;
+        let told = std::mem::take(&mut self.world.told);
+        let mut said: Vec<String> = Vec::new();
+        for (caller, answer) in told {
+            let asker = self
+                .askers
+                .remove(&caller)
+                .expect("one answer to each caller");
+            if let Ok(answer) = &answer {
+                self.learn(&asker, answer);
+            }
+            let text = answer.map_or("refused".to_owned(), |answer| render::answer(&answer));
+            said.push(if asker.is_empty() {
+                text
+            } else {
+                format!("{asker}: {text}")
+            });
+        }
+        // Those who waited are told in the order of their ids, which says nothing.
+        said.sort();
+        if verb == "after" && written > 0 {
+            said.push(format!("wrote {written}"));
+        }
+        self.named(&said.join("; "))
+    }
+
+    /// Ids become names; the longest first, as one may be part of another.
+    fn named(&self, text: &str) -> String {
+        let mut ids: Vec<(&String, &String)> = self.ids.iter().collect();
+        ids.sort_by_key(|(_, id)| std::cmp::Reverse(id.len()));
+        ids.iter()
+            .filter(|(_, id)| !id.is_empty())
+            .fold(text.to_owned(), |text, (name, id)| text.replace(*id, name))
+    }
+
+    fn learn(&mut self, asker: &str, answer: &Answer) {
+        if let Answer::Join(joined) = answer {
+            if !joined.member_id.is_empty() {
+                self.ids.insert(asker.to_owned(), joined.member_id.clone());
+            }
+            if joined.error_code == 0 {
+                self.generations
+                    .insert(asker.to_owned(), joined.generation_id);
+            }
+        }
+    }
+
+    fn id(&self, name: &str) -> String {
+        match name {
+            "-" => String::new(),
+            // A name that was never given an id is taken for one.
+            _ => self.ids.get(name).cloned().unwrap_or(name.to_owned()),
+        }
+    }
+
+    fn generation(&self, words: &Words<'_>) -> i32 {
+        let last = words
+            .names
+            .first()
+            .and_then(|name| self.generations.get(*name));
+        words.number("gen", last.copied().unwrap_or(-1))
+    }
+
+    fn ask_of(&mut self, verb: &str, words: &Words<'_>) -> Ask {
+        let name = words.names.first().copied().unwrap_or("-");
+        let instance_id = words.get("instance").map(str::to_owned);
+        let group_id = words.group();
+        match verb {
+            "join" => self.join(name, words),
+            "sync" => {
+                let is_part = |key: &str| !["gen", "instance", "group", "kind"].contains(&key);
+                let parts = words.keys.iter().filter(|(key, _)| is_part(key));
+                Ask::Sync(SyncGroupRequest {
+                    group_id,
+                    generation_id: self.generation(words),
+                    member_id: self.id(name),
+                    group_instance_id: instance_id,
+                    protocol_type: words.get("kind").map(str::to_owned),
+                    assignments: parts
+                        .map(|(key, value)| SyncGroupRequestAssignment {
+                            member_id: self.id(key),
+                            assignment: Bytes::copy_from_slice(value.as_bytes()),
+                        })
+                        .collect(),
+                    ..SyncGroupRequest::default()
+                })
+            }
+            "beat" => Ask::Heartbeat(HeartbeatRequest {
+                group_id,
+                generation_id: self.generation(words),
+                member_id: self.id(name),
+                group_instance_id: instance_id,
+            }),
+            "leave" => {
+                let leaving = words.names.iter().map(|name| MemberIdentity {
+                    member_id: self.id(name),
+                    group_instance_id: instance_id.clone(),
+                    reason: words.get("because").map(str::to_owned),
+                });
+                Ask::Leave(LeaveGroupRequest {
+                    group_id,
+                    members: leaving.collect(),
+                    ..LeaveGroupRequest::default()
+                })
+            }
+            "leave-v2" => Ask::Leave(LeaveGroupRequest {
+                group_id,
+                member_id: self.id(name),
+                ..LeaveGroupRequest::default()
+            }),
+            "commit" => self.commit(name, words),
+            "txn" => self.txn(words),
+            "fetch" => Ask::FetchOffsets {
+                group: OffsetFetchRequestGroup {
+                    group_id,
+                    topics: (!words.is("all")).then(|| fetched(words)),
+                    ..OffsetFetchRequestGroup::default()
+                },
+                require_stable: words.is("stable"),
+            },
+            "describe" => Ask::Describe {
+                group_id,
+                is_strict: !words.is("old"),
+            },
+            "list" => {
+                let filter = |key| {
+                    let list = words.list(key, "").into_iter();
+                    list.filter(|text| !text.is_empty())
+                        .map(str::to_owned)
+                        .collect()
+                };
+                Ask::List {
+                    states: filter("states"),
+                    types: filter("types"),
+                }
+            }
+            "delete" => Ask::Delete { group_id },
+            "delete-offsets" => Ask::DeleteOffsets(OffsetDeleteRequest {
+                group_id,
+                topics: words
+                    .partitions()
+                    .into_iter()
+                    .map(|(topic, partition, _)| OffsetDeleteRequestTopic {
+                        name: topic.to_owned(),
+                        partitions: vec![OffsetDeleteRequestPartition {
+                            partition_index: partition,
+                        }],
+                    })
+                    .collect(),
+            }),
+            _ => panic!("no such verb: {verb}"),
+        }
+    }
+
+    fn join(&mut self, name: &str, words: &Words<'_>) -> Ask {
+        let topics = words.list("topics", "t");
+        let protocols = words.list("protocols", "range").into_iter();
+        let protocols = protocols.map(|protocol| JoinGroupRequestProtocol {
+            name: protocol.to_owned(),
+            metadata: match words.get("metadata") {
+                Some(metadata) => Bytes::copy_from_slice(metadata.as_bytes()),
+                None => subscription(&topics),
+            },
+        });
+        let known = self.ids.get(name).cloned().unwrap_or_default();
+        let request = JoinGroupRequest {
+            group_id: words.group(),
+            session_timeout_ms: words.number("session", 10_000),
+            rebalance_timeout_ms: words.number("rebalance", 30_000),
+            member_id: words.get("id").map_or(known, |id| self.id(id)),
+            group_instance_id: words.get("instance").map(str::to_owned),
+            protocol_type: words.get("kind").unwrap_or("consumer").to_owned(),
+            protocols: protocols
+                .filter(|protocol| protocol.name != "none")
+                .collect(),
+            reason: words.get("because").map(str::to_owned),
+        };
+        let version = words.number("v", 9);
+        Ask::Join {
+            request,
+            client: Client {
+                id: name.to_owned(),
+                host: "/127.0.0.1".to_owned(),
+            },
+            needs_member_id: version >= 4,
+            may_skip_assignment: version >= 9,
+            fresh: self.world.fresh(),
+        }
+    }
+
+    fn commit(&self, name: &str, words: &Words<'_>) -> Ask {
+        let topics = words
+            .partitions()
+            .into_iter()
+            .map(|(topic, partition, offset)| {
+                let (offset, metadata) = offset.split_once('/').unwrap_or((offset, ""));
+                let is_id = topic.strip_prefix('#');
+                OffsetCommitRequestTopic {
+                    name: is_id.map_or(topic, |_| "").to_owned(),
+                    topic_id: is_id
+                        .map_or(wire::Uuid::ZERO, |id| topic_id(id.parse().expect("an id"))),
+                    partitions: vec![OffsetCommitRequestPartition {
+                        partition_index: partition,
+                        committed_offset: offset.parse().expect("an offset"),
+                        committed_leader_epoch: words.number("epoch", -1),
+                        committed_metadata: Some(metadata.to_owned()),
+                    }],
+                }
+            });
+        Ask::Commit {
+            request: OffsetCommitRequest {
+                group_id: words.group(),
+                generation_id_or_member_epoch: self.generation(words),
+                member_id: if name.contains(':') {
+                    String::new()
+                } else {
+                    self.id(name)
+                },
+                group_instance_id: words.get("instance").map(str::to_owned),
+                retention_time_ms: words.number("retention", -1).into(),
+                topics: topics.collect(),
+            },
+            knows_member_epochs: words.number("v", 9) >= 9,
+        }
+    }
+
+    /// `txn 7 a t:0=5`: producer 7, for member a.
+    fn txn(&self, words: &Words<'_>) -> Ask {
+        let name = words.names.get(1).copied().unwrap_or("-");
+        let generation = self.generations.get(name).copied().unwrap_or(-1);
+        let topics = words
+            .partitions()
+            .into_iter()
+            .map(|(topic, partition, offset)| TxnOffsetCommitRequestTopic {
+                name: topic.to_owned(),
+                partitions: vec![TxnOffsetCommitRequestPartition {
+                    partition_index: partition,
+                    committed_offset: offset.parse().expect("an offset"),
+                    ..TxnOffsetCommitRequestPartition::default()
+                }],
+            });
+        Ask::TxnCommit(TxnOffsetCommitRequest {
+            transactional_id: "x".to_owned(),
+            group_id: words.group(),
+            producer_id: words.names[0].parse().expect("a producer"),
+            producer_epoch: 0,
+            generation_id: words.number("gen", generation),
+            member_id: self.id(name),
+            group_instance_id: None,
+            topics: topics.collect(),
+        })
+    }
+}
+
+/// Verbs whose first word is the member that asks.
+fn is_of_member(verb: &str) -> bool {
+    ["join", "sync", "beat"].contains(&verb)
+}
+
+fn fetched(words: &Words<'_>) -> Vec<OffsetFetchRequestTopics> {
+    let partitions = words.partitions().into_iter();
+    partitions
+        .map(|(topic, partition, _)| {
+            let is_id = topic.strip_prefix('#');
+            OffsetFetchRequestTopics {
+                name: is_id.map_or(topic, |_| "").to_owned(),
+                topic_id: is_id.map_or(wire::Uuid::ZERO, |id| topic_id(id.parse().expect("an id"))),
+                partition_indexes: vec![partition],
+            }
+        })
+        .collect()
+}
