@@ -1,7 +1,9 @@
 //! Group coordinators from outside: scripts whose answers are written beside what was asked, and random runs with crashes.
 
+mod admin;
 mod joining;
 mod offsets;
 mod render;
 mod script;
+mod statics;
 mod world;

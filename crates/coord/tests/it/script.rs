@@ -50,6 +50,7 @@ pub(crate) fn check_with(settings: Settings, script: &str) {
         }
         let (ask, want) = line.split_once("=>").unwrap_or((line, ""));
         let got = run.line(ask.trim());
+        let got = got.trim();
         went += &format!("{} => {got}\n", ask.trim());
         wanted += &format!("{} => {}\n", ask.trim(), want.trim());
     }
