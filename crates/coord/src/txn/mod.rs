@@ -1,1 +1,649 @@
-//! Transactions of one partition of `__transaction_state`: who may write, what is open, how it ends.
+//! Transactions of one partition of `__transaction_state` (KIP-98, 360, 664, 890): who may write under a transactional id, which
+//! partitions belong to its open transaction, and how that ends.
+//!
+//! Owns every transactional id that hashes to that partition. Invariants: what `replay` does depends on the record alone; a
+//! transaction whose end is decided stays decided, and its markers are asked for until they are written, also after a restart.
+//! An epoch is never given out twice. Does not write markers itself and does not know which partitions exist.
+
+mod ask;
+mod state;
+
+pub use ask::{Answer, Ask, Described, Filter, Markers, Place, Producer};
+pub use state::State;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use model::{Instant, ProducerEpoch, ProducerId, Timestamp};
+use wire::ErrorCode;
+use wire::transaction::TransactionRecord;
+
+use crate::{Caller, Moment, Step};
+use state::{NO_EPOCH, Txn, bumped, is_exhausted};
+
+/// The driver itself, who is asked to write markers.
+pub const DRIVER: Caller = Caller(u128::MAX);
+
+/// `transaction.version` from which each transaction has an epoch of its own (KIP-890).
+pub const EPOCH_PER_TXN: i16 = 2;
+
+/// Transactional ids that one tick forgets; the next one goes on.
+const EXPIRED_PER_TICK_MAX: usize = 1000;
+/// Callers that wait for the markers of one transaction: one request on each of a producer's connections. Past it they are told
+/// to come again.
+const WAITING_MAX: usize = 64;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// `transaction.max.timeout.ms`
+    pub timeout_ms_max: i32,
+    /// `transactional.id.expiration.ms`
+    pub expiration_ms: i64,
+    /// `transaction.abort.timed.out.transaction.cleanup.interval.ms`
+    pub abort_check: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            timeout_ms_max: 900_000,
+            expiration_ms: 604_800_000,
+            abort_check: Duration::from_secs(10),
+        }
+    }
+}
+
+/// The transactions of one partition.
+#[derive(Debug, Default)]
+pub struct Transactions {
+    settings: Settings,
+    txns: BTreeMap<String, Txn>,
+    /// Whom the last decision recovered from: not in its record, and remembered only as long as this process lives.
+    recovered: Option<(Producer, ProducerEpoch)>,
+    check_at: Option<Instant>,
+}
+
+/// What one question changes: at most one transaction.
+type Decision = Step<TransactionRecord, Answer>;
+
+impl Transactions {
+    #[must_use]
+    pub fn new(settings: Settings) -> Self {
+        Transactions {
+            settings,
+            ..Transactions::default()
+        }
+    }
+
+    /// Takes in one record, when it was appended or at load.
+    pub fn replay(&mut self, record: &TransactionRecord) {
+        let TransactionRecord::TransactionLog(key, value) = record;
+        let Some(mut txn) = value.as_ref().and_then(Txn::from_value) else {
+            self.txns.remove(&key.transactional_id);
+            return;
+        };
+        if let Some(before) = self.txns.get_mut(&key.transactional_id) {
+            txn.waiting = std::mem::take(&mut before.waiting);
+            txn.last_epoch = match self.recovered.take() {
+                Some((producer, epoch)) if producer == txn.producer => epoch,
+                _ if before.producer == txn.producer => before.last_epoch,
+                _ => NO_EPOCH,
+            };
+        }
+        self.txns.insert(key.transactional_id.clone(), txn);
+    }
+
+    /// Every record is in: what was decided and not completed is marked again.
+    pub fn on_loaded(&mut self, at: Moment) -> Decision {
+        self.check_at = Some(at.now.plus(self.settings.abort_check));
+        let prepared = self.txns.iter().filter(|(_, txn)| txn.state.is_prepared());
+        let markers = prepared.map(|(id, txn)| (DRIVER, Answer::Markers(txn.markers(id))));
+        Step {
+            answers: markers.collect(),
+            ..Step::default()
+        }
+    }
+
+    /// Whether the question should bring an unused producer id.
+    #[must_use]
+    pub fn needs_producer_id(&self, ask: &Ask) -> bool {
+        let epoch_is_used_up = |id: &str| {
+            let txn = self.txns.get(id);
+            txn.map(|txn| is_exhausted(txn.producer.epoch))
+        };
+        match ask {
+            Ask::Init {
+                transactional_id, ..
+            } => epoch_is_used_up(transactional_id).unwrap_or(true),
+            Ask::End {
+                transactional_id, ..
+            } => epoch_is_used_up(transactional_id).unwrap_or(false),
+            _ => false,
+        }
+    }
+
+    pub fn ask(&mut self, caller: Caller, ask: Ask, at: Moment) -> Decision {
+        match ask {
+            Ask::Init {
+                transactional_id,
+                timeout_ms,
+                expected,
+                fresh,
+            } => {
+                let decided = self.init(&transactional_id, timeout_ms, expected, fresh, at.wall);
+                self.decide(caller, &transactional_id, decided, Answer::Init)
+            }
+            Ask::Add { .. } => self.add(caller, ask, at.wall),
+            Ask::Verify {
+                transactional_id,
+                producer,
+                places,
+            } => {
+                let verified = self.verify(&transactional_id, producer, &places);
+                Step::answer(caller, Answer::Verify(verified))
+            }
+            Ask::End {
+                transactional_id,
+                producer,
+                committed,
+                version,
+                fresh,
+            } => {
+                let end = End {
+                    producer,
+                    committed,
+                    version,
+                    fresh,
+                };
+                let decided = self.end(&transactional_id, end, at.wall);
+                self.decide(caller, &transactional_id, decided, Answer::End)
+            }
+            Ask::Marked {
+                transactional_id,
+                producer,
+            } => self.complete(caller, &transactional_id, producer, at.wall),
+            Ask::Describe { transactional_id } => {
+                let txn = self.txns.get(&transactional_id);
+                let described = txn.map(|txn| txn.described(&transactional_id));
+                Step::answer(caller, Answer::Describe(described))
+            }
+            Ask::List(filter) => Step::answer(caller, Answer::List(self.list(&filter, at.wall))),
+        }
+    }
+
+    /// Makes a step of what was decided: the record of the changed transaction, its answer, and the markers that follow.
+    fn decide<T>(
+        &mut self,
+        caller: Caller,
+        id: &str,
+        (changed, told): (Option<Txn>, Result<T, ErrorCode>),
+        answer: impl FnOnce(Result<T, ErrorCode>) -> Answer,
+    ) -> Decision {
+        let mut step = Step::answer(caller, answer(told));
+        if let Some(txn) = changed {
+            step.records.push(txn.record(id));
+            if txn.state.is_prepared() {
+                let markers = Answer::Markers(txn.markers(id));
+                step.answers.push((DRIVER, markers));
+            }
+            self.recovered = Some((txn.producer, txn.last_epoch));
+        }
+        step
+    }
+
+    fn init(
+        &self,
+        id: &str,
+        timeout_ms: i32,
+        expected: Option<Producer>,
+        fresh: Option<ProducerId>,
+        wall: Timestamp,
+    ) -> (Option<Txn>, Result<Producer, ErrorCode>) {
+        if id.is_empty() {
+            return (None, Err(ErrorCode::InvalidRequest));
+        }
+        if timeout_ms <= 0 || timeout_ms > self.settings.timeout_ms_max {
+            return (None, Err(ErrorCode::InvalidTransactionTimeout));
+        }
+        let Some(txn) = self.txns.get(id) else {
+            let Some(fresh) = fresh else {
+                return (None, Err(ErrorCode::CoordinatorNotAvailable));
+            };
+            let mut txn = Txn::new(fresh, timeout_ms);
+            txn.updated = wall;
+            let producer = txn.producer;
+            return (Some(txn), Ok(producer));
+        };
+        let is_known = |expected: Producer| {
+            expected.id == txn.producer.id
+                || (expected.id == txn.previous_id && is_exhausted(expected.epoch))
+        };
+        if !expected.is_none_or(is_known) {
+            return (None, Err(ErrorCode::ProducerFenced));
+        }
+        match txn.state {
+            State::PrepareCommit | State::PrepareAbort => {
+                (None, Err(ErrorCode::ConcurrentTransactions))
+            }
+            State::Ongoing => {
+                let fenced = fence(txn, fresh, wall);
+                (fenced, Err(ErrorCode::ConcurrentTransactions))
+            }
+            State::Empty | State::CompleteCommit | State::CompleteAbort => {
+                match next_incarnation(txn, expected, fresh) {
+                    Ok(producer) if producer == txn.producer => (None, Ok(producer)),
+                    Ok(producer) => {
+                        let is_other = producer.id != txn.producer.id;
+                        let next = Txn {
+                            producer,
+                            previous_id: match is_other {
+                                true => txn.producer.id,
+                                false => txn.previous_id,
+                            },
+                            next_id: ProducerId::NONE,
+                            last_epoch: expected.map_or(NO_EPOCH, |_| txn.producer.epoch),
+                            timeout_ms,
+                            state: State::Empty,
+                            places: Default::default(),
+                            start: Timestamp::NONE,
+                            updated: wall,
+                            version: txn.version,
+                            waiting: Vec::new(),
+                        };
+                        (Some(next), Ok(producer))
+                    }
+                    Err(code) => (None, Err(code)),
+                }
+            }
+        }
+    }
+
+    fn add(&mut self, caller: Caller, ask: Ask, wall: Timestamp) -> Decision {
+        let Ask::Add {
+            transactional_id: id,
+            producer,
+            places,
+            version,
+            may_wait,
+        } = &ask
+        else {
+            return Step::default();
+        };
+        let Some(txn) = self.txns.get_mut(id) else {
+            let code = match id.is_empty() {
+                true => ErrorCode::InvalidRequest,
+                false => ErrorCode::InvalidProducerIdMapping,
+            };
+            return Step::answer(caller, Answer::Add(Err(code)));
+        };
+        if txn.state.is_prepared() {
+            // First of all: the next transaction may be of the id that takes over when this one completes.
+            if *may_wait && txn.waiting.len() < WAITING_MAX {
+                txn.waiting.push((caller, ask));
+                return Step::default();
+            }
+            return Step::answer(caller, Answer::Add(Err(ErrorCode::ConcurrentTransactions)));
+        }
+        if let Err(code) = check(txn, *producer) {
+            return Step::answer(caller, Answer::Add(Err(code)));
+        }
+        let is_open = txn.state == State::Ongoing;
+        if is_open && places.iter().all(|place| txn.places.contains(place)) {
+            return Step::answer(caller, Answer::Add(Ok(())));
+        }
+        let mut next = Txn {
+            state: State::Ongoing,
+            start: if is_open { txn.start } else { wall },
+            updated: wall,
+            version: *version,
+            waiting: Vec::new(),
+            ..txn.clone()
+        };
+        next.places.extend(places.iter().cloned());
+        let id = id.clone();
+        self.decide(caller, &id, (Some(next), Ok(())), Answer::Add)
+    }
+
+    fn verify(&self, id: &str, producer: Producer, places: &[Place]) -> Vec<Result<(), ErrorCode>> {
+        let txn = match self.txns.get(id) {
+            _ if id.is_empty() => Err(ErrorCode::InvalidRequest),
+            None => Err(ErrorCode::InvalidProducerIdMapping),
+            Some(txn) => match check(txn, producer) {
+                Err(code) => Err(code),
+                Ok(()) if txn.state.is_prepared() => Err(ErrorCode::ConcurrentTransactions),
+                Ok(()) => Ok(txn),
+            },
+        };
+        let verify = |place: &Place| match &txn {
+            Ok(txn) if txn.places.contains(place) => Ok(()),
+            Ok(_) => Err(ErrorCode::TransactionAbortable),
+            Err(code) => Err(*code),
+        };
+        places.iter().map(verify).collect()
+    }
+
+    fn end(
+        &self,
+        id: &str,
+        end: End,
+        wall: Timestamp,
+    ) -> (Option<Txn>, Result<Producer, ErrorCode>) {
+        if id.is_empty() {
+            return (None, Err(ErrorCode::InvalidRequest));
+        }
+        let Some(txn) = self.txns.get(id) else {
+            return (None, Err(ErrorCode::InvalidProducerIdMapping));
+        };
+        match end.judge(txn) {
+            Ok(Verdict::Repeated) => (None, Ok(txn.producer)),
+            Ok(Verdict::New) => match prepared(txn, &end, wall) {
+                Some(next) => {
+                    // With this the producer goes on, once the markers are written.
+                    let going_on = completed(&next, wall).producer;
+                    (Some(next), Ok(going_on))
+                }
+                None => (None, Err(ErrorCode::CoordinatorNotAvailable)),
+            },
+            Err(code) => (None, Err(code)),
+        }
+    }
+
+    fn complete(
+        &mut self,
+        caller: Caller,
+        id: &str,
+        producer: Producer,
+        wall: Timestamp,
+    ) -> Decision {
+        let mut step = Step::answer(caller, Answer::Marked);
+        // Markers that were asked for twice are reported twice; the second time there is nothing to complete.
+        let txn = self.txns.get_mut(id);
+        let Some(txn) = txn.filter(|txn| txn.state.is_prepared() && txn.producer == producer)
+        else {
+            return step;
+        };
+        let mut waiting = std::mem::take(&mut txn.waiting).into_iter();
+        let mut next = completed(txn, wall);
+        // One record may do for both: the first who waited begins the next transaction with it, the others join.
+        let before = std::mem::replace(txn, next.clone());
+        let mut answers = Vec::new();
+        for (caller, ask) in waiting.by_ref() {
+            let begun = self.add(caller, ask, wall);
+            answers.extend(begun.answers);
+            for record in &begun.records {
+                let TransactionRecord::TransactionLog(_, value) = record;
+                if let Some(value) = value.as_ref().and_then(Txn::from_value) {
+                    next = Txn {
+                        last_epoch: next.last_epoch,
+                        ..value
+                    };
+                    self.txns.insert(id.to_owned(), next.clone());
+                }
+            }
+        }
+        self.txns.insert(id.to_owned(), before);
+        step.records.push(next.record(id));
+        step.answers.extend(answers);
+        step
+    }
+
+    fn list(&self, filter: &Filter, wall: Timestamp) -> Vec<Described> {
+        let passes = |txn: &Txn| {
+            let Filter {
+                states,
+                producer_ids,
+                duration_ms,
+            } = filter;
+            (states.is_empty() || states.contains(&txn.state))
+                && (producer_ids.is_empty() || producer_ids.contains(&txn.producer.id))
+                && duration_ms.is_none_or(|least| wall.0.saturating_sub(txn.start.0) > least)
+        };
+        let all = self.txns.iter().filter(|(_, txn)| passes(txn));
+        all.map(|(id, txn)| txn.described(id)).collect()
+    }
+
+    /// Ends transactions that were open for too long, and forgets ids that nobody used for long.
+    pub fn tick(&mut self, at: Moment) -> Decision {
+        self.check_at = Some(at.now.plus(self.settings.abort_check));
+        let mut step = Step::default();
+        let mut expired = 0;
+        for (id, txn) in &self.txns {
+            let timeout = i64::from(txn.timeout_ms);
+            let is_late = txn.start.0.saturating_add(timeout) < at.wall.0;
+            let is_idle = txn.updated.0.saturating_add(self.settings.expiration_ms) <= at.wall.0;
+            match txn.state {
+                State::Ongoing if is_late => {
+                    // Without a fresh id the last epoch of this one is kept for its marker; the next `Init` brings another id.
+                    if let Some(fenced) = fence(txn, None, at.wall) {
+                        step.records.push(fenced.record(id));
+                        let markers = Answer::Markers(fenced.markers(id));
+                        step.answers.push((DRIVER, markers));
+                    }
+                }
+                State::Empty | State::CompleteCommit | State::CompleteAbort
+                    if is_idle && expired < EXPIRED_PER_TICK_MAX =>
+                {
+                    expired += 1;
+                    let key = state::key(id);
+                    step.records
+                        .push(TransactionRecord::TransactionLog(key, None));
+                }
+                _ => {}
+            }
+        }
+        step
+    }
+
+    /// When `tick` is wanted next.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.check_at.filter(|_| !self.txns.is_empty())
+    }
+}
+
+/// The version in which a record is written.
+#[must_use]
+pub fn record_version(record: &TransactionRecord) -> i16 {
+    record.max_version()
+}
+
+/// Is it the present incarnation that asks?
+fn check(txn: &Txn, producer: Producer) -> Result<(), ErrorCode> {
+    if txn.producer.id != producer.id {
+        Err(ErrorCode::InvalidProducerIdMapping)
+    } else if txn.producer.epoch != producer.epoch {
+        Err(ErrorCode::ProducerFenced)
+    } else {
+        Ok(())
+    }
+}
+
+/// The incarnation after the present one; the present one itself when it was given to this very producer before (KIP-360).
+fn next_incarnation(
+    txn: &Txn,
+    expected: Option<Producer>,
+    fresh: Option<ProducerId>,
+) -> Result<Producer, ErrorCode> {
+    let epoch = txn.producer.epoch;
+    let is_current = expected.is_none_or(|expected| expected.epoch == epoch);
+    if is_exhausted(epoch) && is_current {
+        return fresh.map_or(Err(ErrorCode::CoordinatorNotAvailable), |id| {
+            Ok(Producer {
+                id,
+                epoch: ProducerEpoch(0),
+            })
+        });
+    }
+    match expected {
+        Some(expected) if expected.epoch == txn.last_epoch => Ok(txn.producer),
+        Some(_) if !is_current => Err(ErrorCode::ProducerFenced),
+        _ => Ok(Producer {
+            epoch: bumped(epoch),
+            ..txn.producer
+        }),
+    }
+}
+
+/// Aborts the open transaction under an epoch that its producer does not have.
+fn fence(txn: &Txn, fresh: Option<ProducerId>, wall: Timestamp) -> Option<Txn> {
+    let next = Txn {
+        producer: Producer {
+            epoch: bumped(txn.producer.epoch),
+            ..txn.producer
+        },
+        last_epoch: NO_EPOCH,
+        next_id: match is_exhausted(txn.producer.epoch) {
+            true => fresh.unwrap_or(ProducerId::NONE),
+            false => ProducerId::NONE,
+        },
+        state: State::PrepareAbort,
+        updated: wall,
+        waiting: Vec::new(),
+        ..txn.clone()
+    };
+    (next.producer != txn.producer).then_some(next)
+}
+
+/// The transaction with its end decided; `None` when it needs a producer id and was brought none.
+fn prepared(txn: &Txn, end: &End, wall: Timestamp) -> Option<Txn> {
+    let is_bumped = end.version >= EPOCH_PER_TXN;
+    let next_id = match is_bumped && is_exhausted(txn.producer.epoch) {
+        true => end.fresh?,
+        false => ProducerId::NONE,
+    };
+    let (epoch, last_epoch) = match is_bumped {
+        true => (bumped(txn.producer.epoch), txn.producer.epoch),
+        false => (txn.producer.epoch, txn.last_epoch),
+    };
+    Some(Txn {
+        producer: Producer {
+            epoch,
+            ..txn.producer
+        },
+        next_id,
+        last_epoch,
+        state: match end.committed {
+            true => State::PrepareCommit,
+            false => State::PrepareAbort,
+        },
+        // An abort without any partition has no beginning of its own.
+        start: if txn.state == State::Ongoing {
+            txn.start
+        } else {
+            wall
+        },
+        updated: wall,
+        version: end.version,
+        waiting: Vec::new(),
+        ..txn.clone()
+    })
+}
+
+/// The transaction after its markers.
+fn completed(txn: &Txn, wall: Timestamp) -> Txn {
+    let takes_over = txn.next_id != ProducerId::NONE;
+    Txn {
+        producer: match takes_over {
+            true => Producer {
+                id: txn.next_id,
+                epoch: ProducerEpoch(0),
+            },
+            false => txn.producer,
+        },
+        previous_id: if takes_over {
+            txn.producer.id
+        } else {
+            txn.previous_id
+        },
+        next_id: ProducerId::NONE,
+        last_epoch: txn.last_epoch,
+        timeout_ms: txn.timeout_ms,
+        state: match txn.state {
+            State::PrepareCommit => State::CompleteCommit,
+            _ => State::CompleteAbort,
+        },
+        places: Default::default(),
+        start: txn.start,
+        updated: wall,
+        version: txn.version,
+        waiting: Vec::new(),
+    }
+}
+
+/// How a producer wants its transaction to end.
+struct End {
+    producer: Producer,
+    committed: bool,
+    version: i16,
+    fresh: Option<ProducerId>,
+}
+
+enum Verdict {
+    New,
+    /// It was done already, and the answer was lost.
+    Repeated,
+}
+
+impl End {
+    fn judge(&self, txn: &Txn) -> Result<Verdict, ErrorCode> {
+        match self.version >= EPOCH_PER_TXN {
+            true => self.judge_by_epoch(txn),
+            false => self.judge_by_state(txn),
+        }
+    }
+
+    /// Before each transaction had its epoch: a repeat is told by the state alone.
+    fn judge_by_state(&self, txn: &Txn) -> Result<Verdict, ErrorCode> {
+        check(txn, self.producer)?;
+        match (txn.state, self.committed) {
+            (State::Ongoing, _) => Ok(Verdict::New),
+            (State::CompleteCommit, true) | (State::CompleteAbort, false) => Ok(Verdict::Repeated),
+            (State::PrepareCommit, true) | (State::PrepareAbort, false) => {
+                Err(ErrorCode::ConcurrentTransactions)
+            }
+            _ => Err(ErrorCode::InvalidTxnState),
+        }
+    }
+
+    /// The epoch says which transaction is meant: one that is delayed, or comes twice, never ends a later one (KAFKA-17754).
+    fn judge_by_epoch(&self, txn: &Txn) -> Result<Verdict, ErrorCode> {
+        let Producer { id, epoch } = self.producer;
+        let knows_epochs = txn.version >= EPOCH_PER_TXN;
+        let repeats_last_of_id = knows_epochs
+            && txn.previous_id == id
+            && is_exhausted(epoch)
+            && txn.producer.epoch == ProducerEpoch(0);
+        let repeats = knows_epochs
+            && ((txn.producer.id == id && txn.producer.epoch == bumped(epoch))
+                || repeats_last_of_id);
+        if txn.producer.id != id && !repeats_last_of_id {
+            return Err(ErrorCode::InvalidProducerIdMapping);
+        }
+        let is_current = txn.producer == self.producer;
+        let is_valid = match txn.state {
+            State::Ongoing | State::Empty => is_current,
+            State::PrepareCommit | State::PrepareAbort => repeats,
+            State::CompleteCommit | State::CompleteAbort => is_current || repeats,
+        };
+        if !is_valid {
+            return Err(ErrorCode::ProducerFenced);
+        }
+        match (txn.state, self.committed) {
+            (State::Ongoing, _) => Ok(Verdict::New),
+            (State::PrepareCommit, true) | (State::PrepareAbort, false) => {
+                Err(ErrorCode::ConcurrentTransactions)
+            }
+            (State::CompleteCommit, true) | (State::CompleteAbort, false) if repeats => {
+                Ok(Verdict::Repeated)
+            }
+            // Nothing was added: the epoch moves all the same, and fences what is still on its way.
+            (State::Empty | State::CompleteCommit | State::CompleteAbort, false) if !repeats => {
+                Ok(Verdict::New)
+            }
+            _ => Err(ErrorCode::InvalidTxnState),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

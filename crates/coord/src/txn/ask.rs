@@ -1,0 +1,129 @@
+//! What can be asked of the transactions, free of protocol versions, and what they answer.
+
+use model::{ProducerEpoch, ProducerId, Timestamp};
+use wire::ErrorCode;
+
+use super::State;
+
+/// Topic and partition number.
+pub type Place = (String, i32);
+
+/// An incarnation of a producer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Producer {
+    pub id: ProducerId,
+    pub epoch: ProducerEpoch,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Ask {
+    Init {
+        transactional_id: String,
+        timeout_ms: i32,
+        /// Who the producer believes to be (KIP-360).
+        expected: Option<Producer>,
+        /// An unused producer id, should one be needed; see [`super::Transactions::needs_producer_id`].
+        fresh: Option<ProducerId>,
+    },
+    /// Puts partitions into the open transaction, or begins one.
+    Add {
+        transactional_id: String,
+        producer: Producer,
+        places: Vec<Place>,
+        /// `transaction.version` that the client acts by.
+        version: i16,
+        /// While the last transaction is being completed the answer waits, instead of telling the client to come again.
+        may_wait: bool,
+    },
+    /// Are the partitions in the open transaction (KIP-890)?
+    Verify {
+        transactional_id: String,
+        producer: Producer,
+        places: Vec<Place>,
+    },
+    End {
+        transactional_id: String,
+        producer: Producer,
+        committed: bool,
+        version: i16,
+        fresh: Option<ProducerId>,
+    },
+    /// The markers of [`Answer::Markers`] are written and committed everywhere.
+    Marked {
+        transactional_id: String,
+        producer: Producer,
+    },
+    Describe {
+        transactional_id: String,
+    },
+    List(Filter),
+}
+
+impl Ask {
+    #[must_use]
+    pub fn transactional_id(&self) -> Option<&str> {
+        match self {
+            Ask::Init {
+                transactional_id, ..
+            }
+            | Ask::Add {
+                transactional_id, ..
+            }
+            | Ask::Verify {
+                transactional_id, ..
+            }
+            | Ask::End {
+                transactional_id, ..
+            }
+            | Ask::Marked {
+                transactional_id, ..
+            }
+            | Ask::Describe { transactional_id } => Some(transactional_id),
+            Ask::List(_) => None,
+        }
+    }
+}
+
+/// Which transactions to list; what is empty lets everything pass.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Filter {
+    pub states: Vec<State>,
+    pub producer_ids: Vec<ProducerId>,
+    /// Open for longer than this.
+    pub duration_ms: Option<i64>,
+}
+
+/// Markers to write, once what was decided before is durable. Asked again with every start until [`Ask::Marked`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Markers {
+    pub transactional_id: String,
+    pub producer: Producer,
+    pub committed: bool,
+    pub places: Vec<Place>,
+    pub version: i16,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Described {
+    pub transactional_id: String,
+    pub state: State,
+    pub producer: Producer,
+    pub timeout_ms: i32,
+    pub start: Timestamp,
+    pub places: Vec<Place>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    Init(Result<Producer, ErrorCode>),
+    Add(Result<(), ErrorCode>),
+    /// One for each place, in their order.
+    Verify(Vec<Result<(), ErrorCode>>),
+    /// With what the producer goes on.
+    End(Result<Producer, ErrorCode>),
+    Marked,
+    Describe(Option<Described>),
+    List(Vec<Described>),
+    /// For the driver itself.
+    Markers(Markers),
+}

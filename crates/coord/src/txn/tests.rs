@@ -1,0 +1,428 @@
+use super::*;
+
+const LATER: i64 = 1_000_000;
+
+/// A machine with its log: every step is written and replayed, as the driver does.
+#[derive(Default)]
+struct Rig {
+    machine: Transactions,
+    log: Vec<TransactionRecord>,
+    markers: Vec<Markers>,
+    ids: i64,
+    wall: i64,
+}
+
+impl Rig {
+    fn at(&self) -> Moment {
+        Moment {
+            now: Instant(0),
+            wall: Timestamp(self.wall),
+        }
+    }
+
+    fn perform(&mut self, step: Decision) -> Vec<Answer> {
+        for record in step.records {
+            let (key, value) = record.encode(record_version(&record)).unwrap();
+            let read = TransactionRecord::decode(key, value).unwrap();
+            assert_eq!(read, record);
+            self.machine.replay(&record);
+            self.log.push(record);
+        }
+        let mut told = Vec::new();
+        for (caller, answer) in step.answers {
+            match answer {
+                Answer::Markers(markers) => {
+                    assert_eq!(caller, DRIVER);
+                    self.markers.push(markers);
+                }
+                answer => told.push(answer),
+            }
+        }
+        told
+    }
+
+    fn ask(&mut self, mut ask: Ask) -> Answer {
+        if self.machine.needs_producer_id(&ask) {
+            self.ids += 1;
+            let id = Some(ProducerId(self.ids));
+            match &mut ask {
+                Ask::Init { fresh, .. } | Ask::End { fresh, .. } => *fresh = id,
+                _ => {}
+            }
+        }
+        let step = self.machine.ask(Caller(1), ask, self.at());
+        let mut told = self.perform(step);
+        assert_eq!(told.len(), 1, "{told:?}");
+        told.remove(0)
+    }
+
+    fn init_as(&mut self, expected: Option<Producer>) -> Result<Producer, ErrorCode> {
+        let ask = Ask::Init {
+            transactional_id: "t".into(),
+            timeout_ms: 60_000,
+            expected,
+            fresh: None,
+        };
+        match self.ask(ask) {
+            Answer::Init(told) => told,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn init(&mut self) -> Producer {
+        self.init_as(None).unwrap()
+    }
+
+    fn add(&mut self, producer: Producer, partition: i32, version: i16) -> Result<(), ErrorCode> {
+        let ask = add(producer, partition, version, false);
+        match self.ask(ask) {
+            Answer::Add(told) => told,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn end(
+        &mut self,
+        producer: Producer,
+        committed: bool,
+        version: i16,
+    ) -> Result<Producer, ErrorCode> {
+        let ask = Ask::End {
+            transactional_id: "t".into(),
+            producer,
+            committed,
+            version,
+            fresh: None,
+        };
+        match self.ask(ask) {
+            Answer::End(told) => told,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn mark_all(&mut self) {
+        for markers in std::mem::take(&mut self.markers) {
+            let ask = Ask::Marked {
+                transactional_id: markers.transactional_id,
+                producer: markers.producer,
+            };
+            assert_eq!(self.ask(ask), Answer::Marked);
+        }
+    }
+
+    fn state(&self) -> State {
+        self.machine.txns["t"].state
+    }
+
+    /// The machine that a restart makes of the log.
+    fn restart(&mut self) {
+        let mut machine = Transactions::default();
+        for record in &self.log {
+            machine.replay(record);
+        }
+        self.markers.clear();
+        let step = machine.on_loaded(self.at());
+        self.machine = machine;
+        assert_eq!(self.perform(step), []);
+    }
+}
+
+fn add(producer: Producer, partition: i32, version: i16, may_wait: bool) -> Ask {
+    Ask::Add {
+        transactional_id: "t".into(),
+        producer,
+        places: vec![("topic".into(), partition)],
+        version,
+        may_wait,
+    }
+}
+
+fn epoch(id: i64, epoch: i16) -> Producer {
+    Producer {
+        id: ProducerId(id),
+        epoch: ProducerEpoch(epoch),
+    }
+}
+
+#[test]
+fn a_transaction_goes_from_its_first_partition_to_its_markers() {
+    let mut rig = Rig::default();
+    let producer = rig.init();
+    assert_eq!(producer, epoch(1, 0));
+    assert_eq!(rig.end(producer, true, 0), Err(ErrorCode::InvalidTxnState));
+    rig.add(producer, 0, 0).unwrap();
+    rig.add(producer, 1, 0).unwrap();
+    let before = rig.log.len();
+    rig.add(producer, 1, 0).unwrap();
+    assert_eq!(rig.log.len(), before, "what is known is not written again");
+    assert_eq!(rig.end(producer, true, 0), Ok(producer));
+    assert_eq!(rig.state(), State::PrepareCommit);
+    let markers = &rig.markers[0];
+    assert!(markers.committed);
+    assert_eq!(markers.places.len(), 2);
+    assert_eq!(
+        rig.end(producer, true, 0),
+        Err(ErrorCode::ConcurrentTransactions)
+    );
+    assert_eq!(rig.end(producer, false, 0), Err(ErrorCode::InvalidTxnState));
+    assert_eq!(
+        rig.add(producer, 0, 0),
+        Err(ErrorCode::ConcurrentTransactions)
+    );
+    assert_eq!(rig.init_as(None), Err(ErrorCode::ConcurrentTransactions));
+    rig.mark_all();
+    assert_eq!(rig.state(), State::CompleteCommit);
+    assert_eq!(rig.end(producer, true, 0), Ok(producer), "a repeat");
+    assert_eq!(rig.end(producer, false, 0), Err(ErrorCode::InvalidTxnState));
+}
+
+#[test]
+fn with_version_2_each_transaction_has_an_epoch_and_a_late_end_touches_no_other() {
+    let mut rig = Rig::default();
+    let first = rig.init();
+    rig.add(first, 0, 2).unwrap();
+    let second = rig.end(first, true, 2).unwrap();
+    assert_eq!(second, epoch(1, 1));
+    assert_eq!(
+        rig.markers[0].producer, second,
+        "markers fence what is late"
+    );
+    rig.mark_all();
+    assert_eq!(rig.end(first, true, 2), Ok(second), "a repeat");
+    rig.add(second, 0, 2).unwrap();
+    assert_eq!(rig.end(first, true, 2), Err(ErrorCode::ProducerFenced));
+    assert_eq!(rig.end(first, false, 2), Err(ErrorCode::ProducerFenced));
+    assert_eq!(rig.state(), State::Ongoing);
+    let third = rig.end(second, false, 2).unwrap();
+    rig.mark_all();
+    assert_eq!(rig.end(second, true, 2), Err(ErrorCode::InvalidTxnState));
+    assert_eq!(
+        rig.end(third, false, 2),
+        Ok(epoch(1, 3)),
+        "nothing was added"
+    );
+    rig.mark_all();
+    assert_eq!(rig.state(), State::CompleteAbort);
+}
+
+#[test]
+fn a_second_producer_aborts_the_first_and_fences_it() {
+    let mut rig = Rig::default();
+    let old = rig.init();
+    rig.add(old, 0, 0).unwrap();
+    assert_eq!(rig.init_as(None), Err(ErrorCode::ConcurrentTransactions));
+    assert_eq!((rig.state(), rig.markers.len()), (State::PrepareAbort, 1));
+    assert_eq!(rig.markers[0].producer, epoch(1, 1));
+    rig.mark_all();
+    let new = rig.init();
+    assert_eq!(new, epoch(1, 2));
+    assert_eq!(rig.add(old, 0, 0), Err(ErrorCode::ProducerFenced));
+    assert_eq!(rig.end(old, true, 0), Err(ErrorCode::ProducerFenced));
+    assert_eq!(
+        rig.add(epoch(9, 0), 0, 0),
+        Err(ErrorCode::InvalidProducerIdMapping)
+    );
+}
+
+#[test]
+fn a_producer_that_recovers_is_told_the_same_twice_and_a_fenced_one_nothing() {
+    let mut rig = Rig::default();
+    let first = rig.init();
+    let second = rig.init_as(Some(first)).unwrap();
+    assert_eq!(second, epoch(1, 1));
+    assert_eq!(rig.init_as(Some(first)), Ok(second), "the answer was lost");
+    let third = rig.init_as(Some(second)).unwrap();
+    assert_eq!(rig.init_as(Some(first)), Err(ErrorCode::ProducerFenced));
+    assert_eq!(
+        rig.init_as(Some(epoch(8, 2))),
+        Err(ErrorCode::ProducerFenced)
+    );
+    assert_eq!(third, epoch(1, 2));
+}
+
+#[test]
+fn used_up_epochs_bring_another_producer_id() {
+    let mut rig = Rig::default();
+    rig.init();
+    for _ in 1..=i16::MAX - 1 {
+        rig.init();
+    }
+    let last = epoch(1, i16::MAX - 1);
+    assert_eq!(rig.machine.txns["t"].producer, last);
+    rig.add(last, 0, 2).unwrap();
+    let next = rig.end(last, true, 2).unwrap();
+    assert_eq!(next, epoch(2, 0));
+    assert_eq!(rig.markers[0].producer, epoch(1, i16::MAX));
+    rig.mark_all();
+    assert_eq!(
+        rig.end(last, true, 2),
+        Ok(next),
+        "a repeat under the old id"
+    );
+    rig.add(next, 0, 2).unwrap();
+    assert_eq!(rig.end(last, true, 2), Err(ErrorCode::ProducerFenced));
+}
+
+#[test]
+fn timeouts_are_bounded_and_a_late_transaction_is_aborted() {
+    let mut rig = Rig::default();
+    for timeout_ms in [0, -1, 900_001] {
+        let ask = Ask::Init {
+            transactional_id: "t".into(),
+            timeout_ms,
+            expected: None,
+            fresh: None,
+        };
+        let refused = Answer::Init(Err(ErrorCode::InvalidTransactionTimeout));
+        assert_eq!(rig.ask(ask), refused);
+    }
+    let producer = rig.init();
+    rig.add(producer, 0, 2).unwrap();
+    rig.wall += 60_000;
+    let step = rig.machine.tick(rig.at());
+    assert_eq!(rig.perform(step), []);
+    assert_eq!(rig.state(), State::Ongoing);
+    rig.wall += 1;
+    let step = rig.machine.tick(rig.at());
+    rig.perform(step);
+    assert_eq!(rig.state(), State::PrepareAbort);
+    rig.mark_all();
+    assert_eq!(rig.end(producer, true, 2), Err(ErrorCode::InvalidTxnState));
+    assert_eq!(rig.add(producer, 0, 2), Err(ErrorCode::ProducerFenced));
+    rig.wall += 604_800_000;
+    let step = rig.machine.tick(rig.at());
+    rig.perform(step);
+    assert!(rig.machine.txns.is_empty(), "nobody used it for long");
+}
+
+#[test]
+fn who_may_wait_begins_the_next_transaction_when_the_last_is_complete() {
+    let mut rig = Rig::default();
+    let first = rig.init();
+    rig.add(first, 0, 2).unwrap();
+    let second = rig.end(first, true, 2).unwrap();
+    for partition in [1, 2] {
+        let ask = add(second, partition, 2, true);
+        let step = rig.machine.ask(Caller(7), ask, rig.at());
+        assert_eq!(rig.perform(step), []);
+    }
+    let markers = rig.markers.remove(0);
+    let ask = Ask::Marked {
+        transactional_id: "t".into(),
+        producer: markers.producer,
+    };
+    let step = rig.machine.ask(Caller(1), ask, rig.at());
+    let told = rig.perform(step);
+    assert_eq!(
+        told,
+        [Answer::Marked, Answer::Add(Ok(())), Answer::Add(Ok(()))]
+    );
+    assert_eq!(rig.state(), State::Ongoing);
+    let places: Vec<i32> = rig.machine.txns["t"]
+        .places
+        .iter()
+        .map(|place| place.1)
+        .collect();
+    assert_eq!(places, [1, 2]);
+}
+
+#[test]
+fn verification_tells_added_partitions_from_others() {
+    let mut rig = Rig::default();
+    let producer = rig.init();
+    rig.add(producer, 0, 0).unwrap();
+    let verify = |producer| Ask::Verify {
+        transactional_id: "t".into(),
+        producer,
+        places: vec![("topic".into(), 0), ("topic".into(), 1)],
+    };
+    let told = rig.ask(verify(producer));
+    assert_eq!(
+        told,
+        Answer::Verify(vec![Ok(()), Err(ErrorCode::TransactionAbortable)])
+    );
+    let told = rig.ask(verify(epoch(1, 5)));
+    assert_eq!(
+        told,
+        Answer::Verify(vec![Err(ErrorCode::ProducerFenced); 2])
+    );
+}
+
+#[test]
+fn lists_go_by_state_producer_and_time() {
+    let mut rig = Rig::default();
+    let producer = rig.init();
+    rig.add(producer, 0, 0).unwrap();
+    rig.wall = LATER;
+    let mut count = |filter: Filter| match rig.ask(Ask::List(filter)) {
+        Answer::List(list) => list.len(),
+        other => panic!("{other:?}"),
+    };
+    let by_states = |states: &[State]| Filter {
+        states: states.to_vec(),
+        ..Filter::default()
+    };
+    let by_time = |duration_ms| Filter {
+        duration_ms: Some(duration_ms),
+        ..Filter::default()
+    };
+    assert_eq!(count(Filter::default()), 1);
+    assert_eq!(count(by_states(&[State::Ongoing, State::Empty])), 1);
+    assert_eq!(count(by_states(&[State::Empty])), 0);
+    assert_eq!(count(by_time(LATER - 1)), 1);
+    assert_eq!(count(by_time(LATER)), 0);
+}
+
+/// Any order of requests, with a restart after any of them: the log alone gives the same transactions, what is decided stays so
+/// and is marked again, and epochs only rise.
+#[test]
+fn a_restart_anywhere_changes_nothing() {
+    let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = move |bound: u64| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        seed % bound
+    };
+    for _ in 0..200 {
+        let mut rig = Rig::default();
+        let mut known = vec![rig.init()];
+        for _ in 0..60 {
+            let before = rig.machine.txns["t"].producer;
+            let decided = rig.state();
+            let producer = known[known.len() - 1 - next(known.len().min(3) as u64) as usize];
+            let version = if next(2) == 0 { 0 } else { 2 };
+            let mut is_marked = false;
+            match next(8) {
+                0 => known.extend(rig.init_as(None).ok()),
+                1 => known.extend(rig.init_as(Some(producer)).ok()),
+                2 | 3 => drop(rig.add(producer, next(4) as i32, version)),
+                4 | 5 => known.extend(rig.end(producer, next(2) == 0, version).ok()),
+                6 => {
+                    is_marked = true;
+                    rig.mark_all();
+                }
+                _ => {
+                    rig.wall += 30_000;
+                    let step = rig.machine.tick(rig.at());
+                    rig.perform(step);
+                }
+            }
+            let now = rig.machine.txns["t"].producer;
+            assert!(
+                now.id > before.id || now.epoch >= before.epoch,
+                "{before:?} {now:?}"
+            );
+            if decided.is_prepared() && !is_marked {
+                assert_eq!(rig.state(), decided, "what is decided stays");
+            }
+            if next(3) == 0 {
+                let lived = rig.machine.txns["t"].clone();
+                rig.restart();
+                let again = &rig.machine.txns["t"];
+                assert_eq!(again.record("t"), lived.record("t"));
+                assert_eq!(rig.markers.len(), usize::from(lived.state.is_prepared()));
+            }
+        }
+    }
+}
