@@ -114,6 +114,27 @@ pub fn floor_in_file<E: Entry>(file: &dyn File, count: u64, key: i64) -> io::Res
     Ok(floor(&entries, key))
 }
 
+/// The first entry of a file of `count` that is not `before`; entries must be ordered by it.
+pub fn first_in_file<E: Entry>(
+    file: &dyn File,
+    count: u64,
+    before: impl Fn(&E) -> bool,
+) -> io::Result<Option<E>> {
+    let mut bytes = vec![0; E::SIZE];
+    let (mut low, mut high, mut found) = (0, count, None);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        file.read_exact_at(&mut bytes, middle * E::SIZE as u64)?;
+        let entry = E::read(&bytes);
+        if before(&entry) {
+            low = middle + 1;
+        } else {
+            (high, found) = (middle, Some(entry));
+        }
+    }
+    Ok(found)
+}
+
 /// The entries of a file as long as they rise; a torn or zeroed tail ends them. Missing files have none.
 pub fn load<E: Entry>(disk: &dyn Disk, path: &Path) -> io::Result<Vec<E>> {
     let file = match disk.open(path, Open::Read) {

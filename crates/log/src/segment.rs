@@ -18,11 +18,11 @@ use env::FileHandle;
 use env::disk::Open;
 use model::{LeaderEpoch, Offset, Timestamp};
 use parking_lot::{Mutex, RwLock};
+use txns::Txns;
 use wire::records::{Batch, Head};
 
 use crate::index::{OffsetEntry, TimeEntry};
 use crate::pool::{FilePool, Slot};
-use crate::txn_index::AbortedTxn;
 
 /// Ends of the latest appends that are remembered, so that readers at the tail need no search: 3 KiB at most per partition.
 const MARKS_MAX: usize = 128;
@@ -77,7 +77,7 @@ pub struct Segment {
     trust: Trust,
     inner: RwLock<Inner>,
     /// `None` until the file was looked at.
-    txns: Mutex<Option<Vec<AbortedTxn>>>,
+    txns: Mutex<Option<Txns>>,
 }
 
 struct Inner {
@@ -164,7 +164,7 @@ impl Segment {
             offsets: Vec::new(),
             times: Vec::new(),
         };
-        *segment.txns.lock() = Some(Vec::new());
+        *segment.txns.lock() = Some(Txns::default());
         let path = segment.path("log");
         let file = pool.get_pinned(&segment.log, Open::CreateNew, || path)?;
         if let Some(bytes) = allocate {

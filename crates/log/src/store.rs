@@ -398,8 +398,17 @@ impl Store {
         Ok(next)
     }
 
-    /// Writes the indexes of the active segment, so that the next start finds them (part of a checkpoint, not synced).
+    /// Writes the indexes of the active segment, so that the next start finds them, and the aborted transactions of all (part of
+    /// a checkpoint, not synced).
     pub fn write_indexes(&self) -> Result<(), StoreError> {
+        for segment in self.segments.load().iter() {
+            let is_new = segment
+                .write_txns()
+                .map_err(|error| self.scan(segment.base(), error.into()))?;
+            if is_new {
+                self.tail.lock().dir_dirty = true;
+            }
+        }
         let active = self.active();
         active
             .write_indexes()

@@ -6,9 +6,11 @@
 use std::io::{self, IoSlice};
 use std::path::Path;
 
-use env::Disk;
 use env::disk::Open;
+use env::{Disk, FileHandle};
 use model::{Offset, ProducerId};
+
+use crate::producer::CompletedTxn;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AbortedTxn {
@@ -18,6 +20,17 @@ pub struct AbortedTxn {
     pub last_offset: Offset,
     /// Last stable offset after the marker: nothing below it is aborted by a later entry.
     pub last_stable_offset: Offset,
+}
+
+impl From<CompletedTxn> for AbortedTxn {
+    fn from(ended: CompletedTxn) -> AbortedTxn {
+        AbortedTxn {
+            producer_id: ended.producer_id,
+            first_offset: ended.first_offset,
+            last_offset: ended.last_offset,
+            last_stable_offset: ended.last_stable_offset,
+        }
+    }
 }
 
 const VERSION: i16 = 0;
@@ -81,18 +94,29 @@ pub fn load(disk: &dyn Disk, path: &Path) -> io::Result<Vec<AbortedTxn>> {
     Ok(entries)
 }
 
-/// Writes all entries; an empty list removes the file.
-pub fn store(disk: &dyn Disk, path: &Path, entries: &[AbortedTxn]) -> io::Result<()> {
-    if entries.is_empty() {
-        return match disk.remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        };
-    }
+/// Writes `entries` behind the first `at` of the file. What stood there before is not touched, so that a power cut cannot take
+/// an entry that a checkpoint vouches for. The caller syncs the file, and its directory when `at` is 0.
+pub fn append(
+    disk: &dyn Disk,
+    path: &Path,
+    at: usize,
+    entries: &[AbortedTxn],
+) -> io::Result<FileHandle> {
     let bytes: Vec<u8> = entries.iter().flat_map(AbortedTxn::encode).collect();
-    let file = disk.open(path, Open::Truncate)?;
-    file.write_at(&[IoSlice::new(&bytes)], 0)?;
-    file.sync_data()
+    let file = disk.open(path, Open::Create)?;
+    file.write_at(&[IoSlice::new(&bytes)], (at * ENTRY_SIZE) as u64)?;
+    Ok(file)
+}
+
+/// Drops the entries whose marker lies at or above `end`.
+pub fn cut(disk: &dyn Disk, path: &Path, end: Offset) -> io::Result<()> {
+    let entries = load(disk, path)?;
+    let kept = entries.partition_point(|entry| entry.last_offset < end);
+    if kept == entries.len() {
+        return Ok(());
+    }
+    disk.open(path, Open::Write)?
+        .set_len((kept * ENTRY_SIZE) as u64)
 }
 
 #[cfg(test)]

@@ -7,18 +7,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use log::AbortedTxn;
 use log::config::{Durability, LogConfig, TopicCompression};
 use log::journal::{Entry, What};
 use log::producer::{Origin, ProducerError, Verdict};
-use model::{Instant, LeaderEpoch, Offset, Timestamp};
+use model::{Instant, LeaderEpoch, Offset, ProducerEpoch, ProducerId, Timestamp};
 use wire::records::{
-    Batch, BatchError, Caps, Codec, CodecError, RecordFault, Rules, TimestampType, recompress,
-    validate_records,
+    Batch, BatchError, Caps, Codec, CodecError, EndTxn, RecordFault, Rules, TimestampType,
+    end_txn_batch, recompress, validate_records,
 };
 
 use crate::dir::{Push, Stamp};
 use crate::news::{Awaiting, Ticket};
 use crate::partition::{Partition, State};
+use crate::verification::Warrant;
 
 /// Facts of the moment of an append.
 pub struct Moment<'a> {
@@ -60,8 +62,19 @@ pub enum AppendError {
     Producer(#[from] ProducerError),
     #[error("a produce request carries one batch per partition, this one {batches}")]
     Count { batches: usize },
+    /// Client: the batch belongs to no transaction that the coordinator knows of.
     #[error("no transaction is open for this producer")]
     NoTransaction,
+}
+
+/// How the coordinator ends the transaction of a producer in this partition.
+#[derive(Clone, Copy, Debug)]
+pub struct Marker {
+    pub producer_id: ProducerId,
+    pub producer_epoch: ProducerEpoch,
+    pub end: EndTxn,
+    /// With version 2 each transaction has an epoch of its own, and the marker the one above it.
+    pub transaction_version: i16,
 }
 
 impl Partition {
@@ -72,21 +85,29 @@ impl Partition {
         ticket: Option<Ticket>,
         moment: Moment<'_>,
     ) -> Result<Appended, AppendError> {
+        self.append_as(batch, Origin::Client, Warrant::None, ticket, moment)
+    }
+
+    /// Appends a batch that may begin a transaction, as its `warrant` says. Of a coordinator's batch the sequence is not checked:
+    /// it has none.
+    pub fn append_as(
+        self: &Arc<Self>,
+        batch: Batch,
+        origin: Origin,
+        warrant: Warrant,
+        ticket: Option<Ticket>,
+        moment: Moment<'_>,
+    ) -> Result<Appended, AppendError> {
         let config = self.config();
         let batch = prepare(batch, &config, moment.wall)?;
         let mut guard = self.state.lock();
         let state = &mut *guard;
-        if state.is_deleted {
-            return Err(AppendError::Deleted);
+        self.check_open(state, &config)?;
+        let verdict = state.producers.check(&batch, origin);
+        if !matches!(verdict, Ok(Verdict::Duplicate(_))) {
+            state.check_warrant(&batch, warrant)?;
         }
-        // Checked under the lock: a directory that fails later walks over all partitions and finds our ticket.
-        if self.dir.is_failed() {
-            return Err(AppendError::Storage { full: false });
-        }
-        if self.dir.is_full() && !config.may_use_reserve {
-            return Err(AppendError::Storage { full: true });
-        }
-        if let Verdict::Duplicate(first) = state.producers.check(&batch, Origin::Client)? {
+        if let Verdict::Duplicate(first) = verdict? {
             let until = first.last_offset.advance(1);
             let is_committed = until <= state.high_watermark;
             if let Some(ticket) = ticket.filter(|_| !is_committed) {
@@ -109,12 +130,70 @@ impl Partition {
             });
         }
 
-        let mut batch = batch;
+        Ok(self.place(state, batch, None, ticket, moment))
+    }
+
+    /// Appends the marker that ends the transaction of a producer. One that is repeated is appended again, and ends nothing.
+    pub fn append_marker(
+        self: &Arc<Self>,
+        marker: Marker,
+        ticket: Option<Ticket>,
+        moment: Moment<'_>,
+    ) -> Result<Appended, AppendError> {
+        let Marker {
+            producer_id,
+            producer_epoch,
+            end,
+            transaction_version,
+        } = marker;
+        let config = self.config();
+        let mut batch = end_txn_batch(producer_id, producer_epoch, end, moment.wall);
+        if config.message_timestamp_type == TimestampType::LogAppendTime {
+            batch.set_append_time(moment.wall);
+        }
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        self.check_open(state, &config)?;
+        state
+            .producers
+            .check_marker(producer_id, producer_epoch, end, transaction_version)?;
+        Ok(self.place(state, batch, Some(end), ticket, moment))
+    }
+
+    fn check_open(&self, state: &State, config: &LogConfig) -> Result<(), AppendError> {
+        if state.is_deleted {
+            return Err(AppendError::Deleted);
+        }
+        // Checked under the lock: a directory that fails later walks over all partitions and finds our ticket.
+        if self.dir.is_failed() {
+            return Err(AppendError::Storage { full: false });
+        }
+        if self.dir.is_full() && !config.may_use_reserve {
+            return Err(AppendError::Storage { full: true });
+        }
+        Ok(())
+    }
+
+    /// Gives a batch that was let in its offsets and puts it in the tail and in the queue of the directory.
+    fn place(
+        self: &Arc<Self>,
+        state: &mut State,
+        mut batch: Batch,
+        marker: Option<EndTxn>,
+        ticket: Option<Ticket>,
+        moment: Moment<'_>,
+    ) -> Appended {
         let base_offset = state.tail.end();
         batch.set_base_offset(base_offset);
         batch.set_leader_epoch(state.epoch);
         let end = batch.next_offset();
-        state.producers.apply(&batch, None);
+        let ended = state.producers.apply(&batch, marker);
+        state
+            .aborted
+            .extend(ended.filter(|txn| txn.aborted).map(AbortedTxn::from));
+        if marker.is_some() {
+            state.guards.on_marker(batch.producer_id());
+        }
         state.are_epochs_changed |= state.epochs.assign(state.epoch, base_offset);
         let sync = state.needs_sync(batch.record_count(), moment.now);
         let push = Push {
@@ -144,7 +223,7 @@ impl Partition {
             push,
             Some((moment.stamp, moment.now)),
         );
-        Ok(appended)
+        appended
     }
 
     /// Moves the log start to `to` (DeleteRecords); the ticket is redeemed when that is durable.
@@ -221,9 +300,6 @@ fn prepare(mut batch: Batch, config: &LogConfig, wall: Timestamp) -> Result<Batc
     if batch.attributes().is_control() {
         return Err(BatchError::Control.into());
     }
-    if batch.attributes().is_transactional() {
-        return Err(AppendError::NoTransaction);
-    }
     let stamps = config.message_timestamp_type == TimestampType::LogAppendTime;
     let bounds = wall
         .0
@@ -286,6 +362,20 @@ fn append_time(batch: &Batch) -> Timestamp {
 }
 
 impl State {
+    /// A batch may join the transaction that its producer has open here; to begin one it needs a warrant.
+    fn check_warrant(&self, batch: &Batch, warrant: Warrant) -> Result<(), AppendError> {
+        let (id, epoch) = (batch.producer_id(), batch.producer_epoch());
+        let is_in = !batch.attributes().is_transactional()
+            || warrant == Warrant::Waived
+            || self.producers.has_open_txn(id, epoch)
+            || matches!(warrant, Warrant::Verified(guard) if self.guards.holds(id, guard));
+        if is_in {
+            Ok(())
+        } else {
+            Err(AppendError::NoTransaction)
+        }
+    }
+
     /// Relaxed topics are synced only when `flush.messages` or `flush.ms` says so.
     fn needs_sync(&mut self, records: i32, now: Instant) -> bool {
         if self.config.durability == Durability::Sync {

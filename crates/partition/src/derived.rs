@@ -11,7 +11,7 @@ use env::disk::Open;
 use env::{Disk, Env};
 use log::producer::{self, ProducerStates};
 use log::store::{Known, Store, StoreError};
-use log::{Epochs, Syncing, checkpoint, metadata};
+use log::{AbortedTxn, Epochs, Syncing, checkpoint, metadata, txn_index};
 use model::{Offset, Timestamp};
 use wire::Uuid;
 use wire::records::Batch;
@@ -31,10 +31,17 @@ pub(crate) struct Derived {
 }
 
 impl Derived {
-    pub(crate) fn note(&mut self, batches: &[Batch]) {
+    /// Takes note of batches that `store` has, and tells it of the transactions that were aborted in them.
+    pub(crate) fn note(&mut self, batches: &[Batch], store: &Store) -> Result<(), StoreError> {
         for batch in batches {
-            self.producers.apply(batch, None);
+            let ended = self.producers.apply(batch, producer::marker_of(batch));
+            if let Some(txn) = ended.filter(|txn| txn.aborted) {
+                store.add_aborted(txn.into())?;
+            }
         }
+        // Only committed batches are written.
+        self.producers.on_high_watermark(self.producers.end());
+        Ok(())
     }
 
     /// Writes what changed since the last time.
@@ -117,6 +124,9 @@ pub(crate) fn cut_files(disk: &dyn Disk, dir: &Path, known: &Known) -> io::Resul
             continue;
         };
         let path = dir.join(&entry.name);
+        if extension == "txnindex" && Offset(base) == known.active_base {
+            txn_index::cut(disk, &path, known.log_end)?;
+        }
         let is_later = match extension {
             "snapshot" => Offset(base) > known.log_end,
             "log" | "index" | "timeindex" | "txnindex" => Offset(base) > known.active_base,
@@ -136,8 +146,17 @@ pub(crate) fn cut_files(disk: &dyn Disk, dir: &Path, known: &Known) -> io::Resul
 
 impl Partition {
     /// Takes note of batches that are in a segment file now.
-    pub(crate) fn note_written(&self, batches: &[Batch]) {
-        self.derived.lock().note(batches);
+    pub(crate) fn note_written(&self, batches: &[Batch]) -> Result<(), StoreError> {
+        let Some(store) = self.store.get() else {
+            return Ok(());
+        };
+        let mut derived = self.derived.lock();
+        derived.note(batches, store)?;
+        let end = derived.producers.end();
+        let is_written = |txn: &mut AbortedTxn| txn.last_offset < end;
+        let mut state = self.state.lock();
+        while state.aborted.pop_front_if(is_written).is_some() {}
+        Ok(())
     }
 
     /// Stores what is derived from the written batches, for a checkpoint.

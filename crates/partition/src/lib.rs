@@ -11,12 +11,14 @@ pub mod partition;
 mod progress;
 pub mod read;
 mod sync;
+mod verification;
 
-pub use append::{AppendError, Appended, Moment, TrimError};
+pub use append::{AppendError, Appended, Marker, Moment, TrimError};
 pub use dir::{
     Announce, Commit, DirSettings, Found, Identity, LogDir, OpenError, Opened, Recovery,
     SegmentWriter, Stamp,
 };
 pub use news::{News, ShardId, Ticket, WaiterKey};
 pub use partition::{Bounds, Hole, Partition, Start};
-pub use read::{Plan, Read, ReadError, ReadRequest};
+pub use read::{Isolation, Plan, Read, ReadError, ReadRequest};
+pub use verification::{Guard, Warrant};

@@ -4,6 +4,8 @@
 
 use model::Offset;
 
+use crate::read::Isolation;
+
 /// A loop of the broker that owns connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShardId(pub u16);
@@ -50,4 +52,11 @@ impl News {
 pub(crate) struct Awaiting {
     pub until: Offset,
     pub ticket: Ticket,
+}
+
+/// Who waits to see more, and of what.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Watcher {
+    pub ticket: Ticket,
+    pub isolation: Isolation,
 }

@@ -7,18 +7,19 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 
-use log::Epochs;
 use log::config::LogConfig;
 use log::producer::ProducerStates;
 use log::store::{Store, StoreError};
 use log::tail::Tail;
+use log::{AbortedTxn, Epochs};
 use model::{Instant, LeaderEpoch, Offset, PartitionIndex};
 use wire::Uuid;
 
 use crate::derived::Derived;
 use crate::dir::{LogDir, Slot};
-use crate::news::{Awaiting, News, Ticket};
+use crate::news::{Awaiting, News, Ticket, Watcher};
 use crate::sync::Mutex;
+use crate::verification::Guards;
 
 pub struct Partition {
     pub topic_id: Uuid,
@@ -44,7 +45,10 @@ pub(crate) struct State {
     pub(crate) trims: VecDeque<(Offset, Option<Ticket>)>,
     /// The log start moved since the segment writer last looked.
     pub(crate) has_trimmed: bool,
-    pub(crate) watchers: Vec<Ticket>,
+    pub(crate) watchers: Vec<Watcher>,
+    /// Aborted transactions whose markers are not in a segment file yet, in the order of these.
+    pub(crate) aborted: VecDeque<AbortedTxn>,
+    pub(crate) guards: Guards,
     pub(crate) slot: Slot,
     /// Bytes appended since the last sync, where the topic is relaxed and counts messages to its next flush.
     pub(crate) unflushed_records: i64,
@@ -97,6 +101,8 @@ impl Start {
 pub struct Bounds {
     pub log_start: Offset,
     pub high_watermark: Offset,
+    /// What a reader of committed data sees ends here: the first open transaction, or the high watermark.
+    pub last_stable: Offset,
     pub log_end: Offset,
     pub epoch: LeaderEpoch,
 }
@@ -128,6 +134,8 @@ impl Partition {
                 trims: VecDeque::new(),
                 has_trimmed: false,
                 watchers: Vec::new(),
+                aborted: VecDeque::new(),
+                guards: Guards::default(),
                 slot: Slot::default(),
                 unflushed_records: 0,
                 flush_at: None,
@@ -142,13 +150,7 @@ impl Partition {
     }
 
     pub fn bounds(&self) -> Bounds {
-        let state = self.state.lock();
-        Bounds {
-            log_start: state.log_start,
-            high_watermark: state.high_watermark,
-            log_end: state.tail.end(),
-            epoch: state.epoch,
-        }
+        self.state.lock().bounds()
     }
 
     pub fn config(&self) -> Arc<LogConfig> {
@@ -208,6 +210,24 @@ impl Partition {
 }
 
 impl State {
+    pub(crate) fn bounds(&self) -> Bounds {
+        Bounds {
+            log_start: self.log_start,
+            high_watermark: self.high_watermark,
+            last_stable: self.last_stable(),
+            log_end: self.tail.end(),
+            epoch: self.epoch,
+        }
+    }
+
+    /// Never above the high watermark; a transaction that began below the log start holds nothing back there.
+    pub(crate) fn last_stable(&self) -> Offset {
+        let first_unstable = self.producers.first_unstable();
+        first_unstable.map_or(self.high_watermark, |first| {
+            first.max(self.log_start).min(self.high_watermark)
+        })
+    }
+
     fn release_all(&mut self, news: &mut Vec<News>) {
         news.extend(
             self.awaiting
@@ -220,6 +240,10 @@ impl State {
                 .filter_map(|(_, ticket)| ticket)
                 .map(News::Failed),
         );
-        news.extend(self.watchers.drain(..).map(News::Readable));
+        news.extend(
+            self.watchers
+                .drain(..)
+                .map(|watcher| News::Readable(watcher.ticket)),
+        );
     }
 }

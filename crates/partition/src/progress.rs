@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use model::Offset;
 
-use crate::news::{Awaiting, News, Ticket, WaiterKey};
-use crate::partition::Partition;
+use crate::news::{Awaiting, News, Ticket, WaiterKey, Watcher};
+use crate::partition::{Bounds, Partition, State};
+use crate::read::Isolation;
 
 impl Partition {
     /// Everything below `up_to`, and the oldest `trims` trims, are durable. Returns whether the partition must be put on the
@@ -16,10 +17,14 @@ impl Partition {
         trims: usize,
         news: &mut Vec<News>,
     ) -> bool {
-        let mut state = self.state.lock();
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        let mut before = state.bounds();
         if up_to > state.high_watermark {
             state.high_watermark = up_to;
-            news.extend(state.watchers.drain(..).map(News::Readable));
+            state.producers.on_high_watermark(up_to);
+            state.tell_watchers(before, news);
+            before = state.bounds();
         }
         while let Some(awaiting) = state.awaiting.front().copied() {
             if awaiting.until > state.high_watermark {
@@ -36,6 +41,8 @@ impl Partition {
             state.has_trimmed = true;
             news.extend(ticket.map(News::Committed));
         }
+        // The log start may have passed the beginning of an open transaction.
+        state.tell_watchers(before, news);
         !std::mem::replace(&mut state.dirty, true)
     }
 
@@ -50,12 +57,16 @@ impl Partition {
         waits
     }
 
-    /// Tells `watcher` once when the high watermark passes `seen`; `false` when it already has.
-    pub fn watch(&self, watcher: Ticket, seen: Offset) -> bool {
+    /// Tells `watcher` once when what a reader of its isolation sees grows past `seen`; `false` when it already has.
+    pub fn watch(&self, watcher: Ticket, seen: Offset, isolation: Isolation) -> bool {
         let mut state = self.state.lock();
-        let is_current = state.high_watermark <= seen && !state.is_deleted && !self.dir.is_failed();
+        let end = state.bounds().end(isolation);
+        let is_current = end <= seen && !state.is_deleted && !self.dir.is_failed();
         if is_current {
-            state.watchers.push(watcher);
+            state.watchers.push(Watcher {
+                ticket: watcher,
+                isolation,
+            });
         }
         is_current
     }
@@ -64,6 +75,19 @@ impl Partition {
         self.state
             .lock()
             .watchers
-            .retain(|known| known.waiter != watcher);
+            .retain(|known| known.ticket.waiter != watcher);
+    }
+}
+
+impl State {
+    /// Tells those for whom there is more to see than at `before`.
+    fn tell_watchers(&mut self, before: Bounds, news: &mut Vec<News>) {
+        let now = self.bounds();
+        let sees_more =
+            |watcher: &mut Watcher| before.end(watcher.isolation) < now.end(watcher.isolation);
+        if before.high_watermark < now.high_watermark || before.last_stable < now.last_stable {
+            let told = self.watchers.extract_if(.., sees_more);
+            news.extend(told.map(|watcher| News::Readable(watcher.ticket)));
+        }
     }
 }

@@ -1,11 +1,12 @@
 //! The read walk, first half: look at the state without waiting and return a plan that owns what it needs.
 //!
-//! Executing the plan touches no partition state. Nothing at or above the high watermark is ever in a plan. Batches still in
-//! memory come from there, older ones as slices of segment files.
+//! Executing the plan touches no partition state. Nothing at or above the high watermark is ever in a plan, and for a reader of
+//! committed data nothing at or above the last stable offset. Batches still in memory come from there, older ones as slices of
+//! segment files.
 
 use log::segment::first_record;
 use log::store::Read as StoreRead;
-use log::{FileSlice, ReadError as StoreError, RecordTime};
+use log::{AbortedTxn, FileSlice, ReadError as StoreError, RecordTime};
 use model::{LeaderEpoch, Offset, Timestamp};
 use wire::records::Batch;
 
@@ -33,9 +34,42 @@ impl Plan {
     }
 }
 
+/// What a reader wants to see (KIP-98).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Isolation {
+    /// Everything below the high watermark.
+    #[default]
+    Uncommitted,
+    /// No open transaction; of aborted ones it is told, so that it can drop their records.
+    Committed,
+}
+
+impl Bounds {
+    /// Where a reader's view ends.
+    #[must_use]
+    pub fn end(&self, isolation: Isolation) -> Offset {
+        match isolation {
+            Isolation::Uncommitted => self.high_watermark,
+            Isolation::Committed => self.last_stable,
+        }
+    }
+}
+
 pub struct Read {
     pub plan: Plan,
     pub bounds: Bounds,
+    /// Aborted transactions with records in the plan, for a reader of committed data.
+    pub aborted: Vec<AbortedTxn>,
+}
+
+impl Read {
+    fn at_end(bounds: Bounds) -> Read {
+        Read {
+            plan: Plan::AtEnd,
+            bounds,
+            aborted: Vec::new(),
+        }
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -67,6 +101,7 @@ pub struct ReadRequest {
     /// Give the first batch even if it is larger than `bytes_max` (KIP-74).
     pub at_least_one: bool,
     pub current_epoch: LeaderEpoch,
+    pub isolation: Isolation,
 }
 
 impl Partition {
@@ -78,12 +113,8 @@ impl Partition {
         if state.is_deleted {
             return Err(ReadError::Deleted);
         }
-        let bounds = Bounds {
-            log_start: state.log_start,
-            high_watermark: state.high_watermark,
-            log_end: state.tail.end(),
-            epoch: state.epoch,
-        };
+        let bounds = state.bounds();
+        let end = bounds.end(request.isolation);
         check_epoch(request.current_epoch, state.epoch)?;
         if request.from < state.log_start || request.from > state.high_watermark {
             return Err(ReadError::OutOfRange { bounds });
@@ -95,17 +126,21 @@ impl Partition {
         {
             return Err(ReadError::Damaged { hole: *hole });
         }
-        if request.from == state.high_watermark || (request.bytes_max == 0 && !request.at_least_one)
-        {
-            return Ok(Read {
-                plan: Plan::AtEnd,
-                bounds,
-            });
+        if request.from >= end || (request.bytes_max == 0 && !request.at_least_one) {
+            return Ok(Read::at_end(bounds));
         }
+        // Before the files are asked: what leaves this list meanwhile is in theirs.
+        let recent: Vec<AbortedTxn> = match request.isolation {
+            Isolation::Committed => state
+                .aborted
+                .iter()
+                .filter(|txn| request.from <= txn.last_offset && txn.first_offset < end)
+                .copied()
+                .collect(),
+            Isolation::Uncommitted => Vec::new(),
+        };
         if request.from >= state.tail.start() {
-            let batches = state
-                .tail
-                .read(request.from, state.high_watermark, request.bytes_max);
+            let batches = state.tail.read(request.from, end, request.bytes_max);
             let is_too_large = batches
                 .first()
                 .is_some_and(|first| first.size() > request.bytes_max);
@@ -114,7 +149,8 @@ impl Partition {
             } else {
                 Plan::Memory(batches)
             };
-            return Ok(Read { plan, bounds });
+            drop(state);
+            return self.with_aborted(plan, bounds, request, recent);
         }
         let stop = state
             .holes
@@ -124,16 +160,10 @@ impl Partition {
         let (tail_start, is_dense) = (state.tail.start(), !state.config.cleanup_policy.compact);
         drop(state);
         let Some(store) = self.store.get() else {
-            return Ok(Read {
-                plan: Plan::AtEnd,
-                bounds,
-            });
+            return Ok(Read::at_end(bounds));
         };
-        let plan = match store.read(
-            request.from,
-            stop.unwrap_or(bounds.high_watermark),
-            request.bytes_max,
-        )? {
+        let stop = stop.map_or(end, |stop| stop.min(end));
+        let plan = match store.read(request.from, stop, request.bytes_max)? {
             // The store gives one whole batch even if it is too large.
             StoreRead::Slice(slice) if slice.len <= request.bytes_max || request.at_least_one => {
                 Plan::File(slice)
@@ -148,7 +178,46 @@ impl Partition {
             }
             StoreRead::Slice(_) | StoreRead::AtEnd => Plan::AtEnd,
         };
-        Ok(Read { plan, bounds })
+        self.with_aborted(plan, bounds, request, recent)
+    }
+
+    /// Adds what a reader of committed data must know of its plan: transactions in segment files, then those of `recent`.
+    fn with_aborted(
+        &self,
+        plan: Plan,
+        bounds: Bounds,
+        request: ReadRequest,
+        recent: Vec<AbortedTxn>,
+    ) -> Result<Read, ReadError> {
+        let (from, end) = (request.from, bounds.last_stable);
+        if request.isolation == Isolation::Uncommitted || plan.is_empty() {
+            return Ok(Read {
+                plan,
+                ..Read::at_end(bounds)
+            });
+        }
+        let (mut aborted, upto) = match (&plan, self.store.get()) {
+            (Plan::File(slice), Some(store)) => (store.aborted_in(slice, from, end)?, end),
+            (Plan::Memory(batches), store) => {
+                let upto = batches.last().map_or(end, |last| last.next_offset());
+                // Memory may begin where a file goes on: the log before it may all be gone.
+                let stored = store.filter(|store| from < store.log_end());
+                let stored = stored.map(|store| store.aborted(from, upto)).transpose()?;
+                (stored.unwrap_or_default(), upto)
+            }
+            _ => (Vec::new(), end),
+        };
+        let known = aborted.last().map_or(Offset(-1), |txn| txn.last_offset);
+        aborted.extend(
+            recent
+                .into_iter()
+                .filter(|txn| known < txn.last_offset && txn.first_offset < upto),
+        );
+        Ok(Read {
+            plan,
+            bounds,
+            aborted,
+        })
     }
 
     /// The first record at or after `time` (exact to the record), below the high watermark.

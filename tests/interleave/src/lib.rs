@@ -21,6 +21,8 @@ mod partition;
 mod progress;
 #[path = "../../../crates/partition/src/read.rs"]
 mod read;
+#[path = "../../../crates/partition/src/verification.rs"]
+mod verification;
 
 mod rig;
 mod sync;

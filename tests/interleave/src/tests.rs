@@ -8,6 +8,7 @@ use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, FailurePersistence, Runner, thread};
 
 use crate::news::News;
+use crate::read::Isolation;
 use crate::rig::{Rig, run_until_asleep, ticket};
 use model::Offset;
 
@@ -169,7 +170,10 @@ fn a_reader_that_waits_is_told_of_the_commit_it_did_not_see() {
             let rig = Arc::clone(&rig);
             thread::spawn(move || {
                 let seen = rig.partitions[0].bounds().high_watermark;
-                (rig.partitions[0].watch(ticket(77), seen), seen)
+                (
+                    rig.partitions[0].watch(ticket(77), seen, Isolation::Uncommitted),
+                    seen,
+                )
             })
         };
         let shard = {

@@ -101,7 +101,9 @@ pub fn replay(
     Ok(())
 }
 
-fn marker_of(batch: &Batch) -> Option<EndTxn> {
+/// What a control batch says of a transaction; `None` of any other batch.
+#[must_use]
+pub fn marker_of(batch: &Batch) -> Option<EndTxn> {
     match ControlRecord::read(batch) {
         Some(ControlRecord::EndTxn(end)) => Some(end),
         Some(ControlRecord::Other { .. }) | None => None,

@@ -154,6 +154,44 @@ impl Segment {
         Ok(self.inner.read().max)
     }
 
+    /// An offset above all batches that begin before `position`: exact to the distance of index entries.
+    pub(crate) fn offset_after(&self, position: u64) -> Result<Offset, ScanError> {
+        if position >= self.len() {
+            return Ok(self.end());
+        }
+        self.load()?;
+        let before = |entry: &OffsetEntry| entry.position < 0 || (entry.position as u64) < position;
+        let entry = {
+            let inner = self.inner.read();
+            match &inner.index {
+                Index::Memory { offsets, .. } => {
+                    offsets.get(offsets.partition_point(before)).copied()
+                }
+                Index::Files { offsets: count, .. } => {
+                    let path = || self.path(OffsetEntry::EXTENSION);
+                    let file = self.pool.get(&self.offsets_file, Open::Read, path)?;
+                    index::first_in_file(&*file, *count, before)?
+                }
+                Index::Unknown => None,
+            }
+        };
+        let Some(entry) = entry.filter(|entry| 0 <= entry.position) else {
+            return Ok(self.end());
+        };
+        // Believed only when the batch that it was made for is there.
+        let file = self.file()?;
+        let mut scan = HeadScan::new(&*file, entry.position as u64, self.len(), self.base);
+        match scan.step() {
+            Ok(Some((_, head)))
+                if head.last_offset().0 == self.base.0 + i64::from(entry.relative) =>
+            {
+                Ok(head.base_offset())
+            }
+            Err(ScanError::Io(error)) => Err(error.into()),
+            _ => Ok(self.end()),
+        }
+    }
+
     pub(super) fn mark_at(&self, offset: Offset) -> Option<u64> {
         let inner = self.inner.read();
         let at = inner.marks.partition_point(|mark| mark.next < offset);

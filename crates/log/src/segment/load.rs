@@ -306,7 +306,7 @@ impl Segment {
         self.pinned_file()?.set_len(len)?;
         self.reopen(len, false)?;
         self.write_indexes()?;
-        self.edit_txns(|txns| txns.retain(|txn| txn.last_offset < upto))?;
+        self.cut_txns(upto)?;
         Ok(len)
     }
 }

@@ -216,6 +216,25 @@ impl Store {
         Ok(aborted)
     }
 
+    /// [`Store::aborted`] for what a slice holds, and perhaps a little more.
+    pub fn aborted_in(
+        &self,
+        slice: &FileSlice,
+        from: Offset,
+        upto: Offset,
+    ) -> Result<Vec<AbortedTxn>, ReadError> {
+        let end = self.undisturbed(|| {
+            let segments = self.segments.load();
+            let after = segments.partition_point(|segment| segment.base() <= slice.base_offset);
+            let segment = after.checked_sub(1).and_then(|at| segments.get(at));
+            segment.map_or(Ok(upto), |segment| {
+                let end = slice.position + slice.len as u64;
+                segment.offset_after(end).map_err(at(segment.base()))
+            })
+        })?;
+        self.aborted(from, end.min(upto))
+    }
+
     /// Reads everything in `from..upto` and checks every checksum and the order of offsets. Returns the bytes read.
     pub fn verify(&self, from: Offset, upto: Offset) -> Result<u64, ReadError> {
         self.undisturbed(|| self.verify_once(from, upto))

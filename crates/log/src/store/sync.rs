@@ -67,6 +67,11 @@ impl Store {
         for (_, file) in dirty {
             file.sync_data()?;
         }
+        for segment in self.segments.load().iter() {
+            if let Some(file) = segment.take_unsynced_txns() {
+                file.sync_data()?;
+            }
+        }
         if dir_dirty {
             self.disk().sync_dir(&self.dir)
         } else {
@@ -89,6 +94,9 @@ impl Store {
                 segment.unpin();
             }
             tail.dir_dirty = false;
+            for segment in self.segments.load().iter() {
+                segment.take_unsynced_txns();
+            }
         }
         drop(tail);
         self.synced.fetch_max(end.0, Ordering::AcqRel);

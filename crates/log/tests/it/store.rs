@@ -565,6 +565,7 @@ fn aborted_transactions_are_told_to_readers_that_overlap_them() {
         for one in all {
             store.add_aborted(one).unwrap();
         }
+        store.write_indexes().unwrap();
         let (again, _) = place.open(small_segments(400), None);
         for store in [&store, &again] {
             assert_eq!(store.aborted(Offset(0), Offset(20)).unwrap(), all);

@@ -650,7 +650,7 @@ impl Log {
                 }
             };
             store.append(&self.pending, wall)?;
-            self.derived.note(&self.pending);
+            self.derived.note(&self.pending, store)?;
             self.pending.clear();
             self.pending_bytes = 0;
         }

@@ -169,7 +169,7 @@ impl SegmentWriter {
             // A disk that got full on the way took the first of them.
             let end = store.log_end();
             let count = batches.partition_point(|batch| batch.next_offset() <= end);
-            self.on_written(partition, &batches[..count]);
+            self.on_written(partition, &batches[..count])?;
             appended?;
             if store.log_start() < log_start {
                 store.advance_log_start(log_start);
@@ -178,11 +178,15 @@ impl SegmentWriter {
         }
     }
 
-    fn on_written(&mut self, partition: &Arc<Partition>, batches: &[Batch]) {
+    fn on_written(
+        &mut self,
+        partition: &Arc<Partition>,
+        batches: &[Batch],
+    ) -> Result<(), StoreError> {
         let Some(last) = batches.last() else {
-            return;
+            return Ok(());
         };
-        partition.note_written(batches);
+        partition.note_written(batches)?;
         let bytes: usize = batches.iter().map(|batch| batch.size()).sum();
         partition.state.lock().tail.on_written(last.next_offset());
         self.dir
@@ -194,6 +198,7 @@ impl SegmentWriter {
             bytes,
         });
         self.hot_bytes += bytes;
+        Ok(())
     }
 
     fn evict(&mut self) {

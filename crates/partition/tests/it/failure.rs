@@ -43,7 +43,11 @@ fn fails_for_good(rig: &mut Rig, machine: &Machine, known: &mut [Known], context
             plan(&rig.partitions[at], Offset::ZERO),
             Err(partition::ReadError::Offline)
         ));
-        assert!(!rig.partitions[at].watch(ticket(0), rig.partitions[at].bounds().high_watermark));
+        assert!(!rig.partitions[at].watch(
+            ticket(0),
+            rig.partitions[at].bounds().high_watermark,
+            Isolation::Uncommitted
+        ));
     }
     // The disk works again, and that changes nothing.
     machine.faults(|faults| faults.sync_fails_at = None);

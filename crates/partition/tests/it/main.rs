@@ -5,6 +5,7 @@ mod failure;
 mod full;
 mod lifecycle;
 mod power;
+mod transactions;
 mod waiting;
 
 use std::collections::BTreeMap;
@@ -19,9 +20,9 @@ use log::config::{Durability, LogConfig};
 use model::{LeaderEpoch, Offset, PartitionIndex, Timestamp};
 use parking_lot::Mutex;
 use partition::{
-    Announce, AppendError, Commit, DirSettings, Found, Identity, LogDir, Moment, News, OpenError,
-    Partition, Plan, ReadRequest, Recovery, SegmentWriter, ShardId, Stamp, Start, Ticket,
-    TrimError, WaiterKey,
+    Announce, AppendError, Commit, DirSettings, Found, Identity, Isolation, LogDir, Moment, News,
+    OpenError, Partition, Plan, ReadRequest, Recovery, SegmentWriter, ShardId, Stamp, Start,
+    Ticket, TrimError, WaiterKey,
 };
 use wire::Uuid;
 use wire::records::{Batch, BatchBuilder, Caps, RecordIter, Source};
@@ -312,6 +313,7 @@ fn plan(partition: &Partition, from: Offset) -> Result<Vec<Batch>, partition::Re
         bytes_max: 3000,
         at_least_one: true,
         current_epoch: LeaderEpoch::NONE,
+        isolation: Isolation::Uncommitted,
     };
     Ok(match partition.plan_read(request)?.plan {
         Plan::AtEnd => Vec::new(),

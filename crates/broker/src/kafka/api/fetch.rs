@@ -6,20 +6,19 @@ use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use model::{Instant, LeaderEpoch, Offset};
-use partition::{Partition, Plan, ReadError, ReadRequest, Ticket, WaiterKey};
+use partition::{Isolation, Partition, Plan, ReadError, ReadRequest, Ticket, WaiterKey};
 use wire::messages::fetch_request::FetchPartition;
-use wire::messages::fetch_response::{FetchableTopicResponse, PartitionData};
+use wire::messages::fetch_response::{AbortedTransaction, FetchableTopicResponse, PartitionData};
 use wire::messages::{FetchRequest, FetchResponse};
 use wire::records::Batch;
 use wire::{ApiKey, ErrorCode, Records};
 
-use super::error;
+use super::{error, isolation};
 use crate::kafka::session::Context;
 use crate::shard::{Address, Chunk, Outcome, Shard, Waiting};
 
 /// First version in which topics are named by id.
 const TOPIC_ID_VERSION: i16 = 13;
-const READ_COMMITTED: i8 = 1;
 /// A body at least this long goes out from where it lies; a shorter one is copied next to its header.
 const SPLICE_BYTES_MIN: usize = 4 << 10;
 
@@ -29,7 +28,7 @@ pub(crate) struct Fetch {
     partitions: Vec<Result<Arc<Partition>, ErrorCode>>,
     bytes_min: usize,
     bytes_max: usize,
-    is_committed_only: bool,
+    isolation: Isolation,
     is_replica: bool,
     pub(crate) deadline: Instant,
     /// Waits for its bytes to be in memory, not for more of them.
@@ -54,7 +53,7 @@ impl Shard {
                 .unwrap_or(0)
                 .min(bytes_max),
             bytes_max,
-            is_committed_only: request.isolation_level == READ_COMMITTED,
+            isolation: isolation(request.isolation_level),
             is_replica: request.replica_id >= 0 || request.replica_state.replica_id >= 0,
             deadline: self.now.plus(wait),
             partitions: Vec::new(),
@@ -93,6 +92,7 @@ impl Shard {
                         index: index as u32,
                     },
                     looked.seen,
+                    fetch.isolation,
                 );
             }
         }
@@ -163,7 +163,7 @@ impl Shard {
             ) else {
                 return;
             };
-            if partition.watch(Ticket { waiter: key, index }, look.seen) {
+            if partition.watch(Ticket { waiter: key, index }, look.seen, fetch.isolation) {
                 return;
             }
             looked = fetch.look();
@@ -260,22 +260,29 @@ impl Fetch {
                 .min(left),
             at_least_one: at_least_one && left > 0,
             current_epoch: LeaderEpoch(wanted.current_leader_epoch),
+            isolation: self.isolation,
         };
         match partition.plan_read(request) {
             Ok(read) => {
+                let aborted = read.aborted.iter().map(|txn| AbortedTransaction {
+                    producer_id: txn.producer_id.0,
+                    first_offset: txn.first_offset.0,
+                });
+                let aborted = aborted.collect();
                 let data = PartitionData {
                     partition_index: wanted.partition,
                     high_watermark: read.bounds.high_watermark.0,
-                    last_stable_offset: read.bounds.high_watermark.0,
+                    last_stable_offset: read.bounds.last_stable.0,
                     log_start_offset: read.bounds.log_start.0,
-                    aborted_transactions: self.is_committed_only.then(Vec::new),
+                    aborted_transactions: (self.isolation == Isolation::Committed)
+                        .then_some(aborted),
                     preferred_read_replica: -1,
                     ..Default::default()
                 };
                 Looked {
                     data,
                     plan: read.plan,
-                    seen: read.bounds.high_watermark,
+                    seen: read.bounds.end(self.isolation),
                 }
             }
             Err(error) => {

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use model::{LeaderEpoch, Timestamp};
-use partition::{Partition, ReadError};
+use partition::{Isolation, Partition, ReadError};
 use wire::messages::list_offsets_request::ListOffsetsPartition;
 use wire::messages::list_offsets_response::{
     ListOffsetsPartitionResponse, ListOffsetsTopicResponse,
@@ -11,7 +11,7 @@ use wire::messages::list_offsets_response::{
 use wire::messages::{ListOffsetsRequest, ListOffsetsResponse};
 use wire::{ApiKey, ErrorCode};
 
-use super::error;
+use super::{error, isolation};
 use crate::shard::{Address, Outcome, Shard};
 
 const LATEST: i64 = -1;
@@ -41,6 +41,7 @@ impl Shard {
     ) -> Outcome {
         let topics = self.topics();
         let repeated = repeated(&request);
+        let isolation = isolation(request.isolation_level);
         let answer = |name: &str, asked: &ListOffsetsPartition| {
             let found = topics
                 .named(name)
@@ -49,7 +50,7 @@ impl Shard {
                 _ if repeated.contains(&(name, asked.partition_index)) => {
                     Err(ErrorCode::InvalidRequest)
                 }
-                Some(partition) => look_up(partition, asked, address.version),
+                Some(partition) => look_up(partition, asked, isolation, address.version),
                 None => Err(ErrorCode::UnknownTopicOrPartition),
             };
             let mut response = ListOffsetsPartitionResponse {
@@ -113,6 +114,7 @@ struct Place {
 fn look_up(
     partition: &Partition,
     asked: &ListOffsetsPartition,
+    isolation: Isolation,
     version: i16,
 ) -> Result<Place, ErrorCode> {
     let failed = |error: ReadError| error::read(&error);
@@ -125,7 +127,9 @@ fn look_up(
         offset,
         epoch: bounds.epoch.0,
     };
-    let at = |found: Option<log::RecordTime>| match found {
+    // What a record found by its time must lie below.
+    let visible = bounds.end(isolation);
+    let at = |found: Option<log::RecordTime>| match found.filter(|found| found.offset < visible) {
         Some(found) => Place {
             timestamp: found.timestamp.0,
             offset: found.offset.0,
@@ -145,7 +149,7 @@ fn look_up(
         }
     };
     match asked.timestamp {
-        LATEST => Ok(end(bounds.high_watermark.0)),
+        LATEST => Ok(end(visible.0)),
         EARLIEST => Ok(end(bounds.log_start.0)),
         EARLIEST_LOCAL => since(EARLIEST_LOCAL_VERSION).map(|()| end(bounds.log_start.0)),
         EARLIEST_PENDING_UPLOAD => since(PENDING_UPLOAD_VERSION).map(|()| at(None)),

@@ -43,6 +43,7 @@ pub(crate) mod sync_group;
 use std::net::IpAddr;
 
 use meta::{Image, Registration};
+use partition::Isolation;
 use wire::ApiKey;
 
 /// An API that is served, from one version to another.
@@ -166,6 +167,16 @@ const NO_OPERATIONS: i32 = i32::MIN;
 
 fn numbers(brokers: &[model::BrokerId]) -> Vec<i32> {
     brokers.iter().map(|broker| broker.0).collect()
+}
+
+const READ_COMMITTED: i8 = 1;
+
+/// As Kafka reads the field: what is not "committed" is everything.
+fn isolation(level: i8) -> Isolation {
+    match level {
+        READ_COMMITTED => Isolation::Committed,
+        _ => Isolation::Uncommitted,
+    }
 }
 
 /// Topic partitions can be counted in the protocol's 32 bits.

@@ -1,0 +1,309 @@
+//! Transactions in one partition: what may begin one, how far committed readers see, which aborted ones they are told of.
+
+use log::producer::{Origin, ProducerError, marker_of};
+use model::{ProducerEpoch, ProducerId, Sequence};
+use partition::{Appended, Bounds, Guard, Marker, Warrant};
+use wire::records::EndTxn;
+
+use super::*;
+
+const WALL: Timestamp = Timestamp(1_700_000_000_000);
+
+fn records(id: i64, sequence: i32, count: usize, in_txn: bool) -> Batch {
+    let mut builder =
+        BatchBuilder::new().producer(ProducerId(id), ProducerEpoch(0), Sequence(sequence));
+    if in_txn {
+        builder = builder.transactional();
+    }
+    for number in 0..count {
+        builder.push(WALL, None, Some(&value("txn", number)), &[]);
+    }
+    builder.build()
+}
+
+fn append(rig: &mut Rig, batch: Batch, warrant: Warrant) -> Result<Appended, AppendError> {
+    let moment = Moment {
+        now: model::Instant(0),
+        wall: WALL,
+        stamp: &mut rig.stamp,
+    };
+    rig.partitions[0].append_as(batch, Origin::Client, warrant, None, moment)
+}
+
+fn begin(rig: &mut Rig, id: i64, sequence: i32) {
+    append(rig, records(id, sequence, 2, true), Warrant::Waived).unwrap();
+}
+
+fn end(rig: &mut Rig, id: i64, committed: bool) -> Result<Appended, AppendError> {
+    let moment = Moment {
+        now: model::Instant(0),
+        wall: WALL,
+        stamp: &mut rig.stamp,
+    };
+    let marker = Marker {
+        producer_id: ProducerId(id),
+        producer_epoch: ProducerEpoch(0),
+        end: EndTxn {
+            committed,
+            coordinator_epoch: 1,
+        },
+        transaction_version: 1,
+    };
+    rig.partitions[0].append_marker(marker, None, moment)
+}
+
+fn readable(rig: &Rig) -> Vec<u32> {
+    let mut news = Vec::new();
+    while rig.dir.commit(&mut news) == Commit::Done && rig.dir.has_queued() {}
+    let index = |item: &News| match item {
+        News::Readable(ticket) => Some(ticket.index),
+        _ => None,
+    };
+    news.iter().filter_map(index).collect()
+}
+
+fn bounds(rig: &Rig) -> Bounds {
+    rig.partitions[0].bounds()
+}
+
+/// What a reader of committed data gets from `from` on: batches, and aborted transactions as producer and first offset.
+fn committed(rig: &Rig, from: i64) -> (Vec<Batch>, Vec<(i64, i64)>) {
+    let request = ReadRequest {
+        from: Offset(from),
+        bytes_max: 3000,
+        at_least_one: true,
+        current_epoch: LeaderEpoch::NONE,
+        isolation: Isolation::Committed,
+    };
+    let read = rig.partitions[0].plan_read(request).unwrap();
+    let batches = match read.plan {
+        Plan::AtEnd => Vec::new(),
+        Plan::Memory(batches) => batches,
+        Plan::File(slice) => Batch::cut(&slice.read().unwrap(), Source::Log)
+            .map_while(Result::ok)
+            .collect(),
+    };
+    let aborted = read.aborted.iter();
+    let aborted = aborted.map(|txn| (txn.producer_id.0, txn.first_offset.0));
+    (batches, aborted.collect())
+}
+
+#[test]
+fn a_committed_reader_stops_at_the_first_open_transaction() {
+    let machine = machine(1);
+    let mut rig = open(&machine, &[small_segments()]).unwrap();
+    append(&mut rig, records(1, 0, 3, false), Warrant::None).unwrap();
+    begin(&mut rig, 2, 0);
+    append(&mut rig, records(1, 3, 1, false), Warrant::None).unwrap();
+    readable(&rig);
+    let now = bounds(&rig);
+    assert_eq!(
+        (now.high_watermark, now.last_stable),
+        (Offset(6), Offset(3))
+    );
+    assert_eq!(committed(&rig, 0).0.len(), 1);
+    assert_eq!(committed(&rig, 3).0.len(), 0, "behind it nothing is stable");
+    assert_eq!(rig.read(0).len(), 6, "others see all");
+
+    let partition = Arc::clone(&rig.partitions[0]);
+    assert!(partition.watch(ticket(7), Offset(3), Isolation::Committed));
+    assert!(partition.watch(ticket(8), Offset(6), Isolation::Uncommitted));
+    append(&mut rig, records(1, 4, 1, false), Warrant::None).unwrap();
+    assert_eq!(readable(&rig), [8], "only the high watermark moved");
+    end(&mut rig, 2, true).unwrap();
+    assert_eq!(
+        bounds(&rig).last_stable,
+        Offset(3),
+        "the marker is not committed"
+    );
+    assert_eq!(readable(&rig), [7]);
+    assert_eq!(bounds(&rig).last_stable, Offset(8));
+    assert!(!partition.watch(ticket(7), Offset(3), Isolation::Committed));
+    assert_eq!(committed(&rig, 3).1, [], "it was not aborted");
+}
+
+#[test]
+fn aborted_transactions_are_told_from_memory_from_files_and_after_restarts() {
+    for (written, power_cut) in [(false, false), (false, true), (true, false), (true, true)] {
+        let machine = machine(1);
+        let mut rig = open(&machine, &[small_segments()]).unwrap();
+        for round in 0..20 {
+            begin(&mut rig, 1, round * 2);
+            begin(&mut rig, 2, round * 2);
+            end(&mut rig, 1, round % 2 == 0).unwrap();
+            end(&mut rig, 2, round % 3 == 0).unwrap();
+            readable(&rig);
+        }
+        if written {
+            rig.stop();
+        }
+        if power_cut {
+            drop(rig);
+            machine.power_cut();
+            rig = open(&machine, &[small_segments()]).unwrap();
+        }
+        let (batches, told) = committed(&rig, 30);
+        let upto = batches.last().unwrap().next_offset().0;
+        let must: Vec<_> = aborted_by_rounds()
+            .filter(|(_, first, last)| 30 <= *last && *first < upto)
+            .map(|(id, first, _)| (id, first))
+            .collect();
+        assert!(!must.is_empty());
+        assert!(
+            must.iter().all(|txn| told.contains(txn)),
+            "{must:?} {told:?}"
+        );
+        let all: Vec<_> = aborted_by_rounds()
+            .map(|(id, first, _)| (id, first))
+            .collect();
+        assert!(told.iter().all(|txn| all.contains(txn)), "{told:?}");
+        assert!(told.len() < all.len(), "only those about the slice");
+    }
+}
+
+/// Rounds of six offsets: two batches of two records, two markers.
+fn aborted_by_rounds() -> impl Iterator<Item = (i64, i64, i64)> {
+    (0..20).flat_map(|round| {
+        let first = (round % 2 != 0).then_some((1, round * 6, round * 6 + 4));
+        let second = (round % 3 != 0).then_some((2, round * 6 + 2, round * 6 + 5));
+        first.into_iter().chain(second)
+    })
+}
+
+#[test]
+fn a_transaction_begins_only_with_a_warrant_and_a_marker_takes_it_away() {
+    let machine = machine(1);
+    let mut rig = open(&machine, &[small_segments()]).unwrap();
+    let refused = |result| matches!(result, Err(AppendError::NoTransaction));
+    assert!(refused(append(
+        &mut rig,
+        records(5, 0, 1, true),
+        Warrant::None
+    )));
+
+    let guard = |rig: &Rig| -> Option<Guard> {
+        rig.partitions[0].begin_verification(ProducerId(5), ProducerEpoch(0))
+    };
+    let first = guard(&rig).unwrap();
+    assert_eq!(guard(&rig), Some(first), "one transaction, one guard");
+    end(&mut rig, 5, false).unwrap();
+    let late = append(&mut rig, records(5, 0, 1, true), Warrant::Verified(first));
+    assert!(
+        refused(late),
+        "the transaction it was verified for has ended"
+    );
+
+    let second = guard(&rig).unwrap();
+    assert_ne!(first, second);
+    append(&mut rig, records(5, 0, 1, true), Warrant::Verified(second)).unwrap();
+    assert_eq!(guard(&rig), None, "an open transaction asks nobody");
+    append(&mut rig, records(5, 1, 1, true), Warrant::None).unwrap();
+    let again = append(&mut rig, records(5, 1, 1, true), Warrant::None).unwrap();
+    assert_eq!(
+        again.base_offset,
+        Offset(2),
+        "a duplicate is answered as before"
+    );
+    let outside = append(&mut rig, records(5, 2, 1, false), Warrant::None);
+    assert!(matches!(
+        outside,
+        Err(AppendError::Producer(ProducerError::InvalidTxnState { .. }))
+    ));
+
+    let released = guard(&rig);
+    assert_eq!(released, None);
+    end(&mut rig, 5, true).unwrap();
+    let third = guard(&rig).unwrap();
+    rig.partitions[0].end_verification(ProducerId(5), third);
+    assert!(refused(append(
+        &mut rig,
+        records(5, 2, 1, true),
+        Warrant::Verified(third)
+    )));
+}
+
+/// Random producers begin, write and end transactions while the segment writer works and the power fails: last stable offset,
+/// open transactions and aborted ones are always those that a plain walk over the log finds.
+#[test]
+fn transactions_are_what_the_log_says_after_every_power_cut() {
+    for seed in 0..40 {
+        let machine = machine(seed);
+        let env = machine.env();
+        let mut rig = open(&machine, &[small_segments()]).unwrap();
+        for step in 0..150 {
+            let id = (env.rng.next_u64() % 4) as i64;
+            let next = rig.partitions[0].producers(|all| {
+                let producer = all.get(ProducerId(id));
+                producer.and_then(|of| of.last().map(|last| last.last_sequence.0 + 1))
+            });
+            match env.rng.next_u64() % 12 {
+                0..6 => {
+                    let batch = records(id, next.unwrap_or(0), 1 + step % 3, true);
+                    append(&mut rig, batch, Warrant::Waived).unwrap();
+                }
+                6..9 => {
+                    end(&mut rig, id, env.rng.next_u64().is_multiple_of(2)).unwrap();
+                }
+                9 => {
+                    readable(&rig);
+                    check_against_log(&rig, seed);
+                }
+                10 => {
+                    readable(&rig);
+                    rig.work(&machine, SECOND, &mut []);
+                }
+                _ => {
+                    if env.rng.next_u64().is_multiple_of(3) {
+                        rig.stop();
+                    }
+                    drop(rig);
+                    machine.power_cut();
+                    rig = open(&machine, &[small_segments()]).unwrap();
+                    check_against_log(&rig, seed);
+                }
+            }
+        }
+    }
+}
+
+fn check_against_log(rig: &Rig, seed: u64) {
+    let now = bounds(rig);
+    let mut open: BTreeMap<i64, i64> = BTreeMap::new();
+    let mut aborted = Vec::new();
+    let mut next = Offset::ZERO;
+    while next < now.high_watermark {
+        for batch in plan(&rig.partitions[0], next).unwrap() {
+            let (id, at) = (batch.producer_id().0, batch.base_offset().0);
+            match marker_of(&batch) {
+                Some(end) => {
+                    let first = open.remove(&id).filter(|_| !end.committed);
+                    aborted.extend(first.map(|first| (id, first, at)));
+                }
+                None => {
+                    open.entry(id).or_insert(at);
+                }
+            }
+            next = batch.next_offset();
+        }
+    }
+    let stable = open.values().min().copied();
+    let stable = stable.unwrap_or(now.high_watermark.0);
+    if now.log_end == now.high_watermark {
+        assert_eq!(now.last_stable.0, stable, "seed {seed}");
+    }
+    let mut from = 0;
+    while from < now.last_stable.0 {
+        let (batches, told) = committed(rig, from);
+        let upto = batches.last().unwrap().next_offset().0;
+        assert!(upto <= now.last_stable.0);
+        for (id, first, last) in &aborted {
+            let touches = from <= *last && *first < upto;
+            let is_told = told.contains(&(*id, *first));
+            assert!(!touches || is_told, "seed {seed}: {id} {first} {last}");
+        }
+        let all = aborted.iter().map(|(id, first, _)| (*id, *first));
+        let all: Vec<_> = all.collect();
+        assert!(told.iter().all(|txn| all.contains(txn)), "seed {seed}");
+        from = upto;
+    }
+}
