@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use coord::{Caller, Moment, Step, Topics};
 use model::{Instant, LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence};
-use partition::{Partition, Plan, ReadRequest, Stamp};
+use partition::{Isolation, Partition, Plan, ReadRequest, Stamp};
 use wire::ErrorCode;
 use wire::records::{Batch, BatchBuilder, Caps, ControlRecord, RecordIter, Source};
 
@@ -189,6 +189,7 @@ impl<M: Machine> Coordinator<M> {
             bytes_max: LOAD_READ_BYTES,
             at_least_one: true,
             current_epoch: LeaderEpoch::NONE,
+            isolation: Isolation::Uncommitted,
         };
         let read = self
             .log
