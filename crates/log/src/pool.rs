@@ -1,8 +1,9 @@
 //! Open files of a log directory, fewer than there are files.
 //!
 //! A segment asks for its file each time it needs it and gets the open handle or a fresh one. Past the bound, handles that
-//! were not asked for lately are closed (second chance). Invariant: a pinned file stays open. Files with bytes that are not
-//! synced are pinned, because the kernel may forget a failed write-back once nobody holds the file open.
+//! were not asked for lately are closed (second chance). Invariant: a pinned file stays open, unless the next sync is one of
+//! the whole volume. Files with bytes that are not synced are pinned, because the kernel may forget a failed write-back once
+//! nobody holds the file open; a sync of the volume is told of it all the same.
 
 use std::collections::VecDeque;
 use std::io;
@@ -23,6 +24,7 @@ pub struct FilePool {
     ring: Mutex<VecDeque<Weak<SlotState>>>,
     open: Arc<AtomicUsize>,
     opened: AtomicU64,
+    volume_sync_follows: AtomicBool,
 }
 
 /// A handle that counts while the pool holds it.
@@ -58,6 +60,7 @@ impl FilePool {
             ring: Mutex::default(),
             open: Arc::default(),
             opened: AtomicU64::new(0),
+            volume_sync_follows: AtomicBool::new(false),
         })
     }
 
@@ -78,10 +81,29 @@ impl FilePool {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// More files are open than should be, most of them for bytes that are not synced: who writes now syncs what it wrote.
+    /// From here on what is not synced will be by a sync of the whole volume, so its files need not stay open.
+    pub fn expect_volume_sync(&self) {
+        self.volume_sync_follows.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether files with unsynced bytes may have been closed, so that only a sync of the volume covers them.
     #[must_use]
-    pub fn is_crowded(&self) -> bool {
+    pub fn expects_volume_sync(&self) -> bool {
+        self.volume_sync_follows.load(Ordering::Relaxed)
+    }
+
+    /// The volume was synced, and everything written so far with it.
+    pub fn on_volume_synced(&self) {
+        self.volume_sync_follows.store(false, Ordering::Relaxed);
+    }
+
+    fn is_crowded(&self) -> bool {
         self.open_count() > self.open_max
+    }
+
+    /// More files are open than should be, most of them for bytes that are not synced: who writes now syncs what it wrote.
+    pub(crate) fn needs_relief(&self) -> bool {
+        self.is_crowded() && !self.expects_volume_sync()
     }
 
     /// The handle of `slot`, opened when it is closed.
@@ -154,9 +176,8 @@ impl FilePool {
             };
             let mut handle = state.handle.lock();
             // Both flags are set under the handle's lock, so a writer cannot slip in between question and close.
-            let stays = state.pinned.load(Ordering::Relaxed)
-                || state.used.swap(false, Ordering::Relaxed)
-                || !self.is_crowded();
+            let is_held = state.pinned.load(Ordering::Relaxed) && !self.expects_volume_sync();
+            let stays = is_held || state.used.swap(false, Ordering::Relaxed) || !self.is_crowded();
             if handle.is_none() {
                 continue;
             }

@@ -27,6 +27,9 @@ use crate::pool::{FilePool, Slot};
 /// Ends of the latest appends that are remembered, so that readers at the tail need no search: 3 KiB at most per partition.
 const MARKS_MAX: usize = 128;
 
+/// The index files may hold entries of bytes that were cut since.
+const FOREIGN: u64 = u64::MAX;
+
 /// A range of a segment file, to be sent or read.
 #[derive(Clone)]
 pub struct FileSlice {
@@ -74,6 +77,8 @@ pub struct Segment {
     offsets_file: Slot,
     times_file: Slot,
     len: AtomicU64,
+    /// Up to where the index files go, or [`FOREIGN`].
+    indexed: AtomicU64,
     trust: Trust,
     inner: RwLock<Inner>,
     /// `None` until the file was looked at.
@@ -139,6 +144,7 @@ impl Segment {
             offsets_file: Slot::default(),
             times_file: Slot::default(),
             len: AtomicU64::new(len),
+            indexed: AtomicU64::new(0),
             trust: Trust::default(),
             inner: RwLock::new(Inner {
                 end,
@@ -188,6 +194,14 @@ impl Segment {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Bytes that the index files know nothing of; without bound when they know of others.
+    pub(crate) fn unindexed_bytes(&self) -> u64 {
+        match self.indexed.load(Ordering::Relaxed) {
+            FOREIGN => u64::MAX,
+            indexed => self.len().saturating_sub(indexed),
+        }
     }
 
     /// Next offset after the last batch; of a sealed segment an upper bound.

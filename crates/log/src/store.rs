@@ -38,6 +38,10 @@ pub use retire::{Deleted, Reason, Retire};
 /// Bytes after which write-back of a segment is started, so that a sync finds little to do.
 const WRITEBACK_BYTES: u64 = 1 << 20;
 
+/// Bytes behind the last entry of the index files that a start may have to walk by their headers, once per log and when it
+/// is first used: some hundred reads.
+const UNINDEXED_BYTES_MAX: u64 = 1 << 20;
+
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     #[error("{}: {error}", path.display())]
@@ -410,6 +414,19 @@ impl Store {
             }
         }
         let active = self.active();
+        active
+            .write_indexes()
+            .map_err(|error| self.scan(active.base(), error.into()))
+    }
+
+    /// The same, unless a walk of what was appended since is short: many small logs need not write two files each, again and
+    /// again.
+    pub fn write_long_indexes(&self) -> Result<(), StoreError> {
+        let active = self.active();
+        let short = UNINDEXED_BYTES_MAX.min(self.config.load().segment_bytes / 4);
+        if active.unindexed_bytes() <= short {
+            return Ok(());
+        }
         active
             .write_indexes()
             .map_err(|error| self.scan(active.base(), error.into()))

@@ -10,7 +10,7 @@ use env::FileHandle;
 use env::disk::Open;
 use model::{Offset, Timestamp};
 
-use super::{Index, Inner, MaxTime, Segment};
+use super::{FOREIGN, Index, Inner, MaxTime, Segment};
 use crate::index::{self, Entry, OffsetEntry, TimeEntry};
 use crate::pool::Slot;
 use crate::scan::{Damage, HeadScan, ScanError, scan_batches};
@@ -66,6 +66,7 @@ impl Segment {
             ),
         };
         let file = self.file()?;
+        let stored = offsets.len();
         offsets.retain(|entry| {
             entry.relative >= 0 && entry.position >= 0 && (entry.position as u64) < file_len
         });
@@ -86,6 +87,9 @@ impl Segment {
         let last_indexed = offsets.last().map_or(-1, |last| last.relative);
         times.retain(|entry| 0 <= entry.relative && entry.relative <= last_indexed);
         let from = offsets.last().map_or(0, |last| last.position as u64);
+        let is_foreign = verify || offsets.len() < stored;
+        let indexed = if is_foreign { FOREIGN } else { from };
+        self.indexed.store(indexed, Ordering::Relaxed);
         let max = times.last().map(|entry| MaxTime {
             timestamp: Timestamp(entry.timestamp),
             offset: self.base.advance(i64::from(entry.relative)),
@@ -247,8 +251,8 @@ impl Segment {
 
     /// Writes the index files from memory, so that the next start need not walk the batches.
     pub(crate) fn write_indexes(&self) -> io::Result<()> {
-        let (offsets, times) = match &self.inner.read().index {
-            Index::Memory { offsets, times } => (offsets.clone(), times.clone()),
+        let (offsets, times, len) = match &self.inner.read().index {
+            Index::Memory { offsets, times } => (offsets.clone(), times.clone(), self.len()),
             Index::Unknown | Index::Files { .. } => return Ok(()),
         };
         let disk = &**self.pool.disk();
@@ -256,6 +260,7 @@ impl Segment {
         index::store(disk, &self.path(TimeEntry::EXTENSION), &times)?;
         self.offsets_file.close();
         self.times_file.close();
+        self.indexed.store(len, Ordering::Relaxed);
         Ok(())
     }
 

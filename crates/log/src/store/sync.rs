@@ -52,7 +52,7 @@ impl Store {
     /// Syncs what was just written when too many files are open for unsynced bytes, so that this one can be closed. Slow,
     /// and bounded: it happens past some thousand partitions written since the last checkpoint.
     pub(super) fn relieve(&self, tail: &mut Tail) -> Result<(), StoreError> {
-        if !self.pool.is_crowded() {
+        if !self.pool.needs_relief() {
             return Ok(());
         }
         for segment in std::mem::take(&mut tail.dirty) {

@@ -703,3 +703,52 @@ fn many_partitions_with_unsynced_bytes_stay_below_the_bound_of_files() {
         "what goes with its log is no longer counted"
     );
 }
+
+#[test]
+fn files_with_unsynced_bytes_are_closed_when_the_next_sync_is_of_the_volume() {
+    let place = Place::simulated(4);
+    let syncs = || place.machine.as_ref().unwrap().counts().syncs;
+    let pool = FilePool::new(Arc::clone(&place.env.disk), 10);
+    pool.expect_volume_sync();
+    let stores: Vec<Store> = (0..100)
+        .map(|at| {
+            let dir = place.dir.join(format!("t-{at}"));
+            Store::create(&pool, &dir, Arc::new(LogConfig::default()), Offset(0)).unwrap()
+        })
+        .collect();
+    let before = syncs();
+    for round in 0..3 {
+        for store in &stores {
+            append(store, &[batch(round, 1, 0)]);
+        }
+        assert!(
+            round == 0 || pool.open_count() <= 12,
+            "{} files are open",
+            pool.open_count()
+        );
+    }
+    assert_eq!(syncs(), before, "no file was synced by itself");
+    place.env.disk.sync_volume(&place.dir).unwrap();
+    for store in &stores {
+        store.on_volume_synced(Offset(3));
+        assert!(!store.is_dirty());
+        assert_eq!(read_all(store, 0, 3, 1).len(), 3);
+    }
+}
+
+#[test]
+fn a_short_log_writes_no_index_and_a_long_one_does() {
+    let place = Place::simulated(5);
+    let store = place.create(LogConfig::default(), 0);
+    let index = place.dir.join("00000000000000000000.index");
+    append(&store, &hundred_batches());
+    store.write_long_indexes().unwrap();
+    assert!(!place.env.disk.exists(&index).unwrap());
+    let mut at = store.log_end().0;
+    while store.size() < 2 << 20 {
+        append(&store, &[batch(at, 1, 60_000)]);
+        at += 1;
+    }
+    store.write_long_indexes().unwrap();
+    assert!(place.env.disk.exists(&index).unwrap());
+}

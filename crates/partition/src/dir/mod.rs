@@ -51,8 +51,10 @@ pub struct DirSettings {
 
 /// Committed batches that wait for the segment writer; past it the shards stop reading sockets, so clients slow down first.
 const UNWRITTEN_BYTES_MAX: isize = 128 << 20;
-/// The segment writer is rung early at this much.
+/// The segment writer is rung early at this much, at least.
 const UNWRITTEN_BYTES_RING: isize = 4 << 20;
+/// And at most, however many partitions share it: a write of all then ends before the bound above.
+const UNWRITTEN_BYTES_GATHERED_MAX: isize = UNWRITTEN_BYTES_MAX / 2;
 
 /// Journal pieces kept for later rounds; more are deleted.
 const SPARE_PIECES_MAX: usize = 8;
@@ -97,6 +99,8 @@ pub struct LogDir {
     /// Committed and not yet in a segment. Below zero for moments: the segment writer may be done with a batch before the
     /// round that brought it is counted.
     unwritten_bytes: AtomicIsize,
+    /// At how many of them the segment writer wants to be rung.
+    ring_at: AtomicIsize,
     /// The last committed round whose partitions all know of it.
     point: Mutex<Point>,
     /// Pieces whose rounds are all up to this one may be used again.
@@ -221,8 +225,12 @@ impl LogDir {
             }
         }
         self.on_round_durable(round.bytes, dirty);
-        *self.point.lock() = point;
+        let before = std::mem::replace(&mut *self.point.lock(), point);
         drop(journal);
+        let due = self.settings.checkpoint_bytes;
+        if before.live_bytes < due && due <= point.live_bytes {
+            self.writer_bell.ring();
+        }
         let mut queue = self.queue.lock();
         queue.linger.on_commit(now.since(started), now);
         queue.give_back(round);
@@ -265,9 +273,9 @@ impl LogDir {
         }
         let before = self
             .unwritten_bytes
-            .fetch_add(bytes as isize, Ordering::Relaxed);
-        let crossed =
-            before < UNWRITTEN_BYTES_RING && UNWRITTEN_BYTES_RING <= before + bytes as isize;
+            .fetch_add(bytes as isize, Ordering::SeqCst);
+        let ring_at = self.ring_at.load(Ordering::SeqCst);
+        let crossed = before < ring_at && ring_at <= before + bytes as isize;
         if crossed || self.writer_asleep.swap(false, Ordering::AcqRel) {
             self.writer_bell.ring();
         }

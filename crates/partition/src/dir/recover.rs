@@ -23,7 +23,7 @@ use wire::records::{Batch, BatchError, Source};
 
 use super::identity::{self, Identity};
 use super::writer::{self, VOLUME_SYNC_MIN};
-use super::{DirSettings, LogDir, Point};
+use super::{DirSettings, LogDir, Point, UNWRITTEN_BYTES_RING};
 use crate::derived::{self, Derived};
 use crate::partition::{Hole, Partition, Start};
 use crate::sync::{AtomicBool, AtomicIsize, AtomicU64, Mutex, Ordering};
@@ -438,7 +438,7 @@ impl Recovery {
                     path: log.path.clone(),
                     error,
                 })?;
-            store.write_indexes()?;
+            store.write_long_indexes()?;
             if syncing == Syncing::Now {
                 store.sync()?;
             }
@@ -536,6 +536,7 @@ impl LogDir {
             partitions: Mutex::default(),
             dirty: Mutex::default(),
             unwritten_bytes: AtomicIsize::new(0),
+            ring_at: AtomicIsize::new(UNWRITTEN_BYTES_RING),
             point: Mutex::new(parts.point),
             release_to: AtomicU64::new(parts.point.sequence),
             doomed: Mutex::default(),

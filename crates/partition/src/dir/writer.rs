@@ -18,13 +18,19 @@ use model::{Instant, Offset, PartitionIndex, Position, Timestamp};
 use wire::Uuid;
 use wire::records::Batch;
 
-use super::{LogDir, Point, UNWRITTEN_BYTES_RING};
+use super::{LogDir, Point, UNWRITTEN_BYTES_GATHERED_MAX, UNWRITTEN_BYTES_RING};
 use crate::news::News;
 use crate::partition::{Hole, Partition};
 use crate::sync::Ordering;
 
 /// Small appends are gathered for this long before they are written.
 const WRITE_DELAY: Duration = Duration::from_millis(250);
+/// And this long when many partitions have little each.
+const WRITE_DELAY_MANY: Duration = Duration::from_secs(2);
+/// More partitions than this are many.
+const PARTITIONS_MANY: usize = 100;
+/// Bytes that a write to a segment should bring on average: each costs some microseconds and a place on the disk.
+const WRITE_BYTES_WANTED: isize = 16 << 10;
 /// Batches handed to one segment write.
 const WRITE_BYTES: usize = 1 << 20;
 /// How soon a write that found the disk full is tried again.
@@ -55,7 +61,8 @@ pub struct SegmentWriter {
     /// Written since the last checkpoint.
     unsynced: BTreeMap<(Uuid, PartitionIndex), Arc<Partition>>,
     unlinks: VecDeque<(Instant, Arc<Partition>, Deleted)>,
-    write_at: Option<Instant>,
+    /// Since when the oldest on the list waits.
+    waits_since: Option<Instant>,
     /// Relaxed partitions whose `flush.ms` runs.
     flushes: Vec<(Instant, Arc<Partition>)>,
     retry_at: Option<Instant>,
@@ -78,7 +85,7 @@ impl SegmentWriter {
             hot_bytes: 0,
             unsynced: BTreeMap::new(),
             unlinks: VecDeque::new(),
-            write_at: None,
+            waits_since: None,
             flushes: Vec::new(),
             retry_at: None,
             space_at: now,
@@ -115,10 +122,6 @@ impl SegmentWriter {
             match self.write_out(&partition, wall) {
                 Ok(()) => {
                     self.pending.pop_front();
-                    if self.dir.files.is_crowded() && self.unsynced.len() > VOLUME_SYNC_MIN {
-                        // Unsynced files stay open; one sync of the volume lets them all be closed.
-                        self.sync_volume()?;
-                    }
                 }
                 Err(error) if error.is_full() => {
                     self.dir.set_full(true, &error.to_string());
@@ -165,6 +168,9 @@ impl SegmentWriter {
             self.unsynced
                 .entry((partition.topic_id, partition.index))
                 .or_insert_with(|| Arc::clone(partition));
+            if self.unsynced.len() >= VOLUME_SYNC_MIN {
+                self.dir.files.expect_volume_sync();
+            }
             let appended = store.append(&batches, wall);
             // A disk that got full on the way took the first of them.
             let end = store.log_end();
@@ -253,9 +259,10 @@ impl SegmentWriter {
 
     /// With few partitions each file is synced, with many the volume.
     fn syncing(&self) -> Syncing {
-        match self.unsynced.len() {
-            0..VOLUME_SYNC_MIN => Syncing::Now,
-            _ => Syncing::WithVolume,
+        if self.dir.files.expects_volume_sync() {
+            Syncing::WithVolume
+        } else {
+            Syncing::Now
         }
     }
 
@@ -266,7 +273,7 @@ impl SegmentWriter {
         for partition in self.unsynced.values().filter(|of| !of.is_deleted()) {
             if let Some(store) = partition.store.get() {
                 partition.store_derived(syncing)?;
-                store.write_indexes()?;
+                store.write_long_indexes()?;
             }
         }
         Ok(())
@@ -306,7 +313,7 @@ impl SegmentWriter {
             .collect()
     }
 
-    /// One sync for everything written; the files need not stay open for it any longer.
+    /// One sync for everything written, files that were closed meanwhile as well.
     fn sync_volume(&self) -> Result<(), StoreError> {
         let stores = self
             .unsynced
@@ -320,6 +327,7 @@ impl SegmentWriter {
             .map_err(|error| self.io(error))?;
         ends.into_iter()
             .for_each(|(store, end)| store.on_volume_synced(end));
+        self.dir.files.on_volume_synced();
         Ok(())
     }
 
@@ -483,11 +491,10 @@ impl SegmentWriter {
         let wall = self.dir.env.clock.wall_ms();
         let is_stopping = self.is_stopping();
         self.take_dirty()?;
-        let is_much = self.dir.unwritten_bytes.load(Ordering::Relaxed) >= UNWRITTEN_BYTES_RING;
         if !self.pending.is_empty() && self.retry_at.is_none_or(|at| at <= now) {
-            let write_at = *self.write_at.get_or_insert(now.plus(WRITE_DELAY));
-            if is_much || is_stopping || write_at <= now {
-                self.write_at = None;
+            self.waits_since.get_or_insert(now);
+            if is_stopping || self.is_write_due(now) {
+                self.waits_since = None;
                 self.write_pending(now, wall)?;
                 self.evict();
             }
@@ -512,9 +519,37 @@ impl SegmentWriter {
         Ok(self.next_turn(now))
     }
 
+    /// Until when what is on the list may wait for more.
+    fn write_at(&self) -> Option<Instant> {
+        let unwritten = self.dir.unwritten_bytes.load(Ordering::Relaxed);
+        let delay = match unwritten < self.gathered_bytes_min() {
+            true if self.pending.len() > PARTITIONS_MANY => WRITE_DELAY_MANY,
+            _ => WRITE_DELAY,
+        };
+        self.waits_since.map(|since| since.plus(delay))
+    }
+
+    fn is_write_due(&self, now: Instant) -> bool {
+        let unwritten = self.dir.unwritten_bytes.load(Ordering::Relaxed);
+        self.gathered_bytes_min() <= unwritten || self.write_at().is_some_and(|at| at <= now)
+    }
+
+    /// Bytes from which on a write of all on the list is worth its calls.
+    fn gathered_bytes_min(&self) -> isize {
+        (self.pending.len() as isize * WRITE_BYTES_WANTED)
+            .clamp(UNWRITTEN_BYTES_RING, UNWRITTEN_BYTES_GATHERED_MAX)
+    }
+
     fn next_turn(&self, now: Instant) -> Turn {
         let has_work = !self.pending.is_empty();
-        let next_write = has_work.then(|| self.retry_at.max(self.write_at).unwrap_or(now));
+        let ring_at = self.gathered_bytes_min();
+        self.dir.ring_at.store(ring_at, Ordering::SeqCst);
+        // A commit that passed the new mark before it stood there did not ring.
+        let unwritten = self.dir.unwritten_bytes.load(Ordering::SeqCst);
+        if has_work && self.retry_at.is_none() && ring_at <= unwritten {
+            return Turn::Again;
+        }
+        let next_write = has_work.then(|| self.retry_at.max(self.write_at()).unwrap_or(now));
         let next_space = (self.dir.is_full() || has_work).then_some(self.space_at);
         let next_unlink = self.unlinks.front().map(|(at, _, _)| *at);
         let next_flush = self.flushes.iter().map(|(at, _)| *at).min();

@@ -241,3 +241,29 @@ fn a_directory_in_use_is_refused_by_name() {
         "{error}"
     );
 }
+
+#[test]
+fn many_partitions_with_little_each_wait_for_more_and_not_for_ever() {
+    let written = |count: usize| {
+        let machine = machine(1);
+        let mut known = vec![Known::default(); count];
+        let configs = vec![small_segments(); count];
+        let no_checkpoint = DirSettings {
+            checkpoint_bytes: 1 << 20,
+            ..settings()
+        };
+        let mut rig = open_at(&machine, Path::new(DIR), no_checkpoint, &configs).unwrap();
+        for at in 0..count {
+            rig.append(at, &[value("v", at)], &mut known).unwrap();
+        }
+        rig.commit(&mut known);
+        let mut have_files = |delay| {
+            rig.work(&machine, delay, &mut known);
+            let names = names(&machine, "/data");
+            names.iter().filter(|name| name.starts_with('t')).count()
+        };
+        (have_files(SECOND / 2), have_files(2 * SECOND))
+    };
+    assert_eq!(written(5), (5, 5));
+    assert_eq!(written(150), (0, 150));
+}

@@ -103,7 +103,7 @@ fn every_acknowledged_record_survives_a_power_cut_at_any_disk_operation() {
         assert!(known.iter().all(|known| known.acked > 20));
         machine.counts().disk_ops
     };
-    assert!(operations > 400, "{operations} operations");
+    assert!(operations > 300, "{operations} operations");
     let mut lost = 0;
     for at in 1..=operations {
         let machine = machine(7);
