@@ -11,6 +11,8 @@ use partition::{Commit, LogDir};
 use crate::shared::Shared;
 
 pub(crate) struct Committer {
+    /// Which of the directories.
+    pub(crate) at: usize,
     pub(crate) dir: Arc<LogDir>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) bell: Arc<dyn Bell>,
@@ -18,8 +20,10 @@ pub(crate) struct Committer {
 
 impl Worker for Committer {
     fn turn(&mut self) -> Turn {
+        self.shared.set_lingering(self.at, false);
         while self.dir.has_queued() {
             if let Some(until) = self.dir.commit_wait(self.shared.env.clock.now()) {
+                self.shared.set_lingering(self.at, true);
                 return Turn::Sleep { until: Some(until) };
             }
             let mut news = Vec::new();

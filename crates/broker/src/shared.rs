@@ -58,6 +58,8 @@ pub(crate) struct Shared {
     topics: ArcSwap<Topics>,
     dirs: Vec<Arc<LogDir>>,
     committers: Vec<Arc<dyn Bell>>,
+    /// By directory: the commit thread waits for company, and knows until when.
+    lingering: Vec<AtomicBool>,
     mailboxes: OnceLock<Vec<Mailbox>>,
     next_shard: AtomicUsize,
     connections: AtomicUsize,
@@ -82,6 +84,7 @@ impl Shared {
             metadata,
             settings: ArcSwap::from_pointee(settings),
             topics: ArcSwap::from_pointee(topics),
+            lingering: dirs.iter().map(|_| AtomicBool::new(false)).collect(),
             dirs,
             committers,
             mailboxes: OnceLock::new(),
@@ -138,8 +141,19 @@ impl Shared {
         self.shards_count() == 1
     }
 
+    /// Tells the commit thread that something is queued; not while it waits for more of that.
     pub(crate) fn ring_committer(&self, dir: usize) {
-        self.committers[dir].ring();
+        // It sets the mark (1) before it sleeps and takes it away (2) before it looks at the queue: when we see the mark, what
+        // we queued comes before that look.
+        let waits = self.lingering[dir].load(Ordering::SeqCst)
+            && self.dirs[dir].commit_wait(self.env.clock.now()).is_some();
+        if !waits {
+            self.committers[dir].ring();
+        }
+    }
+
+    pub(crate) fn set_lingering(&self, dir: usize, waits: bool) {
+        self.lingering[dir].store(waits, Ordering::SeqCst);
     }
 
     pub(crate) fn post(&self, to: ShardId, post: Post) {

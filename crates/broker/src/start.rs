@@ -141,8 +141,9 @@ impl Broker {
         );
 
         let announce: Arc<dyn Announce> = Arc::new(Spread(Arc::downgrade(&shared)));
-        for (dir, bell) in dirs.iter().zip(committer_bells) {
+        for (at, (dir, bell)) in dirs.iter().zip(committer_bells).enumerate() {
             let committer = Committer {
+                at,
                 dir: Arc::clone(dir),
                 shared: Arc::clone(&shared),
                 bell,

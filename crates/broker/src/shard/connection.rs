@@ -20,6 +20,9 @@ const ROOM_BYTES_MIN: usize = 16 << 10;
 const ROOM_BYTES_MAX: usize = 512 << 10;
 /// A receive call with less room than this is not worth its price.
 const ROOM_BYTES_LEFT_MIN: usize = 4 << 10;
+/// A buffer made for one frame, at most; a larger one is put together in several.
+const FRAME_BYTES_MAX: usize = 4 << 20;
+const PAGE: usize = 4096;
 /// Requests in flight on one connection; past it we stop reading it until an answer leaves.
 const SLOTS_MAX: usize = 1000;
 /// Answers not yet taken by the peer; past it we stop reading its requests. Two full fetch answers.
@@ -63,6 +66,8 @@ pub(crate) struct Connection {
     inbox: BytesMut,
     filled: usize,
     room: usize,
+    /// Room that the last frame would have wanted, when it was a large one.
+    frame_room: usize,
     slots: VecDeque<Slot>,
     first_slot: SlotNumber,
     outbox: Outbox,
@@ -85,6 +90,7 @@ impl Connection {
             inbox: BytesMut::new(),
             filled: 0,
             room: ROOM_BYTES_MIN,
+            frame_room: 0,
             slots: VecDeque::new(),
             first_slot: 0,
             outbox: Outbox::default(),
@@ -109,7 +115,10 @@ impl Connection {
 
     /// Receives once. `Ok(0)` with `is_readable` still set means that the peer closed.
     pub(crate) fn receive(&mut self, poller: &mut dyn Poller) -> io::Result<usize> {
-        if self.inbox.len() - self.filled < ROOM_BYTES_LEFT_MIN {
+        if self.filled == 0 && self.inbox.len() < self.frame_room {
+            // Who sends large requests sends another: a buffer that it outgrows would have to be copied into a larger one.
+            self.inbox = BytesMut::zeroed(self.frame_room);
+        } else if self.inbox.len() - self.filled < ROOM_BYTES_LEFT_MIN {
             self.inbox.truncate(self.filled);
             self.inbox.reserve(self.room);
             self.inbox.resize(self.filled + self.room, 0);
@@ -127,6 +136,7 @@ impl Connection {
         if self.filled == 0 {
             self.inbox = BytesMut::new();
             self.room = ROOM_BYTES_MIN;
+            self.frame_room = 0;
         }
     }
 
@@ -144,6 +154,10 @@ impl Connection {
         }
         self.inbox.advance(4);
         self.filled -= 4 + length as usize;
+        // One byte more than the frame: a receive call that does not fill its room has taken all there was.
+        let whole = (4 + length as usize + 1).next_multiple_of(PAGE);
+        let is_large = (ROOM_BYTES_MIN..=FRAME_BYTES_MAX).contains(&whole);
+        self.frame_room = if is_large { whole } else { 0 };
         Frame::Request(self.inbox.split_to(length as usize).freeze())
     }
 

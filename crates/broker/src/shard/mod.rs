@@ -39,6 +39,8 @@ const RECEIVES_MAX: usize = 8;
 const DRAINS_MAX: usize = 16;
 /// Commits faster than this run on the shard itself; slower ones go to the commit thread, so that reads go on meanwhile.
 const INLINE_COMMIT_MAX: Duration = Duration::from_micros(400);
+/// Answers to one commit that leave before the next ones are made.
+const SENDS_EARLY_MIN: usize = 8;
 /// While a log directory is overloaded the sockets are left alone for this long.
 const OVERLOAD_PAUSE: Duration = Duration::from_millis(5);
 /// How often idle connections are looked for.
@@ -77,6 +79,7 @@ pub(crate) struct Shard {
     ready: Vec<Readiness>,
     /// Connections to be read or flushed in this turn.
     active: BTreeSet<ConnId>,
+    answers_unsent: usize,
     waiting: Pending<(Waiting, Address)>,
     timers: Timers,
     pub(crate) news: Vec<News>,
@@ -103,6 +106,7 @@ impl Shard {
             poller,
             ready: Vec::new(),
             active: BTreeSet::new(),
+            answers_unsent: 0,
             waiting: Pending::new(id),
             timers: Timers::default(),
             news: Vec::new(),
@@ -189,6 +193,7 @@ impl Shard {
                 connection.is_closing = true;
             }
         }
+        self.answers_unsent += 1;
         self.active.insert(address.conn);
     }
 
@@ -391,7 +396,8 @@ impl Shard {
         while !self.news.is_empty() {
             for item in std::mem::take(&mut self.news) {
                 if item.shard() == self.id {
-                    self.on_news(item)
+                    self.on_news(item);
+                    self.send_early();
                 } else {
                     self.shared.post(item.shard(), Post::News(item))
                 }
@@ -421,10 +427,27 @@ impl Shard {
         for post in self.shared.take_posts(self.id) {
             match post {
                 Post::Socket(socket) => self.adopt(socket),
-                Post::News(news) => self.on_news(news),
+                Post::News(news) => {
+                    self.on_news(news);
+                    self.send_early();
+                }
                 Post::Asked(asked) => self.on_question(*asked),
                 Post::Answered(answered) => self.on_answer(*answered),
             }
+        }
+    }
+
+    /// Many connections wait for one commit: the first of them think of their next request while we answer the others.
+    fn send_early(&mut self) {
+        if self.answers_unsent >= SENDS_EARLY_MIN {
+            self.send_all();
+        }
+    }
+
+    fn send_all(&mut self) {
+        self.answers_unsent = 0;
+        for conn in std::mem::take(&mut self.active) {
+            self.send(conn);
         }
     }
 
@@ -531,8 +554,7 @@ impl Worker for Shard {
             self.expire_produces();
         }
         self.spread_news();
-        let ready: Vec<ConnId> = self.active.iter().copied().collect();
-        ready.into_iter().for_each(|conn| self.send(conn));
+        self.send_all();
 
         if self.is_stopping && self.waiting.len() == 0 {
             let open: Vec<ConnId> = self
