@@ -72,6 +72,12 @@ impl Group {
             Group::Classic(classic) => classic.is_idle(),
         }
     }
+
+    fn is_unborn(&self) -> bool {
+        match self {
+            Group::Classic(classic) => classic.is_unborn(),
+        }
+    }
 }
 
 impl Groups {
@@ -218,7 +224,8 @@ impl Groups {
         let Some(entry) = self.groups.get_mut(id) else {
             return;
         };
-        if !entry.is_written && entry.group.is_idle() {
+        // One that had a generation stays, so that the next is higher; a look for expired offsets removes it.
+        if !entry.is_written && entry.group.is_unborn() {
             self.remove(id);
             return;
         }

@@ -453,3 +453,16 @@ fn an_assignment_that_cannot_be_written_may_be_tried_again() {
          describe               => Stable consumer/range a=x b=y",
     );
 }
+
+/// A machine that reads two generations in a row kept what the first said of a member.
+#[test]
+fn a_restart_knows_what_members_said_in_the_last_generation() {
+    check_pair(
+        "join b protocols=rr,range =>
+         join a protocols=rr,range => a: joined 2 rr led by a of a,b; b: joined 2 rr led by a
+         sync a a=x b=y         => a: gets x
+         sync b                 => b: gets y
+         restart                =>
+         join b protocols=rr    => b: joined 2 rr led by a",
+    );
+}

@@ -3,6 +3,7 @@
 mod admin;
 mod joining;
 mod offsets;
+mod random;
 mod render;
 mod script;
 mod statics;

@@ -86,6 +86,8 @@ pub(crate) struct World {
     pub(crate) now: u64,
     /// The next append is refused.
     pub(crate) refuses: bool,
+    /// Some append was.
+    pub(crate) has_refused: bool,
     pub(crate) told: Vec<(Caller, Told)>,
     callers: u128,
     fresh: u128,
@@ -103,6 +105,7 @@ impl World {
             topics: FakeTopics(topics.collect()),
             now: 1_000_000,
             refuses: false,
+            has_refused: false,
             told: Vec::new(),
             callers: 0,
             fresh: 0,
@@ -134,6 +137,7 @@ impl World {
 
     pub(crate) fn perform(&mut self, step: Step<GroupRecord, Answer>) {
         let is_refused = !step.records.is_empty() && std::mem::take(&mut self.refuses);
+        self.has_refused |= is_refused;
         for record in step.records.iter().filter(|_| !is_refused) {
             let (key, value) = record.encode(record_version(record)).expect("encodes");
             let entry = Entry::Record {

@@ -57,6 +57,17 @@ impl Member {
             .unwrap_or_default()
     }
 
+    /// What a record does not hold is kept: who waits, the session, and protocols that were not chosen.
+    pub(super) fn keep(&mut self, known: Member, protocol: &str) {
+        if known.metadata(protocol) == self.metadata(protocol) {
+            self.protocols = known.protocols;
+        }
+        self.waits_join = known.waits_join;
+        self.waits_sync = known.waits_sync;
+        self.is_new = known.is_new;
+        self.deadline = known.deadline;
+    }
+
     pub(super) fn matches(&self, asked: &[JoinGroupRequestProtocol]) -> bool {
         self.protocols == Protocol::all(asked)
     }

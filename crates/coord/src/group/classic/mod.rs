@@ -153,6 +153,11 @@ impl Classic {
         self.state == State::Empty && self.members.is_empty() && self.pending.is_empty()
     }
 
+    /// It never had a generation, and nobody is about to make one.
+    pub(super) fn is_unborn(&self) -> bool {
+        self.is_idle() && self.generation == 0
+    }
+
     /// A record of the group was written or read.
     pub(super) fn replay(&mut self, value: &GroupMetadataValue) {
         let mut known = std::mem::take(&mut self.members);
@@ -166,12 +171,12 @@ impl Classic {
         self.protocol = value.protocol.clone();
         self.leader = value.leader.clone();
         self.since = Timestamp(value.current_state_timestamp);
+        let protocol = value.protocol.as_deref().unwrap_or_default();
         for written in &value.members {
-            // What the record does not hold - other protocols, the session - is kept for a member that is known.
-            let mut member = known
-                .remove(&written.member_id)
-                .unwrap_or_else(|| loaded(written, value.protocol.as_deref().unwrap_or_default()));
-            member.assignment = detached(&written.assignment);
+            let mut member = loaded(written, protocol);
+            if let Some(known) = known.remove(&written.member_id) {
+                member.keep(known, protocol);
+            }
             self.insert(written.member_id.clone(), member);
         }
         self.unsynced.retain(|id| self.members.contains_key(id));
@@ -314,7 +319,7 @@ fn loaded(written: &MemberMetadata, protocol: &str) -> Member {
             name: protocol.to_owned(),
             metadata: detached(&written.subscription),
         }],
-        assignment: Bytes::new(),
+        assignment: detached(&written.assignment),
         waits_join: None,
         waits_sync: None,
         is_new: false,
