@@ -5,6 +5,7 @@ import threading
 import time
 
 import admin  # noqa: F401  registers its facts
+import groups  # noqa: F401  likewise
 import confluent_kafka as ck
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from harness import raw
