@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::{bench, consume, inspect, produce, serve, topic};
+use crate::{bench, consume, group, inspect, produce, serve, topic};
 
 /// A durable log that speaks the Kafka protocol.
 #[derive(Debug, Parser)]
@@ -55,6 +55,9 @@ pub(crate) enum Command {
     /// Create, list, describe, alter, delete and trim topics
     #[command(visible_alias = "topics")]
     Topic(topic::TopicArgs),
+    /// List, describe, reset and delete consumer groups
+    #[command(visible_alias = "groups")]
+    Group(group::GroupArgs),
     /// Write lines to a topic
     Produce(produce::ProduceArgs),
     /// Read records of a topic

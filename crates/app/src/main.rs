@@ -7,6 +7,7 @@ mod bench;
 mod consume;
 mod failure;
 mod grammar;
+mod group;
 mod inspect;
 mod moment;
 mod produce;
@@ -40,6 +41,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
     match cli.command {
         Command::Serve(args) => serve::serve(&args),
         Command::Topic(args) => topic::topic(&global, &args),
+        Command::Group(args) => group::group(&global, &args),
         Command::Produce(args) => produce::produce(&global, &args),
         Command::Consume(args) => consume::consume(&global, &args),
         Command::Inspect(args) => inspect::inspect(&global, &args),

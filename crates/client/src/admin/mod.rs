@@ -1,13 +1,15 @@
-//! What an operator asks: topics, settings, offsets, log directories.
+//! What an operator asks: topics, settings, offsets, groups, log directories.
 //!
 //! Each operation is a method of [`Client`](crate::Client), retried while the cluster says "not now".
 
 mod configs;
 mod describe;
+mod groups;
 mod offsets;
 mod topics;
 
 pub use configs::{Change, Resource, Setting, SettingSource};
 pub use describe::{ActiveProducer, BrokerInfo, ClusterInfo, LogDir, Stored};
+pub use groups::{Committed, GroupInfo, GroupMember, ListedGroup, Part};
 pub use offsets::{Found, Place};
 pub use topics::{Created, NewTopic};

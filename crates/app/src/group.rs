@@ -1,0 +1,464 @@
+//! `esker group`: list, describe, reset and delete. Lag is told in records and in seconds.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use client::{
+    Client, Committed, Consumer, ConsumerOptions, GroupInfo, GroupMember, Isolation, Part, Place,
+};
+use env::Env;
+use serde_json::{Value, json};
+use wire::ErrorCode;
+
+use crate::failure::Failure;
+use crate::grammar::Global;
+use crate::table::Table;
+
+/// How long `describe` waits for the records that tell the lag in seconds.
+const LAG_WAIT: Duration = Duration::from_secs(5);
+
+#[derive(Args, Debug)]
+pub(crate) struct GroupArgs {
+    #[command(subcommand)]
+    pub(crate) verb: GroupVerb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum GroupVerb {
+    /// List groups
+    #[command(visible_alias = "ls")]
+    List {
+        /// Only groups in this state: Empty, Stable, PreparingRebalance, Assigning, ...
+        #[arg(long, value_name = "STATE", value_delimiter = ',')]
+        state: Vec<String>,
+        /// Only groups of this type: classic, consumer
+        #[arg(long = "type", value_name = "TYPE", value_delimiter = ',')]
+        kind: Vec<String>,
+    },
+    /// Show members, committed offsets and lag of groups
+    Describe {
+        #[arg(required = true, value_name = "GROUP")]
+        groups: Vec<String>,
+    },
+    /// Move what a group without members has committed
+    Reset(ResetArgs),
+    /// Delete groups without members, or what they committed for one topic
+    #[command(visible_alias = "rm")]
+    Delete {
+        #[arg(required = true, value_name = "GROUP")]
+        groups: Vec<String>,
+        /// Only forget the offsets of this topic
+        #[arg(long, value_name = "TOPIC")]
+        topic: Option<String>,
+    },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ResetArgs {
+    pub(crate) group: String,
+    /// Only these topics; all that the group has committed when not given
+    #[arg(short, long, value_name = "TOPIC")]
+    pub(crate) topic: Vec<String>,
+    /// Only these partitions
+    #[arg(short, long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(i32).range(0..))]
+    pub(crate) partition: Vec<i32>,
+    #[command(flatten)]
+    pub(crate) to: Target,
+    /// Show what would change, and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+#[derive(Args, Debug)]
+#[group(required = true, multiple = false)]
+pub(crate) struct Target {
+    /// `beginning`, `end`, an offset, `-N` (N before the end), or `@` and a time (milliseconds or RFC 3339)
+    #[arg(long, value_name = "WHERE", allow_hyphen_values = true, value_parser = crate::consume::place)]
+    pub(crate) to: Option<Place>,
+    /// To the first record that is at most this old, such as 90s, 15m, 6h or 2d
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(crate) by_duration: Option<Duration>,
+    /// Forward by this many records, or back when negative
+    #[arg(long, value_name = "RECORDS", allow_hyphen_values = true)]
+    pub(crate) shift_by: Option<i64>,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let bad = || format!("`{text}` is no duration such as 90s, 15m, 6h or 2d");
+    let unit = text.chars().last().ok_or_else(bad)?;
+    let seconds: u64 = match unit {
+        's' => 1,
+        'm' => 60,
+        'h' => 3_600,
+        'd' => 86_400,
+        _ => return Err(bad()),
+    };
+    let number: u64 = text[..text.len() - 1].parse().map_err(|_| bad())?;
+    number
+        .checked_mul(seconds)
+        .map(Duration::from_secs)
+        .ok_or_else(bad)
+}
+
+pub(crate) fn group(global: &Global, args: &GroupArgs) -> Result<(), Failure> {
+    let env = Env::real();
+    let mut client = crate::connect(&env, global)?;
+    match &args.verb {
+        GroupVerb::List { state, kind } => list(&mut client, state, kind, global.json),
+        GroupVerb::Describe { groups } => describe(&mut client, global, groups),
+        GroupVerb::Reset(args) => reset(&mut client, args, global.json),
+        GroupVerb::Delete { groups, topic } => delete(&mut client, groups, topic.as_deref()),
+    }
+}
+
+fn list(
+    client: &mut Client,
+    states: &[String],
+    kinds: &[String],
+    json: bool,
+) -> Result<(), Failure> {
+    let mut table = Table::new(&["group", "type", "state", "protocol_type"]);
+    for group in client.list_groups(states, kinds)? {
+        table.row([
+            json!(group.id),
+            json!(group.kind),
+            json!(group.state),
+            json!(group.protocol_type),
+        ]);
+    }
+    if table.is_empty() && !json {
+        eprintln!("no groups; a consumer with a group.id makes one");
+        return Ok(());
+    }
+    Ok(table.print(json)?)
+}
+
+const LAG_COLUMNS: &[&str] = &[
+    "topic",
+    "partition",
+    "committed",
+    "log_end",
+    "lag",
+    "lag_seconds",
+    "member",
+    "client",
+    "host",
+    "metadata",
+];
+
+fn describe(client: &mut Client, global: &Global, groups: &[String]) -> Result<(), Failure> {
+    let mut all = Vec::new();
+    for (at, name) in groups.iter().enumerate() {
+        let group = client
+            .describe_group(name)
+            .map_err(|error| not_found(error, name))?;
+        let committed = client.committed(name)?;
+        let lags = lags(client, global, &group, &committed)?;
+        if global.json {
+            all.push(json!({
+                "group": group.id, "type": group.kind, "state": group.state, "assignor": group.assignor,
+                "epoch": group.epoch, "last_rebalance": group.last_rebalance,
+                "members": group.members.iter().map(member_json).collect::<Vec<Value>>(),
+                "partitions": lags.json(),
+            }));
+            continue;
+        }
+        let mut out = std::io::stdout().lock();
+        let gap = if at == 0 { "" } else { "\n" };
+        write!(
+            out,
+            "{gap}group {}  {}  {}",
+            group.id, group.kind, group.state
+        )?;
+        if !group.assignor.is_empty() {
+            write!(out, "  assignor {}", group.assignor)?;
+        }
+        writeln!(out, "  members {}", group.members.len())?;
+        if let Some(reason) = &group.last_rebalance {
+            writeln!(out, "last rebalance: {reason}")?;
+        }
+        if lags.is_empty() {
+            writeln!(out, "nothing committed, nothing assigned")?;
+        } else {
+            lags.write_text(&mut out)?;
+        }
+    }
+    if global.json {
+        crate::table::print_json(&mut std::io::stdout().lock(), &Value::Array(all))?;
+    }
+    Ok(())
+}
+
+fn not_found(error: client::Error, group: &str) -> Failure {
+    match error.code() {
+        Some(ErrorCode::GroupIdNotFound) => Failure::new(format!("there is no group {group}"))
+            .hint("`esker group list` shows those there are"),
+        _ => error.into(),
+    }
+}
+
+fn member_json(member: &GroupMember) -> Value {
+    let owned: Vec<Value> = member
+        .owned
+        .iter()
+        .map(|(topic, partition)| json!({"topic": topic, "partition": partition}))
+        .collect();
+    json!({
+        "member": member.id, "instance": member.instance, "client": member.client, "host": member.host,
+        "partitions": owned,
+    })
+}
+
+/// One row for each partition that is committed or owned.
+fn lags(
+    client: &mut Client,
+    global: &Global,
+    group: &GroupInfo,
+    committed: &BTreeMap<Part, Committed>,
+) -> Result<Table, Failure> {
+    let mut owners: BTreeMap<&Part, &GroupMember> = BTreeMap::new();
+    for member in &group.members {
+        owners.extend(member.owned.iter().map(|part| (part, member)));
+    }
+    let mut parts: Vec<&Part> = committed.keys().chain(owners.keys().copied()).collect();
+    parts.sort();
+    parts.dedup();
+    let ends = ends(client, &parts)?;
+    let behind: Vec<(&Part, i64)> = committed
+        .iter()
+        .filter(|(part, at)| ends.get(*part).is_some_and(|end| at.offset < *end))
+        .map(|(part, at)| (part, at.offset))
+        .collect();
+    let ages = ages(client, global, &behind)?;
+    let mut table = Table::new(LAG_COLUMNS);
+    for part in parts {
+        let (at, end) = (committed.get(part), ends.get(part).copied());
+        let lag = at.zip(end).map(|(at, end)| (end - at.offset).max(0));
+        let seconds = match lag {
+            Some(0) => Some(0.0),
+            _ => ages.get(part).copied(),
+        };
+        let owner = owners.get(part);
+        table.row([
+            json!(part.0),
+            json!(part.1),
+            json!(at.map(|at| at.offset)),
+            json!(end),
+            json!(lag),
+            json!(seconds),
+            json!(owner.map(|owner| &owner.id)),
+            json!(owner.map(|owner| &owner.client)),
+            json!(owner.map(|owner| owner.host.trim_start_matches('/'))),
+            json!(at.map(|at| &at.metadata)),
+        ]);
+    }
+    Ok(table)
+}
+
+/// Ends of the logs; nothing for topics that are gone.
+fn ends(client: &mut Client, parts: &[&Part]) -> Result<BTreeMap<Part, i64>, Failure> {
+    let mut by_topic: BTreeMap<&str, Vec<(i32, Place)>> = BTreeMap::new();
+    for (topic, partition) in parts {
+        by_topic
+            .entry(topic)
+            .or_default()
+            .push((*partition, Place::End));
+    }
+    let mut ends = BTreeMap::new();
+    for (topic, places) in by_topic {
+        match client.resolve(topic, &places, Isolation::ReadCommitted) {
+            Ok(found) => ends.extend(
+                found
+                    .into_iter()
+                    .map(|(partition, end)| ((topic.to_owned(), partition), end)),
+            ),
+            Err(client::Error::NoTopic { .. } | client::Error::NoPartition { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(ends)
+}
+
+/// How old the first record is that the group has not read, in seconds.
+fn ages(
+    client: &mut Client,
+    global: &Global,
+    behind: &[(&Part, i64)],
+) -> Result<BTreeMap<Part, f64>, Failure> {
+    let mut ages = BTreeMap::new();
+    let clock = std::sync::Arc::clone(&client.env().clock);
+    let until = clock.now().plus(LAG_WAIT);
+    let options = ConsumerOptions {
+        partition_bytes_max: 1,
+        isolation: Isolation::ReadUncommitted,
+        wait: Duration::from_millis(100),
+        ..ConsumerOptions::default()
+    };
+    let mut consumer = Consumer::new(crate::connect(client.env(), global)?, options);
+    for ((topic, partition), offset) in behind {
+        consumer.assign(topic, *partition, *offset)?;
+    }
+    while ages.len() < behind.len() && clock.now() < until {
+        let fetched = match consumer.poll() {
+            Ok(fetched) => fetched,
+            // The log begins after what was committed: the age of what is gone is not known.
+            Err(client::Error::OutOfRange { .. }) => break,
+            Err(error) => return Err(error.into()),
+        };
+        let now = clock.wall_ms().0;
+        for answer in fetched {
+            let mut first = None;
+            let _ = answer.each(|record| {
+                first = Some(record.timestamp);
+                ControlFlow::Break(())
+            })?;
+            if let Some(timestamp) = first {
+                let age = (now - timestamp).max(0) as f64 / 1000.0;
+                ages.entry((answer.topic.to_string(), answer.partition))
+                    .or_insert(age);
+            }
+        }
+    }
+    Ok(ages)
+}
+
+fn reset(client: &mut Client, args: &ResetArgs, json: bool) -> Result<(), Failure> {
+    let committed = client.committed(&args.group)?;
+    let mut wanted: BTreeMap<String, Vec<i32>> = BTreeMap::new();
+    if args.topic.is_empty() {
+        for (topic, partition) in committed.keys() {
+            wanted.entry(topic.clone()).or_default().push(*partition);
+        }
+    }
+    for topic in &args.topic {
+        let all = client.topic(topic)?;
+        wanted.insert(
+            topic.clone(),
+            crate::consume::chosen(&all, &args.partition)?,
+        );
+    }
+    if args.topic.is_empty() && !args.partition.is_empty() {
+        for partitions in wanted.values_mut() {
+            partitions.retain(|partition| args.partition.contains(partition));
+        }
+    }
+    if wanted.values().all(Vec::is_empty) {
+        return Err(Failure::new(format!(
+            "group {} has committed nothing to move",
+            args.group
+        ))
+        .hint("name a topic with --topic to set its offsets"));
+    }
+    let mut moved: BTreeMap<Part, i64> = BTreeMap::new();
+    let mut table = Table::new(&["topic", "partition", "before", "after"]);
+    for (topic, partitions) in &wanted {
+        let after = target(client, topic, partitions, &args.to, &committed)?;
+        for (partition, after) in after {
+            let part = (topic.clone(), partition);
+            let before = committed.get(&part).map(|at| at.offset);
+            table.row([json!(topic), json!(partition), json!(before), json!(after)]);
+            moved.insert(part, after);
+        }
+    }
+    if !args.dry_run {
+        client
+            .commit_for(&args.group, &moved)
+            .map_err(|error| match error.code() {
+                Some(ErrorCode::UnknownMemberId) => {
+                    Failure::new(format!("group {} has members", args.group))
+                        .hint("stop its consumers first: their own commits would undo the reset")
+                }
+                _ => error.into(),
+            })?;
+    }
+    Ok(table.print(json)?)
+}
+
+/// Where the partitions of one topic are to be read from, within what their logs keep.
+fn target(
+    client: &mut Client,
+    topic: &str,
+    partitions: &[i32],
+    to: &Target,
+    committed: &BTreeMap<Part, Committed>,
+) -> Result<BTreeMap<i32, i64>, Failure> {
+    let isolation = Isolation::ReadUncommitted;
+    let mut at = |place: Place| {
+        let places: Vec<(i32, Place)> = partitions.iter().map(|index| (*index, place)).collect();
+        client.resolve(topic, &places, isolation)
+    };
+    let (starts, ends) = (at(Place::Beginning)?, at(Place::End)?);
+    let mut asked = match (to.to, to.by_duration, to.shift_by) {
+        (Some(place), _, _) => at(place)?,
+        (_, Some(age), _) => {
+            let age = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
+            let now = client.env().clock.wall_ms().0;
+            let places: Vec<(i32, Place)> = partitions
+                .iter()
+                .map(|index| (*index, Place::Time(now.saturating_sub(age))))
+                .collect();
+            client.resolve(topic, &places, isolation)?
+        }
+        (_, _, shift) => {
+            let by = shift.unwrap_or(0);
+            let from = |index: &i32| {
+                committed
+                    .get(&(topic.to_owned(), *index))
+                    .map(|at| (*index, at.offset.saturating_add(by)))
+            };
+            partitions.iter().filter_map(from).collect()
+        }
+    };
+    for (partition, offset) in &mut asked {
+        let start = starts.get(partition).copied().unwrap_or(0);
+        let end = ends.get(partition).copied().unwrap_or(i64::MAX);
+        *offset = (*offset).clamp(start, end.max(start));
+    }
+    Ok(asked)
+}
+
+fn delete(client: &mut Client, groups: &[String], topic: Option<&str>) -> Result<(), Failure> {
+    for group in groups {
+        match topic {
+            None => client
+                .delete_group(group)
+                .map_err(|error| match error.code() {
+                    Some(ErrorCode::NonEmptyGroup) => {
+                        Failure::new(format!("group {group} has members"))
+                            .hint("stop its consumers first")
+                    }
+                    _ => not_found(error, group),
+                })?,
+            Some(topic) => {
+                let partitions: Vec<i32> = client
+                    .committed(group)?
+                    .into_keys()
+                    .filter(|(name, _)| name == topic)
+                    .map(|(_, partition)| partition)
+                    .collect();
+                client
+                    .delete_committed(group, topic, &partitions)
+                    .map_err(|error| not_found(error, group))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_a_unit() {
+        for (text, seconds) in [("90s", 90), ("15m", 900), ("6h", 21_600), ("2d", 172_800)] {
+            assert_eq!(duration(text), Ok(Duration::from_secs(seconds)), "{text}");
+        }
+        for text in ["", "s", "15", "1w", "-1s", "99999999999999999999d", "1½h"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+}
