@@ -17,6 +17,7 @@ pub struct Settings {
     pub(crate) connections_max: usize,
     pub(crate) connections_per_ip_max: usize,
     pub(crate) connection_idle_max: Duration,
+    pub(crate) groups: Arc<coord::group::Settings>,
 }
 
 /// Ten years: an idle limit that is switched off.
@@ -32,6 +33,7 @@ impl Settings {
             connections_max: broker.connections_max,
             connections_per_ip_max: broker.connections_per_ip_max,
             connection_idle_max: broker.connection_idle_max.unwrap_or(NO_IDLE_LIMIT),
+            groups: Arc::new(group_settings(&broker)),
             broker: Arc::new(broker),
         }
     }
@@ -49,6 +51,41 @@ impl Settings {
             producer_expiration_ms: i64::try_from(self.broker.producer_id_expiration.as_millis())
                 .unwrap_or(i64::MAX),
         }
+    }
+}
+
+/// What group coordinators go by.
+fn group_settings(broker: &config::Broker) -> coord::group::Settings {
+    let standard = coord::group::Settings::default();
+    let number = |name: &str, standard: i64| broker.number(name).unwrap_or(standard);
+    let int = |name: &str, standard: i32| {
+        i32::try_from(number(name, i64::from(standard))).unwrap_or(standard)
+    };
+    let size = |name: &str, standard: usize| usize::try_from(number(name, -1)).unwrap_or(standard);
+    let retention = number(
+        "offsets.retention.minutes",
+        standard.offsets_retention_ms / 60_000,
+    );
+    coord::group::Settings {
+        session_timeout_ms_min: int(
+            "group.min.session.timeout.ms",
+            standard.session_timeout_ms_min,
+        ),
+        session_timeout_ms_max: int(
+            "group.max.session.timeout.ms",
+            standard.session_timeout_ms_max,
+        ),
+        initial_rebalance_delay_ms: int(
+            "group.initial.rebalance.delay.ms",
+            standard.initial_rebalance_delay_ms,
+        ),
+        members_max: size("group.max.size", standard.members_max),
+        offsets_retention_ms: retention.saturating_mul(60_000),
+        offsets_retention_check_interval_ms: number(
+            "offsets.retention.check.interval.ms",
+            standard.offsets_retention_check_interval_ms,
+        ),
+        offset_metadata_max: size("offset.metadata.max.bytes", standard.offset_metadata_max),
     }
 }
 

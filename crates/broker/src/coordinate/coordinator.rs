@@ -65,7 +65,6 @@ impl<M: Machine> Coordinator<M> {
         ask: M::Ask,
         at: Moment,
         topics: &dyn Topics,
-        settings: &Settings,
     ) -> Progress<M::Answer> {
         // The log of a new topic, or one that fits a single read, is there at once.
         self.load(&mut { LOAD_READ_BYTES }, at);
@@ -75,7 +74,7 @@ impl<M: Machine> Coordinator<M> {
             }
             State::Active => {
                 let step = self.machine.ask(caller, ask, at, topics);
-                return self.perform(step, at, settings);
+                return self.perform(step, at);
             }
             State::Loading(_) => ErrorCode::CoordinatorLoadInProgress,
             State::Failed => ErrorCode::NotCoordinator,
@@ -86,23 +85,22 @@ impl<M: Machine> Coordinator<M> {
         }
     }
 
-    pub(super) fn tick(
-        &mut self,
-        at: Moment,
-        topics: &dyn Topics,
-        settings: &Settings,
-    ) -> Progress<M::Answer> {
+    pub(super) fn on_topics_gone(&mut self, gone: &[String], at: Moment, topics: &dyn Topics) {
+        let step = match self.state {
+            State::Active => self.machine.on_topics_gone(gone, at, topics),
+            // What is loaded later for a topic that is gone expires like the rest.
+            State::Loading(_) | State::Failed => return,
+        };
+        self.perform(step, at);
+    }
+
+    pub(super) fn tick(&mut self, at: Moment, topics: &dyn Topics) -> Progress<M::Answer> {
         let step = self.machine.tick(at, topics);
-        self.perform(step, at, settings)
+        self.perform(step, at)
     }
 
     /// Writes what was decided; the machine learns of it by replay, as it will after a restart.
-    fn perform(
-        &mut self,
-        step: Step<M::Record, M::Answer>,
-        at: Moment,
-        _settings: &Settings,
-    ) -> Progress<M::Answer> {
+    fn perform(&mut self, step: Step<M::Record, M::Answer>, at: Moment) -> Progress<M::Answer> {
         let written = if step.records.is_empty() {
             Ok(())
         } else {

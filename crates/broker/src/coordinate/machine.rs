@@ -1,5 +1,7 @@
 //! What a driver needs of a machine, whichever topic it looks after.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use coord::{Caller, Moment, Step, Topics, group};
 use model::{Instant, ProducerEpoch, ProducerId};
@@ -28,6 +30,13 @@ pub(crate) trait Machine {
     ) -> Step<Self::Record, Self::Answer>;
     fn tick(&mut self, at: Moment, topics: &dyn Topics) -> Step<Self::Record, Self::Answer>;
     fn next_deadline(&self) -> Option<Instant>;
+    /// Topics were deleted; nothing is remembered of them.
+    fn on_topics_gone(
+        &mut self,
+        gone: &[String],
+        at: Moment,
+        topics: &dyn Topics,
+    ) -> Step<Self::Record, Self::Answer>;
 }
 
 impl Machine for group::Groups {
@@ -35,8 +44,8 @@ impl Machine for group::Groups {
     type Ask = group::Ask;
     type Answer = group::Answer;
 
-    fn new(_settings: &Settings) -> Self {
-        group::Groups::default()
+    fn new(settings: &Settings) -> Self {
+        group::Groups::new(Arc::clone(&settings.groups))
     }
 
     fn decode(key: Bytes, value: Option<Bytes>) -> Result<GroupRecord, DecodeError> {
@@ -44,7 +53,7 @@ impl Machine for group::Groups {
     }
 
     fn encode(record: &GroupRecord) -> Result<(Bytes, Option<Bytes>), EncodeError> {
-        record.encode(record.max_version())
+        record.encode(group::record_version(record))
     }
 
     fn replay(&mut self, record: &GroupRecord, producer: Option<(ProducerId, ProducerEpoch)>) {
@@ -75,5 +84,14 @@ impl Machine for group::Groups {
 
     fn next_deadline(&self) -> Option<Instant> {
         self.next_deadline()
+    }
+
+    fn on_topics_gone(
+        &mut self,
+        gone: &[String],
+        at: Moment,
+        topics: &dyn Topics,
+    ) -> Step<GroupRecord, group::Answer> {
+        self.on_topics_gone(gone, at, topics)
     }
 }

@@ -128,7 +128,7 @@ impl Shard {
 
     pub(crate) fn on_question(&mut self, asked: Asked) {
         self.refresh_coordinators();
-        let (at, settings) = (self.moment(), self.shared.config());
+        let at = self.moment();
         let topics = KnownTopics(self.shared.metadata.image());
         let Some(coordinator) = self.coordinators.groups.get_mut(&asked.partition) else {
             return self.send_answer(Answered {
@@ -138,7 +138,7 @@ impl Shard {
             });
         };
         let Question::Group(ask) = asked.question;
-        let progress = coordinator.ask(asked.caller, ask, at, &topics, &settings);
+        let progress = coordinator.ask(asked.caller, ask, at, &topics);
         self.spread_answers(progress);
     }
 
@@ -190,13 +190,34 @@ impl Shard {
             kept.insert(index, coordinator);
         }
         self.coordinators.groups = kept;
-        self.coordinators.seen = Some(topics);
+        if let Some(seen) = self.coordinators.seen.replace(Arc::clone(&topics)) {
+            self.forget_topics(&seen, &topics);
+        }
+    }
+
+    /// What was committed for topics that are gone goes with them.
+    fn forget_topics(&mut self, before: &Topics, after: &Topics) {
+        let gone: Vec<String> = before
+            .sorted()
+            .iter()
+            .filter(|topic| after.named(&topic.name).is_none())
+            .map(|topic| topic.name.as_ref().to_owned())
+            .collect();
+        if gone.is_empty() {
+            return;
+        }
+        let at = self.moment();
+        let topics = KnownTopics(self.shared.metadata.image());
+        for coordinator in self.coordinators.groups.values_mut() {
+            // Nobody waits for this.
+            coordinator.on_topics_gone(&gone, at, &topics);
+        }
     }
 
     /// Loads what is to be loaded and fires what is due; true when there is more to load.
     pub(crate) fn turn_coordinators(&mut self) -> bool {
         self.refresh_coordinators();
-        let (at, settings) = (self.moment(), self.shared.config());
+        let at = self.moment();
         let mut budget = LOAD_BYTES_PER_TURN;
         for coordinator in self.coordinators.groups.values_mut() {
             if budget == 0 {
@@ -216,7 +237,7 @@ impl Shard {
                 .groups
                 .values_mut()
                 .filter(|coordinator| coordinator.next_deadline().is_some_and(|at| at <= now))
-                .map(|coordinator| coordinator.tick(at, &topics, &settings))
+                .map(|coordinator| coordinator.tick(at, &topics))
                 .collect();
             due.into_iter()
                 .for_each(|progress| self.spread_answers(progress));

@@ -38,11 +38,11 @@ pub(super) const SETTINGS: &[Setting] = settings! {
     "group.coordinator.rebalance.protocols" List "classic,consumer,streams" ItemsOf(&["consumer", "classic", "share", "streams"]) ReadOnly Accepted
         "group protocols that are enabled";
     "group.coordinator.threads" Int "4" AtLeast(1) ReadOnly Meaningless "Coordinators run on the network threads";
-    "group.initial.rebalance.delay.ms" Int "3000" Any ReadOnly Accepted
+    "group.initial.rebalance.delay.ms" Int "3000" Any ReadOnly Works
         "wait for more members before the first rebalance of a new group";
-    "group.max.session.timeout.ms" Int "1800000" Any ReadOnly Accepted "longest session timeout of a classic group";
-    "group.max.size" Int "2147483647" AtLeast(1) ReadOnly Accepted "members a classic group may have";
-    "group.min.session.timeout.ms" Int "6000" Any ReadOnly Accepted "shortest session timeout of a classic group";
+    "group.max.session.timeout.ms" Int "1800000" Any ReadOnly Works "longest session timeout of a classic group";
+    "group.max.size" Int "2147483647" AtLeast(1) ReadOnly Works "members a classic group may have";
+    "group.min.session.timeout.ms" Int "6000" Any ReadOnly Works "shortest session timeout of a classic group";
     "group.share.assignment.interval.ms" Int "1000" AtLeast(0) ClusterWide Accepted
         "pause between two assignments of a share group";
     "group.share.assignors" List "simple" Items ReadOnly Accepted "assignors of share groups";
@@ -103,16 +103,16 @@ pub(super) const SETTINGS: &[Setting] = settings! {
     "group.streams.num.standby.replicas" Int "0" AtLeast(0) ReadOnly Accepted "standby replicas of each task";
     "group.streams.session.timeout.ms" Int "45000" AtLeast(1) ReadOnly Accepted
         "silence after which a member leaves its streams group";
-    "offset.metadata.max.bytes" Int "4096" Any ReadOnly Accepted "largest text stored beside a committed offset";
+    "offset.metadata.max.bytes" Int "4096" Any ReadOnly Works "largest text stored beside a committed offset";
     "offsets.commit.timeout.ms" Int "5000" AtLeast(1) ReadOnly Accepted "time a commit waits for its replicas";
     "offsets.load.buffer.size" Int "5242880" AtLeast(1) ReadOnly Accepted "bytes read at once while group state is loaded";
-    "offsets.retention.check.interval.ms" Long "600000" AtLeast(1) ReadOnly Accepted
+    "offsets.retention.check.interval.ms" Long "600000" AtLeast(1) ReadOnly Works
         "time between looks for stale committed offsets";
-    "offsets.retention.minutes" Int "10080" AtLeast(1) ReadOnly Accepted "minutes a committed offset outlives its group";
+    "offsets.retention.minutes" Int "10080" AtLeast(1) ReadOnly Works "minutes a committed offset outlives its group";
     "offsets.topic.compression.codec" Int "0" Any ReadOnly Accepted "codec of the offsets topic, as its number";
-    "offsets.topic.num.partitions" Int "50" AtLeast(1) ReadOnly Accepted "partitions of the offsets topic";
-    "offsets.topic.replication.factor" Short "3" AtLeast(1) ReadOnly Accepted "replicas of the offsets topic";
-    "offsets.topic.segment.bytes" Int "104857600" AtLeast(1) ReadOnly Accepted "segment size of the offsets topic";
+    "offsets.topic.num.partitions" Int "50" AtLeast(1) ReadOnly Works "partitions of the offsets topic";
+    "offsets.topic.replication.factor" Short "3" AtLeast(1) ReadOnly Works "replicas of the offsets topic";
+    "offsets.topic.segment.bytes" Int "104857600" AtLeast(1) ReadOnly Works "segment size of the offsets topic";
     "share.coordinator.append.linger.ms" Int "-1" AtLeast(-1) ReadOnly Accepted
         "time the share coordinator gathers writes; -1 adapts";
     "share.coordinator.cached.buffer.max.bytes" Int "1048588" AtLeast(524288) ClusterWide Accepted

@@ -25,7 +25,14 @@ const GONE_PAUSE: Duration = Duration::from_millis(20);
 impl Groups {
     pub(super) fn describe(&self, group_id: String, is_strict: bool) -> DescribedGroup {
         match self.groups.get(group_id.as_str()).map(|entry| &entry.group) {
-            Some(Group::Classic(classic)) => classic.described(),
+            // The protocol has no field for it; clients look at the message of an error only.
+            Some(Group::Classic(classic)) => DescribedGroup {
+                error_message: classic
+                    .last_rebalance()
+                    .filter(|_| is_strict)
+                    .map(|last| last.reason.clone()),
+                ..classic.described()
+            },
             None if self.offsets.has(&group_id) => DescribedGroup {
                 group_id,
                 group_state: State::Empty.name().to_owned(),

@@ -1,9 +1,9 @@
 //! DeleteGroups: empty groups go with everything they committed.
 
 use coord::group::{Answer, Ask};
+use wire::ApiKey;
 use wire::messages::delete_groups_response::DeletableGroupResult;
 use wire::messages::{DeleteGroupsRequest, DeleteGroupsResponse};
-use wire::{ApiKey, ErrorCode};
 
 use super::group::unexpected;
 use crate::coordinate::{Question, Said};
@@ -27,10 +27,7 @@ impl Shard {
             .collect();
         self.ask_all(address, questions, move |shard, address, told| {
             let deleted = told.into_iter().zip(names).map(|(told, group_id)| {
-                let told = match group_id.is_empty() {
-                    true => Err(ErrorCode::InvalidGroupId),
-                    false => told.map(|Said::Group(answer)| answer),
-                };
+                let told = told.map(|Said::Group(answer)| answer);
                 match told {
                     Ok(Answer::Delete(result)) => result,
                     other => DeletableGroupResult {

@@ -1,9 +1,9 @@
 //! DescribeGroups: state, protocol and members of classic groups.
 
 use coord::group::{Answer, Ask};
+use wire::ApiKey;
 use wire::messages::describe_groups_response::DescribedGroup;
 use wire::messages::{DescribeGroupsRequest, DescribeGroupsResponse};
-use wire::{ApiKey, ErrorCode};
 
 use super::group::unexpected;
 use super::{GROUP_OPERATIONS, NO_OPERATIONS};
@@ -38,10 +38,7 @@ impl Shard {
             .collect();
         self.ask_all(address, questions, move |shard, address, told| {
             let described = told.into_iter().zip(groups).map(|(told, group_id)| {
-                let told = match group_id.is_empty() {
-                    true => Err(ErrorCode::InvalidGroupId),
-                    false => told.map(|Said::Group(answer)| answer),
-                };
+                let told = told.map(|Said::Group(answer)| answer);
                 let mut group = match told {
                     Ok(Answer::Describe(group)) => group,
                     other => DescribedGroup {

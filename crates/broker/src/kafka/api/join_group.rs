@@ -1,8 +1,8 @@
 //! JoinGroup: a member asks to be part of the next generation; answered when the group has come together.
 
 use coord::group::{Answer, Ask, Client};
+use wire::ApiKey;
 use wire::messages::{JoinGroupRequest, JoinGroupResponse};
-use wire::{ApiKey, ErrorCode};
 
 use super::group::unexpected;
 use crate::shard::{Address, Outcome, Shard};
@@ -35,7 +35,7 @@ impl Shard {
             may_skip_assignment: version >= SKIP_ASSIGNMENT_VERSION,
             fresh: self.fresh_uuid(),
         };
-        self.ask_valid_group(address, &group_id, ask, move |shard, address, told| {
+        self.ask_group(address, &group_id, ask, move |shard, address, told| {
             let mut response = match told {
                 Ok(Answer::Join(response)) => response,
                 other => JoinGroupResponse {
@@ -50,19 +50,5 @@ impl Shard {
             }
             shard.reply(address, ApiKey::JoinGroup, &response)
         })
-    }
-
-    /// Asks about one group by its id; the empty id names none.
-    pub(crate) fn ask_valid_group(
-        &mut self,
-        address: &Address,
-        group_id: &str,
-        ask: Ask,
-        finish: impl FnOnce(&mut Shard, &Address, Result<Answer, ErrorCode>) -> Outcome + Send + 'static,
-    ) -> Outcome {
-        if group_id.is_empty() {
-            return finish(self, address, Err(ErrorCode::InvalidGroupId));
-        }
-        self.ask_group(address, group_id, ask, finish)
     }
 }

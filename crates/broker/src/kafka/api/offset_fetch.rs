@@ -12,14 +12,11 @@ use wire::{ApiKey, ErrorCode, Uuid};
 use super::group::unexpected;
 use crate::coordinate::{Question, Said, Told};
 use crate::shard::{Address, Outcome, Shard};
-use crate::topics::Topics;
 
 /// First version that says the error of the whole request once.
 const REQUEST_ERROR_VERSION: i16 = 2;
 /// First version that asks for several groups.
 const BATCH_VERSION: i16 = 8;
-/// First version in which topics are named by id.
-const TOPIC_ID_VERSION: i16 = 10;
 
 const NO_OFFSET: i64 = -1;
 const NO_EPOCH: i32 = -1;
@@ -31,20 +28,11 @@ impl Shard {
         request: OffsetFetchRequest,
     ) -> Outcome {
         let require_stable = request.require_stable;
-        let mut groups = if address.version >= BATCH_VERSION {
+        let groups = if address.version >= BATCH_VERSION {
             request.groups
         } else {
             vec![only_group(request)]
         };
-        let topics = self.topics();
-        let mut refused = Vec::new();
-        if address.version >= TOPIC_ID_VERSION {
-            refused = groups
-                .iter_mut()
-                .map(|group| take_unknown(group, &topics))
-                .collect();
-        }
-        refused.resize_with(groups.len(), Vec::new);
         let questions = groups
             .iter()
             .map(|group| {
@@ -56,15 +44,11 @@ impl Shard {
             })
             .collect();
         self.ask_all(address, questions, move |shard, address, told| {
-            let mut answers = Vec::with_capacity(groups.len());
-            for ((told, group), refused) in told.into_iter().zip(groups).zip(refused) {
-                let mut answer = answer(told, group, address.version);
-                if address.version >= TOPIC_ID_VERSION {
-                    name_by_id(&mut answer, &shard.topics());
-                    answer.topics.extend(refused);
-                }
-                answers.push(answer);
-            }
+            let mut answers: Vec<OffsetFetchResponseGroup> = told
+                .into_iter()
+                .zip(groups)
+                .map(|(told, group)| answer(told, group, address.version))
+                .collect();
             let response = if address.version >= BATCH_VERSION {
                 OffsetFetchResponse {
                     groups: answers,
@@ -94,37 +78,6 @@ fn only_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup {
                 .collect()
         }),
     }
-}
-
-/// Takes the topics whose ids nobody knows out of the question, as answers; gives the others their names.
-fn take_unknown(
-    group: &mut OffsetFetchRequestGroup,
-    topics: &Topics,
-) -> Vec<OffsetFetchResponseTopics> {
-    let Some(asked) = &mut group.topics else {
-        return Vec::new();
-    };
-    let mut refused = Vec::new();
-    asked.retain_mut(|topic| match topics.with_id(topic.topic_id) {
-        Some(known) => {
-            topic.name = known.name.as_ref().into();
-            true
-        }
-        None => {
-            refused.push(refuse(topic, ErrorCode::UnknownTopicId));
-            false
-        }
-    });
-    refused
-}
-
-fn name_by_id(answer: &mut OffsetFetchResponseGroup, topics: &Topics) {
-    answer.topics.retain_mut(|topic| {
-        let known = topics.named(&topic.name);
-        topic.topic_id = known.map_or(Uuid::ZERO, |known| known.id);
-        // Offsets of a topic that is gone have no id to be told by.
-        known.is_some()
-    });
 }
 
 fn answer(told: Told, group: OffsetFetchRequestGroup, version: i16) -> OffsetFetchResponseGroup {

@@ -22,7 +22,7 @@ impl Shard {
             return self.reply(address, ApiKey::SyncGroup, &response);
         }
         let group_id = request.group_id.clone();
-        self.ask_valid_group(
+        self.ask_group(
             address,
             &group_id,
             Ask::Sync(request),
