@@ -152,6 +152,25 @@ def delete_records_moves_the_start():
 
 
 @fact
+def consumer_groups_lists_describes_resets_and_deletes():
+    name, group = topic("grouped", 2), new_name("group")
+    groups = lambda *args, **options: tool("org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", *args, **options)
+    run("org.apache.kafka.tools.ConsoleProducer", "--bootstrap-server", BOOTSTRAP, "--topic", name, stdin=b"a\nb\nc\n")
+    out = consume(name, "--group", group, "--from-beginning", "--max-messages", 3)
+    equal(sorted(out.split()), [b"a", b"b", b"c"], "lines of the group's consumer")
+    that(group in groups("--list").split(), "not listed")
+    out = groups("--describe", "--group", group)
+    rows = [line.split() for line in out.splitlines() if line.startswith(group)]
+    equal(sorted((r[1], sum(int(x[5]) for x in rows)) for r in rows), [(name, 0)] * len(rows), "topics and lag")
+    that(re.search(r"Empty\s+0", groups("--describe", "--group", group, "--state")), "state")
+    groups("--reset-offsets", "--group", group, "--topic", name, "--to-earliest", "--execute")
+    out = consume(name, "--group", group, "--max-messages", 3)
+    equal(sorted(out.split()), [b"a", b"b", b"c"], "lines after the reset")
+    groups("--delete", "--group", group)
+    that(group not in groups("--list").split(), "still listed")
+
+
+@fact
 def log_dirs_names_sizes():
     name = topic("log-dirs", 2)
     with raw.Connection(BOOTSTRAP) as c:

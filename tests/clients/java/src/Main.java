@@ -3,7 +3,7 @@ package clients;
 import java.util.Locale;
 import org.apache.kafka.common.utils.AppInfoParser;
 
-/** Kafka's own Java clients: producer, assigned consumer, admin client. */
+/** Kafka's own Java clients: producer, consumers, admin client. */
 final class Main {
     public static void main(String[] args) throws Exception {
         Locale.setDefault(Locale.ROOT);
@@ -13,6 +13,7 @@ final class Main {
         try (Administration administration = new Administration(); Records records = new Records(administration)) {
             records.register(facts);
             administration.register(facts);
+            new Groups(administration).register(facts);
             failed = facts.runAll();
         }
         System.exit(failed == 0 ? 0 : 1);
