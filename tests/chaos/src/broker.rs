@@ -8,6 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::Plan;
+use crate::place::Place;
 
 /// Small files, so that a short run rolls segments, takes checkpoints and recycles its journal many times; not so small that
 /// everything is synced at every moment.
@@ -21,23 +22,6 @@ const SETTINGS: [&str; 4] = [
 /// A start that takes longer than this has failed.
 const START_MAX: Duration = Duration::from_secs(30);
 const STOP_MAX: Duration = Duration::from_secs(30);
-
-/// A directory below the temporary one, gone with this value.
-pub(crate) struct Dir(pub(crate) PathBuf);
-
-impl Dir {
-    pub(crate) fn new(name: &str) -> Result<Dir, String> {
-        let path = std::env::temp_dir().join(format!("esker-chaos-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        Ok(Dir(path))
-    }
-}
-
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 /// A free port; another process may take it before we do, then the start fails and says so.
 pub(crate) fn free_port() -> Result<u16, String> {
@@ -58,12 +42,12 @@ pub(crate) struct Launch {
 }
 
 impl Launch {
-    pub(crate) fn new(plan: &Plan, data: &Path, words: &Path) -> Result<Launch, String> {
+    pub(crate) fn new(plan: &Plan, place: &Place, data: &Path) -> Result<Launch, String> {
         Ok(Launch {
             esker: plan.esker.clone(),
             data: data.to_path_buf(),
             port: free_port()?,
-            words: words.join("broker.log"),
+            words: place.dir.join("broker.log"),
         })
     }
 

@@ -6,16 +6,16 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::broker::{Dir, Launch};
+use crate::broker::Launch;
 use crate::kills::Moments;
 use crate::ledger::judge;
 use crate::load::{Load, TOPIC, create_topic, read_all};
+use crate::place::Place;
 use crate::volume::Volume;
 use crate::{Outcome, Plan, Verdict};
 
-pub(crate) fn run(plan: &Plan) -> Outcome {
-    let dir = Dir::new("cuts")?;
-    let mut volume = match Volume::new(&dir.0, "cuts", 1024) {
+pub(crate) fn run(plan: &Plan, place: &Place) -> Outcome {
+    let mut volume = match Volume::new(place, "cuts", 1024) {
         Ok(volume) => volume,
         Err(why) => {
             return Ok(Verdict::Skipped(format!(
@@ -23,7 +23,7 @@ pub(crate) fn run(plan: &Plan) -> Outcome {
             )));
         }
     };
-    let launch = Launch::new(plan, &volume.mount.join("data"), &dir.0)?;
+    let launch = Launch::new(plan, place, &volume.mount.join("data"))?;
     let mut moments = Moments(plan.seed);
     let mut broker = launch.start()?;
     create_topic(&launch.address(), TOPIC)?;
@@ -56,12 +56,12 @@ pub(crate) fn run(plan: &Plan) -> Outcome {
     broker.kill();
     let counts = judge(&accounts, &shown, &log)?;
     starts.sort_unstable();
-    println!(
-        "  {} power cuts, {hits} with unacknowledged work, {lost} written bytes were lost with the power",
+    place.say(&format!(
+"{} power cuts, {hits} with unacknowledged work, {lost} written bytes were lost with the power",
         plan.cuts
-    );
-    println!(
-        "  {} records acknowledged, {} there, {} shown before; start after a cut: median {:.0} ms, longest {:.0} ms",
+    ));
+    place.say(&format!(
+"{} records acknowledged, {} there, {} shown before; start after a cut: median {:.0} ms, longest {:.0} ms",
         counts.acked,
         counts.records,
         counts.shown,
@@ -72,7 +72,7 @@ pub(crate) fn run(plan: &Plan) -> Outcome {
             .as_secs_f64()
             * 1e3,
         starts.last().copied().unwrap_or_default().as_secs_f64() * 1e3
-    );
+    ));
     launch.check_words()?;
     if hits * 2 < plan.cuts || lost == 0 {
         return Err(format!(

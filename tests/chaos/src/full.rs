@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 
 use client::{Client, Error, Producer, ProducerOptions, Record};
 
-use crate::broker::{Dir, Launch};
+use crate::broker::Launch;
 use crate::ledger::{Account, Log, Value};
 use crate::load::{PARTITIONS, TOPIC, connect, create_topic, read_all};
+use crate::place::Place;
 use crate::volume::Volume;
 use crate::{Outcome, Plan, Verdict};
 
@@ -115,9 +116,8 @@ fn fill(mount: &Path, left: u64) -> Result<File, String> {
     Ok(file)
 }
 
-pub(crate) fn run(plan: &Plan) -> Outcome {
-    let dir = Dir::new("full")?;
-    let volume = match Volume::new(&dir.0, "full", 320) {
+pub(crate) fn run(plan: &Plan, place: &Place) -> Outcome {
+    let volume = match Volume::new(place, "full", 320) {
         Ok(volume) => volume,
         Err(why) => {
             return Ok(Verdict::Skipped(format!(
@@ -125,7 +125,7 @@ pub(crate) fn run(plan: &Plan) -> Outcome {
             )));
         }
     };
-    let launch = Launch::new(plan, &volume.mount.join("data"), &dir.0)?;
+    let launch = Launch::new(plan, place, &volume.mount.join("data"))?;
     let mut broker = launch.start()?;
     let address = launch.address();
     create_topic(&address, TOPIC)?;
@@ -165,11 +165,11 @@ pub(crate) fn run(plan: &Plan) -> Outcome {
         })?;
         neighbour.set_len(0).map_err(|error| error.to_string())?;
         let waited = probe.wait_until_it_works()?;
-        println!(
-            "  refused with {} MiB left, works again {:.1} s after there was room",
+        place.say(&format!(
+            "refused with {} MiB left, works again {:.1} s after there was room",
             left >> 20,
             waited.as_secs_f64()
-        );
+        ));
         create_topic(&address, "ballast")?;
     }
     broker.kill();
@@ -177,7 +177,7 @@ pub(crate) fn run(plan: &Plan) -> Outcome {
     let log = read_all(&address)?;
     broker.kill();
     let counts = judge(&probe, &log)?;
-    println!("  {counts} records acknowledged and there");
+    place.say(&format!("{counts} records acknowledged and there"));
     launch.check_words()?;
     Ok(Verdict::Passed)
 }

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use crate::broker::{Dir, Launch};
+use crate::broker::Launch;
 use crate::ledger::judge;
 use crate::load::{Load, TOPIC, create_topic, read_all};
+use crate::place::Place;
 use crate::{Outcome, Plan, Verdict};
 
 /// Random enough to choose moments.
@@ -20,9 +21,8 @@ impl Moments {
     }
 }
 
-pub(crate) fn run(plan: &Plan) -> Outcome {
-    let dir = Dir::new("kills")?;
-    let launch = Launch::new(plan, &dir.0.join("data"), &dir.0)?;
+pub(crate) fn run(plan: &Plan, place: &Place) -> Outcome {
+    let launch = Launch::new(plan, place, &place.dir.join("data"))?;
     let mut moments = Moments(plan.seed);
     let mut broker = launch.start()?;
     create_topic(&launch.address(), TOPIC)?;
@@ -49,12 +49,12 @@ pub(crate) fn run(plan: &Plan) -> Outcome {
     let counts = judge(&accounts, &shown, &log)?;
     starts.sort_unstable();
     let longest = starts.last().copied().unwrap_or_default();
-    println!(
-        "  {} kills, {hits} with unacknowledged work; {} records acknowledged, {} there, {} repeated by plain producers, {} shown before",
+    place.say(&format!(
+"{} kills, {hits} with unacknowledged work; {} records acknowledged, {} there, {} repeated by plain producers, {} shown before",
         plan.kills, counts.acked, counts.records, counts.repeated, counts.shown
-    );
-    println!(
-        "  start after a kill: median {:.0} ms, longest {:.0} ms",
+    ));
+    place.say(&format!(
+        "start after a kill: median {:.0} ms, longest {:.0} ms",
         starts
             .get(starts.len() / 2)
             .copied()
@@ -62,7 +62,7 @@ pub(crate) fn run(plan: &Plan) -> Outcome {
             .as_secs_f64()
             * 1e3,
         longest.as_secs_f64() * 1e3
-    );
+    ));
     launch.check_words()?;
     let replayed = launch.words().matches("recovered").count();
     if hits * 2 < plan.kills || replayed * 2 < plan.kills || counts.shown == 0 {

@@ -1,7 +1,8 @@
 //! Process chaos: a real broker under load is killed, loses its power, runs out of disk; then everything is read back.
 //!
-//! Prints what it did and one closing line, `N passed, N failed`. Needs no network beyond loopback. The scenarios that need
-//! root and loop devices say so and are skipped where those are not permitted. Judges only by what clients were told.
+//! Prints what it did and one closing line, `N passed, N failed`, before it what failed, why and where everything is kept that may
+//! explain it. Needs no network beyond loopback. The scenarios that need root and loop devices say so and are skipped where
+//! those are not permitted. Judges only by what clients were told.
 
 #![allow(clippy::disallowed_methods)] // acts on processes, clocks and files as an operator does
 
@@ -11,12 +12,16 @@ mod full;
 mod kills;
 mod ledger;
 mod load;
+mod place;
 mod refusals;
 mod volume;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
+
+use crate::place::Place;
 
 /// What a scenario found.
 pub(crate) enum Verdict {
@@ -36,7 +41,7 @@ pub(crate) struct Plan {
     pub(crate) seed: u64,
 }
 
-type Scenario = (&'static str, fn(&Plan) -> Outcome);
+type Scenario = (&'static str, fn(&Plan, &Place) -> Outcome);
 
 const SCENARIOS: [Scenario; 9] = [
     ("kills", kills::run),
@@ -93,34 +98,59 @@ fn main() -> ExitCode {
         }
     };
     println!("broker {}, seed {}", plan.esker.display(), plan.seed);
-    let (mut passed, mut failed, mut skipped) = (0, 0, 0);
+    let (mut passed, mut failures, mut skipped) = (0, Vec::new(), 0);
     for (name, run) in SCENARIOS {
         if !chosen.is_empty() && !chosen.iter().any(|known| known == name) {
             continue;
         }
         println!("{name}");
         let start = Instant::now();
-        let outcome = run(&plan);
+        let place = match Place::new(name) {
+            Ok(place) => place,
+            Err(why) => {
+                failures.push(format!("{name}: {why}"));
+                continue;
+            }
+        };
+        let outcome = judged(run, &plan, &place);
         let seconds = start.elapsed().as_secs_f64();
         match outcome {
             Ok(Verdict::Passed) => {
                 passed += 1;
                 println!("  passed in {seconds:.1} s");
+                place.remove();
             }
             Ok(Verdict::Skipped(why)) => {
                 skipped += 1;
                 println!("  skipped: {why}");
+                place.remove();
             }
             Err(why) => {
-                failed += 1;
                 println!("  FAILED after {seconds:.1} s: {why}");
+                let kept = place.keep(&format!("{name}, seed {}: {why}", plan.seed));
+                failures.push(format!("{name}: {why}\n  kept in {}", kept.display()));
             }
         }
     }
-    println!("{passed} passed, {failed} failed, {skipped} skipped");
-    if failed == 0 {
+    for failure in &failures {
+        println!("FAILED {failure}");
+    }
+    println!(
+        "{passed} passed, {} failed, {skipped} skipped",
+        failures.len()
+    );
+    if failures.is_empty() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
     }
+}
+
+/// A scenario that panics has failed like any other, and the next ones still run.
+fn judged(run: fn(&Plan, &Place) -> Outcome, plan: &Plan, place: &Place) -> Outcome {
+    catch_unwind(AssertUnwindSafe(|| run(plan, place))).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        Err(format!("it panicked: {}", text.unwrap_or("without words")))
+    })
 }

@@ -2,9 +2,10 @@
 
 use std::net::TcpListener;
 
-use crate::broker::{Dir, Launch};
+use crate::broker::Launch;
 use crate::ledger::judge;
 use crate::load::{Load, TOPIC, create_topic, read_all};
+use crate::place::Place;
 use crate::volume::Volume;
 use crate::{Outcome, Plan, Verdict};
 
@@ -18,9 +19,8 @@ fn says(words: &str, needed: &[&str]) -> Result<(), String> {
 }
 
 /// SIGTERM under load ends with code 0, and the next start replays nothing.
-pub(crate) fn clean_stop(plan: &Plan) -> Outcome {
-    let dir = Dir::new("stop")?;
-    let launch = Launch::new(plan, &dir.0.join("data"), &dir.0)?;
+pub(crate) fn clean_stop(plan: &Plan, place: &Place) -> Outcome {
+    let launch = Launch::new(plan, place, &place.dir.join("data"))?;
     let mut broker = launch.start()?;
     create_topic(&launch.address(), TOPIC)?;
     let load = Load::start(&launch.address());
@@ -47,16 +47,15 @@ pub(crate) fn clean_stop(plan: &Plan) -> Outcome {
     {
         return Err(format!("a clean stop left work for the next start: {line}"));
     }
-    println!(
-        "  3 stops under load, {} records acknowledged and there",
+    place.say(&format!(
+        "3 stops under load, {} records acknowledged and there",
         counts.acked
-    );
+    ));
     Ok(Verdict::Passed)
 }
 
-pub(crate) fn port_in_use(plan: &Plan) -> Outcome {
-    let dir = Dir::new("port")?;
-    let launch = Launch::new(plan, &dir.0.join("data"), &dir.0)?;
+pub(crate) fn port_in_use(plan: &Plan, place: &Place) -> Outcome {
+    let launch = Launch::new(plan, place, &place.dir.join("data"))?;
     let taken = TcpListener::bind(launch.address()).map_err(|error| error.to_string())?;
     let words = launch.refusal()?;
     says(&words, &["cannot listen on", &launch.address()])?;
@@ -66,12 +65,11 @@ pub(crate) fn port_in_use(plan: &Plan) -> Outcome {
     Ok(Verdict::Passed)
 }
 
-pub(crate) fn second_broker(plan: &Plan) -> Outcome {
-    let dir = Dir::new("lock")?;
-    let data = dir.0.join("data");
-    let first = Launch::new(plan, &data, &dir.0)?;
+pub(crate) fn second_broker(plan: &Plan, place: &Place) -> Outcome {
+    let data = place.dir.join("data");
+    let first = Launch::new(plan, place, &data)?;
     let broker = first.start()?;
-    let second = Launch::new(plan, &data, &dir.0)?;
+    let second = Launch::new(plan, place, &data)?;
     let words = second.refusal()?;
     says(
         &words,
@@ -85,14 +83,13 @@ pub(crate) fn second_broker(plan: &Plan) -> Outcome {
     Ok(Verdict::Passed)
 }
 
-pub(crate) fn unwritable_directory(plan: &Plan) -> Outcome {
-    let dir = Dir::new("unwritable")?;
-    let file = dir.0.join("file");
+pub(crate) fn unwritable_directory(plan: &Plan, place: &Place) -> Outcome {
+    let file = place.dir.join("file");
     std::fs::write(&file, "not a directory").map_err(|error| error.to_string())?;
     let below = file.join("data");
-    let launch = Launch::new(plan, &below, &dir.0)?;
+    let launch = Launch::new(plan, place, &below)?;
     says(&launch.refusal()?, &[&below.display().to_string()])?;
-    let mut volume = match Volume::new(&dir.0, "unwritable", 256) {
+    let mut volume = match Volume::new(place, "unwritable", 256) {
         Ok(volume) => volume,
         Err(why) => {
             return Ok(Verdict::Skipped(format!(
@@ -100,7 +97,7 @@ pub(crate) fn unwritable_directory(plan: &Plan) -> Outcome {
             )));
         }
     };
-    let launch = Launch::new(plan, &volume.mount.join("data"), &dir.0)?;
+    let launch = Launch::new(plan, place, &volume.mount.join("data"))?;
     launch.start()?.stop()?;
     volume.unmount()?;
     volume.mount(true)?;
@@ -114,9 +111,8 @@ pub(crate) fn unwritable_directory(plan: &Plan) -> Outcome {
     Ok(Verdict::Passed)
 }
 
-pub(crate) fn missing_directory(plan: &Plan) -> Outcome {
-    let dir = Dir::new("missing")?;
-    let launch = Launch::new(plan, &dir.0.join("not/there/yet"), &dir.0)?;
+pub(crate) fn missing_directory(plan: &Plan, place: &Place) -> Outcome {
+    let launch = Launch::new(plan, place, &place.dir.join("not/there/yet"))?;
     let broker = launch.start()?;
     create_topic(&launch.address(), TOPIC)?;
     broker.kill();
@@ -125,9 +121,8 @@ pub(crate) fn missing_directory(plan: &Plan) -> Outcome {
 }
 
 /// Half of a data directory is not a data directory.
-pub(crate) fn foreign_directory(plan: &Plan) -> Outcome {
-    let dir = Dir::new("foreign")?;
-    let launch = Launch::new(plan, &dir.0.join("data"), &dir.0)?;
+pub(crate) fn foreign_directory(plan: &Plan, place: &Place) -> Outcome {
+    let launch = Launch::new(plan, place, &place.dir.join("data"))?;
     let broker = launch.start()?;
     create_topic(&launch.address(), TOPIC)?;
     broker.stop()?;

@@ -6,6 +6,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::place::Place;
+
 pub(crate) struct Volume {
     image: PathBuf,
     pub(crate) mount: PathBuf,
@@ -36,12 +38,10 @@ fn text(path: &Path) -> &str {
 }
 
 impl Volume {
-    /// An image of `mebibytes` in memory if there is a tmpfs, mounted below `dir`.
-    pub(crate) fn new(dir: &Path, name: &str, mebibytes: u64) -> Result<Volume, String> {
-        let memory = Path::new("/dev/shm");
-        let home = if memory.is_dir() { memory } else { dir };
-        let image = home.join(format!("esker-chaos-{}-{name}.img", std::process::id()));
-        let mount = dir.join("volume");
+    /// An image of `mebibytes`, mounted below the directory of `place`.
+    pub(crate) fn new(place: &Place, name: &str, mebibytes: u64) -> Result<Volume, String> {
+        let image = place.image(name);
+        let mount = place.dir.join(name);
         std::fs::create_dir_all(&mount).map_err(|error| error.to_string())?;
         let file = std::fs::File::create(&image).map_err(|error| error.to_string())?;
         file.set_len(mebibytes << 20)
@@ -91,6 +91,5 @@ impl Drop for Volume {
         if self.is_mounted {
             let _ = run("umount", &["-l", text(&self.mount)]);
         }
-        let _ = std::fs::remove_file(&self.image);
     }
 }

@@ -1,0 +1,76 @@
+//! Where one scenario works, and what it said: printed as it comes, and kept with its files when it fails.
+//!
+//! A failure of processes may not come again, so nothing that could explain it is thrown away: the broker's words, its data,
+//! the image of its volume and the lines of the scenario stay behind in one directory, which the closing lines name.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use parking_lot::Mutex;
+
+pub(crate) struct Place {
+    pub(crate) dir: PathBuf,
+    /// Volume images, in memory if there is a tmpfs.
+    images: PathBuf,
+    lines: Mutex<String>,
+}
+
+impl Place {
+    pub(crate) fn new(name: &str) -> Result<Place, String> {
+        let leaf = format!("esker-chaos-{}-{name}", std::process::id());
+        let dir = std::env::temp_dir().join(&leaf);
+        let memory = Path::new("/dev/shm");
+        let images = if memory.is_dir() { memory } else { &dir }.join(leaf + ".images");
+        for path in [&dir, &images] {
+            std::fs::create_dir_all(path)
+                .map_err(|error| format!("{}: {error}", path.display()))?;
+        }
+        Ok(Place {
+            dir,
+            images,
+            lines: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn image(&self, name: &str) -> PathBuf {
+        self.images.join(format!("{name}.img"))
+    }
+
+    pub(crate) fn say(&self, line: &str) {
+        println!("  {line}");
+        let mut lines = self.lines.lock();
+        lines.push_str(line);
+        lines.push('\n');
+    }
+
+    /// Nothing went wrong: nothing stays.
+    pub(crate) fn remove(self) {
+        let _ = std::fs::remove_dir_all(&self.images);
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+
+    /// Leaves everything in one directory, with `why` in its `report.txt`; says where.
+    pub(crate) fn keep(self, why: &str) -> PathBuf {
+        let report = format!("{}FAILED: {why}\n", self.lines.lock());
+        if let Err(error) = std::fs::write(self.dir.join("report.txt"), report) {
+            eprintln!("cannot keep the report: {error}");
+        }
+        for image in std::fs::read_dir(&self.images)
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
+            // An image is mostly holes.
+            let copied = Command::new("cp")
+                .arg("--sparse=always")
+                .arg(image.path())
+                .arg(&self.dir)
+                .status();
+            if !copied.is_ok_and(|status| status.success()) {
+                eprintln!("cannot keep {}", image.path().display());
+            }
+        }
+        let _ = std::fs::remove_dir_all(&self.images);
+        self.dir
+    }
+}
