@@ -7,6 +7,7 @@
 mod admin;
 mod ask;
 mod classic;
+pub mod consumer;
 mod dispatch;
 mod offsets;
 mod record;

@@ -1,0 +1,77 @@
+//! Whether a member may commit or fetch offsets.
+
+use wire::{ErrorCode, Uuid};
+
+use super::ConsumerGroup;
+
+/// Who commits.
+#[derive(Clone, Copy, Debug)]
+pub struct CommitBy<'a> {
+    pub member_id: &'a str,
+    pub instance_id: Option<&'a str>,
+    /// Member epoch, or generation of a classic member.
+    pub epoch: i32,
+    /// The offsets belong to a transaction.
+    pub transactional: bool,
+    /// OffsetCommit since version 9.
+    pub knows_member_epochs: bool,
+}
+
+impl ConsumerGroup {
+    /// A member behind its epoch may commit for partitions that it has had since that epoch or longer (KIP-1251): nobody else had
+    /// them in between.
+    pub fn validate_commit(
+        &self,
+        by: &CommitBy,
+        partitions: impl IntoIterator<Item = (Uuid, i32)>,
+    ) -> Result<(), ErrorCode> {
+        // Tools set the offsets of a group without members.
+        if by.epoch < 0 && self.members.is_empty() {
+            return Ok(());
+        }
+        // TxnOffsetCommit may leave out who the member is.
+        if by.transactional && by.epoch == -1 && by.member_id.is_empty() && by.instance_id.is_none()
+        {
+            return Ok(());
+        }
+        let member = (self.members.get(by.member_id)).ok_or(ErrorCode::UnknownMemberId)?;
+        if member.classic.is_some() {
+            return if by.epoch == member.epoch {
+                Ok(())
+            } else {
+                Err(ErrorCode::IllegalGeneration)
+            };
+        }
+        if !by.transactional && !by.knows_member_epochs {
+            return Err(ErrorCode::UnsupportedVersion);
+        }
+        if by.epoch == member.epoch {
+            return Ok(());
+        }
+        let had_since = |(topic, partition)| {
+            let topic = member.assigned.get(&topic);
+            topic.and_then(|topic| topic.get(&partition)).copied()
+        };
+        if by.epoch < member.epoch
+            && (partitions.into_iter())
+                .all(|partition| had_since(partition).is_some_and(|since| since <= by.epoch))
+        {
+            return Ok(());
+        }
+        Err(ErrorCode::StaleMemberEpoch)
+    }
+
+    /// Offsets may be fetched by tools, who are no members, and by members in their epoch.
+    pub fn validate_fetch(&self, member_id: Option<&str>, epoch: i32) -> Result<(), ErrorCode> {
+        if member_id.is_none_or(str::is_empty) && epoch < 0 {
+            return Ok(());
+        }
+        let member =
+            (self.members.get(member_id.unwrap_or_default())).ok_or(ErrorCode::UnknownMemberId)?;
+        match &member.classic {
+            _ if member.epoch == epoch => Ok(()),
+            Some(_) => Err(ErrorCode::IllegalGeneration),
+            None => Err(ErrorCode::StaleMemberEpoch),
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Members that leave, are not heard of, or do not give up in time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use wire::group::GroupRecord;
+
+use super::records;
+use super::settle::Outlook;
+use super::timers::Wait;
+use super::{ConsumerGroup, Context};
+use crate::Step;
+use crate::group::Answer;
+
+/// At 300 bytes of tombstones each, a tick stays far below the size of a batch; the rest follows at the next tick, which is due
+/// at once.
+const FENCED_MAX: usize = 500;
+
+/// When to try again, should the records be refused.
+const RETRY: Duration = Duration::from_millis(500);
+
+impl ConsumerGroup {
+    /// Members whose time is up are gone.
+    pub fn tick(&mut self, cx: &Context) -> Step<GroupRecord, Answer> {
+        let mut late = BTreeSet::new();
+        for (id, wait) in self.timers.due(cx.at.now) {
+            if late.len() == FENCED_MAX {
+                break;
+            }
+            let is_late = match (self.members.get(&id), wait) {
+                (None, _) => false,
+                (Some(member), Wait::Revocation { epoch }) => member.epoch == epoch,
+                (Some(_), Wait::Session | Wait::Join | Wait::Sync) => true,
+            };
+            if is_late {
+                self.timers.set(&id, wait, cx.at.now.plus(RETRY));
+                late.insert(id);
+            } else {
+                self.timers.cancel(&id, wait);
+            }
+        }
+        let late: Vec<&str> = late.iter().map(String::as_str).collect();
+        Step {
+            records: if late.is_empty() {
+                Vec::new()
+            } else {
+                self.fence(&late, cx)
+            },
+            ..Step::default()
+        }
+    }
+
+    /// The records that remove members. What they had is free with the replay of these.
+    pub(super) fn fence(&self, gone: &[&str], cx: &Context) -> Vec<GroupRecord> {
+        let none = BTreeMap::new();
+        let outlook = Outlook {
+            group: self,
+            gone,
+            member: None,
+            resolved: &none,
+        };
+        let mut records = Vec::new();
+        for member in gone {
+            records.extend(records::member_tombstones(&self.id, member));
+        }
+        let patterns = outlook.patterns();
+        for pattern in self.resolved.keys() {
+            if !patterns.contains(pattern.as_str()) {
+                records.push(records::pattern(&self.id, pattern, None));
+            }
+        }
+        let hash = outlook.metadata_hash(cx.topics);
+        records.push(records::epoch(&self.id, self.epoch + 1, hash));
+        records
+    }
+
+    /// The records that remove the group and all that is in it, but its offsets.
+    #[must_use]
+    pub fn tombstones(&self) -> Vec<GroupRecord> {
+        let mut records = Vec::new();
+        for member in self.members.keys() {
+            records.extend(records::member_tombstones(&self.id, member));
+        }
+        for pattern in self.resolved.keys() {
+            records.push(records::pattern(&self.id, pattern, None));
+        }
+        if self.has_partition_metadata {
+            records.push(records::partition_metadata_tombstone(&self.id));
+        }
+        records.extend(records::group_tombstones(&self.id));
+        records
+    }
+}

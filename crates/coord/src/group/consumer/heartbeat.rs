@@ -1,0 +1,254 @@
+//! A heartbeat, from check to answer: joining, staying, leaving.
+//!
+//! Fields that are absent have not changed. A heartbeat that carries all of them is a full one and is answered with the whole
+//! assignment; so is a join, and a heartbeat that changed the assignment.
+
+use wire::group::GroupRecord;
+use wire::messages::consumer_group_heartbeat_response::{Assignment, TopicPartitions};
+use wire::messages::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
+use wire::{ErrorCode, Uuid};
+
+use super::member::{JOIN, LEAVE, LEAVE_STATIC, Member};
+use super::partitions::{Owned, reports_within};
+use super::refusal::{Refusal, check};
+use super::settle::Entry;
+use super::timers::Wait;
+use super::{ConsumerGroup, Context, Settings, after};
+use crate::group::{Answer, Client};
+use crate::{Caller, Step};
+
+/// What a member sends.
+#[derive(Clone, Debug)]
+pub struct Beat {
+    pub request: ConsumerGroupHeartbeatRequest,
+    pub client: Client,
+    /// The client makes its member id itself (since version 1).
+    pub brings_member_id: bool,
+    /// Unique, should the member need an id.
+    pub fresh: Uuid,
+}
+
+type Beaten = Result<(Vec<GroupRecord>, ConsumerGroupHeartbeatResponse), Refusal>;
+
+impl ConsumerGroup {
+    pub fn heartbeat(
+        &mut self,
+        caller: Caller,
+        beat: &Beat,
+        cx: &Context,
+    ) -> Step<GroupRecord, Answer> {
+        let done =
+            check(&beat.request, beat.brings_member_id, cx.settings).and_then(|()| {
+                match beat.request.member_epoch {
+                    LEAVE | LEAVE_STATIC => self.leave(&beat.request, cx),
+                    _ => self.stay(beat, cx),
+                }
+            });
+        let (records, response) =
+            done.unwrap_or_else(|refusal| (Vec::new(), refusal.into_response()));
+        Step {
+            records,
+            answers: vec![(caller, Answer::ConsumerHeartbeat(response))],
+            ..Step::default()
+        }
+    }
+
+    fn stay(&mut self, beat: &Beat, cx: &Context) -> Beaten {
+        let request = &beat.request;
+        let joins = request.member_epoch == JOIN;
+        if !joins && !self.exists() {
+            return Err(Refusal::no_group(&self.id));
+        }
+        let id = if request.member_id.is_empty() {
+            beat.fresh.to_string()
+        } else {
+            request.member_id.clone()
+        };
+        self.refuse_if_full(&id, cx.settings)?;
+        let entry = match &request.instance_id {
+            None => self.entry_of_dynamic(&id, joins)?,
+            Some(instance) => self.entry_of_static(&id, instance, joins, true)?,
+        };
+        let reported = request.topic_partitions.as_deref();
+        if !joins {
+            check_epoch(&entry.before, request)?;
+        }
+
+        let mut member = entry.before.clone();
+        member.client_id.clone_from(&beat.client.id);
+        member.client_host.clone_from(&beat.client.host);
+        member.classic = None;
+        update(&mut member, request);
+        let mut records = Vec::new();
+        let settled = self.settle(&entry, member, reported, cx, &mut records)?;
+        let session = after(cx.at, cx.settings.session_timeout_ms.value);
+        self.timers.set(&settled.id, Wait::Session, session);
+        self.timers.cancel(&settled.id, Wait::Join);
+        self.timers.cancel(&settled.id, Wait::Sync);
+
+        let subscribes =
+            request.subscribed_topic_names.is_some() || request.subscribed_topic_regex.is_some();
+        let is_full = request.rebalance_timeout_ms != -1 && subscribes && reported.is_some();
+        let is_told = joins || is_full || settled.assigned != entry.before.assigned;
+        let response = ConsumerGroupHeartbeatResponse {
+            member_epoch: settled.epoch,
+            heartbeat_interval_ms: cx.settings.heartbeat_interval_ms.value,
+            assignment: is_told.then(|| assignment(&settled.assigned)),
+            member_id: Some(settled.id),
+            ..ConsumerGroupHeartbeatResponse::default()
+        };
+        Ok((records, response))
+    }
+
+    fn leave(&mut self, request: &ConsumerGroupHeartbeatRequest, cx: &Context) -> Beaten {
+        if !self.exists() {
+            return Err(Refusal::no_group(&self.id));
+        }
+        let entry = match &request.instance_id {
+            None => self.entry_of_dynamic(&request.member_id, false)?,
+            Some(instance) => self.entry_of_static(&request.member_id, instance, false, true)?,
+        };
+        let records = if request.member_epoch == LEAVE_STATIC {
+            // It keeps what it has, for a session, but what it was asked to give up is free.
+            let mut away = entry.before;
+            away.epoch = LEAVE_STATIC;
+            away.revoking.clear();
+            vec![away.current_record(&self.id)]
+        } else {
+            self.fence(&[&request.member_id], cx)
+        };
+        let response = ConsumerGroupHeartbeatResponse {
+            member_id: Some(request.member_id.clone()),
+            member_epoch: request.member_epoch,
+            ..ConsumerGroupHeartbeatResponse::default()
+        };
+        Ok((records, response))
+    }
+
+    pub(super) fn refuse_if_full(&self, id: &str, settings: &Settings) -> Result<(), Refusal> {
+        if self.members.len() >= settings.members_max && !self.members.contains_key(id) {
+            return Err(Refusal::new(
+                ErrorCode::GroupMaxSizeReached,
+                format!(
+                    "The consumer group has reached its maximum capacity of {} members.",
+                    settings.members_max
+                ),
+            ));
+        }
+        Ok(())
+    }
+
+    pub(super) fn entry_of_dynamic(&self, id: &str, joins: bool) -> Result<Entry, Refusal> {
+        match self.members.get(id) {
+            Some(member) => Ok(Entry::known(member)),
+            None if joins => Ok(Entry::new(id)),
+            None => Err(Refusal::unknown_member(id, &self.id)),
+        }
+    }
+
+    /// The member of an instance id. One that joins under a new member id takes the place of the one before, if that has left or
+    /// one of the two speaks the classic protocol.
+    pub(super) fn entry_of_static(
+        &self,
+        id: &str,
+        instance: &str,
+        joins: bool,
+        speaks_consumer: bool,
+    ) -> Result<Entry, Refusal> {
+        let holder = self
+            .statics
+            .get(instance)
+            .and_then(|id| self.members.get(id));
+        let Some(holder) = holder else {
+            return if joins {
+                // A member that was dynamic so far becomes static.
+                Ok(self
+                    .members
+                    .get(id)
+                    .map_or_else(|| Entry::new(id), Entry::known))
+            } else {
+                Err(Refusal::new(
+                    ErrorCode::UnknownMemberId,
+                    format!("Instance id {instance} is unknown."),
+                ))
+            };
+        };
+        if holder.id == id {
+            return Ok(Entry::known(holder));
+        }
+        if !joins {
+            return Err(Refusal::new(
+                ErrorCode::FencedInstanceId,
+                format!(
+                    "Static member {id} with instance id {instance} was fenced by member {}.",
+                    holder.id
+                ),
+            ));
+        }
+        if speaks_consumer && holder.classic.is_none() && holder.epoch != LEAVE_STATIC {
+            return Err(Refusal::new(
+                ErrorCode::UnreleasedInstanceId,
+                format!(
+                    "Static member {id} with instance id {instance} cannot join the group because the instance id is owned by {} member.",
+                    holder.id
+                ),
+            ));
+        }
+        Ok(Entry::in_place_of(holder, id))
+    }
+}
+
+/// A member may be one epoch behind when the answer that told the new one was lost; not if it has since done something else.
+fn check_epoch(member: &Member, request: &ConsumerGroupHeartbeatRequest) -> Result<(), Refusal> {
+    let told = request.member_epoch;
+    let reported = request.topic_partitions.as_deref();
+    let comparison = if told > member.epoch {
+        "greater"
+    } else if told < member.epoch
+        && (told != member.epoch_before || !reports_within(reported, &member.assigned))
+    {
+        "smaller"
+    } else {
+        return Ok(());
+    };
+    Err(Refusal::new(
+        ErrorCode::FencedMemberEpoch,
+        format!(
+            "The consumer group member has a {comparison} member epoch ({told}) than the one known by the group coordinator ({}). \
+             The member must abandon all its partitions and rejoin.",
+            member.epoch
+        ),
+    ))
+}
+
+fn update(member: &mut Member, request: &ConsumerGroupHeartbeatRequest) {
+    if request.instance_id.is_some() {
+        member.instance_id.clone_from(&request.instance_id);
+    }
+    if request.rack_id.is_some() {
+        member.rack_id.clone_from(&request.rack_id);
+    }
+    if request.rebalance_timeout_ms != -1 {
+        member.rebalance_timeout_ms = request.rebalance_timeout_ms;
+    }
+    if request.server_assignor.is_some() {
+        member.assignor.clone_from(&request.server_assignor);
+    }
+    if let Some(names) = &request.subscribed_topic_names {
+        member.topic_names = names.iter().cloned().collect();
+    }
+    if let Some(pattern) = &request.subscribed_topic_regex {
+        member.pattern.clone_from(pattern);
+    }
+}
+
+fn assignment(owned: &Owned) -> Assignment {
+    Assignment {
+        topic_partitions: (owned.iter())
+            .map(|(&topic_id, partitions)| TopicPartitions {
+                topic_id,
+                partitions: partitions.keys().copied().collect(),
+            })
+            .collect(),
+    }
+}

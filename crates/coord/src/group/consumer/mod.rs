@@ -1,0 +1,174 @@
+//! Consumer groups of KIP-848: the group decides who reads what, members follow one heartbeat at a time.
+//!
+//! Three numbers drive everything. The *group epoch* counts changes of members, subscriptions and topics. The *assignment epoch*
+//! is the group epoch that the target assignment was made for. A *member epoch* says how far one member has come; it moves when
+//! the member has given up what is no longer its own. Invariants:
+//!
+//! - a partition is given to a member only when no other has it, be it that it still has to give it up;
+//! - `replay` alone changes what is durable, and what is derived from that; the handlers here change timers, and return records;
+//! - epochs never go back.
+//!
+//! | file | what |
+//! |---|---|
+//! | `heartbeat` | a request of a member, from check to answer |
+//! | `settle` | what a changed member does to group epoch and target |
+//! | `reconcile` | one member's next step towards the target |
+//! | `fence` | members that leave, are late, or are gone |
+//! | `target`, `assignor` | the target assignment |
+//! | `replay`, `records`, `member` | what is durable |
+
+pub mod assignor;
+mod commit;
+mod describe;
+mod fence;
+mod heartbeat;
+mod member;
+#[cfg(test)]
+mod model_test;
+mod partitions;
+mod pattern;
+mod reconcile;
+mod records;
+mod refusal;
+mod replay;
+mod settings;
+mod settle;
+mod target;
+#[cfg(test)]
+mod tests;
+mod timers;
+#[cfg(test)]
+mod world;
+
+pub use commit::CommitBy;
+pub use describe::State;
+pub use heartbeat::Beat;
+pub use refusal::{Refusal, check};
+pub use settings::{Bounded, Migration, Overrides, Settings};
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::{Instant, Timestamp};
+use wire::Uuid;
+
+use crate::{Moment, Topics};
+use member::Member;
+use partitions::Target;
+use records::Resolved;
+use timers::Timers;
+
+/// What a handler may look at besides the group.
+#[derive(Clone, Copy)]
+pub struct Context<'a> {
+    pub at: Moment,
+    pub topics: &'a dyn Topics,
+    /// Of this group, its own settings included.
+    pub settings: &'a Settings,
+}
+
+#[derive(Debug)]
+pub struct ConsumerGroup {
+    id: String,
+    epoch: i32,
+    /// Of the topics that were subscribed to, as they were at the group epoch.
+    metadata_hash: i64,
+    assignment_epoch: i32,
+    assigned_at: Timestamp,
+    members: BTreeMap<String, Member>,
+    target: BTreeMap<String, Target>,
+    resolved: BTreeMap<String, Resolved>,
+    /// A record of Kafka before 4.1 is still there.
+    has_partition_metadata: bool,
+
+    // Derived from the above, in `replay`.
+    /// Member of each instance id.
+    statics: BTreeMap<String, String>,
+    /// Names, and how many members subscribe to each.
+    name_counts: BTreeMap<String, usize>,
+    pattern_counts: BTreeMap<String, usize>,
+    owners: HashMap<(Uuid, i32), Arc<str>>,
+
+    // Soft.
+    timers: Timers,
+    /// The version of the topics that `metadata_hash` and `resolved` were last found to fit.
+    topics_version: Option<u64>,
+}
+
+impl ConsumerGroup {
+    #[must_use]
+    pub fn new(id: impl Into<String>) -> Self {
+        ConsumerGroup {
+            id: id.into(),
+            epoch: 0,
+            metadata_hash: 0,
+            assignment_epoch: 0,
+            assigned_at: Timestamp(0),
+            members: BTreeMap::new(),
+            target: BTreeMap::new(),
+            resolved: BTreeMap::new(),
+            has_partition_metadata: false,
+            statics: BTreeMap::new(),
+            name_counts: BTreeMap::new(),
+            pattern_counts: BTreeMap::new(),
+            owners: HashMap::new(),
+            timers: Timers::default(),
+            topics_version: None,
+        }
+    }
+
+    /// Whether anything of it is durable. False for a group whose first records are not in yet, and for one that was removed.
+    #[must_use]
+    pub fn exists(&self) -> bool {
+        self.epoch > 0 || !self.members.is_empty()
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    #[must_use]
+    pub fn members_count(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Whether offsets of the topic are in use (they may not be deleted then).
+    #[must_use]
+    pub fn subscribes_to(&self, topic: &str) -> bool {
+        self.name_counts.contains_key(topic)
+            || (self.pattern_counts.keys())
+                .filter_map(|pattern| self.resolved.get(pattern))
+                .any(|resolved| resolved.topics.contains(topic))
+    }
+
+    /// When `tick` is wanted next.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.timers.next()
+    }
+
+    /// Every record is in: members have a whole session to be heard of again.
+    pub fn on_loaded(&mut self, cx: &Context) {
+        for member in self.members.values() {
+            let session = (member.classic.as_ref())
+                .map_or(cx.settings.session_timeout_ms.value, |classic| {
+                    classic.session_timeout_ms
+                });
+            (self.timers).set(&member.id, timers::Wait::Session, after(cx.at, session));
+            if member.progress == member::Progress::Unrevoked && member.classic.is_none() {
+                let wait = timers::Wait::Revocation {
+                    epoch: member.epoch,
+                };
+                let at = after(cx.at, member.rebalance_timeout_ms);
+                self.timers.set(&member.id, wait, at);
+            }
+        }
+    }
+}
+
+fn after(at: Moment, ms: i32) -> Instant {
+    let ms = u64::try_from(ms).unwrap_or(0);
+    at.now.plus(Duration::from_millis(ms))
+}
