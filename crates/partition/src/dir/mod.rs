@@ -53,8 +53,8 @@ pub struct DirSettings {
 const UNWRITTEN_BYTES_MAX: isize = 128 << 20;
 /// The segment writer is rung early at this much, at least.
 const UNWRITTEN_BYTES_RING: isize = 4 << 20;
-/// And at most, however many partitions share it: a write of all then ends before the bound above.
-const UNWRITTEN_BYTES_GATHERED_MAX: isize = UNWRITTEN_BYTES_MAX / 2;
+/// And at most, however many partitions share it: the last quarter is for what comes while they are written.
+const UNWRITTEN_BYTES_GATHERED_MAX: isize = UNWRITTEN_BYTES_MAX / 4 * 3;
 
 /// Journal pieces kept for later rounds; more are deleted.
 const SPARE_PIECES_MAX: usize = 8;

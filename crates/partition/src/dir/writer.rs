@@ -56,6 +56,7 @@ pub struct SegmentWriter {
     dir: Arc<LogDir>,
     announce: Arc<dyn Announce>,
     pending: VecDeque<Arc<Partition>>,
+    is_backward: bool,
     hot: VecDeque<Hot>,
     hot_bytes: usize,
     /// Written since the last checkpoint.
@@ -81,6 +82,7 @@ impl SegmentWriter {
             dir,
             announce,
             pending: VecDeque::new(),
+            is_backward: false,
             hot: VecDeque::new(),
             hot_bytes: 0,
             unsynced: BTreeMap::new(),
@@ -118,6 +120,11 @@ impl SegmentWriter {
 
     /// Writes what the partitions on the list have; stops at the first that the disk has no room for.
     fn write_pending(&mut self, now: Instant, wall: Timestamp) -> Result<(), StoreError> {
+        // To and fro: of more files than may be open, the last ones of one time are the first ones of the next.
+        self.is_backward = !self.is_backward;
+        if self.is_backward {
+            self.pending.make_contiguous().reverse();
+        }
         while let Some(partition) = self.pending.front().cloned() {
             match self.write_out(&partition, wall) {
                 Ok(()) => {
