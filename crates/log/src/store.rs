@@ -405,6 +405,25 @@ impl Store {
     /// Writes the indexes of the active segment, so that the next start finds them, and the aborted transactions of all (part of
     /// a checkpoint, not synced).
     pub fn write_indexes(&self) -> Result<(), StoreError> {
+        self.write_txns()?;
+        let active = self.active();
+        active
+            .write_indexes()
+            .map_err(|error| self.scan(active.base(), error.into()))
+    }
+
+    /// The same, unless a walk of what was appended since is short: many small logs need not write two files each, again and
+    /// again. Aborted transactions are always written: no walk of the active segment finds those of all.
+    pub fn write_long_indexes(&self) -> Result<(), StoreError> {
+        let short = UNINDEXED_BYTES_MAX.min(self.config.load().segment_bytes / 4);
+        if self.active().unindexed_bytes() <= short {
+            self.write_txns()
+        } else {
+            self.write_indexes()
+        }
+    }
+
+    fn write_txns(&self) -> Result<(), StoreError> {
         for segment in self.segments.load().iter() {
             let is_new = segment
                 .write_txns()
@@ -413,23 +432,7 @@ impl Store {
                 self.tail.lock().dir_dirty = true;
             }
         }
-        let active = self.active();
-        active
-            .write_indexes()
-            .map_err(|error| self.scan(active.base(), error.into()))
-    }
-
-    /// The same, unless a walk of what was appended since is short: many small logs need not write two files each, again and
-    /// again.
-    pub fn write_long_indexes(&self) -> Result<(), StoreError> {
-        let active = self.active();
-        let short = UNINDEXED_BYTES_MAX.min(self.config.load().segment_bytes / 4);
-        if active.unindexed_bytes() <= short {
-            return Ok(());
-        }
-        active
-            .write_indexes()
-            .map_err(|error| self.scan(active.base(), error.into()))
+        Ok(())
     }
 
     /// Notes an aborted transaction in the segment that holds its marker.
