@@ -68,6 +68,17 @@ pub struct LogConfig {
     pub may_use_reserve: bool,
 }
 
+impl LogConfig {
+    /// Age at which a segment is closed. One that must be compacted in time must be closed in time.
+    #[must_use]
+    pub fn roll_ms(&self) -> i64 {
+        match self.cleanup_policy.compact && self.max_compaction_lag_ms > 0 {
+            true => self.segment_ms.min(self.max_compaction_lag_ms),
+            false => self.segment_ms,
+        }
+    }
+}
+
 const DAY_MS: i64 = 24 * 3600 * 1000;
 
 impl Default for LogConfig {

@@ -1,9 +1,10 @@
 //! Bytes of partitions in order, on disk.
 //!
 //! Owns segment files, their indexes and what is derived from them (producer states, leader epochs). Batches are kept byte
-//! for byte as they came. Does not choose offsets and knows neither leaders nor clients.
+//! for byte as they came, until compaction leaves records out. Does not choose offsets and knows neither leaders nor clients.
 
 pub mod checkpoint;
+pub mod clean;
 pub mod config;
 pub mod epochs;
 pub mod index;

@@ -3,6 +3,7 @@
 //! One writer appends; readers never wait for its writes. Invariant: `len` and `end` move together, under the short lock,
 //! after the bytes are in the file; so what a reader finds below them is whole. Does not decide when to roll, sync or delete.
 
+mod clean;
 mod find;
 mod load;
 mod trust;
@@ -83,6 +84,8 @@ pub struct Segment {
     inner: RwLock<Inner>,
     /// `None` until the file was looked at.
     txns: Mutex<Option<Txns>>,
+    /// Another segment has our name: nothing is written under it. Held while indexes are written.
+    detached: Mutex<bool>,
 }
 
 struct Inner {
@@ -155,6 +158,7 @@ impl Segment {
                 since_entry: 0,
             }),
             txns: Mutex::new(None),
+            detached: Mutex::new(false),
         }
     }
 

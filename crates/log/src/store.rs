@@ -7,8 +7,10 @@
 //! is no such failure: `log_end` shows what went before, and the rest may come again.
 
 mod open;
+mod progress;
 mod read;
 mod retire;
+mod swap;
 mod sync;
 mod truncate;
 
@@ -102,6 +104,11 @@ pub struct Store {
     synced: AtomicI64,
     /// Counts up before and after files are cut or go away, so it is odd meanwhile; see `read::undisturbed`.
     upheavals: AtomicU64,
+    /// Compaction: see `progress`.
+    clean_end: AtomicI64,
+    gaps_end: AtomicI64,
+    /// Held by whoever renames or removes segment files, over all of their steps. Taken before `tail`.
+    files: Mutex<()>,
     tail: Mutex<Tail>,
 }
 
@@ -204,7 +211,7 @@ impl Store {
         Upheaval(&self.upheavals)
     }
 
-    fn io(&self, error: io::Error) -> StoreError {
+    pub(crate) fn io(&self, error: io::Error) -> StoreError {
         StoreError::Io {
             path: self.dir.to_path_buf(),
             error,
@@ -365,7 +372,7 @@ impl Store {
         let segment_bytes = config.segment_bytes.min(i32::MAX as u64);
         active.len() + batch.size() as u64 > segment_bytes
             || index_full
-            || waited > config.segment_ms.saturating_sub(jitter).max(0)
+            || waited > config.roll_ms().saturating_sub(jitter).max(0)
     }
 
     /// Seals the active segment and begins the next one; does nothing while the active one is empty.
@@ -409,6 +416,7 @@ impl Store {
         let active = self.active();
         active
             .write_indexes()
+            .map(|_| ())
             .map_err(|error| self.scan(active.base(), error.into()))
     }
 

@@ -119,6 +119,16 @@ pub fn cut(disk: &dyn Disk, path: &Path, end: Offset) -> io::Result<()> {
         .set_len((kept * ENTRY_SIZE) as u64)
 }
 
+/// Writes all entries, also none, as the whole content of `path`, and syncs it.
+pub fn create(disk: &dyn Disk, path: &Path, entries: &[AbortedTxn]) -> io::Result<()> {
+    let bytes: Vec<u8> = entries.iter().flat_map(AbortedTxn::encode).collect();
+    let file = disk.open(path, Open::Truncate)?;
+    if !bytes.is_empty() {
+        file.write_at(&[IoSlice::new(&bytes)], 0)?;
+    }
+    file.sync_data()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

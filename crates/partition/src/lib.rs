@@ -15,8 +15,8 @@ mod verification;
 
 pub use append::{AppendError, Appended, Marker, Moment, TrimError};
 pub use dir::{
-    Announce, Commit, DirSettings, Found, Identity, LogDir, OpenError, Opened, Recovery,
-    SegmentWriter, Stamp,
+    Announce, Cleaner, CleanerSettings, Cleaning, Commit, DirSettings, Found, Identity, LogDir,
+    OpenError, Opened, Recovery, SegmentWriter, Stamp,
 };
 pub use news::{News, ShardId, Ticket, WaiterKey};
 pub use partition::{Bounds, Hole, Partition, Start};

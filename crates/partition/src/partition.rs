@@ -18,7 +18,7 @@ use wire::Uuid;
 use crate::derived::Derived;
 use crate::dir::{LogDir, Slot};
 use crate::news::{Awaiting, News, Ticket, Watcher};
-use crate::sync::Mutex;
+use crate::sync::{AtomicU64, Mutex};
 use crate::verification::Guards;
 
 pub struct Partition {
@@ -30,6 +30,10 @@ pub struct Partition {
     pub(crate) store: OnceLock<Store>,
     pub(crate) state: Mutex<State>,
     pub(crate) derived: Mutex<Derived>,
+    /// Base of the active segment as the last durable checkpoint knows it: what lies below stays closed, also after a crash.
+    pub(crate) checkpointed: AtomicU64,
+    /// Held while compaction works on the files; true once they were removed.
+    pub(crate) cleaning: Mutex<bool>,
 }
 
 pub(crate) struct State {
@@ -120,6 +124,14 @@ impl Partition {
             topic,
             index,
             dir: Arc::clone(&dir),
+            // A start ends with a checkpoint, or found everything as the last one left it.
+            checkpointed: AtomicU64::new(
+                start
+                    .store
+                    .as_ref()
+                    .map_or(0, |store| store.known().active_base.0 as u64),
+            ),
+            cleaning: Mutex::new(false),
             store: start.store.map_or_else(OnceLock::new, OnceLock::from),
             state: Mutex::new(State {
                 tail: Tail::new(start.log_end),

@@ -152,31 +152,32 @@ impl Partition {
             drop(state);
             return self.with_aborted(plan, bounds, request, recent);
         }
-        let stop = state
+        let stop_hole = state
             .holes
             .iter()
-            .map(|hole| hole.from)
-            .find(|from| *from > request.from);
-        let (tail_start, is_dense) = (state.tail.start(), !state.config.cleanup_policy.compact);
+            .find(|hole| hole.from > request.from)
+            .copied();
+        let tail_start = state.tail.start();
         drop(state);
         let Some(store) = self.store.get() else {
             return Ok(Read::at_end(bounds));
         };
-        let stop = stop.map_or(end, |stop| stop.min(end));
+        let stop = stop_hole.map_or(end, |hole| hole.from.min(end));
         let plan = match store.read(request.from, stop, request.bytes_max)? {
             // The store gives one whole batch even if it is too large.
             StoreRead::Slice(slice) if slice.len <= request.bytes_max || request.at_least_one => {
                 Plan::File(slice)
             }
-            // Written, and in no batch: a header has rotted so that its batch seems to lie elsewhere.
-            StoreRead::AtEnd if is_dense => {
+            // Written, and in no batch: a header has rotted so that its batch seems to lie elsewhere, or compaction left nothing
+            // before offsets that are lost. It always leaves the last batch of a segment.
+            StoreRead::AtEnd => {
                 let hole = Hole {
                     from: request.from,
-                    to: tail_start,
+                    to: stop_hole.map_or(tail_start, |hole| hole.to),
                 };
                 return Err(ReadError::Damaged { hole });
             }
-            StoreRead::Slice(_) | StoreRead::AtEnd => Plan::AtEnd,
+            StoreRead::Slice(_) => Plan::AtEnd,
         };
         self.with_aborted(plan, bounds, request, recent)
     }

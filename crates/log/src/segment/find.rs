@@ -140,7 +140,24 @@ impl Segment {
         let Some(found) = self.find(max.offset, self.len())? else {
             return Ok(None);
         };
-        let batch = read_batch(&*self.file()?, found.position, &found.head)?;
+        let file = self.file()?;
+        if found.head.record_count() > 0 {
+            let batch = read_batch(&*file, found.position, &found.head)?;
+            return Ok(first_record(&batch, |time, _| {
+                time >= batch.max_timestamp()
+            }));
+        }
+        // Compaction emptied the batch that had the largest time.
+        let mut best: Option<Found> = None;
+        let mut scan = HeadScan::new(&*file, 0, self.len(), self.base);
+        while let Some((position, head)) = scan.step()? {
+            let is_later = best.is_none_or(|best| best.head.max_timestamp() < head.max_timestamp());
+            if head.record_count() > 0 && is_later {
+                best = Some(Found { position, head });
+            }
+        }
+        let Some(best) = best else { return Ok(None) };
+        let batch = read_batch(&*file, best.position, &best.head)?;
         Ok(first_record(&batch, |time, _| {
             time >= batch.max_timestamp()
         }))

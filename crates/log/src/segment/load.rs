@@ -239,8 +239,7 @@ impl Segment {
             *inner = rebuilt;
         }
         drop(inner);
-        if sealed {
-            self.write_indexes()?;
+        if sealed && self.write_indexes()? {
             self.to_files();
         }
         match damage {
@@ -249,11 +248,16 @@ impl Segment {
         }
     }
 
-    /// Writes the index files from memory, so that the next start need not walk the batches.
-    pub(crate) fn write_indexes(&self) -> io::Result<()> {
+    /// Writes the index files from memory, so that the next start need not walk the batches. False for a segment whose name is
+    /// another's: its index stays in memory.
+    pub(crate) fn write_indexes(&self) -> io::Result<bool> {
+        let detached = self.detached.lock();
+        if *detached {
+            return Ok(false);
+        }
         let (offsets, times, len) = match &self.inner.read().index {
             Index::Memory { offsets, times } => (offsets.clone(), times.clone(), self.len()),
-            Index::Unknown | Index::Files { .. } => return Ok(()),
+            Index::Unknown | Index::Files { .. } => return Ok(true),
         };
         let disk = &**self.pool.disk();
         index::store(disk, &self.path(OffsetEntry::EXTENSION), &offsets)?;
@@ -261,10 +265,10 @@ impl Segment {
         self.offsets_file.close();
         self.times_file.close();
         self.indexed.store(len, Ordering::Relaxed);
-        Ok(())
+        Ok(true)
     }
 
-    fn to_files(&self) {
+    pub(super) fn to_files(&self) {
         let mut inner = self.inner.write();
         if let Index::Memory { offsets, times } = &inner.index {
             inner.index = Index::Files {

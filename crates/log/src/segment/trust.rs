@@ -72,14 +72,14 @@ impl Trust {
 }
 
 impl Segment {
-    /// Verifies what of `from..to` was never verified in this life. `from` is where the batch that holds `offset` begins; with
-    /// `is_dense` every batch must begin where the one before ends, as in every log that was not compacted.
+    /// Verifies what of `from..to` was never verified in this life. `from` is where the batch that holds `offset` begins, or the
+    /// next above it. Every batch must begin where the one before ends, but for gaps below `gaps_end` that compaction left.
     pub(crate) fn ensure_sound(
         &self,
         from: u64,
         to: u64,
         offset: Offset,
-        is_dense: bool,
+        gaps_end: Offset,
     ) -> Result<(), ScanError> {
         let to = to.min(self.trust.appended_from.load(Ordering::Relaxed));
         if self.trust.covers(from, to) {
@@ -95,11 +95,14 @@ impl Segment {
         let mut follow = |position: &mut u64, batch: &Batch| {
             // The first one only has to hold the offset; the walk that found it has seen that it does not end before.
             let is_first = *position == from;
-            let fits = match is_first {
-                true => batch.base_offset() <= offset || !is_dense,
-                false if is_dense => batch.base_offset() == next,
-                false => batch.base_offset() >= next,
-            };
+            let base = batch.base_offset();
+            let is_gap = next < base && base <= gaps_end;
+            let fits = is_gap
+                || if is_first {
+                    base <= offset
+                } else {
+                    base == next
+                };
             if !fits {
                 let (got, want) = (batch.base_offset(), next);
                 let why = DamageKind::Order { got, want };

@@ -34,6 +34,19 @@ impl Segment {
         Ok(MutexGuard::map(txns, |txns| txns.get_or_insert_default()))
     }
 
+    /// The transactions of a segment that is written elsewhere, whose file gets them when it is swapped in.
+    pub(super) fn set_txns(&self, list: Vec<AbortedTxn>) {
+        *self.txns.lock() = Some(Txns {
+            stored: list.len(),
+            list,
+            unsynced: None,
+        });
+    }
+
+    pub(crate) fn all_aborted(&self) -> io::Result<Vec<AbortedTxn>> {
+        Ok(self.txns()?.list.clone())
+    }
+
     /// Notes a transaction; one that is known already, as a replay tells it again, changes nothing.
     pub(crate) fn add_aborted(&self, txn: AbortedTxn) -> io::Result<()> {
         let mut txns = self.txns()?;

@@ -12,6 +12,8 @@ use arc_swap::ArcSwap;
 use model::{Offset, Timestamp};
 use parking_lot::Mutex;
 
+use super::progress::Progress;
+use super::swap::finish_swaps;
 use super::{Store, StoreError, Tail};
 use crate::config::LogConfig;
 use crate::pool::FilePool;
@@ -84,6 +86,8 @@ impl Store {
             path: dir.to_path_buf(),
             error,
         };
+        finish_swaps(&**pool.disk(), dir).map_err(at_dir)?;
+        let progress = Progress::load(&**pool.disk(), dir).map_err(at_dir)?;
         let files = list_segments(pool, dir).map_err(at_dir)?;
         let Some(first) = files.first().map(|file| file.base) else {
             let start = known.map_or(Offset::ZERO, |known| known.log_start);
@@ -104,7 +108,7 @@ impl Store {
         let is_believed = believed.is_some();
         let opened = match believed {
             Some(opened) => opened,
-            None => walk(pool, &shared, &files, config.cleanup_policy.compact).map_err(at_dir)?,
+            None => walk(pool, &shared, &files).map_err(at_dir)?,
         };
         let Opened {
             segments,
@@ -128,7 +132,9 @@ impl Store {
             .iter()
             .map(|file| file.base)
             .collect();
-        let store = Store::over(pool, shared, config, segments, log_start, log_end);
+        let mut store = Store::over(pool, shared, config, segments, log_start, log_end);
+        *store.clean_end.get_mut() = progress.clean_end.0;
+        *store.gaps_end.get_mut() = progress.gaps_end.0;
         {
             let mut tail = store.tail.lock();
             tail.uncut = found.uncut_bytes;
@@ -159,6 +165,9 @@ impl Store {
             log_end: AtomicI64::new(log_end.0),
             synced: AtomicI64::new(-1),
             upheavals: AtomicU64::new(0),
+            clean_end: AtomicI64::new(Progress::NONE.clean_end.0),
+            gaps_end: AtomicI64::new(Progress::NONE.gaps_end.0),
+            files: Mutex::new(()),
             tail: Mutex::new(Tail {
                 failed: false,
                 uncut: 0,
@@ -218,12 +227,7 @@ fn believe(
 }
 
 /// The log as far as all of its batches verify and follow each other.
-fn walk(
-    pool: &Arc<FilePool>,
-    dir: &Arc<Path>,
-    files: &[SegmentFile],
-    may_have_holes: bool,
-) -> io::Result<Opened> {
+fn walk(pool: &Arc<FilePool>, dir: &Arc<Path>, files: &[SegmentFile]) -> io::Result<Opened> {
     let mut segments = Vec::with_capacity(files.len());
     for (at, file) in files.iter().enumerate() {
         let segment = Segment::existing(pool, dir, file.base, file.len, file.base, false);
@@ -237,9 +241,9 @@ fn walk(
                 damage,
             });
         };
-        // A segment is begun where the one before ends, so a difference is bytes that never reached the disk.
-        let follows = log_end == next.base || may_have_holes && log_end < next.base;
-        if damage.is_none() && !follows {
+        // A segment is begun where the one before ends, and compaction keeps the last batch of each, so a difference is bytes
+        // that never reached the disk.
+        if damage.is_none() && log_end != next.base {
             let why = DamageKind::Missing {
                 from: log_end,
                 to: next.base,

@@ -76,11 +76,6 @@ impl Store {
         look()
     }
 
-    /// Whether every offset is in some batch: compaction alone leaves gaps.
-    fn is_dense(&self) -> bool {
-        !self.config().cleanup_policy.compact
-    }
-
     fn read_once(&self, from: Offset, upto: Offset, bytes_max: usize) -> Result<Read, ReadError> {
         // The end before the list: what lies below this end is in segments that the list has.
         let log_end = self.log_end();
@@ -120,7 +115,7 @@ impl Store {
             {
                 let end = slice.position + slice.len as u64;
                 segment
-                    .ensure_sound(slice.position, end, from, self.is_dense())
+                    .ensure_sound(slice.position, end, from, self.gaps_end())
                     .map_err(at(segment.base()))?;
                 return Ok(Read::Slice(slice));
             }
@@ -166,19 +161,27 @@ impl Store {
 
     fn max_time_once(&self) -> Result<Option<RecordTime>, ReadError> {
         let segments = self.segments.load();
-        let mut best: Option<(Timestamp, &Arc<Segment>)> = None;
+        let mut bounds: Vec<(Timestamp, &Arc<Segment>)> = Vec::new();
         for segment in segments.iter() {
             let max = segment.max_time().map_err(at(segment.base()))?;
-            if let Some(max) = max
-                && best.is_none_or(|(time, _)| time < max.timestamp)
+            bounds.extend(max.map(|max| (max.timestamp, segment)));
+        }
+        // Stable, so of equal times the first segment leads.
+        bounds.sort_by_key(|(time, _)| std::cmp::Reverse(*time));
+        // A segment's time is a bound only: compaction may have emptied the batch that had it.
+        let mut best: Option<RecordTime> = None;
+        for (bound, segment) in bounds {
+            if best.is_some_and(|best| bound <= best.timestamp) {
+                break;
+            }
+            let found = segment.find_max_time().map_err(at(segment.base()))?;
+            if let Some(found) = found
+                && best.is_none_or(|best| best.timestamp < found.timestamp)
             {
-                best = Some((max.timestamp, segment));
+                best = Some(found);
             }
         }
-        match best {
-            Some((_, segment)) => segment.find_max_time().map_err(at(segment.base())),
-            None => Ok(None),
-        }
+        Ok(best)
     }
 
     /// Aborted transactions that touch `from..upto`, in order of their markers. Asked after the records were
@@ -228,6 +231,13 @@ impl Store {
             let after = segments.partition_point(|segment| segment.base() <= slice.base_offset);
             let segment = after.checked_sub(1).and_then(|at| segments.get(at));
             segment.map_or(Ok(upto), |segment| {
+                let file = segment
+                    .file()
+                    .map_err(|error| at(segment.base())(error.into()))?;
+                // A slice of a segment that was compacted meanwhile: its positions say nothing of the new one.
+                if !Arc::ptr_eq(&file, &slice.file) {
+                    return Ok(upto);
+                }
                 let end = slice.position + slice.len as u64;
                 segment.offset_after(end).map_err(at(segment.base()))
             })

@@ -41,7 +41,7 @@ pub struct Deleted {
     pub paths: Vec<PathBuf>,
 }
 
-const EXTENSIONS: [&str; 5] = ["log", "index", "timeindex", "txnindex", "snapshot"];
+pub(super) const EXTENSIONS: [&str; 5] = ["log", "index", "timeindex", "txnindex", "snapshot"];
 
 impl Store {
     /// The oldest segments that settings allow to go, all of their records below `limit`. The active segment is among them
@@ -108,6 +108,7 @@ impl Store {
         if upto >= self.log_end() {
             self.roll(now)?;
         }
+        let _files = self.files.lock();
         let mut tail = self.tail.lock();
         let segments = self.segments.load_full();
         // A segment goes when the next one begins at or below the bound.

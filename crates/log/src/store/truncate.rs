@@ -15,6 +15,7 @@ impl Store {
     /// nothing else; the caller has made its intent durable before. A batch that holds `to` inside goes as a whole, so the
     /// end that is returned may be lower.
     pub fn truncate_to(&self, to: Offset) -> Result<Offset, StoreError> {
+        let _files = self.files.lock();
         let mut tail = self.tail.lock();
         if tail.failed {
             return Err(StoreError::Offline {
@@ -76,6 +77,7 @@ impl Store {
 
     /// Drops the whole log and begins it anew at `start`: a replica that is too far behind its leader.
     pub fn restart_at(&self, start: Offset) -> Result<(), StoreError> {
+        let _files = self.files.lock();
         let mut tail = self.tail.lock();
         if tail.failed {
             return Err(StoreError::Offline {

@@ -1,5 +1,6 @@
 //! The log on disk, on the real machine and on simulated ones.
 
+mod clean;
 mod corruption;
 mod full;
 mod journal;

@@ -3,6 +3,7 @@
 //! Owns the way from *queued* to *durable*. Invariant: once a sync or write of the journal failed the directory is offline for
 //! the life of the process; every waiting append is told, no later one is accepted, and the sync is never tried again.
 
+mod cleaner;
 mod identity;
 pub mod linger;
 mod queue;
@@ -21,6 +22,7 @@ use log::journal::{self, CommitError};
 use model::{Instant, PartitionIndex};
 use wire::Uuid;
 
+pub use cleaner::{Cleaner, CleanerSettings, Cleaning};
 pub use identity::Identity;
 pub use linger::Stamp;
 pub(crate) use queue::{Push, Slot};
@@ -108,6 +110,8 @@ pub struct LogDir {
     spares: journal::Spares,
     doomed: Mutex<Vec<Arc<Partition>>>,
     stopping: AtomicBool,
+    /// Compaction waits for a checkpoint that knows its segments as closed.
+    checkpoint_wanted: AtomicBool,
     writer_bell: Arc<dyn Bell>,
     writer_asleep: AtomicBool,
     _lock: Box<dyn env::disk::Lock>,
@@ -308,6 +312,13 @@ impl LogDir {
             .remove(&(partition.topic_id, partition.index));
         self.doomed.lock().push(Arc::clone(partition));
         self.writer_bell.ring();
+    }
+
+    /// Asks the segment writer for a checkpoint soon.
+    pub(crate) fn want_checkpoint(&self) {
+        if !self.checkpoint_wanted.swap(true, Ordering::AcqRel) {
+            self.writer_bell.ring();
+        }
     }
 
     /// Asks the segment writer to write everything, checkpoint and end.

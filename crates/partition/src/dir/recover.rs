@@ -541,6 +541,7 @@ impl LogDir {
             release_to: AtomicU64::new(parts.point.sequence),
             doomed: Mutex::default(),
             stopping: AtomicBool::new(false),
+            checkpoint_wanted: AtomicBool::new(false),
             writer_bell: parts.bell,
             writer_asleep: AtomicBool::new(false),
             _lock: parts.lock,

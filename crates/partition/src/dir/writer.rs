@@ -250,9 +250,21 @@ impl SegmentWriter {
         if let Err(error) = checkpoint.store(&*self.dir.env.disk, &self.dir.path) {
             return self.unless_full(self.io(error));
         }
+        self.note_closed(&checkpoint.rows);
         self.checkpointed = point.sequence;
         self.dir.release_to.store(point.sequence, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Segments below the active ones of a checkpoint stay closed, so compaction may have them.
+    fn note_closed(&self, rows: &[checkpoint::Row]) {
+        let partitions = self.dir.partitions.lock();
+        for row in rows.iter().filter(|row| row.has_files) {
+            if let Some(partition) = partitions.get(&(row.topic, row.partition)) {
+                let base = row.active_base.0 as u64;
+                partition.checkpointed.store(base, Ordering::Release);
+            }
+        }
     }
 
     /// A checkpoint that found no room is taken later.
@@ -354,6 +366,9 @@ impl SegmentWriter {
             self.unlinks
                 .retain(|(_, of, _)| !Arc::ptr_eq(of, &partition));
             self.hot_bytes = self.hot.iter().map(|hot| hot.bytes).sum();
+            // From here on nobody compacts it: the next topic of this name gets the same directory.
+            let mut is_gone = partition.cleaning.lock();
+            *is_gone = true;
             let path = self.dir.partition_path(&partition.topic, partition.index);
             let disk = &self.dir.env.disk;
             let remove = || -> io::Result<()> {
@@ -510,7 +525,8 @@ impl SegmentWriter {
         // On a full disk the journal may be what takes the room: no append will come that would make a checkpoint due.
         let is_large = point.live_bytes >= self.dir.settings.checkpoint_bytes;
         let is_short = self.dir.is_full() && self.retry_at.is_none();
-        let is_due = (is_large || is_short) && point.sequence > self.checkpointed;
+        let is_wanted = self.dir.checkpoint_wanted.swap(false, Ordering::AcqRel);
+        let is_due = (is_large || is_short || is_wanted) && point.sequence > self.checkpointed;
         if is_due || is_stopping {
             self.checkpoint(wall)?;
         }

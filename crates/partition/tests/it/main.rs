@@ -1,5 +1,6 @@
 //! Log directories and their partitions on a simulated machine: commits, checkpoints, recovery, failing and full disks.
 
+mod compaction;
 mod damage;
 mod failure;
 mod full;

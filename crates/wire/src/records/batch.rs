@@ -89,6 +89,16 @@ impl Attributes {
     pub fn with_control(self) -> Self {
         Attributes(self.0 | CONTROL)
     }
+
+    #[must_use]
+    pub fn with_delete_horizon(self) -> Self {
+        Attributes(self.0 | DELETE_HORIZON)
+    }
+
+    #[must_use]
+    pub fn without_delete_horizon(self) -> Self {
+        Attributes(self.0 & !DELETE_HORIZON)
+    }
 }
 
 /// The header of a batch as raw bytes; says nothing about whether the records follow it.
@@ -166,6 +176,14 @@ impl Head {
     #[must_use]
     pub fn base_timestamp(&self) -> Timestamp {
         Timestamp(i64::from_be_bytes(self.bytes(27)))
+    }
+
+    /// From when on the tombstones of this batch may go; `None` before the first compaction that met them.
+    #[must_use]
+    pub fn delete_horizon(&self) -> Option<Timestamp> {
+        self.attributes()
+            .has_delete_horizon()
+            .then(|| self.base_timestamp())
     }
 
     #[must_use]

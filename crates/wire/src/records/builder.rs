@@ -202,7 +202,7 @@ pub fn recompress(
     Ok(seal(head, compression.compress(plain)))
 }
 
-fn seal(mut head: Head, body: Bytes) -> Batch {
+pub(super) fn seal(mut head: Head, body: Bytes) -> Batch {
     head.set_size(HEAD_SIZE + body.len());
     head.set_crc(checksum(&head, &body));
     Batch { head, body }

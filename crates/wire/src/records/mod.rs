@@ -9,6 +9,7 @@ mod codec;
 mod control;
 mod cut;
 mod record;
+mod retain;
 mod validate;
 
 pub use batch::{Attributes, Batch, Head, TimestampType, checksum};
@@ -17,6 +18,7 @@ pub use codec::{Caps, Codec, CodecError, Compression};
 pub use control::{ControlRecord, EndTxn, end_txn_batch};
 pub use cut::{BatchError, Batches, Fault, Source};
 pub use record::{Header, Headers, Record, RecordError, RecordIter};
+pub use retain::{Retained, emptied};
 pub use validate::{RecordFault, RecordSummary, Rules, validate_records};
 
 /// Bytes of a batch before its records.

@@ -83,6 +83,11 @@ impl<'a> RecordIter<'a> {
         }
     }
 
+    /// What was not walked yet.
+    pub(super) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
     fn end(&mut self) -> Option<Result<Record<'a>, RecordError>> {
         let left = std::mem::take(&mut self.rest).len();
         (left > 0).then_some(Err(RecordError::LeftOver { bytes: left }))
@@ -192,6 +197,16 @@ fn varint(bytes: &mut &[u8]) -> Result<i32, RecordError> {
 
 fn varlong(bytes: &mut &[u8]) -> Result<i64, RecordError> {
     Ok(unzigzag(unsigned(bytes, 10)?))
+}
+
+/// Steps over the length in front of a record.
+pub(super) fn skip_length(bytes: &mut &[u8]) -> Result<(), RecordError> {
+    varint(bytes).map(|_| ())
+}
+
+/// Steps over a record's time and returns it.
+pub(super) fn take_timestamp(bytes: &mut &[u8]) -> Result<i64, RecordError> {
+    varlong(bytes)
 }
 
 fn unsigned(bytes: &mut &[u8], bytes_max: u32) -> Result<u64, RecordError> {

@@ -1,0 +1,219 @@
+//! New segments in the place of old ones, so that a crash at any moment leaves either.
+//!
+//! A new segment is written as `.log.cleaned`, with its aborted transactions as `.txnindex.swap`, and both are synced. Renaming
+//! it to `.log.swap` (and syncing the directory) commits: from then on a start finishes what follows. The old files get other
+//! names, the new one takes the name of the first of them. Files that end in `.cleaned` were never committed and go at start.
+//! Readers keep the old segments, whose files are open, until they are done; no lock that an append waits for is held meanwhile.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use env::disk::Open;
+use env::{Disk, FileHandle};
+use model::Offset;
+
+use super::open::base_of;
+use super::retire::EXTENSIONS;
+use super::{Deleted, Store, StoreError};
+use crate::scan::scan_batches;
+use crate::segment::{Segment, file_name};
+use crate::txn_index;
+
+/// A new segment while it is written.
+const CLEANED: &str = "log.cleaned";
+/// A new segment that is complete and stands for the old ones.
+const SWAP: &str = "log.swap";
+const TXNS_SWAP: &str = "txnindex.swap";
+
+impl Store {
+    /// Creates the file of a new segment that is to begin at `base`.
+    pub(crate) fn create_cleaned(&self, base: Offset) -> Result<(Segment, FileHandle), StoreError> {
+        let path = self.dir.join(file_name(base, CLEANED));
+        let file = self.disk().open(&path, Open::Truncate);
+        let file = file.map_err(|error| StoreError::Io { path, error })?;
+        Ok((Segment::cleaned(&self.pool, &self.dir, base), file))
+    }
+
+    /// Removes what was not swapped in. What cannot be removed goes at the next start.
+    pub(crate) fn discard_cleaned(&self, base: Offset) {
+        let _files = self.files.lock();
+        self.discard_locked(base);
+    }
+
+    fn discard_locked(&self, base: Offset) {
+        for extension in [CLEANED, TXNS_SWAP] {
+            let _ = self
+                .disk()
+                .remove_file(&self.dir.join(file_name(base, extension)));
+        }
+    }
+
+    /// Puts `new`, whose file is written and synced, in the place of `old`. `None` when these are not in the log any more.
+    /// That, and an error before the commit, leave the log as it was and nothing of `new`; an error after the commit is final,
+    /// as the next start finishes the swap.
+    pub(crate) fn swap(
+        &self,
+        old: &[Arc<Segment>],
+        new: &Arc<Segment>,
+    ) -> Result<Option<Deleted>, StoreError> {
+        let _files = self.files.lock();
+        let segments = self.segments.load_full();
+        let Some(first) = old.first() else {
+            return Ok(None);
+        };
+        let at = segments.partition_point(|segment| segment.base() < first.base());
+        let is_there = segments.get(at..at + old.len()).is_some_and(|present| {
+            present
+                .iter()
+                .zip(old)
+                .all(|(present, old)| Arc::ptr_eq(present, old))
+        });
+        // The active segment is never among them.
+        if !is_there || at + old.len() >= segments.len() {
+            self.discard_locked(new.base());
+            return Ok(None);
+        }
+        let committed = self.commit_swap(old, new);
+        if committed.is_err() {
+            old.iter().for_each(|segment| segment.attach());
+            self.discard_locked(new.base());
+        }
+        committed?;
+        let finished = self.finish_swap(old, new);
+        if finished.is_err() {
+            self.tail.lock().failed = true;
+        }
+        let deleted = finished.map_err(|error| self.io(error))?;
+        {
+            let mut tail = self.tail.lock();
+            let mut segments = Vec::clone(&self.segments.load());
+            segments.splice(at..at + old.len(), [Arc::clone(new)]);
+            self.segments.store(Arc::new(segments));
+            tail.dirty
+                .retain(|dirty| !old.iter().any(|old| Arc::ptr_eq(old, dirty)));
+        }
+        // Only a cache: a start without it makes it anew.
+        let _ = new.settle();
+        Ok(Some(deleted))
+    }
+
+    fn commit_swap(&self, old: &[Arc<Segment>], new: &Segment) -> Result<(), StoreError> {
+        for segment in old {
+            segment
+                .detach()
+                .map_err(|error| self.scan(segment.base(), error))?;
+        }
+        let disk = self.disk();
+        let path = |extension| self.dir.join(file_name(new.base(), extension));
+        let commit = || -> io::Result<()> {
+            // Also when it is empty, so that it replaces the old one.
+            txn_index::create(&**disk, &path(TXNS_SWAP), &new.all_aborted()?)?;
+            disk.sync_dir(&self.dir)?;
+            disk.rename(&path(CLEANED), &path(SWAP))
+        };
+        commit().map_err(|error| self.io(error))
+    }
+
+    fn finish_swap(&self, old: &[Arc<Segment>], new: &Segment) -> io::Result<Deleted> {
+        let disk = self.disk();
+        disk.sync_dir(&self.dir)?;
+        let mut deleted = Deleted::default();
+        for segment in old.iter().skip(1) {
+            self.move_away(segment.base(), &mut deleted)?;
+        }
+        take_place(&**disk, &self.dir, new.base())?;
+        Ok(deleted)
+    }
+
+    /// Gives the files of an old segment the names of deleted ones. Producer snapshots stay: they are of the log.
+    fn move_away(&self, base: Offset, deleted: &mut Deleted) -> io::Result<()> {
+        for extension in EXTENSIONS.iter().filter(|of| **of != "snapshot") {
+            let from = self.dir.join(file_name(base, extension));
+            let to = self
+                .dir
+                .join(file_name(base, extension) + super::open::DELETED);
+            match self.disk().rename(&from, &to) {
+                Ok(()) => deleted.paths.push(to),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The last steps of a swap: the new segment gets its name when nothing of the old ones is left beside it.
+fn take_place(disk: &dyn Disk, dir: &Path, base: Offset) -> io::Result<()> {
+    let path = |extension| dir.join(file_name(base, extension));
+    for cache in ["index", "timeindex"] {
+        unless_missing(disk.remove_file(&path(cache)))?;
+    }
+    unless_missing(disk.rename(&path(TXNS_SWAP), &path("txnindex")))?;
+    // The old names are gone for good before the one goes that says so.
+    disk.sync_dir(dir)?;
+    disk.rename(&path(SWAP), &path("log"))?;
+    disk.sync_dir(dir)
+}
+
+fn unless_missing(done: io::Result<()>) -> io::Result<()> {
+    match done {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Finishes the swaps that a crash interrupted after their commit, and forgets the others. Before the segments are listed.
+pub(super) fn finish_swaps(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+    let entries = disk.read_dir(dir)?;
+    let named = |extension: &str| -> Vec<Offset> {
+        entries
+            .iter()
+            .filter_map(|entry| base_of(&entry.name, extension))
+            .collect()
+    };
+    for base in named(CLEANED) {
+        disk.remove_file(&dir.join(file_name(base, CLEANED)))?;
+    }
+    let committed = named(SWAP);
+    for base in named(TXNS_SWAP)
+        .into_iter()
+        .filter(|base| !committed.contains(base))
+    {
+        disk.remove_file(&dir.join(file_name(base, TXNS_SWAP)))?;
+    }
+    for base in committed {
+        let path = dir.join(file_name(base, SWAP));
+        let Some(end) = end_of(disk, &path, base)? else {
+            // It was synced before it got this name, so it has rotted since. What is left of the old ones tells more.
+            eprintln!(
+                "{}: a compacted segment does not verify, it is left out",
+                path.display()
+            );
+            disk.remove_file(&path)?;
+            continue;
+        };
+        for entry in &entries {
+            let replaced = EXTENSIONS
+                .iter()
+                .filter(|extension| **extension != "snapshot")
+                .find_map(|extension| base_of(&entry.name, extension))
+                .is_some_and(|other| base < other && other < end);
+            if replaced {
+                unless_missing(disk.remove_file(&dir.join(&entry.name)))?;
+            }
+        }
+        take_place(disk, dir, base)?;
+    }
+    Ok(())
+}
+
+/// The end of a segment, all of whose batches verify. A new segment always ends with the last batch of the old ones.
+fn end_of(disk: &dyn Disk, path: &Path, base: Offset) -> io::Result<Option<Offset>> {
+    let file = disk.open(path, Open::Read)?;
+    let mut end = base;
+    let (_, damage) = scan_batches(&*file, 0, file.len()?, base, |_, batch| {
+        end = batch.next_offset();
+    })?;
+    Ok(damage.is_none().then_some(end))
+}

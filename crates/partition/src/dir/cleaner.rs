@@ -1,0 +1,406 @@
+//! Compaction while the broker runs: threads that choose the dirtiest log, go over it step by step, and swap segments in.
+//!
+//! All cleaners share what is being compacted, the pace and the settings, which may change at any time. Invariant: a step holds
+//! the partition's `cleaning` lock, and the removal of a deleted partition takes it first, so nothing is written into a
+//! directory that has become another topic's. A log that turns out damaged is left alone until the next start. Does not touch
+//! what a checkpoint does not know as closed: a start cuts files back to that.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use env::{Bell, Env, Turn, Worker};
+use log::ReadError;
+use log::clean::{self, Candidate, CleanError, Order, Outcome, Pass};
+use log::store::{Deleted, Store, StoreError};
+use model::{Instant, Offset, PartitionIndex};
+use wire::Uuid;
+
+use super::{Announce, LogDir};
+use crate::partition::Partition;
+use crate::sync::{AtomicBool, Mutex, Ordering};
+
+type Key = (Uuid, PartitionIndex);
+
+/// Settings of all cleaners together (`log.cleaner.*`).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CleanerSettings {
+    pub is_enabled: bool,
+    pub threads: usize,
+    /// Pause of a cleaner that found nothing to do.
+    pub backoff: Duration,
+    /// Memory for keys, shared by all threads.
+    pub map_bytes: u64,
+    pub map_load: f64,
+    /// Read and written, by all threads together.
+    pub bytes_per_second: f64,
+}
+
+/// Longest wait for the pace: a rate near zero must not stop a shutdown or a change of the rate from being seen.
+const PACE_WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// What the cleaners of a broker share.
+pub struct Cleaning {
+    env: Env,
+    dirs: Vec<Arc<LogDir>>,
+    announce: Arc<dyn Announce>,
+    settings: Mutex<CleanerSettings>,
+    bells: Mutex<Vec<Arc<dyn Bell>>>,
+    taken: Mutex<BTreeSet<Key>>,
+    /// Logs that cannot be compacted, told once.
+    shunned: Mutex<BTreeSet<Key>>,
+    /// When the bytes that were moved so far are paid for.
+    paid_at: Mutex<Instant>,
+    stopping: AtomicBool,
+}
+
+impl Cleaning {
+    pub fn new(
+        env: &Env,
+        dirs: Vec<Arc<LogDir>>,
+        announce: Arc<dyn Announce>,
+        settings: CleanerSettings,
+    ) -> Arc<Cleaning> {
+        Arc::new(Cleaning {
+            env: env.clone(),
+            dirs,
+            announce,
+            settings: Mutex::new(settings),
+            bells: Mutex::default(),
+            taken: Mutex::default(),
+            shunned: Mutex::default(),
+            paid_at: Mutex::new(env.clock.now()),
+            stopping: AtomicBool::new(false),
+        })
+    }
+
+    /// The next cleaner, numbered from 0.
+    pub fn cleaner(self: &Arc<Self>) -> Cleaner {
+        let bell = self.env.threads.bell();
+        let number = {
+            let mut bells = self.bells.lock();
+            bells.push(Arc::clone(&bell));
+            bells.len() - 1
+        };
+        Cleaner {
+            cleaning: Arc::clone(self),
+            number,
+            bell,
+            job: None,
+            look_at: self.env.clock.now(),
+            resume_at: None,
+            unlinks: VecDeque::new(),
+        }
+    }
+
+    /// Starts the cleaners that the settings ask for and that do not run yet. Surplus ones rest.
+    pub fn spawn(self: &Arc<Self>) {
+        let settings = *self.settings.lock();
+        if !settings.is_enabled || self.stopping.load(Ordering::Acquire) {
+            return;
+        }
+        while self.bells.lock().len() < settings.threads {
+            let cleaner = self.cleaner();
+            self.env.threads.spawn("cleaner", Box::new(cleaner));
+        }
+    }
+
+    /// New settings hold for what begins from now on, and for the pace at once.
+    pub fn set_settings(self: &Arc<Self>, settings: CleanerSettings) {
+        let before = std::mem::replace(&mut *self.settings.lock(), settings);
+        if before != settings {
+            *self.paid_at.lock() = self.env.clock.now();
+            self.spawn();
+            self.ring();
+        }
+    }
+
+    /// Asks the cleaners to end; what is half written is left to the next start.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        self.ring();
+    }
+
+    fn ring(&self) {
+        self.bells.lock().iter().for_each(|bell| bell.ring());
+    }
+
+    /// Notes that `bytes` were moved; returns when the next ones may be.
+    fn pay(&self, bytes: u64, now: Instant) -> Instant {
+        let rate = self.settings.lock().bytes_per_second;
+        let cost = bytes as f64 / rate.max(1.0);
+        let mut paid_at = self.paid_at.lock();
+        let from = (*paid_at).max(now);
+        // A step is about 1 MiB, so an hour is a rate below 300 bytes.
+        *paid_at = from.plus(Duration::from_secs_f64(cost.clamp(0.0, 3600.0)));
+        *paid_at
+    }
+}
+
+struct Job {
+    key: Key,
+    partition: Arc<Partition>,
+    dir: Arc<LogDir>,
+    pass: Pass,
+}
+
+/// One thread that compacts.
+pub struct Cleaner {
+    cleaning: Arc<Cleaning>,
+    number: usize,
+    bell: Arc<dyn Bell>,
+    job: Option<Box<Job>>,
+    look_at: Instant,
+    resume_at: Option<Instant>,
+    unlinks: VecDeque<(Instant, Arc<Partition>, Deleted)>,
+}
+
+/// How a job went on.
+enum Progress {
+    On { bytes: u64 },
+    Over,
+}
+
+impl Cleaner {
+    fn unlink_due(&mut self, now: Instant) {
+        while let Some((_, partition, deleted)) = self.unlinks.pop_front_if(|(at, _, _)| *at <= now)
+        {
+            let is_gone = partition.cleaning.lock();
+            // What cannot be removed now goes at the next start.
+            if let Some(store) = partition.store.get().filter(|_| !*is_gone) {
+                let _ = store.unlink(&deleted);
+            }
+        }
+    }
+
+    /// The log with the largest share of dirty bytes, of those that are due.
+    fn choose(&self) -> Option<Box<Job>> {
+        let cleaning = &self.cleaning;
+        let wall = cleaning.env.clock.wall_ms();
+        let mut best: Option<(Key, Arc<Partition>, Candidate)> = None;
+        for dir in &cleaning.dirs {
+            if dir.is_failed() || dir.is_full() {
+                continue;
+            }
+            let partitions: Vec<_> = dir.partitions.lock().values().cloned().collect();
+            for partition in partitions {
+                let key = (partition.topic_id, partition.index);
+                let Some(store) = partition.store.get() else {
+                    continue;
+                };
+                if !store.config().cleanup_policy.compact
+                    || cleaning.taken.lock().contains(&key)
+                    || cleaning.shunned.lock().contains(&key)
+                {
+                    continue;
+                }
+                let candidate = match partition.compaction_due(store, wall) {
+                    Ok(candidate) => candidate,
+                    Err(error) => {
+                        self.on_error(&partition, error.into());
+                        None
+                    }
+                };
+                if let Some(candidate) = candidate
+                    && best
+                        .as_ref()
+                        .is_none_or(|(_, _, best)| best.dirty_ratio < candidate.dirty_ratio)
+                {
+                    best = Some((key, partition, candidate));
+                }
+            }
+        }
+        let (key, partition, candidate) = best?;
+        // Another cleaner may have been quicker.
+        if !cleaning.taken.lock().insert(key) {
+            return None;
+        }
+        let settings = *cleaning.settings.lock();
+        let rng = &cleaning.env.rng;
+        let order = Order {
+            first_dirty: candidate.first_dirty,
+            upto: candidate.upto,
+            now: wall,
+            seed: [rng.next_u64(), rng.next_u64()],
+            map_bytes_max: settings.map_bytes / settings.threads.max(1) as u64,
+            map_load: settings.map_load,
+            holes: partition.lost_ranges(),
+        };
+        let pass = Pass::new(partition.store.get()?, order);
+        Some(Box::new(Job {
+            key,
+            dir: Arc::clone(&partition.dir),
+            partition,
+            pass,
+        }))
+    }
+
+    fn step(&mut self, now: Instant) -> Progress {
+        let Some(job) = &mut self.job else {
+            return Progress::Over;
+        };
+        let is_gone = job.partition.cleaning.lock();
+        let Some(store) = job.partition.store.get().filter(|_| !*is_gone) else {
+            return Progress::Over;
+        };
+        let config = store.config();
+        if !config.cleanup_policy.compact || job.dir.is_failed() {
+            job.pass.abandon(store);
+            return Progress::Over;
+        }
+        let partition = Arc::clone(&job.partition);
+        let mut producers = || partition.producers(clean::last_of);
+        match job.pass.step(store, &mut producers) {
+            Ok(step) => {
+                if !step.deleted.paths.is_empty() {
+                    let delay = u64::try_from(config.file_delete_delay_ms).unwrap_or(0);
+                    let at = now.plus(Duration::from_millis(delay));
+                    self.unlinks
+                        .push_back((at, Arc::clone(&partition), step.deleted));
+                }
+                match step.outcome {
+                    Some(Outcome { .. }) => Progress::Over,
+                    None => Progress::On { bytes: step.bytes },
+                }
+            }
+            Err(error) => {
+                job.pass.abandon(store);
+                drop(is_gone);
+                self.on_error(&partition, error);
+                Progress::Over
+            }
+        }
+    }
+
+    fn on_error(&self, partition: &Arc<Partition>, error: CleanError) {
+        let shun = |error: &CleanError| {
+            let key = (partition.topic_id, partition.index);
+            if self.cleaning.shunned.lock().insert(key) {
+                eprintln!(
+                    "{}-{} cannot be compacted: {error}",
+                    partition.topic, partition.index
+                );
+            }
+        };
+        match &error {
+            CleanError::Damaged { .. }
+            | CleanError::Records { .. }
+            | CleanError::TooLarge { .. }
+            | CleanError::Read(ReadError::Damaged { .. })
+            | CleanError::Store(StoreError::Damaged { .. }) => shun(&error),
+            // The log moved on; a later pass finds it as it is then.
+            CleanError::Overtaken | CleanError::Read(ReadError::OutOfRange { .. }) => {}
+            CleanError::Read(ReadError::Io { error: io, .. })
+            | CleanError::Store(StoreError::Io { error: io, .. })
+                if is_passing(io, partition) => {}
+            CleanError::Store(error) if error.is_full() => {}
+            error => {
+                let mut news = Vec::new();
+                let error = io::Error::other(error.to_string());
+                partition.dir.fail(&error, &mut news);
+                self.cleaning.announce.announce(news);
+            }
+        }
+    }
+
+    fn end_job(&mut self) {
+        if let Some(job) = self.job.take() {
+            self.cleaning.taken.lock().remove(&job.key);
+        }
+        self.resume_at = None;
+    }
+
+    fn sleep(&self, until: Option<Instant>) -> Turn {
+        let unlink = self.unlinks.front().map(|(at, _, _)| *at);
+        Turn::Sleep {
+            until: [until, unlink].into_iter().flatten().min(),
+        }
+    }
+}
+
+/// Files that retention or a deletion took away under a reader.
+fn is_passing(error: &io::Error, partition: &Partition) -> bool {
+    error.kind() == io::ErrorKind::NotFound || partition.is_deleted()
+}
+
+impl Worker for Cleaner {
+    fn turn(&mut self) -> Turn {
+        if self.cleaning.stopping.load(Ordering::Acquire) {
+            self.end_job();
+            return Turn::Done;
+        }
+        let now = self.cleaning.env.clock.now();
+        self.unlink_due(now);
+        if self.job.is_some() {
+            if let Some(at) = self.resume_at.filter(|at| now < *at) {
+                return self.sleep(Some(at.min(now.plus(PACE_WAIT_MAX))));
+            }
+            match self.step(now) {
+                Progress::On { bytes } => {
+                    self.resume_at = Some(self.cleaning.pay(bytes, now));
+                }
+                Progress::Over => self.end_job(),
+            }
+            return Turn::Again;
+        }
+        let settings = *self.cleaning.settings.lock();
+        if !settings.is_enabled || self.number >= settings.threads {
+            return self.sleep(None);
+        }
+        if now < self.look_at {
+            return self.sleep(Some(self.look_at));
+        }
+        self.job = self.choose();
+        if self.job.is_none() {
+            // Never without a pause: each look asks all logs.
+            self.look_at = now.plus(settings.backoff.max(Duration::from_millis(1)));
+            return self.sleep(Some(self.look_at));
+        }
+        Turn::Again
+    }
+
+    fn park(&mut self, until: Option<Instant>) {
+        self.bell.wait(until);
+    }
+}
+
+impl Partition {
+    /// A pass that is due. Asks for a checkpoint when only that is missing.
+    fn compaction_due(
+        &self,
+        store: &Store,
+        wall: model::Timestamp,
+    ) -> Result<Option<Candidate>, StoreError> {
+        let is_gone = self.cleaning.lock();
+        if *is_gone || self.is_deleted() {
+            return Ok(None);
+        }
+        let stable = {
+            let state = self.state.lock();
+            let unstable = state.producers.first_unstable();
+            unstable.map_or(state.high_watermark, |of| of.min(state.high_watermark))
+        };
+        let known = Offset(self.checkpointed.load(Ordering::Acquire) as i64);
+        let config = store.config();
+        let mut facts = store.compaction_facts(stable.min(known))?;
+        let due = clean::judge(&facts, &config, wall);
+        if due.is_none() && known < stable {
+            facts.limit = stable;
+            if clean::judge(&facts, &config, wall).is_some() {
+                self.dir.want_checkpoint();
+            }
+        }
+        Ok(due)
+    }
+
+    /// Offsets that were acknowledged and cannot be read any more.
+    fn lost_ranges(&self) -> Vec<(Offset, Offset)> {
+        let state = self.state.lock();
+        state
+            .holes
+            .iter()
+            .map(|hole| (hole.from, hole.to))
+            .collect()
+    }
+}

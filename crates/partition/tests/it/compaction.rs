@@ -1,0 +1,252 @@
+//! Compaction beside the rest: what the cleaners do to partitions whose records are appended, checkpointed, deleted, and what a
+//! power cut leaves of it.
+
+use partition::{Cleaner, CleanerSettings, Cleaning};
+
+use super::*;
+use log::config::Cleanup;
+
+fn compacted() -> LogConfig {
+    LogConfig {
+        cleanup_policy: Cleanup {
+            delete: false,
+            compact: true,
+        },
+        min_cleanable_dirty_ratio: 0.1,
+        ..small_segments()
+    }
+}
+
+fn cleaners(rig: &Rig, machine: &Machine, bytes_per_second: f64) -> Cleaner {
+    let settings = CleanerSettings {
+        is_enabled: true,
+        threads: 1,
+        backoff: SECOND,
+        map_bytes: 1 << 20,
+        map_load: 0.9,
+        bytes_per_second,
+    };
+    let dirs = vec![Arc::clone(&rig.dir)];
+    Cleaning::new(&machine.env(), dirs, rig.heard.clone(), settings).cleaner()
+}
+
+/// Lets cleaner and segment writer take turns for `time`.
+fn work(rig: &mut Rig, cleaner: &mut Cleaner, machine: &Machine, time: Duration) {
+    let end = machine.now().plus(time);
+    let mut turns = 0;
+    while machine.now() < end && !machine.is_off() {
+        turns += 1;
+        assert!(turns < 20_000, "the cleaner spins");
+        let until = [rig.writer.turn(), cleaner.turn()]
+            .into_iter()
+            .map(|turn| match turn {
+                Turn::Again => machine.now(),
+                Turn::Sleep { until } => until.unwrap_or(end),
+                Turn::Done => end,
+            })
+            .min();
+        let until = until.unwrap_or(end).min(end);
+        if machine.now() < until {
+            machine.step_until(until);
+        }
+    }
+}
+
+fn keyed(records: &[(String, Option<String>)]) -> Batch {
+    let mut builder = BatchBuilder::new();
+    for (key, value) in records {
+        let value = value.as_ref().map(String::as_bytes);
+        builder.push(
+            Timestamp(1_700_000_000_000),
+            Some(key.as_bytes()),
+            value,
+            &[],
+        );
+    }
+    builder.build()
+}
+
+type Table = BTreeMap<String, String>;
+
+/// Appends and commits one batch, and does the same to `table`.
+fn put(rig: &mut Rig, at: usize, number: usize, table: &mut Table) {
+    let records: Vec<_> = (0..3)
+        .map(|i| {
+            let key = format!("key {}", (number * 7 + i * 3) % 17);
+            let value = (number % 5 != i).then(|| format!("{number} {}", "x".repeat(60)));
+            (key, value)
+        })
+        .collect();
+    let moment = Moment {
+        now: model::Instant(0),
+        wall: Timestamp(1_700_000_000_000),
+        stamp: &mut rig.stamp,
+    };
+    if rig.partitions[at]
+        .append(keyed(&records), None, moment)
+        .is_err()
+    {
+        return;
+    }
+    let mut news = Vec::new();
+    while rig.dir.commit(&mut news) == Commit::Done && rig.dir.has_queued() {}
+    if rig.dir.is_failed() {
+        return;
+    }
+    for (key, value) in records {
+        match value {
+            Some(value) => table.insert(key, value),
+            None => table.remove(&key),
+        };
+    }
+}
+
+/// The table that a reader makes of the partition, and how many records he got for it.
+fn fold(rig: &Rig, at: usize) -> (Table, usize) {
+    let partition = &rig.partitions[at];
+    let bounds = partition.bounds();
+    let (mut table, mut count) = (Table::new(), 0);
+    let mut next = bounds.log_start;
+    while next < bounds.high_watermark {
+        let batches = plan(partition, next).expect("readable");
+        assert!(!batches.is_empty(), "nothing at {next}");
+        for batch in batches {
+            let plain = batch.plain(Caps::default()).unwrap();
+            for record in RecordIter::new(&plain, batch.record_count()) {
+                let record = record.unwrap();
+                let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+                let key = text(record.key.unwrap());
+                match record.value {
+                    Some(value) => table.insert(key, text(value)),
+                    None => table.remove(&key),
+                };
+                count += 1;
+            }
+            next = batch.next_offset();
+        }
+    }
+    (table, count)
+}
+
+#[test]
+fn a_partition_that_is_written_to_is_compacted_and_stays_the_same_table() {
+    let machine = machine(1);
+    let mut rig = open(&machine, &[compacted()]).unwrap();
+    let mut cleaner = cleaners(&rig, &machine, f64::MAX);
+    let mut table = Table::new();
+    for number in 0..600 {
+        put(&mut rig, 0, number, &mut table);
+        if number % 20 == 0 {
+            work(&mut rig, &mut cleaner, &machine, SECOND);
+        }
+    }
+    work(&mut rig, &mut cleaner, &machine, SECOND * 10);
+    let (seen, count) = fold(&rig, 0);
+    assert_eq!(seen, table);
+    assert!(count < 600, "{count} of 1800 records are left");
+    rig.stop();
+    drop((rig, cleaner));
+    machine.kill();
+    let rig = open(&machine, &[compacted()]).unwrap();
+    assert_eq!(fold(&rig, 0).0, table);
+}
+
+#[test]
+fn the_pace_bounds_what_is_moved_in_a_second() {
+    let machine = machine(3);
+    let mut rig = open(&machine, &[compacted()]).unwrap();
+    let mut table = Table::new();
+    for number in 0..300 {
+        put(&mut rig, 0, number, &mut table);
+    }
+    let mut slow = cleaners(&rig, &machine, 1000.0);
+    work(&mut rig, &mut slow, &machine, SECOND * 30);
+    let size = rig.partitions[0].size();
+    assert!(size > 60_000, "30 KB moved at most: {size} bytes are left");
+    drop(slow);
+    let mut quick = cleaners(&rig, &machine, f64::MAX);
+    work(&mut rig, &mut quick, &machine, SECOND * 10);
+    assert!(rig.partitions[0].size() < size / 2);
+    assert_eq!(fold(&rig, 0).0, table);
+}
+
+#[test]
+fn a_topic_that_is_deleted_under_a_pass_leaves_its_name_to_the_next() {
+    let machine = machine(4);
+    let mut rig = open(&machine, &[compacted()]).unwrap();
+    let mut cleaner = cleaners(&rig, &machine, f64::MAX);
+    let mut table = Table::new();
+    for number in 0..300 {
+        put(&mut rig, 0, number, &mut table);
+    }
+    // Until a pass is under way.
+    for _ in 0..40 {
+        rig.writer.turn();
+        cleaner.turn();
+        let now = machine.now();
+        machine.step_until(now.plus(SECOND / 20));
+    }
+    let old = Arc::clone(&rig.partitions[0]);
+    let mut news = Vec::new();
+    old.delete(&mut news);
+    rig.dir.discard(&old);
+    let start = Start::empty(LeaderEpoch(1), Arc::new(compacted()));
+    let name = Arc::clone(&old.topic);
+    let id = Uuid([77; 16]);
+    rig.partitions[0] = Partition::new(id, name, PartitionIndex(0), Arc::clone(&rig.dir), start);
+    let mut table = Table::new();
+    for number in 0..300 {
+        put(&mut rig, 0, number, &mut table);
+        if number % 30 == 0 {
+            work(&mut rig, &mut cleaner, &machine, SECOND / 2);
+        }
+    }
+    work(&mut rig, &mut cleaner, &machine, SECOND * 10);
+    let (seen, count) = fold(&rig, 0);
+    assert!(seen == table && count < 900, "{count} records");
+}
+
+#[test]
+fn power_cuts_at_any_moment_of_a_compaction_keep_the_table() {
+    let script = |machine: &Machine, table: &mut Table| {
+        let Ok(mut rig) = open(machine, &[compacted()]) else {
+            return;
+        };
+        let mut cleaner = cleaners(&rig, machine, f64::MAX);
+        for number in 0..240 {
+            put(&mut rig, 0, number, table);
+            if number % 40 == 39 {
+                work(&mut rig, &mut cleaner, machine, SECOND * 2);
+            }
+            if machine.is_off() || rig.dir.is_failed() {
+                return;
+            }
+        }
+    };
+    let operations = {
+        let machine = machine(9);
+        script(&machine, &mut Table::new());
+        machine.counts().disk_ops
+    };
+    let mut compactions = 0;
+    for at in (1..operations).step_by(3) {
+        let machine = machine(9);
+        machine.faults(|faults| faults.crash_at_op = Some(at));
+        let mut table = Table::new();
+        script(&machine, &mut table);
+        machine.power_cut();
+        machine.faults(|faults| faults.crash_at_op = None);
+        let rig = open(&machine, &[compacted()]).unwrap_or_else(|error| panic!("{at}: {error}"));
+        let (seen, count) = fold(&rig, 0);
+        // The batch that was on its way may be there or not.
+        let differs = seen
+            .iter()
+            .filter(|(key, value)| table.get(*key) != Some(*value))
+            .count()
+            + table.keys().filter(|key| !seen.contains_key(*key)).count();
+        assert!(differs <= 3, "operation {at}: {differs} keys differ");
+        let end = rig.partitions[0].bounds().log_end.0 as usize;
+        compactions += usize::from(count < end);
+    }
+    assert!(compactions > 20, "{compactions} cuts came after a swap");
+}
