@@ -3,11 +3,14 @@
 //! Owns the way from *queued* to *durable*. Invariant: once a sync or write of the journal failed the directory is offline for
 //! the life of the process; every waiting append is told, no later one is accepted, and the sync is never tried again.
 
+mod build;
 mod cleaner;
 mod identity;
 pub mod linger;
 mod queue;
 mod recover;
+mod restore;
+mod settle;
 mod writer;
 
 use std::collections::BTreeMap;

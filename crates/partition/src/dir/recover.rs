@@ -5,7 +5,7 @@
 //! twice equals recovering once. Bytes below the durable point that do not verify become a [`Hole`];
 //! only a log whose very last round is damaged ends before it, as the journal cannot name the partitions of such a round.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,19 +14,17 @@ use env::disk::Lock;
 use env::{Bell, Env};
 use log::checkpoint::{self, Checkpoint, LoadError};
 use log::config::LogConfig;
-use log::journal::{self, Entry, Piece, Replayed, What, make_piece};
-use log::store::{Known, Read, Store, StoreError};
-use log::{Epochs, FilePool, ReadError, Syncing};
-use model::{LeaderEpoch, Offset, PartitionIndex, Timestamp};
+use log::journal::{self, Replayed};
+use log::store::StoreError;
+use log::{FilePool, ReadError};
+use model::{LeaderEpoch, PartitionIndex, Timestamp};
 use wire::Uuid;
-use wire::records::{Batch, BatchError, Source};
+use wire::records::{Batch, BatchError};
 
 use super::identity::{self, Identity};
-use super::writer::{self, VOLUME_SYNC_MIN};
-use super::{DirSettings, LogDir, Point, UNWRITTEN_BYTES_RING};
-use crate::derived::{self, Derived};
-use crate::partition::{Hole, Partition, Start};
-use crate::sync::{AtomicBool, AtomicIsize, AtomicU64, Mutex, Ordering};
+use super::restore::{Log, read_all};
+use super::{DirSettings, LogDir};
+use crate::partition::{Hole, Partition};
 
 const LOCK_NAME: &str = ".lock";
 /// Directories of deleted topics end so until their files are gone.
@@ -63,16 +61,16 @@ pub struct Found {
 
 /// A locked directory whose journal is not replayed yet.
 pub struct Recovery {
-    env: Env,
-    path: PathBuf,
-    settings: DirSettings,
-    id: Uuid,
-    lock: Box<dyn Lock>,
-    files: Arc<FilePool>,
-    checkpoint: Checkpoint,
-    rows: BTreeMap<(Uuid, PartitionIndex), checkpoint::Row>,
-    logs: BTreeMap<(Uuid, PartitionIndex), Log>,
-    wall: Timestamp,
+    pub(super) env: Env,
+    pub(super) path: PathBuf,
+    pub(super) settings: DirSettings,
+    pub(super) id: Uuid,
+    pub(super) lock: Box<dyn Lock>,
+    pub(super) files: Arc<FilePool>,
+    pub(super) checkpoint: Checkpoint,
+    pub(super) rows: BTreeMap<(Uuid, PartitionIndex), checkpoint::Row>,
+    pub(super) logs: BTreeMap<(Uuid, PartitionIndex), Log>,
+    pub(super) wall: Timestamp,
 }
 
 /// A directory ready for work, with the partitions that were found in it.
@@ -82,23 +80,6 @@ pub struct Opened {
     /// Journal rounds that were replayed.
     pub rounds: u64,
 }
-
-/// One partition on its way back.
-struct Log {
-    found: Found,
-    path: PathBuf,
-    store: Option<Store>,
-    log_start: Offset,
-    derived: Derived,
-    epochs: Epochs,
-    holes: Vec<Hole>,
-    pending: Vec<Batch>,
-    pending_bytes: usize,
-    is_changed: bool,
-}
-
-/// Replayed batches are written in runs of this.
-const PENDING_BYTES_MAX: usize = 1 << 20;
 
 impl Recovery {
     /// Locks `path` (creating it if needed) and reads its identity and checkpoint.
@@ -297,88 +278,25 @@ impl Recovery {
         Ok(replayed)
     }
 
-    /// Opens a partition's files and cuts them back to the checkpoint: what lies behind it was not synced, and is in the journal.
+    /// Opens the files of a partition as the checkpoint knows them.
     fn open_log(&self, key: (Uuid, PartitionIndex), found: Found) -> Result<Log, OpenError> {
         let path = self.path.join(format!("{}-{}", found.topic, key.1));
-        let row = self.rows.get(&key);
-        let has_files = self.env.disk.exists(&path).map_err(|error| OpenError::Io {
-            path: path.clone(),
-            error,
-        })?;
-        let mut log = Log {
-            epochs: Epochs::default(),
-            derived: Derived::default(),
-            store: None,
-            log_start: row.map_or(Offset::ZERO, |row| row.log_start),
-            holes: self
-                .checkpoint
-                .lost
-                .iter()
-                .filter(|lost| (lost.topic, lost.partition) == key)
-                .map(|lost| Hole {
-                    from: lost.from,
-                    to: lost.to,
-                })
-                .collect(),
-            pending: Vec::new(),
-            pending_bytes: 0,
-            is_changed: false,
-            found,
+        let lost = self.checkpoint.lost.iter();
+        let holes = lost
+            .filter(|lost| (lost.topic, lost.partition) == key)
+            .map(|lost| Hole {
+                from: lost.from,
+                to: lost.to,
+            })
+            .collect();
+        Log::open(
+            &self.env,
+            &self.files,
             path,
-        };
-        match row.filter(|row| row.has_files) {
-            Some(row) => {
-                let known = Known {
-                    log_start: row.log_start,
-                    log_end: row.log_end,
-                    active_base: row.active_base,
-                    active_len: row.active_len.0,
-                };
-                derived::cut_files(&*self.env.disk, &log.path, &known).map_err(|error| {
-                    OpenError::Io {
-                        path: log.path.clone(),
-                        error,
-                    }
-                })?;
-                let (store, state) = Store::open(
-                    &self.files,
-                    &log.path,
-                    Arc::clone(&log.found.config),
-                    Some(known),
-                )?;
-                if state.known_is_stale || !state.is_clean() {
-                    store.truncate_to(row.log_end)?;
-                }
-                if state.log_end < row.log_end {
-                    log.holes.push(Hole {
-                        from: state.log_end,
-                        to: row.log_end,
-                    });
-                    eprintln!(
-                        "{}: offsets {} to {} were durable and are damaged",
-                        log.path.display(),
-                        state.log_end,
-                        row.log_end
-                    );
-                }
-                let (derived, epochs) = derived::load(&self.env, &store, row)?;
-                log.derived = derived;
-                log.epochs = epochs;
-                log.store = Some(store);
-            }
-            // Files that no checkpoint covers hold nothing that the journal lacks.
-            None if has_files => {
-                self.env
-                    .disk
-                    .remove_dir_all(&log.path)
-                    .map_err(|error| OpenError::Io {
-                        path: log.path.clone(),
-                        error,
-                    })?;
-            }
-            None => {}
-        }
-        Ok(log)
+            found,
+            self.rows.get(&key),
+            holes,
+        )
     }
 
     /// Directories of topics that are gone.
@@ -399,292 +317,12 @@ impl Recovery {
         }
         Ok(())
     }
-
-    /// Makes what was replayed durable, notes it in a checkpoint, and only then lets the journal pieces be used again.
-    fn settle(self, replayed: Replayed, bell: Arc<dyn Bell>) -> Result<Opened, OpenError> {
-        let Recovery {
-            env,
-            path,
-            settings,
-            id,
-            lock,
-            files,
-            checkpoint,
-            logs,
-            ..
-        } = self;
-        let at = |error| OpenError::Io {
-            path: path.clone(),
-            error,
-        };
-        let Replayed {
-            mut resume,
-            pieces,
-            rounds,
-            damage,
-        } = replayed;
-        resume.last_piece = resume.last_piece.max(checkpoint.piece);
-        let mut logs = logs;
-        let changed = logs.values().filter(|log| log.is_changed).count();
-        let syncing = match changed {
-            0..VOLUME_SYNC_MIN => Syncing::Now,
-            _ => Syncing::WithVolume,
-        };
-        for ((topic, _), log) in logs.iter_mut().filter(|(_, log)| log.is_changed) {
-            let Some(store) = &log.store else { continue };
-            log.derived
-                .store(&*env.disk, store.dir(), *topic, Some(&log.epochs), syncing)
-                .map_err(|error| OpenError::Io {
-                    path: log.path.clone(),
-                    error,
-                })?;
-            store.write_long_indexes()?;
-            if syncing == Syncing::Now {
-                store.sync()?;
-            }
-        }
-        if syncing == Syncing::WithVolume {
-            env.disk.sync_volume(&path).map_err(at)?;
-            for store in logs.values().filter_map(|log| log.store.as_ref()) {
-                store.on_volume_synced(store.log_end());
-            }
-        }
-        env.disk.sync_dir(&path).map_err(at)?;
-        let rows = logs.iter().filter_map(|(key, log)| log.row(*key)).collect();
-        let point = Point {
-            sequence: resume.last_sequence,
-            checksum: resume.last_checksum,
-            piece: resume.last_piece,
-            live_bytes: 0,
-        };
-        if rounds > 0 || !damage.is_empty() || checkpoint.sequence == 0 {
-            Checkpoint {
-                sequence: point.sequence,
-                checksum: point.checksum,
-                piece: point.piece,
-                rows,
-                lost: logs
-                    .iter()
-                    .flat_map(|((topic, partition), log)| {
-                        writer::lost(*topic, *partition, &log.holes, log.log_start)
-                    })
-                    .collect(),
-            }
-            .store(&*env.disk, &path)
-            .map_err(at)?;
-        }
-        let journal_path = LogDir::journal_path(&path);
-        let journal_writer = journal::Writer::new(
-            Arc::clone(&env.disk),
-            journal_path.clone(),
-            id,
-            settings.journal_piece_bytes,
-            resume,
-        );
-        let spares = journal_writer.spares();
-        keep_pieces(&env, &journal_path, pieces, &spares, settings).map_err(at)?;
-        let parts = Parts {
-            id,
-            files,
-            writer: journal_writer,
-            point,
-            bell,
-            lock,
-        };
-        let dir = Arc::new(LogDir::new(env, path, settings, parts));
-        let partitions = logs
-            .into_iter()
-            .map(|(key, log)| log.into_partition(key, &dir))
-            .collect();
-        Ok(Opened {
-            dir,
-            partitions,
-            rounds,
-        })
-    }
-}
-
-/// What a log directory is put together from, beside its settings.
-struct Parts {
-    id: Uuid,
-    files: Arc<FilePool>,
-    writer: journal::Writer,
-    point: Point,
-    bell: Arc<dyn Bell>,
-    lock: Box<dyn Lock>,
-}
-
-/// The lock of a directory that cannot be used: nothing is held.
-struct NoLock;
-
-impl Lock for NoLock {}
-
-impl LogDir {
-    fn new(env: Env, path: PathBuf, settings: DirSettings, parts: Parts) -> LogDir {
-        LogDir {
-            id: parts.id,
-            path,
-            env,
-            settings,
-            files: parts.files,
-            queue: Mutex::default(),
-            spares: parts.writer.spares(),
-            journal: Mutex::new(parts.writer),
-            failed: AtomicBool::new(false),
-            lacks_piece: AtomicBool::new(false),
-            full: AtomicBool::new(false),
-            partitions: Mutex::default(),
-            dirty: Mutex::default(),
-            unwritten_bytes: AtomicIsize::new(0),
-            ring_at: AtomicIsize::new(UNWRITTEN_BYTES_RING),
-            point: Mutex::new(parts.point),
-            release_to: AtomicU64::new(parts.point.sequence),
-            doomed: Mutex::default(),
-            stopping: AtomicBool::new(false),
-            checkpoint_wanted: AtomicBool::new(false),
-            writer_bell: parts.bell,
-            writer_asleep: AtomicBool::new(false),
-            _lock: parts.lock,
-        }
-    }
-
-    /// A directory that could not be opened: its partitions answer that their storage is offline, and none is made anew in
-    /// another directory, where it would look empty.
-    pub fn offline(
-        env: &Env,
-        path: &Path,
-        settings: DirSettings,
-        bell: Arc<dyn Bell>,
-    ) -> Arc<LogDir> {
-        let resume = journal::Resume::default();
-        let journal = LogDir::journal_path(path);
-        let piece_bytes = settings.journal_piece_bytes;
-        let parts = Parts {
-            id: Uuid::ZERO,
-            files: FilePool::new(Arc::clone(&env.disk), 1),
-            writer: journal::Writer::new(
-                Arc::clone(&env.disk),
-                journal,
-                Uuid::ZERO,
-                piece_bytes,
-                resume,
-            ),
-            point: Point::default(),
-            bell,
-            lock: Box::new(NoLock),
-        };
-        let dir = LogDir::new(env.clone(), path.to_path_buf(), settings, parts);
-        dir.failed.store(true, Ordering::Release);
-        Arc::new(dir)
-    }
 }
 
 impl OpenError {
     /// Whether a broker with other directories may do without this one.
     pub fn is_of_one_dir(&self) -> bool {
         !matches!(self, OpenError::Locked { .. } | OpenError::Foreign { .. })
-    }
-}
-
-impl Log {
-    fn end(&self) -> Offset {
-        self.pending
-            .last()
-            .map_or_else(|| self.written_end(), |batch| batch.next_offset())
-    }
-
-    fn written_end(&self) -> Offset {
-        self.store.as_ref().map_or(self.log_start, Store::log_end)
-    }
-
-    fn apply(
-        &mut self,
-        entry: Entry,
-        files: &Arc<FilePool>,
-        wall: Timestamp,
-    ) -> Result<(), StoreError> {
-        self.is_changed = true;
-        match entry.what {
-            What::Trim { start } => self.log_start = self.log_start.max(start),
-            // A checkpoint that was taken later already holds it.
-            What::Batch(batch) if batch.base_offset() < self.end() => {}
-            What::Batch(batch) => {
-                if batch.base_offset() > self.end() {
-                    let hole = Hole {
-                        from: self.end(),
-                        to: batch.base_offset(),
-                    };
-                    eprintln!(
-                        "{}: offsets {} to {} were durable and are damaged",
-                        self.path.display(),
-                        hole.from,
-                        hole.to
-                    );
-                    self.holes.push(hole);
-                }
-                self.epochs
-                    .assign(batch.leader_epoch(), batch.base_offset());
-                self.pending_bytes += batch.size();
-                self.pending.push(batch);
-                if self.pending_bytes > PENDING_BYTES_MAX {
-                    self.write(files, wall)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn write(&mut self, files: &Arc<FilePool>, wall: Timestamp) -> Result<(), StoreError> {
-        if !self.pending.is_empty() {
-            let store = match &self.store {
-                Some(store) => store,
-                None => {
-                    let start = self
-                        .pending
-                        .first()
-                        .map_or(self.log_start, |batch| batch.base_offset());
-                    self.store.insert(Store::create(
-                        files,
-                        &self.path,
-                        Arc::clone(&self.found.config),
-                        start,
-                    )?)
-                }
-            };
-            store.append(&self.pending, wall)?;
-            self.derived.note(&self.pending, store)?;
-            self.pending.clear();
-            self.pending_bytes = 0;
-        }
-        if let Some(store) = &self.store {
-            store.advance_log_start(self.log_start);
-        }
-        Ok(())
-    }
-
-    fn row(&self, (topic, partition): (Uuid, PartitionIndex)) -> Option<checkpoint::Row> {
-        let known = self.store.as_ref().map(Store::known);
-        let has_producers = !self.derived.producers.is_empty();
-        super::writer::row(topic, partition, self.log_start, known, has_producers)
-    }
-
-    fn into_partition(
-        self,
-        (topic, index): (Uuid, PartitionIndex),
-        dir: &Arc<LogDir>,
-    ) -> Arc<Partition> {
-        let log_end = self.written_end();
-        let start = Start {
-            log_start: self.log_start.min(log_end),
-            log_end,
-            epoch: self.found.epoch,
-            epochs: self.epochs,
-            derived: self.derived,
-            config: self.found.config,
-            store: self.store,
-            holes: self.holes,
-        };
-        Partition::new(topic, self.found.topic, index, Arc::clone(dir), start)
     }
 }
 
@@ -705,35 +343,6 @@ fn sync_path(env: &Env, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Recycles the pieces that recovery read, and makes sure there is one to begin with.
-fn keep_pieces(
-    env: &Env,
-    dir: &Path,
-    pieces: Vec<Piece>,
-    spares: &journal::Spares,
-    settings: DirSettings,
-) -> io::Result<()> {
-    let mut pieces = VecDeque::from(pieces);
-    while pieces.len() > super::SPARE_PIECES_MAX {
-        let Some(piece) = pieces.pop_back() else {
-            break;
-        };
-        env.disk
-            .remove_file(&journal::piece_path(dir, piece.slot))?;
-    }
-    pieces.into_iter().for_each(|piece| spares.put(piece));
-    if spares.count() == 0 {
-        let slot = spares.reserve_slot();
-        spares.put(make_piece(
-            &*env.disk,
-            dir,
-            slot,
-            settings.journal_first_piece_bytes,
-        )?);
-    }
-    Ok(())
-}
-
 fn is_partition_name(name: &str) -> bool {
     name.rsplit_once('-')
         .is_some_and(|(_, index)| index.parse::<u32>().is_ok())
@@ -745,35 +354,6 @@ fn has_partitions(env: &Env, path: &Path) -> io::Result<bool> {
         .read_dir(path)?
         .iter()
         .any(|entry| entry.is_dir && is_partition_name(&entry.name)))
-}
-
-fn read_all(store: &Store) -> Result<Vec<Batch>, OpenError> {
-    let mut batches = Vec::new();
-    let mut from = store.log_start();
-    while let Read::Slice(slice) = store.read(from, store.log_end(), PENDING_BYTES_MAX)? {
-        let bytes = slice.read().map_err(|error| OpenError::Io {
-            path: store.dir().to_path_buf(),
-            error,
-        })?;
-        let before = from;
-        for batch in Batch::cut(&bytes, Source::Log) {
-            let batch = match batch {
-                Err(BatchError::Truncated { .. }) => break,
-                batch => batch?,
-            };
-            if batch.next_offset() > from {
-                from = batch.next_offset();
-                batches.push(batch);
-            }
-        }
-        if from == before {
-            return Err(OpenError::Damaged {
-                path: store.dir().to_path_buf(),
-                what: format!("no batch at offset {from}"),
-            });
-        }
-    }
-    Ok(batches)
 }
 
 pub(super) fn grave_name(topic: &str, index: PartitionIndex, id: Uuid) -> String {
