@@ -256,7 +256,9 @@ impl Partition {
                 high_watermark: state.high_watermark,
             });
         }
-        let start = to.max(state.log_start);
+        // Trims become durable in their order: one that is still on its way is done before this one is answered.
+        let pending = state.trims.back().map(|(start, _)| *start);
+        let start = to.max(state.log_start).max(pending.unwrap_or(to));
         state.trims.push_back((start, ticket));
         let push = Push {
             bytes: 0,

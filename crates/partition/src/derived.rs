@@ -54,7 +54,7 @@ impl Derived {
         syncing: Syncing,
     ) -> io::Result<()> {
         if !self.is_id_stored {
-            metadata::write(disk, dir, &topic.0, syncing)?;
+            metadata::write(disk, dir, topic, syncing)?;
             self.is_id_stored = true;
         }
         if let Some(epochs) = epochs {

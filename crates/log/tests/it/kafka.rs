@@ -74,7 +74,7 @@ fn write_ours(place: &Place) {
     epochs.assign(LeaderEpoch(3), Offset(100));
     epochs.assign(LeaderEpoch(5), Offset(130));
     epochs.write(disk, &place.dir, log::Syncing::Now).unwrap();
-    metadata::write(disk, &place.dir, &[7; 16], log::Syncing::Now).unwrap();
+    metadata::write(disk, &place.dir, wire::Uuid([7; 16]), log::Syncing::Now).unwrap();
 }
 
 fn produced_at(time: i64, producer: i64, sequence: i32, in_txn: bool) -> Batch {
@@ -185,7 +185,7 @@ fn a_directory_of_kafka_is_read_as_it_is() {
     let id = metadata::read(&*place.env.disk, &place.dir)
         .unwrap()
         .unwrap();
-    assert_eq!(metadata::encode_id(&id), "6oMXKNY6Rey80PPcTI9DYg");
+    assert_eq!(id.to_string(), "6oMXKNY6Rey80PPcTI9DYg");
 }
 
 #[test]

@@ -72,6 +72,20 @@ fn a_trim_above_the_high_watermark_is_refused() {
 }
 
 #[test]
+fn a_trim_behind_a_higher_one_on_its_way_is_told_where_the_log_will_start() {
+    let machine = machine(1);
+    let mut known = vec![Known::default(); 1];
+    let mut rig = open(&machine, &[small_segments()]).unwrap();
+    let values: Vec<_> = (0..5).map(|number| value("v", number)).collect();
+    rig.append(0, &values, &mut known).unwrap();
+    rig.commit(&mut known);
+    assert_eq!(rig.trim(0, 4, &mut known), Ok(Offset(4)));
+    assert_eq!(rig.trim(0, 2, &mut known), Ok(Offset(4)));
+    rig.commit(&mut known);
+    assert_eq!(rig.partitions[0].bounds().log_start, Offset(4));
+}
+
+#[test]
 fn retention_by_size_keeps_the_newest_and_survives_a_power_cut() {
     let machine = machine(1);
     let mut known = vec![Known::default(); 1];
