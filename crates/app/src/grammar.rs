@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::{bench, consume, group, inspect, produce, serve, topic};
+use crate::{bench, consume, group, inspect, produce, repair, serve, topic};
 
 /// A durable log that speaks the Kafka protocol.
 #[derive(Debug, Parser)]
@@ -64,6 +64,8 @@ pub(crate) enum Command {
     Consume(consume::ConsumeArgs),
     /// Look into data files and verify their checksums, without a broker
     Inspect(inspect::InspectArgs),
+    /// Tell what keeps a damaged data directory closed, and let it open without what is lost
+    Repair(repair::RepairArgs),
     /// Measure a broker
     Bench(bench::BenchArgs),
     /// Print a completion script for a shell
@@ -135,6 +137,8 @@ mod tests {
             "esker consume t --from -10",
             "esker consume t -o @1700000000000",
             "esker inspect data --batches",
+            "esker repair data",
+            "esker repair data other --accept-loss",
             "esker bench l11 --json --runs 3",
             "esker bench a24 --connections 1,8 --seconds 2 -c esker.durability=os",
             "esker completions bash",

@@ -11,6 +11,7 @@ mod group;
 mod inspect;
 mod moment;
 mod produce;
+mod repair;
 mod serve;
 mod table;
 mod template;
@@ -45,6 +46,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Produce(args) => produce::produce(&global, &args),
         Command::Consume(args) => consume::consume(&global, &args),
         Command::Inspect(args) => inspect::inspect(&global, &args),
+        Command::Repair(args) => repair::repair(&global, &args),
         Command::Bench(args) => bench::bench(&global, &args),
         Command::Completions { shell } => completions(shell),
     }

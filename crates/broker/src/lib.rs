@@ -14,4 +14,6 @@ mod shared;
 mod start;
 mod topics;
 
+pub use log::journal::Damage;
+pub use partition::{OpenError, accept_loss, unnamed_loss};
 pub use start::{Broker, StartError};

@@ -29,6 +29,15 @@ impl Tail {
         }
     }
 
+    /// The tail of a log that ends at `end` and whose last `batches` are not in its files yet. Offsets between them are lost.
+    pub fn unwritten_from(batches: Vec<Batch>, end: Offset) -> Tail {
+        let mut tail = Tail::new(batches.first().map_or(end, |batch| batch.base_offset()));
+        batches.into_iter().for_each(|batch| tail.push(batch));
+        assert!(tail.end <= end, "a log ends behind its batches");
+        tail.end = end;
+        tail
+    }
+
     /// First offset in memory; equal to `end` when nothing is.
     pub fn start(&self) -> Offset {
         self.start

@@ -8,12 +8,13 @@ use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 
 use log::config::LogConfig;
-use log::producer::ProducerStates;
+use log::producer::{ProducerStates, marker_of};
 use log::store::{Store, StoreError};
 use log::tail::Tail;
 use log::{AbortedTxn, Epochs};
 use model::{Instant, LeaderEpoch, Offset, PartitionIndex};
 use wire::Uuid;
+use wire::records::Batch;
 
 use crate::derived::Derived;
 use crate::dir::{LogDir, Slot};
@@ -82,6 +83,10 @@ pub struct Start {
     pub config: Arc<LogConfig>,
     pub store: Option<Store>,
     pub holes: Vec<Hole>,
+    /// The last batches, where a full disk had no room for them.
+    pub unwritten: Vec<Batch>,
+    /// The files are not what the last checkpoint says of them.
+    pub is_unsettled: bool,
 }
 
 impl Start {
@@ -96,6 +101,8 @@ impl Start {
             config,
             store: None,
             holes: Vec::new(),
+            unwritten: Vec::new(),
+            is_unsettled: false,
         }
     }
 }
@@ -119,45 +126,60 @@ impl Partition {
         dir: Arc<LogDir>,
         start: Start,
     ) -> Arc<Partition> {
+        let mut producers = start.derived.producers.clone();
+        let mut aborted = VecDeque::new();
+        for batch in &start.unwritten {
+            let ended = producers.apply(batch, marker_of(batch));
+            aborted.extend(ended.filter(|txn| txn.aborted).map(AbortedTxn::from));
+        }
+        // Everything replayed is committed.
+        producers.on_high_watermark(start.log_end);
+        let unwritten_bytes = start.unwritten.iter().map(|batch| batch.size()).sum();
+        let is_unsettled = start.is_unsettled;
         let partition = Arc::new(Partition {
             topic_id,
             topic,
             index,
             dir: Arc::clone(&dir),
-            // A start ends with a checkpoint, or found everything as the last one left it.
+            // A start ends with a checkpoint, or found everything as the last one left it; else the next one tells.
             checkpointed: AtomicU64::new(
                 start
                     .store
                     .as_ref()
+                    .filter(|_| !is_unsettled)
                     .map_or(0, |store| store.known().active_base.0 as u64),
             ),
             cleaning: Mutex::new(false),
             store: start.store.map_or_else(OnceLock::new, OnceLock::from),
             state: Mutex::new(State {
-                tail: Tail::new(start.log_end),
+                tail: Tail::unwritten_from(start.unwritten, start.log_end),
                 log_start: start.log_start,
                 high_watermark: start.log_end,
                 epoch: start.epoch,
                 epochs: start.epochs,
-                are_epochs_changed: false,
-                producers: start.derived.producers.clone(),
+                are_epochs_changed: is_unsettled,
+                producers,
                 config: start.config,
                 awaiting: VecDeque::new(),
                 trims: VecDeque::new(),
-                has_trimmed: false,
+                // So that the segment writer takes the files for written since the checkpoint.
+                has_trimmed: is_unsettled,
                 watchers: Vec::new(),
-                aborted: VecDeque::new(),
+                aborted,
                 guards: Guards::default(),
                 slot: Slot::default(),
                 unflushed_records: 0,
                 flush_at: None,
-                dirty: false,
+                dirty: is_unsettled,
                 is_deleted: false,
                 holes: start.holes,
             }),
             derived: Mutex::new(start.derived),
         });
         dir.add(Arc::clone(&partition));
+        if is_unsettled {
+            dir.add_dirty(unwritten_bytes, vec![Arc::clone(&partition)]);
+        }
         partition
     }
 

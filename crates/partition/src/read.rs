@@ -139,8 +139,12 @@ impl Partition {
                 .collect(),
             Isolation::Uncommitted => Vec::new(),
         };
+        // What lies behind a hole is read by asking for it: a reader must see that something is missing.
+        let holes = state.holes.iter().filter(|hole| hole.from > request.from);
+        let stop_hole = holes.min_by_key(|hole| hole.from).copied();
+        let limit = stop_hole.map_or(end, |hole| hole.from.min(end));
         if request.from >= state.tail.start() {
-            let batches = state.tail.read(request.from, end, request.bytes_max);
+            let batches = state.tail.read(request.from, limit, request.bytes_max);
             let is_too_large = batches
                 .first()
                 .is_some_and(|first| first.size() > request.bytes_max);
@@ -152,18 +156,12 @@ impl Partition {
             drop(state);
             return self.with_aborted(plan, bounds, request, recent);
         }
-        let stop_hole = state
-            .holes
-            .iter()
-            .find(|hole| hole.from > request.from)
-            .copied();
         let tail_start = state.tail.start();
         drop(state);
         let Some(store) = self.store.get() else {
             return Ok(Read::at_end(bounds));
         };
-        let stop = stop_hole.map_or(end, |hole| hole.from.min(end));
-        let plan = match store.read(request.from, stop, request.bytes_max)? {
+        let plan = match store.read(request.from, limit, request.bytes_max)? {
             // The store gives one whole batch even if it is too large.
             StoreRead::Slice(slice) if slice.len <= request.bytes_max || request.at_least_one => {
                 Plan::File(slice)

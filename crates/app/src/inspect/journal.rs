@@ -77,7 +77,13 @@ pub(super) fn examine(disk: &dyn Disk, path: &Path) -> io::Result<Report> {
         .iter()
         .map(|damage| damage.to - damage.from)
         .sum();
-    let damage = (lost > 0).then(|| format!("{lost} durable rounds do not verify"));
+    let is_named = replayed.damage.iter().all(|damage| damage.is_named);
+    let damage = (lost > 0).then(|| match is_named {
+        true => format!("{lost} durable rounds do not verify"),
+        false => {
+            format!("{lost} durable rounds do not verify, and nothing tells what all of them held")
+        }
+    });
     let some = |sequence: u64| i64::try_from(sequence).ok().filter(|_| replayed.rounds > 0);
     Ok(report(
         replayed.rounds,

@@ -220,7 +220,7 @@ impl Shared {
         while dir.has_queued() && !dir.is_failed() {
             dir.commit(&mut news);
         }
-        if dir.is_failed() || dir.is_full() {
+        if dir.is_failed() || dir.lacks_room() {
             return Err(ErrorCode::KafkaStorageError);
         }
         self.publish(image, &mut news);

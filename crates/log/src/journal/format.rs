@@ -1,8 +1,8 @@
 //! Bytes of the journal: a piece header, and rounds that each chain to the one before.
 //!
-//! A round is `head | table | bodies`, padded to [`PAGE`]. Its checksum covers the head and the table; the table holds every
+//! A round is `head | table | echo | bodies`, padded to [`PAGE`]. Its checksum covers all but the bodies; the table holds every
 //! batch header, and a batch header holds the CRC of its body, so one short checksum binds every byte without reading the
-//! bodies again. All integers are little endian. Does no IO.
+//! bodies again. The echo (see `echo`) says what the rounds before did. All integers are little endian. Does no IO.
 
 use model::{Offset, PartitionIndex};
 use wire::Uuid;
@@ -77,6 +77,8 @@ pub(super) struct RoundHead {
     pub(super) piece: u64,
     pub(super) entries: u32,
     pub(super) body_bytes: u64,
+    /// Zero in rounds of versions that wrote none.
+    pub(super) echo_bytes: u32,
 }
 
 impl RoundHead {
@@ -85,12 +87,19 @@ impl RoundHead {
         ROUND_HEAD_BYTES + self.entries as usize * ENTRY_BYTES
     }
 
-    /// Bytes of the whole round with its padding.
-    pub(super) fn span(&self) -> u64 {
-        (self.table_end() as u64 + self.body_bytes).next_multiple_of(PAGE)
+    /// Bytes in front of the bodies: head, table and echo.
+    pub(super) fn front(&self) -> u64 {
+        ROUND_HEAD_BYTES as u64
+            + u64::from(self.entries) * ENTRY_BYTES as u64
+            + u64::from(self.echo_bytes)
     }
 
-    /// Writes this head over the first bytes of `buffer` (head and table) and returns the checksum of both.
+    /// Bytes of the whole round with its padding.
+    pub(super) fn span(&self) -> u64 {
+        (self.front() + self.body_bytes).next_multiple_of(PAGE)
+    }
+
+    /// Writes this head over the first bytes of `buffer` (all but the bodies) and returns the checksum.
     pub(super) fn seal(&self, buffer: &mut [u8]) -> u32 {
         buffer[0..4].copy_from_slice(&ROUND_MAGIC);
         buffer[8..12].copy_from_slice(&self.previous.to_le_bytes());
@@ -99,13 +108,14 @@ impl RoundHead {
         buffer[24..32].copy_from_slice(&self.durable.to_le_bytes());
         buffer[32..40].copy_from_slice(&self.piece.to_le_bytes());
         buffer[40..48].copy_from_slice(&self.body_bytes.to_le_bytes());
-        buffer[48..ROUND_HEAD_BYTES].fill(0);
+        buffer[48..52].copy_from_slice(&self.echo_bytes.to_le_bytes());
+        buffer[52..ROUND_HEAD_BYTES].fill(0);
         let checksum = crc32c(&buffer[8..]);
         buffer[4..8].copy_from_slice(&checksum.to_le_bytes());
         checksum
     }
 
-    /// Reads a head without judging it: [`RoundHead::verifies`] does, once the table is there too.
+    /// Reads a head without judging it: [`RoundHead::verifies`] does, once table and echo are there too.
     pub(super) fn decode(bytes: &[u8]) -> Option<RoundHead> {
         if bytes.len() < ROUND_HEAD_BYTES || bytes[0..4] != ROUND_MAGIC {
             return None;
@@ -118,12 +128,13 @@ impl RoundHead {
             durable: u64_at(bytes, 24),
             piece: u64_at(bytes, 32),
             body_bytes: u64_at(bytes, 40),
+            echo_bytes: u32_at(bytes, 48),
         })
     }
 
-    /// Whether head and table are what was written.
-    pub(super) fn verifies(&self, head_and_table: &[u8]) -> bool {
-        head_and_table.len() == self.table_end() && crc32c(&head_and_table[8..]) == self.checksum
+    /// Whether head, table and echo are what was written.
+    pub(super) fn verifies(&self, front: &[u8]) -> bool {
+        front.len() as u64 == self.front() && crc32c(&front[8..]) == self.checksum
     }
 }
 

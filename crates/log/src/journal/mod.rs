@@ -3,12 +3,13 @@
 //! Preallocated, recycled pieces of zeroes take rounds of entries from all partitions, one write and one sync each. Segments
 //! follow later without haste; a checkpoint makes them durable and lets pieces be used again.
 
+mod echo;
 mod format;
 mod replay;
 mod writer;
 
 pub use format::PAGE;
-pub use replay::{Damage, From, Replayed, replay};
+pub use replay::{Damage, From, Lost, Replayed, Step, replay};
 pub use writer::{
     CommitError, Entry, Piece, Resume, Spares, What, Writer, is_full, make_piece, piece_path,
 };

@@ -1,8 +1,9 @@
 //! Reading the journal back after a stop: every round after a checkpoint, in order, each verified.
 //!
 //! A tail above the last durable point may be torn and is left out. A round below it that does not verify is corruption: it is
-//! reported as [`Damage`] and what follows is still delivered, so that the caller sees the hole in each partition's offsets.
-//! Reads only; running it twice gives the same answer.
+//! reported as [`Damage`], and what it did to which logs is told as far as its own table or the echo in a later round knows,
+//! so that no log comes back shorter. What follows is delivered all the same. Reads only; running it twice gives the same
+//! answer.
 
 use std::io;
 use std::path::Path;
@@ -10,27 +11,59 @@ use std::path::Path;
 use bytes::Bytes;
 use env::disk::Open;
 use env::{Disk, FileHandle};
+use model::{Offset, PartitionIndex};
 use wire::Uuid;
 use wire::records::Batch;
 
+use super::echo::{self, Moved, To};
 use super::format::{
     ENTRY_BYTES, PAGE, PIECE_HEADER_BYTES, PieceHeader, ROUND_HEAD_BYTES, RoundHead, Row, RowKind,
 };
 use super::writer::{Entry, Piece, Resume, What};
 
-/// Rounds `from..to` (sequences) are unreadable although they were durable.
+/// Rounds `from..to` (sequences) are unreadable, whole or in part, although they were durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damage {
     pub from: u64,
     pub to: u64,
+    /// All they did was told, as [`Lost`] or as an entry. If not, any log of the directory may be longer than is known.
+    pub is_named: bool,
+}
+
+/// A log reached `end` in a batch that cannot be read any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lost {
+    pub topic: Uuid,
+    pub partition: PartitionIndex,
+    pub end: Offset,
+}
+
+/// What a replay delivers.
+#[derive(Clone, Debug)]
+pub enum Step {
+    Entry(Entry),
+    Lost(Lost),
+}
+
+impl Step {
+    /// Whose log it is of.
+    #[must_use]
+    pub fn log(&self) -> (Uuid, PartitionIndex) {
+        match self {
+            Step::Entry(entry) => (entry.topic, entry.partition),
+            Step::Lost(lost) => (lost.topic, lost.partition),
+        }
+    }
 }
 
 /// What was found.
 pub struct Replayed {
     pub resume: Resume,
     pub damage: Vec<Damage>,
-    /// Every piece file of the directory, to be recycled once a checkpoint makes them obsolete.
-    pub pieces: Vec<Piece>,
+    /// Piece files that hold nothing behind the checkpoint: they may be used again.
+    pub idle: Vec<Piece>,
+    /// The others, oldest first, each with the last round that it may hold. They are needed until there is a later checkpoint.
+    pub live: Vec<(Piece, u64)>,
     pub rounds: u64,
 }
 
@@ -43,24 +76,24 @@ pub struct From {
 
 struct Found {
     header: PieceHeader,
+    slot: u32,
     file: FileHandle,
     bytes: u64,
 }
 
-/// Delivers every entry after `from` to `each`; the rows of a round come in the order they were committed.
+/// Delivers everything after `from` to `each`; the rows of a round come in the order they were committed.
 pub fn replay(
     disk: &dyn Disk,
     dir: &Path,
     dir_id: Uuid,
     from: From,
-    mut each: impl FnMut(Entry) -> io::Result<()>,
+    mut each: impl FnMut(Step) -> io::Result<()>,
 ) -> io::Result<Replayed> {
-    let (found, pieces, free_slot) = list(disk, dir, dir_id)?;
+    let (found, mut idle, free_slot) = list(disk, dir, dir_id)?;
     let mut walk = Walk {
         expected: from.sequence + 1,
         chain: from.checksum,
         from: from.sequence,
-        durable: from.sequence,
         last_piece: found.last().map_or(0, |found| found.header.number),
         damage: Vec::new(),
         rounds: 0,
@@ -71,7 +104,32 @@ pub fn replay(
         if next_first.is_some_and(|first| first <= walk.expected) {
             continue;
         }
-        walk.piece(piece, &mut each)?;
+        walk.piece(piece, next_first, &mut each)?;
+    }
+    // Of a piece that was begun nothing can be read, not even what it repeats of the one before.
+    let begun = found.last().map_or(0, |found| found.header.first_sequence);
+    if begun > walk.expected {
+        walk.damage.push(Damage {
+            from: walk.expected,
+            to: begun,
+            is_named: false,
+        });
+        walk.expected = begun;
+    }
+    let nexts = found.iter().skip(1).map(|next| next.header.first_sequence);
+    let ends: Vec<u64> = nexts.chain([walk.expected]).collect();
+    let mut live = Vec::new();
+    for (found, end) in found.into_iter().zip(ends) {
+        let piece = Piece {
+            slot: found.slot,
+            file: found.file,
+            bytes: found.bytes,
+        };
+        if end <= from.sequence + 1 {
+            idle.push(piece);
+        } else {
+            live.push((piece, end - 1));
+        }
     }
     Ok(Replayed {
         resume: Resume {
@@ -81,14 +139,16 @@ pub fn replay(
             free_slot,
         },
         damage: walk.damage,
-        pieces,
+        idle,
+        live,
         rounds: walk.rounds,
     })
 }
 
+/// The pieces that are in use, in their order, and the other ones.
 fn list(disk: &dyn Disk, dir: &Path, dir_id: Uuid) -> io::Result<(Vec<Found>, Vec<Piece>, u32)> {
     let mut found = Vec::new();
-    let mut pieces = Vec::new();
+    let mut idle = Vec::new();
     let mut free_slot = 0;
     for entry in disk.read_dir(dir)? {
         let Some(slot) = entry
@@ -104,17 +164,18 @@ fn list(disk: &dyn Disk, dir: &Path, dir_id: Uuid) -> io::Result<(Vec<Found>, Ve
         if bytes <= PAGE {
             continue;
         }
-        if let Some(header) = read_header(&file, bytes, dir_id)? {
-            found.push(Found {
+        match read_header(&file, bytes, dir_id)? {
+            Some(header) => found.push(Found {
                 header,
-                file: file.clone(),
+                slot,
+                file,
                 bytes,
-            });
+            }),
+            None => idle.push(Piece { slot, file, bytes }),
         }
-        pieces.push(Piece { slot, file, bytes });
     }
     found.sort_by_key(|found| found.header.number);
-    Ok((found, pieces, free_slot))
+    Ok((found, idle, free_slot))
 }
 
 /// The header of a piece that is ours. A damaged one is told by the first round, which says the same: else the newest piece
@@ -135,11 +196,11 @@ fn read_header(file: &FileHandle, bytes: u64, dir_id: Uuid) -> io::Result<Option
         return Ok(Some(header));
     }
     let first = read_verified(file, bytes, PAGE)?;
-    Ok(first.map(|(first, _)| PieceHeader {
+    Ok(first.map(|Front { head, .. }| PieceHeader {
         dir: dir_id,
-        number: first.piece,
-        first_sequence: first.sequence,
-        previous: first.previous,
+        number: head.piece,
+        first_sequence: head.sequence,
+        previous: head.previous,
     }))
 }
 
@@ -149,173 +210,240 @@ struct Walk {
     chain: u32,
     /// Rounds up to here are covered by the checkpoint: walked over, not delivered.
     from: u64,
-    /// Highest durable point that any round has told.
-    durable: u64,
     last_piece: u64,
     damage: Vec<Damage>,
     rounds: u64,
 }
 
 impl Walk {
+    /// `next_first`: first round of the next piece, if there is one.
     fn piece(
         &mut self,
         piece: &Found,
-        each: &mut impl FnMut(Entry) -> io::Result<()>,
+        next_first: Option<u64>,
+        each: &mut impl FnMut(Step) -> io::Result<()>,
     ) -> io::Result<()> {
-        let header = piece.header;
-        let mut sequence = header.first_sequence;
-        let mut chain = header.previous;
-        if sequence > self.expected {
-            // The piece before ended early. It was synced to its end before this one was begun, so what is missing was durable.
-            self.damage.push(Damage {
-                from: self.expected,
-                to: sequence,
-            });
-            self.expected = sequence;
-        }
+        let mut sequence = piece.header.first_sequence;
+        let mut chain = piece.header.previous;
         let mut position = PAGE;
+        // A piece is synced to its end before another one is begun.
+        let synced = next_first.map_or(self.from, |first| self.from.max(first - 1));
         while position < piece.bytes {
-            match read_round(piece, position, sequence, chain)? {
-                Some(round) => {
-                    position += round.head.span();
-                    chain = round.head.checksum;
-                    self.on_round(sequence, round, chain, each)?;
-                    sequence += 1;
-                }
-                None => match find_later(piece, position, sequence)? {
-                    // Written after the bad one was known to be durable: not a torn tail.
-                    Some((at, later)) if later.durable >= sequence => {
-                        if later.sequence > self.expected {
-                            self.damage.push(Damage {
-                                from: self.expected.max(sequence),
-                                to: later.sequence,
-                            });
-                        }
-                        position = at;
-                        sequence = later.sequence;
-                        chain = later.previous;
-                        self.expected = self.expected.max(sequence);
+            let here = read_front(piece, position)?
+                .filter(|front| front.head.sequence == sequence && front.head.previous == chain);
+            let Some(front) = here else {
+                let later = find_later(piece, position + PAGE, sequence)?;
+                match later.first {
+                    Some((at, head)) if sequence <= later.durable.max(synced) => {
+                        (position, sequence, chain) = (at, head.sequence, head.previous);
+                        continue;
                     }
-                    _ => break,
-                },
+                    _ => break, // a torn tail, or the next piece knows
+                }
+            };
+            self.on_front(&front, each)?;
+            let next = position + front.head.span();
+            if sequence >= self.expected {
+                let steps = read_steps(piece, position, &front)?;
+                let is_durable = |durable: u64| sequence <= durable.max(synced);
+                if steps.lost > 0 && !is_durable(find_later(piece, next, sequence)?.durable) {
+                    break;
+                }
+                self.on_round(&front.head, steps, each)?;
             }
+            position = next;
+            chain = front.head.checksum;
+            sequence += 1;
         }
         Ok(())
+    }
+
+    /// Between the last readable round and this one some may be lost; its echo knows them.
+    fn on_front(
+        &mut self,
+        front: &Front,
+        each: &mut impl FnMut(Step) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let to = front.head.sequence;
+        if to <= self.expected {
+            return Ok(());
+        }
+        let mut groups = echo::decode(front.echo());
+        groups.retain(|group| (self.expected..to).contains(&group.sequence));
+        groups.sort_by_key(|group| group.sequence);
+        groups.dedup_by_key(|group| group.sequence);
+        self.damage.push(Damage {
+            from: self.expected,
+            to,
+            is_named: groups.len() as u64 == to - self.expected,
+        });
+        self.expected = to;
+        let rows = groups.into_iter().flat_map(|group| group.rows);
+        rows.map(Step::from).try_for_each(each)
     }
 
     fn on_round(
         &mut self,
-        sequence: u64,
-        round: Round,
-        checksum: u32,
-        each: &mut impl FnMut(Entry) -> io::Result<()>,
+        head: &RoundHead,
+        steps: Steps,
+        each: &mut impl FnMut(Step) -> io::Result<()>,
     ) -> io::Result<()> {
-        self.durable = self.durable.max(round.head.durable);
-        if sequence < self.expected {
-            return Ok(());
+        if steps.lost > 0 {
+            self.damage.push(Damage {
+                from: head.sequence,
+                to: head.sequence + 1,
+                is_named: steps.are_named,
+            });
         }
-        self.expected = sequence + 1;
-        self.chain = checksum;
-        if sequence > self.from {
-            self.rounds += 1;
-            round.entries.into_iter().try_for_each(each)?;
-        }
-        Ok(())
+        self.expected = head.sequence + 1;
+        self.chain = head.checksum;
+        self.rounds += 1;
+        steps.steps.into_iter().try_for_each(each)
     }
 }
 
-struct Round {
-    head: RoundHead,
-    entries: Vec<Entry>,
+/// The entries of a round, and what stands for those whose bytes are damaged.
+struct Steps {
+    steps: Vec<Step>,
+    lost: usize,
+    /// Every damaged entry is among the steps.
+    are_named: bool,
 }
 
-/// The round at `position`, if it is whole and the one expected there.
-fn read_round(
-    piece: &Found,
-    position: u64,
-    sequence: u64,
-    chain: u32,
-) -> io::Result<Option<Round>> {
-    let Some((head, table)) = read_head(piece, position)? else {
-        return Ok(None);
-    };
-    if head.sequence != sequence || head.previous != chain {
-        return Ok(None);
-    }
-    let mut bodies = vec![0; head.body_bytes as usize];
+/// Reads the bodies behind `front` and checks them against its table.
+fn read_steps(piece: &Found, position: u64, front: &Front) -> io::Result<Steps> {
+    let mut bodies = vec![0; front.head.body_bytes as usize];
     piece
         .file
-        .read_exact_at(&mut bodies, position + head.table_end() as u64)?;
+        .read_exact_at(&mut bodies, position + front.head.front())?;
     let bodies = Bytes::from(bodies);
     let mut at = 0;
-    let mut entries = Vec::with_capacity(head.entries as usize);
-    for row in table[ROUND_HEAD_BYTES..].chunks_exact(ENTRY_BYTES) {
+    let mut out = Steps {
+        steps: Vec::with_capacity(front.head.entries as usize),
+        lost: 0,
+        are_named: true,
+    };
+    for row in front.table().chunks_exact(ENTRY_BYTES) {
         let Some(row) = Row::decode(row) else {
-            return Ok(None);
+            // A kind of a later version: nobody knows what it did to its log.
+            out.lost += 1;
+            out.are_named = false;
+            continue;
         };
+        let (topic, partition) = (row.topic, row.partition);
         let what = match row.kind {
             RowKind::Trim { start } => What::Trim { start },
             RowKind::Batch { head, body_bytes } => {
-                let end = at + body_bytes as usize;
-                if end > bodies.len() {
-                    return Ok(None);
+                let body = at..(at + body_bytes as usize).min(bodies.len());
+                at = body.end;
+                match Batch::from_parts(head, bodies.slice(body)) {
+                    Ok(batch) if batch.is_intact() => What::Batch(batch),
+                    _ => {
+                        out.lost += 1;
+                        out.steps.push(Step::Lost(Lost {
+                            topic,
+                            partition,
+                            end: head.next_offset(),
+                        }));
+                        continue;
+                    }
                 }
-                let Ok(batch) = Batch::from_parts(head, bodies.slice(at..end)) else {
-                    return Ok(None);
-                };
-                if !batch.is_intact() {
-                    return Ok(None);
-                }
-                at = end;
-                What::Batch(batch)
             }
         };
-        entries.push(Entry {
-            topic: row.topic,
-            partition: row.partition,
+        out.steps.push(Step::Entry(Entry {
+            topic,
+            partition,
             what,
-        });
+        }));
     }
-    Ok(Some(Round { head, entries }))
+    Ok(out)
 }
 
-/// Head and table at `position`, verified; `None` when there is no valid head of this use of the piece.
-fn read_head(piece: &Found, position: u64) -> io::Result<Option<(RoundHead, Vec<u8>)>> {
+impl std::convert::From<Moved> for Step {
+    fn from(moved: Moved) -> Step {
+        let Moved {
+            topic,
+            partition,
+            to,
+        } = moved;
+        match to {
+            To::End(end) => Step::Lost(Lost {
+                topic,
+                partition,
+                end,
+            }),
+            To::Start(start) => Step::Entry(Entry {
+                topic,
+                partition,
+                what: What::Trim { start },
+            }),
+        }
+    }
+}
+
+/// What of a round its checksum covers.
+struct Front {
+    head: RoundHead,
+    bytes: Vec<u8>,
+}
+
+impl Front {
+    fn table(&self) -> &[u8] {
+        &self.bytes[ROUND_HEAD_BYTES..self.head.table_end()]
+    }
+
+    fn echo(&self) -> &[u8] {
+        &self.bytes[self.head.table_end()..]
+    }
+}
+
+/// The front of the round at `position`; `None` when there is no valid one of this use of the piece.
+fn read_front(piece: &Found, position: u64) -> io::Result<Option<Front>> {
     let found = read_verified(&piece.file, piece.bytes, position)?;
-    Ok(found.filter(|(head, _)| head.piece == piece.header.number))
+    Ok(found.filter(|front| front.head.piece == piece.header.number))
 }
 
-/// Head and table at `position` of a piece file of `bytes`, of whatever use. Allocates only what the file holds.
-fn read_verified(
-    file: &FileHandle,
-    bytes: u64,
-    position: u64,
-) -> io::Result<Option<(RoundHead, Vec<u8>)>> {
+/// The front at `position` of a piece file of `bytes`, of whatever use. Allocates only what the file holds.
+fn read_verified(file: &FileHandle, bytes: u64, position: u64) -> io::Result<Option<Front>> {
     let left = bytes - position;
     let mut first = [0; ROUND_HEAD_BYTES];
     file.read_exact_at(&mut first, position)?;
     let Some(head) = RoundHead::decode(&first) else {
         return Ok(None);
     };
-    let table_end = ROUND_HEAD_BYTES as u64 + u64::from(head.entries) * ENTRY_BYTES as u64;
-    if table_end > left || head.body_bytes > left - table_end {
+    if head.front() > left || head.body_bytes > left - head.front() {
         return Ok(None);
     }
-    let mut table = vec![0; table_end as usize];
-    file.read_exact_at(&mut table, position)?;
-    Ok(head.verifies(&table).then_some((head, table)))
+    let mut front = vec![0; head.front() as usize];
+    file.read_exact_at(&mut front, position)?;
+    Ok(head
+        .verifies(&front)
+        .then_some(Front { head, bytes: front }))
 }
 
-/// The first valid round head of this use of the piece behind `position` with a sequence above `sequence`.
-fn find_later(piece: &Found, position: u64, sequence: u64) -> io::Result<Option<(u64, RoundHead)>> {
-    let mut at = position + PAGE;
-    while at < piece.bytes {
-        if let Some((head, _)) = read_head(piece, at)?
-            && head.sequence > sequence
-        {
-            return Ok(Some((at, head)));
-        }
-        at += PAGE;
+/// What stands behind a round that is not what it was.
+struct Later {
+    /// The first that can be read, and its position.
+    first: Option<(u64, RoundHead)>,
+    /// The highest durable point that any of them tells: relaxed rounds may come before the first synced one.
+    durable: u64,
+}
+
+/// Looks for rounds of this use of the piece from `position` on, with sequences above `sequence`.
+fn find_later(piece: &Found, mut position: u64, sequence: u64) -> io::Result<Later> {
+    let mut later = Later {
+        first: None,
+        durable: 0,
+    };
+    while position < piece.bytes {
+        let found = read_front(piece, position)?.filter(|front| front.head.sequence > sequence);
+        let Some(Front { head, .. }) = found else {
+            position += PAGE;
+            continue;
+        };
+        later.durable = later.durable.max(head.durable);
+        later.first = later.first.or(Some((position, head)));
+        position += head.span();
     }
-    Ok(None)
+    Ok(later)
 }

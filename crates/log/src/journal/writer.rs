@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use wire::Uuid;
 use wire::records::{Batch, Head};
 
+use super::echo::{Echo, Moved, To};
 use super::format::{PAGE, PieceHeader, ROUND_HEAD_BYTES, RoundHead, Row, RowKind};
 
 /// Zeroes are written in calls of this size.
@@ -41,6 +42,17 @@ pub enum What {
 }
 
 impl Entry {
+    fn moved(&self) -> Moved {
+        Moved {
+            topic: self.topic,
+            partition: self.partition,
+            to: match &self.what {
+                What::Batch(batch) => To::End(batch.next_offset()),
+                What::Trim { start } => To::Start(*start),
+            },
+        }
+    }
+
     fn row(&self) -> (Row, Option<&Bytes>) {
         let (kind, body) = match &self.what {
             What::Batch(batch) => (
@@ -149,6 +161,7 @@ pub struct Writer {
     /// The newest piece holds rounds that were written without a sync.
     unsynced: bool,
     buffer: Vec<u8>,
+    echo: Echo,
 }
 
 impl Writer {
@@ -173,7 +186,21 @@ impl Writer {
             checksum: resume.last_checksum,
             unsynced: false,
             buffer: Vec::new(),
+            echo: Echo::default(),
         }
+    }
+
+    /// Goes on behind pieces of an earlier life that no checkpoint makes needless yet: `(piece, last round)`, oldest first.
+    /// They are released like our own, and not written any more.
+    #[must_use]
+    pub fn behind(mut self, pieces: Vec<(Piece, u64)>) -> Writer {
+        let lives = pieces.into_iter().map(|(piece, last_sequence)| Live {
+            piece,
+            last_sequence,
+        });
+        self.live = lives.collect();
+        self.position = self.live.back().map_or(0, |live| live.piece.bytes);
+        self
     }
 
     pub fn spares(&self) -> Spares {
@@ -246,6 +273,7 @@ impl Writer {
 
         self.position = end;
         self.sequence = head.sequence;
+        self.echo.keep(head.sequence);
         live.last_sequence = head.sequence;
         if sync {
             live.piece.file.sync_data()?;
@@ -281,12 +309,16 @@ impl Writer {
     fn encode(&mut self, entries: &[Entry]) -> RoundHead {
         self.buffer.clear();
         self.buffer.resize(ROUND_HEAD_BYTES, 0);
+        self.echo.begin();
         let mut body_bytes = 0;
         for entry in entries {
             let (row, body) = entry.row();
             row.encode(&mut self.buffer);
             body_bytes += body.map_or(0, |body| body.len() as u64);
+            self.echo.note(entry.moved());
         }
+        let table_end = self.buffer.len();
+        self.echo.encode(&mut self.buffer, body_bytes);
         RoundHead {
             checksum: 0,
             previous: self.checksum,
@@ -295,6 +327,7 @@ impl Writer {
             piece: self.piece_number,
             entries: entries.len() as u32,
             body_bytes,
+            echo_bytes: (self.buffer.len() - table_end) as u32,
         }
     }
 

@@ -18,6 +18,8 @@ pub(super) struct Parts {
     pub(super) files: Arc<FilePool>,
     pub(super) writer: journal::Writer,
     pub(super) point: Point,
+    /// The round that the stored checkpoint covers up to.
+    pub(super) checkpointed: u64,
     pub(super) bell: Arc<dyn Bell>,
     pub(super) lock: Box<dyn Lock>,
 }
@@ -46,7 +48,7 @@ impl LogDir {
             unwritten_bytes: AtomicIsize::new(0),
             ring_at: AtomicIsize::new(UNWRITTEN_BYTES_RING),
             point: Mutex::new(parts.point),
-            release_to: AtomicU64::new(parts.point.sequence),
+            release_to: AtomicU64::new(parts.checkpointed),
             doomed: Mutex::default(),
             stopping: AtomicBool::new(false),
             checkpoint_wanted: AtomicBool::new(false),
@@ -78,6 +80,7 @@ impl LogDir {
                 resume,
             ),
             point: Point::default(),
+            checkpointed: 0,
             bell,
             lock: Box::new(NoLock),
         };

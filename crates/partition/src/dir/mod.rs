@@ -3,6 +3,7 @@
 //! Owns the way from *queued* to *durable*. Invariant: once a sync or write of the journal failed the directory is offline for
 //! the life of the process; every waiting append is told, no later one is accepted, and the sync is never tried again.
 
+mod accept;
 mod build;
 mod cleaner;
 mod identity;
@@ -25,6 +26,7 @@ use log::journal::{self, CommitError};
 use model::{Instant, PartitionIndex};
 use wire::Uuid;
 
+pub use accept::{accept_loss, unnamed_loss};
 pub use cleaner::{Cleaner, CleanerSettings, Cleaning};
 pub use identity::Identity;
 pub use linger::Stamp;
@@ -131,7 +133,8 @@ impl LogDir {
 
     /// More is committed than the segment writer keeps up with: stop taking in requests for a moment.
     pub fn is_overloaded(&self) -> bool {
-        self.unwritten_bytes.load(Ordering::Relaxed) > UNWRITTEN_BYTES_MAX
+        // A full disk refuses appends, so nothing more comes, and reads must go on.
+        !self.is_full() && self.unwritten_bytes.load(Ordering::Relaxed) > UNWRITTEN_BYTES_MAX
     }
 
     /// Something is queued that a commit would take.
@@ -231,7 +234,7 @@ impl LogDir {
                 dirty.push(Arc::clone(&member.partition));
             }
         }
-        self.on_round_durable(round.bytes, dirty);
+        self.add_dirty(round.bytes, dirty);
         let before = std::mem::replace(&mut *self.point.lock(), point);
         drop(journal);
         let due = self.settings.checkpoint_bytes;
@@ -274,7 +277,8 @@ impl LogDir {
         }
     }
 
-    fn on_round_durable(&self, bytes: usize, mut dirty: Vec<Arc<Partition>>) {
+    /// Puts partitions with `bytes` to write on the segment writer's list.
+    pub(crate) fn add_dirty(&self, bytes: usize, mut dirty: Vec<Arc<Partition>>) {
         if !dirty.is_empty() {
             self.dirty.lock().append(&mut dirty);
         }

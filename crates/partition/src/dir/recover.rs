@@ -2,8 +2,10 @@
 //!
 //! Two steps, because names and settings of partitions come from the metadata log, which lies in the journal itself:
 //! [`Recovery::open_metadata`] first, [`Recovery::finish`] for everything else. Ends with a checkpoint, so that recovering
-//! twice equals recovering once. Bytes below the durable point that do not verify become a [`Hole`];
-//! only a log whose very last round is damaged ends before it, as the journal cannot name the partitions of such a round.
+//! twice equals recovering once. Bytes below the durable point that do not verify become a [`Hole`]; a log never comes back
+//! shorter than it was acknowledged. Where nothing tells which logs lost something the directory stays closed until an
+//! operator accepts it (see `accept`). On a full disk, what finds no room stays in memory, the last checkpoint holds on, and
+//! the segment writer goes on from there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -14,7 +16,7 @@ use env::disk::Lock;
 use env::{Bell, Env};
 use log::checkpoint::{self, Checkpoint, LoadError};
 use log::config::LogConfig;
-use log::journal::{self, Replayed};
+use log::journal::{self, Replayed, Step};
 use log::store::StoreError;
 use log::{FilePool, ReadError};
 use model::{LeaderEpoch, PartitionIndex, Timestamp};
@@ -22,13 +24,18 @@ use wire::Uuid;
 use wire::records::{Batch, BatchError};
 
 use super::identity::{self, Identity};
-use super::restore::{Log, read_all};
-use super::{DirSettings, LogDir};
+use super::restore::{Log, Wrote};
+use super::{DirSettings, LogDir, accept};
 use crate::partition::{Hole, Partition};
 
 const LOCK_NAME: &str = ".lock";
 /// Directories of deleted topics end so until their files are gone.
 const GRAVE_SUFFIX: &str = "-delete";
+/// Directories end so whose topic nobody knows after an accepted loss, which may be why.
+const STRAY_SUFFIX: &str = "-stray";
+/// 256 MiB of batches that a full disk has no room for are kept in memory: the segment writer's 128 MiB of an earlier life,
+/// and as much again for files that the checkpoint did not cover. More, and the start is refused.
+const UNPLACED_BYTES_MAX: usize = 2 * super::UNWRITTEN_BYTES_MAX as usize;
 
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -68,8 +75,16 @@ pub struct Recovery {
     pub(super) lock: Box<dyn Lock>,
     pub(super) files: Arc<FilePool>,
     pub(super) checkpoint: Checkpoint,
+    /// It was read from its file; the very first start has none.
+    pub(super) has_checkpoint: bool,
     pub(super) rows: BTreeMap<(Uuid, PartitionIndex), checkpoint::Row>,
     pub(super) logs: BTreeMap<(Uuid, PartitionIndex), Log>,
+    /// The disk has no room for what is replayed.
+    pub(super) is_full: bool,
+    /// Batches that wait in memory for the files, of all logs.
+    pending_bytes: usize,
+    /// An operator accepted that logs are shorter than they were, the metadata log perhaps among them.
+    is_loss_accepted: bool,
     pub(super) wall: Timestamp,
 }
 
@@ -96,15 +111,7 @@ impl Recovery {
         };
         let journal = LogDir::journal_path(path);
         disk.create_dir_all(&journal).map_err(at)?;
-        let lock = disk
-            .lock(&path.join(LOCK_NAME))
-            .map_err(|error| match error.kind() {
-                io::ErrorKind::WouldBlock => OpenError::Locked {
-                    holder: error.to_string(),
-                    path: path.to_path_buf(),
-                },
-                _ => at(error),
-            })?;
+        let lock = lock(env, path)?;
         sync_path(env, path).map_err(at)?;
         let (id, identity) = match identity::read(env, path).map_err(at)? {
             Some(known) => known,
@@ -116,8 +123,8 @@ impl Recovery {
                 (Uuid(id), identity)
             }
         };
-        let checkpoint = match Checkpoint::load(&**disk, path) {
-            Ok(Some(checkpoint)) => checkpoint,
+        let stored = match Checkpoint::load(&**disk, path) {
+            Ok(stored @ Some(_)) => stored,
             Ok(None) if has_partitions(env, path).map_err(at)? => {
                 let what = "checkpoint is missing beside partitions that need it".to_owned();
                 return Err(OpenError::Damaged {
@@ -125,7 +132,7 @@ impl Recovery {
                     what,
                 });
             }
-            Ok(None) => Checkpoint::default(),
+            Ok(None) => None,
             Err(LoadError::Io(error)) => return Err(at(error)),
             Err(LoadError::Damaged) => {
                 return Err(OpenError::Damaged {
@@ -134,6 +141,8 @@ impl Recovery {
                 });
             }
         };
+        let has_checkpoint = stored.is_some();
+        let checkpoint = stored.unwrap_or_default();
         let rows = checkpoint
             .rows
             .iter()
@@ -147,8 +156,12 @@ impl Recovery {
             lock,
             files: FilePool::new(Arc::clone(disk), settings.segment_files_open_max),
             checkpoint,
+            has_checkpoint,
             rows,
             logs: BTreeMap::new(),
+            is_full: false,
+            pending_bytes: 0,
+            is_loss_accepted: false,
             wall: env.clock.wall_ms(),
         };
         Ok((recovery, identity))
@@ -170,7 +183,9 @@ impl Recovery {
         let Some(log) = self.logs.get_mut(&key) else {
             return Ok(Vec::new());
         };
-        log.write(&self.files, self.wall)?;
+        if !self.is_full && log.write(&self.files, self.wall)? == Wrote::Some {
+            self.is_full = true;
+        }
         // A topic that is missing from a damaged metadata log would look deleted, and its files would go.
         if let Some(hole) = log.holes.first() {
             let what = format!(
@@ -182,10 +197,7 @@ impl Recovery {
                 what,
             });
         }
-        match &log.store {
-            Some(store) => read_all(store),
-            None => Ok(Vec::new()),
-        }
+        log.batches()
     }
 
     /// Recovers the partitions that `lookup` knows; what it does not know was deleted, and its files go.
@@ -194,7 +206,9 @@ impl Recovery {
         mut lookup: impl FnMut(Uuid, PartitionIndex) -> Option<Found>,
         bell: Arc<dyn Bell>,
     ) -> Result<Opened, OpenError> {
-        let known: Vec<_> = self.rows.keys().copied().collect();
+        let lost = self.checkpoint.lost.iter();
+        let lost = lost.map(|lost| (lost.topic, lost.partition));
+        let known: BTreeSet<_> = self.rows.keys().copied().chain(lost).collect();
         for key in known {
             if let (false, Some(found)) = (self.logs.contains_key(&key), lookup(key.0, key.1)) {
                 let log = self.open_log(key, found)?;
@@ -203,7 +217,9 @@ impl Recovery {
         }
         let replayed = self.replay(&mut |(topic, index)| lookup(topic, index))?;
         for log in self.logs.values_mut() {
-            log.write(&self.files, self.wall)?;
+            if !self.is_full && log.write(&self.files, self.wall)? == Wrote::Some {
+                self.is_full = true;
+            }
         }
         self.remove_strays()?;
         self.settle(replayed, bell)
@@ -230,8 +246,8 @@ impl Recovery {
             .filter(|(_, log)| log.is_changed)
             .map(|(key, _)| *key)
             .collect();
-        let replayed = journal::replay(&*disk, &journal, id, from, |entry| {
-            let key = (entry.topic, entry.partition);
+        let replayed = journal::replay(&*disk, &journal, id, from, |step| {
+            let key = step.log();
             if skipped.contains(&key) || already.contains(&key) {
                 return Ok(());
             }
@@ -248,12 +264,8 @@ impl Recovery {
                     }
                 };
             }
-            let Some(log) = self.logs.get_mut(&key) else {
-                return Ok(());
-            };
-            let applied = log.apply(entry, &self.files, self.wall);
-            applied.map_err(|error| {
-                failed = Some(error.into());
+            self.apply(key, step).map_err(|error| {
+                failed = Some(error);
                 io::ErrorKind::Other.into()
             })
         });
@@ -275,7 +287,27 @@ impl Recovery {
                 damage.to
             );
         }
+        self.is_loss_accepted |= accept::check(&self.env, &self.path, &replayed.damage)?;
         Ok(replayed)
+    }
+
+    fn apply(&mut self, key: (Uuid, PartitionIndex), step: Step) -> Result<(), OpenError> {
+        let Some(log) = self.logs.get_mut(&key) else {
+            return Ok(());
+        };
+        let before = log.pending_bytes();
+        log.apply(step);
+        if !self.is_full {
+            self.is_full = log.write_much(&self.files, self.wall)? == Wrote::Some;
+        }
+        self.pending_bytes = self.pending_bytes + log.pending_bytes() - before;
+        if self.is_full && self.pending_bytes > UNPLACED_BYTES_MAX {
+            return Err(OpenError::Io {
+                path: self.path.clone(),
+                error: io::ErrorKind::StorageFull.into(),
+            });
+        }
+        Ok(())
     }
 
     /// Opens the files of a partition as the checkpoint knows them.
@@ -309,9 +341,11 @@ impl Recovery {
         for entry in self.env.disk.read_dir(&self.path).map_err(at)? {
             let path = self.path.join(&entry.name);
             let is_grave = entry.name.ends_with(GRAVE_SUFFIX);
-            if entry.is_dir
-                && (is_grave || (is_partition_name(&entry.name) && !known.contains(&path)))
-            {
+            let is_stray = is_partition_name(&entry.name) && !known.contains(&path);
+            if entry.is_dir && is_stray && self.is_loss_accepted {
+                let aside = self.path.join(format!("{}{STRAY_SUFFIX}", entry.name));
+                self.env.disk.rename(&path, &aside).map_err(at)?;
+            } else if entry.is_dir && (is_grave || is_stray) {
                 self.env.disk.remove_dir_all(&path).map_err(at)?;
             }
         }
@@ -320,10 +354,34 @@ impl Recovery {
 }
 
 impl OpenError {
+    /// The disk had no room.
+    pub(super) fn is_full(&self) -> bool {
+        match self {
+            OpenError::Io { error, .. } => journal::is_full(error),
+            OpenError::Store(error) => error.is_full(),
+            _ => false,
+        }
+    }
+
     /// Whether a broker with other directories may do without this one.
     pub fn is_of_one_dir(&self) -> bool {
         !matches!(self, OpenError::Locked { .. } | OpenError::Foreign { .. })
     }
+}
+
+/// Holds the directory against every other process.
+pub(super) fn lock(env: &Env, path: &Path) -> Result<Box<dyn Lock>, OpenError> {
+    let held = env.disk.lock(&path.join(LOCK_NAME));
+    held.map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => OpenError::Locked {
+            holder: error.to_string(),
+            path: path.to_path_buf(),
+        },
+        _ => OpenError::Io {
+            path: path.to_path_buf(),
+            error,
+        },
+    })
 }
 
 /// Makes the whole way to `path` durable. At every start: an earlier one may have been killed between creating and syncing.

@@ -1,13 +1,15 @@
 //! One log on its way back at a start: its files as the checkpoint vouches for them, then what the journal adds.
 //!
-//! Owns the files of its partition until it becomes a [`Partition`]. What was durable and cannot be read becomes a [`Hole`].
+//! Owns the files of its partition until it becomes a [`Partition`]. What was durable and cannot be read becomes a [`Hole`], and
+//! the log ends behind it even where nothing follows: an acknowledged offset is never given to another record. What a full disk
+//! has no room for stays in memory and becomes the partition's unwritten tail.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use env::Env;
 use log::checkpoint;
-use log::journal::{Entry, What};
+use log::journal::{Entry, Lost, Step, What};
 use log::store::{Known, Read, Store, StoreError};
 use log::{Epochs, FilePool};
 use model::{Offset, PartitionIndex, Timestamp};
@@ -27,9 +29,18 @@ pub(super) struct Log {
     pub(super) derived: Derived,
     pub(super) epochs: Epochs,
     pub(super) holes: Vec<Hole>,
+    /// Not in the files yet.
     pending: Vec<Batch>,
     pending_bytes: usize,
     pub(super) is_changed: bool,
+}
+
+/// How a log gets along with its disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wrote {
+    All,
+    /// No room: the rest waits in memory.
+    Some,
 }
 
 /// Replayed batches are written in runs of this.
@@ -80,11 +91,12 @@ impl Log {
                 if state.known_is_stale || !state.is_clean() {
                     store.truncate_to(row.log_end)?;
                 }
-                if state.log_end < row.log_end {
-                    log.holes.push(Hole {
-                        from: state.log_end,
-                        to: row.log_end,
-                    });
+                let hole = Hole {
+                    from: state.log_end,
+                    to: row.log_end,
+                };
+                if hole.from < hole.to && !log.holes.contains(&hole) {
+                    log.holes.push(hole);
                     eprintln!(
                         "{}: offsets {} to {} were durable and are damaged",
                         log.path.display(),
@@ -111,83 +123,119 @@ impl Log {
         Ok(log)
     }
 
+    /// Next offset that nobody was told of: behind everything written, pending, lost or trimmed.
     fn end(&self) -> Offset {
-        self.pending
-            .last()
-            .map_or_else(|| self.written_end(), |batch| batch.next_offset())
+        let batches = self.pending.last().map(|batch| batch.next_offset());
+        let holes = self.holes.iter().map(|hole| hole.to).max();
+        let known = batches.max(holes).unwrap_or(Offset::ZERO);
+        known.max(self.written_end()).max(self.log_start)
     }
 
     fn written_end(&self) -> Offset {
-        self.store.as_ref().map_or(self.log_start, Store::log_end)
+        self.store.as_ref().map_or(Offset::ZERO, Store::log_end)
     }
 
-    pub(super) fn apply(
+    pub(super) fn pending_bytes(&self) -> usize {
+        self.pending_bytes
+    }
+
+    pub(super) fn apply(&mut self, step: Step) {
+        self.is_changed = true;
+        match step {
+            Step::Lost(Lost { end, .. }) => self.lose(end),
+            Step::Entry(Entry { what, .. }) => match what {
+                What::Trim { start } => self.log_start = self.log_start.max(start),
+                // A checkpoint that was taken later already holds it.
+                What::Batch(batch) if batch.base_offset() < self.end() => {}
+                What::Batch(batch) => {
+                    self.lose(batch.base_offset());
+                    self.epochs
+                        .assign(batch.leader_epoch(), batch.base_offset());
+                    self.pending_bytes += batch.size();
+                    self.pending.push(batch);
+                }
+            },
+        }
+    }
+
+    /// Acknowledged offsets up to `end` have no bytes.
+    fn lose(&mut self, end: Offset) {
+        let hole = Hole {
+            from: self.end(),
+            to: end,
+        };
+        if hole.from < hole.to {
+            eprintln!(
+                "{}: offsets {} to {} were durable and are damaged",
+                self.path.display(),
+                hole.from,
+                hole.to
+            );
+            self.holes.push(hole);
+        }
+    }
+
+    /// Writes what is pending once it is worth a call.
+    pub(super) fn write_much(
         &mut self,
-        entry: Entry,
         files: &Arc<FilePool>,
         wall: Timestamp,
-    ) -> Result<(), StoreError> {
-        self.is_changed = true;
-        match entry.what {
-            What::Trim { start } => self.log_start = self.log_start.max(start),
-            // A checkpoint that was taken later already holds it.
-            What::Batch(batch) if batch.base_offset() < self.end() => {}
-            What::Batch(batch) => {
-                if batch.base_offset() > self.end() {
-                    let hole = Hole {
-                        from: self.end(),
-                        to: batch.base_offset(),
-                    };
-                    eprintln!(
-                        "{}: offsets {} to {} were durable and are damaged",
-                        self.path.display(),
-                        hole.from,
-                        hole.to
-                    );
-                    self.holes.push(hole);
-                }
-                self.epochs
-                    .assign(batch.leader_epoch(), batch.base_offset());
-                self.pending_bytes += batch.size();
-                self.pending.push(batch);
-                if self.pending_bytes > PENDING_BYTES_MAX {
-                    self.write(files, wall)?;
-                }
-            }
+    ) -> Result<Wrote, StoreError> {
+        if self.pending_bytes > PENDING_BYTES_MAX {
+            self.write(files, wall)
+        } else {
+            Ok(Wrote::All)
         }
-        Ok(())
     }
 
+    /// Writes all that is pending and fits the disk.
     pub(super) fn write(
         &mut self,
         files: &Arc<FilePool>,
         wall: Timestamp,
-    ) -> Result<(), StoreError> {
-        if !self.pending.is_empty() {
-            let store = match &self.store {
-                Some(store) => store,
-                None => {
-                    let start = self
-                        .pending
-                        .first()
-                        .map_or(self.log_start, |batch| batch.base_offset());
-                    self.store.insert(Store::create(
-                        files,
-                        &self.path,
-                        Arc::clone(&self.found.config),
-                        start,
-                    )?)
-                }
-            };
-            store.append(&self.pending, wall)?;
-            self.derived.note(&self.pending, store)?;
-            self.pending.clear();
-            self.pending_bytes = 0;
-        }
+    ) -> Result<Wrote, StoreError> {
+        let appended = self.append(files, wall);
         if let Some(store) = &self.store {
+            // A disk that got full on the way took the first of them.
+            let end = store.log_end();
+            let count = self
+                .pending
+                .partition_point(|batch| batch.next_offset() <= end);
+            self.derived.note(&self.pending[..count], store)?;
+            self.pending.drain(..count);
+            self.pending_bytes = self.pending.iter().map(|batch| batch.size()).sum();
             store.advance_log_start(self.log_start);
         }
-        Ok(())
+        match appended {
+            Ok(()) => Ok(Wrote::All),
+            Err(error) if error.is_full() => Ok(Wrote::Some),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn append(&mut self, files: &Arc<FilePool>, wall: Timestamp) -> Result<(), StoreError> {
+        let Some(first) = self.pending.first() else {
+            return Ok(());
+        };
+        let store = match &self.store {
+            Some(store) => store,
+            None => {
+                let config = Arc::clone(&self.found.config);
+                let store = Store::create(files, &self.path, config, first.base_offset())?;
+                self.store.insert(store)
+            }
+        };
+        store.append(&self.pending, wall).map(drop)
+    }
+
+    /// All there is, from the files and from memory.
+    pub(super) fn batches(&self) -> Result<Vec<Batch>, OpenError> {
+        let mut batches = match &self.store {
+            Some(store) => read_all(store)?,
+            None => Vec::new(),
+        };
+        batches.extend(self.pending.iter().cloned());
+        Ok(batches)
     }
 
     pub(super) fn row(
@@ -203,10 +251,11 @@ impl Log {
         self,
         (topic, index): (Uuid, PartitionIndex),
         dir: &Arc<LogDir>,
+        is_unsettled: bool,
     ) -> Arc<Partition> {
-        let log_end = self.written_end();
+        let log_end = self.end();
         let start = Start {
-            log_start: self.log_start.min(log_end),
+            log_start: self.log_start,
             log_end,
             epoch: self.found.epoch,
             epochs: self.epochs,
@@ -214,12 +263,14 @@ impl Log {
             config: self.found.config,
             store: self.store,
             holes: self.holes,
+            unwritten: self.pending,
+            is_unsettled: is_unsettled && self.is_changed,
         };
         Partition::new(topic, self.found.topic, index, Arc::clone(dir), start)
     }
 }
 
-pub(super) fn read_all(store: &Store) -> Result<Vec<Batch>, OpenError> {
+fn read_all(store: &Store) -> Result<Vec<Batch>, OpenError> {
     let mut batches = Vec::new();
     let mut from = store.log_start();
     while let Read::Slice(slice) = store.read(from, store.log_end(), PENDING_BYTES_MAX)? {

@@ -1,4 +1,6 @@
 //! The last step of opening a log directory: what was replayed becomes durable, and its journal pieces free.
+//!
+//! A full disk is no reason to stay away: reads need no room. A failed sync is, as everywhere.
 
 use std::collections::VecDeque;
 use std::io;
@@ -8,20 +10,52 @@ use std::sync::Arc;
 use env::{Bell, Env};
 use log::Syncing;
 use log::checkpoint::Checkpoint;
-use log::journal::{self, Piece, Replayed, make_piece};
+use log::journal::{self, Piece, Replayed, is_full, make_piece};
 
 use super::build::Parts;
 use super::recover::{OpenError, Opened, Recovery};
 use super::writer::{self, VOLUME_SYNC_MIN};
-use super::{DirSettings, LogDir, Point};
+use super::{DirSettings, LogDir, Point, accept};
 
 impl Recovery {
-    /// Makes what was replayed durable, notes it in a checkpoint, and only then lets the journal pieces be used again.
+    /// Makes what was replayed durable, notes it in a checkpoint, and only then lets the journal pieces be used again. Where
+    /// the disk has no room for that, the pieces stay as they are and the segment writer does it later.
     pub(super) fn settle(
-        self,
+        mut self,
         replayed: Replayed,
         bell: Arc<dyn Bell>,
     ) -> Result<Opened, OpenError> {
+        let Replayed {
+            mut resume,
+            idle,
+            live,
+            rounds,
+            damage,
+        } = replayed;
+        resume.last_piece = resume.last_piece.max(self.checkpoint.piece);
+        let mut point = Point {
+            sequence: resume.last_sequence,
+            checksum: resume.last_checksum,
+            piece: resume.last_piece,
+            live_bytes: 0,
+        };
+        let is_news = rounds > 0 || !damage.is_empty() || self.checkpoint.sequence == 0;
+        let mut full = self
+            .is_full
+            .then(|| "no room for what is replayed".to_owned());
+        if full.is_none() {
+            match self.store(point, is_news) {
+                Err(error) if error.is_full() && self.has_checkpoint => {
+                    full = Some(error.to_string());
+                }
+                done => done?,
+            }
+        }
+        let is_settled = full.is_none();
+        let checkpointed = match is_settled {
+            true => point.sequence,
+            false => self.checkpoint.sequence,
+        };
         let Recovery {
             env,
             path,
@@ -29,7 +63,6 @@ impl Recovery {
             id,
             lock,
             files,
-            checkpoint,
             logs,
             ..
         } = self;
@@ -37,23 +70,66 @@ impl Recovery {
             path: path.clone(),
             error,
         };
-        let Replayed {
-            mut resume,
-            pieces,
+        let journal_path = LogDir::journal_path(&path);
+        let mut writer = journal::Writer::new(
+            Arc::clone(&env.disk),
+            journal_path.clone(),
+            id,
+            settings.journal_piece_bytes,
+            resume,
+        );
+        let mut idle = idle;
+        if is_settled {
+            idle.extend(live.into_iter().map(|(piece, _)| piece));
+        } else {
+            writer = writer.behind(live);
+            point.live_bytes = writer.live_bytes();
+        }
+        if let Some(error) =
+            keep_pieces(&env, &journal_path, idle, &writer.spares(), settings).map_err(at)?
+        {
+            full.get_or_insert(error.to_string());
+        }
+        let parts = Parts {
+            id,
+            files,
+            writer,
+            point,
+            checkpointed,
+            bell,
+            lock,
+        };
+        let dir = Arc::new(LogDir::new(env, path, settings, parts));
+        if let Some(why) = full {
+            dir.set_full(true, &why);
+        }
+        let partitions = logs
+            .into_iter()
+            .map(|(key, log)| log.into_partition(key, &dir, !is_settled))
+            .collect();
+        Ok(Opened {
+            dir,
+            partitions,
             rounds,
-            damage,
-        } = replayed;
-        resume.last_piece = resume.last_piece.max(checkpoint.piece);
-        let mut logs = logs;
-        let changed = logs.values().filter(|log| log.is_changed).count();
+        })
+    }
+
+    /// Makes the files alone sufficient for everything up to `point`.
+    fn store(&mut self, point: Point, is_news: bool) -> Result<(), OpenError> {
+        let (disk, path) = (&*self.env.disk, &self.path);
+        let at = |error| OpenError::Io {
+            path: path.clone(),
+            error,
+        };
+        let changed = self.logs.values().filter(|log| log.is_changed).count();
         let syncing = match changed {
             0..VOLUME_SYNC_MIN => Syncing::Now,
             _ => Syncing::WithVolume,
         };
-        for ((topic, _), log) in logs.iter_mut().filter(|(_, log)| log.is_changed) {
+        for ((topic, _), log) in self.logs.iter_mut().filter(|(_, log)| log.is_changed) {
             let Some(store) = &log.store else { continue };
             log.derived
-                .store(&*env.disk, store.dir(), *topic, Some(&log.epochs), syncing)
+                .store(disk, store.dir(), *topic, Some(&log.epochs), syncing)
                 .map_err(|error| OpenError::Io {
                     path: log.path.clone(),
                     error,
@@ -64,74 +140,39 @@ impl Recovery {
             }
         }
         if syncing == Syncing::WithVolume {
-            env.disk.sync_volume(&path).map_err(at)?;
-            for store in logs.values().filter_map(|log| log.store.as_ref()) {
+            disk.sync_volume(path).map_err(at)?;
+            for store in self.logs.values().filter_map(|log| log.store.as_ref()) {
                 store.on_volume_synced(store.log_end());
             }
         }
-        env.disk.sync_dir(&path).map_err(at)?;
-        let rows = logs.iter().filter_map(|(key, log)| log.row(*key)).collect();
-        let point = Point {
-            sequence: resume.last_sequence,
-            checksum: resume.last_checksum,
-            piece: resume.last_piece,
-            live_bytes: 0,
-        };
-        if rounds > 0 || !damage.is_empty() || checkpoint.sequence == 0 {
+        disk.sync_dir(path).map_err(at)?;
+        if is_news {
+            let rows = self.logs.iter().filter_map(|(key, log)| log.row(*key));
+            let lost = self.logs.iter().flat_map(|((topic, partition), log)| {
+                writer::lost(*topic, *partition, &log.holes, log.log_start)
+            });
             Checkpoint {
                 sequence: point.sequence,
                 checksum: point.checksum,
                 piece: point.piece,
-                rows,
-                lost: logs
-                    .iter()
-                    .flat_map(|((topic, partition), log)| {
-                        writer::lost(*topic, *partition, &log.holes, log.log_start)
-                    })
-                    .collect(),
+                rows: rows.collect(),
+                lost: lost.collect(),
             }
-            .store(&*env.disk, &path)
+            .store(disk, path)
             .map_err(at)?;
         }
-        let journal_path = LogDir::journal_path(&path);
-        let journal_writer = journal::Writer::new(
-            Arc::clone(&env.disk),
-            journal_path.clone(),
-            id,
-            settings.journal_piece_bytes,
-            resume,
-        );
-        let spares = journal_writer.spares();
-        keep_pieces(&env, &journal_path, pieces, &spares, settings).map_err(at)?;
-        let parts = Parts {
-            id,
-            files,
-            writer: journal_writer,
-            point,
-            bell,
-            lock,
-        };
-        let dir = Arc::new(LogDir::new(env, path, settings, parts));
-        let partitions = logs
-            .into_iter()
-            .map(|(key, log)| log.into_partition(key, &dir))
-            .collect();
-        Ok(Opened {
-            dir,
-            partitions,
-            rounds,
-        })
+        accept::forget(&self.env, path).map_err(at)
     }
 }
 
-/// Recycles the pieces that recovery read, and makes sure there is one to begin with.
+/// Recycles the pieces that recovery read, and makes sure there is one to begin with; `Some` when the disk has no room for it.
 fn keep_pieces(
     env: &Env,
     dir: &Path,
     pieces: Vec<Piece>,
     spares: &journal::Spares,
     settings: DirSettings,
-) -> io::Result<()> {
+) -> io::Result<Option<io::Error>> {
     let mut pieces = VecDeque::from(pieces);
     while pieces.len() > super::SPARE_PIECES_MAX {
         let Some(piece) = pieces.pop_back() else {
@@ -143,12 +184,11 @@ fn keep_pieces(
     pieces.into_iter().for_each(|piece| spares.put(piece));
     if spares.count() == 0 {
         let slot = spares.reserve_slot();
-        spares.put(make_piece(
-            &*env.disk,
-            dir,
-            slot,
-            settings.journal_first_piece_bytes,
-        )?);
+        match make_piece(&*env.disk, dir, slot, settings.journal_first_piece_bytes) {
+            Ok(piece) => spares.put(piece),
+            Err(error) if is_full(&error) => return Ok(Some(error)),
+            Err(error) => return Err(error),
+        }
     }
-    Ok(())
+    Ok(None)
 }

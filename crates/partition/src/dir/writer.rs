@@ -76,7 +76,7 @@ pub struct SegmentWriter {
 impl SegmentWriter {
     pub fn new(dir: Arc<LogDir>, announce: Arc<dyn Announce>) -> SegmentWriter {
         let now = dir.env.clock.now();
-        let checkpointed = dir.point.lock().sequence;
+        let checkpointed = dir.release_to.load(Ordering::Relaxed);
         let retention_at = now.plus(dir.settings.retention_check);
         SegmentWriter {
             dir,

@@ -1,7 +1,7 @@
 //! Acknowledged bytes that rot: what is lost is told at every read and after every start, and nothing else is lost with it.
 
 use env::sim::Rot;
-use partition::ReadError;
+use partition::{ReadError, accept_loss};
 
 use super::*;
 
@@ -57,4 +57,175 @@ fn a_hole_is_told_after_every_restart() {
     machine.kill();
     let rig = open(&machine, &configs).unwrap();
     assert!(is_damaged(&rig, 1));
+}
+
+/// One record per round: `rounds` says to which partition each goes.
+fn rounds(rig: &mut Rig, rounds: &[usize], known: &mut [Known]) {
+    for (number, at) in rounds.iter().enumerate() {
+        rig.append(*at, &[value("v", number % 10)], known).unwrap();
+        rig.commit(known);
+    }
+}
+
+fn ends(rig: &Rig) -> Vec<i64> {
+    let ends = rig.partitions.iter();
+    ends.map(|partition| partition.bounds().log_end.0).collect()
+}
+
+/// Pages of the first journal piece; the round of number n has page n where rounds are small.
+fn zero_pages(machine: &Machine, pages: std::ops::Range<u64>) {
+    let piece = Path::new(DIR).join("journal/00000000.journal");
+    let bytes = pages.start * 4096..pages.end * 4096;
+    machine.rot(&piece, bytes, Rot::Zero).unwrap();
+}
+
+#[test]
+fn a_damaged_round_that_was_the_last_of_its_partition_does_not_shorten_the_log() {
+    for (seed, lost) in [(1, 1..2), (2, 2..3), (3, 1..3)] {
+        let machine = machine(seed);
+        let configs = vec![small_segments(), small_segments(), small_segments()];
+        let mut known = vec![Known::default(); 3];
+        let mut rig = open(&machine, &configs).unwrap();
+        rounds(&mut rig, &[0, 1, 2], &mut known);
+        drop(rig);
+        if seed == 2 {
+            machine.power_cut();
+        } else {
+            machine.kill();
+        }
+        zero_pages(&machine, lost.clone());
+        let is_lost = |at: usize| lost.contains(&(at as u64 + 1));
+        for start in 0..3 {
+            let rig = open(&machine, &configs).unwrap();
+            assert_eq!(ends(&rig), [1, 1, 1], "seed {seed}, start {start}");
+            for at in 0..3 {
+                let read = plan(&rig.partitions[at], Offset(0));
+                match is_lost(at) {
+                    true => assert!(matches!(read, Err(ReadError::Damaged { .. })), "t{at}"),
+                    false => assert_eq!(read.unwrap().len(), 1, "t{at}"),
+                }
+            }
+            drop(rig);
+            machine.power_cut();
+        }
+        // The log goes on behind its hole, and no offset is used twice.
+        let mut rig = open(&machine, &configs).unwrap();
+        for at in 0..3 {
+            assert_eq!(rig.append(at, &[value("later", 1)], &mut known).unwrap(), 1);
+        }
+        rig.commit(&mut known);
+        rig.stop();
+        drop(rig);
+        machine.kill();
+        let rig = open(&machine, &configs).unwrap();
+        assert_eq!(ends(&rig), [2, 2, 2]);
+        for at in 0..3 {
+            let read = plan(&rig.partitions[at], Offset(0));
+            assert_eq!(read.is_err(), is_lost(at), "t{at}");
+            let later = plan(&rig.partitions[at], Offset(1)).unwrap();
+            assert_eq!(later[0].base_offset(), Offset(1));
+        }
+    }
+}
+
+#[test]
+fn an_end_in_a_hole_outlives_checkpoints_and_a_trim_of_everything() {
+    let machine = machine(5);
+    let configs = vec![small_segments(), small_segments()];
+    let mut known = vec![Known::default(); 2];
+    let mut rig = open(&machine, &configs).unwrap();
+    rounds(&mut rig, &[0, 0, 1], &mut known);
+    drop(rig);
+    machine.kill();
+    zero_pages(&machine, 2..3);
+    let mut rig = open(&machine, &configs).unwrap();
+    assert_eq!(ends(&rig), [2, 1]);
+    rig.stop();
+    drop(rig);
+    machine.kill();
+    let mut rig = open(&machine, &configs).unwrap();
+    assert_eq!(ends(&rig), [2, 1]);
+    assert!(is_damaged(&rig, 1));
+    rig.trim(0, 2, &mut known).unwrap();
+    rig.commit(&mut known);
+    rig.stop();
+    drop(rig);
+    machine.kill();
+    for start in 0..2 {
+        let rig = open(&machine, &configs).unwrap();
+        let bounds = rig.partitions[0].bounds();
+        assert_eq!(
+            (bounds.log_start, bounds.log_end),
+            (Offset(2), Offset(2)),
+            "start {start}"
+        );
+        drop(rig);
+        machine.power_cut();
+    }
+    let mut rig = open(&machine, &configs).unwrap();
+    assert_eq!(rig.append(0, &[value("later", 1)], &mut known).unwrap(), 2);
+    rig.commit(&mut known);
+    rig.stop();
+    drop(rig);
+    machine.kill();
+    let rig = open(&machine, &configs).unwrap();
+    assert_eq!(rig.read(0).into_keys().collect::<Vec<_>>(), [2]);
+}
+
+#[test]
+fn a_trim_in_a_damaged_round_is_not_forgotten() {
+    let machine = machine(6);
+    let configs = vec![small_segments(), small_segments()];
+    let mut known = vec![Known::default(); 2];
+    let mut rig = open(&machine, &configs).unwrap();
+    rounds(&mut rig, &[0, 0], &mut known);
+    rig.trim(0, 1, &mut known).unwrap();
+    rig.commit(&mut known);
+    rounds(&mut rig, &[1], &mut known);
+    drop(rig);
+    machine.kill();
+    zero_pages(&machine, 3..4);
+    let rig = open(&machine, &configs).unwrap();
+    assert_eq!(rig.partitions[0].bounds().log_start, Offset(1));
+    assert_eq!(rig.read(0).into_keys().collect::<Vec<_>>(), [1]);
+}
+
+#[test]
+fn damage_that_nothing_names_keeps_the_directory_closed_until_it_is_accepted() {
+    let machine = machine(7);
+    let settings = DirSettings {
+        journal_first_piece_bytes: 1 << 20,
+        checkpoint_bytes: 1 << 30,
+        ..settings()
+    };
+    let configs = vec![small_segments(), small_segments()];
+    let mut known = vec![Known::default(); 2];
+    let path = Path::new(DIR);
+    let mut rig = open_at(&machine, path, settings, &configs).unwrap();
+    let mut order = vec![0; 1];
+    order.resize(200, 1);
+    rounds(&mut rig, &order, &mut known);
+    drop(rig);
+    machine.kill();
+    // Of 149 rounds some are named by the one behind them, and not the first, the only one of its partition.
+    zero_pages(&machine, 1..150);
+    for _ in 0..2 {
+        let refused = open_at(&machine, path, settings, &configs).err();
+        let Some(OpenError::Damaged { what, .. }) = refused else {
+            panic!("{refused:?}")
+        };
+        assert!(what.contains("rounds 1 to 149"), "{what}");
+        assert!(what.contains("--accept-loss"), "{what}");
+    }
+    let accepted = accept_loss(&machine.env(), path).unwrap();
+    assert_eq!(accepted.len(), 1);
+    for _ in 0..2 {
+        let rig = open_at(&machine, path, settings, &configs).unwrap();
+        assert_eq!(ends(&rig), [0, 199], "the operator knows");
+        drop(rig);
+        machine.power_cut();
+    }
+    assert_eq!(accept_loss(&machine.env(), path).unwrap(), []);
+    let names = machine.env().disk.read_dir(path).unwrap();
+    assert!(names.iter().all(|entry| !entry.name.contains("accepted")));
 }

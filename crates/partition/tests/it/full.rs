@@ -112,3 +112,81 @@ fn the_metadata_may_use_the_reserve() {
     rig.commit(&mut known);
     assert_eq!(known[1].acked, 1);
 }
+
+/// Fills a volume under load until appends are refused; returns with the broker gone and the volume as full as it was.
+fn fill(machine: &Machine, configs: &[LogConfig], room: u64, known: &mut [Known]) {
+    let mut rig = open(machine, configs).unwrap();
+    machine.faults(|faults| faults.disk_bytes = (30 << 10) + room * 1500);
+    let mut step = 0;
+    while !rig.dir.is_full() {
+        for at in 0..2 {
+            let _ = rig.append(at, &[value("v", step)], known);
+        }
+        rig.commit(known);
+        if step % 5 == 0 {
+            rig.work(machine, SECOND / 4, known);
+        }
+        step += 1;
+        assert!(step < 400, "room {room}");
+    }
+    rig.work(machine, SECOND, known);
+}
+
+#[test]
+fn a_start_on_a_volume_that_is_still_full_serves_reads_and_takes_appends_when_there_is_room() {
+    let mut unsettled = 0;
+    for room in 0..40 {
+        let machine = machine(room);
+        let mut known = vec![Known::default(); 2];
+        let configs = [small_segments(), small_segments()];
+        fill(&machine, &configs, room, &mut known);
+        if room % 2 == 0 {
+            machine.kill();
+        } else {
+            machine.power_cut();
+        }
+        // Not one byte more than there is.
+        let taken = machine.disk_taken();
+        machine.faults(|faults| faults.disk_bytes = taken);
+        for start in 0..3 {
+            let mut rig = open(&machine, &configs)
+                .unwrap_or_else(|error| panic!("room {room}, start {start}: {error}"));
+            unsettled += usize::from(rig.dir.is_full());
+            check(&rig, &mut known, &format!("room {room}, start {start}"));
+            if rig.dir.is_full() {
+                assert!(refuses(&mut rig, &mut known), "room {room}");
+            }
+            rig.work(&machine, SECOND, &mut known);
+            check(
+                &rig,
+                &mut known,
+                &format!("room {room}, start {start}, later"),
+            );
+            drop(rig);
+            if (room + start) % 3 == 0 {
+                machine.power_cut();
+            } else {
+                machine.kill();
+            }
+        }
+        let mut rig = open(&machine, &configs).unwrap();
+        machine.faults(|faults| faults.disk_bytes = 1 << 30);
+        rig.work(&machine, 5 * SECOND, &mut known);
+        assert!(!rig.dir.is_full(), "room {room}");
+        assert!(!refuses(&mut rig, &mut known), "room {room}");
+        for number in 0..40 {
+            rig.append(0, &[value("more", number)], &mut known).unwrap();
+            rig.commit(&mut known);
+        }
+        rig.work(&machine, SECOND, &mut known);
+        check(&rig, &mut known, &format!("room {room}, with room again"));
+        if room % 2 == 0 {
+            rig.stop();
+        }
+        drop(rig);
+        machine.power_cut();
+        let rig = open(&machine, &configs).unwrap();
+        check(&rig, &mut known, &format!("room {room}, at the end"));
+    }
+    assert!(unsettled > 40, "{unsettled} starts found no room");
+}

@@ -1,0 +1,98 @@
+//! `esker repair`: what keeps a damaged data directory closed, and an operator's word that it is given up.
+//!
+//! Works on the files of a stopped broker. A broker goes on by itself behind damage that it can name; only where nothing tells
+//! which partitions lost something does it wait for this. Never changes records, offsets or journal bytes.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use broker::{Damage, accept_loss, unnamed_loss};
+use clap::Args;
+use env::Env;
+use serde_json::json;
+
+use crate::failure::Failure;
+use crate::grammar::Global;
+
+#[derive(Args, Debug)]
+pub(crate) struct RepairArgs {
+    /// Data directories of a stopped broker
+    #[arg(required = true, value_name = "DIR")]
+    pub(crate) paths: Vec<PathBuf>,
+    /// Let the broker start without the journal rounds that nothing tells of. Partitions that wrote nothing later may then end
+    /// too early and use offsets again that were acknowledged once
+    #[arg(long)]
+    pub(crate) accept_loss: bool,
+}
+
+pub(crate) fn repair(global: &Global, args: &RepairArgs) -> Result<(), Failure> {
+    let env = Env::real();
+    let mut out = std::io::stdout().lock();
+    let mut is_closed = false;
+    for path in &args.paths {
+        if !env.disk.exists(path).unwrap_or(false) {
+            return Err(Failure::new(format!("{} does not exist", path.display())));
+        }
+        let found = if args.accept_loss {
+            accept_loss(&env, path)
+        } else {
+            unnamed_loss(&env, path)
+        };
+        let found = found.map_err(Failure::new)?;
+        is_closed |= !args.accept_loss && !found.is_empty();
+        if global.json {
+            let range = |damage: &Damage| json!({ "from": damage.from, "to": damage.to });
+            let line = json!({
+                "dir": path.display().to_string(),
+                "lost_rounds": found.iter().map(range).collect::<Vec<_>>(),
+                "accepted": args.accept_loss,
+            });
+            writeln!(out, "{line}")?;
+        } else {
+            let told = tell(&found, args.accept_loss);
+            writeln!(out, "{}: {told}", path.display())?;
+        }
+    }
+    if is_closed {
+        let failure = Failure::damage("nothing tells which partitions these rounds were of");
+        let hint = "restore the directory from a copy, or give them up with --accept-loss";
+        return Err(failure.hint(hint));
+    }
+    Ok(())
+}
+
+fn tell(found: &[Damage], is_accepted: bool) -> String {
+    if found.is_empty() {
+        return "nothing keeps it closed".to_owned();
+    }
+    let ranges: Vec<String> = found
+        .iter()
+        .map(|damage| format!("{} to {}", damage.from, damage.to - 1))
+        .collect();
+    let state = if is_accepted {
+        "are given up; the next start goes on without them"
+    } else {
+        "are lost"
+    };
+    format!("journal rounds {} {state}", ranges.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_are_told_with_their_last_one() {
+        let damage = |from, to| Damage {
+            from,
+            to,
+            is_named: false,
+        };
+        assert_eq!(tell(&[], false), "nothing keeps it closed");
+        assert_eq!(
+            tell(&[damage(3, 4), damage(8, 12)], false),
+            "journal rounds 3 to 3, 8 to 11 are lost"
+        );
+        assert!(tell(&[damage(3, 4)], true).contains("given up"));
+    }
+}
