@@ -172,7 +172,7 @@ impl PrefetchLoop {
             .step_by(TOUCH_STEP as usize)
             .chain((range.needed > 0).then_some(end - 1));
         for position in touches {
-            // An error shows again when the bytes are sent, and is answered there.
+            // An error shows again when the bytes are sent, and is dealt with there.
             let _ = range.file.read_at(&mut byte, position);
         }
     }

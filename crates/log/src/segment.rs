@@ -40,9 +40,16 @@ pub struct FileSlice {
     /// Base offset and size of the first batch inside.
     pub base_offset: Offset,
     pub first_size: usize,
+    pub(crate) trust: Arc<Trust>,
 }
 
 impl FileSlice {
+    /// The bytes could not be sent because the file does not give them: from now on they are read before they are promised
+    /// to anyone, and whoever asks for them is told what is wrong.
+    pub fn distrust(&self) {
+        self.trust.withdraw();
+    }
+
     /// Reads the slice into memory; fewer bytes when the file was truncated meanwhile.
     pub fn read(&self) -> io::Result<bytes::Bytes> {
         let mut bytes = vec![0; self.len];
@@ -80,7 +87,7 @@ pub struct Segment {
     len: AtomicU64,
     /// Up to where the index files go, or [`FOREIGN`].
     indexed: AtomicU64,
-    trust: Trust,
+    trust: Arc<Trust>,
     inner: RwLock<Inner>,
     /// `None` until the file was looked at.
     txns: Mutex<Option<Txns>>,
@@ -148,7 +155,7 @@ impl Segment {
             times_file: Slot::default(),
             len: AtomicU64::new(len),
             indexed: AtomicU64::new(0),
-            trust: Trust::default(),
+            trust: Arc::default(),
             inner: RwLock::new(Inner {
                 end,
                 sealed,
@@ -238,6 +245,10 @@ impl Segment {
     pub(crate) fn pinned_file(&self) -> io::Result<FileHandle> {
         self.pool
             .get_pinned(&self.log, Open::Write, || self.path("log"))
+    }
+
+    pub(crate) fn trust(&self) -> Arc<Trust> {
+        Arc::clone(&self.trust)
     }
 
     pub(crate) fn unpin(&self) {

@@ -279,9 +279,9 @@ impl Store {
             end = batch.next_offset();
         }
         if tail.first_time.is_none() && !self.active().is_empty() {
-            let active = self.active();
-            let first = active.first_time();
-            tail.first_time = first.map_err(|error| self.scan(active.base(), error))?;
+            // A first batch that cannot be read is no reason to refuse new ones: the segment then rolls by their time.
+            let first = self.active().first_time().ok().flatten();
+            tail.first_time = first.or(batches.first().map(|batch| batch.max_timestamp()));
         }
         let mut rolled = None;
         let mut rest = batches;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use env::Env;
 use parking_lot::Mutex;
-use sim::run::{Plan, Verdict, damages, images, run};
+use sim::run::{Plan, Verdict, damages, images, injuries, run};
 
 #[derive(Clone, Copy, Debug)]
 struct Options {
@@ -21,6 +21,7 @@ struct Options {
     /// Crash states and damages per seed, instead of runs under faults.
     images: usize,
     damages: usize,
+    injuries: usize,
     is_child: bool,
     is_verbose: bool,
 }
@@ -31,6 +32,7 @@ const USAGE: &str = "sim [--seeds N] [--seed FIRST] [--jobs N] [--verbose]
   --seed S      the first of them (1)
   --images N    instead, recover N crash states of each seed's recorded run
   --damages N   instead, damage the files of each seed's run in N ways
+  --injuries N  instead, hurt the disk under N loads of each seed
   --jobs N      processes at a time (number of cores)
   --verbose     one seed in this process, every event of the machine on standard error";
 
@@ -42,6 +44,7 @@ fn options() -> Result<Options, String> {
         jobs: 0,
         images: 0,
         damages: 0,
+        injuries: 0,
         is_child: false,
         is_verbose: false,
     };
@@ -60,6 +63,7 @@ fn options() -> Result<Options, String> {
             "--jobs" => options.jobs = number()?,
             "--images" => options.images = number()? as usize,
             "--damages" => options.damages = number()? as usize,
+            "--injuries" => options.injuries = number()? as usize,
             "--child" => options.is_child = true,
             "--verbose" => options.is_verbose = true,
             _ => return Err(format!("unknown argument {arg}")),
@@ -165,8 +169,11 @@ fn judge(seed: u64, options: Options) -> (bool, String, String) {
             tally.failures.join("\n"),
         );
     }
-    if options.damages > 0 {
-        let tally = damages(seed, options.damages);
+    if options.damages > 0 || options.injuries > 0 {
+        let tally = match options.damages {
+            0 => injuries(seed, options.injuries),
+            count => damages(seed, count),
+        };
         let summary = format!(
             "{} damages, {} reported, {} harmless",
             tally.tried, tally.reported, tally.harmless
@@ -227,6 +234,8 @@ fn how(options: Options) -> String {
         format!(" --images {}", options.images)
     } else if options.damages > 0 {
         format!(" --damages {}", options.damages)
+    } else if options.injuries > 0 {
+        format!(" --injuries {}", options.injuries)
     } else {
         " --verbose".to_owned()
     }
@@ -253,6 +262,7 @@ fn share(first: u64, seeds: u64, options: Options, score: &Mutex<Score>) -> u64 
         ("--stride", stride),
         ("--images", options.images as u64),
         ("--damages", options.damages as u64),
+        ("--injuries", options.injuries as u64),
     ];
     let child = Command::new(program)
         .arg("--child")

@@ -79,16 +79,7 @@ impl Outbox {
     pub(crate) fn flush(&mut self, poller: &mut dyn Poller, conn: ConnId) -> io::Result<bool> {
         while let Some(first) = self.chunks.front_mut() {
             let sent = match first {
-                Chunk::File(slice) => match poller.send_file(
-                    conn,
-                    &slice.file,
-                    slice.position,
-                    slice.len.min(FILE_BYTES_MAX),
-                ) {
-                    // The file is shorter than when the answer was planned: the client must not get garbage in its place.
-                    Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                    sent => sent,
-                },
+                Chunk::File(slice) => send_slice(poller, conn, slice),
                 Chunk::Bytes(_) => {
                     let mut slices = [IoSlice::new(&[]); SLICES_MAX];
                     let mut count = 0;
@@ -131,4 +122,37 @@ impl Outbox {
             break;
         }
     }
+}
+
+/// A file that does not give what was promised ends the connection, for the head of the answer is gone already. The client
+/// comes again, and is then told of which partition the bytes are; the others of its fetch are served.
+fn send_slice(poller: &mut dyn Poller, conn: ConnId, slice: &FileSlice) -> io::Result<usize> {
+    let len = slice.len.min(FILE_BYTES_MAX);
+    let sent = match poller.send_file(conn, &slice.file, slice.position, len) {
+        // The file is shorter than when the answer was planned: the client must not get garbage in its place.
+        Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+        sent => sent,
+    };
+    if sent.as_ref().is_err_and(is_of_the_file) {
+        slice.distrust();
+    }
+    sent
+}
+
+/// Not one of the errors that a client causes by going away.
+fn is_of_the_file(error: &io::Error) -> bool {
+    use io::ErrorKind::{
+        BrokenPipe, ConnectionAborted, ConnectionReset, Interrupted, NotConnected, TimedOut,
+        WouldBlock,
+    };
+    !matches!(
+        error.kind(),
+        WouldBlock
+            | Interrupted
+            | BrokenPipe
+            | ConnectionReset
+            | ConnectionAborted
+            | NotConnected
+            | TimedOut
+    )
 }

@@ -178,29 +178,64 @@ fn list(disk: &dyn Disk, dir: &Path, dir_id: Uuid) -> io::Result<(Vec<Found>, Ve
     Ok((found, idle, free_slot))
 }
 
-/// The header of a piece that is ours. A damaged one is told by the first round, which says the same: else the newest piece
-/// would be taken for an unused one, and nothing behind it could tell that it was durable.
+/// The header of a piece that is ours. One that is damaged, or of an earlier use because its last write went astray, is told
+/// by the first round, which says the same: else the newest piece would be taken for an unused one, and nothing behind it
+/// could tell that it was durable.
 fn read_header(file: &FileHandle, bytes: u64, dir_id: Uuid) -> io::Result<Option<PieceHeader>> {
     let mut head = [0; PIECE_HEADER_BYTES];
     let read = file.read_exact_at(&mut head, 0);
-    if let Some(header) = read.ok().and_then(|()| PieceHeader::decode(&head)) {
-        if header.dir != dir_id {
-            // Its rounds may be ours all the same: the identity file has no checksum, and a flipped bit there must not make
-            // us forget what was acknowledged.
-            let what = format!(
-                "journal piece {} belongs to directory {}, not to {dir_id}",
-                header.number, header.dir
-            );
-            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
-        }
-        return Ok(Some(header));
+    let header = read.ok().and_then(|()| PieceHeader::decode(&head));
+    if let Some(header) = header
+        && header.dir != dir_id
+    {
+        // Its rounds may be ours all the same: the identity file has no checksum, and a flipped bit there must not make
+        // us forget what was acknowledged.
+        let what = format!(
+            "journal piece {} belongs to directory {}, not to {dir_id}",
+            header.number, header.dir
+        );
+        return Err(io::Error::new(io::ErrorKind::InvalidData, what));
     }
-    let first = read_verified(file, bytes, PAGE)?;
-    Ok(first.map(|Front { head, .. }| PieceHeader {
+    let first = read_verified(file, bytes, PAGE)?.map(|Front { head, .. }| PieceHeader {
         dir: dir_id,
         number: head.piece,
         first_sequence: head.sequence,
         previous: head.previous,
+    });
+    match (header, first) {
+        (Some(header), Some(first)) if first.number > header.number => Ok(Some(first)),
+        (None, None) => search_header(file, bytes, dir_id),
+        (header, first) => Ok(header.or(first)),
+    }
+}
+
+/// The header of a piece that lost it together with its first round, from the rounds that are left.
+fn search_header(file: &FileHandle, bytes: u64, dir_id: Uuid) -> io::Result<Option<PieceHeader>> {
+    /// A piece that begins with so many zeroes was never used.
+    const UNUSED_BYTES: u64 = 64 << 10;
+    let mut start = vec![0; bytes.min(UNUSED_BYTES) as usize];
+    file.read_exact_at(&mut start, 0)?;
+    if start.iter().all(|byte| *byte == 0) {
+        return Ok(None);
+    }
+    let mut oldest: Option<RoundHead> = None;
+    let mut position = 2 * PAGE;
+    while position < bytes {
+        // Rounds of earlier uses have lower numbers.
+        let age = |head: &RoundHead| (std::cmp::Reverse(head.piece), head.sequence);
+        if let Some(Front { head, .. }) = read_verified(file, bytes, position)?
+            && oldest.is_none_or(|oldest| age(&head) < age(&oldest))
+        {
+            oldest = Some(head);
+        }
+        position += PAGE;
+    }
+    Ok(oldest.map(|head| PieceHeader {
+        dir: dir_id,
+        number: head.piece,
+        // At least one came before it, where it cannot be read.
+        first_sequence: head.sequence.saturating_sub(1),
+        previous: 0,
     }))
 }
 
@@ -233,7 +268,7 @@ impl Walk {
                 .filter(|front| front.head.sequence == sequence && front.head.previous == chain);
             let Some(front) = here else {
                 let later = find_later(piece, position + PAGE, sequence)?;
-                match later.first {
+                match later.next {
                     Some((at, head)) if sequence <= later.durable.max(synced) => {
                         (position, sequence, chain) = (at, head.sequence, head.previous);
                         continue;
@@ -422,28 +457,30 @@ fn read_verified(file: &FileHandle, bytes: u64, position: u64) -> io::Result<Opt
 }
 
 /// What stands behind a round that is not what it was.
+#[derive(Default)]
 struct Later {
-    /// The first that can be read, and its position.
-    first: Option<(u64, RoundHead)>,
+    /// The round with the lowest sequence that can be read, and its position. Not the nearest: a write that went astray may
+    /// have put a much later one there.
+    next: Option<(u64, RoundHead)>,
     /// The highest durable point that any of them tells: relaxed rounds may come before the first synced one.
     durable: u64,
 }
 
 /// Looks for rounds of this use of the piece from `position` on, with sequences above `sequence`.
 fn find_later(piece: &Found, mut position: u64, sequence: u64) -> io::Result<Later> {
-    let mut later = Later {
-        first: None,
-        durable: 0,
-    };
+    let mut later = Later::default();
     while position < piece.bytes {
         let found = read_front(piece, position)?.filter(|front| front.head.sequence > sequence);
-        let Some(Front { head, .. }) = found else {
-            position += PAGE;
-            continue;
-        };
-        later.durable = later.durable.max(head.durable);
-        later.first = later.first.or(Some((position, head)));
-        position += head.span();
+        if let Some(Front { head, .. }) = found {
+            later.durable = later.durable.max(head.durable);
+            if later
+                .next
+                .is_none_or(|(_, next)| head.sequence < next.sequence)
+            {
+                later.next = Some((position, head));
+            }
+        }
+        position += PAGE;
     }
     Ok(later)
 }

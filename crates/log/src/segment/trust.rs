@@ -1,7 +1,8 @@
 //! Which bytes of a segment may be served: those appended in this life of the process, and older ones once they were verified.
 //!
 //! A batch's checksum does not cover its base offset, and bytes rot while nobody looks. So what was on the disk before this
-//! process is walked once before it is first read: checksums, and offsets that follow each other. Repairs nothing.
+//! process is walked once before it is first read: checksums, and offsets that follow each other. What the device failed to
+//! give later loses that trust again, so that the next reader is told instead of cut off. Repairs nothing.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,7 +17,7 @@ use crate::scan::{Damage, DamageKind, HeadScan, ScanError, read_batch, read_up_t
 /// Ranges remembered per segment; readers that jump about lose the oldest, which is then verified again.
 const RANGES_MAX: usize = 256;
 
-pub(super) struct Trust {
+pub(crate) struct Trust {
     /// Bytes from here on were appended in this life.
     appended_from: AtomicU64,
     /// Verified ranges below, neither sorted nor merged beyond the obvious.
@@ -44,6 +45,12 @@ impl Trust {
             *to = (*to).min(len);
             from < to
         });
+    }
+
+    /// Bytes could not be read, or are not there: everything is walked again before it is served.
+    pub(super) fn withdraw(&self) {
+        self.appended_from.store(u64::MAX, Ordering::Relaxed);
+        self.verified.lock().clear();
     }
 
     fn covers(&self, from: u64, to: u64) -> bool {

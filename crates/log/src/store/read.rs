@@ -306,5 +306,6 @@ fn slice(
         len: room.min(bytes_max.max(first_size)),
         base_offset: found.head.base_offset(),
         first_size,
+        trust: segment.trust(),
     }))
 }

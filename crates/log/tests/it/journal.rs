@@ -577,3 +577,67 @@ fn a_full_volume_refuses_a_new_piece_and_takes_the_same_round_later() {
     assert_eq!(entries, texts(1..12));
     assert_eq!(replayed.damage, Vec::new());
 }
+
+#[test]
+fn a_round_that_was_written_to_the_wrong_place_costs_itself_and_what_it_overwrote() {
+    let mut moved = 0;
+    for seed in 0..40 {
+        for at in 0..14 {
+            let machine = machine(seed);
+            let mut writer = writer(&machine, 24 * PAGE, Resume::default());
+            // Of more than a page each, with tables of more than a page.
+            let round =
+                |number: u64| -> Vec<Entry> { (0..6).flat_map(|_| round(number)).collect() };
+            for number in 1..8 {
+                if number == 4 {
+                    let next = machine.counts().writes + 1 + at % 4;
+                    machine.faults(|faults| faults.misdirect_write_at = Some(next));
+                }
+                writer.commit(&round(number), true).unwrap();
+            }
+            moved += machine.counts().writes_misdirected;
+            let (steps, replayed) = steps(&machine, From::default());
+            let damaged: u64 = replayed.damage.iter().map(|it| it.to - it.from).sum();
+            let context = format!("seed {seed}, write {at}: {:?}", replayed.damage);
+            assert!(
+                replayed.damage.iter().all(|damage| damage.is_named),
+                "{context}"
+            );
+            // The write of the last round has nobody behind it.
+            let last = replayed.resume.last_sequence;
+            assert!(last >= 6, "{context}: {last}");
+            assert!(damaged <= 4, "{context}");
+            let whole: Vec<Step> = (1..last + 1).flat_map(round).map(Step::Entry).collect();
+            assert_eq!(reached(&steps), reached(&whole), "{context}");
+        }
+    }
+    assert!(moved > 300, "{moved}");
+}
+
+#[test]
+fn a_piece_whose_new_header_went_astray_is_known_by_its_first_round() {
+    let machine = machine(1);
+    let mut writer = writer(&machine, 4 * PAGE, Resume::default());
+    commit_rounds(&mut writer, 1..8);
+    let from = From {
+        sequence: writer.sequence(),
+        checksum: writer.checksum(),
+    };
+    writer.release(from.sequence, 8).unwrap();
+    let path = piece_path(Path::new(DIR), 0);
+    let disk = machine.env().disk;
+    let mut old = vec![0; PAGE as usize];
+    disk.open(&path, Open::Read)
+        .unwrap()
+        .read_exact_at(&mut old, 0)
+        .unwrap();
+    commit_rounds(&mut writer, 8..20);
+    let file = disk.open(&path, Open::Write).unwrap();
+    let mut new = vec![0; PAGE as usize];
+    file.read_exact_at(&mut new, 0).unwrap();
+    assert_ne!(old, new, "the piece was used again");
+    file.write_at(&[io::IoSlice::new(&old)], 0).unwrap();
+    let (entries, replayed) = found(&machine, from);
+    assert_eq!(entries, texts(8..20));
+    assert_eq!(replayed.damage, Vec::new());
+}

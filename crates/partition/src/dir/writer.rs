@@ -450,11 +450,17 @@ impl SegmentWriter {
             let Some(store) = partition.store.get() else {
                 continue;
             };
-            if let Some(last) = store
-                .retirable(wall, partition.bounds().high_watermark)?
-                .last()
-            {
-                partition.advance_start(last.next);
+            match store.retirable(wall, partition.bounds().high_watermark) {
+                Ok(old) => {
+                    if let Some(last) = old.last() {
+                        partition.advance_start(last.next);
+                    }
+                }
+                // Its age cannot be read, so it stays. Nothing was written: the other partitions have no part in it.
+                Err(error) => eprintln!(
+                    "no retention of {}-{}: {error}",
+                    partition.topic, partition.index
+                ),
             }
         }
         self.commit_queued();

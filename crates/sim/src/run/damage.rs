@@ -1,8 +1,9 @@
 //! M-07 and U-08 for one node: bytes of a stopped broker's files change, and what is wrong is told, never served.
 //!
 //! There is no copy to repair from, so a damaged place may answer with an error or keep the broker from starting. What must not
-//! happen is that a record reads differently, or that acknowledged records are gone without a word. Only the last round of a
-//! journal that was not closed cannot be told from one that was never finished. A batch whose checksum fails at the reader
+//! happen is that a record reads differently, that acknowledged records are gone without a word, that a log comes back so short
+//! that their offsets would be used again, or that a second start shows something else than the first. Only the last round of
+//! a journal that was not closed cannot be told from one that was never finished. A batch whose checksum fails at the reader
 //! counts as told; offsets in old segments are under no checksum, and seeds that hit one fail.
 
 use std::path::{Path, PathBuf};
@@ -11,8 +12,9 @@ use env::sim::{Chance, Faults, Machine, Rot};
 
 use super::host::{End, settings};
 use super::plan::Plan;
-use super::survey::{Known, survey};
+use super::survey::{Contents, Known, survey};
 use super::{Run, Topics};
+use crate::client::reader::DAMAGED;
 
 #[derive(Clone, Debug, Default)]
 pub struct Damages {
@@ -24,7 +26,7 @@ pub struct Damages {
     pub failures: Vec<String>,
 }
 
-const FAILURES_MAX: usize = 3;
+pub(super) const FAILURES_MAX: usize = 3;
 
 /// Damages the files of one short run in `count` ways, one at a time.
 #[must_use]
@@ -78,22 +80,20 @@ pub fn damages(seed: u64, count: usize) -> Damages {
         let changed = machine.rot(&path, at..(at + bytes).min(len), rot);
         changed.expect("a file that was listed is there");
         tally.tried += 1;
-        let (contents, _broker) = survey(&machine, &config, &topics);
-        let mut missing = known.missing(&contents, usize::MAX);
         let is_open_journal = !is_clean && path.starts_with("/data/0/journal");
-        missing.retain(|(_, _, at)| !(is_open_journal && *at >= last));
-        let mut problems = known.wrong(&contents);
-        // Where damage is reported, a gap is what it left.
-        problems
-            .retain(|problem| contents.reported.is_empty() || !problem.contains("a gap between"));
-        if contents.reported.is_empty() {
-            problems.extend(missing.iter().take(3).map(|(place, offset, _)| {
-                format!("{place} lacks offset {offset}, and nothing was said")
-            }));
-            tally.harmless += 1;
+        let point = if is_open_journal { last } else { usize::MAX };
+        let hurt = Hurt {
+            path: &path,
+            was_told: false,
+            may_refuse_start: false,
+            point,
+        };
+        let (told, problems) = judge(&machine, &config, &topics, &known, &hurt);
+        *(if told {
+            &mut tally.reported
         } else {
-            tally.reported += 1;
-        }
+            &mut tally.harmless
+        }) += 1;
         let what = format!(
             "seed {seed}, {rot:?} of {bytes} bytes at {at} of {}",
             path.display()
@@ -107,8 +107,87 @@ pub fn damages(seed: u64, count: usize) -> Damages {
     tally
 }
 
+/// What was done to a disk.
+pub(super) struct Hurt<'a> {
+    /// Of a partition's file only that partition may suffer.
+    pub(super) path: &'a Path,
+    /// Someone was refused or warned already.
+    pub(super) was_told: bool,
+    /// A start that cannot read what it needs is refused as a whole.
+    pub(super) may_refuse_start: bool,
+    /// Acknowledgements from here on may be missing.
+    pub(super) point: usize,
+}
+
+/// Starts a broker twice on what is left and says whether it told of damage, and what is wrong with it.
+pub(super) fn judge(
+    machine: &Machine,
+    config: &config::Broker,
+    topics: &Topics,
+    known: &Known,
+    hurt: &Hurt<'_>,
+) -> (bool, Vec<String>) {
+    let (contents, broker) = survey(machine, config, topics);
+    let is_told = hurt.was_told || !contents.reported.is_empty();
+    let mut problems = known.wrong(&contents);
+    // Where damage is reported, a gap is what it left.
+    problems.retain(|problem| !is_told || !problem.contains("a gap between"));
+    problems.extend(known.short(&contents, hurt.point));
+    let mut missing = known.missing(&contents, usize::MAX);
+    missing.retain(|(_, _, at)| *at < hurt.point);
+    let is_refused = contents
+        .reported
+        .iter()
+        .any(|told| told.starts_with("start:"));
+    let place = place_of(hurt.path)
+        .filter(|place| topics.iter().any(|(topic, _)| place.starts_with(topic)))
+        .filter(|_| !(is_refused && hurt.may_refuse_start));
+    if let Some(place) = &place {
+        let of_others = |told: &&String| !told.contains(&format!("{place}:"));
+        problems.extend(
+            contents
+                .reported
+                .iter()
+                .filter(of_others)
+                .map(|told| format!("damage of {place} is felt elsewhere: {told}")),
+        );
+        // A reader that finds a damaged batch by itself ends the survey.
+        if contents.reported.iter().any(|told| told.contains(DAMAGED)) {
+            missing.clear();
+        }
+        missing.retain(|(missing, _, _)| missing != place || !is_told);
+    } else if is_told {
+        missing.clear();
+    }
+    problems.extend(
+        missing.iter().take(3).map(|(place, offset, _)| {
+            format!("{place} lacks offset {offset}, and nothing was said")
+        }),
+    );
+    drop(broker);
+    if machine.now().0.is_multiple_of(2) {
+        machine.power_cut();
+    } else {
+        machine.kill();
+    }
+    let (second, _broker) = survey(machine, config, topics);
+    let by_reader = |told: &Contents| told.reported.iter().any(|told| told.contains(DAMAGED));
+    let is_same = (&second.records, &second.ends) == (&contents.records, &contents.ends);
+    if !is_same && !by_reader(&contents) && !by_reader(&second) {
+        problems.push("a second start shows something else than the first".to_owned());
+    }
+    (is_told, problems)
+}
+
+/// The partition whose directory a file lies in.
+fn place_of(path: &Path) -> Option<String> {
+    let name = path.parent()?.file_name()?.to_str()?;
+    let (_, index) = name.rsplit_once('-')?;
+    index.parse::<u32>().ok().map(|_| name.to_owned())
+}
+
 /// Number of the first operation that was answered together with the last one.
-fn last_moment(run: &Run) -> usize {
+pub(super) fn last_moment(run: &Run) -> usize {
     /// Answers that one round of the journal may have released.
     const TOGETHER_NANOS: u64 = 50_000_000;
     let ops = &run.notes.history.ops;
@@ -123,7 +202,7 @@ fn last_moment(run: &Run) -> usize {
 }
 
 /// All files with content below `dir`.
-fn files(machine: &Machine, dir: &Path) -> Vec<(PathBuf, u64)> {
+pub(super) fn files(machine: &Machine, dir: &Path) -> Vec<(PathBuf, u64)> {
     let mut found = Vec::new();
     for entry in machine.env().disk.read_dir(dir).unwrap_or_default() {
         let path = dir.join(&entry.name);

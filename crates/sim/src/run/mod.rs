@@ -7,6 +7,7 @@ mod damage;
 mod faults;
 mod host;
 mod images;
+mod injury;
 mod plan;
 mod survey;
 
@@ -24,6 +25,7 @@ pub use damage::{Damages, damages};
 use faults::Striker;
 use host::{End, Host};
 pub use images::{Tally, images};
+pub use injury::injuries;
 pub use plan::{Plan, Strike};
 
 /// Topic and number of partitions.

@@ -8,8 +8,11 @@ use std::time::Duration;
 
 use broker::Broker;
 use env::sim::{Chance, Machine};
+use wire::messages::ListOffsetsRequest;
+use wire::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 
 use crate::checker::{History, Isolation, Key, Outcome, Value};
+use crate::client::line::Line;
 use crate::client::notes::Notes;
 use crate::client::reader::{DAMAGED, Reader};
 
@@ -21,6 +24,8 @@ const READ_MAX: Duration = Duration::from_secs(30);
 pub(super) struct Contents {
     /// By topic and partition.
     pub(super) records: BTreeMap<(String, i32), Vec<(i64, Value)>>,
+    /// Log ends, of the partitions that told one.
+    pub(super) ends: BTreeMap<(String, i32), i64>,
     /// Partitions that answered with an error, or a start that was refused.
     pub(super) reported: BTreeSet<String>,
     /// What can never be right.
@@ -78,6 +83,7 @@ pub(super) fn survey(
         }
         machine.step_until(next);
     }
+    contents.ends = ends(machine, topics);
     // The batch's own checksum, checked by the reader, is the last line that damage meets.
     let by_reader = |what: &String| what.contains(DAMAGED);
     let (told, violations) = std::mem::take(&mut notes.violations)
@@ -110,6 +116,52 @@ pub(super) fn survey(
         }
     }
     (contents, Some(broker))
+}
+
+/// Asks where the logs end, which is told of logs that cannot be read as well.
+fn ends(machine: &Machine, topics: &[(String, i32)]) -> BTreeMap<(String, i32), i64> {
+    const LATEST: i64 = -1;
+    let ask = |(topic, partitions): &(String, i32)| ListOffsetsTopic {
+        name: topic.clone(),
+        partitions: (0..*partitions)
+            .map(|partition| ListOffsetsPartition {
+                partition_index: partition,
+                timestamp: LATEST,
+                ..ListOffsetsPartition::default()
+            })
+            .collect(),
+    };
+    let request = ListOffsetsRequest {
+        replica_id: -1,
+        topics: topics.iter().map(ask).collect(),
+        ..ListOffsetsRequest::default()
+    };
+    let mut ends = BTreeMap::new();
+    let Ok(mut line) = Line::open(machine) else {
+        return ends;
+    };
+    line.ask(&request, 4, true);
+    let limit = machine.now().plus(READ_MAX);
+    while machine.now() < limit {
+        let answer = match line.poll() {
+            Ok(Some(answer)) => answer,
+            Ok(None) => {
+                machine.step_until(limit);
+                continue;
+            }
+            Err(_) => break,
+        };
+        let Ok(response) = answer.decode::<ListOffsetsRequest>() else {
+            break;
+        };
+        for topic in response.topics {
+            for found in topic.partitions.iter().filter(|it| it.error_code == 0) {
+                ends.insert((topic.name.clone(), found.partition_index), found.offset);
+            }
+        }
+        break;
+    }
+    ends
 }
 
 /// What was sent, and what was acknowledged before which point.
@@ -178,6 +230,27 @@ impl Known {
             }
         }
         wrong
+    }
+
+    /// Logs that end at or below an offset that was acknowledged before `point`: the next append would use it again.
+    pub(super) fn short(&self, contents: &Contents, point: usize) -> Vec<String> {
+        let mut short = Vec::new();
+        for ((topic, partition), key) in &self.keys {
+            let Some(end) = contents.ends.get(&(topic.clone(), *partition)) else {
+                continue;
+            };
+            let sent = self.sent.range((*key, 0)..=(*key, Value::MAX));
+            let acked = sent.filter_map(|(_, acked)| *acked);
+            let last = acked
+                .filter(|(_, at)| *at < point)
+                .map(|(offset, _)| offset);
+            if let Some(last) = last.max().filter(|last| end <= last) {
+                short.push(format!(
+                    "{topic}-{partition} ends at {end}, offset {last} was acknowledged"
+                ));
+            }
+        }
+        short
     }
 
     /// Acknowledged before disk operation `point`, not deleted on request, and not there: (place, offset, point of the answer).

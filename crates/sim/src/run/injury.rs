@@ -1,0 +1,126 @@
+//! The disk hurts a broker at work: a write lands on another page of its file, or a range of a file cannot be read any more.
+//!
+//! One injury per run. Whoever reads or writes meanwhile, and whoever starts on what is left, may be refused; nobody may be
+//! shown other bytes, miss what was acknowledged without a word, or be given an acknowledged offset again. Where a single
+//! partition's file cannot be read, the others feel nothing, unless a start needs those bytes: that is refused.
+
+use std::path::{Path, PathBuf};
+
+use env::sim::{Chance, Faults};
+
+use super::damage::{Damages, FAILURES_MAX, Hurt, files, judge, last_moment};
+use super::host::{End, settings};
+use super::plan::Plan;
+use super::survey::Known;
+use super::{Run, Topics};
+use crate::client::reader::DAMAGED;
+
+#[derive(Clone, Debug)]
+enum Injury {
+    /// The write of this number goes astray.
+    Misdirect(u64),
+    /// Some range of some file fails to be read from now on.
+    Unreadable,
+}
+
+/// Injures `count` short runs of `seed`.
+#[must_use]
+pub fn injuries(seed: u64, count: usize) -> Damages {
+    let mut chance = Chance::new(seed);
+    let mut plain = begin(seed, Faults::default());
+    plain.strike(&Plan::short(seed, Faults::default()));
+    let writes = plain.host.machine.counts().writes.max(2);
+    drop(plain);
+    let mut tally = Damages::default();
+    while tally.tried < count && tally.failures.len() < FAILURES_MAX {
+        let injury = if chance.one_in(2) {
+            Injury::Misdirect(chance.between(1, writes))
+        } else {
+            Injury::Unreadable
+        };
+        tally.tried += 1;
+        let (told, problems) = injure(seed, &injury, &mut chance);
+        *(if told {
+            &mut tally.reported
+        } else {
+            &mut tally.harmless
+        }) += 1;
+        let name = |problem| format!("seed {seed}, injury {} {injury:?}: {problem}", tally.tried);
+        tally.failures.extend(problems.into_iter().map(name));
+    }
+    tally
+}
+
+fn begin(seed: u64, faults: Faults) -> Run {
+    let plan = Plan::short(seed, faults);
+    let mut run = Run::new(seed, &plan);
+    run.done_at = Some(Vec::new());
+    run.set_up();
+    run
+}
+
+fn injure(seed: u64, injury: &Injury, chance: &mut Chance) -> (bool, Vec<String>) {
+    let mut faults = Faults::default();
+    if let Injury::Misdirect(at) = injury {
+        faults.misdirect_write_at = Some(*at);
+    }
+    let plan = Plan::short(seed, faults.clone());
+    let mut run = begin(seed, faults);
+    run.strike(&plan);
+    let mut path = PathBuf::new();
+    if matches!(injury, Injury::Unreadable) {
+        // What a life wrote is in its memory; the next one reads.
+        if chance.one_in(2) {
+            run.host.stop(&mut run.notes);
+        }
+        path = make_unreadable(&run, chance);
+    }
+    run.strike(&plan);
+    run.drain();
+    let is_clean = chance.one_in(2);
+    if is_clean {
+        run.host.stop(&mut run.notes);
+    } else if chance.one_in(2) {
+        run.host.end(End::PowerCut);
+    } else {
+        run.host.end(End::Kill);
+    }
+    run.host
+        .machine
+        .faults(|faults| faults.misdirect_write_at = None);
+    let told = |what: &String| what.contains(DAMAGED) || what.contains("does not start");
+    let (told, mut problems): (Vec<String>, Vec<String>) =
+        std::mem::take(&mut run.notes.violations)
+            .into_iter()
+            .partition(told);
+    let topics: Topics = run.topics.clone();
+    let done_at: Vec<usize> = (0..run.notes.history.ops.len()).collect();
+    let point = if is_clean {
+        usize::MAX
+    } else {
+        last_moment(&run)
+    };
+    let known = Known::new(&mut run.notes, &topics, &done_at);
+    let config = settings(&plan);
+    let hurt = Hurt {
+        path: &path,
+        was_told: !told.is_empty(),
+        may_refuse_start: true,
+        point,
+    };
+    let (is_told, found) = judge(&run.host.machine, &config, &topics, &known, &hurt);
+    problems.extend(found);
+    let name = |problem| format!("{}: {problem}", path.display());
+    let problems = problems.into_iter().map(name).collect();
+    (is_told, problems)
+}
+
+fn make_unreadable(run: &Run, chance: &mut Chance) -> PathBuf {
+    let machine = &run.host.machine;
+    let (path, len) = chance.pick(&files(machine, Path::new("/data"))).clone();
+    let from = chance.below(len);
+    let to = (from + chance.between(1, 64 << 10)).min(len);
+    let bad = machine.fail_reads(&path, from..to);
+    bad.expect("a file that was listed is there");
+    path
+}
