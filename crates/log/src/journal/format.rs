@@ -82,6 +82,11 @@ pub(super) struct RoundHead {
 }
 
 impl RoundHead {
+    /// Whether this is round `sequence`, behind the one with checksum `previous`.
+    pub(super) fn is(&self, sequence: u64, previous: u32) -> bool {
+        self.sequence == sequence && self.previous == previous
+    }
+
     /// Bytes of head and table together.
     pub(super) fn table_end(&self) -> usize {
         ROUND_HEAD_BYTES + self.entries as usize * ENTRY_BYTES

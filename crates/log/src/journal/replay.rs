@@ -6,6 +6,7 @@
 //! answer.
 
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 
 use bytes::Bytes;
@@ -209,7 +210,8 @@ fn read_header(file: &FileHandle, bytes: u64, dir_id: Uuid) -> io::Result<Option
     }
 }
 
-/// The header of a piece that lost it together with its first round, from the rounds that are left.
+/// The header of a piece that lost it together with its first round, from the rounds that are left. A power cut may have
+/// taken both of a piece that was never synced, so it begins no later than behind what these rounds call durable.
 fn search_header(file: &FileHandle, bytes: u64, dir_id: Uuid) -> io::Result<Option<PieceHeader>> {
     /// A piece that begins with so many zeroes was never used.
     const UNUSED_BYTES: u64 = 64 << 10;
@@ -218,24 +220,32 @@ fn search_header(file: &FileHandle, bytes: u64, dir_id: Uuid) -> io::Result<Opti
     if start.iter().all(|byte| *byte == 0) {
         return Ok(None);
     }
-    let mut oldest: Option<RoundHead> = None;
-    let mut position = 2 * PAGE;
-    while position < bytes {
+    let mut header: Option<PieceHeader> = None;
+    let mut durable = 0;
+    for position in (2 * PAGE..bytes).step_by(PAGE as usize) {
+        let Some(Front { head, .. }) = read_verified(file, bytes, position)? else {
+            continue;
+        };
         // Rounds of earlier uses have lower numbers.
-        let age = |head: &RoundHead| (std::cmp::Reverse(head.piece), head.sequence);
-        if let Some(Front { head, .. }) = read_verified(file, bytes, position)?
-            && oldest.is_none_or(|oldest| age(&head) < age(&oldest))
-        {
-            oldest = Some(head);
+        if header.is_none_or(|header| header.number < head.piece) {
+            durable = 0;
+        } else if header.is_some_and(|header| header.number > head.piece) {
+            continue;
         }
-        position += PAGE;
-    }
-    Ok(oldest.map(|head| PieceHeader {
-        dir: dir_id,
-        number: head.piece,
+        durable = durable.max(head.durable);
         // At least one came before it, where it cannot be read.
-        first_sequence: head.sequence.saturating_sub(1),
-        previous: 0,
+        let first = head.sequence.saturating_sub(1);
+        let same = header.filter(|header| header.number == head.piece);
+        header = Some(PieceHeader {
+            dir: dir_id,
+            number: head.piece,
+            first_sequence: same.map_or(first, |header| header.first_sequence.min(first)),
+            previous: 0,
+        });
+    }
+    Ok(header.map(|header| PieceHeader {
+        first_sequence: header.first_sequence.min(durable + 1),
+        ..header
     }))
 }
 
@@ -263,13 +273,19 @@ impl Walk {
         let mut position = PAGE;
         // A piece is synced to its end before another one is begun.
         let synced = next_first.map_or(self.from, |first| self.from.max(first - 1));
-        while position < piece.bytes {
-            let here = read_front(piece, position)?
-                .filter(|front| front.head.sequence == sequence && front.head.previous == chain);
+        // Later ones were cut off at a start, which then began the next piece.
+        let below = next_first.unwrap_or(u64::MAX);
+        loop {
+            let here = read_front(piece, position)?.filter(|front| front.head.is(sequence, chain));
             let Some(front) = here else {
-                let later = find_later(piece, position + PAGE, sequence)?;
+                if sequence >= below {
+                    break;
+                }
+                let later = find_later(piece, position, sequence..below, chain)?;
                 match later.next {
-                    Some((at, head)) if sequence <= later.durable.max(synced) => {
+                    Some((at, head))
+                        if head.sequence == sequence || sequence <= later.durable.max(synced) =>
+                    {
                         (position, sequence, chain) = (at, head.sequence, head.previous);
                         continue;
                     }
@@ -281,8 +297,12 @@ impl Walk {
             if sequence >= self.expected {
                 let steps = read_steps(piece, position, &front)?;
                 let is_durable = |durable: u64| sequence <= durable.max(synced);
-                if steps.lost > 0 && !is_durable(find_later(piece, next, sequence)?.durable) {
-                    break;
+                if steps.lost > 0 {
+                    let later = sequence + 1..below;
+                    let later = find_later(piece, next, later, front.head.checksum)?;
+                    if !is_durable(later.durable) {
+                        break;
+                    }
                 }
                 self.on_round(&front.head, steps, each)?;
             }
@@ -438,9 +458,12 @@ fn read_front(piece: &Found, position: u64) -> io::Result<Option<Front>> {
     Ok(found.filter(|front| front.head.piece == piece.header.number))
 }
 
-/// The front at `position` of a piece file of `bytes`, of whatever use. Allocates only what the file holds.
+/// The front at `position` of a piece file of `bytes`, of whatever use; none behind its end. Allocates only what the file holds.
 fn read_verified(file: &FileHandle, bytes: u64, position: u64) -> io::Result<Option<Front>> {
-    let left = bytes - position;
+    let left = bytes.saturating_sub(position);
+    if left < PAGE {
+        return Ok(None);
+    }
     let mut first = [0; ROUND_HEAD_BYTES];
     file.read_exact_at(&mut first, position)?;
     let Some(head) = RoundHead::decode(&first) else {
@@ -456,7 +479,7 @@ fn read_verified(file: &FileHandle, bytes: u64, position: u64) -> io::Result<Opt
         .then_some(Front { head, bytes: front }))
 }
 
-/// What stands behind a round that is not what it was.
+/// What else there is when a round is not what it was, or not where it belongs.
 #[derive(Default)]
 struct Later {
     /// The round with the lowest sequence that can be read, and its position. Not the nearest: a write that went astray may
@@ -466,21 +489,29 @@ struct Later {
     durable: u64,
 }
 
-/// Looks for rounds of this use of the piece from `position` on, with sequences above `sequence`.
-fn find_later(piece: &Found, mut position: u64, sequence: u64) -> io::Result<Later> {
+/// Looks for rounds of this use of the piece with sequences of `wanted`, the first of them only if it follows `chain`. Looks
+/// everywhere, as a write that went astray may be all that tells what it overwrote; but what cannot be read before `position`
+/// is no matter.
+fn find_later(piece: &Found, position: u64, wanted: Range<u64>, chain: u32) -> io::Result<Later> {
     let mut later = Later::default();
-    while position < piece.bytes {
-        let found = read_front(piece, position)?.filter(|front| front.head.sequence > sequence);
-        if let Some(Front { head, .. }) = found {
-            later.durable = later.durable.max(head.durable);
-            if later
-                .next
-                .is_none_or(|(_, next)| head.sequence < next.sequence)
-            {
-                later.next = Some((position, head));
-            }
+    for at in (0..piece.bytes).step_by(PAGE as usize) {
+        let head = match read_front(piece, at) {
+            Ok(front) => front.map(|front| front.head),
+            Err(_) if at < position => None,
+            Err(error) => return Err(error),
+        };
+        let Some(head) = head.filter(|head| {
+            head.is(wanted.start, chain) || (wanted.start + 1..wanted.end).contains(&head.sequence)
+        }) else {
+            continue;
+        };
+        later.durable = later.durable.max(head.durable);
+        if later
+            .next
+            .is_none_or(|(_, next)| head.sequence < next.sequence)
+        {
+            later.next = Some((at, head));
         }
-        position += PAGE;
     }
     Ok(later)
 }

@@ -641,3 +641,33 @@ fn a_piece_whose_new_header_went_astray_is_known_by_its_first_round() {
     assert_eq!(entries, texts(8..20));
     assert_eq!(replayed.damage, Vec::new());
 }
+
+#[test]
+fn rounds_that_an_earlier_start_cut_off_do_not_stand_in_for_damaged_ones() {
+    let machine = machine(1);
+    let mut first = writer(&machine, 40 * PAGE, Resume::default());
+    commit_rounds(&mut first, 1..6);
+    for number in 6..9 {
+        first.commit(&round(number), false).unwrap();
+    }
+    let path = piece_path(Path::new(DIR), 0);
+    // Six is torn, seven and eight are whole.
+    machine.rot(&path, 6 * PAGE..7 * PAGE, Rot::Zero).unwrap();
+    let (entries, replayed) = found(&machine, From::default());
+    assert_eq!(entries, texts(1..6));
+    assert_eq!(replayed.damage, Vec::new());
+    let mut next = writer(&machine, 40 * PAGE, replayed.resume).behind(replayed.live);
+    for (sequence, number) in [(6, 21), (7, 22), (8, 23)] {
+        assert_eq!(next.commit(&round(number), true).unwrap(), sequence);
+    }
+    machine.rot(&path, 5 * PAGE..6 * PAGE, Rot::Zero).unwrap();
+    let (entries, replayed) = found(&machine, From::default());
+    for text in texts([1, 2, 3, 4, 21, 22, 23]) {
+        assert!(entries.contains(&text), "acknowledged: {text}");
+    }
+    for text in texts([7, 8]) {
+        assert!(!entries.contains(&text), "cut off before: {text}");
+    }
+    assert_eq!(replayed.damage.len(), 1);
+    assert_eq!((replayed.damage[0].from, replayed.damage[0].to), (5, 6));
+}
