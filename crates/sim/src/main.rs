@@ -109,7 +109,7 @@ fn summary(verdict: &Verdict) -> String {
     let counts = verdict.counts;
     format!(
         "{} acked, {} read, {} starts, {} cuts (lost {} pages, {} names), {} kills, {} syncs failed, {} writes failed, {} full, \
-         {} resent, {} refused, {} unanswered, {} topics, {} trims, {} events, trace {:016x}",
+         {} resent, {} refused, {} unanswered, {} topics, {} trims, {} commits, {} events, trace {:016x}",
         verdict.acked,
         verdict.polled,
         verdict.starts,
@@ -125,6 +125,7 @@ fn summary(verdict: &Verdict) -> String {
         verdict.unanswered,
         verdict.topics_changed,
         verdict.records_deleted,
+        verdict.commits,
         verdict.events,
         verdict.trace,
     )

@@ -2,6 +2,7 @@
 
 pub(crate) mod admin;
 pub(crate) mod line;
+pub(crate) mod member;
 pub(crate) mod notes;
 pub(crate) mod producer;
 pub(crate) mod reader;

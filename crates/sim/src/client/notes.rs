@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use env::sim::Chance;
 
+use super::member::GroupPart;
 use crate::checker::{EndSeen, History, Key, Op};
 
 #[derive(Default)]
@@ -27,6 +28,7 @@ pub(crate) struct Notes {
     /// Topics created and deleted beside the load.
     pub(crate) topics_changed: u64,
     pub(crate) records_deleted: u64,
+    groups: BTreeMap<(String, i32), GroupPart>,
 }
 
 /// Examples kept; the run has failed with the first one.
@@ -49,6 +51,18 @@ impl Notes {
             .keys
             .entry((topic.to_owned(), partition))
             .or_insert(next)
+    }
+
+    /// What is known of a partition of a group.
+    pub(crate) fn part(&mut self, group: &str, partition: i32) -> &mut GroupPart {
+        self.groups
+            .entry((group.to_owned(), partition))
+            .or_default()
+    }
+
+    /// Acknowledged commits of every partition of every group.
+    pub(crate) fn commits(&self) -> u64 {
+        self.groups.values().map(|part| part.commits).sum()
     }
 
     pub(crate) fn known_key(&self, topic: &str, partition: i32) -> Option<Key> {

@@ -129,7 +129,12 @@ impl Striker {
     fn some_lines(&mut self, run: &Run, strike: impl Fn(&Line, &mut Chance)) {
         let producers = run.producers.iter().filter_map(|producer| producer.line());
         let readers = run.readers.iter().filter_map(|reader| reader.line());
-        for line in producers.chain(readers).chain(run.admin.line()) {
+        let members = run.members.iter().filter_map(|member| member.line());
+        let lines = producers
+            .chain(readers)
+            .chain(members)
+            .chain(run.admin.line());
+        for line in lines {
             if self.chance.one_in(2) {
                 strike(line, &mut self.chance);
             }

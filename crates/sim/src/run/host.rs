@@ -147,6 +147,9 @@ pub(super) fn settings(plan: &Plan) -> config::Broker {
         ("num.network.threads", plan.network_threads.to_string()),
         ("esker.journal.piece.bytes", (1 << 20).to_string()),
         ("esker.journal.bytes", (2 << 20).to_string()),
+        ("offsets.topic.num.partitions", "3".to_owned()),
+        ("group.min.session.timeout.ms", "100".to_owned()),
+        ("group.initial.rebalance.delay.ms", "100".to_owned()),
         ("log.segment.delete.delay.ms", "1000".to_owned()),
         ("log.retention.check.interval.ms", "2000".to_owned()),
     ];

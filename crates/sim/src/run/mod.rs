@@ -18,6 +18,7 @@ use model::Instant;
 
 use crate::checker::{Fault, Guard, Isolation, Kind, Report, check};
 use crate::client::admin::Admin;
+use crate::client::member::Member;
 use crate::client::notes::Notes;
 use crate::client::producer::{Habits, Producer};
 use crate::client::reader::Reader;
@@ -35,6 +36,10 @@ type Topics = Vec<(String, i32)>;
 const SETUP_MAX: Duration = Duration::from_secs(60);
 const LIVE_MAX: Duration = Duration::from_secs(15);
 const DRAIN_MAX: Duration = Duration::from_secs(200);
+/// Sessions and a rebalance or two, with members that sleep and leave meanwhile.
+const GROUP_MAX: Duration = Duration::from_secs(60);
+
+const GROUP: &str = "group";
 
 /// What a run found.
 #[derive(Debug)]
@@ -59,6 +64,8 @@ pub struct Verdict {
     pub unanswered: u64,
     pub topics_changed: u64,
     pub records_deleted: u64,
+    /// Commits that the group's members were acknowledged.
+    pub commits: u64,
 }
 
 impl Verdict {
@@ -102,6 +109,7 @@ struct Run {
     admin: Admin,
     producers: Vec<Producer>,
     readers: Vec<Reader>,
+    members: Vec<Member>,
     topics: Topics,
     /// While recording: how many disk operations had begun when each operation of the history was done.
     done_at: Option<Vec<usize>>,
@@ -121,6 +129,7 @@ impl Run {
             notes,
             producers: Vec::new(),
             readers: Vec::new(),
+            members: Vec::new(),
             topics: plan
                 .topics
                 .iter()
@@ -154,6 +163,12 @@ impl Run {
                 reader.act(machine, notes);
             }
             next = next.min(reader.wake());
+        }
+        for member in &mut self.members {
+            if member.has_news() || member.wake() <= now {
+                member.act(machine, notes);
+            }
+            next = next.min(member.wake());
         }
         if let Some(done_at) = &mut self.done_at {
             done_at.resize(notes.history.ops.len(), machine.recorded());
@@ -206,6 +221,11 @@ impl Run {
             };
             self.read(&topic, partitions, isolation);
         }
+        for _ in 0..self.plan.members {
+            let (topic, partitions) = self.topics[0].clone();
+            let member = Member::new(GROUP, &topic, partitions, self.chance.split());
+            self.members.push(member);
+        }
     }
 
     fn read(&mut self, topic: &str, partitions: i32, isolation: Isolation) {
@@ -245,7 +265,38 @@ impl Run {
             _ => self.host.stop(&mut self.notes),
         }
         self.demand_progress();
+        self.demand_commits();
         self.read_everything();
+    }
+
+    /// Every partition of the group has an owner that commits, soon after everything healed.
+    fn demand_commits(&mut self) {
+        if self.members.is_empty() || !self.notes.violations.is_empty() {
+            return;
+        }
+        let partitions = self.topics[0].1;
+        let commits = |run: &mut Run| -> Vec<u64> {
+            (0..partitions)
+                .map(|partition| run.notes.part(GROUP, partition).commits)
+                .collect()
+        };
+        let before = commits(self);
+        let limit = self.host.machine.now().plus(GROUP_MAX);
+        while self.host.machine.now() < limit && self.notes.violations.is_empty() {
+            let now = commits(self);
+            if before.iter().zip(now).all(|(before, now)| *before < now) {
+                return;
+            }
+            self.step(limit);
+        }
+        if !self.notes.violations.is_empty() {
+            return;
+        }
+        let members: Vec<String> = self.members.iter().map(Member::describe).collect();
+        self.notes.violation(format!(
+            "not every partition of the group is committed after healing: {}",
+            members.join("; ")
+        ));
     }
 
     /// Lets the producers hear the end of what they have sent.
@@ -370,6 +421,7 @@ impl Run {
                 .map(|polled| polled.records.len())
                 .sum::<usize>();
         }
+        let commits = notes.commits();
         Verdict {
             seed,
             complaints: guard.complaints(history),
@@ -387,6 +439,7 @@ impl Run {
             unanswered: notes.unanswered,
             topics_changed: notes.topics_changed,
             records_deleted: notes.records_deleted,
+            commits,
         }
     }
 }

@@ -74,6 +74,8 @@ pub struct Plan {
     pub changes: u64,
     pub(crate) topics: Vec<Topic>,
     pub(crate) producers: Vec<Habits>,
+    /// Members of the one consumer group.
+    pub members: usize,
 }
 
 impl Plan {
@@ -108,6 +110,7 @@ impl Plan {
         plan.topics[0].partitions = plan.topics[0].partitions.min(3);
         plan.readers = 1;
         plan.log_dirs = 1;
+        plan.members = 0;
         (plan.trims, plan.changes) = (10, 10);
         plan.producers.truncate(2);
         for habits in &mut plan.producers {
@@ -139,6 +142,7 @@ impl Plan {
             changes: *chance.pick(&[0, 5, 20]),
             topics,
             producers,
+            members: *chance.pick(&[0, 0, 2, 3, 5]),
         }
     }
 }
