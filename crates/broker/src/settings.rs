@@ -86,6 +86,7 @@ fn group_settings(broker: &config::Broker) -> coord::group::Settings {
             standard.offsets_retention_check_interval_ms,
         ),
         offset_metadata_max: size("offset.metadata.max.bytes", standard.offset_metadata_max),
+        ..standard
     }
 }
 

@@ -15,8 +15,9 @@ use wire::messages::offset_delete_response::{
 use wire::messages::{OffsetDeleteRequest, OffsetDeleteResponse};
 
 use super::classic::{State, millis};
+use super::entry::Group;
 use super::offsets::Look;
-use super::{Answer, Group, Groups, Out, Retention, record};
+use super::{Answer, Groups, Out, Retention, record};
 use crate::{Caller, Moment, Topics};
 
 /// Between two steps that remove the offsets of deleted topics.
@@ -33,25 +34,17 @@ impl Groups {
                     .map(|last| last.reason.clone()),
                 ..classic.described()
             },
+            Some(Group::Consumer(_)) => not_found(
+                is_strict,
+                format!("Group {group_id} is not a classic group."),
+                group_id,
+            ),
             None if self.offsets.has(&group_id) => DescribedGroup {
                 group_id,
                 group_state: State::Empty.name().to_owned(),
                 ..DescribedGroup::default()
             },
-            None => {
-                let code = if is_strict {
-                    ErrorCode::GroupIdNotFound
-                } else {
-                    ErrorCode::None
-                };
-                DescribedGroup {
-                    error_code: code.code(),
-                    error_message: is_strict.then(|| format!("Group {group_id} not found.")),
-                    group_id,
-                    group_state: "Dead".to_owned(),
-                    ..DescribedGroup::default()
-                }
-            }
+            None => not_found(is_strict, format!("Group {group_id} not found."), group_id),
         }
     }
 
@@ -65,7 +58,7 @@ impl Groups {
         self.group_ids()
             .into_iter()
             .map(|id| match self.groups.get(id).map(|entry| &entry.group) {
-                Some(Group::Classic(classic)) => classic.listed(),
+                Some(group) => group.listed(id),
                 None => ListedGroup {
                     group_id: id.to_string(),
                     group_state: State::Empty.name().to_owned(),
@@ -73,6 +66,8 @@ impl Groups {
                     ..ListedGroup::default()
                 },
             })
+            // The first records of a consumer group were refused.
+            .filter(|group| group.group_state != "Dead")
             .filter(|group| passes(states, &group.group_state) && passes(types, &group.group_type))
             .collect()
     }
@@ -100,8 +95,8 @@ impl Groups {
 
     fn check_delete(&self, id: &str) -> Result<(), ErrorCode> {
         match self.groups.get(id).map(|entry| &entry.group) {
-            Some(Group::Classic(classic)) if classic.state() == State::Empty => Ok(()),
-            Some(Group::Classic(_)) => Err(ErrorCode::NonEmptyGroup),
+            Some(group) if group.is_empty() => Ok(()),
+            Some(_) => Err(ErrorCode::NonEmptyGroup),
             None if self.offsets.has(id) => Ok(()),
             None => Err(ErrorCode::GroupIdNotFound),
         }
@@ -112,7 +107,10 @@ impl Groups {
         let partitions = self.offsets.partitions(id).into_iter();
         partitions
             .map(|(topic, partition)| record::offset_gone(id, topic, partition))
-            .chain([record::classic_gone(id)])
+            .chain(match self.groups.get(id) {
+                Some(entry) => entry.group.tombstones(id),
+                None => vec![record::classic_gone(id)],
+            })
             .collect()
     }
 
@@ -158,7 +156,7 @@ impl Groups {
             return Err(ErrorCode::InvalidGroupId);
         }
         match self.groups.get(id).map(|entry| &entry.group) {
-            Some(Group::Classic(classic)) => classic.check_delete_offsets(),
+            Some(group) => group.check_delete_offsets(),
             None if self.offsets.has(id) => Ok(()),
             None => Err(ErrorCode::GroupIdNotFound),
         }
@@ -180,10 +178,8 @@ impl Groups {
     }
 
     fn is_subscribed_to(&self, id: &str, topic: &str) -> bool {
-        match self.groups.get(id).map(|entry| &entry.group) {
-            Some(Group::Classic(classic)) => classic.is_subscribed_to(topic),
-            None => false,
-        }
+        let entry = self.groups.get(id);
+        entry.is_some_and(|entry| entry.group.is_subscribed_to(topic))
     }
 
     pub(super) fn retention_interval(&self) -> Duration {
@@ -229,10 +225,7 @@ impl Groups {
         records: &mut Vec<GroupRecord>,
     ) {
         let entry = self.groups.get(id);
-        let retention = match entry.map(|entry| &entry.group) {
-            Some(Group::Classic(classic)) => classic.retention(),
-            None => Retention::SinceCommit,
-        };
+        let retention = entry.map_or(Retention::SinceCommit, |entry| entry.group.retention());
         let look = Look {
             group_id: id,
             retention,
@@ -241,8 +234,11 @@ impl Groups {
             is_subscribed: |topic: &str| self.is_subscribed_to(id, topic),
         };
         let is_all = self.offsets.expire(&look, topics, records);
-        if is_all && entry.is_some_and(|entry| entry.group.is_idle()) {
-            records.push(record::classic_gone(id));
+        if let Some(entry) = entry
+            && is_all
+            && entry.group.is_idle()
+        {
+            records.extend(entry.group.tombstones(id));
         }
     }
 
@@ -268,5 +264,21 @@ impl Groups {
         let is_all = self.gone_topics.is_empty();
         self.gone_at = (!is_all).then(|| at.now.plus(GONE_PAUSE));
         records
+    }
+}
+
+/// Before clients were told, a group that is not there was dead.
+fn not_found(is_strict: bool, message: String, group_id: String) -> DescribedGroup {
+    let code = if is_strict {
+        ErrorCode::GroupIdNotFound
+    } else {
+        ErrorCode::None
+    };
+    DescribedGroup {
+        error_code: code.code(),
+        error_message: is_strict.then_some(message),
+        group_id,
+        group_state: "Dead".to_owned(),
+        ..DescribedGroup::default()
     }
 }

@@ -1,18 +1,23 @@
 //! Each ask finds its group; what is wrong with an ask before any group is looked at.
 
+use std::sync::Arc;
+
 use model::{ProducerEpoch, ProducerId};
 use wire::ErrorCode;
-use wire::messages::consumer_group_describe_response::DescribedGroup as DescribedConsumerGroup;
 use wire::messages::leave_group_request::MemberIdentity;
 use wire::messages::leave_group_response::MemberResponse;
+use wire::messages::offset_fetch_request::OffsetFetchRequestGroup;
+use wire::messages::offset_fetch_response::OffsetFetchResponseGroup;
 use wire::messages::{
-    ConsumerGroupHeartbeatResponse, HeartbeatRequest, HeartbeatResponse, LeaveGroupRequest,
-    LeaveGroupResponse, OffsetCommitRequest, SyncGroupRequest, TxnOffsetCommitRequest,
+    HeartbeatRequest, HeartbeatResponse, LeaveGroupRequest, LeaveGroupResponse,
+    OffsetCommitRequest, SyncGroupRequest, TxnOffsetCommitRequest,
 };
 
-use super::classic::{Committer, Join, refuse_join, refuse_sync};
-use super::offsets::Offsets;
-use super::{Answer, Ask, Group, Groups, Out};
+use super::classic::{Classic, Committer, Join, refuse_join, refuse_sync};
+use super::consumer::Beat;
+use super::entry::Group;
+use super::offsets::{Offsets, resolve};
+use super::{Answer, Ask, Groups, Out};
 use crate::{Caller, Moment, Topics};
 
 impl Groups {
@@ -31,7 +36,7 @@ impl Groups {
                 may_skip_assignment,
                 fresh,
             } => {
-                let settings = std::sync::Arc::clone(&self.settings);
+                let settings = Arc::clone(&self.settings);
                 return self.join(&Join {
                     caller,
                     request: &request,
@@ -59,25 +64,28 @@ impl Groups {
             Ask::FetchOffsets {
                 group,
                 require_stable,
-            } => Answer::FetchOffsets(self.offsets.fetch(&group, require_stable, topics)),
+            } => Answer::FetchOffsets(self.fetch_offsets(&group, require_stable, topics)),
             Ask::Describe {
                 group_id,
                 is_strict,
             } => Answer::Describe(self.describe(group_id, is_strict)),
             Ask::List { states, types } => Answer::List(self.list(&states, &types)),
-            Ask::ConsumerHeartbeat { .. } => {
-                Answer::ConsumerHeartbeat(ConsumerGroupHeartbeatResponse {
-                    error_code: ErrorCode::UnsupportedVersion.code(),
-                    ..ConsumerGroupHeartbeatResponse::default()
-                })
+            Ask::ConsumerHeartbeat {
+                request,
+                client,
+                brings_member_id,
+                fresh,
+            } => {
+                let beat = Beat {
+                    request,
+                    client,
+                    brings_member_id,
+                    fresh,
+                };
+                return self.beat(caller, &beat, at, topics);
             }
             Ask::ConsumerDescribe { group_id } => {
-                Answer::ConsumerDescribe(DescribedConsumerGroup {
-                    error_code: ErrorCode::GroupIdNotFound.code(),
-                    error_message: Some(format!("Group {group_id} not found.")),
-                    group_id,
-                    ..DescribedConsumerGroup::default()
-                })
+                Answer::ConsumerDescribe(self.describe_consumer(group_id, at, topics))
             }
         };
         Out::answer(caller, answer)
@@ -97,9 +105,24 @@ impl Groups {
         if !request.member_id.is_empty() && !self.groups.contains_key(id.as_str()) {
             return refuse(ErrorCode::UnknownMemberId);
         }
+        let mut out = Out::default();
+        if let Some(entry) = self.groups.get(id.as_str())
+            && let Group::Consumer(_) = &entry.group
+        {
+            if !entry.group.is_empty() {
+                return refuse(ErrorCode::InconsistentGroupProtocol);
+            }
+            if !request.member_id.is_empty() {
+                return refuse(ErrorCode::UnknownMemberId);
+            }
+            // Nobody is in it any more: its offsets stay, the rest begins anew.
+            out.records = entry.group.tombstones(id);
+            self.remove(id);
+        }
         let entry = self.classic_entry(id, join.at.wall);
-        let Group::Classic(classic) = &mut entry.group;
-        let out = classic.join(join);
+        if let Some(classic) = entry.group.classic() {
+            out.extend(classic.join(join));
+        }
         self.settle(id);
         out
     }
@@ -109,10 +132,9 @@ impl Groups {
         if id.is_empty() {
             return refuse_sync(caller, ErrorCode::InvalidGroupId);
         }
-        let Some(entry) = self.groups.get_mut(id.as_str()) else {
+        let Some(classic) = self.classic(id) else {
             return refuse_sync(caller, ErrorCode::UnknownMemberId);
         };
-        let Group::Classic(classic) = &mut entry.group;
         let out = classic.sync(caller, request, at);
         self.settle(id);
         out
@@ -123,10 +145,9 @@ impl Groups {
         if id.is_empty() {
             return ErrorCode::InvalidGroupId;
         }
-        let Some(entry) = self.groups.get_mut(id.as_str()) else {
+        let Some(classic) = self.classic(id) else {
             return ErrorCode::UnknownMemberId;
         };
-        let Group::Classic(classic) = &mut entry.group;
         let code = classic.heartbeat(request, at);
         self.settle(id);
         code
@@ -146,11 +167,9 @@ impl Groups {
                 ..MemberIdentity::default()
             });
         }
-        let (codes, mut out) = match self.groups.get_mut(request.group_id.as_str()) {
-            Some(entry) => {
-                let Group::Classic(classic) = &mut entry.group;
-                classic.leave(&request, at, &self.settings)
-            }
+        let settings = Arc::clone(&self.settings);
+        let (codes, mut out) = match self.classic(&request.group_id) {
+            Some(classic) => classic.leave(&request, at, &settings),
             None => {
                 let codes = vec![ErrorCode::UnknownMemberId; request.members.len()];
                 (codes, Out::default())
@@ -192,11 +211,21 @@ impl Groups {
         } else {
             ErrorCode::IllegalGeneration
         };
-        let refusal = self.check_commit(id, &committer, unknown).err();
+        let partitions = request.topics.iter().flat_map(|topic| {
+            let id = resolve(&topic.name, topic.topic_id, topics).map(|(_, id)| id);
+            let partitions = topic
+                .partitions
+                .iter()
+                .map(|partition| partition.partition_index);
+            partitions.filter_map(move |partition| Some((id.ok()?, partition)))
+        });
+        let check = |group: &Group| group.check_commit(&committer, knows_member_epochs, partitions);
+        let refusal = self
+            .check_commit(id, committer.generation, check, unknown)
+            .err();
         if refusal.is_none()
-            && let Some(entry) = self.groups.get_mut(id.as_str())
+            && let Some(classic) = self.classic(id)
         {
-            let Group::Classic(classic) = &mut entry.group;
             classic.on_commit(&request.member_id, at);
             self.settle(id);
         }
@@ -226,7 +255,21 @@ impl Groups {
         let refusal = if id.is_empty() {
             Some(ErrorCode::InvalidGroupId)
         } else {
-            self.check_commit(id, &committer, ErrorCode::IllegalGeneration)
+            let partitions = request.topics.iter().flat_map(|topic| {
+                let id = topics.topic(&topic.name).map(|(id, _)| id);
+                let partitions = topic
+                    .partitions
+                    .iter()
+                    .map(|partition| partition.partition_index);
+                partitions.filter_map(move |partition| Some((id?, partition)))
+            });
+            let check = |group: &Group| match group.check_commit(&committer, true, partitions) {
+                // This request has no member epochs in its vocabulary.
+                Err(ErrorCode::StaleMemberEpoch) => Err(ErrorCode::IllegalGeneration),
+                checked => checked,
+            };
+            let unknown = ErrorCode::IllegalGeneration;
+            self.check_commit(id, committer.generation, check, unknown)
                 .err()
         };
         let (records, response) =
@@ -246,15 +289,39 @@ impl Groups {
     fn check_commit(
         &self,
         id: &str,
-        committer: &Committer<'_>,
+        generation: i32,
+        check: impl FnOnce(&Group) -> Result<(), ErrorCode>,
         unknown: ErrorCode,
     ) -> Result<(), ErrorCode> {
-        match self.groups.get(id).map(|entry| &entry.group) {
-            Some(Group::Classic(classic)) => classic.check_commit(committer),
-            None if committer.generation < 0 => Ok(()),
+        match self.groups.get(id) {
+            Some(entry) => check(&entry.group),
+            None if generation < 0 => Ok(()),
             // Offsets without a group are a group without members.
             None if self.offsets.has(id) => Err(ErrorCode::UnknownMemberId),
             None => Err(unknown),
         }
+    }
+
+    fn fetch_offsets(
+        &self,
+        asked: &OffsetFetchRequestGroup,
+        require_stable: bool,
+        topics: &dyn Topics,
+    ) -> OffsetFetchResponseGroup {
+        let entry = self.groups.get(asked.group_id.as_str());
+        let member_id = asked.member_id.as_deref();
+        match entry.map(|entry| entry.group.check_fetch(member_id, asked.member_epoch)) {
+            Some(Err(code)) => OffsetFetchResponseGroup {
+                group_id: asked.group_id.clone(),
+                error_code: code.code(),
+                ..OffsetFetchResponseGroup::default()
+            },
+            _ => self.offsets.fetch(asked, require_stable, topics),
+        }
+    }
+
+    /// The group, if it is a classic one; the other kind has no members of this protocol.
+    fn classic(&mut self, id: &str) -> Option<&mut Classic> {
+        self.groups.get_mut(id)?.group.classic()
     }
 }

@@ -6,9 +6,11 @@
 
 mod admin;
 mod ask;
+mod beat;
 mod classic;
 pub mod consumer;
 mod dispatch;
+mod entry;
 mod offsets;
 mod record;
 mod settings;
@@ -20,6 +22,8 @@ use model::{Instant, ProducerEpoch, ProducerId};
 use wire::group::GroupRecord;
 
 use self::classic::Classic;
+use self::consumer::Context;
+use self::entry::{Entry, Group};
 use self::offsets::{Offsets, Retention};
 use crate::{Caller, Moment, Step, Topics};
 
@@ -29,6 +33,31 @@ pub use self::record::record_version;
 pub use self::settings::Settings;
 
 type Out = Step<GroupRecord, Answer>;
+
+/// For those that are not asked about topics.
+struct NoTopics;
+
+impl Topics for NoTopics {
+    fn topic(&self, _name: &str) -> Option<(wire::Uuid, i32)> {
+        None
+    }
+
+    fn name(&self, _id: wire::Uuid) -> Option<&str> {
+        None
+    }
+
+    fn names(&self) -> Vec<&str> {
+        Vec::new()
+    }
+
+    fn racks(&self, _name: &str, _partition: i32) -> Vec<&str> {
+        Vec::new()
+    }
+
+    fn version(&self) -> u64 {
+        0
+    }
+}
 
 /// The groups of one partition.
 #[derive(Debug, Default)]
@@ -45,40 +74,6 @@ pub struct Groups {
     retention_at: Option<Instant>,
     /// Where that look goes on, when it was too much for one step.
     retention_from: Option<Arc<str>>,
-}
-
-#[derive(Debug)]
-struct Entry {
-    group: Group,
-    /// What `wakes` has for it.
-    wake: Option<Instant>,
-    /// A record of it is in the log.
-    is_written: bool,
-}
-
-#[derive(Debug)]
-enum Group {
-    Classic(Classic),
-}
-
-impl Group {
-    fn wake(&self) -> Option<Instant> {
-        match self {
-            Group::Classic(classic) => classic.wake(),
-        }
-    }
-
-    fn is_idle(&self) -> bool {
-        match self {
-            Group::Classic(classic) => classic.is_idle(),
-        }
-    }
-
-    fn is_unborn(&self) -> bool {
-        match self {
-            Group::Classic(classic) => classic.is_unborn(),
-        }
-    }
 }
 
 impl Groups {
@@ -98,14 +93,25 @@ impl Groups {
                 self.offsets.replay(key, value.as_ref(), producer);
             }
             GroupRecord::GroupMetadata(key, Some(value)) => {
+                // A group that was of the other protocol has lost its records before.
+                let is_classic = |entry: &Entry| matches!(entry.group, Group::Classic(_));
+                if !self.groups.get(key.group.as_str()).is_some_and(is_classic) {
+                    self.remove(&key.group);
+                }
                 let entry = self.classic_entry(&key.group, model::Timestamp::NONE);
                 entry.is_written = true;
-                let Group::Classic(classic) = &mut entry.group;
-                classic.replay(value);
+                if let Some(classic) = entry.group.classic() {
+                    classic.replay(value);
+                }
                 self.settle(&key.group);
             }
-            GroupRecord::GroupMetadata(key, None) => self.remove(&key.group),
-            _ => {}
+            GroupRecord::GroupMetadata(key, None) => {
+                let is_classic = |entry: &Entry| matches!(entry.group, Group::Classic(_));
+                if self.groups.get(key.group.as_str()).is_some_and(is_classic) {
+                    self.remove(&key.group);
+                }
+            }
+            record => self.replay_consumer(record),
         }
     }
 
@@ -119,8 +125,14 @@ impl Groups {
         let ids: Vec<Arc<str>> = self.groups.keys().cloned().collect();
         for id in ids {
             if let Some(entry) = self.groups.get_mut(&id) {
-                let Group::Classic(classic) = &mut entry.group;
-                classic.on_loaded(at, self.settings.members_max);
+                match &mut entry.group {
+                    Group::Classic(classic) => classic.on_loaded(at, self.settings.members_max),
+                    Group::Consumer(consumer) => consumer.on_loaded(&Context {
+                        at,
+                        topics: &NoTopics,
+                        settings: &self.settings.consumer,
+                    }),
+                }
             }
             self.settle(&id);
         }
@@ -141,19 +153,31 @@ impl Groups {
     pub fn tick(&mut self, at: Moment, topics: &dyn Topics) -> Step<GroupRecord, Answer> {
         let mut out = Out::default();
         let mut bytes = 0;
-        while let Some((_, id)) = self
+        // Each once: what it decides next depends on the replay of what it decides now.
+        let due: Vec<Arc<str>> = self
             .wakes
-            .first()
-            .filter(|(when, _)| *when <= at.now)
-            .cloned()
-        {
+            .iter()
+            .take_while(|(when, _)| *when <= at.now)
+            .map(|(_, id)| Arc::clone(id))
+            .collect();
+        for id in due {
             if bytes > record::STEP_BYTES_MAX {
                 return out;
             }
             bytes += record::gone_size(&id, "");
             if let Some(entry) = self.groups.get_mut(&id) {
-                let Group::Classic(classic) = &mut entry.group;
-                out.extend(classic.tick(at, &self.settings));
+                match &mut entry.group {
+                    Group::Classic(classic) => out.extend(classic.tick(at, &self.settings)),
+                    Group::Consumer(consumer) => {
+                        let step = consumer.tick(&Context {
+                            at,
+                            topics,
+                            settings: &self.settings.consumer,
+                        });
+                        bytes += step.records.len() * record::gone_size(&id, "");
+                        out.extend(step);
+                    }
+                }
             }
             self.settle(&id);
         }
@@ -196,6 +220,7 @@ impl Groups {
     pub fn last_rebalance(&self, group_id: &str) -> Option<&Rebalance> {
         match &self.groups.get(group_id)?.group {
             Group::Classic(classic) => classic.last_rebalance(),
+            Group::Consumer(_) => None,
         }
     }
 
@@ -230,6 +255,14 @@ impl Groups {
             self.remove(id);
             return;
         }
+        self.index(id);
+    }
+
+    /// The group is among the wakes where it wants to be.
+    fn index(&mut self, id: &str) {
+        let Some(entry) = self.groups.get_mut(id) else {
+            return;
+        };
         let wake = entry.group.wake();
         if wake != entry.wake {
             let before = std::mem::replace(&mut entry.wake, wake);

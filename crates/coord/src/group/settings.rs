@@ -2,7 +2,9 @@
 //!
 //! Plain numbers: the driver fills them from its configuration, defaults are Kafka's.
 
-/// Settings of classic groups and of committed offsets.
+use super::consumer;
+
+/// Settings of groups of both protocols and of committed offsets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// `group.min.session.timeout.ms`
@@ -19,6 +21,8 @@ pub struct Settings {
     pub offsets_retention_check_interval_ms: i64,
     /// `offset.metadata.max.bytes`; counted as Kafka does, in UTF-16 units.
     pub offset_metadata_max: usize,
+    /// `group.consumer.*`
+    pub consumer: consumer::Settings,
 }
 
 impl Default for Settings {
@@ -31,6 +35,7 @@ impl Default for Settings {
             offsets_retention_ms: 10_080 * 60_000,
             offsets_retention_check_interval_ms: 600_000,
             offset_metadata_max: 4_096,
+            consumer: consumer::Settings::default(),
         }
     }
 }

@@ -66,7 +66,21 @@ pub(crate) fn answer(answer: &Answer) -> String {
             groups.collect::<Vec<_>>().join(" ")
         }
         Answer::Delete(deleted) => code(deleted.error_code).to_owned(),
-        Answer::ConsumerHeartbeat(_) | Answer::ConsumerDescribe(_) => format!("{answer:?}"),
+        Answer::ConsumerHeartbeat(beat) if beat.error_code == 0 => {
+            format!("epoch {}", beat.member_epoch)
+        }
+        Answer::ConsumerHeartbeat(beat) => code(beat.error_code).to_owned(),
+        Answer::ConsumerDescribe(group) if group.error_code != 0 => {
+            code(group.error_code).to_owned()
+        }
+        Answer::ConsumerDescribe(group) => {
+            let members = group.members.iter().map(|member| member.member_id.as_str());
+            format!(
+                "{} {}",
+                group.group_state,
+                members.collect::<Vec<_>>().join(",")
+            )
+        }
     }
 }
 

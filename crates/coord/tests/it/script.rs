@@ -23,8 +23,9 @@ use wire::messages::txn_offset_commit_request::{
     TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic,
 };
 use wire::messages::{
-    ConsumerProtocolSubscription, HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest,
-    OffsetCommitRequest, OffsetDeleteRequest, SyncGroupRequest, TxnOffsetCommitRequest,
+    ConsumerGroupHeartbeatRequest, ConsumerProtocolSubscription, HeartbeatRequest,
+    JoinGroupRequest, LeaveGroupRequest, OffsetCommitRequest, OffsetDeleteRequest,
+    SyncGroupRequest, TxnOffsetCommitRequest,
 };
 use wire::{Message, Writer};
 
@@ -226,6 +227,11 @@ impl Run {
     }
 
     fn learn(&mut self, asker: &str, answer: &Answer) {
+        if let Answer::ConsumerHeartbeat(beat) = answer
+            && let Some(id) = &beat.member_id
+        {
+            self.ids.insert(asker.to_owned(), id.clone());
+        }
         if let Answer::Join(joined) = answer {
             if !joined.member_id.is_empty() {
                 self.ids.insert(asker.to_owned(), joined.member_id.clone());
@@ -300,6 +306,8 @@ impl Run {
                 member_id: self.id(name),
                 ..LeaveGroupRequest::default()
             }),
+            "consumer" => self.consumer(name, words),
+            "describe-consumer" => Ask::ConsumerDescribe { group_id },
             "commit" => self.commit(name, words),
             "txn" => self.txn(words),
             "fetch" => Ask::FetchOffsets {
@@ -380,6 +388,31 @@ impl Run {
         }
     }
 
+    /// A heartbeat of a consumer group: all that a member says when it joins, nothing new later.
+    fn consumer(&mut self, name: &str, words: &Words<'_>) -> Ask {
+        let epoch = words.number("epoch", 0);
+        let topics = words.list("topics", "t").into_iter().map(str::to_owned);
+        let joins = epoch == 0;
+        let request = ConsumerGroupHeartbeatRequest {
+            group_id: words.group(),
+            member_id: self.id(name),
+            member_epoch: epoch,
+            rebalance_timeout_ms: if joins { 30_000 } else { -1 },
+            subscribed_topic_names: joins.then(|| topics.collect()),
+            topic_partitions: joins.then(Vec::new),
+            ..ConsumerGroupHeartbeatRequest::default()
+        };
+        Ask::ConsumerHeartbeat {
+            request,
+            client: Client {
+                id: name.to_owned(),
+                host: "/127.0.0.1".to_owned(),
+            },
+            brings_member_id: true,
+            fresh: self.world.fresh(),
+        }
+    }
+
     fn commit(&self, name: &str, words: &Words<'_>) -> Ask {
         let topics = words
             .partitions()
@@ -446,7 +479,7 @@ impl Run {
 
 /// Verbs whose first word is the member that asks.
 fn is_of_member(verb: &str) -> bool {
-    ["join", "sync", "beat"].contains(&verb)
+    ["join", "sync", "beat", "consumer"].contains(&verb)
 }
 
 fn fetched(words: &Words<'_>) -> Vec<OffsetFetchRequestTopics> {

@@ -68,7 +68,7 @@ impl Commit<'_> {
 }
 
 /// Name and id of a topic that was given by either.
-pub(super) fn resolve<'a>(
+pub(in crate::group) fn resolve<'a>(
     name: &'a str,
     id: Uuid,
     topics: &'a dyn Topics,

@@ -15,6 +15,7 @@ use model::ProducerId;
 use wire::Uuid;
 use wire::group::{OffsetCommitKey, OffsetCommitValue};
 
+pub(super) use commit::resolve;
 pub(super) use expire::{Look, Retention};
 
 #[derive(Debug, Default)]

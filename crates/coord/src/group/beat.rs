@@ -1,0 +1,160 @@
+//! Heartbeats of consumer groups find their group, or make one; an empty group changes its protocol on the way.
+
+use std::sync::Arc;
+
+use wire::ErrorCode;
+use wire::group::GroupRecord;
+use wire::messages::ConsumerGroupHeartbeatResponse;
+use wire::messages::consumer_group_describe_response::DescribedGroup;
+
+use super::consumer::{Beat, ConsumerGroup, Context};
+use super::entry::{Entry, Group};
+use super::{Answer, Groups, Out};
+use crate::{Caller, Moment, Topics};
+
+/// The group that a record of the consumer protocol is about.
+pub(super) fn group_of(record: &GroupRecord) -> Option<(&str, bool)> {
+    Some(match record {
+        GroupRecord::ConsumerGroupCurrentMemberAssignment(key, value) => {
+            (&key.group_id, value.is_some())
+        }
+        GroupRecord::ConsumerGroupMemberMetadata(key, value) => (&key.group_id, value.is_some()),
+        GroupRecord::ConsumerGroupMetadata(key, value) => (&key.group_id, value.is_some()),
+        GroupRecord::ConsumerGroupPartitionMetadata(key, value) => (&key.group_id, value.is_some()),
+        GroupRecord::ConsumerGroupRegularExpression(key, value) => (&key.group_id, value.is_some()),
+        GroupRecord::ConsumerGroupTargetAssignmentMember(key, value) => {
+            (&key.group_id, value.is_some())
+        }
+        GroupRecord::ConsumerGroupTargetAssignmentMetadata(key, value) => {
+            (&key.group_id, value.is_some())
+        }
+        _ => return None,
+    })
+}
+
+impl Groups {
+    pub(super) fn replay_consumer(&mut self, record: &GroupRecord) {
+        let Some((id, is_value)) = group_of(record) else {
+            return;
+        };
+        let id: Arc<str> = self
+            .groups
+            .get_key_value(id)
+            .map_or_else(|| id.into(), |(id, _)| Arc::clone(id));
+        let has_consumer = |entry: &Entry| matches!(entry.group, Group::Consumer(_));
+        if !self.groups.get(&id).is_some_and(has_consumer) {
+            // Removals of a group that is classic by now, or gone.
+            if !is_value {
+                return;
+            }
+            self.put_consumer(&id, ConsumerGroup::new(&*id));
+        }
+        if let Some(entry) = self.groups.get_mut(&id)
+            && let Group::Consumer(consumer) = &mut entry.group
+        {
+            entry.is_written = true;
+            consumer.replay(record);
+            if let GroupRecord::ConsumerGroupMetadata(_, None) = record {
+                self.remove(&id);
+            } else if consumer.exists() {
+                // A compacted log may begin a group with any of its records.
+                self.settle(&id);
+            }
+        }
+    }
+
+    pub(super) fn beat(
+        &mut self,
+        caller: Caller,
+        beat: &Beat,
+        at: Moment,
+        topics: &dyn Topics,
+    ) -> Out {
+        let settings = Arc::clone(&self.settings);
+        let cx = Context {
+            at,
+            topics,
+            settings: &settings.consumer,
+        };
+        let id = &beat.request.group_id;
+        match self.groups.get_mut(id.as_str()) {
+            Some(Entry {
+                group: Group::Consumer(consumer),
+                ..
+            }) => {
+                let out = consumer.heartbeat(caller, beat, &cx);
+                self.index(id);
+                if out.records.is_empty() {
+                    self.settle(id);
+                }
+                return out;
+            }
+            Some(entry) if !entry.group.is_empty() => return refuse(caller, id),
+            _ => {}
+        }
+        // Of an empty classic group the offsets stay; the rest begins anew.
+        let mut consumer = ConsumerGroup::new(id.as_str());
+        let first = consumer.heartbeat(caller, beat, &cx);
+        if first.records.is_empty() {
+            return first;
+        }
+        let mut out = Out::default();
+        if let Some(entry) = self
+            .groups
+            .get(id.as_str())
+            .filter(|entry| entry.is_written)
+        {
+            out.records = entry.group.tombstones(id);
+        }
+        out.extend(first);
+        self.remove(id);
+        self.put_consumer(&id.as_str().into(), consumer);
+        out
+    }
+
+    fn put_consumer(&mut self, id: &Arc<str>, consumer: ConsumerGroup) {
+        self.remove(id);
+        let entry = Entry {
+            group: Group::Consumer(Box::new(consumer)),
+            wake: None,
+            is_written: false,
+        };
+        self.groups.insert(Arc::clone(id), entry);
+        self.index(id);
+    }
+
+    pub(super) fn describe_consumer(
+        &self,
+        group_id: String,
+        at: Moment,
+        topics: &dyn Topics,
+    ) -> DescribedGroup {
+        let message = match self.groups.get(group_id.as_str()).map(|entry| &entry.group) {
+            Some(Group::Consumer(consumer)) => {
+                return consumer.describe(&Context {
+                    at,
+                    topics,
+                    settings: &self.settings.consumer,
+                });
+            }
+            None if !self.offsets.has(&group_id) => format!("Group {group_id} not found."),
+            _ => format!("Group {group_id} is not a consumer group."),
+        };
+        DescribedGroup {
+            error_code: ErrorCode::GroupIdNotFound.code(),
+            error_message: Some(message),
+            group_id,
+            group_state: "Dead".to_owned(),
+            ..DescribedGroup::default()
+        }
+    }
+}
+
+fn refuse(caller: Caller, id: &str) -> Out {
+    let answer = ConsumerGroupHeartbeatResponse {
+        error_code: ErrorCode::GroupIdNotFound.code(),
+        error_message: Some(format!("Group {id} is not a consumer group.")),
+        ..ConsumerGroupHeartbeatResponse::default()
+    };
+    Out::answer(caller, Answer::ConsumerHeartbeat(answer))
+}

@@ -1,0 +1,136 @@
+//! Groups of both protocols side by side: what each may be asked, and an empty group that changes over.
+
+use crate::script::check;
+
+const MEMBER: &str = "consumer m        => m: epoch 1
+";
+
+fn check_member(script: &str) {
+    check(&format!("{MEMBER}{script}"));
+}
+
+#[test]
+fn a_consumer_group_is_listed_and_described_as_one() {
+    check_member(
+        "list                   => g:consumer:consumer:Stable
+         list types=CONSUMER    => g:consumer:consumer:Stable
+         list types=classic     =>
+         describe               => Dead GROUP_ID_NOT_FOUND
+         describe-consumer      => Stable m
+         restart                =>
+         describe-consumer      => Stable m",
+    );
+    check(
+        "describe-consumer      => GROUP_ID_NOT_FOUND
+         commit t:0=1           => ok
+         describe-consumer      => GROUP_ID_NOT_FOUND",
+    );
+}
+
+#[test]
+fn members_of_the_classic_protocol_do_not_get_into_a_consumer_group() {
+    check_member(
+        "join a v=3             => a: INCONSISTENT_GROUP_PROTOCOL
+         sync m gen=1           => m: UNKNOWN_MEMBER_ID
+         beat m gen=1           => m: UNKNOWN_MEMBER_ID
+         leave m                => UNKNOWN_MEMBER_ID
+         describe-consumer      => Stable m",
+    );
+}
+
+#[test]
+fn members_of_a_classic_group_keep_consumer_groups_out() {
+    check(
+        "join a v=3             =>
+         after 3s               => a: joined 1 range led by a of a
+         consumer m             => m: GROUP_ID_NOT_FOUND
+         sync a a=x             => a: gets x",
+    );
+}
+
+#[test]
+fn commits_for_a_consumer_group_say_the_member_epoch() {
+    check_member(
+        "commit m gen=1 t:0=5   => ok
+         commit m gen=0 t:0=6   => STALE_MEMBER_EPOCH
+         commit m gen=1 t:0=6 v=8 => UNSUPPORTED_VERSION
+         commit nobody gen=1 t:0=6 => UNKNOWN_MEMBER_ID
+         commit t:0=6           => UNKNOWN_MEMBER_ID
+         txn 7 m gen=1 t:1=7    => ok
+         txn 7 m gen=0 t:1=8    => ILLEGAL_GENERATION
+         marker 7 commit        =>
+         fetch all              => t:0=5 t:1=7
+         delete-offsets t:0     => GROUP_SUBSCRIBED_TO_TOPIC
+         delete                 => NON_EMPTY_GROUP",
+    );
+}
+
+#[test]
+fn an_empty_consumer_group_may_be_joined_by_classic_members() {
+    check_member(
+        "commit m gen=1 t:0=5   => ok
+         consumer m epoch=-1    => m: epoch -1
+         list                   => g:consumer:consumer:Empty
+         join a v=3             =>
+         after 3s               => a: joined 1 range led by a of a
+         sync a a=x             => a: gets x
+         restart                =>
+         list                   => g:classic:consumer:Stable
+         describe-consumer      => GROUP_ID_NOT_FOUND
+         fetch all              => t:0=5",
+    );
+}
+
+#[test]
+fn an_empty_classic_group_may_be_joined_by_consumers() {
+    check(
+        "join a v=3             =>
+         after 3s               => a: joined 1 range led by a of a
+         sync a a=x             => a: gets x
+         commit a t:0=5         => ok
+         leave a                => ok
+         consumer m             => m: epoch 1
+         list                   => g:consumer:consumer:Stable
+         restart                =>
+         list                   => g:consumer:consumer:Stable
+         fetch all              => t:0=5",
+    );
+    // A group that has only offsets is no obstacle either.
+    check(
+        "commit t:0=5           => ok
+         consumer m             => m: epoch 1
+         fetch all              => t:0=5",
+    );
+}
+
+#[test]
+fn a_heartbeat_that_makes_no_group_leaves_none() {
+    check(
+        "consumer m epoch=3     => m: GROUP_ID_NOT_FOUND
+         list                   =>
+         refuse consumer m      => m: refused
+         list                   =>
+         consumer m             => m: epoch 1
+         list                   => g:consumer:consumer:Stable",
+    );
+}
+
+#[test]
+fn an_empty_consumer_group_is_deleted_or_forgotten() {
+    check_member(
+        "commit m gen=1 t:0=5   => ok
+         consumer m epoch=-1    => m: epoch -1
+         delete                 => ok
+         list                   =>
+         restart                =>
+         list                   =>
+         fetch all              =>",
+    );
+    check_member(
+        "after 46s              => wrote 4
+         describe-consumer      => Empty
+         restart                =>
+         after 10m              => wrote 2
+         list                   =>",
+    );
+}
