@@ -12,8 +12,8 @@ use meta::decide::register_broker::{self, register_broker};
 use meta::{Endpoint, Image, RecordError, ReplayError, Resource};
 use model::{LeaderEpoch, PartitionIndex};
 use partition::{
-    Announce, Found, Identity, LogDir, News, OpenError, Partition, Recovery, SegmentWriter,
-    ShardId, Start,
+    Announce, Found, Identity, LogDir, News, OpenError, Partition, PieceMaker, Recovery,
+    SegmentWriter, ShardId, Start,
 };
 use wire::records::{Batch, Caps, CodecError, RecordError as BatchRecordError, RecordIter};
 use wire::{ErrorCode, Uuid};
@@ -152,6 +152,10 @@ impl Broker {
             env.threads.spawn(
                 "segments",
                 Box::new(SegmentWriter::new(Arc::clone(dir), Arc::clone(&announce))),
+            );
+            env.threads.spawn(
+                "pieces",
+                Box::new(PieceMaker::new(Arc::clone(dir), Arc::clone(&announce))),
             );
         }
         env.threads.spawn(

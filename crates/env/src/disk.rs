@@ -73,8 +73,11 @@ pub trait File: Send + Sync {
         Ok(self.len()? == 0)
     }
     fn set_len(&self, len: u64) -> io::Result<()>;
-    /// Reserves blocks for `len` bytes without changing the length; best effort.
-    fn allocate(&self, len: u64) -> io::Result<()>;
+    /// Reserves blocks for `len` bytes at `position` without changing the length; best effort.
+    fn allocate(&self, position: u64, len: u64) -> io::Result<()>;
+    /// Gives back the blocks reserved beyond the length. Only for the one who writes the file: what another writes behind the
+    /// end meanwhile may be cut.
+    fn trim(&self) -> io::Result<()>;
     /// Starts write-back of a range without waiting and without a promise.
     fn start_writeback(&self, position: u64, len: u64);
     /// Asks for a range to be read into the page cache; may block.

@@ -186,7 +186,7 @@ impl Segment {
         let file = pool.get_pinned(&segment.log, Open::CreateNew, || path)?;
         if let Some(bytes) = allocate {
             // Best effort: a disk that cannot reserve still takes the bytes when they come.
-            let _ = file.allocate(bytes);
+            let _ = file.allocate(0, bytes);
         }
         Ok(segment)
     }

@@ -9,6 +9,7 @@
 mod open;
 mod progress;
 mod read;
+mod reserve;
 mod retire;
 mod swap;
 mod sync;
@@ -35,6 +36,7 @@ use crate::txn_index::AbortedTxn;
 
 pub use open::{Found, Known};
 pub use read::{Read, ReadError};
+use reserve::Reserved;
 pub use retire::{Deleted, Reason, Retire};
 
 /// Bytes after which write-back of a segment is started, so that a sync finds little to do.
@@ -124,6 +126,7 @@ struct Tail {
     dir_dirty: bool,
     /// Up to where write-back of the active segment was started.
     written_back: u64,
+    reserved: Reserved,
     /// When the active segment was begun, and the time of its first batch.
     begun: Option<Timestamp>,
     first_time: Option<Timestamp>,
@@ -326,6 +329,9 @@ impl Store {
         if !tail.dirty.iter().any(|dirty| Arc::ptr_eq(dirty, active)) {
             tail.dirty.push(Arc::clone(active));
         }
+        let bytes: usize = batches.iter().map(|batch| batch.size()).sum();
+        tail.reserved
+            .before_write(active, config, active.len() + bytes as u64);
         active
             .append(batches, config.index_interval_bytes)
             .map_err(|error| self.scan(active.base(), error.into()))?;
@@ -398,6 +404,7 @@ impl Store {
             .seal()
             .map_err(|error| self.scan(active.base(), error.into()))?;
         let config = self.config.load();
+        tail.reserved.on_seal(&active, &config);
         let allocate = config.preallocate.then_some(config.segment_bytes);
         let next = Segment::create(&self.pool, &self.dir, base, allocate)
             .map_err(|error| self.scan(base, error.into()))?;
@@ -469,6 +476,7 @@ impl Tail {
         self.dirty.push(Arc::clone(segment));
         self.dir_dirty = true;
         self.written_back = 0;
+        self.reserved = Reserved::default();
         self.begun = (now != Timestamp::NONE).then_some(now);
         self.first_time = None;
     }

@@ -187,8 +187,13 @@ impl File for Opened {
         self.file.set_len(len)
     }
 
-    fn allocate(&self, len: u64) -> io::Result<()> {
-        sys::allocate(&self.file, len)
+    fn allocate(&self, position: u64, len: u64) -> io::Result<()> {
+        sys::allocate(&self.file, position, len)
+    }
+
+    fn trim(&self) -> io::Result<()> {
+        // Setting the length it has frees the blocks behind it.
+        self.file.set_len(self.len()?)
     }
 
     fn start_writeback(&self, position: u64, len: u64) {

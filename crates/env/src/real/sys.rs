@@ -112,11 +112,12 @@ pub(super) fn sync_volume(dir: &File) -> io::Result<()> {
 /// Reserves blocks; a file system that cannot is no error.
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code)]
-pub(super) fn allocate(file: &File, len: u64) -> io::Result<()> {
+pub(super) fn allocate(file: &File, position: u64, len: u64) -> io::Result<()> {
+    let position = libc::off_t::try_from(position).map_err(|_| io::ErrorKind::InvalidInput)?;
     let len = libc::off_t::try_from(len).map_err(|_| io::ErrorKind::InvalidInput)?;
     // SAFETY: plain numbers and an open descriptor.
     match check(i64::from(unsafe {
-        libc::fallocate(file.as_raw_fd(), libc::FALLOC_FL_KEEP_SIZE, 0, len)
+        libc::fallocate(file.as_raw_fd(), libc::FALLOC_FL_KEEP_SIZE, position, len)
     })) {
         Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS)) => {
             Ok(())
@@ -126,7 +127,7 @@ pub(super) fn allocate(file: &File, len: u64) -> io::Result<()> {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(super) fn allocate(_: &File, _: u64) -> io::Result<()> {
+pub(super) fn allocate(_: &File, _: u64, _: u64) -> io::Result<()> {
     Ok(())
 }
 

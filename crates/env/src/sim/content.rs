@@ -76,6 +76,10 @@ impl Content {
         self.reserved = self.reserved.max(len);
     }
 
+    pub(crate) fn trim(&mut self) {
+        self.reserved = 0;
+    }
+
     pub(crate) fn has_pending(&self) -> bool {
         !self.pending.is_empty() || !self.lens.is_empty()
     }

@@ -307,16 +307,26 @@ impl File for SimFile {
         Ok(())
     }
 
-    fn allocate(&self, len: u64) -> io::Result<()> {
+    fn allocate(&self, position: u64, len: u64) -> io::Result<()> {
         self.check_writable()?;
         let mut world = self.shared.world.lock();
         world.disk_op(self.boot, true)?;
-        let more = len.saturating_sub(world.volume.file(self.node)?.taken());
+        // Blocks of a gap before `position` count too: close enough, nobody reserves behind one.
+        let end = position.saturating_add(len);
+        let more = end.saturating_sub(world.volume.file(self.node)?.taken());
         if world.is_full_with(more) {
             world.counts.writes_refused_full += 1;
             return Err(ErrorKind::StorageFull.into());
         }
-        world.volume.file_mut(self.node)?.reserve(len);
+        world.volume.file_mut(self.node)?.reserve(end);
+        Ok(())
+    }
+
+    fn trim(&self) -> io::Result<()> {
+        self.check_writable()?;
+        let mut world = self.shared.world.lock();
+        world.disk_op(self.boot, true)?;
+        world.volume.file_mut(self.node)?.trim();
         Ok(())
     }
 

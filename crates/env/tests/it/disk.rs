@@ -145,7 +145,8 @@ fn length_is_set_both_ways_and_reserving_does_not_change_it() {
             b"0123\0\0",
             "what was cut does not come back"
         );
-        file.allocate(1 << 20).unwrap();
+        file.allocate(0, 1 << 20).unwrap();
+        file.allocate(1 << 20, 1 << 20).unwrap();
         assert_eq!(file.len().unwrap(), 6);
         file.start_writeback(0, 6);
         file.sync_data().unwrap();
@@ -153,6 +154,38 @@ fn length_is_set_both_ways_and_reserving_does_not_change_it() {
         file.read_ahead(0, 6);
         assert_eq!(content(place, "a"), b"0123\0\0");
     });
+}
+
+#[test]
+fn what_was_reserved_takes_room_until_it_is_given_back() {
+    on_every_machine("reserve", |place| {
+        let path = place.dir.join("a");
+        let file = place.env.disk.open(&path, Open::Create).unwrap();
+        file.write_at(&[IoSlice::new(b"0123456789")], 0).unwrap();
+        file.sync_data().unwrap();
+        let before = taken(place, &path);
+        file.allocate(0, 4 << 20).unwrap();
+        file.write_at(&[IoSlice::new(b"abc")], 10).unwrap();
+        // A file system without the call reserves nothing; ours of the tests have it.
+        assert!(taken(place, &path) >= before + (3 << 20));
+        file.trim().unwrap();
+        file.sync_data().unwrap();
+        assert!(taken(place, &path) <= before + (64 << 10));
+        assert_eq!(content(place, "a"), b"0123456789abc");
+        let read_only = place.env.disk.open(&path, Open::Read).unwrap();
+        assert!(read_only.trim().is_err() && read_only.allocate(0, 1).is_err());
+    });
+}
+
+/// Bytes of the volume that a file takes.
+fn taken(place: &Place, path: &std::path::Path) -> u64 {
+    match &place.machine {
+        None => std::os::unix::fs::MetadataExt::blocks(&path.symlink_metadata().unwrap()) * 512,
+        Some(_) => {
+            let space = place.env.disk.space(path).unwrap();
+            space.total - space.available
+        }
+    }
 }
 
 #[test]

@@ -250,7 +250,7 @@ fn a_full_disk_refuses_to_grow_and_lets_rewrite_and_delete() {
         .unwrap_err();
     assert_eq!(full.kind(), ErrorKind::StorageFull);
     assert_eq!(
-        file.allocate(21 * 4096).unwrap_err().kind(),
+        file.allocate(0, 21 * 4096).unwrap_err().kind(),
         ErrorKind::StorageFull
     );
     write(&file, &[2; 16 * 4096], 0);

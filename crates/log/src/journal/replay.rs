@@ -20,7 +20,8 @@ use super::echo::{self, Moved, To};
 use super::format::{
     ENTRY_BYTES, PAGE, PIECE_HEADER_BYTES, PieceHeader, ROUND_HEAD_BYTES, RoundHead, Row, RowKind,
 };
-use super::writer::{Entry, Piece, Resume, What};
+use super::piece::Piece;
+use super::writer::{Entry, Resume, What};
 
 /// Rounds `from..to` (sequences) are unreadable, whole or in part, although they were durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,26 +6,23 @@
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::Bytes;
-use env::disk::Open;
-use env::{Disk, FileHandle};
+use env::Disk;
 use model::{Offset, PartitionIndex};
-use parking_lot::Mutex;
 use wire::Uuid;
 use wire::records::{Batch, Head};
 
 use super::echo::{Echo, Moved, To};
 use super::format::{PAGE, PieceHeader, ROUND_HEAD_BYTES, RoundHead, Row, RowKind};
+use super::piece::{Piece, Spares, ZEROES, is_full, make_piece, piece_path};
 
-/// Zeroes are written in calls of this size.
-const ZERO_BYTES: usize = 128 << 10;
+/// A commit that finds no piece ready makes one itself, this large: what it costs is felt by everyone who waits for the round.
+const INLINE_PIECE_BYTES: u64 = 8 << 20;
 /// One write call takes at most this many slices (IOV_MAX is 1024 on Linux).
 const SLICES_MAX: usize = 512;
-static ZEROES: [u8; ZERO_BYTES] = [0; ZERO_BYTES];
 
 /// One thing to make durable.
 #[derive(Clone, Debug)]
@@ -75,53 +72,10 @@ impl Entry {
     }
 }
 
-/// A file that holds rounds, named by a slot that outlives its uses.
-#[derive(Clone)]
-pub struct Piece {
-    pub slot: u32,
-    pub file: FileHandle,
-    pub bytes: u64,
-}
-
 /// A piece in use, and the rounds it holds.
 struct Live {
     piece: Piece,
     last_sequence: u64,
-}
-
-/// Pieces that are ready to be written: zeroed or recycled. Filled in the background, emptied by the commit path.
-#[derive(Clone)]
-pub struct Spares {
-    pieces: Arc<Mutex<VecDeque<Piece>>>,
-    next_slot: Arc<AtomicU32>,
-}
-
-impl Spares {
-    fn new(free_slot: u32) -> Spares {
-        Spares {
-            pieces: Arc::default(),
-            next_slot: Arc::new(AtomicU32::new(free_slot)),
-        }
-    }
-
-    /// The slot number for a piece that is about to be made.
-    pub fn reserve_slot(&self) -> u32 {
-        self.next_slot.fetch_add(1, Ordering::Relaxed)
-    }
-
-    pub fn count(&self) -> usize {
-        self.pieces.lock().len()
-    }
-
-    pub fn put(&self, piece: Piece) {
-        self.pieces.lock().push_back(piece);
-    }
-
-    fn take(&self, bytes_min: u64) -> Option<Piece> {
-        let mut pieces = self.pieces.lock();
-        let fits = pieces.iter().position(|piece| piece.bytes >= bytes_min)?;
-        pieces.remove(fits)
-    }
 }
 
 /// Why a round was not committed.
@@ -285,7 +239,15 @@ impl Writer {
         Ok(self.sequence)
     }
 
-    /// Recycles the pieces whose rounds are all `<= sequence`; the newest piece stays. `keep` bounds the spares.
+    /// Bytes that rounds may take before another piece is begun.
+    pub fn room(&self) -> u64 {
+        self.live
+            .back()
+            .map_or(0, |live| live.piece.bytes.saturating_sub(self.position))
+    }
+
+    /// Recycles the pieces whose rounds are all `<= sequence`; the newest piece stays. `keep` whole pieces bound the
+    /// spares.
     pub fn release(&mut self, sequence: u64, keep: usize) -> io::Result<()> {
         while self.live.len() > 1
             && self
@@ -296,7 +258,7 @@ impl Writer {
             let Some(live) = self.live.pop_front() else {
                 break;
             };
-            if self.spares.count() < keep {
+            if self.spares.bytes() < keep as u64 * self.piece_bytes {
                 self.spares.put(live.piece);
             } else {
                 self.disk
@@ -356,7 +318,7 @@ impl Writer {
                     &*self.disk,
                     &self.dir,
                     slot,
-                    self.piece_bytes.max(span + PAGE),
+                    self.piece_bytes.min(INLINE_PIECE_BYTES).max(span + PAGE),
                 )
                 .map_err(|error| {
                     if is_full(&error) {
@@ -382,41 +344,4 @@ impl Writer {
         self.position = PAGE;
         Ok(())
     }
-}
-
-/// The volume, or our share of it, is full.
-#[must_use]
-pub fn is_full(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
-    )
-}
-
-/// Creates and zeroes a piece, durable with its directory entry: later syncs then write no file-system metadata.
-pub fn make_piece(disk: &dyn Disk, dir: &Path, slot: u32, bytes: u64) -> io::Result<Piece> {
-    let made = zero_piece(disk, dir, slot, bytes);
-    if made.is_err() {
-        // Half a piece would take the room that is missing.
-        let _ = disk.remove_file(&piece_path(dir, slot));
-    }
-    made
-}
-
-fn zero_piece(disk: &dyn Disk, dir: &Path, slot: u32, bytes: u64) -> io::Result<Piece> {
-    let bytes = bytes.next_multiple_of(PAGE);
-    let file = disk.open(&piece_path(dir, slot), Open::Truncate)?;
-    let mut position = 0;
-    while position < bytes {
-        let take = (bytes - position).min(ZERO_BYTES as u64) as usize;
-        file.write_at(&[IoSlice::new(&ZEROES[..take])], position)?;
-        position += take as u64;
-    }
-    file.sync_data()?;
-    disk.sync_dir(dir)?;
-    Ok(Piece { slot, file, bytes })
-}
-
-pub fn piece_path(dir: &Path, slot: u32) -> PathBuf {
-    dir.join(format!("{slot:08}.journal"))
 }

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 
 use super::progress::Progress;
 use super::swap::finish_swaps;
-use super::{Store, StoreError, Tail};
+use super::{Reserved, Store, StoreError, Tail};
 use crate::config::LogConfig;
 use crate::pool::FilePool;
 use crate::scan::{Damage, DamageKind};
@@ -175,6 +175,7 @@ impl Store {
                 dirty: Vec::new(),
                 dir_dirty: false,
                 written_back: 0,
+                reserved: Reserved::default(),
                 begun: None,
                 first_time: None::<Timestamp>,
             }),

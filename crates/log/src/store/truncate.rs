@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use model::{Offset, Timestamp};
 
-use super::{Store, StoreError, Tail, WRITEBACK_BYTES};
+use super::{Reserved, Store, StoreError, Tail, WRITEBACK_BYTES};
 use crate::segment::Segment;
 
 impl Store {
@@ -69,6 +69,7 @@ impl Store {
         tail.written_back = tail
             .written_back
             .min(len / WRITEBACK_BYTES * WRITEBACK_BYTES);
+        tail.reserved = Reserved::default();
         tail.first_time = None;
         self.log_start.fetch_min(self.log_end().0, Ordering::AcqRel);
         self.synced.fetch_min(self.log_end().0, Ordering::AcqRel);

@@ -8,6 +8,7 @@ mod kafka;
 mod model;
 mod power;
 mod readers;
+mod reserve;
 mod store;
 
 use std::path::PathBuf;

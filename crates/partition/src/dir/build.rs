@@ -34,6 +34,7 @@ impl LogDir {
         LogDir {
             id: parts.id,
             path,
+            maker_bell: env.threads.bell(),
             env,
             settings,
             files: parts.files,

@@ -8,6 +8,7 @@ mod build;
 mod cleaner;
 mod identity;
 pub mod linger;
+mod pieces;
 mod queue;
 mod recover;
 mod restore;
@@ -30,6 +31,7 @@ pub use accept::{accept_loss, unnamed_loss};
 pub use cleaner::{Cleaner, CleanerSettings, Cleaning};
 pub use identity::Identity;
 pub use linger::Stamp;
+pub use pieces::PieceMaker;
 pub(crate) use queue::{Push, Slot};
 pub use recover::{Found, OpenError, Opened, Recovery};
 pub use writer::{Announce, SegmentWriter};
@@ -73,6 +75,8 @@ pub(crate) struct Point {
     pub(crate) checksum: u32,
     pub(crate) piece: u64,
     pub(crate) live_bytes: u64,
+    /// Bytes that the newest piece still takes.
+    pub(crate) room: u64,
 }
 
 /// What a call of [`LogDir::commit`] did.
@@ -119,6 +123,7 @@ pub struct LogDir {
     checkpoint_wanted: AtomicBool,
     writer_bell: Arc<dyn Bell>,
     writer_asleep: AtomicBool,
+    maker_bell: Arc<dyn Bell>,
     _lock: Box<dyn env::disk::Lock>,
 }
 
@@ -216,6 +221,7 @@ impl LogDir {
             checksum: journal.checksum(),
             piece: journal.piece_number(),
             live_bytes: journal.live_bytes(),
+            room: journal.room(),
         };
         if let Err(error) = released {
             eprintln!(
@@ -240,6 +246,10 @@ impl LogDir {
         let due = self.settings.checkpoint_bytes;
         if before.live_bytes < due && due <= point.live_bytes {
             self.writer_bell.ring();
+        }
+        if before.piece != point.piece {
+            // A piece that was ready is in use now.
+            self.maker_bell.ring();
         }
         let mut queue = self.queue.lock();
         queue.linger.on_commit(now.since(started), now);
@@ -274,6 +284,7 @@ impl LogDir {
                 "has room again"
             };
             eprintln!("log dir {} {state}: {why}", self.path.display());
+            self.maker_bell.ring();
         }
     }
 
@@ -328,9 +339,10 @@ impl LogDir {
         }
     }
 
-    /// Asks the segment writer to write everything, checkpoint and end.
+    /// Asks the segment writer to write everything, checkpoint and end, and the maker of pieces to end.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
         self.writer_bell.ring();
+        self.maker_bell.ring();
     }
 }

@@ -38,6 +38,7 @@ impl Recovery {
             checksum: resume.last_checksum,
             piece: resume.last_piece,
             live_bytes: 0,
+            room: 0,
         };
         let is_news = rounds > 0 || !damage.is_empty() || self.checkpoint.sequence == 0;
         let mut full = self

@@ -12,7 +12,6 @@ use std::time::Duration;
 use env::{Turn, Worker};
 use log::Syncing;
 use log::checkpoint::{self, Checkpoint};
-use log::journal::{is_full, make_piece};
 use log::store::{Deleted, Known, Store, StoreError};
 use model::{Instant, Offset, PartitionIndex, Position, Timestamp};
 use wire::Uuid;
@@ -389,25 +388,6 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Keeps one journal piece ready, so that a commit never waits for a new one.
-    fn prepare_piece(&self) -> Result<(), StoreError> {
-        if self.dir.spares.count() == 0 && !self.dir.is_full() {
-            let slot = self.dir.spares.reserve_slot();
-            let journal = LogDir::journal_path(&self.dir.path);
-            match make_piece(
-                &*self.dir.env.disk,
-                &journal,
-                slot,
-                self.dir.settings.journal_piece_bytes,
-            ) {
-                Ok(piece) => self.dir.spares.put(piece),
-                Err(error) if is_full(&error) => self.dir.set_full(true, &error.to_string()),
-                Err(error) => return Err(self.io(error)),
-            }
-        }
-        Ok(())
-    }
-
     fn check_space(&mut self, now: Instant) -> Result<(), StoreError> {
         if now < self.space_at {
             return Ok(());
@@ -415,6 +395,7 @@ impl SegmentWriter {
         self.space_at = now.plus(SPACE_CHECK);
         if self.dir.is_full() {
             self.dir.release_pieces().map_err(|error| self.io(error))?;
+            self.trim_segments();
         }
         if let Ok(space) = self.dir.env.disk.space(&self.dir.path) {
             let mut needed = self.dir.settings.reserve_bytes;
@@ -426,6 +407,14 @@ impl SegmentWriter {
             self.dir.set_full(is_full, &why);
         }
         Ok(())
+    }
+
+    /// Gives back the room that segments reserved ahead.
+    fn trim_segments(&self) {
+        let partitions: Vec<_> = self.dir.partitions.lock().values().cloned().collect();
+        for store in partitions.iter().filter_map(|of| of.store.get()) {
+            store.trim();
+        }
     }
 
     /// Commits the round that waited for room for a journal piece.
@@ -450,6 +439,7 @@ impl SegmentWriter {
             let Some(store) = partition.store.get() else {
                 continue;
             };
+            store.trim_idle();
             match store.retirable(wall, partition.bounds().high_watermark) {
                 Ok(old) => {
                     if let Some(last) = old.last() {
@@ -537,9 +527,9 @@ impl SegmentWriter {
             self.checkpoint(wall)?;
         }
         if is_stopping {
+            self.trim_segments();
             return Ok(Turn::Done);
         }
-        self.prepare_piece()?;
         self.check_space(now)?;
         self.resume_commits();
         self.enforce_retention(now, wall)?;

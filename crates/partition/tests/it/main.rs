@@ -5,6 +5,7 @@ mod damage;
 mod failure;
 mod full;
 mod lifecycle;
+mod pieces;
 mod power;
 mod transactions;
 mod waiting;
@@ -22,8 +23,8 @@ use model::{LeaderEpoch, Offset, PartitionIndex, Timestamp};
 use parking_lot::Mutex;
 use partition::{
     Announce, AppendError, Commit, DirSettings, Found, Identity, Isolation, LogDir, Moment, News,
-    OpenError, Partition, Plan, ReadRequest, Recovery, SegmentWriter, ShardId, Stamp, Start,
-    Ticket, TrimError, WaiterKey,
+    OpenError, Partition, PieceMaker, Plan, ReadRequest, Recovery, SegmentWriter, ShardId, Stamp,
+    Start, Ticket, TrimError, WaiterKey,
 };
 use wire::Uuid;
 use wire::records::{Batch, BatchBuilder, Caps, RecordIter, Source};
@@ -86,6 +87,7 @@ struct Rig {
     dir: Arc<LogDir>,
     partitions: Vec<Arc<Partition>>,
     writer: SegmentWriter,
+    maker: PieceMaker,
     heard: Arc<Heard>,
     stamp: Stamp,
     waiting: BTreeMap<u32, Wait>,
@@ -137,7 +139,8 @@ fn open_at(
     let heard = Arc::new(Heard::default());
     let announce: Arc<dyn Announce> = heard.clone();
     Ok(Rig {
-        writer: SegmentWriter::new(Arc::clone(&dir), announce),
+        writer: SegmentWriter::new(Arc::clone(&dir), Arc::clone(&announce)),
+        maker: PieceMaker::new(Arc::clone(&dir), announce),
         dir,
         partitions,
         heard,
@@ -251,13 +254,19 @@ impl Rig {
         }
     }
 
-    /// Lets the segment writer do what it would do within `time`.
+    /// Lets the maker of journal pieces do what it would do without pauses.
+    fn make_pieces(&mut self) {
+        while !matches!(self.maker.turn(), Turn::Done | Turn::Sleep { until: None }) {}
+    }
+
+    /// Lets the segment writer and the maker of pieces do what it would do within `time`.
     fn work(&mut self, machine: &Machine, time: Duration, known: &mut [Known]) {
         let end = machine.now().plus(time);
         let mut turns = 0;
         loop {
             turns += 1;
             assert!(turns < 10_000, "the segment writer spins");
+            self.make_pieces();
             match self.writer.turn() {
                 Turn::Again => {}
                 Turn::Done => break,

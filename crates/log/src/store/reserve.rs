@@ -1,0 +1,95 @@
+//! Blocks reserved ahead of a growing segment, so that its file lies in few pieces however many files grow beside it.
+//!
+//! Only of segments that have some size already, in steps that grow with it: a small log takes no room it does not use, and
+//! a large one at most half of what it holds. Lengths never show what is reserved. It is given back when the segment is
+//! sealed, when nothing was appended for a while, when the disk is full and at a clean stop; after a crash it stays until
+//! then. Promises nothing: a disk that refuses is not asked again for this segment.
+
+use env::File;
+
+use super::{Store, Tail};
+use crate::config::LogConfig;
+use crate::segment::Segment;
+
+/// Segments below this size reserve nothing; of small segments it is a quarter.
+const SEGMENT_BYTES_MIN: u64 = 4 << 20;
+/// One step: half of what the segment holds, up to this. Larger ones would not make reading quicker.
+const STEP_BYTES_MAX: u64 = 64 << 20;
+
+/// What is reserved of the active segment.
+#[derive(Default)]
+pub(super) struct Reserved {
+    /// Blocks are there up to this position; 0 when nothing was reserved.
+    upto: u64,
+    /// The disk had no room, or someone needed it.
+    is_refused: bool,
+    /// Length of the segment when [`Store::trim_idle`] came by.
+    len_seen: u64,
+}
+
+impl Reserved {
+    /// `segment` is about to grow to `len` bytes.
+    pub(super) fn before_write(&mut self, segment: &Segment, config: &LogConfig, len: u64) {
+        let segment_bytes = config.segment_bytes.min(i32::MAX as u64);
+        if self.is_refused || len <= self.upto || len < SEGMENT_BYTES_MIN.min(segment_bytes / 4) {
+            return;
+        }
+        let upto = (len + (len / 2).min(STEP_BYTES_MAX)).min(segment_bytes);
+        if upto <= len {
+            return;
+        }
+        let Ok(file) = segment.file() else { return };
+        // From where the last step ended, which is the beginning at first: what was written and has no blocks yet then gets them
+        // in one piece too.
+        match file.allocate(self.upto, upto - self.upto) {
+            Ok(()) => self.upto = upto,
+            Err(_) => self.give_back(&*file),
+        }
+    }
+
+    fn give_back(&mut self, file: &dyn File) {
+        self.is_refused = true;
+        self.upto = 0;
+        // Without effect at worst: the room stays taken until the segment goes.
+        let _ = file.trim();
+    }
+
+    /// `segment` takes no more appends.
+    pub(super) fn on_seal(&mut self, segment: &Segment, config: &LogConfig) {
+        if (self.upto > segment.len() || config.preallocate)
+            && let Ok(file) = segment.file()
+        {
+            self.give_back(&*file);
+        }
+        *self = Reserved::default();
+    }
+}
+
+impl Store {
+    /// Gives back what is reserved ahead, and reserves no more of this segment: the room is needed, or the log is closed.
+    pub fn trim(&self) {
+        let mut tail = self.tail.lock();
+        self.trim_locked(&mut tail);
+        tail.reserved.is_refused = true;
+    }
+
+    /// Gives back what is reserved ahead when nothing was appended since the last call.
+    pub fn trim_idle(&self) {
+        let mut tail = self.tail.lock();
+        let len = self.active().len();
+        if tail.reserved.len_seen == len {
+            self.trim_locked(&mut tail);
+        }
+        tail.reserved.len_seen = len;
+    }
+
+    fn trim_locked(&self, tail: &mut Tail) {
+        let active = self.active();
+        if tail.reserved.upto > active.len()
+            && let Ok(file) = active.file()
+        {
+            let _ = file.trim();
+        }
+        tail.reserved.upto = 0;
+    }
+}
