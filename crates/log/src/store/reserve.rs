@@ -1,7 +1,7 @@
 //! Blocks reserved ahead of a growing segment, so that its file lies in few pieces however many files grow beside it.
 //!
-//! Only of segments that have some size already, in steps that grow with it: a small log takes no room it does not use, and
-//! a large one at most half of what it holds. Lengths never show what is reserved. It is given back when the segment is
+//! Only of segments that have some size already, in steps as large as what they hold: a small log takes no room it does not
+//! use, and a large one at most double. Lengths never show what is reserved. It is given back when the segment is
 //! sealed, when nothing was appended for a while, when the disk is full and at a clean stop; after a crash it stays until
 //! then. Promises nothing: a disk that refuses is not asked again for this segment.
 
@@ -11,9 +11,10 @@ use super::{Store, Tail};
 use crate::config::LogConfig;
 use crate::segment::Segment;
 
-/// Segments below this size reserve nothing; of small segments it is a quarter.
-const SEGMENT_BYTES_MIN: u64 = 4 << 20;
-/// One step: half of what the segment holds, up to this. Larger ones would not make reading quicker.
+/// Segments below this size reserve nothing; of small segments it is a quarter. File systems reserve some MiB themselves:
+/// smaller steps than this would make more pieces, not fewer.
+const SEGMENT_BYTES_MIN: u64 = 8 << 20;
+/// One step: as much as the segment holds, up to this. Larger ones would not make reading quicker.
 const STEP_BYTES_MAX: u64 = 64 << 20;
 
 /// What is reserved of the active segment.
@@ -34,7 +35,7 @@ impl Reserved {
         if self.is_refused || len <= self.upto || len < SEGMENT_BYTES_MIN.min(segment_bytes / 4) {
             return;
         }
-        let upto = (len + (len / 2).min(STEP_BYTES_MAX)).min(segment_bytes);
+        let upto = (len + len.min(STEP_BYTES_MAX)).min(segment_bytes);
         if upto <= len {
             return;
         }

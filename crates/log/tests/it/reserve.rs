@@ -5,6 +5,7 @@ use super::*;
 const SEGMENT: u64 = 1 << 20;
 
 /// Bytes of the volume that segment files take.
+#[allow(clippy::disallowed_methods)] // blocks are no part of what a disk tells
 fn taken(place: &Place) -> u64 {
     match &place.machine {
         Some(_) => {
@@ -34,7 +35,7 @@ fn fill(store: &Store, mut next: i64, bytes: u64) -> i64 {
 const SLACK: u64 = 40 << 10;
 
 #[test]
-fn a_small_segment_reserves_nothing_and_a_growing_one_half_of_its_size_at_most() {
+fn a_small_segment_reserves_nothing_and_a_growing_one_its_own_size_at_most() {
     on_every_machine("reserve-steps", |place| {
         let store = place.create(small_segments(SEGMENT), 0);
         let mut next = fill(&store, 0, SEGMENT / 5);
@@ -46,7 +47,7 @@ fn a_small_segment_reserves_nothing_and_a_growing_one_half_of_its_size_at_most()
             store.sync().unwrap();
             let (taken, size) = (taken(place), store.size());
             reserved_most = reserved_most.max(taken.saturating_sub(size));
-            assert!(taken <= size + size / 2 + SLACK, "{taken} for {size}");
+            assert!(taken <= 2 * size + SLACK, "{taken} for {size}");
             assert!(taken <= SEGMENT + SLACK, "never beyond the segment");
         }
         assert!(reserved_most > SEGMENT / 10, "{reserved_most}");
