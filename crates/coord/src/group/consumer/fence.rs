@@ -22,6 +22,7 @@ const RETRY: Duration = Duration::from_millis(500);
 impl ConsumerGroup {
     /// Members whose time is up are gone.
     pub fn tick(&mut self, cx: &Context) -> Step<GroupRecord, Answer> {
+        self.watch(cx);
         let mut late = BTreeSet::new();
         for (id, wait) in self.timers.due(cx.at.now) {
             if late.len() == FENCED_MAX {
@@ -50,8 +51,14 @@ impl ConsumerGroup {
         }
     }
 
-    /// The records that remove members. What they had is free with the replay of these.
+    /// The records that remove members, and make the group a classic one if none but classic members stay. What members had is
+    /// free with the replay of these.
     pub(super) fn fence(&self, gone: &[&str], cx: &Context) -> Vec<GroupRecord> {
+        if self.downgrades(gone, cx.settings)
+            && let Some(records) = self.downgrade(gone, cx)
+        {
+            return records;
+        }
         let none = BTreeMap::new();
         let outlook = Outlook {
             group: self,

@@ -15,14 +15,20 @@
 //! | `reconcile` | one member's next step towards the target |
 //! | `fence` | members that leave, are late, or are gone |
 //! | `target`, `assignor` | the target assignment |
+//! | `classic`, `migrate`, `embedded` | members of the classic protocol, and how groups change between the two |
 //! | `replay`, `records`, `member` | what is durable |
 
 pub mod assignor;
+mod classic;
 mod commit;
 mod describe;
+mod embedded;
 mod fence;
 mod heartbeat;
 mod member;
+mod migrate;
+#[cfg(test)]
+mod migrate_test;
 #[cfg(test)]
 mod model_test;
 mod partitions;
@@ -40,13 +46,15 @@ mod timers;
 #[cfg(test)]
 mod world;
 
+pub use classic::ClassicJoin;
 pub use commit::CommitBy;
 pub use describe::State;
 pub use heartbeat::Beat;
+pub use migrate::{ClassicGroup, ClassicMember};
 pub use refusal::{Refusal, check};
 pub use settings::{Bounded, Migration, Overrides, Settings};
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,10 +62,10 @@ use model::{Instant, Timestamp};
 use wire::Uuid;
 
 use crate::{Moment, Topics};
-use member::Member;
+use member::{Member, Progress};
 use partitions::Target;
 use records::Resolved;
-use timers::Timers;
+use timers::{Timers, Wait};
 
 /// What a handler may look at besides the group.
 #[derive(Clone, Copy)]
@@ -92,6 +100,8 @@ pub struct ConsumerGroup {
 
     // Soft.
     timers: Timers,
+    /// Members that came by replay alone: their sessions begin with the next tick.
+    unwatched: BTreeSet<String>,
     /// The version of the topics that `metadata_hash` and `resolved` were last found to fit.
     topics_version: Option<u64>,
 }
@@ -114,6 +124,7 @@ impl ConsumerGroup {
             pattern_counts: BTreeMap::new(),
             owners: HashMap::new(),
             timers: Timers::default(),
+            unwatched: BTreeSet::new(),
             topics_version: None,
         }
     }
@@ -146,23 +157,34 @@ impl ConsumerGroup {
     /// When `tick` is wanted next.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
+        if !self.unwatched.is_empty() {
+            return Some(Instant(0));
+        }
         self.timers.next()
     }
 
     /// Every record is in: members have a whole session to be heard of again.
     pub fn on_loaded(&mut self, cx: &Context) {
-        for member in self.members.values() {
+        self.unwatched.extend(self.members.keys().cloned());
+        self.watch(cx);
+    }
+
+    fn watch(&mut self, cx: &Context) {
+        for id in std::mem::take(&mut self.unwatched) {
+            let Some(member) = self.members.get(&id) else {
+                continue;
+            };
             let session = (member.classic.as_ref())
                 .map_or(cx.settings.session_timeout_ms.value, |classic| {
                     classic.session_timeout_ms
                 });
-            (self.timers).set(&member.id, timers::Wait::Session, after(cx.at, session));
-            if member.progress == member::Progress::Unrevoked && member.classic.is_none() {
-                let wait = timers::Wait::Revocation {
+            (self.timers).set_if_absent(&id, Wait::Session, after(cx.at, session));
+            if member.progress == Progress::Unrevoked && member.classic.is_none() {
+                let wait = Wait::Revocation {
                     epoch: member.epoch,
                 };
                 let at = after(cx.at, member.rebalance_timeout_ms);
-                self.timers.set(&member.id, wait, at);
+                self.timers.set(&id, wait, at);
             }
         }
     }

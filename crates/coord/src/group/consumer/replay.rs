@@ -11,6 +11,7 @@ use super::ConsumerGroup;
 use super::member::Member;
 use super::partitions::{each, target_from};
 use super::records::Resolved;
+use super::timers::Wait;
 
 impl ConsumerGroup {
     /// Takes in a record of this group. Records of other kinds say nothing about it.
@@ -31,6 +32,7 @@ impl ConsumerGroup {
                     self.unlist(&member);
                 }
                 self.timers.forget(&key.member_id);
+                self.unwatched.remove(&key.member_id);
             }
             GroupRecord::ConsumerGroupCurrentMemberAssignment(key, Some(value)) => {
                 self.change(&key.member_id, |member| member.set_current(value));
@@ -73,7 +75,12 @@ impl ConsumerGroup {
                 self.unlist(&member);
                 member
             }
-            None => Member::new(id),
+            None => {
+                if !self.timers.has(id, Wait::Session) {
+                    self.unwatched.insert(id.to_owned());
+                }
+                Member::new(id)
+            }
         };
         change(&mut member);
         self.list(&member);

@@ -48,6 +48,17 @@ impl Timers {
         self.order.insert((at, key.0, key.1));
     }
 
+    /// Leaves an earlier deadline of its kind as it is.
+    pub(super) fn set_if_absent(&mut self, member: &str, wait: Wait, at: Instant) {
+        if !self.has(member, wait) {
+            self.set(member, wait, at);
+        }
+    }
+
+    pub(super) fn has(&self, member: &str, wait: Wait) -> bool {
+        (self.deadlines).contains_key(&(member.to_owned(), wait.kind()))
+    }
+
     pub(super) fn cancel(&mut self, member: &str, wait: Wait) {
         let key = (member.to_owned(), wait.kind());
         if let Some((at, _)) = self.deadlines.remove(&key) {

@@ -1,0 +1,301 @@
+//! Members of the classic protocol in a consumer group: while a group migrates, both kinds work in it together.
+//!
+//! A classic member sees a group without a leader, whose generation is its own member epoch. JoinGroup is its heartbeat with
+//! everything in it, SyncGroup fetches what it has, and Heartbeat says when to join again: when the group moved on, when it has to
+//! give something up, or when what it waits for is free.
+
+use std::collections::BTreeSet;
+
+use wire::group::GroupRecord;
+use wire::group::consumer_group_member_metadata_value::{ClassicMemberMetadata, ClassicProtocol};
+use wire::messages::{
+    HeartbeatRequest, JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest, SyncGroupRequest,
+    SyncGroupResponse,
+};
+use wire::{ErrorCode, Uuid};
+
+use super::member::{Member, Progress};
+use super::partitions::owns;
+use super::refusal::Refusal;
+use super::timers::Wait;
+use super::{ConsumerGroup, Context, after, embedded};
+use crate::group::{Answer, Client};
+use crate::{Caller, Step};
+
+type Out = Step<GroupRecord, Answer>;
+
+/// What a classic member sends to get in.
+#[derive(Clone, Copy, Debug)]
+pub struct ClassicJoin<'a> {
+    pub request: &'a JoinGroupRequest,
+    pub client: &'a Client,
+    /// A member without id is first given one and joins again with it.
+    pub needs_member_id: bool,
+    /// Unique, should the member need an id.
+    pub fresh: Uuid,
+}
+
+impl ConsumerGroup {
+    pub fn classic_join(&mut self, caller: Caller, join: ClassicJoin, cx: &Context) -> Out {
+        let id = match join.request.member_id.as_str() {
+            "" => join.fresh.to_string(),
+            id => id.to_owned(),
+        };
+        let (records, response) =
+            (self.try_classic_join(&id, join, cx)).unwrap_or_else(|refusal| {
+                let response = JoinGroupResponse {
+                    error_code: refusal.code.code(),
+                    member_id: match refusal.code {
+                        ErrorCode::MemberIdRequired => id,
+                        _ => join.request.member_id.clone(),
+                    },
+                    ..JoinGroupResponse::default()
+                };
+                (Vec::new(), response)
+            });
+        Step {
+            records,
+            answers: vec![(caller, Answer::Join(response))],
+            ..Step::default()
+        }
+    }
+
+    fn try_classic_join(
+        &mut self,
+        id: &str,
+        join: ClassicJoin,
+        cx: &Context,
+    ) -> Result<(Vec<GroupRecord>, JoinGroupResponse), Refusal> {
+        let request = join.request;
+        let is_unknown = request.member_id.is_empty();
+        self.refuse_if_full(id, cx.settings)?;
+        let supported = (request.protocols.iter())
+            .find(|protocol| self.all_classic_support(&protocol.name, id));
+        // The first protocol speaks for the member: their subscriptions are the same.
+        let subscription = (request.protocols.first())
+            .filter(|_| request.protocol_type == embedded::CONSUMER && supported.is_some())
+            .and_then(|protocol| embedded::subscription(&protocol.metadata));
+        let Some((_, subscription)) = subscription else {
+            return Err(Refusal::new(
+                ErrorCode::InconsistentGroupProtocol,
+                "The member's protocols do not fit those of the group.",
+            ));
+        };
+        if is_unknown && join.needs_member_id && request.group_instance_id.is_none() {
+            return Err(Refusal::new(ErrorCode::MemberIdRequired, ""));
+        }
+        let entry = match &request.group_instance_id {
+            None => self.entry_of_dynamic(id, true)?,
+            Some(instance) => self.entry_of_static(id, instance, is_unknown, false)?,
+        };
+
+        let mut member = entry.before.clone();
+        if request.group_instance_id.is_some() {
+            member.instance_id.clone_from(&request.group_instance_id);
+        }
+        if let Some(rack) = subscription
+            .rack_id
+            .as_ref()
+            .filter(|rack| !rack.is_empty())
+        {
+            member.rack_id = Some(rack.clone());
+        }
+        member.rebalance_timeout_ms = match request.rebalance_timeout_ms {
+            // Version 0 does not have it.
+            -1 => request.session_timeout_ms,
+            timeout_ms => timeout_ms,
+        };
+        member.topic_names = subscription.topics.iter().cloned().collect();
+        member.pattern.clear();
+        member.client_id.clone_from(&join.client.id);
+        member.client_host.clone_from(&join.client.host);
+        member.classic = Some(ClassicMemberMetadata {
+            session_timeout_ms: request.session_timeout_ms,
+            supported_protocols: (request.protocols.iter())
+                .map(|protocol| ClassicProtocol {
+                    name: protocol.name.clone(),
+                    // A slice would keep the received frame.
+                    metadata: bytes::Bytes::copy_from_slice(&protocol.metadata),
+                })
+                .collect(),
+        });
+        let reported = embedded::reported(&subscription, cx.topics);
+        let mut records = Vec::new();
+        let settled = self.settle(&entry, member, Some(&reported), cx, &mut records)?;
+
+        self.timers.cancel(&settled.id, Wait::Join);
+        self.timers
+            .cancel(&settled.id, Wait::Revocation { epoch: 0 });
+        let session = after(cx.at, request.session_timeout_ms);
+        self.timers.set(&settled.id, Wait::Session, session);
+        let sync = after(cx.at, settled.rebalance_timeout_ms);
+        self.timers.set(&settled.id, Wait::Sync, sync);
+        let response = JoinGroupResponse {
+            generation_id: settled.epoch,
+            protocol_type: Some(embedded::CONSUMER.to_owned()),
+            protocol_name: protocol_name(&settled).map(str::to_owned),
+            member_id: settled.id,
+            ..JoinGroupResponse::default()
+        };
+        Ok((records, response))
+    }
+
+    pub fn classic_sync(
+        &mut self,
+        caller: Caller,
+        request: &SyncGroupRequest,
+        cx: &Context,
+    ) -> Out {
+        let response =
+            self.try_classic_sync(request, cx)
+                .unwrap_or_else(|code| SyncGroupResponse {
+                    error_code: code.code(),
+                    ..SyncGroupResponse::default()
+                });
+        Step::answer(caller, Answer::Sync(response))
+    }
+
+    fn try_classic_sync(
+        &mut self,
+        request: &SyncGroupRequest,
+        cx: &Context,
+    ) -> Result<SyncGroupResponse, ErrorCode> {
+        let instance = request.group_instance_id.as_deref();
+        let member = self.classic_member(&request.member_id, instance)?;
+        if request.generation_id != member.epoch {
+            return Err(ErrorCode::IllegalGeneration);
+        }
+        let name = protocol_name(member);
+        let kind = request.protocol_type.as_deref();
+        if kind.is_some_and(|kind| kind != embedded::CONSUMER)
+            || request
+                .protocol_name
+                .as_deref()
+                .is_some_and(|it| Some(it) != name)
+        {
+            return Err(ErrorCode::InconsistentGroupProtocol);
+        }
+        // One that has still to give up finishes that first: it joined for this epoch already.
+        if member.epoch < self.epoch && member.progress != Progress::Unrevoked {
+            let (id, join) = (member.id.clone(), after(cx.at, member.rebalance_timeout_ms));
+            self.timers.set_if_absent(&id, Wait::Join, join);
+            return Err(ErrorCode::RebalanceInProgress);
+        }
+        let response = SyncGroupResponse {
+            protocol_type: Some(embedded::CONSUMER.to_owned()),
+            protocol_name: name.map(str::to_owned),
+            assignment: embedded::assignment(&member.assigned, version(member), cx.topics),
+            ..SyncGroupResponse::default()
+        };
+        let (id, session) = (member.id.clone(), after(cx.at, session_timeout_ms(member)));
+        self.timers.cancel(&id, Wait::Sync);
+        self.timers.set(&id, Wait::Session, session);
+        Ok(response)
+    }
+
+    pub fn classic_heartbeat(&mut self, request: &HeartbeatRequest, cx: &Context) -> ErrorCode {
+        let instance = request.group_instance_id.as_deref();
+        let member = match self.classic_member(&request.member_id, instance) {
+            Ok(member) => member,
+            Err(code) => return code,
+        };
+        if request.generation_id != member.epoch {
+            return ErrorCode::IllegalGeneration;
+        }
+        let joins = member.epoch < self.epoch
+            || member.progress == Progress::Unrevoked
+            || (member.progress == Progress::Unreleased && !self.is_waiting(member));
+        let id = member.id.clone();
+        let session = after(cx.at, session_timeout_ms(member));
+        let join = after(cx.at, member.rebalance_timeout_ms);
+        self.timers.set(&id, Wait::Session, session);
+        if joins {
+            self.timers.set_if_absent(&id, Wait::Join, join);
+            return ErrorCode::RebalanceInProgress;
+        }
+        ErrorCode::None
+    }
+
+    /// What became of each member that the request names, and the records that remove them. A member of the consumer protocol
+    /// cannot be removed this way.
+    pub fn classic_leave(
+        &mut self,
+        request: &LeaveGroupRequest,
+        cx: &Context,
+    ) -> (Vec<ErrorCode>, Vec<GroupRecord>) {
+        let mut gone = BTreeSet::new();
+        let mut codes = Vec::with_capacity(request.members.len());
+        for leaver in &request.members {
+            let instance = leaver.group_instance_id.as_deref();
+            // Tools name a static member by its instance alone.
+            let id = match (leaver.member_id.as_str(), instance) {
+                ("", Some(instance)) => self.statics.get(instance).map_or("", String::as_str),
+                (id, _) => id,
+            };
+            codes.push(match self.classic_member(id, instance) {
+                Ok(member) => {
+                    gone.insert(member.id.clone());
+                    ErrorCode::None
+                }
+                Err(code) => code,
+            });
+        }
+        let gone: Vec<&str> = gone.iter().map(String::as_str).collect();
+        let records = if gone.is_empty() {
+            Vec::new()
+        } else {
+            self.fence(&gone, cx)
+        };
+        (codes, records)
+    }
+
+    fn classic_member(&self, id: &str, instance: Option<&str>) -> Result<&Member, ErrorCode> {
+        if let Some(instance) = instance {
+            match self.statics.get(instance) {
+                None => return Err(ErrorCode::UnknownMemberId),
+                Some(holder) if holder != id => return Err(ErrorCode::FencedInstanceId),
+                Some(_) => {}
+            }
+        }
+        (self.members.get(id))
+            .filter(|member| member.classic.is_some())
+            .ok_or(ErrorCode::UnknownMemberId)
+    }
+
+    /// Whether every classic member but `id` could use the protocol.
+    fn all_classic_support(&self, protocol: &str, id: &str) -> bool {
+        (self.members.values())
+            .filter(|member| member.id != id)
+            .filter_map(|member| member.classic.as_ref())
+            .all(|it| it.supported_protocols.iter().any(|it| it.name == protocol))
+    }
+
+    /// Somebody else has still something of what the member is to have.
+    fn is_waiting(&self, member: &Member) -> bool {
+        let target = self.target.get(&member.id).into_iter().flatten();
+        target
+            .flat_map(|(&topic, partitions)| partitions.iter().map(move |&it| (topic, it)))
+            .any(|(topic, partition)| {
+                !owns(&member.assigned, topic, partition)
+                    && (self.owners.get(&(topic, partition)))
+                        .is_some_and(|owner| **owner != *member.id)
+            })
+    }
+}
+
+fn protocol_name(member: &Member) -> Option<&str> {
+    let protocols = &member.classic.as_ref()?.supported_protocols;
+    protocols.first().map(|protocol| protocol.name.as_str())
+}
+
+/// Of the embedded messages that the member speaks.
+fn version(member: &Member) -> i16 {
+    (member.classic.as_ref())
+        .and_then(|classic| classic.supported_protocols.first())
+        .and_then(|protocol| embedded::subscription(&protocol.metadata))
+        .map_or(0, |(version, _)| version)
+}
+
+fn session_timeout_ms(member: &Member) -> i32 {
+    (member.classic.as_ref()).map_or(0, |classic| classic.session_timeout_ms)
+}

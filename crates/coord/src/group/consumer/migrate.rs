@@ -1,0 +1,215 @@
+//! From one protocol to the other, while the group works (`group.consumer.migration.policy`).
+//!
+//! A classic group becomes a consumer group when the first member of the consumer protocol joins, and is classic again when the
+//! last of them has gone and classic members remain. Either way nobody loses a partition by the change itself: what members had
+//! is what they have, and the epoch goes on from the generation or the other way round.
+
+use bytes::Bytes;
+use wire::group::consumer_group_member_metadata_value::{ClassicMemberMetadata, ClassicProtocol};
+use wire::group::group_metadata_value::MemberMetadata;
+use wire::group::{GroupMetadataKey, GroupMetadataValue, GroupRecord};
+
+use super::member::Member;
+use super::partitions::Owned;
+use super::refusal::Refusal;
+use super::{Beat, ConsumerGroup, Context, Settings, embedded, records};
+use crate::group::{Answer, Client};
+use crate::{Caller, Step};
+
+/// A classic group that is to become a consumer group.
+#[derive(Clone, Debug, Default)]
+pub struct ClassicGroup {
+    pub protocol_type: String,
+    /// The protocol of the generation.
+    pub protocol: String,
+    pub generation: i32,
+    pub members: Vec<ClassicMember>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct ClassicMember {
+    pub id: String,
+    pub instance_id: Option<String>,
+    pub client: Client,
+    pub rebalance_timeout_ms: i32,
+    pub session_timeout_ms: i32,
+    /// Names and metadata, in order of preference.
+    pub protocols: Vec<(String, Bytes)>,
+    pub assignment: Bytes,
+}
+
+impl ConsumerGroup {
+    /// A member of the consumer protocol joins a classic group. The step removes the classic group and makes this one; a refusal
+    /// has no records, and the group stays what it was.
+    pub fn upgrade(
+        id: &str,
+        classic: &ClassicGroup,
+        caller: Caller,
+        beat: &Beat,
+        cx: &Context,
+    ) -> Step<GroupRecord, Answer> {
+        let (mut group, mut records) = match ConsumerGroup::from_classic(id, classic, cx) {
+            Ok(made) => made,
+            Err(refusal) => {
+                let answer = Answer::ConsumerHeartbeat(refusal.into_response());
+                return Step::answer(caller, answer);
+            }
+        };
+        let mut step = group.heartbeat(caller, beat, cx);
+        if !step.records.is_empty() {
+            records.append(&mut step.records);
+            step.records = records;
+        }
+        step
+    }
+
+    fn from_classic(
+        id: &str,
+        classic: &ClassicGroup,
+        cx: &Context,
+    ) -> Result<(ConsumerGroup, Vec<GroupRecord>), Refusal> {
+        let refuse = |why: &str| {
+            Refusal::new(
+                wire::ErrorCode::GroupIdNotFound,
+                format!("Cannot upgrade classic group {id} to consumer group because {why}."),
+            )
+        };
+        if !cx.settings.migration.upgrades() {
+            return Err(refuse("online upgrade is disabled"));
+        }
+        if classic.protocol_type != embedded::CONSUMER {
+            return Err(refuse("it does not use the consumer embedded protocol"));
+        }
+        if classic.members.len() > cx.settings.members_max {
+            return Err(refuse("its size exceeds the consumer group maximum size"));
+        }
+        let mut members = Vec::with_capacity(classic.members.len());
+        for member in &classic.members {
+            let made = made_consumer(member, classic, cx)
+                .ok_or_else(|| refuse("the embedded consumer protocol is malformed or custom"))?;
+            members.push(made);
+        }
+
+        let mut made = vec![GroupRecord::GroupMetadata(
+            GroupMetadataKey {
+                group: id.to_owned(),
+            },
+            None,
+        )];
+        made.extend(members.iter().map(|member| member.metadata_record(id)));
+        made.push(records::epoch(id, classic.generation, 0));
+        for member in &members {
+            let target = (member.assigned.iter())
+                .map(|(&topic, it)| (topic, it.keys().copied().collect()))
+                .collect();
+            made.push(records::target(id, &member.id, &target));
+        }
+        // Nothing was assigned by this protocol yet: the first assignment need not wait.
+        made.push(records::target_epoch(
+            id,
+            classic.generation,
+            model::Timestamp(0),
+        ));
+        made.extend(members.iter().map(|member| member.current_record(id)));
+        let mut group = ConsumerGroup::new(id);
+        made.iter().for_each(|record| group.replay(record));
+        Ok((group, made))
+    }
+
+    /// Whether those who stay could go on as a classic group, and are to.
+    pub(super) fn downgrades(&self, gone: &[&str], settings: &Settings) -> bool {
+        let mut stay = (self.members.values())
+            .filter(|member| !gone.contains(&member.id.as_str()))
+            .peekable();
+        settings.migration.downgrades()
+            && stay.peek().is_some()
+            && self.members.len() - gone.len() <= settings.classic_members_max
+            && stay.all(|member| member.classic.is_some())
+    }
+
+    /// The records that make a classic group of those who stay.
+    pub(super) fn downgrade(&self, gone: &[&str], cx: &Context) -> Option<Vec<GroupRecord>> {
+        let stay: Vec<&Member> = (self.members.values())
+            .filter(|member| !gone.contains(&member.id.as_str()))
+            .collect();
+        // They all support one: who did not was not let in.
+        let protocols = |member: &Member| {
+            let classic = member.classic.as_ref();
+            classic.map_or(Vec::new(), |it| it.supported_protocols.clone())
+        };
+        let first = stay.first()?;
+        let chosen = protocols(first).into_iter().find(|protocol| {
+            let supports = |member: &&Member| {
+                (protocols(member).iter()).any(|known| known.name == protocol.name)
+            };
+            stay.iter().all(supports)
+        })?;
+        let members = stay.iter().map(|member| {
+            let metadata = (protocols(member).into_iter())
+                .find(|protocol| protocol.name == chosen.name)
+                .map(|protocol| protocol.metadata)
+                .unwrap_or_default();
+            let version = embedded::subscription(&metadata).map_or(0, |(version, _)| version);
+            let classic = member.classic.as_ref();
+            MemberMetadata {
+                member_id: member.id.clone(),
+                group_instance_id: member.instance_id.clone(),
+                client_id: member.client_id.clone(),
+                client_host: member.client_host.clone(),
+                rebalance_timeout: member.rebalance_timeout_ms,
+                session_timeout: classic.map_or(0, |classic| classic.session_timeout_ms),
+                subscription: metadata,
+                assignment: embedded::assignment(&member.assigned, version, cx.topics),
+            }
+        });
+        let value = GroupMetadataValue {
+            protocol_type: embedded::CONSUMER.to_owned(),
+            generation: self.epoch,
+            protocol: Some(chosen.name.clone()),
+            leader: Some(first.id.clone()),
+            current_state_timestamp: cx.at.wall.0,
+            members: members.collect(),
+        };
+        let mut records = self.tombstones();
+        records.push(GroupRecord::GroupMetadata(
+            GroupMetadataKey {
+                group: self.id.clone(),
+            },
+            Some(value),
+        ));
+        Some(records)
+    }
+}
+
+fn made_consumer(classic: &ClassicMember, group: &ClassicGroup, cx: &Context) -> Option<Member> {
+    // Before its first generation a group has not chosen a protocol.
+    let (_, metadata) = (classic.protocols.iter())
+        .find(|(name, _)| group.protocol.is_empty() || *name == group.protocol)?;
+    let (_, subscription) = embedded::subscription(metadata)?;
+    let mut assigned = Owned::new();
+    for (topic, partitions) in embedded::assigned(&classic.assignment, cx.topics)? {
+        let epochs = partitions.into_iter().map(|it| (it, group.generation));
+        assigned.insert(topic, epochs.collect());
+    }
+    Some(Member {
+        instance_id: classic.instance_id.clone(),
+        rack_id: subscription.rack_id.filter(|rack| !rack.is_empty()),
+        client_id: classic.client.id.clone(),
+        client_host: classic.client.host.clone(),
+        topic_names: subscription.topics.into_iter().collect(),
+        rebalance_timeout_ms: classic.rebalance_timeout_ms,
+        classic: Some(ClassicMemberMetadata {
+            session_timeout_ms: classic.session_timeout_ms,
+            supported_protocols: (classic.protocols.iter())
+                .map(|(name, metadata)| ClassicProtocol {
+                    name: name.clone(),
+                    metadata: metadata.clone(),
+                })
+                .collect(),
+        }),
+        epoch: group.generation,
+        epoch_before: group.generation,
+        assigned,
+        ..Member::new(&classic.id)
+    })
+}

@@ -1,0 +1,302 @@
+//! Classic and consumer members in one group, on the way there and back.
+
+use bytes::Bytes;
+use wire::group::GroupRecord;
+use wire::messages::consumer_protocol_subscription::TopicPartition;
+use wire::messages::join_group_request::JoinGroupRequestProtocol;
+use wire::messages::leave_group_request::MemberIdentity;
+use wire::messages::{
+    ConsumerGroupHeartbeatRequest, ConsumerProtocolSubscription, HeartbeatRequest,
+    JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest,
+};
+use wire::{ErrorCode, Message, Uuid, Writer};
+
+use super::partitions::Target;
+use super::world::World;
+use super::*;
+use crate::Caller;
+use crate::group::{Answer, Client};
+
+/// What a classic member says about itself: reads t, has these.
+fn metadata(has: &[i32]) -> Bytes {
+    let message = ConsumerProtocolSubscription {
+        topics: vec!["t".into()],
+        owned_partitions: vec![TopicPartition {
+            topic: "t".into(),
+            partitions: has.to_vec(),
+        }],
+        ..ConsumerProtocolSubscription::default()
+    };
+    let mut w = Writer::new();
+    w.i16(1);
+    message.encode(&mut w, 1).expect("a subscription");
+    w.finish().into_bytes().expect("bytes")
+}
+
+fn classic_group(world: &World, members: &[(&str, &[i32])]) -> ClassicGroup {
+    let (topic, _) = world.topics.topics["t"];
+    let member = |&(id, has): &(&str, &[i32])| ClassicMember {
+        id: id.into(),
+        rebalance_timeout_ms: 60_000,
+        session_timeout_ms: 10_000,
+        protocols: vec![("cooperative-sticky".into(), metadata(&[]))],
+        assignment: embedded::assignment(
+            &[(topic, has.iter().map(|&it| (it, 1)).collect())].into(),
+            1,
+            &world.topics,
+        ),
+        ..ClassicMember::default()
+    };
+    ClassicGroup {
+        protocol_type: "consumer".into(),
+        protocol: "cooperative-sticky".into(),
+        generation: 3,
+        members: members.iter().map(member).collect(),
+    }
+}
+
+fn join_of(name: &str) -> Beat {
+    Beat {
+        request: ConsumerGroupHeartbeatRequest {
+            group_id: "g".into(),
+            member_id: name.into(),
+            rebalance_timeout_ms: 60_000,
+            subscribed_topic_names: Some(vec!["t".into()]),
+            topic_partitions: Some(Vec::new()),
+            ..ConsumerGroupHeartbeatRequest::default()
+        },
+        client: Client::default(),
+        brings_member_id: true,
+        fresh: Uuid::ZERO,
+    }
+}
+
+impl World {
+    fn upgrade(&mut self, classic: &ClassicGroup, name: &str) -> String {
+        let cx = World::cx(&self.topics, &self.settings, self.at);
+        let step = ConsumerGroup::upgrade("g", classic, Caller(1), &join_of(name), &cx);
+        let Some(Answer::ConsumerHeartbeat(response)) = self.take(step).pop() else {
+            panic!("no answer");
+        };
+        self.clients.entry(name.to_owned()).or_default().epoch = response.member_epoch;
+        self.show(&response)
+    }
+
+    fn classic_beat(&mut self, id: &str, generation: i32) -> ErrorCode {
+        let request = HeartbeatRequest {
+            group_id: "g".into(),
+            generation_id: generation,
+            member_id: id.into(),
+            ..HeartbeatRequest::default()
+        };
+        let cx = World::cx(&self.topics, &self.settings, self.at);
+        self.group.classic_heartbeat(&request, &cx)
+    }
+
+    /// Generation, or error.
+    fn classic_join(&mut self, id: &str, protocol: &str, has: &[i32]) -> Result<i32, ErrorCode> {
+        let request = JoinGroupRequest {
+            group_id: "g".into(),
+            member_id: id.into(),
+            session_timeout_ms: 10_000,
+            rebalance_timeout_ms: 60_000,
+            protocol_type: "consumer".into(),
+            protocols: vec![JoinGroupRequestProtocol {
+                name: protocol.into(),
+                metadata: metadata(has),
+            }],
+            ..JoinGroupRequest::default()
+        };
+        let cx = World::cx(&self.topics, &self.settings, self.at);
+        let join = ClassicJoin {
+            request: &request,
+            client: &Client::default(),
+            needs_member_id: true,
+            fresh: Uuid([9; 16]),
+        };
+        let step = self.group.classic_join(Caller(1), join, &cx);
+        match self.take(step).pop() {
+            Some(Answer::Join(it)) => match ErrorCode::try_from(it.error_code) {
+                Ok(ErrorCode::None) => Ok(it.generation_id),
+                Ok(code) => Err(code),
+                Err(code) => panic!("{code:?}"),
+            },
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn classic_sync(&mut self, id: &str, generation: i32) -> Result<Vec<i32>, ErrorCode> {
+        let request = SyncGroupRequest {
+            group_id: "g".into(),
+            generation_id: generation,
+            member_id: id.into(),
+            ..SyncGroupRequest::default()
+        };
+        let cx = World::cx(&self.topics, &self.settings, self.at);
+        let step = self.group.classic_sync(Caller(1), &request, &cx);
+        match self.take(step).pop() {
+            Some(Answer::Sync(it)) if it.error_code == 0 => {
+                let target: Target =
+                    embedded::assigned(&it.assignment, &self.topics).expect("an assignment");
+                Ok(target.into_values().flatten().collect())
+            }
+            Some(Answer::Sync(it)) => Err(ErrorCode::try_from(it.error_code).expect("a code")),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// A group of two classic members and one consumer, all of them where they are to be.
+fn mixed() -> World {
+    let mut world = World::new();
+    world.topics.set("t", 3);
+    let classic = classic_group(&world, &[("c1", &[0, 1]), ("c2", &[2])]);
+    assert_eq!(world.upgrade(&classic, "a"), "4:");
+    assert_eq!(world.classic_beat("c1", 3), ErrorCode::RebalanceInProgress);
+    assert_eq!(world.classic_beat("c2", 3), ErrorCode::RebalanceInProgress);
+    assert_eq!(
+        world.classic_sync("c2", 3),
+        Err(ErrorCode::RebalanceInProgress)
+    );
+
+    // c1 has to give up one, and stays in its epoch until it has.
+    assert_eq!(
+        world.classic_join("c1", "cooperative-sticky", &[0, 1]),
+        Ok(3)
+    );
+    assert_eq!(world.classic_sync("c1", 3), Ok(vec![0]));
+    assert_eq!(world.classic_beat("c1", 3), ErrorCode::RebalanceInProgress);
+    assert_eq!(world.beat("a", |_| {}).member_epoch, 4);
+    assert!(world.clients["a"].has.is_empty());
+    assert_eq!(world.classic_join("c1", "cooperative-sticky", &[0]), Ok(4));
+    assert_eq!(world.classic_sync("c1", 4), Ok(vec![0]));
+    assert_eq!(world.classic_beat("c1", 4), ErrorCode::None);
+
+    assert_eq!(world.classic_join("c2", "cooperative-sticky", &[2]), Ok(4));
+    assert_eq!(world.classic_sync("c2", 4), Ok(vec![2]));
+    let response = world.beat("a", |_| {});
+    assert_eq!(world.show(&response), "4: t1");
+    assert_eq!(world.group.state(), State::Stable);
+    world
+}
+
+#[test]
+fn a_classic_group_goes_on_as_a_consumer_group() {
+    let world = mixed();
+    let cx = World::cx(&world.topics, &world.settings, world.at);
+    let described = world.group.describe(&cx);
+    let kinds: Vec<_> = (described.members.iter())
+        .map(|member| (member.member_id.as_str(), member.member_type))
+        .collect();
+    assert_eq!(kinds, [("a", 1), ("c1", 0), ("c2", 0)]);
+}
+
+#[test]
+fn what_cannot_be_upgraded_stays_classic() {
+    let mut world = World::new();
+    world.topics.set("t", 3);
+    let classic = classic_group(&world, &[("c1", &[0, 1, 2])]);
+    let mut refused = |change: &dyn Fn(&mut ClassicGroup)| {
+        let mut classic = classic.clone();
+        change(&mut classic);
+        assert_eq!(world.upgrade(&classic, "a"), "GROUP_ID_NOT_FOUND");
+        assert!(!world.group.exists());
+    };
+    refused(&|it| it.protocol_type = "connect".into());
+    refused(&|it| it.members[0].assignment = Bytes::from_static(&[0, 1, 0]));
+    refused(&|it| it.members[0].protocols[0].1 = Bytes::from_static(&[0]));
+    world.settings.migration = Migration::Downgrade;
+    assert_eq!(world.upgrade(&classic, "a"), "GROUP_ID_NOT_FOUND");
+}
+
+#[test]
+fn a_group_without_consumer_members_is_classic_again() {
+    let mut world = mixed();
+    let cx = World::cx(&world.topics, &world.settings, world.at);
+    let mut leave = join_of("a");
+    leave.request.member_epoch = -1;
+    let step = world.group.heartbeat(Caller(1), &leave, &cx);
+    let Some(GroupRecord::GroupMetadata(_, Some(value))) = step.records.last() else {
+        panic!("{:?}", step.records.last());
+    };
+    assert_eq!((value.generation, value.members.len()), (4, 2));
+    assert_eq!(value.protocol.as_deref(), Some("cooperative-sticky"));
+    for (member, has) in value.members.iter().zip([vec![0], vec![2]]) {
+        let target = embedded::assigned(&member.assignment, &world.topics).expect("readable");
+        let partitions: Vec<i32> = target.into_values().flatten().collect();
+        assert_eq!(partitions, has, "{}", member.member_id);
+    }
+    world.take(step);
+    assert!(!world.group.exists());
+}
+
+#[test]
+fn a_group_that_may_not_downgrade_stays_a_consumer_group() {
+    let mut world = mixed();
+    world.settings.migration = Migration::Upgrade;
+    world.beat("a", |request| request.member_epoch = -1);
+    assert_eq!(world.group.members_count(), 2);
+    assert_eq!(world.classic_beat("c1", 4), ErrorCode::RebalanceInProgress);
+}
+
+#[test]
+fn classic_members_are_gone_when_they_are_silent_or_do_not_join_again() {
+    let mut world = mixed();
+    // Their sessions are their own, and began with the upgrade, where nobody had heard of them yet.
+    world.pass(10_001);
+    world.beat("a", |_| {});
+    world.tick();
+    assert_eq!(world.group.members_count(), 1);
+
+    let mut world = World::new();
+    world.topics.set("t", 3);
+    let classic = classic_group(&world, &[("c1", &[0, 1]), ("c2", &[2])]);
+    world.upgrade(&classic, "a");
+    world.tick();
+    for _ in 0..8 {
+        world.pass(9_000);
+        world.beat("a", |_| {});
+        world.classic_beat("c1", 3);
+        world.classic_beat("c2", 3);
+        world.tick();
+    }
+    // 60 seconds to join again have passed.
+    assert_eq!(world.group.members_count(), 1);
+}
+
+#[test]
+fn classic_requests_of_others_are_refused() {
+    let mut world = mixed();
+    assert_eq!(world.classic_beat("a", 4), ErrorCode::UnknownMemberId);
+    assert_eq!(world.classic_beat("c1", 3), ErrorCode::IllegalGeneration);
+    assert_eq!(world.classic_sync("x", 4), Err(ErrorCode::UnknownMemberId));
+    assert_eq!(
+        world.classic_join("c3", "range", &[]),
+        Err(ErrorCode::InconsistentGroupProtocol)
+    );
+    assert_eq!(
+        world.classic_join("", "cooperative-sticky", &[]),
+        Err(ErrorCode::MemberIdRequired)
+    );
+    assert_eq!(world.classic_join("c3", "cooperative-sticky", &[]), Ok(5));
+
+    let request = LeaveGroupRequest {
+        group_id: "g".into(),
+        members: ["a", "c1", "x"]
+            .map(|id| MemberIdentity {
+                member_id: id.into(),
+                ..MemberIdentity::default()
+            })
+            .into(),
+        ..LeaveGroupRequest::default()
+    };
+    let cx = World::cx(&world.topics, &world.settings, world.at);
+    let (codes, records) = world.group.classic_leave(&request, &cx);
+    let unknown = ErrorCode::UnknownMemberId;
+    assert_eq!(codes, [unknown, ErrorCode::None, unknown]);
+    world.take(crate::Step {
+        records,
+        ..crate::Step::default()
+    });
+    assert_eq!(world.group.members_count(), 3);
+}
