@@ -7,6 +7,7 @@ use wire::group::GroupRecord;
 use wire::messages::ConsumerGroupHeartbeatResponse;
 use wire::messages::consumer_group_describe_response::DescribedGroup;
 
+use super::classic::State;
 use super::consumer::{Beat, ConsumerGroup, Context};
 use super::entry::{Entry, Group};
 use super::{Answer, Groups, Out};
@@ -89,7 +90,21 @@ impl Groups {
                 }
                 return out;
             }
-            Some(entry) if !entry.group.is_empty() => return refuse(caller, id),
+            Some(Entry {
+                group: Group::Classic(classic),
+                ..
+            }) if classic.state() != State::Empty => {
+                // Only one who joins changes the protocol of a group.
+                if beat.request.member_epoch != 0 {
+                    return refuse(caller, id);
+                }
+                let mut out =
+                    ConsumerGroup::upgrade(id, &classic.as_handed_over(), caller, beat, &cx);
+                if !out.records.is_empty() {
+                    out.extend(classic.send_away());
+                }
+                return out;
+            }
             _ => {}
         }
         // Of an empty classic group the offsets stay; the rest begins anew.

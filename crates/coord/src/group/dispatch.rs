@@ -14,7 +14,7 @@ use wire::messages::{
 };
 
 use super::classic::{Classic, Committer, Join, refuse_join, refuse_sync};
-use super::consumer::Beat;
+use super::consumer::{Beat, ConsumerGroup, Context};
 use super::entry::Group;
 use super::offsets::{Offsets, resolve};
 use super::{Answer, Ask, Groups, Out};
@@ -37,7 +37,7 @@ impl Groups {
                 fresh,
             } => {
                 let settings = Arc::clone(&self.settings);
-                return self.join(&Join {
+                let join = Join {
                     caller,
                     request: &request,
                     client: &client,
@@ -46,10 +46,11 @@ impl Groups {
                     fresh,
                     at,
                     settings: &settings,
-                });
+                };
+                return self.join(&join, topics);
             }
-            Ask::Sync(request) => return self.sync(caller, &request, at),
-            Ask::Leave(request) => return self.leave(caller, request, at),
+            Ask::Sync(request) => return self.sync(caller, &request, at, topics),
+            Ask::Leave(request) => return self.leave(caller, request, at, topics),
             Ask::Commit {
                 request,
                 knows_member_epochs,
@@ -58,7 +59,7 @@ impl Groups {
             Ask::DeleteOffsets(request) => return self.delete_offsets(caller, &request, topics),
             Ask::Delete { group_id } => return self.delete(caller, group_id),
             Ask::Heartbeat(request) => Answer::Heartbeat(HeartbeatResponse {
-                error_code: self.heartbeat(&request, at).code(),
+                error_code: self.heartbeat(&request, at, topics).code(),
                 ..HeartbeatResponse::default()
             }),
             Ask::FetchOffsets {
@@ -91,7 +92,7 @@ impl Groups {
         Out::answer(caller, answer)
     }
 
-    fn join(&mut self, join: &Join<'_>) -> Out {
+    fn join(&mut self, join: &Join<'_>, topics: &dyn Topics) -> Out {
         let request = join.request;
         let id = &request.group_id;
         let refuse = |code| refuse_join(join.caller, &request.member_id, code);
@@ -110,7 +111,7 @@ impl Groups {
             && let Group::Consumer(_) = &entry.group
         {
             if !entry.group.is_empty() {
-                return refuse(ErrorCode::InconsistentGroupProtocol);
+                return self.guest_join(join, topics);
             }
             if !request.member_id.is_empty() {
                 return refuse(ErrorCode::UnknownMemberId);
@@ -127,10 +128,21 @@ impl Groups {
         out
     }
 
-    fn sync(&mut self, caller: Caller, request: &SyncGroupRequest, at: Moment) -> Out {
+    fn sync(
+        &mut self,
+        caller: Caller,
+        request: &SyncGroupRequest,
+        at: Moment,
+        topics: &dyn Topics,
+    ) -> Out {
         let id = &request.group_id;
         if id.is_empty() {
             return refuse_sync(caller, ErrorCode::InvalidGroupId);
+        }
+        let guest =
+            |group: &mut ConsumerGroup, cx: &Context<'_>| group.classic_sync(caller, request, cx);
+        if let Some(out) = self.of_guest(id, at, topics, guest) {
+            return out;
         }
         let Some(classic) = self.classic(id) else {
             return refuse_sync(caller, ErrorCode::UnknownMemberId);
@@ -140,10 +152,20 @@ impl Groups {
         out
     }
 
-    fn heartbeat(&mut self, request: &HeartbeatRequest, at: Moment) -> ErrorCode {
+    fn heartbeat(
+        &mut self,
+        request: &HeartbeatRequest,
+        at: Moment,
+        topics: &dyn Topics,
+    ) -> ErrorCode {
         let id = &request.group_id;
         if id.is_empty() {
             return ErrorCode::InvalidGroupId;
+        }
+        let guest =
+            |group: &mut ConsumerGroup, cx: &Context<'_>| group.classic_heartbeat(request, cx);
+        if let Some(code) = self.of_guest(id, at, topics, guest) {
+            return code;
         }
         let Some(classic) = self.classic(id) else {
             return ErrorCode::UnknownMemberId;
@@ -153,7 +175,13 @@ impl Groups {
         code
     }
 
-    fn leave(&mut self, caller: Caller, mut request: LeaveGroupRequest, at: Moment) -> Out {
+    fn leave(
+        &mut self,
+        caller: Caller,
+        mut request: LeaveGroupRequest,
+        at: Moment,
+        topics: &dyn Topics,
+    ) -> Out {
         let mut response = LeaveGroupResponse::default();
         if request.group_id.is_empty() {
             response.error_code = ErrorCode::InvalidGroupId.code();
@@ -168,12 +196,22 @@ impl Groups {
             });
         }
         let settings = Arc::clone(&self.settings);
-        let (codes, mut out) = match self.classic(&request.group_id) {
-            Some(classic) => classic.leave(&request, at, &settings),
-            None => {
-                let codes = vec![ErrorCode::UnknownMemberId; request.members.len()];
-                (codes, Out::default())
+        let guest = |group: &mut ConsumerGroup, cx: &Context<'_>| group.classic_leave(&request, cx);
+        let (codes, mut out) = match self.of_guest(&request.group_id, at, topics, guest) {
+            Some((codes, records)) => {
+                let out = Out {
+                    records,
+                    ..Out::default()
+                };
+                (codes, out)
             }
+            None => match self.classic(&request.group_id) {
+                Some(classic) => classic.leave(&request, at, &settings),
+                None => {
+                    let codes = vec![ErrorCode::UnknownMemberId; request.members.len()];
+                    (codes, Out::default())
+                }
+            },
         };
         self.settle(&request.group_id);
         if is_single {

@@ -11,6 +11,7 @@ mod classic;
 pub mod consumer;
 mod dispatch;
 mod entry;
+mod mixed;
 mod offsets;
 mod record;
 mod settings;
@@ -95,13 +96,18 @@ impl Groups {
             GroupRecord::GroupMetadata(key, Some(value)) => {
                 // A group that was of the other protocol has lost its records before.
                 let is_classic = |entry: &Entry| matches!(entry.group, Group::Classic(_));
-                if !self.groups.get(key.group.as_str()).is_some_and(is_classic) {
+                let is_new = !self.groups.get(key.group.as_str()).is_some_and(is_classic);
+                if is_new {
                     self.remove(&key.group);
                 }
+                let is_loaded = self.retention_at.is_some();
                 let entry = self.classic_entry(&key.group, model::Timestamp::NONE);
                 entry.is_written = true;
                 if let Some(classic) = entry.group.classic() {
                     classic.replay(value);
+                    if is_new && is_loaded {
+                        classic.take_over();
+                    }
                 }
                 self.settle(&key.group);
             }

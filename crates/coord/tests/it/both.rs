@@ -1,4 +1,4 @@
-//! Groups of both protocols side by side: what each may be asked, and an empty group that changes over.
+//! Groups of both protocols side by side: what each may be asked, and how a group changes over, empty or not.
 
 use crate::script::check;
 
@@ -28,23 +28,57 @@ fn a_consumer_group_is_listed_and_described_as_one() {
 }
 
 #[test]
-fn members_of_the_classic_protocol_do_not_get_into_a_consumer_group() {
+fn a_classic_member_works_in_a_consumer_group_and_leaves_it() {
     check_member(
-        "join a v=3             => a: INCONSISTENT_GROUP_PROTOCOL
-         sync m gen=1           => m: UNKNOWN_MEMBER_ID
-         beat m gen=1           => m: UNKNOWN_MEMBER_ID
+        "join a                 => a: MEMBER_ID_REQUIRED as a
+         join a                 => a: joined 1 range led by
+         sync a                 => a: REBALANCE_IN_PROGRESS
+         beat a                 => a: REBALANCE_IN_PROGRESS
+         after 1s               =>
+         join a                 => a: joined 2 range led by
+         sync a gen=1           => a: ILLEGAL_GENERATION
+         describe-consumer      => Reconciling a,m
+         leave a                => ok
+         describe-consumer      => Assigning m
          leave m                => UNKNOWN_MEMBER_ID
-         describe-consumer      => Stable m",
+         beat m gen=1           => m: UNKNOWN_MEMBER_ID
+         sync m gen=1           => m: UNKNOWN_MEMBER_ID",
     );
 }
 
 #[test]
-fn members_of_a_classic_group_keep_consumer_groups_out() {
+fn a_consumer_that_joins_a_classic_group_upgrades_it_and_the_last_to_leave_gives_it_back() {
     check(
         "join a v=3             =>
          after 3s               => a: joined 1 range led by a of a
-         consumer m             => m: GROUP_ID_NOT_FOUND
-         sync a a=x             => a: gets x",
+         sync a a=              => a: gets
+         commit a t:0=5         => ok
+         consumer m epoch=3     => m: GROUP_ID_NOT_FOUND
+         refuse consumer m      => m: refused
+         list                   => g:classic:consumer:Stable
+         consumer m             => m: epoch 2
+         list                   => g:consumer:consumer:Reconciling
+         restart                =>
+         describe-consumer      => Reconciling a,m
+         beat a                 => a: REBALANCE_IN_PROGRESS
+         consumer m epoch=-1    => m: epoch -1
+         list                   => g:classic:consumer:Stable
+         after 1ms              =>
+         list                   => g:classic:consumer:PreparingRebalance
+         beat a                 => a: ILLEGAL_GENERATION
+         join a                 => a: joined 3 range led by a of a
+         restart                =>
+         list                   => g:classic:consumer:Stable
+         fetch all              => t:0=5",
+    );
+}
+
+#[test]
+fn those_who_wait_in_a_classic_group_are_sent_back_when_it_is_upgraded() {
+    check(
+        "join a v=3             =>
+         consumer m             => a: REBALANCE_IN_PROGRESS as a; m: epoch 1
+         list                   => g:consumer:consumer:Reconciling",
     );
 }
 

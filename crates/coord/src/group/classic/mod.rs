@@ -4,6 +4,7 @@
 //! only `replay` makes a group Stable. Who waits, who is silent and how far a rebalance is, is soft: after a restart the members
 //! of the last generation go on, or fall silent and are removed. Every caller that waits here is answered exactly once.
 
+mod hand_over;
 mod join;
 mod member;
 mod protocol;
@@ -102,6 +103,8 @@ pub(super) struct Classic {
     /// A static member under its new id, until the record that says so is replayed.
     staged: Option<(String, Member)>,
     last_rebalance: Option<Rebalance>,
+    /// It was a consumer group until now: sessions and a rebalance begin with the next tick.
+    is_taken_over: bool,
     /// Not later than the earliest deadline in here.
     wake: Option<Instant>,
 }
@@ -132,6 +135,7 @@ impl Classic {
             has_newcomer: false,
             staged: None,
             last_rebalance: None,
+            is_taken_over: false,
             wake: None,
         }
     }

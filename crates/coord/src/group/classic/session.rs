@@ -90,7 +90,7 @@ impl Classic {
     /// Everything whose time is up.
     pub(in crate::group) fn tick(&mut self, at: Moment, settings: &Settings) -> Out {
         let delay_ms = settings.initial_rebalance_delay_ms;
-        let mut out = Out::default();
+        let mut out = self.begin_taken_over(at, settings);
         if self.forget_pending(at.now) && self.is_complete() {
             out.extend(self.complete_join(at));
         }

@@ -1,0 +1,62 @@
+//! A classic group that becomes a consumer group, and one that was a consumer group until now.
+
+use wire::ErrorCode;
+
+use super::{Classic, join_refused, sync_refused};
+use crate::Moment;
+use crate::group::consumer::{ClassicGroup, ClassicMember};
+use crate::group::{Out, Settings};
+
+impl Classic {
+    /// All that the other protocol goes on from.
+    pub(in crate::group) fn as_handed_over(&self) -> ClassicGroup {
+        let members = self.members.iter().map(|(id, member)| ClassicMember {
+            id: id.clone(),
+            instance_id: member.instance_id.clone(),
+            client: member.client.clone(),
+            rebalance_timeout_ms: member.rebalance_timeout_ms,
+            session_timeout_ms: member.session_timeout_ms,
+            protocols: (member.protocols.iter())
+                .map(|protocol| (protocol.name.clone(), protocol.metadata.clone()))
+                .collect(),
+            assignment: member.assignment.clone(),
+        });
+        ClassicGroup {
+            protocol_type: self.protocol_type.clone().unwrap_or_default(),
+            protocol: self.protocol.clone().unwrap_or_default(),
+            generation: self.generation,
+            members: members.collect(),
+        }
+    }
+
+    /// Whoever waits is sent to join again, and finds the other protocol then.
+    pub(in crate::group) fn send_away(&mut self) -> Out {
+        let mut out = Out::default();
+        let code = ErrorCode::RebalanceInProgress;
+        for (id, member) in &mut self.members {
+            if let Some(caller) = member.waits_join.take() {
+                out.answers.push((caller, join_refused(id, code)));
+            }
+            if let Some(caller) = member.waits_sync.take() {
+                out.answers.push((caller, sync_refused(code)));
+            }
+        }
+        out
+    }
+
+    /// The records of a consumer group that gave itself up are replayed: nobody's session was watched yet, and what those who
+    /// left had is to be divided.
+    pub(in crate::group) fn take_over(&mut self) {
+        self.is_taken_over = true;
+        self.wake_by(model::Instant(0));
+    }
+
+    pub(super) fn begin_taken_over(&mut self, at: Moment, settings: &Settings) -> Out {
+        if !std::mem::take(&mut self.is_taken_over) {
+            return Out::default();
+        }
+        self.on_loaded(at, usize::MAX);
+        let reason = "the last member of the consumer protocol left";
+        self.rebalance_or_complete(reason, at, settings)
+    }
+}
