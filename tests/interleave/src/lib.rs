@@ -1,7 +1,8 @@
 //! The commit path of `partition` under a scheduler that chooses every switch of threads.
 //!
-//! Compiles the very sources of that crate with other locks and atomics behind `crate::sync`, on a simulated machine. Judges by
-//! what the outside sees: every append is answered, no answer comes early, whoever waits is woken.
+//! Compiles the very sources of that crate with other locks and atomics behind `crate::sync`, and those of `log` with other locks
+//! (its atomics stay what they are: each is used beside a lock or a list that does switch), on a simulated machine. Judges by
+//! what the outside sees: every append is answered, no answer comes early, whoever waits is woken, readers find everything.
 
 #![cfg(test)]
 // Only the commit path is driven; the rest of the crate comes along.
@@ -24,6 +25,7 @@ mod read;
 #[path = "../../../crates/partition/src/verification.rs"]
 mod verification;
 
+mod publish;
 mod rig;
 mod sync;
 mod tests;

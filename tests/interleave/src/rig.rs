@@ -82,6 +82,7 @@ impl Announce for Heard {
 }
 
 pub(crate) struct Rig {
+    config: Arc<LogConfig>,
     pub(crate) machine: Machine,
     pub(crate) dir: Arc<LogDir>,
     pub(crate) partitions: Vec<Arc<Partition>>,
@@ -93,26 +94,29 @@ fn topic(at: usize) -> Uuid {
     Uuid([at as u8 + 1; 16])
 }
 
-fn open(machine: &Machine, bell: Arc<dyn Bell>) -> (Arc<LogDir>, Vec<Arc<Partition>>) {
+fn open(
+    machine: &Machine,
+    bell: Arc<dyn Bell>,
+    config: &Arc<LogConfig>,
+) -> (Arc<LogDir>, Vec<Arc<Partition>>) {
     let env = machine.env();
     let fresh = || Identity {
         cluster_id: "cluster".to_owned(),
         node_id: 1,
     };
     let (recovery, _) = Recovery::begin(&env, Path::new(DIR), SETTINGS, &fresh).unwrap();
-    let config = Arc::new(LogConfig::default());
     let lookup = |id: Uuid, _| {
         Some(Found {
             topic: format!("t{}", id.0[0] - 1).into(),
             epoch: LeaderEpoch(0),
-            config: Arc::new(LogConfig::default()),
+            config: Arc::clone(config),
         })
     };
     let dir = recovery.finish(lookup, bell).unwrap().dir;
     let partition = |at: usize| {
         dir.partition(topic(at), PartitionIndex(0))
             .unwrap_or_else(|| {
-                let start = Start::empty(LeaderEpoch(0), Arc::clone(&config));
+                let start = Start::empty(LeaderEpoch(0), Arc::clone(config));
                 let name = format!("t{at}").into();
                 Partition::new(topic(at), name, PartitionIndex(0), Arc::clone(&dir), start)
             })
@@ -132,10 +136,16 @@ pub(crate) fn ticket(index: u32) -> Ticket {
 
 impl Rig {
     pub(crate) fn new() -> Arc<Rig> {
+        Rig::with(LogConfig::default())
+    }
+
+    pub(crate) fn with(config: LogConfig) -> Arc<Rig> {
         let machine = Machine::new(1, Faults::default());
         let bell = Arc::new(TestBell::default());
-        let (dir, partitions) = open(&machine, bell.clone());
+        let config = Arc::new(config);
+        let (dir, partitions) = open(&machine, bell.clone(), &config);
         Arc::new(Rig {
+            config,
             machine,
             dir,
             partitions,
@@ -149,10 +159,10 @@ impl Rig {
         SegmentWriter::new(Arc::clone(&self.dir), heard)
     }
 
-    /// Appends one record to partition `at`; `None` when the directory has failed.
+    /// Appends one record to partition `at`, with `index` as its time; `None` when the directory has failed.
     pub(crate) fn append(&self, at: usize, index: u32) -> Option<Offset> {
         let mut builder = BatchBuilder::new();
-        builder.push(Timestamp(1), None, Some(b"value"), &[]);
+        builder.push(Timestamp(i64::from(index)), None, Some(b"value"), &[]);
         let moment = Moment {
             now: Instant(0),
             wall: Timestamp(1),
@@ -186,11 +196,25 @@ impl Rig {
     /// Cuts the power and gives the log ends after recovery.
     pub(crate) fn ends_after_a_power_cut(&self) -> Vec<Offset> {
         self.machine.power_cut();
-        let (_dir, partitions) = open(&self.machine, Arc::new(TestBell::default()));
+        let (_dir, partitions) = open(&self.machine, Arc::new(TestBell::default()), &self.config);
         partitions
             .iter()
             .map(|partition| partition.bounds().log_end)
             .collect()
+    }
+}
+
+/// The segment writer as a thread, until the directory stops. What it gathers for a moment it writes by itself.
+pub(crate) fn run_until_stopped(rig: &Rig, writer: &mut SegmentWriter) {
+    loop {
+        let soon = rig.machine.now().plus(Duration::from_secs(1));
+        match run_until_asleep(writer) {
+            Turn::Done => break,
+            Turn::Sleep { until: Some(at) } if at <= soon => {
+                rig.machine.step_until(at);
+            }
+            _ => writer.park(None),
+        }
     }
 }
 

@@ -1,15 +1,13 @@
 //! The interleavings that once could lose, strand or forget something, each named for what must not happen.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use env::{Turn, Worker};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, FailurePersistence, Runner, thread};
 
 use crate::news::News;
 use crate::read::Isolation;
-use crate::rig::{Rig, run_until_asleep, ticket};
+use crate::rig::{Rig, run_until_asleep, run_until_stopped, ticket};
 use model::Offset;
 
 /// Schedules per scheduler and test: each takes a fraction of a millisecond, and the rarest bug that was put back on purpose
@@ -17,7 +15,7 @@ use model::Offset;
 const SCHEDULES: usize = 1500;
 
 /// Random switches find what is likely; few switches at random places find what needs one thread to stand still for long.
-fn explore(run: impl Fn() + Send + Sync + Clone + 'static) {
+pub(crate) fn explore(run: impl Fn() + Send + Sync + Clone + 'static) {
     let schedulers: [Box<dyn Scheduler + Send>; 4] = [
         Box::new(RandomScheduler::new_from_seed(7, SCHEDULES)),
         Box::new(PctScheduler::new_from_seed(7, 1, SCHEDULES)),
@@ -129,18 +127,7 @@ fn a_sleeping_segment_writer_is_rung_for_every_commit() {
         let writer = {
             let rig = Arc::clone(&rig);
             thread::spawn(move || {
-                let mut writer = rig.writer();
-                loop {
-                    let soon = rig.machine.now().plus(Duration::from_secs(1));
-                    match run_until_asleep(&mut writer) {
-                        Turn::Done => break,
-                        // What it gathers for a moment it writes by itself.
-                        Turn::Sleep { until: Some(at) } if at <= soon => {
-                            rig.machine.step_until(at);
-                        }
-                        _ => writer.park(None),
-                    }
-                }
+                run_until_stopped(&rig, &mut rig.writer());
             })
         };
         for index in 0..2 {
