@@ -179,6 +179,12 @@ impl Broker {
         self.layers.number(name)
     }
 
+    /// Whether a switch that has no field of its own is on now.
+    #[must_use]
+    pub fn flag(&self, name: &str) -> bool {
+        self.layers.flag(name)
+    }
+
     /// Holds the dynamic settings `after` against the rules, before they are written. `whole_cluster` says whether they are
     /// the defaults of all brokers or those of one.
     pub fn check_change(&self, after: &Overrides, whole_cluster: bool) -> Result<(), ChangeError> {

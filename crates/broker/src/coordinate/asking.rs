@@ -1,6 +1,6 @@
 //! The side of the request: it asks one or more coordinators, waits, and is finished when all have answered durably.
 
-use coord::group;
+use coord::{group, txn};
 use partition::{Ticket, WaiterKey};
 use wire::ErrorCode;
 
@@ -38,7 +38,27 @@ impl Shard {
                 .into_iter()
                 .next()
                 .unwrap_or(Err(ErrorCode::NotCoordinator));
-            finish(shard, address, told.map(|Said::Group(answer)| answer))
+            finish(shard, address, told.map(Said::group))
+        })
+    }
+
+    /// Asks the coordinator of a transaction.
+    pub(crate) fn ask_txn(
+        &mut self,
+        address: &Address,
+        ask: txn::Ask,
+        finish: impl FnOnce(&mut Shard, &Address, Result<txn::Answer, ErrorCode>) -> Outcome
+        + Send
+        + 'static,
+    ) -> Outcome {
+        let partition = self.txn_partition(ask.transactional_id().unwrap_or_default());
+        let questions = vec![(partition, Question::Txn(ask))];
+        self.ask_all(address, questions, move |shard, address, told| {
+            let told = told
+                .into_iter()
+                .next()
+                .unwrap_or(Err(ErrorCode::NotCoordinator));
+            finish(shard, address, told.map(Said::txn))
         })
     }
 
@@ -80,6 +100,9 @@ impl Shard {
     /// A coordinator has spoken; its answer counts when its log is durable.
     pub(crate) fn on_answer(&mut self, answered: Answered) {
         let Answered { ticket, said, log } = answered;
+        if let Some((Waiting::Marking(_), _)) = self.waiting(ticket.waiter) {
+            return self.on_marking_answer(ticket, said, log.as_deref());
+        }
         let Some((Waiting::Asking(asking), _)) = self.waiting(ticket.waiter) else {
             return;
         };
@@ -129,10 +152,19 @@ impl Shard {
 
     /// The partition of `__consumer_offsets` that looks after a group.
     pub(crate) fn group_partition(&mut self, group_id: &str) -> i32 {
+        self.partition_of(meta::name::OFFSETS, group_id)
+    }
+
+    /// The partition of `__transaction_state` that looks after a transactional id.
+    pub(crate) fn txn_partition(&mut self, transactional_id: &str) -> i32 {
+        self.partition_of(meta::name::TRANSACTIONS, transactional_id)
+    }
+
+    fn partition_of(&mut self, topic: &str, id: &str) -> i32 {
         let partitions = self
             .topics()
-            .named(meta::name::OFFSETS)
+            .named(topic)
             .map_or(0, |topic| topic.partitions.len());
-        coord::partition_of(group_id, i32::try_from(partitions).unwrap_or(i32::MAX))
+        coord::partition_of(id, i32::try_from(partitions).unwrap_or(i32::MAX))
     }
 }

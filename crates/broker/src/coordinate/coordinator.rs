@@ -6,12 +6,14 @@
 use std::sync::Arc;
 
 use coord::{Caller, Moment, Step, Topics};
+use log::producer::Origin;
 use model::{Instant, LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence};
-use partition::{Isolation, Partition, Plan, ReadRequest, Stamp};
+use partition::{Isolation, Marker, Partition, Plan, ReadRequest, Stamp, Warrant};
 use wire::ErrorCode;
 use wire::records::{Batch, BatchBuilder, Caps, ControlRecord, RecordIter, Source};
 
 use super::machine::Machine;
+use super::marking::append_marker;
 use crate::kafka::api::error;
 use crate::settings::Settings;
 
@@ -26,10 +28,12 @@ enum State {
     Failed,
 }
 
-pub(super) struct Coordinator<M> {
+pub(super) struct Coordinator<M: Machine> {
     pub(super) log: Arc<Partition>,
     machine: M,
     state: State,
+    /// What the machine said when it was loaded, to nobody who asked.
+    begun: Option<Step<M::Record, M::Answer>>,
 }
 
 /// Answers that may leave when `log` is durable.
@@ -45,7 +49,35 @@ impl<M: Machine> Coordinator<M> {
             log,
             machine: M::new(settings),
             state: State::Loading(start),
+            begun: None,
         }
+    }
+
+    /// What the load led to.
+    pub(super) fn take_begun(&mut self) -> Option<Progress<M::Answer>> {
+        let begun = self.begun.take()?;
+        assert!(begun.records.is_empty(), "a load decides nothing");
+        let answers = begun.answers.into_iter();
+        Some(Progress {
+            answers: answers
+                .map(|(caller, answer)| (caller, Ok(answer)))
+                .collect(),
+            log: Arc::clone(&self.log),
+        })
+    }
+
+    /// Appends the marker of a transaction with records in this log, and lets the machine know.
+    pub(super) fn mark(&mut self, marker: Marker, at: Moment) -> Result<(), ErrorCode> {
+        self.load(&mut { LOAD_READ_BYTES }, at);
+        match self.state {
+            State::Active => {}
+            State::Loading(_) => return Err(ErrorCode::CoordinatorLoadInProgress),
+            State::Failed => return Err(ErrorCode::NotCoordinator),
+        }
+        append_marker(&self.log, marker, at)?;
+        self.machine
+            .replay_marker(marker.producer_id, marker.end.committed);
+        Ok(())
     }
 
     pub(super) fn is_loading(&self) -> bool {
@@ -63,6 +95,7 @@ impl<M: Machine> Coordinator<M> {
         &mut self,
         caller: Caller,
         ask: M::Ask,
+        warrant: Warrant,
         at: Moment,
         topics: &dyn Topics,
     ) -> Progress<M::Answer> {
@@ -74,7 +107,7 @@ impl<M: Machine> Coordinator<M> {
             }
             State::Active => {
                 let step = self.machine.ask(caller, ask, at, topics);
-                return self.perform(step, at);
+                return self.perform(step, warrant, at);
             }
             State::Loading(_) => ErrorCode::CoordinatorLoadInProgress,
             State::Failed => ErrorCode::NotCoordinator,
@@ -91,20 +124,25 @@ impl<M: Machine> Coordinator<M> {
             // What is loaded later for a topic that is gone expires like the rest.
             State::Loading(_) | State::Failed => return,
         };
-        self.perform(step, at);
+        self.perform(step, Warrant::None, at);
     }
 
     pub(super) fn tick(&mut self, at: Moment, topics: &dyn Topics) -> Progress<M::Answer> {
         let step = self.machine.tick(at, topics);
-        self.perform(step, at)
+        self.perform(step, Warrant::None, at)
     }
 
     /// Writes what was decided; the machine learns of it by replay, as it will after a restart.
-    fn perform(&mut self, step: Step<M::Record, M::Answer>, at: Moment) -> Progress<M::Answer> {
+    fn perform(
+        &mut self,
+        step: Step<M::Record, M::Answer>,
+        warrant: Warrant,
+        at: Moment,
+    ) -> Progress<M::Answer> {
         let written = if step.records.is_empty() {
             Ok(())
         } else {
-            self.write(&step.records, step.producer, at)
+            self.write(&step.records, step.producer, warrant, at)
         };
         if written.is_ok() {
             for record in &step.records {
@@ -126,6 +164,7 @@ impl<M: Machine> Coordinator<M> {
         &self,
         records: &[M::Record],
         producer: Option<(ProducerId, ProducerEpoch)>,
+        warrant: Warrant,
         at: Moment,
     ) -> Result<(), ErrorCode> {
         let mut builder = BatchBuilder::new();
@@ -144,12 +183,17 @@ impl<M: Machine> Coordinator<M> {
             wall: at.wall,
             stamp: &mut Stamp::default(),
         };
-        match self.log.append(builder.build(), None, moment) {
+        let origin = Origin::Coordinator;
+        match self
+            .log
+            .append_as(builder.build(), origin, warrant, None, moment)
+        {
             Ok(_) => Ok(()),
             Err(refused) => Err(match error::append(&refused) {
                 ErrorCode::MessageTooLarge | ErrorCode::RecordListTooLarge => {
                     ErrorCode::UnknownServerError
                 }
+                code @ (ErrorCode::InvalidProducerEpoch | ErrorCode::InvalidTxnState) => code,
                 // Nothing was written: the same request may succeed later.
                 _ => ErrorCode::CoordinatorNotAvailable,
             }),
@@ -168,7 +212,8 @@ impl<M: Machine> Coordinator<M> {
                     self.state = State::Loading(next);
                 }
                 Ok(None) => {
-                    self.machine.on_loaded(at);
+                    let begun = self.machine.on_loaded(at);
+                    self.begun = (!begun.answers.is_empty()).then_some(begun);
                     self.state = State::Active;
                 }
                 Err(reason) => {

@@ -1,11 +1,13 @@
 //! What a driver needs of a machine, whichever topic it looks after.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use coord::{Caller, Moment, Step, Topics, group};
+use coord::{Caller, Moment, Step, Topics, group, txn};
 use model::{Instant, ProducerEpoch, ProducerId};
 use wire::group::GroupRecord;
+use wire::transaction::TransactionRecord;
 use wire::{DecodeError, EncodeError};
 
 use crate::settings::Settings;
@@ -20,7 +22,7 @@ pub(crate) trait Machine {
     fn encode(record: &Self::Record) -> Result<(Bytes, Option<Bytes>), EncodeError>;
     fn replay(&mut self, record: &Self::Record, producer: Option<(ProducerId, ProducerEpoch)>);
     fn replay_marker(&mut self, producer: ProducerId, committed: bool);
-    fn on_loaded(&mut self, at: Moment);
+    fn on_loaded(&mut self, at: Moment) -> Step<Self::Record, Self::Answer>;
     fn ask(
         &mut self,
         caller: Caller,
@@ -64,8 +66,9 @@ impl Machine for group::Groups {
         self.replay_marker(producer, committed);
     }
 
-    fn on_loaded(&mut self, at: Moment) {
+    fn on_loaded(&mut self, at: Moment) -> Step<GroupRecord, group::Answer> {
         self.on_loaded(at);
+        Step::default()
     }
 
     fn ask(
@@ -93,5 +96,79 @@ impl Machine for group::Groups {
         topics: &dyn Topics,
     ) -> Step<GroupRecord, group::Answer> {
         self.on_topics_gone(gone, at, topics)
+    }
+}
+
+impl Machine for txn::Transactions {
+    type Record = TransactionRecord;
+    type Ask = txn::Ask;
+    type Answer = txn::Answer;
+
+    fn new(settings: &Settings) -> Self {
+        let defaults = txn::Settings::default();
+        let number = |name: &str| settings.broker.number(name);
+        let timeout_ms_max = number("transaction.max.timeout.ms");
+        let abort_check_ms = number("transaction.abort.timed.out.transaction.cleanup.interval.ms");
+        txn::Transactions::new(txn::Settings {
+            timeout_ms_max: timeout_ms_max
+                .and_then(|ms| i32::try_from(ms).ok())
+                .unwrap_or(defaults.timeout_ms_max),
+            expiration_ms: number("transactional.id.expiration.ms")
+                .unwrap_or(defaults.expiration_ms),
+            abort_check: abort_check_ms
+                .and_then(|ms| u64::try_from(ms).ok())
+                .map_or(defaults.abort_check, Duration::from_millis),
+        })
+    }
+
+    fn decode(key: Bytes, value: Option<Bytes>) -> Result<TransactionRecord, DecodeError> {
+        TransactionRecord::decode(key, value)
+    }
+
+    fn encode(record: &TransactionRecord) -> Result<(Bytes, Option<Bytes>), EncodeError> {
+        record.encode(txn::record_version(record))
+    }
+
+    fn replay(
+        &mut self,
+        record: &TransactionRecord,
+        _producer: Option<(ProducerId, ProducerEpoch)>,
+    ) {
+        self.replay(record);
+    }
+
+    /// No transaction ever has records in this log.
+    fn replay_marker(&mut self, _producer: ProducerId, _committed: bool) {}
+
+    fn on_loaded(&mut self, at: Moment) -> Step<TransactionRecord, txn::Answer> {
+        self.on_loaded(at)
+    }
+
+    fn ask(
+        &mut self,
+        caller: Caller,
+        ask: txn::Ask,
+        at: Moment,
+        _topics: &dyn Topics,
+    ) -> Step<TransactionRecord, txn::Answer> {
+        self.ask(caller, ask, at)
+    }
+
+    fn tick(&mut self, at: Moment, _topics: &dyn Topics) -> Step<TransactionRecord, txn::Answer> {
+        self.tick(at)
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        self.next_deadline()
+    }
+
+    /// Markers of a partition that is gone are not written; its transaction ends as decided.
+    fn on_topics_gone(
+        &mut self,
+        _gone: &[String],
+        _at: Moment,
+        _topics: &dyn Topics,
+    ) -> Step<TransactionRecord, txn::Answer> {
+        Step::default()
     }
 }

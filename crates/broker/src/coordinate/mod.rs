@@ -8,18 +8,21 @@
 mod asking;
 mod coordinator;
 mod machine;
+mod marking;
 mod topics;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use coord::{Caller, Moment, group};
+use coord::{Caller, Moment, group, txn};
 use model::Instant;
-use partition::{Partition, ShardId, Ticket, WaiterKey};
+use partition::{Marker, Partition, ShardId, Ticket, WaiterKey, Warrant};
 use wire::ErrorCode;
 
 pub(crate) use asking::{Asking, Told};
 use coordinator::{Coordinator, Progress};
+use machine::Machine;
+pub(crate) use marking::Marking;
 use topics::KnownTopics;
 
 use crate::shard::Shard;
@@ -32,12 +35,35 @@ const LOAD_BYTES_PER_TURN: usize = 1 << 20;
 /// Something for the machine of one partition.
 pub(crate) enum Question {
     Group(group::Ask),
+    /// Offsets of a transaction: what they may do in the log of the group.
+    TxnOffsets(group::Ask, Warrant),
+    Txn(txn::Ask),
+    /// For a partition of any topic.
+    MarkerAt(txn::Place, Marker),
 }
 
 /// What a machine said.
 #[derive(Debug)]
 pub(crate) enum Said {
     Group(group::Answer),
+    Txn(txn::Answer),
+    Marked,
+}
+
+impl Said {
+    pub(crate) fn group(self) -> group::Answer {
+        match self {
+            Said::Group(answer) => answer,
+            other => unreachable!("asked of a group, {other:?} was said"),
+        }
+    }
+
+    pub(crate) fn txn(self) -> txn::Answer {
+        match self {
+            Said::Txn(answer) => answer,
+            other => unreachable!("asked of a transaction, {other:?} was said"),
+        }
+    }
 }
 
 /// A question on its way to the shard of its coordinator.
@@ -58,6 +84,7 @@ pub(crate) struct Answered {
 #[derive(Default)]
 pub(crate) struct Coordinators {
     groups: BTreeMap<i32, Coordinator<group::Groups>>,
+    transactions: BTreeMap<i32, Coordinator<txn::Transactions>>,
     /// What the coordinators were made from; another pointer means that partitions came or went.
     seen: Option<Arc<Topics>>,
 }
@@ -65,13 +92,15 @@ pub(crate) struct Coordinators {
 impl Coordinators {
     fn is_loading(&self) -> bool {
         self.groups.values().any(Coordinator::is_loading)
+            || self.transactions.values().any(Coordinator::is_loading)
     }
 
     /// When one of them wants to be looked at.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        self.groups
-            .values()
-            .filter_map(Coordinator::next_deadline)
+        let groups = self.groups.values().filter_map(Coordinator::next_deadline);
+        let transactions = self.transactions.values();
+        groups
+            .chain(transactions.filter_map(Coordinator::next_deadline))
             .min()
     }
 }
@@ -130,16 +159,46 @@ impl Shard {
         self.refresh_coordinators();
         let at = self.moment();
         let topics = KnownTopics(self.shared.metadata.image());
-        let Some(coordinator) = self.coordinators.groups.get_mut(&asked.partition) else {
-            return self.send_answer(Answered {
-                ticket: ticket(asked.caller),
-                said: Err(ErrorCode::NotCoordinator),
-                log: None,
-            });
-        };
-        let Question::Group(ask) = asked.question;
-        let progress = coordinator.ask(asked.caller, ask, at, &topics);
-        self.spread_answers(progress);
+        let (partition, caller) = (asked.partition, asked.caller);
+        let groups = &mut self.coordinators.groups;
+        match asked.question {
+            Question::MarkerAt(place, marker) => self.on_marker(caller, &place, marker),
+            Question::Group(ask) => match groups.get_mut(&partition) {
+                Some(coordinator) => {
+                    let none = Warrant::None;
+                    let progress = coordinator.ask(caller, ask, none, at, &topics);
+                    self.spread_answers(progress);
+                }
+                None => self.refuse_question(caller),
+            },
+            Question::TxnOffsets(ask, warrant) => match groups.get_mut(&partition) {
+                Some(coordinator) => {
+                    let progress = coordinator.ask(caller, ask, warrant, at, &topics);
+                    self.spread_answers(progress);
+                }
+                None => self.refuse_question(caller),
+            },
+            Question::Txn(ask) => match self.coordinators.transactions.get_mut(&partition) {
+                Some(coordinator) => {
+                    let none = Warrant::None;
+                    let progress = coordinator.ask(caller, ask, none, at, &topics);
+                    let begun = coordinator.take_begun();
+                    begun
+                        .into_iter()
+                        .chain([progress])
+                        .for_each(|progress| self.spread_txn_answers(progress));
+                }
+                None => self.refuse_question(caller),
+            },
+        }
+    }
+
+    fn refuse_question(&mut self, caller: Caller) {
+        self.send_answer(Answered {
+            ticket: ticket(caller),
+            said: Err(ErrorCode::NotCoordinator),
+            log: None,
+        });
     }
 
     fn spread_answers(&mut self, progress: Progress<group::Answer>) {
@@ -149,6 +208,21 @@ impl Shard {
                 said: said.map(Said::Group),
                 log: Some(Arc::clone(&progress.log)),
             });
+        }
+    }
+
+    fn spread_txn_answers(&mut self, progress: Progress<txn::Answer>) {
+        for (caller, said) in progress.answers {
+            match said {
+                Ok(txn::Answer::Markers(markers)) => self.begin_marking(&progress.log, markers),
+                // Nothing was decided, so there is nothing to mark.
+                Err(_) if caller == txn::DRIVER => {}
+                said => self.send_answer(Answered {
+                    ticket: ticket(caller),
+                    said: said.map(Said::Txn),
+                    log: Some(Arc::clone(&progress.log)),
+                }),
+            }
         }
     }
 
@@ -172,27 +246,37 @@ impl Shard {
         if is_seen {
             return;
         }
+        let groups = std::mem::take(&mut self.coordinators.groups);
+        self.coordinators.groups = self.kept(groups, topics.named(meta::name::OFFSETS));
+        let transactions = std::mem::take(&mut self.coordinators.transactions);
+        self.coordinators.transactions =
+            self.kept(transactions, topics.named(meta::name::TRANSACTIONS));
+        if let Some(seen) = self.coordinators.seen.replace(Arc::clone(&topics)) {
+            self.forget_topics(&seen, &topics);
+        }
+    }
+
+    /// One coordinator for each partition of `topic` that is ours; those there were go on.
+    fn kept<M: Machine>(
+        &self,
+        mut known: BTreeMap<i32, Coordinator<M>>,
+        topic: Option<&Arc<Topic>>,
+    ) -> BTreeMap<i32, Coordinator<M>> {
         let settings = self.shared.config();
-        let offsets: Option<Arc<Topic>> = topics.named(meta::name::OFFSETS).cloned();
-        let partitions = offsets.iter().flat_map(|topic| &topic.partitions);
-        let mut groups = std::mem::take(&mut self.coordinators.groups);
         let mut kept = BTreeMap::new();
-        for partition in partitions {
+        for partition in topic.into_iter().flat_map(|topic| &topic.partitions) {
             let index = partition.index.0;
             if self.coordinator_shard(index) != self.id {
                 continue;
             }
-            let known = groups
+            let same = known
                 .remove(&index)
                 .filter(|known| Arc::ptr_eq(&known.log, partition));
             let coordinator =
-                known.unwrap_or_else(|| Coordinator::new(Arc::clone(partition), &settings));
+                same.unwrap_or_else(|| Coordinator::new(Arc::clone(partition), &settings));
             kept.insert(index, coordinator);
         }
-        self.coordinators.groups = kept;
-        if let Some(seen) = self.coordinators.seen.replace(Arc::clone(&topics)) {
-            self.forget_topics(&seen, &topics);
-        }
+        kept
     }
 
     /// What was committed for topics that are gone goes with them.
@@ -225,25 +309,47 @@ impl Shard {
             }
             coordinator.load(&mut budget, at);
         }
+        let mut begun = Vec::new();
+        for coordinator in self.coordinators.transactions.values_mut() {
+            if budget == 0 {
+                break;
+            }
+            coordinator.load(&mut budget, at);
+            begun.extend(coordinator.take_begun());
+        }
+        begun
+            .into_iter()
+            .for_each(|progress| self.spread_txn_answers(progress));
+        let now = self.now;
         if self
             .coordinators
             .next_deadline()
-            .is_some_and(|at| at <= self.now)
+            .is_some_and(|at| at <= now)
         {
             let topics = KnownTopics(self.shared.metadata.image());
-            let now = self.now;
-            let due: Vec<Progress<group::Answer>> = self
-                .coordinators
-                .groups
-                .values_mut()
-                .filter(|coordinator| coordinator.next_deadline().is_some_and(|at| at <= now))
+            let due: Vec<_> = due(&mut self.coordinators.groups, now)
                 .map(|coordinator| coordinator.tick(at, &topics))
                 .collect();
             due.into_iter()
                 .for_each(|progress| self.spread_answers(progress));
+            let due: Vec<_> = self::due(&mut self.coordinators.transactions, now)
+                .map(|coordinator| coordinator.tick(at, &topics))
+                .collect();
+            due.into_iter()
+                .for_each(|progress| self.spread_txn_answers(progress));
         }
         self.coordinators.is_loading()
     }
+}
+
+fn due<M: Machine>(
+    coordinators: &mut BTreeMap<i32, Coordinator<M>>,
+    now: Instant,
+) -> impl Iterator<Item = &mut Coordinator<M>> {
+    let is_due = move |coordinator: &&mut Coordinator<M>| {
+        coordinator.next_deadline().is_some_and(|at| at <= now)
+    };
+    coordinators.values_mut().filter(is_due)
 }
 
 #[cfg(test)]

@@ -89,6 +89,13 @@ impl Shard {
             | ApiKey::DeleteGroups
             | ApiKey::ConsumerGroupHeartbeat
             | ApiKey::ConsumerGroupDescribe => self.dispatch_group(key, address, head, reader),
+            ApiKey::AddPartitionsToTxn
+            | ApiKey::AddOffsetsToTxn
+            | ApiKey::EndTxn
+            | ApiKey::TxnOffsetCommit
+            | ApiKey::WriteTxnMarkers
+            | ApiKey::DescribeTransactions
+            | ApiKey::ListTransactions => self.dispatch_txn(key, address, reader, frame),
             _ => self.dispatch_admin(key, address, reader),
         }
     }

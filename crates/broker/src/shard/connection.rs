@@ -76,6 +76,8 @@ pub(crate) struct Connection {
     is_writable: bool,
     /// Close once the answers are out.
     pub(crate) is_closing: bool,
+    /// A request waits that no later one may overtake.
+    pub(crate) is_held: bool,
 }
 
 impl Connection {
@@ -97,12 +99,16 @@ impl Connection {
             is_readable: true,
             is_writable: true,
             is_closing: false,
+            is_held: false,
         }
     }
 
     /// Whether the connection may take in more; false is back-pressure on this peer alone.
     pub(crate) fn has_room(&self) -> bool {
-        self.slots.len() < SLOTS_MAX && self.outbox.bytes() < OUTBOX_BYTES_MAX && !self.is_closing
+        self.slots.len() < SLOTS_MAX
+            && self.outbox.bytes() < OUTBOX_BYTES_MAX
+            && !self.is_closing
+            && !self.is_held
     }
 
     pub(crate) fn is_idle(&self) -> bool {

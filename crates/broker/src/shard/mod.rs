@@ -24,7 +24,7 @@ use pending::Pending;
 pub(crate) use reply::{Chunk, Reply};
 use timer::Timers;
 
-use crate::coordinate::{Asking, Coordinators};
+use crate::coordinate::{Asking, Coordinators, Marking};
 use crate::kafka::api::delete_records::Trim;
 use crate::kafka::api::fetch::Fetch;
 use crate::kafka::api::produce::Produce;
@@ -64,6 +64,8 @@ pub(crate) enum Waiting {
     Trim(Trim),
     Change(Change),
     Asking(Asking),
+    /// No request: the markers of a transaction.
+    Marking(Marking),
 }
 
 pub(crate) struct Shard {
@@ -124,6 +126,20 @@ impl Shard {
     pub(crate) fn topics(&mut self) -> Arc<Topics> {
         self.shared.refresh_topics(&mut self.topics);
         Arc::clone(&self.topics)
+    }
+
+    /// Nothing more of this connection is handled before `unhold`: it must not overtake the request that waits.
+    pub(crate) fn hold(&mut self, address: &Address) {
+        if let Some(connection) = self.connections.get_mut(&address.conn) {
+            connection.is_held = true;
+        }
+    }
+
+    pub(crate) fn unhold(&mut self, address: &Address) {
+        if let Some(connection) = self.connections.get_mut(&address.conn) {
+            connection.is_held = false;
+            self.active.insert(address.conn);
+        }
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
@@ -419,6 +435,7 @@ impl Shard {
             Some((Waiting::Trim(_), _)) => self.on_trim_news(ticket, code),
             Some((Waiting::Change(_), _)) => self.on_change_news(ticket, code),
             Some((Waiting::Asking(_), _)) => self.on_asking_news(ticket, code),
+            Some((Waiting::Marking(_), _)) => self.on_marking_news(ticket, code),
             Some((Waiting::Fetch(_), _)) | None => {}
         }
     }
@@ -453,7 +470,10 @@ impl Shard {
 
     fn fire_timers(&mut self) {
         while let Some(key) = self.timers.due(self.now) {
-            self.retry_fetch(key, None);
+            match self.waiting(key) {
+                Some((Waiting::Marking(_), _)) => self.write_markers(key),
+                _ => self.retry_fetch(key, None),
+            }
         }
         if self.now >= self.idle_check {
             self.idle_check = self.now.plus(IDLE_CHECK);
@@ -477,10 +497,13 @@ impl Shard {
     /// Those that wait for more to read, or for other members of their group, would keep the broker from ending; their clients ask
     /// again elsewhere.
     fn drop_readers(&mut self) {
-        for key in self
-            .waiting
-            .keys(|(waiting, _)| matches!(waiting, Waiting::Fetch(_) | Waiting::Asking(_)))
-        {
+        for key in self.waiting.keys(|(waiting, _)| {
+            // Markers that are missing are written after the next start.
+            matches!(
+                waiting,
+                Waiting::Fetch(_) | Waiting::Asking(_) | Waiting::Marking(_)
+            )
+        }) {
             let Some((waiting, address)) = self.take_waiting(key) else {
                 continue;
             };

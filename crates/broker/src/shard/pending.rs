@@ -16,6 +16,18 @@ pub(crate) struct Address {
     pub(crate) version: i16,
 }
 
+impl Address {
+    /// Of what waits without a request: connections are numbered from the other end.
+    pub(crate) fn nobody() -> Address {
+        Address {
+            conn: ConnId(u64::MAX),
+            slot: 0,
+            correlation_id: 0,
+            version: 0,
+        }
+    }
+}
+
 struct Place<T> {
     generation: u32,
     value: Option<T>,

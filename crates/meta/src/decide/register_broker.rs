@@ -14,6 +14,13 @@ use crate::record::Record;
 pub const METADATA_VERSION: &str = "metadata.version";
 /// Kafka 3.3 to 4.3.
 pub const METADATA_LEVELS: std::ops::RangeInclusive<i16> = 7..=30;
+/// With level 2 each transaction has an epoch of its own, and brokers add the partitions (KIP-890).
+pub const TRANSACTION_VERSION: &str = "transaction.version";
+/// What this broker knows, in the order of the names; the first broker finalizes the last level of each.
+pub const FEATURES: [(&str, std::ops::RangeInclusive<i16>); 2] = [
+    (METADATA_VERSION, METADATA_LEVELS),
+    (TRANSACTION_VERSION, 0..=2),
+];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broker {
@@ -28,17 +35,19 @@ pub struct Broker {
 /// Records that make the image say what `broker` says; none when it does already.
 #[must_use]
 pub fn register_broker(image: &Image, broker: &Broker) -> Vec<Record> {
-    let mut records: Vec<Record> = Vec::new();
-    if !image.features().any(|(name, _)| name == METADATA_VERSION) {
-        let feature_level = *METADATA_LEVELS.end();
-        records.push(
-            FeatureLevelRecord {
-                name: METADATA_VERSION.into(),
-                feature_level,
-            }
-            .into(),
-        );
-    }
+    let missing = FEATURES.into_iter().filter(|(name, _)| {
+        let mut finalized = image.features();
+        !finalized.any(|(known, _)| known == *name)
+    });
+    let mut records: Vec<Record> = missing
+        .map(|(name, levels)| {
+            let record = FeatureLevelRecord {
+                name: name.into(),
+                feature_level: *levels.end(),
+            };
+            record.into()
+        })
+        .collect();
     let is_known = image.broker(broker.id).is_some_and(|known| {
         !known.is_fenced
             && known.endpoints == broker.endpoints
@@ -57,11 +66,14 @@ pub fn register_broker(image: &Image, broker: &Broker) -> Vec<Record> {
             incarnation_id: broker.incarnation,
             broker_epoch: image.end() + i64::try_from(records.len()).unwrap_or(0),
             end_points: end_points.collect(),
-            features: vec![BrokerFeature {
-                name: METADATA_VERSION.into(),
-                min_supported_version: *METADATA_LEVELS.start(),
-                max_supported_version: *METADATA_LEVELS.end(),
-            }],
+            features: FEATURES
+                .into_iter()
+                .map(|(name, levels)| BrokerFeature {
+                    name: name.into(),
+                    min_supported_version: *levels.start(),
+                    max_supported_version: *levels.end(),
+                })
+                .collect(),
             rack: broker.rack.clone(),
             fenced: false,
             log_dirs: broker.log_dirs.clone(),

@@ -1,6 +1,6 @@
 //! ApiVersions: what this broker serves, and which features the cluster has finalized (KIP-35, KIP-584).
 
-use meta::decide::register_broker::{METADATA_LEVELS, METADATA_VERSION};
+use meta::decide::register_broker::FEATURES;
 use wire::messages::api_versions_response::{ApiVersion, FinalizedFeatureKey, SupportedFeatureKey};
 use wire::messages::{ApiVersionsRequest, ApiVersionsResponse};
 use wire::{ApiKey, ErrorCode};
@@ -36,11 +36,14 @@ pub(crate) fn handle(
         });
     ApiVersionsResponse {
         api_keys: TABLE.iter().map(row).collect(),
-        supported_features: vec![SupportedFeatureKey {
-            name: METADATA_VERSION.into(),
-            min_version: *METADATA_LEVELS.start(),
-            max_version: *METADATA_LEVELS.end(),
-        }],
+        supported_features: FEATURES
+            .into_iter()
+            .map(|(name, levels)| SupportedFeatureKey {
+                name: name.into(),
+                min_version: *levels.start(),
+                max_version: *levels.end(),
+            })
+            .collect(),
         finalized_features_epoch: view.image.end() - 1,
         finalized_features: finalized.collect(),
         ..ApiVersionsResponse::default()

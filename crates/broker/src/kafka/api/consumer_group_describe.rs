@@ -33,7 +33,7 @@ impl Shard {
             .collect();
         self.ask_all(address, questions, move |shard, address, told| {
             let described = told.into_iter().zip(group_ids).map(|(told, group_id)| {
-                let mut group = match told.map(|Said::Group(answer)| answer) {
+                let mut group = match told.map(Said::group) {
                     Ok(Answer::ConsumerDescribe(group)) => group,
                     other => DescribedGroup {
                         error_code: unexpected(other).code(),

@@ -27,7 +27,7 @@ impl Shard {
             .collect();
         self.ask_all(address, questions, move |shard, address, told| {
             let deleted = told.into_iter().zip(names).map(|(told, group_id)| {
-                let told = told.map(|Said::Group(answer)| answer);
+                let told = told.map(Said::group);
                 match told {
                     Ok(Answer::Delete(result)) => result,
                     other => DeletableGroupResult {

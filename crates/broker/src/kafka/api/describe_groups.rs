@@ -38,7 +38,7 @@ impl Shard {
             .collect();
         self.ask_all(address, questions, move |shard, address, told| {
             let described = told.into_iter().zip(groups).map(|(told, group_id)| {
-                let told = told.map(|Said::Group(answer)| answer);
+                let told = told.map(Said::group);
                 let mut group = match told {
                     Ok(Answer::Describe(group)) => group,
                     other => DescribedGroup {

@@ -17,12 +17,14 @@ use crate::shard::{Address, Outcome, Shard};
 /// First version that asks for several keys at once (KIP-699).
 const BATCH_VERSION: i16 = 4;
 const GROUP: i8 = 0;
+const TRANSACTION: i8 = 1;
 const NO_NODE: i32 = -1;
 
 /// The topic whose partitions are the coordinators of a kind of keys.
 fn topic_of(key_type: i8) -> Option<&'static str> {
     match key_type {
         GROUP => Some(meta::name::OFFSETS),
+        TRANSACTION => Some(meta::name::TRANSACTIONS),
         _ => None,
     }
 }

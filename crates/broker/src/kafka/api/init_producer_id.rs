@@ -1,10 +1,15 @@
-//! InitProducerId: an identity for an idempotent producer (KIP-98). Transactional ids have no coordinator here yet.
+//! InitProducerId: an identity for a producer (KIP-98), and the next incarnation of one with a transactional id (KIP-360).
 
 use bytes::Bytes;
+use coord::txn::{Answer, Ask};
 use wire::messages::{InitProducerIdRequest, InitProducerIdResponse};
 use wire::{ApiKey, ErrorCode};
 
+use super::txn::{fenced, producer, unexpected};
 use crate::shard::{Address, Outcome, Shard};
+
+/// First version whose clients know PRODUCER_FENCED.
+const FENCED_VERSION: i16 = 4;
 
 impl Shard {
     pub(crate) fn on_init_producer_id(
@@ -13,22 +18,52 @@ impl Shard {
         request: InitProducerIdRequest,
         frame: Bytes,
     ) -> Outcome {
-        if let Some(id) = &request.transactional_id {
-            let code = if id.is_empty() {
-                ErrorCode::InvalidRequest
-            } else {
-                ErrorCode::CoordinatorNotAvailable
-            };
-            return self.refuse_producer_id(address, code);
+        // Both or none: who he was, and in which incarnation.
+        if (request.producer_id == -1) != (request.producer_epoch == -1) {
+            return self.refuse_producer_id(address, ErrorCode::InvalidRequest);
         }
-        if let Some(id) = self.take_producer_id() {
+        let Some(id) = self.take_producer_id() else {
+            return self.allocate_producer_ids(address, frame);
+        };
+        let Some(transactional_id) = request.transactional_id else {
             let response = InitProducerIdResponse {
                 producer_id: id.0,
                 producer_epoch: 0,
                 ..Default::default()
             };
             return self.reply(address, ApiKey::InitProducerId, &response);
-        }
+        };
+        let is_known = request.producer_id != -1;
+        let ask = Ask::Init {
+            transactional_id,
+            timeout_ms: request.transaction_timeout_ms,
+            expected: is_known.then(|| producer(request.producer_id, request.producer_epoch)),
+            fresh: Some(id),
+        };
+        self.ask_txn(address, ask, |shard, address, told| {
+            let begun = match told {
+                Ok(Answer::Init(begun)) => begun,
+                other => Err(unexpected(other)),
+            };
+            match begun {
+                Ok(producer) => {
+                    let response = InitProducerIdResponse {
+                        producer_id: producer.id.0,
+                        producer_epoch: producer.epoch.0,
+                        ..Default::default()
+                    };
+                    shard.reply(address, ApiKey::InitProducerId, &response)
+                }
+                Err(code) => {
+                    let code = fenced(code, address.version >= FENCED_VERSION);
+                    shard.refuse_producer_id(address, code)
+                }
+            }
+        })
+    }
+
+    /// Gets the broker another block of producer ids, and handles the request again.
+    pub(crate) fn allocate_producer_ids(&mut self, address: &Address, frame: Bytes) -> Outcome {
         self.change_first(address, frame, |image, shared| {
             let node = shared.config().broker.node_id;
             meta::decide::producer_ids::allocate_producer_ids(image, node)

@@ -30,7 +30,7 @@ impl Shard {
         self.ask_all(address, questions, |shard, address, told| {
             let mut response = ListGroupsResponse::default();
             for told in told {
-                match told.map(|Said::Group(answer)| answer) {
+                match told.map(Said::group) {
                     Ok(Answer::List(groups)) => response.groups.extend(groups),
                     // A list with a part missing would look as if those groups were gone.
                     Err(ErrorCode::CoordinatorLoadInProgress) => {

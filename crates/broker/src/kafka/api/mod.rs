@@ -3,6 +3,8 @@
 //! Owns the table of APIs that are served. The router serves what the table lists, and ApiVersions advertises the same rows,
 //! so nothing is promised that is not there.
 
+pub(crate) mod add_offsets_to_txn;
+pub(crate) mod add_partitions_to_txn;
 pub(crate) mod admin;
 pub(crate) mod alter_configs;
 pub(crate) mod api_versions;
@@ -19,6 +21,8 @@ pub(crate) mod describe_groups;
 pub(crate) mod describe_log_dirs;
 pub(crate) mod describe_producers;
 pub(crate) mod describe_topic_partitions;
+pub(crate) mod describe_transactions;
+pub(crate) mod end_txn;
 pub(crate) mod error;
 pub(crate) mod fetch;
 pub(crate) mod find_coordinator;
@@ -31,14 +35,19 @@ pub(crate) mod leave_group;
 pub(crate) mod list_config_resources;
 pub(crate) mod list_groups;
 pub(crate) mod list_offsets;
+pub(crate) mod list_transactions;
 pub(crate) mod metadata;
 pub(crate) mod offset_commit;
 pub(crate) mod offset_delete;
 pub(crate) mod offset_fetch;
 pub(crate) mod offset_for_leader_epoch;
 pub(crate) mod produce;
+pub(crate) mod produce_txn;
 pub(crate) mod refusal;
 pub(crate) mod sync_group;
+pub(crate) mod txn;
+pub(crate) mod txn_offset_commit;
+pub(crate) mod write_txn_markers;
 
 use std::net::IpAddr;
 
@@ -92,6 +101,11 @@ pub(crate) const TABLE: &[Served] = &[
     served(ApiKey::DeleteRecords, 0, 2),
     served(ApiKey::InitProducerId, 0, 5),
     served(ApiKey::OffsetForLeaderEpoch, 2, 4),
+    served(ApiKey::AddPartitionsToTxn, 0, 5),
+    served(ApiKey::AddOffsetsToTxn, 0, 4),
+    served(ApiKey::EndTxn, 0, 5),
+    served(ApiKey::WriteTxnMarkers, 1, 2),
+    served(ApiKey::TxnOffsetCommit, 0, 5),
     served(ApiKey::DescribeConfigs, 1, 4),
     served(ApiKey::AlterConfigs, 0, 2),
     served(ApiKey::DescribeLogDirs, 1, 5),
@@ -101,6 +115,8 @@ pub(crate) const TABLE: &[Served] = &[
     served(ApiKey::OffsetDelete, 0, 0),
     served(ApiKey::DescribeCluster, 0, 2),
     served(ApiKey::DescribeProducers, 0, 0),
+    served(ApiKey::DescribeTransactions, 0, 0),
+    served(ApiKey::ListTransactions, 0, 1),
     served(ApiKey::ConsumerGroupHeartbeat, 0, 1),
     served(ApiKey::ConsumerGroupDescribe, 0, 1),
     served(ApiKey::ListConfigResources, 0, 1),

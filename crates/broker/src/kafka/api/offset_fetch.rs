@@ -81,7 +81,7 @@ fn only_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup {
 }
 
 fn answer(told: Told, group: OffsetFetchRequestGroup, version: i16) -> OffsetFetchResponseGroup {
-    match told.map(|Said::Group(answer)| answer) {
+    match told.map(Said::group) {
         Ok(Answer::FetchOffsets(answer)) => answer,
         other => {
             let code = unexpected(other);

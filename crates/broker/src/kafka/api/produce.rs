@@ -4,8 +4,9 @@
 //! is the only way to tell the client.
 
 use bytes::Bytes;
+use log::producer::Origin;
 use model::{Instant, Timestamp};
-use partition::{AppendError, Appended, Moment, Partition, Ticket, WaiterKey};
+use partition::{AppendError, Appended, Moment, Partition, Ticket, WaiterKey, Warrant};
 use std::sync::Arc;
 use std::time::Duration;
 use wire::messages::ProduceRequest;
@@ -18,6 +19,7 @@ use wire::records::{Batch, RecordFault, Source};
 use wire::{ApiKey, ErrorCode, Records, Uuid};
 
 use super::error;
+use super::produce_txn::Warrants;
 use crate::shard::{Address, Outcome, Shard, Waiting};
 
 /// A produce request whose commits are under way.
@@ -31,6 +33,14 @@ pub(crate) struct Produce {
 }
 
 const INVALID_OFFSET: i64 = -1;
+
+/// On what terms a batch is appended.
+struct Terms {
+    acks: i16,
+    /// What it may do about a transaction, or why it may not.
+    warrant: Result<Warrant, ErrorCode>,
+    ticket: Option<Ticket>,
+}
 
 impl Produce {
     fn fail(&mut self, (topic, partition): (u32, u32), code: ErrorCode) {
@@ -46,9 +56,16 @@ impl Shard {
         if !matches!(request.acks, -1..=1) {
             return self.refuse_produce(address, &request, ErrorCode::InvalidRequiredAcks);
         }
-        if request.transactional_id.is_some() {
-            return self.refuse_produce(address, &request, ErrorCode::InvalidTxnState);
-        }
+        self.warrant(address, request)
+    }
+
+    /// Appends what the request brings; of transactional batches it is known whether they may.
+    pub(crate) fn produce(
+        &mut self,
+        address: &Address,
+        request: ProduceRequest,
+        warrants: Warrants,
+    ) -> Outcome {
         let acks = request.acks;
         let key = self.next_waiter();
         let timeout = Duration::from_millis(request.timeout_ms.max(0).unsigned_abs().into());
@@ -62,9 +79,9 @@ impl Shard {
             until: self.now.plus(timeout),
         };
         let mut failed = false;
-        for topic in request.topic_data {
+        for (topic_at, topic) in request.topic_data.into_iter().enumerate() {
             let mut partitions = Vec::with_capacity(topic.partition_data.len());
-            for data in topic.partition_data {
+            for (at, data) in topic.partition_data.into_iter().enumerate() {
                 let ticket = (acks != 0).then_some(Ticket {
                     waiter: key,
                     index: produce.tickets.len() as u32,
@@ -74,8 +91,11 @@ impl Shard {
                     topic.topic_id,
                     &topic.name,
                     &data,
-                    acks,
-                    ticket,
+                    Terms {
+                        acks,
+                        warrant: warrants.of((topic_at, at)),
+                        ticket,
+                    },
                 );
                 failed |= answer.error_code != 0;
                 let (answer, waits) = answer.split();
@@ -92,6 +112,7 @@ impl Shard {
                 partition_responses: partitions,
             });
         }
+        warrants.release();
         if acks == 0 {
             return if failed {
                 Outcome::Close
@@ -112,9 +133,13 @@ impl Shard {
         topic_id: Uuid,
         name: &str,
         data: &PartitionProduceData,
-        acks: i16,
-        ticket: Option<Ticket>,
+        terms: Terms,
     ) -> Answer {
+        let Terms {
+            acks,
+            warrant,
+            ticket,
+        } = terms;
         let topics = self.topics();
         let Some(topic) = topics.find(topic_id, name) else {
             let code = if topic_id == Uuid::ZERO {
@@ -142,7 +167,11 @@ impl Shard {
             Some(Records::Bytes(bytes)) => bytes.clone(),
             _ => Bytes::new(),
         };
-        match self.append(address, partition, &bytes, ticket) {
+        let warrant = match warrant {
+            Ok(warrant) => warrant,
+            Err(code) => return Answer::refused(data.index, code, None),
+        };
+        match self.append(address, partition, &bytes, warrant, ticket) {
             Ok(appended) => Answer::appended(data.index, &appended),
             Err(error) => {
                 let mut answer =
@@ -160,6 +189,7 @@ impl Shard {
         address: &Address,
         partition: &Arc<Partition>,
         bytes: &Bytes,
+        warrant: Warrant,
         ticket: Option<Ticket>,
     ) -> Result<Appended, AppendError> {
         let mut batches = Batch::cut(bytes, Source::Produce);
@@ -174,8 +204,10 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(&address.conn) else {
             return Err(AppendError::Deleted);
         };
-        partition.append(
+        partition.append_as(
             batch,
+            Origin::Client,
+            warrant,
             ticket,
             Moment {
                 now,
@@ -185,7 +217,7 @@ impl Shard {
         )
     }
 
-    fn refuse_produce(
+    pub(crate) fn refuse_produce(
         &mut self,
         address: &Address,
         request: &ProduceRequest,

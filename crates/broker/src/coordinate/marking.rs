@@ -1,0 +1,222 @@
+//! Markers of decided transactions: written to every partition, until all have them.
+//!
+//! A decision whose markers are not all committed is marked again, in this process or after its next start; one more marker ends
+//! nothing and harms nobody. Invariant: no marker is written before the decision is durable.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use coord::{Caller, Moment, txn};
+use partition::{Marker, Partition, Stamp, Ticket, WaiterKey};
+use wire::ErrorCode;
+use wire::records::EndTxn;
+
+use super::{Answered, Asked, Question, Said, Told, caller, ticket};
+use crate::shard::{Address, Shard, Waiting};
+
+/// How soon a marker that found no room, or a completion that could not be written, is tried again.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// Ticket of the decision itself, and of the completion; partitions count from 0.
+const DECISION: u32 = u32::MAX;
+const COMPLETION: u32 = u32::MAX - 1;
+
+/// One decided transaction.
+pub(crate) struct Marking {
+    /// Partition of the transaction's coordinator.
+    coordinator: i32,
+    transactional_id: String,
+    marker: Marker,
+    /// Partitions by ticket index; taken out when their marker is committed.
+    left: Vec<Option<txn::Place>>,
+    /// Markers under way.
+    open: usize,
+}
+
+impl Shard {
+    /// Writes markers as soon as everything in `log`, the decision with it, is durable.
+    pub(super) fn begin_marking(&mut self, log: &Arc<Partition>, markers: txn::Markers) {
+        let waiter = self.next_waiter();
+        let marking = Marking {
+            coordinator: log.index.0,
+            transactional_id: markers.transactional_id,
+            marker: Marker {
+                producer_id: markers.producer.id,
+                producer_epoch: markers.producer.epoch,
+                end: EndTxn {
+                    committed: markers.committed,
+                    coordinator_epoch: log.bounds().epoch.0,
+                },
+                transaction_version: markers.version,
+            },
+            left: markers.places.into_iter().map(Some).collect(),
+            open: 0,
+        };
+        self.wait(Waiting::Marking(marking), Address::nobody());
+        let decision = Ticket {
+            waiter,
+            index: DECISION,
+        };
+        if !log.await_end(decision) {
+            self.write_markers(waiter);
+        }
+    }
+
+    fn marking(&mut self, waiter: WaiterKey) -> Option<&mut Marking> {
+        match self.waiting(waiter) {
+            Some((Waiting::Marking(marking), _)) => Some(marking),
+            _ => None,
+        }
+    }
+
+    /// Writes the markers that are missing.
+    pub(crate) fn write_markers(&mut self, waiter: WaiterKey) {
+        let Some(marking) = self.marking(waiter) else {
+            return;
+        };
+        let marker = marking.marker;
+        let left: Vec<(u32, txn::Place)> = (0..)
+            .zip(&marking.left)
+            .filter_map(|(index, place)| Some((index, place.clone()?)))
+            .collect();
+        // One more than there are, so that answers on the way do not end it.
+        marking.open = left.len() + 1;
+        for (index, place) in left {
+            let partition = place.1;
+            self.send_question(Asked {
+                partition,
+                caller: caller(Ticket { waiter, index }),
+                question: Question::MarkerAt(place, marker),
+            });
+        }
+        self.close_marker(waiter);
+    }
+
+    fn on_marked(&mut self, ticket: Ticket, done: Option<ErrorCode>) {
+        let Some(marking) = self.marking(ticket.waiter) else {
+            return;
+        };
+        if done.is_none_or(is_moot)
+            && let Some(place) = marking.left.get_mut(ticket.index as usize)
+        {
+            *place = None;
+        }
+        self.close_marker(ticket.waiter);
+    }
+
+    fn close_marker(&mut self, waiter: WaiterKey) {
+        let Some(marking) = self.marking(waiter) else {
+            return;
+        };
+        marking.open -= 1;
+        if marking.open > 0 {
+            return;
+        }
+        if marking.left.iter().any(Option::is_some) {
+            return self.set_timer(self.now.plus(RETRY), waiter);
+        }
+        let ask = txn::Ask::Marked {
+            transactional_id: marking.transactional_id.clone(),
+            producer: txn::Producer {
+                id: marking.marker.producer_id,
+                epoch: marking.marker.producer_epoch,
+            },
+        };
+        let completion = Ticket {
+            waiter,
+            index: COMPLETION,
+        };
+        let partition = marking.coordinator;
+        self.send_question(Asked {
+            partition,
+            caller: caller(completion),
+            question: Question::Txn(ask),
+        });
+    }
+
+    /// What became of one marker, or of the completion.
+    pub(super) fn on_marking_answer(
+        &mut self,
+        ticket: Ticket,
+        told: Told,
+        log: Option<&Partition>,
+    ) {
+        if ticket.index == COMPLETION {
+            match told {
+                Ok(_) => drop(self.take_waiting(ticket.waiter)),
+                Err(_) => self.set_timer(self.now.plus(RETRY), ticket.waiter),
+            }
+            return;
+        }
+        let waits = told.is_ok() && log.is_some_and(|log| log.await_end(ticket));
+        if !waits {
+            self.on_marked(ticket, told.err());
+        }
+    }
+
+    pub(crate) fn on_marking_news(&mut self, ticket: Ticket, code: ErrorCode) {
+        match (ticket.index, code) {
+            (DECISION, ErrorCode::None) => self.write_markers(ticket.waiter),
+            // Whether it was decided is not known before the next start.
+            (DECISION, _) => drop(self.take_waiting(ticket.waiter)),
+            (_, ErrorCode::None) => self.on_marked(ticket, None),
+            (_, code) => self.on_marked(ticket, Some(code)),
+        }
+    }
+}
+
+impl Shard {
+    /// Appends a marker; one for offsets of groups goes through their coordinator, which must know in the order of its log.
+    pub(super) fn on_marker(
+        &mut self,
+        caller: Caller,
+        (topic, index): &txn::Place,
+        marker: Marker,
+    ) {
+        let topics = self.topics();
+        let found = topics.named(topic);
+        let partition = found.and_then(|topic| topic.partition(*index));
+        let at = self.moment();
+        let groups = &mut self.coordinators.groups;
+        let written = match partition {
+            // Deleted, and the records with it.
+            None => Err(ErrorCode::UnknownTopicOrPartition),
+            Some(_) if topic == meta::name::OFFSETS => match groups.get_mut(index) {
+                Some(coordinator) => coordinator.mark(marker, at),
+                None => Err(ErrorCode::NotCoordinator),
+            },
+            Some(partition) => append_marker(partition, marker, at),
+        };
+        self.send_answer(Answered {
+            ticket: ticket(caller),
+            said: written.map(|()| Said::Marked),
+            log: partition.cloned(),
+        });
+    }
+}
+
+pub(super) fn append_marker(
+    partition: &Arc<Partition>,
+    marker: Marker,
+    at: Moment,
+) -> Result<(), ErrorCode> {
+    let moment = partition::Moment {
+        now: at.now,
+        wall: at.wall,
+        stamp: &mut Stamp::default(),
+    };
+    match partition.append_marker(marker, None, moment) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(crate::kafka::api::error::append(&error)),
+    }
+}
+
+/// The partition needs no marker of ours: it is gone, or a later incarnation was here.
+fn is_moot(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::UnknownTopicOrPartition
+            | ErrorCode::InvalidProducerEpoch
+            | ErrorCode::TransactionCoordinatorFenced
+    )
+}

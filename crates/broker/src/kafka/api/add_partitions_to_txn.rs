@@ -1,0 +1,170 @@
+//! AddPartitionsToTxn: partitions of an open transaction (KIP-98). Since version 4 for several transactions, and only to see
+//! whether they are in it (KIP-890); only brokers ask so.
+
+use coord::txn::{Answer, Ask, Place};
+use wire::messages::add_partitions_to_txn_request::{
+    AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction,
+};
+use wire::messages::add_partitions_to_txn_response::{
+    AddPartitionsToTxnPartitionResult, AddPartitionsToTxnResult, AddPartitionsToTxnTopicResult,
+};
+use wire::messages::{AddPartitionsToTxnRequest, AddPartitionsToTxnResponse};
+use wire::{ApiKey, ErrorCode};
+
+use super::txn::{BROKER_ADDS, CLIENT_ADDS, fenced, producer, unexpected};
+use crate::coordinate::{Question, Said, Told};
+use crate::shard::{Address, Outcome, Shard};
+
+/// First version that names several transactions.
+const BATCH_VERSION: i16 = 4;
+/// First version whose clients know PRODUCER_FENCED.
+const FENCED_VERSION: i16 = 2;
+
+type TopicResults = Vec<AddPartitionsToTxnTopicResult>;
+
+impl Shard {
+    pub(crate) fn on_add_partitions_to_txn(
+        &mut self,
+        address: &Address,
+        request: AddPartitionsToTxnRequest,
+    ) -> Outcome {
+        let version = address.version;
+        let transactions = match version >= BATCH_VERSION {
+            true => request.transactions,
+            false => vec![AddPartitionsToTxnTransaction {
+                transactional_id: request.v3_and_below_transactional_id,
+                producer_id: request.v3_and_below_producer_id,
+                producer_epoch: request.v3_and_below_producer_epoch,
+                verify_only: false,
+                topics: request.v3_and_below_topics,
+            }],
+        };
+        let refused: Vec<Option<TopicResults>> = transactions
+            .iter()
+            .map(|txn| self.refuse_unknown(&txn.topics))
+            .collect();
+        let asked = transactions.iter().zip(&refused);
+        let asked: Vec<AddPartitionsToTxnTransaction> = asked
+            .filter(|(_, refused)| refused.is_none())
+            .map(|(txn, _)| txn.clone())
+            .collect();
+        let questions = asked
+            .into_iter()
+            .map(|txn| {
+                let partition = self.txn_partition(&txn.transactional_id);
+                (partition, Question::Txn(ask(txn, version)))
+            })
+            .collect();
+        self.ask_all(address, questions, move |shard, address, told| {
+            let mut told = told.into_iter();
+            let results = transactions.into_iter().zip(refused).map(|(txn, refused)| {
+                let topic_results = refused.unwrap_or_else(|| {
+                    let told = told.next().unwrap_or(Err(ErrorCode::NotCoordinator));
+                    results(&txn.topics, told, version >= FENCED_VERSION)
+                });
+                AddPartitionsToTxnResult {
+                    transactional_id: txn.transactional_id,
+                    topic_results,
+                }
+            });
+            let mut results: Vec<_> = results.collect();
+            let response = match version >= BATCH_VERSION {
+                true => AddPartitionsToTxnResponse {
+                    results_by_transaction: results,
+                    ..Default::default()
+                },
+                false => AddPartitionsToTxnResponse {
+                    results_by_topic_v3_and_below: results
+                        .pop()
+                        .map_or_else(Vec::new, |result| result.topic_results),
+                    ..Default::default()
+                },
+            };
+            shard.reply(address, ApiKey::AddPartitionsToTxn, &response)
+        })
+    }
+
+    /// With a partition that does not exist nothing is added at all.
+    fn refuse_unknown(&mut self, asked: &[AddPartitionsToTxnTopic]) -> Option<TopicResults> {
+        let topics = self.topics();
+        let is_there = |name: &str, index: i32| {
+            let topic = topics.named(name);
+            topic.is_some_and(|topic| topic.partition(index).is_some())
+        };
+        let code = |name: &str, index: i32| match is_there(name, index) {
+            true => ErrorCode::OperationNotAttempted,
+            false => ErrorCode::UnknownTopicOrPartition,
+        };
+        let mut places = asked.iter().flat_map(|topic| {
+            let partitions = topic.partitions.iter();
+            partitions.map(|index| (topic.name.as_str(), *index))
+        });
+        let all_there = places.all(|(name, index)| is_there(name, index));
+        (!all_there).then(|| answers(asked, code))
+    }
+}
+
+fn ask(txn: AddPartitionsToTxnTransaction, version: i16) -> Ask {
+    let producer = producer(txn.producer_id, txn.producer_epoch);
+    let places = places(&txn.topics);
+    let transactional_id = txn.transactional_id;
+    match txn.verify_only {
+        true => Ask::Verify {
+            transactional_id,
+            producer,
+            places,
+        },
+        false => Ask::Add {
+            transactional_id,
+            producer,
+            places,
+            version: match version >= BATCH_VERSION {
+                true => BROKER_ADDS,
+                false => CLIENT_ADDS,
+            },
+            may_wait: false,
+        },
+    }
+}
+
+fn places(topics: &[AddPartitionsToTxnTopic]) -> Vec<Place> {
+    let places = topics.iter().flat_map(|topic| {
+        let partitions = topic.partitions.iter();
+        partitions.map(|index| (topic.name.clone(), *index))
+    });
+    places.collect()
+}
+
+fn results(topics: &[AddPartitionsToTxnTopic], told: Told, knows_fenced: bool) -> TopicResults {
+    let told = told.map(Said::txn);
+    if let Ok(Answer::Verify(verified)) = told {
+        let mut verified = verified.into_iter();
+        return answers(topics, |_, _| {
+            let verified = verified.next().unwrap_or(Ok(()));
+            fenced(verified.err().unwrap_or(ErrorCode::None), knows_fenced)
+        });
+    }
+    let code = match told {
+        Ok(Answer::Add(added)) => added.err().unwrap_or(ErrorCode::None),
+        other => unexpected(other),
+    };
+    answers(topics, |_, _| fenced(code, knows_fenced))
+}
+
+fn answers(
+    topics: &[AddPartitionsToTxnTopic],
+    mut code: impl FnMut(&str, i32) -> ErrorCode,
+) -> TopicResults {
+    let mut answer = |topic: &AddPartitionsToTxnTopic| AddPartitionsToTxnTopicResult {
+        name: topic.name.clone(),
+        results_by_partition: topic
+            .partitions
+            .iter()
+            .map(|index| AddPartitionsToTxnPartitionResult {
+                partition_index: *index,
+                partition_error_code: code(&topic.name, *index).code(),
+            })
+            .collect(),
+    };
+    topics.iter().map(&mut answer).collect()
+}

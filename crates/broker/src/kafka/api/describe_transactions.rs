@@ -1,0 +1,79 @@
+//! DescribeTransactions: where transactions stand, by their ids (KIP-664).
+
+use coord::txn::{Answer, Ask, Described};
+use wire::messages::describe_transactions_response::{TopicData, TransactionState};
+use wire::messages::{DescribeTransactionsRequest, DescribeTransactionsResponse};
+use wire::{ApiKey, ErrorCode};
+
+use super::txn::unexpected;
+use crate::coordinate::{Question, Said};
+use crate::shard::{Address, Outcome, Shard};
+
+impl Shard {
+    pub(crate) fn on_describe_transactions(
+        &mut self,
+        address: &Address,
+        request: DescribeTransactionsRequest,
+    ) -> Outcome {
+        let ids = request.transactional_ids;
+        let questions = ids
+            .iter()
+            .map(|id| {
+                let ask = Ask::Describe {
+                    transactional_id: id.clone(),
+                };
+                (self.txn_partition(id), Question::Txn(ask))
+            })
+            .collect();
+        self.ask_all(address, questions, |shard, address, told| {
+            let described = told.into_iter().zip(ids).map(|(told, id)| {
+                let told = match id.is_empty() {
+                    true => Err(ErrorCode::InvalidRequest),
+                    false => told.map(Said::txn),
+                };
+                match told {
+                    Ok(Answer::Describe(Some(found))) => state(found),
+                    Ok(Answer::Describe(None)) => refuse(id, ErrorCode::TransactionalIdNotFound),
+                    other => refuse(id, unexpected(other)),
+                }
+            });
+            let response = DescribeTransactionsResponse {
+                transaction_states: described.collect(),
+                ..Default::default()
+            };
+            shard.reply(address, ApiKey::DescribeTransactions, &response)
+        })
+    }
+}
+
+fn refuse(transactional_id: String, code: ErrorCode) -> TransactionState {
+    TransactionState {
+        error_code: code.code(),
+        transactional_id,
+        ..Default::default()
+    }
+}
+
+fn state(found: Described) -> TransactionState {
+    let mut topics: Vec<TopicData> = Vec::new();
+    // In the order of their names, so that those of one topic are neighbours.
+    for (topic, partition) in found.places {
+        match topics.last_mut() {
+            Some(last) if last.topic == topic => last.partitions.push(partition),
+            _ => topics.push(TopicData {
+                topic,
+                partitions: vec![partition],
+            }),
+        }
+    }
+    TransactionState {
+        error_code: 0,
+        transactional_id: found.transactional_id,
+        transaction_state: found.state.name().to_owned(),
+        transaction_timeout_ms: found.timeout_ms,
+        transaction_start_time_ms: found.start.0,
+        producer_id: found.producer.id.0,
+        producer_epoch: found.producer.epoch.0,
+        topics,
+    }
+}

@@ -1,0 +1,70 @@
+//! ListTransactions: the transactions of every coordinator of this broker (KIP-664, KIP-994).
+
+use coord::txn::{Answer, Ask, Filter, State};
+use model::ProducerId;
+use wire::messages::list_transactions_response::TransactionState;
+use wire::messages::{ListTransactionsRequest, ListTransactionsResponse};
+use wire::{ApiKey, ErrorCode};
+
+use super::txn::unexpected;
+use crate::coordinate::{Question, Said};
+use crate::shard::{Address, Outcome, Shard};
+
+impl Shard {
+    pub(crate) fn on_list_transactions(
+        &mut self,
+        address: &Address,
+        request: ListTransactionsRequest,
+    ) -> Outcome {
+        let (known, unknown): (Vec<String>, Vec<String>) = request
+            .state_filters
+            .into_iter()
+            .partition(|name| State::is_known(name));
+        let states: Vec<State> = known.iter().filter_map(|name| State::named(name)).collect();
+        let names_none = states.is_empty() && !(known.is_empty() && unknown.is_empty());
+        let filter = Filter {
+            states,
+            producer_ids: request
+                .producer_id_filters
+                .into_iter()
+                .map(ProducerId)
+                .collect(),
+            duration_ms: (request.duration_filter >= 0).then_some(request.duration_filter),
+        };
+        let topics = self.topics();
+        let partitions = match topics.named(meta::name::TRANSACTIONS) {
+            // No transaction is in a state that nobody knows, or that none rests in.
+            Some(topic) if !names_none => super::number(topic.partitions.len()),
+            _ => 0,
+        };
+        let questions = (0..partitions)
+            .map(|partition| (partition, Question::Txn(Ask::List(filter.clone()))))
+            .collect();
+        self.ask_all(address, questions, |shard, address, told| {
+            let mut response = ListTransactionsResponse {
+                unknown_state_filters: unknown,
+                ..Default::default()
+            };
+            for told in told {
+                match told.map(Said::txn) {
+                    Ok(Answer::List(found)) => {
+                        let states = found.into_iter().map(|found| TransactionState {
+                            transactional_id: found.transactional_id,
+                            producer_id: found.producer.id.0,
+                            transaction_state: found.state.name().to_owned(),
+                        });
+                        response.transaction_states.extend(states);
+                    }
+                    // Not ours to list.
+                    Err(ErrorCode::NotCoordinator) => {}
+                    // A list with a part missing would look as if those transactions were gone.
+                    other => response.error_code = unexpected(other).code(),
+                }
+            }
+            if response.error_code != 0 {
+                response.transaction_states.clear();
+            }
+            shard.reply(address, ApiKey::ListTransactions, &response)
+        })
+    }
+}

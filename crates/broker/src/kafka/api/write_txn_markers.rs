@@ -1,0 +1,79 @@
+//! WriteTxnMarkers: the end of a transaction in some partitions, asked for by an operator whose transaction hangs (KIP-664).
+
+use coord::txn::Place;
+use model::{ProducerEpoch, ProducerId};
+use partition::Marker;
+use wire::messages::write_txn_markers_request::WritableTxnMarker;
+use wire::messages::write_txn_markers_response::{
+    WritableTxnMarkerPartitionResult, WritableTxnMarkerResult, WritableTxnMarkerTopicResult,
+};
+use wire::messages::{WriteTxnMarkersRequest, WriteTxnMarkersResponse};
+use wire::records::EndTxn;
+use wire::{ApiKey, ErrorCode};
+
+use crate::coordinate::Question;
+use crate::shard::{Address, Outcome, Shard};
+
+impl Shard {
+    pub(crate) fn on_write_txn_markers(
+        &mut self,
+        address: &Address,
+        request: WriteTxnMarkersRequest,
+    ) -> Outcome {
+        let mut questions = Vec::new();
+        for asked in &request.markers {
+            let marker = marker(asked);
+            for (topic, index) in places(asked) {
+                questions.push((index, Question::MarkerAt((topic, index), marker)));
+            }
+        }
+        self.ask_all(address, questions, move |shard, address, told| {
+            let mut told = told.into_iter();
+            let mut next = || match told.next() {
+                Some(Err(code)) => code,
+                Some(Ok(_)) | None => ErrorCode::None,
+            };
+            let mut answer = |asked: &WritableTxnMarker| WritableTxnMarkerResult {
+                producer_id: asked.producer_id,
+                topics: asked
+                    .topics
+                    .iter()
+                    .map(|topic| WritableTxnMarkerTopicResult {
+                        name: topic.name.clone(),
+                        partitions: topic
+                            .partition_indexes
+                            .iter()
+                            .map(|index| WritableTxnMarkerPartitionResult {
+                                partition_index: *index,
+                                error_code: next().code(),
+                            })
+                            .collect(),
+                    })
+                    .collect(),
+            };
+            let response = WriteTxnMarkersResponse {
+                markers: request.markers.iter().map(&mut answer).collect(),
+            };
+            shard.reply(address, ApiKey::WriteTxnMarkers, &response)
+        })
+    }
+}
+
+fn marker(asked: &WritableTxnMarker) -> Marker {
+    Marker {
+        producer_id: ProducerId(asked.producer_id),
+        producer_epoch: ProducerEpoch(asked.producer_epoch),
+        end: EndTxn {
+            committed: asked.transaction_result,
+            coordinator_epoch: asked.coordinator_epoch,
+        },
+        transaction_version: i16::from(asked.transaction_version),
+    }
+}
+
+fn places(asked: &WritableTxnMarker) -> impl Iterator<Item = Place> {
+    asked.topics.iter().flat_map(|topic| {
+        let indexes = topic.partition_indexes.iter();
+        indexes.map(|index| (topic.name.clone(), *index))
+    })
+}
