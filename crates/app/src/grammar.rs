@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::{bench, consume, group, inspect, produce, repair, serve, topic};
+use crate::{bench, consume, group, inspect, produce, repair, serve, topic, txn};
 
 /// A durable log that speaks the Kafka protocol.
 #[derive(Debug, Parser)]
@@ -58,6 +58,9 @@ pub(crate) enum Command {
     /// List, describe, reset and delete consumer groups
     #[command(visible_alias = "groups")]
     Group(group::GroupArgs),
+    /// List, describe and abort transactions
+    #[command(visible_alias = "transactions")]
+    Txn(txn::TxnArgs),
     /// Write lines to a topic
     Produce(produce::ProduceArgs),
     /// Read records of a topic

@@ -16,6 +16,7 @@ mod serve;
 mod table;
 mod template;
 mod topic;
+mod txn;
 
 use std::process::ExitCode;
 
@@ -43,6 +44,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Serve(args) => serve::serve(&args),
         Command::Topic(args) => topic::topic(&global, &args),
         Command::Group(args) => group::group(&global, &args),
+        Command::Txn(args) => txn::txn(&global, &args),
         Command::Produce(args) => produce::produce(&global, &args),
         Command::Consume(args) => consume::consume(&global, &args),
         Command::Inspect(args) => inspect::inspect(&global, &args),

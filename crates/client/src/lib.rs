@@ -14,9 +14,9 @@ mod producer;
 mod session;
 
 pub use admin::{
-    ActiveProducer, BrokerInfo, Change, ClusterInfo, Committed, Created, Found, GroupInfo,
-    GroupMember, ListedGroup, LogDir, NewTopic, Part, Place, Resource, Setting, SettingSource,
-    Stored,
+    ActiveProducer, BrokerInfo, Change, ClusterInfo, Committed, Created, DescribedTransaction,
+    Found, GroupInfo, GroupMember, ListedGroup, ListedTransaction, LogDir, NewTopic, Part, Place,
+    Resource, Setting, SettingSource, Stored,
 };
 pub use cluster::{Client, Options, Partition, Topic};
 pub use connection::Connection;

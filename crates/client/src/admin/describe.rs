@@ -50,6 +50,8 @@ pub struct ActiveProducer {
     pub epoch: i32,
     pub last_sequence: i32,
     pub last_timestamp: i64,
+    /// Of the last marker; -1 before the first.
+    pub coordinator_epoch: i32,
     /// First offset of the open transaction.
     pub transaction_start: Option<i64>,
 }
@@ -144,6 +146,7 @@ impl Client {
                     epoch: p.producer_epoch,
                     last_sequence: p.last_sequence,
                     last_timestamp: p.last_timestamp,
+                    coordinator_epoch: p.coordinator_epoch,
                     transaction_start:
                         Some(p.current_txn_start_offset).filter(|offset| *offset >= 0),
                 }));

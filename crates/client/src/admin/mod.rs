@@ -1,4 +1,4 @@
-//! What an operator asks: topics, settings, offsets, groups, log directories.
+//! What an operator asks: topics, settings, offsets, groups, log directories, transactions.
 //!
 //! Each operation is a method of [`Client`](crate::Client), retried while the cluster says "not now".
 
@@ -7,9 +7,11 @@ mod describe;
 mod groups;
 mod offsets;
 mod topics;
+mod transactions;
 
 pub use configs::{Change, Resource, Setting, SettingSource};
 pub use describe::{ActiveProducer, BrokerInfo, ClusterInfo, LogDir, Stored};
 pub use groups::{Committed, GroupInfo, GroupMember, ListedGroup, Part};
 pub use offsets::{Found, Place};
 pub use topics::{Created, NewTopic};
+pub use transactions::{DescribedTransaction, ListedTransaction};

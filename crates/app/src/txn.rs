@@ -1,0 +1,118 @@
+//! `esker txn`: transactions that are open, and the end of one that hangs.
+
+use clap::{Args, Subcommand};
+use client::Client;
+use env::Env;
+use serde_json::json;
+
+use crate::failure::Failure;
+use crate::grammar::Global;
+use crate::table::Table;
+
+#[derive(Args, Debug)]
+pub(crate) struct TxnArgs {
+    #[command(subcommand)]
+    pub(crate) verb: TxnVerb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TxnVerb {
+    /// List transactional ids and where their transactions stand
+    #[command(visible_alias = "ls")]
+    List {
+        /// Only these states, such as Ongoing
+        #[arg(long, value_name = "LIST", value_delimiter = ',')]
+        state: Vec<String>,
+    },
+    /// Show the producer, the age and the partitions of transactions
+    Describe {
+        #[arg(required = true, value_name = "ID")]
+        ids: Vec<String>,
+    },
+    /// Abort a transaction that hangs in a partition and holds its readers back
+    Abort(AbortArgs),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct AbortArgs {
+    #[arg(long)]
+    pub(crate) topic: String,
+    #[arg(long, value_parser = clap::value_parser!(i32).range(0..))]
+    pub(crate) partition: i32,
+    /// First offset of the transaction, as `DescribeProducers` tells it; the oldest open one when not given
+    #[arg(long, value_name = "OFFSET", value_parser = clap::value_parser!(i64).range(0..))]
+    pub(crate) start_offset: Option<i64>,
+}
+
+pub(crate) fn txn(global: &Global, args: &TxnArgs) -> Result<(), Failure> {
+    let mut client = crate::connect(&Env::real(), global)?;
+    match &args.verb {
+        TxnVerb::List { state } => list(&mut client, state, global.json),
+        TxnVerb::Describe { ids } => describe(&mut client, ids, global.json),
+        TxnVerb::Abort(args) => abort(&mut client, args, global.json),
+    }
+}
+
+fn list(client: &mut Client, states: &[String], json: bool) -> Result<(), Failure> {
+    let mut table = Table::new(&["transactional_id", "coordinator", "producer_id", "state"]);
+    for txn in client.list_transactions(states)? {
+        table.row([
+            json!(txn.transactional_id),
+            json!(txn.coordinator),
+            json!(txn.producer_id),
+            json!(txn.state),
+        ]);
+    }
+    Ok(table.print(json)?)
+}
+
+fn describe(client: &mut Client, ids: &[String], json: bool) -> Result<(), Failure> {
+    let mut table = Table::new(&[
+        "transactional_id",
+        "state",
+        "producer_id",
+        "producer_epoch",
+        "timeout_ms",
+        "start_ms",
+        "partitions",
+    ]);
+    for id in ids {
+        let txn = client.describe_transaction(id)?;
+        let partitions = txn.partitions.iter();
+        let partitions: Vec<String> = partitions
+            .map(|(topic, index)| format!("{topic}-{index}"))
+            .collect();
+        table.row([
+            json!(txn.transactional_id),
+            json!(txn.state),
+            json!(txn.producer_id),
+            json!(txn.producer_epoch),
+            json!(txn.timeout_ms),
+            json!(txn.start_ms),
+            json!(partitions),
+        ]);
+    }
+    Ok(table.print(json)?)
+}
+
+fn abort(client: &mut Client, args: &AbortArgs, json: bool) -> Result<(), Failure> {
+    let producers = client.describe_producers(&args.topic, args.partition)?;
+    let wanted = |start: i64| args.start_offset.is_none_or(|wanted| wanted == start);
+    let open = producers.iter().filter_map(|producer| {
+        let start = producer.transaction_start?;
+        wanted(start).then_some((start, producer))
+    });
+    let Some((start, producer)) = open.min_by_key(|(start, _)| *start) else {
+        let place = format!("{}-{}", args.topic, args.partition);
+        return Err(Failure::new(format!("no transaction is open in {place}")));
+    };
+    client.abort_hanging(&args.topic, args.partition, producer)?;
+    let mut table = Table::new(&["topic", "partition", "producer_id", "start_offset"]);
+    table.row([
+        json!(args.topic),
+        json!(args.partition),
+        json!(producer.producer_id),
+        json!(start),
+    ]);
+    Ok(table.print(json)?)
+}
