@@ -7,6 +7,7 @@ import time
 import admin  # noqa: F401  registers its facts
 import groups  # noqa: F401  likewise
 import confluent_kafka as ck
+import transactions  # noqa: F401  registers its facts
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from harness import raw
 from harness.check import BOOTSTRAP, equal, fact, main, new_name, that, topic

@@ -10,8 +10,10 @@ final class Main {
         System.out.println("version " + AppInfoParser.getVersion());
         Facts facts = new Facts();
         int failed;
-        try (Administration administration = new Administration(); Records records = new Records(administration)) {
+        try (Administration administration = new Administration(); Records records = new Records(administration);
+                Transactions transactions = new Transactions()) {
             records.register(facts);
+            transactions.register(facts);
             administration.register(facts);
             new Groups(administration).register(facts);
             failed = facts.runAll();
