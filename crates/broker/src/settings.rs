@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use coord::group::consumer::assignor::Assignor;
+use coord::group::consumer::{self, Bounded, Migration};
 use log::config::{Cleanup, Durability, LogConfig, TopicCompression};
 use partition::DirSettings;
 use wire::records::{Codec, Compression, TimestampType};
@@ -86,7 +88,56 @@ fn group_settings(broker: &config::Broker) -> coord::group::Settings {
             standard.offsets_retention_check_interval_ms,
         ),
         offset_metadata_max: size("offset.metadata.max.bytes", standard.offset_metadata_max),
-        ..standard
+        consumer: consumer_settings(broker, standard.consumer),
+    }
+}
+
+/// What KIP-848 groups go by (`group.consumer.*`).
+fn consumer_settings(broker: &config::Broker, standard: consumer::Settings) -> consumer::Settings {
+    let int = |name: &str, standard: i32| {
+        let number = broker.number(&format!("group.consumer.{name}"));
+        number
+            .and_then(|number| i32::try_from(number).ok())
+            .unwrap_or(standard)
+    };
+    let bounded = |name: &str, standard: Bounded| Bounded {
+        value: int(name, standard.value),
+        min: int(&format!("min.{name}"), standard.min),
+        max: int(&format!("max.{name}"), standard.max),
+    };
+    let size = |name: &str, standard: usize| {
+        let number = broker.number(name);
+        number
+            .and_then(|number| usize::try_from(number).ok())
+            .unwrap_or(standard)
+    };
+    let assignors: Vec<Assignor> = broker
+        .text("group.consumer.assignors")
+        .unwrap_or_default()
+        .split(',')
+        .filter_map(|name| Assignor::named(name.trim()))
+        .collect();
+    let migration = broker.text("group.consumer.migration.policy");
+    consumer::Settings {
+        session_timeout_ms: bounded("session.timeout.ms", standard.session_timeout_ms),
+        heartbeat_interval_ms: bounded("heartbeat.interval.ms", standard.heartbeat_interval_ms),
+        assignment_interval_ms: bounded("assignment.interval.ms", standard.assignment_interval_ms),
+        members_max: size("group.consumer.max.size", standard.members_max),
+        assignors: if assignors.is_empty() {
+            standard.assignors
+        } else {
+            assignors
+        },
+        migration: match migration
+            .map(|policy| policy.to_ascii_lowercase())
+            .as_deref()
+        {
+            Some("disabled") => Migration::Disabled,
+            Some("upgrade") => Migration::Upgrade,
+            Some("downgrade") => Migration::Downgrade,
+            _ => Migration::Bidirectional,
+        },
+        classic_members_max: size("group.max.size", standard.classic_members_max),
     }
 }
 

@@ -185,6 +185,12 @@ impl Broker {
         self.layers.flag(name)
     }
 
+    /// A text, or a list with commas, as it holds now, of a setting that has no field of its own.
+    #[must_use]
+    pub fn text(&self, name: &str) -> Option<String> {
+        self.layers.text(name)
+    }
+
     /// Holds the dynamic settings `after` against the rules, before they are written. `whole_cluster` says whether they are
     /// the defaults of all brokers or those of one.
     pub fn check_change(&self, after: &Overrides, whole_cluster: bool) -> Result<(), ChangeError> {

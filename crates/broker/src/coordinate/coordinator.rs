@@ -190,8 +190,9 @@ impl<M: Machine> Coordinator<M> {
         {
             Ok(_) => Ok(()),
             Err(refused) => Err(match error::append(&refused) {
+                // No retry makes it smaller.
                 ErrorCode::MessageTooLarge | ErrorCode::RecordListTooLarge => {
-                    ErrorCode::UnknownServerError
+                    ErrorCode::MessageTooLarge
                 }
                 code @ (ErrorCode::InvalidProducerEpoch | ErrorCode::InvalidTxnState) => code,
                 // Nothing was written: the same request may succeed later.

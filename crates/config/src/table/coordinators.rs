@@ -7,27 +7,27 @@ pub(super) const SETTINGS: &[Setting] = settings! {
         "longest time the broker retries to add partitions to a transaction";
     "add.partitions.to.txn.retry.backoff.ms" Int "20" AtLeast(1) ReadOnly Accepted
         "pause between two tries to add partitions to a transaction";
-    "group.consumer.assignment.interval.ms" Int "1000" AtLeast(0) ClusterWide Accepted
+    "group.consumer.assignment.interval.ms" Int "1000" AtLeast(0) ClusterWide Works
         "pause between two assignments of a consumer group";
-    "group.consumer.assignors" List "uniform,range" Items ReadOnly Accepted
+    "group.consumer.assignors" List "uniform,range" Items ReadOnly Works
         "assignors of consumer groups; the first is the default";
-    "group.consumer.heartbeat.interval.ms" Int "5000" AtLeast(1) ReadOnly Accepted "heartbeat interval of consumer groups";
-    "group.consumer.max.assignment.interval.ms" Int "15000" AtLeast(0) ReadOnly Accepted
+    "group.consumer.heartbeat.interval.ms" Int "5000" AtLeast(1) ReadOnly Works "heartbeat interval of consumer groups";
+    "group.consumer.max.assignment.interval.ms" Int "15000" AtLeast(0) ReadOnly Works
         "upper bound of a group's assignment interval";
-    "group.consumer.max.heartbeat.interval.ms" Int "15000" AtLeast(1) ReadOnly Accepted
+    "group.consumer.max.heartbeat.interval.ms" Int "15000" AtLeast(1) ReadOnly Works
         "upper bound of a group's heartbeat interval";
-    "group.consumer.max.session.timeout.ms" Int "60000" AtLeast(1) ReadOnly Accepted
+    "group.consumer.max.session.timeout.ms" Int "60000" AtLeast(1) ReadOnly Works
         "upper bound of a group's session timeout";
-    "group.consumer.max.size" Int "2147483647" AtLeast(1) ReadOnly Accepted "members a consumer group may have";
-    "group.consumer.migration.policy" String "bidirectional" OneOfAnyCase(&["DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL"]) ReadOnly Accepted
+    "group.consumer.max.size" Int "2147483647" AtLeast(1) ReadOnly Works "members a consumer group may have";
+    "group.consumer.migration.policy" String "bidirectional" OneOfAnyCase(&["DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL"]) ReadOnly Works
         "which changes between classic and consumer protocol happen by themselves";
-    "group.consumer.min.assignment.interval.ms" Int "0" AtLeast(0) ReadOnly Accepted
+    "group.consumer.min.assignment.interval.ms" Int "0" AtLeast(0) ReadOnly Works
         "lower bound of a group's assignment interval";
-    "group.consumer.min.heartbeat.interval.ms" Int "5000" AtLeast(1) ReadOnly Accepted
+    "group.consumer.min.heartbeat.interval.ms" Int "5000" AtLeast(1) ReadOnly Works
         "lower bound of a group's heartbeat interval";
-    "group.consumer.min.session.timeout.ms" Int "45000" AtLeast(1) ReadOnly Accepted
+    "group.consumer.min.session.timeout.ms" Int "45000" AtLeast(1) ReadOnly Works
         "lower bound of a group's session timeout";
-    "group.consumer.session.timeout.ms" Int "45000" AtLeast(1) ReadOnly Accepted
+    "group.consumer.session.timeout.ms" Int "45000" AtLeast(1) ReadOnly Works
         "silence after which a member leaves its consumer group";
     "group.coordinator.append.linger.ms" Int "-1" AtLeast(-1) ReadOnly Accepted
         "time the group coordinator gathers writes; -1 adapts";

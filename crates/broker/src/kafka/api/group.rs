@@ -10,6 +10,8 @@ use crate::shard::{Address, Outcome, Shard};
 /// which only a bug can do.
 pub(crate) fn unexpected(told: Result<Answer, ErrorCode>) -> ErrorCode {
     match told {
+        // The records that tell of it do not fit a batch, which the client knows nothing of.
+        Err(ErrorCode::MessageTooLarge) => ErrorCode::UnknownServerError,
         Err(code) => code,
         Ok(answer) => unreachable!("a group coordinator answered {answer:?}"),
     }

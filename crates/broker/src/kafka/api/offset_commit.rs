@@ -29,7 +29,10 @@ impl Shard {
             let response = match told {
                 Ok(Answer::Commit(response)) => response,
                 other => {
-                    let code = unexpected(other);
+                    let code = match other {
+                        Err(ErrorCode::MessageTooLarge) => ErrorCode::InvalidCommitOffsetSize,
+                        other => unexpected(other),
+                    };
                     OffsetCommitResponse {
                         topics: asked.iter().map(|topic| refuse(topic, code)).collect(),
                         ..Default::default()
