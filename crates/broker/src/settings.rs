@@ -6,7 +6,7 @@ use std::time::Duration;
 use coord::group::consumer::assignor::Assignor;
 use coord::group::consumer::{self, Bounded, Migration};
 use log::config::{Cleanup, Durability, LogConfig, TopicCompression};
-use partition::DirSettings;
+use partition::{CleanerSettings, DirSettings};
 use wire::records::{Codec, Compression, TimestampType};
 
 #[derive(Clone, Debug)]
@@ -37,6 +37,18 @@ impl Settings {
             connection_idle_max: broker.connection_idle_max.unwrap_or(NO_IDLE_LIMIT),
             groups: Arc::new(group_settings(&broker)),
             broker: Arc::new(broker),
+        }
+    }
+
+    pub(crate) fn cleaner(&self) -> CleanerSettings {
+        let cleaner = &self.broker.cleaner;
+        CleanerSettings {
+            is_enabled: cleaner.is_enabled,
+            threads: cleaner.threads,
+            backoff: cleaner.backoff,
+            map_bytes: cleaner.dedupe_bytes,
+            map_load: cleaner.load_factor,
+            bytes_per_second: cleaner.bytes_per_second,
         }
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use env::{Bell, Env, Socket, Wake};
 use parking_lot::Mutex;
-use partition::{LogDir, News, ShardId};
+use partition::{Cleaning, LogDir, News, ShardId};
 
 use crate::coordinate::{Answered, Asked};
 use crate::kafka::change::Metadata;
@@ -54,6 +54,8 @@ pub(crate) struct Shared {
     pub(crate) env: Env,
     pub(crate) metadata: Metadata,
     pub(crate) prefetcher: Prefetcher,
+    /// Set once, when the loops start.
+    cleaning: OnceLock<Arc<Cleaning>>,
     settings: ArcSwap<Settings>,
     topics: ArcSwap<Topics>,
     dirs: Vec<Arc<LogDir>>,
@@ -82,6 +84,7 @@ impl Shared {
             prefetcher: Prefetcher::new(env.threads.bell()),
             env,
             metadata,
+            cleaning: OnceLock::new(),
             settings: ArcSwap::from_pointee(settings),
             topics: ArcSwap::from_pointee(topics),
             lingering: dirs.iter().map(|_| AtomicBool::new(false)).collect(),
@@ -108,7 +111,15 @@ impl Shared {
         self.settings.load_full()
     }
 
+    pub(crate) fn set_cleaning(&self, cleaning: Arc<Cleaning>) {
+        let is_first = self.cleaning.set(cleaning).is_ok();
+        assert!(is_first, "cleaners are made once");
+    }
+
     pub(crate) fn set_config(&self, settings: Settings) {
+        if let Some(cleaning) = self.cleaning.get() {
+            cleaning.set_settings(settings.cleaner());
+        }
         self.settings.store(Arc::new(settings));
     }
 
@@ -272,6 +283,9 @@ impl Shared {
         }
         self.committers.iter().for_each(|bell| bell.ring());
         self.prefetcher.ring();
+        if let Some(cleaning) = self.cleaning.get() {
+            cleaning.stop();
+        }
     }
 
     /// A loop that commits has ended. After the last of them the segment writers may take their last checkpoint: one taken

@@ -12,7 +12,7 @@ use meta::decide::register_broker::{self, register_broker};
 use meta::{Endpoint, Image, RecordError, ReplayError, Resource};
 use model::{LeaderEpoch, PartitionIndex};
 use partition::{
-    Announce, Found, Identity, LogDir, News, OpenError, Partition, PieceMaker, Recovery,
+    Announce, Cleaning, Found, Identity, LogDir, News, OpenError, Partition, PieceMaker, Recovery,
     SegmentWriter, ShardId, Start,
 };
 use wire::records::{Batch, Caps, CodecError, RecordError as BatchRecordError, RecordIter};
@@ -158,6 +158,9 @@ impl Broker {
                 Box::new(PieceMaker::new(Arc::clone(dir), Arc::clone(&announce))),
             );
         }
+        let cleaning = Cleaning::new(env, dirs, announce, shared.config().cleaner());
+        shared.set_cleaning(Arc::clone(&cleaning));
+        cleaning.spawn();
         env.threads.spawn(
             "prefetch",
             Box::new(PrefetchLoop {
@@ -361,6 +364,10 @@ fn metadata_log_config(settings: &Settings) -> log::LogConfig {
     log::LogConfig {
         retention_ms: None,
         retention_bytes: None,
+        cleanup_policy: log::config::Cleanup {
+            delete: false,
+            compact: false,
+        },
         max_message_bytes: u64::from(u32::MAX),
         durability: log::config::Durability::Sync,
         may_use_reserve: true,

@@ -55,9 +55,25 @@ pub struct Broker {
     pub retention_check_interval: Duration,
     pub producer_id_expiration: Duration,
 
+    pub cleaner: Cleaner,
+
     pub hot_tail_bytes: u64,
     pub journal_bytes: u64,
     pub journal_piece_bytes: u64,
+}
+
+/// The threads that compact (`log.cleaner.*`).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cleaner {
+    pub is_enabled: bool,
+    pub threads: usize,
+    pub backoff: Duration,
+    /// Memory for keys, of all threads together.
+    pub dedupe_bytes: u64,
+    /// Share of it that may fill.
+    pub load_factor: f64,
+    /// Read and written, by all threads together.
+    pub bytes_per_second: f64,
 }
 
 impl Broker {
@@ -159,6 +175,18 @@ impl Broker {
             .unwrap_or(i16::MAX),
             retention_check_interval: millis("log.retention.check.interval.ms"),
             producer_id_expiration: millis("producer.id.expiration.ms"),
+            cleaner: Cleaner {
+                is_enabled: layers.flag("log.cleaner.enable"),
+                threads: at_most("log.cleaner.threads"),
+                backoff: millis("log.cleaner.backoff.ms"),
+                dedupe_bytes: bytes("log.cleaner.dedupe.buffer.size"),
+                load_factor: layers
+                    .fraction("log.cleaner.io.buffer.load.factor")
+                    .unwrap_or(0.9),
+                bytes_per_second: layers
+                    .fraction("log.cleaner.io.max.bytes.per.second")
+                    .unwrap_or(f64::MAX),
+            },
             hot_tail_bytes: bytes("esker.hot.tail.bytes"),
             journal_bytes: bytes("esker.journal.bytes"),
             journal_piece_bytes: bytes("esker.journal.piece.bytes"),

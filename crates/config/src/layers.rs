@@ -102,6 +102,13 @@ impl Layers {
         }
     }
 
+    pub(crate) fn fraction(&self, name: &str) -> Option<f64> {
+        match self.value(table::broker_setting(name)?) {
+            Some(Value::Double(number)) => Some(number),
+            _ => None,
+        }
+    }
+
     pub(crate) fn flag(&self, name: &str) -> bool {
         matches!(
             table::broker_setting(name).and_then(|setting| self.value(setting)),

@@ -14,7 +14,7 @@ mod table;
 mod topic;
 mod value;
 
-pub use broker::{Broker, ChangeError, QUEUED_BYTES_DEFAULT};
+pub use broker::{Broker, ChangeError, Cleaner, QUEUED_BYTES_DEFAULT};
 pub use describe::{Description, SynonymValue};
 pub use layers::{Machine, Overrides, Source};
 pub use listener::Listener;

@@ -12,23 +12,23 @@ pub(super) const SETTINGS: &[Setting] = settings! {
     "compression.zstd.level" Int "3" Between(-131072, 22) ClusterWide Works "zstd level the broker compresses with";
     "default.replication.factor" Int "1" Any ReadOnly Works "replicas of a topic whose creator did not say";
     "delete.topic.enable" Boolean "true" Any ReadOnly Works "topics may be deleted";
-    "log.cleaner.backoff.ms" Long "15000" AtLeast(0) ClusterWide Accepted "pause of a cleaner that found nothing to clean";
-    "log.cleaner.dedupe.buffer.size" Long "134217728" Any ClusterWide Accepted
+    "log.cleaner.backoff.ms" Long "15000" AtLeast(0) ClusterWide Works "pause of a cleaner that found nothing to clean";
+    "log.cleaner.dedupe.buffer.size" Long "134217728" Any ClusterWide Works
         "memory all cleaners share for finding duplicate keys";
-    "log.cleaner.delete.retention.ms" Long "86400000" AtLeast(0) ClusterWide Accepted
+    "log.cleaner.delete.retention.ms" Long "86400000" AtLeast(0) ClusterWide Works
         "how long a delete marker stays in a compacted topic";
-    "log.cleaner.enable" Boolean "true" Any ReadOnly Accepted "compaction runs";
-    "log.cleaner.io.buffer.load.factor" Double "0.9" Any ClusterWide Accepted "share of the key buffer that may fill";
+    "log.cleaner.enable" Boolean "true" Any ReadOnly Works "compaction runs";
+    "log.cleaner.io.buffer.load.factor" Double "0.9" Any ClusterWide Works "share of the key buffer that may fill";
     "log.cleaner.io.buffer.size" Int "524288" AtLeast(0) ClusterWide Accepted
         "memory all cleaners share for reading and writing";
-    "log.cleaner.io.max.bytes.per.second" Double "1.7976931348623157E308" Any ClusterWide Accepted
+    "log.cleaner.io.max.bytes.per.second" Double "1.7976931348623157E308" Any ClusterWide Works
         "bytes per second all cleaners read and write together";
-    "log.cleaner.max.compaction.lag.ms" Long "9223372036854775807" AtLeast(1) ClusterWide Accepted
+    "log.cleaner.max.compaction.lag.ms" Long "9223372036854775807" AtLeast(1) ClusterWide Works
         "time after which a record must become ready for compaction";
-    "log.cleaner.min.cleanable.ratio" Double "0.5" Share(1.0) ClusterWide Accepted
+    "log.cleaner.min.cleanable.ratio" Double "0.5" Share(1.0) ClusterWide Works
         "share of uncompacted bytes at which a log is compacted";
-    "log.cleaner.min.compaction.lag.ms" Long "0" AtLeast(0) ClusterWide Accepted "time a record stays out of compaction";
-    "log.cleaner.threads" Int "1" AtLeast(0) ClusterWide Accepted "threads that compact";
+    "log.cleaner.min.compaction.lag.ms" Long "0" AtLeast(0) ClusterWide Works "time a record stays out of compaction";
+    "log.cleaner.threads" Int "1" AtLeast(0) ClusterWide Works "threads that compact";
     "log.cleanup.policy" List "delete" ItemsOf(&["compact", "delete"]) ClusterWide Works
         "what happens to old segments: delete, compact or both; empty keeps everything";
     "log.dir" List "./data" Items ReadOnly Works "data directories, used when log.dirs is not set";

@@ -12,7 +12,7 @@ pub(super) const SETTINGS: &[TopicSetting] = topic_settings! {
         "codec batches are stored in: a codec forces it, producer keeps what came";
     "compression.zstd.level" Int "3" Between(-131072, 22) Works ["compression.zstd.level" 1]
         "zstd level the broker compresses with";
-    "delete.retention.ms" Long "86400000" AtLeast(0) Accepted ["log.cleaner.delete.retention.ms" 1]
+    "delete.retention.ms" Long "86400000" AtLeast(0) Works ["log.cleaner.delete.retention.ms" 1]
         "how long a delete marker stays in a compacted topic";
     "esker.durability" String "sync" OneOf(&["sync", "os"]) Works ["log.esker.durability" 1]
         "when a record counts as written: synced to disk (sync) or handed to the system (os)";
@@ -33,7 +33,7 @@ pub(super) const SETTINGS: &[TopicSetting] = topic_settings! {
         "bytes a tiered partition keeps locally; -2 takes the full retention";
     "local.retention.ms" Long "-2" AtLeast(-2) Accepted ["log.local.retention.ms" 1]
         "time a tiered partition keeps segments locally; -2 takes the full retention";
-    "max.compaction.lag.ms" Long "9223372036854775807" AtLeast(1) Accepted ["log.cleaner.max.compaction.lag.ms" 1]
+    "max.compaction.lag.ms" Long "9223372036854775807" AtLeast(1) Works ["log.cleaner.max.compaction.lag.ms" 1]
         "time after which a record must become ready for compaction";
     "max.message.bytes" Int "1048588" AtLeast(0) Works ["message.max.bytes" 1]
         "largest batch a topic accepts, after compression";
@@ -43,9 +43,9 @@ pub(super) const SETTINGS: &[TopicSetting] = topic_settings! {
         "how far a record's timestamp may lie behind the broker's clock";
     "message.timestamp.type" String "CreateTime" OneOf(&["CreateTime", "LogAppendTime"]) Works ["log.message.timestamp.type" 1]
         "whose clock stamps records: the producer's (CreateTime) or the broker's (LogAppendTime)";
-    "min.cleanable.dirty.ratio" Double "0.5" Share(1.0) Accepted ["log.cleaner.min.cleanable.ratio" 1]
+    "min.cleanable.dirty.ratio" Double "0.5" Share(1.0) Works ["log.cleaner.min.cleanable.ratio" 1]
         "share of uncompacted bytes at which a log is compacted";
-    "min.compaction.lag.ms" Long "0" AtLeast(0) Accepted ["log.cleaner.min.compaction.lag.ms" 1]
+    "min.compaction.lag.ms" Long "0" AtLeast(0) Works ["log.cleaner.min.compaction.lag.ms" 1]
         "time a record stays out of compaction";
     "min.insync.replicas" Int "1" AtLeast(1) Works ["min.insync.replicas" 1] "replicas that must be in sync for acks=all";
     "preallocate" Boolean "false" Any Works ["log.preallocate" 1] "reserve the disk space of a segment when it is created";
