@@ -1,3 +1,5 @@
+//! Transactions by script, and a random model with a restart after any step.
+
 use super::*;
 
 const LATER: i64 = 1_000_000;

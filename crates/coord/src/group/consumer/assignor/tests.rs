@@ -1,3 +1,5 @@
+//! Assignors by example and by chance: balanced, sticky, and every partition once.
+
 use std::collections::BTreeMap;
 
 use wire::Uuid;
