@@ -29,7 +29,6 @@ DIFFERENCES = """
 - A batch is checked by its checksum and its header. Its records are walked only where a setting of the topic asks about
   records: compaction, bounds of timestamps, another codec. Kafka walks, and decompresses, every batch. So a client that
   lies inside a batch with a right checksum is refused by Kafka and stored here; its reader finds out, nobody else is harmed.
-- Consumer groups and transactions are not served yet; consumers assign their partitions themselves.
 - Produce starts at version 3, as in Kafka 4; versions 0 to 2 are listed for clients that look for them, and not served.
 """
 

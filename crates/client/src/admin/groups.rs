@@ -11,7 +11,7 @@ use wire::messages::offset_commit_request::{
 use wire::messages::offset_delete_request::{
     OffsetDeleteRequestPartition, OffsetDeleteRequestTopic,
 };
-use wire::messages::offset_fetch_request::{OffsetFetchRequestGroup, OffsetFetchRequestTopic};
+use wire::messages::offset_fetch_request::OffsetFetchRequestGroup;
 use wire::messages::{
     ConsumerGroupDescribeRequest, ConsumerProtocolAssignment, DeleteGroupsRequest,
     DescribeGroupsRequest, FindCoordinatorRequest, ListGroupsRequest, OffsetCommitRequest,
@@ -67,17 +67,12 @@ pub struct Committed {
 impl Client {
     fn coordinator(&mut self, group: &str) -> Result<i32, Error> {
         let request = FindCoordinatorRequest {
-            key: group.to_owned(),
-            key_type: 0,
             coordinator_keys: vec![group.to_owned()],
+            ..Default::default()
         };
         let response = self.call_any(&request)?;
         let what = || format!("finding the coordinator of group {group}");
-        // Brokers before version 4 answer for one key at the top.
-        let Some(found) = response.coordinators.first() else {
-            Error::check(response.error_code, what, response.error_message.as_deref())?;
-            return Ok(response.node_id);
-        };
+        let found = only(response.coordinators, group)?;
         Error::check(found.error_code, what, found.error_message.as_deref())?;
         Ok(found.node_id)
     }
@@ -221,15 +216,13 @@ impl Client {
         self.retry(&format!("offsets of group {group}"), |client| {
             let broker = client.coordinator(group)?;
             let request = OffsetFetchRequest {
-                group_id: group.to_owned(),
-                topics: None::<Vec<OffsetFetchRequestTopic>>,
                 groups: vec![OffsetFetchRequestGroup {
                     group_id: group.to_owned(),
                     member_id: None,
                     member_epoch: -1,
                     topics: None,
                 }],
-                require_stable: false,
+                ..Default::default()
             };
             let response = client.call_broker(broker, &request)?;
             let mut committed = BTreeMap::new();
