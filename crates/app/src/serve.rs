@@ -131,12 +131,13 @@ fn run(env: Env, config: Broker) -> Result<(), Failure> {
             broker.rounds_replayed
         );
     }
+    // Before anybody can know that we run: whoever reads the banner may stop us at once.
+    stop_on_signal(broker.stop_handle())?;
     // Nobody may be reading; the broker runs all the same.
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(banner(&broker.addresses, &dirs).as_bytes());
     let _ = out.flush();
     drop(out);
-    stop_on_signal(broker.stop_handle())?;
     broker.join().map_err(Failure::new)
 }
 
