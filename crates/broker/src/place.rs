@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use config::Overrides;
+use meta::Image;
 use model::{BrokerId, PartitionIndex};
 use partition::{LogDir, Partition};
 use wire::Uuid;
@@ -35,6 +36,19 @@ impl Places {
                 .iter()
                 .find(|dir| dir.id == id)
                 .unwrap_or(&self.missing),
+        }
+    }
+
+    /// The image that decisions look at: a directory that has failed since the broker registered gets nothing new.
+    pub(crate) fn usable(&self, image: &Arc<Image>) -> Arc<Image> {
+        let failed: Vec<Uuid> = (self.dirs.iter())
+            .filter(|dir| dir.is_failed())
+            .map(|dir| dir.id)
+            .collect();
+        if failed.is_empty() {
+            Arc::clone(image)
+        } else {
+            Arc::new(image.without_log_dirs(self.node, &failed))
         }
     }
 

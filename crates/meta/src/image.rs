@@ -178,6 +178,16 @@ impl Image {
         self.brokers.get(&id)
     }
 
+    /// The same, where some directories of a broker have failed since it registered: for decisions, never to be replayed on.
+    #[must_use]
+    pub fn without_log_dirs(&self, broker: BrokerId, failed: &[Uuid]) -> Image {
+        let mut image = self.clone();
+        if let Some(registration) = image.brokers.get_mut(&broker) {
+            registration.log_dirs.retain(|dir| !failed.contains(dir));
+        }
+        image
+    }
+
     /// In the order of their numbers.
     pub fn brokers(&self) -> impl Iterator<Item = &Registration> {
         self.brokers.values()

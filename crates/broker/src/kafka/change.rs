@@ -119,7 +119,8 @@ impl Shard {
     ) -> Outcome {
         let shared = Arc::clone(&self.shared);
         let mut plan = shared.metadata.plan.lock();
-        let (records, response) = decide(&plan.image, &shared);
+        let usable = shared.metadata.places.usable(&plan.image);
+        let (records, response) = decide(&usable, &shared);
         let reply = match self.reply(address, key, &response) {
             Outcome::Reply(reply) => reply,
             other => return other,
@@ -136,7 +137,7 @@ impl Shard {
     ) -> Outcome {
         let shared = Arc::clone(&self.shared);
         let mut plan = shared.metadata.plan.lock();
-        let records = decide(&plan.image, &shared);
+        let records = decide(&shared.metadata.places.usable(&plan.image), &shared);
         self.write_change(address, &mut plan, &records, Then::Again(frame))
     }
 
