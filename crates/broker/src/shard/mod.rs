@@ -569,7 +569,7 @@ impl Worker for Shard {
             self.is_stopping = true;
             self.drop_readers();
         }
-        let commit_wait = self.commit();
+        let mut commit_wait = self.commit();
         self.refresh_time();
         self.spread_news();
         self.fire_timers();
@@ -577,6 +577,11 @@ impl Worker for Shard {
             self.expire_produces();
         }
         self.spread_news();
+        // A commit lets more be written (markers of a transaction, a request that waited for its topic): not one poll later.
+        if self.shared.dirs().iter().any(|dir| dir.has_queued()) {
+            commit_wait = self.commit();
+            self.spread_news();
+        }
         self.send_all();
 
         if self.is_stopping && self.waiting.len() == 0 {
