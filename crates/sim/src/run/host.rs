@@ -10,6 +10,7 @@ use env::sim::{Chance, Machine};
 use model::Instant;
 
 use crate::client::line::PORT;
+use crate::client::member::SESSION_MS;
 use crate::client::notes::Notes;
 
 use super::plan::Plan;
@@ -140,6 +141,7 @@ pub(super) fn settings(plan: &Plan) -> config::Broker {
     let dirs: Vec<String> = (0..plan.log_dirs)
         .map(|dir| format!("/data/{dir}"))
         .collect();
+    let session = SESSION_MS.to_string();
     let pairs = [
         ("node.id", "1".to_owned()),
         ("listeners", format!("PLAINTEXT://127.0.0.1:{PORT}")),
@@ -150,6 +152,10 @@ pub(super) fn settings(plan: &Plan) -> config::Broker {
         ("offsets.topic.num.partitions", "3".to_owned()),
         ("group.min.session.timeout.ms", "100".to_owned()),
         ("group.initial.rebalance.delay.ms", "100".to_owned()),
+        ("group.consumer.min.session.timeout.ms", session.clone()),
+        ("group.consumer.session.timeout.ms", session),
+        ("group.consumer.min.heartbeat.interval.ms", "100".to_owned()),
+        ("group.consumer.heartbeat.interval.ms", "100".to_owned()),
         ("log.segment.delete.delay.ms", "1000".to_owned()),
         ("log.retention.check.interval.ms", "2000".to_owned()),
     ];

@@ -18,6 +18,7 @@ use model::Instant;
 
 use crate::checker::{Fault, Guard, Isolation, Kind, Report, check};
 use crate::client::admin::Admin;
+pub use crate::client::member::GroupProtocol;
 use crate::client::member::Member;
 use crate::client::notes::Notes;
 use crate::client::producer::{Habits, Producer};
@@ -223,7 +224,14 @@ impl Run {
         }
         for _ in 0..self.plan.members {
             let (topic, partitions) = self.topics[0].clone();
-            let member = Member::new(GROUP, &topic, partitions, self.chance.split());
+            let member = Member::new(
+                self.plan.group_protocol,
+                GROUP,
+                &topic,
+                partitions,
+                self.chance.split(),
+                &mut self.notes,
+            );
             self.members.push(member);
         }
     }

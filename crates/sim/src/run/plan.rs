@@ -8,6 +8,7 @@ use std::time::Duration;
 use env::sim::{Chance, Faults};
 
 use crate::client::admin::Topic;
+use crate::client::member::GroupProtocol;
 use crate::client::producer::Habits;
 
 /// A kind of fault that may strike again and again.
@@ -74,8 +75,9 @@ pub struct Plan {
     pub changes: u64,
     pub(crate) topics: Vec<Topic>,
     pub(crate) producers: Vec<Habits>,
-    /// Members of the one consumer group.
+    /// Members of the one consumer group, and how they share its partitions.
     pub members: usize,
+    pub group_protocol: GroupProtocol,
 }
 
 impl Plan {
@@ -143,6 +145,7 @@ impl Plan {
             topics,
             producers,
             members: *chance.pick(&[0, 0, 2, 3, 5]),
+            group_protocol: *chance.pick(&[GroupProtocol::Classic, GroupProtocol::Consumer]),
         }
     }
 }

@@ -1,7 +1,9 @@
 //! The real broker under simulated faults, in runs short enough for every commit; `make sim SEEDS=n` runs as many as wanted.
 
+use std::time::Duration;
+
 use env::sim::Faults;
-use sim::run::{Plan, Strike, Verdict, run};
+use sim::run::{GroupProtocol, Plan, Strike, Verdict, run};
 
 fn check(seed: u64, plan: &Plan) -> Verdict {
     let verdict = run(seed, plan, false);
@@ -55,6 +57,33 @@ fn what_was_acknowledged_survives_power_cuts() {
         &[Strike::PowerCut, Strike::PowerCutAtOperation],
         |verdict| verdict.counts.pages_lost,
     );
+}
+
+/// A commit on a slow disk is long on its way, so that many cuts meet one: answered a moment too early, it would be gone.
+fn committed_over_power_cuts(protocol: GroupProtocol) {
+    let mut commits = 0;
+    for seed in 300..330 {
+        let mut plan = Plan::striking(seed, &[Strike::PowerCut, Strike::Kill]);
+        plan.faults.sync_nanos = 5_000_000..50_000_000;
+        (plan.members, plan.group_protocol) = (5, protocol);
+        (plan.network_threads, plan.log_dirs) = (2, 1);
+        plan.time = Duration::from_secs(12);
+        let verdict = run(seed, &plan, false);
+        let found = verdict.describe();
+        assert!(verdict.violations.is_empty(), "seed {seed}\n{found}");
+        commits += verdict.commits;
+    }
+    assert!(commits > 500, "{commits} commits show little");
+}
+
+#[test]
+fn members_of_the_classic_protocol_keep_their_commits_over_power_cuts() {
+    committed_over_power_cuts(GroupProtocol::Classic);
+}
+
+#[test]
+fn members_of_the_consumer_protocol_keep_their_commits_over_power_cuts() {
+    committed_over_power_cuts(GroupProtocol::Consumer);
 }
 
 #[test]

@@ -1,0 +1,193 @@
+//! The classic protocol (KIP-62) as a member plays it: join, sync, beat, leave; the leader deals the partitions out in turn.
+
+use wire::messages::join_group_request::JoinGroupRequestProtocol;
+use wire::messages::leave_group_request::MemberIdentity;
+use wire::messages::sync_group_request::SyncGroupRequestAssignment;
+use wire::messages::{
+    HeartbeatRequest, JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest, SyncGroupRequest,
+};
+use wire::{ApiKey, ErrorCode};
+
+use super::{Effect, REBALANCE_MS, SESSION_MS, Wish, code};
+use crate::client::line::{Answer, Line, LineError};
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Out,
+    Joined,
+    Synced,
+    /// Knows where to go on.
+    Active,
+}
+
+#[derive(Default)]
+pub(super) struct Classic {
+    state: State,
+    id: String,
+    generation: i32,
+    /// Members to assign to, where this one leads.
+    led: Vec<String>,
+}
+
+impl Classic {
+    pub(super) fn credentials(&self) -> (&str, i32) {
+        (&self.id, self.generation)
+    }
+
+    /// What was on its way may be in the group: only joining again tells.
+    pub(super) fn on_silence(&mut self) -> Effect {
+        self.state = State::Out;
+        Effect::ThrownOut
+    }
+
+    pub(super) fn on_positions(&mut self) {
+        self.state = State::Active;
+    }
+
+    pub(super) fn ask(&mut self, line: &mut Line, group: &str, partitions: i32) -> Wish {
+        match self.state {
+            State::Out => {
+                let request = JoinGroupRequest {
+                    group_id: group.to_owned(),
+                    session_timeout_ms: SESSION_MS,
+                    rebalance_timeout_ms: REBALANCE_MS,
+                    member_id: self.id.clone(),
+                    protocol_type: "consumer".to_owned(),
+                    protocols: vec![JoinGroupRequestProtocol {
+                        name: "round".to_owned(),
+                        metadata: bytes::Bytes::from_static(b"m"),
+                    }],
+                    ..Default::default()
+                };
+                line.ask(&request, 5, true);
+                Wish::Asked
+            }
+            State::Joined => {
+                let request = SyncGroupRequest {
+                    group_id: group.to_owned(),
+                    generation_id: self.generation,
+                    member_id: self.id.clone(),
+                    assignments: self.assignments(partitions),
+                    ..Default::default()
+                };
+                line.ask(&request, 3, true);
+                Wish::Asked
+            }
+            State::Synced => Wish::Positions,
+            State::Active => Wish::Any,
+        }
+    }
+
+    fn assignments(&self, partitions: i32) -> Vec<SyncGroupRequestAssignment> {
+        let count = self.led.len().max(1);
+        self.led
+            .iter()
+            .enumerate()
+            .map(|(place, member)| SyncGroupRequestAssignment {
+                member_id: member.clone(),
+                assignment: (0..partitions)
+                    .filter(|partition| *partition as usize % count == place)
+                    .map(|partition| partition as u8)
+                    .collect::<Vec<u8>>()
+                    .into(),
+            })
+            .collect()
+    }
+
+    pub(super) fn leave(&mut self, line: &mut Line, group: &str) {
+        let request = LeaveGroupRequest {
+            group_id: group.to_owned(),
+            members: vec![MemberIdentity {
+                member_id: self.id.clone(),
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        line.ask(&request, 3, true);
+    }
+
+    pub(super) fn beat(&mut self, line: &mut Line, group: &str) {
+        let request = HeartbeatRequest {
+            group_id: group.to_owned(),
+            generation_id: self.generation,
+            member_id: self.id.clone(),
+            ..Default::default()
+        };
+        line.ask(&request, 3, true);
+    }
+
+    /// Also what the member owns, when the answer says it.
+    pub(super) fn on_answer(
+        &mut self,
+        answer: &Answer,
+    ) -> Result<(Effect, Option<Vec<i32>>), LineError> {
+        let effect = match answer.key() {
+            ApiKey::JoinGroup => self.on_joined(answer.decode::<JoinGroupRequest>()?)?,
+            ApiKey::SyncGroup => {
+                let response = answer.decode::<SyncGroupRequest>()?;
+                match code(response.error_code)? {
+                    ErrorCode::None => {
+                        self.state = State::Synced;
+                        let owned = response.assignment.iter().map(|byte| i32::from(*byte));
+                        return Ok((Effect::Nothing, Some(owned.collect())));
+                    }
+                    error => self.on_error(error),
+                }
+            }
+            ApiKey::LeaveGroup => {
+                answer.decode::<LeaveGroupRequest>()?;
+                self.id.clear();
+                self.on_silence()
+            }
+            ApiKey::Heartbeat => match code(answer.decode::<HeartbeatRequest>()?.error_code)? {
+                ErrorCode::None => Effect::Nothing,
+                error => self.on_error(error),
+            },
+            _ => Effect::Nothing,
+        };
+        Ok((effect, None))
+    }
+
+    fn on_joined(&mut self, response: JoinGroupResponse) -> Result<Effect, LineError> {
+        match code(response.error_code)? {
+            ErrorCode::None => {
+                self.state = State::Joined;
+                self.led = match response.leader == response.member_id {
+                    true => response
+                        .members
+                        .into_iter()
+                        .map(|member| member.member_id)
+                        .collect(),
+                    false => Vec::new(),
+                };
+                self.id = response.member_id;
+                self.generation = response.generation_id;
+                Ok(Effect::Nothing)
+            }
+            ErrorCode::MemberIdRequired => {
+                self.id = response.member_id;
+                Ok(Effect::Nothing)
+            }
+            error => Ok(self.on_error(error)),
+        }
+    }
+
+    pub(super) fn on_error(&mut self, error: ErrorCode) -> Effect {
+        match error {
+            // The group is being loaded, or the disk is full: the same again later.
+            ErrorCode::CoordinatorLoadInProgress | ErrorCode::CoordinatorNotAvailable => {
+                Effect::Nothing
+            }
+            ErrorCode::UnknownMemberId => {
+                self.id.clear();
+                self.on_silence()
+            }
+            ErrorCode::NotCoordinator => {
+                self.state = State::Out;
+                Effect::Moved
+            }
+            _ => self.on_silence(),
+        }
+    }
+}

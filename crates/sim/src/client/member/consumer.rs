@@ -1,0 +1,201 @@
+//! The consumer protocol (KIP-848) as a member plays it: one heartbeat that joins, reports, learns and leaves.
+//!
+//! A member keeps its epoch and its partitions over a lost connection. It gives a partition up some beats after it was told to, and
+//! says so in the beat after that. Invariant: `holds_until` is never later than the coordinator may give the partition away.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use env::sim::Chance;
+use model::Instant;
+use wire::messages::ConsumerGroupHeartbeatRequest;
+use wire::messages::consumer_group_heartbeat_request::TopicPartitions;
+use wire::{ApiKey, ErrorCode, Uuid};
+
+use super::{Effect, Held, REBALANCE_MS, SESSION_MS, Wish, code};
+use crate::client::line::{Answer, Line, LineError};
+
+const VERSION: i16 = 1;
+const LEAVE: i32 = -1;
+
+pub(super) struct Consumer {
+    id: String,
+    /// 0 while the member is out.
+    epoch: i32,
+    topic_id: Uuid,
+    /// The next beat says everything: after joining, after a silence, and when what it owns has changed.
+    is_full: bool,
+    /// Partitions to be given up, and since when the coordinator may count the time.
+    giving_up: BTreeMap<i32, Instant>,
+    /// When the last beat that was answered was sent, and the first one after it that was not.
+    heard: Instant,
+    unheard: Option<Instant>,
+}
+
+impl Consumer {
+    pub(super) fn new(chance: &mut Chance) -> Consumer {
+        Consumer {
+            id: format!("{:016x}", chance.next_u64()),
+            epoch: 0,
+            topic_id: Uuid::ZERO,
+            is_full: true,
+            giving_up: BTreeMap::new(),
+            heard: Instant(0),
+            unheard: None,
+        }
+    }
+
+    pub(super) fn credentials(&self) -> (&str, i32) {
+        (&self.id, self.epoch)
+    }
+
+    /// Who does not give up in time what it was told to is thrown out, with everything.
+    pub(super) fn holds_until(&self) -> Instant {
+        let session = self.heard.plus(Duration::from_millis(SESSION_MS as u64));
+        match self.giving_up.values().min() {
+            Some(since) => session.min(since.plus(Duration::from_millis(REBALANCE_MS as u64))),
+            None => session,
+        }
+    }
+
+    pub(super) fn on_silence(&mut self) -> Effect {
+        self.is_full = true;
+        Effect::Nothing
+    }
+
+    fn on_thrown_out(&mut self) -> Effect {
+        self.epoch = 0;
+        self.is_full = true;
+        self.giving_up.clear();
+        Effect::ThrownOut
+    }
+
+    /// Joins where it must; the member asks for what is left.
+    pub(super) fn wish(
+        &mut self,
+        line: &mut Line,
+        group: &str,
+        topic: &str,
+        held: &Held,
+        now: Instant,
+    ) -> Wish {
+        if self.epoch == 0 || self.is_full {
+            self.beat(line, group, topic, held, now);
+            Wish::Asked
+        } else if held.positions.values().any(Option::is_none) {
+            Wish::Positions
+        } else {
+            Wish::Any
+        }
+    }
+
+    /// Some of the partitions that are to be given up, now.
+    pub(super) fn lets_go(&mut self, chance: &mut Chance) -> Vec<i32> {
+        let gone: Vec<i32> = self
+            .giving_up
+            .keys()
+            .copied()
+            .filter(|_| chance.one_in(2))
+            .collect();
+        for partition in &gone {
+            self.giving_up.remove(partition);
+            self.is_full = true;
+        }
+        gone
+    }
+
+    pub(super) fn beat(
+        &mut self,
+        line: &mut Line,
+        group: &str,
+        topic: &str,
+        held: &Held,
+        now: Instant,
+    ) {
+        let mut request = ConsumerGroupHeartbeatRequest {
+            group_id: group.to_owned(),
+            member_id: self.id.clone(),
+            member_epoch: self.epoch,
+            ..Default::default()
+        };
+        if self.is_full {
+            request.rebalance_timeout_ms = REBALANCE_MS;
+            request.subscribed_topic_names = Some(vec![topic.to_owned()]);
+            let partitions: Vec<i32> = held.positions.keys().copied().collect();
+            request.topic_partitions = Some(match partitions.is_empty() {
+                true => Vec::new(),
+                false => vec![TopicPartitions {
+                    topic_id: self.topic_id,
+                    partitions,
+                }],
+            });
+        }
+        self.unheard.get_or_insert(now);
+        line.ask(&request, VERSION, true);
+    }
+
+    pub(super) fn leave(&mut self, line: &mut Line, group: &str) {
+        let request = ConsumerGroupHeartbeatRequest {
+            group_id: group.to_owned(),
+            member_id: self.id.clone(),
+            member_epoch: LEAVE,
+            ..Default::default()
+        };
+        line.ask(&request, VERSION, true);
+        self.on_thrown_out();
+    }
+
+    /// Also the partitions that are new.
+    pub(super) fn on_answer(
+        &mut self,
+        answer: &Answer,
+        asked: Instant,
+        held: &Held,
+    ) -> Result<(Effect, Option<Vec<i32>>), LineError> {
+        if answer.key() != ApiKey::ConsumerGroupHeartbeat {
+            return Ok((Effect::Nothing, None));
+        }
+        let response = answer.decode::<ConsumerGroupHeartbeatRequest>()?;
+        match code(response.error_code)? {
+            ErrorCode::None => {}
+            error => return Ok((self.on_error(error), None)),
+        }
+        let unheard = self.unheard.take();
+        if response.member_epoch == LEAVE {
+            return Ok((Effect::Nothing, None));
+        }
+        self.heard = asked;
+        self.epoch = response.member_epoch;
+        self.is_full = false;
+        let Some(assignment) = response.assignment else {
+            return Ok((Effect::Nothing, None));
+        };
+        let mut assigned = Vec::new();
+        for topic in assignment.topic_partitions {
+            self.topic_id = topic.topic_id;
+            assigned.extend(topic.partitions);
+        }
+        // The coordinator may have told it in an answer that was lost.
+        let since = unheard.unwrap_or(asked).min(asked);
+        for partition in held.positions.keys() {
+            if assigned.contains(partition) {
+                self.giving_up.remove(partition);
+            } else {
+                self.giving_up.entry(*partition).or_insert(since);
+            }
+        }
+        assigned.retain(|partition| !held.positions.contains_key(partition));
+        // The coordinator waits to hear that the member has taken what it got.
+        self.is_full = !assigned.is_empty();
+        Ok((Effect::Nothing, Some(assigned)))
+    }
+
+    pub(super) fn on_error(&mut self, error: ErrorCode) -> Effect {
+        match error {
+            ErrorCode::NotCoordinator => Effect::Moved,
+            ErrorCode::UnknownMemberId | ErrorCode::FencedMemberEpoch => self.on_thrown_out(),
+            // A commit or a fetch overtook the news of a new epoch, the group is being loaded, or the disk is full: later again.
+            _ => Effect::Nothing,
+        }
+    }
+}

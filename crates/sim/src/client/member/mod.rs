@@ -1,0 +1,566 @@
+//! A simulated member of a consumer group: joins by one of the two protocols, commits rising offsets, sometimes sleeps or leaves.
+//!
+//! Owns the connection and the offsets of what the member owns; the protocols decide what that is. Notes who held which partition
+//! and what was committed, so that two owners, a lost commit and a commit of a member that was thrown out are seen at once.
+
+mod classic;
+mod consumer;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use env::sim::{Chance, Machine};
+use model::Instant;
+use wire::messages::offset_commit_request::{
+    OffsetCommitRequestPartition, OffsetCommitRequestTopic,
+};
+use wire::messages::offset_fetch_request::{OffsetFetchRequestGroup, OffsetFetchRequestTopics};
+use wire::messages::{FindCoordinatorRequest, OffsetCommitRequest, OffsetFetchRequest};
+use wire::{ApiKey, ErrorCode};
+
+use super::line::{Answer, Line, LineError};
+use super::notes::Notes;
+use classic::Classic;
+use consumer::Consumer;
+
+const RECONNECT: Duration = Duration::from_millis(200);
+const BEAT: Duration = Duration::from_millis(150);
+/// A join is answered when the last member has come or was given up.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+pub(crate) const SESSION_MS: i32 = 1_000;
+const REBALANCE_MS: i32 = 2_000;
+/// Versions that know of members of both protocols.
+const COMMIT_VERSION: i16 = 9;
+const FETCH_VERSION: i16 = 9;
+
+/// What is known of one partition of a group.
+#[derive(Debug, Default)]
+pub(crate) struct GroupPart {
+    /// Highest offset whose commit was acknowledged, and highest that anybody tried to commit.
+    acked: i64,
+    tried: i64,
+    /// Classic protocol: owner in each generation.
+    owners: BTreeMap<i32, String>,
+    /// Consumer protocol: members that believe to own it, and until when they may.
+    holders: BTreeMap<u32, Instant>,
+    /// Acknowledged commits.
+    pub(crate) commits: u64,
+}
+
+/// How a group shares out its partitions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupProtocol {
+    Classic,
+    /// KIP-848.
+    Consumer,
+}
+
+enum Protocol {
+    Classic(Classic),
+    Consumer(Consumer),
+}
+
+/// What a member wants to ask next.
+enum Wish {
+    /// Asked by the protocol itself.
+    Asked,
+    /// Where to go on in the partitions that it owns.
+    Positions,
+    /// To commit, to beat or to leave: the member picks.
+    Any,
+}
+
+/// What an answer means for the member.
+enum Effect {
+    Nothing,
+    /// The member owns nothing any more.
+    ThrownOut,
+    /// Another broker, perhaps: ask where the coordinator is.
+    Moved,
+}
+
+/// Partitions that the member owns.
+#[derive(Default)]
+struct Held {
+    /// Next offset to commit is one more; `None` until it was asked for.
+    positions: BTreeMap<i32, Option<i64>>,
+    /// What was acknowledged before a fetch of offsets, or a commit, was sent.
+    floor: BTreeMap<i32, i64>,
+    committing: BTreeMap<i32, i64>,
+}
+
+pub(crate) struct Member {
+    /// Names the member among all clients of the run.
+    number: u32,
+    group: String,
+    topic: String,
+    partitions: i32,
+    chance: Chance,
+    line: Option<Line>,
+    /// The coordinator's topic may have to be made first.
+    is_lost: bool,
+    held: Held,
+    protocol: Protocol,
+    /// When the question under way was asked.
+    asked: Option<Instant>,
+    wake: Instant,
+    turn: u64,
+}
+
+impl Member {
+    pub(crate) fn new(
+        protocol: GroupProtocol,
+        group: &str,
+        topic: &str,
+        partitions: i32,
+        mut chance: Chance,
+        notes: &mut Notes,
+    ) -> Member {
+        let protocol = match protocol {
+            GroupProtocol::Classic => Protocol::Classic(Classic::default()),
+            GroupProtocol::Consumer => Protocol::Consumer(Consumer::new(&mut chance)),
+        };
+        Member {
+            number: notes.process(),
+            group: group.to_owned(),
+            topic: topic.to_owned(),
+            partitions,
+            chance,
+            line: None,
+            is_lost: true,
+            held: Held::default(),
+            protocol,
+            asked: None,
+            wake: Instant(0),
+            turn: 0,
+        }
+    }
+
+    pub(crate) fn wake(&self) -> Instant {
+        self.wake
+    }
+
+    pub(crate) fn has_news(&self) -> bool {
+        self.line.as_ref().is_some_and(Line::has_news)
+    }
+
+    pub(crate) fn line(&self) -> Option<&Line> {
+        self.line.as_ref()
+    }
+
+    pub(crate) fn describe(&self) -> String {
+        let (id, epoch) = self.credentials();
+        format!(
+            "{} member {id:?} epoch {epoch} {}owns {:?}",
+            self.group,
+            if self.is_lost { "lost " } else { "" },
+            self.held.positions
+        )
+    }
+
+    /// Member id, and generation or epoch.
+    fn credentials(&self) -> (&str, i32) {
+        match &self.protocol {
+            Protocol::Classic(classic) => classic.credentials(),
+            Protocol::Consumer(consumer) => consumer.credentials(),
+        }
+    }
+
+    pub(crate) fn act(&mut self, machine: &Machine, notes: &mut Notes) {
+        while let Some(line) = &mut self.line {
+            let done = match line.poll() {
+                Ok(Some(answer)) => self.on_answer(&answer, machine, notes),
+                Ok(None) => break,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = done {
+                if let LineError::Nonsense(what) = error {
+                    notes.violation(format!("member of {}: {what}", self.group));
+                }
+                self.hang_up(machine, notes);
+            }
+        }
+        if machine.now() >= self.wake {
+            self.on_wake(machine, notes);
+        }
+    }
+
+    fn hang_up(&mut self, machine: &Machine, notes: &mut Notes) {
+        self.line = None;
+        if self.asked.take().is_some() {
+            notes.unanswered += 1;
+        }
+        self.held.committing.clear();
+        let effect = match &mut self.protocol {
+            Protocol::Classic(classic) => classic.on_silence(),
+            Protocol::Consumer(consumer) => consumer.on_silence(),
+        };
+        self.suffer(effect, notes);
+        self.wake = machine.now().plus(RECONNECT);
+    }
+
+    fn suffer(&mut self, effect: Effect, notes: &mut Notes) {
+        match effect {
+            Effect::Nothing => return,
+            Effect::ThrownOut => {}
+            Effect::Moved => self.is_lost = true,
+        }
+        self.held.committing.clear();
+        // Who only asks where the coordinator is stays a member in the consumer protocol.
+        if matches!(
+            (&effect, &self.protocol),
+            (Effect::Moved, Protocol::Consumer(_))
+        ) {
+            return;
+        }
+        for partition in std::mem::take(&mut self.held.positions).keys() {
+            let part = notes.part(&self.group, *partition);
+            part.holders.remove(&self.number);
+        }
+    }
+
+    fn on_wake(&mut self, machine: &Machine, notes: &mut Notes) {
+        let now = machine.now();
+        self.wake = now.plus(Duration::from_millis(self.chance.between(20, 150)));
+        if self.line.is_none() {
+            self.line = Line::open(machine).ok();
+            if self.line.is_none() {
+                self.wake = now.plus(RECONNECT);
+            }
+            return;
+        }
+        match self.asked {
+            Some(asked) if now.since(asked) > ANSWER_MAX => self.hang_up(machine, notes),
+            Some(_) => {}
+            None => {
+                self.asked = Some(now);
+                self.ask(now, notes);
+                if !self.held.positions.is_empty() && self.chance.one_in(60) {
+                    // Asleep for longer than its session: it comes back as a member that was thrown out.
+                    self.wake = now.plus(Duration::from_millis(SESSION_MS as u64 * 2));
+                }
+            }
+        }
+    }
+
+    fn ask(&mut self, now: Instant, notes: &mut Notes) {
+        self.turn += 1;
+        let Some(line) = &mut self.line else { return };
+        if self.is_lost {
+            let request = FindCoordinatorRequest {
+                key: self.group.clone(),
+                ..Default::default()
+            };
+            line.ask(&request, 3, true);
+            return;
+        }
+        let wish = match &mut self.protocol {
+            Protocol::Classic(classic) => classic.ask(line, &self.group, self.partitions),
+            Protocol::Consumer(consumer) => {
+                consumer.wish(line, &self.group, &self.topic, &self.held, now)
+            }
+        };
+        match wish {
+            Wish::Asked => {}
+            Wish::Positions => self.fetch(notes),
+            Wish::Any => self.go_on(now, notes),
+        }
+    }
+
+    fn fetch(&mut self, notes: &mut Notes) {
+        self.held.floor = self
+            .held
+            .positions
+            .keys()
+            .map(|partition| (*partition, notes.part(&self.group, *partition).acked))
+            .collect();
+        let (id, epoch) = self.credentials();
+        let is_consumer = matches!(self.protocol, Protocol::Consumer(_));
+        let request = OffsetFetchRequest {
+            groups: vec![OffsetFetchRequestGroup {
+                group_id: self.group.clone(),
+                member_id: is_consumer.then(|| id.to_owned()),
+                member_epoch: if is_consumer { epoch } else { -1 },
+                topics: Some(vec![OffsetFetchRequestTopics {
+                    name: self.topic.clone(),
+                    partition_indexes: self.held.positions.keys().copied().collect(),
+                    ..Default::default()
+                }]),
+            }],
+            ..Default::default()
+        };
+        if let Some(line) = &mut self.line {
+            line.ask(&request, FETCH_VERSION, true);
+        }
+    }
+
+    fn go_on(&mut self, now: Instant, notes: &mut Notes) {
+        if self.chance.one_in(80) {
+            let Some(line) = &mut self.line else { return };
+            match &mut self.protocol {
+                Protocol::Classic(classic) => classic.leave(line, &self.group),
+                Protocol::Consumer(consumer) => {
+                    consumer.leave(line, &self.group);
+                    // Nothing is touched after the farewell.
+                    self.suffer(Effect::ThrownOut, notes);
+                }
+            }
+        } else if self.turn.is_multiple_of(2) && !self.held.positions.is_empty() {
+            self.commit(notes);
+        } else {
+            self.beat(now, notes);
+        }
+    }
+
+    fn beat(&mut self, now: Instant, notes: &mut Notes) {
+        let Some(line) = &mut self.line else { return };
+        match &mut self.protocol {
+            Protocol::Classic(classic) => classic.beat(line, &self.group),
+            Protocol::Consumer(consumer) => {
+                for partition in consumer.lets_go(&mut self.chance) {
+                    self.held.positions.remove(&partition);
+                    let part = notes.part(&self.group, partition);
+                    part.holders.remove(&self.number);
+                }
+                consumer.beat(line, &self.group, &self.topic, &self.held, now);
+            }
+        }
+    }
+
+    fn commit(&mut self, notes: &mut Notes) {
+        self.held.committing = self
+            .held
+            .positions
+            .iter()
+            .filter_map(|(partition, at)| at.map(|at| (*partition, at + 1)))
+            .collect();
+        for (partition, offset) in &self.held.committing {
+            let part = notes.part(&self.group, *partition);
+            part.tried = part.tried.max(*offset);
+            self.held.floor.insert(*partition, part.acked);
+        }
+        let partitions = self
+            .held
+            .committing
+            .iter()
+            .map(|(partition, offset)| OffsetCommitRequestPartition {
+                partition_index: *partition,
+                committed_offset: *offset,
+                committed_metadata: Some(String::new()),
+                ..Default::default()
+            })
+            .collect();
+        let (id, epoch) = self.credentials();
+        let request = OffsetCommitRequest {
+            group_id: self.group.clone(),
+            generation_id_or_member_epoch: epoch,
+            member_id: id.to_owned(),
+            topics: vec![OffsetCommitRequestTopic {
+                name: self.topic.clone(),
+                partitions,
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        if let Some(line) = &mut self.line {
+            line.ask(&request, COMMIT_VERSION, true);
+        }
+    }
+
+    fn on_answer(
+        &mut self,
+        answer: &Answer,
+        machine: &Machine,
+        notes: &mut Notes,
+    ) -> Result<(), LineError> {
+        let asked = self.asked.take().unwrap_or(machine.now());
+        let effect = match answer.key() {
+            ApiKey::FindCoordinator => {
+                let found = answer.decode::<FindCoordinatorRequest>()?;
+                self.is_lost = code(found.error_code)? != ErrorCode::None;
+                Effect::Nothing
+            }
+            ApiKey::OffsetFetch => {
+                let response = answer.decode::<OffsetFetchRequest>()?;
+                self.on_positions(&response, notes)?
+            }
+            ApiKey::OffsetCommit => {
+                let response = answer.decode::<OffsetCommitRequest>()?;
+                let mut effect = Effect::Nothing;
+                for partition in response.topics.iter().flat_map(|topic| &topic.partitions) {
+                    match code(partition.error_code)? {
+                        ErrorCode::None => self.on_committed(partition.partition_index, notes),
+                        error => effect = self.on_error(error),
+                    }
+                }
+                effect
+            }
+            _ => match &mut self.protocol {
+                Protocol::Classic(classic) => {
+                    let (effect, owned) = classic.on_answer(answer)?;
+                    if let Some(owned) = owned {
+                        self.on_generation(&owned, notes)?;
+                    }
+                    effect
+                }
+                Protocol::Consumer(consumer) => {
+                    let (effect, assigned) = consumer.on_answer(answer, asked, &self.held)?;
+                    if let Some(assigned) = assigned {
+                        self.take(&assigned, machine.now(), notes)?;
+                    }
+                    self.renew_belief(notes);
+                    effect
+                }
+            },
+        };
+        self.suffer(effect, notes);
+        let pause = if self.held.positions.is_empty() {
+            20
+        } else {
+            BEAT.as_millis() as u64
+        };
+        let wake = machine
+            .now()
+            .plus(Duration::from_millis(self.chance.between(1, pause)));
+        // A sleeper goes on sleeping.
+        if self.wake <= machine.now().plus(BEAT * 2) {
+            self.wake = wake;
+        }
+        Ok(())
+    }
+
+    fn on_error(&mut self, error: ErrorCode) -> Effect {
+        match &mut self.protocol {
+            Protocol::Classic(classic) => classic.on_error(error),
+            Protocol::Consumer(consumer) => consumer.on_error(error),
+        }
+    }
+
+    /// Classic: no two members own a partition in one generation.
+    fn on_generation(&mut self, owned: &[i32], notes: &mut Notes) -> Result<(), LineError> {
+        self.refuse_unknown(owned)?;
+        let (id, generation) = self.credentials();
+        let id = id.to_owned();
+        for partition in owned {
+            let part = notes.part(&self.group, *partition);
+            let before = part.owners.insert(generation, id.clone());
+            if let Some(other) = before.filter(|other| *other != id) {
+                notes.violation(format!(
+                    "{}: partition {partition} belongs to {other} and to {id} in generation {generation}",
+                    self.group
+                ));
+            }
+        }
+        self.held.positions = owned.iter().map(|partition| (*partition, None)).collect();
+        Ok(())
+    }
+
+    /// Consumer protocol: nobody gets a partition while another member may believe that it is its own.
+    fn take(&mut self, taken: &[i32], now: Instant, notes: &mut Notes) -> Result<(), LineError> {
+        self.refuse_unknown(taken)?;
+        for partition in taken {
+            let part = notes.part(&self.group, *partition);
+            let other = part
+                .holders
+                .iter()
+                .find(|(member, until)| **member != self.number && now < **until);
+            if let Some((other, until)) = other {
+                let what = format!(
+                    "{}: partition {partition} goes to member {} while member {other} holds it until {until:?}",
+                    self.group, self.number
+                );
+                notes.violation(what);
+            }
+            self.held.positions.insert(*partition, None);
+        }
+        Ok(())
+    }
+
+    fn renew_belief(&self, notes: &mut Notes) {
+        let Protocol::Consumer(consumer) = &self.protocol else {
+            return;
+        };
+        let until = consumer.holds_until();
+        for partition in self.held.positions.keys() {
+            let part = notes.part(&self.group, *partition);
+            part.holders.insert(self.number, until);
+        }
+    }
+
+    fn refuse_unknown(&self, partitions: &[i32]) -> Result<(), LineError> {
+        let known = 0..self.partitions;
+        match partitions.iter().all(|partition| known.contains(partition)) {
+            true => Ok(()),
+            false => Err(LineError::Nonsense(
+                "an assignment that nobody made".to_owned(),
+            )),
+        }
+    }
+
+    fn on_positions(
+        &mut self,
+        response: &wire::messages::OffsetFetchResponse,
+        notes: &mut Notes,
+    ) -> Result<Effect, LineError> {
+        let Some(group) = response.groups.first() else {
+            return Err(LineError::Nonsense("offsets of no group".to_owned()));
+        };
+        match code(group.error_code)? {
+            ErrorCode::None => {
+                for partition in group.topics.iter().flat_map(|topic| &topic.partitions) {
+                    if partition.error_code == 0 {
+                        self.on_position(
+                            partition.partition_index,
+                            partition.committed_offset,
+                            notes,
+                        );
+                    }
+                }
+                if let Protocol::Classic(classic) = &mut self.protocol {
+                    classic.on_positions();
+                }
+                Ok(Effect::Nothing)
+            }
+            error => Ok(self.on_error(error)),
+        }
+    }
+
+    /// What was acknowledged before the question is in the answer, and nothing that nobody tried.
+    fn on_position(&mut self, partition: i32, committed: i64, notes: &mut Notes) {
+        let floor = self.held.floor.get(&partition).copied().unwrap_or(0);
+        let tried = notes.part(&self.group, partition).tried;
+        if committed.max(0) < floor || committed > tried {
+            notes.violation(format!(
+                "{}: partition {partition} is committed at {committed}, acknowledged was {floor}, tried {tried}",
+                self.group
+            ));
+        }
+        if let Some(at) = self.held.positions.get_mut(&partition) {
+            *at = Some(committed.max(0));
+        }
+    }
+
+    fn on_committed(&mut self, partition: i32, notes: &mut Notes) {
+        let Some(offset) = self.held.committing.get(&partition).copied() else {
+            return;
+        };
+        let floor = self.held.floor.get(&partition).copied().unwrap_or(0);
+        let part = notes.part(&self.group, partition);
+        part.commits += 1;
+        part.acked = part.acked.max(offset);
+        if offset <= floor {
+            // A member that was thrown out before an owner after it committed more.
+            notes.violation(format!(
+                "{}: partition {partition}: a commit of {offset} was taken that was sent after one of {floor}",
+                self.group
+            ));
+        }
+        if let Some(at) = self.held.positions.get_mut(&partition) {
+            *at = Some(offset);
+        }
+    }
+}
+
+fn code(code: i16) -> Result<ErrorCode, LineError> {
+    ErrorCode::try_from(code).map_err(|error| LineError::Nonsense(error.to_string()))
+}
