@@ -11,5 +11,5 @@ mod writer;
 
 pub use format::PAGE;
 pub use piece::{Making, Piece, Spares, is_full, make_piece, piece_path};
-pub use replay::{Damage, From, Lost, Replayed, Step, replay};
+pub use replay::{Damage, From, Lost, Replayed, Step, Unproven, replay};
 pub use writer::{CommitError, Entry, Resume, What, Writer};

@@ -5,7 +5,8 @@
 //! so that no log comes back shorter. What follows is delivered all the same. Reads only; running it twice gives the same
 //! answer.
 
-use std::io;
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::path::Path;
 
@@ -22,6 +23,9 @@ use super::format::{
 };
 use super::piece::Piece;
 use super::writer::{Entry, Resume, What};
+
+/// Bytes that are read and written at a time when rounds are written once more.
+const HARDEN_BYTES: usize = 128 << 10;
 
 /// Rounds `from..to` (sequences) are unreadable, whole or in part, although they were durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +71,29 @@ pub struct Replayed {
     /// The others, oldest first, each with the last round that it may hold. They are needed until there is a later checkpoint.
     pub live: Vec<(Piece, u64)>,
     pub rounds: u64,
+    /// Where the rounds lie that no later one calls durable: they were read, perhaps from a cache whose sync had failed.
+    pub unproven: Option<Unproven>,
+}
+
+/// Bytes of a piece that may be nowhere but in memory.
+pub struct Unproven {
+    file: FileHandle,
+    bytes: Range<u64>,
+}
+
+impl Unproven {
+    /// Writes them once more, as they are: a sync alone passes over pages that a failed one left clean.
+    pub fn harden(&self) -> io::Result<()> {
+        let mut piece = vec![0; HARDEN_BYTES];
+        let mut at = self.bytes.start;
+        while at < self.bytes.end {
+            let take = (self.bytes.end - at).min(HARDEN_BYTES as u64) as usize;
+            self.file.read_exact_at(&mut piece[..take], at)?;
+            self.file.write_at(&[IoSlice::new(&piece[..take])], at)?;
+            at += take as u64;
+        }
+        self.file.sync_data()
+    }
 }
 
 /// Where to begin: the round a checkpoint covers up to, with its checksum.
@@ -99,7 +126,9 @@ pub fn replay(
         last_piece: found.last().map_or(0, |found| found.header.number),
         damage: Vec::new(),
         rounds: 0,
+        unproven: VecDeque::new(),
     };
+    let mut unproven = None;
     for (at, piece) in found.iter().enumerate() {
         let next_first = found.get(at + 1).map(|next| next.header.first_sequence);
         // A piece that ends before the checkpoint is only waiting to be recycled.
@@ -107,6 +136,10 @@ pub fn replay(
             continue;
         }
         walk.piece(piece, next_first, &mut each)?;
+        unproven = walk.unproven().map(|bytes| Unproven {
+            file: piece.file.clone(),
+            bytes,
+        });
     }
     // Of a piece that was begun nothing can be read, not even what it repeats of the one before.
     let begun = found.last().map_or(0, |found| found.header.first_sequence);
@@ -144,6 +177,7 @@ pub fn replay(
         idle,
         live,
         rounds: walk.rounds,
+        unproven,
     })
 }
 
@@ -259,9 +293,17 @@ struct Walk {
     last_piece: u64,
     damage: Vec<Damage>,
     rounds: u64,
+    /// Of the piece that is walked: sequence and bytes of the rounds that no later one called durable so far.
+    unproven: VecDeque<(u64, Range<u64>)>,
 }
 
 impl Walk {
+    fn unproven(&self) -> Option<Range<u64>> {
+        let from = self.unproven.iter().map(|(_, bytes)| bytes.start).min()?;
+        let to = self.unproven.iter().map(|(_, bytes)| bytes.end).max()?;
+        Some(from..to)
+    }
+
     /// `next_first`: first round of the next piece, if there is one.
     fn piece(
         &mut self,
@@ -272,6 +314,7 @@ impl Walk {
         let mut sequence = piece.header.first_sequence;
         let mut chain = piece.header.previous;
         let mut position = PAGE;
+        self.unproven.clear();
         // A piece is synced to its end before another one is begun.
         let synced = next_first.map_or(self.from, |first| self.from.max(first - 1));
         // Later ones were cut off at a start, which then began the next piece.
@@ -307,6 +350,13 @@ impl Walk {
                 }
                 self.on_round(&front.head, steps, each)?;
             }
+            let proven = |(sequence, _): &(u64, Range<u64>)| *sequence <= front.head.durable;
+            while self.unproven.front().is_some_and(proven) {
+                self.unproven.pop_front();
+            }
+            // The head of the piece came with its first round.
+            let begin = if position == PAGE { 0 } else { position };
+            self.unproven.push_back((sequence, begin..next));
             position = next;
             chain = front.head.checksum;
             sequence += 1;

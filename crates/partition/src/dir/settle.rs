@@ -31,6 +31,7 @@ impl Recovery {
             live,
             rounds,
             damage,
+            unproven,
         } = replayed;
         resume.last_piece = resume.last_piece.max(self.checkpoint.piece);
         let mut point = Point {
@@ -53,6 +54,13 @@ impl Recovery {
             }
         }
         let is_settled = full.is_none();
+        // The journal goes on to vouch for what it holds, and readers are about to see it.
+        if let Some(unproven) = unproven.filter(|_| !is_settled) {
+            unproven.harden().map_err(|error| OpenError::Io {
+                path: self.path.clone(),
+                error,
+            })?;
+        }
         let checkpointed = match is_settled {
             true => point.sequence,
             false => self.checkpoint.sequence,

@@ -190,3 +190,40 @@ fn a_start_on_a_volume_that_is_still_full_serves_reads_and_takes_appends_when_th
     }
     assert!(unsettled > 40, "{unsettled} starts found no room");
 }
+
+/// Seed 5102 of the simulator: a round whose sync had failed was read from the cache, shown, and gone with the power.
+#[test]
+fn what_a_start_on_a_full_volume_shows_outlives_the_power_though_its_sync_had_failed() {
+    let mut shown_unproven = 0;
+    for room in 0..20 {
+        let machine = machine(room);
+        let mut known = vec![Known::default(); 2];
+        let configs = [small_segments(), small_segments()];
+        fill(&machine, &configs, room, &mut known);
+        machine.kill();
+        machine.faults(|faults| faults.disk_bytes = 1 << 30);
+        let mut rig = open(&machine, &configs).unwrap();
+        rig.append(0, &[value("acked", 1)], &mut known).unwrap();
+        rig.commit(&mut known);
+        let sync = machine.counts().syncs + 1;
+        machine.faults(|faults| faults.sync_fails_at = Some(sync));
+        rig.append(0, &[value("never acked", 1)], &mut known)
+            .unwrap();
+        rig.commit(&mut known);
+        assert!(rig.dir.is_failed(), "room {room}");
+        let acked = known[0].acked;
+        drop(rig);
+        machine.kill();
+        let taken = machine.disk_taken();
+        machine.faults(|faults| (faults.sync_fails_at, faults.disk_bytes) = (None, taken));
+        let rig = open(&machine, &configs).unwrap();
+        let shown = rig.partitions[0].bounds().high_watermark;
+        shown_unproven += usize::from(rig.dir.is_full() && shown.0 as usize > acked as usize);
+        drop(rig);
+        machine.power_cut();
+        let rig = open(&machine, &configs).unwrap();
+        let kept = rig.partitions[0].bounds().high_watermark;
+        assert!(kept >= shown, "room {room}: {shown:?} became {kept:?}");
+    }
+    assert!(shown_unproven > 5, "{shown_unproven}");
+}
