@@ -182,7 +182,12 @@ impl Shard {
             // Deleted, and the records with it.
             None => Err(ErrorCode::UnknownTopicOrPartition),
             Some(_) if topic == meta::name::OFFSETS => match groups.get_mut(index) {
-                Some(coordinator) => coordinator.mark(marker, at),
+                Some(coordinator) => {
+                    let marked = coordinator.mark(marker, at);
+                    let deadline = coordinator.next_deadline();
+                    self.coordinators.expect(deadline);
+                    marked
+                }
                 None => Err(ErrorCode::NotCoordinator),
             },
             Some(partition) => append_marker(partition, marker, at),

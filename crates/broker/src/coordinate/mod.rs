@@ -85,23 +85,38 @@ pub(crate) struct Answered {
 pub(crate) struct Coordinators {
     groups: BTreeMap<i32, Coordinator<group::Groups>>,
     transactions: BTreeMap<i32, Coordinator<txn::Transactions>>,
+    /// No coordinator wants to be looked at before. May be early, never late: a turn of the shard asks this instead of each of
+    /// up to a hundred coordinators.
+    earliest: Option<Instant>,
+    /// Some coordinator has not read its log to the end.
+    is_loading: bool,
     /// What the coordinators were made from; another pointer means that partitions came or went.
     seen: Option<Arc<Topics>>,
 }
 
 impl Coordinators {
-    fn is_loading(&self) -> bool {
-        self.groups.values().any(Coordinator::is_loading)
-            || self.transactions.values().any(Coordinator::is_loading)
+    /// When one of them wants to be looked at, or earlier.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        self.earliest
     }
 
-    /// When one of them wants to be looked at.
-    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+    /// A coordinator was asked, loaded or marked: its deadline may have come nearer.
+    fn expect(&mut self, deadline: Option<Instant>) {
+        self.earliest = [self.earliest, deadline].into_iter().flatten().min();
+    }
+
+    /// Asks each of them, so that deadlines that moved away do not wake the shard again.
+    fn renew_earliest(&mut self) {
         let groups = self.groups.values().filter_map(Coordinator::next_deadline);
         let transactions = self.transactions.values();
-        groups
+        self.earliest = groups
             .chain(transactions.filter_map(Coordinator::next_deadline))
-            .min()
+            .min();
+    }
+
+    fn renew_loading(&mut self) {
+        self.is_loading = self.groups.values().any(Coordinator::is_loading)
+            || self.transactions.values().any(Coordinator::is_loading);
     }
 }
 
@@ -167,6 +182,8 @@ impl Shard {
                 Some(coordinator) => {
                     let none = Warrant::None;
                     let progress = coordinator.ask(caller, ask, none, at, &topics);
+                    let deadline = coordinator.next_deadline();
+                    self.coordinators.expect(deadline);
                     self.spread_answers(progress);
                 }
                 None => self.refuse_question(caller),
@@ -174,6 +191,8 @@ impl Shard {
             Question::TxnOffsets(ask, warrant) => match groups.get_mut(&partition) {
                 Some(coordinator) => {
                     let progress = coordinator.ask(caller, ask, warrant, at, &topics);
+                    let deadline = coordinator.next_deadline();
+                    self.coordinators.expect(deadline);
                     self.spread_answers(progress);
                 }
                 None => self.refuse_question(caller),
@@ -183,6 +202,8 @@ impl Shard {
                     let none = Warrant::None;
                     let progress = coordinator.ask(caller, ask, none, at, &topics);
                     let begun = coordinator.take_begun();
+                    let deadline = coordinator.next_deadline();
+                    self.coordinators.expect(deadline);
                     begun
                         .into_iter()
                         .chain([progress])
@@ -251,6 +272,7 @@ impl Shard {
         let transactions = std::mem::take(&mut self.coordinators.transactions);
         self.coordinators.transactions =
             self.kept(transactions, topics.named(meta::name::TRANSACTIONS));
+        self.coordinators.renew_loading();
         if let Some(seen) = self.coordinators.seen.replace(Arc::clone(&topics)) {
             self.forget_topics(&seen, &topics);
         }
@@ -296,12 +318,24 @@ impl Shard {
             // Nobody waits for this.
             coordinator.on_topics_gone(&gone, at, &topics);
         }
+        self.coordinators.renew_earliest();
     }
 
     /// Loads what is to be loaded and fires what is due; true when there is more to load.
     pub(crate) fn turn_coordinators(&mut self) -> bool {
         self.refresh_coordinators();
         let at = self.moment();
+        if self.coordinators.is_loading {
+            self.load_coordinators(at);
+        }
+        let is_due = |earliest: Instant| earliest <= at.now;
+        if self.coordinators.earliest.is_some_and(is_due) {
+            self.tick_coordinators(at);
+        }
+        self.coordinators.is_loading
+    }
+
+    fn load_coordinators(&mut self, at: Moment) {
         let mut budget = LOAD_BYTES_PER_TURN;
         for coordinator in self.coordinators.groups.values_mut() {
             if budget == 0 {
@@ -320,25 +354,26 @@ impl Shard {
         begun
             .into_iter()
             .for_each(|progress| self.spread_txn_answers(progress));
-        let now = self.now;
-        if self
-            .coordinators
-            .next_deadline()
-            .is_some_and(|at| at <= now)
-        {
-            let topics = KnownTopics(self.shared.metadata.image());
-            let due: Vec<_> = due(&mut self.coordinators.groups, now)
-                .map(|coordinator| coordinator.tick(at, &topics))
-                .collect();
-            due.into_iter()
-                .for_each(|progress| self.spread_answers(progress));
-            let due: Vec<_> = self::due(&mut self.coordinators.transactions, now)
-                .map(|coordinator| coordinator.tick(at, &topics))
-                .collect();
-            due.into_iter()
-                .for_each(|progress| self.spread_txn_answers(progress));
-        }
-        self.coordinators.is_loading()
+        self.coordinators.renew_loading();
+        self.coordinators.renew_earliest();
+    }
+
+    fn tick_coordinators(&mut self, at: Moment) {
+        let now = at.now;
+        let topics = KnownTopics(self.shared.metadata.image());
+        let ticked: Vec<_> = due(&mut self.coordinators.groups, now)
+            .map(|coordinator| coordinator.tick(at, &topics))
+            .collect();
+        ticked
+            .into_iter()
+            .for_each(|progress| self.spread_answers(progress));
+        let ticked: Vec<_> = due(&mut self.coordinators.transactions, now)
+            .map(|coordinator| coordinator.tick(at, &topics))
+            .collect();
+        ticked
+            .into_iter()
+            .for_each(|progress| self.spread_txn_answers(progress));
+        self.coordinators.renew_earliest();
     }
 }
 
