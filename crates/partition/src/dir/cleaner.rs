@@ -40,6 +40,9 @@ pub struct CleanerSettings {
 /// Longest wait for the pace: a rate near zero must not stop a shutdown or a change of the rate from being seen.
 const PACE_WAIT_MAX: Duration = Duration::from_secs(1);
 
+/// Batches of the hot tail that are forgotten under one hold of the partition's lock.
+const FORGET_BYTES: usize = 1 << 20;
+
 /// What the cleaners of a broker share.
 pub struct Cleaning {
     env: Env,
@@ -260,7 +263,10 @@ impl Cleaner {
                         .push_back((at, Arc::clone(&partition), step.deleted));
                 }
                 match step.outcome {
-                    Some(Outcome { .. }) => Progress::Over,
+                    Some(Outcome { clean_end, .. }) => {
+                        partition.forget_hot(clean_end);
+                        Progress::Over
+                    }
                     None => Progress::On { bytes: step.bytes },
                 }
             }
@@ -392,6 +398,24 @@ impl Partition {
             }
         }
         Ok(due)
+    }
+
+    /// Readers get what a pass left, not what was received: the copies in memory below `end` go. The segment writer counts them
+    /// until it would have evicted them, so for that long the hot tail is smaller than it may be.
+    fn forget_hot(&self, end: Offset) {
+        loop {
+            let mut state = self.state.lock();
+            let start = state.tail.start();
+            // Freed when the lock is not held any more.
+            let batches = state.tail.read(start, end, FORGET_BYTES);
+            let Some(last) = batches.last() else {
+                return;
+            };
+            if state.tail.evict(last.next_offset()) == 0 {
+                return;
+            }
+            drop(state);
+        }
     }
 
     /// Offsets that were acknowledged and cannot be read any more.

@@ -152,6 +152,113 @@ fn a_partition_that_is_written_to_is_compacted_and_stays_the_same_table() {
 }
 
 #[test]
+fn what_a_pass_dropped_is_not_served_from_memory() {
+    let machine = machine(2);
+    let roomy = DirSettings {
+        hot_tail_bytes: 16 << 20,
+        ..settings()
+    };
+    let mut rig = open_at(&machine, Path::new(DIR), roomy, &[compacted()]).unwrap();
+    let mut cleaner = cleaners(&rig, &machine, f64::MAX);
+    let mut table = Table::new();
+    for number in 0..300 {
+        put(&mut rig, 0, number, &mut table);
+    }
+    assert_eq!(fold(&rig, 0).1, 900, "all of it is in memory");
+    work(&mut rig, &mut cleaner, &machine, SECOND * 10);
+    let (seen, count) = fold(&rig, 0);
+    assert_eq!(seen, table);
+    assert!(count < 300, "{count} of 900 records are served");
+}
+
+#[test]
+fn a_log_that_compacts_and_deletes_does_both() {
+    let policies = |delete| LogConfig {
+        cleanup_policy: Cleanup {
+            delete,
+            compact: true,
+        },
+        retention_ms: Some(200_000),
+        ..compacted()
+    };
+    let machine = machine(5);
+    let mut rig = open(&machine, &[policies(true), policies(false)]).unwrap();
+    let mut cleaner = cleaners(&rig, &machine, f64::MAX);
+    let mut tables = [Table::new(), Table::new()];
+    for (at, table) in tables.iter_mut().enumerate() {
+        for number in 0..300 {
+            put(&mut rig, at, number, table);
+        }
+    }
+    work(&mut rig, &mut cleaner, &machine, SECOND * 20);
+    for (at, table) in tables.iter().enumerate() {
+        let (seen, count) = fold(&rig, at);
+        assert!(&seen == table && count < 300, "{at}: {count} records");
+    }
+    // Past the age at which records go, and past a look at it.
+    work(&mut rig, &mut cleaner, &machine, SECOND * 310);
+    let (seen, _) = fold(&rig, 0);
+    assert!(seen.is_empty(), "{} keys are too old", seen.len());
+    assert_eq!(rig.partitions[0].bounds().log_start.0, 900);
+    assert_eq!(fold(&rig, 1).0, tables[1]);
+    let mut table = Table::new();
+    put(&mut rig, 0, 1, &mut table);
+    assert_eq!(fold(&rig, 0).0, table);
+}
+
+#[test]
+fn compaction_begins_and_ends_with_the_policy() {
+    let machine = machine(6);
+    let mut rig = open(&machine, &[small_segments()]).unwrap();
+    let mut cleaner = cleaners(&rig, &machine, f64::MAX);
+    let mut table = Table::new();
+    let mut put_many = |rig: &mut Rig, count| {
+        for number in 0..count {
+            put(rig, 0, number, &mut table);
+        }
+        table.clone()
+    };
+    put_many(&mut rig, 300);
+    work(&mut rig, &mut cleaner, &machine, SECOND * 10);
+    assert_eq!(fold(&rig, 0).1, 900, "it was not asked for");
+    rig.partitions[0].set_config(Arc::new(compacted()));
+    work(&mut rig, &mut cleaner, &machine, SECOND * 10);
+    let (_, few) = fold(&rig, 0);
+    assert!(few < 300, "{few} records");
+    rig.partitions[0].set_config(Arc::new(small_segments()));
+    let table = put_many(&mut rig, 100);
+    work(&mut rig, &mut cleaner, &machine, SECOND * 10);
+    assert_eq!(fold(&rig, 0), (table, few + 300));
+}
+
+#[test]
+fn a_policy_that_changes_under_a_pass_leaves_nothing_half_written() {
+    let machine = machine(7);
+    let mut rig = open(&machine, &[compacted()]).unwrap();
+    let mut table = Table::new();
+    for number in 0..300 {
+        put(&mut rig, 0, number, &mut table);
+    }
+    let half_written = || {
+        let entries = machine.env().disk.read_dir(Path::new("/data/t0-0"));
+        let entries = entries.unwrap_or_default();
+        let is_cleaned = |name: &str| name.ends_with(".cleaned");
+        entries.iter().any(|entry| is_cleaned(&entry.name))
+    };
+    let mut cleaner = cleaners(&rig, &machine, 40_000.0);
+    let mut looks = 0;
+    while !half_written() {
+        work(&mut rig, &mut cleaner, &machine, SECOND / 20);
+        looks += 1;
+        assert!(looks < 1000, "no pass began");
+    }
+    rig.partitions[0].set_config(Arc::new(small_segments()));
+    work(&mut rig, &mut cleaner, &machine, SECOND * 5);
+    assert!(!half_written());
+    assert_eq!(fold(&rig, 0).0, table);
+}
+
+#[test]
 fn the_pace_bounds_what_is_moved_in_a_second() {
     let machine = machine(3);
     let mut rig = open(&machine, &[compacted()]).unwrap();
