@@ -133,7 +133,8 @@ impl Striker {
         let lines = producers
             .chain(readers)
             .chain(members)
-            .chain(run.admin.line());
+            .chain(run.admin.line())
+            .chain(run.keeper.as_ref().and_then(|keeper| keeper.line()));
         for line in lines {
             if self.chance.one_in(2) {
                 strike(line, &mut self.chance);

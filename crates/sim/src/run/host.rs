@@ -156,6 +156,7 @@ pub(super) fn settings(plan: &Plan) -> config::Broker {
         ("group.consumer.session.timeout.ms", session),
         ("group.consumer.min.heartbeat.interval.ms", "100".to_owned()),
         ("group.consumer.heartbeat.interval.ms", "100".to_owned()),
+        ("log.cleaner.backoff.ms", "200".to_owned()),
         ("log.segment.delete.delay.ms", "1000".to_owned()),
         ("log.retention.check.interval.ms", "2000".to_owned()),
     ];

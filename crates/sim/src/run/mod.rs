@@ -18,6 +18,7 @@ use model::Instant;
 
 use crate::checker::{Fault, Guard, Isolation, Kind, Report, check};
 use crate::client::admin::Admin;
+use crate::client::keeper::Keeper;
 pub use crate::client::member::GroupProtocol;
 use crate::client::member::Member;
 use crate::client::notes::Notes;
@@ -67,6 +68,8 @@ pub struct Verdict {
     pub records_deleted: u64,
     /// Commits that the group's members were acknowledged.
     pub commits: u64,
+    /// Readings of the table that found it compacted.
+    pub compacted: u64,
 }
 
 impl Verdict {
@@ -111,6 +114,7 @@ struct Run {
     producers: Vec<Producer>,
     readers: Vec<Reader>,
     members: Vec<Member>,
+    keeper: Option<Keeper>,
     topics: Topics,
     /// While recording: how many disk operations had begun when each operation of the history was done.
     done_at: Option<Vec<usize>>,
@@ -125,12 +129,17 @@ impl Run {
         let mut notes = Notes::default();
         Run {
             host: Host::new(seed, plan),
-            admin: Admin::new(plan.topics.clone(), chance.split(), &mut notes),
+            admin: Admin::new(
+                plan.topics.iter().chain(&plan.table).cloned().collect(),
+                chance.split(),
+                &mut notes,
+            ),
             chance,
             notes,
             producers: Vec::new(),
             readers: Vec::new(),
             members: Vec::new(),
+            keeper: None,
             topics: plan
                 .topics
                 .iter()
@@ -170,6 +179,12 @@ impl Run {
                 member.act(machine, notes);
             }
             next = next.min(member.wake());
+        }
+        if let Some(keeper) = &mut self.keeper {
+            if keeper.has_news() || keeper.wake() <= now {
+                keeper.act(machine, notes);
+            }
+            next = next.min(keeper.wake());
         }
         if let Some(done_at) = &mut self.done_at {
             done_at.resize(notes.history.ops.len(), machine.recorded());
@@ -234,6 +249,9 @@ impl Run {
             );
             self.members.push(member);
         }
+        if self.plan.table.is_some() {
+            self.keeper = Some(Keeper::new(self.chance.split(), now));
+        }
     }
 
     fn read(&mut self, topic: &str, partitions: i32, isolation: Isolation) {
@@ -274,7 +292,28 @@ impl Run {
         }
         self.demand_progress();
         self.demand_commits();
+        self.demand_table();
         self.read_everything();
+    }
+
+    /// The table is what was written, before and after what compaction may still do.
+    fn demand_table(&mut self) {
+        let Some(keeper) = &self.keeper else { return };
+        // One that began before, and two that tell the fate of what the first met on its way out. What could not be written
+        // while a directory was offline is written now.
+        let enough = keeper.readings + 3;
+        let is_read = |run: &Run| {
+            let keeper = run.keeper.as_ref();
+            keeper.is_none_or(|keeper| keeper.readings >= enough && !keeper.has_unanswered())
+        };
+        if !self.until(DRAIN_MAX, is_read)
+            && self.notes.violations.is_empty()
+            && let Some(keeper) = &self.keeper
+        {
+            let stuck = keeper.describe();
+            self.notes
+                .violation(format!("the table cannot be read to its end: {stuck}"));
+        }
     }
 
     /// Every partition of the group has an owner that commits, soon after everything healed.
@@ -312,6 +351,9 @@ impl Run {
         self.producers
             .iter_mut()
             .for_each(|producer| producer.is_ending = true);
+        if let Some(keeper) = &mut self.keeper {
+            keeper.is_ending = true;
+        }
         let drained = self.until(DRAIN_MAX, |run| {
             !run.producers.iter().any(Producer::has_unanswered)
         });
@@ -402,6 +444,7 @@ impl Run {
             notes,
             bites,
             counts_struck,
+            keeper,
             ..
         } = self;
         let history = &notes.history;
@@ -448,6 +491,7 @@ impl Run {
             topics_changed: notes.topics_changed,
             records_deleted: notes.records_deleted,
             commits,
+            compacted: keeper.map_or(0, |keeper| keeper.compacted),
         }
     }
 }

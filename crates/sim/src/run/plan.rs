@@ -8,6 +8,7 @@ use std::time::Duration;
 use env::sim::{Chance, Faults};
 
 use crate::client::admin::Topic;
+use crate::client::keeper;
 use crate::client::member::GroupProtocol;
 use crate::client::producer::Habits;
 
@@ -78,6 +79,8 @@ pub struct Plan {
     /// Members of the one consumer group, and how they share its partitions.
     pub members: usize,
     pub group_protocol: GroupProtocol,
+    /// A compacted topic with a table in it.
+    pub(crate) table: Option<Topic>,
 }
 
 impl Plan {
@@ -113,6 +116,7 @@ impl Plan {
         plan.readers = 1;
         plan.log_dirs = 1;
         plan.members = 0;
+        plan.table = None;
         (plan.trims, plan.changes) = (10, 10);
         plan.producers.truncate(2);
         for habits in &mut plan.producers {
@@ -120,6 +124,14 @@ impl Plan {
             habits.partitions = plan.topics[0].partitions;
             habits.pause = Duration::from_millis(10);
         }
+        plan
+    }
+
+    /// A run with these kinds of faults and a table that is compacted meanwhile.
+    #[must_use]
+    pub fn compacting(seed: u64, strikes: &[Strike]) -> Plan {
+        let mut plan = Plan::striking(seed, strikes);
+        plan.table = Some(keeper::topic(&mut Chance::new(seed ^ 0x0074_6162)));
         plan
     }
 
@@ -146,6 +158,7 @@ impl Plan {
             producers,
             members: *chance.pick(&[0, 0, 2, 3, 5]),
             group_protocol: *chance.pick(&[GroupProtocol::Classic, GroupProtocol::Consumer]),
+            table: chance.one_in(3).then(|| keeper::topic(chance)),
         }
     }
 }

@@ -100,6 +100,23 @@ fn producers_that_send_again_after_broken_connections_write_nothing_twice() {
     });
 }
 
+/// The table that a reader makes of a compacted topic is the one that was written (I11).
+#[test]
+fn compaction_keeps_the_newest_of_each_key_through_power_cuts_and_restarts() {
+    let kinds: [&[Strike]; 3] = [
+        &[],
+        &[Strike::PowerCut, Strike::PowerCutAtOperation],
+        &[Strike::Kill, Strike::Restart, Strike::FailSync],
+    ];
+    for strikes in kinds {
+        let mut compacted = 0;
+        for seed in 300..304 {
+            compacted += check(seed, &Plan::compacting(seed, strikes)).compacted;
+        }
+        assert!(compacted > 0, "{strikes:?}: nothing was compacted");
+    }
+}
+
 #[test]
 fn a_full_disk_refuses_and_recovers() {
     struck_by(&[Strike::FullDisk], |verdict| {
