@@ -167,6 +167,7 @@ pub struct Image {
     /// Names with `.` made `_`, and the topics that have each: one, unless the log comes from elsewhere.
     folded: Arc<BTreeMap<String, Vec<Arc<str>>>>,
     settings: Arc<BTreeMap<Resource, Arc<Overrides>>>,
+    /// What was switched off stays here with level 0: a start must not switch it on again.
     features: BTreeMap<String, i16>,
     next_producer_id: i64,
     end: i64,
@@ -236,11 +237,17 @@ impl Image {
         self.settings.keys()
     }
 
-    /// Finalized features and their levels.
+    /// Finalized features and their levels; one at level 0 is switched off.
     pub fn features(&self) -> impl Iterator<Item = (&str, i16)> {
         self.features
             .iter()
             .map(|(name, level)| (name.as_str(), *level))
+    }
+
+    /// The finalized level of a feature, 0 when it has none.
+    #[must_use]
+    pub fn feature(&self, name: &str) -> i16 {
+        self.features.get(name).copied().unwrap_or(0)
     }
 
     /// The first producer id that no broker has been given.
@@ -264,10 +271,10 @@ impl Image {
             Record::Config(record) => self.on_config(record)?,
             Record::RegisterBroker(record) => self.on_register_broker(record),
             Record::BrokerRegistrationChange(record) => self.on_registration_change(record)?,
-            Record::FeatureLevel(record) => match record.feature_level {
-                0 => drop(self.features.remove(&record.name)),
-                level => drop(self.features.insert(record.name.clone(), level)),
-            },
+            Record::FeatureLevel(record) => {
+                let level = record.feature_level;
+                self.features.insert(record.name.clone(), level);
+            }
             Record::ProducerIds(record) => self.next_producer_id = record.next_producer_id,
             Record::FenceBroker(record) => self.broker_mut(record.id)?.is_fenced = true,
             Record::UnfenceBroker(record) => self.broker_mut(record.id)?.is_fenced = false,

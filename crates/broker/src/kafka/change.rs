@@ -11,7 +11,7 @@ use bytes::Bytes;
 use meta::{Image, Record, Resource};
 use model::{PartitionIndex, ProducerId};
 use parking_lot::Mutex;
-use partition::{LogDir, Moment, Partition, Stamp, Ticket};
+use partition::{Bounds, LogDir, Moment, Partition, Stamp, Ticket};
 use wire::records::BatchBuilder;
 use wire::{ApiKey, ErrorCode, Message};
 
@@ -68,6 +68,11 @@ impl Metadata {
 
     pub(crate) fn log_dir(&self) -> &LogDir {
         &self.log_dir
+    }
+
+    /// How far the metadata log goes.
+    pub(crate) fn log_bounds(&self) -> Bounds {
+        self.plan.lock().log.bounds()
     }
 
     pub(crate) fn image(&self) -> Arc<Image> {

@@ -7,8 +7,11 @@ pub mod alter_configs;
 pub mod create_partitions;
 pub mod create_topics;
 pub mod delete_topics;
+pub mod elect_leaders;
 pub mod producer_ids;
+pub mod reassign;
 pub mod register_broker;
+pub mod update_features;
 
 use std::collections::BTreeSet;
 

@@ -16,9 +16,12 @@ pub const METADATA_VERSION: &str = "metadata.version";
 pub const METADATA_LEVELS: std::ops::RangeInclusive<i16> = 7..=30;
 /// With level 2 each transaction has an epoch of its own, and brokers add the partitions (KIP-890).
 pub const TRANSACTION_VERSION: &str = "transaction.version";
-/// What this broker knows, in the order of the names; the first broker finalizes the last level of each.
-pub const FEATURES: [(&str, std::ops::RangeInclusive<i16>); 2] = [
+/// With level 1 there are groups of the consumer protocol (KIP-848).
+pub const GROUP_VERSION: &str = "group.version";
+/// What this broker knows, the format of the records first; the first broker finalizes the last level of each.
+pub const FEATURES: [(&str, std::ops::RangeInclusive<i16>); 3] = [
     (METADATA_VERSION, METADATA_LEVELS),
+    (GROUP_VERSION, 0..=1),
     (TRANSACTION_VERSION, 0..=2),
 ];
 

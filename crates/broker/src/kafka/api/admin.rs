@@ -9,9 +9,10 @@ use wire::messages::MetadataRequest;
 use wire::{ApiKey, Message, Reader, Uuid};
 
 use super::{
-    View, alter_configs, api_versions, create_partitions, create_topics, delete_topics,
-    describe_cluster, describe_configs, describe_topic_partitions, incremental_alter_configs,
-    list_config_resources, metadata,
+    View, alter_configs, alter_partition_reassignments, api_versions, create_partitions,
+    create_topics, delete_topics, describe_cluster, describe_configs, describe_topic_partitions,
+    elect_leaders, incremental_alter_configs, list_config_resources, list_partition_reassignments,
+    metadata, update_features,
 };
 use crate::settings::Settings;
 use crate::shard::{Address, Outcome, Shard};
@@ -133,6 +134,20 @@ impl Shard {
                     incremental_alter_configs::handle(request, view)
                 })
             }
+            ApiKey::DescribeQuorum => self.with(address, reader, Shard::on_describe_quorum),
+            ApiKey::ElectLeaders => self.decide(key, address, reader, |request, view, _| {
+                elect_leaders::handle(request, view)
+            }),
+            // Every target that passes is where the partition is already: there is nothing to write.
+            ApiKey::AlterPartitionReassignments => {
+                self.tell(key, address, reader, alter_partition_reassignments::handle)
+            }
+            ApiKey::ListPartitionReassignments => {
+                self.tell(key, address, reader, list_partition_reassignments::handle)
+            }
+            ApiKey::UpdateFeatures => self.decide(key, address, reader, |request, view, _| {
+                update_features::handle(request, version, view)
+            }),
             // The table lists nothing that has no arm in the router or here.
             _ => Outcome::Close,
         }

@@ -29,6 +29,7 @@ pub(crate) fn handle(
     let finalized = view
         .image
         .features()
+        .filter(|(_, level)| 0 < *level)
         .map(|(name, level)| FinalizedFeatureKey {
             name: name.into(),
             max_version_level: level,
@@ -118,7 +119,12 @@ mod tests {
             (33, 0, 2),
             (35, 1, 5),
             (37, 0, 3),
+            (43, 0, 2),
             (44, 0, 1),
+            (45, 0, 1),
+            (46, 0, 0),
+            (55, 0, 2),
+            (57, 0, 2),
             (60, 0, 2),
             (61, 0, 0),
             (74, 0, 1),
@@ -127,12 +133,41 @@ mod tests {
             assert_eq!(range(key), Some((min, max)), "key {key}");
         }
         assert!(response.api_keys.is_sorted_by_key(|row| row.api_key));
-        assert_eq!(
-            (
-                response.finalized_features[0].max_version_level,
-                response.error_code
-            ),
-            (30, 0)
+        assert_eq!(response.error_code, 0);
+        let finalized: Vec<(&str, i16)> = response
+            .finalized_features
+            .iter()
+            .map(|feature| (feature.name.as_str(), feature.max_version_level))
+            .collect();
+        let newest = [
+            ("group.version", 1),
+            ("metadata.version", 30),
+            ("transaction.version", 2),
+        ];
+        assert_eq!(finalized, newest);
+    }
+
+    #[test]
+    fn a_feature_that_was_switched_off_is_supported_and_not_finalized() {
+        let mut fixture = Fixture::new("");
+        let off = wire::metadata::FeatureLevelRecord {
+            name: "group.version".into(),
+            feature_level: 0,
+        };
+        fixture.replay(&[off.into()]);
+        let response = handle(&ApiVersionsRequest::default(), 0, &fixture.view());
+        let is_it = |name: &str| name == "group.version";
+        assert!(
+            !response
+                .finalized_features
+                .iter()
+                .any(|one| is_it(&one.name))
+        );
+        assert!(
+            response
+                .supported_features
+                .iter()
+                .any(|one| is_it(&one.name))
         );
     }
 

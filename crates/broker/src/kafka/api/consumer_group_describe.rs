@@ -1,9 +1,9 @@
 //! ConsumerGroupDescribe: members of KIP-848 groups, with what they have and what they are to have.
 
 use coord::group::{Answer, Ask};
-use wire::ApiKey;
 use wire::messages::consumer_group_describe_response::DescribedGroup;
 use wire::messages::{ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse};
+use wire::{ApiKey, ErrorCode};
 
 use super::group::unexpected;
 use super::{GROUP_OPERATIONS, NO_OPERATIONS};
@@ -16,6 +16,18 @@ impl Shard {
         address: &Address,
         request: ConsumerGroupDescribeRequest,
     ) -> Outcome {
+        if !self.has_consumer_groups() {
+            let refused = |group_id| DescribedGroup {
+                error_code: ErrorCode::UnsupportedVersion.code(),
+                group_id,
+                ..Default::default()
+            };
+            let response = ConsumerGroupDescribeResponse {
+                groups: request.group_ids.into_iter().map(refused).collect(),
+                ..Default::default()
+            };
+            return self.reply(address, ApiKey::ConsumerGroupDescribe, &response);
+        }
         let operations = if request.include_authorized_operations {
             GROUP_OPERATIONS
         } else {

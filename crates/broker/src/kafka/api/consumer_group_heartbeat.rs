@@ -1,8 +1,8 @@
 //! ConsumerGroupHeartbeat (KIP-848): joins, leaves, tells what a member owns, and brings its next assignment.
 
 use coord::group::{Answer, Ask, Client};
-use wire::ApiKey;
 use wire::messages::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
+use wire::{ApiKey, ErrorCode};
 
 use super::group::unexpected;
 use crate::shard::{Address, Outcome, Shard};
@@ -17,6 +17,13 @@ impl Shard {
         client: Client,
         request: ConsumerGroupHeartbeatRequest,
     ) -> Outcome {
+        if !self.has_consumer_groups() {
+            let response = ConsumerGroupHeartbeatResponse {
+                error_code: ErrorCode::UnsupportedVersion.code(),
+                ..Default::default()
+            };
+            return self.reply(address, ApiKey::ConsumerGroupHeartbeat, &response);
+        }
         let group_id = request.group_id.clone();
         let ask = Ask::ConsumerHeartbeat {
             request,

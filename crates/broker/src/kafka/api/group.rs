@@ -1,6 +1,7 @@
 //! Requests about groups: from the router to the handler of each API.
 
 use coord::group::{Answer, Client};
+use meta::decide::register_broker::GROUP_VERSION;
 use wire::{ApiKey, ErrorCode, Reader, RequestHead, Uuid};
 
 use super::admin::random_uuid;
@@ -53,6 +54,11 @@ impl Shard {
             // The table lists nothing that has no arm in a router.
             _ => Outcome::Close,
         }
+    }
+
+    /// Whether the cluster has taken up the consumer protocol; groups of it that exist stay as they are meanwhile.
+    pub(crate) fn has_consumer_groups(&self) -> bool {
+        0 < self.shared.metadata.image().feature(GROUP_VERSION)
     }
 
     fn client(&self, address: &Address, head: &RequestHead) -> Client {

@@ -7,6 +7,7 @@ pub(crate) mod add_offsets_to_txn;
 pub(crate) mod add_partitions_to_txn;
 pub(crate) mod admin;
 pub(crate) mod alter_configs;
+pub(crate) mod alter_partition_reassignments;
 pub(crate) mod api_versions;
 pub(crate) mod consumer_group_describe;
 pub(crate) mod consumer_group_heartbeat;
@@ -20,8 +21,10 @@ pub(crate) mod describe_configs;
 pub(crate) mod describe_groups;
 pub(crate) mod describe_log_dirs;
 pub(crate) mod describe_producers;
+pub(crate) mod describe_quorum;
 pub(crate) mod describe_topic_partitions;
 pub(crate) mod describe_transactions;
+pub(crate) mod elect_leaders;
 pub(crate) mod end_txn;
 pub(crate) mod error;
 pub(crate) mod fetch;
@@ -35,6 +38,7 @@ pub(crate) mod leave_group;
 pub(crate) mod list_config_resources;
 pub(crate) mod list_groups;
 pub(crate) mod list_offsets;
+pub(crate) mod list_partition_reassignments;
 pub(crate) mod list_transactions;
 pub(crate) mod metadata;
 pub(crate) mod offset_commit;
@@ -47,6 +51,7 @@ pub(crate) mod refusal;
 pub(crate) mod sync_group;
 pub(crate) mod txn;
 pub(crate) mod txn_offset_commit;
+pub(crate) mod update_features;
 pub(crate) mod write_txn_markers;
 
 use std::net::IpAddr;
@@ -111,8 +116,13 @@ pub(crate) const TABLE: &[Served] = &[
     served(ApiKey::DescribeLogDirs, 1, 5),
     served(ApiKey::CreatePartitions, 0, 3),
     served(ApiKey::DeleteGroups, 0, 2),
+    served(ApiKey::ElectLeaders, 0, 2),
     served(ApiKey::IncrementalAlterConfigs, 0, 1),
+    served(ApiKey::AlterPartitionReassignments, 0, 1),
+    served(ApiKey::ListPartitionReassignments, 0, 0),
     served(ApiKey::OffsetDelete, 0, 0),
+    served(ApiKey::DescribeQuorum, 0, 2),
+    served(ApiKey::UpdateFeatures, 0, 2),
     served(ApiKey::DescribeCluster, 0, 2),
     served(ApiKey::DescribeProducers, 0, 0),
     served(ApiKey::DescribeTransactions, 0, 0),
@@ -392,6 +402,64 @@ mod tests {
             fixture,
             |request: &DescribeTopicPartitionsRequest, _, view| {
                 describe_topic_partitions::handle(request, view)
+            },
+        );
+        check(
+            ApiKey::ElectLeaders,
+            fixture,
+            |_: &ElectLeadersRequest, _, view| {
+                let topic = elect_leaders_request::TopicPartitions {
+                    topic: "t".into(),
+                    partitions: vec![0, 9],
+                };
+                let request = ElectLeadersRequest {
+                    topic_partitions: Some(vec![topic]),
+                    ..Default::default()
+                };
+                elect_leaders::handle(&request, view).1
+            },
+        );
+        check(
+            ApiKey::AlterPartitionReassignments,
+            fixture,
+            |_: &AlterPartitionReassignmentsRequest, _, view| {
+                let partition = alter_partition_reassignments_request::ReassignablePartition {
+                    partition_index: 0,
+                    replicas: Some(vec![7]),
+                };
+                let topic = alter_partition_reassignments_request::ReassignableTopic {
+                    name: "t".into(),
+                    partitions: vec![partition],
+                };
+                let request = AlterPartitionReassignmentsRequest {
+                    topics: vec![topic],
+                    ..Default::default()
+                };
+                alter_partition_reassignments::handle(&request, view)
+            },
+        );
+        check(
+            ApiKey::ListPartitionReassignments,
+            fixture,
+            |request: &ListPartitionReassignmentsRequest, _, view| {
+                list_partition_reassignments::handle(request, view)
+            },
+        );
+        check(
+            ApiKey::UpdateFeatures,
+            fixture,
+            |_: &UpdateFeaturesRequest, version, view| {
+                let update = update_features_request::FeatureUpdateKey {
+                    feature: "group.version".into(),
+                    max_version_level: 1,
+                    upgrade_type: 1,
+                    ..Default::default()
+                };
+                let request = UpdateFeaturesRequest {
+                    feature_updates: vec![update],
+                    ..Default::default()
+                };
+                update_features::handle(&request, version, view).1
             },
         );
         check(

@@ -4,6 +4,9 @@ use meta::decide::alter_configs::AlterError;
 use meta::decide::create_partitions::CreatePartitionsError;
 use meta::decide::create_topics::CreateTopicError;
 use meta::decide::delete_topics::DeleteTopicError;
+use meta::decide::elect_leaders::ElectError;
+use meta::decide::reassign::ReassignError;
+use meta::decide::update_features::UpdateError;
 use wire::ErrorCode;
 
 #[must_use]
@@ -77,5 +80,41 @@ pub(crate) fn alter(error: &AlterError) -> ErrorCode {
         AlterError::UnknownTopic(_) => ErrorCode::UnknownTopicOrPartition,
         AlterError::TooManyRecords => ErrorCode::PolicyViolation,
         AlterError::NotAList { .. } | AlterError::Topic(_) => ErrorCode::InvalidConfig,
+    }
+}
+
+#[must_use]
+pub(crate) fn elect(error: &ElectError) -> ErrorCode {
+    match error {
+        ElectError::UnknownTopic(_) | ElectError::UnknownPartition { .. } => {
+            ErrorCode::UnknownTopicOrPartition
+        }
+        ElectError::NotNeeded => ErrorCode::ElectionNotNeeded,
+        ElectError::NoPreferred => ErrorCode::PreferredLeaderNotAvailable,
+        ElectError::NoEligible => ErrorCode::EligibleLeadersNotAvailable,
+        ElectError::TooManyRecords => ErrorCode::PolicyViolation,
+    }
+}
+
+#[must_use]
+pub(crate) fn reassign(error: &ReassignError) -> ErrorCode {
+    match error {
+        ReassignError::UnknownTopic(_) | ReassignError::UnknownPartition { .. } => {
+            ErrorCode::UnknownTopicOrPartition
+        }
+        ReassignError::NotInProgress => ErrorCode::NoReassignmentInProgress,
+        ReassignError::ReplicationFactor { .. } => ErrorCode::InvalidReplicationFactor,
+        ReassignError::Assignment(_) | ReassignError::Elsewhere => {
+            ErrorCode::InvalidReplicaAssignment
+        }
+    }
+}
+
+#[must_use]
+pub(crate) fn update_features(error: &UpdateError) -> ErrorCode {
+    match error {
+        UpdateError::Level { .. } | UpdateError::Unsafe { .. } | UpdateError::Loss { .. } => {
+            ErrorCode::InvalidUpdateVersion
+        }
     }
 }

@@ -1,0 +1,160 @@
+//! Levels of features: what brokers agree on, raised after an upgrade and lowered before a step back (KIP-584, KIP-1022).
+//!
+//! Owns which level may follow which. Levels change together or not at all. A level that would leave records in the metadata log
+//! which it does not know is never gone back to.
+
+use std::collections::BTreeMap;
+
+use model::BrokerId;
+use wire::metadata::FeatureLevelRecord;
+
+use super::register_broker::{FEATURES, METADATA_VERSION};
+use crate::image::Image;
+use crate::record::Record;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    Upgrade,
+    SafeDowngrade,
+    UnsafeDowngrade,
+}
+
+impl Direction {
+    #[must_use]
+    pub fn from_wire(direction: i8) -> Option<Direction> {
+        match direction {
+            1 => Some(Direction::Upgrade),
+            2 => Some(Direction::SafeDowngrade),
+            3 => Some(Direction::UnsafeDowngrade),
+            _ => None,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Update {
+    pub level: i16,
+    /// `None`: a number no direction has.
+    pub direction: Option<Direction>,
+}
+
+/// Why no level changes; the texts are those of Kafka.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UpdateError {
+    #[error("Invalid update version {level} for feature {feature}. {reason}")]
+    Level {
+        feature: String,
+        level: i16,
+        reason: String,
+    },
+    #[error(
+        "Unsupported metadata.version downgrade from {from} to {to}. Unsafe metadata downgrade is not supported in this version."
+    )]
+    Unsafe { from: i16, to: i16 },
+    #[error(
+        "Unsupported metadata.version downgrade from {from} to {to}. Refusing to perform the requested downgrade because it might delete metadata information."
+    )]
+    Loss { from: i16, to: i16 },
+}
+
+/// Records that set all levels of `updates`. Of several wrong ones the first by name is told.
+pub fn update_features(
+    image: &Image,
+    broker: BrokerId,
+    updates: &BTreeMap<String, Update>,
+) -> Result<Vec<Record>, UpdateError> {
+    updates
+        .iter()
+        .map(|(feature, update)| {
+            check(image, broker, feature, *update)?;
+            let record = FeatureLevelRecord {
+                name: feature.clone(),
+                feature_level: update.level,
+            };
+            Ok(record.into())
+        })
+        .collect()
+}
+
+fn check(
+    image: &Image,
+    broker: BrokerId,
+    feature: &str,
+    update: Update,
+) -> Result<(), UpdateError> {
+    let level = update.level;
+    let refused = |reason: String| {
+        Err(UpdateError::Level {
+            feature: feature.to_owned(),
+            level,
+            reason,
+        })
+    };
+    let Some(direction) = update.direction else {
+        return refused("The controller does not support the given upgrade type.".into());
+    };
+    if level < 0 {
+        return refused("A feature version cannot be less than 0.".into());
+    }
+    let known = FEATURES.into_iter().find(|(name, _)| *name == feature);
+    match known {
+        None if level == 0 => return refused(format!("Feature {feature} not found.")),
+        None => {
+            return refused(format!(
+                "Local controller {broker} does not support this feature."
+            ));
+        }
+        Some((_, levels)) if !levels.contains(&level) => {
+            let (low, high) = (levels.start(), levels.end());
+            return refused(format!(
+                "Local controller {broker} only supports versions {low}-{high}"
+            ));
+        }
+        Some(_) => {}
+    }
+    let current = image.feature(feature);
+    if level < current && direction == Direction::Upgrade {
+        return refused(
+            "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe downgrade."
+                .into(),
+        );
+    }
+    if current < level && direction != Direction::Upgrade {
+        return refused("Can't downgrade to a newer version.".into());
+    }
+    let (from, to) = (current, level);
+    if feature == METADATA_VERSION && to < from && changes_records(from, to) {
+        return Err(if direction == Direction::UnsafeDowngrade {
+            UpdateError::Unsafe { from, to }
+        } else {
+            UpdateError::Loss { from, to }
+        });
+    }
+    Ok(())
+}
+
+/// Levels of `metadata.version` that came without a new record or a new field of one.
+const SAME_RECORDS: [i16; 15] = [9, 10, 12, 16, 18, 19, 20, 21, 22, 24, 25, 26, 27, 28, 29];
+
+/// Whether a log written at level `from` may hold what level `to` does not know.
+fn changes_records(from: i16, to: i16) -> bool {
+    (to + 1..=from).any(|level| !SAME_RECORDS.contains(&level))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_is_left_only_for_one_that_knows_the_same_records() {
+        for (from, to, changed) in [
+            (29, 24, false),
+            (29, 23, false),
+            (29, 22, true),
+            (30, 29, true),
+            (8, 7, true),
+        ] {
+            assert_eq!(changes_records(from, to), changed, "{from} to {to}");
+        }
+    }
+}
