@@ -6,6 +6,7 @@ use std::time::Duration;
 use coord::group::consumer::assignor::Assignor;
 use coord::group::consumer::{self, Bounded, Migration};
 use log::config::{Cleanup, Durability, LogConfig, TopicCompression};
+use meta::Image;
 use partition::{CleanerSettings, DirSettings};
 use wire::records::{Codec, Compression, TimestampType};
 
@@ -26,7 +27,14 @@ pub struct Settings {
 const NO_IDLE_LIMIT: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 impl Settings {
-    pub fn new(broker: config::Broker) -> Settings {
+    /// Of a broker and of the groups that have settings of their own.
+    pub(crate) fn new(broker: config::Broker, image: &Image) -> Settings {
+        let mut groups = group_settings(&broker);
+        let own = image.group_overrides().map(|(id, overrides)| {
+            let settings = groups.consumer.for_group(&own_consumer_settings(overrides));
+            (id.to_owned(), settings)
+        });
+        groups.own_consumer = own.collect();
         Settings {
             frame_bytes_max: i32::try_from(broker.request_bytes_max).unwrap_or(i32::MAX),
             fetch_bytes_max: broker.fetch_bytes_max,
@@ -35,7 +43,7 @@ impl Settings {
             connections_max: broker.connections_max,
             connections_per_ip_max: broker.connections_per_ip_max,
             connection_idle_max: broker.connection_idle_max.unwrap_or(NO_IDLE_LIMIT),
-            groups: Arc::new(group_settings(&broker)),
+            groups: Arc::new(groups),
             broker: Arc::new(broker),
         }
     }
@@ -101,6 +109,20 @@ fn group_settings(broker: &config::Broker) -> coord::group::Settings {
         ),
         offset_metadata_max: size("offset.metadata.max.bytes", standard.offset_metadata_max),
         consumer: consumer_settings(broker, standard.consumer),
+        own_consumer: standard.own_consumer,
+    }
+}
+
+/// What a group has set of what KIP-848 groups go by.
+fn own_consumer_settings(overrides: &config::Overrides) -> consumer::Overrides {
+    let int = |name: &str| {
+        let number = config::group_number(overrides, name)?;
+        i32::try_from(number).ok()
+    };
+    consumer::Overrides {
+        session_timeout_ms: int("consumer.session.timeout.ms"),
+        heartbeat_interval_ms: int("consumer.heartbeat.interval.ms"),
+        assignment_interval_ms: int("consumer.assignment.interval.ms"),
     }
 }
 

@@ -79,8 +79,9 @@ impl Announce for Spread {
 
 impl Broker {
     pub fn start(env: &Env, broker: config::Broker) -> Result<Broker, StartError> {
-        let settings = Settings::new(broker);
+        let fixed = Settings::new(broker, &Image::default());
         let Recovered {
+            settings,
             image,
             topics,
             dirs,
@@ -88,7 +89,7 @@ impl Broker {
             places,
             cluster_id,
             rounds,
-        } = recover(env, &settings)?;
+        } = recover(env, &fixed)?;
 
         let mut pollers = Vec::new();
         for _ in 0..settings.broker.network_threads {
@@ -197,6 +198,8 @@ impl Broker {
 }
 
 struct Recovered {
+    /// Dynamic ones included.
+    settings: Settings,
     image: Image,
     topics: Topics,
     dirs: Vec<Arc<LogDir>>,
@@ -295,6 +298,7 @@ fn recover(env: &Env, settings: &Settings) -> Result<Recovered, StartError> {
         topics.insert(Arc::new(places.open(topic, &overrides, &dynamic, None)));
     }
     Ok(Recovered {
+        settings: Settings::new(dynamic, &image),
         image,
         topics,
         dirs,

@@ -3,6 +3,7 @@
 //! Owns the order of sources and what is hidden: a password, and a value whose type is not known, are never shown.
 
 use crate::broker::Broker;
+use crate::group;
 use crate::layers::{Overrides, Source};
 use crate::table::{self, Kind, Update};
 use crate::topic;
@@ -104,6 +105,44 @@ impl Broker {
             }
         };
         table::topic_settings().map(one).collect()
+    }
+
+    /// Every setting of a group with `overrides`.
+    #[must_use]
+    pub fn describe_group(&self, overrides: &Overrides) -> Vec<Description> {
+        let one = |group: &table::GroupSetting| {
+            let name = group.setting.name;
+            let value = group::effective(overrides, &self.layers, group)
+                .map(|value| value::canonical(&value));
+            let own = overrides.contains_key(name).then(|| {
+                (
+                    name.to_owned(),
+                    value.clone().unwrap_or_default(),
+                    Source::Group,
+                )
+            });
+            let given = match (group.synonym, group.setting.default) {
+                (Some(synonym), _) => self.layers.chain(&[synonym]),
+                (None, Some(default)) => {
+                    vec![(name.to_owned(), default.to_owned(), Source::Default)]
+                }
+                (None, None) => Vec::new(),
+            };
+            let chain: Vec<_> = own.into_iter().chain(given).collect();
+            Description {
+                name: name.into(),
+                value,
+                source: chain
+                    .first()
+                    .map_or(Source::Default, |(_, _, source)| *source),
+                read_only: false,
+                sensitive: false,
+                kind: Some(group.setting.kind),
+                synonyms: synonyms(chain, false),
+                doc: Some(group.setting.doc),
+            }
+        };
+        table::group_settings().map(one).collect()
     }
 
     fn describe_one(&self, name: &str) -> Description {
@@ -244,6 +283,26 @@ mod tests {
         assert_eq!(
             show(&after.describe_cluster(), "log.retention.ms"),
             "6000@3 [log.retention.ms=6000@3]"
+        );
+    }
+
+    #[test]
+    fn a_group_has_what_it_set_before_what_the_broker_gives() {
+        let broker = broker("group.consumer.heartbeat.interval.ms=6000");
+        let all = broker.describe_group(&dynamic(&[("consumer.session.timeout.ms", " 50000 ")]));
+        assert_eq!(all.len(), 17);
+        assert_eq!(
+            show(&all, "consumer.session.timeout.ms"),
+            "50000@8 [consumer.session.timeout.ms=50000@8 group.consumer.session.timeout.ms=45000@5]"
+        );
+        let behind = "group.consumer.heartbeat.interval.ms";
+        assert_eq!(
+            show(&all, "consumer.heartbeat.interval.ms"),
+            format!("6000@4 [{behind}=6000@4 {behind}=5000@5]")
+        );
+        assert_eq!(
+            show(&all, "share.isolation.level"),
+            "read_uncommitted@5 [share.isolation.level=read_uncommitted@5]"
         );
     }
 

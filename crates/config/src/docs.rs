@@ -18,6 +18,11 @@ pub fn markdown() -> String {
         let setting = &topic.setting;
         row(&mut page, setting, &synonyms.join(", "));
     }
+    page.push_str("\n## Groups\n\nSet with `kafka-configs --entity-type groups`, within the bounds of the broker settings `group.*.min.*` and `group.*.max.*`.\n\n| setting | default | type | broker setting | effect | meaning |\n|---|---|---|---|---|---|\n");
+    for group in table::group_settings() {
+        let synonym = group.synonym.map(|name| format!("`{name}`"));
+        row(&mut page, &group.setting, &synonym.unwrap_or_default());
+    }
     for (title, settings) in SECTIONS {
         let _ = write!(
             page,
@@ -91,6 +96,7 @@ fn kind(setting: &Setting) -> String {
         Check::OneOfAnyCase(known) => known.join(", ").to_lowercase(),
         Check::ItemsOf(known) => format!("{kind} of {}", known.join(", ")),
         Check::GzipLevel => format!("{kind}, 1 to 9 or -1"),
+        Check::OffsetReset => "earliest, latest, by_duration:PnDTnHnMn.nS".to_owned(),
         Check::Any | Check::NonEmpty | Check::Items | Check::Replicas => kind.to_owned(),
     }
 }

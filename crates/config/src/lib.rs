@@ -1,4 +1,4 @@
-//! Settings of brokers and topics: one typed table, the files that set them, what they mean, how they are described.
+//! Settings of brokers, topics and groups: one typed table, the files that set them, what they mean, how they are described.
 //!
 //! Owns every name, default, bound and error text. Does no IO: whoever starts the broker reads the file and hands in its text.
 //! Refuses unknown names and values that do not fit, naming the nearest known setting.
@@ -6,6 +6,7 @@
 mod broker;
 mod describe;
 pub mod docs;
+mod group;
 mod layers;
 mod listener;
 mod properties;
@@ -16,13 +17,15 @@ mod value;
 
 pub use broker::{Broker, ChangeError, Cleaner, QUEUED_BYTES_DEFAULT};
 pub use describe::{Description, SynonymValue};
+pub use group::group_number;
 pub use layers::{Machine, Overrides, Source};
 pub use listener::Listener;
 pub use properties::PropertiesError;
 pub use settings::{Format, Settings, SettingsError, Warning};
 pub use table::{
-    Check, Kind, Setting, Status, Synonym, TopicSetting, Update, broker_setting, broker_settings,
-    nearest_broker_setting, nearest_topic_setting, topic_setting, topic_settings,
+    Check, GroupSetting, Kind, Setting, Status, Synonym, TopicSetting, Update, broker_setting,
+    broker_settings, group_setting, group_settings, nearest_broker_setting, nearest_topic_setting,
+    topic_setting, topic_settings,
 };
 pub use topic::{Clock, Codec, Durability, Topic};
 pub use value::{Value, ValueError};

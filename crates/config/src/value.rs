@@ -35,6 +35,14 @@ pub enum ValueError {
     NoTier,
     #[error("Unknown topic config name: {name}")]
     UnknownTopicSetting { name: String },
+    #[error("Unknown group config name: {name}")]
+    UnknownGroupSetting { name: String },
+    #[error("{name} must be {relation} {other}")]
+    Relation {
+        name: String,
+        relation: &'static str,
+        other: String,
+    },
 }
 
 /// Parses `text` as a value of `setting` and holds it against the setting's check.
@@ -162,6 +170,11 @@ fn admit(setting: &Setting, value: &Value) -> Result<(), ValueError> {
             ))
         }
         (Check::Replicas, Value::List(items)) => replicas(setting, items),
+        (Check::OffsetReset, Value::Text(text)) if !is_offset_reset(text) => Err(invalid(
+            setting,
+            text,
+            "Strategy must be earliest, latest or by_duration:PnDTnHnMn.nS",
+        )),
         _ => Ok(()),
     }
 }
@@ -203,6 +216,42 @@ fn replicas(setting: &Setting, items: &[String]) -> Result<(), ValueError> {
         setting.name
     );
     Err(invalid(setting, format!("[{}]", items.join(", ")), reason))
+}
+
+fn is_offset_reset(text: &str) -> bool {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_seconds = |text: &str| match text.split_once('.') {
+        Some((whole, rest)) => is_number(whole) && is_number(rest),
+        None => is_number(text),
+    };
+    let Some(duration) = text.strip_prefix("by_duration:") else {
+        return matches!(text, "earliest" | "latest");
+    };
+    let Some(parts) = duration.strip_prefix('P') else {
+        return false;
+    };
+    let (days, time) = match parts.split_once('T') {
+        Some((days, time)) => (days, Some(time)),
+        None => (parts, None),
+    };
+    let days_fit = days.is_empty() || days.strip_suffix('D').is_some_and(is_number);
+    let Some(mut rest) = time else {
+        return days_fit && !days.is_empty();
+    };
+    let mut parts = 0;
+    for unit in ['H', 'M'] {
+        if let Some((number, after)) = rest.split_once(unit) {
+            if !is_number(number) {
+                return false;
+            }
+            (rest, parts) = (after, parts + 1);
+        }
+    }
+    let seconds_fit = match rest {
+        "" => 0 < parts,
+        seconds => seconds.strip_suffix('S').is_some_and(is_seconds),
+    };
+    days_fit && seconds_fit
 }
 
 /// As Java prints a double: always with a fraction.

@@ -64,6 +64,14 @@ impl Resource {
     }
 
     #[must_use]
+    pub fn group(id: &str) -> Resource {
+        Resource {
+            kind: ResourceKind::Group,
+            name: id.into(),
+        }
+    }
+
+    #[must_use]
     pub fn broker(id: BrokerId) -> Resource {
         Resource {
             kind: ResourceKind::Broker,
@@ -235,6 +243,14 @@ impl Image {
     /// What has dynamic settings, in order of kind and name.
     pub fn configured(&self) -> impl Iterator<Item = &Resource> {
         self.settings.keys()
+    }
+
+    /// Groups with settings of their own, in the order of their ids.
+    pub fn group_overrides(&self) -> impl Iterator<Item = (&str, &Arc<Overrides>)> {
+        self.settings
+            .range(Resource::group("")..)
+            .take_while(|(resource, _)| resource.kind == ResourceKind::Group)
+            .map(|(resource, overrides)| (resource.name.as_str(), overrides))
     }
 
     /// Finalized features and their levels; one at level 0 is switched off.

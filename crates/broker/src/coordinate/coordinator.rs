@@ -53,6 +53,10 @@ impl<M: Machine> Coordinator<M> {
         }
     }
 
+    pub(super) fn set_settings(&mut self, settings: &Settings) {
+        self.machine.set_settings(settings);
+    }
+
     /// What the load led to.
     pub(super) fn take_begun(&mut self) -> Option<Progress<M::Answer>> {
         let begun = self.begun.take()?;

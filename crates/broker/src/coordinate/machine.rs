@@ -18,6 +18,8 @@ pub(crate) trait Machine {
     type Answer;
 
     fn new(settings: &Settings) -> Self;
+    /// What may change while the broker runs has changed.
+    fn set_settings(&mut self, settings: &Settings);
     fn decode(key: Bytes, value: Option<Bytes>) -> Result<Self::Record, DecodeError>;
     fn encode(record: &Self::Record) -> Result<(Bytes, Option<Bytes>), EncodeError>;
     fn replay(&mut self, record: &Self::Record, producer: Option<(ProducerId, ProducerEpoch)>);
@@ -48,6 +50,10 @@ impl Machine for group::Groups {
 
     fn new(settings: &Settings) -> Self {
         group::Groups::new(Arc::clone(&settings.groups))
+    }
+
+    fn set_settings(&mut self, settings: &Settings) {
+        self.set_settings(Arc::clone(&settings.groups));
     }
 
     fn decode(key: Bytes, value: Option<Bytes>) -> Result<GroupRecord, DecodeError> {
@@ -120,6 +126,9 @@ impl Machine for txn::Transactions {
                 .map_or(defaults.abort_check, Duration::from_millis),
         })
     }
+
+    /// Those of transactions are read at start.
+    fn set_settings(&mut self, _settings: &Settings) {}
 
     fn decode(key: Bytes, value: Option<Bytes>) -> Result<TransactionRecord, DecodeError> {
         TransactionRecord::decode(key, value)

@@ -92,6 +92,8 @@ pub(crate) struct Coordinators {
     is_loading: bool,
     /// What the coordinators were made from; another pointer means that partitions came or went.
     seen: Option<Arc<Topics>>,
+    /// The settings that they go by.
+    settings: Option<Arc<group::Settings>>,
 }
 
 impl Coordinators {
@@ -256,8 +258,20 @@ impl Shard {
         }
     }
 
-    /// Coordinators come and go with the partitions of their topics.
+    /// Coordinators follow what is set, and come and go with the partitions of their topics.
     fn refresh_coordinators(&mut self) {
+        let settings = self.shared.config();
+        let is_same = |seen: &Arc<group::Settings>| Arc::ptr_eq(seen, &settings.groups);
+        if !self.coordinators.settings.as_ref().is_some_and(is_same) {
+            let coordinators = &mut self.coordinators;
+            for coordinator in coordinators.groups.values_mut() {
+                coordinator.set_settings(&settings);
+            }
+            for coordinator in coordinators.transactions.values_mut() {
+                coordinator.set_settings(&settings);
+            }
+            coordinators.settings = Some(Arc::clone(&settings.groups));
+        }
         let topics = self.topics();
         let is_seen = self
             .coordinators

@@ -242,11 +242,13 @@ impl Shared {
         }
         let before = Arc::clone(&self.config().broker);
         let (own, cluster) = (Resource::broker(before.node_id), Resource::cluster());
-        if image.overrides(&own) != old.overrides(&own)
-            || image.overrides(&cluster) != old.overrides(&cluster)
+        let is_same = |resource| image.overrides(resource) == old.overrides(resource);
+        if !is_same(&own)
+            || !is_same(&cluster)
+            || !image.group_overrides().eq(old.group_overrides())
         {
             let broker = before.with_dynamic(image.overrides(&cluster), image.overrides(&own));
-            self.set_config(crate::settings::Settings::new(broker));
+            self.set_config(crate::settings::Settings::new(broker, &image));
         }
         let broker = Arc::clone(&self.config().broker);
         let mut topics = (*self.topics()).clone();

@@ -38,6 +38,8 @@ pub enum Check {
     GzipLevel,
     /// `*` or `partition:broker` pairs.
     Replicas,
+    /// Where a share group begins.
+    OffsetReset,
 }
 
 /// How a broker setting changes while the broker runs.
@@ -84,6 +86,16 @@ pub struct TopicSetting {
     pub synonyms: &'static [Synonym],
 }
 
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GroupSetting {
+    pub setting: Setting,
+    /// The broker setting that gives its default.
+    pub synonym: Option<&'static str>,
+    /// Broker settings that bound what a group may set.
+    pub min: Option<&'static str>,
+    pub max: Option<&'static str>,
+}
+
 macro_rules! default {
     (-) => {
         None
@@ -126,8 +138,39 @@ macro_rules! topic_settings {
     };
 }
 
+macro_rules! optional {
+    () => {
+        None
+    };
+    ($name:literal) => {
+        Some($name)
+    };
+}
+pub(crate) use optional;
+
+macro_rules! group_settings {
+    ($($name:literal $kind:ident $default:tt $check:ident $(($($bound:expr),+))? $status:ident
+        [$($synonym:literal)?] [$($min:literal)?] [$($max:literal)?] $doc:literal;)*) => {
+        &[$(crate::table::GroupSetting {
+            setting: crate::table::Setting {
+                name: $name,
+                kind: crate::table::Kind::$kind,
+                default: crate::table::default!($default),
+                check: crate::table::Check::$check $(($($bound),+))?,
+                update: crate::table::Update::ClusterWide,
+                status: crate::table::Status::$status,
+                doc: $doc,
+            },
+            synonym: crate::table::optional!($($synonym)?),
+            min: crate::table::optional!($($min)?),
+            max: crate::table::optional!($($max)?),
+        }),*]
+    };
+}
+
 mod cluster;
 mod coordinators;
+mod group;
 mod hidden;
 mod log;
 mod network;
@@ -170,6 +213,12 @@ static HIDDEN: LazyLock<BTreeMap<&'static str, &'static Setting>> = LazyLock::ne
         .map(|setting| (setting.name, setting))
         .collect()
 });
+static GROUP: LazyLock<BTreeMap<&'static str, &'static GroupSetting>> = LazyLock::new(|| {
+    group::SETTINGS
+        .iter()
+        .map(|group| (group.setting.name, group))
+        .collect()
+});
 static TOPIC: LazyLock<BTreeMap<&'static str, &'static TopicSetting>> = LazyLock::new(|| {
     topic::SETTINGS
         .iter()
@@ -193,6 +242,11 @@ pub fn topic_settings() -> impl Iterator<Item = &'static TopicSetting> {
         .filter(|topic| topic.setting.name != TOPIC_HIDDEN)
 }
 
+/// Settings of a group in the order of their names.
+pub fn group_settings() -> impl Iterator<Item = &'static GroupSetting> {
+    GROUP.values().copied()
+}
+
 /// A broker setting, listed or not.
 #[must_use]
 pub fn broker_setting(name: &str) -> Option<&'static Setting> {
@@ -203,6 +257,11 @@ pub fn broker_setting(name: &str) -> Option<&'static Setting> {
 #[must_use]
 pub fn topic_setting(name: &str) -> Option<&'static TopicSetting> {
     TOPIC.get(name).copied()
+}
+
+#[must_use]
+pub fn group_setting(name: &str) -> Option<&'static GroupSetting> {
+    GROUP.get(name).copied()
 }
 
 pub(crate) fn prefix_status(name: &str) -> Option<Status> {
@@ -267,6 +326,7 @@ mod tests {
         for setting in broker_settings()
             .chain(hidden::SETTINGS)
             .chain(topic::SETTINGS.iter().map(|topic| &topic.setting))
+            .chain(group::SETTINGS.iter().map(|group| &group.setting))
         {
             if let Some(default) = setting.default {
                 assert!(
@@ -292,6 +352,19 @@ mod tests {
             for synonym in topic.synonyms {
                 assert!(broker_setting(synonym.name).is_some(), "{}", synonym.name);
             }
+        }
+    }
+
+    #[test]
+    fn a_group_differs_from_broker_settings_that_exist_and_begins_as_they_do() {
+        assert_eq!(GROUP.len(), 17);
+        for group in group::SETTINGS {
+            let names = [group.synonym, group.min, group.max].into_iter().flatten();
+            for name in names {
+                assert!(broker_setting(name).is_some(), "{name}");
+            }
+            let given = group.synonym.and_then(broker_setting);
+            assert!(given.is_none_or(|given| given.default == group.setting.default));
         }
     }
 

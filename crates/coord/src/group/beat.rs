@@ -72,12 +72,12 @@ impl Groups {
         topics: &dyn Topics,
     ) -> Out {
         let settings = Arc::clone(&self.settings);
+        let id = &beat.request.group_id;
         let cx = Context {
             at,
             topics,
-            settings: &settings.consumer,
+            settings: settings.consumer_of(id),
         };
-        let id = &beat.request.group_id;
         match self.groups.get_mut(id.as_str()) {
             Some(Entry {
                 group: Group::Consumer(consumer),
@@ -149,7 +149,7 @@ impl Groups {
                 return consumer.describe(&Context {
                     at,
                     topics,
-                    settings: &self.settings.consumer,
+                    settings: self.settings.consumer_of(&group_id),
                 });
             }
             None if !self.offsets.has(&group_id) => format!("Group {group_id} not found."),

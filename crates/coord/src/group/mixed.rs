@@ -42,7 +42,7 @@ impl Groups {
         let cx = Context {
             at,
             topics,
-            settings: &settings.consumer,
+            settings: settings.consumer_of(id),
         };
         let said = ask(consumer, &cx);
         self.index(id);

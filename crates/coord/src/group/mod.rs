@@ -86,6 +86,11 @@ impl Groups {
         }
     }
 
+    /// What holds from now on. A timer that runs ends as it began; the next one is set anew.
+    pub fn set_settings(&mut self, settings: Arc<Settings>) {
+        self.settings = settings;
+    }
+
     /// Takes in one record, when it was appended or at load. `producer` is set for offsets of a transaction.
     pub fn replay(&mut self, record: &GroupRecord, producer: Option<(ProducerId, ProducerEpoch)>) {
         match record {
@@ -136,7 +141,7 @@ impl Groups {
                     Group::Consumer(consumer) => consumer.on_loaded(&Context {
                         at,
                         topics: &NoTopics,
-                        settings: &self.settings.consumer,
+                        settings: self.settings.consumer_of(&id),
                     }),
                 }
             }
@@ -178,7 +183,7 @@ impl Groups {
                         let step = consumer.tick(&Context {
                             at,
                             topics,
-                            settings: &self.settings.consumer,
+                            settings: self.settings.consumer_of(&id),
                         });
                         bytes += step.records.len() * record::gone_size(&id, "");
                         out.extend(step);

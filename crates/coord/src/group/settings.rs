@@ -2,6 +2,8 @@
 //!
 //! Plain numbers: the driver fills them from its configuration, defaults are Kafka's.
 
+use std::collections::BTreeMap;
+
 use super::consumer;
 
 /// Settings of groups of both protocols and of committed offsets.
@@ -23,6 +25,16 @@ pub struct Settings {
     pub offset_metadata_max: usize,
     /// `group.consumer.*`
     pub consumer: consumer::Settings,
+    /// What holds for groups with settings of their own (GROUP resources).
+    pub own_consumer: BTreeMap<String, consumer::Settings>,
+}
+
+impl Settings {
+    /// What holds for the consumer group `id`.
+    #[must_use]
+    pub fn consumer_of(&self, id: &str) -> &consumer::Settings {
+        self.own_consumer.get(id).unwrap_or(&self.consumer)
+    }
 }
 
 impl Default for Settings {
@@ -36,6 +48,7 @@ impl Default for Settings {
             offsets_retention_check_interval_ms: 600_000,
             offset_metadata_max: 4_096,
             consumer: consumer::Settings::default(),
+            own_consumer: BTreeMap::new(),
         }
     }
 }

@@ -1,6 +1,15 @@
 //! Groups of both protocols side by side: what each may be asked, and how a group changes over, empty or not.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use coord::group::{Answer, Ask, Client, Settings, consumer};
+use wire::messages::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
+
 use crate::script::check;
+use crate::world::World;
+
+const UNKNOWN_MEMBER_ID: i16 = 25;
 
 const MEMBER: &str = "consumer m        => m: epoch 1
 ";
@@ -167,4 +176,54 @@ fn an_empty_consumer_group_is_deleted_or_forgotten() {
          after 10m              => wrote 2
          list                   =>",
     );
+}
+
+/// What the coordinator says to a heartbeat of member `m`.
+fn beat(world: &mut World, epoch: i32) -> ConsumerGroupHeartbeatResponse {
+    let joins = epoch == 0;
+    let request = ConsumerGroupHeartbeatRequest {
+        group_id: "g".to_owned(),
+        member_id: "m".to_owned(),
+        member_epoch: epoch,
+        rebalance_timeout_ms: if joins { 30_000 } else { -1 },
+        subscribed_topic_names: joins.then(|| vec!["t".to_owned()]),
+        topic_partitions: joins.then(Vec::new),
+        ..ConsumerGroupHeartbeatRequest::default()
+    };
+    let fresh = world.fresh();
+    let caller = world.ask(Ask::ConsumerHeartbeat {
+        request,
+        client: Client::default(),
+        brings_member_id: true,
+        fresh,
+    });
+    let mut told = world.told.iter();
+    match told.find(|(to, _)| *to == caller).map(|(_, told)| told) {
+        Some(Ok(Answer::ConsumerHeartbeat(answer))) => answer.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn settings_of_a_group_hold_from_its_next_heartbeat() {
+    let own = consumer::Overrides {
+        heartbeat_interval_ms: Some(7_000),
+        session_timeout_ms: Some(60_000),
+        assignment_interval_ms: None,
+    };
+    let mut settings = Settings::default();
+    let resolved = settings.consumer.for_group(&own);
+    settings.own_consumer.insert("g".to_owned(), resolved);
+    let settings = Arc::new(settings);
+
+    let mut world = World::new(Settings::default());
+    assert_eq!(beat(&mut world, 0).heartbeat_interval_ms, 5_000);
+    world.groups.set_settings(Arc::clone(&settings));
+    assert_eq!(beat(&mut world, 1).heartbeat_interval_ms, 7_000);
+    world.pass(Duration::from_secs(59));
+    assert_eq!(beat(&mut world, 1).error_code, 0);
+    world.groups.set_settings(Arc::default());
+    assert_eq!(beat(&mut world, 1).heartbeat_interval_ms, 5_000);
+    world.pass(Duration::from_secs(46));
+    assert_eq!(beat(&mut world, 1).error_code, UNKNOWN_MEMBER_ID);
 }

@@ -77,6 +77,8 @@ pub enum AlterError {
     Operation(String),
     #[error("Default topic resources are not allowed.")]
     DefaultTopic,
+    #[error("Default group resources are not allowed.")]
+    DefaultGroup,
     #[error(transparent)]
     Name(#[from] NameError),
     #[error("The topic '{0}' does not exist.")]
@@ -93,7 +95,7 @@ pub enum AlterError {
     #[error("Unable to perform excessively large batch operation.")]
     TooManyRecords,
     #[error(transparent)]
-    Topic(#[from] ValueError),
+    Value(#[from] ValueError),
     #[error(transparent)]
     Broker(#[from] ChangeError),
 }
@@ -238,9 +240,10 @@ fn find(
                 Err(AlterError::OtherBroker { want, got })
             }
         }
-        Some(ResourceKind::ClientMetrics | ResourceKind::Group) | None => {
-            Err(AlterError::Kind(named.kind))
-        }
+        Some(ResourceKind::Group) if name.is_empty() => Err(AlterError::DefaultGroup),
+        // There need not be a group of that name yet.
+        Some(ResourceKind::Group) => Ok(Resource::group(name)),
+        Some(ResourceKind::ClientMetrics) | None => Err(AlterError::Kind(named.kind)),
     }
 }
 
@@ -259,6 +262,7 @@ fn apply(
         Some(operation @ (Operation::Append | Operation::Subtract)) => {
             let kind = match resource.kind {
                 ResourceKind::Topic => config::topic_setting(name).map(|topic| topic.setting.kind),
+                ResourceKind::Group => config::group_setting(name).map(|group| group.setting.kind),
                 _ => config::broker_setting(name).map(|setting| setting.kind),
             };
             if kind != Some(Kind::List) {
@@ -307,6 +311,7 @@ fn items(list: &str) -> impl Iterator<Item = &str> {
 fn check_result(broker: &Broker, resource: &Resource, after: &Overrides) -> Result<(), AlterError> {
     match resource.kind {
         ResourceKind::Broker => Ok(broker.check_change(after, resource.name.is_empty())?),
+        ResourceKind::Group => Ok(broker.check_group(after)?),
         _ => Ok(broker.check_topic(after)?),
     }
 }

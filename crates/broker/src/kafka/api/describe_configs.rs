@@ -128,7 +128,13 @@ fn settings(
                 "Unexpected broker id, expected {own_id} or empty string, but received {id}"
             ))),
         },
-        Some(ResourceKind::ClientMetrics | ResourceKind::Group) | None => Err(invalid(format!(
+        Some(ResourceKind::Group) if name.is_empty() => {
+            Err(invalid("Group name must not be empty".into()))
+        }
+        Some(ResourceKind::Group) => Ok(view
+            .broker
+            .describe_group(&view.image.overrides(&Resource::group(name)))),
+        Some(ResourceKind::ClientMetrics) | None => Err(invalid(format!(
             "settings of resource type {} are not served",
             resource.resource_type
         ))),
@@ -221,6 +227,7 @@ mod tests {
                 42,
                 "Unexpected broker id, expected 1 but received 2",
             ),
+            ((32, ""), 42, "Group name must not be empty"),
             ((8, "1"), 0, ""),
             ((4, ""), 0, ""),
         ] {
@@ -248,6 +255,26 @@ mod tests {
             1
         );
         assert_eq!(ask(&fixture, (4, "1"), None).configs.len(), 344);
+    }
+
+    #[test]
+    fn a_group_has_settings_whether_it_exists_or_not() {
+        let mut fixture = Fixture::new("");
+        let session = |fixture: &Fixture| {
+            let names = ["consumer.session.timeout.ms"];
+            let one = ask(fixture, (32, "g"), Some(&names)).configs.remove(0);
+            (one.value.unwrap_or_default(), one.config_source)
+        };
+        assert_eq!(ask(&fixture, (32, "g"), None).configs.len(), 17);
+        assert_eq!(session(&fixture), ("45000".to_owned(), 5));
+        let record = wire::metadata::ConfigRecord {
+            resource_type: 32,
+            resource_name: "g".into(),
+            name: "consumer.session.timeout.ms".into(),
+            value: Some("50000".into()),
+        };
+        fixture.replay(&[record.into()]);
+        assert_eq!(session(&fixture), ("50000".to_owned(), 8));
     }
 
     #[test]

@@ -111,6 +111,22 @@ mod tests {
             ((4, "1"), ("node.id", 0, Some("5")), 42),
             ((4, "1"), ("log.segment.bytes", 0, Some("5")), 42),
             ((4, "2"), ("log.retention.ms", 0, Some("5000")), 42),
+            (
+                (32, "g"),
+                ("consumer.session.timeout.ms", 0, Some("50000")),
+                0,
+            ),
+            ((32, "g"), ("consumer.session.timeout.ms", 1, None), 0),
+            ((32, "g"), ("consumer.session.timeout.ms", 0, Some("1")), 40),
+            ((32, "g"), ("consumer.session.timeout.ms", 0, Some("x")), 40),
+            ((32, "g"), ("consumer.session.timeout.ms", 0, None), 42),
+            ((32, "g"), ("consumer.session.timeout.ms", 2, Some("1")), 40),
+            ((32, "g"), ("retention.ms", 0, Some("1")), 40),
+            (
+                (32, ""),
+                ("consumer.session.timeout.ms", 0, Some("50000")),
+                42,
+            ),
             ((77, "1"), ("root", 0, Some("INFO")), 42),
         ] {
             let (_, response) = handle(&request(resource, config, false), &fixture.view());

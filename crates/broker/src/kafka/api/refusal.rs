@@ -63,7 +63,7 @@ pub(crate) fn create_partitions(error: &CreatePartitionsError) -> ErrorCode {
     }
 }
 
-/// A bad setting of a topic is a bad configuration, one of a broker a bad request: so Kafka has it.
+/// A bad setting of a topic or a group is a bad configuration, one of a broker a bad request: so Kafka has it.
 #[must_use]
 pub(crate) fn alter(error: &AlterError) -> ErrorCode {
     match error {
@@ -73,13 +73,14 @@ pub(crate) fn alter(error: &AlterError) -> ErrorCode {
         | AlterError::NullValue(_)
         | AlterError::Operation(_)
         | AlterError::DefaultTopic
+        | AlterError::DefaultGroup
         | AlterError::BrokerName(_)
         | AlterError::OtherBroker { .. }
         | AlterError::Broker(_) => ErrorCode::InvalidRequest,
         AlterError::Name(_) => ErrorCode::InvalidTopicException,
         AlterError::UnknownTopic(_) => ErrorCode::UnknownTopicOrPartition,
         AlterError::TooManyRecords => ErrorCode::PolicyViolation,
-        AlterError::NotAList { .. } | AlterError::Topic(_) => ErrorCode::InvalidConfig,
+        AlterError::NotAList { .. } | AlterError::Value(_) => ErrorCode::InvalidConfig,
     }
 }
 
