@@ -167,7 +167,7 @@ impl Broker {
     }
 }
 
-fn synonyms(chain: Vec<(String, String, Source)>, sensitive: bool) -> Vec<SynonymValue> {
+pub(crate) fn synonyms(chain: Vec<(String, String, Source)>, sensitive: bool) -> Vec<SynonymValue> {
     chain
         .into_iter()
         .map(|(name, value, source)| SynonymValue {

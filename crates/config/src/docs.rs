@@ -23,6 +23,10 @@ pub fn markdown() -> String {
         let synonym = group.synonym.map(|name| format!("`{name}`"));
         row(&mut page, &group.setting, &synonym.unwrap_or_default());
     }
+    page.push_str("\n## Subscriptions to client metrics\n\nSet with `kafka-configs --entity-type client-metrics`, and kept: nothing here receives metrics of clients yet.\n\n| setting | default | type | changes | effect | meaning |\n|---|---|---|---|---|---|\n");
+    for setting in table::client_metrics_settings() {
+        row(&mut page, setting, "any time");
+    }
     for (title, settings) in SECTIONS {
         let _ = write!(
             page,
@@ -97,6 +101,8 @@ fn kind(setting: &Setting) -> String {
         Check::ItemsOf(known) => format!("{kind} of {}", known.join(", ")),
         Check::GzipLevel => format!("{kind}, 1 to 9 or -1"),
         Check::OffsetReset => "earliest, latest, by_duration:PnDTnHnMn.nS".to_owned(),
-        Check::Any | Check::NonEmpty | Check::Items | Check::Replicas => kind.to_owned(),
+        Check::Any | Check::NonEmpty | Check::Items | Check::UniqueItems | Check::Replicas => {
+            kind.to_owned()
+        }
     }
 }

@@ -22,6 +22,7 @@ pub enum Source {
     DynamicDefaultBroker = 3,
     StaticBroker = 4,
     Default = 5,
+    ClientMetrics = 7,
     Group = 8,
 }
 
@@ -49,7 +50,7 @@ impl Layers {
 
     fn get(&self, source: Source, name: &str) -> Option<String> {
         match source {
-            Source::DynamicTopic | Source::Group => None,
+            Source::DynamicTopic | Source::ClientMetrics | Source::Group => None,
             Source::DynamicBroker => self.own.get(name).cloned(),
             Source::DynamicDefaultBroker => self.cluster.get(name).cloned(),
             Source::StaticBroker => self.fixed.get(name).map(str::to_owned),

@@ -4,6 +4,7 @@
 //! Refuses unknown names and values that do not fit, naming the nearest known setting.
 
 mod broker;
+mod client_metrics;
 mod describe;
 pub mod docs;
 mod group;
@@ -16,6 +17,7 @@ mod topic;
 mod value;
 
 pub use broker::{Broker, ChangeError, Cleaner, QUEUED_BYTES_DEFAULT};
+pub use client_metrics::check_client_metrics;
 pub use describe::{Description, SynonymValue};
 pub use group::group_number;
 pub use layers::{Machine, Overrides, Source};
@@ -24,8 +26,8 @@ pub use properties::PropertiesError;
 pub use settings::{Format, Settings, SettingsError, Warning};
 pub use table::{
     Check, GroupSetting, Kind, Setting, Status, Synonym, TopicSetting, Update, broker_setting,
-    broker_settings, group_setting, group_settings, nearest_broker_setting, nearest_topic_setting,
-    topic_setting, topic_settings,
+    broker_settings, client_metrics_setting, group_setting, group_settings, nearest_broker_setting,
+    nearest_topic_setting, topic_setting, topic_settings,
 };
 pub use topic::{Clock, Codec, Durability, Topic};
 pub use value::{Value, ValueError};

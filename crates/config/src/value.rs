@@ -37,6 +37,16 @@ pub enum ValueError {
     UnknownTopicSetting { name: String },
     #[error("Unknown group config name: {name}")]
     UnknownGroupSetting { name: String },
+    #[error("Configuration '{name}' values must not be duplicated.")]
+    RepeatedItem { name: String },
+    #[error("Unknown client metrics configuration: {name}")]
+    UnknownClientMetricsSetting { name: String },
+    #[error(
+        "Invalid value {value} for interval.ms, interval must be between 100 and 3600000 (1 hour)"
+    )]
+    PushInterval { value: i64 },
+    #[error("Illegal client matching pattern: {pattern}")]
+    Pattern { pattern: String },
     #[error("{name} must be {relation} {other}")]
     Relation {
         name: String,
@@ -151,6 +161,15 @@ fn admit(setting: &Setting, value: &Value) -> Result<(), ValueError> {
             Err(invalid(setting, text, "String must be non-empty"))
         }
         (Check::Items, Value::List(items)) => no_empty_item(setting, items),
+        (Check::UniqueItems, Value::List(items)) => {
+            no_empty_item(setting, items)?;
+            let repeated = (1..items.len()).any(|at| items[..at].contains(&items[at]));
+            if repeated {
+                let name = setting.name.into();
+                return Err(ValueError::RepeatedItem { name });
+            }
+            Ok(())
+        }
         (Check::ItemsOf(known), Value::List(items)) => {
             no_empty_item(setting, items)?;
             match items.iter().find(|item| !known.contains(&item.as_str())) {

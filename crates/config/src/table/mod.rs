@@ -35,6 +35,8 @@ pub enum Check {
     /// A list whose items are not empty.
     Items,
     ItemsOf(&'static [&'static str]),
+    /// A list whose items are not empty and stand once.
+    UniqueItems,
     GzipLevel,
     /// `*` or `partition:broker` pairs.
     Replicas,
@@ -168,6 +170,7 @@ macro_rules! group_settings {
     };
 }
 
+mod client_metrics;
 mod cluster;
 mod coordinators;
 mod group;
@@ -245,6 +248,16 @@ pub fn topic_settings() -> impl Iterator<Item = &'static TopicSetting> {
 /// Settings of a group in the order of their names.
 pub fn group_settings() -> impl Iterator<Item = &'static GroupSetting> {
     GROUP.values().copied()
+}
+
+/// Settings of a subscription to client metrics in the order of their names.
+pub(crate) fn client_metrics_settings() -> impl Iterator<Item = &'static Setting> {
+    client_metrics::SETTINGS.iter()
+}
+
+#[must_use]
+pub fn client_metrics_setting(name: &str) -> Option<&'static Setting> {
+    client_metrics_settings().find(|setting| setting.name == name)
 }
 
 /// A broker setting, listed or not.
@@ -327,6 +340,7 @@ mod tests {
             .chain(hidden::SETTINGS)
             .chain(topic::SETTINGS.iter().map(|topic| &topic.setting))
             .chain(group::SETTINGS.iter().map(|group| &group.setting))
+            .chain(client_metrics::SETTINGS)
         {
             if let Some(default) = setting.default {
                 assert!(

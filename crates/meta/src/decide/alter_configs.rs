@@ -79,6 +79,8 @@ pub enum AlterError {
     DefaultTopic,
     #[error("Default group resources are not allowed.")]
     DefaultGroup,
+    #[error("Subscription name can't be empty")]
+    DefaultClientMetrics,
     #[error(transparent)]
     Name(#[from] NameError),
     #[error("The topic '{0}' does not exist.")]
@@ -243,7 +245,14 @@ fn find(
         Some(ResourceKind::Group) if name.is_empty() => Err(AlterError::DefaultGroup),
         // There need not be a group of that name yet.
         Some(ResourceKind::Group) => Ok(Resource::group(name)),
-        Some(ResourceKind::ClientMetrics) | None => Err(AlterError::Kind(named.kind)),
+        Some(ResourceKind::ClientMetrics) if name.is_empty() => {
+            Err(AlterError::DefaultClientMetrics)
+        }
+        Some(kind @ ResourceKind::ClientMetrics) => Ok(Resource {
+            kind,
+            name: name.into(),
+        }),
+        None => Err(AlterError::Kind(named.kind)),
     }
 }
 
@@ -263,7 +272,10 @@ fn apply(
             let kind = match resource.kind {
                 ResourceKind::Topic => config::topic_setting(name).map(|topic| topic.setting.kind),
                 ResourceKind::Group => config::group_setting(name).map(|group| group.setting.kind),
-                _ => config::broker_setting(name).map(|setting| setting.kind),
+                ResourceKind::ClientMetrics => {
+                    config::client_metrics_setting(name).map(|setting| setting.kind)
+                }
+                ResourceKind::Broker => config::broker_setting(name).map(|setting| setting.kind),
             };
             if kind != Some(Kind::List) {
                 return Err(AlterError::NotAList {
@@ -294,7 +306,9 @@ fn current(after: &Overrides, broker: &Broker, resource: &Resource, name: &str) 
     }
     let all = match resource.kind {
         ResourceKind::Topic => broker.describe_topic(&Overrides::new()),
-        _ => broker.describe(),
+        ResourceKind::Group => broker.describe_group(&Overrides::new()),
+        ResourceKind::ClientMetrics => broker.describe_client_metrics(&Overrides::new()),
+        ResourceKind::Broker => broker.describe(),
     };
     all.into_iter()
         .find(|description| description.name == name)
@@ -312,7 +326,8 @@ fn check_result(broker: &Broker, resource: &Resource, after: &Overrides) -> Resu
     match resource.kind {
         ResourceKind::Broker => Ok(broker.check_change(after, resource.name.is_empty())?),
         ResourceKind::Group => Ok(broker.check_group(after)?),
-        _ => Ok(broker.check_topic(after)?),
+        ResourceKind::ClientMetrics => Ok(config::check_client_metrics(after)?),
+        ResourceKind::Topic => Ok(broker.check_topic(after)?),
     }
 }
 

@@ -134,7 +134,15 @@ fn settings(
         Some(ResourceKind::Group) => Ok(view
             .broker
             .describe_group(&view.image.overrides(&Resource::group(name)))),
-        Some(ResourceKind::ClientMetrics) | None => Err(invalid(format!(
+        Some(ResourceKind::ClientMetrics) if name.is_empty() => Err(invalid(
+            "Client metrics subscription name must not be empty".into(),
+        )),
+        Some(kind @ ResourceKind::ClientMetrics) => {
+            let name = name.to_owned();
+            let overrides = view.image.overrides(&Resource { kind, name });
+            Ok(view.broker.describe_client_metrics(&overrides))
+        }
+        None => Err(invalid(format!(
             "settings of resource type {} are not served",
             resource.resource_type
         ))),
@@ -228,6 +236,11 @@ mod tests {
                 "Unexpected broker id, expected 1 but received 2",
             ),
             ((32, ""), 42, "Group name must not be empty"),
+            (
+                (16, ""),
+                42,
+                "Client metrics subscription name must not be empty",
+            ),
             ((8, "1"), 0, ""),
             ((4, ""), 0, ""),
         ] {
@@ -265,6 +278,7 @@ mod tests {
             let one = ask(fixture, (32, "g"), Some(&names)).configs.remove(0);
             (one.value.unwrap_or_default(), one.config_source)
         };
+        assert_eq!(ask(&fixture, (16, "m"), None).configs.len(), 3);
         assert_eq!(ask(&fixture, (32, "g"), None).configs.len(), 17);
         assert_eq!(session(&fixture), ("45000".to_owned(), 5));
         let record = wire::metadata::ConfigRecord {

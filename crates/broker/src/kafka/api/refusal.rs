@@ -1,5 +1,6 @@
 //! From a refused change of the metadata to the code that Kafka gives for it.
 
+use config::ValueError;
 use meta::decide::alter_configs::AlterError;
 use meta::decide::create_partitions::CreatePartitionsError;
 use meta::decide::create_topics::CreateTopicError;
@@ -74,6 +75,10 @@ pub(crate) fn alter(error: &AlterError) -> ErrorCode {
         | AlterError::Operation(_)
         | AlterError::DefaultTopic
         | AlterError::DefaultGroup
+        | AlterError::DefaultClientMetrics
+        | AlterError::Value(
+            ValueError::UnknownClientMetricsSetting { .. } | ValueError::PushInterval { .. },
+        )
         | AlterError::BrokerName(_)
         | AlterError::OtherBroker { .. }
         | AlterError::Broker(_) => ErrorCode::InvalidRequest,

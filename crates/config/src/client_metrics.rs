@@ -1,0 +1,142 @@
+//! The settings of one subscription to client metrics.
+//!
+//! They are kept and described. Clients push metrics to brokers that have something to receive them, which this one has not.
+
+use crate::broker::Broker;
+use crate::describe::{Description, synonyms};
+use crate::layers::{Overrides, Source};
+use crate::table::{self, Setting};
+use crate::value::{self, Value, ValueError};
+
+/// 100 ms to an hour.
+const INTERVAL_MS: std::ops::RangeInclusive<i64> = 100..=3_600_000;
+/// What clients can be told apart by.
+const SELECTORS: [&str; 6] = [
+    "client_instance_id",
+    "client_id",
+    "client_software_name",
+    "client_software_version",
+    "client_source_address",
+    "client_source_port",
+];
+
+/// Holds the settings of a subscription against the rules.
+pub fn check_client_metrics(overrides: &Overrides) -> Result<(), ValueError> {
+    if let Some(name) = overrides
+        .keys()
+        .find(|name| table::client_metrics_setting(name).is_none())
+    {
+        return Err(ValueError::UnknownClientMetricsSetting { name: name.clone() });
+    }
+    for (name, text) in overrides {
+        let Some(setting) = table::client_metrics_setting(name) else {
+            continue;
+        };
+        match (setting.name, value::check(setting, text)?) {
+            ("interval.ms", Value::Number(value)) if !INTERVAL_MS.contains(&value) => {
+                return Err(ValueError::PushInterval { value });
+            }
+            ("match", Value::List(patterns)) => {
+                if let Some(pattern) = patterns.iter().find(|pattern| !is_pattern(pattern)) {
+                    return Err(ValueError::Pattern {
+                        pattern: pattern.clone(),
+                    });
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn is_pattern(text: &str) -> bool {
+    match text.split_once('=') {
+        Some((name, pattern)) => {
+            SELECTORS.contains(&name.trim()) && !pattern.is_empty() && !pattern.contains('=')
+        }
+        None => false,
+    }
+}
+
+impl Broker {
+    /// Every setting of a subscription with `overrides`.
+    #[must_use]
+    pub fn describe_client_metrics(&self, overrides: &Overrides) -> Vec<Description> {
+        let one = |setting: &'static Setting| {
+            let name = setting.name;
+            let valid = |text: &str| value::check(setting, text).ok();
+            let own = overrides.get(name).and_then(|text| valid(text));
+            let source = match own {
+                Some(_) => Source::ClientMetrics,
+                None => Source::Default,
+            };
+            let value = own
+                .or_else(|| valid(setting.default?))
+                .map(|value| value::canonical(&value));
+            let chain = match (source, &value) {
+                (Source::ClientMetrics, Some(value)) => {
+                    vec![(name.to_owned(), value.clone(), source)]
+                }
+                _ => Vec::new(),
+            };
+            Description {
+                name: name.into(),
+                value,
+                source,
+                read_only: false,
+                sensitive: false,
+                kind: Some(setting.kind),
+                synonyms: synonyms(chain, false),
+                doc: Some(setting.doc),
+            }
+        };
+        table::client_metrics_settings().map(one).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bad_subscriptions_are_refused_in_the_words_of_kafka_4_3() {
+        for (name, text, words) in [
+            ("metrics", "org.apache.kafka.producer.,*", "fine"),
+            ("metrics", "", "fine"),
+            (
+                "metrics",
+                "a,a",
+                "Configuration 'metrics' values must not be duplicated.",
+            ),
+            ("interval.ms", "100", "fine"),
+            (
+                "interval.ms",
+                "99",
+                "Invalid value 99 for interval.ms, interval must be between 100 and 3600000 (1 hour)",
+            ),
+            ("match", "client_id=a.*, client_source_port=1234", "fine"),
+            (
+                "match",
+                "colour=red",
+                "Illegal client matching pattern: colour=red",
+            ),
+            (
+                "match",
+                "client_id",
+                "Illegal client matching pattern: client_id",
+            ),
+            (
+                "no.such",
+                "1",
+                "Unknown client metrics configuration: no.such",
+            ),
+        ] {
+            let overrides = [(name.to_owned(), text.to_owned())].into();
+            let said = match check_client_metrics(&overrides) {
+                Ok(()) => "fine".to_owned(),
+                Err(error) => error.to_string(),
+            };
+            assert_eq!(said, words);
+        }
+    }
+}
