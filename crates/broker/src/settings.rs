@@ -21,6 +21,8 @@ pub struct Settings {
     pub(crate) connections_per_ip_max: usize,
     pub(crate) connection_idle_max: Duration,
     pub(crate) groups: Arc<coord::group::Settings>,
+    /// `group.coordinator.rebalance.protocols` names the one of KIP-848.
+    pub(crate) has_consumer_protocol: bool,
 }
 
 /// Ten years: an idle limit that is switched off.
@@ -44,6 +46,9 @@ impl Settings {
             connections_per_ip_max: broker.connections_per_ip_max,
             connection_idle_max: broker.connection_idle_max.unwrap_or(NO_IDLE_LIMIT),
             groups: Arc::new(groups),
+            has_consumer_protocol: broker
+                .text("group.coordinator.rebalance.protocols")
+                .is_some_and(|protocols| protocols.split(',').any(|name| name == "consumer")),
             broker: Arc::new(broker),
         }
     }

@@ -35,8 +35,8 @@ pub(super) const SETTINGS: &[Setting] = settings! {
         "The group coordinator has no background threads";
     "group.coordinator.cached.buffer.max.bytes" Int "1048588" AtLeast(524288) ClusterWide Accepted
         "largest buffer the group coordinator keeps";
-    "group.coordinator.rebalance.protocols" List "classic,consumer,streams" ItemsOf(&["consumer", "classic", "share", "streams"]) ReadOnly Accepted
-        "group protocols that are enabled";
+    "group.coordinator.rebalance.protocols" List "classic,consumer,streams" ItemsOf(&["consumer", "classic", "share", "streams"]) ReadOnly Works
+        "group protocols that are enabled; classic always is";
     "group.coordinator.threads" Int "4" AtLeast(1) ReadOnly Meaningless "Coordinators run on the network threads";
     "group.initial.rebalance.delay.ms" Int "3000" Any ReadOnly Works
         "wait for more members before the first rebalance of a new group";

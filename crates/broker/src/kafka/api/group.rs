@@ -56,9 +56,11 @@ impl Shard {
         }
     }
 
-    /// Whether the cluster has taken up the consumer protocol; groups of it that exist stay as they are meanwhile.
+    /// Whether the cluster has taken up the consumer protocol, and this broker speaks it; groups of it that exist stay as they
+    /// are meanwhile.
     pub(crate) fn has_consumer_groups(&self) -> bool {
-        0 < self.shared.metadata.image().feature(GROUP_VERSION)
+        let level = self.shared.metadata.image().feature(GROUP_VERSION);
+        0 < level && self.shared.config().has_consumer_protocol
     }
 
     fn client(&self, address: &Address, head: &RequestHead) -> Client {
