@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"regexp"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -153,7 +154,7 @@ func main() {
 	fmt.Println("version", version())
 	only := regexp.MustCompile(os.Getenv("ONLY"))
 	failed := 0
-	for _, f := range append(append(append(recordFacts, fetchFacts...), adminFacts...), requestFacts...) {
+	for _, f := range slices.Concat(recordFacts, fetchFacts, adminFacts, requestFacts, groupFacts, transactionFacts) {
 		if !only.MatchString(f.name) {
 			continue
 		}

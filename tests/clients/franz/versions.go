@@ -79,6 +79,71 @@ func samples(name string, id [16]byte) []kmsg.Request {
 		describe, alter, incremental, kmsg.NewPtrListConfigResourcesRequest(), pages, kmsg.NewPtrDescribeClusterRequest(), dirs, active}
 }
 
+// What coordinators offer. The members and transactions are made up, so most answers are errors; their bytes count.
+func coordinatorSamples(name string, id [16]byte) []kmsg.Request {
+	group, txn := newName("group"), newName("id")
+	find := kmsg.NewPtrFindCoordinatorRequest()
+	find.CoordinatorKey, find.CoordinatorKeys = group, []string{group}
+	join := kmsg.NewPtrJoinGroupRequest()
+	join.Group, join.MemberID, join.ProtocolType, join.SessionTimeoutMillis = group, "nobody", "consumer", 10_000
+	jp := kmsg.NewJoinGroupRequestProtocol()
+	jp.Name, join.Protocols = "range", append(join.Protocols, jp)
+	sync := kmsg.NewPtrSyncGroupRequest()
+	sync.Group, sync.MemberID, sync.Generation = group, "nobody", 1
+	beat := kmsg.NewPtrHeartbeatRequest()
+	beat.Group, beat.MemberID = group, "nobody"
+	leave := kmsg.NewPtrLeaveGroupRequest()
+	leave.Group, leave.MemberID = group, "nobody"
+	lm := kmsg.NewLeaveGroupRequestMember()
+	lm.MemberID, leave.Members = "nobody", append(leave.Members, lm)
+	commit := kmsg.NewPtrOffsetCommitRequest()
+	commit.Group, commit.Generation = group, -1
+	ct, cp := kmsg.NewOffsetCommitRequestTopic(), kmsg.NewOffsetCommitRequestTopicPartition()
+	cp.Offset, cp.Metadata = 5, &group
+	ct.Topic, ct.TopicID, ct.Partitions = name, id, append(ct.Partitions, cp)
+	commit.Topics = append(commit.Topics, ct)
+	fetch := kmsg.NewPtrOffsetFetchRequest()
+	ft := kmsg.NewOffsetFetchRequestTopic()
+	ft.Topic, ft.Partitions = name, []int32{0}
+	fetch.Group, fetch.Topics = group, append(fetch.Topics, ft)
+	fg, fgt := kmsg.NewOffsetFetchRequestGroup(), kmsg.NewOffsetFetchRequestGroupTopic()
+	fgt.Topic, fgt.TopicID, fgt.Partitions = name, id, []int32{0}
+	fg.Group, fg.Topics = group, append(fg.Topics, fgt)
+	fetch.Groups = append(fetch.Groups, fg)
+	describe := kmsg.NewPtrDescribeGroupsRequest()
+	describe.Groups, describe.IncludeAuthorizedOperations = []string{group}, true
+	forget := kmsg.NewPtrOffsetDeleteRequest()
+	dt, dp := kmsg.NewOffsetDeleteRequestTopic(), kmsg.NewOffsetDeleteRequestTopicPartition()
+	dt.Topic, dt.Partitions = name, append(dt.Partitions, dp)
+	forget.Group, forget.Topics = group, append(forget.Topics, dt)
+	remove := kmsg.NewPtrDeleteGroupsRequest()
+	remove.Groups = []string{newName("nosuch")}
+	next := kmsg.NewPtrConsumerGroupHeartbeatRequest()
+	next.Group, next.MemberID, next.MemberEpoch = group, "nobody", 3
+	nextDescribe := kmsg.NewPtrConsumerGroupDescribeRequest()
+	nextDescribe.Groups = []string{group}
+	begin := kmsg.NewPtrInitProducerIDRequest()
+	begin.TransactionalID, begin.TransactionTimeoutMillis = &txn, 10_000
+	addParts := kmsg.NewPtrAddPartitionsToTxnRequest()
+	addParts.TransactionalID, addParts.ProducerID = txn, 1
+	apt := kmsg.NewAddPartitionsToTxnRequestTopic()
+	apt.Topic, apt.Partitions = name, []int32{0}
+	addParts.Topics = append(addParts.Topics, apt)
+	addOffsets := kmsg.NewPtrAddOffsetsToTxnRequest()
+	addOffsets.TransactionalID, addOffsets.ProducerID, addOffsets.Group = txn, 1, group
+	txnCommit := kmsg.NewPtrTxnOffsetCommitRequest()
+	txnCommit.TransactionalID, txnCommit.ProducerID, txnCommit.Group, txnCommit.Generation = txn, 1, group, -1
+	tt, tp := kmsg.NewTxnOffsetCommitRequestTopic(), kmsg.NewTxnOffsetCommitRequestTopicPartition()
+	tt.Topic, tt.Partitions = name, append(tt.Partitions, tp)
+	txnCommit.Topics = append(txnCommit.Topics, tt)
+	end := kmsg.NewPtrEndTxnRequest()
+	end.TransactionalID, end.ProducerID = txn, 1
+	describeTxn := kmsg.NewPtrDescribeTransactionsRequest()
+	describeTxn.TransactionalIDs = []string{txn}
+	return []kmsg.Request{find, join, sync, beat, leave, commit, fetch, describe, kmsg.NewPtrListGroupsRequest(), forget, remove,
+		next, nextDescribe, begin, addParts, addOffsets, txnCommit, end, describeTxn, kmsg.NewPtrListTransactionsRequest()}
+}
+
 func everyVersion(ctx context.Context) {
 	name := topic(ctx, "versions", 1, nil)
 	id := topicID(ctx, name)
@@ -93,7 +158,7 @@ func everyVersion(ctx context.Context) {
 		offered[k.ApiKey] = k
 	}
 	var wrong []string
-	for _, req := range samples(name, id) {
+	for _, req := range append(samples(name, id), coordinatorSamples(name, id)...) {
 		key, listed := offered[req.Key()]
 		if !listed {
 			wrong = append(wrong, kmsg.NameForKey(req.Key())+" is not offered")
@@ -102,6 +167,9 @@ func everyVersion(ctx context.Context) {
 		for v := key.MinVersion; v <= min(key.MaxVersion, req.MaxVersion()); v++ {
 			if req.Key() == 0 && v < 3 {
 				continue // offered for old librdkafka only
+			}
+			if req.Key() == kmsg.AddPartitionsToTxn.Int16() && v > 3 {
+				continue // between brokers only
 			}
 			req.SetVersion(v)
 			if problem := sameBytes(conn, req); problem != "" {

@@ -1,0 +1,243 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
+)
+
+var transactionFacts = []fact{
+	{"aborted_records_do_not_leak_wherever_a_reader_starts", abortedNeverLeak},
+	{"a_session_of_groups_and_transactions_moves_every_record_once", func(ctx context.Context) {
+		moveOnce(ctx, kgo.Balancers(kgo.CooperativeStickyBalancer()))
+	}},
+	{"the_same_with_the_consumer_protocol", func(ctx context.Context) {
+		moveOnce(ctx, kgo.Balancers(kgo.StickyBalancer()), kgo.ServerSideBalancer())
+	}},
+	{"every_transaction_has_an_epoch_of_its_own", epochs},
+	{"a_timeout_beyond_the_brokers_limit_is_refused", timeouts},
+	{"end_txn_of_a_stranger_is_refused_in_every_version", strangers},
+	{"a_second_producer_fences_the_first", fencing},
+	{"a_keyless_record_on_a_compacted_topic_fails_by_its_index", keylessRecord},
+}
+
+func transactional(id string, opts ...kgo.Opt) *kgo.Client {
+	return client(append([]kgo.Opt{kgo.TransactionalID(id), kgo.TransactionTimeout(time.Minute)}, opts...)...)
+}
+
+// within runs one transaction with one record for each value.
+func within(ctx context.Context, c *kgo.Client, name string, commit kgo.TransactionEndTry, values ...string) {
+	must(c.BeginTransaction(), "begin")
+	var records []*kgo.Record
+	for _, v := range values {
+		records = append(records, &kgo.Record{Topic: name, Value: []byte(v)})
+	}
+	must(c.ProduceSync(ctx, records...).FirstErr(), "produce")
+	must(c.EndTransaction(ctx, commit), "end")
+}
+
+// committed is what a reader of committed data finds from an offset up to the stable end.
+func committed(ctx context.Context, name string, from int64) []string {
+	ends, err := admin.ListCommittedOffsets(ctx, name)
+	must(err, "stable end")
+	end, _ := ends.Lookup(name, 0)
+	c := client(kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(), kgo.FetchMaxWait(50*time.Millisecond),
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{name: {0: kgo.NewOffset().At(from)}}))
+	defer c.Close()
+	values, next := []string{}, from
+	for next < end.Offset {
+		fetches := c.PollFetches(ctx)
+		must(fetches.Err(), "fetch")
+		fetches.EachRecord(func(r *kgo.Record) {
+			that(r.Offset >= next, "offset %d after %d", r.Offset, next)
+			next = r.Offset + 1
+			if !r.Attrs.IsControl() {
+				values = append(values, fmt.Sprintf("%d:%s", r.Offset, r.Value))
+			}
+		})
+	}
+	return values
+}
+
+func abortedNeverLeak(ctx context.Context) {
+	name := topic(ctx, "aborted", 1, nil)
+	c, other := transactional(newName("id")), transactional(newName("id"))
+	defer c.Close()
+	defer other.Close()
+	// Two producers interleaved: one aborts what lies around the other's committed records.
+	var want []string
+	offset := int64(0)
+	for round := range 8 {
+		must(c.BeginTransaction(), "begin")
+		must(c.ProduceSync(ctx, &kgo.Record{Topic: name, Value: []byte("gone")}).FirstErr(), "produce")
+		within(ctx, other, name, kgo.TryCommit, fmt.Sprint(round, "a"), fmt.Sprint(round, "b"))
+		want = append(want, fmt.Sprintf("%d:%da", offset+1, round), fmt.Sprintf("%d:%db", offset+2, round))
+		must(c.ProduceSync(ctx, &kgo.Record{Topic: name, Value: []byte("gone")}).FirstErr(), "produce")
+		must(c.EndTransaction(ctx, kgo.TryAbort), "abort")
+		offset += 6 // gone, a, b, marker, gone, marker
+	}
+	waitFor(ctx, "the last marker", func() bool {
+		ends, err := admin.ListCommittedOffsets(ctx, name)
+		must(err, "stable end")
+		end, _ := ends.Lookup(name, 0)
+		return end.Offset == offset
+	})
+	for from := range offset {
+		kept := []string{}
+		for _, w := range want {
+			var at int64
+			fmt.Sscanf(w, "%d:", &at)
+			if at >= from {
+				kept = append(kept, w)
+			}
+		}
+		equal(committed(ctx, name, from), kept, fmt.Sprintf("from offset %d", from))
+	}
+}
+
+func moveOnce(ctx context.Context, opts ...kgo.Opt) {
+	const partitions, each, total = 4, 500, 2_000
+	source, sink, group := topic(ctx, "source", partitions, nil), topic(ctx, "sink", 1, nil), newName("group")
+	fillPartitions(ctx, source, partitions, each)
+	mover := func(id string) (stop func()) {
+		s, err := kgo.NewGroupTransactSession(append([]kgo.Opt{
+			kgo.SeedBrokers(bootstrap), kgo.TransactionalID(id), kgo.TransactionTimeout(30 * time.Second), kgo.ConsumerGroup(group),
+			kgo.ConsumeTopics(source), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.FetchMaxWait(100 * time.Millisecond),
+			kgo.HeartbeatInterval(300 * time.Millisecond), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.RequireStableFetchOffsets(),
+		}, opts...)...)
+		must(err, "session")
+		inner, cancel := context.WithCancel(ctx)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for {
+				fetches := s.PollRecords(inner, 100)
+				if inner.Err() != nil {
+					return
+				}
+				if s.Begin() != nil {
+					return
+				}
+				fetches.EachRecord(func(r *kgo.Record) {
+					s.Produce(ctx, &kgo.Record{Topic: sink, Value: r.Value}, nil)
+				})
+				if _, err := s.End(ctx, kgo.TryCommit); err != nil {
+					return // fenced or out of time: what it left open is aborted, the other mover goes on
+				}
+			}
+		}()
+		return func() { cancel(); <-done; s.Close() }
+	}
+	stopOne := mover(newName("id"))
+	stopTwo := mover(newName("id"))
+	waitFor(ctx, "half of the records", func() bool { return len(committed(ctx, sink, 0)) >= total/2 })
+	stopOne() // its share moves to the other in the middle of the work
+	waitFor(ctx, "every record", func() bool { return len(committed(ctx, sink, 0)) >= total })
+	stopTwo()
+	seen := map[string]int{}
+	for _, v := range committed(ctx, sink, 0) {
+		var at int64
+		var value string
+		fmt.Sscanf(v, "%d:%s", &at, &value)
+		seen[value]++
+	}
+	for i := range total {
+		equal(seen[fmt.Sprint(i)], 1, fmt.Sprintf("copies of record %d", i))
+	}
+	equal(len(seen), total, "different records")
+}
+
+func epochs(ctx context.Context) {
+	name := topic(ctx, "epochs", 1, nil)
+	c := transactional(newName("id"))
+	defer c.Close()
+	within(ctx, c, name, kgo.TryCommit, "first")
+	id, before, err := c.ProducerID(ctx)
+	must(err, "producer id")
+	for i, commit := range []kgo.TransactionEndTry{kgo.TryCommit, kgo.TryAbort, kgo.TryCommit} {
+		within(ctx, c, name, commit, "next")
+		same, epoch, err := c.ProducerID(ctx)
+		must(err, "producer id")
+		equal(same, id, "producer id")
+		equal(epoch, before+int16(i)+1, "epoch")
+	}
+}
+
+func timeouts(ctx context.Context) {
+	for _, ms := range []int32{0, -1, 15*60*1000 + 1} {
+		id := newName("id")
+		req := kmsg.NewPtrInitProducerIDRequest()
+		req.TransactionalID, req.TransactionTimeoutMillis = &id, ms
+		code(coordinated[*kmsg.InitProducerIDResponse](ctx, req).ErrorCode, kerr.InvalidTransactionTimeout, fmt.Sprintf("%d ms", ms))
+	}
+	id := newName("id")
+	req := kmsg.NewPtrInitProducerIDRequest()
+	req.TransactionalID, req.TransactionTimeoutMillis = &id, 15*60*1000
+	code(coordinated[*kmsg.InitProducerIDResponse](ctx, req).ErrorCode, nil, "the limit itself")
+}
+
+func strangers(ctx context.Context) {
+	id := newName("id")
+	begin := kmsg.NewPtrInitProducerIDRequest()
+	begin.TransactionalID, begin.TransactionTimeoutMillis = &id, 60_000
+	own := coordinated[*kmsg.InitProducerIDResponse](ctx, begin)
+	code(own.ErrorCode, nil, "init")
+	for version := int16(0); version <= 5; version++ {
+		limit := kversion.Stable()
+		limit.SetMaxKeyVersion(kmsg.EndTxn.Int16(), version)
+		c := client(kgo.MaxVersions(limit))
+		end := func(version int16, id string, producer int64, epoch int16) int16 {
+			req := kmsg.NewPtrEndTxnRequest()
+			req.TransactionalID, req.ProducerID, req.ProducerEpoch, req.Commit = id, producer, epoch, true
+			resp, err := c.Request(ctx, req)
+			must(err, "end")
+			equal(resp.GetVersion(), version, "version of the answer")
+			return resp.(*kmsg.EndTxnResponse).ErrorCode
+		}
+		code(end(version, newName("nobody"), 1, 0), kerr.InvalidProducerIDMapping, fmt.Sprintf("version %d: an unknown id", version))
+		code(end(version, id, own.ProducerID+1000, own.ProducerEpoch), kerr.InvalidProducerIDMapping, fmt.Sprintf("version %d: another producer", version))
+		fenced := kerr.ProducerFenced
+		if version < 2 {
+			fenced = kerr.InvalidProducerEpoch
+		}
+		code(end(version, id, own.ProducerID, own.ProducerEpoch+1), fenced, fmt.Sprintf("version %d: an epoch to come", version))
+		c.Close()
+	}
+}
+
+func fencing(ctx context.Context) {
+	name, id := topic(ctx, "fencing", 1, nil), newName("id")
+	old, next := transactional(id), transactional(id)
+	defer old.Close()
+	defer next.Close()
+	must(old.BeginTransaction(), "begin")
+	must(old.ProduceSync(ctx, &kgo.Record{Topic: name, Value: []byte("lost")}).FirstErr(), "produce")
+	within(ctx, next, name, kgo.TryCommit, "kept")
+	err := old.ProduceSync(ctx, &kgo.Record{Topic: name, Value: []byte("late")}).FirstErr()
+	that(errors.Is(err, kerr.ProducerFenced) || errors.Is(err, kerr.InvalidProducerEpoch), "the first goes on: got %v", err)
+	waitFor(ctx, "the second's record", func() bool { return len(committed(ctx, name, 0)) == 1 })
+	equal(committed(ctx, name, 0), []string{"2:kept"}, "what is read")
+}
+
+func keylessRecord(ctx context.Context) {
+	policy := "compact"
+	name := topic(ctx, "keyless", 1, map[string]*string{"cleanup.policy": &policy})
+	req := produceRequest(name, topicID(ctx, name), map[int32][]byte{0: batch(-1, -1, -1, "no key")})
+	part := ask[*kmsg.ProduceResponse](ctx, shared, req).Topics[0].Partitions[0]
+	code(part.ErrorCode, kerr.InvalidRecord, "batch")
+	var indexes []int32
+	for _, e := range part.ErrorRecords {
+		indexes = append(indexes, e.RelativeOffset)
+		that(e.ErrorMessage != nil && *e.ErrorMessage != "", "no message for record %d", e.RelativeOffset)
+	}
+	equal(indexes, []int32{0}, "records that are refused")
+	done := shared.ProduceSync(ctx, &kgo.Record{Topic: name, Key: []byte("k"), Value: []byte("v")})
+	must(done.FirstErr(), "a record with a key")
+	equal(done[0].Record.Offset, int64(0), "its offset")
+}
