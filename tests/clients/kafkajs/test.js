@@ -1,4 +1,5 @@
-// kafkajs: its producer and admin client. Its consumer only works in a group, so records are read back with kcat.
+// kafkajs: its producer and admin client, groups and transactions. Its consumer only works in a group, so facts about
+// records read them back with kcat.
 "use strict";
 
 const assert = require("node:assert/strict");
@@ -144,6 +145,132 @@ fact("admin_describes_the_cluster", async () => {
   assert.deepEqual(cluster.brokers.map((b) => `${b.host}:${b.port}`), [bootstrap]);
   assert.equal(cluster.controller, cluster.brokers[0].nodeId);
   assert.ok(cluster.clusterId.length > 0);
+});
+
+// A consumer in a group that takes what comes; `owned` are its partitions.
+async function member(groupId, topic, settings = {}) {
+  const consumer = kafka.consumer({ groupId, heartbeatInterval: 300, sessionTimeout: 10000, maxWaitTimeInMs: 50, ...settings });
+  const self = { consumer, owned: [], got: new Set(), crash: null };
+  consumer.on(consumer.events.GROUP_JOIN, ({ payload }) => { self.owned = payload.memberAssignment[topic] || []; });
+  consumer.on(consumer.events.REBALANCING, () => { self.owned = []; });
+  consumer.on(consumer.events.CRASH, ({ payload }) => { self.crash = payload.error; });
+  await consumer.connect();
+  await consumer.subscribe({ topic, fromBeginning: true });
+  await consumer.run({ autoCommit: false, eachMessage: async ({ partition, message }) => { self.got.add(`${partition}:${message.offset}`); } });
+  return self;
+}
+
+function shared(members, partitions) {
+  const owned = members.flatMap((m) => m.owned).sort();
+  return members.every((m) => m.owned.length > 0) && JSON.stringify(owned) === JSON.stringify([...Array(partitions).keys()]);
+}
+
+async function fill(topic, partitions, each) {
+  await withProducer({}, (producer) => producer.send({
+    topic, messages: Array.from({ length: partitions * each }, (_, i) => ({ partition: i % partitions, value: `${i}` })),
+  }));
+}
+
+fact("members_share_and_a_later_one_goes_on_where_they_committed", async () => {
+  const name = await topic("shared", 4);
+  const group = newName("group");
+  await fill(name, 4, 50);
+  const members = [await member(group, name), await member(group, name)];
+  await waitFor("two members share", () => shared(members, 4));
+  await waitFor("every record", () => new Set(members.flatMap((m) => [...m.got])).size === 200);
+  for (const m of members) {
+    await m.consumer.commitOffsets(m.owned.map((partition) => ({ topic: name, partition, offset: "50", metadata: "half" })));
+  }
+  for (const m of members) {
+    await m.consumer.disconnect();
+  }
+  await fill(name, 4, 1);
+  const third = await member(group, name);
+  await waitFor("the records behind the committed offsets", () => third.got.size >= 4);
+  assert.deepEqual([...third.got].sort(), ["0:50", "1:50", "2:50", "3:50"]);
+  await third.consumer.disconnect();
+  const [committed] = await admin.fetchOffsets({ groupId: group, topics: [name] });
+  assert.deepEqual(committed.partitions.map((p) => `${p.offset} ${p.metadata}`), Array(4).fill("50 half"));
+});
+
+fact("what_a_member_leaves_goes_to_the_other", async () => {
+  const name = await topic("leaving", 4);
+  const group = newName("group");
+  const members = [await member(group, name), await member(group, name)];
+  await waitFor("two members share", () => shared(members, 4));
+  await members[1].consumer.disconnect();
+  await waitFor("the other has all", () => shared([members[0]], 4));
+  await members[0].consumer.disconnect();
+});
+
+fact("admin_lists_describes_resets_and_deletes_a_group", async () => {
+  const name = await topic("adm", 2);
+  const group = newName("group");
+  await fill(name, 2, 10);
+  const one = await member(group, name);
+  await waitFor("one member owns all", () => shared([one], 2));
+  assert.ok((await admin.listGroups()).groups.some((g) => g.groupId === group && g.protocolType === "consumer"));
+  const { groups: [described] } = await admin.describeGroups([group]);
+  assert.equal(described.state, "Stable");
+  assert.equal(described.members.length, 1);
+  await assert.rejects(impatient.deleteGroups([group]), (error) => error.groups[0].error.type === "NON_EMPTY_GROUP");
+  await one.consumer.disconnect();
+  await admin.setOffsets({ groupId: group, topic: name, partitions: [{ partition: 0, offset: "3" }] });
+  const at = async () => (await admin.fetchOffsets({ groupId: group, topics: [name] }))[0].partitions.map((p) => p.offset).join();
+  assert.equal(await at(), "3,-1");
+  await admin.resetOffsets({ groupId: group, topic: name, earliest: false });
+  assert.equal((await admin.fetchOffsets({ groupId: group, topics: [name], resolveOffsets: true }))[0].partitions.map((p) => p.offset).join(), "10,10");
+  await admin.deleteGroups([group]);
+  assert.ok(!(await admin.listGroups()).groups.some((g) => g.groupId === group));
+});
+
+function transactional(transactionalId) {
+  return kafka.producer({ transactionalId, idempotent: true, maxInFlightRequests: 1, transactionTimeout: 30000 });
+}
+
+// What a reader of committed data finds, once there are as many lines as wanted.
+async function committed(name, want) {
+  const lines = () => kcat("-t", name, "-p", "0", "-X", "isolation.level=read_committed").toString().split("\n").slice(0, -1);
+  await waitFor(`${want.length} committed records`, () => lines().length >= want.length);
+  assert.deepEqual(lines(), want);
+}
+
+fact("committed_transactions_are_read_and_aborted_ones_are_not", async () => {
+  const name = await topic("txn");
+  const producer = transactional(newName("id"));
+  await producer.connect();
+  const want = [];
+  for (let number = 0; number < 10; number++) {
+    const transaction = await producer.transaction();
+    const values = [0, 1, 2].map((at) => `${number}.${at}`);
+    for (const value of values) {
+      await transaction.send({ topic: name, messages: [{ value, partition: 0 }] });
+    }
+    if (number % 3) {
+      await transaction.commit();
+      want.push(...values);
+    } else {
+      await transaction.abort();
+    }
+  }
+  await producer.disconnect();
+  await committed(name, want);
+});
+
+fact("offsets_of_a_group_move_with_the_transaction", async () => {
+  const name = await topic("moves");
+  const group = newName("group");
+  const producer = transactional(newName("id"));
+  await producer.connect();
+  for (const [offset, end] of [["7", "commit"], ["9", "abort"]]) {
+    const transaction = await producer.transaction();
+    await transaction.send({ topic: name, messages: [{ value: offset, partition: 0 }] });
+    await transaction.sendOffsets({ consumerGroupId: group, topics: [{ topic: name, partitions: [{ partition: 0, offset }] }] });
+    await transaction[end]();
+  }
+  await producer.disconnect();
+  await waitFor("the offset", async () => (await admin.fetchOffsets({ groupId: group, topics: [name] }))[0].partitions[0].offset === "7");
+  await committed(name, ["7"]);
 });
 
 async function main() {

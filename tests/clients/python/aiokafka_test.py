@@ -1,9 +1,10 @@
-"""aiokafka: the asyncio producer, the assigned consumer and its admin client."""
+"""aiokafka: the asyncio producer, the assigned consumer and its admin client; groups are next door."""
 
 import asyncio
 import random
 
 import aiokafka
+import aiokafka_groups  # noqa: F401  registers its facts
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.errors import MessageSizeTooLargeError, OffsetOutOfRangeError, TopicAlreadyExistsError

@@ -1,8 +1,9 @@
-"""kafka-python: the plain Python producer, the assigned consumer and its admin client."""
+"""kafka-python: the plain Python producer, the assigned consumer and its admin client; groups are next door."""
 
 import random
 
 import kafka
+import kafka_python_groups  # noqa: F401  registers its facts
 from harness.check import BOOTSTRAP, equal, fact, main, new_name, that, topic
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
