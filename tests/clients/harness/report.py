@@ -33,22 +33,41 @@ DIFFERENCES = """
 """
 
 
-def write_markdown(path, results):
+INTRODUCTION = """# Compatibility
+
+What clients that others wrote do against this broker. Written by `tests/clients/run --report` from its own results: each
+client's part tells the run of its day. The same tests pass against Apache Kafka 4.3.0 (`tests/clients/run --kafka`).
+
+| client | version | facts that hold | run on |
+| --- | --- | --- | --- |
+"""
+
+
+def write_markdown(path, results, order):
+    """Writes the parts of the clients that ran; those of the others stay as they are in the file."""
+    rows, parts = old_parts(path)
     today = datetime.date.today().isoformat()
-    lines = [
-        "# Compatibility",
-        "",
-        "What clients that others wrote do against this broker. Written by `tests/clients/run --report` from its own results",
-        f"of {today}; the same tests pass against Apache Kafka 4.3.0 (`tests/clients/run --kafka`).",
-        "",
-        "| client | version | facts that hold |",
-        "| --- | --- | --- |",
-    ]
     for client, version, facts in results:
-        lines.append(f"| {client} | {version} | {sum(f.ok for f in facts)} of {len(facts)} |")
-    for client, version, facts in results:
-        lines += ["", f"## {client} {version}", ""]
+        rows[client] = f"| {client} | {version} | {sum(f.ok for f in facts)} of {len(facts)} | {today} |"
+        lines = [f"## {client} {version}", ""]
         for fact in facts:
             words = fact.name.replace("_", " ")
             lines.append(f"- {words}" if fact.ok else f"- **not yet:** {words} ({fact.reason})")
-    path.write_text("\n".join(lines) + "\n" + DIFFERENCES)
+        parts[client] = "\n".join(lines)
+    known = [client for client in order if client in parts]
+    table = "\n".join(rows[client] for client in known)
+    path.write_text(INTRODUCTION + table + "\n\n" + "\n\n".join(parts[client] for client in known) + "\n" + DIFFERENCES)
+
+
+def old_parts(path):
+    """The table's row and the section of every client in the page as it is."""
+    rows, parts = {}, {}
+    for section in path.read_text().split("\n## ")[1:] if path.exists() else []:
+        client = section.split(" ", 1)[0]
+        if client != "Where":
+            parts[client] = f"## {section.strip()}"
+    for line in path.read_text().splitlines() if path.exists() else []:
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if cells[0] in parts and len(cells) == 4:
+            rows[cells[0]] = line
+    return rows, {client: part for client, part in parts.items() if client in rows}
