@@ -71,6 +71,8 @@ ALL = [
     Client("franz", "franz-go for Go: kgo, kadm, kmsg", lambda: [installs.FRANZ], installs.franz),
     Client("java", "Kafka's own Java clients",
            lambda: [*installs.java_command("384m", "WARN"), "clients.Main"], installs.java_classes),
+    Client("sarama", "Sarama for Go: producers, groups, transactions", lambda: [installs.SARAMA], installs.sarama),
+    Client("rdkafka", "the rdkafka crate for Rust", lambda: [installs.RDKAFKA], installs.rdkafka),
     Client("tools", "Kafka's own command line tools", script("tools"), installs.kafka_jars, phases=("live", "stopped")),
     Client("kafkajs", "kafkajs for Node.js", lambda: ["node", HERE / "kafkajs/test.js"], installs.kafkajs, installs.kcat),
     Client("aiokafka", "aiokafka for Python", venv_script("python", "aiokafka_test.py"), installs.python_clients),

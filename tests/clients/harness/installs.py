@@ -16,6 +16,8 @@ CACHE = HERE.parents[1] / ".cache/clients"
 VENV_PYTHON = CACHE / "python/bin/python"
 NODE_MODULES = CACHE / "kafkajs"
 FRANZ = CACHE / "franz"
+SARAMA = CACHE / "sarama"
+RDKAFKA = CACHE / "rdkafka"
 JARS = CACHE / "jars"
 CLASSES = CACHE / "classes"
 
@@ -73,18 +75,29 @@ def kafkajs():
     return once("kafkajs", [folder / name for name in files], install)
 
 
-def franz():
+def go_program(name, binary):
     missing = need("go", "install Go 1.26 or later")
-    folder = HERE / "franz"
-    return missing or once("franz", [*folder.glob("*.go"), folder / "go.mod", folder / "go.sum"],
-                           lambda: [(["go", "build", "-mod=readonly", "-o", FRANZ, "."], folder)])
+    folder = HERE / name
+    return missing or once(name, [*folder.glob("*.go"), folder / "go.mod", folder / "go.sum"],
+                           lambda: [(["go", "build", "-mod=readonly", "-o", binary, "."], folder)])
+
+
+def franz():
+    return go_program("franz", FRANZ)
+
+
+def sarama():
+    return go_program("sarama", SARAMA)
+
+
+def collect_jars(name, pom, folder):
+    missing = need("java", "install a Java 17 JDK", "default-jdk-headless") or need("mvn", "apt-get install maven", "maven")
+    return missing or once(name, [pom], lambda: [
+        (["mvn", "-q", "-B", "-f", pom, f"-Djars.dir={folder}", f"-DbuildDirectory={CACHE}/mvn", "package"], HERE)])
 
 
 def kafka_jars():
-    missing = need("java", "install a Java 17 JDK", "default-jdk-headless") or need("mvn", "apt-get install maven", "maven")
-    pom = HERE / "java/pom.xml"
-    return missing or once("jars", [pom], lambda: [
-        (["mvn", "-q", "-B", "-f", pom, f"-Djars.dir={JARS}", f"-DbuildDirectory={CACHE}/mvn", "package"], HERE)])
+    return collect_jars("jars", HERE / "java/pom.xml", JARS)
 
 
 def java_classes():
@@ -94,8 +107,17 @@ def java_classes():
         (["javac", "-Xlint:all,-serial", "-cp", f"{JARS}/*", "-d", CLASSES, *sources], HERE)])
 
 
-def java_command(heap="256m", level="ERROR"):
+def rdkafka():
+    """The crate builds its own librdkafka with the C compiler that a Rust toolchain needs anyway."""
+    missing = need("cargo", "install Rust")
+    folder = HERE / "rdkafka"
+    build = ["cargo", "build", "--release", "--locked", "--target-dir", CACHE / "rdkafka-target"]
+    return missing or once("rdkafka", [*folder.glob("src/*.rs"), folder / "Cargo.toml", folder / "Cargo.lock"], lambda: [
+        (build, folder), (["cp", CACHE / "rdkafka-target/release/rdkafka-test", RDKAFKA], HERE)])
+
+
+def java_command(heap="256m", level="ERROR", classpath=f"{JARS}/*:{CLASSES}"):
     """A JVM with Kafka's jars: short-lived tools start faster without the optimising compiler."""
     quick = ["-XX:TieredStopAtLevel=1"] if heap == "256m" else []
     return ["java", f"-Xmx{heap}", "-XX:+UseSerialGC", "-Xshare:auto", *quick, f"-Dclients.log.level={level}",
-            f"-Dlog4j2.configurationFile={HERE / 'java/log4j2.properties'}", "-cp", f"{JARS}/*:{CLASSES}"]
+            f"-Dlog4j2.configurationFile={HERE / 'java/log4j2.properties'}", "-cp", classpath]
