@@ -20,6 +20,8 @@ SARAMA = CACHE / "sarama"
 RDKAFKA = CACHE / "rdkafka"
 JARS = CACHE / "jars"
 CLASSES = CACHE / "classes"
+FRAMEWORK_JARS = CACHE / "framework-jars"
+STREAMS_CLASSES = CACHE / "streams-classes"
 
 
 def need(tool, advice, package=None):
@@ -100,11 +102,27 @@ def kafka_jars():
     return collect_jars("jars", HERE / "java/pom.xml", JARS)
 
 
+def framework_jars():
+    return collect_jars("framework-jars", HERE / "java/frameworks.xml", FRAMEWORK_JARS)
+
+
 def java_classes():
     missing = kafka_jars() or need("javac", "install a Java 17 JDK", "default-jdk-headless")
     sources = sorted((HERE / "java/src").glob("*.java"))
     return missing or once("classes", sources, lambda: [
         (["javac", "-Xlint:all,-serial", "-cp", f"{JARS}/*", "-d", CLASSES, *sources], HERE)])
+
+
+def compiled(name, folder, jars, classes):
+    """A framework's program: its own sources and the runner of facts that all Java programs share."""
+    missing = need("javac", "install a Java 17 JDK", "default-jdk-headless")
+    sources = [*sorted((HERE / folder / "src").glob("*.java")), HERE / "java/src/Facts.java"]
+    return missing or once(name, sources, lambda: [
+        (["javac", "-Xlint:all,-serial,-classfile", "-cp", f"{jars}/*", "-d", classes, *sources], HERE)])
+
+
+def streams_classes():
+    return framework_jars() or compiled("streams-classes", "streams", FRAMEWORK_JARS, STREAMS_CLASSES)
 
 
 def rdkafka():
