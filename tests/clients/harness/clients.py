@@ -74,6 +74,8 @@ ALL = [
     Client("streams", "Kafka Streams: counts, windows, joins, exactly once",
            lambda: [*installs.java_command("640m", "WARN", f"{installs.FRAMEWORK_JARS}/*:{installs.STREAMS_CLASSES}"),
                     "clients.StreamsMain"], installs.streams_classes),
+    Client("connect", "Kafka Connect, distributed, with exactly-once sources", venv_script("connect"), installs.python_clients,
+           installs.framework_jars),
     Client("sarama", "Sarama for Go: producers, groups, transactions", lambda: [installs.SARAMA], installs.sarama),
     Client("rdkafka", "the rdkafka crate for Rust", lambda: [installs.RDKAFKA], installs.rdkafka),
     Client("tools", "Kafka's own command line tools", script("tools"), installs.kafka_jars, phases=("live", "stopped")),
