@@ -22,6 +22,8 @@ JARS = CACHE / "jars"
 CLASSES = CACHE / "classes"
 FRAMEWORK_JARS = CACHE / "framework-jars"
 STREAMS_CLASSES = CACHE / "streams-classes"
+FLINK_JARS = CACHE / "flink-jars"
+FLINK_CLASSES = CACHE / "flink-classes"
 
 
 def need(tool, advice, package=None):
@@ -123,6 +125,11 @@ def compiled(name, folder, jars, classes):
 
 def streams_classes():
     return framework_jars() or compiled("streams-classes", "streams", FRAMEWORK_JARS, STREAMS_CLASSES)
+
+
+def flink_classes():
+    return (collect_jars("flink-jars", HERE / "flink/pom.xml", FLINK_JARS)
+            or compiled("flink-classes", "flink", FLINK_JARS, FLINK_CLASSES))
 
 
 def rdkafka():
