@@ -24,6 +24,8 @@ FRAMEWORK_JARS = CACHE / "framework-jars"
 STREAMS_CLASSES = CACHE / "streams-classes"
 FLINK_JARS = CACHE / "flink-jars"
 FLINK_CLASSES = CACHE / "flink-classes"
+SPARK_JARS = CACHE / "spark-jars"
+SPARK_PYTHON = CACHE / "spark/bin/python"
 
 
 def need(tool, advice, package=None):
@@ -130,6 +132,15 @@ def streams_classes():
 def flink_classes():
     return (collect_jars("flink-jars", HERE / "flink/pom.xml", FLINK_JARS)
             or compiled("flink-classes", "flink", FLINK_JARS, FLINK_CLASSES))
+
+
+def spark():
+    """Spark's Python package in an environment of its own, with confluent-kafka for what Spark cannot write."""
+    missing = collect_jars("spark-jars", HERE / "spark/pom.xml", SPARK_JARS)
+    locks = [HERE / "spark/requirements.txt", HERE / "python/requirements.txt"]
+    return missing or once("spark", locks, lambda: [
+        ([sys.executable, "-m", "venv", "--clear", CACHE / "spark"], HERE),
+        ([SPARK_PYTHON, "-m", "pip", "install", "-q", "--no-deps", *[part for lock in locks for part in ("-r", lock)]], HERE)])
 
 
 def rdkafka():
