@@ -78,14 +78,14 @@ class Bench:
                 say(f"without {kind}: {why}")
         return [SIDES[n] for n in names if SIDES[n].kind in self.found]
 
-    def new_server(self, kind, slow_us=0):
-        """A server with fresh data, prepared and not started."""
+    def new_server(self, kind, slow_us=0, settings=None):
+        """A server with fresh data and settings of its own, prepared and not started."""
         self.started += 1
         directory = self.work / f"{kind}-{self.started}"
         if kind == "esker":
-            server = Esker(directory, self.processes, self.found[kind], self.options.esker_args, slow_us)
+            server = Esker(directory, self.processes, self.found[kind], self.options.esker_args, slow_us, settings)
         else:
-            server = Kafka(directory, self.processes, self.found[kind], slow_us)
+            server = Kafka(directory, self.processes, self.found[kind], slow_us, settings)
         self.all_servers.append(server)
         server.prepare()
         return server
@@ -193,8 +193,16 @@ class Bench:
 
     def franz(self, load, server, topic, **options):
         """The command of the Go client; durations in seconds."""
-        pairs = [f"-{k}={v}s" if k in ("duration", "warmup") else f"-{k}={v}" for k, v in options.items()]
+        pairs = [f"-{k}={v}s" if k in ("duration", "warmup", "every", "poll", "limit") else f"-{k}={v}" for k, v in options.items()]
         return [build.franz_client(), load, f"-brokers={server.bootstrap}", f"-topic={topic}", *pairs]
+
+    def java(self, load, server, topic, **options):
+        """The command of the Java client, with the heap that its own tools have."""
+        main, verb = load.split(" ")
+        classes = build.streams_client() if main == "WordCount" else build.java_client()
+        return ["java", "-Xmx512m", "-XX:+UseG1GC", f"-Dlog4j2.configurationFile={build.BENCH / 'kafka' / 'client.properties'}",
+                "-cp", classes, f"bench.{main}", verb, f"brokers={server.bootstrap}", f"topic={topic}",
+                *(f"{k}={v}" for k, v in options.items())]
 
     def raw(self, load, server, topic, **options):
         """The command of the client without a library."""

@@ -100,6 +100,32 @@ def kafka_jars():
     return jars
 
 
+def _java(name, libraries):
+    """Classes of one Java client, compiled against directories of jars; gives its class path."""
+    source, target = BENCH / "clients" / name, CACHE / f"{name}-classes"
+    classpath = ":".join(f"{jars}/*" for jars in libraries)
+    files = sorted(source.glob("*.java"))
+    if _stale(target / "bench" / f"{files[0].stem}.class", files):
+        _need("javac", "openjdk-17-jdk-headless")
+        _run(["javac", "-Xlint:all", "-cp", classpath, "-d", target, *files], f"the {name} client")
+    return f"{target}:{classpath}"
+
+
+def java_client():
+    """Class path of the Java client's load."""
+    return _java("java", [kafka_jars()])
+
+
+def streams_client():
+    """Class path of the Kafka Streams load; its library is fetched when first needed."""
+    jars = CACHE / "streams-jars"
+    if not any(jars.glob("kafka-streams-*.jar")):
+        _need("mvn", "maven")
+        print("fetching Kafka Streams through Maven (about 75 MB, once)", file=sys.stderr)
+        _run(["mvn", "-q", "-B", "-f", BENCH / "kafka" / "streams.xml", f"-Djars.dir={jars}", "package"], "Kafka Streams")
+    return _java("streams", [kafka_jars(), jars])
+
+
 def esker_binary(given):
     path = Path(given or os.environ.get("ESKER") or Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "esker")
     if not path.exists():

@@ -47,6 +47,7 @@ def options(arguments):
     p.add_argument("--fifo", action="store_true", help="real-time priorities, servers above clients, where permitted: for a machine that others use")
     p.add_argument("--sink-gib", type=float, default=2.0, help="data of the a16 preset (2)")
     p.add_argument("--retained-gib", type=float, default=10.0, help="data of the startup preset (10)")
+    p.add_argument("--compact-gib", type=float, default=2.0, help="data of the compaction preset (2)")
     p.add_argument("--partitions", type=int, default=20_000, help="partitions of the partitions-20000 preset (20,000)")
     chosen = p.parse_args(arguments)
     chosen.scale = QUICK_SCALE if chosen.quick else 1.0
@@ -113,7 +114,7 @@ def measure(chosen):
 
 def build_all():
     """Builds every client before the first run; what cannot be built costs only the presets that need it."""
-    for step in (build.librdkafka_client, build.franz_client, build.raw_client, build.baseline, build.slow_sync):
+    for step in (build.librdkafka_client, build.franz_client, build.raw_client, build.baseline, build.java_client, build.slow_sync):
         try:
             step()
         except build.Missing as why:

@@ -75,8 +75,18 @@ def sink_over_kafka(state, client):
     return ("a16", f"{case} / Kafka", 1.3, True, lambda t: t("a16", case, "esker") / t("a16", case, "kafka"))
 
 
+def times_kafka(preset, case, what, bound):
+    return (preset, what, bound, True, lambda t: t(preset, case, "esker") / t(preset, case, "kafka"))
+
+
+def settling(protocol):
+    return ("groups", f"100 groups of 20 settle, {protocol} protocol, s", 3, False,
+            lambda t: t("groups", f"{protocol} protocol", "esker"))
+
+
 L11 = "librdkafka's batches"
 TRIP = "one at a time"
+ROLLING = "50 members, consumer protocol"
 ONE, EACH, CYCLE = "1 partition, 1 append at a time", "1000 partitions, an append to each", "1000 partitions, 1 append at a time"
 
 # Preset, what, bound, whether the bound is a floor, how it is computed.
@@ -112,6 +122,18 @@ BOUNDS = [
     ("startup", "idle resident MiB", 50, False, lambda t: t("startup", "new data, topic created", "esker", "rss_mib")),
     ("startup", "start after kill -9 / (1 s + 1 s per GiB of journal)", 1, False,
      lambda t: t("startup", "restart after kill -9", "esker", "of_bound")),
+    times_kafka("transactions", "1 partition", "1 partition: committed/s / Kafka un-synced", 2),
+    times_kafka("transactions", "6 partitions", "6 partitions: committed/s / Kafka un-synced", 2),
+    ("transactions-read", "read_committed / read_uncommitted", 0.95, True,
+     lambda t: t("transactions-read", "read_committed", "esker") / t("transactions-read", "read_uncommitted", "esker")),
+    times_kafka("streams", "word count", "exactly-once word count / Kafka un-synced", 1.5),
+    times_kafka("offset-commits", "64 members", "64 members: commits/s / Kafka un-synced", 5),
+    settling("classic"), settling("consumer"),
+    ("rolling", "longest gap of a partition that stays / poll interval", 2, False,
+     lambda t: t("rolling", ROLLING, "esker", "gap_of_poll")),
+    ("idle-connections", "KiB for each idle connection", 20, False, lambda t: t("idle-connections", "idle", "esker")),
+    times_kafka("compaction", "alone", "MiB/s / Kafka's", 1),
+    ("compaction", "produce p99 beside it / quiet", 1.3, False, lambda t: t("compaction", "beside a producer", "esker", "of_quiet")),
 ]
 
 

@@ -1,4 +1,4 @@
-"""The few requests the harness itself sends: create, delete and find topics, append one record.
+"""The few requests the harness itself sends: create, alter, delete and find topics, append one record.
 
 Owns one blocking connection in fixed old versions that every broker of the
 last years serves, so that preparing a run costs no client start-up and the
@@ -9,8 +9,10 @@ import socket
 import struct
 import time
 
-PRODUCE, LIST_OFFSETS, METADATA, CREATE_TOPICS, DELETE_TOPICS = 0, 2, 3, 19, 20
-VERSIONS = {PRODUCE: 3, LIST_OFFSETS: 1, METADATA: 4, CREATE_TOPICS: 2, DELETE_TOPICS: 1}
+PRODUCE, LIST_OFFSETS, METADATA, API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS, INCREMENTAL_ALTER_CONFIGS = 0, 2, 3, 18, 19, 20, 44
+VERSIONS = {PRODUCE: 3, LIST_OFFSETS: 1, METADATA: 4, API_VERSIONS: 0, CREATE_TOPICS: 2, DELETE_TOPICS: 1,
+            INCREMENTAL_ALTER_CONFIGS: 0}
+TOPIC_RESOURCE, SET = 2, 0
 REPLY_BYTES_MAX = 64 << 20
 
 ERRORS = {3: "unknown topic or partition", 5: "leader not available", 6: "not leader", 7: "request timed out",
@@ -120,6 +122,20 @@ class Connection:
         for _, code, message in reply.many(lambda: (reply.text(), reply.take("h"), reply.text())):
             if code:
                 raise RequestFailed(f"create {name}", code, message)
+
+    def alter_topic(self, name, config):
+        """Sets some settings of a topic and leaves the others."""
+        settings = [text(k) + struct.pack(">b", SET) + text(str(v)) for k, v in config.items()]
+        resource = struct.pack(">b", TOPIC_RESOURCE) + text(name) + array(settings)
+        reply = self.ask(INCREMENTAL_ALTER_CONFIGS, array([resource]) + b"\0")
+        reply.take("i")
+        for code, message, _, _ in reply.many(lambda: (reply.take("h"), reply.text(), reply.take("b"), reply.text())):
+            if code:
+                raise RequestFailed(f"alter {name}", code, message)
+
+    def ask_versions(self):
+        """The first request of every client."""
+        self.ask(API_VERSIONS, b"")
 
     def delete_topic(self, name):
         reply = self.ask(DELETE_TOPICS, array([text(name)]) + struct.pack(">i", 60000))

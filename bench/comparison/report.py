@@ -17,7 +17,10 @@ TITLES = {
     "cat_mib_per_s": "cat MiB/s", "of_cat": "/ cat", "of_loopback": "/ loopback", "client_cores_all": "client cores",
     "broker_cores": "broker cores", "resident": "resident", "reader_mib_per_s": "reader MiB/s", "idle_cores": "idle cores",
     "first_s": "first s", "partitions_written": "written", "stop_ms": "stop ms", "retained_gib": "GiB kept", "create_s": "create s", "stop_s": "stop s", "start_s": "start s", "served_s": "all served s",
-    "journal_gib": "journal GiB",
+    "journal_gib": "journal GiB", "txns_per_s": "txns/s", "commits_per_s": "commits/s", "settled_s": "settled s", "started_s": "all started s",
+    "longest_gap_ms": "gap ms", "poll_ms": "poll ms", "gap_of_poll": "/ poll", "moves": "moves", "rolled_s": "rolled s",
+    "kib_each": "KiB each", "connect_s": "connect s", "compact_mib_per_s": "MiB/s", "quiet_p99_us": "quiet p99 us", "beside_p99_us": "p99 us",
+    "of_quiet": "/ quiet", "kept_mib": "kept MiB", "live_mib": "live MiB", "taken_s": "took s",
 }
 # One of the two processors used by others for a third of the time: the row is marked.
 NOISY_CORES = 0.3

@@ -33,10 +33,11 @@ class Server:
 
     kind = ""
 
-    def __init__(self, directory, processes, slow_us=0):
+    def __init__(self, directory, processes, slow_us=0, settings=None):
         self.directory = Path(directory)
         self.processes = processes
         self.slow_us = slow_us
+        self.settings = settings or {}
         self.port = free_port()
         self.process = None
         self.log = self.directory / "server.log"
@@ -127,6 +128,9 @@ class Server:
         """Segment files of a partition, first to last: both brokers keep the same names."""
         return sorted(self.data.glob(f"**/{topic}-{partition}/*.log"))
 
+    def unfinished(self, topic, partition=0):
+        """Files that a compaction of a partition is writing or putting in place."""
+        return [f for ending in ("cleaned", "swap") for f in self.data.glob(f"**/{topic}-{partition}/*.{ending}")]
 
     def journal_bytes(self):
         """Bytes of the files that a start after a crash may have to read through; 0 where there are none."""
@@ -136,12 +140,13 @@ class Server:
 class Esker(Server):
     kind = "esker"
 
-    def __init__(self, directory, processes, binary, arguments, slow_us=0):
-        super().__init__(directory, processes, slow_us)
+    def __init__(self, directory, processes, binary, arguments, slow_us=0, settings=None):
+        super().__init__(directory, processes, slow_us, settings)
         self.binary, self.arguments = binary, arguments
 
     def command(self):
-        return [self.binary, "serve", "--data-dir", self.data, "--listen", self.bootstrap, *self.arguments]
+        settings = [f"--set={k}={v}" for k, v in self.settings.items()]
+        return [self.binary, "serve", "--data-dir", self.data, "--listen", self.bootstrap, *settings, *self.arguments]
 
 
 class Kafka(Server):
@@ -149,8 +154,8 @@ class Kafka(Server):
 
     kind = "kafka"
 
-    def __init__(self, directory, processes, jars, slow_us=0):
-        super().__init__(directory, processes, slow_us)
+    def __init__(self, directory, processes, jars, slow_us=0, settings=None):
+        super().__init__(directory, processes, slow_us, settings)
         self.jars = jars
         self.controller_port = free_port()
 
@@ -182,6 +187,7 @@ class Kafka(Server):
             "log.segment.bytes": 1073741824,
             # the data of a finished run would fill the disk for a minute otherwise
             "log.segment.delete.delay.ms": 1000,
+            **self.settings,
         }
         properties = self.directory / "server.properties"
         properties.write_text("".join(f"{k}={v}\n" for k, v in settings.items()))

@@ -1,13 +1,18 @@
-// The franz-go side of the comparison: one program, three loads.
+// The franz-go side of the comparison: one program, many loads.
 //
 //	franz appenders  -brokers HOST:PORT -topic T -conns 128        kafkaw: appenders over connections
 //	franz partitions -brokers HOST:PORT -topic T -partitions 1000  one outstanding append per appender, many partitions
 //	franz fetch      -brokers HOST:PORT -topic T                   one Fetch after another, batch headers only
+//	franz groups     -brokers HOST:PORT -topic T -groups 100       members that join at once
+//	franz commits    -brokers HOST:PORT -topic T -members 64       members that commit offsets
+//	franz rolling    -brokers HOST:PORT -topic T -members 50       members that restart one after another
+//	franz keyed      -brokers HOST:PORT -topic T -keys 1000        records with keys, for compaction
 //
-// Each prints one JSON object. The requests are Produce and Fetch requests of
-// franz-go's own protocol package over its own connections; only the batching
+// Each prints one JSON object. The first three send Produce and Fetch requests
+// of franz-go's own protocol package over its own connections; only the batching
 // of its producer is left out, because the loads say exactly which records
-// share a request. Any error ends the run with status 1.
+// share a request. The others are franz-go's consumers and producers as they
+// are. Any error ends the run with status 1.
 package main
 
 import (
@@ -31,11 +36,15 @@ var loads = map[string]func(*flag.FlagSet, []string) (map[string]any, error){
 	"appenders":  runAppenders,
 	"partitions": runPartitions,
 	"fetch":      runFetch,
+	"groups":     runGroups,
+	"commits":    runCommits,
+	"rolling":    runRolling,
+	"keyed":      runKeyed,
 }
 
 func main() {
 	if len(os.Args) < 2 || loads[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: franz appenders|partitions|fetch -brokers HOST:PORT -topic NAME ...")
+		fmt.Fprintln(os.Stderr, "usage: franz appenders|partitions|fetch|groups|commits|rolling|keyed -brokers HOST:PORT -topic NAME ...")
 		os.Exit(2)
 	}
 	out, err := loads[os.Args[1]](flag.NewFlagSet(os.Args[1], flag.ExitOnError), os.Args[2:])

@@ -1,14 +1,19 @@
 """All presets by name, in the order in which they run."""
 from .appends import AppendersOverConnections, AppendersRaw, AppendersSlowSync
+from .compaction import Compaction
+from .connections import IdleConnections
 from .consume import ConsumerOfSmallBatches, OneConsumer, ProducerAndConsumer, Sink, ThreeConsumers
+from .groups import JoinAtOnce, OffsetCommits, RollingRestart
 from .latency import ColdReaderBesideProducer, EndToEnd
 from .lifecycle import ManyPartitionsStart, Startup
 from .partitions import DirtyPartitions
 from .produce import MessageSizes, OneProducer, SmallBatches, ThreeProducers
+from .transactions import CommittedReads, StreamsWordCount, Transactions
 
 PRESETS = {p.name: p for p in (
     OneProducer, ThreeProducers, OneConsumer, ThreeConsumers, ProducerAndConsumer, MessageSizes, EndToEnd,
     SmallBatches, ConsumerOfSmallBatches, AppendersOverConnections, AppendersRaw, AppendersSlowSync, Sink,
     ColdReaderBesideProducer, DirtyPartitions, ManyPartitionsStart, Startup,
+    Transactions, CommittedReads, StreamsWordCount, OffsetCommits, JoinAtOnce, RollingRestart, IdleConnections, Compaction,
 )}
 ALIASES = {"n37": "n36", "a24-franz": "a24"}
