@@ -142,7 +142,7 @@ def a_killed_worker_leaves_no_line_twice_and_none_out():
     for one in workers:
         one.program.kill()
     worker()
-    until(lambda: len(values(BOOTSTRAP, topic)) >= len(many), "every line")
+    until(lambda: len(values(BOOTSTRAP, topic)) >= len(many), "every line", 180)  # its transaction may have to time out first
     equal(values(BOOTSTRAP, topic), many, "what a reader of committed data finds")
 
 
