@@ -69,6 +69,7 @@ ALL = [
     Client("real_input", "esker produce, and kcat reads the same bytes", script("real_input"), installs.kcat,
            phases=("live", "restarted", "killed")),
     Client("franz", "franz-go for Go: kgo, kadm, kmsg", lambda: [installs.FRANZ], installs.franz),
+    Client("franz_suite", "franz-go's own tests: chains of groups and transactions", script("franz_suite"), installs.franz_suite),
     Client("java", "Kafka's own Java clients",
            lambda: [*installs.java_command("384m", "WARN"), "clients.Main"], installs.java_classes),
     Client("streams", "Kafka Streams: counts, windows, joins, exactly once",

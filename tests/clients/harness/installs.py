@@ -16,6 +16,7 @@ CACHE = HERE.parents[1] / ".cache/clients"
 VENV_PYTHON = CACHE / "python/bin/python"
 NODE_MODULES = CACHE / "kafkajs"
 FRANZ = CACHE / "franz"
+FRANZ_SUITE = CACHE / "franz_suite"
 SARAMA = CACHE / "sarama"
 RDKAFKA = CACHE / "rdkafka"
 JARS = CACHE / "jars"
@@ -94,6 +95,14 @@ def franz():
 
 def sarama():
     return go_program("sarama", SARAMA)
+
+
+def franz_suite():
+    """The client's own tests, built at the version that go.sum of our program names."""
+    missing = need("go", "install Go 1.26 or later")
+    folder = HERE / "franz"
+    return missing or once("franz_suite", [folder / "go.mod", folder / "go.sum"], lambda: [
+        (["go", "test", "-c", "-mod=readonly", "-o", FRANZ_SUITE, "github.com/twmb/franz-go/pkg/kgo"], folder)])
 
 
 def collect_jars(name, pom, folder):

@@ -1,0 +1,48 @@
+"""franz-go's own tests against this broker: chains of groups and of transactions whose members come and go.
+
+Runs the tests that need a broker, at a size for two cores, and turns Go's result lines into facts. Share groups are
+skipped by the suite itself where a broker does not list them.
+"""
+
+import os
+import re
+import subprocess
+import sys
+
+from harness import installs
+from harness.check import BOOTSTRAP
+
+# Tests that talk to a broker. The rest of the suite tests the client alone.
+TESTS = ["TestGroupETL", "TestTxnEtl", "TestGroupSimple", "Test848RegexBrokerResolves", "TestConsumeRegex", "TestConsumeTopicRetrieval",
+         "TestConsumeTopicRetrieval_Many", "TestAddRemovePartitions", "TestPauseIssue489", "TestPauseIssueOct2023", "TestPing",
+         "TestClient_Produce", "TestClient_ProduceLargeMessages", "TestDirectPartitionPurge", "TestLookbackMilli", "TestPooling",
+         "TestIssue\\d+", "TestIssueFetchLargerThanBrokerMaxReadBytes", "TestHookPollStart", "TestConsumeMaxDecompressBatchBytes",
+         "TestUnknownGroupOffsetFetchPinned"]
+RECORDS = "20000"
+SECONDS_MAX = 420
+
+
+def main():
+    print("version", re.search(r"twmb/franz-go (\S+)", (installs.HERE / "franz/go.mod").read_text())[1], flush=True)
+    wanted = [t for t in TESTS if re.search(os.environ.get("ONLY", ""), t)]
+    env = dict(os.environ, KGO_SEEDS=BOOTSTRAP, KGO_TEST_RF="1", KGO_TEST_RECORDS=RECORDS, KGO_TEST_UNSAFE="1",
+               KGO_TEST_MAX_TOPIC_PARTS="7", KGO_LOG_LEVEL="none")
+    command = [installs.FRANZ_SUITE, "-test.v", f"-test.timeout={SECONDS_MAX}s", "-test.parallel=4", f"-test.run=^({'|'.join(wanted)})$"]
+    process = subprocess.Popen(list(map(str, command)), env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                               errors="replace")
+    failed, last = 0, ""
+    for line in process.stdout:
+        print(line.rstrip(), file=sys.stderr)
+        if found := re.match(r"\s*--- (PASS|FAIL): (\S+) \(([\d.]+)s\)", line):
+            word, name, seconds = found.groups()
+            failed += word == "FAIL"
+            print(f"{word.lower()} {name} {seconds} {last if word == 'FAIL' else ''}".rstrip(), flush=True)
+        elif "_test.go:" in line or line.startswith("panic:"):
+            last = line.strip()[:300]
+    code = process.wait()
+    if code and not failed:
+        print(f"fail suite 0 ended with code {code}: {last}", flush=True)
+    sys.exit(1 if code else 0)
+
+
+main()
