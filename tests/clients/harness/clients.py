@@ -77,6 +77,8 @@ ALL = [
                     "clients.StreamsMain"], installs.streams_classes),
     Client("connect", "Kafka Connect, distributed, with exactly-once sources", venv_script("connect"), installs.python_clients,
            installs.framework_jars),
+    Client("mirror", "MirrorMaker 2 between Apache Kafka and this broker, both ways", venv_script("mirror"), installs.python_clients,
+           installs.framework_jars, installs.kafka_jars),
     Client("flink", "Flink with its Kafka source and sink",
            lambda: [*installs.java_command("1g", "WARN", f"{installs.FLINK_JARS}/*:{installs.FLINK_CLASSES}"),
                     "--add-opens=java.base/java.util=ALL-UNNAMED", "clients.FlinkMain"], installs.flink_classes),
