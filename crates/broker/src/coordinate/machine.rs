@@ -114,16 +114,25 @@ impl Machine for txn::Transactions {
         let defaults = txn::Settings::default();
         let number = |name: &str| settings.broker.number(name);
         let timeout_ms_max = number("transaction.max.timeout.ms");
-        let abort_check_ms = number("transaction.abort.timed.out.transaction.cleanup.interval.ms");
+        let milliseconds = |name: &str| {
+            let ms = number(name).and_then(|ms| u64::try_from(ms).ok());
+            ms.map(Duration::from_millis)
+        };
+        let add_wait_max = milliseconds("add.partitions.to.txn.retry.backoff.max.ms")
+            .unwrap_or(defaults.add_wait_max);
         txn::Transactions::new(txn::Settings {
             timeout_ms_max: timeout_ms_max
                 .and_then(|ms| i32::try_from(ms).ok())
                 .unwrap_or(defaults.timeout_ms_max),
             expiration_ms: number("transactional.id.expiration.ms")
                 .unwrap_or(defaults.expiration_ms),
-            abort_check: abort_check_ms
-                .and_then(|ms| u64::try_from(ms).ok())
-                .map_or(defaults.abort_check, Duration::from_millis),
+            abort_check: milliseconds(
+                "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+            )
+            .unwrap_or(defaults.abort_check),
+            // The client has given up by then.
+            add_wait_max: milliseconds("request.timeout.ms")
+                .map_or(add_wait_max, |most| add_wait_max.min(most)),
         })
     }
 

@@ -3,10 +3,10 @@
 use super::Setting;
 
 pub(super) const SETTINGS: &[Setting] = settings! {
-    "add.partitions.to.txn.retry.backoff.max.ms" Int "100" AtLeast(0) ReadOnly Accepted
+    "add.partitions.to.txn.retry.backoff.max.ms" Int "100" AtLeast(0) ReadOnly Works
         "longest time the broker retries to add partitions to a transaction";
-    "add.partitions.to.txn.retry.backoff.ms" Int "20" AtLeast(1) ReadOnly Accepted
-        "pause between two tries to add partitions to a transaction";
+    "add.partitions.to.txn.retry.backoff.ms" Int "20" AtLeast(1) ReadOnly Meaningless
+        "Who waits for markers goes on as soon as they are written, not at the next try";
     "group.consumer.assignment.interval.ms" Int "1000" AtLeast(0) ClusterWide Works
         "pause between two assignments of a consumer group";
     "group.consumer.assignors" List "uniform,range" Items ReadOnly Works
@@ -134,23 +134,23 @@ pub(super) const SETTINGS: &[Setting] = settings! {
     "share.coordinator.threads" Int "1" AtLeast(1) ReadOnly Meaningless "Coordinators run on the network threads";
     "share.coordinator.write.timeout.ms" Int "5000" AtLeast(1) ReadOnly Accepted
         "time a write of share state waits for its replicas";
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms" Int "10000" AtLeast(1) ReadOnly Accepted
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms" Int "10000" AtLeast(1) ReadOnly Works
         "time between looks for transactions to abort";
-    "transaction.max.timeout.ms" Int "900000" AtLeast(1) ReadOnly Accepted
+    "transaction.max.timeout.ms" Int "900000" AtLeast(1) ReadOnly Works
         "longest transaction timeout a producer may ask for";
-    "transaction.partition.verification.enable" Boolean "true" Any ClusterWide Accepted
+    "transaction.partition.verification.enable" Boolean "true" Any ClusterWide Works
         "a partition checks with the coordinator before it takes transactional records";
     "transaction.remove.expired.transaction.cleanup.interval.ms" Int "3600000" AtLeast(1) ReadOnly Accepted
         "time between looks for transactional ids to forget";
     "transaction.state.log.load.buffer.size" Int "5242880" AtLeast(1) ReadOnly Accepted
         "bytes read at once while transaction state is loaded";
     "transaction.state.log.min.isr" Int "2" AtLeast(1) ReadOnly Accepted "min.insync.replicas of the transaction topic";
-    "transaction.state.log.num.partitions" Int "50" AtLeast(1) ReadOnly Accepted "partitions of the transaction topic";
-    "transaction.state.log.replication.factor" Short "3" AtLeast(1) ReadOnly Accepted "replicas of the transaction topic";
-    "transaction.state.log.segment.bytes" Int "104857600" AtLeast(1) ReadOnly Accepted
+    "transaction.state.log.num.partitions" Int "50" AtLeast(1) ReadOnly Works "partitions of the transaction topic";
+    "transaction.state.log.replication.factor" Short "3" AtLeast(1) ReadOnly Works "replicas of the transaction topic";
+    "transaction.state.log.segment.bytes" Int "104857600" AtLeast(1) ReadOnly Works
         "segment size of the transaction topic";
     "transaction.two.phase.commit.enable" Boolean "false" Any ReadOnly Accepted
         "transactions may take part in a two-phase commit";
-    "transactional.id.expiration.ms" Int "604800000" AtLeast(1) ReadOnly Accepted
+    "transactional.id.expiration.ms" Int "604800000" AtLeast(1) ReadOnly Works
         "idle time after which a transactional id is forgotten";
 };

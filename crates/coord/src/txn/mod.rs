@@ -11,7 +11,7 @@ mod state;
 pub use ask::{Answer, Ask, Described, Filter, Markers, Place, Producer};
 pub use state::State;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use model::{Instant, ProducerEpoch, ProducerId, Timestamp};
@@ -29,9 +29,11 @@ pub const EPOCH_PER_TXN: i16 = 2;
 
 /// Transactional ids that one tick forgets; the next one goes on.
 const EXPIRED_PER_TICK_MAX: usize = 1000;
-/// Callers that wait for the markers of one transaction: one request on each of a producer's connections. Past it they are told
-/// to come again.
-const WAITING_MAX: usize = 64;
+/// Late transactions that one tick aborts, so that their records fit one batch; the others follow soon.
+const ABORTED_PER_TICK_MAX: usize = 100;
+const ABORT_GOES_ON: Duration = Duration::from_millis(100);
+/// Callers that wait for markers, about 200 bytes each. Past it they are told to come again at once, which costs a round trip.
+const WAITING_MAX: usize = 4096;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -41,6 +43,8 @@ pub struct Settings {
     pub expiration_ms: i64,
     /// `transaction.abort.timed.out.transaction.cleanup.interval.ms`
     pub abort_check: Duration,
+    /// `add.partitions.to.txn.retry.backoff.max.ms`
+    pub add_wait_max: Duration,
 }
 
 impl Default for Settings {
@@ -49,6 +53,7 @@ impl Default for Settings {
             timeout_ms_max: 900_000,
             expiration_ms: 604_800_000,
             abort_check: Duration::from_secs(10),
+            add_wait_max: Duration::from_millis(100),
         }
     }
 }
@@ -61,6 +66,15 @@ pub struct Transactions {
     /// Whom the last decision recovered from: not in its record, and remembered only as long as this process lives.
     recovered: Option<(Producer, ProducerEpoch)>,
     check_at: Option<Instant>,
+    /// Who adds partitions once markers are written. All wait equally long, so the first ends first.
+    waiting: VecDeque<Waiting>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    until: Instant,
+    caller: Caller,
+    ask: Ask,
 }
 
 /// What one question changes: at most one transaction.
@@ -82,8 +96,8 @@ impl Transactions {
             self.txns.remove(&key.transactional_id);
             return;
         };
-        if let Some(before) = self.txns.get_mut(&key.transactional_id) {
-            txn.waiting = std::mem::take(&mut before.waiting);
+        if let Some(before) = self.txns.get(&key.transactional_id) {
+            txn.seen_open = before.seen_open.filter(|_| txn.goes_on(before));
             txn.last_epoch = match self.recovered.take() {
                 Some((producer, epoch)) if producer == txn.producer => epoch,
                 _ if before.producer == txn.producer => before.last_epoch,
@@ -133,7 +147,7 @@ impl Transactions {
                 let decided = self.init(&transactional_id, timeout_ms, expected, fresh, at.wall);
                 self.decide(caller, &transactional_id, decided, Answer::Init)
             }
-            Ask::Add { .. } => self.add(caller, ask, at.wall),
+            Ask::Add { .. } => self.add(caller, ask, at),
             Ask::Verify {
                 transactional_id,
                 producer,
@@ -161,7 +175,7 @@ impl Transactions {
             Ask::Marked {
                 transactional_id,
                 producer,
-            } => self.complete(caller, &transactional_id, producer, at.wall),
+            } => self.complete(caller, &transactional_id, producer, at),
             Ask::Describe { transactional_id } => {
                 let txn = self.txns.get(&transactional_id);
                 let described = txn.map(|txn| txn.described(&transactional_id));
@@ -248,7 +262,7 @@ impl Transactions {
                             start: Timestamp::NONE,
                             updated: wall,
                             version: txn.version,
-                            waiting: Vec::new(),
+                            seen_open: None,
                         };
                         (Some(next), Ok(producer))
                     }
@@ -258,7 +272,7 @@ impl Transactions {
         }
     }
 
-    fn add(&mut self, caller: Caller, ask: Ask, wall: Timestamp) -> Decision {
+    fn add(&mut self, caller: Caller, ask: Ask, at: Moment) -> Decision {
         let Ask::Add {
             transactional_id: id,
             producer,
@@ -269,7 +283,7 @@ impl Transactions {
         else {
             return Step::default();
         };
-        let Some(txn) = self.txns.get_mut(id) else {
+        let Some(txn) = self.txns.get(id) else {
             let code = match id.is_empty() {
                 true => ErrorCode::InvalidRequest,
                 false => ErrorCode::InvalidProducerIdMapping,
@@ -278,11 +292,13 @@ impl Transactions {
         };
         if txn.state.is_prepared() {
             // First of all: the next transaction may be of the id that takes over when this one completes.
-            if *may_wait && txn.waiting.len() < WAITING_MAX {
-                txn.waiting.push((caller, ask));
+            let may_wait = *may_wait && !self.settings.add_wait_max.is_zero();
+            if may_wait && self.waiting.len() < WAITING_MAX {
+                let until = at.now.plus(self.settings.add_wait_max);
+                self.waiting.push_back(Waiting { until, caller, ask });
                 return Step::default();
             }
-            return Step::answer(caller, Answer::Add(Err(ErrorCode::ConcurrentTransactions)));
+            return come_again(caller);
         }
         if let Err(code) = check(txn, *producer) {
             return Step::answer(caller, Answer::Add(Err(code)));
@@ -293,10 +309,9 @@ impl Transactions {
         }
         let mut next = Txn {
             state: State::Ongoing,
-            start: if is_open { txn.start } else { wall },
-            updated: wall,
+            start: if is_open { txn.start } else { at.wall },
+            updated: at.wall,
             version: *version,
-            waiting: Vec::new(),
             ..txn.clone()
         };
         next.places.extend(places.iter().cloned());
@@ -348,13 +363,7 @@ impl Transactions {
         }
     }
 
-    fn complete(
-        &mut self,
-        caller: Caller,
-        id: &str,
-        producer: Producer,
-        wall: Timestamp,
-    ) -> Decision {
+    fn complete(&mut self, caller: Caller, id: &str, producer: Producer, at: Moment) -> Decision {
         let mut step = Step::answer(caller, Answer::Marked);
         // Markers that were asked for twice are reported twice; the second time there is nothing to complete.
         let txn = self.txns.get_mut(id);
@@ -362,13 +371,16 @@ impl Transactions {
         else {
             return step;
         };
-        let mut waiting = std::mem::take(&mut txn.waiting).into_iter();
-        let mut next = completed(txn, wall);
+        let mut next = completed(txn, at.wall);
         // One record may do for both: the first who waited begins the next transaction with it, the others join.
         let before = std::mem::replace(txn, next.clone());
+        let (ours, others): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut self.waiting)
+            .into_iter()
+            .partition(|waiting| waiting.ask.transactional_id() == Some(id));
+        self.waiting = others;
         let mut answers = Vec::new();
-        for (caller, ask) in waiting.by_ref() {
-            let begun = self.add(caller, ask, wall);
+        for Waiting { caller, ask, .. } in ours {
+            let begun = self.add(caller, ask, at);
             answers.extend(begun.answers);
             for record in &begun.records {
                 let TransactionRecord::TransactionLog(_, value) = record;
@@ -402,17 +414,40 @@ impl Transactions {
         all.map(|(id, txn)| txn.described(id)).collect()
     }
 
-    /// Ends transactions that were open for too long, and forgets ids that nobody used for long.
+    /// Does what is due.
     pub fn tick(&mut self, at: Moment) -> Decision {
+        let mut step = Step::default();
+        let waited = self
+            .waiting
+            .partition_point(|waiting| waiting.until <= at.now);
+        for Waiting { caller, .. } in self.waiting.drain(..waited) {
+            step.extend(come_again(caller));
+        }
+        if self.check_at.is_none_or(|check_at| check_at <= at.now) {
+            step.extend(self.clean_up(at));
+        }
+        step
+    }
+
+    /// Ends transactions that were open for too long, and forgets ids that nobody used for long.
+    fn clean_up(&mut self, at: Moment) -> Decision {
         self.check_at = Some(at.now.plus(self.settings.abort_check));
         let mut step = Step::default();
-        let mut expired = 0;
-        for (id, txn) in &self.txns {
-            let timeout = i64::from(txn.timeout_ms);
-            let is_late = txn.start.0.saturating_add(timeout) < at.wall.0;
+        let (mut expired, mut aborted) = (0, 0);
+        for (id, txn) in &mut self.txns {
+            let timeout = Duration::from_millis(u64::try_from(txn.timeout_ms).unwrap_or(0));
+            let open_since = *txn.seen_open.get_or_insert(at.now);
+            // A wall clock that was set back must not keep a transaction open for longer.
+            let is_late = txn.start.0.saturating_add(i64::from(txn.timeout_ms)) < at.wall.0
+                || at.now.since(open_since) > timeout;
             let is_idle = txn.updated.0.saturating_add(self.settings.expiration_ms) <= at.wall.0;
             match txn.state {
+                State::Ongoing if is_late && aborted == ABORTED_PER_TICK_MAX => {
+                    let soon = self.settings.abort_check.min(ABORT_GOES_ON);
+                    self.check_at = Some(at.now.plus(soon));
+                }
                 State::Ongoing if is_late => {
+                    aborted += 1;
                     // Without a fresh id the last epoch of this one is kept for its marker; the next `Init` brings another id.
                     if let Some(fenced) = fence(txn, None, at.wall) {
                         step.records.push(fenced.record(id));
@@ -437,7 +472,9 @@ impl Transactions {
     /// When `tick` is wanted next.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.check_at.filter(|_| !self.txns.is_empty())
+        let check_at = self.check_at.filter(|_| !self.txns.is_empty());
+        let waited_at = self.waiting.front().map(|waiting| waiting.until);
+        check_at.into_iter().chain(waited_at).min()
     }
 }
 
@@ -445,6 +482,11 @@ impl Transactions {
 #[must_use]
 pub fn record_version(record: &TransactionRecord) -> i16 {
     record.max_version()
+}
+
+/// The markers of the last transaction are still on their way.
+fn come_again(caller: Caller) -> Decision {
+    Step::answer(caller, Answer::Add(Err(ErrorCode::ConcurrentTransactions)))
 }
 
 /// Is it the present incarnation that asks?
@@ -498,7 +540,6 @@ fn fence(txn: &Txn, fresh: Option<ProducerId>, wall: Timestamp) -> Option<Txn> {
         },
         state: State::PrepareAbort,
         updated: wall,
-        waiting: Vec::new(),
         ..txn.clone()
     };
     (next.producer != txn.producer).then_some(next)
@@ -534,7 +575,6 @@ fn prepared(txn: &Txn, end: &End, wall: Timestamp) -> Option<Txn> {
         },
         updated: wall,
         version: end.version,
-        waiting: Vec::new(),
         ..txn.clone()
     })
 }
@@ -566,7 +606,7 @@ fn completed(txn: &Txn, wall: Timestamp) -> Txn {
         start: txn.start,
         updated: wall,
         version: txn.version,
-        waiting: Vec::new(),
+        seen_open: None,
     }
 }
 

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use model::{ProducerEpoch, ProducerId, Timestamp};
+use model::{Instant, ProducerEpoch, ProducerId, Timestamp};
 use wire::transaction::transaction_log_value::PartitionsSchema;
 use wire::transaction::{TransactionLogKey, TransactionLogValue, TransactionRecord};
 
 use super::ask::{Described, Markers, Place, Producer};
-use crate::Caller;
 
 /// Where a transaction stands; numbers and names are Kafka's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +67,7 @@ impl State {
     }
 }
 
-/// One transactional id. All but `last_epoch` and `waiting` is in its record.
+/// One transactional id. All but `last_epoch` and `seen_open` is in its record.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Txn {
     pub(super) producer: Producer,
@@ -84,8 +83,8 @@ pub(super) struct Txn {
     pub(super) start: Timestamp,
     pub(super) updated: Timestamp,
     pub(super) version: i16,
-    /// Who adds partitions when the markers are written.
-    pub(super) waiting: Vec<(Caller, super::Ask)>,
+    /// When the open transaction was first looked at in this process.
+    pub(super) seen_open: Option<Instant>,
 }
 
 pub(super) const NO_EPOCH: ProducerEpoch = ProducerEpoch(-1);
@@ -117,7 +116,7 @@ impl Txn {
             start: Timestamp::NONE,
             updated: Timestamp::NONE,
             version: 0,
-            waiting: Vec::new(),
+            seen_open: None,
         }
     }
 
@@ -169,8 +168,14 @@ impl Txn {
             start: Timestamp(value.transaction_start_timestamp_ms),
             updated: Timestamp(value.transaction_last_update_timestamp_ms),
             version: value.client_transaction_version,
-            waiting: Vec::new(),
+            seen_open: None,
         })
+    }
+
+    /// Whether this is the same open transaction as `before`, with more partitions.
+    pub(super) fn goes_on(&self, before: &Txn) -> bool {
+        let is_open = |txn: &Txn| txn.state == State::Ongoing;
+        is_open(self) && is_open(before) && self.producer == before.producer
     }
 
     /// What is to be written when the transaction is decided.

@@ -12,13 +12,15 @@ struct Rig {
     markers: Vec<Markers>,
     ids: i64,
     wall: i64,
+    /// How far the wall clock was set back; the other clock goes on.
+    set_back: i64,
 }
 
 impl Rig {
     fn at(&self) -> Moment {
         Moment {
-            now: Instant(0),
-            wall: Timestamp(self.wall),
+            now: Instant(self.wall as u64 * 1_000_000),
+            wall: Timestamp(self.wall - self.set_back),
         }
     }
 
@@ -103,12 +105,20 @@ impl Rig {
     }
 
     fn mark_all(&mut self) {
+        self.mark_all_telling(0);
+    }
+
+    /// Reports all markers written, which lets so many go on who waited.
+    fn mark_all_telling(&mut self, waited: usize) {
         for markers in std::mem::take(&mut self.markers) {
             let ask = Ask::Marked {
                 transactional_id: markers.transactional_id,
                 producer: markers.producer,
             };
-            assert_eq!(self.ask(ask), Answer::Marked);
+            let step = self.machine.ask(Caller(1), ask, self.at());
+            let told = self.perform(step);
+            assert_eq!(told[0], Answer::Marked);
+            assert_eq!(told[1..], vec![Answer::Add(Ok(())); waited]);
         }
     }
 
@@ -268,6 +278,7 @@ fn used_up_epochs_bring_another_producer_id() {
 #[test]
 fn timeouts_are_bounded_and_a_late_transaction_is_aborted() {
     let mut rig = Rig::default();
+    rig.machine.settings.abort_check = Duration::from_millis(1);
     for timeout_ms in [0, -1, 900_001] {
         let ask = Ask::Init {
             transactional_id: "t".into(),
@@ -295,6 +306,48 @@ fn timeouts_are_bounded_and_a_late_transaction_is_aborted() {
     let step = rig.machine.tick(rig.at());
     rig.perform(step);
     assert!(rig.machine.txns.is_empty(), "nobody used it for long");
+}
+
+#[test]
+fn many_late_transactions_are_aborted_a_batch_at_a_time() {
+    let mut rig = Rig::default();
+    let loaded = rig.machine.on_loaded(rig.at());
+    rig.perform(loaded);
+    for number in 0..ABORTED_PER_TICK_MAX as i64 + 1 {
+        let mut txn = Txn::new(ProducerId(number), 1_000);
+        txn.state = State::Ongoing;
+        let record = txn.record(&format!("t{number}"));
+        rig.machine.replay(&record);
+    }
+    rig.wall += 10_000;
+    let step = rig.machine.tick(rig.at());
+    assert_eq!(step.records.len(), ABORTED_PER_TICK_MAX);
+    rig.perform(step);
+    assert_eq!(rig.machine.next_deadline(), Some(Instant(10_100_000_000)));
+    rig.wall += 100;
+    let step = rig.machine.tick(rig.at());
+    assert_eq!(step.records.len(), 1);
+}
+
+#[test]
+fn a_wall_clock_that_was_set_back_keeps_no_transaction_open() {
+    let mut rig = Rig::default();
+    rig.machine.settings.abort_check = Duration::from_millis(1);
+    let producer = rig.init();
+    rig.add(producer, 0, 2).unwrap();
+    for (passed, back, state) in [
+        (1, 0, State::Ongoing),
+        (30_000, 3_600_000, State::Ongoing),
+        (30_000, 0, State::Ongoing),
+        (1, 0, State::PrepareAbort),
+    ] {
+        rig.wall += passed;
+        rig.set_back += back;
+        rig.add(producer, (rig.wall % 2) as i32, 2).ok();
+        let step = rig.machine.tick(rig.at());
+        rig.perform(step);
+        assert_eq!(rig.state(), state, "at {}", rig.wall);
+    }
 }
 
 #[test]
@@ -326,6 +379,48 @@ fn who_may_wait_begins_the_next_transaction_when_the_last_is_complete() {
         .map(|place| place.1)
         .collect();
     assert_eq!(places, [1, 2]);
+}
+
+#[test]
+fn who_waits_for_markers_is_told_to_come_again_after_a_while() {
+    let mut rig = Rig::default();
+    let loaded = rig.machine.on_loaded(rig.at());
+    rig.perform(loaded);
+    let first = rig.init();
+    rig.add(first, 0, 2).unwrap();
+    let second = rig.end(first, true, 2).unwrap();
+    let ask = |rig: &mut Rig| {
+        let step = rig
+            .machine
+            .ask(Caller(7), add(second, 1, 2, true), rig.at());
+        rig.perform(step)
+    };
+    let tick = |rig: &mut Rig| {
+        let step = rig.machine.tick(rig.at());
+        rig.perform(step)
+    };
+    let come_again = Answer::Add(Err(ErrorCode::ConcurrentTransactions));
+    assert_eq!(ask(&mut rig), []);
+    rig.wall += 60;
+    assert_eq!(ask(&mut rig), []);
+    assert_eq!(rig.machine.next_deadline(), Some(Instant(100_000_000)));
+    rig.wall += 39;
+    assert_eq!(tick(&mut rig), []);
+    rig.wall += 1;
+    assert_eq!(tick(&mut rig), std::slice::from_ref(&come_again));
+    assert_eq!(rig.machine.next_deadline(), Some(Instant(160_000_000)));
+    rig.mark_all_telling(1);
+    assert_eq!(rig.state(), State::Ongoing, "the one that still waited");
+    let third = rig.end(second, true, 2).unwrap();
+    let again = add(third, 1, 2, true);
+    for number in 0..=WAITING_MAX {
+        let step = rig
+            .machine
+            .ask(Caller(number as u128), again.clone(), rig.at());
+        let told = rig.perform(step);
+        let expected = (number == WAITING_MAX).then(|| come_again.clone());
+        assert_eq!(told, Vec::from_iter(expected));
+    }
 }
 
 #[test]
