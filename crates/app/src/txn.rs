@@ -23,6 +23,9 @@ pub(crate) enum TxnVerb {
         /// Only these states, such as Ongoing
         #[arg(long, value_name = "LIST", value_delimiter = ',')]
         state: Vec<String>,
+        /// Only ids that this regular expression matches as a whole
+        #[arg(long, value_name = "REGEX")]
+        pattern: Option<String>,
     },
     /// Show the producer, the age and the partitions of transactions
     Describe {
@@ -47,15 +50,22 @@ pub(crate) struct AbortArgs {
 pub(crate) fn txn(global: &Global, args: &TxnArgs) -> Result<(), Failure> {
     let mut client = crate::connect(&Env::real(), global)?;
     match &args.verb {
-        TxnVerb::List { state } => list(&mut client, state, global.json),
+        TxnVerb::List { state, pattern } => {
+            list(&mut client, state, pattern.as_deref(), global.json)
+        }
         TxnVerb::Describe { ids } => describe(&mut client, ids, global.json),
         TxnVerb::Abort(args) => abort(&mut client, args, global.json),
     }
 }
 
-fn list(client: &mut Client, states: &[String], json: bool) -> Result<(), Failure> {
+fn list(
+    client: &mut Client,
+    states: &[String],
+    pattern: Option<&str>,
+    json: bool,
+) -> Result<(), Failure> {
     let mut table = Table::new(&["transactional_id", "coordinator", "producer_id", "state"]);
-    for txn in client.list_transactions(states)? {
+    for txn in client.list_transactions(states, pattern)? {
         table.row([
             json!(txn.transactional_id),
             json!(txn.coordinator),

@@ -9,7 +9,10 @@
 //! 3. send the answers once these records, and all that were appended before them, are committed.
 
 pub mod group;
+mod pattern;
 pub mod txn;
+
+pub use pattern::Pattern;
 
 use model::{Instant, ProducerEpoch, ProducerId, Timestamp};
 use wire::Uuid;

@@ -35,10 +35,12 @@ pub struct DescribedTransaction {
 }
 
 impl Client {
-    /// The transactions of every broker, in the order of their ids; with `states` only those in one of them.
+    /// The transactions of every broker, in the order of their ids; with `states` only those in one of them, with `pattern` those
+    /// whose whole id it matches.
     pub fn list_transactions(
         &mut self,
         states: &[String],
+        pattern: Option<&str>,
     ) -> Result<Vec<ListedTransaction>, Error> {
         self.retry("listing transactions", |client| {
             let ids: Vec<i32> = client.brokers().keys().copied().collect();
@@ -46,6 +48,7 @@ impl Client {
             for coordinator in ids {
                 let request = ListTransactionsRequest {
                     state_filters: states.to_vec(),
+                    transactional_id_pattern: pattern.map(str::to_owned),
                     ..Default::default()
                 };
                 let response = client.call_broker(coordinator, &request)?;

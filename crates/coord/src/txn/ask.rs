@@ -4,6 +4,7 @@ use model::{ProducerEpoch, ProducerId, Timestamp};
 use wire::ErrorCode;
 
 use super::State;
+use crate::Pattern;
 
 /// Topic and partition number.
 pub type Place = (String, i32);
@@ -91,6 +92,8 @@ pub struct Filter {
     pub producer_ids: Vec<ProducerId>,
     /// Open for longer than this.
     pub duration_ms: Option<i64>,
+    /// Of the transactional id.
+    pub pattern: Option<Pattern>,
 }
 
 /// Markers to write, once what was decided before is durable. Asked again with every start until [`Ask::Marked`].

@@ -400,17 +400,19 @@ impl Transactions {
     }
 
     fn list(&self, filter: &Filter, wall: Timestamp) -> Vec<Described> {
-        let passes = |txn: &Txn| {
+        let passes = |id: &str, txn: &Txn| {
             let Filter {
                 states,
                 producer_ids,
                 duration_ms,
+                pattern,
             } = filter;
             (states.is_empty() || states.contains(&txn.state))
                 && (producer_ids.is_empty() || producer_ids.contains(&txn.producer.id))
                 && duration_ms.is_none_or(|least| wall.0.saturating_sub(txn.start.0) > least)
+                && pattern.as_ref().is_none_or(|pattern| pattern.matches(id))
         };
-        let all = self.txns.iter().filter(|(_, txn)| passes(txn));
+        let all = self.txns.iter().filter(|(id, txn)| passes(id, txn));
         all.map(|(id, txn)| txn.described(id)).collect()
     }
 

@@ -446,7 +446,7 @@ fn verification_tells_added_partitions_from_others() {
 }
 
 #[test]
-fn lists_go_by_state_producer_and_time() {
+fn lists_go_by_state_producer_time_and_id() {
     let mut rig = Rig::default();
     let producer = rig.init();
     rig.add(producer, 0, 0).unwrap();
@@ -468,6 +468,13 @@ fn lists_go_by_state_producer_and_time() {
     assert_eq!(count(by_states(&[State::Empty])), 0);
     assert_eq!(count(by_time(LATER - 1)), 1);
     assert_eq!(count(by_time(LATER)), 0);
+    let by_pattern = |pattern: &str| Filter {
+        pattern: Some(crate::Pattern::new(pattern).unwrap()),
+        ..Filter::default()
+    };
+    assert_eq!(count(by_pattern("[s-u]")), 1);
+    assert_eq!(count(by_pattern("")), 0);
+    assert_eq!(count(by_pattern("tt*u?")), 1);
 }
 
 /// Any order of requests, with a restart after any of them: the log alone gives the same transactions, what is decided stays so

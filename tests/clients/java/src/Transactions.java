@@ -12,9 +12,11 @@ import java.util.Map;
 import java.util.concurrent.ExecutionException;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.ListOffsetsOptions;
+import org.apache.kafka.clients.admin.ListTransactionsOptions;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.admin.TransactionDescription;
+import org.apache.kafka.clients.admin.TransactionListing;
 import org.apache.kafka.clients.admin.TransactionState;
 import org.apache.kafka.clients.consumer.Consumer;
 import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
@@ -25,6 +27,7 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.IsolationLevel;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.InvalidProducerEpochException;
+import org.apache.kafka.common.errors.InvalidRegularExpression;
 import org.apache.kafka.common.errors.ProducerFencedException;
 
 /** A transaction is seen whole or not at all, and its producer is the only one. */
@@ -209,11 +212,20 @@ final class Transactions implements AutoCloseable {
             equal(found.topicPartitions(), java.util.Set.of(new TopicPartition(topic, 0)), "partitions");
             equal(found.transactionTimeoutMs(), 60_000L, "timeout");
             that(get(admin.listTransactions().all()).stream().anyMatch(one -> one.transactionalId().equals(id)), "listed");
+            equal(listed(".*" + id.substring(1)), List.of(id), "listed by pattern");
+            equal(listed(id.substring(1)), List.of(), "a pattern stands for the whole id");
+            var wrong = new ListTransactionsOptions().filterOnTransactionalIdPattern("(");
+            Facts.fails(admin.listTransactions(wrong).all(), InvalidRegularExpression.class, "half a pattern");
             TopicPartition place = new TopicPartition(topic, 0);
             var producers = get(admin.describeProducers(List.of(place)).partitionResult(place)).activeProducers();
             equal(producers.get(0).currentTransactionStartOffset().getAsLong(), 0L, "where it began");
             producer.abortTransaction();
         }
+    }
+
+    private List<String> listed(String pattern) throws Exception {
+        ListTransactionsOptions options = new ListTransactionsOptions().filterOnTransactionalIdPattern(pattern);
+        return get(admin.listTransactions(options).all()).stream().map(TransactionListing::transactionalId).toList();
     }
 
     private void fenceProducers() throws Exception {

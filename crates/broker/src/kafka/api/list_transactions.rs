@@ -1,5 +1,6 @@
-//! ListTransactions: the transactions of every coordinator of this broker (KIP-664, KIP-994).
+//! ListTransactions: the transactions of every coordinator of this broker (KIP-664, 994, 1152).
 
+use coord::Pattern;
 use coord::txn::{Answer, Ask, Filter, State};
 use model::ProducerId;
 use wire::messages::list_transactions_response::TransactionState;
@@ -22,7 +23,20 @@ impl Shard {
             .partition(|name| State::is_known(name));
         let states: Vec<State> = known.iter().filter_map(|name| State::named(name)).collect();
         let names_none = states.is_empty() && !(known.is_empty() && unknown.is_empty());
+        let pattern = request.transactional_id_pattern.unwrap_or_default();
+        let pattern = match pattern.as_str() {
+            "" => Ok(None),
+            pattern => Pattern::new(pattern).map(Some),
+        };
+        let Ok(pattern) = pattern else {
+            let response = ListTransactionsResponse {
+                error_code: ErrorCode::InvalidRegularExpression.code(),
+                ..Default::default()
+            };
+            return self.reply(address, ApiKey::ListTransactions, &response);
+        };
         let filter = Filter {
+            pattern,
             states,
             producer_ids: request
                 .producer_id_filters

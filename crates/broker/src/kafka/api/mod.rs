@@ -126,7 +126,7 @@ pub(crate) const TABLE: &[Served] = &[
     served(ApiKey::DescribeCluster, 0, 2),
     served(ApiKey::DescribeProducers, 0, 0),
     served(ApiKey::DescribeTransactions, 0, 0),
-    served(ApiKey::ListTransactions, 0, 1),
+    served(ApiKey::ListTransactions, 0, 2),
     served(ApiKey::ConsumerGroupHeartbeat, 0, 1),
     served(ApiKey::ConsumerGroupDescribe, 0, 1),
     served(ApiKey::ListConfigResources, 0, 1),

@@ -1,25 +1,24 @@
-//! Subscriptions by pattern: RE2's syntax, matched against whole topic names.
-//!
-//! The engine takes time linear in the name for any pattern, and a pattern that compiles to too much is refused.
+//! Subscriptions by pattern.
 
 use std::collections::BTreeSet;
 
 use model::Timestamp;
-use regex::{Regex, RegexBuilder};
 use wire::ErrorCode;
 
 use super::records::Resolved;
 use super::refusal::Refusal;
-use crate::{Moment, Topics};
-
-/// 1 MiB of compiled program; a pattern that needs more is called invalid.
-const PROGRAM_BYTES_MAX: usize = 1 << 20;
+use crate::{Moment, Pattern, Topics};
 
 /// The topics that the pattern stands for now.
 pub(super) fn resolve(pattern: &str, topics: &dyn Topics, at: Moment) -> Result<Resolved, Refusal> {
-    let regex = compile(pattern)?;
+    let compiled = Pattern::new(pattern).map_err(|error| {
+        Refusal::new(
+            ErrorCode::InvalidRegularExpression,
+            format!("SubscribedTopicRegex `{pattern}` is not a valid regular expression: {error}."),
+        )
+    })?;
     let names: BTreeSet<String> = (topics.names().into_iter())
-        .filter(|name| regex.is_match(name))
+        .filter(|name| compiled.matches(name))
         .map(str::to_owned)
         .collect();
     Ok(Resolved {
@@ -27,94 +26,4 @@ pub(super) fn resolve(pattern: &str, topics: &dyn Topics, at: Moment) -> Result<
         version: i64::try_from(topics.version()).unwrap_or(i64::MAX),
         at: Timestamp(at.wall.0),
     })
-}
-
-fn compile(pattern: &str) -> Result<Regex, Refusal> {
-    let refuse = |error: regex::Error| {
-        Refusal::new(
-            ErrorCode::InvalidRegularExpression,
-            format!("SubscribedTopicRegex `{pattern}` is not a valid regular expression: {error}."),
-        )
-    };
-    let build = |pattern: &str| {
-        RegexBuilder::new(pattern)
-            .size_limit(PROGRAM_BYTES_MAX)
-            .build()
-            .map_err(refuse)
-    };
-    let pattern = unquote(pattern);
-    // By itself first: "a)|(b" is wrong, and would be right between parentheses.
-    build(&pattern)?;
-    build(&format!("^(?:{pattern})$"))
-}
-
-/// RE2's `\Q...\E`, which the engine does not know, as escaped letters.
-fn unquote(pattern: &str) -> String {
-    let mut plain = String::with_capacity(pattern.len());
-    let mut rest = pattern;
-    while let Some(at) = rest.find('\\') {
-        let (before, after) = rest.split_at(at);
-        plain.push_str(before);
-        if let Some(quoted) = after.strip_prefix("\\Q") {
-            let (literal, tail) = quoted.split_once("\\E").unwrap_or((quoted, ""));
-            plain.push_str(&regex::escape(literal));
-            rest = tail;
-        } else {
-            // An escape and what it escapes stay together: `\\Q` is a backslash and a Q.
-            let length = after.chars().take(2).map(char::len_utf8).sum();
-            let (escape, tail) = after.split_at(length);
-            plain.push_str(escape);
-            rest = tail;
-        }
-    }
-    plain.push_str(rest);
-    plain
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn check(pattern: &str, name: &str, matches: bool) {
-        let regex = compile(pattern).unwrap_or_else(|refusal| panic!("{refusal:?}"));
-        assert_eq!(regex.is_match(name), matches, "{pattern} {name}");
-    }
-
-    #[test]
-    fn a_pattern_matches_whole_names() {
-        check("orders", "orders", true);
-        check("orders", "orders-2", false);
-        check("a|b", "ab", false);
-        check("a|b", "b", true);
-        check("foo.*", "foobar", true);
-        check("", "", true);
-    }
-
-    #[test]
-    fn quoted_text_stands_for_itself() {
-        check(r"\Qa.b\E.*", "a.bc", true);
-        check(r"\Qa.b\E.*", "axbc", false);
-        check(r"\Qa.b", "a.b", true);
-        check(r"\\Q", r"\Q", true);
-    }
-
-    #[test]
-    fn what_does_not_compile_is_refused() {
-        for pattern in [
-            "(",
-            "a)|(b",
-            "[",
-            r"a{2,1}",
-            r"(?<!a)b",
-            r"(a)\1",
-            r"((a{100}){100}){100}",
-        ] {
-            let code = compile(pattern).map_err(|refusal| refusal.code);
-            assert_eq!(
-                code.map(|_| ()),
-                Err(ErrorCode::InvalidRegularExpression),
-                "{pattern}"
-            );
-        }
-    }
 }
