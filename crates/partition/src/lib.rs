@@ -20,5 +20,6 @@ pub use dir::{
 };
 pub use news::{News, ShardId, Ticket, WaiterKey};
 pub use partition::{Bounds, Hole, Partition, Start};
+pub use progress::NeverDurable;
 pub use read::{Isolation, Plan, Read, ReadError, ReadRequest};
 pub use verification::{Guard, Warrant};

@@ -8,6 +8,10 @@ use crate::news::{Awaiting, News, Ticket, WaiterKey, Watcher};
 use crate::partition::{Bounds, Partition, State};
 use crate::read::Isolation;
 
+/// What was appended will not become durable in this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NeverDurable;
+
 impl Partition {
     /// Everything below `up_to`, and the oldest `trims` trims, are durable. Returns whether the partition must be put on the
     /// segment writer's list.
@@ -47,14 +51,18 @@ impl Partition {
     }
 
     /// Redeems `ticket` when everything appended so far is durable; `false` when it is already.
-    pub fn await_end(&self, ticket: Ticket) -> bool {
+    pub fn await_end(&self, ticket: Ticket) -> Result<bool, NeverDurable> {
         let mut state = self.state.lock();
         let until = state.tail.end();
-        let waits = until > state.high_watermark;
-        if waits {
-            state.awaiting.push_back(Awaiting { until, ticket });
+        if until <= state.high_watermark {
+            return Ok(false);
         }
-        waits
+        // The directory fails (1), everyone who waits is told (2), and now one more comes: nobody would tell it any more.
+        if state.is_deleted || self.dir.is_failed() {
+            return Err(NeverDurable);
+        }
+        state.awaiting.push_back(Awaiting { until, ticket });
+        Ok(true)
     }
 
     /// Tells `watcher` once when what a reader of its isolation sees grows past `seen`; `false` when it already has.

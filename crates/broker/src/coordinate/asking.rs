@@ -1,7 +1,7 @@
 //! The side of the request: it asks one or more coordinators, waits, and is finished when all have answered durably.
 
 use coord::{group, txn};
-use partition::{Ticket, WaiterKey};
+use partition::{NeverDurable, Ticket, WaiterKey};
 use wire::ErrorCode;
 
 use super::{Answered, Asked, Question, Said, caller};
@@ -109,10 +109,15 @@ impl Shard {
         let Some(place) = asking.told.get_mut(ticket.index as usize) else {
             return;
         };
-        let is_error = said.is_err();
-        *place = Some(said);
-        let waits = !is_error && log.is_some_and(|log| log.await_end(ticket));
-        if !waits {
+        let waits = match (&said, log) {
+            (Ok(_), Some(log)) => log.await_end(ticket),
+            _ => Ok(false),
+        };
+        *place = Some(match waits {
+            Ok(_) => said,
+            Err(NeverDurable) => Err(ErrorCode::NotCoordinator),
+        });
+        if waits != Ok(true) {
             self.close_question(ticket.waiter);
         }
     }

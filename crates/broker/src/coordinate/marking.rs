@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use coord::{Caller, Moment, txn};
-use partition::{Marker, Partition, Stamp, Ticket, WaiterKey};
+use partition::{Marker, NeverDurable, Partition, Stamp, Ticket, WaiterKey};
 use wire::ErrorCode;
 use wire::records::EndTxn;
 
@@ -57,8 +57,11 @@ impl Shard {
             waiter,
             index: DECISION,
         };
-        if !log.await_end(decision) {
-            self.write_markers(waiter);
+        match log.await_end(decision) {
+            Ok(true) => {}
+            Ok(false) => self.write_markers(waiter),
+            // Whether it was decided is not known before the next start.
+            Err(NeverDurable) => drop(self.take_waiting(waiter)),
         }
     }
 
@@ -148,9 +151,14 @@ impl Shard {
             }
             return;
         }
-        let waits = told.is_ok() && log.is_some_and(|log| log.await_end(ticket));
-        if !waits {
-            self.on_marked(ticket, told.err());
+        let waits = match (&told, log) {
+            (Ok(_), Some(log)) => log.await_end(ticket),
+            _ => Ok(false),
+        };
+        match waits {
+            Ok(true) => {}
+            Ok(false) => self.on_marked(ticket, told.err()),
+            Err(NeverDurable) => self.on_marked(ticket, Some(ErrorCode::KafkaStorageError)),
         }
     }
 

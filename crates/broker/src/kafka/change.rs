@@ -89,7 +89,8 @@ impl Plan {
         ticket: Ticket,
     ) -> Result<bool, ErrorCode> {
         if records.is_empty() {
-            return Ok(self.log.await_end(ticket));
+            let never = |_| ErrorCode::KafkaStorageError;
+            return self.log.await_end(ticket).map_err(never);
         }
         let mut image = Image::clone(&self.image);
         let mut builder = BatchBuilder::new();

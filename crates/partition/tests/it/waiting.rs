@@ -119,5 +119,5 @@ fn nothing_uncommitted_is_ever_in_a_plan() {
     ));
     committed(&rig);
     assert_eq!(plan(&rig.partitions[0], Offset(0)).unwrap().len(), 1);
-    assert!(!rig.partitions[0].await_end(ticket(7)));
+    assert_eq!(rig.partitions[0].await_end(ticket(7)), Ok(false));
 }
