@@ -109,7 +109,8 @@ fn summary(verdict: &Verdict) -> String {
     let counts = verdict.counts;
     format!(
         "{} acked, {} read, {} starts, {} cuts (lost {} pages, {} names), {} kills, {} syncs failed, {} writes failed, {} full, \
-         {} resent, {} refused, {} unanswered, {} topics, {} trims, {} commits, {} events, trace {:016x}",
+         {} resent, {} refused, {} unanswered, {} topics, {} trims, {} commits, \
+         {} transactions ({} aborted, {} undecided, {} fenced, {} offsets looked up), {} events, trace {:016x}",
         verdict.acked,
         verdict.polled,
         verdict.starts,
@@ -126,6 +127,11 @@ fn summary(verdict: &Verdict) -> String {
         verdict.topics_changed,
         verdict.records_deleted,
         verdict.commits,
+        verdict.txns_committed,
+        verdict.txns_aborted,
+        verdict.txns_undecided,
+        verdict.fenced,
+        verdict.settled,
         verdict.events,
         verdict.trace,
     )

@@ -59,15 +59,21 @@ fn goes_on(mut ends: Vec<&EndSeen>, report: &mut Report) {
     answered.sort_by_key(|end| end.returned);
     ends.sort_by_key(|end| end.invoked);
     let mut answered = answered.into_iter().peekable();
-    let (mut start_max, mut end_max) = (None, None);
+    let (mut start_max, mut end_max, mut stable_max) = (None, None, None);
     for end in ends {
         while let Some(earlier) = answered.next_if(|earlier| earlier.returned < end.invoked) {
             start_max = start_max.max(earlier.log_start);
             end_max = end_max.max(earlier.log_end);
+            stable_max = stable_max.max(earlier.stable_end);
         }
         if end.log_end.is_some() && end.log_end < end_max {
             report.add(Anomaly::EndWentBack, || {
                 format!("log end {end_max:?} was seen before {end:?}")
+            });
+        }
+        if end.stable_end.is_some() && end.stable_end < stable_max {
+            report.add(Anomaly::EndWentBack, || {
+                format!("stable end {stable_max:?} was seen before {end:?}")
             });
         }
         if end.log_start.is_some() && end.log_start < start_max {

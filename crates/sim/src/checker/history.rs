@@ -111,6 +111,8 @@ pub struct EndSeen {
     pub returned: u64,
     pub log_start: Option<i64>,
     pub log_end: Option<i64>,
+    /// Where a reader of committed data must stop.
+    pub stable_end: Option<i64>,
 }
 
 #[derive(Clone, Debug, Default)]

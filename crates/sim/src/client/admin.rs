@@ -326,6 +326,7 @@ impl Admin {
                         returned,
                         log_start,
                         log_end: None,
+                        stable_end: None,
                     });
                 }
             }

@@ -5,5 +5,7 @@ pub(crate) mod keeper;
 pub(crate) mod line;
 pub(crate) mod member;
 pub(crate) mod notes;
+pub(crate) mod offsets;
 pub(crate) mod producer;
 pub(crate) mod reader;
+pub(crate) mod transactor;

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use env::sim::Chance;
 
 use super::member::GroupPart;
-use crate::checker::{EndSeen, History, Key, Op};
+use super::offsets::Numbers;
+use crate::checker::{EndSeen, History, Key, Op, Outcome};
 
 #[derive(Default)]
 pub(crate) struct Notes {
@@ -28,7 +29,17 @@ pub(crate) struct Notes {
     /// Topics created and deleted beside the load.
     pub(crate) topics_changed: u64,
     pub(crate) records_deleted: u64,
+    /// Transactions whose end is known to be a commit, known to be none, or unknown.
+    pub(crate) committed: u64,
+    pub(crate) aborted: u64,
+    pub(crate) undecided: u64,
+    /// Transactional producers that found another one in their place.
+    pub(crate) fenced: u64,
     groups: BTreeMap<(String, i32), GroupPart>,
+    /// Offsets committed in transactions, by group.
+    numbers: BTreeMap<String, Numbers>,
+    /// How often such an offset was looked up.
+    pub(crate) settled: u64,
 }
 
 /// Examples kept; the run has failed with the first one.
@@ -103,6 +114,30 @@ impl Notes {
 
     pub(crate) fn end(&mut self, end: EndSeen) {
         self.history.ends.push(end);
+    }
+
+    /// The transactions that commit offsets of a group.
+    pub(crate) fn numbers(&mut self, group: &str) -> &mut Numbers {
+        self.numbers.entry(group.to_owned()).or_default()
+    }
+
+    /// A committed offset was found while no transaction of its group was open.
+    pub(crate) fn settle(&mut self, group: &str, found: i64) {
+        self.settled += 1;
+        let ops = &mut self.history.ops;
+        let numbers = self.numbers.entry(group.to_owned()).or_default();
+        if let Err(what) = numbers.settle(found, ops) {
+            self.violation(format!("{group}: {what}"));
+        }
+    }
+
+    /// Counts the end of a transaction.
+    pub(crate) fn ended(&mut self, outcome: Outcome) {
+        *match outcome {
+            Outcome::Ok => &mut self.committed,
+            Outcome::Fail => &mut self.aborted,
+            Outcome::Info => &mut self.undecided,
+        } += 1;
     }
 }
 

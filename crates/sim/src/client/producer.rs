@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use bytes::Bytes;
 use env::sim::{Chance, Machine};
 use model::{Instant, ProducerEpoch, ProducerId, Sequence, Timestamp};
 use wire::messages::produce_request::{PartitionProduceData, TopicProduceData};
@@ -39,7 +40,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(30);
 struct Batch {
     partition: i32,
     values: Vec<u64>,
-    records: bytes::Bytes,
+    records: Bytes,
     invoked: u64,
     attempt: Attempt,
     /// The request it is under way in.
@@ -234,34 +235,19 @@ impl Producer {
         let values: Vec<u64> = (0..self.chance.between(1, self.habits.records_max))
             .map(|_| notes.value())
             .collect();
-        let codec = *self.chance.pick(&[
-            Codec::None,
-            Codec::None,
-            Codec::Lz4,
-            Codec::Zstd,
-            Codec::Snappy,
-        ]);
         let sequence = self.sequences.entry(partition).or_default();
-        let mut builder = BatchBuilder::new().compression(codec);
-        if let Some((id, epoch)) = self.id {
-            builder = builder.producer(ProducerId(id), ProducerEpoch(epoch), Sequence(*sequence));
-        }
-        let now = machine.now().0;
-        // Times of the producer's own, two hours before the broker's first; they run, so that segments roll by time, and stay
-        // well within retention however often the wall clock jumps.
-        let time = Timestamp(1_700_000_000_000 - 3 * 3_600_000 + (now / 1_000_000) as i64);
-        for value in &values {
-            builder.push(
-                time,
-                Some(&value.to_be_bytes()),
-                Some(&payload(*value)),
-                &[],
-            );
-        }
+        let identity = self.id.map(|(id, epoch)| Identity {
+            id,
+            epoch,
+            sequence: *sequence,
+            is_transactional: false,
+        });
+        let now = machine.now();
+        let records = build(&values, identity, now, &mut self.chance);
         let batch = Batch {
             partition,
-            records: builder.build().to_bytes(),
-            invoked: now,
+            records,
+            invoked: now.0,
             attempt: Attempt::First,
             correlation: None,
             values,
@@ -448,6 +434,56 @@ impl Producer {
         op.returned = machine.now().0;
         notes.done(op);
     }
+}
+
+/// Whose batch it is.
+#[derive(Clone, Copy)]
+pub(crate) struct Identity {
+    pub(crate) id: i64,
+    pub(crate) epoch: i16,
+    pub(crate) sequence: i32,
+    pub(crate) is_transactional: bool,
+}
+
+/// The bytes of a batch with these values.
+pub(crate) fn build(
+    values: &[u64],
+    identity: Option<Identity>,
+    now: Instant,
+    chance: &mut Chance,
+) -> Bytes {
+    let codec = *chance.pick(&[
+        Codec::None,
+        Codec::None,
+        Codec::Lz4,
+        Codec::Zstd,
+        Codec::Snappy,
+    ]);
+    let mut builder = BatchBuilder::new().compression(codec);
+    if let Some(identity) = identity {
+        let Identity {
+            id,
+            epoch,
+            sequence,
+            is_transactional,
+        } = identity;
+        builder = builder.producer(ProducerId(id), ProducerEpoch(epoch), Sequence(sequence));
+        if is_transactional {
+            builder = builder.transactional();
+        }
+    }
+    // Times of the producer's own, two hours before the broker's first; they run, so that segments roll by time, and stay
+    // well within retention however often the wall clock jumps.
+    let time = Timestamp(1_700_000_000_000 - 3 * 3_600_000 + (now.0 / 1_000_000) as i64);
+    for value in values {
+        builder.push(
+            time,
+            Some(&value.to_be_bytes()),
+            Some(&payload(*value)),
+            &[],
+        );
+    }
+    builder.build().to_bytes()
 }
 
 fn is_fatal(code: ErrorCode) -> bool {

@@ -12,7 +12,7 @@ use wire::messages::fetch_request::{FetchPartition, FetchTopic};
 use wire::messages::fetch_response::PartitionData;
 use wire::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use wire::messages::{FetchRequest, ListOffsetsRequest};
-use wire::records::{Batch, Caps, RecordIter, Source};
+use wire::records::{Batch, Caps, ControlRecord, RecordIter, Source};
 use wire::{ApiKey, ErrorCode, Records};
 
 use super::line::{Answer, Line, LineError};
@@ -278,15 +278,19 @@ impl Reader {
                 returned: op.returned,
                 log_start: (self.version >= 5).then_some(data.log_start_offset),
                 log_end: Some(data.high_watermark),
+                stable_end: Some(data.last_stable_offset),
             });
-            let records = self.records(&data)?;
-            match records.last() {
-                Some((last, _)) => {
-                    self.positions.insert(index, last + 1);
+            let fetched = self.records(&data)?;
+            match fetched.next {
+                Some(next) => {
+                    self.positions.insert(index, next);
                     self.at_end.remove(&index);
-                    op.polls.push(Polled { key, records });
                 }
                 None => drop(self.at_end.insert(index, data.high_watermark)),
+            }
+            if !fetched.records.is_empty() {
+                let records = fetched.records;
+                op.polls.push(Polled { key, records });
             }
         }
         if !op.polls.is_empty() {
@@ -311,7 +315,7 @@ impl Reader {
         self.lost.insert(index);
     }
 
-    fn records(&self, data: &PartitionData) -> Result<Vec<(i64, u64)>, LineError> {
+    fn records(&self, data: &PartitionData) -> Result<Fetched, LineError> {
         let nonsense = |what: String| {
             LineError::Nonsense(format!(
                 "fetch of {}-{}: {what}",
@@ -328,12 +332,22 @@ impl Reader {
             Some(Records::External(_)) => {
                 return Err(nonsense("bytes that are not there".to_owned()));
             }
-            None => return Ok(Vec::new()),
+            None => return Ok(Fetched::default()),
         };
+        let end = match self.isolation {
+            Isolation::Committed => data.last_stable_offset,
+            Isolation::Uncommitted => data.high_watermark,
+        };
+        let mut aborted = Aborted::new(data);
         let mut records: Vec<(i64, u64)> = Vec::new();
+        let mut next = position;
         for batch in Batch::cut(&bytes, Source::Log) {
             let batch = batch.map_err(|error| nonsense(format!("{DAMAGED}: {error}")))?;
-            if batch.attributes().is_control() {
+            next = next.max(batch.next_offset().0);
+            if next > end {
+                return Err(nonsense(format!("offset {} at an end of {end}", next - 1)));
+            }
+            if aborted.is_hidden(&batch) || batch.attributes().is_control() {
                 continue;
             }
             let plain = batch
@@ -345,12 +359,6 @@ impl Reader {
                 if offset < position {
                     continue;
                 }
-                if offset >= data.high_watermark {
-                    return Err(nonsense(format!(
-                        "offset {offset} at a high watermark of {}",
-                        data.high_watermark
-                    )));
-                }
                 let value = record.value.and_then(value_of);
                 let value = value.ok_or_else(|| {
                     nonsense(format!("the record at {offset} is not what was sent"))
@@ -361,15 +369,61 @@ impl Reader {
                 records.push((offset, value));
             }
         }
-        if records.is_empty()
-            && bytes.len() >= 61
-            && data.high_watermark > position
-            && self.bytes_max > 1_000_000
-        {
+        if next == position && bytes.len() >= 61 && end > position && self.bytes_max > 1_000_000 {
             return Err(nonsense(
                 "records, but none at or beyond the position".to_owned(),
             ));
         }
-        Ok(records)
+        Ok(Fetched {
+            records,
+            next: (next > position).then_some(next),
+        })
+    }
+}
+
+/// What one answer held of a partition.
+#[derive(Default)]
+struct Fetched {
+    records: Vec<(i64, u64)>,
+    /// Where to go on; `None` when nothing at or beyond the position came.
+    next: Option<i64>,
+}
+
+/// The aborted transactions among the batches of an answer; none for readers of uncommitted data, who are not told.
+struct Aborted {
+    /// First offset and producer, the last one first.
+    to_come: Vec<(i64, i64)>,
+    open: BTreeSet<i64>,
+}
+
+impl Aborted {
+    fn new(data: &PartitionData) -> Aborted {
+        let told = data.aborted_transactions.iter().flatten();
+        let mut to_come: Vec<(i64, i64)> = told
+            .map(|txn| (txn.first_offset, txn.producer_id))
+            .collect();
+        to_come.sort_unstable_by(|left, right| right.cmp(left));
+        Aborted {
+            to_come,
+            open: BTreeSet::new(),
+        }
+    }
+
+    fn is_hidden(&mut self, batch: &Batch) -> bool {
+        while let Some((first, producer)) = self.to_come.last().copied() {
+            if first > batch.last_offset().0 {
+                break;
+            }
+            self.open.insert(producer);
+            self.to_come.pop();
+        }
+        let producer = batch.producer_id().0;
+        if let Some(ControlRecord::EndTxn(end)) = ControlRecord::read(batch) {
+            if !end.committed {
+                self.open.remove(&producer);
+            }
+            return false;
+        }
+        batch.attributes().is_transactional() && self.open.contains(&producer)
     }
 }

@@ -130,9 +130,12 @@ impl Striker {
         let producers = run.producers.iter().filter_map(|producer| producer.line());
         let readers = run.readers.iter().filter_map(|reader| reader.line());
         let members = run.members.iter().filter_map(|member| member.line());
+        let transactors = run.transactors.iter();
+        let transactors = transactors.filter_map(|transactor| transactor.line());
         let lines = producers
             .chain(readers)
             .chain(members)
+            .chain(transactors)
             .chain(run.admin.line())
             .chain(run.keeper.as_ref().and_then(|keeper| keeper.line()));
         for line in lines {

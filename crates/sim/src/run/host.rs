@@ -150,6 +150,11 @@ pub(super) fn settings(plan: &Plan) -> config::Broker {
         ("esker.journal.piece.bytes", (1 << 20).to_string()),
         ("esker.journal.bytes", (2 << 20).to_string()),
         ("offsets.topic.num.partitions", "3".to_owned()),
+        ("transaction.state.log.num.partitions", "3".to_owned()),
+        (
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+            "500".to_owned(),
+        ),
         ("group.min.session.timeout.ms", "100".to_owned()),
         ("group.initial.rebalance.delay.ms", "100".to_owned()),
         ("group.consumer.min.session.timeout.ms", session.clone()),

@@ -24,6 +24,7 @@ use crate::client::member::Member;
 use crate::client::notes::Notes;
 use crate::client::producer::{Habits, Producer};
 use crate::client::reader::Reader;
+use crate::client::transactor::{Transactor, TxnHabits};
 pub use damage::{Damages, damages};
 use faults::Striker;
 use host::{End, Host};
@@ -40,6 +41,9 @@ const LIVE_MAX: Duration = Duration::from_secs(15);
 const DRAIN_MAX: Duration = Duration::from_secs(200);
 /// Sessions and a rebalance or two, with members that sleep and leave meanwhile.
 const GROUP_MAX: Duration = Duration::from_secs(60);
+
+/// Of transactions after healing, which nothing holds up.
+const TXN_TIMEOUT: Duration = Duration::from_secs(60);
 
 const GROUP: &str = "group";
 
@@ -70,6 +74,14 @@ pub struct Verdict {
     pub commits: u64,
     /// Readings of the table that found it compacted.
     pub compacted: u64,
+    /// Transactions that certainly were committed, certainly were not, and those of which nobody knows.
+    pub txns_committed: u64,
+    pub txns_aborted: u64,
+    pub txns_undecided: u64,
+    /// Transactional producers that another incarnation or a timeout took the id from.
+    pub fenced: u64,
+    /// Offsets of transactions that were looked up and held against what was told.
+    pub settled: u64,
 }
 
 impl Verdict {
@@ -115,6 +127,7 @@ struct Run {
     readers: Vec<Reader>,
     members: Vec<Member>,
     keeper: Option<Keeper>,
+    transactors: Vec<Transactor>,
     topics: Topics,
     /// While recording: how many disk operations had begun when each operation of the history was done.
     done_at: Option<Vec<usize>>,
@@ -140,6 +153,7 @@ impl Run {
             readers: Vec::new(),
             members: Vec::new(),
             keeper: None,
+            transactors: Vec::new(),
             topics: plan
                 .topics
                 .iter()
@@ -185,6 +199,12 @@ impl Run {
                 keeper.act(machine, notes);
             }
             next = next.min(keeper.wake());
+        }
+        for transactor in &mut self.transactors {
+            if transactor.has_news() || transactor.wake() <= now {
+                transactor.act(machine, notes);
+            }
+            next = next.min(transactor.wake());
         }
         if let Some(done_at) = &mut self.done_at {
             done_at.resize(notes.history.ops.len(), machine.recorded());
@@ -252,6 +272,15 @@ impl Run {
         if self.plan.table.is_some() {
             self.keeper = Some(Keeper::new(self.chance.split(), now));
         }
+        for habits in self.plan.transactors.clone() {
+            self.transact(habits);
+        }
+    }
+
+    fn transact(&mut self, habits: TxnHabits) {
+        let (chance, now) = (self.chance.split(), self.host.machine.now());
+        let transactor = Transactor::new(habits, chance, now, &mut self.notes);
+        self.transactors.push(transactor);
     }
 
     fn read(&mut self, topic: &str, partitions: i32, isolation: Isolation) {
@@ -354,18 +383,49 @@ impl Run {
         if let Some(keeper) = &mut self.keeper {
             keeper.is_ending = true;
         }
+        for transactor in &mut self.transactors {
+            transactor.is_ending = true;
+            if self.chance.one_in(3) {
+                // What it left open is the coordinator's to end.
+                transactor.crash(&self.host.machine, &mut self.notes);
+            }
+        }
         let drained = self.until(DRAIN_MAX, |run| {
             !run.producers.iter().any(Producer::has_unanswered)
+                && !run.transactors.iter().any(Transactor::is_open)
         });
         if !drained && self.notes.violations.is_empty() {
-            self.notes
-                .violation("requests stay unanswered after everything healed".to_owned());
+            let open = self.transactors.iter();
+            let open = open.filter(|transactor| transactor.is_open());
+            let open: Vec<String> = open.map(Transactor::describe).collect();
+            let waiting = self.producers.iter();
+            let waiting = waiting.filter(|producer| producer.has_unanswered()).count();
+            self.notes.violation(format!(
+                "requests of {waiting} producers stay unanswered after everything healed, and transactions open: {}",
+                open.join(", ")
+            ));
         }
     }
 
-    /// Every partition takes a record within 15 seconds.
+    /// Every partition takes a record within 15 seconds, and every transactional id that is used again commits a transaction over
+    /// all its partitions; one of them may stay unused.
     fn demand_progress(&mut self) {
         self.producers.clear();
+        self.transactors.clear();
+        let mut ids = std::collections::BTreeSet::new();
+        for habits in self.plan.transactors.clone() {
+            let is_new = ids.insert(habits.id.clone());
+            if is_new && (ids.len() == 1 || !self.chance.one_in(3)) {
+                self.transact(TxnHabits {
+                    batches_max: 2,
+                    pause: Duration::from_millis(20),
+                    delays: 0,
+                    timeout: TXN_TIMEOUT,
+                    is_calm: true,
+                    ..habits
+                });
+            }
+        }
         let now = self.host.machine.now();
         for (topic, partitions) in self.topics.clone() {
             let habits = Habits {
@@ -384,8 +444,15 @@ impl Run {
             run.producers
                 .iter()
                 .all(|producer| producer.acked.len() == producer.partitions() as usize)
+                && run
+                    .transactors
+                    .iter()
+                    .all(|transactor| transactor.commits > 0)
         };
         if !self.until(LIVE_MAX, all) && self.notes.violations.is_empty() {
+            let idle = self.transactors.iter();
+            let idle = idle.filter(|transactor| transactor.commits == 0);
+            let idle: Vec<String> = idle.map(Transactor::describe).collect();
             let lacking: Vec<String> = self
                 .producers
                 .iter()
@@ -399,15 +466,20 @@ impl Run {
                 })
                 .collect();
             self.notes.violation(format!(
-                "not every partition takes records after healing: {}",
-                lacking.join(", ")
+                "not every partition takes records after healing: {}; without a commit: {}",
+                lacking.join(", "),
+                idle.join(", ")
             ));
         }
         self.producers
             .iter_mut()
             .for_each(|producer| producer.is_ending = true);
+        self.transactors
+            .iter_mut()
+            .for_each(|transactor| transactor.is_ending = true);
         self.until(DRAIN_MAX, |run| {
             !run.producers.iter().any(Producer::has_unanswered)
+                && !run.transactors.iter().any(Transactor::is_open)
         });
     }
 
@@ -453,6 +525,9 @@ impl Run {
         if plan.producers.is_empty() {
             kinds.clear();
         }
+        if !plan.transactors.is_empty() {
+            kinds.push(Kind::Txn);
+        }
         let guard = Guard {
             acked_sends_min: 10,
             polled_records_min: 20,
@@ -492,6 +567,11 @@ impl Run {
             records_deleted: notes.records_deleted,
             commits,
             compacted: keeper.map_or(0, |keeper| keeper.compacted),
+            txns_committed: notes.committed,
+            txns_aborted: notes.aborted,
+            txns_undecided: notes.undecided,
+            fenced: notes.fenced,
+            settled: notes.settled,
         }
     }
 }

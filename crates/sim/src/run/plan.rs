@@ -11,6 +11,7 @@ use crate::client::admin::Topic;
 use crate::client::keeper;
 use crate::client::member::GroupProtocol;
 use crate::client::producer::Habits;
+use crate::client::transactor::TxnHabits;
 
 /// A kind of fault that may strike again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -81,7 +82,11 @@ pub struct Plan {
     pub group_protocol: GroupProtocol,
     /// A compacted topic with a table in it.
     pub(crate) table: Option<Topic>,
+    pub(crate) transactors: Vec<TxnHabits>,
 }
+
+/// Partitions of one transaction at most.
+const PLACES_MAX: usize = 6;
 
 impl Plan {
     #[must_use]
@@ -117,6 +122,7 @@ impl Plan {
         plan.log_dirs = 1;
         plan.members = 0;
         plan.table = None;
+        plan.transactors.clear();
         (plan.trims, plan.changes) = (10, 10);
         plan.producers.truncate(2);
         for habits in &mut plan.producers {
@@ -144,7 +150,8 @@ impl Plan {
             .collect();
         // One at least hears what becomes of its records.
         producers[0].acks = -1;
-        Plan {
+        let is_clock_true = is_clock_true(&strikes);
+        let mut plan = Plan {
             strikes,
             faults: Faults::default(),
             time: Duration::from_millis(chance.between(4_000, 12_000)),
@@ -159,6 +166,53 @@ impl Plan {
             members: *chance.pick(&[0, 0, 2, 3, 5]),
             group_protocol: *chance.pick(&[GroupProtocol::Classic, GroupProtocol::Consumer]),
             table: chance.one_in(3).then(|| keeper::topic(chance)),
+            transactors: Vec::new(),
+        };
+        for number in 0..*chance.pick(&[0, 0, 1, 2, 4]) {
+            let before = plan.transactors.first();
+            let shared = before
+                .filter(|_| chance.one_in(4))
+                .map(|before| before.id.clone());
+            let id = shared.unwrap_or_else(|| format!("txn-{number}"));
+            let habits = txn_habits(id, &plan.topics, is_clock_true, chance);
+            plan.transactors.push(habits);
+        }
+        for at in 0..plan.transactors.len() {
+            let id = &plan.transactors[at].id;
+            let all = plan.transactors.iter();
+            let is_alone = all.filter(|other| other.id == *id).count() == 1;
+            plan.transactors[at].is_alone &= is_alone;
+            plan.transactors[at].is_shared = !is_alone;
+        }
+        plan
+    }
+
+    /// A run whose load is above all transactions, of producers that add their partitions themselves or leave that to the broker.
+    #[must_use]
+    pub fn transactional(seed: u64, strikes: &[Strike], is_old: bool) -> Plan {
+        let mut plan = Plan::striking(seed, strikes);
+        let mut chance = Chance::new(seed);
+        plan.producers.truncate(1);
+        plan.members = 0;
+        plan.transactors = (0..3)
+            .map(|number| {
+                let id = format!("txn-{number}");
+                let habits = txn_habits(id, &plan.topics, is_clock_true(strikes), &mut chance);
+                let delays = if is_old { 0 } else { habits.delays };
+                TxnHabits {
+                    is_old,
+                    delays,
+                    ..habits
+                }
+            })
+            .collect();
+        plan
+    }
+
+    /// Lets one in `delays` ends of a transaction arrive late.
+    pub fn delay_ends(&mut self, delays: u64) {
+        for habits in &mut self.transactors {
+            habits.delays = delays;
         }
     }
 }
@@ -204,5 +258,35 @@ fn habits(topics: &[Topic], chance: &mut Chance) -> Habits {
         in_flight_max: chance.between(1, 5) as usize,
         records_max: chance.between(1, 6),
         pause: Duration::from_millis(*chance.pick(&[5, 20, 50, 200])),
+    }
+}
+
+fn is_clock_true(strikes: &[Strike]) -> bool {
+    let clocks = [Strike::JumpClock, Strike::StickClock];
+    !clocks.iter().any(|clock| strikes.contains(clock))
+}
+
+fn txn_habits(id: String, topics: &[Topic], is_clock_true: bool, chance: &mut Chance) -> TxnHabits {
+    let mut places: Vec<(String, i32)> = topics
+        .iter()
+        .flat_map(|topic| (0..topic.partitions).map(|number| (topic.name.clone(), number)))
+        .collect();
+    while places.len() > PLACES_MAX {
+        places.swap_remove(chance.below(places.len() as u64) as usize);
+    }
+    let is_old = chance.one_in(3);
+    TxnHabits {
+        group: chance.one_in(2).then(|| format!("offsets-{id}")),
+        is_shared: false,
+        id,
+        places,
+        is_old,
+        timeout: Duration::from_millis(*chance.pick(&[1_000, 5_000, 30_000])),
+        batches_max: chance.between(1, 12),
+        pause: Duration::from_millis(*chance.pick(&[2, 5, 20, 50])),
+        // Without an epoch per transaction a late end falls on another one: the old protocol cannot help it.
+        delays: if is_old { 0 } else { *chance.pick(&[0, 5, 20]) },
+        is_calm: false,
+        is_alone: is_clock_true,
     }
 }

@@ -241,3 +241,49 @@ fn a_broker_with_a_failed_directory_still_stops() {
     }
     assert!(failed > 20, "{failed}");
 }
+
+/// M-05.
+#[test]
+fn transactions_are_there_as_a_whole_or_not_at_all() {
+    let kinds: [&[Strike]; 6] = [
+        &[Strike::PowerCut, Strike::PowerCutAtOperation],
+        &[Strike::Kill, Strike::Restart, Strike::Stall],
+        &[Strike::FailSync, Strike::FailWrite, Strike::SlowDisk],
+        &[Strike::FullDisk, Strike::Reset],
+        &[Strike::JumpClock, Strike::StickClock, Strike::Kill],
+        &Strike::ALL,
+    ];
+    let (mut committed, mut aborted, mut undecided, mut settled) = (0, 0, 0, 0);
+    for (number, strikes) in (0..).zip(kinds) {
+        for is_old in [false, true] {
+            let seed = 400 + 2 * number + u64::from(is_old);
+            let verdict = check(seed, &Plan::transactional(seed, strikes, is_old));
+            committed += verdict.txns_committed;
+            aborted += verdict.txns_aborted;
+            undecided += verdict.txns_undecided;
+            settled += verdict.settled;
+        }
+    }
+    assert!(
+        committed > 500 && aborted > 200 && undecided > 0 && settled > 20,
+        "{committed} committed, {aborted} aborted, {undecided} undecided, {settled} offsets looked up"
+    );
+}
+
+/// KAFKA-17754: without an epoch for each transaction a late commit ends the one that is open by then, and the checker sees it.
+#[test]
+fn a_late_end_falls_on_no_other_transaction() {
+    let mut found = 0;
+    for seed in 440..452 {
+        for is_old in [false, true] {
+            let mut plan = Plan::transactional(seed, &[], is_old);
+            plan.delay_ends(2);
+            if is_old {
+                found += u32::from(!run(seed, &plan, false).is_clean());
+            } else {
+                check(seed, &plan);
+            }
+        }
+    }
+    assert!(found > 0, "the hole of the old protocol is not seen");
+}

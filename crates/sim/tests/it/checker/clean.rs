@@ -130,6 +130,7 @@ impl Ideal {
                 returned,
                 log_start: Some(0),
                 log_end,
+                stable_end: log_end,
             });
         }
     }

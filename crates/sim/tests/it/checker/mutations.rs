@@ -437,6 +437,19 @@ const MUTATIONS: &[(&str, Anomaly, Mutation)] = &[
         });
         true
     }),
+    ("a stable end goes back", Anomaly::EndWentBack, |history| {
+        let seen = history.ends.iter().rev().copied();
+        let Some(last) = { seen }.find(|end| end.stable_end > Some(1)) else {
+            return false;
+        };
+        history.ends.push(sim::checker::EndSeen {
+            invoked: u64::MAX - 1,
+            returned: u64::MAX,
+            stable_end: last.stable_end.map(|end| end - 1),
+            ..last
+        });
+        true
+    }),
     ("a log start goes back", Anomaly::EndWentBack, |history| {
         let Some(last) = history.ends.last().copied() else {
             return false;
