@@ -25,6 +25,7 @@ use wire::records::{Batch, BatchError};
 
 use super::identity::{self, Identity};
 use super::restore::{Log, Wrote};
+use super::writer::VOLUME_SYNC_MIN;
 use super::{DirSettings, LogDir, accept};
 use crate::partition::{Hole, Partition};
 
@@ -83,6 +84,8 @@ pub struct Recovery {
     pub(super) is_full: bool,
     /// Batches that wait in memory for the files, of all logs.
     pending_bytes: usize,
+    /// Logs that the journal tells something of.
+    changed: usize,
     /// An operator accepted that logs are shorter than they were, the metadata log perhaps among them.
     is_loss_accepted: bool,
     pub(super) wall: Timestamp,
@@ -161,6 +164,7 @@ impl Recovery {
             logs: BTreeMap::new(),
             is_full: false,
             pending_bytes: 0,
+            changed: 0,
             is_loss_accepted: false,
             wall: env.clock.wall_ms(),
         };
@@ -296,17 +300,35 @@ impl Recovery {
             return Ok(());
         };
         let before = log.pending_bytes();
+        let is_first = !std::mem::replace(&mut log.is_changed, true);
         log.apply(step);
         if !self.is_full {
             self.is_full = log.write_much(&self.files, self.wall)? == Wrote::Some;
         }
         self.pending_bytes = self.pending_bytes + log.pending_bytes() - before;
+        self.changed += usize::from(is_first);
+        if is_first && self.changed == VOLUME_SYNC_MIN {
+            self.expect_volume_sync()?;
+        }
         if self.is_full && self.pending_bytes > UNPLACED_BYTES_MAX {
             return Err(OpenError::Io {
                 path: self.path.clone(),
                 error: io::ErrorKind::StorageFull.into(),
             });
         }
+        Ok(())
+    }
+
+    /// With many logs to write, one sync of the volume at the end is cheaper than those of the files. Without this, more logs
+    /// than may be open would be synced one by one, each to be closed for the next.
+    fn expect_volume_sync(&self) -> Result<(), OpenError> {
+        // Errors of write-back are told from the first sync of the volume on.
+        let begun = self.env.disk.sync_volume(&self.path);
+        begun.map_err(|error| OpenError::Io {
+            path: self.path.clone(),
+            error,
+        })?;
+        self.files.expect_volume_sync();
         Ok(())
     }
 

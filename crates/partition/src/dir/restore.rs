@@ -140,7 +140,6 @@ impl Log {
     }
 
     pub(super) fn apply(&mut self, step: Step) {
-        self.is_changed = true;
         match step {
             Step::Lost(Lost { end, .. }) => self.lose(end),
             Step::Entry(Entry { what, .. }) => match what {

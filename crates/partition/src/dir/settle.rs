@@ -14,7 +14,7 @@ use log::journal::{self, Piece, Replayed, is_full, make_piece};
 
 use super::build::Parts;
 use super::recover::{OpenError, Opened, Recovery};
-use super::writer::{self, VOLUME_SYNC_MIN};
+use super::writer;
 use super::{DirSettings, LogDir, Point, accept};
 
 impl Recovery {
@@ -130,10 +130,9 @@ impl Recovery {
             path: path.clone(),
             error,
         };
-        let changed = self.logs.values().filter(|log| log.is_changed).count();
-        let syncing = match changed {
-            0..VOLUME_SYNC_MIN => Syncing::Now,
-            _ => Syncing::WithVolume,
+        let syncing = match self.files.expects_volume_sync() {
+            false => Syncing::Now,
+            true => Syncing::WithVolume,
         };
         for ((topic, _), log) in self.logs.iter_mut().filter(|(_, log)| log.is_changed) {
             let Some(store) = &log.store else { continue };
@@ -153,6 +152,7 @@ impl Recovery {
             for store in self.logs.values().filter_map(|log| log.store.as_ref()) {
                 store.on_volume_synced(store.log_end());
             }
+            self.files.on_volume_synced();
         }
         disk.sync_dir(path).map_err(at)?;
         if is_news {

@@ -281,3 +281,30 @@ fn many_partitions_with_little_each_wait_for_more_and_not_for_ever() {
     assert_eq!(written(5), (5, 5));
     assert_eq!(written(150), (0, 150));
 }
+
+/// Each of them was synced alone, to be closed for the next: minutes for ten thousand logs.
+#[test]
+fn a_start_with_more_changed_logs_than_files_may_be_open_syncs_the_volume_instead_of_each_file() {
+    const LOGS: usize = 60;
+    let machine = machine(31);
+    let configs = vec![small_segments(); LOGS];
+    let mut known = vec![Known::default(); LOGS];
+    let mut rig = open(&machine, &configs).unwrap();
+    for at in 0..LOGS {
+        rig.append(at, &[value("v", at)], &mut known).unwrap();
+    }
+    rig.commit(&mut known);
+    drop(rig);
+    machine.kill();
+
+    let before = machine.counts().syncs;
+    let rig = open(&machine, &configs).unwrap();
+    let syncs = machine.counts().syncs - before;
+    assert!(syncs < 30, "{syncs} syncs for {LOGS} logs");
+    check(&rig, &mut known, "after the start");
+    drop(rig);
+    machine.power_cut();
+    let rig = open(&machine, &configs).unwrap();
+    assert_eq!(rig.rounds, 0, "the files alone are enough");
+    check(&rig, &mut known, "after a power cut");
+}
