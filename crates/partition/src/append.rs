@@ -165,7 +165,7 @@ impl Partition {
             return Err(AppendError::Deleted);
         }
         // Checked under the lock: a directory that fails later walks over all partitions and finds our ticket.
-        if self.dir.is_failed() {
+        if self.is_offline() {
             return Err(AppendError::Storage { full: false });
         }
         if self.dir.is_full() && !config.may_use_reserve {
@@ -247,7 +247,7 @@ impl Partition {
         if state.is_deleted {
             return Err(TrimError::Deleted);
         }
-        if self.dir.is_failed() {
+        if self.is_offline() {
             return Err(TrimError::Offline);
         }
         let to = to.unwrap_or(state.high_watermark);

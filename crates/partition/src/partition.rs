@@ -11,7 +11,7 @@ use log::config::LogConfig;
 use log::producer::{ProducerStates, marker_of};
 use log::store::{Store, StoreError};
 use log::tail::Tail;
-use log::{AbortedTxn, Epochs};
+use log::{AbortedTxn, Epochs, checkpoint};
 use model::{Instant, LeaderEpoch, Offset, PartitionIndex};
 use wire::Uuid;
 use wire::records::Batch;
@@ -35,6 +35,8 @@ pub struct Partition {
     pub(crate) checkpointed: AtomicU64,
     /// Held while compaction works on the files; true once they were removed.
     pub(crate) cleaning: Mutex<bool>,
+    /// The start could not read the files: they, and this row of the checkpoint, stay as they are for one that can.
+    pub(crate) unread: Option<checkpoint::Row>,
 }
 
 pub(crate) struct State {
@@ -87,6 +89,8 @@ pub struct Start {
     pub unwritten: Vec<Batch>,
     /// The files are not what the last checkpoint says of them.
     pub is_unsettled: bool,
+    /// The files cannot be read; what the checkpoint says of them.
+    pub unread: Option<checkpoint::Row>,
 }
 
 impl Start {
@@ -103,6 +107,7 @@ impl Start {
             holes: Vec::new(),
             unwritten: Vec::new(),
             is_unsettled: false,
+            unread: None,
         }
     }
 }
@@ -150,6 +155,7 @@ impl Partition {
                     .map_or(0, |store| store.known().active_base.0 as u64),
             ),
             cleaning: Mutex::new(false),
+            unread: start.unread,
             store: start.store.map_or_else(OnceLock::new, OnceLock::from),
             state: Mutex::new(State {
                 tail: Tail::unwritten_from(start.unwritten, start.log_end),
@@ -211,6 +217,11 @@ impl Partition {
     /// Idempotent producers that this partition knows.
     pub fn producers<T>(&self, look: impl FnOnce(&ProducerStates) -> T) -> T {
         look(&self.state.lock().producers)
+    }
+
+    /// Neither read nor written: its directory failed, or its files could not be read at the start.
+    pub fn is_offline(&self) -> bool {
+        self.dir.is_failed() || self.unread.is_some()
     }
 
     pub fn is_deleted(&self) -> bool {

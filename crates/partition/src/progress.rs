@@ -69,7 +69,7 @@ impl Partition {
     pub fn watch(&self, watcher: Ticket, seen: Offset, isolation: Isolation) -> bool {
         let mut state = self.state.lock();
         let end = state.bounds().end(isolation);
-        let is_current = end <= seen && !state.is_deleted && !self.dir.is_failed();
+        let is_current = end <= seen && !state.is_deleted && !self.is_offline();
         if is_current {
             state.watchers.push(Watcher {
                 ticket: watcher,

@@ -106,7 +106,7 @@ pub struct ReadRequest {
 
 impl Partition {
     pub fn plan_read(&self, request: ReadRequest) -> Result<Read, ReadError> {
-        if self.dir.is_failed() {
+        if self.is_offline() {
             return Err(ReadError::Offline);
         }
         let state = self.state.lock();
@@ -259,7 +259,7 @@ impl Partition {
 
     /// Committed batches in memory, with the log start and where the memory begins.
     fn tail_snapshot(&self) -> Result<(Offset, Vec<Batch>, Offset), ReadError> {
-        if self.dir.is_failed() {
+        if self.is_offline() {
             return Err(ReadError::Offline);
         }
         let state = self.state.lock();

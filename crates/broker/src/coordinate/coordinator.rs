@@ -106,7 +106,7 @@ impl<M: Machine> Coordinator<M> {
         // The log of a new topic, or one that fits a single read, is there at once.
         self.load(&mut { LOAD_READ_BYTES }, at);
         let refusal = match self.state {
-            State::Active if self.log.dir.is_failed() || self.log.is_deleted() => {
+            State::Active if self.log.is_offline() || self.log.is_deleted() => {
                 ErrorCode::NotCoordinator
             }
             State::Active => {

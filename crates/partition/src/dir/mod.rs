@@ -11,6 +11,7 @@ pub mod linger;
 mod pieces;
 mod queue;
 mod recover;
+mod rescue;
 mod restore;
 mod settle;
 mod writer;

@@ -24,10 +24,11 @@ use wire::Uuid;
 use wire::records::{Batch, BatchError};
 
 use super::identity::{self, Identity};
-use super::restore::{Log, Wrote};
+use super::rescue;
+use super::restore::{Log, PENDING_BYTES_MAX, Wrote};
 use super::writer::VOLUME_SYNC_MIN;
 use super::{DirSettings, LogDir, accept};
-use crate::partition::{Hole, Partition};
+use crate::partition::Partition;
 
 const LOCK_NAME: &str = ".lock";
 /// Directories of deleted topics end so until their files are gone.
@@ -61,6 +62,7 @@ pub enum OpenError {
 }
 
 /// What the metadata says of a partition whose files or journal rounds were found.
+#[derive(Clone)]
 pub struct Found {
     pub topic: Arc<str>,
     pub epoch: LeaderEpoch,
@@ -83,9 +85,15 @@ pub struct Recovery {
     /// The disk has no room for what is replayed.
     pub(super) is_full: bool,
     /// Batches that wait in memory for the files, of all logs.
-    pending_bytes: usize,
+    pub(super) pending_bytes: usize,
     /// Logs that the journal tells something of.
     changed: usize,
+    /// Names of directories with what was rescued of partitions whose files could not be read.
+    pub(super) rescues: BTreeSet<String>,
+    /// Those whose records are back in their partitions; they go when that is durable.
+    pub(super) taken_back: Vec<PathBuf>,
+    /// The log without which there is no start.
+    pub(super) metadata: Option<Uuid>,
     /// An operator accepted that logs are shorter than they were, the metadata log perhaps among them.
     is_loss_accepted: bool,
     pub(super) wall: Timestamp,
@@ -165,6 +173,9 @@ impl Recovery {
             is_full: false,
             pending_bytes: 0,
             changed: 0,
+            rescues: rescue::list(env, path).map_err(at)?,
+            taken_back: Vec::new(),
+            metadata: None,
             is_loss_accepted: false,
             wall: env.clock.wall_ms(),
         };
@@ -174,6 +185,7 @@ impl Recovery {
     /// Recovers one partition alone and returns all of its batches: the metadata log.
     pub fn open_metadata(&mut self, topic: Uuid, found: Found) -> Result<Vec<Batch>, OpenError> {
         let key = (topic, PartitionIndex(0));
+        self.metadata = Some(topic);
         let mut found = Some(found);
         let mut only =
             |asked: (Uuid, PartitionIndex)| if asked == key { found.take() } else { None };
@@ -220,11 +232,11 @@ impl Recovery {
             }
         }
         let replayed = self.replay(&mut |(topic, index)| lookup(topic, index))?;
-        for log in self.logs.values_mut() {
-            if !self.is_full && log.write(&self.files, self.wall)? == Wrote::Some {
-                self.is_full = true;
-            }
+        let keys: Vec<_> = self.logs.keys().copied().collect();
+        for key in keys {
+            self.write(key, 0)?;
         }
+        self.sync_rescued()?;
         self.remove_strays()?;
         self.settle(replayed, bell)
     }
@@ -247,7 +259,7 @@ impl Recovery {
         let already: BTreeSet<_> = self
             .logs
             .iter()
-            .filter(|(_, log)| log.is_changed)
+            .filter(|(key, log)| log.is_changed && self.metadata == Some(key.0))
             .map(|(key, _)| *key)
             .collect();
         let replayed = journal::replay(&*disk, &journal, id, from, |step| {
@@ -302,21 +314,23 @@ impl Recovery {
         let before = log.pending_bytes();
         let is_first = !std::mem::replace(&mut log.is_changed, true);
         log.apply(step);
-        if !self.is_full {
-            self.is_full = log.write_much(&self.files, self.wall)? == Wrote::Some;
-        }
-        self.pending_bytes = self.pending_bytes + log.pending_bytes() - before;
+        self.pending_bytes += log.pending_bytes() - before;
+        self.write(key, PENDING_BYTES_MAX)?;
         self.changed += usize::from(is_first);
         if is_first && self.changed == VOLUME_SYNC_MIN {
             self.expect_volume_sync()?;
         }
         if self.is_full && self.pending_bytes > UNPLACED_BYTES_MAX {
-            return Err(OpenError::Io {
-                path: self.path.clone(),
-                error: io::ErrorKind::StorageFull.into(),
-            });
+            return Err(self.no_room());
         }
         Ok(())
+    }
+
+    pub(super) fn no_room(&self) -> OpenError {
+        OpenError::Io {
+            path: self.path.clone(),
+            error: io::ErrorKind::StorageFull.into(),
+        }
     }
 
     /// With many logs to write, one sync of the volume at the end is cheaper than those of the files. Without this, more logs
@@ -332,27 +346,6 @@ impl Recovery {
         Ok(())
     }
 
-    /// Opens the files of a partition as the checkpoint knows them.
-    fn open_log(&self, key: (Uuid, PartitionIndex), found: Found) -> Result<Log, OpenError> {
-        let path = self.path.join(format!("{}-{}", found.topic, key.1));
-        let lost = self.checkpoint.lost.iter();
-        let holes = lost
-            .filter(|lost| (lost.topic, lost.partition) == key)
-            .map(|lost| Hole {
-                from: lost.from,
-                to: lost.to,
-            })
-            .collect();
-        Log::open(
-            &self.env,
-            &self.files,
-            path,
-            found,
-            self.rows.get(&key),
-            holes,
-        )
-    }
-
     /// Directories of topics that are gone.
     fn remove_strays(&self) -> Result<(), OpenError> {
         let at = |error| OpenError::Io {
@@ -360,9 +353,13 @@ impl Recovery {
             error,
         };
         let known: BTreeSet<_> = self.logs.values().map(|log| log.path.clone()).collect();
+        let rescued: BTreeSet<_> = (self.logs.iter())
+            .map(|((topic, index), log)| rescue::name(&log.found.topic, *index, *topic))
+            .collect();
         for entry in self.env.disk.read_dir(&self.path).map_err(at)? {
             let path = self.path.join(&entry.name);
-            let is_grave = entry.name.ends_with(GRAVE_SUFFIX);
+            let is_grave = entry.name.ends_with(GRAVE_SUFFIX)
+                || (rescue::is_name(&entry.name) && !rescued.contains(&entry.name));
             let is_stray = is_partition_name(&entry.name) && !known.contains(&path);
             if entry.is_dir && is_stray && self.is_loss_accepted {
                 let aside = self.path.join(format!("{}{STRAY_SUFFIX}", entry.name));

@@ -33,6 +33,10 @@ pub(super) struct Log {
     pending: Vec<Batch>,
     pending_bytes: usize,
     pub(super) is_changed: bool,
+    /// Some of what was pending is in the files.
+    pub(super) is_written: bool,
+    /// Its files cannot be read: `store` is another one, at this path, for what the journal tells.
+    pub(super) unread: Option<(PathBuf, checkpoint::Row)>,
 }
 
 /// How a log gets along with its disk.
@@ -44,9 +48,31 @@ pub(super) enum Wrote {
 }
 
 /// Replayed batches are written in runs of this.
-const PENDING_BYTES_MAX: usize = 1 << 20;
+pub(super) const PENDING_BYTES_MAX: usize = 1 << 20;
 
 impl Log {
+    pub(super) fn new(
+        path: PathBuf,
+        found: Found,
+        row: Option<&checkpoint::Row>,
+        holes: Vec<Hole>,
+    ) -> Log {
+        Log {
+            epochs: Epochs::default(),
+            derived: Derived::default(),
+            store: None,
+            log_start: row.map_or(Offset::ZERO, |row| row.log_start),
+            holes,
+            pending: Vec::new(),
+            pending_bytes: 0,
+            is_changed: false,
+            is_written: false,
+            unread: None,
+            found,
+            path,
+        }
+    }
+
     /// Opens a partition's files and cuts them back to the checkpoint: what lies behind it was not synced, and is in the journal.
     pub(super) fn open(
         env: &Env,
@@ -60,18 +86,7 @@ impl Log {
             path: path.clone(),
             error,
         })?;
-        let mut log = Log {
-            epochs: Epochs::default(),
-            derived: Derived::default(),
-            store: None,
-            log_start: row.map_or(Offset::ZERO, |row| row.log_start),
-            holes,
-            pending: Vec::new(),
-            pending_bytes: 0,
-            is_changed: false,
-            found,
-            path,
-        };
+        let mut log = Log::new(path, found, row, holes);
         match row.filter(|row| row.has_files) {
             Some(row) => {
                 let known = Known {
@@ -128,7 +143,11 @@ impl Log {
         let batches = self.pending.last().map(|batch| batch.next_offset());
         let holes = self.holes.iter().map(|hole| hole.to).max();
         let known = batches.max(holes).unwrap_or(Offset::ZERO);
-        known.max(self.written_end()).max(self.log_start)
+        let unread = self.unread.as_ref().map(|(_, row)| row.log_end);
+        known
+            .max(self.written_end())
+            .max(self.log_start)
+            .max(unread.unwrap_or(Offset::ZERO))
     }
 
     fn written_end(&self) -> Offset {
@@ -144,17 +163,46 @@ impl Log {
             Step::Lost(Lost { end, .. }) => self.lose(end),
             Step::Entry(Entry { what, .. }) => match what {
                 What::Trim { start } => self.log_start = self.log_start.max(start),
-                // A checkpoint that was taken later already holds it.
-                What::Batch(batch) if batch.base_offset() < self.end() => {}
-                What::Batch(batch) => {
-                    self.lose(batch.base_offset());
-                    self.epochs
-                        .assign(batch.leader_epoch(), batch.base_offset());
-                    self.pending_bytes += batch.size();
-                    self.pending.push(batch);
-                }
+                What::Batch(batch) => self.take(batch),
             },
         }
+    }
+
+    fn take(&mut self, batch: Batch) {
+        // A checkpoint that was taken later already holds it.
+        if batch.base_offset() < self.end() {
+            return;
+        }
+        self.lose(batch.base_offset());
+        self.epochs
+            .assign(batch.leader_epoch(), batch.base_offset());
+        self.pending_bytes += batch.size();
+        self.pending.push(batch);
+    }
+
+    /// What an earlier start put aside, because it could not read the files, comes behind them.
+    pub(super) fn take_back(&mut self, rescued: &Store) -> Result<(), OpenError> {
+        for batch in read_all(rescued)? {
+            self.take(batch);
+        }
+        self.is_changed = true;
+        Ok(())
+    }
+
+    /// From here on the log goes without its files: what is pending, and what comes, goes to `path`, where `store` has some of
+    /// it already.
+    pub(super) fn do_without_files(
+        &mut self,
+        path: PathBuf,
+        row: checkpoint::Row,
+        store: Option<Store>,
+    ) {
+        let end = store.as_ref().map_or(Offset::ZERO, Store::log_end);
+        self.pending.retain(|batch| end <= batch.base_offset());
+        self.pending_bytes = self.pending.iter().map(|batch| batch.size()).sum();
+        (self.derived, self.epochs) = Default::default();
+        self.store = store;
+        self.unread = Some((path, row));
     }
 
     /// Acknowledged offsets up to `end` have no bytes.
@@ -174,19 +222,6 @@ impl Log {
         }
     }
 
-    /// Writes what is pending once it is worth a call.
-    pub(super) fn write_much(
-        &mut self,
-        files: &Arc<FilePool>,
-        wall: Timestamp,
-    ) -> Result<Wrote, StoreError> {
-        if self.pending_bytes > PENDING_BYTES_MAX {
-            self.write(files, wall)
-        } else {
-            Ok(Wrote::All)
-        }
-    }
-
     /// Writes all that is pending and fits the disk.
     pub(super) fn write(
         &mut self,
@@ -200,7 +235,10 @@ impl Log {
             let count = self
                 .pending
                 .partition_point(|batch| batch.next_offset() <= end);
-            self.derived.note(&self.pending[..count], store)?;
+            if self.unread.is_none() {
+                self.derived.note(&self.pending[..count], store)?;
+            }
+            self.is_written |= count > 0;
             self.pending.drain(..count);
             self.pending_bytes = self.pending.iter().map(|batch| batch.size()).sum();
             store.advance_log_start(self.log_start);
@@ -220,7 +258,8 @@ impl Log {
             Some(store) => store,
             None => {
                 let config = Arc::clone(&self.found.config);
-                let store = Store::create(files, &self.path, config, first.base_offset())?;
+                let path = self.unread.as_ref().map_or(&self.path, |(path, _)| path);
+                let store = Store::create(files, path, config, first.base_offset())?;
                 self.store.insert(store)
             }
         };
@@ -241,6 +280,12 @@ impl Log {
         &self,
         (topic, partition): (Uuid, PartitionIndex),
     ) -> Option<checkpoint::Row> {
+        if let Some((_, row)) = &self.unread {
+            return Some(checkpoint::Row {
+                log_start: self.log_start,
+                ..*row
+            });
+        }
         let known = self.store.as_ref().map(Store::known);
         let has_producers = !self.derived.producers.is_empty();
         writer::row(topic, partition, self.log_start, known, has_producers)
@@ -253,6 +298,7 @@ impl Log {
         is_unsettled: bool,
     ) -> Arc<Partition> {
         let log_end = self.end();
+        let unread = self.unread.as_ref().and_then(|_| self.row((topic, index)));
         let start = Start {
             log_start: self.log_start,
             log_end,
@@ -260,10 +306,11 @@ impl Log {
             epochs: self.epochs,
             derived: self.derived,
             config: self.found.config,
-            store: self.store,
+            store: self.store.filter(|_| unread.is_none()),
             holes: self.holes,
             unwritten: self.pending,
-            is_unsettled: is_unsettled && self.is_changed,
+            is_unsettled: is_unsettled && self.is_changed && unread.is_none(),
+            unread,
         };
         Partition::new(topic, self.found.topic, index, Arc::clone(dir), start)
     }

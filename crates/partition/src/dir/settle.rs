@@ -41,7 +41,10 @@ impl Recovery {
             live_bytes: 0,
             room: 0,
         };
-        let is_news = rounds > 0 || !damage.is_empty() || self.checkpoint.sequence == 0;
+        let is_news = rounds > 0
+            || !damage.is_empty()
+            || !self.taken_back.is_empty()
+            || self.checkpoint.sequence == 0;
         let mut full = self
             .is_full
             .then(|| "no room for what is replayed".to_owned());
@@ -135,7 +138,9 @@ impl Recovery {
             true => Syncing::WithVolume,
         };
         for ((topic, _), log) in self.logs.iter_mut().filter(|(_, log)| log.is_changed) {
-            let Some(store) = &log.store else { continue };
+            let Some(store) = log.store.as_ref().filter(|_| log.unread.is_none()) else {
+                continue;
+            };
             log.derived
                 .store(disk, store.dir(), *topic, Some(&log.epochs), syncing)
                 .map_err(|error| OpenError::Io {
@@ -169,6 +174,9 @@ impl Recovery {
             }
             .store(disk, path)
             .map_err(at)?;
+        }
+        for rescued in &self.taken_back {
+            disk.remove_dir_all(rescued).map_err(at)?;
         }
         accept::forget(&self.env, path).map_err(at)
     }

@@ -371,7 +371,8 @@ impl SegmentWriter {
             let path = self.dir.partition_path(&partition.topic, partition.index);
             let disk = &self.dir.env.disk;
             let remove = || -> io::Result<()> {
-                if partition.store.get().is_some() && disk.exists(&path)? {
+                let has_files = partition.store.get().is_some() || partition.unread.is_some();
+                if has_files && disk.exists(&path)? {
                     let grave = self.dir.path.join(super::recover::grave_name(
                         &partition.topic,
                         partition.index,
@@ -620,6 +621,8 @@ impl Partition {
         };
         if is_deleted {
             None
+        } else if self.unread.is_some() {
+            self.unread
         } else {
             row(
                 self.topic_id,

@@ -7,6 +7,7 @@ mod full;
 mod lifecycle;
 mod pieces;
 mod power;
+mod rescue;
 mod transactions;
 mod waiting;
 

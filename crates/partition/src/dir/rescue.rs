@@ -1,0 +1,223 @@
+//! Partitions whose files cannot be read at a start: they are offline for the life of the process, the others are not.
+//!
+//! Their files stay as they are, and so does what the checkpoint says of them, for a later start that can read them. What the
+//! journal tells of them is put aside in a log of its own, beside the partition's directory, so that the journal can be used
+//! again; that start takes it back. Invariant: no acknowledged record is only in memory, and none is in the way of a topic that
+//! is made anew under the same name (the names of what is put aside have the topic's id).
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use env::disk::Open;
+use env::{Disk, Env};
+use log::checkpoint;
+use log::journal::is_full;
+use log::store::{Store, StoreError};
+use model::PartitionIndex;
+use wire::Uuid;
+
+use super::Found;
+use super::recover::{OpenError, Recovery};
+use super::restore::{Log, Wrote};
+use crate::partition::Hole;
+
+const SUFFIX: &str = "-rescued";
+/// Of each file this much is tried before its partition is given up: index files wholly, of a log the end that a start may
+/// have to walk.
+const TRIED_BYTES_MAX: u64 = 8 << 20;
+
+pub(super) fn name(topic: &str, index: PartitionIndex, id: Uuid) -> String {
+    format!("{topic}-{index}.{id}{SUFFIX}")
+}
+
+pub(super) fn is_name(name: &str) -> bool {
+    name.ends_with(SUFFIX)
+}
+
+/// What earlier starts have put aside.
+pub(super) fn list(env: &Env, path: &Path) -> io::Result<BTreeSet<String>> {
+    let entries = env.disk.read_dir(path)?;
+    let names = entries.into_iter().map(|entry| entry.name);
+    Ok(names.filter(|name| is_name(name)).collect())
+}
+
+impl Recovery {
+    /// Opens the files of a partition as the checkpoint knows them, or what there is without them.
+    pub(super) fn open_log(
+        &mut self,
+        key: (Uuid, PartitionIndex),
+        found: Found,
+    ) -> Result<Log, OpenError> {
+        let path = self.path.join(format!("{}-{}", found.topic, key.1));
+        let rescue = name(&found.topic, key.1, key.0);
+        let lost = self.checkpoint.lost.iter();
+        let holes: Vec<Hole> = lost
+            .filter(|lost| (lost.topic, lost.partition) == key)
+            .map(|lost| Hole {
+                from: lost.from,
+                to: lost.to,
+            })
+            .collect();
+        let row = self.rows.get(&key);
+        let is_rescued = self.rescues.contains(&rescue);
+        let rescue = self.path.join(rescue);
+        let opened = Log::open(
+            &self.env,
+            &self.files,
+            path.clone(),
+            found.clone(),
+            row,
+            holes.clone(),
+        );
+        match opened {
+            Ok(mut log) if is_rescued => {
+                log.take_back(&self.open_rescued(&rescue, &log.found)?)?;
+                self.taken_back.push(rescue);
+                Ok(log)
+            }
+            Err(error) => {
+                let row = self.may_do_without(key, &path, &error).ok_or(error)?;
+                let mut log = Log::new(path, found, Some(&row), holes);
+                let store = match is_rescued {
+                    true => Some(self.open_rescued(&rescue, &log.found)?),
+                    false => None,
+                };
+                log.do_without_files(rescue, row, store);
+                Ok(log)
+            }
+            opened => opened,
+        }
+    }
+
+    /// Writes what a log has pending, if that is more than `bytes`.
+    pub(super) fn write(
+        &mut self,
+        key: (Uuid, PartitionIndex),
+        bytes: usize,
+    ) -> Result<(), OpenError> {
+        let Some(log) = self.logs.get_mut(&key) else {
+            return Ok(());
+        };
+        let before = log.pending_bytes();
+        if self.is_full || before < bytes {
+            return Ok(());
+        }
+        let wrote = match log.write(&self.files, self.wall) {
+            Ok(wrote) => wrote,
+            // The first write walks what the index files lack; that may be what cannot be read.
+            Err(error) => self.write_elsewhere(key, error.into())?,
+        };
+        self.is_full = wrote == Wrote::Some;
+        let after = self.logs.get(&key).map_or(0, Log::pending_bytes);
+        self.pending_bytes = (self.pending_bytes + after).saturating_sub(before);
+        Ok(())
+    }
+
+    fn write_elsewhere(
+        &mut self,
+        key: (Uuid, PartitionIndex),
+        error: OpenError,
+    ) -> Result<Wrote, OpenError> {
+        let log = self.logs.get(&key);
+        // What went to its files is not pending any more, and not durable yet.
+        let Some(log) = log.filter(|log| !log.is_written && log.unread.is_none()) else {
+            return Err(error);
+        };
+        let row = self.may_do_without(key, &log.path, &error).ok_or(error)?;
+        let rescue = self.path.join(name(&log.found.topic, key.1, key.0));
+        let store = match self.taken_back.contains(&rescue) {
+            true => Some(self.open_rescued(&rescue, &log.found)?),
+            false => None,
+        };
+        self.taken_back.retain(|taken| *taken != rescue);
+        let Some(log) = self.logs.get_mut(&key) else {
+            return Ok(Wrote::All);
+        };
+        log.do_without_files(rescue, row, store);
+        Ok(log.write(&self.files, self.wall)?)
+    }
+
+    /// What the checkpoint knows of the partition, if the error is one of reading its files alone and the broker can start
+    /// without it.
+    fn may_do_without(
+        &self,
+        key: (Uuid, PartitionIndex),
+        path: &Path,
+        error: &OpenError,
+    ) -> Option<checkpoint::Row> {
+        let is_io = match error {
+            OpenError::Io { error, .. } | OpenError::Store(StoreError::Io { error, .. }) => {
+                !is_full(error)
+            }
+            _ => false,
+        };
+        // Files that no checkpoint covers are needed by nobody.
+        let row = self.rows.get(&key).filter(|row| row.has_files)?;
+        let is_confined =
+            is_io && self.metadata != Some(key.0) && try_reading(&*self.env.disk, path).is_err();
+        if !is_confined {
+            return None;
+        }
+        eprintln!("partition {} offline: {error}", path.display());
+        Some(*row)
+    }
+
+    fn open_rescued(&self, path: &Path, found: &Found) -> Result<Store, OpenError> {
+        let config = Arc::clone(&found.config);
+        let (store, state) = Store::open(&self.files, path, config, None)?;
+        // What was not durable when that start ended is told by the journal again.
+        if !state.is_clean() {
+            store.truncate_to(state.log_end)?;
+        }
+        Ok(store)
+    }
+
+    /// Makes durable what is put aside: from the next checkpoint on the journal need not have it.
+    pub(super) fn sync_rescued(&self) -> Result<(), OpenError> {
+        let mut any = false;
+        for log in self.logs.values().filter(|log| log.unread.is_some()) {
+            // A disk without room for it is one without room for a start: nothing else may keep it.
+            if log.pending_bytes() > 0 {
+                return Err(self.no_room());
+            }
+            if let Some(store) = &log.store {
+                store.sync()?;
+                any = true;
+            }
+        }
+        if any {
+            let synced = self.env.disk.sync_dir(&self.path);
+            synced.map_err(|error| OpenError::Io {
+                path: self.path.clone(),
+                error,
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads what a start reads of a partition; an error is one of these files.
+fn try_reading(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+    if !disk.exists(dir)? {
+        return Ok(());
+    }
+    let mut buffer = vec![0; 1 << 16];
+    for entry in disk
+        .read_dir(dir)?
+        .into_iter()
+        .filter(|entry| !entry.is_dir)
+    {
+        let file = disk.open(&dir.join(&entry.name), Open::Read)?;
+        let len = file.len()?;
+        let mut position = len.saturating_sub(TRIED_BYTES_MAX);
+        while position < len {
+            match file.read_at(&mut buffer, position)? {
+                0 => break,
+                read => position += read as u64,
+            }
+        }
+    }
+    Ok(())
+}
