@@ -85,7 +85,7 @@ ALL = [
     Client("spark", "Spark Structured Streaming", lambda: [installs.SPARK_PYTHON, HERE / "spark/test.py"], installs.spark),
     Client("sarama", "Sarama for Go: producers, groups, transactions", lambda: [installs.SARAMA], installs.sarama),
     Client("rdkafka", "the rdkafka crate for Rust", lambda: [installs.RDKAFKA], installs.rdkafka),
-    Client("tools", "Kafka's own command line tools", script("tools"), installs.kafka_jars, phases=("live", "stopped")),
+    Client("tools", "Kafka's own command line tools", script("tools"), installs.kafka_jars, phases=("live", "stopped", "restarted")),
     Client("kafkajs", "kafkajs for Node.js", lambda: ["node", HERE / "kafkajs/test.js"], installs.kafkajs, installs.kcat),
     Client("aiokafka", "aiokafka for Python", venv_script("python", "aiokafka_test.py"), installs.python_clients),
     Client("kafka-python", "kafka-python", venv_script("python", "kafka_python_test.py"), installs.python_clients),

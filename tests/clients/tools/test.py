@@ -10,6 +10,7 @@ from harness import installs, raw
 from harness.check import BOOTSTRAP, DATA_DIR, TMP, Skip, equal, fact, main, new_name, that, topic
 
 STATE = TMP / "tools.json"  # what the running broker was given, for the facts about its files afterwards
+KEPT_GROUP = "kept-group"  # has settings that must be there after a restart
 
 
 def run(java_class, *args, stdin=None, code=0):
@@ -98,6 +99,37 @@ def kafka_configs_alters_a_broker():
 
 
 @fact
+def kafka_configs_alters_a_group():
+    group = ("--entity-type", "groups", "--entity-name", new_name("group"))
+    configs("--alter", *group, "--add-config", "consumer.session.timeout.ms=50000,consumer.heartbeat.interval.ms=6000")
+    out = configs("--describe", *group)
+    that("consumer.session.timeout.ms=50000" in out and "consumer.heartbeat.interval.ms=6000" in out, out)
+    that("synonyms={DYNAMIC_GROUP_CONFIG:consumer.session.timeout.ms=50000, DEFAULT_CONFIG:group.consumer.session.timeout.ms=45000}" in out, out)
+    configs("--alter", *group, "--delete-config", "consumer.session.timeout.ms")
+    out = configs("--describe", "--all", *group)
+    that("consumer.session.timeout.ms=45000" in out and "consumer.heartbeat.interval.ms=6000" in out, out)
+    for setting, text in (("consumer.session.timeout.ms=1000", "greater than or equal to group.consumer.min.session.timeout.ms"),
+                          ("consumer.heartbeat.interval.ms=60000", "less than or equal to group.consumer.max.heartbeat.interval.ms"),
+                          ("consumer.heartbeat.interval.ms=soon", "Not a number of type INT"), ("retention.ms=1", "Unknown group config name")):
+        done = run("kafka.admin.ConfigCommand", "--bootstrap-server", BOOTSTRAP, "--alter", *group, "--add-config", setting, code=1)
+        that(text in (done.stdout + done.stderr).decode(), f"{setting}: {(done.stdout + done.stderr).decode()[:300]}")
+
+
+@fact
+def kafka_configs_alters_a_subscription_to_client_metrics():
+    name = new_name("metrics")
+    entity = ("--entity-type", "client-metrics", "--entity-name", name)
+    configs("--alter", *entity, "--add-config", "interval.ms=60000,metrics=[org.apache.kafka.producer.],match=[client_id=a.*]")
+    out = configs("--describe", *entity)
+    that("interval.ms=60000" in out and "metrics=org.apache.kafka.producer." in out and "match=client_id=a.*" in out, out)
+    that(name in tool("org.apache.kafka.tools.ClientMetricsCommand", "--list").split(), "not listed")
+    done = run("kafka.admin.ConfigCommand", "--bootstrap-server", BOOTSTRAP, "--alter", *entity, "--add-config", "interval.ms=5", code=1)
+    that("interval must be between 100 and 3600000" in (done.stdout + done.stderr).decode(), (done.stdout + done.stderr).decode()[:300])
+    tool("org.apache.kafka.tools.ClientMetricsCommand", "--delete", "--name", name)
+    wait_for(lambda: name not in tool("org.apache.kafka.tools.ClientMetricsCommand", "--list").split(), "the subscription to go")
+
+
+@fact
 def kafka_broker_api_versions_shows_what_is_supported():
     out = tool("org.apache.kafka.tools.BrokerApiVersionsCommand")
     that(out.startswith(f"{BOOTSTRAP.split(':')[0]}:{BOOTSTRAP.split(':')[1]} (id: "), out[:200])
@@ -183,6 +215,77 @@ def log_dirs_names_sizes():
 
 
 @fact
+def kafka_leader_election_finds_nothing_to_elect():
+    name = topic("election", 2)
+    for kind in ("preferred", "unclean"):
+        out = tool("org.apache.kafka.tools.LeaderElectionCommand", "--election-type", kind, "--topic", name, "--partition", 1)
+        that(f"Valid replica already elected for partitions {name}-1" in out, out)
+    tool("org.apache.kafka.tools.LeaderElectionCommand", "--election-type", "preferred", "--all-topic-partitions")
+    done = run("org.apache.kafka.tools.LeaderElectionCommand", "--bootstrap-server", BOOTSTRAP, "--election-type", "preferred",
+               "--topic", name, "--partition", 9, code=1)
+    that(b"UnknownTopicOrPartition" in done.stdout + done.stderr, (done.stdout + done.stderr).decode()[:300])
+
+
+@fact
+def kafka_reassign_partitions_generates_executes_verifies_and_cancels():
+    name = topic("reassign", 2)
+    node = int(re.search(r"\(id: (\d+)", tool("org.apache.kafka.tools.BrokerApiVersionsCommand")).group(1))
+    reassign = lambda *args, **options: tool("org.apache.kafka.tools.reassign.ReassignPartitionsCommand", *args, **options)
+
+    def plan(replicas):
+        path = TMP / "reassign.json"
+        partitions = [{"topic": name, "partition": p, "replicas": replicas, "log_dirs": ["any"] * len(replicas)} for p in range(2)]
+        path.write_text(json.dumps({"version": 1, "partitions": partitions}))
+        return ("--reassignment-json-file", path)
+
+    wanted = TMP / "topics.json"
+    wanted.write_text(json.dumps({"version": 1, "topics": [{"topic": name}]}))
+    out = reassign("--generate", "--topics-to-move-json-file", wanted, "--broker-list", node)
+    that("Proposed partition reassignment configuration" in out and f'"topic":"{name}","partition":1,"replicas":[{node}]' in out, out)
+    out = reassign("--execute", *plan([node]))
+    that(f"Successfully started partition reassignments for {name}-0,{name}-1" in out, out)
+    out = reassign("--verify", *plan([node]))
+    that(f"Reassignment of partition {name}-1 is completed." in out, out)
+    that("No partition reassignments found." in reassign("--list"), "something is on its way")
+    that("None of the specified partition reassignments are active." in reassign("--cancel", *plan([node])), "a cancellation")
+    done = run("org.apache.kafka.tools.reassign.ReassignPartitionsCommand", "--bootstrap-server", BOOTSTRAP, "--execute", *plan([99]), code=1)
+    that(b"Unknown broker id 99" in done.stdout + done.stderr, (done.stdout + done.stderr).decode()[:300])
+
+
+@fact
+def kafka_features_describes_and_moves_levels():
+    features = lambda *args, **options: tool("org.apache.kafka.tools.FeatureCommand", *args, **options)
+    level = lambda: re.search(r"^Feature: transaction.version\s+SupportedMinVersion: 0\s+SupportedMaxVersion: 2\s+FinalizedVersionLevel: (\d)",
+                              features("describe"), re.M).group(1)
+    equal(level(), "2", "at first")
+    that(re.search(r"^Feature: metadata.version\s+SupportedMinVersion: 3.3-IV3\s+SupportedMaxVersion: 4.3-IV0\s", features("describe"), re.M), features("describe"))
+    out = features("downgrade", "--feature", "transaction.version=1", "--dry-run")
+    that("transaction.version can be downgraded to 1." in out and level() == "2", out)
+    out = features("downgrade", "--feature", "transaction.version=1")
+    that("transaction.version was downgraded to 1." in out, out)
+    wait_for(lambda: level() == "1", "level 1")
+    that("transaction.version was disabled." in features("disable", "--feature", "transaction.version"), "disabling")
+    wait_for(lambda: level() == "0", "level 0")
+    that("transaction.version was upgraded to 2." in features("upgrade", "--feature", "transaction.version=2"), "the way back")
+    wait_for(lambda: level() == "2", "level 2")
+    done = run("org.apache.kafka.tools.FeatureCommand", "--bootstrap-server", BOOTSTRAP, "downgrade", "--metadata", "3.7-IV2", code=1)
+    said = (done.stdout + done.stderr).decode()
+    that("might delete metadata information" in said or "metadata.version" in said, said[:400])
+
+
+@fact
+def kafka_metadata_quorum_describes_its_leader():
+    quorum = lambda *args: tool("org.apache.kafka.tools.MetadataQuorumCommand", "describe", *args)
+    out = quorum("--status")
+    node = re.search(r"^LeaderId:\s+(\d+)", out, re.M).group(1)
+    that(re.search(r"^HighWatermark:\s+[1-9]\d*$", out, re.M) and re.search(r"^MaxFollowerLag:\s+0$", out, re.M), out)
+    that(re.search(rf'^CurrentVoters:\s+\[\{{"id": {node}', out, re.M), out)
+    rows = [line.split() for line in quorum("--replication").splitlines()]
+    equal(rows[0][:4], ["NodeId", "DirectoryId", "LogEndOffset", "Lag"], "header")
+    equal((rows[1][0], rows[1][3], rows[1][-1]), (node, "0", "Leader"), "row")
+
+
+@fact
 def verifiable_records_for_the_files_afterwards():
     """Fills topics whose files the stopped broker leaves: codecs, several segments, an idempotent producer."""
     state = {}
@@ -196,6 +299,13 @@ def verifiable_records_for_the_files_afterwards():
         "--record-size", 1_000, "--throughput", -1, "--command-property", "batch.size=8000")
     state[name] = 4_000
     STATE.write_text(json.dumps(state))
+
+
+@fact
+def settings_are_made_for_a_restart():
+    configs("--alter", "--entity-type", "groups", "--entity-name", KEPT_GROUP, "--add-config", "consumer.session.timeout.ms=55000")
+    configs("--alter", "--entity-type", "brokers", "--entity-default", "--add-config", "log.cleaner.threads=2")
+    tool("org.apache.kafka.tools.FeatureCommand", "disable", "--feature", "group.version")
 
 
 def files(name, ending):
@@ -260,6 +370,16 @@ def dump_log_reads_the_metadata_log():
         that(f'"type":"TOPIC_RECORD","version":0,"data":{{"name":"{name}"' in out, f"no topic record of {name}: {out[-300:]}")
     that('"type":"PARTITION_RECORD"' in out and '"type":"CONFIG_RECORD"' in out, "no partition or config record")
     that("Error" not in out and "skipped" not in out, out[:300])
+
+
+@fact(phase="restarted")
+def dynamic_settings_and_features_survive_a_restart():
+    out = configs("--describe", "--entity-type", "groups", "--entity-name", KEPT_GROUP)
+    that("consumer.session.timeout.ms=55000" in out, out)
+    out = configs("--describe", "--entity-type", "brokers", "--entity-name", "1", "--all")
+    that("log.cleaner.threads=2 " in out, "the broker goes by its static settings")
+    out = tool("org.apache.kafka.tools.FeatureCommand", "describe")
+    that(re.search(r"^Feature: group.version\s+SupportedMinVersion: 0\s+SupportedMaxVersion: 1\s+FinalizedVersionLevel: 0\s", out, re.M), out)
 
 
 if __name__ == "__main__":

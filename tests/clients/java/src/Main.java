@@ -11,10 +11,11 @@ final class Main {
         Facts facts = new Facts();
         int failed;
         try (Administration administration = new Administration(); Records records = new Records(administration);
-                Transactions transactions = new Transactions()) {
+                Transactions transactions = new Transactions(); Cluster cluster = new Cluster(administration)) {
             records.register(facts);
             transactions.register(facts);
             administration.register(facts);
+            cluster.register(facts);
             new Groups(administration).register(facts);
             failed = facts.runAll();
         }
