@@ -12,11 +12,13 @@ use crate::place::Place;
 
 /// Small files, so that a short run rolls segments, takes checkpoints and recycles its journal many times; not so small that
 /// everything is synced at every moment.
-const SETTINGS: [&str; 4] = [
+const SETTINGS: [&str; 6] = [
     "esker.journal.piece.bytes=1048576",
     "esker.journal.bytes=16777216",
     "log.segment.bytes=1048576",
     "num.partitions=6",
+    "transaction.state.log.num.partitions=5",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms=500",
 ];
 
 /// A start that takes longer than this has failed.

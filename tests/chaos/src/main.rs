@@ -14,6 +14,8 @@ mod ledger;
 mod load;
 mod place;
 mod refusals;
+mod transactions;
+mod txn_load;
 mod volume;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -43,8 +45,9 @@ pub(crate) struct Plan {
 
 type Scenario = (&'static str, fn(&Plan, &Place) -> Outcome);
 
-const SCENARIOS: [Scenario; 9] = [
+const SCENARIOS: [Scenario; 10] = [
     ("kills", kills::run),
+    ("transactions", transactions::run),
     ("cuts", cuts::run),
     ("full", full::run),
     ("stop", refusals::clean_stop),
