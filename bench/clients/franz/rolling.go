@@ -88,6 +88,7 @@ func runRolling(f *flag.FlagSet, args []string) (map[string]any, error) {
 		}
 	}
 	clients := make([]*kgo.Client, *members)
+	ends := make([]context.CancelFunc, *members)
 	defer func() { closeAll(clients) }()
 	var loops sync.WaitGroup
 	var failed atomic.Pointer[error]
@@ -97,8 +98,10 @@ func runRolling(f *flag.FlagSet, args []string) (map[string]any, error) {
 			return err
 		}
 		clients[m] = client
+		running, end := context.WithCancel(context.Background())
+		ends[m] = end
 		loops.Go(func() {
-			if err := consume(client, *poll, d); err != nil {
+			if err := consume(running, client, *poll, d); err != nil {
 				failed.CompareAndSwap(nil, &err)
 			}
 		})
@@ -126,6 +129,7 @@ func runRolling(f *flag.FlagSet, args []string) (map[string]any, error) {
 	began := time.Now()
 	for i := range *restarts {
 		m := i % *members
+		ends[m]()
 		clients[m].Close()
 		time.Sleep(*every / 2)
 		if err := start(m); err != nil {
@@ -143,7 +147,9 @@ func runRolling(f *flag.FlagSet, args []string) (map[string]any, error) {
 	if err := <-written; err != nil {
 		return nil, err
 	}
-	closeAll(clients)
+	for _, end := range ends {
+		end()
+	}
 	loops.Wait()
 	if e := failed.Load(); e != nil {
 		return nil, *e
@@ -170,11 +176,17 @@ func runRolling(f *flag.FlagSet, args []string) (map[string]any, error) {
 	return out, nil
 }
 
-// consume polls at a fixed interval until the client is closed.
-func consume(client *kgo.Client, poll time.Duration, d *deliveries) error {
+// consume polls at a fixed interval: a poll takes what has come and waits for
+// nothing.
+func consume(ctx context.Context, client *kgo.Client, poll time.Duration, d *deliveries) error {
 	tick := time.NewTicker(poll)
 	defer tick.Stop()
-	for range tick.C {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
 		fetches := client.PollFetches(nil)
 		if fetches.IsClientClosed() {
 			return nil
@@ -189,7 +201,6 @@ func consume(client *kgo.Client, poll time.Duration, d *deliveries) error {
 			}
 		})
 	}
-	return nil
 }
 
 // feed appends a record to every partition at a fixed pace.
