@@ -92,7 +92,11 @@ fn settings(args: &ServeArgs, file: Option<(&str, &str)>) -> Result<Broker, Fail
         settings.assign(text).map_err(wrong)?;
     }
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    Broker::new(settings, Machine { cores }).map_err(wrong)
+    let machine = Machine {
+        cores,
+        memory_bytes: Env::memory_bytes(),
+    };
+    Broker::new(settings, machine).map_err(wrong)
 }
 
 fn wrong(error: SettingsError) -> Failure {

@@ -5,6 +5,7 @@
 
 mod committer;
 mod coordinate;
+mod crowd;
 mod kafka;
 mod place;
 mod prefetch;

@@ -6,7 +6,6 @@
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use env::{Bell, Env, Socket, Wake};
@@ -14,9 +13,11 @@ use parking_lot::Mutex;
 use partition::{Cleaning, LogDir, News, ShardId};
 
 use crate::coordinate::{Answered, Asked};
+use crate::crowd::{Crowd, Limits};
 use crate::kafka::change::Metadata;
 use crate::prefetch::Prefetcher;
 use crate::settings::Settings;
+use crate::shard::memory::Budget;
 use crate::topics::Topics;
 
 /// Something for another shard.
@@ -43,13 +44,6 @@ impl Mailbox {
     }
 }
 
-/// Bounds on connections.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ConnectionLimits {
-    pub(crate) total: usize,
-    pub(crate) idle: Duration,
-}
-
 pub(crate) struct Shared {
     pub(crate) env: Env,
     pub(crate) metadata: Metadata,
@@ -64,7 +58,9 @@ pub(crate) struct Shared {
     lingering: Vec<AtomicBool>,
     mailboxes: OnceLock<Vec<Mailbox>>,
     next_shard: AtomicUsize,
-    connections: AtomicUsize,
+    crowd: Mutex<Crowd>,
+    /// For requests that are not whole.
+    pub(crate) unfinished: Arc<Budget>,
     /// Shards and commit threads that have not ended.
     loops: AtomicUsize,
     stopping: AtomicBool,
@@ -80,6 +76,8 @@ impl Shared {
         dirs: Vec<Arc<LogDir>>,
         committers: Vec<Arc<dyn Bell>>,
     ) -> Shared {
+        let shards = settings.broker.network_threads;
+        let unfinished = Budget::new(settings.request_bytes_max / 2, shards);
         Shared {
             prefetcher: Prefetcher::new(env.threads.bell()),
             env,
@@ -92,7 +90,8 @@ impl Shared {
             committers,
             mailboxes: OnceLock::new(),
             next_shard: AtomicUsize::new(0),
-            connections: AtomicUsize::new(0),
+            crowd: Mutex::default(),
+            unfinished: Arc::new(unfinished),
             loops: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
             failure: Mutex::new(None),
@@ -226,36 +225,24 @@ impl Shared {
         }
     }
 
-    pub(crate) fn connection_limits(&self) -> ConnectionLimits {
-        let settings = self.settings.load();
-        ConnectionLimits {
-            total: settings.connections_max,
-            idle: settings.connection_idle_max,
-        }
-    }
-
-    /// Connections `ip` may keep open; an exception beats the rule.
-    pub(crate) fn connections_per_ip_max(&self, ip: IpAddr) -> usize {
+    /// Counts a connection from `ip`; false when there are too many already. An exception for the address beats the rule.
+    pub(crate) fn admit_connection(&self, ip: IpAddr) -> bool {
         let settings = self.settings.load();
         let exceptions = &settings.broker.connections_per_ip_overrides;
         let own = if exceptions.is_empty() {
             None
         } else {
-            exceptions.get(&ip.to_string())
+            exceptions.get(&ip.to_string()).copied()
         };
-        own.copied().unwrap_or(settings.connections_per_ip_max)
+        let limits = Limits {
+            total: settings.connections_max,
+            per_address: own.unwrap_or(settings.connections_per_ip_max),
+        };
+        self.crowd.lock().admit(ip, limits)
     }
 
-    pub(crate) fn admit_connection(&self, limit: usize) -> bool {
-        self.connections
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| {
-                (count < limit).then_some(count + 1)
-            })
-            .is_ok()
-    }
-
-    pub(crate) fn forget_connection(&self) {
-        self.connections.fetch_sub(1, Ordering::Relaxed);
+    pub(crate) fn forget_connection(&self, ip: IpAddr) {
+        self.crowd.lock().forget(ip);
     }
 
     pub(crate) fn frame_bytes_max(&self) -> i32 {
@@ -266,9 +253,10 @@ impl Shared {
         self.settings.load().fetch_bytes_max
     }
 
-    /// Share of one shard in the bytes of requests that are read and not answered.
+    /// Share of one shard in the bytes of requests that are read and not answered: half of what requests may take. The other
+    /// half is for those that are not whole.
     pub(crate) fn request_bytes_max(&self) -> usize {
-        self.settings.load().request_bytes_max / self.shards_count()
+        self.settings.load().request_bytes_max / 2 / self.shards_count()
     }
 
     pub(crate) fn is_stopping(&self) -> bool {

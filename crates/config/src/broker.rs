@@ -17,8 +17,10 @@ use crate::table::{self, Update};
 use crate::topic::Topic;
 use crate::value::{self, ValueError};
 
-/// 64 MiB of requests read but not answered, unless `queued.max.request.bytes` says otherwise; past it sockets are not read.
-pub const QUEUED_BYTES_DEFAULT: u64 = 64 << 20;
+/// What requests may take of a machine's memory unless `queued.max.request.bytes` says otherwise: one byte in 64, in bounds.
+const QUEUED_MEMORY_SHARE: u64 = 64;
+const QUEUED_BYTES_MIN: u64 = 64 << 20;
+const QUEUED_BYTES_MAX: u64 = 1 << 30;
 
 #[derive(Clone, Debug)]
 pub struct Broker {
@@ -147,7 +149,10 @@ impl Broker {
             queued_bytes_max: u64::try_from(queued)
                 .ok()
                 .filter(|bytes| 0 < *bytes)
-                .unwrap_or(QUEUED_BYTES_DEFAULT),
+                .unwrap_or_else(|| {
+                    (layers.machine.memory_bytes / QUEUED_MEMORY_SHARE)
+                        .clamp(QUEUED_BYTES_MIN, QUEUED_BYTES_MAX)
+                }),
             connections_max: at_most("max.connections"),
             connections_per_ip_max: at_most("max.connections.per.ip"),
             connections_per_ip_overrides: ip_overrides(
@@ -376,12 +381,17 @@ fn retention_makes_sense(layers: &Layers) -> Result<(), SettingsError> {
 mod tests {
     use super::*;
 
+    const MACHINE: Machine = Machine {
+        cores: 4,
+        memory_bytes: 8 << 30,
+    };
+
     fn broker(text: &str) -> Result<Broker, String> {
         let mut settings = Settings::default();
         settings
             .read(text, crate::settings::Format::Properties)
             .map_err(|error| error.to_string())?;
-        Broker::new(settings, Machine { cores: 4 }).map_err(|error| error.to_string())
+        Broker::new(settings, MACHINE).map_err(|error| error.to_string())
     }
 
     fn dynamic(pairs: &[(&str, &str)]) -> Arc<Overrides> {
@@ -401,7 +411,7 @@ mod tests {
         assert_eq!(broker.metadata_log_dir, PathBuf::from("./data"));
         assert_eq!(broker.listeners[0].address(), "127.0.0.1:9092");
         assert_eq!(broker.network_threads, 3);
-        assert_eq!(broker.queued_bytes_max, QUEUED_BYTES_DEFAULT);
+        assert_eq!(broker.queued_bytes_max, 128 << 20, "one 64th of 8 GiB");
         assert_eq!(
             broker.producer_id_expiration,
             Duration::from_secs(7 * 86_400)

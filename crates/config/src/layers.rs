@@ -30,6 +30,7 @@ pub enum Source {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Machine {
     pub cores: usize,
+    pub memory_bytes: u64,
 }
 
 #[derive(Clone, Debug)]

@@ -232,7 +232,14 @@ mod tests {
     fn broker(text: &str) -> Broker {
         let mut settings = Settings::default();
         settings.read(text, Format::Properties).expect("known");
-        Broker::new(settings, Machine { cores: 2 }).expect("usable")
+        Broker::new(
+            settings,
+            Machine {
+                cores: 2,
+                memory_bytes: 0,
+            },
+        )
+        .expect("usable")
     }
 
     fn overrides(pairs: &[(&str, &str)]) -> Overrides {

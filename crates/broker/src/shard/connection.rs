@@ -1,28 +1,20 @@
 //! One client connection: frames come in, answers leave in the order of their requests.
 //!
-//! Owns the receive buffer, the reply slots and the outbox. Invariant: slots are answered in any order but sent from the front
-//! only. Never allocates from a declared length: a frame's buffer grows with the bytes that arrive.
+//! Owns the reply slots and the outbox. Invariant: slots are answered in any order but sent from the front only.
 
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 
-use bytes::{Buf, Bytes, BytesMut};
 use env::{ConnId, Poller};
 use model::Instant;
 use partition::Stamp;
 
+use super::inbox::{Frame, Inbox};
+use super::memory::Account;
 use super::reply::{Outbox, Reply};
 use crate::prefetch::Readers;
 
-/// Room for a receive call: starts here, doubles each time a call fills it, and returns here when the connection idles.
-const ROOM_BYTES_MIN: usize = 16 << 10;
-const ROOM_BYTES_MAX: usize = 512 << 10;
-/// A receive call with less room than this is not worth its price.
-const ROOM_BYTES_LEFT_MIN: usize = 4 << 10;
-/// A buffer made for one frame, at most; a larger one is put together in several.
-const FRAME_BYTES_MAX: usize = 4 << 20;
-const PAGE: usize = 4096;
 /// Requests in flight on one connection; past it we stop reading it until an answer leaves.
 const SLOTS_MAX: usize = 1000;
 /// Answers not yet taken by the peer; past it we stop reading its requests. Two full fetch answers.
@@ -44,17 +36,6 @@ enum SlotState {
 /// Names a slot of a connection.
 pub(crate) type SlotNumber = u64;
 
-/// What reading a connection found.
-pub(crate) enum Frame {
-    Request(Bytes),
-    /// Nothing whole yet.
-    Partial,
-    /// The declared length is not acceptable.
-    Refused {
-        length: i32,
-    },
-}
-
 pub(crate) struct Connection {
     pub(crate) id: ConnId,
     pub(crate) peer: SocketAddr,
@@ -62,12 +43,7 @@ pub(crate) struct Connection {
     pub(crate) stamp: Stamp,
     pub(crate) readers: Readers,
     pub(crate) last_active: Instant,
-    /// Initialised memory; the first `filled` bytes of it were received.
-    inbox: BytesMut,
-    filled: usize,
-    room: usize,
-    /// Room that the last frame would have wanted, when it was a large one.
-    frame_room: usize,
+    inbox: Inbox,
     slots: VecDeque<Slot>,
     first_slot: SlotNumber,
     outbox: Outbox,
@@ -78,6 +54,8 @@ pub(crate) struct Connection {
     pub(crate) is_closing: bool,
     /// A request waits that no later one may overtake.
     pub(crate) is_held: bool,
+    /// Not read until there is memory for the rest of its request.
+    pub(crate) is_denied: bool,
 }
 
 impl Connection {
@@ -89,10 +67,7 @@ impl Connection {
             stamp: Stamp::default(),
             readers: Readers::default(),
             last_active: now,
-            inbox: BytesMut::new(),
-            filled: 0,
-            room: ROOM_BYTES_MIN,
-            frame_room: 0,
+            inbox: Inbox::new(id),
             slots: VecDeque::new(),
             first_slot: 0,
             outbox: Outbox::default(),
@@ -100,6 +75,7 @@ impl Connection {
             is_writable: true,
             is_closing: false,
             is_held: false,
+            is_denied: false,
         }
     }
 
@@ -109,6 +85,7 @@ impl Connection {
             && self.outbox.bytes() < OUTBOX_BYTES_MAX
             && !self.is_closing
             && !self.is_held
+            && !self.is_denied
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -119,52 +96,56 @@ impl Connection {
         self.is_writable = true;
     }
 
+    /// Sees to it that there is room to receive into; false when that has to wait.
+    pub(crate) fn make_room(&mut self, account: &mut Account) -> bool {
+        self.is_denied = !self.inbox.make_room(account);
+        !self.is_denied
+    }
+
     /// Receives once. `Ok(0)` with `is_readable` still set means that the peer closed.
-    pub(crate) fn receive(&mut self, poller: &mut dyn Poller) -> io::Result<usize> {
-        if self.filled == 0 && self.inbox.len() < self.frame_room {
-            // Who sends large requests sends another: a buffer that it outgrows would have to be copied into a larger one.
-            self.inbox = BytesMut::zeroed(self.frame_room);
-        } else if self.inbox.len() - self.filled < ROOM_BYTES_LEFT_MIN {
-            self.inbox.truncate(self.filled);
-            self.inbox.reserve(self.room);
-            self.inbox.resize(self.filled + self.room, 0);
-        }
-        let received = poller.recv(self.id, &mut self.inbox[self.filled..])?;
-        self.filled += received;
-        if self.filled == self.inbox.len() {
-            self.room = (self.room * 2).min(ROOM_BYTES_MAX);
-        }
+    pub(crate) fn receive(&mut self, poller: &mut dyn Poller, now: Instant) -> io::Result<usize> {
+        let received = poller.recv(self.id, self.inbox.space())?;
+        self.inbox.on_received(received, now);
         Ok(received)
     }
 
+    pub(crate) fn on_readable(&mut self, now: Instant) {
+        self.is_readable = true;
+        self.inbox.on_readable(now);
+    }
+
+    /// Nothing more to receive for now.
+    pub(crate) fn on_drained(&mut self, now: Instant) {
+        self.is_readable = false;
+        self.inbox.on_drained(now);
+    }
+
     /// Gives back the receive buffer of a connection that waits for nothing.
-    pub(crate) fn shrink(&mut self) {
-        if self.filled == 0 {
-            self.inbox = BytesMut::new();
-            self.room = ROOM_BYTES_MIN;
-            self.frame_room = 0;
-        }
+    pub(crate) fn shrink(&mut self, account: &mut Account) {
+        self.inbox.shrink(account);
+    }
+
+    /// Memory is short: gives back what is not needed now; false when the client keeps the rest from others for too long.
+    pub(crate) fn economise(&mut self, account: &mut Account, now: Instant) -> bool {
+        self.inbox.trim(account);
+        self.is_denied || !self.inbox.is_late(now)
     }
 
     /// The next whole frame, without its length prefix.
-    pub(crate) fn next_frame(&mut self, frame_bytes_max: i32) -> Frame {
-        let Some(prefix) = self.inbox[..self.filled].first_chunk::<4>() else {
-            return Frame::Partial;
-        };
-        let length = i32::from_be_bytes(*prefix);
-        if length < 0 || length > frame_bytes_max {
-            return Frame::Refused { length };
+    pub(crate) fn next_frame(&mut self, frame_bytes_max: i32, account: &mut Account) -> Frame {
+        let frame = self.inbox.next_frame(frame_bytes_max);
+        if let Frame::Request(frame) = &frame {
+            account.finish(self.id);
+            self.inbox.leave_request(frame.len(), account);
         }
-        if self.filled < 4 + length as usize {
-            return Frame::Partial;
-        }
-        self.inbox.advance(4);
-        self.filled -= 4 + length as usize;
-        // One byte more than the frame: a receive call that does not fill its room has taken all there was.
-        let whole = (4 + length as usize + 1).next_multiple_of(PAGE);
-        let is_large = (ROOM_BYTES_MIN..=FRAME_BYTES_MAX).contains(&whole);
-        self.frame_room = if is_large { whole } else { 0 };
-        Frame::Request(self.inbox.split_to(length as usize).freeze())
+        frame
+    }
+
+    /// The connection goes away: its memory is free.
+    pub(crate) fn release(&mut self, account: &mut Account) {
+        account.finish(self.id);
+        account.settle(self.id);
+        self.inbox.release(account);
     }
 
     /// Reserves the place of the answer to a request.

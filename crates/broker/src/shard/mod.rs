@@ -5,11 +5,13 @@
 //! up or is remembered in its connection.
 
 mod connection;
+mod inbox;
+pub(crate) mod memory;
 mod pending;
 mod reply;
 mod timer;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +20,9 @@ use model::{Instant, Timestamp};
 use partition::{Commit, News, ShardId, Ticket, WaiterKey};
 use wire::{ApiKey, ErrorCode, Message};
 
-pub(crate) use connection::{Connection, Frame, SlotNumber};
+pub(crate) use connection::{Connection, SlotNumber};
+use inbox::Frame;
+use memory::Account;
 pub(crate) use pending::Address;
 use pending::Pending;
 pub(crate) use reply::{Chunk, Reply};
@@ -45,6 +49,11 @@ const SENDS_EARLY_MIN: usize = 8;
 const OVERLOAD_PAUSE: Duration = Duration::from_millis(5);
 /// How often idle connections are looked for.
 const IDLE_CHECK: Duration = Duration::from_secs(5);
+/// Connections that wait for memory try again so often; others are asked for theirs so often meanwhile.
+const DENIED_RETRY: Duration = Duration::from_millis(10);
+const SHORT_CHECK: Duration = Duration::from_millis(500);
+/// Trouble that every new connection meets is told once in this time.
+const COMPLAINT_PAUSE: Duration = Duration::from_secs(1);
 
 /// What became of a request.
 pub(crate) enum Outcome {
@@ -87,9 +96,12 @@ pub(crate) struct Shard {
     pub(crate) news: Vec<News>,
     topics: Arc<Topics>,
     request_bytes: usize,
+    /// Memory for requests that are not whole.
+    account: Account,
+    retry_denied: Option<Instant>,
     paused_until: Option<Instant>,
     idle_check: Instant,
-    per_address: BTreeMap<std::net::IpAddr, usize>,
+    may_complain: Instant,
     is_stopping: bool,
 }
 
@@ -114,9 +126,11 @@ impl Shard {
             news: Vec::new(),
             topics: shared.topics(),
             request_bytes: 0,
+            account: Account::new(Arc::clone(&shared.unfinished)),
+            retry_denied: None,
             paused_until: None,
             idle_check: now.plus(IDLE_CHECK),
-            per_address: BTreeMap::new(),
+            may_complain: now,
             is_stopping: false,
             shared,
         }
@@ -224,7 +238,9 @@ impl Shard {
                     writable,
                 } => {
                     if let Some(connection) = self.connections.get_mut(&conn) {
-                        connection.is_readable |= readable;
+                        if readable {
+                            connection.on_readable(self.now);
+                        }
                         if writable {
                             connection.on_writable();
                         }
@@ -246,32 +262,38 @@ impl Shard {
                 },
                 Ok(None) => return,
                 Err(error) => {
-                    // Out of descriptors, most likely: the backlog keeps the peer waiting until one is free.
-                    eprintln!("cannot accept a connection: {error}");
+                    // Out of descriptors, most likely: the backlog keeps the peer waiting until one is free. The poller asks again.
+                    self.complain(format_args!("cannot accept a connection: {error}"));
                     return;
                 }
             }
         }
     }
 
+    /// Tells what may happen with every new connection, but not for each of them.
+    fn complain(&mut self, what: std::fmt::Arguments<'_>) {
+        if self.may_complain <= self.now {
+            self.may_complain = self.now.plus(COMPLAINT_PAUSE);
+            eprintln!("{what}");
+        }
+    }
+
     fn adopt(&mut self, socket: Socket) {
         let (peer, local) = (socket.peer, socket.local);
-        let limits = self.shared.connection_limits();
-        let from_address = self.per_address.entry(peer.ip()).or_default();
-        let per_ip = self.shared.connections_per_ip_max(peer.ip());
-        if *from_address >= per_ip || !self.shared.admit_connection(limits.total) {
-            eprintln!("connection from {peer} refused: limit of connections reached");
+        if !self.shared.admit_connection(peer.ip()) {
+            self.complain(format_args!(
+                "connection from {peer} refused: limit of connections reached"
+            ));
             return;
         }
         match self.poller.adopt(socket) {
             Ok(conn) => {
-                *from_address += 1;
                 self.connections
                     .insert(conn, Connection::new(conn, peer, local, self.now));
                 self.active.insert(conn);
             }
             Err(error) => {
-                self.shared.forget_connection();
+                self.shared.forget_connection(peer.ip());
                 eprintln!("connection from {peer} lost: {error}");
             }
         }
@@ -298,7 +320,11 @@ impl Shard {
             if !connection.is_readable || !connection.has_room() || budget_is_spent {
                 break;
             }
-            match connection.receive(&mut *self.poller) {
+            if !connection.make_room(&mut self.account) {
+                self.retry_denied.get_or_insert(self.now.plus(DENIED_RETRY));
+                break;
+            }
+            match connection.receive(&mut *self.poller, self.now) {
                 Ok(0) => {
                     self.close(conn);
                     return true;
@@ -308,7 +334,7 @@ impl Shard {
                     any = true;
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                    connection.is_readable = false
+                    connection.on_drained(self.now);
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(_) => {
@@ -331,7 +357,7 @@ impl Shard {
             if !connection.has_room() {
                 return any;
             }
-            match connection.next_frame(self.shared.frame_bytes_max()) {
+            match connection.next_frame(self.shared.frame_bytes_max(), &mut self.account) {
                 Frame::Partial => return any,
                 Frame::Refused { length } => {
                     eprintln!(
@@ -366,15 +392,10 @@ impl Shard {
     }
 
     fn close(&mut self, conn: ConnId) {
-        if let Some(connection) = self.connections.remove(&conn) {
+        if let Some(mut connection) = self.connections.remove(&conn) {
             self.request_bytes -= connection.unanswered_bytes();
-            if let Some(count) = self.per_address.get_mut(&connection.peer.ip()) {
-                *count -= 1;
-                if *count == 0 {
-                    self.per_address.remove(&connection.peer.ip());
-                }
-            }
-            self.shared.forget_connection();
+            connection.release(&mut self.account);
+            self.shared.forget_connection(connection.peer.ip());
             self.poller.close(conn);
             self.active.remove(&conn);
         }
@@ -476,9 +497,50 @@ impl Shard {
             }
         }
         if self.now >= self.idle_check {
-            self.idle_check = self.now.plus(IDLE_CHECK);
+            let is_short = self.account.is_short();
+            if is_short {
+                self.economise();
+            }
+            let pause = if is_short { SHORT_CHECK } else { IDLE_CHECK };
+            self.idle_check = self.now.plus(pause);
             self.close_idle();
             self.expire_produces();
+        }
+    }
+
+    /// Lets those try again that waited for memory.
+    fn retry_denied(&mut self) {
+        if self.retry_denied.is_none_or(|at| self.now < at) {
+            return;
+        }
+        self.retry_denied = None;
+        // Soon enough to find out who keeps memory for nothing.
+        self.idle_check = self.idle_check.min(self.now.plus(SHORT_CHECK));
+        for conn in self.account.retry() {
+            if let Some(connection) = self.connections.get_mut(&conn) {
+                connection.is_denied = false;
+                self.active.insert(conn);
+            }
+        }
+    }
+
+    /// Memory is short: buffers that are not needed are given back, and clients that keep theirs without sending are cut off.
+    fn economise(&mut self) {
+        let (now, account) = (self.now, &mut self.account);
+        let mut late = BTreeSet::new();
+        for connection in self.connections.values_mut() {
+            if !connection.economise(account, now) {
+                late.insert(connection.id);
+            }
+        }
+        for conn in late {
+            if let Some(connection) = self.connections.get(&conn) {
+                eprintln!(
+                    "connection from {} closed: memory for requests is short, and the rest of its request does not come",
+                    connection.peer
+                );
+            }
+            self.close(conn);
         }
     }
 
@@ -515,21 +577,23 @@ impl Shard {
     }
 
     fn close_idle(&mut self) {
-        let age = self.shared.connection_limits().idle;
-        let idle: Vec<ConnId> = self
+        let age = self.shared.config().connection_idle_max;
+        // In the order of their ids: what is given back when decides what an account keeps.
+        let idle: BTreeSet<ConnId> = self
             .connections
-            .values_mut()
+            .values()
             .filter(|connection| connection.is_idle())
-            .filter_map(|connection| {
-                if self.now.since(connection.last_active) > IDLE_CHECK {
-                    connection.shrink();
-                }
-                (self.now.since(connection.last_active) > age).then_some(connection.id)
-            })
-            .collect::<BTreeSet<_>>()
-            .into_iter()
+            .filter(|connection| self.now.since(connection.last_active) > IDLE_CHECK)
+            .map(|connection| connection.id)
             .collect();
-        idle.into_iter().for_each(|conn| self.close(conn));
+        for conn in idle {
+            if let Some(connection) = self.connections.get_mut(&conn) {
+                connection.shrink(&mut self.account);
+                if self.now.since(connection.last_active) > age {
+                    self.close(conn);
+                }
+            }
+        }
     }
 
     fn is_overloaded(&self) -> bool {
@@ -552,6 +616,7 @@ impl Worker for Shard {
     fn turn(&mut self) -> Turn {
         self.refresh_time();
         self.paused_until = self.is_overloaded().then(|| self.now.plus(OVERLOAD_PAUSE));
+        self.retry_denied();
         for _ in 0..DRAINS_MAX {
             // What `park` brought comes first: no need to ask again.
             if self.ready.is_empty() {
@@ -607,6 +672,7 @@ impl Worker for Shard {
             commit_wait,
             self.timers.next(),
             self.paused_until,
+            self.retry_denied,
             self.coordinators.next_deadline(),
             Some(self.idle_check),
         ]

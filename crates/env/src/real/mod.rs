@@ -5,6 +5,7 @@
 
 mod clock;
 mod disk;
+mod memory;
 mod net;
 mod stream;
 mod sys;
@@ -15,6 +16,12 @@ use std::sync::Arc;
 use crate::Env;
 
 impl Env {
+    /// Bytes of memory this process may count on; 0 when the system does not tell.
+    #[must_use]
+    pub fn memory_bytes() -> u64 {
+        memory::bytes()
+    }
+
     /// The operating system.
     #[must_use]
     pub fn real() -> Env {

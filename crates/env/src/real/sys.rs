@@ -269,3 +269,17 @@ pub(super) fn raise_file_limit() -> io::Result<()> {
     }))
     .map(drop)
 }
+
+/// Memory of the machine.
+#[allow(unsafe_code)]
+pub(super) fn memory_bytes() -> Option<u64> {
+    // SAFETY: neither call takes a pointer.
+    let (pages, page) = unsafe {
+        (
+            libc::sysconf(libc::_SC_PHYS_PAGES),
+            libc::sysconf(libc::_SC_PAGESIZE),
+        )
+    };
+    let (pages, page) = (u64::try_from(pages).ok()?, u64::try_from(page).ok()?);
+    pages.checked_mul(page)
+}

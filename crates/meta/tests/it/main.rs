@@ -19,7 +19,14 @@ fn broker(text: &str) -> Broker {
     settings
         .read(text, config::Format::Properties)
         .expect("known settings");
-    Broker::new(settings, Machine { cores: 2 }).expect("usable settings")
+    Broker::new(
+        settings,
+        Machine {
+            cores: 2,
+            memory_bytes: 0,
+        },
+    )
+    .expect("usable settings")
 }
 
 fn uuids() -> impl FnMut() -> Uuid {

@@ -171,6 +171,12 @@ pub(super) fn settings(plan: &Plan) -> config::Broker {
             .put(name, &value)
             .expect("a setting of the simulator is known");
     }
-    config::Broker::new(settings, config::Machine { cores: 2 })
-        .expect("the simulator's settings fit each other")
+    config::Broker::new(
+        settings,
+        config::Machine {
+            cores: 2,
+            memory_bytes: 0,
+        },
+    )
+    .expect("the simulator's settings fit each other")
 }

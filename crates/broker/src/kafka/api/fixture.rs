@@ -38,7 +38,14 @@ impl Fixture {
         settings
             .read(text, config::Format::Properties)
             .expect("known settings");
-        let broker = Broker::new(settings, Machine { cores: 2 }).expect("usable settings");
+        let broker = Broker::new(
+            settings,
+            Machine {
+                cores: 2,
+                memory_bytes: 0,
+            },
+        )
+        .expect("usable settings");
         let mut fixture = Fixture {
             image: Image::default(),
             broker,

@@ -1,0 +1,217 @@
+//! What one connection has received and not yet handed on: a buffer that grows with the bytes that arrive.
+//!
+//! Invariant: nothing is allocated by a declared length alone (a buffer at most doubles), and a buffer larger than
+//! [`FREE_BYTES`] is on the shard's [`Account`] until it is given back. Small requests are read even when that is exhausted. Also
+//! knows how long the client was waited for, as opposed to the broker not reading.
+
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use env::ConnId;
+use model::Instant;
+
+use super::memory::Account;
+
+/// Room for a receive call: starts here, doubles each time a call fills it, and returns here when the connection idles.
+const ROOM_BYTES_MIN: usize = 16 << 10;
+const ROOM_BYTES_MAX: usize = 512 << 10;
+/// A receive call with less room than this is not worth its price.
+const ROOM_BYTES_LEFT_MIN: usize = 4 << 10;
+/// A buffer made for one frame, at most; a larger one is put together in several.
+const FRAME_BYTES_MAX: usize = 4 << 20;
+/// Every connection may have that much, whatever others use; idle ones give it back.
+const FREE_BYTES: usize = 2 * ROOM_BYTES_MIN;
+const PAGE: usize = 4096;
+/// A client that keeps a request unfinished may be waited for this long while memory is short, and longer as long as it
+/// sends at the rate: 64 KiB in a second.
+const WAIT_MAX: Duration = Duration::from_secs(5);
+const WAIT_NANOS_A_BYTE: u64 = 1_000_000_000 / (64 << 10);
+
+/// What the buffer begins with.
+pub(crate) enum Frame {
+    Request(Bytes),
+    /// Nothing whole yet.
+    Partial,
+    /// The declared length is not acceptable.
+    Refused {
+        length: i32,
+    },
+}
+
+pub(super) struct Inbox {
+    owner: ConnId,
+    /// Initialised memory; the first `filled` bytes of it were received.
+    bytes: BytesMut,
+    filled: usize,
+    /// Size of the allocation that `bytes` is a part of.
+    held: usize,
+    room: usize,
+    /// Room that the last frame would have wanted, when it was a large one.
+    frame_room: usize,
+    /// How long the client was waited for, less what its bytes made good.
+    waited: Duration,
+    /// All that was sent is read, since then.
+    waits_since: Option<Instant>,
+}
+
+/// What a buffer of this size costs its shard's account.
+fn charge(size: usize) -> usize {
+    if size <= FREE_BYTES { 0 } else { size }
+}
+
+impl Inbox {
+    pub(super) fn new(owner: ConnId) -> Inbox {
+        Inbox {
+            owner,
+            bytes: BytesMut::new(),
+            filled: 0,
+            held: 0,
+            room: ROOM_BYTES_MIN,
+            frame_room: 0,
+            waited: Duration::ZERO,
+            waits_since: None,
+        }
+    }
+
+    /// Sees to it that there is room to receive into; false when memory is short, upon which the owner waits.
+    pub(super) fn make_room(&mut self, account: &mut Account) -> bool {
+        let wanted = if self.filled == 0 && self.bytes.len() < self.frame_room {
+            // Who sends large requests sends another: a buffer that it outgrows would have to be copied into a larger one.
+            self.frame_room
+        } else if self.bytes.len() - self.filled < ROOM_BYTES_LEFT_MIN {
+            let wanted = self.filled + self.room.max(self.filled.min(self.lacks()));
+            self.bytes.truncate(self.filled);
+            if self.bytes.try_reclaim(wanted - self.filled) {
+                self.bytes.resize(wanted, 0);
+                account.settle(self.owner);
+                return true;
+            }
+            wanted
+        } else {
+            return true;
+        };
+        let least = self.filled + ROOM_BYTES_MIN;
+        if account.resize(self.owner, charge(self.held), charge(wanted)) {
+            self.replace(wanted);
+        } else if least <= FREE_BYTES {
+            self.frame_room = 0;
+            account.resize(self.owner, charge(self.held), 0);
+            self.replace(least);
+        } else {
+            account.deny(self.owner, self.lacks());
+            return false;
+        }
+        account.settle(self.owner);
+        true
+    }
+
+    /// Where to receive; what was received is told to `on_received`.
+    pub(super) fn space(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.filled..]
+    }
+
+    pub(super) fn on_received(&mut self, received: usize, now: Instant) {
+        self.filled += received;
+        if self.filled == self.bytes.len() {
+            self.room = (self.room * 2).min(ROOM_BYTES_MAX);
+        }
+        self.on_readable(now);
+        if !self.waited.is_zero() {
+            let made_good = Duration::from_nanos(received as u64 * WAIT_NANOS_A_BYTE);
+            self.waited = self.waited.saturating_sub(made_good);
+        }
+    }
+
+    /// The client has sent all it has.
+    pub(super) fn on_drained(&mut self, now: Instant) {
+        if 0 < self.filled && FREE_BYTES < self.held && self.waits_since.is_none() {
+            self.waits_since = Some(now);
+        }
+    }
+
+    /// There is more to read: from now on the broker is waited for.
+    pub(super) fn on_readable(&mut self, now: Instant) {
+        if let Some(since) = self.waits_since.take() {
+            self.waited += now.since(since);
+        }
+    }
+
+    /// Keeps memory from others without making use of it.
+    pub(super) fn is_late(&self, now: Instant) -> bool {
+        let waits = self
+            .waits_since
+            .map_or(Duration::ZERO, |since| now.since(since));
+        FREE_BYTES < self.held && 0 < self.filled && WAIT_MAX < self.waited + waits
+    }
+
+    /// The next whole frame, without its length prefix.
+    pub(super) fn next_frame(&mut self, frame_bytes_max: i32) -> Frame {
+        let Some(length) = self.announced() else {
+            return Frame::Partial;
+        };
+        if length < 0 || length > frame_bytes_max {
+            return Frame::Refused { length };
+        }
+        if self.filled < 4 + length as usize {
+            return Frame::Partial;
+        }
+        self.bytes.advance(4);
+        self.filled -= 4 + length as usize;
+        // One byte more than the frame: a receive call that does not fill its room has taken all there was.
+        let whole = (4 + length as usize + 1).next_multiple_of(PAGE);
+        let is_large = (ROOM_BYTES_MIN..=FRAME_BYTES_MAX).contains(&whole);
+        self.frame_room = if is_large { whole } else { 0 };
+        (self.waited, self.waits_since) = (Duration::ZERO, None);
+        Frame::Request(self.bytes.split_to(length as usize).freeze())
+    }
+
+    /// The rest of the buffer that a large request came in would keep all of it, long after the answer.
+    pub(super) fn leave_request(&mut self, bytes: usize, account: &mut Account) {
+        if ROOM_BYTES_MAX < bytes && (self.filled == 0 || FRAME_BYTES_MAX < bytes) {
+            self.trim(account);
+        }
+    }
+
+    /// Gives back a buffer that is larger than what is in it needs.
+    pub(super) fn trim(&mut self, account: &mut Account) {
+        let needs = self.filled + ROOM_BYTES_MIN;
+        if FREE_BYTES < self.held && needs <= FREE_BYTES {
+            account.resize(self.owner, charge(self.held), 0);
+            self.replace(if self.filled == 0 { 0 } else { needs });
+        }
+    }
+
+    /// Gives back the buffer of a connection that waits for nothing.
+    pub(super) fn shrink(&mut self, account: &mut Account) {
+        if self.filled == 0 {
+            self.release(account);
+            self.room = ROOM_BYTES_MIN;
+            self.frame_room = 0;
+        }
+    }
+
+    pub(super) fn release(&mut self, account: &mut Account) {
+        account.resize(self.owner, charge(self.held), 0);
+        self.filled = 0;
+        self.replace(0);
+    }
+
+    fn replace(&mut self, size: usize) {
+        let mut bytes = BytesMut::zeroed(size);
+        bytes[..self.filled].copy_from_slice(&self.bytes[..self.filled]);
+        (self.bytes, self.held) = (bytes, size);
+    }
+
+    fn announced(&self) -> Option<i32> {
+        let prefix = self.bytes[..self.filled].first_chunk::<4>()?;
+        Some(i32::from_be_bytes(*prefix))
+    }
+
+    /// Bytes that the request at the front lacks, as far as its length is known.
+    fn lacks(&self) -> usize {
+        let length = self
+            .announced()
+            .and_then(|length| usize::try_from(length).ok());
+        length.map_or(0, |length| (4 + length + 1).saturating_sub(self.filled))
+    }
+}

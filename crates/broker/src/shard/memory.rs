@@ -1,0 +1,238 @@
+//! Memory for requests that are not whole yet, of all connections of all shards together.
+//!
+//! The [`Budget`] is the broker's; an [`Account`] is what one shard has drawn of it, in steps, so that a buffer that grows rarely
+//! touches a shared counter and an append into a buffer never does. Invariant: the accounts together stay within the limit, but
+//! for one request of each shard, which may be finished beyond it. Without that licence, requests that are half received would
+//! wait for each other for ever.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use env::ConnId;
+
+/// Drawn at a time, and left on an account that gives back: 1 MiB, or less where the limit is small.
+const STEP_BYTES_MAX: usize = 1 << 20;
+
+pub(crate) struct Budget {
+    limit: usize,
+    step: usize,
+    drawn: AtomicUsize,
+    /// Connections that are not read for want of memory.
+    denied: AtomicUsize,
+}
+
+impl Budget {
+    pub(crate) fn new(limit: usize, shards: usize) -> Budget {
+        Budget {
+            limit,
+            // What rests on accounts unused is at most a quarter of the limit.
+            step: (limit / (8 * shards.max(1))).clamp(1, STEP_BYTES_MAX),
+            drawn: AtomicUsize::new(0),
+            denied: AtomicUsize::new(0),
+        }
+    }
+
+    /// Somebody waits for memory: who has more than he needs gives it back, who keeps others waiting is cut off.
+    pub(crate) fn is_short(&self) -> bool {
+        0 < self.denied.load(Ordering::Relaxed)
+    }
+
+    fn draw(&self, bytes: usize) -> bool {
+        let add = |drawn: usize| drawn.checked_add(bytes).filter(|sum| *sum <= self.limit);
+        self.drawn
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, add)
+            .is_ok()
+    }
+}
+
+pub(crate) struct Account {
+    budget: Arc<Budget>,
+    drawn: usize,
+    used: usize,
+    /// May finish its request whatever that takes.
+    licence: Option<ConnId>,
+    /// Connections that wait for memory, and how many bytes their requests lack.
+    denied: BTreeMap<ConnId, usize>,
+}
+
+impl Account {
+    pub(crate) fn new(budget: Arc<Budget>) -> Account {
+        Account {
+            budget,
+            drawn: 0,
+            used: 0,
+            licence: None,
+            denied: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn is_short(&self) -> bool {
+        self.budget.is_short()
+    }
+
+    /// Whether somebody of this shard waits for memory.
+    pub(crate) fn has_denied(&self) -> bool {
+        !self.denied.is_empty()
+    }
+
+    /// Changes what `owner` uses from `from` to `to` bytes; false, and no change, when there is no memory for that.
+    pub(crate) fn resize(&mut self, owner: ConnId, from: usize, to: usize) -> bool {
+        if to == from {
+            return true;
+        }
+        if to < from {
+            self.give(from - to);
+            return true;
+        }
+        let used = self.used + (to - from);
+        let missing = used.saturating_sub(self.drawn);
+        if 0 < missing && !self.draw(missing) {
+            if self.licence != Some(owner) {
+                return false;
+            }
+            self.budget.drawn.fetch_add(missing, Ordering::Relaxed);
+            self.drawn += missing;
+        }
+        self.used = used;
+        true
+    }
+
+    fn draw(&mut self, missing: usize) -> bool {
+        let step = missing.max(self.budget.step);
+        let drawn = [step, missing]
+            .into_iter()
+            .find(|bytes| self.budget.draw(*bytes));
+        self.drawn += drawn.unwrap_or(0);
+        drawn.is_some()
+    }
+
+    fn give(&mut self, bytes: usize) {
+        self.used -= bytes;
+        let rest = self.drawn - self.used;
+        // Where somebody waits nothing is kept in reserve.
+        let keep = if self.is_short() { 0 } else { self.budget.step };
+        if rest > 2 * keep {
+            self.drawn -= rest - keep;
+            self.budget.drawn.fetch_sub(rest - keep, Ordering::Relaxed);
+        }
+    }
+
+    /// `owner` waits; its request lacks `missing` bytes.
+    pub(crate) fn deny(&mut self, owner: ConnId, missing: usize) {
+        if self.denied.insert(owner, missing).is_none() {
+            self.budget.denied.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// `owner` was given memory, or is gone.
+    pub(crate) fn settle(&mut self, owner: ConnId) {
+        if !self.denied.is_empty() && self.denied.remove(&owner).is_some() {
+            self.budget.denied.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The request of `owner` is whole, or its connection is gone: another may have the licence.
+    pub(crate) fn finish(&mut self, owner: ConnId) {
+        if self.licence == Some(owner) {
+            self.licence = None;
+        }
+    }
+
+    /// Those who wait, to try again. The one whose request lacks least gets the licence when nobody has it: it is soonest done.
+    pub(crate) fn retry(&mut self) -> Vec<ConnId> {
+        if self.licence.is_none() {
+            let least = self.denied.iter().min_by_key(|(_, missing)| **missing);
+            self.licence = least.map(|(conn, _)| *conn);
+        }
+        // Kept for steps to come; a request that waits needs it more.
+        self.give(0);
+        self.denied.keys().copied().collect()
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        self.budget.drawn.fetch_sub(self.drawn, Ordering::Relaxed);
+        self.budget
+            .denied
+            .fetch_sub(self.denied.len(), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: ConnId = ConnId(1);
+    const B: ConnId = ConnId(2);
+    const C: ConnId = ConnId(3);
+
+    fn accounts(limit: usize) -> (Arc<Budget>, Account, Account) {
+        let budget = Arc::new(Budget::new(limit, 2));
+        let account = || Account::new(Arc::clone(&budget));
+        let (one, other) = (account(), account());
+        (budget, one, other)
+    }
+
+    #[test]
+    fn accounts_share_one_limit() {
+        let (budget, mut one, mut other) = accounts(1000);
+        assert!(one.resize(A, 0, 700));
+        assert!(!other.resize(B, 0, 400), "1100 of 1000");
+        assert!(other.resize(B, 0, 200));
+        assert!(one.resize(A, 700, 100) && other.resize(B, 200, 700));
+        drop((one, other));
+        assert_eq!(budget.drawn.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn small_changes_touch_no_shared_counter() {
+        let (budget, mut one, _other) = accounts(64 << 20);
+        assert!(one.resize(A, 0, 600 << 10));
+        let drawn = budget.drawn.load(Ordering::Relaxed);
+        assert_eq!(drawn, STEP_BYTES_MAX);
+        for _ in 0..100 {
+            assert!(one.resize(A, 600 << 10, 900 << 10) && one.resize(A, 900 << 10, 32 << 10));
+            assert!(one.resize(A, 32 << 10, 600 << 10));
+        }
+        assert_eq!(budget.drawn.load(Ordering::Relaxed), drawn);
+    }
+
+    #[test]
+    fn who_lacks_least_may_finish_beyond_the_limit_and_only_one() {
+        let (budget, mut one, _other) = accounts(1000);
+        assert!(one.resize(A, 0, 500) && one.resize(B, 0, 500));
+        for (conn, missing) in [(A, 4000), (B, 2000)] {
+            assert!(!one.resize(conn, 500, 600));
+            one.deny(conn, missing);
+        }
+        assert!(budget.is_short());
+        assert_eq!(one.retry(), vec![A, B]);
+        assert!(one.resize(B, 500, 2500) && !one.resize(A, 500, 600));
+        one.settle(B);
+        assert!(
+            !one.resize(C, 0, 1),
+            "what was overdrawn is missing elsewhere"
+        );
+
+        one.finish(B);
+        assert!(one.resize(B, 2500, 0) && one.resize(A, 500, 900));
+        one.settle(A);
+        assert!(!budget.is_short());
+    }
+
+    #[test]
+    fn what_rests_unused_goes_to_who_waits() {
+        let (_, mut one, mut other) = accounts(1600);
+        assert!(
+            one.resize(A, 0, 300) && one.resize(A, 300, 250),
+            "300 drawn"
+        );
+        assert!(other.resize(B, 0, 1250));
+        assert!(!other.resize(B, 1250, 1350));
+        other.deny(B, 100);
+        one.retry();
+        assert!(other.resize(B, 1250, 1350));
+    }
+}

@@ -1,0 +1,247 @@
+//! Crowds at the broker's door: connections that promise much, keep it half done, or are simply many.
+//!
+//! What the broker takes from its peers is counted at their end: bytes that a peer could send are in a pipe or in the broker's
+//! memory.
+
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use broker::Broker;
+use bytes::Bytes;
+use env::sim::{Faults, Machine, SimConn};
+use wire::frame::encode_request;
+use wire::messages::produce_request::{PartitionProduceData, TopicProduceData};
+use wire::messages::{ApiVersionsRequest, ProduceRequest};
+
+const PORT: u16 = 9092;
+/// What one direction of a simulated connection holds.
+const PIPE_BYTES: usize = 128 << 10;
+/// What every connection may have whatever others use.
+const FREE_BYTES: usize = 32 << 10;
+
+fn start(machine: &Machine, extra: &[(&str, &str)]) -> Broker {
+    let address = format!("PLAINTEXT://127.0.0.1:{PORT}");
+    let base = [
+        ("node.id", "1"),
+        ("listeners", &*address),
+        ("log.dirs", "/data"),
+        ("num.network.threads", "2"),
+        ("auto.create.topics.enable", "false"),
+        ("esker.journal.piece.bytes", "1048576"),
+        ("esker.journal.bytes", "2097152"),
+    ];
+    let mut settings = config::Settings::default();
+    for (name, value) in base.iter().chain(extra) {
+        settings.put(name, value).expect("a known setting");
+    }
+    let this = config::Machine {
+        cores: 2,
+        memory_bytes: 0,
+    };
+    let settings = config::Broker::new(settings, this).expect("settings that fit each other");
+    Broker::start(&machine.env(), settings).expect("a fresh start")
+}
+
+/// A client that sends bytes as they fit and counts what comes back.
+struct Peer {
+    conn: SimConn,
+    out: Vec<u8>,
+    sent: usize,
+    received: usize,
+    is_closed: bool,
+}
+
+impl Peer {
+    fn new(machine: &Machine) -> Peer {
+        Peer {
+            conn: machine.connect(PORT).expect("the backlog has room"),
+            out: Vec::new(),
+            sent: 0,
+            received: 0,
+            is_closed: false,
+        }
+    }
+
+    fn with(machine: &Machine, out: Vec<u8>) -> Peer {
+        Peer {
+            out,
+            ..Peer::new(machine)
+        }
+    }
+
+    fn pump(&mut self) {
+        while self.sent < self.out.len() && !self.is_closed {
+            match self.conn.send(&self.out[self.sent..]) {
+                Ok(sent) => self.sent += sent,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(_) => self.is_closed = true,
+            }
+        }
+        let mut buf = [0; 4096];
+        while !self.is_closed && self.conn.is_readable() {
+            match self.conn.recv(&mut buf) {
+                Ok(0) | Err(_) => self.is_closed = true,
+                Ok(received) => self.received += received,
+            }
+        }
+    }
+}
+
+/// Lets the machine run for at most `limit`, with all peers doing what they can, until `done`.
+fn run(
+    machine: &Machine,
+    peers: &mut [Peer],
+    limit: Duration,
+    mut done: impl FnMut(&[Peer]) -> bool,
+) -> bool {
+    let end = machine.now().plus(limit);
+    machine.alarm(end);
+    loop {
+        peers.iter_mut().for_each(Peer::pump);
+        if done(peers) {
+            return true;
+        }
+        if machine.now() >= end {
+            return false;
+        }
+        // A look at each peer after some steps of the machine, for there are many of them.
+        for _ in 0..50 {
+            if machine.now() < end {
+                machine.step_until(end);
+            }
+        }
+    }
+}
+
+/// The head of a request of `whole` bytes, and as much of it as `part`.
+fn half_request(whole: usize, part: usize) -> Vec<u8> {
+    let mut bytes = (whole as u32).to_be_bytes().to_vec();
+    bytes.resize(4 + part, 0);
+    bytes
+}
+
+/// A whole request of about `bytes`, which is answered: nobody knows the topic.
+fn produce(bytes: usize) -> Vec<u8> {
+    let request = ProduceRequest {
+        acks: 1,
+        timeout_ms: 1000,
+        topic_data: vec![TopicProduceData {
+            name: "nobody".to_owned(),
+            partition_data: vec![PartitionProduceData {
+                index: 0,
+                records: Some(Bytes::from(vec![0; bytes])),
+                ..Default::default()
+            }],
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    let encoded = encode_request(&request, 9, 1, None).and_then(wire::Encoded::into_bytes);
+    encoded.expect("can be encoded").to_vec()
+}
+
+fn small_request() -> Vec<u8> {
+    let encoded = encode_request(&ApiVersionsRequest::default(), 0, 1, None);
+    let bytes = encoded.and_then(wire::Encoded::into_bytes);
+    bytes.expect("can be encoded").to_vec()
+}
+
+#[test]
+fn half_requests_of_many_connections_stay_within_one_bound() {
+    let machine = Machine::new(1, Faults::default());
+    let limit: usize = 16 << 20;
+    let _broker = start(
+        &machine,
+        &[("queued.max.request.bytes", &limit.to_string())],
+    );
+    let crowd = 100;
+    let mut peers: Vec<Peer> = (0..crowd)
+        .map(|_| Peer::with(&machine, half_request(2 << 20, 1 << 20)))
+        .collect();
+    let mut most = 0;
+    // As long as nobody is cut off yet.
+    run(&machine, &mut peers, Duration::from_secs(4), |peers| {
+        most = most.max(peers.iter().map(|peer| peer.sent).sum());
+        false
+    });
+    assert!(
+        most <= limit / 2 + crowd * (PIPE_BYTES + FREE_BYTES) + (2 << 20) * 2,
+        "{} MiB were taken",
+        most >> 20
+    );
+    assert!(limit / 4 < most, "the budget is made use of: {most}");
+
+    // Others are served meanwhile: small requests at once, large ones when those are cut off that do not go on.
+    peers.push(Peer::with(&machine, small_request()));
+    let small = |peers: &[Peer]| peers[crowd].received > 0;
+    assert!(run(&machine, &mut peers, Duration::from_secs(1), small));
+    peers.push(Peer::with(&machine, produce(3 << 20)));
+    let large = |peers: &[Peer]| peers[crowd + 1].received > 0;
+    assert!(run(&machine, &mut peers, Duration::from_secs(60), large));
+    assert!(peers[..crowd].iter().any(|peer| peer.is_closed));
+}
+
+#[test]
+fn a_request_larger_than_the_whole_bound_is_finished() {
+    let machine = Machine::new(2, Faults::default());
+    let _broker = start(&machine, &[("queued.max.request.bytes", "100000")]);
+    let mut peers: Vec<Peer> = (0..5)
+        .map(|_| Peer::with(&machine, produce(3 << 20)))
+        .collect();
+    let all = |peers: &[Peer]| peers.iter().all(|peer| peer.received > 0);
+    assert!(run(&machine, &mut peers, Duration::from_secs(60), all));
+}
+
+#[test]
+fn a_slow_client_is_left_alone_while_there_is_memory() {
+    let machine = Machine::new(3, Faults::default());
+    let _broker = start(&machine, &[]);
+    let mut whole = produce(500_000);
+    let rest = whole.split_off(200_000);
+    let mut peers = vec![Peer::with(&machine, whole)];
+    run(&machine, &mut peers, Duration::from_secs(120), |_| false);
+    peers[0].out.extend(rest);
+    let answered = |peers: &[Peer]| peers[0].received > 0;
+    assert!(run(&machine, &mut peers, Duration::from_secs(5), answered));
+}
+
+#[test]
+fn limits_of_connections_hold_for_all_shards_together() {
+    let machine = Machine::new(4, Faults::default());
+    let _broker = start(
+        &machine,
+        &[
+            ("num.network.threads", "3"),
+            ("max.connections.per.ip", "7"),
+        ],
+    );
+    let mut peers: Vec<Peer> = (0..20)
+        .map(|_| Peer::with(&machine, small_request()))
+        .collect();
+    let settled = |peers: &[Peer]| peers.iter().all(|peer| peer.received > 0 || peer.is_closed);
+    assert!(run(&machine, &mut peers, Duration::from_secs(5), settled));
+    assert_eq!(peers.iter().filter(|peer| peer.received > 0).count(), 7);
+
+    // Who goes makes room for another.
+    peers.retain(|peer| peer.received > 0);
+    peers.truncate(5);
+    run(&machine, &mut peers, Duration::from_secs(1), |_| false);
+    peers.extend((0..3).map(|_| Peer::with(&machine, small_request())));
+    assert!(run(&machine, &mut peers, Duration::from_secs(5), settled));
+    assert_eq!(peers.iter().filter(|peer| peer.received > 0).count(), 7);
+}
+
+#[test]
+fn connections_that_go_away_in_mid_request_leave_nothing_behind() {
+    let machine = Machine::new(5, Faults::default());
+    let _broker = start(&machine, &[("queued.max.request.bytes", "4194304")]);
+    for _ in 0..3 {
+        let mut peers: Vec<Peer> = (0..40)
+            .map(|_| Peer::with(&machine, half_request(2 << 20, 1 << 20)))
+            .collect();
+        run(&machine, &mut peers, Duration::from_secs(1), |_| false);
+    }
+    let mut peers = vec![Peer::with(&machine, produce(1 << 20))];
+    let answered = |peers: &[Peer]| peers[0].received > 0;
+    assert!(run(&machine, &mut peers, Duration::from_secs(5), answered));
+}
