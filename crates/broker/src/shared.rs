@@ -259,6 +259,11 @@ impl Shared {
         self.settings.load().request_bytes_max / 2 / self.shards_count()
     }
 
+    /// Share of one shard in the answers that are in memory and that clients have not taken: as much as requests may take.
+    pub(crate) fn unsent_memory_max(&self) -> usize {
+        self.settings.load().request_bytes_max / self.shards_count()
+    }
+
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }

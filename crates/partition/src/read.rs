@@ -98,6 +98,8 @@ pub struct ReadRequest {
     pub from: Offset,
     /// Soft limit; see `at_least_one`.
     pub bytes_max: usize,
+    /// The same for bytes that would be kept in memory.
+    pub memory_bytes_max: usize,
     /// Give the first batch even if it is larger than `bytes_max` (KIP-74).
     pub at_least_one: bool,
     pub current_epoch: LeaderEpoch,
@@ -144,10 +146,11 @@ impl Partition {
         let stop_hole = holes.min_by_key(|hole| hole.from).copied();
         let limit = stop_hole.map_or(end, |hole| hole.from.min(end));
         if request.from >= state.tail.start() {
-            let batches = state.tail.read(request.from, limit, request.bytes_max);
+            let bytes_max = request.bytes_max.min(request.memory_bytes_max);
+            let batches = state.tail.read(request.from, limit, bytes_max);
             let is_too_large = batches
                 .first()
-                .is_some_and(|first| first.size() > request.bytes_max);
+                .is_some_and(|first| first.size() > bytes_max);
             let plan = if batches.is_empty() || (is_too_large && !request.at_least_one) {
                 Plan::AtEnd
             } else {

@@ -235,6 +235,7 @@ impl<M: Machine> Coordinator<M> {
         let request = ReadRequest {
             from,
             bytes_max: LOAD_READ_BYTES,
+            memory_bytes_max: usize::MAX,
             at_least_one: true,
             current_epoch: LeaderEpoch::NONE,
             isolation: Isolation::Uncommitted,

@@ -46,6 +46,8 @@ pub(crate) struct Connection {
     inbox: Inbox,
     slots: VecDeque<Slot>,
     first_slot: SlotNumber,
+    /// Bytes in memory of answers that wait for their turn.
+    ready_memory: usize,
     outbox: Outbox,
     /// The socket may have more to read: edges are reported once.
     pub(crate) is_readable: bool,
@@ -70,6 +72,7 @@ impl Connection {
             inbox: Inbox::new(id),
             slots: VecDeque::new(),
             first_slot: 0,
+            ready_memory: 0,
             outbox: Outbox::default(),
             is_readable: true,
             is_writable: true,
@@ -159,6 +162,7 @@ impl Connection {
 
     pub(crate) fn answer(&mut self, number: SlotNumber, reply: Option<Reply>) {
         let at = (number - self.first_slot) as usize;
+        self.ready_memory += reply.as_ref().map_or(0, |reply| reply.memory);
         self.slots[at].state = reply.map_or(SlotState::Silent, SlotState::Ready);
     }
 
@@ -176,10 +180,16 @@ impl Connection {
             self.first_slot += 1;
             done += slot.request_bytes;
             if let SlotState::Ready(reply) = slot.state {
+                self.ready_memory -= reply.memory;
                 self.outbox.push(reply);
             }
         }
         done
+    }
+
+    /// Bytes of answers that the peer has not taken and that stay in memory for that long.
+    pub(crate) fn unsent_memory(&self) -> usize {
+        self.ready_memory + self.outbox.memory()
     }
 
     /// Sends what can be sent; an error means that the connection is gone.

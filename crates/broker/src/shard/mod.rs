@@ -52,6 +52,8 @@ const IDLE_CHECK: Duration = Duration::from_secs(5);
 /// Connections that wait for memory try again so often; others are asked for theirs so often meanwhile.
 const DENIED_RETRY: Duration = Duration::from_millis(10);
 const SHORT_CHECK: Duration = Duration::from_millis(500);
+/// Record bytes in memory that an answer gets while readers keep too many of them; 64 KiB, or one batch.
+const ANSWER_MEMORY_SHORT: usize = 64 << 10;
 /// Trouble that every new connection meets is told once in this time.
 const COMPLAINT_PAUSE: Duration = Duration::from_secs(1);
 
@@ -98,6 +100,8 @@ pub(crate) struct Shard {
     request_bytes: usize,
     /// Memory for requests that are not whole.
     account: Account,
+    /// Bytes of answers in memory that clients have not taken.
+    unsent_memory: usize,
     retry_denied: Option<Instant>,
     paused_until: Option<Instant>,
     idle_check: Instant,
@@ -127,6 +131,7 @@ impl Shard {
             topics: shared.topics(),
             request_bytes: 0,
             account: Account::new(Arc::clone(&shared.unfinished)),
+            unsent_memory: 0,
             retry_denied: None,
             paused_until: None,
             idle_check: now.plus(IDLE_CHECK),
@@ -216,7 +221,10 @@ impl Shard {
         };
         match outcome {
             Outcome::Waits => return,
-            Outcome::Reply(reply) => connection.answer(address.slot, Some(reply)),
+            Outcome::Reply(reply) => {
+                self.unsent_memory += reply.memory;
+                connection.answer(address.slot, Some(reply));
+            }
             Outcome::Silent => connection.answer(address.slot, None),
             Outcome::Close => {
                 connection.answer(address.slot, None);
@@ -225,6 +233,16 @@ impl Shard {
         }
         self.answers_unsent += 1;
         self.active.insert(address.conn);
+    }
+
+    /// What an answer may keep in memory until it is sent. Record batches stay there for it although the hot tail has let them
+    /// go: readers that do not take their answers get small ones once all of them together keep too much.
+    pub(crate) fn answer_memory_max(&self) -> usize {
+        if self.unsent_memory < self.shared.unsent_memory_max() {
+            usize::MAX
+        } else {
+            ANSWER_MEMORY_SHORT
+        }
     }
 
     fn take_in(&mut self) {
@@ -383,7 +401,9 @@ impl Shard {
             return;
         };
         self.request_bytes -= connection.collect();
+        let unsent = connection.unsent_memory();
         let flushed = connection.flush(&mut *self.poller);
+        self.unsent_memory -= unsent - connection.unsent_memory();
         if flushed.is_err() || (connection.is_closing && connection.is_idle()) {
             self.close(conn);
         } else if connection.is_readable && connection.has_room() {
@@ -394,6 +414,7 @@ impl Shard {
     fn close(&mut self, conn: ConnId) {
         if let Some(mut connection) = self.connections.remove(&conn) {
             self.request_bytes -= connection.unanswered_bytes();
+            self.unsent_memory -= connection.unsent_memory();
             connection.release(&mut self.account);
             self.shared.forget_connection(connection.peer.ip());
             self.poller.close(conn);

@@ -20,6 +20,14 @@ impl Chunk {
             Chunk::File(slice) => slice.len,
         }
     }
+
+    /// What it keeps in memory until it is sent.
+    fn memory(&self) -> usize {
+        match self {
+            Chunk::Bytes(bytes) => bytes.len(),
+            Chunk::File(_) => 0,
+        }
+    }
 }
 
 /// A whole framed answer.
@@ -27,6 +35,8 @@ impl Chunk {
 pub(crate) struct Reply {
     pub(crate) chunks: Vec<Chunk>,
     pub(crate) len: usize,
+    /// Bytes of it that are in memory.
+    pub(crate) memory: usize,
 }
 
 impl Reply {
@@ -49,7 +59,12 @@ impl Reply {
                 }
             }
         }
-        Reply { chunks, len }
+        let memory = chunks.iter().map(Chunk::memory).sum();
+        Reply {
+            chunks,
+            len,
+            memory,
+        }
     }
 }
 
@@ -63,6 +78,7 @@ const FILE_BYTES_MAX: usize = 1 << 20;
 pub(crate) struct Outbox {
     chunks: std::collections::VecDeque<Chunk>,
     bytes: usize,
+    memory: usize,
 }
 
 impl Outbox {
@@ -70,8 +86,14 @@ impl Outbox {
         self.bytes
     }
 
+    /// Bytes of it that are in memory.
+    pub(crate) fn memory(&self) -> usize {
+        self.memory
+    }
+
     pub(crate) fn push(&mut self, reply: Reply) {
         self.bytes += reply.len;
+        self.memory += reply.memory;
         self.chunks.extend(reply.chunks);
     }
 
@@ -109,11 +131,15 @@ impl Outbox {
             };
             if sent >= first.len() {
                 sent -= first.len();
+                self.memory -= first.memory();
                 self.chunks.pop_front();
                 continue;
             }
             match first {
-                Chunk::Bytes(bytes) => *bytes = bytes.slice(sent..),
+                Chunk::Bytes(bytes) => {
+                    self.memory -= sent;
+                    *bytes = bytes.slice(sent..);
+                }
                 Chunk::File(slice) => {
                     slice.position += sent as u64;
                     slice.len -= sent;

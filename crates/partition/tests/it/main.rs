@@ -322,6 +322,7 @@ fn plan(partition: &Partition, from: Offset) -> Result<Vec<Batch>, partition::Re
     let request = ReadRequest {
         from,
         bytes_max: 3000,
+        memory_bytes_max: usize::MAX,
         at_least_one: true,
         current_epoch: LeaderEpoch::NONE,
         isolation: Isolation::Uncommitted,

@@ -71,6 +71,7 @@ fn committed(rig: &Rig, from: i64) -> (Vec<Batch>, Vec<(i64, i64)>) {
     let request = ReadRequest {
         from: Offset(from),
         bytes_max: 3000,
+        memory_bytes_max: usize::MAX,
         at_least_one: true,
         current_epoch: LeaderEpoch::NONE,
         isolation: Isolation::Committed,

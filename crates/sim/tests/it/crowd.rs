@@ -11,7 +11,10 @@ use bytes::Bytes;
 use env::sim::{Faults, Machine, SimConn};
 use wire::frame::encode_request;
 use wire::messages::produce_request::{PartitionProduceData, TopicProduceData};
-use wire::messages::{ApiVersionsRequest, ProduceRequest};
+use wire::messages::create_topics_request::CreatableTopic;
+use wire::messages::fetch_request::{FetchPartition, FetchTopic};
+use wire::messages::{ApiVersionsRequest, CreateTopicsRequest, FetchRequest, ProduceRequest};
+use wire::records::BatchBuilder;
 
 const PORT: u16 = 9092;
 /// What one direction of a simulated connection holds.
@@ -48,6 +51,9 @@ struct Peer {
     out: Vec<u8>,
     sent: usize,
     received: usize,
+    /// What the first answer says of its length.
+    announced: Option<usize>,
+    is_reading: bool,
     is_closed: bool,
 }
 
@@ -58,6 +64,8 @@ impl Peer {
             out: Vec::new(),
             sent: 0,
             received: 0,
+            announced: None,
+            is_reading: true,
             is_closed: false,
         }
     }
@@ -78,10 +86,17 @@ impl Peer {
             }
         }
         let mut buf = [0; 4096];
-        while !self.is_closed && self.conn.is_readable() {
-            match self.conn.recv(&mut buf) {
+        while self.is_reading && !self.is_closed && self.conn.is_readable() {
+            let least = if self.received == 0 { 4 } else { buf.len() };
+            match self.conn.recv(&mut buf[..least]) {
                 Ok(0) | Err(_) => self.is_closed = true,
-                Ok(received) => self.received += received,
+                Ok(received) => {
+                    if self.received == 0 {
+                        let head = buf.first_chunk().copied().unwrap_or_default();
+                        self.announced = Some(u32::from_be_bytes(head) as usize);
+                    }
+                    self.received += received;
+                }
             }
         }
     }
@@ -120,30 +135,55 @@ fn half_request(whole: usize, part: usize) -> Vec<u8> {
     bytes
 }
 
-/// A whole request of about `bytes`, which is answered: nobody knows the topic.
-fn produce(bytes: usize) -> Vec<u8> {
+fn encoded<R: wire::Request>(request: &R, version: i16) -> Vec<u8> {
+    let encoded = encode_request(request, version, 1, None).and_then(wire::Encoded::into_bytes);
+    encoded.expect("can be encoded").to_vec()
+}
+
+fn produce_to(topic: &str, records: Bytes) -> Vec<u8> {
     let request = ProduceRequest {
         acks: 1,
         timeout_ms: 1000,
         topic_data: vec![TopicProduceData {
-            name: "nobody".to_owned(),
+            name: topic.to_owned(),
             partition_data: vec![PartitionProduceData {
                 index: 0,
-                records: Some(Bytes::from(vec![0; bytes])),
+                records: Some(records.into()),
+            }],
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    encoded(&request, 9)
+}
+
+/// A whole request of about `bytes`, which is answered: nobody knows the topic.
+fn produce(bytes: usize) -> Vec<u8> {
+    produce_to("nobody", vec![0; bytes].into())
+}
+
+fn fetch(topic: &str, bytes: i32) -> Vec<u8> {
+    let request = FetchRequest {
+        max_wait_ms: 100,
+        min_bytes: 1,
+        max_bytes: bytes,
+        session_epoch: -1,
+        topics: vec![FetchTopic {
+            topic: topic.to_owned(),
+            partitions: vec![FetchPartition {
+                partition_max_bytes: bytes,
+                current_leader_epoch: -1,
                 ..Default::default()
             }],
             ..Default::default()
         }],
         ..Default::default()
     };
-    let encoded = encode_request(&request, 9, 1, None).and_then(wire::Encoded::into_bytes);
-    encoded.expect("can be encoded").to_vec()
+    encoded(&request, 11)
 }
 
 fn small_request() -> Vec<u8> {
-    let encoded = encode_request(&ApiVersionsRequest::default(), 0, 1, None);
-    let bytes = encoded.and_then(wire::Encoded::into_bytes);
-    bytes.expect("can be encoded").to_vec()
+    encoded(&ApiVersionsRequest::default(), 0)
 }
 
 #[test]
@@ -244,4 +284,62 @@ fn connections_that_go_away_in_mid_request_leave_nothing_behind() {
     let mut peers = vec![Peer::with(&machine, produce(1 << 20))];
     let answered = |peers: &[Peer]| peers[0].received > 0;
     assert!(run(&machine, &mut peers, Duration::from_secs(5), answered));
+}
+
+/// Asks once on a connection of its own; returns the length of the answer.
+fn ask(machine: &Machine, request: Vec<u8>) -> usize {
+    let mut peers = [Peer::with(machine, request)];
+    let whole = |peers: &[Peer]| {
+        let announced = peers[0].announced;
+        announced.is_some_and(|announced| peers[0].received == 4 + announced)
+    };
+    assert!(run(machine, &mut peers, Duration::from_secs(5), whole));
+    peers[0].received - 4
+}
+
+#[test]
+fn readers_that_take_nothing_keep_little_of_the_hot_tail() {
+    let machine = Machine::new(6, Faults::default());
+    let _broker = start(
+        &machine,
+        &[
+            ("num.network.threads", "1"),
+            ("queued.max.request.bytes", "4194304"),
+        ],
+    );
+    let topic = CreatableTopic {
+        name: "t".to_owned(),
+        num_partitions: 1,
+        replication_factor: 1,
+        ..Default::default()
+    };
+    let create = CreateTopicsRequest {
+        topics: vec![topic],
+        timeout_ms: 1000,
+        ..Default::default()
+    };
+    ask(&machine, encoded(&create, 4));
+    for _ in 0..12 {
+        let mut batch = BatchBuilder::new();
+        batch.push(model::Timestamp(1_000), None, Some(&[7; 256 << 10]), &[]);
+        ask(&machine, produce_to("t", batch.build().to_bytes()));
+    }
+    let wanted = 3 << 20;
+    assert!(ask(&machine, fetch("t", wanted)) > 2 << 20);
+
+    let slow = |_| Peer {
+        is_reading: false,
+        ..Peer::with(&machine, fetch("t", wanted))
+    };
+    let mut slow: Vec<Peer> = (0..10).map(slow).collect();
+    run(&machine, &mut slow, Duration::from_secs(1), |_| false);
+    let short = ask(&machine, fetch("t", wanted));
+    assert!(
+        (256 << 10..300 << 10).contains(&short),
+        "one batch, not {short} bytes"
+    );
+
+    drop(slow);
+    run(&machine, &mut [], Duration::from_secs(1), |_| false);
+    assert!(ask(&machine, fetch("t", wanted)) > 2 << 20);
 }

@@ -35,6 +35,13 @@ pub(crate) struct Fetch {
     is_warming: bool,
 }
 
+/// What an answer may still hold, in all and of bytes that stay in memory until they are sent.
+#[derive(Clone, Copy)]
+struct Room {
+    bytes: usize,
+    memory: usize,
+}
+
 struct Looked {
     data: PartitionData,
     plan: Plan,
@@ -73,9 +80,10 @@ impl Shard {
             },
         };
         fetch.partitions = self.find_partitions(&fetch.context, address.version);
-        let looked = fetch.look();
+        let memory_max = self.answer_memory_max();
+        let looked = fetch.look(memory_max);
         let key = self.next_waiter();
-        if fetch.is_satisfied(&looked) || wait.is_zero() {
+        if fetch.is_satisfied(&looked, memory_max) || wait.is_zero() {
             if !self.warm_up(address, key, &looked) {
                 return self.answer_fetch(address, &fetch, looked);
             }
@@ -151,11 +159,13 @@ impl Shard {
     /// A parked fetch may have enough now, or its time is up.
     pub(crate) fn retry_fetch(&mut self, key: WaiterKey, readable: Option<u32>) {
         let now = self.now;
+        let memory_max = self.answer_memory_max();
         let Some((Waiting::Fetch(fetch), _)) = self.waiting(key) else {
             return;
         };
-        let mut looked = fetch.look();
-        while !fetch.is_warming && !fetch.is_satisfied(&looked) && now < fetch.deadline {
+        let mut looked = fetch.look(memory_max);
+        while !fetch.is_warming && !fetch.is_satisfied(&looked, memory_max) && now < fetch.deadline
+        {
             let Some(index) = readable else { return };
             let (Some(Ok(partition)), Some(look)) = (
                 fetch.partitions.get(index as usize),
@@ -166,7 +176,7 @@ impl Shard {
             if partition.watch(Ticket { waiter: key, index }, look.seen, fetch.isolation) {
                 return;
             }
-            looked = fetch.look();
+            looked = fetch.look(memory_max);
         }
         let Some((Waiting::Fetch(fetch), address)) = self.take_waiting(key) else {
             return;
@@ -222,9 +232,12 @@ impl Shard {
 }
 
 impl Fetch {
-    /// Looks at every partition without waiting.
-    fn look(&self) -> Vec<Looked> {
-        let mut left = self.bytes_max;
+    /// Looks at every partition without waiting. At most `memory_max` bytes are to be kept in memory, but for a first batch.
+    fn look(&self, memory_max: usize) -> Vec<Looked> {
+        let mut left = Room {
+            bytes: self.bytes_max,
+            memory: memory_max,
+        };
         let mut has_any = false;
         self.context
             .wanted
@@ -240,7 +253,10 @@ impl Fetch {
                     Err(code) => Looked::refused(wanted, *code),
                 };
                 has_any |= !looked.plan.is_empty();
-                left = left.saturating_sub(looked.plan.len());
+                left.bytes = left.bytes.saturating_sub(looked.plan.len());
+                if let Plan::Memory(_) = looked.plan {
+                    left.memory = left.memory.saturating_sub(looked.plan.len());
+                }
                 looked
             })
             .collect()
@@ -250,15 +266,16 @@ impl Fetch {
         &self,
         partition: &Partition,
         wanted: &FetchPartition,
-        left: usize,
+        left: Room,
         at_least_one: bool,
     ) -> Looked {
         let request = ReadRequest {
             from: Offset(wanted.fetch_offset),
             bytes_max: usize::try_from(wanted.partition_max_bytes)
                 .unwrap_or(0)
-                .min(left),
-            at_least_one: at_least_one && left > 0,
+                .min(left.bytes),
+            memory_bytes_max: left.memory,
+            at_least_one: at_least_one && left.bytes > 0,
             current_epoch: LeaderEpoch(wanted.current_leader_epoch),
             isolation: self.isolation,
         };
@@ -296,9 +313,15 @@ impl Fetch {
         }
     }
 
-    fn is_satisfied(&self, looked: &[Looked]) -> bool {
+    fn is_satisfied(&self, looked: &[Looked], memory_max: usize) -> bool {
         let bytes: usize = looked.iter().map(|looked| looked.plan.len()).sum();
-        bytes >= self.bytes_min
+        // A bound on memory may not be filled exactly; then something is enough.
+        let enough = if memory_max == usize::MAX {
+            self.bytes_min
+        } else {
+            self.bytes_min.min(1)
+        };
+        bytes >= enough
             || looked.iter().any(|looked| looked.data.error_code != 0)
             || looked.is_empty()
     }
