@@ -95,6 +95,7 @@ fn settings(args: &ServeArgs, file: Option<(&str, &str)>) -> Result<Broker, Fail
     let machine = Machine {
         cores,
         memory_bytes: Env::memory_bytes(),
+        descriptors: Env::descriptors(),
     };
     Broker::new(settings, machine).map_err(wrong)
 }

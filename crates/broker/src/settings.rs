@@ -73,7 +73,7 @@ impl Settings {
             checkpoint_bytes: (self.broker.journal_bytes / 4).max(piece.min(FIRST_PIECE_BYTES)),
             hot_tail_bytes: usize::try_from(self.broker.hot_tail_bytes).unwrap_or(usize::MAX),
             reserve_bytes: RESERVE_BYTES,
-            segment_files_open_max: SEGMENT_FILES_OPEN_MAX,
+            segment_files_open_max: self.broker.segment_files_max,
             retention_check: self.broker.retention_check_interval,
             producer_expiration_ms: i64::try_from(self.broker.producer_id_expiration.as_millis())
                 .unwrap_or(i64::MAX),
@@ -184,8 +184,6 @@ fn consumer_settings(broker: &config::Broker, standard: consumer::Settings) -> c
 const FIRST_PIECE_BYTES: u64 = 16 << 20;
 /// Left free on a volume for checkpoints, indexes and metadata.
 const RESERVE_BYTES: u64 = 64 << 20;
-/// Half of the usual hard limit of descriptors; connections need the rest.
-const SEGMENT_FILES_OPEN_MAX: usize = 8_000;
 
 /// What the log needs to know of a topic.
 pub(crate) fn log_config(topic: &config::Topic) -> LogConfig {

@@ -22,6 +22,14 @@ const QUEUED_MEMORY_SHARE: u64 = 64;
 const QUEUED_BYTES_MIN: u64 = 64 << 20;
 const QUEUED_BYTES_MAX: u64 = 1 << 30;
 
+/// Descriptors that connections leave for files: 8,000 segments kept open, and one in nine for whatever else there is.
+const FILES_RESERVE: usize = 9_000;
+
+/// A crowd of connections must not keep a log from opening its next file. Of a small limit files get half.
+fn files_reserve(machine: &Machine) -> usize {
+    FILES_RESERVE.min(machine.descriptors / 2)
+}
+
 #[derive(Clone, Debug)]
 pub struct Broker {
     pub(crate) layers: Layers,
@@ -41,6 +49,8 @@ pub struct Broker {
     pub request_bytes_max: usize,
     pub queued_bytes_max: u64,
     pub connections_max: usize,
+    /// Segment files kept open.
+    pub segment_files_max: usize,
     pub connections_per_ip_max: usize,
     pub connections_per_ip_overrides: BTreeMap<String, usize>,
     /// `None`: silent connections stay open.
@@ -153,7 +163,13 @@ impl Broker {
                     (layers.machine.memory_bytes / QUEUED_MEMORY_SHARE)
                         .clamp(QUEUED_BYTES_MIN, QUEUED_BYTES_MAX)
                 }),
-            connections_max: at_most("max.connections"),
+            connections_max: at_most("max.connections").min(
+                layers
+                    .machine
+                    .descriptors
+                    .saturating_sub(files_reserve(&layers.machine)),
+            ),
+            segment_files_max: files_reserve(&layers.machine) / 9 * 8,
             connections_per_ip_max: at_most("max.connections.per.ip"),
             connections_per_ip_overrides: ip_overrides(
                 &layers
@@ -384,6 +400,7 @@ mod tests {
     const MACHINE: Machine = Machine {
         cores: 4,
         memory_bytes: 8 << 30,
+        descriptors: 20_000,
     };
 
     fn broker(text: &str) -> Result<Broker, String> {
@@ -401,6 +418,25 @@ mod tests {
                 .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
                 .collect(),
         )
+    }
+
+    #[test]
+    fn connections_leave_descriptors_for_files() {
+        let limits = |text: &str, descriptors| {
+            let mut settings = Settings::default();
+            settings
+                .read(text, crate::settings::Format::Properties)
+                .expect("known");
+            let machine = Machine {
+                descriptors,
+                ..MACHINE
+            };
+            let broker = Broker::new(settings, machine).expect("usable");
+            (broker.connections_max, broker.segment_files_max)
+        };
+        assert_eq!(limits("", 20_000), (11_000, 8_000));
+        assert_eq!(limits("max.connections=7", 20_000), (7, 8_000));
+        assert_eq!(limits("max.connections=20000", 1024), (512, 448));
     }
 
     #[test]

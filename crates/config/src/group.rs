@@ -107,7 +107,15 @@ mod tests {
     fn broker(text: &str) -> Broker {
         let mut settings = Settings::default();
         settings.read(text, Format::Properties).expect("known");
-        Broker::new(settings, Machine { cores: 2 }).expect("usable")
+        Broker::new(
+            settings,
+            Machine {
+                cores: 2,
+                memory_bytes: 0,
+                descriptors: 20_000,
+            },
+        )
+        .expect("usable")
     }
 
     fn says(broker: &Broker, pairs: &[(&str, &str)]) -> String {

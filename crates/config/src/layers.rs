@@ -31,6 +31,8 @@ pub enum Source {
 pub struct Machine {
     pub cores: usize,
     pub memory_bytes: u64,
+    /// Files and sockets that the process may have open.
+    pub descriptors: usize,
 }
 
 #[derive(Clone, Debug)]

@@ -16,7 +16,7 @@ mod table;
 mod topic;
 mod value;
 
-pub use broker::{Broker, ChangeError, Cleaner, QUEUED_BYTES_DEFAULT};
+pub use broker::{Broker, ChangeError, Cleaner};
 pub use client_metrics::check_client_metrics;
 pub use describe::{Description, SynonymValue};
 pub use group::group_number;

@@ -237,6 +237,7 @@ mod tests {
             Machine {
                 cores: 2,
                 memory_bytes: 0,
+                descriptors: 20_000,
             },
         )
         .expect("usable")

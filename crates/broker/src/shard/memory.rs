@@ -71,11 +71,6 @@ impl Account {
         self.budget.is_short()
     }
 
-    /// Whether somebody of this shard waits for memory.
-    pub(crate) fn has_denied(&self) -> bool {
-        !self.denied.is_empty()
-    }
-
     /// Changes what `owner` uses from `from` to `to` bytes; false, and no change, when there is no memory for that.
     pub(crate) fn resize(&mut self, owner: ConnId, from: usize, to: usize) -> bool {
         if to == from {

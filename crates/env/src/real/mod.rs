@@ -15,7 +15,16 @@ use std::sync::Arc;
 
 use crate::Env;
 
+/// What shells give where nobody raised it.
+const DESCRIPTORS_UNKNOWN: usize = 1024;
+
 impl Env {
+    /// Files and sockets this process may have open.
+    #[must_use]
+    pub fn descriptors() -> usize {
+        sys::file_limit().unwrap_or(DESCRIPTORS_UNKNOWN)
+    }
+
     /// Bytes of memory this process may count on; 0 when the system does not tell.
     #[must_use]
     pub fn memory_bytes() -> u64 {

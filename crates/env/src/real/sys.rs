@@ -251,9 +251,8 @@ pub(super) fn is_resident(_: &File, _: u64) -> bool {
     true
 }
 
-/// Raises the soft limit of open files to the hard one: shells give 1024, a log with many partitions needs more.
 #[allow(unsafe_code)]
-pub(super) fn raise_file_limit() -> io::Result<()> {
+fn limit_of_files() -> io::Result<libc::rlimit> {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,
@@ -262,6 +261,19 @@ pub(super) fn raise_file_limit() -> io::Result<()> {
     check(i64::from(unsafe {
         libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit)
     }))?;
+    Ok(limit)
+}
+
+/// Descriptors this process may have open.
+pub(super) fn file_limit() -> Option<usize> {
+    let limit = limit_of_files().ok()?;
+    Some(usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX))
+}
+
+/// Raises the soft limit of open files to the hard one: shells give 1024, a log with many partitions needs more.
+#[allow(unsafe_code)]
+pub(super) fn raise_file_limit() -> io::Result<()> {
+    let mut limit = limit_of_files()?;
     limit.rlim_cur = limit.rlim_max;
     // SAFETY: as above, read only.
     check(i64::from(unsafe {

@@ -24,6 +24,7 @@ fn broker(text: &str) -> Broker {
         Machine {
             cores: 2,
             memory_bytes: 0,
+            descriptors: 20_000,
         },
     )
     .expect("usable settings")

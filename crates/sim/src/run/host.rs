@@ -176,6 +176,7 @@ pub(super) fn settings(plan: &Plan) -> config::Broker {
         config::Machine {
             cores: 2,
             memory_bytes: 0,
+            descriptors: 20_000,
         },
     )
     .expect("the simulator's settings fit each other")

@@ -43,6 +43,7 @@ impl Fixture {
             Machine {
                 cores: 2,
                 memory_bytes: 0,
+                descriptors: 20_000,
             },
         )
         .expect("usable settings");
