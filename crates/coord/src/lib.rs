@@ -72,7 +72,7 @@ pub trait Topics {
     /// Id and number of partitions.
     fn topic(&self, name: &str) -> Option<(Uuid, i32)>;
     fn name(&self, id: Uuid) -> Option<&str>;
-    /// Every topic that is not internal, in name order.
+    /// Every topic in name order, internal ones too: a pattern that the coordinator resolves may stand for them.
     fn names(&self) -> Vec<&str>;
     /// Racks of the brokers that have a replica of the partition; empty where none are known.
     fn racks(&self, name: &str, partition: i32) -> Vec<&str>;

@@ -21,11 +21,7 @@ impl coord::Topics for KnownTopics {
     }
 
     fn names(&self) -> Vec<&str> {
-        self.0
-            .topics()
-            .map(|topic| topic.name.as_ref())
-            .filter(|name| !meta::name::is_internal(name))
-            .collect()
+        self.0.topics().map(|topic| topic.name.as_ref()).collect()
     }
 
     fn racks(&self, name: &str, partition: i32) -> Vec<&str> {
@@ -43,5 +39,26 @@ impl coord::Topics for KnownTopics {
 
     fn version(&self) -> u64 {
         self.0.end().unsigned_abs()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use coord::Topics;
+    use meta::Record;
+    use wire::metadata::TopicRecord;
+
+    use super::*;
+
+    #[test]
+    fn a_pattern_may_name_internal_topics() {
+        let mut image = Image::default();
+        for (name, id) in [("__consumer_offsets", 1), ("orders", 2)] {
+            let (name, topic_id) = (name.to_owned(), Uuid([id; 16]));
+            let made = Record::Topic(TopicRecord { name, topic_id });
+            image.replay(&made).expect("a new topic");
+        }
+        let known = KnownTopics(Arc::new(image));
+        assert_eq!(known.names(), ["__consumer_offsets", "orders"]);
     }
 }
