@@ -131,7 +131,7 @@ impl Connection {
     /// Memory is short: gives back what is not needed now; false when the client keeps the rest from others for too long.
     pub(crate) fn economise(&mut self, account: &mut Account, now: Instant) -> bool {
         self.inbox.trim(account);
-        self.is_denied || !self.inbox.is_late(now)
+        self.is_denied || !self.inbox.is_late(account.has_licence(self.id), now)
     }
 
     /// The next whole frame, without its length prefix.

@@ -25,6 +25,8 @@ const PAGE: usize = 4096;
 /// A client that keeps a request unfinished may be waited for this long while memory is short, and longer as long as it
 /// sends at the rate: 64 KiB in a second.
 const WAIT_MAX: Duration = Duration::from_secs(5);
+/// The one that may finish beyond the bound keeps all others of its shard waiting.
+const WAIT_LICENSED_MAX: Duration = Duration::from_millis(500);
 const WAIT_NANOS_A_BYTE: u64 = 1_000_000_000 / (64 << 10);
 
 /// What the buffer begins with.
@@ -137,11 +139,16 @@ impl Inbox {
     }
 
     /// Keeps memory from others without making use of it.
-    pub(super) fn is_late(&self, now: Instant) -> bool {
+    pub(super) fn is_late(&self, has_licence: bool, now: Instant) -> bool {
         let waits = self
             .waits_since
             .map_or(Duration::ZERO, |since| now.since(since));
-        FREE_BYTES < self.held && 0 < self.filled && WAIT_MAX < self.waited + waits
+        let waits_max = if has_licence {
+            WAIT_LICENSED_MAX
+        } else {
+            WAIT_MAX
+        };
+        FREE_BYTES < self.held && 0 < self.filled && waits_max < self.waited + waits
     }
 
     /// The next whole frame, without its length prefix.

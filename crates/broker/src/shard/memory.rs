@@ -127,6 +127,10 @@ impl Account {
         }
     }
 
+    pub(crate) fn has_licence(&self, owner: ConnId) -> bool {
+        self.licence == Some(owner)
+    }
+
     /// The request of `owner` is whole, or its connection is gone: another may have the licence.
     pub(crate) fn finish(&mut self, owner: ConnId) {
         if self.licence == Some(owner) {
