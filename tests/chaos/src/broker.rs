@@ -41,6 +41,8 @@ pub(crate) struct Launch {
     pub(crate) port: u16,
     /// What the broker says on standard error, all lives one after the other.
     words: PathBuf,
+    settings: Vec<String>,
+    variables: Vec<(String, String)>,
 }
 
 impl Launch {
@@ -50,7 +52,20 @@ impl Launch {
             data: data.to_path_buf(),
             port: free_port()?,
             words: place.dir.join("broker.log"),
+            settings: SETTINGS.map(str::to_owned).to_vec(),
+            variables: Vec::new(),
         })
+    }
+
+    pub(crate) fn with_setting(mut self, setting: &str) -> Launch {
+        self.settings.push(setting.to_owned());
+        self
+    }
+
+    /// Of the environment.
+    pub(crate) fn with_variable(mut self, name: &str, value: &str) -> Launch {
+        self.variables.push((name.to_owned(), value.to_owned()));
+        self
     }
 
     pub(crate) fn address(&self) -> String {
@@ -61,9 +76,10 @@ impl Launch {
         let mut command = Command::new(&self.esker);
         command.args(["serve", "--listen", &self.address(), "--data-dir"]);
         command.arg(&self.data);
-        for setting in SETTINGS {
+        for setting in &self.settings {
             command.args(["--set", setting]);
         }
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         command
     }
@@ -190,14 +206,19 @@ impl Broker {
     /// SIGTERM, and how it ended.
     pub(crate) fn stop(mut self) -> Result<ExitStatus, String> {
         self.signal("TERM")?;
+        self.wait(STOP_MAX)
+    }
+
+    /// Waits until it ends by itself.
+    pub(crate) fn wait(&mut self, limit: Duration) -> Result<ExitStatus, String> {
         let begun = Instant::now();
-        while begun.elapsed() < STOP_MAX {
+        while begun.elapsed() < limit {
             if let Ok(Some(status)) = self.process.try_wait() {
                 return Ok(status);
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        Err(format!("it did not stop within {} s", STOP_MAX.as_secs()))
+        Err(format!("it did not end within {} s", limit.as_secs()))
     }
 }
 

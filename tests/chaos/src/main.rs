@@ -1,4 +1,5 @@
-//! Process chaos: a real broker under load is killed, loses its power, runs out of disk; then everything is read back.
+//! Process chaos: a real broker under load is killed, loses its power, runs out of disk, has a disk that dies or dawdles, or a
+//! crowd at its door; then everything is read back.
 //!
 //! Prints what it did and one closing line, `N passed, N failed`, before it what failed, why and where everything is kept that may
 //! explain it. Needs no network beyond loopback. The scenarios that need root and loop devices say so and are skipped where
@@ -7,7 +8,9 @@
 #![allow(clippy::disallowed_methods)] // acts on processes, clocks and files as an operator does
 
 mod broker;
+mod crowd;
 mod cuts;
+mod disks;
 mod full;
 mod kills;
 mod ledger;
@@ -45,11 +48,14 @@ pub(crate) struct Plan {
 
 type Scenario = (&'static str, fn(&Plan, &Place) -> Outcome);
 
-const SCENARIOS: [Scenario; 10] = [
+const SCENARIOS: [Scenario; 13] = [
     ("kills", kills::run),
     ("transactions", transactions::run),
     ("cuts", cuts::run),
     ("full", full::run),
+    ("dying", disks::dying),
+    ("slow", disks::slow),
+    ("crowd", crowd::run),
     ("stop", refusals::clean_stop),
     ("port", refusals::port_in_use),
     ("lock", refusals::second_broker),

@@ -1,12 +1,16 @@
 """What hostile clients may cost the broker's memory, measured at its peak and only on our own broker."""
 
 import contextlib
+import os
 import pathlib
 
 from harness.check import BROKER_KIND, BROKER_PID, Skip, that
 
-# What hostile clients may cost a broker that idles below 50 MiB: buffers of its budget, not of their claims.
-GROWTH_BYTES_MAX = 300 << 20
+# What hostile clients may cost a broker that idles below 50 MiB: buffers of its budget, not of their claims. Half requests may
+# take half of its share in the memory of the machine (queued.max.request.bytes), which on a large machine is more.
+MEMORY_BYTES = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+HALF_REQUESTS_BYTES_MAX = min(max(MEMORY_BYTES // 64, 64 << 20), 1 << 30) // 2
+GROWTH_BYTES_MAX = max(300 << 20, HALF_REQUESTS_BYTES_MAX + (100 << 20))
 
 
 def resident_bytes():

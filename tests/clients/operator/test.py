@@ -2,6 +2,8 @@
 
 import contextlib
 import os
+import resource
+import select
 import subprocess
 import time
 
@@ -29,9 +31,11 @@ def refused(*args):
 
 
 @contextlib.contextmanager
-def running(*args):
+def running(*args, nofile=None):
     port, = brokers.free_ports(1)
-    process = subprocess.Popen(command("--listen", f"127.0.0.1:{port}", *args), stdin=subprocess.DEVNULL,
+    # The limit is taken on before the program starts: it reads it once.
+    limit = nofile and (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (nofile, nofile)))
+    process = subprocess.Popen(command("--listen", f"127.0.0.1:{port}", *args), stdin=subprocess.DEVNULL, preexec_fn=limit,
                                stdout=(TMP / f"own-{port}.log").open("wb"), stderr=subprocess.STDOUT)
     broker = brokers.Broker("esker", f"127.0.0.1:{port}", process, log=TMP / f"own-{port}.log")
     try:
@@ -76,6 +80,72 @@ def a_server_properties_of_kafka_is_taken():
         subprocess.run([brokers.esker_binary(), "produce", "--bootstrap", broker.bootstrap, name], input=b"x\n", check=True,
                        timeout=30)
         equal(raw.leaders(broker.bootstrap, name).count(0), 7, "partitions of an automatic topic")
+
+
+def open_files(broker):
+    return len(os.listdir(f"/proc/{broker.pid}/fd"))
+
+
+def limit_files(broker, count):
+    resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, (count, count))
+
+
+@contextlib.contextmanager
+def crowd(broker, count):
+    """Connections that have asked for something."""
+    held = [raw.Connection(broker.bootstrap) for _ in range(count)]
+    try:
+        for c in held:
+            with contextlib.suppress(ConnectionError):
+                c.send(raw.API_VERSIONS, 0, b"")
+        yield held
+    finally:
+        for c in held:
+            c.socket.close()
+
+
+def answered(held, seconds):
+    """Which of the connections have an answer, or an end, to read within the time: two lists."""
+    deadline, waiting, got, ended = time.monotonic() + seconds, list(held), [], []
+    while waiting and (left := deadline - time.monotonic()) > 0:
+        for s in select.select([c.socket for c in waiting], [], [], left)[0]:
+            c = next(c for c in waiting if c.socket is s)
+            waiting.remove(c)
+            try:
+                c.receive()
+                got.append(c)
+            except ConnectionError:
+                ended.append(c)
+    return got, ended
+
+
+@fact
+def connections_beyond_the_descriptors_are_accepted_when_others_go():
+    with running("--data-dir", TMP / "descriptors") as broker:
+        limit_files(broker, open_files(broker) + 10)
+        with crowd(broker, 30) as held:
+            first, _ = answered(held, 1)
+            that(0 < len(first) < 20, f"{len(first)} of 30 were served with 10 descriptors")
+            for c in first:
+                c.socket.close()
+            rest, _ = answered([c for c in held if c not in first], 3)
+            that(rest, "nobody was accepted after others had gone")
+        limit_files(broker, 1_000)
+        that(raw.answers(broker.bootstrap), "the broker no longer answers")
+
+
+@fact
+def a_crowd_of_connections_leaves_descriptors_for_files():
+    with running("--data-dir", TMP / "crowd", nofile=200) as broker, crowd(broker, 300) as held:
+        got, ended = answered(held, 5)
+        equal((len(got), len(got) + len(ended)), (100, 300), "served, and served or turned away")
+        for c in got[:5]:
+            c.socket.close()
+        name = new_name("files")
+        equal(raw.create_topic(broker.bootstrap, name, 20), 0)
+        with raw.Connection(broker.bootstrap) as c:
+            for partition in range(20):
+                equal(raw.produce(c, name, raw.batch([b"x"]), partition=partition)[0], 0)
 
 
 @fact

@@ -62,6 +62,7 @@ impl Reader {
         let request = ReadRequest {
             from: self.next,
             bytes_max: 1 << 20,
+            memory_bytes_max: usize::MAX,
             at_least_one: true,
             current_epoch: LeaderEpoch(0),
             isolation: Isolation::Uncommitted,
