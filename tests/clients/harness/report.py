@@ -36,7 +36,7 @@ DIFFERENCES = """
 INTRODUCTION = """# Compatibility
 
 What clients that others wrote do against this broker. Written by `tests/clients/run --report` from its own results: each
-client's part tells the run of its day. The same tests pass against Apache Kafka 4.3.0 (`tests/clients/run --kafka`).
+client's part tells the run of its day. `tests/clients/run --kafka` runs the same tests against Apache Kafka 4.3.0.
 
 | client | version | facts that hold | run on |
 | --- | --- | --- | --- |
