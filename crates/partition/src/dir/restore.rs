@@ -28,7 +28,9 @@ pub(super) struct Log {
     pub(super) log_start: Offset,
     pub(super) derived: Derived,
     pub(super) epochs: Epochs,
+    /// Those that the checkpoint knows come first.
     pub(super) holes: Vec<Hole>,
+    holes_known: usize,
     /// Not in the files yet.
     pending: Vec<Batch>,
     pending_bytes: usize,
@@ -62,6 +64,7 @@ impl Log {
             derived: Derived::default(),
             store: None,
             log_start: row.map_or(Offset::ZERO, |row| row.log_start),
+            holes_known: holes.len(),
             holes,
             pending: Vec::new(),
             pending_bytes: 0,
@@ -112,12 +115,6 @@ impl Log {
                 };
                 if hole.from < hole.to && !log.holes.contains(&hole) {
                     log.holes.push(hole);
-                    eprintln!(
-                        "{}: offsets {} to {} were durable and are damaged",
-                        log.path.display(),
-                        state.log_end,
-                        row.log_end
-                    );
                 }
                 let (derived, epochs) = derived::load(env, &store, row)?;
                 log.derived = derived;
@@ -212,12 +209,6 @@ impl Log {
             to: end,
         };
         if hole.from < hole.to {
-            eprintln!(
-                "{}: offsets {} to {} were durable and are damaged",
-                self.path.display(),
-                hole.from,
-                hole.to
-            );
             self.holes.push(hole);
         }
     }
@@ -291,12 +282,26 @@ impl Log {
         writer::row(topic, partition, self.log_start, known, has_producers)
     }
 
+    /// Of what is missing, only what was not deleted anyway: segments below a log start that the journal tells are gone too.
+    fn tell_holes(&self) {
+        let found = self.holes.iter().skip(self.holes_known);
+        for hole in found.filter(|hole| self.log_start < hole.to) {
+            eprintln!(
+                "{}: offsets {} to {} were durable and are damaged",
+                self.path.display(),
+                hole.from.max(self.log_start),
+                hole.to
+            );
+        }
+    }
+
     pub(super) fn into_partition(
         self,
         (topic, index): (Uuid, PartitionIndex),
         dir: &Arc<LogDir>,
         is_unsettled: bool,
     ) -> Arc<Partition> {
+        self.tell_holes();
         let log_end = self.end();
         let unread = self.unread.as_ref().and_then(|_| self.row((topic, index)));
         let start = Start {
