@@ -301,7 +301,8 @@ impl Store {
                 active = self.roll_locked(tail, base, now)?;
                 rolled = Some(active.base());
             }
-            let count = fitting(&config, &active, rest);
+            let count =
+                fitting(&config, &active, rest).min(self.in_time(tail, &config, &active, rest));
             let (now_batches, later) = rest.split_at(count);
             if now_batches.is_empty() {
                 return Err(StoreError::TooLarge {
@@ -374,11 +375,35 @@ impl Store {
         };
         let index_full =
             active.index_entries() >= config.segment_index_bytes / OffsetEntry::SIZE as u64;
-        let jitter = jitter(&self.dir, active.base(), config.segment_jitter_ms);
         let segment_bytes = config.segment_bytes.min(i32::MAX as u64);
         active.len() + batch.size() as u64 > segment_bytes
             || index_full
-            || waited > config.roll_ms().saturating_sub(jitter).max(0)
+            || waited > self.roll_after(config, active)
+    }
+
+    /// Time between the first batch of a segment and the first that begins another.
+    fn roll_after(&self, config: &LogConfig, active: &Segment) -> i64 {
+        let jitter = jitter(&self.dir, active.base(), config.segment_jitter_ms);
+        config.roll_ms().saturating_sub(jitter).max(0)
+    }
+
+    /// How many of `batches`, which are written together, come before the time of the segment is over; the first does.
+    fn in_time(
+        &self,
+        tail: &Tail,
+        config: &LogConfig,
+        active: &Segment,
+        batches: &[Batch],
+    ) -> usize {
+        let times = batches.iter().map(|batch| batch.max_timestamp());
+        let Some(first) = tail.first_time.or(times.clone().next()) else {
+            return 0;
+        };
+        let roll_after = self.roll_after(config, active);
+        let is_in_time = |time: Timestamp| {
+            first.0 < 0 || time.0 < 0 || time.0.saturating_sub(first.0) <= roll_after
+        };
+        1 + times.skip(1).take_while(|time| is_in_time(*time)).count()
     }
 
     /// Seals the active segment and begins the next one; does nothing while the active one is empty.

@@ -325,6 +325,29 @@ fn append_time_counts_where_the_log_sets_it() {
     assert_eq!((found.offset, found.timestamp), (Offset(2), Timestamp(101)));
 }
 
+/// Small appends are written together, some minutes of them at a time.
+#[test]
+fn batches_that_are_written_together_roll_by_time_as_well() {
+    let place = Place::real("roll-run");
+    let config = LogConfig {
+        segment_ms: 100,
+        ..LogConfig::default()
+    };
+    let store = place.create(config, 0);
+    let times = [1000, 1100, 1101, 1050, 1202, 1203];
+    let run: Vec<Batch> = (0..)
+        .zip(times)
+        .map(|(offset, time)| batch(offset, 1, time))
+        .collect();
+    append(&store, &run);
+    let bases: Vec<i64> = store
+        .segments()
+        .iter()
+        .map(|segment| segment.base().0)
+        .collect();
+    assert_eq!(bases, [0, 2, 4]);
+}
+
 #[test]
 fn segments_roll_by_time_by_full_index_and_by_distance() {
     let place = Place::real("roll");
