@@ -82,14 +82,6 @@ def a_server_properties_of_kafka_is_taken():
         equal(raw.leaders(broker.bootstrap, name).count(0), 7, "partitions of an automatic topic")
 
 
-def open_files(broker):
-    return len(os.listdir(f"/proc/{broker.pid}/fd"))
-
-
-def limit_files(broker, count):
-    resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, (count, count))
-
-
 @contextlib.contextmanager
 def crowd(broker, count):
     """Connections that have asked for something."""
@@ -120,27 +112,15 @@ def answered(held, seconds):
 
 
 @fact
-def connections_beyond_the_descriptors_are_accepted_when_others_go():
-    with running("--data-dir", TMP / "descriptors") as broker:
-        limit_files(broker, open_files(broker) + 10)
-        with crowd(broker, 30) as held:
-            first, _ = answered(held, 1)
-            that(0 < len(first) < 20, f"{len(first)} of 30 were served with 10 descriptors")
-            for c in first:
-                c.socket.close()
-            rest, _ = answered([c for c in held if c not in first], 3)
-            that(rest, "nobody was accepted after others had gone")
-        limit_files(broker, 1_000)
-        that(raw.answers(broker.bootstrap), "the broker no longer answers")
-
-
-@fact
 def a_crowd_of_connections_leaves_descriptors_for_files():
     with running("--data-dir", TMP / "crowd", nofile=200) as broker, crowd(broker, 300) as held:
         got, ended = answered(held, 5)
         equal((len(got), len(got) + len(ended)), (100, 300), "served, and served or turned away")
         for c in got[:5]:
             c.socket.close()
+        deadline = time.monotonic() + 10
+        while not raw.answers(broker.bootstrap) and time.monotonic() < deadline:  # until the broker has seen them go
+            pass
         name = new_name("files")
         equal(raw.create_topic(broker.bootstrap, name, 20), 0)
         with raw.Connection(broker.bootstrap) as c:
