@@ -5,10 +5,14 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"math"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
 )
 
 var requestFacts = []fact{
@@ -21,6 +25,7 @@ var requestFacts = []fact{
 	{"one_request_may_fail_for_some_partitions_only", partialFailure},
 	{"list_offsets_answers_every_special_time", specialTimes},
 	{"topic_partitions_are_described_page_by_page", describePages},
+	{"what_may_be_done_is_told_when_it_is_asked_for", authorizedOperations},
 	{"every_version_of_every_api_decodes_to_the_same_bytes", everyVersion},
 }
 
@@ -251,4 +256,44 @@ func describePages(ctx context.Context) {
 	equal(second.Topics[0].Partitions[0].Partition, int32(3), "first partition on the second page")
 	code(second.Topics[1].ErrorCode, kerr.UnknownTopicOrPartition, "the unknown topic")
 	that(second.NextCursor == nil, "a cursor after the last page")
+}
+
+// Without an authorizer everything may be done that a resource knows (KIP-430). Errors carry no operations of groups.
+func authorizedOperations(ctx context.Context) {
+	const cluster, topics, groups, untold = 8096, 3576, 3400, math.MinInt32
+	name, group, missing := topic(ctx, "allowed", 1, nil), newName("allowed"), newName("nosuch")
+	metadata := kmsg.NewPtrMetadataRequest()
+	mt := kmsg.NewMetadataRequestTopic()
+	mt.Topic = &name
+	metadata.Topics = append(metadata.Topics, mt)
+	older := client(kgo.MaxVersions(kversion.V2_7_0())) // the last whose Metadata tells of the cluster
+	defer older.Close()
+	pages := kmsg.NewPtrDescribeTopicPartitionsRequest()
+	pt := kmsg.NewDescribeTopicPartitionsRequestTopic()
+	pt.Topic, pages.ResponsePartitionLimit = name, 10
+	pages.Topics = append(pages.Topics, pt)
+	var commit kadm.Offsets
+	commit.Add(kadm.Offset{Topic: name, At: 3})
+	must(admin.CommitAllOffsets(ctx, group, commit), "commit")
+	describe := kmsg.NewPtrDescribeGroupsRequest()
+	describe.Groups = []string{group, missing}
+	next := kmsg.NewPtrConsumerGroupDescribeRequest()
+	next.Groups = []string{missing}
+	nodes := kmsg.NewPtrDescribeClusterRequest()
+	for asked, want := range map[bool][]int32{true: {cluster, topics, topics, groups, untold, cluster}, false: {untold, untold, untold, untold, untold, untold}} {
+		metadata.IncludeClusterAuthorizedOperations, metadata.IncludeTopicAuthorizedOperations = asked, asked
+		describe.IncludeAuthorizedOperations, next.IncludeAuthorizedOperations, nodes.IncludeClusterAuthorizedOperations = asked, asked, asked
+		old := ask[*kmsg.MetadataResponse](ctx, older, metadata)
+		told := ask[*kmsg.DescribeGroupsResponse](ctx, shared, describe)
+		got := []int32{
+			old.AuthorizedOperations, old.Topics[0].AuthorizedOperations,
+			ask[*kmsg.MetadataResponse](ctx, shared, metadata).Topics[0].AuthorizedOperations,
+			told.Groups[0].AuthorizedOperations, told.Groups[1].AuthorizedOperations,
+			ask[*kmsg.DescribeClusterResponse](ctx, shared, nodes).ClusterAuthorizedOperations,
+		}
+		equal(got, want, fmt.Sprintf("operations, asked for: %v", asked))
+		lost := ask[*kmsg.ConsumerGroupDescribeResponse](ctx, shared, next).Groups[0]
+		equal(lost.AuthorizedOperations, int32(untold), "operations on a consumer group that is not there")
+	}
+	equal(ask[*kmsg.DescribeTopicPartitionsResponse](ctx, shared, pages).Topics[0].AuthorizedOperations, int32(topics), "operations in pages of topics")
 }

@@ -42,6 +42,31 @@ impl Shard {
         })
     }
 
+    /// Asks the coordinator of each of several groups. `finish` gets what they said, beside the groups.
+    pub(crate) fn ask_groups(
+        &mut self,
+        address: &Address,
+        group_ids: Vec<String>,
+        ask: impl Fn(String) -> group::Ask,
+        finish: impl FnOnce(
+            &mut Shard,
+            &Address,
+            Vec<(String, Result<group::Answer, ErrorCode>)>,
+        ) -> Outcome
+        + Send
+        + 'static,
+    ) -> Outcome {
+        let question = |group_id: &String| {
+            let partition = self.group_partition(group_id);
+            (partition, Question::Group(ask(group_id.clone())))
+        };
+        let questions = group_ids.iter().map(question).collect();
+        self.ask_all(address, questions, move |shard, address, told| {
+            let told = told.into_iter().map(|told| told.map(Said::group));
+            finish(shard, address, group_ids.into_iter().zip(told).collect())
+        })
+    }
+
     /// Asks the coordinator of a transaction.
     pub(crate) fn ask_txn(
         &mut self,

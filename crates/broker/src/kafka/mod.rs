@@ -3,6 +3,7 @@
 //! Version numbers end here and in `api`. A request that cannot be read closes its connection, as Kafka does: nothing that
 //! follows it on the wire can be trusted.
 
+pub(crate) mod access;
 pub(crate) mod api;
 pub(crate) mod change;
 pub(crate) mod session;
@@ -11,6 +12,7 @@ use bytes::Bytes;
 use env::ConnId;
 use wire::{ApiKey, Message, Reader, RequestHead, decode_request_header};
 
+use self::access::Principal;
 use crate::shard::{Address, Outcome, Shard, SlotNumber};
 
 impl Shard {
@@ -58,6 +60,9 @@ impl Shard {
                 _ => Outcome::Close,
             };
         };
+        if !access::admits(self.principal(address), key) {
+            return Outcome::Close;
+        }
         match key {
             ApiKey::Produce => self.with(address, reader, Shard::on_produce),
             ApiKey::Fetch => self.with(address, reader, Shard::on_fetch),
@@ -98,6 +103,12 @@ impl Shard {
             | ApiKey::ListTransactions => self.dispatch_txn(key, address, reader, frame),
             _ => self.dispatch_admin(key, address, reader),
         }
+    }
+
+    /// Who asks.
+    pub(crate) fn principal(&self, address: &Address) -> Principal {
+        let connection = self.connections.get(&address.conn);
+        connection.map_or(Principal::Anonymous, |connection| connection.principal)
     }
 
     pub(crate) fn with<R: Message>(

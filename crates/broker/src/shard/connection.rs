@@ -13,6 +13,7 @@ use partition::Stamp;
 use super::inbox::{Frame, Inbox};
 use super::memory::Account;
 use super::reply::{Outbox, Reply};
+use crate::kafka::access::Principal;
 use crate::prefetch::Readers;
 
 /// Requests in flight on one connection; past it we stop reading it until an answer leaves.
@@ -40,6 +41,7 @@ pub(crate) struct Connection {
     pub(crate) id: ConnId,
     pub(crate) peer: SocketAddr,
     pub(crate) local: SocketAddr,
+    pub(crate) principal: Principal,
     pub(crate) stamp: Stamp,
     pub(crate) readers: Readers,
     pub(crate) last_active: Instant,
@@ -66,6 +68,7 @@ impl Connection {
             id,
             peer,
             local,
+            principal: Principal::Anonymous,
             stamp: Stamp::default(),
             readers: Readers::default(),
             last_active: now,

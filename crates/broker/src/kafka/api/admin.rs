@@ -14,6 +14,7 @@ use super::{
     elect_leaders, incremental_alter_configs, list_config_resources, list_partition_reassignments,
     metadata, update_features,
 };
+use crate::kafka::access::Principal;
 use crate::settings::Settings;
 use crate::shard::{Address, Outcome, Shard};
 use crate::shared::Shared;
@@ -22,12 +23,19 @@ use crate::shared::Shared;
 pub(crate) struct Scene {
     pub(crate) image: Arc<Image>,
     settings: Arc<Settings>,
-    pub(crate) local: SocketAddr,
+    pub(crate) asker: Asker,
+}
+
+/// Who asks, and at which address of this broker.
+#[derive(Clone, Copy)]
+pub(crate) struct Asker {
+    principal: Principal,
+    local: SocketAddr,
 }
 
 impl Scene {
     pub(crate) fn view<'a>(&'a self, cluster_id: &'a str) -> View<'a> {
-        view(&self.image, &self.settings, cluster_id, self.local)
+        view(&self.image, &self.settings, cluster_id, self.asker)
     }
 }
 
@@ -35,7 +43,7 @@ pub(crate) fn view<'a>(
     image: &'a Image,
     settings: &'a Settings,
     cluster_id: &'a str,
-    local: SocketAddr,
+    asker: Asker,
 ) -> View<'a> {
     let broker = &settings.broker;
     let registered = image
@@ -45,7 +53,7 @@ pub(crate) fn view<'a>(
     let by_port = broker
         .listeners
         .iter()
-        .find(|listener| listener.port == local.port());
+        .find(|listener| listener.port == asker.local.port());
     let listener = by_port.map(|listener| listener.name.as_str());
     let first = || {
         registered
@@ -57,7 +65,8 @@ pub(crate) fn view<'a>(
         broker,
         cluster_id,
         listener: listener.unwrap_or_else(first),
-        local: local.ip(),
+        local: asker.local.ip(),
+        principal: asker.principal,
     }
 }
 
@@ -84,10 +93,10 @@ impl Shard {
         let version = address.version;
         let view = scene.view(&shared.metadata.cluster_id);
         if !is_second && !metadata::missing(&request, version, &view).is_empty() {
-            let local = scene.local;
+            let asker = scene.asker;
             return self.change_first(address, frame, |image, shared| {
                 let settings = shared.config();
-                let view = self::view(image, &settings, &shared.metadata.cluster_id, local);
+                let view = self::view(image, &settings, &shared.metadata.cluster_id, asker);
                 metadata::create(&request, version, &view, &mut || random_uuid(shared))
             });
         }
@@ -185,18 +194,21 @@ impl Shard {
         self.with(address, reader, |shard, address, request: R| {
             shard.change(address, key, |image, shared| {
                 let settings = shared.config();
-                let view = view(image, &settings, &shared.metadata.cluster_id, scene.local);
+                let view = view(image, &settings, &shared.metadata.cluster_id, scene.asker);
                 handle(&request, &view, shared)
             })
         })
     }
 
     pub(crate) fn scene(&self, address: &Address) -> Option<Scene> {
-        let local = self.connections.get(&address.conn)?.local;
+        let connection = self.connections.get(&address.conn)?;
         Some(Scene {
             image: self.shared.metadata.image(),
             settings: self.shared.config(),
-            local,
+            asker: Asker {
+                principal: connection.principal,
+                local: connection.local,
+            },
         })
     }
 }

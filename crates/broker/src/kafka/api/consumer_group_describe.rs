@@ -6,8 +6,7 @@ use wire::messages::{ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 use wire::{ApiKey, ErrorCode};
 
 use super::group::unexpected;
-use super::{GROUP_OPERATIONS, NO_OPERATIONS};
-use crate::coordinate::{Question, Said};
+use crate::kafka::access::{self, Resource};
 use crate::shard::{Address, Outcome, Shard};
 
 impl Shard {
@@ -28,39 +27,35 @@ impl Shard {
             };
             return self.reply(address, ApiKey::ConsumerGroupDescribe, &response);
         }
-        let operations = if request.include_authorized_operations {
-            GROUP_OPERATIONS
-        } else {
-            NO_OPERATIONS
-        };
-        let group_ids = request.group_ids;
-        let questions = group_ids
-            .iter()
-            .map(|group_id| {
-                let ask = Ask::ConsumerDescribe {
-                    group_id: group_id.clone(),
+        let ask = |group_id| Ask::ConsumerDescribe { group_id };
+        let principal = self.principal(address);
+        let tells_operations = request.include_authorized_operations;
+        self.ask_groups(
+            address,
+            request.group_ids,
+            ask,
+            move |shard, address, told| {
+                let describe = |(group_id, told)| {
+                    let mut group = match told {
+                        Ok(Answer::ConsumerDescribe(group)) => group,
+                        other => DescribedGroup {
+                            error_code: unexpected(other).code(),
+                            group_id,
+                            ..Default::default()
+                        },
+                    };
+                    if tells_operations && group.error_code == 0 {
+                        let resource = Resource::group(&group.group_id);
+                        group.authorized_operations = access::operations(principal, resource);
+                    }
+                    group
                 };
-                (self.group_partition(group_id), Question::Group(ask))
-            })
-            .collect();
-        self.ask_all(address, questions, move |shard, address, told| {
-            let described = told.into_iter().zip(group_ids).map(|(told, group_id)| {
-                let mut group = match told.map(Said::group) {
-                    Ok(Answer::ConsumerDescribe(group)) => group,
-                    other => DescribedGroup {
-                        error_code: unexpected(other).code(),
-                        group_id,
-                        ..Default::default()
-                    },
+                let response = ConsumerGroupDescribeResponse {
+                    groups: told.into_iter().map(describe).collect(),
+                    ..Default::default()
                 };
-                group.authorized_operations = operations;
-                group
-            });
-            let response = ConsumerGroupDescribeResponse {
-                groups: described.collect(),
-                ..Default::default()
-            };
-            shard.reply(address, ApiKey::ConsumerGroupDescribe, &response)
-        })
+                shard.reply(address, ApiKey::ConsumerGroupDescribe, &response)
+            },
+        )
     }
 }

@@ -6,7 +6,6 @@ use wire::messages::delete_groups_response::DeletableGroupResult;
 use wire::messages::{DeleteGroupsRequest, DeleteGroupsResponse};
 
 use super::group::unexpected;
-use crate::coordinate::{Question, Said};
 use crate::shard::{Address, Outcome, Shard};
 
 impl Shard {
@@ -15,32 +14,25 @@ impl Shard {
         address: &Address,
         request: DeleteGroupsRequest,
     ) -> Outcome {
-        let names = request.groups_names;
-        let questions = names
-            .iter()
-            .map(|group_id| {
-                let ask = Ask::Delete {
-                    group_id: group_id.clone(),
-                };
-                (self.group_partition(group_id), Question::Group(ask))
-            })
-            .collect();
-        self.ask_all(address, questions, move |shard, address, told| {
-            let deleted = told.into_iter().zip(names).map(|(told, group_id)| {
-                let told = told.map(Said::group);
-                match told {
+        let ask = |group_id| Ask::Delete { group_id };
+        self.ask_groups(
+            address,
+            request.groups_names,
+            ask,
+            |shard, address, told| {
+                let deleted = |(group_id, told)| match told {
                     Ok(Answer::Delete(result)) => result,
                     other => DeletableGroupResult {
                         error_code: unexpected(other).code(),
                         group_id,
                     },
-                }
-            });
-            let response = DeleteGroupsResponse {
-                results: deleted.collect(),
-                ..Default::default()
-            };
-            shard.reply(address, ApiKey::DeleteGroups, &response)
-        })
+                };
+                let response = DeleteGroupsResponse {
+                    results: told.into_iter().map(deleted).collect(),
+                    ..Default::default()
+                };
+                shard.reply(address, ApiKey::DeleteGroups, &response)
+            },
+        )
     }
 }

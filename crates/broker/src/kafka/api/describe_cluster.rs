@@ -4,7 +4,8 @@ use wire::ErrorCode;
 use wire::messages::describe_cluster_response::DescribeClusterBroker;
 use wire::messages::{DescribeClusterRequest, DescribeClusterResponse};
 
-use super::{CLUSTER_OPERATIONS, NO_OPERATIONS, View};
+use super::{NO_OPERATIONS, View};
+use crate::kafka::access::Resource;
 
 const BROKERS: i8 = 1;
 const CONTROLLERS: i8 = 2;
@@ -42,10 +43,10 @@ pub(crate) fn handle(request: &DescribeClusterRequest, view: &View<'_>) -> Descr
         cluster_id: view.cluster_id.into(),
         controller_id: view.controller_id(),
         brokers: brokers.filter_map(describe).collect(),
-        cluster_authorized_operations: match request.include_cluster_authorized_operations {
-            true => CLUSTER_OPERATIONS,
-            false => NO_OPERATIONS,
-        },
+        cluster_authorized_operations: view.operations(
+            Resource::CLUSTER,
+            request.include_cluster_authorized_operations,
+        ),
         ..DescribeClusterResponse::default()
     }
 }

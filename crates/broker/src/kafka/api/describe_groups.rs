@@ -6,8 +6,7 @@ use wire::messages::describe_groups_response::DescribedGroup;
 use wire::messages::{DescribeGroupsRequest, DescribeGroupsResponse};
 
 use super::group::unexpected;
-use super::{GROUP_OPERATIONS, NO_OPERATIONS};
-use crate::coordinate::{Question, Said};
+use crate::kafka::access::{self, Resource};
 use crate::shard::{Address, Outcome, Shard};
 
 /// First version in which a group that is not there is an error; before, it is described as dead (KIP-1043).
@@ -19,26 +18,15 @@ impl Shard {
         address: &Address,
         request: DescribeGroupsRequest,
     ) -> Outcome {
-        let operations = if request.include_authorized_operations {
-            GROUP_OPERATIONS
-        } else {
-            NO_OPERATIONS
-        };
         let is_strict = address.version >= NOT_FOUND_VERSION;
-        let groups = request.groups;
-        let questions = groups
-            .iter()
-            .map(|group_id| {
-                let ask = Ask::Describe {
-                    group_id: group_id.clone(),
-                    is_strict,
-                };
-                (self.group_partition(group_id), Question::Group(ask))
-            })
-            .collect();
-        self.ask_all(address, questions, move |shard, address, told| {
-            let described = told.into_iter().zip(groups).map(|(told, group_id)| {
-                let told = told.map(Said::group);
+        let ask = |group_id| Ask::Describe {
+            group_id,
+            is_strict,
+        };
+        let principal = self.principal(address);
+        let tells_operations = request.include_authorized_operations;
+        self.ask_groups(address, request.groups, ask, move |shard, address, told| {
+            let describe = |(group_id, told)| {
                 let mut group = match told {
                     Ok(Answer::Describe(group)) => group,
                     other => DescribedGroup {
@@ -47,11 +35,14 @@ impl Shard {
                         ..Default::default()
                     },
                 };
-                group.authorized_operations = operations;
+                if tells_operations && group.error_code == 0 {
+                    let resource = Resource::group(&group.group_id);
+                    group.authorized_operations = access::operations(principal, resource);
+                }
                 group
-            });
+            };
             let response = DescribeGroupsResponse {
-                groups: described.collect(),
+                groups: told.into_iter().map(describe).collect(),
                 ..Default::default()
             };
             shard.reply(address, ApiKey::DescribeGroups, &response)

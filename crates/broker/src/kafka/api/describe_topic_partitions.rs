@@ -9,7 +9,8 @@ use wire::messages::describe_topic_partitions_response::{
 use wire::messages::{DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse};
 use wire::{ErrorCode, Uuid};
 
-use super::{NO_OPERATIONS, TOPIC_OPERATIONS, View, number, numbers};
+use super::{NO_OPERATIONS, View, number, numbers};
+use crate::kafka::access::Resource;
 
 #[must_use]
 pub(crate) fn handle(
@@ -55,11 +56,11 @@ pub(crate) fn handle(
             break;
         }
         let Some(topic) = view.image.topic(name) else {
-            response.topics.push(unknown(name));
+            response.topics.push(unknown(name, view));
             continue;
         };
         let end = topic.partitions.len().min(begin.saturating_add(room));
-        response.topics.push(page(topic, begin, end));
+        response.topics.push(page(topic, begin, end, view));
         room -= end.saturating_sub(begin);
         if end < topic.partitions.len() {
             response.next_cursor = Some(cursor(name, end));
@@ -76,7 +77,12 @@ fn cursor(name: &str, partition: usize) -> Cursor {
     }
 }
 
-fn page(topic: &Topic, begin: usize, end: usize) -> DescribeTopicPartitionsResponseTopic {
+fn page(
+    topic: &Topic,
+    begin: usize,
+    end: usize,
+    view: &View<'_>,
+) -> DescribeTopicPartitionsResponseTopic {
     let partitions = topic.partitions.iter().enumerate().take(end).skip(begin);
     let describe =
         |(index, partition): (usize, &meta::Partition)| DescribeTopicPartitionsResponsePartition {
@@ -99,11 +105,11 @@ fn page(topic: &Topic, begin: usize, end: usize) -> DescribeTopicPartitionsRespo
         topic_id: topic.id,
         is_internal: meta::name::is_internal(&topic.name),
         partitions: partitions.map(describe).collect(),
-        topic_authorized_operations: TOPIC_OPERATIONS,
+        topic_authorized_operations: view.operations(Resource::topic(&topic.name), true),
     }
 }
 
-fn unknown(name: &str) -> DescribeTopicPartitionsResponseTopic {
+fn unknown(name: &str, view: &View<'_>) -> DescribeTopicPartitionsResponseTopic {
     let code = match meta::name::check(name) {
         Ok(()) => ErrorCode::UnknownTopicOrPartition,
         Err(_) => ErrorCode::InvalidTopicException,
@@ -113,7 +119,7 @@ fn unknown(name: &str) -> DescribeTopicPartitionsResponseTopic {
         name: Some(name.into()),
         topic_id: Uuid::ZERO,
         is_internal: meta::name::is_internal(name),
-        topic_authorized_operations: TOPIC_OPERATIONS,
+        topic_authorized_operations: view.operations(Resource::topic(name), true),
         ..DescribeTopicPartitionsResponseTopic::default()
     }
 }

@@ -2,7 +2,6 @@
 //! the first question for it.
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
 
 use bytes::Bytes;
 use meta::decide::create_topics::auto_create;
@@ -44,10 +43,10 @@ impl Shard {
         let topic = topic_of(request.key_type);
         let is_missing = topic.is_some_and(|name| scene.image.topic(name).is_none());
         if let Some(name) = topic.filter(|_| is_missing && !is_second) {
-            let local: SocketAddr = scene.local;
+            let asker = scene.asker;
             return self.change_first(address, frame, |image, shared| {
                 let settings = shared.config();
-                let view = view(image, &settings, &shared.metadata.cluster_id, local);
+                let view = view(image, &settings, &shared.metadata.cluster_id, asker);
                 let names = BTreeSet::from([name]);
                 auto_create(view.image, view.broker, &names, &mut || random_uuid(shared)).records
             });

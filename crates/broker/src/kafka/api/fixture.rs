@@ -11,6 +11,7 @@ use model::BrokerId;
 use wire::Uuid;
 
 use super::View;
+use crate::kafka::access::Principal;
 
 pub(super) struct Fixture {
     pub(super) image: Image,
@@ -107,6 +108,7 @@ impl Fixture {
             cluster_id: "cluster",
             listener: "PLAINTEXT",
             local: IpAddr::from([10, 0, 0, 7]),
+            principal: Principal::Anonymous,
         }
     }
 

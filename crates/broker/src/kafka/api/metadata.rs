@@ -12,7 +12,8 @@ use wire::messages::metadata_response::{
 use wire::messages::{MetadataRequest, MetadataResponse};
 use wire::{ErrorCode, Uuid};
 
-use super::{CLUSTER_OPERATIONS, NO_OPERATIONS, TOPIC_OPERATIONS, View, number, numbers};
+use super::{NO_OPERATIONS, View, number, numbers};
+use crate::kafka::access::Resource;
 
 /// First version that can ask by id; two versions before had the field without the meaning.
 const IDS_FROM: i16 = 12;
@@ -61,19 +62,18 @@ pub(crate) fn create(
 
 #[must_use]
 pub(crate) fn handle(request: &MetadataRequest, version: i16, view: &View<'_>) -> MetadataResponse {
-    let operations = if request.include_topic_authorized_operations {
-        TOPIC_OPERATIONS
-    } else {
-        NO_OPERATIONS
+    let operations = |topic: &str| {
+        let is_asked = request.include_topic_authorized_operations;
+        view.operations(Resource::topic(topic), is_asked)
     };
     let topics = match &request.topics {
         Some(topics) if !is_sound(topics, version) => return refuse(topics),
-        Some(topics) if asks_by_id(topics) => by_id(topics, operations, view),
-        Some(topics) if 0 < version || !topics.is_empty() => by_name(topics, operations, view),
+        Some(topics) if asks_by_id(topics) => by_id(topics, &operations, view),
+        Some(topics) if 0 < version || !topics.is_empty() => by_name(topics, &operations, view),
         _ => view
             .image
             .topics()
-            .map(|topic| known(topic, operations))
+            .map(|topic| known(topic, &operations))
             .collect(),
     };
     let asks_cluster =
@@ -83,14 +83,13 @@ pub(crate) fn handle(request: &MetadataRequest, version: i16, view: &View<'_>) -
         cluster_id: Some(view.cluster_id.into()),
         controller_id: view.controller_id(),
         topics,
-        cluster_authorized_operations: if asks_cluster {
-            CLUSTER_OPERATIONS
-        } else {
-            NO_OPERATIONS
-        },
+        cluster_authorized_operations: view.operations(Resource::CLUSTER, asks_cluster),
         ..MetadataResponse::default()
     }
 }
+
+/// What the asker may do to a topic, or "not asked for".
+type Operations<'a> = &'a dyn Fn(&str) -> i32;
 
 fn asks_by_id(topics: &[MetadataRequestTopic]) -> bool {
     topics.iter().any(|topic| !topic.topic_id.is_zero())
@@ -121,7 +120,7 @@ fn brokers(view: &View<'_>) -> Vec<MetadataResponseBroker> {
 /// Names once each: what is there in the order of the request, then what is not.
 fn by_name(
     topics: &[MetadataRequestTopic],
-    operations: i32,
+    operations: Operations<'_>,
     view: &View<'_>,
 ) -> Vec<MetadataResponseTopic> {
     let mut seen = BTreeSet::new();
@@ -142,7 +141,7 @@ fn by_name(
         },
         name: Some(name.into()),
         is_internal: meta::name::is_internal(name),
-        topic_authorized_operations: operations,
+        topic_authorized_operations: operations(name),
         ..MetadataResponseTopic::default()
     });
     there.chain(absent).collect()
@@ -151,7 +150,7 @@ fn by_name(
 /// One topic asked for by id makes all others be asked for by id, too: those with a name alone are passed over.
 fn by_id(
     topics: &[MetadataRequestTopic],
-    operations: i32,
+    operations: Operations<'_>,
     view: &View<'_>,
 ) -> Vec<MetadataResponseTopic> {
     let mut seen = BTreeSet::new();
@@ -172,7 +171,7 @@ fn by_id(
     ids.map(answer).collect()
 }
 
-fn known(topic: &std::sync::Arc<Topic>, operations: i32) -> MetadataResponseTopic {
+fn known(topic: &std::sync::Arc<Topic>, operations: Operations<'_>) -> MetadataResponseTopic {
     let describe = |(index, partition): (usize, &meta::Partition)| MetadataResponsePartition {
         error_code: match partition.leader {
             meta::NO_LEADER => ErrorCode::LeaderNotAvailable.code(),
@@ -191,7 +190,7 @@ fn known(topic: &std::sync::Arc<Topic>, operations: i32) -> MetadataResponseTopi
         topic_id: topic.id,
         is_internal: meta::name::is_internal(&topic.name),
         partitions: topic.partitions.iter().enumerate().map(describe).collect(),
-        topic_authorized_operations: operations,
+        topic_authorized_operations: operations(&topic.name),
     }
 }
 

@@ -60,6 +60,8 @@ use meta::{Image, Registration};
 use partition::Isolation;
 use wire::ApiKey;
 
+use super::access::{self, Principal, Resource};
+
 /// An API that is served, from one version to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Served {
@@ -149,6 +151,7 @@ pub(crate) struct View<'a> {
     pub(crate) listener: &'a str,
     /// The address of this broker that the client used: what it is told when the listener takes connections on all addresses.
     pub(crate) local: IpAddr,
+    pub(crate) principal: Principal,
 }
 
 /// Where a client finds a broker.
@@ -179,16 +182,20 @@ impl View<'_> {
         })
     }
 
+    /// What the asker may do to a resource, if that is asked for.
+    fn operations(&self, resource: Resource<'_>, is_asked: bool) -> i32 {
+        match is_asked {
+            true => access::operations(self.principal, resource),
+            false => NO_OPERATIONS,
+        }
+    }
+
     fn controller_id(&self) -> i32 {
         self.broker.node_id.0
     }
 }
 
-/// Every operation on a topic, on the cluster or on a group, as bits: there is no authorizer to say no.
-const TOPIC_OPERATIONS: i32 = 3576;
-const CLUSTER_OPERATIONS: i32 = 8096;
-const GROUP_OPERATIONS: i32 = 328;
-/// "Not asked for".
+/// Operations that were not asked for.
 const NO_OPERATIONS: i32 = i32::MIN;
 
 fn numbers(brokers: &[model::BrokerId]) -> Vec<i32> {
