@@ -56,8 +56,6 @@ pub enum AppendError {
     Record(#[from] RecordFault),
     #[error(transparent)]
     Codec(#[from] CodecError),
-    #[error("timestamp {timestamp} is out of the range that the topic accepts")]
-    Timestamp { timestamp: i64 },
     #[error(transparent)]
     Producer(#[from] ProducerError),
     #[error("a produce request carries one batch per partition, this one {batches}")]
@@ -307,14 +305,10 @@ fn prepare(mut batch: Batch, config: &LogConfig, wall: Timestamp) -> Result<Batc
         .0
         .saturating_sub(config.message_timestamp_before_max_ms)
         ..=wall.0.saturating_add(config.message_timestamp_after_max_ms);
-    if !stamps
+    // The head says so; the records, which are what counts, are then named one by one.
+    let is_out_of_bounds = !stamps
         && !bounds.contains(&batch.max_timestamp().0)
-        && batch.max_timestamp() != Timestamp::NONE
-    {
-        return Err(AppendError::Timestamp {
-            timestamp: batch.max_timestamp().0,
-        });
-    }
+        && batch.max_timestamp() != Timestamp::NONE;
     let wanted = match config.compression {
         TopicCompression::As(wanted) if Some(wanted.codec) != batch.attributes().codec() => {
             Some(wanted)
@@ -323,7 +317,7 @@ fn prepare(mut batch: Batch, config: &LogConfig, wall: Timestamp) -> Result<Batc
     };
     let is_bounded_below = !stamps && config.message_timestamp_before_max_ms != i64::MAX;
     let key_required = config.cleanup_policy.compact;
-    if key_required || is_bounded_below || wanted.is_some() {
+    if key_required || is_bounded_below || is_out_of_bounds || wanted.is_some() {
         let rules = Rules {
             caps: Caps::default(),
             key_required,

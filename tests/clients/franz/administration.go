@@ -114,7 +114,9 @@ func addPartitions(ctx context.Context) {
 	name := topic(ctx, "grow", 1, nil)
 	grown, err := admin.UpdatePartitions(ctx, 4, name)
 	must(err, "update")
-	must(grown[name].Err, "update")
+	told, listed := grown[name]
+	that(listed, "the answer says nothing of %s", name)
+	must(told.Err, "update")
 	waitFor(ctx, "four partitions", func() bool {
 		seen, err := admin.ListTopics(ctx, name)
 		must(err, "list")

@@ -24,7 +24,7 @@ var transactionFacts = []fact{
 	{"a_timeout_beyond_the_brokers_limit_is_refused", timeouts},
 	{"end_txn_of_a_stranger_is_refused_in_every_version", strangers},
 	{"a_second_producer_fences_the_first", fencing},
-	{"a_keyless_record_on_a_compacted_topic_fails_by_its_index", keylessRecord},
+	{"keyless_records_on_a_compacted_topic_fail_by_their_indexes", keylessRecords},
 }
 
 func transactional(id string, opts ...kgo.Opt) *kgo.Client {
@@ -225,10 +225,10 @@ func fencing(ctx context.Context) {
 	equal(committed(ctx, name, 0), []string{"2:kept"}, "what is read")
 }
 
-func keylessRecord(ctx context.Context) {
+func keylessRecords(ctx context.Context) {
 	policy := "compact"
 	name := topic(ctx, "keyless", 1, map[string]*string{"cleanup.policy": &policy})
-	req := produceRequest(name, topicID(ctx, name), map[int32][]byte{0: batch(-1, -1, -1, "no key")})
+	req := produceRequest(name, topicID(ctx, name), map[int32][]byte{0: batch(-1, -1, -1, "no key", "none here")})
 	part := ask[*kmsg.ProduceResponse](ctx, shared, req).Topics[0].Partitions[0]
 	code(part.ErrorCode, kerr.InvalidRecord, "batch")
 	var indexes []int32
@@ -236,7 +236,7 @@ func keylessRecord(ctx context.Context) {
 		indexes = append(indexes, e.RelativeOffset)
 		that(e.ErrorMessage != nil && *e.ErrorMessage != "", "no message for record %d", e.RelativeOffset)
 	}
-	equal(indexes, []int32{0}, "records that are refused")
+	equal(indexes, []int32{0, 1}, "records that are refused")
 	done := shared.ProduceSync(ctx, &kgo.Record{Topic: name, Key: []byte("k"), Value: []byte("v")})
 	must(done.FirstErr(), "a record with a key")
 	equal(done[0].Record.Offset, int64(0), "its offset")

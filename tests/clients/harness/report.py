@@ -33,6 +33,42 @@ DIFFERENCES = """
 """
 
 
+# What other brokers were seen to do wrong, and the facts that show it right here.
+TRAPS = """
+a fetch inside a batch returns the whole batch | franz a_fetch_inside_a_batch_returns_the_whole_batch
+records of aborted transactions do not leak | franz aborted_records_do_not_leak_wherever_a_reader_starts
+chained groups that rebalance at once keep their members | franz_suite TestGroupETL
+`max.message.bytes` is enforced | java a_record_over_the_topics_limit_is_refused
+records without key fail one by one on a compacted topic | franz keyless_records_on_a_compacted_topic_fail_by_their_indexes
+offsets are found by time | java offsets_for_times_are_exact, franz list_offsets_answers_every_special_time
+CreatePartitions tells a result for each topic | franz kadm_adds_partitions
+committed offsets come back with their metadata | franz committed_offsets_return_with_metadata_and_epoch
+DescribeConfigs tells defaults | librdkafka admin_describes_topic_settings_with_defaults_and_sources
+`transaction.timeout.ms` has a limit | franz a_timeout_beyond_the_brokers_limit_is_refused
+EndTxn works in every version | franz end_txn_of_a_stranger_is_refused_in_every_version
+asking for a topic creates it where the client wants that, and nowhere else | franz a_produce_may_create_its_topic, \
+    franz an_unknown_topic_is_reported
+no request stops the next one | hostile damaged_requests_never_stop_the_broker
+Produce is listed from version 0 | hostile api_versions_offers_produce_from_version_0
+ApiVersions of an unknown version is answered in version 0 | hostile api_versions_of_an_unknown_version_is_answered_in_version_0
+a removed version closes the connection | hostile an_unknown_version_closes_the_connection
+"""
+
+
+def traps(parts):
+    """Where each trap is shown to be none; a fact that its client's part does not have is said to be missing."""
+    lines = ["## Traps that other brokers fell into", ""]
+    for line in TRAPS.replace("\\\n", "").strip().splitlines():
+        trap, facts = line.split(" | ")
+        shown = []
+        for client, name in (fact.split() for fact in facts.split(", ")):
+            words = name.replace("_", " ")
+            is_shown = f"\n- {words}\n" in parts.get(client, "") + "\n"
+            shown.append(f"{client}, *{words}*" if is_shown else f"{client}, *{words}* (**not shown yet**)")
+        lines.append(f"- {trap}: {'; '.join(shown)}")
+    return "\n".join(lines)
+
+
 INTRODUCTION = """# Compatibility
 
 What clients that others wrote do against this broker. Written by `tests/clients/run --report` from its own results: each
@@ -56,7 +92,7 @@ def write_markdown(path, results, order):
         parts[client] = "\n".join(lines)
     known = [client for client in order if client in parts]
     table = "\n".join(rows[client] for client in known)
-    path.write_text(INTRODUCTION + table + "\n\n" + "\n\n".join(parts[client] for client in known) + "\n" + DIFFERENCES)
+    path.write_text(INTRODUCTION + table + "\n\n" + "\n\n".join(parts[client] for client in known) + "\n\n" + traps(parts) + "\n" + DIFFERENCES)
 
 
 def old_parts(path):
@@ -64,7 +100,7 @@ def old_parts(path):
     rows, parts = {}, {}
     for section in path.read_text().split("\n## ")[1:] if path.exists() else []:
         client = section.split(" ", 1)[0]
-        if client != "Where":
+        if client not in ("Where", "Traps"):
             parts[client] = f"## {section.strip()}"
     for line in path.read_text().splitlines() if path.exists() else []:
         cells = [cell.strip() for cell in line.strip("|").split("|")]

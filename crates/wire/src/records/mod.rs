@@ -19,7 +19,9 @@ pub use control::{ControlRecord, EndTxn, end_txn_batch};
 pub use cut::{BatchError, Batches, Fault, Source};
 pub use record::{Header, Headers, Record, RecordError, RecordIter};
 pub use retain::{Retained, emptied};
-pub use validate::{RecordFault, RecordSummary, Rules, validate_records};
+pub use validate::{
+    BREACHES_MAX, Breach, RecordFault, RecordSummary, Rule, Rules, validate_records,
+};
 
 /// Bytes of a batch before its records.
 pub const HEAD_SIZE: usize = 61;

@@ -364,29 +364,38 @@ fn headers_that_lie_are_refused_by_name() {
 }
 
 #[test]
-fn record_rules_name_the_record_that_breaks_them() {
+fn record_rules_name_the_records_that_break_them() {
     let batch = same_records(Codec::Zstd);
+    let breaches = |rules: &Rules| match validate_records(&batch, rules) {
+        Err(RecordFault::Rules(breaches)) => breaches,
+        other => panic!("{other:?}"),
+    };
+    let breach = |index, rule| Breach { index, rule };
     let keyed = Rules {
         key_required: true,
         ..Rules::default()
     };
-    assert_eq!(
-        validate_records(&batch, &keyed),
-        Err(RecordFault::KeyMissing { index: 1 })
-    );
+    assert_eq!(breaches(&keyed), [breach(1, Rule::Key)]);
     let (low, high) = (1_700_000_000_000, 1_700_000_000_003);
+    let time = |timestamp| Rule::Timestamp {
+        timestamp,
+        low,
+        high,
+    };
     let timed = Rules {
         timestamps: Some(low..=high),
         ..Rules::default()
     };
+    let (late, early) = (time(1_700_000_000_005), time(1_699_999_999_990));
+    assert_eq!(breaches(&timed), [breach(1, late), breach(2, early)]);
+    let both = Rules {
+        key_required: true,
+        ..timed
+    };
     assert_eq!(
-        validate_records(&batch, &timed),
-        Err(RecordFault::Timestamp {
-            index: 1,
-            timestamp: 1_700_000_000_005,
-            low,
-            high
-        })
+        breaches(&both),
+        [breach(1, Rule::Key), breach(2, early)],
+        "one for each record"
     );
     let mut holes = BatchBuilder::new();
     holes.push_at(0, Timestamp(1), None, None, &[]);
@@ -402,6 +411,39 @@ fn record_rules_name_the_record_that_breaks_them() {
     };
     let fault = RecordError::OffsetDelta { index: 1, delta: 4 };
     assert_eq!(validate_records(&holes, &contiguous), Err(fault.into()));
+}
+
+#[test]
+fn records_without_a_time_are_within_all_bounds() {
+    let mut builder = BatchBuilder::new();
+    builder.push(Timestamp::NONE, None, None, &[]);
+    let timed = Rules {
+        timestamps: Some(1..=2),
+        ..Rules::default()
+    };
+    assert!(validate_records(&builder.build(), &timed).is_ok());
+}
+
+#[test]
+fn so_many_records_are_named_and_no_more() {
+    let mut builder = BatchBuilder::new().compression(Codec::Gzip);
+    for _ in 0..=BREACHES_MAX {
+        builder.push(Timestamp(1), None, None, &[]);
+    }
+    let keyed = Rules {
+        key_required: true,
+        ..Rules::default()
+    };
+    let fault = validate_records(&builder.build(), &keyed).unwrap_err();
+    let RecordFault::Rules(breaches) = &fault else {
+        panic!("{fault}");
+    };
+    assert_eq!(breaches.len(), BREACHES_MAX);
+    assert_eq!(
+        fault.to_string(),
+        "records that the topic does not take: record 0: no key, the topic is compacted, \
+         record 1: no key, the topic is compacted, record 2: no key, the topic is compacted, ..."
+    );
 }
 
 #[test]

@@ -32,24 +32,44 @@ pub struct RecordSummary {
     pub plain_bytes: usize,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordFault {
     #[error("cannot decompress: {0}")]
     Codec(#[from] CodecError),
     #[error(transparent)]
     Record(#[from] RecordError),
-    #[error("record {index} has no key, the topic is compacted")]
-    KeyMissing { index: i32 },
-    #[error("record {index} has timestamp {timestamp}, accepted are {low} to {high}")]
-    Timestamp {
-        index: i32,
-        timestamp: i64,
-        low: i64,
-        high: i64,
-    },
+    #[error("records that the topic does not take: {}", list(.0))]
+    Rules(Vec<Breach>),
 }
 
-/// Walks all records; the first that breaks a rule is named by its index.
+/// A record that can be read and breaks a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Breach {
+    pub index: i32,
+    pub rule: Rule,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Rule {
+    #[error("no key, the topic is compacted")]
+    Key,
+    #[error("timestamp {timestamp}, accepted are {low} to {high}")]
+    Timestamp { timestamp: i64, low: i64, high: i64 },
+}
+
+/// Records of one batch that are named when they break a rule: more than a batch of ordinary size holds, and an answer below 1 MiB
+/// however many empty records a compressed batch unfolds to. The others are refused unnamed, with their batch.
+pub const BREACHES_MAX: usize = 10_000;
+
+/// The first three say what is wrong; all are told one by one beside.
+fn list(breaches: &[Breach]) -> String {
+    let name = |breach: &Breach| format!("record {}: {}", breach.index, breach.rule);
+    let first: Vec<String> = breaches.iter().take(3).map(name).collect();
+    let more = if breaches.len() > 3 { ", ..." } else { "" };
+    format!("{}{more}", first.join(", "))
+}
+
+/// Walks all records; those that break a rule are named by their index.
 pub fn validate_records(batch: &Batch, rules: &Rules) -> Result<RecordSummary, RecordFault> {
     let plain = batch.plain(rules.caps)?;
     let append_time = batch.attributes().timestamp_type() == TimestampType::LogAppendTime;
@@ -60,6 +80,7 @@ pub fn validate_records(batch: &Batch, rules: &Rules) -> Result<RecordSummary, R
         plain_bytes: plain.len(),
     };
     let mut last_delta = -1;
+    let mut breaches = Vec::new();
     for record in RecordIter::new(&plain, batch.record_count()) {
         let record = record?;
         let (index, delta) = (summary.count, record.offset_delta);
@@ -71,9 +92,6 @@ pub fn validate_records(batch: &Batch, rules: &Rules) -> Result<RecordSummary, R
         if !in_order || delta > batch.last_offset_delta() {
             return Err(RecordError::OffsetDelta { index, delta }.into());
         }
-        if rules.key_required && record.key.is_none() {
-            return Err(RecordFault::KeyMissing { index });
-        }
         let timestamp = match append_time {
             true => batch.max_timestamp().0,
             false => batch
@@ -81,17 +99,21 @@ pub fn validate_records(batch: &Batch, rules: &Rules) -> Result<RecordSummary, R
                 .0
                 .saturating_add(record.timestamp_delta),
         };
-        if let Some(accepted) = &rules.timestamps
-            && !append_time
-            && !accepted.contains(&timestamp)
-        {
-            let (low, high) = (*accepted.start(), *accepted.end());
-            return Err(RecordFault::Timestamp {
-                index,
+        let accepted = rules.timestamps.as_ref();
+        let misses = |accepted: &&RangeInclusive<i64>| {
+            !append_time && timestamp != Timestamp::NONE.0 && !accepted.contains(&timestamp)
+        };
+        let rule = if rules.key_required && record.key.is_none() {
+            Some(Rule::Key)
+        } else {
+            accepted.filter(misses).map(|accepted| Rule::Timestamp {
                 timestamp,
-                low,
-                high,
-            });
+                low: *accepted.start(),
+                high: *accepted.end(),
+            })
+        };
+        if let Some(rule) = rule.filter(|_| breaches.len() < BREACHES_MAX) {
+            breaches.push(Breach { index, rule });
         }
         if timestamp > summary.max_timestamp.0 {
             summary.max_timestamp = Timestamp(timestamp);
@@ -100,5 +122,8 @@ pub fn validate_records(batch: &Batch, rules: &Rules) -> Result<RecordSummary, R
         last_delta = delta;
         summary.count += 1;
     }
-    Ok(summary)
+    match breaches.is_empty() {
+        true => Ok(summary),
+        false => Err(RecordFault::Rules(breaches)),
+    }
 }

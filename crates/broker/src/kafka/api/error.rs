@@ -4,7 +4,7 @@ use log::producer::ProducerError;
 use log::store::ReadError as StoreError;
 use partition::{AppendError, ReadError, TrimError};
 use wire::ErrorCode;
-use wire::records::{Fault, RecordFault};
+use wire::records::{Fault, RecordFault, Rule};
 
 pub(crate) fn append(error: &AppendError) -> ErrorCode {
     match error {
@@ -17,7 +17,11 @@ pub(crate) fn append(error: &AppendError) -> ErrorCode {
             Fault::Invalid | Fault::OldFormat => ErrorCode::InvalidRecord,
             Fault::UnknownCodec => ErrorCode::UnsupportedCompressionType,
         },
-        AppendError::Record(RecordFault::Timestamp { .. }) | AppendError::Timestamp { .. } => {
+        AppendError::Record(RecordFault::Rules(breaches))
+            if breaches
+                .iter()
+                .any(|breach| matches!(breach.rule, Rule::Timestamp { .. })) =>
+        {
             ErrorCode::InvalidTimestamp
         }
         AppendError::Record(RecordFault::Codec(_)) | AppendError::Codec(_) => {

@@ -15,7 +15,7 @@ use wire::messages::produce_request::PartitionProduceData;
 use wire::messages::produce_response::{
     BatchIndexAndErrorMessage, PartitionProduceResponse, TopicProduceResponse,
 };
-use wire::records::{Batch, RecordFault, Source};
+use wire::records::{Batch, Breach, RecordFault, Source};
 use wire::{ApiKey, ErrorCode, Records, Uuid};
 
 use super::error;
@@ -335,13 +335,12 @@ impl Answer {
 }
 
 fn record_errors(fault: &RecordFault) -> Vec<BatchIndexAndErrorMessage> {
-    match fault {
-        RecordFault::KeyMissing { index } | RecordFault::Timestamp { index, .. } => {
-            vec![BatchIndexAndErrorMessage {
-                batch_index: *index,
-                batch_index_error_message: Some(fault.to_string()),
-            }]
-        }
-        _ => Vec::new(),
-    }
+    let RecordFault::Rules(breaches) = fault else {
+        return Vec::new();
+    };
+    let tell = |breach: &Breach| BatchIndexAndErrorMessage {
+        batch_index: breach.index,
+        batch_index_error_message: Some(breach.rule.to_string()),
+    };
+    breaches.iter().map(tell).collect()
 }
