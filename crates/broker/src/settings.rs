@@ -7,6 +7,7 @@ use coord::group::consumer::assignor::Assignor;
 use coord::group::consumer::{self, Bounded, Migration};
 use log::config::{Cleanup, Durability, LogConfig, TopicCompression};
 use meta::Image;
+use meta::decide::register_broker::TRANSACTION_VERSION;
 use partition::{CleanerSettings, DirSettings};
 use wire::records::{Codec, Compression, TimestampType};
 
@@ -23,13 +24,15 @@ pub struct Settings {
     pub(crate) groups: Arc<coord::group::Settings>,
     /// `group.coordinator.rebalance.protocols` names the one of KIP-848.
     pub(crate) has_consumer_protocol: bool,
+    /// The level that the cluster has agreed on.
+    pub(crate) transaction_version: i16,
 }
 
 /// Ten years: an idle limit that is switched off.
 const NO_IDLE_LIMIT: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 impl Settings {
-    /// Of a broker and of the groups that have settings of their own.
+    /// Of a broker, of the groups that have settings of their own, and of what the cluster has agreed on.
     pub(crate) fn new(broker: config::Broker, image: &Image) -> Settings {
         let mut groups = group_settings(&broker);
         let own = image.group_overrides().map(|(id, overrides)| {
@@ -49,6 +52,7 @@ impl Settings {
             has_consumer_protocol: broker
                 .text("group.coordinator.rebalance.protocols")
                 .is_some_and(|protocols| protocols.split(',').any(|name| name == "consumer")),
+            transaction_version: image.feature(TRANSACTION_VERSION),
             broker: Arc::new(broker),
         }
     }

@@ -176,7 +176,7 @@ impl<M: Machine> Coordinator<M> {
             builder = builder.producer(id, epoch, Sequence(-1)).transactional();
         }
         for record in records {
-            let (key, value) = M::encode(record).map_err(|error| {
+            let (key, value) = self.machine.encode(record).map_err(|error| {
                 eprintln!("{}: record cannot be written: {error}", self.name());
                 ErrorCode::UnknownServerError
             })?;

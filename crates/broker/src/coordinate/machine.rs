@@ -21,7 +21,7 @@ pub(crate) trait Machine {
     /// What may change while the broker runs has changed.
     fn set_settings(&mut self, settings: &Settings);
     fn decode(key: Bytes, value: Option<Bytes>) -> Result<Self::Record, DecodeError>;
-    fn encode(record: &Self::Record) -> Result<(Bytes, Option<Bytes>), EncodeError>;
+    fn encode(&self, record: &Self::Record) -> Result<(Bytes, Option<Bytes>), EncodeError>;
     fn replay(&mut self, record: &Self::Record, producer: Option<(ProducerId, ProducerEpoch)>);
     fn replay_marker(&mut self, producer: ProducerId, committed: bool);
     fn on_loaded(&mut self, at: Moment) -> Step<Self::Record, Self::Answer>;
@@ -60,7 +60,7 @@ impl Machine for group::Groups {
         GroupRecord::decode(key, value)
     }
 
-    fn encode(record: &GroupRecord) -> Result<(Bytes, Option<Bytes>), EncodeError> {
+    fn encode(&self, record: &GroupRecord) -> Result<(Bytes, Option<Bytes>), EncodeError> {
         record.encode(group::record_version(record))
     }
 
@@ -120,7 +120,7 @@ impl Machine for txn::Transactions {
         };
         let add_wait_max = milliseconds("add.partitions.to.txn.retry.backoff.max.ms")
             .unwrap_or(defaults.add_wait_max);
-        txn::Transactions::new(txn::Settings {
+        let mut machine = txn::Transactions::new(txn::Settings {
             timeout_ms_max: timeout_ms_max
                 .and_then(|ms| i32::try_from(ms).ok())
                 .unwrap_or(defaults.timeout_ms_max),
@@ -133,18 +133,22 @@ impl Machine for txn::Transactions {
             // The client has given up by then.
             add_wait_max: milliseconds("request.timeout.ms")
                 .map_or(add_wait_max, |most| add_wait_max.min(most)),
-        })
+        });
+        machine.set_level(settings.transaction_version);
+        machine
     }
 
-    /// Those of transactions are read at start.
-    fn set_settings(&mut self, _settings: &Settings) {}
+    /// All but the level are read at start.
+    fn set_settings(&mut self, settings: &Settings) {
+        self.set_level(settings.transaction_version);
+    }
 
     fn decode(key: Bytes, value: Option<Bytes>) -> Result<TransactionRecord, DecodeError> {
         TransactionRecord::decode(key, value)
     }
 
-    fn encode(record: &TransactionRecord) -> Result<(Bytes, Option<Bytes>), EncodeError> {
-        record.encode(txn::record_version(record))
+    fn encode(&self, record: &TransactionRecord) -> Result<(Bytes, Option<Bytes>), EncodeError> {
+        record.encode(self.record_version(record))
     }
 
     fn replay(

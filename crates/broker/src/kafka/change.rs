@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use meta::decide::register_broker::TRANSACTION_VERSION;
 use meta::{Image, Record, Resource};
 use model::{PartitionIndex, ProducerId};
 use parking_lot::Mutex;
@@ -247,6 +248,7 @@ impl Shared {
         if !is_same(&own)
             || !is_same(&cluster)
             || !image.group_overrides().eq(old.group_overrides())
+            || image.feature(TRANSACTION_VERSION) != old.feature(TRANSACTION_VERSION)
         {
             let broker = before.with_dynamic(image.overrides(&cluster), image.overrides(&own));
             self.set_config(crate::settings::Settings::new(broker, &image));

@@ -24,7 +24,8 @@ use state::{NO_EPOCH, Txn, bumped, is_exhausted};
 /// The driver itself, who is asked to write markers.
 pub const DRIVER: Caller = Caller(u128::MAX);
 
-/// `transaction.version` from which each transaction has an epoch of its own (KIP-890).
+/// `transaction.version` from which records carry tagged fields, and from which each transaction has an epoch of its own (KIP-890).
+const TAGGED_RECORDS: i16 = 1;
 pub const EPOCH_PER_TXN: i16 = 2;
 
 /// Transactional ids that one tick forgets; the next one goes on.
@@ -62,6 +63,8 @@ impl Default for Settings {
 #[derive(Debug, Default)]
 pub struct Transactions {
     settings: Settings,
+    /// The level of `transaction.version` that the cluster has agreed on.
+    level: i16,
     txns: BTreeMap<String, Txn>,
     /// Whom the last decision recovered from: not in its record, and remembered only as long as this process lives.
     recovered: Option<(Producer, ProducerEpoch)>,
@@ -86,6 +89,26 @@ impl Transactions {
         Transactions {
             settings,
             ..Transactions::default()
+        }
+    }
+
+    pub fn set_level(&mut self, level: i16) {
+        self.level = level;
+    }
+
+    /// The version in which the value of `record` is written. At level 0 software that knows no other can take over the log; only
+    /// what is said of newer clients, and of producer ids that were used up, does not fit there.
+    #[must_use]
+    pub fn record_version(&self, record: &TransactionRecord) -> i16 {
+        let TransactionRecord::TransactionLog(_, value) = record;
+        let fits = value.as_ref().is_none_or(|value| {
+            value.client_transaction_version == 0
+                && value.previous_producer_id == ProducerId::NONE.0
+                && value.next_producer_id == ProducerId::NONE.0
+        });
+        match self.level < TAGGED_RECORDS && fits {
+            true => 0,
+            false => 1,
         }
     }
 
@@ -478,12 +501,6 @@ impl Transactions {
         let waited_at = self.waiting.front().map(|waiting| waiting.until);
         check_at.into_iter().chain(waited_at).min()
     }
-}
-
-/// The version in which a record is written.
-#[must_use]
-pub fn record_version(record: &TransactionRecord) -> i16 {
-    record.max_version()
 }
 
 /// The markers of the last transaction are still on their way.

@@ -26,7 +26,7 @@ impl Rig {
 
     fn perform(&mut self, step: Decision) -> Vec<Answer> {
         for record in step.records {
-            let (key, value) = record.encode(record_version(&record)).unwrap();
+            let (key, value) = record.encode(self.machine.record_version(&record)).unwrap();
             let read = TransactionRecord::decode(key, value).unwrap();
             assert_eq!(read, record);
             self.machine.replay(&record);
@@ -154,6 +154,38 @@ fn epoch(id: i64, epoch: i16) -> Producer {
         id: ProducerId(id),
         epoch: ProducerEpoch(epoch),
     }
+}
+
+#[test]
+fn records_follow_the_level_that_the_cluster_agreed_on() {
+    let mut rig = Rig::default();
+    let written = |rig: &mut Rig, level: i16, client: i16| {
+        rig.machine.set_level(level);
+        let from = rig.log.len();
+        let producer = rig.init();
+        rig.add(producer, 0, client).unwrap();
+        rig.end(producer, true, client).unwrap();
+        rig.mark_all();
+        let versions = rig.log[from..].iter();
+        let versions: Vec<i16> = versions
+            .map(|record| rig.machine.record_version(record))
+            .collect();
+        assert!(versions.iter().all(|version| *version == versions[0]));
+        versions[0]
+    };
+    assert_eq!(written(&mut rig, 0, 0), 0);
+    assert_eq!(written(&mut rig, 1, 0), 1);
+    assert_eq!(written(&mut rig, 0, 0), 0, "and back");
+    assert_eq!(written(&mut rig, 2, EPOCH_PER_TXN), 1);
+}
+
+#[test]
+fn what_an_old_record_cannot_say_is_not_lost_at_level_0() {
+    let mut rig = Rig::default();
+    let producer = rig.init();
+    rig.add(producer, 0, EPOCH_PER_TXN).unwrap();
+    let open = rig.log.last().unwrap();
+    assert_eq!(rig.machine.record_version(open), 1, "a newer client's");
 }
 
 #[test]
