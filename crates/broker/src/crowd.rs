@@ -5,13 +5,6 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-/// Bounds on connections (`max.connections`, `max.connections.per.ip`).
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
-    pub(crate) total: usize,
-    pub(crate) per_address: usize,
-}
-
 #[derive(Debug, Default)]
 pub(crate) struct Crowd {
     total: usize,
@@ -19,10 +12,14 @@ pub(crate) struct Crowd {
 }
 
 impl Crowd {
-    /// Counts one more from `address`; false when that were too many, and the peer is to be turned away.
-    pub(crate) fn admit(&mut self, address: IpAddr, limits: Limits) -> bool {
+    pub(crate) fn total(&self) -> usize {
+        self.total
+    }
+
+    /// Counts one more from `address`; false when `most` of it are here already, and the peer is to be turned away.
+    pub(crate) fn admit(&mut self, address: IpAddr, most: usize) -> bool {
         let same = self.by_address.get(&address).copied().unwrap_or(0);
-        let fits = self.total < limits.total && same < limits.per_address;
+        let fits = same < most;
         if fits {
             self.total += 1;
             self.by_address.insert(address, same + 1);
@@ -48,19 +45,15 @@ mod tests {
 
     #[test]
     fn one_address_leaves_room_for_others() {
-        let limits = Limits {
-            total: 3,
-            per_address: 2,
-        };
-        let [one, two, three] = [1, 2, 3].map(|last| IpAddr::from([10, 0, 0, last]));
+        let [one, two] = [1, 2].map(|last| IpAddr::from([10, 0, 0, last]));
         let mut crowd = Crowd::default();
-        assert!(crowd.admit(one, limits) && crowd.admit(one, limits));
-        assert!(!crowd.admit(one, limits), "two of one address");
-        assert!(crowd.admit(two, limits));
-        assert!(!crowd.admit(three, limits), "three in all");
+        assert!(crowd.admit(one, 2) && crowd.admit(one, 2));
+        assert!(!crowd.admit(one, 2), "two of one address");
+        assert!(crowd.admit(two, 2));
+        assert_eq!(crowd.total(), 3);
         crowd.forget(one);
-        assert!(crowd.admit(three, limits));
-        for address in [one, two, three] {
+        assert!(crowd.admit(one, 2), "there is room again");
+        for address in [one, one, two, two] {
             crowd.forget(address);
         }
         assert_eq!((crowd.total, crowd.by_address.len()), (0, 0));

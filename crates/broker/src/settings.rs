@@ -20,6 +20,8 @@ pub struct Settings {
     pub(crate) request_bytes_max: usize,
     pub(crate) connections_max: usize,
     pub(crate) connections_per_ip_max: usize,
+    /// Of the listener that brokers use among themselves, where clients have another.
+    pub(crate) protected_port: Option<u16>,
     pub(crate) connection_idle_max: Duration,
     pub(crate) groups: Arc<coord::group::Settings>,
     /// `group.coordinator.rebalance.protocols` names the one of KIP-848.
@@ -47,6 +49,7 @@ impl Settings {
             request_bytes_max: usize::try_from(broker.queued_bytes_max).unwrap_or(usize::MAX),
             connections_max: broker.connections_max,
             connections_per_ip_max: broker.connections_per_ip_max,
+            protected_port: protected_port(&broker),
             connection_idle_max: broker.connection_idle_max.unwrap_or(NO_IDLE_LIMIT),
             groups: Arc::new(groups),
             has_consumer_protocol: broker
@@ -83,6 +86,18 @@ impl Settings {
                 .unwrap_or(i64::MAX),
         }
     }
+}
+
+/// `inter.broker.listener.name`, or the listener named after `security.inter.broker.protocol`.
+fn protected_port(broker: &config::Broker) -> Option<u16> {
+    let name = broker
+        .text("inter.broker.listener.name")
+        .or_else(|| broker.text("security.inter.broker.protocol"))?;
+    let listener = broker
+        .listeners
+        .iter()
+        .find(|listener| listener.name == name)?;
+    (broker.listeners.len() > 1).then_some(listener.port)
 }
 
 /// What group coordinators go by.

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use partition::{Cleaning, LogDir, News, ShardId};
 
 use crate::coordinate::{Answered, Asked};
-use crate::crowd::{Crowd, Limits};
+use crate::crowd::Crowd;
 use crate::kafka::change::Metadata;
 use crate::prefetch::Prefetcher;
 use crate::settings::Settings;
@@ -225,7 +225,22 @@ impl Shared {
         }
     }
 
-    /// Counts a connection from `ip`; false when there are too many already. An exception for the address beats the rule.
+    /// Whether `max.connections` lets one more in.
+    pub(crate) fn has_room_for_connection(&self) -> bool {
+        self.crowd.lock().total() < self.settings.load().connections_max
+    }
+
+    /// Whether there are more than `max.connections`: it was lowered, or other brokers came.
+    pub(crate) fn is_overcrowded(&self) -> bool {
+        self.crowd.lock().total() > self.settings.load().connections_max
+    }
+
+    /// The listener that brokers use among themselves: its connections neither wait for others to go nor make room for them.
+    pub(crate) fn protected_port(&self) -> Option<u16> {
+        self.settings.load().protected_port
+    }
+
+    /// Counts a connection from `ip`; false when there are too many of it already. An exception for the address beats the rule.
     pub(crate) fn admit_connection(&self, ip: IpAddr) -> bool {
         let settings = self.settings.load();
         let exceptions = &settings.broker.connections_per_ip_overrides;
@@ -234,11 +249,8 @@ impl Shared {
         } else {
             exceptions.get(&ip.to_string()).copied()
         };
-        let limits = Limits {
-            total: settings.connections_max,
-            per_address: own.unwrap_or(settings.connections_per_ip_max),
-        };
-        self.crowd.lock().admit(ip, limits)
+        let most = own.unwrap_or(settings.connections_per_ip_max);
+        self.crowd.lock().admit(ip, most)
     }
 
     pub(crate) fn forget_connection(&self, ip: IpAddr) {

@@ -53,8 +53,9 @@ pub trait Poller: Send {
     fn waker(&self) -> Arc<dyn Wake>;
     /// Listens on `address` (`host:port`, port 0 picks one); returns the bound address.
     fn listen(&mut self, address: &str) -> io::Result<SocketAddr>;
-    /// Next accepted socket of any listener of this poller, `None` when there is none now.
-    fn accept(&mut self) -> io::Result<Option<Socket>>;
+    /// Next accepted socket of any listener of this poller, or of the one at port `only`; `None` when there is none now. Peers
+    /// that nobody accepts wait; of those no new edge tells.
+    fn accept(&mut self, only: Option<u16>) -> io::Result<Option<Socket>>;
     /// Takes ownership of a socket; its first readiness is reported by the next `wait`.
     fn adopt(&mut self, socket: Socket) -> io::Result<ConnId>;
     /// 0 means the peer closed its side.

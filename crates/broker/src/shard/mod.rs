@@ -54,6 +54,8 @@ const DENIED_RETRY: Duration = Duration::from_millis(10);
 const SHORT_CHECK: Duration = Duration::from_millis(500);
 /// Record bytes in memory that an answer gets while readers keep too many of them; 64 KiB, or one batch.
 const ANSWER_MEMORY_SHORT: usize = 64 << 10;
+/// While there are as many connections as may be, new ones wait in the backlog, and are looked for so often.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 /// Trouble that every new connection meets is told once in this time.
 const COMPLAINT_PAUSE: Duration = Duration::from_secs(1);
 
@@ -105,6 +107,8 @@ pub(crate) struct Shard {
     retry_denied: Option<Instant>,
     paused_until: Option<Instant>,
     idle_check: Instant,
+    /// Peers may wait to be accepted until somebody goes.
+    accept_at: Option<Instant>,
     may_complain: Instant,
     is_stopping: bool,
 }
@@ -135,6 +139,7 @@ impl Shard {
             retry_denied: None,
             paused_until: None,
             idle_check: now.plus(IDLE_CHECK),
+            accept_at: None,
             may_complain: now,
             is_stopping: false,
             shared,
@@ -271,13 +276,19 @@ impl Shard {
     }
 
     fn accept(&mut self) {
+        self.accept_at = None;
         loop {
-            match self.poller.accept() {
+            let is_full = !self.shared.has_room_for_connection() && !self.is_stopping;
+            let only = self.shared.protected_port().filter(|_| is_full);
+            if is_full {
+                self.accept_at = Some(self.now.plus(ACCEPT_PAUSE));
+                if only.is_none() {
+                    return;
+                }
+            }
+            match self.poller.accept(only) {
                 Ok(Some(socket)) if self.is_stopping => drop(socket),
-                Ok(Some(socket)) => match self.shared.place(self.id) {
-                    shard if shard == self.id => self.adopt(socket),
-                    shard => self.shared.post(shard, Post::Socket(socket)),
-                },
+                Ok(Some(socket)) => self.admit(socket),
                 Ok(None) => return,
                 Err(error) => {
                     // Out of descriptors, most likely: the backlog keeps the peer waiting until one is free. The poller asks again.
@@ -296,14 +307,21 @@ impl Shard {
         }
     }
 
+    fn admit(&mut self, socket: Socket) {
+        let peer = socket.peer;
+        if !self.shared.admit_connection(peer.ip()) {
+            return self.complain(format_args!(
+                "connection from {peer} refused: its address has as many as max.connections.per.ip"
+            ));
+        }
+        match self.shared.place(self.id) {
+            shard if shard == self.id => self.adopt(socket),
+            shard => self.shared.post(shard, Post::Socket(socket)),
+        }
+    }
+
     fn adopt(&mut self, socket: Socket) {
         let (peer, local) = (socket.peer, socket.local);
-        if !self.shared.admit_connection(peer.ip()) {
-            self.complain(format_args!(
-                "connection from {peer} refused: limit of connections reached"
-            ));
-            return;
-        }
         match self.poller.adopt(socket) {
             Ok(conn) => {
                 self.connections
@@ -417,6 +435,7 @@ impl Shard {
             self.unsent_memory -= connection.unsent_memory();
             connection.release(&mut self.account);
             self.shared.forget_connection(connection.peer.ip());
+            self.accept_at = self.accept_at.map(|_| self.now);
             self.poller.close(conn);
             self.active.remove(&conn);
         }
@@ -529,6 +548,13 @@ impl Shard {
         }
     }
 
+    /// Somebody may have gone whose place another one waits for.
+    fn retry_accept(&mut self) {
+        if self.accept_at.is_some_and(|at| at <= self.now) {
+            self.accept();
+        }
+    }
+
     /// Lets those try again that waited for memory.
     fn retry_denied(&mut self) {
         if self.retry_denied.is_none_or(|at| self.now < at) {
@@ -615,6 +641,27 @@ impl Shard {
                 }
             }
         }
+        self.close_excess();
+    }
+
+    /// The limit of connections was lowered: those that were silent longest go first.
+    fn close_excess(&mut self) {
+        if !self.shared.is_overcrowded() {
+            return;
+        }
+        let protected = self.shared.protected_port();
+        let open = self.connections.values();
+        let mut by_silence: Vec<(Instant, ConnId)> = open
+            .filter(|connection| Some(connection.local.port()) != protected)
+            .map(|connection| (connection.last_active, connection.id))
+            .collect();
+        by_silence.sort_unstable();
+        for (_, conn) in by_silence {
+            if !self.shared.is_overcrowded() {
+                return;
+            }
+            self.close(conn);
+        }
     }
 
     fn is_overloaded(&self) -> bool {
@@ -638,6 +685,7 @@ impl Worker for Shard {
         self.refresh_time();
         self.paused_until = self.is_overloaded().then(|| self.now.plus(OVERLOAD_PAUSE));
         self.retry_denied();
+        self.retry_accept();
         for _ in 0..DRAINS_MAX {
             // What `park` brought comes first: no need to ask again.
             if self.ready.is_empty() {
@@ -694,6 +742,7 @@ impl Worker for Shard {
             self.timers.next(),
             self.paused_until,
             self.retry_denied,
+            self.accept_at,
             self.coordinators.next_deadline(),
             Some(self.idle_check),
         ]

@@ -79,7 +79,8 @@ struct OsPoller {
     poll: Poll,
     waker: Arc<OsWake>,
     events: Events,
-    listeners: Vec<TcpListener>,
+    /// With the port of each.
+    listeners: Vec<(u16, TcpListener)>,
     slots: Vec<Slot>,
     free: Vec<u32>,
     accept_again: bool,
@@ -172,7 +173,7 @@ impl Poller for OsPoller {
                         .registry()
                         .register(&mut listener, token, Interest::READABLE)?;
                     let bound = listener.local_addr()?;
-                    self.listeners.push(listener);
+                    self.listeners.push((bound.port(), listener));
                     return Ok(bound);
                 }
                 Err(error) => failed = Some(error),
@@ -181,8 +182,11 @@ impl Poller for OsPoller {
         Err(failed.unwrap_or_else(|| io::ErrorKind::NotFound.into()))
     }
 
-    fn accept(&mut self) -> io::Result<Option<Socket>> {
-        for listener in &self.listeners {
+    fn accept(&mut self, only: Option<u16>) -> io::Result<Option<Socket>> {
+        for (port, listener) in &self.listeners {
+            if only.is_some_and(|only| only != *port) {
+                continue;
+            }
             match accept(listener) {
                 Ok(None) => {}
                 Ok(some) => return Ok(some),

@@ -158,11 +158,11 @@ impl Network {
         Ok(port)
     }
 
-    pub(crate) fn accept(&mut self, poller: u64) -> Option<(u64, (u16, u16))> {
-        let listener = self
-            .listeners
-            .values_mut()
-            .find(|it| it.poller == poller && !it.backlog.is_empty())?;
+    pub(crate) fn accept(&mut self, poller: u64, only: Option<u16>) -> Option<(u64, (u16, u16))> {
+        let is_wanted = |port: u16| only.is_none_or(|only| only == port);
+        let (_, listener) = self.listeners.iter_mut().find(|(port, it)| {
+            it.poller == poller && is_wanted(**port) && !it.backlog.is_empty()
+        })?;
         let conn = listener.backlog.pop_front()?;
         Some((conn, self.conns.get(&conn)?.ports))
     }

@@ -110,8 +110,8 @@ impl Poller for SimPoller {
         Ok(local(world.network.listen(self.number, port)?))
     }
 
-    fn accept(&mut self) -> io::Result<Option<Socket>> {
-        let accepted = self.world()?.network.accept(self.number);
+    fn accept(&mut self, only: Option<u16>) -> io::Result<Option<Socket>> {
+        let accepted = self.world()?.network.accept(self.number, only);
         Ok(accepted.map(|(conn, ports)| Socket {
             peer: local(ports.0),
             local: local(ports.1),

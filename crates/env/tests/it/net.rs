@@ -32,7 +32,7 @@ impl Server {
 
     fn accept(&mut self) -> ConnId {
         loop {
-            if let Some(socket) = self.poller.accept().unwrap() {
+            if let Some(socket) = self.poller.accept(None).unwrap() {
                 assert_eq!(socket.local.to_string(), self.address);
                 return self.poller.adopt(socket).unwrap();
             }

@@ -111,7 +111,7 @@ impl Worker for Echo {
         for ready in std::mem::take(&mut self.ready) {
             match ready {
                 Readiness::Accept => {
-                    while let Some(socket) = self.poller.accept().unwrap() {
+                    while let Some(socket) = self.poller.accept(None).unwrap() {
                         self.poller.adopt(socket).unwrap();
                     }
                 }

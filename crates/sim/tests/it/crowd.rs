@@ -12,8 +12,12 @@ use env::sim::{Faults, Machine, SimConn, Step};
 use wire::frame::encode_request;
 use wire::messages::create_topics_request::CreatableTopic;
 use wire::messages::fetch_request::{FetchPartition, FetchTopic};
+use wire::messages::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
 use wire::messages::produce_request::{PartitionProduceData, TopicProduceData};
-use wire::messages::{ApiVersionsRequest, CreateTopicsRequest, FetchRequest, ProduceRequest};
+use wire::messages::{
+    ApiVersionsRequest, CreateTopicsRequest, FetchRequest, IncrementalAlterConfigsRequest,
+    ProduceRequest,
+};
 use wire::records::BatchBuilder;
 
 const PORT: u16 = 9092;
@@ -61,10 +65,10 @@ struct Peer {
 }
 
 impl Peer {
-    fn new(machine: &Machine) -> Peer {
+    fn at(machine: &Machine, port: u16, out: Vec<u8>) -> Peer {
         Peer {
-            conn: machine.connect(PORT).expect("the backlog has room"),
-            out: Vec::new(),
+            conn: machine.connect(port).expect("the backlog has room"),
+            out,
             sent: 0,
             received: 0,
             head: Vec::new(),
@@ -74,10 +78,7 @@ impl Peer {
     }
 
     fn with(machine: &Machine, out: Vec<u8>) -> Peer {
-        Peer {
-            out,
-            ..Peer::new(machine)
-        }
+        Peer::at(machine, PORT, out)
     }
 
     fn pump(&mut self) {
@@ -260,7 +261,6 @@ fn limits_of_connections_hold_for_all_shards_together() {
         .map(|_| Peer::with(&machine, small_request()))
         .collect();
     // A simulated peer that is turned away is not told; it only hears nothing.
-    let served = |peers: &[Peer]| peers.iter().filter(|peer| peer.received > 0).count();
     run(&machine, &mut peers, Duration::from_secs(2), |_| false);
     assert_eq!(served(&peers), 7);
 
@@ -271,6 +271,95 @@ fn limits_of_connections_hold_for_all_shards_together() {
     peers.extend((0..3).map(|_| Peer::with(&machine, small_request())));
     run(&machine, &mut peers, Duration::from_secs(2), |_| false);
     assert_eq!(served(&peers), 7);
+}
+
+fn served(peers: &[Peer]) -> usize {
+    let served = peers.iter().filter(|peer| peer.received > 0);
+    served.count()
+}
+
+#[test]
+fn connections_beyond_the_limit_wait_until_others_go() {
+    let machine = Machine::new(7, Faults::default());
+    let _broker = start(
+        &machine,
+        &[("num.network.threads", "3"), ("max.connections", "5")],
+    );
+    let mut peers: Vec<Peer> = (0..9)
+        .map(|_| Peer::with(&machine, small_request()))
+        .collect();
+    run(&machine, &mut peers, Duration::from_secs(2), |_| false);
+    assert_eq!(served(&peers), 5);
+    assert!(peers.iter().all(|peer| !peer.is_closed), "the others wait");
+
+    let mut goes = 3;
+    peers.retain(|peer| {
+        let stays = peer.received == 0 || goes == 0;
+        goes -= usize::from(!stays);
+        stays
+    });
+    run(&machine, &mut peers, Duration::from_secs(2), |_| false);
+    assert_eq!((served(&peers), peers.len()), (5, 6));
+}
+
+#[test]
+fn brokers_among_themselves_do_not_wait_behind_clients() {
+    let machine = Machine::new(8, Faults::default());
+    let _broker = start(
+        &machine,
+        &[
+            (
+                "listeners",
+                "PLAINTEXT://127.0.0.1:9092,INSIDE://127.0.0.1:9093",
+            ),
+            (
+                "listener.security.protocol.map",
+                "PLAINTEXT:PLAINTEXT,INSIDE:PLAINTEXT",
+            ),
+            ("inter.broker.listener.name", "INSIDE"),
+            ("max.connections", "2"),
+        ],
+    );
+    let mut peers: Vec<Peer> = (0..3)
+        .map(|_| Peer::with(&machine, small_request()))
+        .collect();
+    run(&machine, &mut peers, Duration::from_secs(1), |_| false);
+    assert_eq!(served(&peers), 2);
+    let mut brokers: Vec<Peer> = (0..2)
+        .map(|_| Peer::at(&machine, 9093, small_request()))
+        .collect();
+    run(&machine, &mut brokers, Duration::from_secs(1), |_| false);
+    assert_eq!(served(&brokers), 2);
+}
+
+#[test]
+fn a_limit_that_is_lowered_closes_those_who_were_silent_longest() {
+    let machine = Machine::new(9, Faults::default());
+    // Each thread closes its own.
+    let _broker = start(&machine, &[("num.network.threads", "1")]);
+    let mut peers = Vec::new();
+    for _ in 0..6 {
+        peers.push(Peer::with(&machine, small_request()));
+        run(&machine, &mut peers, Duration::from_secs(1), |_| false);
+    }
+    let setting = AlterableConfig {
+        name: "max.connections".to_owned(),
+        value: Some("4".to_owned()),
+        ..Default::default()
+    };
+    let resource = AlterConfigsResource {
+        resource_type: 4,
+        resource_name: String::new(),
+        configs: vec![setting],
+    };
+    let request = IncrementalAlterConfigsRequest {
+        resources: vec![resource],
+        ..Default::default()
+    };
+    ask(&machine, encoded(&request, 0));
+    run(&machine, &mut peers, Duration::from_secs(10), |_| false);
+    let is_closed: Vec<bool> = peers.iter().map(|peer| peer.is_closed).collect();
+    assert_eq!(is_closed, [true, true, false, false, false, false]);
 }
 
 #[test]
