@@ -72,7 +72,7 @@ def slow_sync():
 
 def raw_client():
     source = BENCH / "clients" / "raw"
-    headers = [BENCH / "clients" / "librdkafka" / "histogram.h"]
+    headers = [source / "client.h", BENCH / "clients" / "librdkafka" / "histogram.h"]
     return _compile(BIN / "raw", sorted(source.glob("*.c")), headers)
 
 

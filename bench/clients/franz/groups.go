@@ -81,15 +81,16 @@ func join(brokers, topic, group, protocol string, member int, o *owners) (*kgo.C
 		kgo.ConsumerGroup(group),
 		kgo.ConsumeTopics(topic),
 		kgo.DisableAutoCommit(),
-		kgo.Balancers(kgo.RangeBalancer()),
 		kgo.OnPartitionsAssigned(func(_ context.Context, _ *kgo.Client, m map[string][]int32) { o.assigned(member, m[topic]) }),
 		kgo.OnPartitionsRevoked(func(_ context.Context, _ *kgo.Client, m map[string][]int32) { o.revoked(member, m[topic]) }),
 		kgo.OnPartitionsLost(func(_ context.Context, _ *kgo.Client, m map[string][]int32) { o.revoked(member, m[topic]) }),
 	}
 	switch protocol {
 	case "classic":
+		options = append(options, kgo.Balancers(kgo.RangeBalancer()))
 	case "consumer":
-		options = append(options, kgo.ServerSideBalancer())
+		// asks for the server's assignor `uniform`, which leaves partitions where they are
+		options = append(options, kgo.ServerSideBalancer(), kgo.Balancers(kgo.StickyBalancer()))
 	default:
 		return nil, fmt.Errorf("no protocol %q: classic or consumer", protocol)
 	}

@@ -3,7 +3,7 @@ from .appends import AppendersOverConnections, AppendersRaw, AppendersSlowSync
 from .compaction import Compaction
 from .connections import IdleConnections
 from .consume import ConsumerOfSmallBatches, OneConsumer, ProducerAndConsumer, Sink, ThreeConsumers
-from .groups import JoinAtOnce, OffsetCommits, RollingRestart
+from .groups import JoinAtOnce, OffsetCommits, RawOffsetCommits, RollingRestart
 from .latency import ColdReaderBesideProducer, EndToEnd
 from .lifecycle import ManyPartitionsStart, Startup
 from .partitions import DirtyPartitions
@@ -14,6 +14,6 @@ PRESETS = {p.name: p for p in (
     OneProducer, ThreeProducers, OneConsumer, ThreeConsumers, ProducerAndConsumer, MessageSizes, EndToEnd,
     SmallBatches, ConsumerOfSmallBatches, AppendersOverConnections, AppendersRaw, AppendersSlowSync, Sink,
     ColdReaderBesideProducer, DirtyPartitions, ManyPartitionsStart, Startup,
-    Transactions, CommittedReads, StreamsWordCount, OffsetCommits, JoinAtOnce, RollingRestart, IdleConnections, Compaction,
+    Transactions, CommittedReads, StreamsWordCount, OffsetCommits, RawOffsetCommits, JoinAtOnce, RollingRestart, IdleConnections, Compaction,
 )}
 ALIASES = {"n37": "n36", "a24-franz": "a24"}

@@ -28,8 +28,19 @@ class OffsetCommits(Preset):
         seconds = bench.seconds(5)
         with bench.topic(side, self.MEMBERS) as (server, topic):
             with bench.meter(server) as figures:
-                out = bench.run(bench.franz("commits", server, topic, members=self.MEMBERS, warmup=1, duration=seconds), seconds)
+                out = bench.run(self.client(bench, server, topic, seconds), seconds)
             return {**out, **figures(out["records"])}
+
+    def client(self, bench, server, topic, seconds):
+        return bench.franz("commits", server, topic, members=self.MEMBERS, warmup=1, duration=seconds)
+
+
+class RawOffsetCommits(OffsetCommits):
+    name = "offset-commits-raw"
+    title = "64 members of one group commit offsets, with a client of one thread and no library, where franz-go is the limit"
+
+    def client(self, bench, server, topic, seconds):
+        return bench.raw("commits", server, topic, members=self.MEMBERS, warmup=1, seconds=seconds)
 
 
 class GroupServers(Preset):

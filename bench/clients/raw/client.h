@@ -1,0 +1,60 @@
+/* A client of one thread and no library: requests are built once, and sent again as soon as the reply is there. */
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "../librdkafka/histogram.h"
+
+#define CONNS_MAX 4096
+#define REPLY_MAX 1024
+
+struct buffer {
+    uint8_t *bytes;
+    size_t len, room;
+};
+
+/* One connection with one request outstanding. */
+struct connection {
+    int fd;
+    struct buffer request;
+    size_t sent, got;
+    int64_t records; /* what an acknowledgement counts */
+    uint64_t at;
+    int waiting_to_send;
+    uint8_t reply[REPLY_MAX];
+};
+
+struct run {
+    /* Told of each whole reply: checks it, and may change the request that is sent next. */
+    void (*take)(struct run *, struct connection *);
+    size_t topic_len;
+    int64_t total, log_end;
+    uint64_t began, measure_from, measure_to;
+    double cpu_began;
+    int64_t measured, measured_requests;
+    int outstanding;
+    struct histogram latency;
+};
+
+void die(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
+const char *option(int argc, char **argv, const char *name, const char *otherwise);
+
+void put(struct buffer *b, const void *bytes, size_t n);
+void put8(struct buffer *b, uint8_t v);
+void put16(struct buffer *b, uint16_t v);
+void put32(struct buffer *b, uint32_t v);
+void put64(struct buffer *b, uint64_t v);
+void put_text(struct buffer *b, const char *s);
+void put_varint(struct buffer *b, int64_t n);
+void patch32(struct buffer *b, size_t at, uint32_t v);
+void put_head(struct buffer *b, int api, int version);
+uint64_t be(const uint8_t *p, int n);
+
+int open_connection(int port);
+void time_run(struct run *r, double warmup, double seconds);
+void run_loop(struct run *r, struct connection *cs, int conns);
+void report(const struct run *r, const char *unit, int conns);
+
+int appenders(int argc, char **argv);
+int commits(int argc, char **argv);
