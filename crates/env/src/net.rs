@@ -8,6 +8,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::BytesMut;
+
 use crate::disk::FileHandle;
 
 /// A connection of one poller; never reused within the life of that poller.
@@ -58,8 +60,8 @@ pub trait Poller: Send {
     fn accept(&mut self, only: Option<u16>) -> io::Result<Option<Socket>>;
     /// Takes ownership of a socket; its first readiness is reported by the next `wait`.
     fn adopt(&mut self, socket: Socket) -> io::Result<ConnId>;
-    /// 0 means the peer closed its side.
-    fn recv(&mut self, conn: ConnId, buf: &mut [u8]) -> io::Result<usize>;
+    /// Receives behind what `into` holds, as much as its capacity has room for, which is some. 0 means the peer closed its side.
+    fn recv(&mut self, conn: ConnId, into: &mut BytesMut) -> io::Result<usize>;
     fn send(&mut self, conn: ConnId, bufs: &[IoSlice<'_>]) -> io::Result<usize>;
     /// Sends `len` bytes of `file` from `position` without copying where the OS can.
     fn send_file(

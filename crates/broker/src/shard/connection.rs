@@ -110,7 +110,7 @@ impl Connection {
 
     /// Receives once. `Ok(0)` with `is_readable` still set means that the peer closed.
     pub(crate) fn receive(&mut self, poller: &mut dyn Poller, now: Instant) -> io::Result<usize> {
-        let received = poller.recv(self.id, self.inbox.space())?;
+        let received = poller.recv(self.id, self.inbox.buffer())?;
         self.inbox.on_received(received, now);
         Ok(received)
     }

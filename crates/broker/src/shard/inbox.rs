@@ -42,9 +42,8 @@ pub(crate) enum Frame {
 
 pub(super) struct Inbox {
     owner: ConnId,
-    /// Initialised memory; the first `filled` bytes of it were received.
+    /// What was received, and behind it the room for more.
     bytes: BytesMut,
-    filled: usize,
     /// Size of the allocation that `bytes` is a part of.
     held: usize,
     room: usize,
@@ -66,7 +65,6 @@ impl Inbox {
         Inbox {
             owner,
             bytes: BytesMut::new(),
-            filled: 0,
             held: 0,
             room: ROOM_BYTES_MIN,
             frame_room: 0,
@@ -77,22 +75,21 @@ impl Inbox {
 
     /// Sees to it that there is room to receive into; false when memory is short, upon which the owner waits.
     pub(super) fn make_room(&mut self, account: &mut Account) -> bool {
-        let wanted = if self.filled == 0 && self.bytes.len() < self.frame_room {
+        let filled = self.bytes.len();
+        let wanted = if filled == 0 && self.bytes.capacity() < self.frame_room {
             // Who sends large requests sends another: a buffer that it outgrows would have to be copied into a larger one.
             self.frame_room
-        } else if self.bytes.len() - self.filled < ROOM_BYTES_LEFT_MIN {
-            let wanted = self.filled + self.room.max(self.filled.min(self.lacks()));
-            self.bytes.truncate(self.filled);
-            if self.bytes.try_reclaim(wanted - self.filled) {
-                self.bytes.resize(wanted, 0);
+        } else if self.bytes.capacity() - filled < ROOM_BYTES_LEFT_MIN {
+            let more = self.room.max(filled.min(self.lacks()));
+            if self.bytes.try_reclaim(more) {
                 account.settle(self.owner);
                 return true;
             }
-            wanted
+            filled + more
         } else {
             return true;
         };
-        let least = self.filled + ROOM_BYTES_MIN;
+        let least = filled + ROOM_BYTES_MIN;
         if account.resize(self.owner, charge(self.held), charge(wanted)) {
             self.replace(wanted);
         } else if least <= FREE_BYTES {
@@ -107,14 +104,13 @@ impl Inbox {
         true
     }
 
-    /// Where to receive; what was received is told to `on_received`.
-    pub(super) fn space(&mut self) -> &mut [u8] {
-        &mut self.bytes[self.filled..]
+    /// Where to receive behind what is there; what was received is told to `on_received`.
+    pub(super) fn buffer(&mut self) -> &mut BytesMut {
+        &mut self.bytes
     }
 
     pub(super) fn on_received(&mut self, received: usize, now: Instant) {
-        self.filled += received;
-        if self.filled == self.bytes.len() {
+        if self.bytes.len() == self.bytes.capacity() {
             self.room = (self.room * 2).min(ROOM_BYTES_MAX);
         }
         self.on_readable(now);
@@ -126,7 +122,7 @@ impl Inbox {
 
     /// The client has sent all it has.
     pub(super) fn on_drained(&mut self, now: Instant) {
-        if 0 < self.filled && FREE_BYTES < self.held && self.waits_since.is_none() {
+        if !self.bytes.is_empty() && FREE_BYTES < self.held && self.waits_since.is_none() {
             self.waits_since = Some(now);
         }
     }
@@ -148,7 +144,7 @@ impl Inbox {
         } else {
             WAIT_MAX
         };
-        FREE_BYTES < self.held && 0 < self.filled && waits_max < self.waited + waits
+        FREE_BYTES < self.held && !self.bytes.is_empty() && waits_max < self.waited + waits
     }
 
     /// The next whole frame, without its length prefix.
@@ -159,11 +155,10 @@ impl Inbox {
         if length < 0 || length > frame_bytes_max {
             return Frame::Refused { length };
         }
-        if self.filled < 4 + length as usize {
+        if self.bytes.len() < 4 + length as usize {
             return Frame::Partial;
         }
         self.bytes.advance(4);
-        self.filled -= 4 + length as usize;
         // One byte more than the frame: a receive call that does not fill its room has taken all there was.
         let whole = (4 + length as usize + 1).next_multiple_of(PAGE);
         let is_large = (ROOM_BYTES_MIN..=FRAME_BYTES_MAX).contains(&whole);
@@ -174,23 +169,23 @@ impl Inbox {
 
     /// The rest of the buffer that a large request came in would keep all of it, long after the answer.
     pub(super) fn leave_request(&mut self, bytes: usize, account: &mut Account) {
-        if ROOM_BYTES_MAX < bytes && (self.filled == 0 || FRAME_BYTES_MAX < bytes) {
+        if ROOM_BYTES_MAX < bytes && (self.bytes.is_empty() || FRAME_BYTES_MAX < bytes) {
             self.trim(account);
         }
     }
 
     /// Gives back a buffer that is larger than what is in it needs.
     pub(super) fn trim(&mut self, account: &mut Account) {
-        let needs = self.filled + ROOM_BYTES_MIN;
+        let needs = self.bytes.len() + ROOM_BYTES_MIN;
         if FREE_BYTES < self.held && needs <= FREE_BYTES {
             account.resize(self.owner, charge(self.held), 0);
-            self.replace(if self.filled == 0 { 0 } else { needs });
+            self.replace(if self.bytes.is_empty() { 0 } else { needs });
         }
     }
 
     /// Gives back the buffer of a connection that waits for nothing.
     pub(super) fn shrink(&mut self, account: &mut Account) {
-        if self.filled == 0 {
+        if self.bytes.is_empty() {
             self.release(account);
             self.room = ROOM_BYTES_MIN;
             self.frame_room = 0;
@@ -199,18 +194,18 @@ impl Inbox {
 
     pub(super) fn release(&mut self, account: &mut Account) {
         account.resize(self.owner, charge(self.held), 0);
-        self.filled = 0;
+        self.bytes.clear();
         self.replace(0);
     }
 
     fn replace(&mut self, size: usize) {
-        let mut bytes = BytesMut::zeroed(size);
-        bytes[..self.filled].copy_from_slice(&self.bytes[..self.filled]);
+        let mut bytes = BytesMut::with_capacity(size);
+        bytes.extend_from_slice(&self.bytes);
         (self.bytes, self.held) = (bytes, size);
     }
 
     fn announced(&self) -> Option<i32> {
-        let prefix = self.bytes[..self.filled].first_chunk::<4>()?;
+        let prefix = self.bytes.first_chunk::<4>()?;
         Some(i32::from_be_bytes(*prefix))
     }
 
@@ -219,6 +214,8 @@ impl Inbox {
         let length = self
             .announced()
             .and_then(|length| usize::try_from(length).ok());
-        length.map_or(0, |length| (4 + length + 1).saturating_sub(self.filled))
+        length.map_or(0, |length| {
+            (4 + length + 1).saturating_sub(self.bytes.len())
+        })
     }
 }

@@ -4,12 +4,13 @@
 //! the slot was used in the high half, so a stale id is answered with `NotConnected` and never meets a stranger's socket.
 //! Allocates nothing per event.
 
-use std::io::{self, IoSlice, Read, Write};
+use std::io::{self, IoSlice, Write};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::BytesMut;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token, Waker};
 
@@ -229,15 +230,16 @@ impl Poller for OsPoller {
         Ok(conn_id(index, slot.uses))
     }
 
-    fn recv(&mut self, conn: ConnId, buf: &mut [u8]) -> io::Result<usize> {
-        let mut stream = self.stream(conn)?;
+    fn recv(&mut self, conn: ConnId, into: &mut BytesMut) -> io::Result<usize> {
+        let socket = self.stream(conn)?.as_raw_fd();
         let index = (conn.0 & u64::from(u32::MAX)) as usize;
         if self.slots[index].is_drained {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        let received = uninterrupted(|| stream.read(buf))?;
+        let room = into.capacity() - into.len();
+        let received = uninterrupted(|| sys::receive(socket, into))?;
         let slot = &mut self.slots[index];
-        slot.is_drained = 0 < received && received < buf.len() && !slot.is_read_closed;
+        slot.is_drained = 0 < received && received < room && !slot.is_read_closed;
         Ok(received)
     }
 

@@ -11,6 +11,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
+use bytes::BytesMut;
+
 use crate::disk::Space;
 
 fn check(result: i64) -> io::Result<usize> {
@@ -66,6 +68,18 @@ pub(super) fn write_vectored_at(
     let position = libc::off_t::try_from(position).map_err(|_| io::ErrorKind::InvalidInput)?;
     // SAFETY: `IoSlice` has the layout of `iovec`; the slices stay borrowed during the call and are only read.
     check(unsafe { libc::pwritev(file.as_raw_fd(), bufs.as_ptr().cast(), count, position) } as i64)
+}
+
+/// One `recv` behind what `into` holds, without clearing the room first: that would touch each page a second time.
+#[allow(unsafe_code)]
+pub(super) fn receive(socket: RawFd, into: &mut BytesMut) -> io::Result<usize> {
+    let room = into.spare_capacity_mut();
+    // SAFETY: pointer and length describe `room`, which stays borrowed during the call; the kernel only writes there.
+    let result = unsafe { libc::recv(socket, room.as_mut_ptr().cast(), room.len(), 0) };
+    let received = check(result as i64)?;
+    // SAFETY: the kernel has written the first `received` bytes of the room, which begins behind the `len()` bytes.
+    unsafe { into.set_len(into.len() + received) };
+    Ok(received)
 }
 
 /// Copies file bytes into a socket inside the kernel; `None` when this kernel or file cannot.

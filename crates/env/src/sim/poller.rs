@@ -7,6 +7,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::BytesMut;
+
 use super::net::{CLIENT, SERVER};
 use super::threads::{Step, step};
 use super::world::{SharedWorld, World};
@@ -128,10 +130,14 @@ impl Poller for SimPoller {
         Ok(ConnId(conn))
     }
 
-    fn recv(&mut self, conn: ConnId, buf: &mut [u8]) -> io::Result<usize> {
+    fn recv(&mut self, conn: ConnId, into: &mut BytesMut) -> io::Result<usize> {
         let mut world = self.world()?;
         world.network.check_owner(conn.0, self.number)?;
-        world.recv(conn.0, SERVER, buf)
+        let (len, room) = (into.len(), into.capacity());
+        into.resize(room, 0);
+        let received = world.recv(conn.0, SERVER, &mut into[len..]);
+        into.truncate(len + received.as_ref().copied().unwrap_or(0));
+        received
     }
 
     fn send(&mut self, conn: ConnId, bufs: &[IoSlice<'_>]) -> io::Result<usize> {

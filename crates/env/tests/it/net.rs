@@ -3,6 +3,7 @@
 use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::time::Duration;
 
+use bytes::BytesMut;
 use env::disk::Open;
 use env::{ConnId, Poller, Readiness, Stream};
 
@@ -60,11 +61,15 @@ impl Server {
     /// Reads until `len` bytes or the end came.
     fn recv(&mut self, conn: ConnId, len: usize) -> Vec<u8> {
         let mut all = Vec::new();
-        let mut buf = [0; 1000];
+        let mut buf = BytesMut::with_capacity(1000);
         while all.len() < len {
             match self.poller.recv(conn, &mut buf) {
                 Ok(0) => break,
-                Ok(read) => all.extend_from_slice(&buf[..read]),
+                Ok(read) => {
+                    assert_eq!(buf.len(), read);
+                    all.extend_from_slice(&buf);
+                    buf.clear();
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.wait_readable(conn),
                 Err(error) => panic!("recv: {error}"),
             }
@@ -87,7 +92,10 @@ fn bytes_cross_in_both_directions_and_the_end_is_seen() {
         let conn = server.accept();
         client.write_all(b"ping").unwrap();
         assert_eq!(server.recv(conn, 4), b"ping");
-        let none = server.poller.recv(conn, &mut [0; 8]).unwrap_err();
+        let none = server
+            .poller
+            .recv(conn, &mut BytesMut::with_capacity(8))
+            .unwrap_err();
         assert_eq!(none.kind(), ErrorKind::WouldBlock);
         assert_eq!(
             server
@@ -104,6 +112,30 @@ fn bytes_cross_in_both_directions_and_the_end_is_seen() {
             b"bye",
             "what was sent before the end arrives"
         );
+    });
+}
+
+#[test]
+fn what_arrives_goes_behind_what_is_there_and_within_the_room() {
+    on_every_machine("room", |place| {
+        let mut server = Server::start(place);
+        let mut client = server.dial(place);
+        let conn = server.accept();
+        client.write_all(b"eight by").unwrap();
+        server.wait_readable(conn);
+        let mut buf = BytesMut::with_capacity(7);
+        buf.extend_from_slice(b"ab");
+        while buf.len() < 7 {
+            match server.poller.recv(conn, &mut buf) {
+                Ok(read) => assert!(0 < read),
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::WouldBlock);
+                    server.wait_readable(conn);
+                }
+            }
+        }
+        assert_eq!((&buf[..], buf.capacity()), (&b"abeight"[..], 7));
+        assert_eq!(server.recv(conn, 3), b" by");
     });
 }
 
@@ -208,7 +240,11 @@ fn a_closed_connection_is_unknown_and_its_id_is_not_used_again() {
         let other = server.accept();
         assert_ne!(conn, other);
         assert_eq!(
-            server.poller.recv(conn, &mut [0; 8]).unwrap_err().kind(),
+            server
+                .poller
+                .recv(conn, &mut BytesMut::with_capacity(8))
+                .unwrap_err()
+                .kind(),
             ErrorKind::NotConnected
         );
         assert_eq!(

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use bytes::BytesMut;
 use env::disk::Open;
 use env::sim::{Faults, Machine, Step};
 use env::{Bell, Env, Poller, Readiness, Turn, Worker};
@@ -116,7 +117,7 @@ impl Worker for Echo {
                     }
                 }
                 Readiness::Conn { conn, .. } => {
-                    let mut buf = [0; 64];
+                    let mut buf = BytesMut::with_capacity(64);
                     while let Ok(read) = self.poller.recv(conn, &mut buf) {
                         if read == 0 {
                             self.poller.close(conn);
@@ -125,6 +126,7 @@ impl Worker for Echo {
                         file.write_at(&[IoSlice::new(&buf[..read])], self.written)
                             .unwrap();
                         self.written += read as u64;
+                        buf.clear();
                         if self.env.rng.next_u64().is_multiple_of(4) {
                             file.sync_data().unwrap();
                         }
