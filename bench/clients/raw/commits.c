@@ -11,11 +11,17 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #define API_OFFSET_COMMIT 8
+#define API_FIND_COORDINATOR 10
 #define API_JOIN_GROUP 11
 #define API_SYNC_GROUP 14
 #define SESSION_MS 60000
+/* The first question makes the topic of the offsets, which takes a moment. */
+#define FIND_TRIES 200
+#define FIND_PAUSE_US 50000
+#define COORDINATOR_NOT_AVAILABLE 15
 /* The leader is told of all members. */
 #define GROUP_REPLY_MAX (1 << 20)
 #define TEXT_MAX 256
@@ -65,6 +71,31 @@ static const uint8_t *take_text(const uint8_t *p, const uint8_t *end, char *to)
     memcpy(to, p + 2, n);
     to[n] = 0;
     return p + 2 + n;
+}
+
+static void await_coordinator(int fd, const char *group)
+{
+    struct buffer b = {0};
+    uint8_t *reply = malloc(GROUP_REPLY_MAX);
+    const uint8_t *end;
+    int16_t code = COORDINATOR_NOT_AVAILABLE;
+    if (!reply)
+        die("out of memory");
+    for (int i = 0; code == COORDINATOR_NOT_AVAILABLE; i++) {
+        if (i == FIND_TRIES)
+            die("the group has no coordinator");
+        if (i)
+            usleep(FIND_PAUSE_US);
+        put_head(&b, API_FIND_COORDINATOR, 1);
+        put_text(&b, group);
+        put8(&b, 0);
+        send_whole(fd, &b);
+        code = (int16_t)be(receive_whole(fd, reply, &end), 2);
+    }
+    if (code)
+        die("no coordinator: error %d", code);
+    free(reply);
+    free(b.bytes);
 }
 
 static void put_join(struct buffer *b, const char *group, const char *topic)
@@ -175,6 +206,7 @@ int commits(int argc, char **argv)
         cs[i].records = 1;
         cs[i].fd = open_connection(port);
     }
+    await_coordinator(cs[0].fd, topic);
     join(cs, members, count, topic, topic);
     for (int i = 0; i < count; i++)
         put_commit(&cs[i].request, topic, topic, &members[i], i);

@@ -126,7 +126,6 @@ impl Worker for Echo {
                         file.write_at(&[IoSlice::new(&buf[..read])], self.written)
                             .unwrap();
                         self.written += read as u64;
-                        buf.clear();
                         if self.env.rng.next_u64().is_multiple_of(4) {
                             file.sync_data().unwrap();
                         }
@@ -137,6 +136,7 @@ impl Worker for Echo {
                                 Err(_) => break,
                             }
                         }
+                        buf.clear();
                     }
                 }
             }
