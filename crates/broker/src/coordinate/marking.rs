@@ -36,6 +36,10 @@ pub(crate) struct Marking {
 impl Shard {
     /// Writes markers as soon as everything in `log`, the decision with it, is durable.
     pub(super) fn begin_marking(&mut self, log: &Arc<Partition>, markers: txn::Markers) {
+        if self.is_stopping() {
+            // The shards of its partitions may have ended, and nobody would answer: the next start writes them.
+            return;
+        }
         let waiter = self.next_waiter();
         let marking = Marking {
             coordinator: log.index.0,

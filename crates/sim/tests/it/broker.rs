@@ -242,6 +242,17 @@ fn a_broker_with_a_failed_directory_still_stops() {
     assert!(failed > 20, "{failed}");
 }
 
+/// Found by a seed: markers of what was decided while the broker stopped were asked of shards that had ended, and waited for them.
+#[test]
+fn a_broker_stops_while_transactions_end() {
+    for seed in 480..500 {
+        let strikes = [Strike::Restart, Strike::Stall, Strike::SlowDisk];
+        let mut plan = Plan::transactional(seed, &strikes, false);
+        (plan.log_dirs, plan.network_threads) = (2, 3);
+        check(seed, &plan);
+    }
+}
+
 /// M-05.
 #[test]
 fn transactions_are_there_as_a_whole_or_not_at_all() {
