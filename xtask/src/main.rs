@@ -7,6 +7,7 @@
 
 mod codegen;
 mod golden;
+mod mutants;
 mod tidy;
 
 use std::process::ExitCode;

@@ -1,6 +1,7 @@
 //! `cargo xtask tidy`: the rules about files that neither rustfmt nor clippy knows.
 //!
-//! Owns the list of rules; each looks at one file that git knows and gives its objections. Generated files are exempt.
+//! Owns the list of rules; each looks at one file that git knows and gives its objections. Generated files are exempt. The patches
+//! of `tests/mutants` have rules of their own (`mutants`).
 
 use std::path::Path;
 use std::process::Command;
@@ -40,6 +41,7 @@ pub(crate) fn run(args: &[&str]) -> Result<(), String> {
                 .map(|objection| format!("{path}: {objection}")),
         );
     }
+    objections.extend(crate::mutants::objections(&root)?);
     if objections.is_empty() {
         Ok(())
     } else {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use env::Env;
 use parking_lot::Mutex;
-use sim::run::{Plan, Verdict, damages, images, injuries, run};
+use sim::run::{Load, Plan, Verdict, damages, images, injuries, run};
 
 #[derive(Clone, Copy, Debug)]
 struct Options {
@@ -22,14 +22,19 @@ struct Options {
     images: usize,
     damages: usize,
     injuries: usize,
+    load: Load,
+    /// No more seeds after one that failed.
+    is_over_at_first: bool,
     is_child: bool,
     is_verbose: bool,
 }
 
-const USAGE: &str = "sim [--seeds N] [--seed FIRST] [--jobs N] [--verbose]
+const USAGE: &str = "sim [--seeds N] [--seed FIRST] [--load NAME] [--jobs N] [--first] [--verbose]
 
   --seeds N     how many seeds to run (1)
   --seed S      the first of them (1)
+  --load NAME   all (default), transactions, group or table: what the clients do above all
+  --first       end at the first seed that fails
   --images N    instead, recover N crash states of each seed's recorded run
   --damages N   instead, damage the files of each seed's run in N ways
   --injuries N  instead, hurt the disk under N loads of each seed
@@ -45,13 +50,16 @@ fn options() -> Result<Options, String> {
         images: 0,
         damages: 0,
         injuries: 0,
+        load: Load::All,
+        is_over_at_first: false,
         is_child: false,
         is_verbose: false,
     };
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
+        let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value"));
         let mut number = || {
-            let value = args.next().ok_or_else(|| format!("{arg} needs a number"))?;
+            let value = value()?;
             value
                 .parse::<u64>()
                 .map_err(|error| format!("{arg} {value}: {error}"))
@@ -64,6 +72,11 @@ fn options() -> Result<Options, String> {
             "--images" => options.images = number()? as usize,
             "--damages" => options.damages = number()? as usize,
             "--injuries" => options.injuries = number()? as usize,
+            "--load" => {
+                let name = value()?;
+                options.load = Load::named(&name).ok_or_else(|| format!("no load {name}"))?;
+            }
+            "--first" => options.is_over_at_first = true,
             "--child" => options.is_child = true,
             "--verbose" => options.is_verbose = true,
             _ => return Err(format!("unknown argument {arg}")),
@@ -91,13 +104,9 @@ fn main() -> ExitCode {
 }
 
 fn alone(options: Options) -> ExitCode {
-    let verdict = run(options.seed, &Plan::of(options.seed), true);
-    println!(
-        "{:#?}\n{}\n{}",
-        Plan::of(options.seed),
-        summary(&verdict),
-        verdict.describe()
-    );
+    let plan = Plan::of_load(options.seed, options.load);
+    let verdict = run(options.seed, &plan, true);
+    println!("{plan:#?}\n{}\n{}", summary(&verdict), verdict.describe());
     if verdict.is_clean() {
         ExitCode::SUCCESS
     } else {
@@ -191,7 +200,7 @@ fn judge(seed: u64, options: Options) -> (bool, String, String) {
             tally.failures.join("\n"),
         );
     }
-    let verdict = run(seed, &Plan::of(seed), false);
+    let verdict = run(seed, &Plan::of_load(seed, options.load), false);
     (verdict.is_clean(), summary(&verdict), verdict.describe())
 }
 
@@ -237,6 +246,10 @@ fn parent(options: Options) -> ExitCode {
 
 /// The arguments that make a replay the same kind of run.
 fn how(options: Options) -> String {
+    let load = match options.load {
+        Load::All => String::new(),
+        load => format!(" --load {}", load.name()),
+    };
     if options.images > 0 {
         format!(" --images {}", options.images)
     } else if options.damages > 0 {
@@ -244,7 +257,7 @@ fn how(options: Options) -> String {
     } else if options.injuries > 0 {
         format!(" --injuries {}", options.injuries)
     } else {
-        " --verbose".to_owned()
+        format!("{load} --verbose")
     }
 }
 
@@ -252,11 +265,15 @@ fn how(options: Options) -> String {
 fn tend(job: u64, options: Options, score: &Mutex<Score>) {
     let mut left = (options.seeds - job).div_ceil(options.jobs);
     let mut next = options.seed + job;
-    while left > 0 {
+    while left > 0 && !is_over(options, score) {
         let done = share(next, left, options, score);
         left -= done;
         next += done * options.jobs;
     }
+}
+
+fn is_over(options: Options, score: &Mutex<Score>) -> bool {
+    options.is_over_at_first && !score.lock().failed.is_empty()
 }
 
 /// One child process; returns how many seeds it took care of, of which the last may have been its end.
@@ -273,6 +290,7 @@ fn share(first: u64, seeds: u64, options: Options, score: &Mutex<Score>) -> u64 
     ];
     let child = Command::new(program)
         .arg("--child")
+        .args(["--load", options.load.name()])
         .args(
             numbers
                 .iter()
@@ -286,6 +304,11 @@ fn share(first: u64, seeds: u64, options: Options, score: &Mutex<Score>) -> u64 
     let mut current = first;
     if let Some(out) = child.stdout.take() {
         for line in BufReader::new(out).lines().map_while(Result::ok) {
+            if is_over(options, score) && !line.starts_with("    ") {
+                let _ = child.kill();
+                begun = ended;
+                break;
+            }
             let mut words = line.split(' ');
             match (
                 words.next(),

@@ -2,7 +2,8 @@
 //!
 //! One idempotent producer writes, with one batch under way, and nobody else: the offset of a write is its number. A reading goes
 //! from the start to the end. What it saw last of each key must be what was last written to it, whatever compaction took away
-//! before or meanwhile (I11 of the invariants). Readings never stop, so that they meet segments on their way out.
+//! before or meanwhile (I11 of the invariants), deletions with it while the topic retains them. Readings never stop, so that they
+//! meet segments on their way out.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -27,6 +28,10 @@ const BATCH_RECORDS_MAX: u64 = 8;
 const RECONNECT: Duration = Duration::from_millis(250);
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 
+/// Of deletions, longer than any run.
+const DAY_MS: u64 = 86_400_000;
+const RETENTION: &str = "delete.retention.ms";
+
 /// The topic as it is created.
 pub(crate) fn topic(chance: &mut Chance) -> Topic {
     Topic {
@@ -38,13 +43,20 @@ pub(crate) fn topic(chance: &mut Chance) -> Topic {
             ("segment.ms", chance.between(300, 1_500).to_string()),
             ("min.cleanable.dirty.ratio", "0.01".to_owned()),
             (
-                "delete.retention.ms",
-                chance.pick(&[0, 1_000, 86_400_000]).to_string(),
+                RETENTION,
+                chance.pick(&[0, 1_000, DAY_MS, DAY_MS]).to_string(),
             ),
             ("file.delete.delay.ms", "100".to_owned()),
             ("message.timestamp.after.max.ms", i64::MAX.to_string()),
         ],
     }
+}
+
+/// Whether no deletion may be compacted away while the clock is right.
+pub(crate) fn retains_deletions(table: &Topic) -> bool {
+    let day = DAY_MS.to_string();
+    let mut configs = table.configs.iter();
+    configs.any(|(name, value)| *name == RETENTION && *value == day)
 }
 
 /// One write; its number is its offset.
@@ -61,6 +73,8 @@ struct Reading {
     next: i64,
     /// Offset of the last value of each key, unless a deletion came after it.
     last: BTreeMap<u64, i64>,
+    /// Offset of the last deletion of each key, unless a value came after it.
+    deleted: BTreeMap<u64, i64>,
     records: i64,
 }
 
@@ -77,6 +91,7 @@ pub(crate) struct Keeper {
     reading: Reading,
     /// Values that the reading before found although their key is deleted. It may have met them on their way out.
     stale: BTreeMap<u64, i64>,
+    retains_deletions: bool,
     pub(crate) is_ending: bool,
     pub(crate) readings: u64,
     /// Readings that found less than was written.
@@ -84,7 +99,7 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    pub(crate) fn new(chance: Chance, now: Instant) -> Keeper {
+    pub(crate) fn new(chance: Chance, now: Instant, retains_deletions: bool) -> Keeper {
         Keeper {
             chance,
             line: None,
@@ -96,6 +111,7 @@ impl Keeper {
             batch: None,
             reading: Reading::default(),
             stale: BTreeMap::new(),
+            retains_deletions,
             is_ending: false,
             readings: 0,
             compacted: 0,
@@ -353,10 +369,13 @@ impl Keeper {
                         "the record at {offset} was never written"
                     )));
                 };
-                match write.is_value {
-                    true => self.reading.last.insert(write.key, offset),
-                    false => self.reading.last.remove(&write.key),
+                let Reading { last, deleted, .. } = &mut self.reading;
+                let (is, is_no_more) = match write.is_value {
+                    true => (last, deleted),
+                    false => (deleted, last),
                 };
+                is.insert(write.key, offset);
+                is_no_more.remove(&write.key);
                 self.reading.records += 1;
             }
             self.reading.next = self.reading.next.max(batch.next_offset().0);
@@ -366,7 +385,12 @@ impl Keeper {
 
     /// Compares a whole reading with what was written up to `end`.
     fn judge(&mut self, end: i64, notes: &mut Notes) {
-        let Reading { last, records, .. } = std::mem::take(&mut self.reading);
+        let Reading {
+            last,
+            deleted,
+            records,
+            ..
+        } = std::mem::take(&mut self.reading);
         let end = usize::try_from(end).unwrap_or(0);
         if end > self.writes.len() || end < self.acked {
             let (acked, all) = (self.acked, self.writes.len());
@@ -375,12 +399,19 @@ impl Keeper {
             ));
             return;
         }
-        let mut wanted = BTreeMap::new();
+        let (mut wanted, mut unwanted) = (BTreeMap::new(), BTreeMap::new());
         for (offset, write) in self.writes[..end].iter().enumerate() {
-            match write.is_value {
-                true => wanted.insert(write.key, offset as i64),
-                false => wanted.remove(&write.key),
+            let (is, is_no_more) = match write.is_value {
+                true => (&mut wanted, &mut unwanted),
+                false => (&mut unwanted, &mut wanted),
             };
+            is.insert(write.key, offset as i64);
+            is_no_more.remove(&write.key);
+        }
+        if self.retains_deletions && deleted != unwanted {
+            notes.violation(format!(
+                "{TOPIC}: the last deletions are {unwanted:?}, a reading found {deleted:?}"
+            ));
         }
         for (key, offset) in &wanted {
             if last.get(key) != Some(offset) {

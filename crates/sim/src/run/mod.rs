@@ -18,7 +18,7 @@ use model::Instant;
 
 use crate::checker::{Fault, Guard, Isolation, Kind, Report, check};
 use crate::client::admin::Admin;
-use crate::client::keeper::Keeper;
+use crate::client::keeper::{self, Keeper};
 pub use crate::client::member::GroupProtocol;
 use crate::client::member::Member;
 use crate::client::notes::Notes;
@@ -30,7 +30,7 @@ use faults::Striker;
 use host::{End, Host};
 pub use images::{Tally, images};
 pub use injury::injuries;
-pub use plan::{Plan, Strike};
+pub use plan::{Load, Plan, SLOW_SYNC_NANOS, Strike};
 
 /// Topic and number of partitions.
 type Topics = Vec<(String, i32)>;
@@ -269,8 +269,9 @@ impl Run {
             );
             self.members.push(member);
         }
-        if self.plan.table.is_some() {
-            self.keeper = Some(Keeper::new(self.chance.split(), now));
+        if let Some(table) = &self.plan.table {
+            let retains = keeper::retains_deletions(table) && self.plan.is_clock_true();
+            self.keeper = Some(Keeper::new(self.chance.split(), now, retains));
         }
         for habits in self.plan.transactors.clone() {
             self.transact(habits);

@@ -3,6 +3,7 @@
 //! Each run has its own subset of fault kinds (a quarter has none), because faults of all kinds at once hide what two of them do
 //! together.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use env::sim::{Chance, Faults};
@@ -59,6 +60,42 @@ impl Strike {
     ];
 }
 
+/// What the clients of a run do above all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Load {
+    /// A bit of everything, as the seed draws it.
+    All,
+    Transactions,
+    /// One consumer group.
+    Group,
+    /// A compacted table.
+    Table,
+}
+
+const LOADS: [(&str, Load); 4] = [
+    ("all", Load::All),
+    ("transactions", Load::Transactions),
+    ("group", Load::Group),
+    ("table", Load::Table),
+];
+
+impl Load {
+    #[must_use]
+    pub fn named(name: &str) -> Option<Load> {
+        let row = LOADS.iter().find(|(known, _)| *known == name);
+        row.map(|(_, load)| *load)
+    }
+
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        let row = LOADS.iter().find(|(_, load)| *load == self);
+        row.map_or("", |(name, _)| name)
+    }
+}
+
+/// Syncs of a slow disk: whatever is told before one is done is told long before.
+pub const SLOW_SYNC_NANOS: Range<u64> = 5_000_000..50_000_000;
+
 /// Everything that a run depends on besides its seed.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -92,16 +129,26 @@ impl Plan {
     #[must_use]
     pub fn of(seed: u64) -> Plan {
         let mut chance = Chance::new(seed ^ 0x706c_616e);
-        let strikes = if chance.one_in(4) {
-            Vec::new()
-        } else {
-            let one_in = chance.between(2, 4);
-            Strike::ALL
-                .into_iter()
-                .filter(|_| chance.one_in(one_in))
-                .collect()
-        };
+        let strikes = some_strikes(&mut chance);
         Plan::with(&mut chance, strikes)
+    }
+
+    /// The run of a seed under one kind of load; half of them have slow disks, half have two.
+    #[must_use]
+    pub fn of_load(seed: u64, load: Load) -> Plan {
+        let mut chance = Chance::new(seed ^ 0x6c6f_6164);
+        let strikes = some_strikes(&mut chance);
+        let mut plan = match load {
+            Load::All => return Plan::of(seed),
+            Load::Transactions => Plan::transactional(seed, &strikes, chance.one_in(2)),
+            Load::Group => Plan::grouped(seed, &strikes),
+            Load::Table => Plan::compacting(seed, &strikes),
+        };
+        if chance.one_in(2) {
+            plan.faults.sync_nanos = SLOW_SYNC_NANOS;
+        }
+        plan.log_dirs = chance.between(1, 2) as usize;
+        plan
     }
 
     /// A run with exactly these kinds of faults.
@@ -138,6 +185,17 @@ impl Plan {
     pub fn compacting(seed: u64, strikes: &[Strike]) -> Plan {
         let mut plan = Plan::striking(seed, strikes);
         plan.table = Some(keeper::topic(&mut Chance::new(seed ^ 0x0074_6162)));
+        plan
+    }
+
+    /// A run with these kinds of faults and a group whose members commit meanwhile.
+    #[must_use]
+    pub fn grouped(seed: u64, strikes: &[Strike]) -> Plan {
+        let mut plan = Plan::striking(seed, strikes);
+        plan.members = 5;
+        plan.transactors.clear();
+        plan.network_threads = 2;
+        plan.time = Duration::from_secs(12);
         plan
     }
 
@@ -187,6 +245,10 @@ impl Plan {
         plan
     }
 
+    pub(super) fn is_clock_true(&self) -> bool {
+        is_clock_true(&self.strikes)
+    }
+
     /// A run whose load is above all transactions, of producers that add their partitions themselves or leave that to the broker.
     #[must_use]
     pub fn transactional(seed: u64, strikes: &[Strike], is_old: bool) -> Plan {
@@ -215,6 +277,18 @@ impl Plan {
             habits.delays = delays;
         }
     }
+}
+
+/// A quarter of the runs has none.
+fn some_strikes(chance: &mut Chance) -> Vec<Strike> {
+    if chance.one_in(4) {
+        return Vec::new();
+    }
+    let one_in = chance.between(2, 4);
+    Strike::ALL
+        .into_iter()
+        .filter(|_| chance.one_in(one_in))
+        .collect()
 }
 
 fn topic(number: u64, chance: &mut Chance) -> Topic {

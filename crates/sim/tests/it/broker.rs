@@ -1,9 +1,7 @@
 //! The real broker under simulated faults, in runs short enough for every commit; `make sim SEEDS=n` runs as many as wanted.
 
-use std::time::Duration;
-
 use env::sim::Faults;
-use sim::run::{GroupProtocol, Plan, Strike, Verdict, run};
+use sim::run::{GroupProtocol, Plan, SLOW_SYNC_NANOS, Strike, Verdict, run};
 
 fn check(seed: u64, plan: &Plan) -> Verdict {
     let verdict = run(seed, plan, false);
@@ -63,11 +61,9 @@ fn what_was_acknowledged_survives_power_cuts() {
 fn committed_over_power_cuts(protocol: GroupProtocol) {
     let mut commits = 0;
     for seed in 300..330 {
-        let mut plan = Plan::striking(seed, &[Strike::PowerCut, Strike::Kill]);
-        plan.faults.sync_nanos = 5_000_000..50_000_000;
-        (plan.members, plan.group_protocol) = (5, protocol);
-        (plan.network_threads, plan.log_dirs) = (2, 1);
-        plan.time = Duration::from_secs(12);
+        let mut plan = Plan::grouped(seed, &[Strike::PowerCut, Strike::Kill]);
+        plan.faults.sync_nanos = SLOW_SYNC_NANOS;
+        (plan.group_protocol, plan.log_dirs) = (protocol, 1);
         let verdict = run(seed, &plan, false);
         let found = verdict.describe();
         assert!(verdict.violations.is_empty(), "seed {seed}\n{found}");
