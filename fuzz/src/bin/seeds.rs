@@ -1,14 +1,42 @@
-//! Writes the golden vectors as seed inputs of the targets `frames`, `responses`, `messages` and `batch`.
+//! Writes valid inputs of the targets: the golden vectors of messages, records and batches, and the logs that coordinators write.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use wire::{ApiKey, any};
+
+use bytes::Bytes;
+use coord::group::{Ask, Client};
+use esker_fuzz::{Entry, World};
+use wire::messages::join_group_request::JoinGroupRequestProtocol;
+use wire::messages::offset_commit_request::{
+    OffsetCommitRequestPartition, OffsetCommitRequestTopic,
+};
+use wire::messages::{ConsumerGroupHeartbeatRequest, JoinGroupRequest, OffsetCommitRequest};
+use wire::transaction::transaction_log_value::PartitionsSchema;
+use wire::transaction::{TransactionLogKey, TransactionLogValue, TransactionRecord};
+use wire::{ApiKey, Uuid, any};
+
+/// Names and numbers of the records of a coordinator's log, as far as its machine reads them.
+const GROUP_RECORDS: [(&str, i16); 9] = [
+    ("OffsetCommit", 1),
+    ("GroupMetadata", 2),
+    ("ConsumerGroupMetadata", 3),
+    ("ConsumerGroupPartitionMetadata", 4),
+    ("ConsumerGroupMemberMetadata", 5),
+    ("ConsumerGroupTargetAssignmentMetadata", 6),
+    ("ConsumerGroupTargetAssignmentMember", 7),
+    ("ConsumerGroupCurrentMemberAssignment", 8),
+    ("ConsumerGroupRegularExpression", 16),
+];
+const TRANSACTION_RECORDS: [(&str, i16); 1] = [("TransactionLog", 0)];
 
 fn main() -> std::io::Result<()> {
     let fuzz = Path::new(env!("CARGO_MANIFEST_DIR"));
     let packed = fs::read(fuzz.join("../crates/wire/tests/data/messages.zst"))?;
     let text = zstd::decode_all(&packed[..])?;
     let mut written = 0;
+    let mut keys: BTreeMap<(bool, i16), Vec<u8>> = BTreeMap::new();
+    let mut values = Vec::new();
     for (number, line) in String::from_utf8_lossy(&text).lines().enumerate() {
         let words: Vec<&str> = line.split(' ').collect();
         let [group, name, version, "random", body] = words[..] else {
@@ -24,6 +52,29 @@ fn main() -> std::io::Result<()> {
                 .into_iter()
                 .find(|key| group == "messages" && name.strip_suffix(suffix) == Some(key.name()))
         };
+
+        let record = |suffix| match group {
+            "group" => record_of(&GROUP_RECORDS, name, suffix).map(|of| (false, of)),
+            "transaction" => record_of(&TRANSACTION_RECORDS, name, suffix).map(|of| (true, of)),
+            _ => None,
+        };
+        if let Some(of) = record("Key") {
+            keys.insert(of, [&of.1.to_be_bytes()[..], &body].concat());
+        }
+        if let Some(of) = record("Value") {
+            values.push((number, of, [&version.to_be_bytes()[..], &body].concat()));
+        }
+        let blob = [&version.to_be_bytes()[..], &body].concat();
+        let cut = match name {
+            "ConsumerProtocolSubscription" => Some(blob.len() as u16),
+            "ConsumerProtocolAssignment" => Some(0),
+            _ => None,
+        };
+        if let Some(cut) = cut {
+            let head = [number as u8 & 7, (cut >> 8) as u8, cut as u8];
+            save(fuzz, "consumers", number, &[&head[..], &blob].concat())?;
+            written += 1;
+        }
 
         let mut input = (index as u16).to_be_bytes().to_vec();
         input.push(version as u8);
@@ -57,6 +108,27 @@ fn main() -> std::io::Result<()> {
             written += 1;
         }
     }
+    for (number, of, value) in values {
+        let Some(key) = keys.get(&of) else { continue };
+        let entry = Entry::Record {
+            key: Bytes::copy_from_slice(key),
+            value: Some(value.into()),
+            producer: None,
+        };
+        let mut input = vec![u8::from(of.0)];
+        entry.write(&mut input);
+        save(fuzz, "coordinators", number, &input)?;
+        written += 1;
+    }
+    for (number, log) in [groups(), transactions()].into_iter().enumerate() {
+        // Every beginning of it, as a crash leaves it.
+        let mut input = vec![number as u8];
+        for (at, entry) in log.iter().enumerate() {
+            entry.write(&mut input);
+            save(fuzz, "coordinators", 1_000_000 * (number + 1) + at, &input)?;
+            written += 1;
+        }
+    }
     let batches = fuzz.join("../crates/wire/tests/data/records");
     for (number, entry) in fs::read_dir(batches)?.enumerate() {
         let batch = fs::read(entry?.path())?;
@@ -73,6 +145,115 @@ fn main() -> std::io::Result<()> {
     }
     println!("{written} seeds");
     Ok(())
+}
+
+fn record_of(known: &[(&str, i16)], name: &str, suffix: &str) -> Option<i16> {
+    let name = name.strip_suffix(suffix)?;
+    let found = known.iter().find(|(known, _)| *known == name);
+    found.map(|(_, number)| *number)
+}
+
+/// What a coordinator writes for a group of each kind, with commits, some of a transaction.
+fn groups() -> Vec<Entry> {
+    let mut world = World::load(Vec::new()).expect("an empty log");
+    world.ask(Ask::Join {
+        request: JoinGroupRequest {
+            group_id: "classic".to_owned(),
+            session_timeout_ms: 10_000,
+            rebalance_timeout_ms: 10_000,
+            protocol_type: "consumer".to_owned(),
+            protocols: vec![JoinGroupRequestProtocol {
+                name: "range".to_owned(),
+                ..JoinGroupRequestProtocol::default()
+            }],
+            ..JoinGroupRequest::default()
+        },
+        client: Client::default(),
+        needs_member_id: false,
+        may_skip_assignment: false,
+        fresh: Uuid([1; 16]),
+    });
+    for member in ["one", "two"] {
+        world.ask(Ask::ConsumerHeartbeat {
+            request: ConsumerGroupHeartbeatRequest {
+                group_id: "consumer".to_owned(),
+                member_id: member.to_owned(),
+                rebalance_timeout_ms: 10_000,
+                subscribed_topic_names: Some(vec!["t".to_owned()]),
+                topic_partitions: Some(Vec::new()),
+                ..ConsumerGroupHeartbeatRequest::default()
+            },
+            client: Client::default(),
+            brings_member_id: true,
+            fresh: Uuid::ZERO,
+        });
+    }
+    let from = world.log.len();
+    world.ask(Ask::Commit {
+        request: OffsetCommitRequest {
+            group_id: "tool".to_owned(),
+            generation_id_or_member_epoch: -1,
+            retention_time_ms: -1,
+            topics: vec![OffsetCommitRequestTopic {
+                name: "t".to_owned(),
+                partitions: (0..3)
+                    .map(|partition| OffsetCommitRequestPartition {
+                        partition_index: partition,
+                        committed_offset: 10,
+                        ..OffsetCommitRequestPartition::default()
+                    })
+                    .collect(),
+                ..OffsetCommitRequestTopic::default()
+            }],
+            ..OffsetCommitRequest::default()
+        },
+        knows_member_epochs: true,
+    });
+    let commits = world.log[from..].to_vec();
+    for mut entry in commits {
+        if let Entry::Record { producer, .. } = &mut entry {
+            *producer = Some(1);
+        }
+        world.log.push(entry);
+    }
+    world.mark(1, true);
+    for _ in 0..4 {
+        world.turn();
+    }
+    world.log
+}
+
+/// A transactional id in every state.
+fn transactions() -> Vec<Entry> {
+    let partitions = || PartitionsSchema {
+        topic: "t".to_owned(),
+        partition_ids: vec![0, 1],
+    };
+    let states = 0..6;
+    let entry = |state: i8| {
+        let key = TransactionLogKey {
+            transactional_id: format!("id-{}", state % 3),
+        };
+        let value = TransactionLogValue {
+            producer_id: i64::from(state),
+            producer_epoch: i16::from(state),
+            transaction_timeout_ms: 1_000,
+            transaction_status: state,
+            transaction_partitions: (state > 0).then(|| vec![partitions()]),
+            transaction_last_update_timestamp_ms: 1_700_000_000_000,
+            transaction_start_timestamp_ms: 1_700_000_000_000,
+            client_transaction_version: i16::from(state % 3),
+            ..TransactionLogValue::default()
+        };
+        let record = TransactionRecord::TransactionLog(key, Some(value));
+        let (key, value) = record.encode(1).expect("a record");
+        Entry::Record {
+            key,
+            value,
+            producer: None,
+        }
+    };
+    states.map(entry).collect()
 }
 
 fn save(fuzz: &Path, target: &str, number: usize, input: &[u8]) -> std::io::Result<()> {
