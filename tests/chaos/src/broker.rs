@@ -183,14 +183,7 @@ impl Broker {
     }
 
     pub(crate) fn signal(&self, name: &str) -> Result<(), String> {
-        let id = self.id().to_string();
-        let sent = Command::new("kill")
-            .args([&format!("-{name}"), &id])
-            .status();
-        match sent {
-            Ok(status) if status.success() => Ok(()),
-            other => Err(format!("cannot send {name} to the broker: {other:?}")),
-        }
+        signal(self.id(), name)
     }
 
     pub(crate) fn is_running(&mut self) -> bool {
@@ -219,6 +212,18 @@ impl Broker {
             std::thread::sleep(Duration::from_millis(10));
         }
         Err(format!("it did not end within {} s", limit.as_secs()))
+    }
+}
+
+pub(crate) fn signal(process: u32, name: &str) -> Result<(), String> {
+    let sent = Command::new("kill")
+        .args([format!("-{name}"), process.to_string()])
+        .status();
+    match sent {
+        Ok(status) if status.success() => Ok(()),
+        other => Err(format!(
+            "cannot send {name} to process {process}: {other:?}"
+        )),
     }
 }
 

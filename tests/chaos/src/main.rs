@@ -1,5 +1,5 @@
 //! Process chaos: a real broker under load is killed, loses its power, runs out of disk, has a disk that dies or dawdles, or a
-//! crowd at its door; then everything is read back.
+//! crowd at its door; clients are stopped and killed as well; then everything is read back.
 //!
 //! Prints what it did and one closing line, `N passed, N failed`, before it what failed, why and where everything is kept that may
 //! explain it. Needs no network beyond loopback. The scenarios that need root and loop devices say so and are skipped where
@@ -8,18 +8,22 @@
 #![allow(clippy::disallowed_methods)] // acts on processes, clocks and files as an operator does
 
 mod broker;
+mod children;
 mod crowd;
 mod cuts;
 mod disks;
 mod full;
+mod groups;
 mod kills;
 mod ledger;
 mod load;
+mod member;
 mod place;
 mod refusals;
 mod transactions;
 mod txn_load;
 mod volume;
+mod zombies;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -48,9 +52,11 @@ pub(crate) struct Plan {
 
 type Scenario = (&'static str, fn(&Plan, &Place) -> Outcome);
 
-const SCENARIOS: [Scenario; 13] = [
+const SCENARIOS: [Scenario; 15] = [
     ("kills", kills::run),
     ("transactions", transactions::run),
+    ("zombies", zombies::run),
+    ("groups", groups::run),
     ("cuts", cuts::run),
     ("full", full::run),
     ("dying", disks::dying),
@@ -99,6 +105,14 @@ fn arguments() -> Result<(Plan, Vec<String>), String> {
 }
 
 fn main() -> ExitCode {
+    let mut words = std::env::args().skip(1);
+    if words.next().as_deref() == Some(children::ROLE) {
+        let words: Vec<String> = words.collect();
+        return match children::run(&words) {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::FAILURE,
+        };
+    }
     let (plan, chosen) = match arguments() {
         Ok(parsed) => parsed,
         Err(message) => {

@@ -11,7 +11,7 @@ use crate::broker::Launch;
 use crate::kills::Moments;
 use crate::load::{TOPIC, create_topic};
 use crate::place::Place;
-use crate::txn_load::TxnLoad;
+use crate::txn_load::{IDS, TxnLoad};
 use crate::{Outcome, Plan, Verdict};
 
 /// Transactions between two kills.
@@ -22,7 +22,7 @@ pub(crate) fn run(plan: &Plan, place: &Place) -> Outcome {
     let mut moments = Moments(plan.seed);
     let mut broker = launch.start()?;
     create_topic(&launch.address(), TOPIC)?;
-    let load = TxnLoad::start(&launch.address(), plan.seed);
+    let load = TxnLoad::start(&launch.address(), plan.seed, &IDS);
     let mut hits = 0;
     for _ in 0..plan.kills {
         load.wait_for_commits(COMMITS)?;
@@ -37,7 +37,7 @@ pub(crate) fn run(plan: &Plan, place: &Place) -> Outcome {
         broker = launch.start()?;
     }
     load.wait_for_commits(COMMITS)?;
-    let (history, tally) = load.finish()?;
+    let (history, tally) = load.finish(Vec::new())?;
     let report = check(&history);
     place.say(&format!(
         "{} kills, {hits} with open transactions; {} transactions committed, {} aborted, {} undecided, {} fenced; {} events judged",

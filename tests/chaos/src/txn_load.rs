@@ -21,14 +21,16 @@ use wire::messages::{
 use wire::records::BatchBuilder;
 use wire::{ErrorCode, Records};
 
+use crate::children::{Clock, say};
 use crate::kills::Moments;
 use crate::ledger::Value;
 use crate::load::{PARTITIONS, TOPIC, connect};
+use crate::zombies::op_line;
 
 /// The last two share an id.
-const IDS: [&str; 5] = ["chaos-0", "chaos-1", "chaos-2", "chaos-3", "chaos-3"];
+pub(crate) const IDS: [&str; 5] = ["chaos-0", "chaos-1", "chaos-2", "chaos-3", "chaos-3"];
 /// What is left open is aborted so soon.
-const TIMEOUT_MS: i32 = 3_000;
+pub(crate) const TIMEOUT_MS: i32 = 3_000;
 /// A broker that stays away longer than this has failed the scenario.
 const PATIENCE: Duration = Duration::from_secs(40);
 const PAUSE: Duration = Duration::from_millis(10);
@@ -48,14 +50,22 @@ pub(crate) struct Tally {
 
 /// What everybody writes down.
 struct Notes {
-    begun: Instant,
+    clock: Clock,
     all: Mutex<(History, Tally)>,
     stop: AtomicBool,
 }
 
 impl Notes {
+    fn new() -> Arc<Notes> {
+        Arc::new(Notes {
+            clock: Clock::new(),
+            all: Mutex::default(),
+            stop: AtomicBool::new(false),
+        })
+    }
+
     fn now(&self) -> u64 {
-        self.begun.elapsed().as_nanos() as u64
+        self.clock.now()
     }
 
     fn process(&self) -> u32 {
@@ -82,28 +92,15 @@ pub(crate) struct TxnLoad {
 }
 
 impl TxnLoad {
-    pub(crate) fn start(address: &str, seed: u64) -> TxnLoad {
-        let notes = Arc::new(Notes {
-            begun: Instant::now(),
-            all: Mutex::default(),
-            stop: AtomicBool::new(false),
-        });
+    /// A producer for each id, and the readers.
+    pub(crate) fn start(address: &str, seed: u64, ids: &[&'static str]) -> TxnLoad {
+        let notes = Notes::new();
         let mut threads = Vec::new();
-        for (number, id) in (0..).zip(IDS) {
+        for (number, id) in (0..).zip(ids.iter().copied()) {
             let (address, notes) = (address.to_owned(), Arc::clone(&notes));
             let moments = Moments(seed ^ (number + 1) << 20);
             threads.push(std::thread::spawn(move || {
-                let mut worker = Worker {
-                    address,
-                    id,
-                    number: number as u16,
-                    next: 0,
-                    moments,
-                    notes,
-                    connection: None,
-                    producer: (-1, -1),
-                    process: 0,
-                };
+                let mut worker = Worker::new(address, id, number as u16, moments, notes);
                 worker.work().map_err(|why| format!("{id}: {why}"))
             }));
         }
@@ -141,8 +138,8 @@ impl TxnLoad {
         Ok(())
     }
 
-    /// Ends the load, and reads everything that is there.
-    pub(crate) fn finish(self) -> Result<(History, Tally), String> {
+    /// Ends the load, and reads everything that is there. `others` were done by others, who have ended.
+    pub(crate) fn finish(self, others: Vec<Op>) -> Result<(History, Tally), String> {
         self.notes.stop.store(true, Ordering::Release);
         for thread in self.threads {
             thread
@@ -154,6 +151,8 @@ impl TxnLoad {
         }
         let mut all = self.notes.all.lock();
         let (mut history, tally) = std::mem::take(&mut *all);
+        history.ops.extend(others);
+        history.ops.sort_by_key(|op| op.returned);
         history.read_to_the_end = vec![Isolation::Committed, Isolation::Uncommitted];
         Ok((history, tally))
     }
@@ -177,7 +176,7 @@ enum End {
 
 struct Worker {
     address: String,
-    id: &'static str,
+    id: String,
     number: u16,
     next: u64,
     moments: Moments,
@@ -185,9 +184,55 @@ struct Worker {
     connection: Option<Connection>,
     producer: (i64, i16),
     process: u32,
+    /// Leaves a transaction open now and then, and begins anew.
+    crashes: bool,
+}
+
+/// A producer that is alone in its process, until it is fenced or told to stop: address, transactional id, number and seed.
+pub(crate) fn alone(words: &[String], stop: &AtomicBool) -> Result<(), String> {
+    let [address, id, number, seed] = words else {
+        return Err("a producer needs address, id, number and seed".to_owned());
+    };
+    let (Ok(number), Ok(seed)) = (number.parse::<u16>(), seed.parse()) else {
+        return Err("no numbers".to_owned());
+    };
+    let notes = Notes::new();
+    let (moments, ours) = (Moments(seed), Arc::clone(&notes));
+    let mut worker = Worker::new(address.clone(), id, number, moments, ours);
+    worker.crashes = false;
+    // Beyond those of the readers, who count from 1.
+    worker.process = 1_000 + u32::from(number);
+    worker.init()?;
+    let mut goes_on = true;
+    while goes_on && !stop.load(Ordering::Acquire) {
+        say("open");
+        goes_on = worker.transact()?;
+        for op in std::mem::take(&mut notes.all.lock().0.ops) {
+            say(&op_line(&op));
+        }
+    }
+    if !goes_on {
+        say("fenced");
+    }
+    Ok(())
 }
 
 impl Worker {
+    fn new(address: String, id: &str, number: u16, moments: Moments, notes: Arc<Notes>) -> Worker {
+        Worker {
+            address,
+            id: id.to_owned(),
+            number,
+            next: 0,
+            moments,
+            notes,
+            connection: None,
+            producer: (-1, -1),
+            process: 0,
+            crashes: true,
+        }
+    }
+
     fn work(&mut self) -> Result<(), String> {
         while !self.notes.is_stopping() {
             self.process = self.notes.process();
@@ -236,11 +281,11 @@ impl Worker {
         let begun = Instant::now();
         let find = FindCoordinatorRequest {
             key_type: TRANSACTION,
-            coordinator_keys: vec![self.id.to_owned()],
+            coordinator_keys: vec![self.id.clone()],
             ..Default::default()
         };
         let init = InitProducerIdRequest {
-            transactional_id: Some(self.id.to_owned()),
+            transactional_id: Some(self.id.clone()),
             transaction_timeout_ms: TIMEOUT_MS,
             producer_id: -1,
             producer_epoch: -1,
@@ -268,7 +313,7 @@ impl Worker {
         self.notes.all.lock().1.open += 1;
         let told = self.write(&mut op, &mut parts);
         let ended = match told {
-            Ok(()) if self.moments.next(15) == 0 => Ok(None),
+            Ok(()) if self.crashes && self.moments.next(15) == 0 => Ok(None),
             Ok(()) => {
                 let committed = self.moments.next(4) > 0;
                 self.end(committed).map(Some)
@@ -372,7 +417,7 @@ impl Worker {
 
     /// Sends what is not acknowledged at once, in order; the first refusal.
     fn write_open(&mut self, op: &mut Op, parts: &mut [Part]) -> Result<Option<ErrorCode>, Error> {
-        let id = self.id;
+        let id = self.id.clone();
         let connection = self.open()?;
         for part in parts.iter().filter(|part| !part.is_acked) {
             let data = PartitionProduceData {
@@ -385,7 +430,7 @@ impl Worker {
                 ..Default::default()
             };
             let request = ProduceRequest {
-                transactional_id: Some(id.to_owned()),
+                transactional_id: Some(id.clone()),
                 acks: -1,
                 timeout_ms: 10_000,
                 topic_data: vec![topic],
@@ -415,7 +460,7 @@ impl Worker {
     fn end(&mut self, committed: bool) -> Result<Outcome, End> {
         let begun = Instant::now();
         let request = EndTxnRequest {
-            transactional_id: self.id.to_owned(),
+            transactional_id: self.id.clone(),
             producer_id: self.producer.0,
             producer_epoch: self.producer.1,
             committed,

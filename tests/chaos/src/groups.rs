@@ -1,0 +1,407 @@
+//! A consumer group whose members are killed, stopped beyond their session, leave and come, while the broker is killed under their
+//! commits: no partition has two owners, no acknowledged commit is ever forgotten or overtaken, and the group settles when all is well.
+//!
+//! Judged by what the members say. A member may hold a partition until its session ends, counted from the last beat that was
+//! answered; that is what "owner" means for one that is stopped.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use crate::broker::Launch;
+use crate::children::{ClientProcess, Clock};
+use crate::kills::Moments;
+use crate::load::{PARTITIONS, TOPIC, connect, create_topic};
+use crate::member::GROUP;
+use crate::place::Place;
+use crate::{Outcome, Plan, Verdict};
+
+const SESSION: Duration = Duration::from_millis(1_500);
+const MEMBERS: usize = 5;
+const ROUNDS: usize = 14;
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Took(i32),
+    Gave(i32),
+    /// Everything is gone.
+    Out,
+    /// One that was sent then was answered.
+    Beat,
+    Found(i32, i64),
+    Tried(i32, i64),
+    /// Acknowledged then, and when it was asked.
+    Commit(i32, i64, u64),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Event {
+    at: u64,
+    what: What,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    takes: usize,
+    outs: usize,
+    commits: usize,
+}
+
+struct Crowd {
+    address: String,
+    started: usize,
+    present: Vec<ClientProcess>,
+    stopped: Vec<(Instant, ClientProcess)>,
+    said: Vec<Vec<String>>,
+}
+
+impl Crowd {
+    fn start(&mut self) -> Result<(), String> {
+        self.started += 1;
+        let id = format!("member-{}", self.started);
+        let member = ClientProcess::start(&["member", &self.address, &id])?;
+        self.present.push(member);
+        Ok(())
+    }
+
+    /// Those whose session is certainly over go on.
+    fn wake(&mut self, limit: Duration) -> Result<(), String> {
+        for (since, member) in std::mem::take(&mut self.stopped) {
+            if since.elapsed() < limit {
+                self.stopped.push((since, member));
+            } else {
+                member.signal("CONT")?;
+                self.present.push(member);
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn run(plan: &Plan, place: &Place) -> Outcome {
+    let session = SESSION.as_millis();
+    let launch = Launch::new(plan, place, &place.dir.join("data"))?
+        .with_setting("offsets.topic.num.partitions=3")
+        .with_setting(&format!("group.consumer.min.session.timeout.ms={session}"))
+        .with_setting(&format!("group.consumer.session.timeout.ms={session}"))
+        .with_setting("group.consumer.min.heartbeat.interval.ms=100")
+        .with_setting("group.consumer.heartbeat.interval.ms=100");
+    let mut broker = launch.start()?;
+    create_topic(&launch.address(), TOPIC)?;
+    let mut moments = Moments(plan.seed);
+    let mut crowd = Crowd {
+        address: launch.address(),
+        started: 0,
+        present: Vec::new(),
+        stopped: Vec::new(),
+        said: Vec::new(),
+    };
+    for _ in 0..MEMBERS {
+        crowd.start()?;
+    }
+    settle(&launch.address(), &crowd)?;
+    let mut done = [0; 4];
+    for round in 0..ROUNDS {
+        std::thread::sleep(Duration::from_millis(100 + moments.next(900)));
+        crowd.wake(SESSION * 2)?;
+        let act = match round {
+            0..4 => round,
+            _ => moments.next(4) as usize,
+        };
+        done[act] += 1;
+        let at = moments.next(crowd.present.len().max(1) as u64) as usize;
+        match act {
+            0 if at < crowd.present.len() => {
+                let said = crowd.present.swap_remove(at).kill();
+                crowd.said.push(said);
+                crowd.start()?;
+            }
+            1 if at < crowd.present.len() => {
+                let member = crowd.present.swap_remove(at);
+                member.signal("STOP")?;
+                crowd.stopped.push((Instant::now(), member));
+            }
+            2 => {
+                broker.kill();
+                std::thread::sleep(Duration::from_millis(moments.next(300)));
+                broker = launch.start()?;
+            }
+            _ => {
+                if at < crowd.present.len() {
+                    let said = crowd.present.swap_remove(at).finish(PATIENCE)?;
+                    crowd.said.push(said);
+                }
+                crowd.start()?;
+            }
+        }
+    }
+    std::thread::sleep(SESSION * 2);
+    crowd.wake(Duration::ZERO)?;
+    settle(&launch.address(), &crowd)?;
+    let Crowd {
+        present, mut said, ..
+    } = crowd;
+    for member in present {
+        said.push(member.finish(PATIENCE)?);
+    }
+    let members: Vec<Vec<Event>> = said
+        .iter()
+        .map(|lines| lines.iter().map(|line| read(line)).collect())
+        .collect::<Option<_>>()
+        .ok_or("a member says what nobody understands")?;
+    let counts = judge(&members, SESSION.as_nanos() as u64)?;
+    let highest = last_commits(&members);
+    let committed = connect(&launch.address(), PATIENCE)
+        .and_then(|mut client| client.committed(GROUP))
+        .map_err(|error| format!("asking for the commits: {error}"))?;
+    for (partition, offset) in &highest {
+        let found = committed.get(&(TOPIC.to_owned(), *partition));
+        if found.is_none_or(|found| found.offset < *offset) {
+            return Err(format!(
+                "partition {partition}: {offset} was acknowledged, at last {found:?} is committed"
+            ));
+        }
+    }
+    let [kills, stops, deaths, leaves] = done;
+    place.say(&format!(
+        "{kills} members killed, {stops} stopped beyond their session, {leaves} left, {deaths} deaths of the broker; partitions \
+         were taken {} times, members thrown out {} times, {} commits",
+        counts.takes, counts.outs, counts.commits
+    ));
+    launch.check_words()?;
+    drop(broker);
+    if counts.outs == 0 || counts.takes < 2 * PARTITIONS as usize || counts.commits < 100 {
+        return Err(format!("vacuous: {counts:?}"));
+    }
+    Ok(Verdict::Passed)
+}
+
+/// Waits until each partition has one owner among those who are there, and a new commit.
+fn settle(address: &str, crowd: &Crowd) -> Result<(), String> {
+    let begun = Instant::now();
+    let since = Clock::new().now();
+    let mut last = String::new();
+    while begun.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(50));
+        let told = connect(address, PATIENCE).and_then(|mut client| client.describe_group(GROUP));
+        let info = match told {
+            Ok(info) => info,
+            Err(error) => {
+                last = error.to_string();
+                continue;
+            }
+        };
+        let mut owned: Vec<i32> = info
+            .members
+            .iter()
+            .flat_map(|member| member.owned.iter().map(|(_, partition)| *partition))
+            .collect();
+        owned.sort_unstable();
+        let is_whole = owned == (0..PARTITIONS).collect::<Vec<i32>>();
+        let is_committed = |partition: i32| {
+            crowd
+                .present
+                .iter()
+                .any(|member| has_commit(member, partition, since))
+        };
+        if info.members.len() == crowd.present.len()
+            && is_whole
+            && info.state == "Stable"
+            && (0..PARTITIONS).all(is_committed)
+        {
+            return Ok(());
+        }
+        last = format!(
+            "{} with {} members of {}, partitions {owned:?}",
+            info.state,
+            info.members.len(),
+            crowd.present.len()
+        );
+    }
+    Err(format!("the group does not settle: {last}"))
+}
+
+fn has_commit(member: &ClientProcess, partition: i32, since: u64) -> bool {
+    member.any_line(|line| {
+        read(line).is_some_and(|event| {
+            event.at >= since && matches!(event.what, What::Commit(of, ..) if of == partition)
+        })
+    })
+}
+
+fn read(line: &str) -> Option<Event> {
+    let mut words = line.split(' ');
+    let (word, at) = (words.next()?, words.next()?.parse().ok()?);
+    let mut number = || words.next()?.parse::<i64>().ok();
+    let what = match word {
+        "took" => What::Took(number()? as i32),
+        "gave" => What::Gave(number()? as i32),
+        "out" => What::Out,
+        "beat" => What::Beat,
+        "found" => What::Found(number()? as i32, number()?),
+        "tried" => What::Tried(number()? as i32, number()?),
+        "commit" => What::Commit(number()? as i32, number()?, number()? as u64),
+        _ => return None,
+    };
+    Some(Event { at, what })
+}
+
+fn last_commits(members: &[Vec<Event>]) -> BTreeMap<i32, i64> {
+    let mut highest = BTreeMap::new();
+    for event in members.iter().flatten() {
+        if let What::Commit(partition, offset, _) = event.what {
+            let known = highest.entry(partition).or_insert(offset);
+            *known = offset.max(*known);
+        }
+    }
+    highest
+}
+
+/// Holds together what the members say.
+fn judge(members: &[Vec<Event>], session: u64) -> Result<Counts, String> {
+    let mut counts = Counts::default();
+    let all = || members.iter().flatten();
+    for event in all() {
+        counts.takes += usize::from(matches!(event.what, What::Took(_)));
+        counts.outs += usize::from(event.what == What::Out);
+        counts.commits += usize::from(matches!(event.what, What::Commit(..)));
+    }
+    judge_owners(members, session)?;
+    let mut tried: BTreeMap<i32, i64> = BTreeMap::new();
+    for event in all() {
+        if let What::Tried(partition, offset) = event.what {
+            let most = tried.entry(partition).or_default();
+            *most = offset.max(*most);
+        }
+    }
+    let mut acked: BTreeMap<i32, Vec<(u64, i64)>> = BTreeMap::new();
+    for event in all() {
+        if let What::Commit(partition, offset, _) = event.what {
+            let known = acked.entry(partition).or_default();
+            known.push((event.at, offset));
+        }
+    }
+    for event in all() {
+        let (partition, offset, asked) = match event.what {
+            What::Found(partition, offset) => (partition, offset, event.at),
+            What::Commit(partition, offset, asked) => (partition, offset, asked),
+            _ => continue,
+        };
+        let is_commit = asked < event.at;
+        let before = acked.get(&partition).into_iter().flatten();
+        let before = before.filter(|(at, _)| *at < asked);
+        let floor = before.map(|(_, offset)| *offset).max().unwrap_or(0);
+        if offset < floor || is_commit && offset == floor {
+            return Err(format!(
+                "partition {partition}: {:?} was asked for after {floor} was acknowledged",
+                event.what
+            ));
+        }
+        if offset > tried.get(&partition).copied().unwrap_or(0) {
+            return Err(format!(
+                "partition {partition}: {offset} was found, nobody committed so much"
+            ));
+        }
+    }
+    Ok(counts)
+}
+
+/// When which member believed to own what: each interval ends when it gave up, was thrown out or had to think so.
+fn judge_owners(members: &[Vec<Event>], session: u64) -> Result<(), String> {
+    let mut held: BTreeMap<i32, Vec<(u64, u64, usize)>> = BTreeMap::new();
+    for (number, events) in members.iter().enumerate() {
+        let mut open: BTreeMap<i32, u64> = BTreeMap::new();
+        let mut until = 0;
+        let mut end = |open: (i32, u64), at: u64, until: u64| {
+            held.entry(open.0)
+                .or_default()
+                .push((open.1, at.min(until), number));
+        };
+        for event in events {
+            match event.what {
+                What::Beat => {
+                    // Sent after its session was over, and answered all the same: what it had may have been another's meanwhile.
+                    if until < event.at {
+                        for (partition, since) in &mut open {
+                            end((*partition, *since), until, until);
+                            *since = event.at;
+                        }
+                    }
+                    until = until.max(event.at + session);
+                }
+                What::Took(partition) => {
+                    open.insert(partition, event.at);
+                }
+                What::Gave(partition) => {
+                    if let Some(since) = open.remove(&partition) {
+                        end((partition, since), event.at, until);
+                    }
+                }
+                What::Out => std::mem::take(&mut open)
+                    .into_iter()
+                    .for_each(|open| end(open, event.at, until)),
+                What::Found(..) | What::Tried(..) | What::Commit(..) => {}
+            }
+        }
+        for open in open {
+            end(open, u64::MAX, until);
+        }
+    }
+    for (partition, mut intervals) in held {
+        intervals.retain(|(since, until, _)| since < until);
+        intervals.sort_unstable();
+        for pair in intervals.windows(2) {
+            let ((_, until, one), (since, _, other)) = (pair[0], pair[1]);
+            if since < until && one != other {
+                return Err(format!(
+                    "partition {partition} was member {one}'s until {until}, and member {other}'s from {since} on"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn events(lines: &[&str]) -> Vec<Event> {
+        lines
+            .iter()
+            .map(|line| read(line).expect("a line"))
+            .collect()
+    }
+
+    fn check(members: &[&[&str]]) -> Result<(), String> {
+        let members: Vec<Vec<Event>> = members.iter().map(|lines| events(lines)).collect();
+        judge(&members, 100).map(|_| ())
+    }
+
+    #[test]
+    fn a_partition_changes_hands_when_it_was_given_up_or_its_session_is_over() {
+        let one: &[&str] = &["beat 10", "took 12 0", "beat 50", "gave 60 0"];
+        assert_eq!(check(&[one, &["beat 55", "took 61 0"]]), Ok(()));
+        assert!(check(&[one, &["beat 55", "took 59 0"]]).is_err());
+        let killed: &[&str] = &["beat 10", "took 12 0", "beat 50"];
+        assert_eq!(check(&[killed, &["beat 140", "took 151 0"]]), Ok(()));
+        assert!(check(&[killed, &["beat 140", "took 149 0"]]).is_err());
+        let slow: &[&str] = &["beat 10", "took 12 0", "beat 500", "gave 510 0"];
+        assert_eq!(
+            check(&[slow, &["beat 190", "took 200 0", "gave 210 0"]]),
+            Ok(())
+        );
+        assert!(check(&[slow, &["beat 450", "took 505 0"]]).is_err());
+    }
+
+    #[test]
+    fn a_commit_that_is_forgotten_or_overtaken_is_seen() {
+        let one: &[&str] = &["tried 10 0 5", "commit 20 0 5 10"];
+        assert_eq!(check(&[one, &["found 30 0 5"]]), Ok(()));
+        assert_eq!(check(&[one, &["found 15 0 0"]]), Ok(()), "not yet told");
+        assert!(check(&[one, &["found 30 0 4"]]).is_err());
+        assert!(check(&[one, &["found 30 0 6"]]).is_err());
+        let again: &[&str] = &["tried 30 0 5", "commit 40 0 5 30"];
+        assert!(check(&[one, again]).is_err());
+    }
+}
