@@ -67,6 +67,29 @@ impl Numbers {
     }
 }
 
+impl Numbers {
+    /// Judges an offset that was found after a crash: `is_done` says of an operation whether it had been answered before.
+    pub(crate) fn judge(&self, found: i64, is_done: impl Fn(usize) -> bool) -> Result<(), String> {
+        let is_told = |txn: &Numbered| txn.op.is_some_and(&is_done);
+        for (number, txn) in (0..).zip(&self.txns) {
+            match txn.outcome {
+                Some(Outcome::Ok) if number > found && is_told(txn) => {
+                    return Err(format!(
+                        "transaction {number} was committed, and its offset is {found}"
+                    ));
+                }
+                Some(Outcome::Fail) if number == found => {
+                    return Err(format!(
+                        "offset {found} is that of a transaction whose commit nobody asked for"
+                    ));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,6 +116,16 @@ mod tests {
         let outcomes: Vec<Outcome> = ops.iter().map(|op| op.outcome).collect();
         assert_eq!(outcomes, [Done, Info, Fail, Done, Fail]);
         assert!(numbers.settle(4, &mut ops).is_err(), "decided otherwise");
+    }
+
+    #[test]
+    fn after_a_crash_only_what_was_answered_before_counts() {
+        use Outcome::{Fail, Ok as Done};
+        let (numbers, _) = numbers(&[Done, Fail, Done]);
+        assert!(numbers.judge(2, |_| true).is_ok());
+        assert!(numbers.judge(0, |_| true).is_err());
+        assert!(numbers.judge(0, |op| op < 2).is_ok());
+        assert!(numbers.judge(1, |op| op < 2).is_err());
     }
 
     #[test]

@@ -102,6 +102,12 @@ impl Reader {
         self.positions.iter().all(settled)
     }
 
+    /// Its topic is not there.
+    pub(crate) fn is_unknown(&self) -> bool {
+        let mut told = self.positions.keys().map(|at| self.errors.get(at));
+        told.all(|code| code == Some(&ErrorCode::UnknownTopicOrPartition))
+    }
+
     /// What was told instead of records.
     pub(crate) fn errors(&self) -> impl Iterator<Item = String> {
         let tell =

@@ -63,7 +63,7 @@ const IN_FLIGHT_MAX: usize = 5;
 const TRANSACTION: i8 = 1;
 const GROUP: i8 = 0;
 /// Where the offsets of all groups point.
-const OFFSET_OF: (&str, i32) = ("load-0", 0);
+pub(crate) const OFFSET_OF: (&str, i32) = ("load-0", 0);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {

@@ -4,7 +4,7 @@
 //! each crash everything acknowledged before it must be there, nothing else than what was sent, and a second recovery, after
 //! another power cut, must find exactly the same.
 
-use env::sim::{Chance, Faults, Image, Machine};
+use env::sim::{Chance, Faults, Image, Machine, Tape};
 
 use super::host::settings;
 use super::plan::Plan;
@@ -21,7 +21,7 @@ pub struct Tally {
 }
 
 /// Failures kept; the enumeration ends with them.
-const FAILURES_MAX: usize = 3;
+pub(super) const FAILURES_MAX: usize = 3;
 
 /// Recovers about `budget` of the states that the run of `seed` may leave behind.
 #[must_use]
@@ -38,34 +38,48 @@ pub fn images(seed: u64, budget: usize) -> Tally {
         ..Tally::default()
     };
 
-    // A few states of each point; when there are more points than budget, some points.
+    each_image(&tape, seed, budget, |point, image, seed| {
+        tally.images += 1;
+        let (records, problems) = recover(image, &config, &topics, &known, seed);
+        tally.records += records;
+        tally.fail(point, problems)
+    });
+    tally
+}
+
+impl Tally {
+    /// Takes note of problems; false when there are enough.
+    pub(super) fn fail(&mut self, point: &str, problems: Vec<String>) -> bool {
+        let name = |problem| format!("{point}: {problem}");
+        self.failures.extend(problems.into_iter().map(name));
+        self.failures.len() < FAILURES_MAX
+    }
+}
+
+/// A few states of each point; when there are more points than budget, of some points. `judge` gets the name of a state, the state
+/// and a seed, and says whether to go on.
+pub(super) fn each_image(
+    tape: &Tape,
+    seed: u64,
+    budget: usize,
+    mut judge: impl FnMut(&str, Image, u64) -> bool,
+) {
     let per_point = (budget / tape.points()).clamp(2, 64);
     let stride = (tape.points() * per_point).div_ceil(budget).max(1);
     let mut chance = Chance::new(seed);
     for point in ((seed as usize % stride)..tape.points()).step_by(stride) {
-        for (number, image) in tape
-            .images(point, per_point, seed)
-            .into_iter()
-            .take(per_point)
-            .enumerate()
-        {
-            tally.images += 1;
-            let (records, problems) = recover(image, &config, &topics, &known, chance.next_u64());
-            tally.records += records;
-            let name = |problem| {
-                format!("seed {seed}, crash before operation {point}, state {number}: {problem}")
-            };
-            tally.failures.extend(problems.into_iter().map(name));
-            if tally.failures.len() >= FAILURES_MAX {
-                return tally;
+        let images = tape.images(point, per_point, seed).into_iter();
+        for (number, image) in images.take(per_point).enumerate() {
+            let name = format!("seed {seed}, crash before operation {point}, state {number}");
+            if !judge(&name, image, chance.next_u64()) {
+                return;
             }
         }
     }
-    tally
 }
 
 /// Runs the load once with a clean restart in the middle, and notes when each answer came.
-fn record(seed: u64, plan: &Plan) -> (Run, Vec<usize>) {
+pub(super) fn record(seed: u64, plan: &Plan) -> (Run, Vec<usize>) {
     let mut run = Run::new(seed, plan);
     run.host.machine.record();
     run.done_at = Some(Vec::new());

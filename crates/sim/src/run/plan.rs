@@ -180,6 +180,30 @@ impl Plan {
         plan
     }
 
+    /// A short run of transactional producers, one of which commits offsets with its records.
+    #[must_use]
+    pub fn short_transactions(seed: u64) -> Plan {
+        let mut plan = Plan::short(seed, Faults::default());
+        let mut chance = Chance::new(seed);
+        plan.producers.truncate(1);
+        (plan.trims, plan.changes) = (0, 0);
+        plan.transactors = (0..2)
+            .map(|number| {
+                let id = format!("txn-{number}");
+                let group = (number == 0).then(|| format!("offsets-{id}"));
+                TxnHabits {
+                    group,
+                    timeout: Duration::from_secs(1),
+                    batches_max: 4,
+                    pause: Duration::from_millis(2),
+                    delays: 0,
+                    ..txn_habits(id, &plan.topics, true, &mut chance)
+                }
+            })
+            .collect();
+        plan
+    }
+
     /// A run with these kinds of faults and a table that is compacted meanwhile.
     #[must_use]
     pub fn compacting(seed: u64, strikes: &[Strike]) -> Plan {

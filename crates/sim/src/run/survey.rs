@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use broker::Broker;
 use env::sim::{Chance, Machine};
+use wire::Request;
 use wire::messages::ListOffsetsRequest;
 use wire::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 
@@ -137,31 +138,32 @@ fn ends(machine: &Machine, topics: &[(String, i32)]) -> BTreeMap<(String, i32), 
         ..ListOffsetsRequest::default()
     };
     let mut ends = BTreeMap::new();
-    let Ok(mut line) = Line::open(machine) else {
-        return ends;
-    };
-    line.ask(&request, 4, true);
-    let limit = machine.now().plus(READ_MAX);
-    while machine.now() < limit {
-        let answer = match line.poll() {
-            Ok(Some(answer)) => answer,
-            Ok(None) => {
-                machine.step_until(limit);
-                continue;
-            }
-            Err(_) => break,
-        };
-        let Ok(response) = answer.decode::<ListOffsetsRequest>() else {
-            break;
-        };
-        for topic in response.topics {
-            for found in topic.partitions.iter().filter(|it| it.error_code == 0) {
-                ends.insert((topic.name.clone(), found.partition_index), found.offset);
-            }
+    let topics = call(machine, &request, 4).map(|response| response.topics);
+    for topic in topics.into_iter().flatten() {
+        for found in topic.partitions.iter().filter(|it| it.error_code == 0) {
+            ends.insert((topic.name.clone(), found.partition_index), found.offset);
         }
-        break;
     }
     ends
+}
+
+/// Asks one question; `None` when there is no answer to be had.
+pub(super) fn call<R: Request>(
+    machine: &Machine,
+    request: &R,
+    version: i16,
+) -> Option<R::Response> {
+    let mut line = Line::open(machine).ok()?;
+    line.ask(request, version, true);
+    let limit = machine.now().plus(READ_MAX);
+    while machine.now() < limit {
+        match line.poll() {
+            Ok(Some(answer)) => return answer.decode::<R>().ok(),
+            Ok(None) => drop(machine.step_until(limit)),
+            Err(_) => return None,
+        }
+    }
+    None
 }
 
 /// What was sent, and what was acknowledged before which point.

@@ -209,6 +209,21 @@ fn every_state_a_crash_leaves_is_recovered_twice_the_same() {
     );
 }
 
+#[test]
+fn every_state_a_crash_leaves_of_transactions_is_recovered() {
+    let (mut images, mut records) = (0, 0);
+    for seed in 1..5 {
+        let tally = sim::run::txn_images(seed, 100);
+        assert!(tally.failures.is_empty(), "{}", tally.failures.join("\n"));
+        images += tally.images;
+        records += tally.records;
+    }
+    assert!(
+        images >= 250 && records > 5_000,
+        "{images} images, {records} records"
+    );
+}
+
 /// M-07, U-08.
 #[test]
 fn damaged_files_are_told_by_the_broker_or_by_the_checksum_of_a_batch() {

@@ -1,0 +1,230 @@
+//! M-05 over crashes: every state that one may leave of a run with transactions is recovered, read at both levels and judged.
+//!
+//! What was told before the crash is the history so far; what was told later may have happened or not. The coordinator completes what
+//! it had decided and aborts the rest in time, so everything can be read to its end. Then a transaction is there as a whole or not
+//! at all, what readers had been shown stays, and a committed offset belongs to a transaction that was committed. A second recovery
+//! shows the same.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use broker::Broker;
+use env::sim::{Chance, Faults, Image, Machine};
+use wire::messages::OffsetFetchRequest;
+use wire::messages::offset_fetch_request::OffsetFetchRequestTopic;
+
+use super::host::settings;
+use super::images::{Tally, each_image, record};
+use super::plan::Plan;
+use super::survey::call;
+use super::{Run, Topics};
+use crate::checker::{History, Isolation, Key, Op, Outcome, Value, check};
+use crate::client::notes::Notes;
+use crate::client::reader::Reader;
+use crate::client::transactor::OFFSET_OF;
+
+/// Virtual time in which open transactions are aborted and everything is read.
+const READ_MAX: Duration = Duration::from_secs(60);
+/// Processes of the readings, beyond those of the run.
+const READERS_FROM: u32 = 1_000_000;
+
+/// Recovers about `budget` of the states that the run of `seed` may leave behind.
+#[must_use]
+pub fn txn_images(seed: u64, budget: usize) -> Tally {
+    let plan = Plan::short_transactions(seed);
+    let (mut run, done_at) = record(seed, &plan);
+    for transactor in &mut run.transactors {
+        transactor.crash(&run.host.machine, &mut run.notes);
+    }
+    let tape = run.host.machine.tape();
+    let mut tally = Tally {
+        points: tape.points(),
+        failures: run.notes.violations.clone(),
+        ..Tally::default()
+    };
+    let config = settings(&plan);
+    each_image(&tape, seed, budget, |name, image, seed| {
+        tally.images += 1;
+        let (records, problems) = recover(image, &config, &plan, &mut run, &done_at, seed);
+        tally.records += records;
+        tally.fail(name, problems)
+    });
+    tally
+}
+
+/// What readers of both levels find: level, key, offset and value.
+#[derive(Default)]
+struct Found {
+    ops: Vec<Op>,
+    problems: Vec<String>,
+    /// By group.
+    offsets: BTreeMap<String, i64>,
+}
+
+impl Found {
+    fn records(&self) -> Vec<(bool, Key, i64, Value)> {
+        let mut records = Vec::new();
+        for op in &self.ops {
+            let is_committed = op.isolation == Isolation::Committed;
+            for polled in &op.polls {
+                let all = polled.records.iter();
+                records.extend(all.map(|(at, value)| (is_committed, polled.key, *at, *value)));
+            }
+        }
+        records.sort_unstable();
+        records
+    }
+}
+
+fn recover(
+    image: Image,
+    config: &config::Broker,
+    plan: &Plan,
+    run: &mut Run,
+    done_at: &[usize],
+    seed: u64,
+) -> (usize, Vec<String>) {
+    let point = image.point;
+    let machine = Machine::on(seed, Faults::default(), image.volume);
+    let (first, broker) = find(&machine, config, plan, run);
+    let mut problems = first.problems.clone();
+    let records = first.records();
+    let is_done = |op: usize| done_at.get(op).is_some_and(|at| *at <= point);
+    for (group, offset) in &first.offsets {
+        if let Err(what) = run.notes.numbers(group).judge(*offset, is_done) {
+            problems.push(format!("{group}: {what}"));
+        }
+    }
+    if problems.is_empty() {
+        let report = check(&history(&run.notes.history, is_done, &first.ops));
+        if !report.is_clean() {
+            problems.push(report.to_string());
+        }
+    }
+    if problems.is_empty() {
+        drop(broker);
+        match seed.is_multiple_of(2) {
+            true => drop(machine.power_cut()),
+            false => machine.kill(),
+        }
+        let (second, _broker) = find(&machine, config, plan, run);
+        problems.extend(second.problems.iter().cloned());
+        if (second.records(), &second.offsets) != (records.clone(), &first.offsets) {
+            problems.push("a second recovery shows something else than the first".to_owned());
+        }
+    }
+    (records.len(), problems)
+}
+
+/// The history up to the crash, and what was read after it.
+fn history(of_run: &History, is_done: impl Fn(usize) -> bool, found: &[Op]) -> History {
+    let mut history = History {
+        read_to_the_end: vec![Isolation::Committed, Isolation::Uncommitted],
+        ..History::default()
+    };
+    for (number, op) in of_run.ops.iter().enumerate() {
+        let mut op = op.clone();
+        if !is_done(number) {
+            // What was shown then was not shown before the crash.
+            op.polls.clear();
+            op.sends.iter_mut().for_each(|sent| sent.offset = None);
+            // Whose commit was never asked for stays undone.
+            if op.outcome == Outcome::Ok {
+                op.outcome = Outcome::Info;
+            }
+        }
+        history.ops.push(op);
+    }
+    let later = history.ops.iter().map(|op| op.returned).max().unwrap_or(0) + 1;
+    for op in found {
+        let mut op = op.clone();
+        op.process += READERS_FROM;
+        op.invoked += later;
+        op.returned += later;
+        history.ops.push(op);
+    }
+    history
+}
+
+/// Starts a broker on the machine, and reads everything once nothing is undecided.
+fn find(
+    machine: &Machine,
+    config: &config::Broker,
+    plan: &Plan,
+    run: &mut Run,
+) -> (Found, Option<Broker>) {
+    let mut found = Found::default();
+    let broker = match Broker::start(&machine.env(), config.clone()) {
+        Ok(broker) => broker,
+        Err(error) => {
+            found.problems.push(format!("start: {error}"));
+            return (found, None);
+        }
+    };
+    let mut notes = Notes::default();
+    let mut chance = Chance::new(1);
+    let topics: Topics = run.topics.clone();
+    let mut readers = Vec::new();
+    for (topic, partitions) in &topics {
+        for isolation in [Isolation::Committed, Isolation::Uncommitted] {
+            let mut reader = Reader::new(topic, *partitions, isolation, chance.split(), &mut notes);
+            reader.hurry();
+            readers.push(reader);
+        }
+    }
+    let limit = machine.now().plus(READ_MAX);
+    // A topic that is not there yet is told as unknown for ever.
+    let is_done = |reader: &Reader| reader.is_done() || reader.is_unknown();
+    while machine.now() < limit && notes.violations.is_empty() && !readers.iter().all(is_done) {
+        let mut next = limit;
+        for reader in &mut readers {
+            if reader.has_news() || reader.wake() <= machine.now() {
+                reader.act(machine, &mut notes);
+            }
+            next = next.min(reader.wake());
+        }
+        machine.step_until(next);
+    }
+    found.problems.append(&mut notes.violations);
+    for reader in readers.iter().filter(|reader| !is_done(reader)) {
+        let stuck = reader.describe();
+        found
+            .problems
+            .push(format!("cannot be read to its end: {stuck}"));
+    }
+    for group in plan.transactors.iter().filter_map(|it| it.group.as_ref()) {
+        if let Some(offset) = offset_of(machine, group) {
+            found.offsets.insert(group.clone(), offset);
+        }
+    }
+    let mut keys: BTreeMap<Key, Key> = BTreeMap::new();
+    for (topic, partitions) in &topics {
+        for partition in 0..*partitions {
+            let key = run.notes.key(topic, partition);
+            keys.insert(notes.key(topic, partition), key);
+        }
+    }
+    found.ops = std::mem::take(&mut notes.history.ops);
+    for polled in found.ops.iter_mut().flat_map(|op| &mut op.polls) {
+        polled.key = keys.get(&polled.key).copied().unwrap_or(polled.key);
+    }
+    (found, Some(broker))
+}
+
+/// What is committed for a group; `None` where the offsets' topic is not there yet.
+fn offset_of(machine: &Machine, group: &str) -> Option<i64> {
+    let (topic, partition) = OFFSET_OF;
+    let request = OffsetFetchRequest {
+        group_id: group.to_owned(),
+        topics: Some(vec![OffsetFetchRequestTopic {
+            name: topic.to_owned(),
+            partition_indexes: vec![partition],
+        }]),
+        require_stable: true,
+        ..OffsetFetchRequest::default()
+    };
+    let response = call(machine, &request, 7)?;
+    let mut all = response.topics.iter().flat_map(|topic| &topic.partitions);
+    let found = all.next().filter(|found| found.error_code == 0)?;
+    (response.error_code == 0).then_some(found.committed_offset)
+}
