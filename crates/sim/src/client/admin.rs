@@ -15,7 +15,8 @@ use wire::messages::{
 };
 use wire::{ApiKey, ErrorCode};
 
-use super::line::{Answer, Line, LineError};
+use super::keep::{Client, Link};
+use super::line::{Answer, LineError};
 use super::notes::Notes;
 use crate::checker::{EndSeen, Kind, Op};
 
@@ -58,9 +59,8 @@ pub(crate) struct Admin {
     pub(crate) trims: u64,
     pub(crate) changes: u64,
     chance: Chance,
-    line: Option<Line>,
+    link: Link,
     asked: Option<(Asked, Instant)>,
-    wake: Instant,
     process: u32,
     created: u64,
     pub(crate) is_quiet: bool,
@@ -68,197 +68,17 @@ pub(crate) struct Admin {
     pub(crate) looks: u64,
 }
 
-impl Admin {
-    pub(crate) fn new(topics: Vec<Topic>, chance: Chance, notes: &mut Notes) -> Admin {
-        Admin {
-            states: topics
-                .iter()
-                .map(|topic| (topic.name.clone(), State::Wanted))
-                .collect(),
-            topics,
-            trims: 0,
-            changes: 0,
-            chance,
-            line: None,
-            asked: None,
-            wake: Instant(0),
-            process: notes.process(),
-            created: 0,
-            is_quiet: false,
-            looks: 0,
-        }
+impl Client for Admin {
+    fn link(&self) -> &Link {
+        &self.link
     }
 
-    pub(crate) fn wake(&self) -> Instant {
-        self.wake
+    fn link_mut(&mut self) -> &mut Link {
+        &mut self.link
     }
 
-    pub(crate) fn has_news(&self) -> bool {
-        self.line.as_ref().is_some_and(Line::has_news)
-    }
-
-    pub(crate) fn line(&self) -> Option<&Line> {
-        self.line.as_ref()
-    }
-
-    /// All topics of the load are there.
-    pub(crate) fn is_ready(&self) -> bool {
-        self.topics
-            .iter()
-            .all(|topic| self.states.get(&topic.name) == Some(&State::There))
-    }
-
-    pub(crate) fn act(&mut self, machine: &Machine, notes: &mut Notes) {
-        while let Some(line) = &mut self.line {
-            let done = match line.poll() {
-                Ok(Some(answer)) => self.on_answer(&answer, machine, notes),
-                Ok(None) => break,
-                Err(error) => Err(error),
-            };
-            if let Err(error) = done {
-                if let LineError::Nonsense(what) = error {
-                    notes.violation(format!("admin: {what}"));
-                }
-                self.line = None;
-                if self.asked.take().is_some() {
-                    notes.unanswered += 1;
-                }
-                self.wake = machine.now().plus(RECONNECT);
-            }
-        }
-        if machine.now() >= self.wake {
-            self.on_wake(machine, notes);
-        }
-    }
-
-    fn on_wake(&mut self, machine: &Machine, notes: &mut Notes) {
-        let now = machine.now();
-        self.wake = now.plus(Duration::from_millis(self.chance.between(20, 200)));
-        if self.line.is_none() {
-            self.line = Line::open(machine).ok();
-            self.wake = now.plus(RECONNECT);
-            return;
-        }
-        if let Some((_, since)) = &self.asked {
-            if now.since(*since) > ANSWER_MAX {
-                (self.line, self.asked) = (None, None);
-            }
-            return;
-        }
-        let what = self.next(notes);
-        self.ask(what, now, notes);
-    }
-
-    fn next(&mut self, notes: &Notes) -> Asked {
-        let wanted: Vec<String> = self
-            .topics
-            .iter()
-            .map(|topic| &topic.name)
-            .filter(|name| self.states.get(*name) == Some(&State::Wanted))
-            .cloned()
-            .collect();
-        if !wanted.is_empty() {
-            return Asked::Create(wanted);
-        }
-        let draw = self.chance.below(100);
-        if self.is_quiet || draw >= self.trims + self.changes {
-            return Asked::Look;
-        }
-        if draw < self.trims {
-            let topic = self.chance.pick(&self.topics).clone();
-            let partition = self.chance.below(topic.partitions as u64) as i32;
-            return match notes_highest(notes, &topic.name, partition) {
-                Some(highest) if highest > 0 => {
-                    let offset = self.chance.between(highest as u64 / 2, highest as u64) as i64;
-                    Asked::Trim {
-                        topic: topic.name,
-                        partition,
-                        offset,
-                    }
-                }
-                _ => Asked::Look,
-            };
-        }
-        let extra: Vec<String> = self
-            .states
-            .iter()
-            .filter(|(name, state)| {
-                name.starts_with("extra-") && matches!(state, State::There | State::Unwanted)
-            })
-            .map(|(name, _)| name.clone())
-            .collect();
-        if extra.len() > 3 || (!extra.is_empty() && self.chance.one_in(2)) {
-            return Asked::Delete(self.chance.pick(&extra).clone());
-        }
-        self.created += 1;
-        Asked::Create(vec![format!("extra-{}", self.created)])
-    }
-
-    fn ask(&mut self, what: Asked, now: Instant, notes: &mut Notes) {
-        let Some(line) = &mut self.line else { return };
-        match &what {
-            Asked::Create(names) => {
-                let topics = names
-                    .iter()
-                    .map(|name| creatable(&self.topics, name))
-                    .collect();
-                for name in names {
-                    self.states.insert(name.clone(), State::Wanted);
-                }
-                line.ask(
-                    &CreateTopicsRequest {
-                        topics,
-                        timeout_ms: 10_000,
-                        validate_only: false,
-                    },
-                    5,
-                    true,
-                );
-            }
-            Asked::Delete(name) => {
-                self.states.insert(name.clone(), State::Unwanted);
-                let request = DeleteTopicsRequest {
-                    topic_names: vec![name.clone()],
-                    timeout_ms: 10_000,
-                    ..DeleteTopicsRequest::default()
-                };
-                line.ask(&request, 4, true);
-            }
-            Asked::Trim {
-                topic,
-                partition,
-                offset,
-            } => {
-                let key = notes.key(topic, *partition);
-                // From now on the records may be gone, whatever the answer.
-                let trimmed = notes.history.trimmed.entry(key).or_default();
-                *trimmed = (*trimmed).max(*offset);
-                let partitions = vec![DeleteRecordsPartition {
-                    partition_index: *partition,
-                    offset: *offset,
-                }];
-                let topics = vec![DeleteRecordsTopic {
-                    name: topic.clone(),
-                    partitions,
-                }];
-                line.ask(
-                    &DeleteRecordsRequest {
-                        topics,
-                        timeout_ms: 10_000,
-                    },
-                    2,
-                    true,
-                );
-            }
-            Asked::Look => {
-                let request = MetadataRequest {
-                    topics: None,
-                    ..MetadataRequest::default()
-                };
-                line.ask(&request, 9, true);
-            }
-        }
-        self.asked = Some((what, now));
+    fn name(&self) -> String {
+        "admin".to_owned()
     }
 
     fn on_answer(
@@ -341,6 +161,174 @@ impl Admin {
         op.returned = machine.now().0;
         notes.done(op);
         Ok(())
+    }
+
+    fn hang_up(&mut self, machine: &Machine, notes: &mut Notes) {
+        self.link.line = None;
+        if self.asked.take().is_some() {
+            notes.unanswered += 1;
+        }
+        self.link.wake = machine.now().plus(RECONNECT);
+    }
+
+    fn on_wake(&mut self, machine: &Machine, notes: &mut Notes) {
+        let now = machine.now();
+        self.link.wake = now.plus(Duration::from_millis(self.chance.between(20, 200)));
+        if self.link.line.is_none() {
+            self.link.open(machine);
+            self.link.wake = now.plus(RECONNECT);
+            return;
+        }
+        if let Some((_, since)) = &self.asked {
+            if now.since(*since) > ANSWER_MAX {
+                (self.link.line, self.asked) = (None, None);
+            }
+            return;
+        }
+        let what = self.next(notes);
+        self.ask(what, now, notes);
+    }
+}
+
+impl Admin {
+    pub(crate) fn new(topics: Vec<Topic>, chance: Chance, notes: &mut Notes) -> Admin {
+        Admin {
+            states: topics
+                .iter()
+                .map(|topic| (topic.name.clone(), State::Wanted))
+                .collect(),
+            topics,
+            trims: 0,
+            changes: 0,
+            chance,
+            link: Link::new(Instant(0)),
+            asked: None,
+            process: notes.process(),
+            created: 0,
+            is_quiet: false,
+            looks: 0,
+        }
+    }
+
+    /// All topics of the load are there.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.topics
+            .iter()
+            .all(|topic| self.states.get(&topic.name) == Some(&State::There))
+    }
+
+    fn next(&mut self, notes: &Notes) -> Asked {
+        let wanted: Vec<String> = self
+            .topics
+            .iter()
+            .map(|topic| &topic.name)
+            .filter(|name| self.states.get(*name) == Some(&State::Wanted))
+            .cloned()
+            .collect();
+        if !wanted.is_empty() {
+            return Asked::Create(wanted);
+        }
+        let draw = self.chance.below(100);
+        if self.is_quiet || draw >= self.trims + self.changes {
+            return Asked::Look;
+        }
+        if draw < self.trims {
+            let topic = self.chance.pick(&self.topics).clone();
+            let partition = self.chance.below(topic.partitions as u64) as i32;
+            return match notes_highest(notes, &topic.name, partition) {
+                Some(highest) if highest > 0 => {
+                    let offset = self.chance.between(highest as u64 / 2, highest as u64) as i64;
+                    Asked::Trim {
+                        topic: topic.name,
+                        partition,
+                        offset,
+                    }
+                }
+                _ => Asked::Look,
+            };
+        }
+        let extra: Vec<String> = self
+            .states
+            .iter()
+            .filter(|(name, state)| {
+                name.starts_with("extra-") && matches!(state, State::There | State::Unwanted)
+            })
+            .map(|(name, _)| name.clone())
+            .collect();
+        if extra.len() > 3 || (!extra.is_empty() && self.chance.one_in(2)) {
+            return Asked::Delete(self.chance.pick(&extra).clone());
+        }
+        self.created += 1;
+        Asked::Create(vec![format!("extra-{}", self.created)])
+    }
+
+    fn ask(&mut self, what: Asked, now: Instant, notes: &mut Notes) {
+        let Some(line) = &mut self.link.line else {
+            return;
+        };
+        match &what {
+            Asked::Create(names) => {
+                let topics = names
+                    .iter()
+                    .map(|name| creatable(&self.topics, name))
+                    .collect();
+                for name in names {
+                    self.states.insert(name.clone(), State::Wanted);
+                }
+                line.ask(
+                    &CreateTopicsRequest {
+                        topics,
+                        timeout_ms: 10_000,
+                        validate_only: false,
+                    },
+                    5,
+                    true,
+                );
+            }
+            Asked::Delete(name) => {
+                self.states.insert(name.clone(), State::Unwanted);
+                let request = DeleteTopicsRequest {
+                    topic_names: vec![name.clone()],
+                    timeout_ms: 10_000,
+                    ..DeleteTopicsRequest::default()
+                };
+                line.ask(&request, 4, true);
+            }
+            Asked::Trim {
+                topic,
+                partition,
+                offset,
+            } => {
+                let key = notes.key(topic, *partition);
+                // From now on the records may be gone, whatever the answer.
+                let trimmed = notes.history.trimmed.entry(key).or_default();
+                *trimmed = (*trimmed).max(*offset);
+                let partitions = vec![DeleteRecordsPartition {
+                    partition_index: *partition,
+                    offset: *offset,
+                }];
+                let topics = vec![DeleteRecordsTopic {
+                    name: topic.clone(),
+                    partitions,
+                }];
+                line.ask(
+                    &DeleteRecordsRequest {
+                        topics,
+                        timeout_ms: 10_000,
+                    },
+                    2,
+                    true,
+                );
+            }
+            Asked::Look => {
+                let request = MetadataRequest {
+                    topics: None,
+                    ..MetadataRequest::default()
+                };
+                line.ask(&request, 9, true);
+            }
+        }
+        self.asked = Some((what, now));
     }
 
     fn on_look(&mut self, answer: &Answer, notes: &mut Notes) -> Result<(), LineError> {

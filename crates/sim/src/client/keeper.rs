@@ -18,7 +18,8 @@ use wire::records::{Batch, BatchBuilder, Caps, RecordIter, Source};
 use wire::{ApiKey, ErrorCode, Records};
 
 use super::admin::Topic;
-use super::line::{Answer, Line, LineError};
+use super::keep::{Client, Link};
+use super::line::{Answer, LineError};
 use super::notes::{Notes, payload, value_of};
 
 pub(crate) const TOPIC: &str = "table";
@@ -80,9 +81,8 @@ struct Reading {
 
 pub(crate) struct Keeper {
     chance: Chance,
-    line: Option<Line>,
+    link: Link,
     asked: Option<Instant>,
-    wake: Instant,
     id: Option<(i64, i16)>,
     writes: Vec<Write>,
     /// Writes that are acknowledged; the others are in `batch`.
@@ -98,91 +98,59 @@ pub(crate) struct Keeper {
     pub(crate) compacted: u64,
 }
 
-impl Keeper {
-    pub(crate) fn new(chance: Chance, now: Instant, retains_deletions: bool) -> Keeper {
-        Keeper {
-            chance,
-            line: None,
-            asked: None,
-            wake: now,
-            id: None,
-            writes: Vec::new(),
-            acked: 0,
-            batch: None,
-            reading: Reading::default(),
-            stale: BTreeMap::new(),
-            retains_deletions,
-            is_ending: false,
-            readings: 0,
-            compacted: 0,
-        }
+impl Client for Keeper {
+    fn link(&self) -> &Link {
+        &self.link
     }
 
-    pub(crate) fn wake(&self) -> Instant {
-        self.wake
+    fn link_mut(&mut self) -> &mut Link {
+        &mut self.link
     }
 
-    pub(crate) fn has_news(&self) -> bool {
-        self.line.as_ref().is_some_and(Line::has_news)
+    fn name(&self) -> String {
+        TOPIC.to_owned()
     }
 
-    pub(crate) fn line(&self) -> Option<&Line> {
-        self.line.as_ref()
-    }
-
-    pub(crate) fn has_unanswered(&self) -> bool {
-        self.batch.is_some()
-    }
-
-    pub(crate) fn describe(&self) -> String {
-        format!(
-            "{TOPIC}: {} of {} writes acknowledged, read up to {}",
-            self.acked,
-            self.writes.len(),
-            self.reading.next
-        )
-    }
-
-    pub(crate) fn act(&mut self, machine: &Machine, notes: &mut Notes) {
-        while let Some(line) = &mut self.line {
-            let done = match line.poll() {
-                Ok(Some(answer)) => self.on_answer(&answer, notes),
-                Ok(None) => break,
-                Err(error) => Err(error),
-            };
-            if let Err(error) = done {
-                if let LineError::Nonsense(what) = error {
-                    notes.violation(format!("{TOPIC}: {what}"));
+    fn on_answer(
+        &mut self,
+        answer: &Answer,
+        _machine: &Machine,
+        notes: &mut Notes,
+    ) -> Result<(), LineError> {
+        self.asked = None;
+        match answer.key() {
+            ApiKey::InitProducerId => {
+                let response = answer.decode::<InitProducerIdRequest>()?;
+                if response.error_code == 0 {
+                    self.id = Some((response.producer_id, response.producer_epoch));
                 }
-                self.hang_up(machine.now(), notes);
+                Ok(())
             }
-        }
-        if machine.now() >= self.wake {
-            self.on_wake(machine, notes);
+            ApiKey::Produce => self.on_produced(answer, notes),
+            _ => self.on_fetched(answer, notes),
         }
     }
 
-    fn hang_up(&mut self, now: Instant, notes: &mut Notes) {
-        self.line = None;
+    fn hang_up(&mut self, machine: &Machine, notes: &mut Notes) {
+        self.link.line = None;
         if self.asked.take().is_some() {
             notes.unanswered += 1;
         }
-        self.wake = now.plus(RECONNECT);
+        self.link.wake = machine.now().plus(RECONNECT);
     }
 
     fn on_wake(&mut self, machine: &Machine, notes: &mut Notes) {
         let now = machine.now();
-        self.wake = now.plus(Duration::from_millis(self.chance.between(2, 30)));
-        if self.line.is_none() {
-            self.line = Line::open(machine).ok();
-            if self.line.is_none() {
-                self.wake = now.plus(RECONNECT);
+        self.link.wake = now.plus(Duration::from_millis(self.chance.between(2, 30)));
+        if self.link.line.is_none() {
+            if !self.link.open(machine) {
+                self.link.wake = now.plus(RECONNECT);
             }
             return;
         }
         if let Some(since) = self.asked {
             if now.since(since) > ANSWER_MAX {
-                self.hang_up(now, notes);
+                self.hang_up(machine, notes);
             }
             return;
         }
@@ -199,6 +167,39 @@ impl Keeper {
         }
         self.asked = Some(now);
     }
+}
+
+impl Keeper {
+    pub(crate) fn new(chance: Chance, now: Instant, retains_deletions: bool) -> Keeper {
+        Keeper {
+            chance,
+            link: Link::new(now),
+            asked: None,
+            id: None,
+            writes: Vec::new(),
+            acked: 0,
+            batch: None,
+            reading: Reading::default(),
+            stale: BTreeMap::new(),
+            retains_deletions,
+            is_ending: false,
+            readings: 0,
+            compacted: 0,
+        }
+    }
+
+    pub(crate) fn has_unanswered(&self) -> bool {
+        self.batch.is_some()
+    }
+
+    pub(crate) fn describe(&self) -> String {
+        format!(
+            "{TOPIC}: {} of {} writes acknowledged, read up to {}",
+            self.acked,
+            self.writes.len(),
+            self.reading.next
+        )
+    }
 
     fn ask_for_id(&mut self) {
         let request = InitProducerIdRequest {
@@ -208,7 +209,7 @@ impl Keeper {
             producer_epoch: -1,
             ..InitProducerIdRequest::default()
         };
-        if let Some(line) = &mut self.line {
+        if let Some(line) = &mut self.link.line {
             line.ask(&request, 4, true);
         }
     }
@@ -235,7 +236,7 @@ impl Keeper {
     }
 
     fn send(&mut self) {
-        let (Some(line), Some(batch)) = (&mut self.line, &self.batch) else {
+        let (Some(line), Some(batch)) = (&mut self.link.line, &self.batch) else {
             return;
         };
         let request = ProduceRequest {
@@ -270,23 +271,8 @@ impl Keeper {
             }],
             ..FetchRequest::default()
         };
-        if let Some(line) = &mut self.line {
+        if let Some(line) = &mut self.link.line {
             line.ask(&request, 11, true);
-        }
-    }
-
-    fn on_answer(&mut self, answer: &Answer, notes: &mut Notes) -> Result<(), LineError> {
-        self.asked = None;
-        match answer.key() {
-            ApiKey::InitProducerId => {
-                let response = answer.decode::<InitProducerIdRequest>()?;
-                if response.error_code == 0 {
-                    self.id = Some((response.producer_id, response.producer_epoch));
-                }
-                Ok(())
-            }
-            ApiKey::Produce => self.on_produced(answer, notes),
-            _ => self.on_fetched(answer, notes),
         }
     }
 

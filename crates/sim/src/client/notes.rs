@@ -36,6 +36,8 @@ pub(crate) struct Notes {
     /// Transactional producers that found another one in their place.
     pub(crate) fenced: u64,
     groups: BTreeMap<(String, i32), GroupPart>,
+    /// Commits of members that were acknowledged, one after the other: partition and offset.
+    pub(crate) acked_commits: Vec<(i32, i64)>,
     /// Offsets committed in transactions, by group.
     numbers: BTreeMap<String, Numbers>,
     /// How often such an offset was looked up.

@@ -15,7 +15,8 @@ use wire::messages::{InitProducerIdRequest, ProduceRequest};
 use wire::records::{BatchBuilder, Codec};
 use wire::{ApiKey, ErrorCode};
 
-use super::line::{Answer, Line, LineError};
+use super::keep::{Client, Link};
+use super::line::{Answer, LineError};
 use super::notes::{Notes, payload};
 use crate::checker::{self, Attempt, Kind, Meaning, Op, Outcome, Request, Sent, classify};
 
@@ -51,14 +52,13 @@ pub(crate) struct Producer {
     habits: Habits,
     process: u32,
     chance: Chance,
-    line: Option<Line>,
+    link: Link,
     /// Id and epoch, for an idempotent producer.
     id: Option<(i64, i16)>,
     asked_for_id: bool,
     sequences: BTreeMap<i32, i32>,
     /// Not answered yet, in the order of sending.
     batches: VecDeque<Batch>,
-    wake: Instant,
     /// When the last progress was, for giving up.
     progress: Instant,
     pub(crate) is_ending: bool,
@@ -66,75 +66,75 @@ pub(crate) struct Producer {
     pub(crate) acked: std::collections::BTreeSet<i32>,
 }
 
-impl Producer {
-    pub(crate) fn new(habits: Habits, chance: Chance, now: Instant, notes: &mut Notes) -> Producer {
-        Producer {
-            habits,
-            process: notes.process(),
-            chance,
-            line: None,
-            id: None,
-            asked_for_id: false,
-            sequences: BTreeMap::new(),
-            batches: VecDeque::new(),
-            wake: now,
-            progress: now,
-            is_ending: false,
-            acked: std::collections::BTreeSet::new(),
+impl Client for Producer {
+    fn link(&self) -> &Link {
+        &self.link
+    }
+
+    fn link_mut(&mut self) -> &mut Link {
+        &mut self.link
+    }
+
+    fn name(&self) -> String {
+        format!("producer {}", self.process)
+    }
+
+    fn on_answer(
+        &mut self,
+        answer: &Answer,
+        machine: &Machine,
+        notes: &mut Notes,
+    ) -> Result<(), LineError> {
+        if answer.key() == ApiKey::InitProducerId {
+            let response = answer.decode::<InitProducerIdRequest>()?;
+            self.asked_for_id = false;
+            if response.error_code == 0 {
+                self.id = Some((response.producer_id, response.producer_epoch));
+                self.progress = machine.now();
+            }
+            return Ok(());
         }
-    }
-
-    pub(crate) fn topic(&self) -> &str {
-        &self.habits.topic
-    }
-
-    pub(crate) fn partitions(&self) -> i32 {
-        self.habits.partitions
-    }
-
-    pub(crate) fn wake(&self) -> Instant {
-        self.wake
-    }
-
-    pub(crate) fn has_news(&self) -> bool {
-        self.line.as_ref().is_some_and(Line::has_news)
-    }
-
-    pub(crate) fn line(&self) -> Option<&Line> {
-        self.line.as_ref()
-    }
-
-    pub(crate) fn has_unanswered(&self) -> bool {
-        !self.batches.is_empty()
-    }
-
-    pub(crate) fn act(&mut self, machine: &Machine, notes: &mut Notes) {
-        while let Some(line) = &mut self.line {
-            match line.poll() {
-                Ok(Some(answer)) => {
-                    if let Err(error) = self.on_answer(&answer, machine, notes) {
-                        self.on_line_error(error, machine, notes);
-                    }
+        let response = answer.decode::<ProduceRequest>()?;
+        for topic in &response.responses {
+            for partition in &topic.partition_responses {
+                let is_it = |batch: &Batch| {
+                    batch.correlation == Some(answer.correlation())
+                        && batch.partition == partition.index
+                };
+                let Some(at) = self.batches.iter().position(is_it) else {
+                    let what = format!(
+                        "an answer for partition {} that was not asked",
+                        partition.index
+                    );
+                    return Err(LineError::Nonsense(what));
+                };
+                let code = ErrorCode::try_from(partition.error_code)
+                    .map_err(|error| LineError::Nonsense(error.to_string()))?;
+                let answer = match code {
+                    ErrorCode::None => checker::Answer::Offset(partition.base_offset),
+                    code => checker::Answer::Code(code),
+                };
+                self.settle(at, answer, machine, notes);
+                if self.link.line.is_none() {
+                    return Ok(());
                 }
-                Ok(None) => break,
-                Err(error) => self.on_line_error(error, machine, notes),
             }
         }
-        if machine.now() >= self.wake {
-            self.on_wake(machine, notes);
+        if self
+            .batches
+            .iter()
+            .any(|batch| batch.correlation == Some(answer.correlation()))
+        {
+            return Err(LineError::Nonsense(
+                "a partition without an answer".to_owned(),
+            ));
         }
-    }
-
-    fn on_line_error(&mut self, error: LineError, machine: &Machine, notes: &mut Notes) {
-        if let LineError::Nonsense(what) = error {
-            notes.violation(format!("producer {}: {what}", self.process));
-        }
-        self.hang_up(machine, notes);
+        Ok(())
     }
 
     /// The connection is over: what was under way is sent again or stays unknown.
     fn hang_up(&mut self, machine: &Machine, notes: &mut Notes) {
-        self.line = None;
+        self.link.line = None;
         self.asked_for_id = false;
         for batch in &mut self.batches {
             if batch.correlation.take().is_some() {
@@ -145,32 +145,19 @@ impl Producer {
         if !self.habits.idempotent {
             self.give_up(machine, notes);
         }
-        self.wake = machine.now().plus(RECONNECT);
-    }
-
-    /// Ends this process: nothing it has not heard of will be asked again.
-    pub(crate) fn give_up(&mut self, machine: &Machine, notes: &mut Notes) {
-        for batch in std::mem::take(&mut self.batches) {
-            self.note(&batch, Outcome::Info, None, machine, notes);
-        }
-        self.line = None;
-        self.id = None;
-        self.asked_for_id = false;
-        self.sequences.clear();
-        self.process = notes.process();
-        self.progress = machine.now();
+        self.link.wake = machine.now().plus(RECONNECT);
     }
 
     fn on_wake(&mut self, machine: &Machine, notes: &mut Notes) {
         let now = machine.now();
-        self.wake = now.plus(self.habits.pause + Duration::from_micros(self.chance.below(2_000)));
+        self.link.wake =
+            now.plus(self.habits.pause + Duration::from_micros(self.chance.below(2_000)));
         if now.since(self.progress) > GIVE_UP && !self.batches.is_empty() {
             self.give_up(machine, notes);
         }
-        let Some(line) = &self.line else {
-            self.line = Line::open(machine).ok();
-            if self.line.is_none() {
-                self.wake = now.plus(RECONNECT);
+        let Some(line) = &self.link.line else {
+            if !self.link.open(machine) {
+                self.link.wake = now.plus(RECONNECT);
             } else if self.habits.idempotent {
                 self.send_again(notes);
             }
@@ -197,6 +184,49 @@ impl Producer {
             self.send_new(machine, notes);
         }
     }
+}
+
+impl Producer {
+    pub(crate) fn new(habits: Habits, chance: Chance, now: Instant, notes: &mut Notes) -> Producer {
+        Producer {
+            habits,
+            process: notes.process(),
+            chance,
+            link: Link::new(now),
+            id: None,
+            asked_for_id: false,
+            sequences: BTreeMap::new(),
+            batches: VecDeque::new(),
+            progress: now,
+            is_ending: false,
+            acked: std::collections::BTreeSet::new(),
+        }
+    }
+
+    pub(crate) fn topic(&self) -> &str {
+        &self.habits.topic
+    }
+
+    pub(crate) fn partitions(&self) -> i32 {
+        self.habits.partitions
+    }
+
+    pub(crate) fn has_unanswered(&self) -> bool {
+        !self.batches.is_empty()
+    }
+
+    /// Ends this process: nothing it has not heard of will be asked again.
+    pub(crate) fn give_up(&mut self, machine: &Machine, notes: &mut Notes) {
+        for batch in std::mem::take(&mut self.batches) {
+            self.note(&batch, Outcome::Info, None, machine, notes);
+        }
+        self.link.line = None;
+        self.id = None;
+        self.asked_for_id = false;
+        self.sequences.clear();
+        self.process = notes.process();
+        self.progress = machine.now();
+    }
 
     fn has_waiting(&self) -> bool {
         self.batches.iter().any(|batch| batch.correlation.is_none())
@@ -210,7 +240,7 @@ impl Producer {
             producer_epoch: -1,
             ..InitProducerIdRequest::default()
         };
-        if let Some(line) = &mut self.line {
+        if let Some(line) = &mut self.link.line {
             line.ask(&request, 4, true);
             self.asked_for_id = true;
         }
@@ -265,7 +295,7 @@ impl Producer {
     }
 
     fn send(&mut self, batches: Vec<Batch>, notes: &mut Notes) {
-        let Some(line) = &mut self.line else {
+        let Some(line) = &mut self.link.line else {
             self.batches.extend(batches);
             return;
         };
@@ -306,59 +336,6 @@ impl Producer {
             batch.correlation = Some(correlation);
             self.batches.push_back(batch);
         }
-    }
-
-    fn on_answer(
-        &mut self,
-        answer: &Answer,
-        machine: &Machine,
-        notes: &mut Notes,
-    ) -> Result<(), LineError> {
-        if answer.key() == ApiKey::InitProducerId {
-            let response = answer.decode::<InitProducerIdRequest>()?;
-            self.asked_for_id = false;
-            if response.error_code == 0 {
-                self.id = Some((response.producer_id, response.producer_epoch));
-                self.progress = machine.now();
-            }
-            return Ok(());
-        }
-        let response = answer.decode::<ProduceRequest>()?;
-        for topic in &response.responses {
-            for partition in &topic.partition_responses {
-                let is_it = |batch: &Batch| {
-                    batch.correlation == Some(answer.correlation())
-                        && batch.partition == partition.index
-                };
-                let Some(at) = self.batches.iter().position(is_it) else {
-                    let what = format!(
-                        "an answer for partition {} that was not asked",
-                        partition.index
-                    );
-                    return Err(LineError::Nonsense(what));
-                };
-                let code = ErrorCode::try_from(partition.error_code)
-                    .map_err(|error| LineError::Nonsense(error.to_string()))?;
-                let answer = match code {
-                    ErrorCode::None => checker::Answer::Offset(partition.base_offset),
-                    code => checker::Answer::Code(code),
-                };
-                self.settle(at, answer, machine, notes);
-                if self.line.is_none() {
-                    return Ok(());
-                }
-            }
-        }
-        if self
-            .batches
-            .iter()
-            .any(|batch| batch.correlation == Some(answer.correlation()))
-        {
-            return Err(LineError::Nonsense(
-                "a partition without an answer".to_owned(),
-            ));
-        }
-        Ok(())
     }
 
     fn settle(&mut self, at: usize, answer: checker::Answer, machine: &Machine, notes: &mut Notes) {

@@ -15,7 +15,8 @@ use wire::messages::{FetchRequest, ListOffsetsRequest};
 use wire::records::{Batch, Caps, ControlRecord, RecordIter, Source};
 use wire::{ApiKey, ErrorCode, Records};
 
-use super::line::{Answer, Line, LineError};
+use super::keep::{Client, Link};
+use super::line::{Answer, LineError};
 use super::notes::{Notes, value_of};
 use crate::checker::{EndSeen, Isolation, Kind, Op, Polled};
 
@@ -29,12 +30,11 @@ pub(crate) struct Reader {
     isolation: Isolation,
     process: u32,
     chance: Chance,
-    line: Option<Line>,
+    link: Link,
     positions: BTreeMap<i32, i64>,
     /// When the fetch under way was sent.
     asked: Option<Instant>,
     version: i16,
-    wake: Instant,
     /// Log end of each partition, once a fetch came back empty there.
     pub(crate) at_end: BTreeMap<i32, i64>,
     /// Partitions that answered with an error lately, and which.
@@ -42,6 +42,79 @@ pub(crate) struct Reader {
     bytes_max: i32,
     /// Partitions whose start moved beyond our position: their start has to be asked for.
     lost: BTreeSet<i32>,
+}
+
+impl Client for Reader {
+    fn link(&self) -> &Link {
+        &self.link
+    }
+
+    fn link_mut(&mut self) -> &mut Link {
+        &mut self.link
+    }
+
+    fn name(&self) -> String {
+        format!("reader {}", self.process)
+    }
+
+    fn on_answer(
+        &mut self,
+        answer: &Answer,
+        machine: &Machine,
+        notes: &mut Notes,
+    ) -> Result<(), LineError> {
+        let asked = self.asked.take().unwrap_or(machine.now());
+        if answer.key() == ApiKey::ListOffsets {
+            for topic in answer.decode::<ListOffsetsRequest>()?.topics {
+                for found in topic
+                    .partitions
+                    .iter()
+                    .filter(|found| found.error_code == 0)
+                {
+                    if let Some(position) = self.positions.get_mut(&found.partition_index) {
+                        *position = found.offset.max(*position);
+                    }
+                    self.lost.remove(&found.partition_index);
+                }
+            }
+            self.process = notes.process();
+            return Ok(());
+        }
+        let response = answer.decode::<FetchRequest>()?;
+        // No session, so an error for the whole answer leaves nothing to do but ask again.
+        let topics = response.responses.into_iter();
+        let partitions = topics.flat_map(|topic| topic.partitions).collect();
+        self.on_fetched(asked, partitions, machine, notes)
+    }
+
+    fn hang_up(&mut self, machine: &Machine, notes: &mut Notes) {
+        self.link.line = None;
+        if self.asked.take().is_some() {
+            notes.unanswered += 1;
+        }
+        self.link.wake = machine.now().plus(RECONNECT);
+    }
+
+    fn on_wake(&mut self, machine: &Machine, notes: &mut Notes) {
+        let now = machine.now();
+        self.link.wake = now.plus(Duration::from_millis(self.chance.between(2, 40)));
+        if self.link.line.is_none() {
+            if !self.link.open(machine) {
+                self.link.wake = now.plus(RECONNECT);
+            }
+        } else if self
+            .asked
+            .is_some_and(|asked| now.since(asked) > ANSWER_MAX)
+        {
+            self.hang_up(machine, notes);
+        } else if self.asked.is_none() {
+            if self.lost.is_empty() {
+                self.fetch(now)
+            } else {
+                self.ask_for_start(now)
+            }
+        }
+    }
 }
 
 impl Reader {
@@ -57,11 +130,10 @@ impl Reader {
             topic: topic.to_owned(),
             isolation,
             process: notes.process(),
-            line: None,
+            link: Link::new(Instant(0)),
             positions: (0..partitions).map(|partition| (partition, 0)).collect(),
             asked: None,
             version: chance.between(4, 12) as i16,
-            wake: Instant(0),
             at_end: BTreeMap::new(),
             errors: BTreeMap::new(),
             bytes_max: *chance.pick(&[1, 2_000, 50_000, 1 << 20]),
@@ -73,18 +145,6 @@ impl Reader {
     /// Asks for much at a time.
     pub(crate) fn hurry(&mut self) {
         self.bytes_max = self.bytes_max.max(200_000);
-    }
-
-    pub(crate) fn wake(&self) -> Instant {
-        self.wake
-    }
-
-    pub(crate) fn has_news(&self) -> bool {
-        self.line.as_ref().is_some_and(Line::has_news)
-    }
-
-    pub(crate) fn line(&self) -> Option<&Line> {
-        self.line.as_ref()
     }
 
     /// Has read everything there was when it last asked.
@@ -122,85 +182,6 @@ impl Reader {
         )
     }
 
-    pub(crate) fn act(&mut self, machine: &Machine, notes: &mut Notes) {
-        while let Some(line) = &mut self.line {
-            let done = match line.poll() {
-                Ok(Some(answer)) => self.on_answer(&answer, machine, notes),
-                Ok(None) => break,
-                Err(error) => Err(error),
-            };
-            if let Err(error) = done {
-                if let LineError::Nonsense(what) = error {
-                    notes.violation(format!("reader {}: {what}", self.process));
-                }
-                self.hang_up(machine, notes);
-            }
-        }
-        if machine.now() >= self.wake {
-            self.on_wake(machine, notes);
-        }
-    }
-
-    fn on_answer(
-        &mut self,
-        answer: &Answer,
-        machine: &Machine,
-        notes: &mut Notes,
-    ) -> Result<(), LineError> {
-        let asked = self.asked.take().unwrap_or(machine.now());
-        if answer.key() == ApiKey::ListOffsets {
-            for topic in answer.decode::<ListOffsetsRequest>()?.topics {
-                for found in topic
-                    .partitions
-                    .iter()
-                    .filter(|found| found.error_code == 0)
-                {
-                    if let Some(position) = self.positions.get_mut(&found.partition_index) {
-                        *position = found.offset.max(*position);
-                    }
-                    self.lost.remove(&found.partition_index);
-                }
-            }
-            self.process = notes.process();
-            return Ok(());
-        }
-        let response = answer.decode::<FetchRequest>()?;
-        // No session, so an error for the whole answer leaves nothing to do but ask again.
-        let topics = response.responses.into_iter();
-        let partitions = topics.flat_map(|topic| topic.partitions).collect();
-        self.on_fetched(asked, partitions, machine, notes)
-    }
-
-    fn hang_up(&mut self, machine: &Machine, notes: &mut Notes) {
-        self.line = None;
-        if self.asked.take().is_some() {
-            notes.unanswered += 1;
-        }
-        self.wake = machine.now().plus(RECONNECT);
-    }
-
-    fn on_wake(&mut self, machine: &Machine, notes: &mut Notes) {
-        let now = machine.now();
-        self.wake = now.plus(Duration::from_millis(self.chance.between(2, 40)));
-        if self.line.is_none() {
-            self.line = Line::open(machine).ok();
-            if self.line.is_none() {
-                self.wake = now.plus(RECONNECT);
-            }
-        } else if self
-            .asked
-            .is_some_and(|asked| now.since(asked) > ANSWER_MAX)
-        {
-            self.hang_up(machine, notes);
-        } else if self.asked.is_none() {
-            if self.lost.is_empty() {
-                self.fetch(now)
-            } else {
-                self.ask_for_start(now)
-            }
-        }
-    }
-
     fn ask_for_start(&mut self, now: Instant) {
         const EARLIEST: i64 = -2;
         let partitions = self
@@ -220,7 +201,7 @@ impl Reader {
             }],
             ..ListOffsetsRequest::default()
         };
-        if let Some(line) = &mut self.line {
+        if let Some(line) = &mut self.link.line {
             line.ask(&request, 4, true);
             self.asked = Some(now);
         }
@@ -249,7 +230,7 @@ impl Reader {
             }],
             ..FetchRequest::default()
         };
-        if let Some(line) = &mut self.line {
+        if let Some(line) = &mut self.link.line {
             line.ask(&request, self.version, true);
             self.asked = Some(now);
         }

@@ -3,6 +3,7 @@
 //! Owns the times. Every kind that was planned and struck must also have bitten where that can be counted; a run whose faults
 //! did nothing is no proof.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use env::sim::{Chance, Counts};
@@ -13,7 +14,7 @@ use crate::client::line::Line;
 
 use super::Run;
 use super::host::End;
-use super::plan::{Plan, Strike};
+use super::plan::{Plan, SLOW_SYNC_NANOS, Strike};
 
 /// Something to be undone later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +32,8 @@ pub(super) struct Striker {
     undo: Vec<(Instant, Undo)>,
     struck: Vec<Strike>,
     before: Option<Counts>,
+    /// Of the disk when it is not slowed down.
+    sync_nanos: Range<u64>,
 }
 
 const DISK_BYTES: u64 = 1 << 40;
@@ -47,6 +50,7 @@ impl Striker {
             undo: Vec::new(),
             struck: Vec::new(),
             before: None,
+            sync_nanos: plan.faults.sync_nanos.clone(),
         }
     }
 
@@ -65,7 +69,7 @@ impl Striker {
         self.before.get_or_insert_with(|| run.host.machine.counts());
         while let Some(at) = self.undo.iter().position(|(at, _)| *at <= now) {
             let (_, undo) = self.undo.swap_remove(at);
-            undo_now(undo, run);
+            self.undo_now(undo, run);
         }
         if !self.strikes.is_empty() && self.next <= now {
             let pause = self.pause.as_millis() as u64;
@@ -120,25 +124,14 @@ impl Striker {
                 }
             }),
             Strike::SlowDisk => {
-                machine.faults(|faults| faults.sync_nanos = 5_000_000..50_000_000);
+                machine.faults(|faults| faults.sync_nanos = SLOW_SYNC_NANOS);
                 self.undo.push((later, Undo::SlowDisk));
             }
         }
     }
 
     fn some_lines(&mut self, run: &Run, strike: impl Fn(&Line, &mut Chance)) {
-        let producers = run.producers.iter().filter_map(|producer| producer.line());
-        let readers = run.readers.iter().filter_map(|reader| reader.line());
-        let members = run.members.iter().filter_map(|member| member.line());
-        let transactors = run.transactors.iter();
-        let transactors = transactors.filter_map(|transactor| transactor.line());
-        let lines = producers
-            .chain(readers)
-            .chain(members)
-            .chain(transactors)
-            .chain(run.admin.line())
-            .chain(run.keeper.as_ref().and_then(|keeper| keeper.line()));
-        for line in lines {
+        for line in run.lines() {
             if self.chance.one_in(2) {
                 strike(line, &mut self.chance);
             }
@@ -148,7 +141,7 @@ impl Striker {
     /// Ends everything that would go on by itself.
     pub(super) fn heal(&mut self, run: &mut Run) {
         for (_, undo) in std::mem::take(&mut self.undo) {
-            undo_now(undo, run);
+            self.undo_now(undo, run);
         }
         run.host.machine.faults(|faults| {
             (
@@ -192,15 +185,13 @@ impl Striker {
         }
         bites
     }
-}
 
-fn undo_now(undo: Undo, run: &Run) {
-    let machine = &run.host.machine;
-    match undo {
-        Undo::FullDisk => machine.faults(|faults| faults.disk_bytes = DISK_BYTES),
-        Undo::StickClock => machine.stick_wall(false),
-        Undo::SlowDisk => {
-            machine.faults(|faults| faults.sync_nanos = env::sim::Faults::default().sync_nanos)
+    fn undo_now(&self, undo: Undo, run: &Run) {
+        let machine = &run.host.machine;
+        match undo {
+            Undo::FullDisk => machine.faults(|faults| faults.disk_bytes = DISK_BYTES),
+            Undo::StickClock => machine.stick_wall(false),
+            Undo::SlowDisk => machine.faults(|faults| faults.sync_nanos = self.sync_nanos.clone()),
         }
     }
 }

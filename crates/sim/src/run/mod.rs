@@ -19,7 +19,9 @@ use model::Instant;
 
 use crate::checker::{Fault, Guard, Isolation, Kind, Report, check};
 use crate::client::admin::Admin;
+use crate::client::keep::Client;
 use crate::client::keeper::{self, Keeper};
+use crate::client::line::Line;
 pub use crate::client::member::GroupProtocol;
 use crate::client::member::Member;
 use crate::client::notes::Notes;
@@ -120,6 +122,10 @@ pub fn run(seed: u64, plan: &Plan, verbose: bool) -> Verdict {
     run.judge(seed, plan)
 }
 
+fn each<'a, C: Client + 'a>(clients: &'a mut [C]) -> impl Iterator<Item = &'a mut dyn Client> {
+    clients.iter_mut().map(|client| client as &mut dyn Client)
+}
+
 struct Run {
     host: Host,
     chance: Chance,
@@ -133,6 +139,8 @@ struct Run {
     topics: Topics,
     /// While recording: how many disk operations had begun when each operation of the history was done.
     done_at: Option<Vec<usize>>,
+    /// The same for acknowledged commits.
+    committed_at: Vec<usize>,
     plan: Plan,
     bites: Vec<Fault>,
     counts_struck: Counts,
@@ -162,6 +170,7 @@ impl Run {
                 .map(|topic| (topic.name.clone(), topic.partitions))
                 .collect(),
             done_at: None,
+            committed_at: Vec::new(),
             plan: plan.clone(),
             bites: Vec::new(),
             counts_struck: Counts::default(),
@@ -174,42 +183,20 @@ impl Run {
         let now = self.host.machine.now();
         let mut next = limit;
         let (machine, notes) = (&self.host.machine, &mut self.notes);
-        if self.admin.has_news() || self.admin.wake() <= now {
-            self.admin.act(machine, notes);
-        }
-        next = next.min(self.admin.wake());
-        for producer in &mut self.producers {
-            if producer.has_news() || producer.wake() <= now {
-                producer.act(machine, notes);
-            }
-            next = next.min(producer.wake());
-        }
-        for reader in &mut self.readers {
-            if reader.has_news() || reader.wake() <= now {
-                reader.act(machine, notes);
-            }
-            next = next.min(reader.wake());
-        }
-        for member in &mut self.members {
-            if member.has_news() || member.wake() <= now {
-                member.act(machine, notes);
-            }
-            next = next.min(member.wake());
-        }
-        if let Some(keeper) = &mut self.keeper {
-            if keeper.has_news() || keeper.wake() <= now {
-                keeper.act(machine, notes);
-            }
-            next = next.min(keeper.wake());
-        }
-        for transactor in &mut self.transactors {
-            if transactor.has_news() || transactor.wake() <= now {
-                transactor.act(machine, notes);
-            }
-            next = next.min(transactor.wake());
+        let clients = std::iter::once(&mut self.admin as &mut dyn Client)
+            .chain(each(&mut self.producers))
+            .chain(each(&mut self.readers))
+            .chain(each(&mut self.members))
+            .chain(each(self.keeper.as_mut_slice()))
+            .chain(each(&mut self.transactors));
+        for client in clients {
+            next = next.min(client.act(machine, notes));
         }
         if let Some(done_at) = &mut self.done_at {
-            done_at.resize(notes.history.ops.len(), machine.recorded());
+            let recorded = machine.recorded();
+            done_at.resize(notes.history.ops.len(), recorded);
+            self.committed_at
+                .resize(notes.acked_commits.len(), recorded);
         }
         if let Some(at) = self.host.start_at() {
             next = next.min(at);
@@ -222,6 +209,17 @@ impl Run {
                 self.host.machine.describe_workers()
             ));
         }
+    }
+
+    /// Connections of all clients.
+    fn lines(&self) -> impl Iterator<Item = &Line> {
+        let links = std::iter::once(self.admin.link())
+            .chain(self.producers.iter().map(Client::link))
+            .chain(self.readers.iter().map(Client::link))
+            .chain(self.members.iter().map(Client::link))
+            .chain(self.keeper.iter().map(Client::link))
+            .chain(self.transactors.iter().map(Client::link));
+        links.filter_map(|link| link.line.as_ref())
     }
 
     /// Steps until `done`; false when `time` has passed before.

@@ -180,13 +180,14 @@ impl Plan {
         plan
     }
 
-    /// A short run of transactional producers, one of which commits offsets with its records.
+    /// A short run of transactional producers, one of which commits offsets with its records, and of a group.
     #[must_use]
     pub fn short_transactions(seed: u64) -> Plan {
         let mut plan = Plan::short(seed, Faults::default());
         let mut chance = Chance::new(seed);
         plan.producers.truncate(1);
         (plan.trims, plan.changes) = (0, 0);
+        plan.members = 2;
         plan.transactors = (0..2)
             .map(|number| {
                 let id = format!("txn-{number}");

@@ -13,6 +13,7 @@ use wire::messages::ListOffsetsRequest;
 use wire::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 
 use crate::checker::{History, Isolation, Key, Outcome, Value};
+use crate::client::keep::Client;
 use crate::client::line::Line;
 use crate::client::notes::Notes;
 use crate::client::reader::{DAMAGED, Reader};
@@ -77,10 +78,7 @@ pub(super) fn survey(
     {
         let mut next = limit;
         for reader in &mut readers {
-            if reader.has_news() || reader.wake() <= machine.now() {
-                reader.act(machine, &mut notes);
-            }
-            next = next.min(reader.wake());
+            next = next.min(reader.act(machine, &mut notes));
         }
         machine.step_until(next);
     }

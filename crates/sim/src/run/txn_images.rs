@@ -2,10 +2,11 @@
 //!
 //! What was told before the crash is the history so far; what was told later may have happened or not. The coordinator completes what
 //! it had decided and aborts the rest in time, so everything can be read to its end. Then a transaction is there as a whole or not
-//! at all, what readers had been shown stays, and a committed offset belongs to a transaction that was committed. A second recovery
-//! shows the same.
+//! at all, what readers had been shown stays, a committed offset belongs to a transaction that was committed, and acknowledged commits
+//! of a group are there. A second recovery shows the same.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::time::Duration;
 
 use broker::Broker;
@@ -17,10 +18,11 @@ use super::host::settings;
 use super::images::{Tally, each_image, record};
 use super::plan::Plan;
 use super::survey::call;
-use super::{Run, Topics};
+use super::{GROUP, Run, Topics};
 use crate::checker::{History, Isolation, Key, Op, Outcome, Value, check};
+use crate::client::keep::Client;
 use crate::client::notes::Notes;
-use crate::client::reader::Reader;
+use crate::client::reader::{DAMAGED, Reader};
 use crate::client::transactor::OFFSET_OF;
 
 /// Virtual time in which open transactions are aborted and everything is read.
@@ -57,8 +59,12 @@ pub fn txn_images(seed: u64, budget: usize) -> Tally {
 struct Found {
     ops: Vec<Op>,
     problems: Vec<String>,
+    /// What the broker said instead of records, and batches that a reader finds damaged.
+    told: Vec<String>,
     /// By group.
     offsets: BTreeMap<String, i64>,
+    /// Of the group with members, by partition.
+    commits: BTreeMap<i32, i64>,
 }
 
 impl Found {
@@ -88,6 +94,7 @@ fn recover(
     let machine = Machine::on(seed, Faults::default(), image.volume);
     let (first, broker) = find(&machine, config, plan, run);
     let mut problems = first.problems.clone();
+    problems.extend(first.told.iter().map(|told| format!("reported {told}")));
     let records = first.records();
     let is_done = |op: usize| done_at.get(op).is_some_and(|at| *at <= point);
     for (group, offset) in &first.offsets {
@@ -95,6 +102,7 @@ fn recover(
             problems.push(format!("{group}: {what}"));
         }
     }
+    problems.extend(wrong_commits(run, &first, point));
     if problems.is_empty() {
         let report = check(&history(&run.notes.history, is_done, &first.ops));
         if !report.is_clean() {
@@ -109,7 +117,9 @@ fn recover(
         }
         let (second, _broker) = find(&machine, config, plan, run);
         problems.extend(second.problems.iter().cloned());
-        if (second.records(), &second.offsets) != (records.clone(), &first.offsets) {
+        let is_same = second.records() == records
+            && (&second.offsets, &second.commits) == (&first.offsets, &first.commits);
+        if !is_same {
             problems.push("a second recovery shows something else than the first".to_owned());
         }
     }
@@ -157,7 +167,7 @@ fn find(
     let broker = match Broker::start(&machine.env(), config.clone()) {
         Ok(broker) => broker,
         Err(error) => {
-            found.problems.push(format!("start: {error}"));
+            found.told.push(format!("start: {error}"));
             return (found, None);
         }
     };
@@ -178,14 +188,16 @@ fn find(
     while machine.now() < limit && notes.violations.is_empty() && !readers.iter().all(is_done) {
         let mut next = limit;
         for reader in &mut readers {
-            if reader.has_news() || reader.wake() <= machine.now() {
-                reader.act(machine, &mut notes);
-            }
-            next = next.min(reader.wake());
+            next = next.min(reader.act(machine, &mut notes));
         }
         machine.step_until(next);
     }
-    found.problems.append(&mut notes.violations);
+    let by_reader = |what: &String| what.contains(DAMAGED);
+    let violations = std::mem::take(&mut notes.violations).into_iter();
+    (found.told, found.problems) = violations.partition(by_reader);
+    for reader in readers.iter().filter(|reader| !reader.is_unknown()) {
+        found.told.extend(reader.errors());
+    }
     for reader in readers.iter().filter(|reader| !is_done(reader)) {
         let stuck = reader.describe();
         found
@@ -193,9 +205,13 @@ fn find(
             .push(format!("cannot be read to its end: {stuck}"));
     }
     for group in plan.transactors.iter().filter_map(|it| it.group.as_ref()) {
-        if let Some(offset) = offset_of(machine, group) {
-            found.offsets.insert(group.clone(), offset);
-        }
+        let (topic, partition) = OFFSET_OF;
+        let all = offsets_of(machine, group, topic, partition..partition + 1);
+        let only = all.into_values().next();
+        found.offsets.extend(only.map(|only| (group.clone(), only)));
+    }
+    if let Some((topic, partitions)) = topics.first().filter(|_| plan.members > 0) {
+        found.commits = offsets_of(machine, GROUP, topic, 0..*partitions);
     }
     let mut keys: BTreeMap<Key, Key> = BTreeMap::new();
     for (topic, partitions) in &topics {
@@ -211,20 +227,51 @@ fn find(
     (found, Some(broker))
 }
 
-/// What is committed for a group; `None` where the offsets' topic is not there yet.
-fn offset_of(machine: &Machine, group: &str) -> Option<i64> {
-    let (topic, partition) = OFFSET_OF;
+/// Commits that were acknowledged before the crash are there, and none that nobody asked for.
+fn wrong_commits(run: &mut Run, found: &Found, point: usize) -> Vec<String> {
+    let mut floors: BTreeMap<i32, i64> = BTreeMap::new();
+    for ((partition, offset), at) in run.notes.acked_commits.iter().zip(&run.committed_at) {
+        if *at <= point {
+            let floor = floors.entry(*partition).or_default();
+            *floor = (*floor).max(*offset);
+        }
+    }
+    let mut wrong = Vec::new();
+    for partition in 0..run.topics[0].1 {
+        let floor = floors.get(&partition).copied().unwrap_or(-1);
+        let tried = run.notes.part(GROUP, partition).tried;
+        let offset = found.commits.get(&partition).copied().unwrap_or(-1);
+        if offset < floor || offset > tried {
+            wrong.push(format!(
+                "{GROUP}: partition {partition} is committed at {offset}, acknowledged was {floor}, tried {tried}"
+            ));
+        }
+    }
+    wrong
+}
+
+/// What is committed for a group, where anybody can tell.
+fn offsets_of(
+    machine: &Machine,
+    group: &str,
+    topic: &str,
+    partitions: Range<i32>,
+) -> BTreeMap<i32, i64> {
     let request = OffsetFetchRequest {
         group_id: group.to_owned(),
         topics: Some(vec![OffsetFetchRequestTopic {
             name: topic.to_owned(),
-            partition_indexes: vec![partition],
+            partition_indexes: partitions.collect(),
         }]),
         require_stable: true,
         ..OffsetFetchRequest::default()
     };
-    let response = call(machine, &request, 7)?;
-    let mut all = response.topics.iter().flat_map(|topic| &topic.partitions);
-    let found = all.next().filter(|found| found.error_code == 0)?;
-    (response.error_code == 0).then_some(found.committed_offset)
+    let response = call(machine, &request, 7);
+    let topics = response.filter(|told| told.error_code == 0);
+    let topics = topics.into_iter().flat_map(|told| told.topics);
+    let found = topics.flat_map(|topic| topic.partitions);
+    found
+        .filter(|found| found.error_code == 0)
+        .map(|found| (found.partition_index, found.committed_offset))
+        .collect()
 }

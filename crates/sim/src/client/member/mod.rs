@@ -18,7 +18,8 @@ use wire::messages::offset_fetch_request::{OffsetFetchRequestGroup, OffsetFetchR
 use wire::messages::{FindCoordinatorRequest, OffsetCommitRequest, OffsetFetchRequest};
 use wire::{ApiKey, ErrorCode};
 
-use super::line::{Answer, Line, LineError};
+use super::keep::{Client, Link};
+use super::line::{Answer, LineError};
 use super::notes::Notes;
 use classic::Classic;
 use consumer::Consumer;
@@ -38,7 +39,7 @@ const FETCH_VERSION: i16 = 9;
 pub(crate) struct GroupPart {
     /// Highest offset whose commit was acknowledged, and highest that anybody tried to commit.
     acked: i64,
-    tried: i64,
+    pub(crate) tried: i64,
     /// Classic protocol: owner in each generation.
     owners: BTreeMap<i32, String>,
     /// Consumer protocol: members that believe to own it, and until when they may.
@@ -96,275 +97,27 @@ pub(crate) struct Member {
     topic: String,
     partitions: i32,
     chance: Chance,
-    line: Option<Line>,
+    link: Link,
     /// The coordinator's topic may have to be made first.
     is_lost: bool,
     held: Held,
     protocol: Protocol,
     /// When the question under way was asked.
     asked: Option<Instant>,
-    wake: Instant,
     turn: u64,
 }
 
-impl Member {
-    pub(crate) fn new(
-        protocol: GroupProtocol,
-        group: &str,
-        topic: &str,
-        partitions: i32,
-        mut chance: Chance,
-        notes: &mut Notes,
-    ) -> Member {
-        let protocol = match protocol {
-            GroupProtocol::Classic => Protocol::Classic(Classic::default()),
-            GroupProtocol::Consumer => Protocol::Consumer(Consumer::new(&mut chance)),
-        };
-        Member {
-            number: notes.process(),
-            group: group.to_owned(),
-            topic: topic.to_owned(),
-            partitions,
-            chance,
-            line: None,
-            is_lost: true,
-            held: Held::default(),
-            protocol,
-            asked: None,
-            wake: Instant(0),
-            turn: 0,
-        }
+impl Client for Member {
+    fn link(&self) -> &Link {
+        &self.link
     }
 
-    pub(crate) fn wake(&self) -> Instant {
-        self.wake
+    fn link_mut(&mut self) -> &mut Link {
+        &mut self.link
     }
 
-    pub(crate) fn has_news(&self) -> bool {
-        self.line.as_ref().is_some_and(Line::has_news)
-    }
-
-    pub(crate) fn line(&self) -> Option<&Line> {
-        self.line.as_ref()
-    }
-
-    pub(crate) fn describe(&self) -> String {
-        let (id, epoch) = self.credentials();
-        format!(
-            "{} member {id:?} epoch {epoch} {}owns {:?}",
-            self.group,
-            if self.is_lost { "lost " } else { "" },
-            self.held.positions
-        )
-    }
-
-    /// Member id, and generation or epoch.
-    fn credentials(&self) -> (&str, i32) {
-        match &self.protocol {
-            Protocol::Classic(classic) => classic.credentials(),
-            Protocol::Consumer(consumer) => consumer.credentials(),
-        }
-    }
-
-    pub(crate) fn act(&mut self, machine: &Machine, notes: &mut Notes) {
-        while let Some(line) = &mut self.line {
-            let done = match line.poll() {
-                Ok(Some(answer)) => self.on_answer(&answer, machine, notes),
-                Ok(None) => break,
-                Err(error) => Err(error),
-            };
-            if let Err(error) = done {
-                if let LineError::Nonsense(what) = error {
-                    notes.violation(format!("member of {}: {what}", self.group));
-                }
-                self.hang_up(machine, notes);
-            }
-        }
-        if machine.now() >= self.wake {
-            self.on_wake(machine, notes);
-        }
-    }
-
-    fn hang_up(&mut self, machine: &Machine, notes: &mut Notes) {
-        self.line = None;
-        if self.asked.take().is_some() {
-            notes.unanswered += 1;
-        }
-        self.held.committing.clear();
-        let effect = match &mut self.protocol {
-            Protocol::Classic(classic) => classic.on_silence(),
-            Protocol::Consumer(consumer) => consumer.on_silence(),
-        };
-        self.suffer(effect, notes);
-        self.wake = machine.now().plus(RECONNECT);
-    }
-
-    fn suffer(&mut self, effect: Effect, notes: &mut Notes) {
-        match effect {
-            Effect::Nothing => return,
-            Effect::ThrownOut => {}
-            Effect::Moved => self.is_lost = true,
-        }
-        self.held.committing.clear();
-        // Who only asks where the coordinator is stays a member in the consumer protocol.
-        if matches!(
-            (&effect, &self.protocol),
-            (Effect::Moved, Protocol::Consumer(_))
-        ) {
-            return;
-        }
-        for partition in std::mem::take(&mut self.held.positions).keys() {
-            let part = notes.part(&self.group, *partition);
-            part.holders.remove(&self.number);
-        }
-    }
-
-    fn on_wake(&mut self, machine: &Machine, notes: &mut Notes) {
-        let now = machine.now();
-        self.wake = now.plus(Duration::from_millis(self.chance.between(20, 150)));
-        if self.line.is_none() {
-            self.line = Line::open(machine).ok();
-            if self.line.is_none() {
-                self.wake = now.plus(RECONNECT);
-            }
-            return;
-        }
-        match self.asked {
-            Some(asked) if now.since(asked) > ANSWER_MAX => self.hang_up(machine, notes),
-            Some(_) => {}
-            None => {
-                self.asked = Some(now);
-                self.ask(now, notes);
-                if !self.held.positions.is_empty() && self.chance.one_in(60) {
-                    // Asleep for longer than its session: it comes back as a member that was thrown out.
-                    self.wake = now.plus(Duration::from_millis(SESSION_MS as u64 * 2));
-                }
-            }
-        }
-    }
-
-    fn ask(&mut self, now: Instant, notes: &mut Notes) {
-        self.turn += 1;
-        let Some(line) = &mut self.line else { return };
-        if self.is_lost {
-            let request = FindCoordinatorRequest {
-                key: self.group.clone(),
-                ..Default::default()
-            };
-            line.ask(&request, 3, true);
-            return;
-        }
-        let wish = match &mut self.protocol {
-            Protocol::Classic(classic) => classic.ask(line, &self.group, self.partitions),
-            Protocol::Consumer(consumer) => {
-                consumer.wish(line, &self.group, &self.topic, &self.held, now)
-            }
-        };
-        match wish {
-            Wish::Asked => {}
-            Wish::Positions => self.fetch(notes),
-            Wish::Any => self.go_on(now, notes),
-        }
-    }
-
-    fn fetch(&mut self, notes: &mut Notes) {
-        self.held.floor = self
-            .held
-            .positions
-            .keys()
-            .map(|partition| (*partition, notes.part(&self.group, *partition).acked))
-            .collect();
-        let (id, epoch) = self.credentials();
-        let is_consumer = matches!(self.protocol, Protocol::Consumer(_));
-        let request = OffsetFetchRequest {
-            groups: vec![OffsetFetchRequestGroup {
-                group_id: self.group.clone(),
-                member_id: is_consumer.then(|| id.to_owned()),
-                member_epoch: if is_consumer { epoch } else { -1 },
-                topics: Some(vec![OffsetFetchRequestTopics {
-                    name: self.topic.clone(),
-                    partition_indexes: self.held.positions.keys().copied().collect(),
-                    ..Default::default()
-                }]),
-            }],
-            ..Default::default()
-        };
-        if let Some(line) = &mut self.line {
-            line.ask(&request, FETCH_VERSION, true);
-        }
-    }
-
-    fn go_on(&mut self, now: Instant, notes: &mut Notes) {
-        if self.chance.one_in(80) {
-            let Some(line) = &mut self.line else { return };
-            match &mut self.protocol {
-                Protocol::Classic(classic) => classic.leave(line, &self.group),
-                Protocol::Consumer(consumer) => {
-                    consumer.leave(line, &self.group);
-                    // Nothing is touched after the farewell.
-                    self.suffer(Effect::ThrownOut, notes);
-                }
-            }
-        } else if self.turn.is_multiple_of(2) && !self.held.positions.is_empty() {
-            self.commit(notes);
-        } else {
-            self.beat(now, notes);
-        }
-    }
-
-    fn beat(&mut self, now: Instant, notes: &mut Notes) {
-        let Some(line) = &mut self.line else { return };
-        match &mut self.protocol {
-            Protocol::Classic(classic) => classic.beat(line, &self.group),
-            Protocol::Consumer(consumer) => {
-                for partition in consumer.lets_go(&mut self.chance) {
-                    self.held.positions.remove(&partition);
-                    let part = notes.part(&self.group, partition);
-                    part.holders.remove(&self.number);
-                }
-                consumer.beat(line, &self.group, &self.topic, &self.held, now);
-            }
-        }
-    }
-
-    fn commit(&mut self, notes: &mut Notes) {
-        self.held.committing = self
-            .held
-            .positions
-            .iter()
-            .filter_map(|(partition, at)| at.map(|at| (*partition, at + 1)))
-            .collect();
-        for (partition, offset) in &self.held.committing {
-            let part = notes.part(&self.group, *partition);
-            part.tried = part.tried.max(*offset);
-            self.held.floor.insert(*partition, part.acked);
-        }
-        let partitions = self
-            .held
-            .committing
-            .iter()
-            .map(|(partition, offset)| OffsetCommitRequestPartition {
-                partition_index: *partition,
-                committed_offset: *offset,
-                committed_metadata: Some(String::new()),
-                ..Default::default()
-            })
-            .collect();
-        let (id, epoch) = self.credentials();
-        let request = OffsetCommitRequest {
-            group_id: self.group.clone(),
-            generation_id_or_member_epoch: epoch,
-            member_id: id.to_owned(),
-            topics: vec![OffsetCommitRequestTopic {
-                name: self.topic.clone(),
-                partitions,
-                ..Default::default()
-            }],
-            ..Default::default()
-        };
-        if let Some(line) = &mut self.line {
-            line.ask(&request, COMMIT_VERSION, true);
-        }
+    fn name(&self) -> String {
+        format!("member of {}", self.group)
     }
 
     fn on_answer(
@@ -423,10 +176,244 @@ impl Member {
             .now()
             .plus(Duration::from_millis(self.chance.between(1, pause)));
         // A sleeper goes on sleeping.
-        if self.wake <= machine.now().plus(BEAT * 2) {
-            self.wake = wake;
+        if self.link.wake <= machine.now().plus(BEAT * 2) {
+            self.link.wake = wake;
         }
         Ok(())
+    }
+
+    fn hang_up(&mut self, machine: &Machine, notes: &mut Notes) {
+        self.link.line = None;
+        if self.asked.take().is_some() {
+            notes.unanswered += 1;
+        }
+        self.held.committing.clear();
+        let effect = match &mut self.protocol {
+            Protocol::Classic(classic) => classic.on_silence(),
+            Protocol::Consumer(consumer) => consumer.on_silence(),
+        };
+        self.suffer(effect, notes);
+        self.link.wake = machine.now().plus(RECONNECT);
+    }
+
+    fn on_wake(&mut self, machine: &Machine, notes: &mut Notes) {
+        let now = machine.now();
+        self.link.wake = now.plus(Duration::from_millis(self.chance.between(20, 150)));
+        if self.link.line.is_none() {
+            if !self.link.open(machine) {
+                self.link.wake = now.plus(RECONNECT);
+            }
+            return;
+        }
+        match self.asked {
+            Some(asked) if now.since(asked) > ANSWER_MAX => self.hang_up(machine, notes),
+            Some(_) => {}
+            None => {
+                self.asked = Some(now);
+                self.ask(now, notes);
+                if !self.held.positions.is_empty() && self.chance.one_in(60) {
+                    // Asleep for longer than its session: it comes back as a member that was thrown out.
+                    self.link.wake = now.plus(Duration::from_millis(SESSION_MS as u64 * 2));
+                }
+            }
+        }
+    }
+}
+
+impl Member {
+    pub(crate) fn new(
+        protocol: GroupProtocol,
+        group: &str,
+        topic: &str,
+        partitions: i32,
+        mut chance: Chance,
+        notes: &mut Notes,
+    ) -> Member {
+        let protocol = match protocol {
+            GroupProtocol::Classic => Protocol::Classic(Classic::default()),
+            GroupProtocol::Consumer => Protocol::Consumer(Consumer::new(&mut chance)),
+        };
+        Member {
+            number: notes.process(),
+            group: group.to_owned(),
+            topic: topic.to_owned(),
+            partitions,
+            chance,
+            link: Link::new(Instant(0)),
+            is_lost: true,
+            held: Held::default(),
+            protocol,
+            asked: None,
+            turn: 0,
+        }
+    }
+
+    pub(crate) fn describe(&self) -> String {
+        let (id, epoch) = self.credentials();
+        format!(
+            "{} member {id:?} epoch {epoch} {}owns {:?}",
+            self.group,
+            if self.is_lost { "lost " } else { "" },
+            self.held.positions
+        )
+    }
+
+    /// Member id, and generation or epoch.
+    fn credentials(&self) -> (&str, i32) {
+        match &self.protocol {
+            Protocol::Classic(classic) => classic.credentials(),
+            Protocol::Consumer(consumer) => consumer.credentials(),
+        }
+    }
+
+    fn suffer(&mut self, effect: Effect, notes: &mut Notes) {
+        match effect {
+            Effect::Nothing => return,
+            Effect::ThrownOut => {}
+            Effect::Moved => self.is_lost = true,
+        }
+        self.held.committing.clear();
+        // Who only asks where the coordinator is stays a member in the consumer protocol.
+        if matches!(
+            (&effect, &self.protocol),
+            (Effect::Moved, Protocol::Consumer(_))
+        ) {
+            return;
+        }
+        for partition in std::mem::take(&mut self.held.positions).keys() {
+            let part = notes.part(&self.group, *partition);
+            part.holders.remove(&self.number);
+        }
+    }
+
+    fn ask(&mut self, now: Instant, notes: &mut Notes) {
+        self.turn += 1;
+        let Some(line) = &mut self.link.line else {
+            return;
+        };
+        if self.is_lost {
+            let request = FindCoordinatorRequest {
+                key: self.group.clone(),
+                ..Default::default()
+            };
+            line.ask(&request, 3, true);
+            return;
+        }
+        let wish = match &mut self.protocol {
+            Protocol::Classic(classic) => classic.ask(line, &self.group, self.partitions),
+            Protocol::Consumer(consumer) => {
+                consumer.wish(line, &self.group, &self.topic, &self.held, now)
+            }
+        };
+        match wish {
+            Wish::Asked => {}
+            Wish::Positions => self.fetch(notes),
+            Wish::Any => self.go_on(now, notes),
+        }
+    }
+
+    fn fetch(&mut self, notes: &mut Notes) {
+        self.held.floor = self
+            .held
+            .positions
+            .keys()
+            .map(|partition| (*partition, notes.part(&self.group, *partition).acked))
+            .collect();
+        let (id, epoch) = self.credentials();
+        let is_consumer = matches!(self.protocol, Protocol::Consumer(_));
+        let request = OffsetFetchRequest {
+            groups: vec![OffsetFetchRequestGroup {
+                group_id: self.group.clone(),
+                member_id: is_consumer.then(|| id.to_owned()),
+                member_epoch: if is_consumer { epoch } else { -1 },
+                topics: Some(vec![OffsetFetchRequestTopics {
+                    name: self.topic.clone(),
+                    partition_indexes: self.held.positions.keys().copied().collect(),
+                    ..Default::default()
+                }]),
+            }],
+            ..Default::default()
+        };
+        if let Some(line) = &mut self.link.line {
+            line.ask(&request, FETCH_VERSION, true);
+        }
+    }
+
+    fn go_on(&mut self, now: Instant, notes: &mut Notes) {
+        if self.chance.one_in(80) {
+            let Some(line) = &mut self.link.line else {
+                return;
+            };
+            match &mut self.protocol {
+                Protocol::Classic(classic) => classic.leave(line, &self.group),
+                Protocol::Consumer(consumer) => {
+                    consumer.leave(line, &self.group);
+                    // Nothing is touched after the farewell.
+                    self.suffer(Effect::ThrownOut, notes);
+                }
+            }
+        } else if self.turn.is_multiple_of(2) && !self.held.positions.is_empty() {
+            self.commit(notes);
+        } else {
+            self.beat(now, notes);
+        }
+    }
+
+    fn beat(&mut self, now: Instant, notes: &mut Notes) {
+        let Some(line) = &mut self.link.line else {
+            return;
+        };
+        match &mut self.protocol {
+            Protocol::Classic(classic) => classic.beat(line, &self.group),
+            Protocol::Consumer(consumer) => {
+                for partition in consumer.lets_go(&mut self.chance) {
+                    self.held.positions.remove(&partition);
+                    let part = notes.part(&self.group, partition);
+                    part.holders.remove(&self.number);
+                }
+                consumer.beat(line, &self.group, &self.topic, &self.held, now);
+            }
+        }
+    }
+
+    fn commit(&mut self, notes: &mut Notes) {
+        self.held.committing = self
+            .held
+            .positions
+            .iter()
+            .filter_map(|(partition, at)| at.map(|at| (*partition, at + 1)))
+            .collect();
+        for (partition, offset) in &self.held.committing {
+            let part = notes.part(&self.group, *partition);
+            part.tried = part.tried.max(*offset);
+            self.held.floor.insert(*partition, part.acked);
+        }
+        let partitions = self
+            .held
+            .committing
+            .iter()
+            .map(|(partition, offset)| OffsetCommitRequestPartition {
+                partition_index: *partition,
+                committed_offset: *offset,
+                committed_metadata: Some(String::new()),
+                ..Default::default()
+            })
+            .collect();
+        let (id, epoch) = self.credentials();
+        let request = OffsetCommitRequest {
+            group_id: self.group.clone(),
+            generation_id_or_member_epoch: epoch,
+            member_id: id.to_owned(),
+            topics: vec![OffsetCommitRequestTopic {
+                name: self.topic.clone(),
+                partitions,
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        if let Some(line) = &mut self.link.line {
+            line.ask(&request, COMMIT_VERSION, true);
+        }
     }
 
     fn on_error(&mut self, error: ErrorCode) -> Effect {
@@ -544,6 +531,7 @@ impl Member {
         let Some(offset) = self.held.committing.get(&partition).copied() else {
             return;
         };
+        notes.acked_commits.push((partition, offset));
         let floor = self.held.floor.get(&partition).copied().unwrap_or(0);
         let part = notes.part(&self.group, partition);
         part.commits += 1;

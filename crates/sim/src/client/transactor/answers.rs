@@ -1,0 +1,286 @@
+//! What answers mean for a transactional producer: it goes on, asks again, gives its transaction up, or begins anew.
+
+use env::sim::Machine;
+use wire::messages::{
+    AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, EndTxnRequest, FindCoordinatorRequest,
+    InitProducerIdRequest, OffsetFetchRequest, ProduceRequest, TxnOffsetCommitRequest,
+};
+use wire::{ApiKey, ErrorCode};
+
+use super::{ANSWER_MAX, Batch, State, Transactor};
+use crate::checker::Outcome;
+use crate::client::keep::Client;
+use crate::client::line::{Answer, LineError};
+use crate::client::notes::Notes;
+
+impl Transactor {
+    pub(super) fn judge(
+        &mut self,
+        answer: &Answer,
+        machine: &Machine,
+        notes: &mut Notes,
+    ) -> Result<(), LineError> {
+        let now = machine.now();
+        let is_waiting = self
+            .link
+            .line
+            .as_ref()
+            .is_some_and(|line| line.unanswered() > 0);
+        self.asked = is_waiting.then_some(now);
+        self.patience = ANSWER_MAX;
+        match answer.key() {
+            ApiKey::FindCoordinator => {
+                let found = answer.decode::<FindCoordinatorRequest>()?;
+                if code(found.error_code)? == ErrorCode::None {
+                    self.state = match (self.state, &self.habits.group) {
+                        (State::Lost, Some(_)) => State::LostGroup,
+                        _ => State::Out,
+                    };
+                }
+            }
+            ApiKey::InitProducerId => {
+                let response = answer.decode::<InitProducerIdRequest>()?;
+                let id = (response.producer_id, response.producer_epoch);
+                self.on_id(code(response.error_code)?, id, machine, notes);
+            }
+            ApiKey::AddPartitionsToTxn => {
+                let response = answer.decode::<AddPartitionsToTxnRequest>()?;
+                let topics = response.results_by_topic_v3_and_below.iter();
+                let all = topics.flat_map(|topic| &topic.results_by_partition);
+                let mut worst = ErrorCode::None;
+                for partition in all {
+                    match code(partition.partition_error_code)? {
+                        ErrorCode::None | ErrorCode::OperationNotAttempted => {}
+                        code => worst = code,
+                    }
+                }
+                match worst {
+                    ErrorCode::None => self.state = State::Open,
+                    code if is_fencing(code) => self.on_fenced(code, machine, notes),
+                    _ => notes.refused += 1,
+                }
+            }
+            ApiKey::Produce => {
+                let response = answer.decode::<ProduceRequest>()?;
+                let topics = response.responses.iter();
+                let mut all = topics.flat_map(|topic| &topic.partition_responses);
+                let (Some(only), None) = (all.next(), all.next()) else {
+                    return Err(LineError::Nonsense("one partition was asked".to_owned()));
+                };
+                let code = code(only.error_code)?;
+                self.on_produced(answer.correlation(), code, only.base_offset, machine, notes);
+            }
+            ApiKey::EndTxn => {
+                let response = answer.decode::<EndTxnRequest>()?;
+                let next = (response.producer_id, response.producer_epoch);
+                self.on_ended(code(response.error_code)?, next, machine, notes);
+            }
+            ApiKey::OffsetFetch => {
+                let response = answer.decode::<OffsetFetchRequest>()?;
+                let mut all = response.topics.iter().flat_map(|topic| &topic.partitions);
+                let (group, ..) = self.group_topic();
+                match all.next() {
+                    Some(found) if response.error_code == 0 && found.error_code == 0 => {
+                        notes.settle(&group, found.committed_offset);
+                        self.state = State::Idle;
+                    }
+                    _ => notes.refused += 1,
+                }
+            }
+            ApiKey::AddOffsetsToTxn => {
+                let response = answer.decode::<AddOffsetsToTxnRequest>()?;
+                let code = code(response.error_code)?;
+                self.on_offset_step(code, State::Committing, machine, notes);
+            }
+            ApiKey::TxnOffsetCommit => {
+                let response = answer.decode::<TxnOffsetCommitRequest>()?;
+                let mut all = response.topics.iter().flat_map(|topic| &topic.partitions);
+                let told = all.next().map_or(-1, |told| told.error_code);
+                self.on_offset_step(code(told)?, State::Open, machine, notes);
+            }
+            other => {
+                return Err(LineError::Nonsense(format!("{other:?} was not asked")));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn on_id(
+        &mut self,
+        code: ErrorCode,
+        id: (i64, i16),
+        machine: &Machine,
+        notes: &mut Notes,
+    ) {
+        match code {
+            ErrorCode::None => {
+                self.producer = Some(id);
+                self.recovers = false;
+                self.sequences.clear();
+                let is_sole = self.habits.is_calm || !self.habits.is_shared;
+                self.state = match self.habits.group {
+                    Some(_) if is_sole => State::Looking,
+                    _ => State::Idle,
+                };
+            }
+            ErrorCode::NotCoordinator => self.state = State::Lost,
+            // Somebody else came between: whoever wants to go on has to begin anew.
+            code if is_fencing(code) => {
+                self.begin_anew(machine, notes);
+            }
+            _ => notes.refused += 1,
+        }
+    }
+
+    pub(super) fn on_produced(
+        &mut self,
+        correlation: i32,
+        code: ErrorCode,
+        base: i64,
+        machine: &Machine,
+        notes: &mut Notes,
+    ) {
+        let Some(txn) = &mut self.txn else { return };
+        let under_way = |batch: &Batch| batch.correlation == Some(correlation);
+        let Some(at) = txn.batches.iter().position(under_way) else {
+            return;
+        };
+        match code {
+            ErrorCode::None | ErrorCode::DuplicateSequenceNumber => {
+                let batch = &mut txn.batches[at];
+                (batch.is_acked, batch.correlation) = (true, None);
+                if code == ErrorCode::None && base >= 0 {
+                    let sends = txn.op.sends[batch.sends.clone()].iter_mut();
+                    for (number, sent) in sends.enumerate() {
+                        sent.offset = Some(base + number as i64);
+                    }
+                }
+            }
+            code if is_fencing(code) => self.on_fenced(code, machine, notes),
+            ErrorCode::OutOfOrderSequenceNumber | ErrorCode::UnknownProducerId => {
+                let place = &txn.batches[at].place;
+                let before = txn.batches[..at].iter();
+                let is_first = before
+                    .filter(|batch| batch.place == *place)
+                    .all(|batch| batch.is_acked);
+                if is_first {
+                    notes.violation(format!(
+                        "{} ({}): refused with {code:?} although it kept order",
+                        self.habits.id, self.process
+                    ));
+                }
+                notes.refused += 1;
+                self.hang_up(machine, notes);
+            }
+            ErrorCode::InvalidTxnState | ErrorCode::TransactionAbortable => {
+                notes.refused += 1;
+                txn.is_doomed = true;
+                txn.batches[at].correlation = None;
+            }
+            // All that is open goes again, in order, on a new connection.
+            _ => {
+                notes.refused += 1;
+                self.hang_up(machine, notes);
+            }
+        }
+    }
+
+    pub(super) fn on_offset_step(
+        &mut self,
+        code: ErrorCode,
+        next: State,
+        machine: &Machine,
+        notes: &mut Notes,
+    ) {
+        let Some(txn) = &mut self.txn else { return };
+        match code {
+            ErrorCode::None => {
+                txn.owes_offset = next != State::Open;
+                self.state = next;
+            }
+            code if is_fencing(code) => self.on_fenced(code, machine, notes),
+            ErrorCode::InvalidTxnState | ErrorCode::TransactionAbortable => {
+                notes.refused += 1;
+                txn.is_doomed = true;
+                self.state = State::Open;
+            }
+            // Loaded or written later: asked again.
+            _ => notes.refused += 1,
+        }
+    }
+
+    pub(super) fn on_ended(
+        &mut self,
+        code: ErrorCode,
+        next: (i64, i16),
+        machine: &Machine,
+        notes: &mut Notes,
+    ) {
+        let State::Ending { committed } = self.state else {
+            return;
+        };
+        let Some(txn) = &mut self.txn else { return };
+        match code {
+            ErrorCode::None => {
+                let was_refused = txn.batches.iter().any(|batch| !batch.is_acked);
+                self.state = State::Idle;
+                if !self.habits.is_old {
+                    self.producer = Some(next);
+                    self.sequences.clear();
+                } else if was_refused {
+                    // Its sequences may have a gap now; another epoch begins at zero.
+                    self.recovers = true;
+                    self.state = State::Out;
+                }
+                let outcome = match committed {
+                    true => Outcome::Ok,
+                    false => Outcome::Fail,
+                };
+                self.finish(outcome, machine, notes);
+            }
+            code if is_fencing(code) => self.on_fenced(code, machine, notes),
+            ErrorCode::InvalidTxnState => self.on_fenced(code, machine, notes),
+            // It may have been decided, or not: asked again.
+            _ => {
+                notes.refused += 1;
+                txn.is_commit_open |= committed;
+            }
+        }
+    }
+
+    /// Another incarnation took over, or the coordinator ended the transaction.
+    pub(super) fn on_fenced(&mut self, code: ErrorCode, machine: &Machine, notes: &mut Notes) {
+        let now = machine.now();
+        notes.fenced += 1;
+        if let Some(txn) = &self.txn
+            && self.habits.is_alone
+            && now.since(txn.began) < self.habits.timeout
+            && self.strays_until < txn.began
+        {
+            notes.violation(format!(
+                "{} ({}): {code:?} in {:?}, although nobody else uses the id and it was open for {:?} only",
+                self.habits.id,
+                self.process,
+                self.state,
+                now.since(txn.began)
+            ));
+        }
+        // What is on the connection belongs to the old incarnation.
+        self.link.line = None;
+        self.asked = None;
+        self.begin_anew(machine, notes);
+    }
+}
+
+fn is_fencing(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::ProducerFenced
+            | ErrorCode::InvalidProducerEpoch
+            | ErrorCode::InvalidProducerIdMapping
+    )
+}
+
+fn code(code: i16) -> Result<ErrorCode, LineError> {
+    ErrorCode::try_from(code).map_err(|error| LineError::Nonsense(error.to_string()))
+}

@@ -1,0 +1,381 @@
+//! A simulated transactional producer: writes to several partitions, commits or aborts, crashes and comes back.
+//!
+//! Others may use its transactional id, and then each fences the other. What a transaction became is certain when its end was
+//! acknowledged, and when no commit was ever asked for: then nobody may see it. With some requests an old connection is kept and
+//! delivers them late, beside or after the same ones sent again.
+
+mod answers;
+mod requests;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::time::Duration;
+
+use bytes::Bytes;
+use env::sim::{Chance, Machine};
+use model::Instant;
+
+use super::keep::{Client, Link};
+use super::line::{Answer, Line, LineError};
+use super::notes::Notes;
+use crate::checker::{Kind, Op, Outcome};
+
+type Place = (String, i32);
+
+/// How a transactional producer behaves.
+#[derive(Clone, Debug)]
+pub(crate) struct TxnHabits {
+    pub(crate) id: String,
+    pub(crate) places: Vec<Place>,
+    /// Adds its partitions itself and keeps its epoch, as before KIP-890.
+    pub(crate) is_old: bool,
+    pub(crate) timeout: Duration,
+    pub(crate) batches_max: u64,
+    /// Time between two steps when nothing else holds it up.
+    pub(crate) pause: Duration,
+    /// One in so many ends of a transaction travels on a connection that stalls; 0 for none.
+    pub(crate) delays: u64,
+    /// Commits every transaction and never crashes.
+    pub(crate) is_calm: bool,
+    /// Nobody else uses the id and no clock jumps: within the timeout nothing may fence it.
+    pub(crate) is_alone: bool,
+    /// Each transaction commits its number as an offset of this group, unless it is calm.
+    pub(crate) group: Option<String>,
+    /// Somebody else uses the id.
+    pub(crate) is_shared: bool,
+}
+
+const RECONNECT: Duration = Duration::from_millis(300);
+const ANSWER_MAX: Duration = Duration::from_secs(30);
+/// A transaction that could not be ended for so long is given up with its producer.
+const GIVE_UP: Duration = Duration::from_secs(90);
+/// Longer than any connection stalls: what was sent before has arrived or never will.
+const STRAY_MAX: Duration = Duration::from_secs(10);
+const IN_FLIGHT_MAX: usize = 5;
+/// Where the offsets of all groups point.
+pub(crate) const OFFSET_OF: (&str, i32) = ("load-0", 0);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Does not know its coordinator, or that of its group.
+    Lost,
+    LostGroup,
+    /// Has no producer id that counts.
+    Out,
+    /// Looks which offset of its group is committed.
+    Looking,
+    Idle,
+    /// Asks for its partitions to be added.
+    Adding,
+    Open,
+    /// Asks for its group to be added.
+    AddingGroup,
+    /// Commits its offset.
+    Committing,
+    Ending {
+        committed: bool,
+    },
+}
+
+struct Txn {
+    op: Op,
+    places: Vec<Place>,
+    began: Instant,
+    /// Batches that are still to be made.
+    left: u64,
+    batches: Vec<Batch>,
+    is_doomed: bool,
+    /// Its number, while the offset for it is not committed; and that number.
+    owes_offset: bool,
+    number: i64,
+    /// A commit was sent, and what became of it is not known.
+    is_commit_open: bool,
+}
+
+struct Batch {
+    place: Place,
+    records: Bytes,
+    sends: Range<usize>,
+    /// The request it is under way in.
+    correlation: Option<i32>,
+    is_acked: bool,
+}
+
+pub(crate) struct Transactor {
+    habits: TxnHabits,
+    process: u32,
+    chance: Chance,
+    link: Link,
+    /// Old connections with something that may still arrive, and how long they are kept.
+    late: Vec<(Instant, Line)>,
+    state: State,
+    /// Id and epoch.
+    producer: Option<(i64, i16)>,
+    /// Asks for the next epoch of its own instead of beginning anew.
+    recovers: bool,
+    sequences: BTreeMap<Place, i32>,
+    txn: Option<Txn>,
+    /// Since when something is unanswered.
+    asked: Option<Instant>,
+    patience: Duration,
+    /// Until then an earlier request for a producer id may still arrive, and fence us.
+    strays_until: Instant,
+    pub(crate) is_ending: bool,
+    pub(crate) commits: u64,
+}
+
+impl Client for Transactor {
+    fn link(&self) -> &Link {
+        &self.link
+    }
+
+    fn link_mut(&mut self) -> &mut Link {
+        &mut self.link
+    }
+
+    fn name(&self) -> String {
+        format!("{} ({})", self.habits.id, self.process)
+    }
+
+    fn on_answer(
+        &mut self,
+        answer: &Answer,
+        machine: &Machine,
+        notes: &mut Notes,
+    ) -> Result<(), LineError> {
+        self.judge(answer, machine, notes)
+    }
+
+    /// What was under way is sent again.
+    fn hang_up(&mut self, machine: &Machine, notes: &mut Notes) {
+        let now = machine.now();
+        if self.asked.take().is_some() {
+            notes.unanswered += 1;
+        }
+        if self.state == State::Out {
+            self.strays_until = now.plus(STRAY_MAX);
+        }
+        if let Some(line) = self.link.line.take()
+            && self.patience < ANSWER_MAX
+            && self.state != State::Out
+        {
+            self.late.push((now.plus(STRAY_MAX), line));
+        }
+        self.patience = ANSWER_MAX;
+        if let Some(txn) = &mut self.txn {
+            txn.is_commit_open |= self.state == State::Ending { committed: true };
+            for batch in &mut txn.batches {
+                batch.correlation = None;
+            }
+        }
+        self.link.wake = now.plus(RECONNECT);
+    }
+
+    fn on_wake(&mut self, machine: &Machine, notes: &mut Notes) {
+        let now = machine.now();
+        self.link.wake =
+            now.plus(self.habits.pause + Duration::from_micros(self.chance.below(2_000)));
+        let too_long = |txn: &Txn| now.since(txn.began) > GIVE_UP;
+        if self.txn.as_ref().is_some_and(too_long) {
+            self.crash(machine, notes);
+            return;
+        }
+        let Some(line) = &self.link.line else {
+            if !self.link.open(machine) {
+                self.link.wake = now.plus(RECONNECT);
+            } else if self.state == State::Open {
+                self.send_again(now, notes);
+            }
+            return;
+        };
+        if self
+            .asked
+            .is_some_and(|asked| now.since(asked) > self.patience)
+        {
+            self.hang_up(machine, notes);
+            return;
+        }
+        let unanswered = line.unanswered();
+        if unanswered > 0 && self.state != State::Open {
+            return;
+        }
+        match self.state {
+            State::Lost | State::LostGroup => self.find_coordinator(now),
+            State::Looking => self.look(now),
+            State::AddingGroup => self.add_group(now),
+            State::Committing => self.commit_offset(now),
+            State::Out => self.init(now),
+            State::Idle if self.is_ending => {}
+            State::Idle if !self.habits.is_calm && self.chance.one_in(60) => {
+                self.crash(machine, notes);
+            }
+            State::Idle => self.begin(now, notes),
+            State::Adding => self.add(now),
+            State::Open => self.go_on(unanswered, machine, notes),
+            State::Ending { .. } if !self.habits.is_calm && self.chance.one_in(8) => {
+                self.crash(machine, notes);
+            }
+            State::Ending { committed } => self.end(committed, now),
+        }
+    }
+
+    fn tend(&mut self, machine: &Machine) {
+        let now = machine.now();
+        self.late
+            .retain_mut(|(until, line)| now < *until && line.poll().is_ok());
+    }
+
+    fn has_news(&self) -> bool {
+        let late = self.late.iter().map(|(_, line)| line);
+        self.link.line.iter().chain(late).any(Line::has_news)
+    }
+}
+
+impl Transactor {
+    pub(crate) fn new(habits: TxnHabits, chance: Chance, now: Instant, notes: &mut Notes) -> Self {
+        Transactor {
+            habits,
+            process: notes.process(),
+            chance,
+            link: Link::new(now),
+            late: Vec::new(),
+            state: State::Lost,
+            producer: None,
+            recovers: false,
+            sequences: BTreeMap::new(),
+            txn: None,
+            asked: None,
+            patience: ANSWER_MAX,
+            strays_until: now.plus(STRAY_MAX),
+            is_ending: false,
+            commits: 0,
+        }
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.txn.is_some()
+    }
+
+    pub(crate) fn describe(&self) -> String {
+        format!(
+            "{} {:?} as {:?}, {} commits, {} batches open",
+            self.habits.id,
+            self.state,
+            self.producer,
+            self.commits,
+            self.txn
+                .iter()
+                .flat_map(|txn| &txn.batches)
+                .filter(|batch| !batch.is_acked)
+                .count()
+        )
+    }
+
+    /// Ends as a process, in the middle of whatever it does; a new one takes its place.
+    pub(crate) fn crash(&mut self, machine: &Machine, notes: &mut Notes) {
+        self.hang_up(machine, notes);
+        self.begin_anew(machine, notes);
+    }
+
+    fn begin_anew(&mut self, machine: &Machine, notes: &mut Notes) {
+        let outcome = match &self.txn {
+            Some(txn) if txn.is_commit_open => Outcome::Info,
+            _ => Outcome::Fail,
+        };
+        self.finish(outcome, machine, notes);
+        self.process = notes.process();
+        self.state = State::Out;
+        self.recovers = false;
+        self.link.wake = machine
+            .now()
+            .plus(Duration::from_millis(self.chance.between(50, 1_500)));
+    }
+
+    fn finish(&mut self, outcome: Outcome, machine: &Machine, notes: &mut Notes) {
+        let Some(txn) = self.txn.take() else { return };
+        notes.ended(outcome);
+        self.commits += u64::from(outcome == Outcome::Ok);
+        let mut op = txn.op;
+        op.outcome = outcome;
+        op.returned = machine.now().0;
+        let at = (!op.sends.is_empty()).then_some(notes.history.ops.len());
+        if at.is_some() {
+            notes.done(op);
+        }
+        if let Some(group) = self.habits.group.as_ref().filter(|_| txn.number >= 0) {
+            notes.numbers(group).end(txn.number, outcome, at);
+        }
+    }
+
+    fn asks(&mut self, now: Instant) {
+        self.asked.get_or_insert(now);
+    }
+
+    fn begin(&mut self, now: Instant, notes: &mut Notes) {
+        let number = match &self.habits.group {
+            Some(group) if !self.habits.is_calm => notes.numbers(group).begin(),
+            _ => -1,
+        };
+        let mut all = self.habits.places.clone();
+        let count = match self.habits.is_calm {
+            true => all.len(),
+            false => self.chance.between(1, all.len() as u64) as usize,
+        };
+        let mut places = Vec::new();
+        for _ in 0..count {
+            places.push(all.swap_remove(self.chance.below(all.len() as u64) as usize));
+        }
+        let left = self.chance.between(1, self.habits.batches_max);
+        self.txn = Some(Txn {
+            op: Op::new(self.process, Kind::Txn, now.0),
+            left: left.max(places.len() as u64),
+            places,
+            began: now,
+            batches: Vec::new(),
+            is_doomed: false,
+            owes_offset: number >= 0,
+            number,
+            is_commit_open: false,
+        });
+        self.state = match self.habits.is_old {
+            true => State::Adding,
+            false => State::Open,
+        };
+    }
+
+    fn go_on(&mut self, unanswered: usize, machine: &Machine, notes: &mut Notes) {
+        let now = machine.now();
+        let is_calm = self.habits.is_calm;
+        let Some(txn) = &mut self.txn else { return };
+        if !is_calm && self.chance.one_in(150) {
+            self.crash(machine, notes);
+            return;
+        }
+        if !is_calm && self.chance.one_in(200) {
+            // Asleep, sometimes for longer than a transaction may be open.
+            let most = self.habits.timeout.as_millis() as u64 * 2;
+            self.link.wake = now.plus(Duration::from_millis(self.chance.below(most)));
+            return;
+        }
+        txn.is_doomed |= !is_calm && self.chance.one_in(60);
+        if txn.is_doomed || txn.left == 0 {
+            let is_acked = txn.batches.iter().all(|batch| batch.is_acked);
+            if unanswered == 0 && is_acked && txn.owes_offset && !txn.is_doomed {
+                self.state = match self.habits.is_old {
+                    true => State::AddingGroup,
+                    false => State::Committing,
+                };
+            } else if unanswered == 0 && (is_acked || txn.is_doomed) {
+                let committed = !txn.is_doomed && (is_calm || !self.chance.one_in(4));
+                self.end(committed, now);
+                if !is_calm && self.chance.one_in(40) {
+                    // Its last words are still on their way.
+                    self.patience = Duration::ZERO;
+                    self.crash(machine, notes);
+                }
+            }
+        } else if unanswered < IN_FLIGHT_MAX {
+            self.send_new(now, notes);
+        }
+    }
+}

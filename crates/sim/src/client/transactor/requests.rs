@@ -1,0 +1,261 @@
+//! What a transactional producer asks, in versions that change from one request to the next.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use model::Instant;
+use wire::messages::add_partitions_to_txn_request::AddPartitionsToTxnTopic;
+use wire::messages::offset_fetch_request::OffsetFetchRequestTopic;
+use wire::messages::produce_request::{PartitionProduceData, TopicProduceData};
+use wire::messages::txn_offset_commit_request::{
+    TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic,
+};
+use wire::messages::{
+    AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, EndTxnRequest, FindCoordinatorRequest,
+    InitProducerIdRequest, OffsetFetchRequest, ProduceRequest, TxnOffsetCommitRequest,
+};
+
+use super::{Batch, OFFSET_OF, State, Transactor};
+use crate::checker::Sent;
+use crate::client::notes::Notes;
+use crate::client::producer::{Identity, build};
+
+const TRANSACTION: i8 = 1;
+const GROUP: i8 = 0;
+
+impl Transactor {
+    pub(super) fn find_coordinator(&mut self, now: Instant) {
+        let of_group = self.habits.group.clone();
+        let (key, key_type) = match of_group.filter(|_| self.state == State::LostGroup) {
+            Some(group) => (group, GROUP),
+            None => (self.habits.id.clone(), TRANSACTION),
+        };
+        let request = FindCoordinatorRequest {
+            key,
+            key_type,
+            ..Default::default()
+        };
+        if let Some(line) = &mut self.link.line {
+            line.ask(&request, 3, true);
+            self.asks(now);
+        }
+    }
+
+    pub(super) fn init(&mut self, now: Instant) {
+        let (id, epoch) = self.producer.filter(|_| self.recovers).unwrap_or((-1, -1));
+        let request = InitProducerIdRequest {
+            transactional_id: Some(self.habits.id.clone()),
+            transaction_timeout_ms: self.habits.timeout.as_millis() as i32,
+            producer_id: id,
+            producer_epoch: epoch,
+            ..Default::default()
+        };
+        let lowest = if self.habits.is_old && id < 0 { 0 } else { 3 };
+        let version = self.chance.between(lowest, 5) as i16;
+        if let Some(line) = &mut self.link.line {
+            line.ask(&request, version, true);
+            self.asks(now);
+        }
+    }
+
+    /// All partitions of the transaction at once.
+    pub(super) fn add(&mut self, now: Instant) {
+        let (Some(txn), Some((id, epoch)), Some(line)) =
+            (&self.txn, self.producer, &mut self.link.line)
+        else {
+            return;
+        };
+        let mut topics: BTreeMap<&str, Vec<i32>> = BTreeMap::new();
+        for (topic, partition) in &txn.places {
+            topics.entry(topic).or_default().push(*partition);
+        }
+        let topics = topics.into_iter().map(|(name, partitions)| {
+            let name = name.to_owned();
+            AddPartitionsToTxnTopic { name, partitions }
+        });
+        let request = AddPartitionsToTxnRequest {
+            v3_and_below_transactional_id: self.habits.id.clone(),
+            v3_and_below_producer_id: id,
+            v3_and_below_producer_epoch: epoch,
+            v3_and_below_topics: topics.collect(),
+            ..Default::default()
+        };
+        line.ask(&request, self.chance.between(0, 3) as i16, true);
+        self.asks(now);
+    }
+
+    pub(super) fn send_new(&mut self, now: Instant, notes: &mut Notes) {
+        let (Some(txn), Some((id, epoch))) = (&mut self.txn, self.producer) else {
+            return;
+        };
+        // Each partition once, then any.
+        let next = txn.batches.len();
+        let place = match txn.places.get(next) {
+            Some(place) => place.clone(),
+            None => self.chance.pick(&txn.places).clone(),
+        };
+        let key = notes.key(&place.0, place.1);
+        let from = txn.op.sends.len();
+        let values: Vec<u64> = (0..self.chance.between(1, 4))
+            .map(|_| notes.value())
+            .collect();
+        txn.op.sends.extend(values.iter().map(|value| Sent {
+            key,
+            offset: None,
+            value: *value,
+        }));
+        let sequence = self.sequences.entry(place.clone()).or_default();
+        let identity = Identity {
+            id,
+            epoch,
+            sequence: *sequence,
+            is_transactional: true,
+        };
+        *sequence += values.len() as i32;
+        let records = build(&values, Some(identity), now, &mut self.chance);
+        txn.batches.push(Batch {
+            place,
+            records,
+            sends: from..txn.op.sends.len(),
+            correlation: None,
+            is_acked: false,
+        });
+        txn.left -= 1;
+        self.send(next, now);
+    }
+
+    /// Everything that is not acknowledged, again, in the old order.
+    pub(super) fn send_again(&mut self, now: Instant, notes: &mut Notes) {
+        let Some(txn) = &self.txn else { return };
+        let open = |at: &usize| !txn.batches[*at].is_acked;
+        let open: Vec<usize> = (0..txn.batches.len()).filter(open).collect();
+        for at in open {
+            notes.resent += 1;
+            self.send(at, now);
+        }
+    }
+
+    pub(super) fn send(&mut self, at: usize, now: Instant) {
+        let version = match self.habits.is_old {
+            true => self.chance.between(3, 11),
+            false => 12,
+        };
+        let (Some(txn), Some(line)) = (&mut self.txn, &mut self.link.line) else {
+            return;
+        };
+        let batch = &mut txn.batches[at];
+        let data = PartitionProduceData {
+            index: batch.place.1,
+            records: Some(batch.records.clone().into()),
+        };
+        let topic = TopicProduceData {
+            name: batch.place.0.clone(),
+            partition_data: vec![data],
+            ..Default::default()
+        };
+        let request = ProduceRequest {
+            transactional_id: Some(self.habits.id.clone()),
+            acks: -1,
+            timeout_ms: 10_000,
+            topic_data: vec![topic],
+        };
+        batch.correlation = Some(line.ask(&request, version as i16, true));
+        self.asks(now);
+    }
+
+    pub(super) fn group_topic(&self) -> (String, String, i32) {
+        let group = self.habits.group.clone().unwrap_or_default();
+        let (topic, partition) = OFFSET_OF;
+        (group, topic.to_owned(), partition)
+    }
+
+    pub(super) fn look(&mut self, now: Instant) {
+        let (group_id, name, partition) = self.group_topic();
+        let request = OffsetFetchRequest {
+            group_id,
+            topics: Some(vec![OffsetFetchRequestTopic {
+                name,
+                partition_indexes: vec![partition],
+            }]),
+            require_stable: true,
+            ..Default::default()
+        };
+        if let Some(line) = &mut self.link.line {
+            line.ask(&request, 7, true);
+            self.asks(now);
+        }
+    }
+
+    pub(super) fn add_group(&mut self, now: Instant) {
+        let (group_id, ..) = self.group_topic();
+        let (Some((producer_id, producer_epoch)), Some(line)) =
+            (self.producer, &mut self.link.line)
+        else {
+            return;
+        };
+        let request = AddOffsetsToTxnRequest {
+            transactional_id: self.habits.id.clone(),
+            producer_id,
+            producer_epoch,
+            group_id,
+        };
+        line.ask(&request, self.chance.between(0, 3) as i16, true);
+        self.asks(now);
+    }
+
+    pub(super) fn commit_offset(&mut self, now: Instant) {
+        let (group_id, name, partition) = self.group_topic();
+        let (Some(txn), Some((producer_id, producer_epoch)), Some(line)) =
+            (&self.txn, self.producer, &mut self.link.line)
+        else {
+            return;
+        };
+        let request = TxnOffsetCommitRequest {
+            transactional_id: self.habits.id.clone(),
+            group_id,
+            producer_id,
+            producer_epoch,
+            generation_id: -1,
+            topics: vec![TxnOffsetCommitRequestTopic {
+                name,
+                partitions: vec![TxnOffsetCommitRequestPartition {
+                    partition_index: partition,
+                    committed_offset: txn.number,
+                    committed_leader_epoch: -1,
+                    committed_metadata: None,
+                }],
+            }],
+            ..Default::default()
+        };
+        let version = match self.habits.is_old {
+            true => self.chance.between(0, 4) as i16,
+            false => 5,
+        };
+        line.ask(&request, version, true);
+        self.asks(now);
+    }
+
+    pub(super) fn end(&mut self, committed: bool, now: Instant) {
+        let (Some((id, epoch)), Some(line)) = (self.producer, &mut self.link.line) else {
+            return;
+        };
+        let request = EndTxnRequest {
+            transactional_id: self.habits.id.clone(),
+            producer_id: id,
+            producer_epoch: epoch,
+            committed,
+        };
+        let version = match self.habits.is_old {
+            true => self.chance.between(0, 4) as i16,
+            false => 5,
+        };
+        if self.chance.one_in(self.habits.delays) {
+            let time = Duration::from_millis(self.chance.between(100, 5_000));
+            line.conn().stall_requests(time);
+            self.patience = Duration::from_millis(self.chance.between(50, 1_000));
+        }
+        line.ask(&request, version, true);
+        self.state = State::Ending { committed };
+        self.asks(now);
+    }
+}
