@@ -73,8 +73,10 @@ pub(crate) fn alone(words: &[String], stop: &AtomicBool) -> Result<(), String> {
     }
     member.give_all("out");
     member.epoch = LEAVE;
-    // It may be away; then the session ends by itself.
-    let _ = member.beat();
+    if member.connection.is_some() {
+        // The broker may be away; then the session ends by itself.
+        let _ = member.beat();
+    }
     Ok(())
 }
 
