@@ -1,4 +1,5 @@
-//! Cold reads: bytes that are not in memory are brought there by a helper thread, ahead of readers that go straight on.
+//! Cold reads: bytes that are not in memory are brought there by a helper thread, ahead of readers that go straight on, and bytes
+//! of an earlier life of the process are verified there before they are first served.
 //!
 //! A shard never waits for the disk: a fetch of cold bytes is parked and told when they are there, and while its client
 //! decodes one answer the next ranges are read. One range at a time and a bounded window keep the device free for commits.
@@ -10,14 +11,14 @@ use env::{Bell, FileHandle, Turn, Worker};
 use log::FileSlice;
 use model::Instant;
 use parking_lot::Mutex;
-use partition::{News, Ticket};
+use partition::{News, Partition, ReadRequest, Ticket};
 
 use crate::shared::Shared;
 
 /// Read-ahead starts with one answer's worth, doubles while the reader goes straight on, and ends here.
 const AHEAD_BYTES_MIN: u64 = 2 << 20;
 const AHEAD_BYTES_MAX: u64 = 16 << 20;
-/// Ranges that wait for the disk; past it a fetch reads for itself.
+/// What waits for the disk; past it a fetch reads, and verifies, for itself.
 const QUEUE_MAX: usize = 256;
 /// Sequential readers remembered per connection.
 const READERS_MAX: usize = 32;
@@ -33,9 +34,20 @@ pub(crate) struct Range {
     waiter: Option<Ticket>,
 }
 
+/// Reads of one fetch whose bytes nobody has verified.
+struct Unverified {
+    reads: Vec<(Arc<Partition>, ReadRequest)>,
+    waiter: Ticket,
+}
+
+enum Work {
+    Bring(Range),
+    Verify(Unverified),
+}
+
 /// The way to the helper thread.
 pub(crate) struct Prefetcher {
-    queue: Mutex<VecDeque<Range>>,
+    queue: Mutex<VecDeque<Work>>,
     bell: Arc<dyn Bell>,
 }
 
@@ -51,12 +63,22 @@ impl Prefetcher {
         self.bell.ring();
     }
 
-    /// False when too many wait already.
+    /// Has the bytes of these reads verified; `waiter` is told when they are, or are known to be damaged. False when too many wait
+    /// already.
+    pub(crate) fn verify(&self, reads: Vec<(Arc<Partition>, ReadRequest)>, waiter: Ticket) -> bool {
+        self.push(Work::Verify(Unverified { reads, waiter }))
+    }
+
     fn ask(&self, range: Range) -> bool {
+        self.push(Work::Bring(range))
+    }
+
+    /// False when too many wait already.
+    fn push(&self, work: Work) -> bool {
         let mut queue = self.queue.lock();
         let has_room = queue.len() < QUEUE_MAX;
         if has_room {
-            queue.push_back(range);
+            queue.push_back(work);
             drop(queue);
             self.bell.ring();
         }
@@ -182,9 +204,24 @@ impl Worker for PrefetchLoop {
     fn turn(&mut self) -> Turn {
         loop {
             let next = self.shared.prefetcher.queue.lock().pop_front();
-            let Some(range) = next else { break };
-            Self::bring(&range);
-            if let Some(ticket) = range.waiter {
+            let waiter = match next {
+                None => break,
+                Some(Work::Bring(range)) => {
+                    Self::bring(&range);
+                    range.waiter
+                }
+                Some(Work::Verify(unverified)) => {
+                    for (partition, request) in &unverified.reads {
+                        // Planning verifies. Damage is found again by whoever asks, who is told.
+                        let _ = partition.plan_read(ReadRequest {
+                            may_wait: false,
+                            ..*request
+                        });
+                    }
+                    Some(unverified.waiter)
+                }
+            };
+            if let Some(ticket) = waiter {
                 self.shared.spread(vec![News::Readable(ticket)]);
             }
         }

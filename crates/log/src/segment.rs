@@ -50,6 +50,13 @@ impl FileSlice {
         self.trust.withdraw();
     }
 
+    /// Whether its bytes were appended or verified in this life of the process.
+    #[must_use]
+    pub fn is_verified(&self) -> bool {
+        self.trust
+            .is_sound(self.position, self.position + self.len as u64)
+    }
+
     /// Reads the slice into memory; fewer bytes when the file was truncated meanwhile.
     pub fn read(&self) -> io::Result<bytes::Bytes> {
         let mut bytes = vec![0; self.len];

@@ -18,6 +18,8 @@ pub enum Plan {
     AtEnd,
     Memory(Vec<Batch>),
     File(FileSlice),
+    /// So many bytes of a file that have to be verified first; read them without `may_wait`, away from where that matters.
+    Unverified(usize),
 }
 
 impl Plan {
@@ -26,6 +28,7 @@ impl Plan {
             Plan::AtEnd => 0,
             Plan::Memory(batches) => batches.iter().map(|batch| batch.size()).sum(),
             Plan::File(slice) => slice.len,
+            Plan::Unverified(len) => *len,
         }
     }
 
@@ -104,6 +107,8 @@ pub struct ReadRequest {
     pub at_least_one: bool,
     pub current_epoch: LeaderEpoch,
     pub isolation: Isolation,
+    /// Bytes that nobody has verified are not read and walked now: the plan says so.
+    pub may_wait: bool,
 }
 
 impl Partition {
@@ -164,7 +169,17 @@ impl Partition {
         let Some(store) = self.store.get() else {
             return Ok(Read::at_end(bounds));
         };
-        let plan = match store.read(request.from, limit, request.bytes_max)? {
+        let found = match request.may_wait {
+            true => store.locate(request.from, limit, request.bytes_max)?,
+            false => store.read(request.from, limit, request.bytes_max)?,
+        };
+        let plan = match found {
+            StoreRead::Slice(slice) if request.may_wait && !slice.is_verified() => {
+                return Ok(Read {
+                    plan: Plan::Unverified(slice.len),
+                    ..Read::at_end(bounds)
+                });
+            }
             // The store gives one whole batch even if it is too large.
             StoreRead::Slice(slice) if slice.len <= request.bytes_max || request.at_least_one => {
                 Plan::File(slice)

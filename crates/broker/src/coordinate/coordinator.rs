@@ -239,13 +239,14 @@ impl<M: Machine> Coordinator<M> {
             at_least_one: true,
             current_epoch: LeaderEpoch::NONE,
             isolation: Isolation::Uncommitted,
+            may_wait: false,
         };
         let read = self
             .log
             .plan_read(request)
             .map_err(|error| error.to_string())?;
         let batches = match read.plan {
-            Plan::AtEnd => Vec::new(),
+            Plan::AtEnd | Plan::Unverified(_) => Vec::new(),
             Plan::Memory(batches) => batches,
             Plan::File(slice) => {
                 let bytes = slice.read().map_err(|error| error.to_string())?;

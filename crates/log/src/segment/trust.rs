@@ -53,6 +53,10 @@ impl Trust {
         self.verified.lock().clear();
     }
 
+    pub(super) fn is_sound(&self, from: u64, to: u64) -> bool {
+        self.covers(from, to.min(self.appended_from.load(Ordering::Relaxed)))
+    }
+
     fn covers(&self, from: u64, to: u64) -> bool {
         let verified = self.verified.lock();
         from >= to

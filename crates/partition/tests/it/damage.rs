@@ -229,3 +229,35 @@ fn damage_that_nothing_names_keeps_the_directory_closed_until_it_is_accepted() {
     let names = machine.env().disk.read_dir(path).unwrap();
     assert!(names.iter().all(|entry| !entry.name.contains("accepted")));
 }
+
+#[test]
+fn a_reader_that_may_wait_is_told_of_bytes_that_nobody_has_verified() {
+    let machine = machine(11);
+    let configs = vec![small_segments()];
+    let mut known = vec![Known::default(); 1];
+    let mut rig = open(&machine, &configs).unwrap();
+    rounds(&mut rig, &[0; 30], &mut known);
+    rig.stop();
+    drop(rig);
+    machine.kill();
+
+    let rig = open(&machine, &configs).unwrap();
+    let look = |may_wait| {
+        let request = ReadRequest {
+            may_wait,
+            ..read_from(Offset(3))
+        };
+        rig.partitions[0].plan_read(request).unwrap().plan
+    };
+    let Plan::Unverified(len) = look(true) else {
+        panic!("nobody has read them since the start");
+    };
+    let Plan::File(slice) = look(false) else {
+        panic!("they are in a file");
+    };
+    assert_eq!(slice.len, len);
+    assert!(
+        matches!(look(true), Plan::File(_)),
+        "verified once and for all"
+    );
+}

@@ -318,17 +318,21 @@ impl Rig {
     }
 }
 
-fn plan(partition: &Partition, from: Offset) -> Result<Vec<Batch>, partition::ReadError> {
-    let request = ReadRequest {
+fn read_from(from: Offset) -> ReadRequest {
+    ReadRequest {
         from,
         bytes_max: 3000,
         memory_bytes_max: usize::MAX,
         at_least_one: true,
         current_epoch: LeaderEpoch::NONE,
         isolation: Isolation::Uncommitted,
-    };
-    Ok(match partition.plan_read(request)?.plan {
-        Plan::AtEnd => Vec::new(),
+        may_wait: false,
+    }
+}
+
+fn plan(partition: &Partition, from: Offset) -> Result<Vec<Batch>, partition::ReadError> {
+    Ok(match partition.plan_read(read_from(from))?.plan {
+        Plan::AtEnd | Plan::Unverified(_) => Vec::new(),
         Plan::Memory(batches) => batches,
         Plan::File(slice) => {
             let bytes: Bytes = slice.read().unwrap();

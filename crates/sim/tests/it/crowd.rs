@@ -4,11 +4,12 @@
 //! memory.
 
 use std::io::ErrorKind;
+use std::path::Path;
 use std::time::Duration;
 
 use broker::Broker;
 use bytes::Bytes;
-use env::sim::{Faults, Machine, SimConn, Step};
+use env::sim::{Faults, Machine, Rot, SimConn, Step};
 use wire::frame::encode_request;
 use wire::messages::create_topics_request::CreatableTopic;
 use wire::messages::fetch_request::{FetchPartition, FetchTopic};
@@ -390,16 +391,8 @@ fn ask(machine: &Machine, request: Vec<u8>) -> usize {
     peers[0].received - 4
 }
 
-#[test]
-fn readers_that_take_nothing_keep_little_of_the_hot_tail() {
-    let machine = Machine::new(6, Faults::default());
-    let _broker = start(
-        &machine,
-        &[
-            ("num.network.threads", "1"),
-            ("queued.max.request.bytes", "4194304"),
-        ],
-    );
+/// A topic `t` with 3 MiB of records in 12 batches.
+fn fill(machine: &Machine) {
     let topic = CreatableTopic {
         name: "t".to_owned(),
         num_partitions: 1,
@@ -411,14 +404,58 @@ fn readers_that_take_nothing_keep_little_of_the_hot_tail() {
         timeout_ms: 1000,
         ..Default::default()
     };
-    ask(&machine, encoded(&create, 4));
+    ask(machine, encoded(&create, 4));
     for _ in 0..12 {
         let mut batch = BatchBuilder::new();
         batch.push(model::Timestamp(1_000), None, Some(&[7; 256 << 10]), &[]);
         let batch = batch.build();
         let records = [batch.head().as_slice(), batch.body()].concat();
-        ask(&machine, produce_to("t", records.into()));
+        ask(machine, produce_to("t", records.into()));
     }
+}
+
+#[test]
+fn readers_of_an_earlier_life_get_what_is_sound_and_are_told_what_is_not() {
+    let machine = Machine::new(10, Faults::default());
+    let stop = |broker: Broker| {
+        broker.stop();
+        let ended = |_: &[Peer]| machine.workers_count() == 0;
+        assert!(run(&machine, &mut [], Duration::from_secs(60), ended));
+        drop(broker);
+        machine.kill();
+    };
+    // The records are from 1970.
+    let forever = &[("log.retention.ms", "-1")];
+    let broker = start(&machine, forever);
+    fill(&machine);
+    stop(broker);
+
+    let wanted = 3 << 20;
+    let broker = start(&machine, forever);
+    assert!(ask(&machine, fetch("t", wanted)) > 2 << 20);
+    assert!(ask(&machine, fetch("t", wanted)) > 2 << 20, "once more");
+    stop(broker);
+
+    let segment = Path::new("/data/t-0/00000000000000000000.log");
+    machine
+        .rot(segment, 1_000_000..1_000_001, Rot::Flip { bit: 3 })
+        .expect("there is a segment");
+    let _broker = start(&machine, forever);
+    assert!(ask(&machine, fetch("t", wanted)) < 1000, "an error");
+    assert!(ask(&machine, fetch("t", 300 << 10)) > 256 << 10);
+}
+
+#[test]
+fn readers_that_take_nothing_keep_little_of_the_hot_tail() {
+    let machine = Machine::new(6, Faults::default());
+    let _broker = start(
+        &machine,
+        &[
+            ("num.network.threads", "1"),
+            ("queued.max.request.bytes", "4194304"),
+        ],
+    );
+    fill(&machine);
     let wanted = 3 << 20;
     assert!(ask(&machine, fetch("t", wanted)) > 2 << 20);
 

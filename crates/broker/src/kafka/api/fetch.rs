@@ -31,8 +31,17 @@ pub(crate) struct Fetch {
     isolation: Isolation,
     is_replica: bool,
     pub(crate) deadline: Instant,
-    /// Waits for its bytes to be in memory, not for more of them.
-    is_warming: bool,
+    waits_for: WaitsFor,
+}
+
+/// What a fetch that is not answered waits for.
+enum WaitsFor {
+    /// More to read.
+    Bytes,
+    /// Its bytes to be in memory.
+    Memory,
+    /// Its bytes to be verified; only then it is seen whether they are enough.
+    Verification,
 }
 
 /// What an answer may still hold, in all and of bytes that stay in memory until they are sent.
@@ -46,6 +55,8 @@ struct Looked {
     data: PartitionData,
     plan: Plan,
     seen: Offset,
+    /// What was asked when bytes have to be verified before they are shown.
+    unverified: Option<ReadRequest>,
 }
 
 impl Shard {
@@ -64,7 +75,7 @@ impl Shard {
             is_replica: request.replica_id >= 0 || request.replica_state.replica_id >= 0,
             deadline: self.now.plus(wait),
             partitions: Vec::new(),
-            is_warming: false,
+            waits_for: WaitsFor::Bytes,
             context: match self
                 .sessions
                 .open(request, self.now, self.shared.env.rng.next_u64())
@@ -81,16 +92,41 @@ impl Shard {
         };
         fetch.partitions = self.find_partitions(&fetch.context, address.version);
         let memory_max = self.answer_memory_max();
-        let looked = fetch.look(memory_max);
+        let mut looked = fetch.look(memory_max, true);
+        let unverified = fetch.unverified(&looked);
+        if !unverified.is_empty() {
+            let ticket = Ticket {
+                waiter: self.next_waiter(),
+                index: 0,
+            };
+            if self.shared.prefetcher.verify(unverified, ticket) {
+                fetch.waits_for = WaitsFor::Verification;
+                self.wait(Waiting::Fetch(fetch), *address);
+                return Outcome::Waits;
+            }
+            looked = fetch.look(memory_max, false);
+        }
+        self.begin_fetch(address, fetch, looked, memory_max)
+    }
+
+    /// Answers what was found, or waits for more.
+    fn begin_fetch(
+        &mut self,
+        address: &Address,
+        mut fetch: Fetch,
+        looked: Vec<Looked>,
+        memory_max: usize,
+    ) -> Outcome {
         let key = self.next_waiter();
-        if fetch.is_satisfied(&looked, memory_max) || wait.is_zero() {
+        if fetch.is_satisfied(&looked, memory_max) || fetch.deadline <= self.now {
             if !self.warm_up(address, key, &looked) {
                 return self.answer_fetch(address, &fetch, looked);
             }
-            fetch.is_warming = true;
+            fetch.waits_for = WaitsFor::Memory;
             self.wait(Waiting::Fetch(fetch), *address);
             return Outcome::Waits;
         }
+        fetch.waits_for = WaitsFor::Bytes;
         let mut is_current = true;
         for (index, (partition, looked)) in fetch.partitions.iter().zip(&looked).enumerate() {
             if let Ok(partition) = partition {
@@ -163,9 +199,12 @@ impl Shard {
         let Some((Waiting::Fetch(fetch), _)) = self.waiting(key) else {
             return;
         };
-        let mut looked = fetch.look(memory_max);
-        while !fetch.is_warming && !fetch.is_satisfied(&looked, memory_max) && now < fetch.deadline
-        {
+        if let WaitsFor::Verification = fetch.waits_for {
+            return self.resume_fetch(key);
+        }
+        let waits = matches!(fetch.waits_for, WaitsFor::Bytes);
+        let mut looked = fetch.look(memory_max, false);
+        while waits && !fetch.is_satisfied(&looked, memory_max) && now < fetch.deadline {
             let Some(index) = readable else { return };
             let (Some(Ok(partition)), Some(look)) = (
                 fetch.partitions.get(index as usize),
@@ -176,7 +215,7 @@ impl Shard {
             if partition.watch(Ticket { waiter: key, index }, look.seen, fetch.isolation) {
                 return;
             }
-            looked = fetch.look(memory_max);
+            looked = fetch.look(memory_max, false);
         }
         let Some((Waiting::Fetch(fetch), address)) = self.take_waiting(key) else {
             return;
@@ -184,6 +223,16 @@ impl Shard {
         fetch.unwatch(key);
         let outcome = self.answer_fetch(&address, &fetch, looked);
         self.settle(&address, outcome);
+    }
+
+    /// Its bytes are verified, or it will be told of the damage.
+    fn resume_fetch(&mut self, key: WaiterKey) {
+        if let Some((Waiting::Fetch(fetch), address)) = self.take_waiting(key) {
+            let memory_max = self.answer_memory_max();
+            let looked = fetch.look(memory_max, false);
+            let outcome = self.begin_fetch(&address, fetch, looked, memory_max);
+            self.settle(&address, outcome);
+        }
     }
 
     fn answer_fetch(&mut self, address: &Address, fetch: &Fetch, looked: Vec<Looked>) -> Outcome {
@@ -232,8 +281,9 @@ impl Shard {
 }
 
 impl Fetch {
-    /// Looks at every partition without waiting. At most `memory_max` bytes are to be kept in memory, but for a first batch.
-    fn look(&self, memory_max: usize) -> Vec<Looked> {
+    /// Looks at every partition. At most `memory_max` bytes are to be kept in memory, but for a first batch. With `may_wait`
+    /// bytes that have to be verified first are only counted.
+    fn look(&self, memory_max: usize, may_wait: bool) -> Vec<Looked> {
         let mut left = Room {
             bytes: self.bytes_max,
             memory: memory_max,
@@ -249,7 +299,7 @@ impl Fetch {
                     Ok(_) if self.is_replica => {
                         Looked::refused(wanted, ErrorCode::NotLeaderOrFollower)
                     }
-                    Ok(partition) => self.look_at(partition, wanted, left, !has_any),
+                    Ok(partition) => self.look_at(partition, wanted, left, !has_any, may_wait),
                     Err(code) => Looked::refused(wanted, *code),
                 };
                 has_any |= !looked.plan.is_empty();
@@ -262,12 +312,23 @@ impl Fetch {
             .collect()
     }
 
+    /// Reads whose bytes nobody has verified.
+    fn unverified(&self, looked: &[Looked]) -> Vec<(Arc<Partition>, ReadRequest)> {
+        let looked = looked.iter().zip(&self.partitions);
+        let unverified = looked.filter_map(|(looked, partition)| {
+            let partition = partition.as_ref().ok()?;
+            Some((Arc::clone(partition), looked.unverified?))
+        });
+        unverified.collect()
+    }
+
     fn look_at(
         &self,
         partition: &Partition,
         wanted: &FetchPartition,
         left: Room,
         at_least_one: bool,
+        may_wait: bool,
     ) -> Looked {
         let request = ReadRequest {
             from: Offset(wanted.fetch_offset),
@@ -278,6 +339,7 @@ impl Fetch {
             at_least_one: at_least_one && left.bytes > 0,
             current_epoch: LeaderEpoch(wanted.current_leader_epoch),
             isolation: self.isolation,
+            may_wait,
         };
         match partition.plan_read(request) {
             Ok(read) => {
@@ -296,10 +358,13 @@ impl Fetch {
                     preferred_read_replica: -1,
                     ..Default::default()
                 };
+                let is_unverified = matches!(read.plan, Plan::Unverified(_));
+                let unverified = is_unverified.then_some(request);
                 Looked {
                     data,
                     plan: read.plan,
                     seen: read.bounds.end(self.isolation),
+                    unverified,
                 }
             }
             Err(error) => {
@@ -348,6 +413,7 @@ impl Looked {
             data,
             plan: Plan::AtEnd,
             seen: Offset(i64::MAX),
+            unverified: None,
         }
     }
 }
@@ -355,7 +421,7 @@ impl Looked {
 /// The pieces to send for a plan: small batches copied together, large ones as they are.
 fn chunks(plan: Plan) -> Vec<Chunk> {
     match plan {
-        Plan::AtEnd => Vec::new(),
+        Plan::AtEnd | Plan::Unverified(_) => Vec::new(),
         Plan::File(slice) => vec![Chunk::File(slice)],
         Plan::Memory(batches) => {
             let copied: usize = batches.iter().map(copied_bytes).sum();
