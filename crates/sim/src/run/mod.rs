@@ -10,6 +10,7 @@ mod images;
 mod injury;
 mod plan;
 mod survey;
+mod txn_damage;
 mod txn_images;
 
 use std::time::Duration;
@@ -34,6 +35,7 @@ use host::{End, Host};
 pub use images::{Tally, images};
 pub use injury::injuries;
 pub use plan::{Load, Plan, SLOW_SYNC_NANOS, Strike};
+pub use txn_damage::txn_damages;
 pub use txn_images::txn_images;
 
 /// Topic and number of partitions.

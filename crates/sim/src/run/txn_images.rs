@@ -56,15 +56,15 @@ pub fn txn_images(seed: u64, budget: usize) -> Tally {
 
 /// What readers of both levels find: level, key, offset and value.
 #[derive(Default)]
-struct Found {
-    ops: Vec<Op>,
-    problems: Vec<String>,
+pub(super) struct Found {
+    pub(super) ops: Vec<Op>,
+    pub(super) problems: Vec<String>,
     /// What the broker said instead of records, and batches that a reader finds damaged.
-    told: Vec<String>,
+    pub(super) told: Vec<String>,
     /// By group.
-    offsets: BTreeMap<String, i64>,
+    pub(super) offsets: BTreeMap<String, i64>,
     /// Of the group with members, by partition.
-    commits: BTreeMap<i32, i64>,
+    pub(super) commits: BTreeMap<i32, i64>,
 }
 
 impl Found {
@@ -127,7 +127,7 @@ fn recover(
 }
 
 /// The history up to the crash, and what was read after it.
-fn history(of_run: &History, is_done: impl Fn(usize) -> bool, found: &[Op]) -> History {
+pub(super) fn history(of_run: &History, is_done: impl Fn(usize) -> bool, found: &[Op]) -> History {
     let mut history = History {
         read_to_the_end: vec![Isolation::Committed, Isolation::Uncommitted],
         ..History::default()
@@ -157,7 +157,7 @@ fn history(of_run: &History, is_done: impl Fn(usize) -> bool, found: &[Op]) -> H
 }
 
 /// Starts a broker on the machine, and reads everything once nothing is undecided.
-fn find(
+pub(super) fn find(
     machine: &Machine,
     config: &config::Broker,
     plan: &Plan,
@@ -228,7 +228,7 @@ fn find(
 }
 
 /// Commits that were acknowledged before the crash are there, and none that nobody asked for.
-fn wrong_commits(run: &mut Run, found: &Found, point: usize) -> Vec<String> {
+pub(super) fn wrong_commits(run: &mut Run, found: &Found, point: usize) -> Vec<String> {
     let mut floors: BTreeMap<i32, i64> = BTreeMap::new();
     for ((partition, offset), at) in run.notes.acked_commits.iter().zip(&run.committed_at) {
         if *at <= point {

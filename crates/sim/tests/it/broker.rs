@@ -240,6 +240,21 @@ fn damaged_files_are_told_by_the_broker_or_by_the_checksum_of_a_batch() {
     );
 }
 
+#[test]
+fn damaged_files_of_transactions_are_told_or_harmless() {
+    let (mut reported, mut harmless) = (0, 0);
+    for seed in 1..4 {
+        let tally = sim::run::txn_damages(seed, 40);
+        assert!(tally.failures.is_empty(), "{}", tally.failures.join("\n"));
+        reported += tally.reported;
+        harmless += tally.harmless;
+    }
+    assert!(
+        reported > 10 && harmless > 10,
+        "{reported} reported, {harmless} harmless"
+    );
+}
+
 /// Found by seeds: what was queued when a directory failed kept its commit thread asleep, or spinning, for ever; and a commit
 /// thread that had ended before a shard left that shard waiting.
 #[test]
