@@ -133,7 +133,8 @@ impl Plan {
         Plan::with(&mut chance, strikes)
     }
 
-    /// The run of a seed under one kind of load; half of them have slow disks, half have two.
+    /// The run of a seed under one kind of load; half of them have slow disks, half have two. Of transactions a third has two producers
+    /// of one transactional id.
     #[must_use]
     pub fn of_load(seed: u64, load: Load) -> Plan {
         let mut chance = Chance::new(seed ^ 0x6c6f_6164);
@@ -148,6 +149,17 @@ impl Plan {
             plan.faults.sync_nanos = SLOW_SYNC_NANOS;
         }
         plan.log_dirs = chance.between(1, 2) as usize;
+        if let [first, second, ..] = &mut plan.transactors[..]
+            && load == Load::Transactions
+            && chance.one_in(3)
+        {
+            // Two that fence each other.
+            second.id = first.id.clone();
+            for habits in [first, second] {
+                (habits.is_alone, habits.is_shared) = (false, true);
+                habits.group = None;
+            }
+        }
         plan
     }
 

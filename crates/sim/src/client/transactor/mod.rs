@@ -234,7 +234,6 @@ impl Client for Transactor {
 impl Transactor {
     pub(crate) fn new(habits: TxnHabits, chance: Chance, now: Instant, notes: &mut Notes) -> Self {
         Transactor {
-            habits,
             process: notes.process(),
             chance,
             link: Link::new(now),
@@ -246,9 +245,14 @@ impl Transactor {
             txn: None,
             asked: None,
             patience: ANSWER_MAX,
-            strays_until: now.plus(STRAY_MAX),
+            // The first of its id has nobody before it.
+            strays_until: match habits.is_calm {
+                true => now.plus(STRAY_MAX),
+                false => now,
+            },
             is_ending: false,
             commits: 0,
+            habits,
         }
     }
 
