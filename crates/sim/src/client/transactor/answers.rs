@@ -252,7 +252,9 @@ impl Transactor {
     pub(super) fn on_fenced(&mut self, code: ErrorCode, machine: &Machine, notes: &mut Notes) {
         let now = machine.now();
         notes.fenced += 1;
+        // The end of a transaction without records may meet the one before it still being marked, and is fenced, as in Kafka.
         if let Some(txn) = &self.txn
+            && !txn.batches.is_empty()
             && self.habits.is_alone
             && now.since(txn.began) < self.habits.timeout
             && self.strays_until < txn.began
