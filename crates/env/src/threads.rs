@@ -33,6 +33,10 @@ pub trait Threads: Send + Sync {
     fn bell(&self) -> Arc<dyn Bell>;
     /// Starts `worker`; it runs until its turn says [`Turn::Done`].
     fn spawn(&self, name: &str, worker: Box<dyn Worker>);
+    /// The same, for work that is in no hurry: when processors are short, other threads go first.
+    fn spawn_patient(&self, name: &str, worker: Box<dyn Worker>) {
+        self.spawn(name, worker);
+    }
     /// Waits until every spawned worker has ended (the simulator takes turns instead).
     fn join(&self);
 }

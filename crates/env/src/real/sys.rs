@@ -238,6 +238,20 @@ pub(super) fn wait_readable(_: RawFd, timeout: Duration) {
     let _ = timeout;
 }
 
+/// Of ten shares of a processor that others want as well, the calling thread takes about one from now on.
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)]
+pub(super) fn let_others_go_first() {
+    const NICENESS: libc::c_int = 10;
+    // SAFETY: takes numbers only; 0 means the calling thread. Where it is refused, the thread goes on as it was.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICENESS) };
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn let_others_go_first() {
+    // Elsewhere the niceness is that of the whole process.
+}
+
 /// Whether the byte at `position` is in the page cache; an error counts as yes, the read itself will tell.
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code)]

@@ -10,6 +10,7 @@ use model::Instant;
 use parking_lot::{Condvar, Mutex};
 
 use super::clock::OsClock;
+use super::sys;
 use crate::{Bell, Clock, Threads, Turn, Worker};
 
 pub(super) struct OsThreads {
@@ -24,6 +25,14 @@ impl OsThreads {
             running: Mutex::new(Vec::new()),
         }
     }
+
+    fn start(&self, name: &str, body: impl FnOnce() + Send + 'static) {
+        let thread = std::thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(body)
+            .expect("the operating system starts a thread");
+        self.running.lock().push(thread);
+    }
 }
 
 impl Threads for OsThreads {
@@ -36,11 +45,14 @@ impl Threads for OsThreads {
     }
 
     fn spawn(&self, name: &str, worker: Box<dyn Worker>) {
-        let thread = std::thread::Builder::new()
-            .name(name.to_owned())
-            .spawn(move || run(worker))
-            .expect("the operating system starts a thread");
-        self.running.lock().push(thread);
+        self.start(name, move || run(worker));
+    }
+
+    fn spawn_patient(&self, name: &str, worker: Box<dyn Worker>) {
+        self.start(name, move || {
+            sys::let_others_go_first();
+            run(worker);
+        });
     }
 
     fn join(&self) {

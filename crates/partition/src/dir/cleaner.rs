@@ -105,7 +105,7 @@ impl Cleaning {
         }
         while self.bells.lock().len() < settings.threads {
             let cleaner = self.cleaner();
-            self.env.threads.spawn("cleaner", Box::new(cleaner));
+            self.env.threads.spawn_patient("cleaner", Box::new(cleaner));
         }
     }
 
