@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -155,15 +156,29 @@ func runGroups(f *flag.FlagSet, args []string) (map[string]any, error) {
 	for g := range all {
 		all[g] = newOwners(*partitions, *members)
 	}
-	for m := range *members {
-		for g := range all {
-			name := fmt.Sprintf("%s-%s-%d", *topic, *protocol, g)
-			client, err := join(*brokers, *topic, name, *protocol, m, all[g])
-			if err != nil {
-				return nil, err
+	clients = make([]*kgo.Client, *groups**members)
+	var (
+		starters sync.WaitGroup
+		next     atomic.Int64
+		failed   atomic.Pointer[error]
+	)
+	for range runtime.GOMAXPROCS(0) {
+		starters.Go(func() {
+			for i := int(next.Add(1)) - 1; i < len(clients); i = int(next.Add(1)) - 1 {
+				g, m := i%*groups, i / *groups
+				name := fmt.Sprintf("%s-%s-%d", *topic, *protocol, g)
+				client, err := join(*brokers, *topic, name, *protocol, m, all[g])
+				if err != nil {
+					failed.CompareAndSwap(nil, &err)
+					return
+				}
+				clients[i] = client
 			}
-			clients = append(clients, client)
-		}
+		})
+	}
+	starters.Wait()
+	if err := failed.Load(); err != nil {
+		return nil, *err
 	}
 	started := time.Since(began)
 	for {

@@ -11,7 +11,7 @@ pub(super) const SETTINGS: &[Setting] = settings! {
         "pause between two assignments of a consumer group";
     "group.consumer.assignors" List "uniform,range" Items ReadOnly Works
         "assignors of consumer groups; the first is the default";
-    "group.consumer.heartbeat.interval.ms" Int "5000" AtLeast(1) ReadOnly Works "heartbeat interval of consumer groups";
+    "group.consumer.heartbeat.interval.ms" Int "5000" AtLeast(1) ReadOnly Works "heartbeat interval of consumer groups; a fifth of it while partitions move";
     "group.consumer.max.assignment.interval.ms" Int "15000" AtLeast(0) ReadOnly Works
         "upper bound of a group's assignment interval";
     "group.consumer.max.heartbeat.interval.ms" Int "15000" AtLeast(1) ReadOnly Works

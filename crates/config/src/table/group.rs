@@ -8,7 +8,7 @@ pub(super) const SETTINGS: &[GroupSetting] = group_settings! {
         "pause between two assignments of the group";
     "consumer.heartbeat.interval.ms" Int "5000" AtLeast(1) Works
         ["group.consumer.heartbeat.interval.ms"] ["group.consumer.min.heartbeat.interval.ms"] ["group.consumer.max.heartbeat.interval.ms"]
-        "heartbeat interval of its members";
+        "heartbeat interval of its members; a fifth of it while partitions move";
     "consumer.session.timeout.ms" Int "45000" AtLeast(1) Works
         ["group.consumer.session.timeout.ms"] ["group.consumer.min.session.timeout.ms"] ["group.consumer.max.session.timeout.ms"]
         "silence after which a member leaves the group";

@@ -8,7 +8,7 @@ use wire::messages::consumer_group_heartbeat_response::{Assignment, TopicPartiti
 use wire::messages::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
 use wire::{ErrorCode, Uuid};
 
-use super::member::{JOIN, LEAVE, LEAVE_STATIC, Member};
+use super::member::{JOIN, LEAVE, LEAVE_STATIC, Member, Progress};
 use super::partitions::{Owned, reports_within};
 use super::refusal::{Refusal, check};
 use super::settle::Entry;
@@ -27,6 +27,9 @@ pub struct Beat {
     /// Unique, should the member need an id.
     pub fresh: Uuid,
 }
+
+/// While partitions move, the heartbeat interval is this part of the usual one.
+const MOVING_SHARE: i32 = 5;
 
 type Beaten = Result<(Vec<GroupRecord>, ConsumerGroupHeartbeatResponse), Refusal>;
 
@@ -92,12 +95,28 @@ impl ConsumerGroup {
         let is_told = joins || is_full || settled.assigned != entry.before.assigned;
         let response = ConsumerGroupHeartbeatResponse {
             member_epoch: settled.epoch,
-            heartbeat_interval_ms: cx.settings.heartbeat_interval_ms.value,
+            heartbeat_interval_ms: self.heartbeat_interval(&settled, !records.is_empty(), cx),
             assignment: is_told.then(|| assignment(&settled.assigned)),
             member_id: Some(settled.id),
             ..ConsumerGroupHeartbeatResponse::default()
         };
         Ok((records, response))
+    }
+
+    /// A member learns only from its next heartbeat what it is to give up or may take. While partitions move, and for one
+    /// interval after they were assigned anew, members come more often: every move needs two of them one after the other.
+    fn heartbeat_interval(&self, member: &Member, has_changed: bool, cx: &Context) -> i32 {
+        let usual = cx.settings.heartbeat_interval_ms.value;
+        let since = cx.at.wall.0 - self.assigned_at.0;
+        let is_moving = has_changed
+            || member.progress != Progress::Stable
+            || self.epoch != self.assignment_epoch
+            || (0 <= since && since < i64::from(usual));
+        if is_moving {
+            (usual / MOVING_SHARE).max(1)
+        } else {
+            usual
+        }
     }
 
     fn leave(&mut self, request: &ConsumerGroupHeartbeatRequest, cx: &Context) -> Beaten {

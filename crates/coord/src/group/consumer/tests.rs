@@ -63,6 +63,11 @@ impl World {
                 let response = self.beat(name, |_| {});
                 self.show(&response)
             }
+            // An ordinary heartbeat; shows when the next one is wanted.
+            "rhythm" => {
+                let response = self.beat(name, |_| {});
+                response.heartbeat_interval_ms.to_string()
+            }
             // A heartbeat that does not say what the member has.
             "silent" => {
                 let response = self.beat(name, |request| request.topic_partitions = None);
@@ -161,6 +166,25 @@ fn a_partition_is_given_up_before_it_is_given() {
          beat b => 2: t2 t3
          beat a => 2
          state => Stable",
+    );
+}
+
+#[test]
+fn members_come_more_often_while_partitions_move() {
+    play(
+        "topic t:4
+         join a t => 1: t0 t1 t2 t3
+         rhythm a => 1000
+         pass 5000
+         rhythm a => 5000
+         join b t => 2:
+         rhythm b => 1000
+         rhythm a => 1000
+         rhythm a => 1000
+         pass 5000
+         rhythm b => 1000
+         rhythm b => 5000
+         rhythm a => 5000",
     );
 }
 
