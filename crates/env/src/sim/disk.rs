@@ -48,6 +48,7 @@ impl SimDisk {
 }
 
 fn open(world: &mut World, path: &Path, how: Open) -> io::Result<u64> {
+    world.take_descriptor()?;
     let Some(node) = world.volume.find(path)? else {
         if matches!(how, Open::Read | Open::Write) {
             return Err(ErrorKind::NotFound.into());
@@ -92,6 +93,7 @@ impl Disk for SimDisk {
     }
 
     fn read_dir(&self, path: &Path) -> io::Result<Vec<Entry>> {
+        self.shared.world.lock().take_descriptor()?;
         self.look(|world| world.volume.list(path))
     }
 
@@ -111,12 +113,14 @@ impl Disk for SimDisk {
 
     fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
         self.names(path, Path::new("remove all"), |world| {
+            world.take_descriptor()?;
             world.volume.remove_dir_all(path)
         })
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         let mut world = self.shared.world.lock();
+        world.take_descriptor()?;
         let fails = world.sync_op(self.boot)?;
         let node = world.volume.existing(path)?;
         world.note(&Event::Sync { node, ok: !fails });

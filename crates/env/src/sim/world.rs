@@ -33,6 +33,8 @@ pub struct Faults {
     pub write_fails_at: Option<u64>,
     /// The write that succeeds in the wrong place.
     pub misdirect_write_at: Option<u64>,
+    /// Of everything that needs a descriptor, these find none: the process has as many as it may.
+    pub opens_fail: Range<u64>,
     /// The disk operation at which the power goes; nothing works until the reboot.
     pub crash_at_op: Option<u64>,
     /// Nanoseconds a sync takes; one in a hundred takes a hundred times as long.
@@ -52,6 +54,7 @@ impl Default for Faults {
             syncs_lie: false,
             write_fails_at: None,
             misdirect_write_at: None,
+            opens_fail: 0..0,
             crash_at_op: None,
             sync_nanos: 50_000..500_000,
             net_nanos: 10_000..100_000,
@@ -72,6 +75,8 @@ pub struct Counts {
     pub reads_failed: u64,
     pub writes_misdirected: u64,
     pub writes_refused_full: u64,
+    pub opens: u64,
+    pub opens_failed: u64,
     pub power_cuts: u64,
     pub kills: u64,
     pub pages_lost: u64,
@@ -191,6 +196,17 @@ impl World {
             self.counts.syncs_failed += 1;
         }
         Ok(fails)
+    }
+
+    /// Counts a descriptor that is needed for a moment or longer.
+    pub(crate) fn take_descriptor(&mut self) -> io::Result<()> {
+        const EMFILE: i32 = 24;
+        self.counts.opens += 1;
+        if self.faults.opens_fail.contains(&self.counts.opens) {
+            self.counts.opens_failed += 1;
+            return Err(io::Error::from_raw_os_error(EMFILE));
+        }
+        Ok(())
     }
 
     pub(crate) fn is_full_with(&self, more: u64) -> bool {

@@ -132,11 +132,20 @@ pub fn piece_path(dir: &Path, slot: u32) -> PathBuf {
     dir.join(format!("{slot:08}.journal"))
 }
 
-/// The volume, or our share of it, is full.
+/// The volume, or our share of it, is full; or the process, or the machine, has no descriptor left. Nothing is wrong with the
+/// disk, and the same may be tried again.
 #[must_use]
 pub fn is_full(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
-    )
+    ) || lacks_descriptors(error)
+}
+
+/// A file or directory could not be opened for want of a descriptor; nothing else was tried.
+#[must_use]
+pub fn lacks_descriptors(error: &io::Error) -> bool {
+    const ENFILE: i32 = 23;
+    const EMFILE: i32 = 24;
+    matches!(error.raw_os_error(), Some(ENFILE | EMFILE))
 }

@@ -10,7 +10,13 @@ use env::FileHandle;
 use model::Offset;
 
 use super::{Store, StoreError, Tail};
+use crate::journal::lacks_descriptors;
 use crate::segment::Segment;
+
+struct SyncError {
+    error: io::Error,
+    is_final: bool,
+}
 
 impl Store {
     /// Makes everything written so far durable, and the entries of new files. Returns the end that this covers. After an
@@ -24,18 +30,22 @@ impl Store {
                 });
             }
             // Handles are taken here: a segment that is retired while we sync has lost its name, its bytes not.
-            let files = tail
-                .dirty
-                .drain(..)
-                .map(|segment| segment.pinned_file().map(|file| (segment, file)));
-            let files: io::Result<Vec<_>> = files.collect();
-            tail.failed |= files.is_err();
+            let handle = |segment: &Arc<Segment>| {
+                let file = segment.pinned_file();
+                file.map(|file| (Arc::clone(segment), file))
+            };
+            let files: io::Result<Vec<_>> = tail.dirty.iter().map(handle).collect();
+            // Without a descriptor nothing was synced, nor lost.
+            tail.failed |= files.as_ref().is_err_and(|error| !lacks_descriptors(error));
             let files = files.map_err(|error| self.io(error))?;
+            tail.dirty.clear();
             (files, std::mem::take(&mut tail.dir_dirty), self.log_end())
         };
         let synced = self.sync_files(&dirty, dir_dirty);
         let mut tail = self.tail.lock();
-        tail.failed |= synced.is_err();
+        tail.failed |= synced.as_ref().is_err_and(|synced| synced.is_final);
+        // The files are synced, and their directory was not opened.
+        tail.dir_dirty |= synced.as_ref().is_err_and(|synced| !synced.is_final);
         for (segment, _) in &dirty {
             // Written again meanwhile: stays open for the next sync.
             if !tail.dirty.iter().any(|again| Arc::ptr_eq(again, segment)) {
@@ -44,7 +54,7 @@ impl Store {
         }
         drop(tail);
         self.pool.trim(dirty.len());
-        synced.map_err(|error| self.io(error))?;
+        synced.map_err(|synced| self.io(synced.error))?;
         self.synced.fetch_max(end.0, Ordering::AcqRel);
         Ok(end)
     }
@@ -55,27 +65,43 @@ impl Store {
         if !self.pool.needs_relief() {
             return Ok(());
         }
-        for segment in std::mem::take(&mut tail.dirty) {
-            let file = segment.pinned_file().map_err(|error| self.io(error))?;
-            file.sync_data().map_err(|error| self.io(error))?;
+        while let Some(segment) = tail.dirty.last() {
+            let file = segment.pinned_file();
+            tail.failed |= file.as_ref().is_err_and(|error| !lacks_descriptors(error));
+            let synced = file.map_err(|error| self.io(error))?.sync_data();
+            // Final even when it found no room: the pages may be gone.
+            tail.failed |= synced.is_err();
+            synced.map_err(|error| self.io(error))?;
             segment.close();
+            tail.dirty.pop();
         }
         Ok(())
     }
 
-    fn sync_files(&self, dirty: &[(Arc<Segment>, FileHandle)], dir_dirty: bool) -> io::Result<()> {
+    fn sync_files(
+        &self,
+        dirty: &[(Arc<Segment>, FileHandle)],
+        dir_dirty: bool,
+    ) -> Result<(), SyncError> {
+        let is_final = |error| SyncError {
+            is_final: true,
+            error,
+        };
         for (_, file) in dirty {
-            file.sync_data()?;
+            file.sync_data().map_err(is_final)?;
         }
         for segment in self.segments.load().iter() {
             if let Some(file) = segment.take_unsynced_txns() {
-                file.sync_data()?;
+                file.sync_data().map_err(is_final)?;
             }
         }
-        if dir_dirty {
-            self.disk().sync_dir(&self.dir)
-        } else {
-            Ok(())
+        match dir_dirty.then(|| self.disk().sync_dir(&self.dir)) {
+            Some(Err(error)) => Err(SyncError {
+                // A directory is opened to be synced.
+                is_final: !lacks_descriptors(&error),
+                error,
+            }),
+            _ => Ok(()),
         }
     }
 
