@@ -7,6 +7,8 @@ mod committer;
 mod coordinate;
 mod crowd;
 mod kafka;
+mod mover;
+mod moves;
 mod place;
 mod prefetch;
 pub mod settings;

@@ -15,6 +15,7 @@ use partition::{Cleaning, LogDir, News, ShardId};
 use crate::coordinate::{Answered, Asked};
 use crate::crowd::Crowd;
 use crate::kafka::change::Metadata;
+use crate::moves::Moves;
 use crate::prefetch::Prefetcher;
 use crate::settings::Settings;
 use crate::shard::memory::Budget;
@@ -48,6 +49,7 @@ pub(crate) struct Shared {
     pub(crate) env: Env,
     pub(crate) metadata: Metadata,
     pub(crate) prefetcher: Prefetcher,
+    pub(crate) moves: Moves,
     /// Set once, when the loops start.
     cleaning: OnceLock<Arc<Cleaning>>,
     settings: ArcSwap<Settings>,
@@ -61,7 +63,7 @@ pub(crate) struct Shared {
     crowd: Mutex<Crowd>,
     /// For requests that are not whole.
     pub(crate) unfinished: Arc<Budget>,
-    /// Shards and commit threads that have not ended.
+    /// Shards, commit threads and the mover: those that have not ended.
     loops: AtomicUsize,
     stopping: AtomicBool,
     failure: Mutex<Option<String>>,
@@ -80,6 +82,7 @@ impl Shared {
         let unfinished = Budget::new(settings.request_bytes_max / 2, shards);
         Shared {
             prefetcher: Prefetcher::new(env.threads.bell()),
+            moves: Moves::new(env.threads.bell()),
             env,
             metadata,
             cleaning: OnceLock::new(),
@@ -100,8 +103,9 @@ impl Shared {
 
     /// Called once, before the shards start.
     pub(crate) fn set_mailboxes(&self, mailboxes: Vec<Mailbox>) {
-        self.loops
-            .store(mailboxes.len() + self.committers.len(), Ordering::Release);
+        let movers = usize::from(self.dirs.len() > 1);
+        let loops = mailboxes.len() + self.committers.len() + movers;
+        self.loops.store(loops, Ordering::Release);
         let is_first = self.mailboxes.set(mailboxes).is_ok();
         assert!(is_first, "shards are made once");
     }
@@ -288,6 +292,7 @@ impl Shared {
         }
         self.committers.iter().for_each(|bell| bell.ring());
         self.prefetcher.ring();
+        self.moves.ring();
         if let Some(cleaning) = self.cleaning.get() {
             cleaning.stop();
         }

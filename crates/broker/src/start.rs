@@ -20,6 +20,7 @@ use wire::{ErrorCode, Uuid};
 
 use crate::committer::Committer;
 use crate::kafka::change::{METADATA_PARTITION, METADATA_TOPIC, Metadata};
+use crate::mover::Mover;
 use crate::place::Places;
 use crate::prefetch::PrefetchLoop;
 use crate::settings::{Settings, log_config};
@@ -162,6 +163,11 @@ impl Broker {
         let cleaning = Cleaning::new(env, dirs, announce, shared.config().cleaner());
         shared.set_cleaning(Arc::clone(&cleaning));
         cleaning.spawn();
+        // With one directory there is nowhere to move to.
+        if shared.dirs().len() > 1 {
+            let mover = Mover::new(Arc::clone(&shared));
+            env.threads.spawn("mover", Box::new(mover));
+        }
         env.threads.spawn(
             "prefetch",
             Box::new(PrefetchLoop {
@@ -257,11 +263,24 @@ fn recover(env: &Env, settings: &Settings) -> Result<Recovered, StartError> {
     let dynamic = settings
         .broker
         .with_dynamic(image.overrides(&Resource::cluster()), own);
-    let find = |id: Uuid, index: PartitionIndex| find(&image, &dynamic, id, index);
+    let open: Vec<Uuid> = (recoveries.iter())
+        .filter_map(|recovery| Some(recovery.as_ref().ok()?.id()))
+        .collect();
     let mut dirs = Vec::new();
     let mut rounds = 0;
     for (at, recovery) in recoveries.into_iter().enumerate() {
-        let dir = match recovery.map(|recovery| recovery.finish(find, env.threads.bell())) {
+        let finish = |recovery: Recovery| {
+            let dir = recovery.id();
+            // What lives in another directory that is there has left this one, or never came.
+            let is_elsewhere = |planned: &meta::Partition| {
+                let planned = planned.directory(node);
+                planned.is_some_and(|id| id != dir && open.contains(&id))
+            };
+            let lookup =
+                |id: Uuid, index: PartitionIndex| find(&image, &dynamic, id, index, is_elsewhere);
+            recovery.finish(lookup, env.threads.bell())
+        };
+        let dir = match recovery.map(finish) {
             Err(offline) => offline,
             Ok(Ok(opened)) => {
                 rounds += opened.rounds;
@@ -333,9 +352,18 @@ fn check_identity(
     }
 }
 
-fn find(image: &Image, broker: &config::Broker, id: Uuid, index: PartitionIndex) -> Option<Found> {
+fn find(
+    image: &Image,
+    broker: &config::Broker,
+    id: Uuid,
+    index: PartitionIndex,
+    is_elsewhere: impl Fn(&meta::Partition) -> bool,
+) -> Option<Found> {
     let topic = image.topic_by_id(id)?;
     let planned = topic.partitions.get(usize::try_from(index.0).ok()?)?;
+    if is_elsewhere(planned) {
+        return None;
+    }
     let overrides = image.overrides(&Resource::topic(&topic.name));
     let config = Arc::new(log_config(&config::Topic::resolve(&overrides, broker)));
     Some(Found {

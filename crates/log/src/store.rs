@@ -6,6 +6,7 @@
 //! and after a failed write refuses all further ones: nothing is known about the file then. A write that a full disk refused
 //! is no such failure: `log_end` shows what went before, and the rest may come again.
 
+mod copy;
 mod open;
 mod progress;
 mod read;
@@ -34,6 +35,7 @@ use crate::scan::{Damage, ScanError};
 use crate::segment::Segment;
 use crate::txn_index::AbortedTxn;
 
+pub use copy::{CopyError, LogCopy};
 pub use open::{Found, Known};
 pub use read::{Read, ReadError};
 use reserve::Reserved;
@@ -74,7 +76,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// The disk had no room. What was not shown by `log_end` may be written again, at the same position.
+    /// The disk had no room, or the process no descriptor. What was not shown by `log_end` may be written again, at the same position.
     #[must_use]
     pub fn is_full(&self) -> bool {
         matches!(self, StoreError::Io { error, .. } if is_full(error))
@@ -243,9 +245,7 @@ impl Store {
         let done = self.append_locked(&mut tail, batches, now);
         tail.failed |= done.as_ref().is_err_and(StoreError::is_final);
         let appended = done?;
-        // A failed sync is final even when it found no room: the pages may be gone.
-        self.relieve(&mut tail)
-            .inspect_err(|_| tail.failed = true)?;
+        self.relieve(&mut tail)?;
         Ok(appended)
     }
 

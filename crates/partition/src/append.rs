@@ -163,10 +163,10 @@ impl Partition {
             return Err(AppendError::Deleted);
         }
         // Checked under the lock: a directory that fails later walks over all partitions and finds our ticket.
-        if self.is_offline() {
+        if self.is_offline_in(state) {
             return Err(AppendError::Storage { full: false });
         }
-        if self.dir.is_full() && !config.may_use_reserve {
+        if state.home.dir.is_full() && !config.may_use_reserve {
             return Err(AppendError::Storage { full: true });
         }
         Ok(())
@@ -215,12 +215,7 @@ impl Partition {
         if let Some(ticket) = ticket {
             state.awaiting.push_back(Awaiting { until: end, ticket });
         }
-        self.dir.enqueue(
-            self,
-            &mut state.slot,
-            push,
-            Some((moment.stamp, moment.now)),
-        );
+        self.enqueue(state, push, Some((moment.stamp, moment.now)));
         appended
     }
 
@@ -245,7 +240,7 @@ impl Partition {
         if state.is_deleted {
             return Err(TrimError::Deleted);
         }
-        if self.is_offline() {
+        if self.is_offline_in(state) {
             return Err(TrimError::Offline);
         }
         let to = to.unwrap_or(state.high_watermark);
@@ -269,8 +264,21 @@ impl Partition {
                 what: What::Trim { start },
             },
         };
-        self.dir.enqueue(self, &mut state.slot, push, None);
+        self.enqueue(state, push, None);
         Ok(start)
+    }
+
+    /// Puts an entry in the queue of the directory. While a move ends it waits for the one that is going to have it.
+    fn enqueue(
+        self: &Arc<Self>,
+        state: &mut State,
+        push: Push,
+        stamp: Option<(&mut Stamp, Instant)>,
+    ) {
+        match &mut state.pause {
+            Some(pause) => pause.hold(&state.home.dir, push),
+            None => state.home.dir.enqueue(self, &mut state.slot, push, stamp),
+        }
     }
 
     /// Epoch and end of the log of the newest epoch not above `asked` (KIP-101).

@@ -16,7 +16,7 @@ use model::{Offset, Timestamp};
 use wire::Uuid;
 use wire::records::Batch;
 
-use crate::partition::Partition;
+use crate::partition::{Home, Partition};
 
 /// Snapshots kept per partition: the newest, and the one before in case the newest is damaged.
 const SNAPSHOTS_KEPT: usize = 2;
@@ -42,6 +42,18 @@ impl Derived {
         // Only committed batches are written.
         self.producers.on_high_watermark(self.producers.end());
         Ok(())
+    }
+
+    /// The same, of files in another directory that has none of it yet.
+    pub(crate) fn elsewhere(&self) -> Derived {
+        Derived {
+            producers: self.producers.clone(),
+            ..Derived::default()
+        }
+    }
+
+    pub(crate) fn has_producers(&self) -> bool {
+        !self.producers.is_empty()
     }
 
     /// Writes what changed since the last time.
@@ -146,11 +158,11 @@ pub(crate) fn cut_files(disk: &dyn Disk, dir: &Path, known: &Known) -> io::Resul
 
 impl Partition {
     /// Takes note of batches that are in a segment file now.
-    pub(crate) fn note_written(&self, batches: &[Batch]) -> Result<(), StoreError> {
-        let Some(store) = self.store.get() else {
+    pub(crate) fn note_written(&self, home: &Home, batches: &[Batch]) -> Result<(), StoreError> {
+        let Some(store) = home.store.get() else {
             return Ok(());
         };
-        let mut derived = self.derived.lock();
+        let mut derived = home.derived.lock();
         derived.note(batches, store)?;
         let end = derived.producers.end();
         let is_written = |txn: &mut AbortedTxn| txn.last_offset < end;
@@ -160,18 +172,18 @@ impl Partition {
     }
 
     /// Stores what is derived from the written batches, for a checkpoint.
-    pub(crate) fn store_derived(&self, syncing: Syncing) -> Result<(), StoreError> {
-        let Some(store) = self.store.get() else {
+    pub(crate) fn store_derived(&self, home: &Home, syncing: Syncing) -> Result<(), StoreError> {
+        let Some(store) = home.store.get() else {
             return Ok(());
         };
-        let mut derived = self.derived.lock();
+        let mut derived = home.derived.lock();
         let epochs = {
             let mut state = self.state.lock();
             let is_due =
                 !derived.are_epochs_stored || std::mem::take(&mut state.are_epochs_changed);
             is_due.then(|| state.epochs.clone())
         };
-        let disk = &*self.dir.env.disk;
+        let disk = &*home.dir.env.disk;
         let stored = derived.store(disk, store.dir(), self.topic_id, epochs.as_ref(), syncing);
         if stored.is_err() && epochs.is_some() {
             // The disk may only have been full; then it is tried again.
@@ -183,13 +195,10 @@ impl Partition {
         })
     }
 
-    pub(crate) fn has_written_producers(&self) -> bool {
-        !self.derived.lock().producers.is_empty()
-    }
-
     /// Forgets producers that were silent for longer than `producer.id.expiration.ms`.
     pub(crate) fn expire_producers(&self, now: Timestamp, expiration_ms: i64) {
+        let home = self.home();
         self.state.lock().producers.expire(now, expiration_ms);
-        self.derived.lock().producers.expire(now, expiration_ms);
+        home.derived.lock().producers.expire(now, expiration_ms);
     }
 }

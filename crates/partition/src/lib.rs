@@ -16,7 +16,8 @@ mod verification;
 pub use append::{AppendError, Appended, Marker, Moment, TrimError};
 pub use dir::{
     Announce, Cleaner, CleanerSettings, Cleaning, Commit, DirSettings, Found, Identity, LogDir,
-    OpenError, Opened, PieceMaker, Recovery, SegmentWriter, Stamp, accept_loss, unnamed_loss,
+    Move, MoveError, MoveStep, Moved, OpenError, Opened, PieceMaker, Recovery, SegmentWriter,
+    Stamp, accept_loss, unnamed_loss,
 };
 pub use news::{News, ShardId, Ticket, WaiterKey};
 pub use partition::{Bounds, Hole, Partition, Start};

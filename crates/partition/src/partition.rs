@@ -17,7 +17,7 @@ use wire::Uuid;
 use wire::records::Batch;
 
 use crate::derived::Derived;
-use crate::dir::{LogDir, Slot};
+use crate::dir::{LogDir, Pause, Slot};
 use crate::news::{Awaiting, News, Ticket, Watcher};
 use crate::sync::{AtomicU64, Mutex};
 use crate::verification::Guards;
@@ -26,20 +26,25 @@ pub struct Partition {
     pub topic_id: Uuid,
     pub topic: Arc<str>,
     pub index: PartitionIndex,
-    pub dir: Arc<LogDir>,
+    pub(crate) state: Mutex<State>,
+    /// The start could not read the files: they, and this row of the checkpoint, stay as they are for one that can.
+    pub(crate) unread: Option<checkpoint::Row>,
+}
+
+/// Where the files of a partition are, and what goes with them. A partition that moves gets another one.
+pub(crate) struct Home {
+    pub(crate) dir: Arc<LogDir>,
     /// Empty until the first batch reaches a segment file: an unused partition costs no file.
     pub(crate) store: OnceLock<Store>,
-    pub(crate) state: Mutex<State>,
     pub(crate) derived: Mutex<Derived>,
     /// Base of the active segment as the last durable checkpoint knows it: what lies below stays closed, also after a crash.
     pub(crate) checkpointed: AtomicU64,
     /// Held while compaction works on the files; true once they were removed.
     pub(crate) cleaning: Mutex<bool>,
-    /// The start could not read the files: they, and this row of the checkpoint, stay as they are for one that can.
-    pub(crate) unread: Option<checkpoint::Row>,
 }
 
 pub(crate) struct State {
+    pub(crate) home: Arc<Home>,
     pub(crate) tail: Tail,
     pub(crate) log_start: Offset,
     pub(crate) high_watermark: Offset,
@@ -64,6 +69,12 @@ pub(crate) struct State {
     /// In the segment writer's list.
     pub(crate) dirty: bool,
     pub(crate) is_deleted: bool,
+    /// On its way to another directory: compaction leaves the files alone.
+    pub(crate) is_moving: bool,
+    /// The last step of a move: what is appended waits.
+    pub(crate) pause: Option<Pause>,
+    /// The directory that may have files of this partition under their final name, before it is the home.
+    pub(crate) arrives_at: Option<Arc<LogDir>>,
     /// Offsets `from..to` that were durable and cannot be read any more; reported, never skipped over.
     pub(crate) holes: Vec<Hole>,
 }
@@ -141,10 +152,7 @@ impl Partition {
         producers.on_high_watermark(start.log_end);
         let unwritten_bytes = start.unwritten.iter().map(|batch| batch.size()).sum();
         let is_unsettled = start.is_unsettled;
-        let partition = Arc::new(Partition {
-            topic_id,
-            topic,
-            index,
+        let home = Arc::new(Home {
             dir: Arc::clone(&dir),
             // A start ends with a checkpoint, or found everything as the last one left it; else the next one tells.
             checkpointed: AtomicU64::new(
@@ -155,9 +163,16 @@ impl Partition {
                     .map_or(0, |store| store.known().active_base.0 as u64),
             ),
             cleaning: Mutex::new(false),
-            unread: start.unread,
             store: start.store.map_or_else(OnceLock::new, OnceLock::from),
+            derived: Mutex::new(start.derived),
+        });
+        let partition = Arc::new(Partition {
+            topic_id,
+            topic,
+            index,
+            unread: start.unread,
             state: Mutex::new(State {
+                home,
                 tail: Tail::unwritten_from(start.unwritten, start.log_end),
                 log_start: start.log_start,
                 high_watermark: start.log_end,
@@ -178,9 +193,11 @@ impl Partition {
                 flush_at: None,
                 dirty: is_unsettled,
                 is_deleted: false,
+                is_moving: false,
+                pause: None,
+                arrives_at: None,
                 holes: start.holes,
             }),
-            derived: Mutex::new(start.derived),
         });
         dir.add(Arc::clone(&partition));
         if is_unsettled {
@@ -199,19 +216,30 @@ impl Partition {
 
     /// New settings hold for the next append, roll and retention check.
     pub fn set_config(&self, config: Arc<LogConfig>) {
-        self.state.lock().config = Arc::clone(&config);
-        if let Some(store) = self.store.get() {
+        let mut state = self.state.lock();
+        state.config = Arc::clone(&config);
+        if let Some(store) = state.home.store.get() {
             store.set_config(config);
         }
     }
 
+    pub(crate) fn home(&self) -> Arc<Home> {
+        Arc::clone(&self.state.lock().home)
+    }
+
+    /// The directory where it lives now.
+    pub fn dir(&self) -> Arc<LogDir> {
+        Arc::clone(&self.state.lock().home.dir)
+    }
+
     /// Bytes in segment files and in memory that are not written yet.
     pub fn size(&self) -> u64 {
-        let unwritten = {
+        let (home, unwritten) = {
             let state = self.state.lock();
-            state.tail.unwritten_bytes() as u64
+            let unwritten = state.tail.unwritten_bytes() as u64;
+            (Arc::clone(&state.home), unwritten)
         };
-        self.store.get().map_or(0, Store::size) + unwritten
+        home.store.get().map_or(0, Store::size) + unwritten
     }
 
     /// Idempotent producers that this partition knows.
@@ -221,7 +249,11 @@ impl Partition {
 
     /// Neither read nor written: its directory failed, or its files could not be read at the start.
     pub fn is_offline(&self) -> bool {
-        self.dir.is_failed() || self.unread.is_some()
+        self.is_offline_in(&self.state.lock())
+    }
+
+    pub(crate) fn is_offline_in(&self, state: &State) -> bool {
+        state.home.dir.is_failed() || self.unread.is_some()
     }
 
     pub fn is_deleted(&self) -> bool {
@@ -235,22 +267,39 @@ impl Partition {
         state.release_all(news);
     }
 
-    pub(crate) fn on_dir_failed(&self, news: &mut Vec<News>) {
-        self.state.lock().release_all(news);
+    /// Takes a deleted partition out of its directory, and out of the one it was about to arrive at; files are removed in the
+    /// background.
+    pub fn discard(self: &Arc<Self>) {
+        let (home, arrives_at) = {
+            let mut state = self.state.lock();
+            (Arc::clone(&state.home), state.arrives_at.take())
+        };
+        if let Some(dir) = arrives_at {
+            dir.doom(self, None);
+        }
+        home.dir.forget(self);
+        home.dir.doom(self, Some(Arc::clone(&home)));
+    }
+
+    pub(crate) fn on_dir_failed(&self, dir: &LogDir, news: &mut Vec<News>) {
+        let mut state = self.state.lock();
+        if std::ptr::eq(&*state.home.dir, dir) {
+            state.release_all(news);
+        }
     }
 
     /// The segment files, created at the first need.
-    pub(crate) fn store_or_create(&self) -> Result<&Store, StoreError> {
-        if let Some(store) = self.store.get() {
+    pub(crate) fn store_or_create<'a>(&self, home: &'a Home) -> Result<&'a Store, StoreError> {
+        if let Some(store) = home.store.get() {
             return Ok(store);
         }
         let (config, start) = {
             let state = self.state.lock();
             (Arc::clone(&state.config), state.tail.written())
         };
-        let path = self.dir.partition_path(&self.topic, self.index);
-        let store = Store::create(&self.dir.files, &path, config, start)?;
-        Ok(self.store.get_or_init(|| store))
+        let path = home.dir.partition_path(&self.topic, self.index);
+        let store = Store::create(&home.dir.files, &path, config, start)?;
+        Ok(home.store.get_or_init(|| store))
     }
 }
 

@@ -58,7 +58,7 @@ impl Partition {
             return Ok(false);
         }
         // The directory fails (1), everyone who waits is told (2), and now one more comes: nobody would tell it any more.
-        if state.is_deleted || self.dir.is_failed() {
+        if state.is_deleted || state.home.dir.is_failed() {
             return Err(NeverDurable);
         }
         state.awaiting.push_back(Awaiting { until, ticket });
@@ -69,7 +69,7 @@ impl Partition {
     pub fn watch(&self, watcher: Ticket, seen: Offset, isolation: Isolation) -> bool {
         let mut state = self.state.lock();
         let end = state.bounds().end(isolation);
-        let is_current = end <= seen && !state.is_deleted && !self.is_offline();
+        let is_current = end <= seen && !state.is_deleted && !self.is_offline_in(&state);
         if is_current {
             state.watchers.push(Watcher {
                 ticket: watcher,

@@ -4,13 +4,16 @@
 //! committed data nothing at or above the last stable offset. Batches still in memory come from there, older ones as slices of
 //! segment files.
 
+use std::io;
+use std::sync::Arc;
+
 use log::segment::first_record;
 use log::store::Read as StoreRead;
 use log::{AbortedTxn, FileSlice, ReadError as StoreError, RecordTime};
 use model::{LeaderEpoch, Offset, Timestamp};
 use wire::records::Batch;
 
-use crate::partition::{Bounds, Hole, Partition};
+use crate::partition::{Bounds, Hole, Home, Partition};
 
 /// What to send for a read.
 pub enum Plan {
@@ -113,10 +116,37 @@ pub struct ReadRequest {
 
 impl Partition {
     pub fn plan_read(&self, request: ReadRequest) -> Result<Read, ReadError> {
-        if self.is_offline() {
+        self.where_it_lives(|seen| self.plan_read_once(request, seen))
+    }
+
+    /// A reader goes to the files of one directory (1), the partition moves to another (2), and the files are removed (3): it
+    /// looks again, at those that hold now.
+    fn where_it_lives<T>(
+        &self,
+        mut look: impl FnMut(&mut Option<Arc<Home>>) -> Result<T, ReadError>,
+    ) -> Result<T, ReadError> {
+        loop {
+            let mut seen = None;
+            let done = look(&mut seen);
+            let is_gone = matches!(
+                &done,
+                Err(ReadError::Store(StoreError::Io { error, .. })) if error.kind() == io::ErrorKind::NotFound
+            );
+            if !is_gone || seen.is_none_or(|seen| Arc::ptr_eq(&seen, &self.home())) {
+                return done;
+            }
+        }
+    }
+
+    fn plan_read_once(
+        &self,
+        request: ReadRequest,
+        seen: &mut Option<Arc<Home>>,
+    ) -> Result<Read, ReadError> {
+        let state = self.state.lock();
+        if self.is_offline_in(&state) {
             return Err(ReadError::Offline);
         }
-        let state = self.state.lock();
         if state.is_deleted {
             return Err(ReadError::Deleted);
         }
@@ -150,6 +180,7 @@ impl Partition {
         let holes = state.holes.iter().filter(|hole| hole.from > request.from);
         let stop_hole = holes.min_by_key(|hole| hole.from).copied();
         let limit = stop_hole.map_or(end, |hole| hole.from.min(end));
+        let home = &**seen.insert(Arc::clone(&state.home));
         if request.from >= state.tail.start() {
             let bytes_max = request.bytes_max.min(request.memory_bytes_max);
             let batches = state.tail.read(request.from, limit, bytes_max);
@@ -162,11 +193,11 @@ impl Partition {
                 Plan::Memory(batches)
             };
             drop(state);
-            return self.with_aborted(plan, bounds, request, recent);
+            return self.with_aborted(home, plan, bounds, request, recent);
         }
         let tail_start = state.tail.start();
         drop(state);
-        let Some(store) = self.store.get() else {
+        let Some(store) = home.store.get() else {
             return Ok(Read::at_end(bounds));
         };
         let found = match request.may_wait {
@@ -195,12 +226,13 @@ impl Partition {
             }
             StoreRead::Slice(_) => Plan::AtEnd,
         };
-        self.with_aborted(plan, bounds, request, recent)
+        self.with_aborted(home, plan, bounds, request, recent)
     }
 
     /// Adds what a reader of committed data must know of its plan: transactions in segment files, then those of `recent`.
     fn with_aborted(
         &self,
+        home: &Home,
         plan: Plan,
         bounds: Bounds,
         request: ReadRequest,
@@ -213,7 +245,7 @@ impl Partition {
                 ..Read::at_end(bounds)
             });
         }
-        let (mut aborted, upto) = match (&plan, self.store.get()) {
+        let (mut aborted, upto) = match (&plan, home.store.get()) {
             (Plan::File(slice), Some(store)) => (store.aborted_in(slice, from, end)?, end),
             (Plan::Memory(batches), store) => {
                 let upto = batches.last().map_or(end, |last| last.next_offset());
@@ -239,8 +271,16 @@ impl Partition {
 
     /// The first record at or after `time` (exact to the record), below the high watermark.
     pub fn find_timestamp(&self, time: Timestamp) -> Result<Option<RecordTime>, ReadError> {
-        let (log_start, tail, tail_start) = self.tail_snapshot()?;
-        if let Some(store) = self.store.get() {
+        self.where_it_lives(|seen| self.find_timestamp_once(time, seen))
+    }
+
+    fn find_timestamp_once(
+        &self,
+        time: Timestamp,
+        seen: &mut Option<Arc<Home>>,
+    ) -> Result<Option<RecordTime>, ReadError> {
+        let (log_start, tail, tail_start, home) = self.tail_snapshot()?;
+        if let Some(store) = seen.insert(home).store.get() {
             let found = store.offset_for_time(time, tail_start)?;
             if found.is_some() {
                 return Ok(found);
@@ -257,8 +297,15 @@ impl Partition {
 
     /// The record with the largest timestamp, the first of them if several share it (KIP-734).
     pub fn max_timestamp(&self) -> Result<Option<RecordTime>, ReadError> {
-        let (_, tail, _) = self.tail_snapshot()?;
-        let stored = match self.store.get() {
+        self.where_it_lives(|seen| self.max_timestamp_once(seen))
+    }
+
+    fn max_timestamp_once(
+        &self,
+        seen: &mut Option<Arc<Home>>,
+    ) -> Result<Option<RecordTime>, ReadError> {
+        let (_, tail, _, home) = self.tail_snapshot()?;
+        let stored = match seen.insert(home).store.get() {
             Some(store) => store.max_time()?,
             None => None,
         };
@@ -275,12 +322,12 @@ impl Partition {
         Ok(first_record(newest, |at, _| at >= newest.max_timestamp()))
     }
 
-    /// Committed batches in memory, with the log start and where the memory begins.
-    fn tail_snapshot(&self) -> Result<(Offset, Vec<Batch>, Offset), ReadError> {
-        if self.is_offline() {
+    /// Committed batches in memory, with the log start, where the memory begins, and where the rest is.
+    fn tail_snapshot(&self) -> Result<(Offset, Vec<Batch>, Offset, Arc<Home>), ReadError> {
+        let state = self.state.lock();
+        if self.is_offline_in(&state) {
             return Err(ReadError::Offline);
         }
-        let state = self.state.lock();
         if state.is_deleted {
             return Err(ReadError::Deleted);
         }
@@ -290,7 +337,12 @@ impl Partition {
             .filter(|batch| batch.next_offset() <= state.high_watermark)
             .cloned()
             .collect();
-        Ok((state.log_start, tail, state.tail.start()))
+        Ok((
+            state.log_start,
+            tail,
+            state.tail.start(),
+            Arc::clone(&state.home),
+        ))
     }
 
     /// Refuses a client whose idea of the leader epoch differs from ours; -1 asks for no check.

@@ -118,7 +118,7 @@ fn summary(verdict: &Verdict) -> String {
     let counts = verdict.counts;
     format!(
         "{} acked, {} read, {} starts, {} cuts (lost {} pages, {} names), {} kills, {} syncs failed, {} writes failed, {} full, \
-         {} resent, {} refused, {} unanswered, {} topics, {} trims, {} commits, \
+         {} resent, {} refused, {} unanswered, {} topics, {} trims, {} moves, {} commits, \
          {} transactions ({} aborted, {} undecided, {} fenced, {} offsets looked up), {} events, trace {:016x}",
         verdict.acked,
         verdict.polled,
@@ -135,6 +135,7 @@ fn summary(verdict: &Verdict) -> String {
         verdict.unanswered,
         verdict.topics_changed,
         verdict.records_deleted,
+        verdict.moves,
         verdict.commits,
         verdict.txns_committed,
         verdict.txns_aborted,

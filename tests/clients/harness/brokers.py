@@ -77,12 +77,13 @@ def stop_all():
             broker.stop()
 
 
-def start(args, work):
+def start(args, work, dirs=1):
+    """`dirs`: log directories of its own, all below its data directory."""
     if args.bootstrap:
         if not raw.answers(args.bootstrap):
             raise StartError(f"nothing answers at {args.bootstrap}")
         return Broker("given", args.bootstrap)
-    broker = start_kafka(work) if args.kafka else start_esker(work)
+    broker = start_kafka(work, dirs) if args.kafka else start_esker(work, dirs)
     _started.append(broker)
     wait_ready(broker)
     return broker
@@ -97,14 +98,18 @@ def esker_binary():
     raise StartError(f"no broker binary at {', '.join(map(str, candidates))}: run `cargo build --release`")
 
 
-def start_esker(work):
+def log_dirs(data, count):
+    return ",".join(str(data / str(at)) for at in range(count)) if count > 1 else str(data)
+
+
+def start_esker(work, dirs=1):
     data, log, (port,) = work / "data", work / "broker.log", free_ports(1)
-    command = [esker_binary(), "serve", "--data-dir", data, "--listen", f"127.0.0.1:{port}"]
+    command = [esker_binary(), "serve", "--data-dir", log_dirs(data, dirs), "--listen", f"127.0.0.1:{port}"]
     process = subprocess.Popen(command, stdout=log.open("ab"), stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
     return Broker("esker", f"127.0.0.1:{port}", process, data, log)
 
 
-def start_kafka(work):
+def start_kafka(work, dirs=1):
     problem = installs.kafka_jars()
     if problem:
         raise StartError(problem)
@@ -112,7 +117,7 @@ def start_kafka(work):
     properties = work / "server.properties"
     properties.write_text("\n".join([
         "process.roles=broker,controller", "node.id=1", f"controller.quorum.voters=1@127.0.0.1:{controller}",
-        "controller.listener.names=CONTROLLER", f"log.dirs={data}",
+        "controller.listener.names=CONTROLLER", f"log.dirs={log_dirs(data, dirs)}",
         "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
         f"listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
         "offsets.topic.replication.factor=1", "transaction.state.log.replication.factor=1",

@@ -12,9 +12,10 @@ CLIENT_SECONDS_MAX = 600
 
 
 class Client:
-    def __init__(self, name, what, command, *needs, is_quick=False, is_own=False, phases=("live",)):
+    def __init__(self, name, what, command, *needs, is_quick=False, is_own=False, phases=("live",), dirs=1):
         self.name, self.what, self.command, self.needs = name, what, command, needs
         self.is_quick, self.phases = is_quick, phases
+        self.dirs = dirs  # log directories that its broker has
         self.is_own = is_own  # asks about our own command line, so it is left out for other brokers
 
     def prepare(self):
@@ -71,7 +72,7 @@ ALL = [
     Client("franz", "franz-go for Go: kgo, kadm, kmsg", lambda: [installs.FRANZ], installs.franz),
     Client("franz_suite", "franz-go's own tests: chains of groups and transactions", script("franz_suite"), installs.franz_suite),
     Client("java", "Kafka's own Java clients",
-           lambda: [*installs.java_command("384m", "WARN"), "clients.Main"], installs.java_classes),
+           lambda: [*installs.java_command("384m", "WARN"), "clients.Main"], installs.java_classes, dirs=2),
     Client("streams", "Kafka Streams: counts, windows, joins, exactly once",
            lambda: [*installs.java_command("640m", "WARN", f"{installs.FRAMEWORK_JARS}/*:{installs.STREAMS_CLASSES}"),
                     "clients.StreamsMain"], installs.streams_classes),
@@ -85,7 +86,8 @@ ALL = [
     Client("spark", "Spark Structured Streaming", lambda: [installs.SPARK_PYTHON, HERE / "spark/test.py"], installs.spark),
     Client("sarama", "Sarama for Go: producers, groups, transactions", lambda: [installs.SARAMA], installs.sarama),
     Client("rdkafka", "the rdkafka crate for Rust", lambda: [installs.RDKAFKA], installs.rdkafka),
-    Client("tools", "Kafka's own command line tools", script("tools"), installs.kafka_jars, phases=("live", "stopped", "restarted")),
+    Client("tools", "Kafka's own command line tools", script("tools"), installs.kafka_jars, phases=("live", "stopped", "restarted"),
+           dirs=2),
     Client("kafkajs", "kafkajs for Node.js", lambda: ["node", HERE / "kafkajs/test.js"], installs.kafkajs, installs.kcat),
     Client("aiokafka", "aiokafka for Python", venv_script("python", "aiokafka_test.py"), installs.python_clients),
     Client("kafka-python", "kafka-python", venv_script("python", "kafka_python_test.py"), installs.python_clients),

@@ -129,6 +129,28 @@ def a_crowd_of_connections_leaves_descriptors_for_files():
 
 
 @fact
+def a_limit_of_descriptors_that_is_lowered_under_a_running_broker_breaks_no_disk():
+    name = new_name("short")
+    with running("--data-dir", TMP / "short") as broker, raw.Connection(broker.bootstrap) as c:
+        equal(raw.create_topic(broker.bootstrap, name, 30), 0)
+        before = resource.prlimit(broker.pid, resource.RLIMIT_NOFILE)
+        held = len(os.listdir(f"/proc/{broker.pid}/fd"))
+        resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, (held, before[1]))
+        # Each has its first segment to open, some time after its records are committed.
+        deadline = time.monotonic() + 20
+        while "Too many open files" not in broker.log.read_text():
+            that(time.monotonic() < deadline, "nothing was refused")
+            for partition in range(30):
+                that(raw.produce(c, name, raw.batch([b"x"]), partition=partition)[0] in (0, *RETRIABLE), "a code that is not retriable")
+        resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, before)
+        for partition in range(30):
+            deadline = time.monotonic() + 20
+            while raw.produce(c, name, raw.batch([b"y"]), partition=partition)[0] != 0:
+                that(time.monotonic() < deadline, f"partition {partition} is refused for good")
+        that("offline" not in broker.log.read_text(), broker.last_words())
+
+
+@fact
 def a_mistake_in_settings_is_named():
     said = refused("--data-dir", TMP / "mistake", "--set", "num.partition=3")
     that("num.partition" in said and "num.partitions" in said, said)

@@ -255,6 +255,38 @@ def kafka_reassign_partitions_generates_executes_verifies_and_cancels():
 
 
 @fact
+def kafka_reassign_partitions_moves_between_log_dirs():
+    name = topic("moves", 1)
+    values = [b"%03d" % n * 1_000 for n in range(40)]
+    with raw.Connection(BOOTSTRAP) as c:
+        raw.produce(c, name, raw.batch(values))
+    node = int(re.search(r"\(id: (\d+)", tool("org.apache.kafka.tools.BrokerApiVersionsCommand")).group(1))
+    reassign = lambda *args: tool("org.apache.kafka.tools.reassign.ReassignPartitionsCommand", *args)
+
+    def places():
+        out = tool("org.apache.kafka.tools.LogDirsCommand", "--describe", "--topic-list", name)
+        found = json.loads(next(line for line in out.splitlines() if line.startswith("{")))["brokers"][0]["logDirs"]
+        return {d["logDir"]: [(p["isFuture"], p["size"]) for p in d["partitions"]] for d in found}
+
+    before = places()
+    if len(before) < 2:
+        raise Skip("a broker with one log directory")
+    (home, [(_, size)]), = [(d, ps) for d, ps in before.items() if ps]
+    to = next(d for d in before if d != home)
+    path = TMP / "moves.json"
+    partitions = [{"topic": name, "partition": 0, "replicas": [node], "log_dirs": [to]}]
+    path.write_text(json.dumps({"version": 1, "partitions": partitions}))
+    out = reassign("--execute", "--reassignment-json-file", path)
+    that("Successfully started log directory move" in out and f"{name}-0-{node}" in out, out)
+    done = f"{name}-0-{node} completed successfully"
+    wait_for(lambda: done in reassign("--verify", "--reassignment-json-file", path), "the move")
+    after = places()
+    equal((after[home], after[to]), ([], [(False, size)]), "directories")
+    out = consume(name, "--from-beginning", "--max-messages", len(values))
+    equal(out, b"".join(v + b"\n" for v in values), "records after the move")
+
+
+@fact
 def kafka_features_describes_and_moves_levels():
     features = lambda *args, **options: tool("org.apache.kafka.tools.FeatureCommand", *args, **options)
     level = lambda: re.search(r"^Feature: transaction.version\s+SupportedMinVersion: 0\s+SupportedMaxVersion: 2\s+FinalizedVersionLevel: (\d)",

@@ -25,6 +25,7 @@ mod read;
 #[path = "../../../crates/partition/src/verification.rs"]
 mod verification;
 
+mod moving;
 mod publish;
 mod rig;
 mod sync;

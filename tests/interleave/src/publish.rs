@@ -66,11 +66,13 @@ impl Reader {
             at_least_one: true,
             current_epoch: LeaderEpoch(0),
             isolation: Isolation::Uncommitted,
+            may_wait: false,
         };
         match rig.partitions[0].plan_read(request) {
             Ok(read) => {
                 self.see(read.bounds);
                 match read.plan {
+                    Plan::Unverified(_) => unreachable!("it may verify here"),
                     Plan::AtEnd => assert_eq!(self.next, read.bounds.high_watermark, "passed over"),
                     Plan::Memory(batches) => self.take(&batches, read.bounds),
                     Plan::File(slice) => {

@@ -21,6 +21,8 @@ use crate::partition::{Partition, Start};
 use crate::sync::Mutex;
 
 const DIR: &str = "/data";
+/// Where partitions move to.
+const OTHER: &str = "/other";
 
 /// A checkpoint at every turn of the segment writer.
 const SETTINGS: DirSettings = DirSettings {
@@ -132,6 +134,24 @@ pub(crate) fn ticket(index: u32) -> Ticket {
         generation: 0,
     };
     Ticket { waiter, index }
+}
+
+/// The second directory, with partition 0 in it if it is to live there.
+pub(crate) fn open_other(rig: &Rig, bell: Arc<dyn Bell>, is_home: bool) -> Arc<LogDir> {
+    let env = rig.machine.env();
+    let fresh = || Identity {
+        cluster_id: "cluster".to_owned(),
+        node_id: 1,
+    };
+    let (recovery, _) = Recovery::begin(&env, Path::new(OTHER), SETTINGS, &fresh).unwrap();
+    let lookup = |id: Uuid, _| {
+        (is_home && id == topic(0)).then(|| Found {
+            topic: "t0".into(),
+            epoch: LeaderEpoch(0),
+            config: Arc::clone(&rig.config),
+        })
+    };
+    recovery.finish(lookup, bell).unwrap().dir
 }
 
 impl Rig {

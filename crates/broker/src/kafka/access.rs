@@ -136,9 +136,10 @@ pub(crate) const fn needs(key: ApiKey) -> Option<&'static [AnyOf]> {
         ApiKey::DescribeLogDirs | ApiKey::DescribeQuorum | ApiKey::ListPartitionReassignments => {
             &[&[(Describe, Cluster)]]
         }
-        ApiKey::ElectLeaders | ApiKey::AlterPartitionReassignments | ApiKey::UpdateFeatures => {
-            &[&[(Alter, Cluster)]]
-        }
+        ApiKey::ElectLeaders
+        | ApiKey::AlterPartitionReassignments
+        | ApiKey::AlterReplicaLogDirs
+        | ApiKey::UpdateFeatures => &[&[(Alter, Cluster)]],
 
         ApiKey::FindCoordinator => &[&[(Describe, Group), (Describe, TransactionalId)]],
         ApiKey::JoinGroup | ApiKey::SyncGroup | ApiKey::Heartbeat | ApiKey::LeaveGroup => {

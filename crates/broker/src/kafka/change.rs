@@ -8,13 +8,14 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use meta::decide::assign_dir::assign_dir;
 use meta::decide::register_broker::TRANSACTION_VERSION;
 use meta::{Image, Record, Resource};
-use model::{PartitionIndex, ProducerId};
+use model::{Offset, PartitionIndex, ProducerId};
 use parking_lot::Mutex;
-use partition::{Bounds, LogDir, Moment, Partition, Stamp, Ticket};
+use partition::{Bounds, LogDir, Moment, News, Partition, ShardId, Stamp, Ticket, WaiterKey};
 use wire::records::BatchBuilder;
-use wire::{ApiKey, ErrorCode, Message};
+use wire::{ApiKey, ErrorCode, Message, Uuid};
 
 use crate::place::Places;
 use crate::shard::{Address, Outcome, Reply, Shard, Waiting};
@@ -48,6 +49,24 @@ enum Then {
     Again(Bytes),
 }
 
+/// A directory of a partition, on its way to the disk.
+pub(crate) struct Assigned {
+    image: Arc<Image>,
+    end: Offset,
+}
+
+/// A ticket of nobody: its news are dropped, and who needs the commit waits for it.
+fn nobodys_ticket() -> Ticket {
+    Ticket {
+        waiter: WaiterKey {
+            shard: ShardId(u16::MAX),
+            slot: 0,
+            generation: 0,
+        },
+        index: 0,
+    }
+}
+
 impl Metadata {
     pub(crate) fn new(
         image: Image,
@@ -58,7 +77,7 @@ impl Metadata {
         let image = Arc::new(image);
         Metadata {
             published: ArcSwap::new(Arc::clone(&image)),
-            log_dir: Arc::clone(&log.dir),
+            log_dir: log.dir(),
             plan: Mutex::new(Plan { image, log }),
             publishing: Mutex::new(()),
             places,
@@ -127,7 +146,8 @@ impl Shard {
         let shared = Arc::clone(&self.shared);
         let mut plan = shared.metadata.plan.lock();
         let usable = shared.metadata.places.usable(&plan.image);
-        let (records, response) = decide(&usable, &shared);
+        let (mut records, response) = decide(&usable, &shared);
+        shared.prefer_dirs(&plan.image, &mut records);
         let reply = match self.reply(address, key, &response) {
             Outcome::Reply(reply) => reply,
             other => return other,
@@ -144,7 +164,8 @@ impl Shard {
     ) -> Outcome {
         let shared = Arc::clone(&self.shared);
         let mut plan = shared.metadata.plan.lock();
-        let records = decide(&shared.metadata.places.usable(&plan.image), &shared);
+        let mut records = decide(&shared.metadata.places.usable(&plan.image), &shared);
+        shared.prefer_dirs(&plan.image, &mut records);
         self.write_change(address, &mut plan, &records, Then::Again(frame))
     }
 
@@ -211,20 +232,11 @@ impl Shared {
         }
         let image = {
             let mut plan = self.metadata.plan.lock();
-            // A ticket of nobody: the news are dropped, and the commit below is waited for.
-            let ticket = Ticket {
-                waiter: partition::WaiterKey {
-                    shard: partition::ShardId(u16::MAX),
-                    slot: 0,
-                    generation: 0,
-                },
-                index: 0,
-            };
-            plan.write(self, records, ticket)?;
+            plan.write(self, records, nobodys_ticket())?;
             Arc::clone(&plan.image)
         };
         let mut news = Vec::new();
-        let dir = self.metadata.plan.lock().log.dir.clone();
+        let dir = Arc::clone(&self.metadata.log_dir);
         while dir.has_queued() && !dir.is_failed() {
             dir.commit(&mut news);
         }
@@ -235,8 +247,39 @@ impl Shared {
         Ok(())
     }
 
+    /// Notes where a partition lives from now on, as soon as that is durable. `None`: there is no such partition any more.
+    pub(crate) fn assign_dir(
+        &self,
+        topic: Uuid,
+        index: PartitionIndex,
+        dir: Uuid,
+    ) -> Result<Option<Assigned>, ErrorCode> {
+        let mut plan = self.metadata.plan.lock();
+        let node = self.config().broker.node_id;
+        let Some(record) = assign_dir(&plan.image, node, topic, index, dir) else {
+            return Ok(None);
+        };
+        plan.write(self, &[record], nobodys_ticket())?;
+        Ok(Some(Assigned {
+            image: Arc::clone(&plan.image),
+            end: plan.log.bounds().log_end,
+        }))
+    }
+
+    /// Whether what was assigned is durable; `None` when nobody can tell any more.
+    pub(crate) fn is_assigned(&self, assigned: &Assigned, news: &mut Vec<News>) -> Option<bool> {
+        let dir = &self.metadata.log_dir;
+        dir.commit(news);
+        let is_durable = assigned.end <= self.metadata.log_bounds().high_watermark;
+        if is_durable {
+            self.publish(Arc::clone(&assigned.image), news);
+        }
+        let is_stuck = dir.is_failed() || self.is_stopping() && dir.lacks_room();
+        (is_durable || !is_stuck).then_some(is_durable)
+    }
+
     /// Makes a durable image the one that requests see: partitions come and go, settings take effect.
-    pub(crate) fn publish(&self, image: Arc<Image>, news: &mut Vec<partition::News>) {
+    pub(crate) fn publish(&self, image: Arc<Image>, news: &mut Vec<News>) {
         let _one_at_a_time = self.metadata.publishing.lock();
         let old = self.metadata.published.load_full();
         if image.end() <= old.end() {
@@ -263,7 +306,7 @@ impl Shared {
         for id in gone {
             for partition in topics.remove(id).iter().flat_map(|topic| &topic.partitions) {
                 partition.delete(news);
-                partition.dir.discard(partition);
+                partition.discard();
             }
         }
         for topic in image.topics() {

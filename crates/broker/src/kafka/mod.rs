@@ -72,6 +72,9 @@ impl Shard {
                 self.with(address, reader, Shard::on_offset_for_leader_epoch)
             }
             ApiKey::DescribeProducers => self.with(address, reader, Shard::on_describe_producers),
+            ApiKey::AlterReplicaLogDirs => {
+                self.with(address, reader, Shard::on_alter_replica_log_dirs)
+            }
             ApiKey::DescribeLogDirs => self.with(address, reader, Shard::on_describe_log_dirs),
             ApiKey::InitProducerId => self.with(address, reader, |shard, address, request| {
                 shard.on_init_producer_id(address, request, frame)

@@ -35,7 +35,7 @@ pub(super) const SETTINGS: &[Setting] = settings! {
     "log.dir.failure.timeout.ms" Long "30000" AtLeast(1) ReadOnly Accepted
         "time a failed directory may stay unreported before the broker stops";
     "log.dirs" List - Items ReadOnly Works
-        "data directories, separated by commas; each has its own journal and may fail alone";
+        "data directories, separated by commas; each has its own journal and may fail alone; partitions move between them while they are used";
     "log.flush.interval.messages" Long "9223372036854775807" AtLeast(1) ClusterWide Works
         "records after which a segment is synced by itself; acknowledged records are synced through the journal anyway";
     "log.flush.interval.ms" Long - Any ClusterWide Accepted "age at which an unsynced record forces a sync of its segment";

@@ -62,7 +62,7 @@ impl Progress {
         }
     }
 
-    fn store(self, disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+    pub(super) fn store(self, disk: &dyn Disk, dir: &Path) -> io::Result<()> {
         let temporary = dir.join(format!("{FILE_NAME}.tmp"));
         let file = disk.open(&temporary, Open::Truncate)?;
         file.write_at(&[IoSlice::new(self.encode().as_bytes())], 0)?;

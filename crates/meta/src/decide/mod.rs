@@ -4,6 +4,7 @@
 //! replays them when they are durable, and only then gives the answers. A request that is refused in part is done in part.
 
 pub mod alter_configs;
+pub mod assign_dir;
 pub mod create_partitions;
 pub mod create_topics;
 pub mod delete_topics;

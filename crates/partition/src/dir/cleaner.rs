@@ -1,9 +1,9 @@
 //! Compaction while the broker runs: threads that choose the dirtiest log, go over it step by step, and swap segments in.
 //!
 //! All cleaners share what is being compacted, the pace and the settings, which may change at any time. Invariant: a step holds
-//! the partition's `cleaning` lock, and the removal of a deleted partition takes it first, so nothing is written into a
-//! directory that has become another topic's. A log that turns out damaged is left alone until the next start. Does not touch
-//! what a checkpoint does not know as closed: a start cuts files back to that.
+//! the `cleaning` lock of the partition's files, and their removal takes it first, so nothing is written into a directory that
+//! has become another topic's. A partition that moves to another directory is left alone until it is there, a log that turns out
+//! damaged until the next start. Does not touch what a checkpoint does not know as closed: a start cuts files back to that.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
@@ -13,12 +13,13 @@ use std::time::Duration;
 use env::{Bell, Env, Turn, Worker};
 use log::ReadError;
 use log::clean::{self, Candidate, CleanError, Order, Outcome, Pass};
+use log::journal::is_full;
 use log::store::{Deleted, Store, StoreError};
 use model::{Instant, Offset, PartitionIndex};
 use wire::Uuid;
 
 use super::{Announce, LogDir};
-use crate::partition::Partition;
+use crate::partition::{Home, Partition};
 use crate::sync::{AtomicBool, Mutex, Ordering};
 
 type Key = (Uuid, PartitionIndex);
@@ -144,7 +145,7 @@ impl Cleaning {
 struct Job {
     key: Key,
     partition: Arc<Partition>,
-    dir: Arc<LogDir>,
+    home: Arc<Home>,
     pass: Pass,
 }
 
@@ -156,7 +157,7 @@ pub struct Cleaner {
     job: Option<Box<Job>>,
     look_at: Instant,
     resume_at: Option<Instant>,
-    unlinks: VecDeque<(Instant, Arc<Partition>, Deleted)>,
+    unlinks: VecDeque<(Instant, Arc<Home>, Deleted)>,
 }
 
 /// How a job went on.
@@ -167,11 +168,10 @@ enum Progress {
 
 impl Cleaner {
     fn unlink_due(&mut self, now: Instant) {
-        while let Some((_, partition, deleted)) = self.unlinks.pop_front_if(|(at, _, _)| *at <= now)
-        {
-            let is_gone = partition.cleaning.lock();
+        while let Some((_, home, deleted)) = self.unlinks.pop_front_if(|(at, _, _)| *at <= now) {
+            let is_gone = home.cleaning.lock();
             // What cannot be removed now goes at the next start.
-            if let Some(store) = partition.store.get().filter(|_| !*is_gone) {
+            if let Some(store) = home.store.get().filter(|_| !*is_gone) {
                 let _ = store.unlink(&deleted);
             }
         }
@@ -181,7 +181,7 @@ impl Cleaner {
     fn choose(&self) -> Option<Box<Job>> {
         let cleaning = &self.cleaning;
         let wall = cleaning.env.clock.wall_ms();
-        let mut best: Option<(Key, Arc<Partition>, Candidate)> = None;
+        let mut best: Option<(Key, Arc<Partition>, Arc<Home>, Candidate)> = None;
         for dir in &cleaning.dirs {
             if dir.is_failed() || dir.is_full() {
                 continue;
@@ -189,7 +189,8 @@ impl Cleaner {
             let partitions: Vec<_> = dir.partitions.lock().values().cloned().collect();
             for partition in partitions {
                 let key = (partition.topic_id, partition.index);
-                let Some(store) = partition.store.get() else {
+                let home = partition.home();
+                let Some(store) = home.store.get() else {
                     continue;
                 };
                 if !store.config().cleanup_policy.compact
@@ -198,23 +199,23 @@ impl Cleaner {
                 {
                     continue;
                 }
-                let candidate = match partition.compaction_due(store, wall) {
+                let candidate = match partition.compaction_due(&home, store, wall) {
                     Ok(candidate) => candidate,
                     Err(error) => {
-                        self.on_error(&partition, error.into());
+                        self.on_error(&partition, &home, error.into());
                         None
                     }
                 };
                 if let Some(candidate) = candidate
                     && best
                         .as_ref()
-                        .is_none_or(|(_, _, best)| best.dirty_ratio < candidate.dirty_ratio)
+                        .is_none_or(|(_, _, _, best)| best.dirty_ratio < candidate.dirty_ratio)
                 {
-                    best = Some((key, partition, candidate));
+                    best = Some((key, partition, home, candidate));
                 }
             }
         }
-        let (key, partition, candidate) = best?;
+        let (key, partition, home, candidate) = best?;
         // Another cleaner may have been quicker.
         if !cleaning.taken.lock().insert(key) {
             return None;
@@ -230,10 +231,10 @@ impl Cleaner {
             map_load: settings.map_load,
             holes: partition.lost_ranges(),
         };
-        let pass = Pass::new(partition.store.get()?, order);
+        let pass = Pass::new(home.store.get()?, order);
         Some(Box::new(Job {
             key,
-            dir: Arc::clone(&partition.dir),
+            home,
             partition,
             pass,
         }))
@@ -243,12 +244,15 @@ impl Cleaner {
         let Some(job) = &mut self.job else {
             return Progress::Over;
         };
-        let is_gone = job.partition.cleaning.lock();
-        let Some(store) = job.partition.store.get().filter(|_| !*is_gone) else {
+        let is_gone = job.home.cleaning.lock();
+        let Some(store) = job.home.store.get().filter(|_| !*is_gone) else {
             return Progress::Over;
         };
         let config = store.config();
-        if !config.cleanup_policy.compact || job.dir.is_failed() {
+        if !config.cleanup_policy.compact
+            || job.home.dir.is_failed()
+            || !job.partition.rests_in(&job.home)
+        {
             job.pass.abandon(store);
             return Progress::Over;
         }
@@ -260,7 +264,7 @@ impl Cleaner {
                     let delay = u64::try_from(config.file_delete_delay_ms).unwrap_or(0);
                     let at = now.plus(Duration::from_millis(delay));
                     self.unlinks
-                        .push_back((at, Arc::clone(&partition), step.deleted));
+                        .push_back((at, Arc::clone(&job.home), step.deleted));
                 }
                 match step.outcome {
                     Some(Outcome { clean_end, .. }) => {
@@ -273,13 +277,14 @@ impl Cleaner {
             Err(error) => {
                 job.pass.abandon(store);
                 drop(is_gone);
-                self.on_error(&partition, error);
+                let home = Arc::clone(&job.home);
+                self.on_error(&partition, &home, error);
                 Progress::Over
             }
         }
     }
 
-    fn on_error(&self, partition: &Arc<Partition>, error: CleanError) {
+    fn on_error(&self, partition: &Arc<Partition>, home: &Home, error: CleanError) {
         let shun = |error: &CleanError| {
             let key = (partition.topic_id, partition.index);
             if self.cleaning.shunned.lock().insert(key) {
@@ -301,10 +306,11 @@ impl Cleaner {
             | CleanError::Store(StoreError::Io { error: io, .. })
                 if is_passing(io, partition) => {}
             CleanError::Store(error) if error.is_full() => {}
+            CleanError::Read(ReadError::Io { error: io, .. }) if is_full(io) => {}
             error => {
                 let mut news = Vec::new();
                 let error = io::Error::other(error.to_string());
-                partition.dir.fail(&error, &mut news);
+                home.dir.fail(&error, &mut news);
                 self.cleaning.announce.announce(news);
             }
         }
@@ -375,11 +381,12 @@ impl Partition {
     /// A pass that is due. Asks for a checkpoint when only that is missing.
     fn compaction_due(
         &self,
+        home: &Arc<Home>,
         store: &Store,
         wall: model::Timestamp,
     ) -> Result<Option<Candidate>, StoreError> {
-        let is_gone = self.cleaning.lock();
-        if *is_gone || self.is_deleted() {
+        let is_gone = home.cleaning.lock();
+        if *is_gone || self.is_deleted() || !self.rests_in(home) {
             return Ok(None);
         }
         let stable = {
@@ -387,14 +394,14 @@ impl Partition {
             let unstable = state.producers.first_unstable();
             unstable.map_or(state.high_watermark, |of| of.min(state.high_watermark))
         };
-        let known = Offset(self.checkpointed.load(Ordering::Acquire) as i64);
+        let known = Offset(home.checkpointed.load(Ordering::Acquire) as i64);
         let config = store.config();
         let mut facts = store.compaction_facts(stable.min(known))?;
         let due = clean::judge(&facts, &config, wall);
         if due.is_none() && known < stable {
             facts.limit = stable;
             if clean::judge(&facts, &config, wall).is_some() {
-                self.dir.want_checkpoint();
+                home.dir.want_checkpoint();
             }
         }
         Ok(due)

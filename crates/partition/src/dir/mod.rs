@@ -4,10 +4,12 @@
 //! the life of the process; every waiting append is told, no later one is accepted, and the sync is never tried again.
 
 mod accept;
+mod arrive;
 mod build;
 mod cleaner;
 mod identity;
 pub mod linger;
+mod moving;
 mod pieces;
 mod queue;
 mod recover;
@@ -32,15 +34,21 @@ pub use accept::{accept_loss, unnamed_loss};
 pub use cleaner::{Cleaner, CleanerSettings, Cleaning};
 pub use identity::Identity;
 pub use linger::Stamp;
+pub(crate) use moving::Pause;
+pub use moving::{Move, MoveError, MoveStep, Moved};
 pub use pieces::PieceMaker;
 pub(crate) use queue::{Push, Slot};
 pub use recover::{Found, OpenError, Opened, Recovery};
 pub use writer::{Announce, SegmentWriter};
 
 use crate::news::News;
-use crate::partition::Partition;
+use crate::partition::{Home, Partition};
 use crate::sync::{AtomicBool, AtomicIsize, AtomicU64, Mutex, Ordering};
+use arrive::{Arrival, Guest};
 use queue::Queue;
+
+/// Names a partition.
+type Key = (Uuid, PartitionIndex);
 
 /// Settings of a log directory.
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +88,13 @@ pub(crate) struct Point {
     pub(crate) room: u64,
 }
 
+/// A partition whose files go.
+struct Doomed {
+    partition: Arc<Partition>,
+    /// `None` for one that did not come to live here.
+    home: Option<Arc<Home>>,
+}
+
 /// What a call of [`LogDir::commit`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Commit {
@@ -106,7 +121,11 @@ pub struct LogDir {
     lacks_piece: AtomicBool,
     /// The volume is (almost) full: appends are refused, everything else goes on.
     full: AtomicBool,
-    pub(crate) partitions: Mutex<BTreeMap<(Uuid, PartitionIndex), Arc<Partition>>>,
+    pub(crate) partitions: Mutex<BTreeMap<Key, Arc<Partition>>>,
+    /// Partitions whose files are here, complete, and that are about to live here: checkpoints vouch for them already.
+    guests: Mutex<BTreeMap<Key, Guest>>,
+    /// Files of these are complete under another name; the segment writer takes them in.
+    arrivals: Mutex<Vec<Arc<Arrival>>>,
     dirty: Mutex<Vec<Arc<Partition>>>,
     /// Committed and not yet in a segment. Below zero for moments: the segment writer may be done with a batch before the
     /// round that brought it is counted.
@@ -118,7 +137,9 @@ pub struct LogDir {
     /// Pieces whose rounds are all up to this one may be used again.
     release_to: AtomicU64,
     spares: journal::Spares,
-    doomed: Mutex<Vec<Arc<Partition>>>,
+    doomed: Mutex<Vec<Doomed>>,
+    /// Someone waits for what is committed to be in the segment files.
+    hurried: AtomicBool,
     stopping: AtomicBool,
     /// Compaction waits for a checkpoint that knows its segments as closed.
     checkpoint_wanted: AtomicBool,
@@ -273,7 +294,7 @@ impl LogDir {
         eprintln!("log dir {} offline: {error}", self.path.display());
         let partitions: Vec<_> = self.partitions.lock().values().cloned().collect();
         for partition in partitions {
-            partition.on_dir_failed(news);
+            partition.on_dir_failed(self, news);
         }
     }
 
@@ -324,13 +345,24 @@ impl LogDir {
         path.join("journal")
     }
 
-    /// Forgets a deleted partition; its files are removed in the background.
-    pub fn discard(&self, partition: &Arc<Partition>) {
-        self.partitions
-            .lock()
-            .remove(&(partition.topic_id, partition.index));
-        self.doomed.lock().push(Arc::clone(partition));
+    /// A partition that was deleted, or lives elsewhere now.
+    pub(crate) fn forget(&self, partition: &Partition) {
+        let key = (partition.topic_id, partition.index);
+        self.partitions.lock().remove(&key);
+    }
+
+    /// Removes the files of a partition in the background, before another one of its name writes any.
+    pub(crate) fn doom(&self, partition: &Arc<Partition>, home: Option<Arc<Home>>) {
+        let partition = Arc::clone(partition);
+        self.doomed.lock().push(Doomed { partition, home });
         self.writer_bell.ring();
+    }
+
+    /// Asks the segment writer to write what is committed without gathering more.
+    pub(crate) fn hurry(&self) {
+        if !self.hurried.swap(true, Ordering::AcqRel) {
+            self.writer_bell.ring();
+        }
     }
 
     /// Asks the segment writer for a checkpoint soon.

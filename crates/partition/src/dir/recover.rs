@@ -33,6 +33,8 @@ use crate::partition::Partition;
 const LOCK_NAME: &str = ".lock";
 /// Directories of deleted topics end so until their files are gone.
 const GRAVE_SUFFIX: &str = "-delete";
+/// And these hold a part of a partition that was on its way here from another directory.
+const FUTURE_SUFFIX: &str = "-future";
 /// Directories end so whose topic nobody knows after an accepted loss, which may be why.
 const STRAY_SUFFIX: &str = "-stray";
 /// 256 MiB of batches that a full disk has no room for are kept in memory: the segment writer's 128 MiB of an earlier life,
@@ -182,6 +184,11 @@ impl Recovery {
         Ok((recovery, identity))
     }
 
+    /// What the metadata call this directory.
+    pub fn id(&self) -> Uuid {
+        self.id
+    }
+
     /// Recovers one partition alone and returns all of its batches: the metadata log.
     pub fn open_metadata(&mut self, topic: Uuid, found: Found) -> Result<Vec<Batch>, OpenError> {
         let key = (topic, PartitionIndex(0));
@@ -216,7 +223,8 @@ impl Recovery {
         log.batches()
     }
 
-    /// Recovers the partitions that `lookup` knows; what it does not know was deleted, and its files go.
+    /// Recovers the partitions that `lookup` knows here; what it does not know was deleted, or lives in another directory, and
+    /// its files go.
     pub fn finish(
         mut self,
         mut lookup: impl FnMut(Uuid, PartitionIndex) -> Option<Found>,
@@ -346,7 +354,7 @@ impl Recovery {
         Ok(())
     }
 
-    /// Directories of topics that are gone.
+    /// Directories of topics that are gone, and of partitions that live elsewhere.
     fn remove_strays(&self) -> Result<(), OpenError> {
         let at = |error| OpenError::Io {
             path: self.path.clone(),
@@ -359,6 +367,7 @@ impl Recovery {
         for entry in self.env.disk.read_dir(&self.path).map_err(at)? {
             let path = self.path.join(&entry.name);
             let is_grave = entry.name.ends_with(GRAVE_SUFFIX)
+                || entry.name.ends_with(FUTURE_SUFFIX)
                 || (rescue::is_name(&entry.name) && !rescued.contains(&entry.name));
             let is_stray = is_partition_name(&entry.name) && !known.contains(&path);
             if entry.is_dir && is_stray && self.is_loss_accepted {
@@ -434,5 +443,35 @@ fn has_partitions(env: &Env, path: &Path) -> io::Result<bool> {
 }
 
 pub(super) fn grave_name(topic: &str, index: PartitionIndex, id: Uuid) -> String {
-    format!("{topic}-{index}.{id}{GRAVE_SUFFIX}")
+    name_with(topic, &format!("-{index}.{id}{GRAVE_SUFFIX}"))
+}
+
+/// A directory of a partition while another of its directories becomes it.
+pub(super) fn future_name(topic: &str, index: PartitionIndex, id: Uuid) -> String {
+    let id: String = id.0.iter().map(|byte| format!("{byte:02x}")).collect();
+    name_with(topic, &format!("-{index}.{id}{FUTURE_SUFFIX}"))
+}
+
+/// As much of the topic's name as a file name has room for, and `rest`.
+pub(super) fn name_with(topic: &str, rest: &str) -> String {
+    const NAME_BYTES_MAX: usize = 255;
+    let room = NAME_BYTES_MAX.saturating_sub(rest.len());
+    let topic = topic.get(..room.min(topic.len())).unwrap_or_default();
+    format!("{topic}{rest}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_directories_fit_a_file_system_however_long_the_topic_is_called() {
+        let (index, id) = (PartitionIndex(12_345), Uuid([255; 16]));
+        for name in [grave_name, future_name, rescue::name] {
+            let long = name(&"t".repeat(249), index, id);
+            assert_eq!(long.len(), 255, "{long}");
+            assert_ne!(long, name(&"t".repeat(249), PartitionIndex(12_346), id));
+            assert!(name("short", index, id).starts_with("short-12345."));
+        }
+    }
 }

@@ -29,7 +29,7 @@ const SUFFIX: &str = "-rescued";
 const TRIED_BYTES_MAX: u64 = 8 << 20;
 
 pub(super) fn name(topic: &str, index: PartitionIndex, id: Uuid) -> String {
-    format!("{topic}-{index}.{id}{SUFFIX}")
+    super::recover::name_with(topic, &format!("-{index}.{id}{SUFFIX}"))
 }
 
 pub(super) fn is_name(name: &str) -> bool {

@@ -12,14 +12,15 @@ use std::time::Duration;
 use env::{Turn, Worker};
 use log::Syncing;
 use log::checkpoint::{self, Checkpoint};
+use log::journal::lacks_descriptors;
 use log::store::{Deleted, Known, Store, StoreError};
 use model::{Instant, Offset, PartitionIndex, Position, Timestamp};
 use wire::Uuid;
 use wire::records::Batch;
 
-use super::{LogDir, Point, UNWRITTEN_BYTES_GATHERED_MAX, UNWRITTEN_BYTES_RING};
+use super::{Doomed, Key, LogDir, Point, UNWRITTEN_BYTES_GATHERED_MAX, UNWRITTEN_BYTES_RING};
 use crate::news::News;
-use crate::partition::{Hole, Partition};
+use crate::partition::{Hole, Home, Partition};
 use crate::sync::Ordering;
 
 /// Small appends are gathered for this long before they are written.
@@ -52,7 +53,7 @@ struct Hot {
 }
 
 pub struct SegmentWriter {
-    dir: Arc<LogDir>,
+    pub(super) dir: Arc<LogDir>,
     announce: Arc<dyn Announce>,
     pending: VecDeque<Arc<Partition>>,
     is_backward: bool,
@@ -60,7 +61,7 @@ pub struct SegmentWriter {
     hot_bytes: usize,
     /// Written since the last checkpoint.
     unsynced: BTreeMap<(Uuid, PartitionIndex), Arc<Partition>>,
-    unlinks: VecDeque<(Instant, Arc<Partition>, Deleted)>,
+    unlinks: VecDeque<(Instant, Arc<Home>, Deleted)>,
     /// Since when the oldest on the list waits.
     waits_since: Option<Instant>,
     /// Relaxed partitions whose `flush.ms` runs.
@@ -112,7 +113,11 @@ impl SegmentWriter {
         }
         // In this order: a topic that was deleted and made again (1) may be on the list already (2); its files would get into
         // the old directory, which then goes (3).
-        self.remove_doomed()?;
+        let removed = self.remove_doomed();
+        if removed.is_err() {
+            self.dir.dirty.lock().splice(0..0, dirty);
+            return removed;
+        }
         self.pending.extend(dirty);
         Ok(())
     }
@@ -145,9 +150,16 @@ impl SegmentWriter {
     }
 
     fn write_out(&mut self, partition: &Arc<Partition>, wall: Timestamp) -> Result<(), StoreError> {
+        // What has moved is on the list of the directory that has it.
+        let Some(home) = self.home_of(partition) else {
+            return Ok(());
+        };
         loop {
             let (batches, log_start) = {
                 let mut state = partition.state.lock();
+                if !Arc::ptr_eq(&state.home, &home) {
+                    return Ok(());
+                }
                 if state.is_deleted {
                     // What is not committed yet is not counted yet: its commit puts the partition on the list again.
                     let end = state.high_watermark;
@@ -170,7 +182,7 @@ impl SegmentWriter {
                 state.has_trimmed = false;
                 (batches, state.log_start)
             };
-            let store = partition.store_or_create()?;
+            let store = partition.store_or_create(&home)?;
             self.unsynced
                 .entry((partition.topic_id, partition.index))
                 .or_insert_with(|| Arc::clone(partition));
@@ -181,24 +193,31 @@ impl SegmentWriter {
             // A disk that got full on the way took the first of them.
             let end = store.log_end();
             let count = batches.partition_point(|batch| batch.next_offset() <= end);
-            self.on_written(partition, &batches[..count])?;
+            self.on_written(partition, &home, &batches[..count])?;
             appended?;
             if store.log_start() < log_start {
                 store.advance_log_start(log_start);
-                self.retire(partition, wall)?;
+                self.retire(&home, store, wall)?;
             }
         }
+    }
+
+    /// The files of a partition that lives here.
+    fn home_of(&self, partition: &Partition) -> Option<Arc<Home>> {
+        let home = partition.home();
+        Arc::ptr_eq(&home.dir, &self.dir).then_some(home)
     }
 
     fn on_written(
         &mut self,
         partition: &Arc<Partition>,
+        home: &Home,
         batches: &[Batch],
     ) -> Result<(), StoreError> {
         let Some(last) = batches.last() else {
             return Ok(());
         };
-        partition.note_written(batches)?;
+        partition.note_written(home, batches)?;
         let bytes: usize = batches.iter().map(|batch| batch.size()).sum();
         partition.state.lock().tail.on_written(last.next_offset());
         self.dir
@@ -229,16 +248,29 @@ impl SegmentWriter {
         if point.sequence == self.checkpointed && self.unsynced.is_empty() {
             return Ok(());
         }
+        self.checkpoint_anyway(point, wall).map(drop)
+    }
+
+    /// Whether it came to one: a full disk may have no room for it.
+    pub(super) fn checkpoint_anyway(
+        &mut self,
+        point: Point,
+        wall: Timestamp,
+    ) -> Result<bool, StoreError> {
         // Everything committed up to the point is on the list or written: commits tell their partitions before the point moves.
         self.take_dirty()?;
         self.write_pending(self.dir.env.clock.now(), wall)?;
         if !self.pending.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         if let Err(error) = self.write_derived() {
             return self.unless_full(error);
         }
-        let rows = self.sync_segments()?;
+        let rows = match self.sync_segments() {
+            Ok(rows) => rows,
+            Err(error) if is_passing(&error) => return self.unless_full(error),
+            Err(error) => return Err(error),
+        };
         let checkpoint = Checkpoint {
             sequence: point.sequence,
             checksum: point.checksum,
@@ -252,7 +284,7 @@ impl SegmentWriter {
         self.note_closed(&checkpoint.rows);
         self.checkpointed = point.sequence;
         self.dir.release_to.store(point.sequence, Ordering::Relaxed);
-        Ok(())
+        Ok(true)
     }
 
     /// Segments below the active ones of a checkpoint stay closed, so compaction may have them.
@@ -261,18 +293,20 @@ impl SegmentWriter {
         for row in rows.iter().filter(|row| row.has_files) {
             if let Some(partition) = partitions.get(&(row.topic, row.partition)) {
                 let base = row.active_base.0 as u64;
-                partition.checkpointed.store(base, Ordering::Release);
+                if let Some(home) = self.home_of(partition) {
+                    home.checkpointed.store(base, Ordering::Release);
+                }
             }
         }
     }
 
     /// A checkpoint that found no room is taken later.
-    fn unless_full(&self, error: StoreError) -> Result<(), StoreError> {
+    fn unless_full(&self, error: StoreError) -> Result<bool, StoreError> {
         if !error.is_full() {
             return Err(error);
         }
         self.dir.set_full(true, &error.to_string());
-        Ok(())
+        Ok(false)
     }
 
     /// With few partitions each file is synced, with many the volume.
@@ -289,8 +323,10 @@ impl SegmentWriter {
     fn write_derived(&self) -> Result<(), StoreError> {
         let syncing = self.syncing();
         for partition in self.unsynced.values().filter(|of| !of.is_deleted()) {
-            if let Some(store) = partition.store.get() {
-                partition.store_derived(syncing)?;
+            let home = self.home_of(partition);
+            let store = home.as_ref().and_then(|home| home.store.get());
+            if let (Some(home), Some(store)) = (&home, store) {
+                partition.store_derived(home, syncing)?;
                 store.write_long_indexes()?;
             }
         }
@@ -298,45 +334,55 @@ impl SegmentWriter {
     }
 
     fn sync_segments(&mut self) -> Result<Vec<checkpoint::Row>, StoreError> {
+        // First those that are about to live here: when one of them is here now, the list that is taken after has it.
+        let guests: BTreeMap<_, _> = self.dir.guests.lock().clone();
         let partitions: Vec<_> = self.dir.partitions.lock().values().cloned().collect();
-        let rows = partitions
+        let mut rows: Vec<_> = partitions
             .iter()
-            .filter_map(|partition| partition.checkpoint_row())
+            .filter_map(|partition| partition.checkpoint_row(&*self.home_of(partition)?))
             .collect();
+        let has_row = |key: &Key| (rows.iter()).any(|row| (row.topic, row.partition) == *key);
+        let of_guests = guests.iter().filter(|(key, _)| !has_row(key));
+        let of_guests: Vec<_> = of_guests.filter_map(|(_, guest)| guest.row).collect();
+        rows.extend(of_guests);
         match self.syncing() {
             Syncing::WithVolume => self.sync_volume()?,
             Syncing::Now => {
                 for partition in self.unsynced.values().filter(|of| !of.is_deleted()) {
-                    if let Some(store) = partition.store.get() {
+                    if let Some(store) = self
+                        .home_of(partition)
+                        .as_ref()
+                        .and_then(|of| of.store.get())
+                    {
                         store.sync()?;
                     }
                 }
             }
         }
+        let synced = self.dir.env.disk.sync_dir(&self.dir.path);
+        synced.map_err(|error| self.io(error))?;
         self.unsynced.clear();
-        self.dir
-            .env
-            .disk
-            .sync_dir(&self.dir.path)
-            .map_err(|error| self.io(error))?;
         Ok(rows)
     }
 
     /// Acknowledged offsets that cannot be read, of all partitions; the next start must tell them too.
     fn lost(&self) -> Vec<checkpoint::Lost> {
-        let partitions: Vec<_> = self.dir.partitions.lock().values().cloned().collect();
-        partitions
-            .iter()
-            .flat_map(|partition| partition.lost())
-            .collect()
+        let guests: Vec<_> = (self.dir.guests.lock().values())
+            .map(|guest| Arc::clone(&guest.partition))
+            .collect();
+        let mut partitions = self.dir.partitions.lock().clone();
+        for guest in guests {
+            partitions.insert((guest.topic_id, guest.index), guest);
+        }
+        partitions.values().flat_map(|of| of.lost()).collect()
     }
 
     /// One sync for everything written, files that were closed meanwhile as well.
     fn sync_volume(&self) -> Result<(), StoreError> {
-        let stores = self
-            .unsynced
-            .values()
-            .filter_map(|partition| partition.store.get());
+        let homes: Vec<_> = (self.unsynced.values())
+            .filter_map(|partition| self.home_of(partition))
+            .collect();
+        let stores = homes.iter().filter_map(|home| home.store.get());
         let ends: Vec<_> = stores.map(|store| (store, store.log_end())).collect();
         self.dir
             .env
@@ -349,44 +395,60 @@ impl SegmentWriter {
         Ok(())
     }
 
-    fn io(&self, error: io::Error) -> StoreError {
+    pub(super) fn io(&self, error: io::Error) -> StoreError {
         StoreError::Io {
             path: self.dir.path.clone(),
             error,
         }
     }
 
-    fn remove_doomed(&mut self) -> Result<(), StoreError> {
-        let doomed = std::mem::take(&mut *self.dir.doomed.lock());
-        for partition in doomed {
-            self.unsynced.remove(&(partition.topic_id, partition.index));
+    pub(super) fn remove_doomed(&mut self) -> Result<(), StoreError> {
+        let mut doomed = VecDeque::from(std::mem::take(&mut *self.dir.doomed.lock()));
+        while let Some(Doomed { partition, home }) = doomed.pop_front() {
+            let key = (partition.topic_id, partition.index);
+            self.unsynced.remove(&key);
             self.hot
                 .retain(|hot| !Arc::ptr_eq(&hot.partition, &partition));
-            self.unlinks
-                .retain(|(_, of, _)| !Arc::ptr_eq(of, &partition));
             self.hot_bytes = self.hot.iter().map(|hot| hot.bytes).sum();
             // From here on nobody compacts it: the next topic of this name gets the same directory.
-            let mut is_gone = partition.cleaning.lock();
-            *is_gone = true;
-            let path = self.dir.partition_path(&partition.topic, partition.index);
-            let disk = &self.dir.env.disk;
-            let remove = || -> io::Result<()> {
-                let has_files = partition.store.get().is_some() || partition.unread.is_some();
-                if has_files && disk.exists(&path)? {
-                    let grave = self.dir.path.join(super::recover::grave_name(
-                        &partition.topic,
-                        partition.index,
-                        partition.topic_id,
-                    ));
-                    disk.rename(&path, &grave)?;
-                    disk.sync_dir(&self.dir.path)?;
-                    disk.remove_dir_all(&grave)?;
-                }
-                Ok(())
+            let mut is_gone = home.as_ref().map(|home| home.cleaning.lock());
+            if let (Some(home), Some(is_gone)) = (&home, &mut is_gone) {
+                self.unlinks.retain(|(_, of, _)| !Arc::ptr_eq(of, home));
+                **is_gone = true;
+            }
+            let has_files = match &home {
+                Some(home) => home.store.get().is_some() || partition.unread.is_some(),
+                // It did not come to live here, and may have left its files on the way.
+                None => true,
             };
-            remove().map_err(|error| self.io(error))?;
+            if let Some(Err(error)) = has_files.then(|| self.bury(&partition)) {
+                drop(is_gone);
+                doomed.push_front(Doomed { partition, home });
+                self.dir.doomed.lock().splice(0..0, doomed);
+                return Err(self.io(error));
+            }
+            self.dir
+                .guests
+                .lock()
+                .retain(|_, guest| !Arc::ptr_eq(&guest.partition, &partition));
         }
         Ok(())
+    }
+
+    /// Removes a partition's directory, so that a crash leaves its whole name or none.
+    pub(super) fn bury(&self, partition: &Partition) -> io::Result<()> {
+        let path = self.dir.partition_path(&partition.topic, partition.index);
+        let disk = &self.dir.env.disk;
+        let grave =
+            super::recover::grave_name(&partition.topic, partition.index, partition.topic_id);
+        let grave = self.dir.path.join(grave);
+        if disk.exists(&path)? {
+            disk.rename(&path, &grave)?;
+        } else if !disk.exists(&grave)? {
+            return Ok(());
+        }
+        disk.sync_dir(&self.dir.path)?;
+        disk.remove_dir_all(&grave)
     }
 
     fn check_space(&mut self, now: Instant) -> Result<(), StoreError> {
@@ -413,8 +475,10 @@ impl SegmentWriter {
     /// Gives back the room that segments reserved ahead.
     fn trim_segments(&self) {
         let partitions: Vec<_> = self.dir.partitions.lock().values().cloned().collect();
-        for store in partitions.iter().filter_map(|of| of.store.get()) {
-            store.trim();
+        for home in partitions.iter().filter_map(|of| self.home_of(of)) {
+            if let Some(store) = home.store.get() {
+                store.trim();
+            }
         }
     }
 
@@ -437,7 +501,8 @@ impl SegmentWriter {
         let partitions: Vec<_> = self.dir.partitions.lock().values().cloned().collect();
         for partition in &partitions {
             partition.expire_producers(wall, self.dir.settings.producer_expiration_ms);
-            let Some(store) = partition.store.get() else {
+            let home = self.home_of(partition);
+            let Some(store) = home.as_ref().and_then(|home| home.store.get()) else {
                 continue;
             };
             store.trim_idle();
@@ -467,33 +532,37 @@ impl SegmentWriter {
 
     fn flush_due(&mut self, now: Instant) {
         let is_due = |(at, _): &mut (Instant, Arc<Partition>)| *at <= now;
-        let due: Vec<_> = self.flushes.extract_if(.., is_due).collect();
+        let mut due: Vec<_> = self.flushes.extract_if(.., is_due).collect();
+        due.retain(|(_, partition)| self.home_of(partition).is_some());
         if !due.is_empty() {
             due.iter().for_each(|(_, partition)| partition.flush());
             self.commit_queued();
         }
     }
 
-    fn retire(&mut self, partition: &Arc<Partition>, wall: Timestamp) -> Result<(), StoreError> {
-        let Some(store) = partition.store.get() else {
-            return Ok(());
-        };
+    fn retire(
+        &mut self,
+        home: &Arc<Home>,
+        store: &Store,
+        wall: Timestamp,
+    ) -> Result<(), StoreError> {
         let log_start = store.log_start();
         let deleted = store.retire(log_start, wall)?;
         if !deleted.paths.is_empty() {
             let delay = u64::try_from(store.config().file_delete_delay_ms).unwrap_or(0);
             let at = self.dir.env.clock.now().plus(Duration::from_millis(delay));
-            self.unlinks.push_back((at, Arc::clone(partition), deleted));
+            self.unlinks.push_back((at, Arc::clone(home), deleted));
         }
         Ok(())
     }
 
     fn unlink_due(&mut self, now: Instant) -> Result<(), StoreError> {
-        while let Some((_, partition, deleted)) = self
+        while let Some((_, home, deleted)) = self
             .unlinks
             .pop_front_if(|(at, _, _)| *at <= now || self.dir.is_full())
         {
-            if let Some(store) = partition.store.get().filter(|_| !partition.is_deleted()) {
+            // What was removed as a whole has left this list.
+            if let Some(store) = home.store.get() {
                 store.unlink(&deleted)?;
             }
         }
@@ -504,15 +573,18 @@ impl SegmentWriter {
         if !std::mem::replace(&mut self.is_primed, true) {
             // Errors of write-back are told from the first sync of the volume on.
             let disk = &self.dir.env.disk;
-            disk.sync_volume(&self.dir.path)
-                .map_err(|error| self.io(error))?;
+            let begun = disk.sync_volume(&self.dir.path);
+            self.is_primed = begun.is_ok();
+            begun.map_err(|error| self.io(error))?;
         }
         let wall = self.dir.env.clock.wall_ms();
         let is_stopping = self.is_stopping();
         self.take_dirty()?;
+        self.take_in(wall)?;
+        let is_hurried = self.dir.hurried.swap(false, Ordering::AcqRel);
         if !self.pending.is_empty() && self.retry_at.is_none_or(|at| at <= now) {
             self.waits_since.get_or_insert(now);
-            if is_stopping || self.is_write_due(now) {
+            if is_stopping || is_hurried || self.is_write_due(now) {
                 self.waits_since = None;
                 self.write_pending(now, wall)?;
                 self.evict();
@@ -588,6 +660,11 @@ impl SegmentWriter {
     }
 }
 
+/// Something could not be opened: that is tried again, and nothing is lost.
+fn is_passing(error: &StoreError) -> bool {
+    matches!(error, StoreError::Io { error, .. } if lacks_descriptors(error))
+}
+
 impl Worker for SegmentWriter {
     fn turn(&mut self) -> Turn {
         if self.dir.is_failed() {
@@ -599,6 +676,15 @@ impl Worker for SegmentWriter {
         }
         let now = self.dir.env.clock.now();
         self.work(now).unwrap_or_else(|error| {
+            if is_passing(&error) {
+                self.dir.set_full(true, &error.to_string());
+                // The journal has what is not in the files.
+                if self.is_stopping() {
+                    return Turn::Done;
+                }
+                let until = Some(now.plus(FULL_RETRY));
+                return Turn::Sleep { until };
+            }
             let mut news = Vec::new();
             self.dir
                 .fail(&io::Error::other(error.to_string()), &mut news);
@@ -613,8 +699,9 @@ impl Worker for SegmentWriter {
 }
 
 impl Partition {
-    fn checkpoint_row(&self) -> Option<checkpoint::Row> {
-        let known = self.store.get().map(Store::known);
+    /// What a checkpoint says of its files in `home`.
+    pub(super) fn checkpoint_row(&self, home: &Home) -> Option<checkpoint::Row> {
+        let known = home.store.get().map(Store::known);
         let (log_start, is_deleted) = {
             let state = self.state.lock();
             (state.log_start, state.is_deleted)
@@ -629,7 +716,7 @@ impl Partition {
                 self.index,
                 log_start,
                 known,
-                self.has_written_producers(),
+                home.derived.lock().has_producers(),
             )
         }
     }

@@ -6,7 +6,7 @@ use partition::{Cleaner, CleanerSettings, Cleaning};
 use super::*;
 use log::config::Cleanup;
 
-fn compacted() -> LogConfig {
+pub(super) fn compacted() -> LogConfig {
     LogConfig {
         cleanup_policy: Cleanup {
             delete: false,
@@ -17,7 +17,7 @@ fn compacted() -> LogConfig {
     }
 }
 
-fn cleaners(rig: &Rig, machine: &Machine, bytes_per_second: f64) -> Cleaner {
+pub(super) fn cleaners(rig: &Rig, machine: &Machine, bytes_per_second: f64) -> Cleaner {
     let settings = CleanerSettings {
         is_enabled: true,
         threads: 1,
@@ -31,7 +31,7 @@ fn cleaners(rig: &Rig, machine: &Machine, bytes_per_second: f64) -> Cleaner {
 }
 
 /// Lets cleaner and segment writer take turns for `time`.
-fn work(rig: &mut Rig, cleaner: &mut Cleaner, machine: &Machine, time: Duration) {
+pub(super) fn work(rig: &mut Rig, cleaner: &mut Cleaner, machine: &Machine, time: Duration) {
     let end = machine.now().plus(time);
     let mut turns = 0;
     while machine.now() < end && !machine.is_off() {
@@ -66,10 +66,10 @@ fn keyed(records: &[(String, Option<String>)]) -> Batch {
     builder.build()
 }
 
-type Table = BTreeMap<String, String>;
+pub(super) type Table = BTreeMap<String, String>;
 
 /// Appends and commits one batch, and does the same to `table`.
-fn put(rig: &mut Rig, at: usize, number: usize, table: &mut Table) {
+pub(super) fn put(rig: &mut Rig, at: usize, number: usize, table: &mut Table) {
     let records: Vec<_> = (0..3)
         .map(|i| {
             let key = format!("key {}", (number * 7 + i * 3) % 17);
@@ -102,7 +102,7 @@ fn put(rig: &mut Rig, at: usize, number: usize, table: &mut Table) {
 }
 
 /// The table that a reader makes of the partition, and how many records he got for it.
-fn fold(rig: &Rig, at: usize) -> (Table, usize) {
+pub(super) fn fold(rig: &Rig, at: usize) -> (Table, usize) {
     let partition = &rig.partitions[at];
     let bounds = partition.bounds();
     let (mut table, mut count) = (Table::new(), 0);
@@ -296,7 +296,7 @@ fn a_topic_that_is_deleted_under_a_pass_leaves_its_name_to_the_next() {
     let old = Arc::clone(&rig.partitions[0]);
     let mut news = Vec::new();
     old.delete(&mut news);
-    rig.dir.discard(&old);
+    old.discard();
     let start = Start::empty(LeaderEpoch(1), Arc::new(compacted()));
     let name = Arc::clone(&old.topic);
     let id = Uuid([77; 16]);

@@ -122,7 +122,7 @@ fn a_deleted_partition_leaves_nothing_and_its_neighbours_everything() {
         let mut news = Vec::new();
         let gone = Arc::clone(&rig.partitions[2]);
         gone.delete(&mut news);
-        rig.dir.discard(&gone);
+        gone.discard();
         rig.hear(news, &mut known);
         assert_eq!(rig.failed.len(), 1, "who waited is told");
         assert!(matches!(
@@ -179,7 +179,7 @@ fn a_topic_made_again_under_its_name_keeps_its_own_records() {
     fill(&mut rig, &machine, &mut known, 30);
     let old = Arc::clone(&rig.partitions[0]);
     old.delete(&mut Vec::new());
-    rig.dir.discard(&old);
+    old.discard();
     let start = Start::empty(LeaderEpoch(0), Arc::new(config.clone()));
     let dir = Arc::clone(&rig.dir);
     rig.partitions[0] = Partition::new(topic(7), "t0".into(), PartitionIndex(0), dir, start);

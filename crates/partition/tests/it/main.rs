@@ -2,9 +2,11 @@
 
 mod compaction;
 mod damage;
+mod descriptors;
 mod failure;
 mod full;
 mod lifecycle;
+mod moving;
 mod pieces;
 mod power;
 mod rescue;
@@ -116,6 +118,17 @@ fn open_at(
     settings: DirSettings,
     configs: &[LogConfig],
 ) -> Result<Rig, OpenError> {
+    open_where(machine, path, settings, configs, |_| true)
+}
+
+/// The same, where some of the partitions live elsewhere.
+fn open_where(
+    machine: &Machine,
+    path: &Path,
+    settings: DirSettings,
+    configs: &[LogConfig],
+    lives: impl Fn(usize) -> bool,
+) -> Result<Rig, OpenError> {
     let env = machine.env();
     let fresh = || Identity {
         cluster_id: "cluster".to_owned(),
@@ -124,11 +137,13 @@ fn open_at(
     let (recovery, _) = Recovery::begin(&env, path, settings, &fresh)?;
     let lookup = |id: Uuid, _| {
         let at = usize::from(id.0[0]).checked_sub(1)?;
-        configs.get(at).map(|config| found(at, config))
+        let config = configs.get(at).filter(|_| lives(at));
+        config.map(|config| found(at, config))
     };
     let opened = recovery.finish(lookup, env.threads.bell())?;
     let dir = opened.dir;
-    let partitions = configs.iter().enumerate().map(|(at, config)| {
+    let here = (configs.iter().enumerate()).filter(|(at, _)| lives(*at));
+    let partitions = here.map(|(at, config)| {
         dir.partition(topic(at), PartitionIndex(0))
             .unwrap_or_else(|| {
                 let start = Start::empty(LeaderEpoch(at as i32), Arc::new(config.clone()));

@@ -3,7 +3,7 @@
 use super::*;
 
 /// Partitions of every kind: durable, in the page cache, trimmed.
-fn configs() -> Vec<LogConfig> {
+pub(super) fn configs() -> Vec<LogConfig> {
     let relaxed = LogConfig {
         durability: Durability::Os,
         ..small_segments()
@@ -17,7 +17,7 @@ fn configs() -> Vec<LogConfig> {
 }
 
 /// Appends, commits, checkpoints, trims; ends early when the machine is off. `on_commit` hears of each commit.
-fn work(
+pub(super) fn work(
     rig: &mut Rig,
     machine: &Machine,
     known: &mut [Known],
@@ -52,7 +52,7 @@ fn work(
 }
 
 /// Of relaxed topics nothing was promised.
-fn forgive_relaxed(rig: &Rig, known: &mut [Known]) {
+pub(super) fn forgive_relaxed(rig: &Rig, known: &mut [Known]) {
     let end = rig.partitions[2].bounds().log_end.0;
     known[2].acked = known[2].acked.min(end);
 }

@@ -115,7 +115,7 @@ fn a_topic_that_cannot_be_read_can_be_deleted() {
     let gone = Arc::clone(&rig.partitions[0]);
     assert!(gone.is_offline());
     gone.delete(&mut Vec::new());
-    rig.dir.discard(&gone);
+    gone.discard();
     rig.work(&machine, Duration::from_secs(1), &mut known);
     assert!(!names(&machine, DIR).contains(&"t0-0".to_owned()));
 }

@@ -9,7 +9,7 @@ use super::*;
 
 const WALL: Timestamp = Timestamp(1_700_000_000_000);
 
-fn records(id: i64, sequence: i32, count: usize, in_txn: bool) -> Batch {
+pub(super) fn records(id: i64, sequence: i32, count: usize, in_txn: bool) -> Batch {
     let mut builder =
         BatchBuilder::new().producer(ProducerId(id), ProducerEpoch(0), Sequence(sequence));
     if in_txn {
@@ -21,7 +21,11 @@ fn records(id: i64, sequence: i32, count: usize, in_txn: bool) -> Batch {
     builder.build()
 }
 
-fn append(rig: &mut Rig, batch: Batch, warrant: Warrant) -> Result<Appended, AppendError> {
+pub(super) fn append(
+    rig: &mut Rig,
+    batch: Batch,
+    warrant: Warrant,
+) -> Result<Appended, AppendError> {
     let moment = Moment {
         now: model::Instant(0),
         wall: WALL,
@@ -34,7 +38,7 @@ fn begin(rig: &mut Rig, id: i64, sequence: i32) {
     append(rig, records(id, sequence, 2, true), Warrant::Waived).unwrap();
 }
 
-fn end(rig: &mut Rig, id: i64, committed: bool) -> Result<Appended, AppendError> {
+pub(super) fn end(rig: &mut Rig, id: i64, committed: bool) -> Result<Appended, AppendError> {
     let moment = Moment {
         now: model::Instant(0),
         wall: WALL,
@@ -67,7 +71,7 @@ fn bounds(rig: &Rig) -> Bounds {
 }
 
 /// What a reader of committed data gets from `from` on: batches, and aborted transactions as producer and first offset.
-fn committed(rig: &Rig, from: i64) -> (Vec<Batch>, Vec<(i64, i64)>) {
+pub(super) fn committed(rig: &Rig, from: i64) -> (Vec<Batch>, Vec<(i64, i64)>) {
     let request = ReadRequest {
         isolation: Isolation::Committed,
         ..read_from(Offset(from))

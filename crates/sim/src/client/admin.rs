@@ -8,10 +8,12 @@ use std::time::Duration;
 
 use env::sim::{Chance, Machine};
 use model::Instant;
+use wire::messages::alter_replica_log_dirs_request::{AlterReplicaLogDir, AlterReplicaLogDirTopic};
 use wire::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use wire::messages::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
 use wire::messages::{
-    CreateTopicsRequest, DeleteRecordsRequest, DeleteTopicsRequest, MetadataRequest,
+    AlterReplicaLogDirsRequest, CreateTopicsRequest, DeleteRecordsRequest, DeleteTopicsRequest,
+    DescribeLogDirsRequest, MetadataRequest,
 };
 use wire::{ApiKey, ErrorCode};
 
@@ -49,6 +51,9 @@ enum Asked {
         partition: i32,
         offset: i64,
     },
+    Move,
+    /// Where partitions live.
+    Dirs,
     Look,
 }
 
@@ -58,6 +63,10 @@ pub(crate) struct Admin {
     /// Chance, in percent, that a turn deletes records or changes topics.
     pub(crate) trims: u64,
     pub(crate) changes: u64,
+    /// And that it moves a partition to another log directory, or looks where they are.
+    pub(crate) moves: u64,
+    dirs: Vec<String>,
+    places: BTreeMap<(String, i32), String>,
     chance: Chance,
     link: Link,
     asked: Option<(Asked, Instant)>,
@@ -150,6 +159,21 @@ impl Client for Admin {
                     });
                 }
             }
+            (Asked::Move, ApiKey::AlterReplicaLogDirs) => {
+                let may_be = [
+                    ErrorCode::None.code(),
+                    ErrorCode::KafkaStorageError.code(),
+                    ErrorCode::UnknownTopicOrPartition.code(),
+                ];
+                let results = answer.decode::<AlterReplicaLogDirsRequest>()?.results;
+                for partition in results.iter().flat_map(|topic| &topic.partitions) {
+                    if !may_be.contains(&partition.error_code) {
+                        let code = partition.error_code;
+                        notes.violation(format!("a move was answered with {code}"));
+                    }
+                }
+            }
+            (Asked::Dirs, ApiKey::DescribeLogDirs) => self.on_dirs(answer, notes)?,
             (Asked::Look, ApiKey::Metadata) => self.on_look(answer, notes)?,
             (_, key) => {
                 return Err(LineError::Nonsense(format!(
@@ -200,6 +224,9 @@ impl Admin {
             topics,
             trims: 0,
             changes: 0,
+            moves: 0,
+            dirs: Vec::new(),
+            places: BTreeMap::new(),
             chance,
             link: Link::new(Instant(0)),
             asked: None,
@@ -229,8 +256,12 @@ impl Admin {
             return Asked::Create(wanted);
         }
         let draw = self.chance.below(100);
-        if self.is_quiet || draw >= self.trims + self.changes {
+        if self.is_quiet || draw >= self.trims + self.changes + self.moves {
             return Asked::Look;
+        }
+        if draw >= self.trims + self.changes {
+            let is_known = !self.dirs.is_empty() && self.chance.one_in(2);
+            return if is_known { Asked::Move } else { Asked::Dirs };
         }
         if draw < self.trims {
             let topic = self.chance.pick(&self.topics).clone();
@@ -320,6 +351,20 @@ impl Admin {
                     true,
                 );
             }
+            Asked::Move => {
+                let topic = self.chance.pick(&self.topics).clone();
+                let partition = self.chance.below(topic.partitions as u64) as i32;
+                let topics = vec![AlterReplicaLogDirTopic {
+                    name: topic.name,
+                    partitions: vec![partition],
+                }];
+                let path = self.chance.pick(&self.dirs).clone();
+                let dirs = vec![AlterReplicaLogDir { path, topics }];
+                line.ask(&AlterReplicaLogDirsRequest { dirs }, 2, true);
+            }
+            Asked::Dirs => {
+                line.ask(&DescribeLogDirsRequest { topics: None }, 4, true);
+            }
             Asked::Look => {
                 let request = MetadataRequest {
                     topics: None,
@@ -329,6 +374,29 @@ impl Admin {
             }
         }
         self.asked = Some((what, now));
+    }
+
+    fn on_dirs(&mut self, answer: &Answer, notes: &mut Notes) -> Result<(), LineError> {
+        let mut seen: BTreeMap<(String, i32), String> = BTreeMap::new();
+        let dirs = answer.decode::<DescribeLogDirsRequest>()?.results;
+        self.dirs = dirs.iter().map(|dir| dir.log_dir.clone()).collect();
+        for dir in dirs {
+            for topic in dir.topics {
+                for partition in topic.partitions.iter().filter(|of| !of.is_future_key) {
+                    let key = (topic.name.clone(), partition.partition_index);
+                    if let Some(other) = seen.insert(key.clone(), dir.log_dir.clone()) {
+                        notes.violation(format!("{key:?} is in {other} and {}", dir.log_dir));
+                    }
+                }
+            }
+        }
+        let moved = seen.iter().filter(|(key, dir)| {
+            let before = self.places.get(*key);
+            before.is_some_and(|before| before != *dir)
+        });
+        notes.moves += moved.count() as u64;
+        self.places.extend(seen);
+        Ok(())
     }
 
     fn on_look(&mut self, answer: &Answer, notes: &mut Notes) -> Result<(), LineError> {

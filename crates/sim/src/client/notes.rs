@@ -29,6 +29,8 @@ pub(crate) struct Notes {
     /// Topics created and deleted beside the load.
     pub(crate) topics_changed: u64,
     pub(crate) records_deleted: u64,
+    /// Partitions found in another log directory than before.
+    pub(crate) moves: u64,
     /// Transactions whose end is known to be a commit, known to be none, or unknown.
     pub(crate) committed: u64,
     pub(crate) aborted: u64,

@@ -76,6 +76,8 @@ pub struct Verdict {
     pub unanswered: u64,
     pub topics_changed: u64,
     pub records_deleted: u64,
+    /// Partitions that were found in another log directory than before.
+    pub moves: u64,
     /// Commits that the group's members were acknowledged.
     pub commits: u64,
     /// Readings of the table that found it compacted.
@@ -245,6 +247,7 @@ impl Run {
                 .violation("the topics were not created within a minute".to_owned());
         }
         (self.admin.trims, self.admin.changes) = (self.plan.trims, self.plan.changes);
+        self.admin.moves = self.plan.moves;
         let now = self.host.machine.now();
         for habits in self.plan.producers.clone() {
             let producer = Producer::new(habits, self.chance.split(), now, &mut self.notes);
@@ -568,6 +571,7 @@ impl Run {
             unanswered: notes.unanswered,
             topics_changed: notes.topics_changed,
             records_deleted: notes.records_deleted,
+            moves: notes.moves,
             commits,
             compacted: keeper.map_or(0, |keeper| keeper.compacted),
             txns_committed: notes.committed,

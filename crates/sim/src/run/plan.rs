@@ -112,6 +112,8 @@ pub struct Plan {
     /// Percent of the administrator's turns that delete records or change topics.
     pub trims: u64,
     pub changes: u64,
+    /// And those that move a partition to another log directory, or look where they are.
+    pub moves: u64,
     pub(crate) topics: Vec<Topic>,
     pub(crate) producers: Vec<Habits>,
     /// Members of the one consumer group, and how they share its partitions.
@@ -130,7 +132,19 @@ impl Plan {
     pub fn of(seed: u64) -> Plan {
         let mut chance = Chance::new(seed ^ 0x706c_616e);
         let strikes = some_strikes(&mut chance);
-        Plan::with(&mut chance, strikes)
+        let mut plan = Plan::with(&mut chance, strikes);
+        if plan.log_dirs > 1 && chance.one_in(2) {
+            plan.moves = 20;
+        }
+        plan
+    }
+
+    /// A run with these kinds of faults whose partitions move between three log directories.
+    #[must_use]
+    pub fn moving(seed: u64, strikes: &[Strike]) -> Plan {
+        let mut plan = Plan::striking(seed, strikes);
+        (plan.log_dirs, plan.moves, plan.changes) = (3, 50, 5);
+        plan
     }
 
     /// The run of a seed under one kind of load; half of them have slow disks, half have two. Of transactions a third has two producers
@@ -179,6 +193,7 @@ impl Plan {
         plan.topics[0].partitions = plan.topics[0].partitions.min(3);
         plan.readers = 1;
         plan.log_dirs = 1;
+        plan.moves = 0;
         plan.members = 0;
         plan.table = None;
         plan.transactors.clear();
@@ -256,6 +271,7 @@ impl Plan {
             readers: chance.between(1, 3) as usize,
             trims: *chance.pick(&[0, 0, 3, 10]),
             changes: *chance.pick(&[0, 5, 20]),
+            moves: 0,
             topics,
             producers,
             members: *chance.pick(&[0, 0, 2, 3, 5]),

@@ -324,3 +324,28 @@ fn a_late_end_falls_on_no_other_transaction() {
     }
     assert!(found > 0, "the hole of the old protocol is not seen");
 }
+
+#[test]
+fn partitions_that_move_between_directories_keep_every_promise() {
+    let kinds: [&[Strike]; 6] = [
+        &[],
+        &[Strike::PowerCut, Strike::PowerCutAtOperation],
+        &[Strike::Kill, Strike::Restart, Strike::Stall],
+        &[Strike::FailSync, Strike::FailWrite, Strike::SlowDisk],
+        &[Strike::FullDisk, Strike::PowerCut],
+        &Strike::ALL,
+    ];
+    let mut moves = 0;
+    for (number, strikes) in (0..).zip(kinds) {
+        for seed in [500 + number, 520 + number] {
+            moves += check(seed, &Plan::moving(seed, strikes)).moves;
+        }
+    }
+    for seed in 540..544 {
+        let strikes = [Strike::PowerCut, Strike::Kill];
+        let mut plan = Plan::transactional(seed, &strikes, seed % 2 == 0);
+        (plan.log_dirs, plan.moves) = (3, 50);
+        moves += check(seed, &plan).moves;
+    }
+    assert!(moves > 40, "{moves} moves show little");
+}

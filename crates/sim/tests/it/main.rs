@@ -3,3 +3,4 @@
 mod broker;
 mod checker;
 mod crowd;
+mod dirs;

@@ -21,6 +21,7 @@ import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.clients.admin.CreateTopicsOptions;
 import org.apache.kafka.clients.admin.CreateTopicsResult;
 import org.apache.kafka.clients.admin.DescribeConfigsOptions;
+import org.apache.kafka.clients.admin.DescribeReplicaLogDirsResult.ReplicaLogDirInfo;
 import org.apache.kafka.clients.admin.ListOffsetsResult.ListOffsetsResultInfo;
 import org.apache.kafka.clients.admin.LogDirDescription;
 import org.apache.kafka.clients.admin.NewPartitions;
@@ -35,6 +36,7 @@ import org.apache.kafka.common.KafkaFuture;
 import org.apache.kafka.common.Node;
 import org.apache.kafka.common.TopicCollection;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.TopicPartitionReplica;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.config.ConfigResource.Type;
@@ -42,6 +44,7 @@ import org.apache.kafka.common.errors.InvalidConfigurationException;
 import org.apache.kafka.common.errors.InvalidPartitionsException;
 import org.apache.kafka.common.errors.InvalidReplicationFactorException;
 import org.apache.kafka.common.errors.InvalidTopicException;
+import org.apache.kafka.common.errors.LogDirNotFoundException;
 import org.apache.kafka.common.errors.OffsetOutOfRangeException;
 import org.apache.kafka.common.errors.TopicExistsException;
 import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
@@ -59,6 +62,8 @@ final class Administration implements AutoCloseable {
         facts.add("admin_deletes_records", this::deleteRecords);
         facts.add("admin_lists_offsets_of_every_kind", this::listOffsets);
         facts.add("admin_describes_log_dirs", this::logDirs);
+        facts.add("admin_moves_a_partition_that_is_written_to_another_log_dir", this::moveBetweenLogDirs);
+        facts.add("admin_is_told_which_replicas_cannot_move", this::cannotMove);
         facts.add("admin_describes_producers", this::producers);
         facts.add("admin_describes_the_cluster", this::cluster);
         facts.add("admin_lists_config_resources", this::configResources);
@@ -262,6 +267,68 @@ final class Administration implements AutoCloseable {
         }
         equal(found.size(), 2, "partitions");
         that(size > 100, size + " bytes");
+    }
+
+    /** Directories of the broker, and of a replica that it has: where it is, and where it is on its way to. */
+    private List<String> dirs(int node) throws Exception {
+        return List.copyOf(get(admin.describeLogDirs(List.of(node)).allDescriptions()).get(node).keySet());
+    }
+
+    private ReplicaLogDirInfo place(TopicPartitionReplica replica) throws Exception {
+        return get(admin.describeReplicaLogDirs(List.of(replica)).all()).get(replica);
+    }
+
+    private void moveBetweenLogDirs() throws Exception {
+        String name = create("moved", 1, Map.of());
+        int node = get(admin.describeCluster().controller()).id();
+        TopicPartitionReplica replica = new TopicPartitionReplica(name, 0, node);
+        List<String> dirs = dirs(node);
+        String home = place(replica).getCurrentReplicaLogDir();
+        // Where it is already there is nothing to do, however many directories there are.
+        get(admin.alterReplicaLogDirs(Map.of(replica, home)).all());
+        that(place(replica).getFutureReplicaLogDir() == null, "it moves to where it is");
+        Optional<String> other = dirs.stream().filter(dir -> !dir.equals(home)).findFirst();
+        if (other.isEmpty()) {
+            return;
+        }
+        long sent = 0;
+        try (Producer<byte[], byte[]> producer = Records.producer(Map.of("linger.ms", 0, "retries", 0))) {
+            byte[] value = new byte[10_000];
+            for (; sent < 200; sent++) {
+                producer.send(new ProducerRecord<>(name, value));
+            }
+            get(admin.alterReplicaLogDirs(Map.of(replica, other.get())).all());
+            while (!place(replica).getCurrentReplicaLogDir().equals(other.get())) {
+                equal(producer.send(new ProducerRecord<>(name, value)).get().offset(), sent, "offset of a record on the way");
+                sent++;
+            }
+            equal(producer.send(new ProducerRecord<>(name, value)).get().offset(), sent, "offset of a record after the move");
+            sent++;
+        }
+        equal(place(replica).getFutureReplicaLogDir(), null, "still on its way");
+        TopicPartition partition = new TopicPartition(name, 0);
+        equal(offset(partition, OffsetSpec.earliest()).offset(), 0L, "log start");
+        equal(offset(partition, OffsetSpec.latest()).offset(), sent, "log end");
+    }
+
+    private KafkaFuture<Void> move(String topic, int partition, String dir) throws Exception {
+        int node = get(admin.describeCluster().controller()).id();
+        return admin.alterReplicaLogDirs(Map.of(new TopicPartitionReplica(topic, partition, node), dir)).all();
+    }
+
+    private void cannotMove() throws Exception {
+        String name = create("rests", 1, Map.of());
+        int node = get(admin.describeCluster().controller()).id();
+        String home = place(new TopicPartitionReplica(name, 0, node)).getCurrentReplicaLogDir();
+        fails(move(name, 0, home + "-none"), LogDirNotFoundException.class, "no such directory");
+        fails(move(name, 7, home), UnknownTopicOrPartitionException.class, "no such partition");
+        // With what is added to it on its way the directory's name would be too long for a file.
+        fails(move("l".repeat(214), 0, home), InvalidTopicException.class, "a long name");
+        String wanted = newName("wanted");
+        fails(move(wanted, 0, home), UnknownTopicOrPartitionException.class, "no such topic");
+        get(admin.createTopics(List.of(new NewTopic(wanted, 1, (short) 1))).all());
+        waitFor(wanted + " in " + home,
+            () -> home.equals(place(new TopicPartitionReplica(wanted, 0, node)).getCurrentReplicaLogDir()));
     }
 
     private void producers() throws Exception {

@@ -1,4 +1,4 @@
-//! DescribeLogDirs: what lies in which directory, and how much room is left (KIP-113, KIP-827).
+//! DescribeLogDirs: what lies in which directory, what is on its way there, and how much room is left (KIP-113, KIP-827).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -66,7 +66,7 @@ impl Shard {
         let mut topics: BTreeMap<&str, Vec<DescribeLogDirsPartition>> = BTreeMap::new();
         for partition in asked
             .iter()
-            .filter(|partition| Arc::ptr_eq(&partition.dir, dir))
+            .filter(|partition| Arc::ptr_eq(&partition.dir(), dir))
         {
             topics
                 .entry(&partition.topic)
@@ -76,6 +76,22 @@ impl Shard {
                     partition_size: partition.size() as i64,
                     offset_lag: 0,
                     is_future_key: false,
+                });
+        }
+        for wish in self.shared.moves.coming_to(dir) {
+            let partition = &wish.partition;
+            let Some(partition) = asked.iter().find(|asked| Arc::ptr_eq(asked, partition)) else {
+                continue;
+            };
+            let lag = partition.bounds().log_end.0 - wish.moved.end().0;
+            topics
+                .entry(&partition.topic)
+                .or_default()
+                .push(DescribeLogDirsPartition {
+                    partition_index: partition.index.0,
+                    partition_size: wish.moved.bytes() as i64,
+                    offset_lag: lag.max(0),
+                    is_future_key: true,
                 });
         }
         let space = self.shared.env.disk.space(&dir.path).ok();

@@ -8,6 +8,7 @@ pub(crate) mod add_partitions_to_txn;
 pub(crate) mod admin;
 pub(crate) mod alter_configs;
 pub(crate) mod alter_partition_reassignments;
+pub(crate) mod alter_replica_log_dirs;
 pub(crate) mod api_versions;
 pub(crate) mod consumer_group_describe;
 pub(crate) mod consumer_group_heartbeat;
@@ -115,6 +116,7 @@ pub(crate) const TABLE: &[Served] = &[
     served(ApiKey::TxnOffsetCommit, 0, 5),
     served(ApiKey::DescribeConfigs, 1, 4),
     served(ApiKey::AlterConfigs, 0, 2),
+    served(ApiKey::AlterReplicaLogDirs, 1, 2),
     served(ApiKey::DescribeLogDirs, 1, 5),
     served(ApiKey::CreatePartitions, 0, 3),
     served(ApiKey::DeleteGroups, 0, 2),

@@ -1,0 +1,168 @@
+//! Where partitions are wanted: those that move to another log directory, and those that do not exist yet.
+//!
+//! Owns the wishes; the mover fulfils them one after the other. Invariant: a partition has one wish at most, and one whose
+//! target is where the partition lives calls off what is under way. Nothing here outlives the process: a restart finds every
+//! partition where the metadata say, and whoever wants it elsewhere asks again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use env::Bell;
+use meta::{Image, Record};
+use model::{Instant, PartitionIndex};
+use parking_lot::Mutex;
+use partition::{LogDir, Moved, Partition};
+use wire::Uuid;
+
+use crate::shared::Shared;
+
+/// Directories remembered for partitions that do not exist: 10,000, some MiB. Past it a preference is not taken, and the partition
+/// is placed like any other.
+const PREFERENCES_MAX: usize = 10_000;
+
+type Key = (Uuid, PartitionIndex);
+
+#[derive(Clone)]
+pub(crate) struct Wish {
+    pub(crate) partition: Arc<Partition>,
+    pub(crate) to: Arc<LogDir>,
+    pub(crate) moved: Arc<Moved>,
+    /// An attempt failed, and the next one waits.
+    pub(crate) not_before: Instant,
+}
+
+impl Wish {
+    pub(crate) fn key(&self) -> Key {
+        (self.partition.topic_id, self.partition.index)
+    }
+
+    pub(crate) fn is_fulfilled(&self) -> bool {
+        Arc::ptr_eq(&self.partition.dir(), &self.to)
+    }
+}
+
+pub(crate) struct Moves {
+    wishes: Mutex<BTreeMap<Key, Wish>>,
+    /// By topic name and partition number.
+    preferred: Mutex<BTreeMap<(String, i32), Uuid>>,
+    pub(crate) bell: Arc<dyn Bell>,
+}
+
+impl Moves {
+    pub(crate) fn new(bell: Arc<dyn Bell>) -> Moves {
+        Moves {
+            wishes: Mutex::default(),
+            preferred: Mutex::default(),
+            bell,
+        }
+    }
+
+    pub(crate) fn ring(&self) {
+        self.bell.ring();
+    }
+
+    /// The partition is to live in `to`; when it does already, it is to stay there.
+    pub(crate) fn wish(&self, partition: &Arc<Partition>, to: &Arc<LogDir>) {
+        let wish = Wish {
+            partition: Arc::clone(partition),
+            to: Arc::clone(to),
+            moved: Arc::default(),
+            not_before: Instant(0),
+        };
+        let mut wishes = self.wishes.lock();
+        match wishes.get(&wish.key()) {
+            Some(known) if Arc::ptr_eq(&known.to, to) => return,
+            None if wish.is_fulfilled() => return,
+            _ => {}
+        }
+        wishes.insert(wish.key(), wish);
+        drop(wishes);
+        self.ring();
+    }
+
+    /// Forgets a wish for `to`; a newer one stays.
+    pub(crate) fn forget(&self, key: Key, to: &Arc<LogDir>) {
+        let mut wishes = self.wishes.lock();
+        if wishes
+            .get(&key)
+            .is_some_and(|wish| Arc::ptr_eq(&wish.to, to))
+        {
+            wishes.remove(&key);
+        }
+    }
+
+    pub(crate) fn wanted(&self, key: Key) -> Option<Wish> {
+        self.wishes.lock().get(&key).cloned()
+    }
+
+    pub(crate) fn delay(&self, key: Key, until: Instant) {
+        if let Some(wish) = self.wishes.lock().get_mut(&key) {
+            wish.not_before = until;
+        }
+    }
+
+    /// The first wish that may be seen to, or when one may be.
+    pub(crate) fn next(&self, now: Instant) -> Result<Wish, Option<Instant>> {
+        let wishes = self.wishes.lock();
+        let due = wishes.values().find(|wish| wish.not_before <= now);
+        due.cloned()
+            .ok_or_else(|| wishes.values().map(|wish| wish.not_before).min())
+    }
+
+    /// Partitions that are on their way to `dir`.
+    pub(crate) fn coming_to(&self, dir: &Arc<LogDir>) -> Vec<Wish> {
+        let wishes = self.wishes.lock();
+        let coming = (wishes.values()).filter(|wish| Arc::ptr_eq(&wish.to, dir));
+        coming
+            .filter(|wish| !wish.is_fulfilled())
+            .cloned()
+            .collect()
+    }
+
+    /// A partition that does not exist yet is to be made in `dir`.
+    pub(crate) fn prefer(&self, topic: &str, index: i32, dir: Uuid) {
+        let mut preferred = self.preferred.lock();
+        let key = (topic.to_owned(), index);
+        if preferred.len() < PREFERENCES_MAX || preferred.contains_key(&key) {
+            preferred.insert(key, dir);
+        }
+    }
+}
+
+impl Shared {
+    /// New partitions go where they were wanted before they existed.
+    pub(crate) fn prefer_dirs(&self, image: &Image, records: &mut [Record]) {
+        let mut preferred = self.moves.preferred.lock();
+        if preferred.is_empty() {
+            return;
+        }
+        let node = self.config().broker.node_id;
+        let mut names: BTreeMap<Uuid, String> = BTreeMap::new();
+        for record in records {
+            match record {
+                Record::Topic(topic) => {
+                    names.insert(topic.topic_id, topic.name.clone());
+                }
+                Record::Partition(partition) => {
+                    let known = image.topic_by_id(partition.topic_id);
+                    let known = known.map(|topic| topic.name.to_string());
+                    let Some(name) = names.get(&partition.topic_id).cloned().or(known) else {
+                        continue;
+                    };
+                    let Some(dir) = preferred.remove(&(name, partition.partition_id)) else {
+                        continue;
+                    };
+                    let replica = partition.replicas.iter().position(|id| *id == node.0);
+                    let is_usable =
+                        (self.dirs().iter()).any(|known| known.id == dir && !known.is_failed());
+                    if let Some(place) = replica.and_then(|at| partition.directories.get_mut(at))
+                        && is_usable
+                    {
+                        *place = dir;
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}

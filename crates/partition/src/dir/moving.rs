@@ -1,0 +1,466 @@
+//! A partition on its way from one log directory of the broker to another, while it is written and read.
+//!
+//! Its files are copied under a name of their own until little is missing; then appends wait, what is left is copied, and the
+//! segment writer of the target takes the files in (`arrive`). Whoever drives the move makes it so in the metadata: that is the
+//! commit. From then on the partition lives at the target, and what waited goes into the journal there. Invariant: until the
+//! commit the old place holds, and nothing is taken from it; after it the new one does, and has everything that was committed.
+//! Appends wait and do not fail. Knows nothing of the metadata, and keeps no list of moves.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use log::Syncing;
+use log::journal::is_full;
+use log::store::{CopyError, LogCopy};
+use model::{Instant, Offset};
+use wire::Uuid;
+
+use super::arrive::{Arrival, Place};
+use super::{Commit, LogDir, Push, Slot, recover, writer};
+use crate::news::News;
+use crate::partition::{Home, Partition, State};
+use crate::sync::{AtomicU64, Ordering};
+
+/// Copied in one step.
+const STEP_BYTES: usize = 1 << 20;
+/// How soon a step that waits for another loop looks again.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+/// And one that waits for room.
+const ROOM_CHECK: Duration = Duration::from_secs(1);
+/// Appends wait so long for what was appended before them to reach the segment files; then they go on for as long.
+const QUIET_WAIT_MAX: Duration = Duration::from_secs(3);
+/// And so long for the target to take the files in, whose checkpoint may have much to sync.
+const ARRIVAL_WAIT_MAX: Duration = Duration::from_secs(15);
+
+/// Appends and trims of a partition that wait for its next directory. They count as bytes to be written: past the bound of
+/// those the shards stop reading sockets.
+pub(crate) struct Pause {
+    /// The log end when it began.
+    at: Offset,
+    held: Vec<Push>,
+    trims: usize,
+    bytes: usize,
+}
+
+impl Pause {
+    fn new(at: Offset) -> Pause {
+        Pause {
+            at,
+            held: Vec::new(),
+            trims: 0,
+            bytes: 0,
+        }
+    }
+
+    pub(crate) fn hold(&mut self, dir: &LogDir, push: Push) {
+        self.trims += usize::from(push.is_trim);
+        self.bytes += push.bytes;
+        let bytes = push.bytes as isize;
+        dir.unwritten_bytes.fetch_add(bytes, Ordering::SeqCst);
+        self.held.push(push);
+    }
+
+    /// What came before is committed, and in the segment files.
+    fn is_quiet(&self, state: &State) -> bool {
+        let is_committed = self.at <= state.high_watermark && state.trims.len() == self.trims;
+        let is_written = !state.has_trimmed && state.tail.unwritten(self.at, 1).is_empty();
+        is_committed && is_written
+    }
+
+    /// Puts everything that waited in the queue of `dir`, where the partition lives.
+    fn release(self, partition: &Arc<Partition>, state: &mut State, counted_at: &LogDir) {
+        let dir = Arc::clone(&state.home.dir);
+        for push in self.held {
+            dir.enqueue(partition, &mut state.slot, push, None);
+        }
+        let bytes = self.bytes as isize;
+        counted_at
+            .unwritten_bytes
+            .fetch_sub(bytes, Ordering::SeqCst);
+    }
+}
+
+/// How far a move is, for those who ask.
+#[derive(Default)]
+pub struct Moved {
+    bytes: AtomicU64,
+    end: AtomicU64,
+}
+
+impl Moved {
+    /// Bytes in the segments of the copy.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Everything below is copied.
+    pub fn end(&self) -> Offset {
+        Offset(self.end.load(Ordering::Relaxed) as i64)
+    }
+}
+
+/// How a move went on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MoveStep {
+    On {
+        bytes: u64,
+    },
+    Wait(Duration),
+    /// The target has everything: make it so in the metadata, and settle.
+    Placed,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum MoveError {
+    #[error("partition was deleted")]
+    Deleted,
+    #[error("log directory is offline")]
+    Offline,
+    /// Worth another try, from the beginning.
+    #[error("the target is busy or full")]
+    Refused,
+    #[error(transparent)]
+    Copy(CopyError),
+}
+
+impl From<CopyError> for MoveError {
+    fn from(error: CopyError) -> MoveError {
+        match error {
+            CopyError::Source(error) | CopyError::Target(error) if is_full(&error) => {
+                MoveError::Refused
+            }
+            error => MoveError::Copy(error),
+        }
+    }
+}
+
+enum Stage {
+    Copying {
+        not_before: Instant,
+    },
+    Pausing {
+        since: Instant,
+    },
+    Arriving {
+        arrival: Arc<Arrival>,
+        since: Instant,
+    },
+    Placed {
+        arrival: Arc<Arrival>,
+        home: Arc<Home>,
+    },
+}
+
+pub struct Move {
+    partition: Arc<Partition>,
+    from: Arc<Home>,
+    to: Arc<LogDir>,
+    files: PathBuf,
+    copy: Option<LogCopy>,
+    stage: Stage,
+    moved: Arc<Moved>,
+}
+
+impl Move {
+    /// Begins a move of `partition`, which has no other, to `to`, where it does not live. `id` is like no other.
+    pub fn begin(
+        partition: &Arc<Partition>,
+        to: &Arc<LogDir>,
+        id: Uuid,
+        moved: Arc<Moved>,
+    ) -> Move {
+        let from = {
+            let mut state = partition.state.lock();
+            state.is_moving = true;
+            Arc::clone(&state.home)
+        };
+        // A step of compaction that has begun ends first; there is no other before the move is over.
+        drop(from.cleaning.lock());
+        let name = recover::future_name(&partition.topic, partition.index, id);
+        moved.bytes.store(0, Ordering::Relaxed);
+        moved.end.store(0, Ordering::Relaxed);
+        Move {
+            partition: Arc::clone(partition),
+            files: to.path.join(name),
+            to: Arc::clone(to),
+            stage: Stage::Copying {
+                not_before: to.env.clock.now(),
+            },
+            from,
+            copy: None,
+            moved,
+        }
+    }
+
+    pub fn target(&self) -> &Arc<LogDir> {
+        &self.to
+    }
+
+    pub fn partition(&self) -> &Arc<Partition> {
+        &self.partition
+    }
+
+    /// Goes on by about 1 MiB. After an error it must be called off.
+    pub fn step(&mut self, now: Instant) -> Result<MoveStep, MoveError> {
+        if self.partition.is_deleted() {
+            return Err(MoveError::Deleted);
+        }
+        if self.from.dir.is_failed() || self.to.is_failed() {
+            return Err(MoveError::Offline);
+        }
+        match &self.stage {
+            Stage::Copying { not_before } if now < *not_before => {
+                Ok(MoveStep::Wait(not_before.since(now)))
+            }
+            Stage::Copying { .. } => self.copy(now),
+            Stage::Pausing { since } => self.end_copy(*since, now),
+            Stage::Arriving { arrival, since } => match arrival.place() {
+                Place::Waiting if now <= since.plus(ARRIVAL_WAIT_MAX) => {
+                    Ok(MoveStep::Wait(LOOK_AGAIN))
+                }
+                Place::Here(home) => {
+                    let arrival = Arc::clone(arrival);
+                    self.stage = Stage::Placed { arrival, home };
+                    Ok(MoveStep::Placed)
+                }
+                Place::Waiting | Place::Refused | Place::Abandoned => Err(MoveError::Refused),
+            },
+            Stage::Placed { .. } => Ok(MoveStep::Placed),
+        }
+    }
+
+    fn copy(&mut self, now: Instant) -> Result<MoveStep, MoveError> {
+        if self.to.is_full() || !self.has_room() {
+            return Ok(MoveStep::Wait(ROOM_CHECK));
+        }
+        if let Some(store) = self.from.store.get() {
+            let copy = match &mut self.copy {
+                Some(copy) => copy,
+                none => none.insert(LogCopy::begin(&self.to.env.disk, &self.files)?),
+            };
+            let stepped = match copy.step(store, STEP_BYTES) {
+                // What was not written is copied again.
+                Err(CopyError::Source(error) | CopyError::Target(error)) if is_full(&error) => {
+                    return Ok(MoveStep::Wait(ROOM_CHECK));
+                }
+                stepped => stepped?,
+            };
+            self.moved.bytes.store(copy.bytes(), Ordering::Relaxed);
+            let end = copy.end().0 as u64;
+            self.moved.end.store(end, Ordering::Relaxed);
+            if stepped > 0 {
+                return Ok(MoveStep::On { bytes: stepped });
+            }
+            copy.sync()?;
+        }
+        let mut state = self.partition.state.lock();
+        state.pause = Some(Pause::new(state.tail.end()));
+        self.stage = Stage::Pausing { since: now };
+        Ok(MoveStep::On { bytes: 0 })
+    }
+
+    /// What the target keeps free stays free.
+    fn has_room(&self) -> bool {
+        let settings = &self.to.settings;
+        let needed = settings.reserve_bytes + settings.journal_piece_bytes + STEP_BYTES as u64;
+        let space = self.to.env.disk.space(&self.to.path);
+        space.is_ok_and(|space| needed <= space.available)
+    }
+
+    /// Nobody appends: copies what is left once it is in the files, and hands it to the target.
+    fn end_copy(&mut self, since: Instant, now: Instant) -> Result<MoveStep, MoveError> {
+        let is_quiet = {
+            let state = self.partition.state.lock();
+            state
+                .pause
+                .as_ref()
+                .is_some_and(|pause| pause.is_quiet(&state))
+        };
+        if !is_quiet && now <= since.plus(QUIET_WAIT_MAX) {
+            self.from.dir.hurry();
+            return Ok(MoveStep::Wait(LOOK_AGAIN));
+        }
+        if !is_quiet {
+            // The old disk is slow, or full.
+            self.resume();
+            let not_before = now.plus(QUIET_WAIT_MAX);
+            self.stage = Stage::Copying { not_before };
+            return Ok(MoveStep::Wait(QUIET_WAIT_MAX));
+        }
+        let (row, derived) = self.complete()?;
+        let arrival = Arrival::new(&self.partition, self.files.clone(), row, derived);
+        {
+            let mut state = self.partition.state.lock();
+            if state.is_deleted {
+                return Err(MoveError::Deleted);
+            }
+            state.arrives_at = Some(Arc::clone(&self.to));
+        }
+        self.to.arrivals.lock().push(Arc::clone(&arrival));
+        self.to.writer_bell.ring();
+        self.stage = Stage::Arriving {
+            arrival,
+            since: now,
+        };
+        Ok(MoveStep::Wait(LOOK_AGAIN))
+    }
+
+    /// Writes the end of the files, and what is derived from them; tells what a checkpoint says of them.
+    fn complete(
+        &mut self,
+    ) -> Result<(Option<log::checkpoint::Row>, crate::derived::Derived), CopyError> {
+        let partition = &self.partition;
+        let disk = &self.to.env.disk;
+        let known = match self.from.store.get() {
+            Some(store) => {
+                let copy = match &mut self.copy {
+                    Some(copy) => copy,
+                    none => none.insert(LogCopy::begin(disk, &self.files)?),
+                };
+                let known = copy.finish(store)?;
+                self.moved.bytes.store(copy.bytes(), Ordering::Relaxed);
+                let end = known.log_end.0 as u64;
+                self.moved.end.store(end, Ordering::Relaxed);
+                Some(known)
+            }
+            None => None,
+        };
+        let mut derived = self.from.derived.lock().elsewhere();
+        let (log_start, epochs) = {
+            let state = partition.state.lock();
+            let mut epochs = state.epochs.clone();
+            // What waits is of no directory yet.
+            let at = state
+                .pause
+                .as_ref()
+                .map_or(state.tail.end(), |pause| pause.at);
+            epochs.truncate_from_end(at);
+            (state.log_start, epochs)
+        };
+        if known.is_some() {
+            derived
+                .store(
+                    &**disk,
+                    &self.files,
+                    partition.topic_id,
+                    Some(&epochs),
+                    Syncing::Now,
+                )
+                .map_err(CopyError::Target)?;
+        }
+        let row = writer::row(
+            partition.topic_id,
+            partition.index,
+            log_start,
+            known,
+            derived.has_producers(),
+        );
+        Ok((row, derived))
+    }
+
+    /// Lets go on what waits, where the partition lives.
+    fn resume(&self) {
+        let mut state = self.partition.state.lock();
+        if let Some(pause) = state.pause.take() {
+            pause.release(&self.partition, &mut state, &self.from.dir);
+        }
+    }
+
+    /// Ends a move before its commit: the partition stays where it is, and nothing is left at the target, which goes offline
+    /// when it could not be written.
+    pub fn call_off(self, error: Option<MoveError>, news: &mut Vec<News>) {
+        if let Some(MoveError::Copy(CopyError::Target(error))) = &error
+            && !is_full(error)
+            && !self.to.is_failed()
+        {
+            self.to.fail(error, news);
+        }
+        if let Stage::Arriving { arrival, .. } | Stage::Placed { arrival, .. } = &self.stage {
+            arrival.abandon();
+            // Its deletion may have done this already.
+            if self.partition.state.lock().arrives_at.take().is_some() {
+                self.to.doom(&self.partition, None);
+            }
+        }
+        self.resume();
+        self.partition.state.lock().is_moving = false;
+        commit(&self.from.dir, news);
+        let disk = &self.to.env.disk;
+        let removed = disk
+            .exists(&self.files)
+            .and_then(|is_there| match is_there {
+                true => disk.remove_dir_all(&self.files),
+                false => Ok(()),
+            });
+        // What cannot be removed now goes at the next start.
+        if let (Err(error), false) = (removed, self.to.is_failed()) {
+            eprintln!("cannot remove {}: {error}", self.files.display());
+        }
+    }
+
+    /// The metadata say that the partition lives at the target: from here on it does.
+    pub fn settle(self, news: &mut Vec<News>) {
+        let Stage::Placed { home, .. } = &self.stage else {
+            unreachable!("only what is in place is settled")
+        };
+        let partition = &self.partition;
+        let key = (partition.topic_id, partition.index);
+        let is_settled = {
+            // Together: a checkpoint of the target that knows of a round with what waited must find the partition there.
+            let mut partitions = self.to.partitions.lock();
+            let mut state = partition.state.lock();
+            let is_settled = !state.is_deleted;
+            if is_settled {
+                partitions.insert(key, Arc::clone(partition));
+                state.move_to(home);
+                if let Some(pause) = state.pause.take() {
+                    pause.release(partition, &mut state, &self.from.dir);
+                }
+            }
+            is_settled
+        };
+        if !is_settled {
+            return self.call_off(None, news);
+        }
+        self.to.guests.lock().remove(&key);
+        self.from.dir.forget(partition);
+        self.from.dir.doom(partition, Some(Arc::clone(&self.from)));
+        // A directory that fails walks over its partitions; this one may have come too late for that.
+        if self.to.is_failed() {
+            partition.on_dir_failed(&self.to, news);
+        }
+        commit(&self.to, news);
+    }
+}
+
+/// Commits what was let go; whoever else is committing takes it along.
+fn commit(dir: &LogDir, news: &mut Vec<News>) {
+    while dir.commit(news) == Commit::Done && dir.has_queued() {}
+}
+
+impl State {
+    /// Everything committed is in the files of `home`.
+    fn move_to(&mut self, home: &Arc<Home>) {
+        if let Some(store) = home.store.get() {
+            store.set_config(Arc::clone(&self.config));
+        }
+        self.home = Arc::clone(home);
+        self.arrives_at = None;
+        self.is_moving = false;
+        // All of these are of the old directory's queue and segment writer.
+        self.slot = Slot::default();
+        self.dirty = false;
+        // The files have those of what was committed.
+        self.are_epochs_changed = true;
+        self.tail.evict(self.tail.written());
+    }
+}
+
+impl Partition {
+    /// Whether its files are those of `home`, and stay so for now.
+    pub(crate) fn rests_in(&self, home: &Arc<Home>) -> bool {
+        let state = self.state.lock();
+        !state.is_moving && Arc::ptr_eq(&state.home, home)
+    }
+}

@@ -1,0 +1,412 @@
+//! Partitions that move between the log directories of a running broker, asked for and watched through the Kafka door.
+
+use std::time::Duration;
+
+use broker::Broker;
+use bytes::Bytes;
+use env::sim::{Faults, Machine, SimConn, Step};
+use wire::frame::{decode_response, encode_request};
+use wire::messages::alter_replica_log_dirs_request::{AlterReplicaLogDir, AlterReplicaLogDirTopic};
+use wire::messages::create_partitions_request::CreatePartitionsTopic;
+use wire::messages::create_topics_request::CreatableTopic;
+use wire::messages::delete_topics_request::DeleteTopicState;
+use wire::messages::fetch_request::{FetchPartition, FetchTopic};
+use wire::messages::produce_request::{PartitionProduceData, TopicProduceData};
+use wire::messages::{
+    AlterReplicaLogDirsRequest, ApiVersionsRequest, CreatePartitionsRequest, CreateTopicsRequest,
+    DeleteTopicsRequest, DescribeLogDirsRequest, FetchRequest, ProduceRequest,
+};
+use wire::records::BatchBuilder;
+use wire::{Reader, Request};
+
+const PORT: u16 = 9092;
+const DIRS: [&str; 3] = ["/data/a", "/data/b", "/data/c"];
+const NONE: i16 = 0;
+const UNKNOWN_TOPIC: i16 = 3;
+const INVALID_TOPIC: i16 = 17;
+const STORAGE: i16 = 56;
+const NO_DIR: i16 = 57;
+
+struct House {
+    machine: Machine,
+    broker: Broker,
+    conn: SimConn,
+}
+
+impl House {
+    fn open(machine: Machine) -> House {
+        let address = format!("PLAINTEXT://127.0.0.1:{PORT}");
+        let pairs = [
+            ("node.id", "1"),
+            ("listeners", &*address),
+            ("log.dirs", &DIRS.join(",")),
+            ("num.network.threads", "2"),
+            ("auto.create.topics.enable", "false"),
+            ("esker.journal.piece.bytes", "1048576"),
+            ("esker.journal.bytes", "2097152"),
+        ];
+        let mut settings = config::Settings::default();
+        for (name, value) in pairs {
+            settings.put(name, value).expect("a known setting");
+        }
+        let this = config::Machine {
+            cores: 2,
+            memory_bytes: 0,
+            descriptors: 20_000,
+        };
+        let settings = config::Broker::new(settings, this).expect("settings that fit each other");
+        let broker = Broker::start(&machine.env(), settings).expect("a start");
+        House {
+            conn: machine.connect(PORT).expect("the backlog has room"),
+            machine,
+            broker,
+        }
+    }
+
+    fn run(&self, time: Duration) {
+        let end = self.machine.now().plus(time);
+        self.machine.alarm(end);
+        while self.machine.now() < end && self.machine.step_until(end) != Step::Off {}
+    }
+
+    fn send<R: Request>(&self, request: &R, version: i16) {
+        let encoded = encode_request(request, version, 1, None).and_then(wire::Encoded::into_bytes);
+        let bytes = encoded.expect("can be encoded");
+        let mut sent = 0;
+        while sent < bytes.len() {
+            match self.conn.send(&bytes[sent..]) {
+                Ok(more) => sent += more,
+                Err(_) => self.run(Duration::from_millis(1)),
+            }
+        }
+    }
+
+    fn answer<R: Request>(&self, version: i16) -> R::Response {
+        let mut inbox = Vec::new();
+        loop {
+            let whole = inbox.first_chunk::<4>().map(|len| u32::from_be_bytes(*len));
+            if whole.is_some_and(|len| inbox.len() == 4 + len as usize) {
+                let mut reader = Reader::new(Bytes::copy_from_slice(&inbox[4..]));
+                let decoded = decode_response::<R>(&mut reader, version);
+                return decoded.expect("an answer").1;
+            }
+            let mut buf = [0; 4096];
+            match self.conn.is_readable().then(|| self.conn.recv(&mut buf)) {
+                Some(Ok(got)) if got > 0 => inbox.extend(&buf[..got]),
+                _ => self.run(Duration::from_millis(1)),
+            }
+        }
+    }
+
+    fn ask<R: Request>(&self, request: &R, version: i16) -> R::Response {
+        self.send(request, version);
+        self.answer::<R>(version)
+    }
+
+    fn create(&self, name: &str, num_partitions: i32) {
+        let topic = CreatableTopic {
+            name: name.to_owned(),
+            num_partitions,
+            replication_factor: 1,
+            ..Default::default()
+        };
+        let request = CreateTopicsRequest {
+            topics: vec![topic],
+            timeout_ms: 1000,
+            validate_only: false,
+        };
+        assert_eq!(self.ask(&request, 5).topics[0].error_code, NONE);
+    }
+
+    fn alter(&self, topic: &str, index: i32, path: &str) -> i16 {
+        let topics = vec![AlterReplicaLogDirTopic {
+            name: topic.to_owned(),
+            partitions: vec![index],
+        }];
+        let request = AlterReplicaLogDirsRequest {
+            dirs: vec![AlterReplicaLogDir {
+                path: path.to_owned(),
+                topics,
+            }],
+        };
+        let response = self.ask(&request, 2);
+        assert_eq!(response.results[0].topic_name, topic);
+        assert_eq!(response.results[0].partitions[0].partition_index, index);
+        response.results[0].partitions[0].error_code
+    }
+
+    /// Where a partition is, and where it is on its way to, with the lag.
+    fn places(&self, topic: &str, index: i32) -> (Vec<String>, Vec<(String, i64)>) {
+        let (mut here, mut coming) = (Vec::new(), Vec::new());
+        for dir in self
+            .ask(&DescribeLogDirsRequest { topics: None }, 4)
+            .results
+        {
+            let topics = dir.topics.iter().filter(|found| found.name == topic);
+            for found in topics.flat_map(|topic| &topic.partitions) {
+                match found.is_future_key {
+                    _ if found.partition_index != index => {}
+                    true => coming.push((dir.log_dir.clone(), found.offset_lag)),
+                    false => here.push(dir.log_dir.clone()),
+                }
+            }
+        }
+        (here, coming)
+    }
+
+    fn place(&self, topic: &str, index: i32) -> String {
+        let (here, coming) = self.places(topic, index);
+        assert!(here.len() == 1 && coming.is_empty(), "{here:?} {coming:?}");
+        here[0].clone()
+    }
+
+    fn produce(&self, topic: &str, value: &[u8]) -> (i16, i64) {
+        let mut builder = BatchBuilder::new();
+        let now = self.machine.env().clock.wall_ms();
+        builder.push(now, None, Some(value), &[]);
+        let request = ProduceRequest {
+            acks: -1,
+            timeout_ms: 10_000,
+            topic_data: vec![TopicProduceData {
+                name: topic.to_owned(),
+                partition_data: vec![PartitionProduceData {
+                    index: 0,
+                    records: Some(builder.build().to_bytes().into()),
+                }],
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        let response = self.ask(&request, 9);
+        let partition = &response.responses[0].partition_responses[0];
+        (partition.error_code, partition.base_offset)
+    }
+
+    /// Error code, high watermark and bytes of a fetch from `offset` on.
+    fn fetch(&self, topic: &str, offset: i64) -> (i16, i64, usize) {
+        let request = FetchRequest {
+            max_wait_ms: 10,
+            min_bytes: 1,
+            max_bytes: 1 << 20,
+            session_epoch: -1,
+            topics: vec![FetchTopic {
+                topic: topic.to_owned(),
+                partitions: vec![FetchPartition {
+                    fetch_offset: offset,
+                    partition_max_bytes: 1 << 20,
+                    current_leader_epoch: -1,
+                    ..Default::default()
+                }],
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        let response = self.ask(&request, 11);
+        let partition = &response.responses[0].partitions[0];
+        let bytes = partition
+            .records
+            .as_ref()
+            .map_or(0, |records| records.len());
+        (partition.error_code, partition.high_watermark, bytes)
+    }
+
+    fn other(&self, topic: &str) -> &'static str {
+        let home = self.place(topic, 0);
+        DIRS.into_iter().find(|dir| *dir != home).expect("three")
+    }
+}
+
+fn house() -> House {
+    House::open(Machine::new(1, Faults::default()))
+}
+
+#[test]
+fn a_partition_moves_while_it_is_written_and_read_and_stays_there() {
+    let house = house();
+    house.create("t", 1);
+    for number in 0..300 {
+        assert_eq!(house.produce("t", &[7; 2000]), (NONE, number));
+    }
+    let to = house.other("t");
+    let from = house.place("t", 0);
+    assert_eq!(house.alter("t", 0, to), NONE);
+    let (here, coming) = house.places("t", 0);
+    assert_eq!(here, [from]);
+    assert!(
+        coming.len() == 1 && coming[0].0 == to && coming[0].1 > 0,
+        "{coming:?}"
+    );
+    let mut number = 300;
+    while !house.places("t", 0).1.is_empty() {
+        assert_eq!(house.produce("t", &[7; 2000]), (NONE, number));
+        number += 1;
+        let (code, high_watermark, bytes) = house.fetch("t", number - 1);
+        assert_eq!((code, high_watermark), (NONE, number));
+        assert!(bytes > 2000);
+        assert!(number < 10_000, "the move does not end");
+    }
+    assert_eq!(house.place("t", 0), to);
+    let House {
+        machine, broker, ..
+    } = house;
+    machine.power_cut();
+    drop(broker);
+    let house = House::open(machine);
+    assert_eq!(house.place("t", 0), to);
+    for offset in [0, 150, number - 1] {
+        let (code, high_watermark, bytes) = house.fetch("t", offset);
+        assert_eq!((code, high_watermark), (NONE, number));
+        assert!(bytes > 2000);
+    }
+}
+
+#[test]
+fn what_cannot_be_moved_is_refused_with_the_codes_of_kafka_4_3() {
+    let house = house();
+    house.create("t", 1);
+    assert_eq!(house.alter("t", 0, "/nowhere"), NO_DIR);
+    assert_eq!(house.alter("t", 0, "/data/a/"), NO_DIR);
+    assert_eq!(house.alter("t", 1, DIRS[0]), UNKNOWN_TOPIC);
+    assert_eq!(house.alter("t", -1, DIRS[0]), UNKNOWN_TOPIC);
+    assert_eq!(house.alter("none", 0, DIRS[0]), UNKNOWN_TOPIC);
+    assert_eq!(house.alter("__cluster_metadata", 0, DIRS[0]), UNKNOWN_TOPIC);
+    assert_eq!(house.alter(&"l".repeat(213), 0, DIRS[0]), UNKNOWN_TOPIC);
+    assert_eq!(house.alter(&"l".repeat(214), 0, "/nowhere"), INVALID_TOPIC);
+    assert_eq!(house.alter("t", 0, &house.place("t", 0)), NONE);
+    house.run(Duration::from_secs(1));
+    house.place("t", 0);
+    let served = house.ask(&ApiVersionsRequest::default(), 2).api_keys;
+    let row = served.iter().find(|row| row.api_key == 34).expect("served");
+    assert_eq!((row.min_version, row.max_version), (1, 2));
+}
+
+#[test]
+fn asking_for_where_it_is_calls_a_move_off_and_for_a_third_place_turns_it() {
+    let house = house();
+    house.create("t", 1);
+    for _ in 0..100 {
+        house.produce("t", &[7; 4000]);
+    }
+    let from = house.place("t", 0);
+    let to = house.other("t");
+    assert_eq!(house.alter("t", 0, to), NONE);
+    assert_eq!(house.alter("t", 0, &from), NONE);
+    assert_eq!(house.places("t", 0), (vec![from.clone()], vec![]));
+    house.run(Duration::from_secs(2));
+    assert_eq!(house.place("t", 0), from);
+    let third = DIRS.into_iter().find(|dir| *dir != from && *dir != to);
+    let third = third.expect("three");
+    assert_eq!(house.alter("t", 0, to), NONE);
+    assert_eq!(house.alter("t", 0, third), NONE);
+    assert_eq!(house.produce("t", b"goes on"), (NONE, 100));
+    house.run(Duration::from_secs(2));
+    assert_eq!(house.place("t", 0), third);
+    let left = |dir: &str| {
+        let entries = house.machine.env().disk.read_dir(dir.as_ref()).unwrap();
+        entries
+            .iter()
+            .filter(|of| of.name.starts_with("t-0"))
+            .count()
+    };
+    assert_eq!((left(&from), left(to), left(third)), (0, 0, 1));
+}
+
+#[test]
+fn a_partition_is_made_where_it_was_wanted_before_it_existed() {
+    let house = house();
+    for (index, dir) in DIRS.iter().rev().enumerate() {
+        assert_eq!(house.alter("t", index as i32, dir), UNKNOWN_TOPIC);
+    }
+    house.create("t", 2);
+    assert_eq!(house.place("t", 0), DIRS[2]);
+    assert_eq!(house.place("t", 1), DIRS[1]);
+    let request = CreatePartitionsRequest {
+        topics: vec![CreatePartitionsTopic {
+            name: "t".to_owned(),
+            count: 3,
+            assignments: None,
+        }],
+        timeout_ms: 1000,
+        validate_only: false,
+    };
+    assert_eq!(house.ask(&request, 3).results[0].error_code, NONE);
+    assert_eq!(house.place("t", 2), DIRS[0]);
+}
+
+#[test]
+fn a_topic_that_is_deleted_and_made_again_on_its_way_is_a_fresh_one() {
+    let house = house();
+    for round in 0..6 {
+        house.create("t", 1);
+        for _ in 0..40 {
+            assert_eq!(house.produce("t", &[7; 4000]).0, NONE);
+        }
+        assert_eq!(house.alter("t", 0, house.other("t")), NONE);
+        house.run(Duration::from_millis(round * 3));
+        let request = DeleteTopicsRequest {
+            topics: vec![DeleteTopicState {
+                name: Some("t".to_owned()),
+                ..Default::default()
+            }],
+            timeout_ms: 1000,
+            ..Default::default()
+        };
+        assert_eq!(house.ask(&request, 6).responses[0].error_code, NONE);
+    }
+    house.create("t", 1);
+    assert_eq!(house.produce("t", b"first"), (NONE, 0));
+    house.run(Duration::from_secs(2));
+    house.place("t", 0);
+    let all = DIRS
+        .iter()
+        .flat_map(|dir| house.machine.env().disk.read_dir(dir.as_ref()).unwrap());
+    let own: Vec<_> = all
+        .map(|of| of.name)
+        .filter(|of| of.starts_with("t-0"))
+        .collect();
+    assert_eq!(own, ["t-0"]);
+}
+
+#[test]
+fn with_a_directory_offline_no_move_begins() {
+    let house = house();
+    house.create("a", 3);
+    house.create("b", 1);
+    let victim = (0..3)
+        .map(|index| house.place("a", index))
+        .position(|dir| dir == DIRS[2]);
+    let victim = victim.expect("one in each directory") as i32;
+    // Its own journal cannot be written: only a partition that lives there would notice.
+    let request = ProduceRequest {
+        acks: -1,
+        timeout_ms: 1000,
+        topic_data: vec![TopicProduceData {
+            name: "a".to_owned(),
+            partition_data: vec![PartitionProduceData {
+                index: victim,
+                records: Some({
+                    let mut builder = BatchBuilder::new();
+                    builder.push(house.machine.env().clock.wall_ms(), None, Some(b"v"), &[]);
+                    builder.build().to_bytes().into()
+                }),
+            }],
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    let writes = house.machine.counts().writes;
+    house
+        .machine
+        .faults(|faults| faults.write_fails_at = Some(writes + 1));
+    let answer = house.ask(&request, 9);
+    assert_eq!(
+        answer.responses[0].partition_responses[0].error_code,
+        STORAGE
+    );
+    assert_eq!(house.alter("b", 0, DIRS[2]), STORAGE);
+    assert_eq!(house.alter("a", victim, DIRS[0]), STORAGE);
+    let home = house.place("b", 0);
+    let other = [DIRS[0], DIRS[1]].into_iter().find(|dir| *dir != home);
+    assert_eq!(house.alter("b", 0, other.unwrap_or(DIRS[1])), STORAGE);
+    assert_eq!(house.alter("b", 0, &home), NONE);
+}
