@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::{bench, consume, group, inspect, produce, repair, serve, topic, txn};
+use crate::{bench, clients, consume, group, inspect, produce, repair, serve, topic, txn};
 
 /// A durable log that speaks the Kafka protocol.
 #[derive(Debug, Parser)]
@@ -61,6 +61,9 @@ pub(crate) enum Command {
     /// List, describe and abort transactions
     #[command(visible_alias = "transactions")]
     Txn(txn::TxnArgs),
+    /// List clients that push their metrics, and show what they pushed last
+    #[command(visible_alias = "clients")]
+    Client(clients::ClientArgs),
     /// Write lines to a topic
     Produce(produce::ProduceArgs),
     /// Read records of a topic
@@ -135,6 +138,8 @@ mod tests {
             "esker topic delete t u",
             "esker topic trim t --before 10 --partition 0",
             "esker topics list --bootstrap-server h:1",
+            "esker client list",
+            "esker client describe orders-1 --metric org.apache.kafka.producer.",
             "esker produce t -k : -H a=b --partition 3 --codec zstd --acks all access.log",
             "esker consume t --from beginning -n 3 -e -f %o --partition 0,1",
             "esker consume t --from -10",

@@ -4,12 +4,14 @@
 //! printing; nothing below `main` ends the process.
 
 mod bench;
+mod clients;
 mod consume;
 mod failure;
 mod grammar;
 mod group;
 mod inspect;
 mod moment;
+mod otlp;
 mod produce;
 mod repair;
 mod serve;
@@ -45,6 +47,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Topic(args) => topic::topic(&global, &args),
         Command::Group(args) => group::group(&global, &args),
         Command::Txn(args) => txn::txn(&global, &args),
+        Command::Client(args) => clients::clients(&global, &args),
         Command::Produce(args) => produce::produce(&global, &args),
         Command::Consume(args) => consume::consume(&global, &args),
         Command::Inspect(args) => inspect::inspect(&global, &args),

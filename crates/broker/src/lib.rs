@@ -15,6 +15,7 @@ pub mod settings;
 mod shard;
 mod shared;
 mod start;
+mod telemetry;
 mod topics;
 
 pub use log::journal::Damage;

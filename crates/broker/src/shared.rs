@@ -19,6 +19,7 @@ use crate::moves::Moves;
 use crate::prefetch::Prefetcher;
 use crate::settings::Settings;
 use crate::shard::memory::Budget;
+use crate::telemetry::Telemetry;
 use crate::topics::Topics;
 
 /// Something for another shard.
@@ -61,6 +62,7 @@ pub(crate) struct Shared {
     mailboxes: OnceLock<Vec<Mailbox>>,
     next_shard: AtomicUsize,
     crowd: Mutex<Crowd>,
+    pub(crate) telemetry: Mutex<Telemetry>,
     /// For requests that are not whole.
     pub(crate) unfinished: Arc<Budget>,
     /// Shards, commit threads and the mover: those that have not ended.
@@ -94,6 +96,7 @@ impl Shared {
             mailboxes: OnceLock::new(),
             next_shard: AtomicUsize::new(0),
             crowd: Mutex::default(),
+            telemetry: Mutex::default(),
             unfinished: Arc::new(unfinished),
             loops: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),

@@ -58,6 +58,9 @@ pub struct Broker {
     pub fetch_bytes_max: usize,
     pub fetch_sessions_max: usize,
     pub request_partitions_max: usize,
+    /// Clients are asked to push their metrics, where somebody subscribes to them.
+    pub receives_client_metrics: bool,
+    pub telemetry_bytes_max: usize,
 
     pub auto_create_topics: bool,
     pub delete_topics: bool,
@@ -186,6 +189,8 @@ impl Broker {
             fetch_bytes_max: at_most("fetch.max.bytes"),
             fetch_sessions_max: at_most("max.incremental.fetch.session.cache.slots"),
             request_partitions_max: at_most("max.request.partition.size.limit"),
+            receives_client_metrics: layers.flag("esker.client.metrics.enable"),
+            telemetry_bytes_max: at_most("telemetry.max.bytes"),
             auto_create_topics: layers.flag("auto.create.topics.enable"),
             delete_topics: layers.flag("delete.topic.enable"),
             partitions_default: i32::try_from(layers.number("num.partitions").unwrap_or(1))

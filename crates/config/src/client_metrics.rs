@@ -1,6 +1,8 @@
 //! The settings of one subscription to client metrics.
 //!
-//! They are kept and described. Clients push metrics to brokers that have something to receive them, which this one has not.
+//! They are kept and described. Where `esker.client.metrics.enable` is set, clients are asked to push what they name.
+
+use std::time::Duration;
 
 use crate::broker::Broker;
 use crate::describe::{Description, synonyms};
@@ -19,6 +21,46 @@ const SELECTORS: [&str; 6] = [
     "client_source_address",
     "client_source_port",
 ];
+
+/// The settings of a subscription, read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientMetrics {
+    /// Beginnings of names; `*` for all.
+    pub metrics: Vec<String>,
+    pub interval: Duration,
+    /// What of a client has to match which pattern.
+    pub patterns: Vec<(String, String)>,
+}
+
+impl ClientMetrics {
+    /// Of settings that passed [`check_client_metrics`]; others count as not set.
+    #[must_use]
+    pub fn resolve(overrides: &Overrides) -> ClientMetrics {
+        let value = |name: &str| {
+            let setting = table::client_metrics_setting(name)?;
+            let own = overrides.get(name).map(String::as_str);
+            let valid = |text: &str| value::check(setting, text).ok();
+            own.and_then(valid).or_else(|| valid(setting.default?))
+        };
+        let list = |name: &str| match value(name) {
+            Some(Value::List(items)) => items,
+            _ => Vec::new(),
+        };
+        let interval = match value("interval.ms") {
+            Some(Value::Number(ms)) => ms.clamp(*INTERVAL_MS.start(), *INTERVAL_MS.end()),
+            _ => *INTERVAL_MS.end(),
+        };
+        let pattern = |text: String| {
+            let (name, pattern) = text.split_once('=')?;
+            Some((name.trim().to_owned(), pattern.trim().to_owned()))
+        };
+        ClientMetrics {
+            metrics: list("metrics"),
+            interval: Duration::from_millis(interval.unsigned_abs()),
+            patterns: list("match").into_iter().filter_map(pattern).collect(),
+        }
+    }
+}
 
 /// Holds the settings of a subscription against the rules.
 pub fn check_client_metrics(overrides: &Overrides) -> Result<(), ValueError> {

@@ -17,7 +17,7 @@ mod topic;
 mod value;
 
 pub use broker::{Broker, ChangeError, Cleaner};
-pub use client_metrics::check_client_metrics;
+pub use client_metrics::{ClientMetrics, check_client_metrics};
 pub use describe::{Description, SynonymValue};
 pub use group::group_number;
 pub use layers::{Machine, Overrides, Source};

@@ -7,6 +7,8 @@ pub const METADATA: &str = "__cluster_metadata";
 pub const OFFSETS: &str = "__consumer_offsets";
 pub const TRANSACTIONS: &str = "__transaction_state";
 pub const SHARES: &str = "__share_group_state";
+/// What clients pushed of their metrics.
+pub const CLIENT_METRICS: &str = "__client_metrics";
 
 /// Why a name is no topic name; the texts are those of Kafka.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -36,10 +38,10 @@ pub fn check(name: &str) -> Result<(), NameError> {
     }
 }
 
-/// Topics that coordinators write and nobody else.
+/// Topics that the broker writes and nobody else.
 #[must_use]
 pub fn is_internal(name: &str) -> bool {
-    matches!(name, OFFSETS | TRANSACTIONS | SHARES)
+    matches!(name, OFFSETS | TRANSACTIONS | SHARES | CLIENT_METRICS)
 }
 
 #[cfg(test)]

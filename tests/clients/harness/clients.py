@@ -67,6 +67,8 @@ ALL = [
     Client("librdkafka", "confluent-kafka for Python", venv_script("librdkafka"), installs.python_clients, is_quick=True),
     Client("hostile", "raw requests no client would send", script("hostile"), is_quick=True),
     Client("operator", "starts that must be refused, settings files, a full disk", script("operator"), is_own=True),
+    Client("telemetry", "Java and librdkafka clients push their metrics, esker client shows them", venv_script("telemetry"),
+           installs.python_clients, installs.kafka_jars, is_own=True),
     Client("real_input", "esker produce, and kcat reads the same bytes", script("real_input"), installs.kcat,
            phases=("live", "restarted", "killed")),
     Client("franz", "franz-go for Go: kgo, kadm, kmsg", lambda: [installs.FRANZ], installs.franz),

@@ -2,23 +2,17 @@
 
 import contextlib
 import os
-import resource
 import select
 import subprocess
 import time
 
 from harness import brokers, raw
 from harness.check import BOOTSTRAP, BROKER_KIND, BROKER_PID, DATA_DIR, TMP, Skip, equal, fact, main, new_name, that
+from harness.own import command, running
 
 # KAFKA_STORAGE_ERROR and REQUEST_TIMED_OUT (its commit still waits for room): the client tries again.
 RETRIABLE = (56, 7)
 SMALL_DISK_BYTES = 256 << 20
-
-
-def command(*args):
-    if BROKER_KIND != "esker":
-        raise Skip("about our own command line")
-    return [str(brokers.esker_binary()), "serve", *map(str, args)]
 
 
 def refused(*args):
@@ -28,21 +22,6 @@ def refused(*args):
     said = done.stderr.strip()
     that(0 < len(said.splitlines()) <= 3 and "panicked" not in said, f"not a clear line: {said!r}")
     return said
-
-
-@contextlib.contextmanager
-def running(*args, nofile=None):
-    port, = brokers.free_ports(1)
-    # The limit is taken on before the program starts: it reads it once.
-    limit = nofile and (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (nofile, nofile)))
-    process = subprocess.Popen(command("--listen", f"127.0.0.1:{port}", *args), stdin=subprocess.DEVNULL, preexec_fn=limit,
-                               stdout=(TMP / f"own-{port}.log").open("wb"), stderr=subprocess.STDOUT)
-    broker = brokers.Broker("esker", f"127.0.0.1:{port}", process, log=TMP / f"own-{port}.log")
-    try:
-        brokers.wait_ready(broker)
-        yield broker
-    finally:
-        broker.stop()
 
 
 @fact

@@ -102,7 +102,10 @@ type AnyOf = &'static [(Operation, Kind)];
 pub(crate) const fn needs(key: ApiKey) -> Option<&'static [AnyOf]> {
     Some(match key {
         // What may be done with the cluster is told to who may describe it, and everything else to everybody.
-        ApiKey::ApiVersions | ApiKey::DescribeCluster => &[],
+        ApiKey::ApiVersions
+        | ApiKey::DescribeCluster
+        | ApiKey::GetTelemetrySubscriptions
+        | ApiKey::PushTelemetry => &[],
         ApiKey::Produce => &[&[(Write, Topic)], &[(Write, TransactionalId)]],
         // Followers act for the cluster.
         ApiKey::Fetch => &[&[(Read, Topic), (ClusterAction, Cluster)]],

@@ -104,6 +104,23 @@ impl Shard {
             | ApiKey::WriteTxnMarkers
             | ApiKey::DescribeTransactions
             | ApiKey::ListTransactions => self.dispatch_txn(key, address, reader, frame),
+            ApiKey::GetTelemetrySubscriptions | ApiKey::PushTelemetry
+                if !self.receives_client_metrics() =>
+            {
+                Outcome::Close
+            }
+            ApiKey::GetTelemetrySubscriptions => {
+                let who = self.identity(address, head);
+                self.with(address, reader, |shard, address, request| {
+                    shard.on_get_telemetry_subscriptions(address, &who, &request)
+                })
+            }
+            ApiKey::PushTelemetry => {
+                let who = self.identity(address, head);
+                self.with(address, reader, |shard, address, request| {
+                    shard.on_push_telemetry(address, &who, &request, frame, is_second)
+                })
+            }
             _ => self.dispatch_admin(key, address, reader),
         }
     }

@@ -42,6 +42,8 @@ pub(crate) struct Connection {
     pub(crate) peer: SocketAddr,
     pub(crate) local: SocketAddr,
     pub(crate) principal: Principal,
+    /// Name and version of the client's software; kept where somebody asks for it.
+    pub(crate) software: Option<Box<(String, String)>>,
     pub(crate) stamp: Stamp,
     pub(crate) readers: Readers,
     pub(crate) last_active: Instant,
@@ -69,6 +71,7 @@ impl Connection {
             peer,
             local,
             principal: Principal::Anonymous,
+            software: None,
             stamp: Stamp::default(),
             readers: Readers::default(),
             last_active: now,

@@ -41,5 +41,7 @@ pub(super) const SETTINGS: &[Setting] = settings! {
         "SO_RCVBUF of a client connection; -1 takes the system's";
     "socket.request.max.bytes" Int "104857600" AtLeast(1) ReadOnly Works "largest request";
     "socket.send.buffer.bytes" Int "102400" Any ReadOnly Accepted "SO_SNDBUF of a client connection; -1 takes the system's";
-    "telemetry.max.bytes" Int "1048576" AtLeast(1) ReadOnly Accepted "largest push of client telemetry";
+    "esker.client.metrics.enable" Boolean "false" Any ReadOnly Works
+        "clients are asked for the metrics of subscriptions (kafka-client-metrics); `esker client` shows what they push";
+    "telemetry.max.bytes" Int "1048576" AtLeast(1) ReadOnly Works "largest push of client telemetry";
 };

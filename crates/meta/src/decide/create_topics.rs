@@ -200,6 +200,22 @@ fn implied(image: &Image, broker: &Broker, name: &str) -> NewTopic {
         name::OFFSETS => internal("offsets.topic", "compact"),
         name::TRANSACTIONS => internal("transaction.state.log", "compact"),
         name::SHARES => internal("share.coordinator.state.topic", "delete"),
+        name::CLIENT_METRICS => {
+            let own = |name: &str, value: &str| (name.to_owned(), Some(value.to_owned()));
+            NewTopic {
+                name: name.into(),
+                partitions: 1,
+                replication_factor: DEFAULT as i16,
+                assignments: Vec::new(),
+                // The newest of each instance, for a day or two and in 256 MiB or two.
+                settings: vec![
+                    own("cleanup.policy", "compact,delete"),
+                    own("retention.ms", "86400000"),
+                    own("retention.bytes", "268435456"),
+                    own("segment.bytes", "16777216"),
+                ],
+            }
+        }
         _ => NewTopic {
             name: name.into(),
             partitions: DEFAULT,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use meta::{Image, Record};
-use wire::messages::MetadataRequest;
+use wire::messages::{ApiVersionsRequest, MetadataRequest};
 use wire::{ApiKey, Message, Reader, Uuid};
 
 use super::{
@@ -18,6 +18,9 @@ use crate::kafka::access::Principal;
 use crate::settings::Settings;
 use crate::shard::{Address, Outcome, Shard};
 use crate::shared::Shared;
+
+/// Of the name of a client's software, and of its version, so much is kept with its connection.
+const SOFTWARE_CHARS_MAX: usize = 100;
 
 /// What a view borrows from.
 pub(crate) struct Scene {
@@ -79,6 +82,23 @@ impl Shard {
         self.reply(&oldest, ApiKey::ApiVersions, &api_versions::unsupported())
     }
 
+    fn on_api_versions(&mut self, address: &Address, request: ApiVersionsRequest) -> Outcome {
+        let Some(scene) = self.scene(address) else {
+            return Outcome::Close;
+        };
+        if self.receives_client_metrics()
+            && let Some((name, version)) = api_versions::software(&request)
+            && let Some(connection) = self.connections.get_mut(&address.conn)
+        {
+            let short = |text: &str| text.chars().take(SOFTWARE_CHARS_MAX).collect();
+            connection.software = Some(Box::new((short(name), short(version))));
+        }
+        let shared = Arc::clone(&self.shared);
+        let view = scene.view(&shared.metadata.cluster_id);
+        let response = api_versions::handle(&request, address.version, &view);
+        self.reply(address, ApiKey::ApiVersions, &response)
+    }
+
     pub(crate) fn on_metadata(
         &mut self,
         address: &Address,
@@ -115,9 +135,7 @@ impl Shard {
     ) -> Outcome {
         let version = address.version;
         match key {
-            ApiKey::ApiVersions => self.tell(key, address, reader, |request, view| {
-                api_versions::handle(request, version, view)
-            }),
+            ApiKey::ApiVersions => self.with(address, reader, Shard::on_api_versions),
             ApiKey::DescribeCluster => self.tell(key, address, reader, describe_cluster::handle),
             ApiKey::DescribeConfigs => self.tell(key, address, reader, describe_configs::handle),
             ApiKey::DescribeTopicPartitions => {

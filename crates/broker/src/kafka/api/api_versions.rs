@@ -16,11 +16,7 @@ pub(crate) fn handle(
     version: i16,
     view: &View<'_>,
 ) -> ApiVersionsResponse {
-    let names = [
-        &request.client_software_name,
-        &request.client_software_version,
-    ];
-    if NAMED_FROM <= version && !names.into_iter().all(|name| is_name(name)) {
+    if NAMED_FROM <= version && software(request).is_none() {
         return ApiVersionsResponse {
             error_code: ErrorCode::InvalidRequest.code(),
             ..ApiVersionsResponse::default()
@@ -35,8 +31,15 @@ pub(crate) fn handle(
             max_version_level: level,
             min_version_level: level,
         });
+    // As Kafka: clients that are told of them ask to push their metrics.
+    let is_told = |served: &&Served| match served.key {
+        ApiKey::GetTelemetrySubscriptions | ApiKey::PushTelemetry => {
+            view.broker.receives_client_metrics
+        }
+        _ => true,
+    };
     ApiVersionsResponse {
-        api_keys: TABLE.iter().map(row).collect(),
+        api_keys: TABLE.iter().filter(is_told).map(row).collect(),
         supported_features: FEATURES
             .into_iter()
             .map(|(name, levels)| SupportedFeatureKey {
@@ -49,6 +52,15 @@ pub(crate) fn handle(
         finalized_features: finalized.collect(),
         ..ApiVersionsResponse::default()
     }
+}
+
+/// Name and version of the client's software, where it says them in order.
+pub(crate) fn software(request: &ApiVersionsRequest) -> Option<(&str, &str)> {
+    let (name, version) = (
+        request.client_software_name.as_str(),
+        request.client_software_version.as_str(),
+    );
+    (is_name(name) && is_name(version)).then_some((name, version))
 }
 
 /// The answer to a version nobody knows, to be sent as version 0: it says which versions of this very API there are.

@@ -50,6 +50,7 @@ pub(crate) mod produce;
 pub(crate) mod produce_txn;
 pub(crate) mod refusal;
 pub(crate) mod sync_group;
+pub(crate) mod telemetry;
 pub(crate) mod txn;
 pub(crate) mod txn_offset_commit;
 pub(crate) mod update_features;
@@ -133,6 +134,8 @@ pub(crate) const TABLE: &[Served] = &[
     served(ApiKey::ListTransactions, 0, 2),
     served(ApiKey::ConsumerGroupHeartbeat, 0, 1),
     served(ApiKey::ConsumerGroupDescribe, 0, 1),
+    served(ApiKey::GetTelemetrySubscriptions, 0, 0),
+    served(ApiKey::PushTelemetry, 0, 0),
     served(ApiKey::ListConfigResources, 0, 1),
     served(ApiKey::DescribeTopicPartitions, 0, 0),
 ];
