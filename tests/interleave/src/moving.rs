@@ -21,10 +21,10 @@ fn commit(rig: &Rig, dir: &LogDir) {
 
 /// Moves partition 0, or calls the move off when it could be settled.
 fn run_move(rig: &Rig, other: &Arc<LogDir>, is_settled: bool) {
-    // Time stands still for it: no wait is too long.
-    let now = rig.machine.now();
     let id = Uuid([9; 16]);
     let mut moving = Move::begin(&rig.partitions[0], other, id, Arc::new(Moved::default()));
+    // Time stands still for it: no wait is too long.
+    let now = rig.machine.now();
     let mut news = Vec::new();
     loop {
         match moving.step(now).expect("nothing fails") {
