@@ -135,7 +135,7 @@ impl Ledger {
     fn perform(&mut self, step: Step<TransactionRecord, Answer>) -> Vec<Answer> {
         for record in step.records {
             let (key, value) = record
-                .encode(txn::record_version(&record))
+                .encode(self.machine.record_version(&record))
                 .expect("own records encode");
             let again = TransactionRecord::decode(key, value).expect("and decode");
             self.machine.replay(&again);
