@@ -25,6 +25,10 @@ const COPY_BYTES_MAX: usize = 64 << 10;
 /// After a failed accept (no descriptors left) no new edge comes, so we ask again by ourselves.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
+/// Connections that may wait to be accepted; the kernel has a bound of its own. One that finds no place tries again after a
+/// second, so a rush of clients (the library's own number is 128) would take many.
+const BACKLOG: i32 = 4096;
+
 const WAKER: Token = Token(usize::MAX);
 /// Listener `i` has the token `LISTENER_LAST - i`; slots count up from 0 and never get there.
 const LISTENER_LAST: usize = usize::MAX - 1;
@@ -169,6 +173,7 @@ impl Poller for OsPoller {
         for address in stream::resolve(address)? {
             match TcpListener::bind(address) {
                 Ok(mut listener) => {
+                    sys::set_backlog(listener.as_raw_fd(), BACKLOG)?;
                     let token = Token(LISTENER_LAST - self.listeners.len());
                     self.poll
                         .registry()

@@ -82,6 +82,13 @@ pub(super) fn receive(socket: RawFd, into: &mut BytesMut) -> io::Result<usize> {
     Ok(received)
 }
 
+/// How many connections may wait at a listening socket.
+#[allow(unsafe_code)]
+pub(super) fn set_backlog(listener: RawFd, backlog: i32) -> io::Result<()> {
+    // SAFETY: takes numbers only. A socket that listens already goes on with the new number.
+    check(i64::from(unsafe { libc::listen(listener, backlog) })).map(drop)
+}
+
 /// Copies file bytes into a socket inside the kernel; `None` when this kernel or file cannot.
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code)]
