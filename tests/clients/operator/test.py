@@ -93,7 +93,7 @@ def answered(held, seconds):
 
 @fact
 def a_crowd_of_connections_leaves_descriptors_for_files():
-    with running("--data-dir", TMP / "crowd", nofile=200) as broker, crowd(broker, 200) as held:
+    with running("--data-dir", TMP / "crowd", nofile=200) as broker, crowd(broker, 300) as held:
         got, ended = answered(held, 5)
         equal((len(got), len(ended)), (100, 0), "served, and turned away: the others wait")
         for c in [c for c in held if c not in got] + got[:5]:
