@@ -277,7 +277,7 @@ def kafka_reassign_partitions_moves_between_log_dirs():
     partitions = [{"topic": name, "partition": 0, "replicas": [node], "log_dirs": [to]}]
     path.write_text(json.dumps({"version": 1, "partitions": partitions}))
     out = reassign("--execute", "--reassignment-json-file", path)
-    that("Successfully started log directory move" in out and f"{name}-0-{node}" in out, out)
+    that(f"Successfully started moving log directory to {to} for replica {name}-0" in out, out)
     done = f"{name}-0-{node} completed successfully"
     wait_for(lambda: done in reassign("--verify", "--reassignment-json-file", path), "the move")
     after = places()
