@@ -401,42 +401,16 @@ fn retention_makes_sense(layers: &Layers) -> Result<(), SettingsError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const MACHINE: Machine = Machine {
-        cores: 4,
-        memory_bytes: 8 << 30,
-        descriptors: 20_000,
-    };
-
-    fn broker(text: &str) -> Result<Broker, String> {
-        let mut settings = Settings::default();
-        settings
-            .read(text, crate::settings::Format::Properties)
-            .map_err(|error| error.to_string())?;
-        Broker::new(settings, MACHINE).map_err(|error| error.to_string())
-    }
-
-    fn dynamic(pairs: &[(&str, &str)]) -> Arc<Overrides> {
-        Arc::new(
-            pairs
-                .iter()
-                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-                .collect(),
-        )
-    }
+    use crate::fixture::{MACHINE, broker, broker_on, overrides};
 
     #[test]
     fn connections_leave_descriptors_for_files() {
         let limits = |text: &str, descriptors| {
-            let mut settings = Settings::default();
-            settings
-                .read(text, crate::settings::Format::Properties)
-                .expect("known");
             let machine = Machine {
                 descriptors,
                 ..MACHINE
             };
-            let broker = Broker::new(settings, machine).expect("usable");
+            let broker = broker_on(machine, text).expect("usable");
             (broker.connections_max, broker.segment_files_max)
         };
         assert_eq!(limits("", 20_000), (11_000, 8_000));
@@ -446,7 +420,7 @@ mod tests {
 
     #[test]
     fn a_broker_without_settings_is_usable() {
-        let broker = broker("").expect("defaults");
+        let broker = broker("");
         assert_eq!(broker.node_id, BrokerId(1));
         assert_eq!(broker.log_dirs, [PathBuf::from("./data")]);
         assert_eq!(broker.metadata_log_dir, PathBuf::from("./data"));
@@ -465,7 +439,7 @@ mod tests {
     fn doors_of_the_controller_are_not_for_clients() {
         let text = "listeners=PLAINTEXT://:9092,CONTROLLER://:9093\nadvertised.listeners=PLAINTEXT://host:9092,CONTROLLER://host:9093\n\
             listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT\nnode.id=7";
-        let broker = broker(text).expect("as the distribution has it");
+        let broker = broker(text);
         assert_eq!(broker.listeners.len(), 1);
         assert_eq!(broker.advertised[0].address(), "host:9092");
         assert_eq!(broker.node_id, BrokerId(7));
@@ -502,23 +476,23 @@ mod tests {
             ),
         ];
         for (text, words) in cases {
-            assert_eq!(broker(text).err().as_deref(), Some(words));
+            let told = broker_on(MACHINE, text)
+                .err()
+                .map(|error| error.to_string());
+            assert_eq!(told.as_deref(), Some(words));
         }
     }
 
     #[test]
     fn the_older_broker_id_counts_when_node_id_is_not_set() {
-        assert_eq!(broker("broker.id=4").expect("usable").node_id, BrokerId(4));
-        assert_eq!(
-            broker("broker.id=4\nnode.id=5").expect("usable").node_id,
-            BrokerId(5)
-        );
+        assert_eq!(broker("broker.id=4").node_id, BrokerId(4));
+        assert_eq!(broker("broker.id=4\nnode.id=5").node_id, BrokerId(5));
     }
 
     #[test]
     fn a_brokers_own_setting_beats_the_clusters_and_both_beat_the_file() {
-        let broker = broker("max.connections=1").expect("usable");
-        let cluster = dynamic(&[("max.connections", "2")]);
+        let broker = broker("max.connections=1");
+        let cluster = overrides(&[("max.connections", "2")]);
         assert_eq!(broker.connections_max, 1);
         assert_eq!(
             broker
@@ -528,7 +502,7 @@ mod tests {
         );
         assert_eq!(
             broker
-                .with_dynamic(cluster, dynamic(&[("max.connections", "3")]))
+                .with_dynamic(cluster, overrides(&[("max.connections", "3")]))
                 .connections_max,
             3
         );
@@ -536,12 +510,12 @@ mod tests {
 
     #[test]
     fn changes_are_refused_in_the_words_of_kafka_4_3() {
-        let broker = broker("").expect("usable");
-        let says = |name, value, whole| match broker.check_change(&dynamic(&[(name, value)]), whole)
-        {
-            Ok(()) => "fine".to_owned(),
-            Err(error) => error.to_string(),
-        };
+        let broker = broker("");
+        let says =
+            |name, value, whole| match broker.check_change(&overrides(&[(name, value)]), whole) {
+                Ok(()) => "fine".to_owned(),
+                Err(error) => error.to_string(),
+            };
         assert_eq!(
             says("log.retention.hours", "5", false),
             "Cannot update these configs dynamically: [log.retention.hours]"

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use crate::broker::Broker;
-use crate::describe::{Description, synonyms};
+use crate::describe::Description;
 use crate::layers::{Overrides, Source};
 use crate::table::{self, Setting};
 use crate::value::{self, Value, ValueError};
@@ -108,29 +108,13 @@ impl Broker {
             let name = setting.name;
             let valid = |text: &str| value::check(setting, text).ok();
             let own = overrides.get(name).and_then(|text| valid(text));
-            let source = match own {
-                Some(_) => Source::ClientMetrics,
-                None => Source::Default,
+            let tell = |value: &Value| {
+                let plain = value::canonical(value);
+                (name.to_owned(), plain, Source::ClientMetrics)
             };
-            let value = own
-                .or_else(|| valid(setting.default?))
-                .map(|value| value::canonical(&value));
-            let chain = match (source, &value) {
-                (Source::ClientMetrics, Some(value)) => {
-                    vec![(name.to_owned(), value.clone(), source)]
-                }
-                _ => Vec::new(),
-            };
-            Description {
-                name: name.into(),
-                value,
-                source,
-                read_only: false,
-                sensitive: false,
-                kind: Some(setting.kind),
-                synonyms: synonyms(chain, false),
-                doc: Some(setting.doc),
-            }
+            let chain = own.iter().map(tell).collect();
+            let value = own.or_else(|| valid(setting.default?));
+            Description::changeable(setting, value, chain)
         };
         table::client_metrics_settings().map(one).collect()
     }

@@ -5,9 +5,9 @@
 use crate::broker::Broker;
 use crate::group;
 use crate::layers::{Overrides, Source};
-use crate::table::{self, Kind, Update};
+use crate::table::{self, Kind, Setting, Update};
 use crate::topic;
-use crate::value;
+use crate::value::{self, Value};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
@@ -29,6 +29,26 @@ pub struct SynonymValue {
     pub name: String,
     pub value: Option<String>,
     pub source: Source,
+}
+
+impl Description {
+    /// Of a setting that anybody may see and change at any time; `chain` is what stands behind its value, the winning layer first.
+    pub(crate) fn changeable(
+        setting: &Setting,
+        value: Option<Value>,
+        chain: Vec<(String, String, Source)>,
+    ) -> Description {
+        Description {
+            name: setting.name.into(),
+            value: value.map(|value| value::canonical(&value)),
+            source: winning(&chain),
+            read_only: false,
+            sensitive: false,
+            kind: Some(setting.kind),
+            synonyms: synonyms(chain, false),
+            doc: Some(setting.doc),
+        }
+    }
 }
 
 impl Broker {
@@ -89,20 +109,8 @@ impl Broker {
                 .into_iter()
                 .chain(self.layers.chain(&broker_names))
                 .collect();
-            let value = topic::effective(overrides, &self.layers, name)
-                .map(|value| value::canonical(&value));
-            Description {
-                name: name.into(),
-                value,
-                source: chain
-                    .first()
-                    .map_or(Source::Default, |(_, _, source)| *source),
-                read_only: false,
-                sensitive: false,
-                kind: Some(topic.setting.kind),
-                synonyms: synonyms(chain, false),
-                doc: Some(topic.setting.doc),
-            }
+            let value = topic::effective(overrides, &self.layers, name);
+            Description::changeable(&topic.setting, value, chain)
         };
         table::topic_settings().map(one).collect()
     }
@@ -112,14 +120,10 @@ impl Broker {
     pub fn describe_group(&self, overrides: &Overrides) -> Vec<Description> {
         let one = |group: &table::GroupSetting| {
             let name = group.setting.name;
-            let value = group::effective(overrides, &self.layers, group)
-                .map(|value| value::canonical(&value));
+            let value = group::effective(overrides, &self.layers, group);
             let own = overrides.contains_key(name).then(|| {
-                (
-                    name.to_owned(),
-                    value.clone().unwrap_or_default(),
-                    Source::Group,
-                )
+                let plain = value.as_ref().map(value::canonical);
+                (name.to_owned(), plain.unwrap_or_default(), Source::Group)
             });
             let given = match (group.synonym, group.setting.default) {
                 (Some(synonym), _) => self.layers.chain(&[synonym]),
@@ -129,18 +133,7 @@ impl Broker {
                 (None, None) => Vec::new(),
             };
             let chain: Vec<_> = own.into_iter().chain(given).collect();
-            Description {
-                name: name.into(),
-                value,
-                source: chain
-                    .first()
-                    .map_or(Source::Default, |(_, _, source)| *source),
-                read_only: false,
-                sensitive: false,
-                kind: Some(group.setting.kind),
-                synonyms: synonyms(chain, false),
-                doc: Some(group.setting.doc),
-            }
+            Description::changeable(&group.setting, value, chain)
         };
         table::group_settings().map(one).collect()
     }
@@ -155,9 +148,7 @@ impl Broker {
         Description {
             name: name.into(),
             value: value.filter(|_| !sensitive),
-            source: chain
-                .first()
-                .map_or(Source::Default, |(_, _, source)| *source),
+            source: winning(&chain),
             read_only: setting.is_none_or(|setting| setting.update == Update::ReadOnly),
             sensitive,
             kind: setting.map(|setting| setting.kind),
@@ -167,7 +158,12 @@ impl Broker {
     }
 }
 
-pub(crate) fn synonyms(chain: Vec<(String, String, Source)>, sensitive: bool) -> Vec<SynonymValue> {
+fn winning(chain: &[(String, String, Source)]) -> Source {
+    let first = chain.first();
+    first.map_or(Source::Default, |(_, _, source)| *source)
+}
+
+fn synonyms(chain: Vec<(String, String, Source)>, sensitive: bool) -> Vec<SynonymValue> {
     chain
         .into_iter()
         .map(|(name, value, source)| SynonymValue {
@@ -196,31 +192,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::layers::Machine;
-    use crate::settings::{Format, Settings};
-
-    fn broker(text: &str) -> Broker {
-        let mut settings = Settings::default();
-        settings.read(text, Format::Properties).expect("known");
-        Broker::new(
-            settings,
-            Machine {
-                cores: 2,
-                memory_bytes: 0,
-                descriptors: 20_000,
-            },
-        )
-        .expect("usable")
-    }
-
-    fn dynamic(pairs: &[(&str, &str)]) -> Arc<Overrides> {
-        Arc::new(
-            pairs
-                .iter()
-                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-                .collect(),
-        )
-    }
+    use crate::fixture::{broker, overrides};
 
     fn show(all: &[Description], name: &str) -> String {
         let one = all.iter().find(|one| one.name == name).expect("listed");
@@ -270,8 +242,8 @@ mod tests {
         );
 
         let after = before.with_dynamic(
-            dynamic(&[("log.retention.ms", "6000")]),
-            dynamic(&[("log.retention.ms", "5000")]),
+            overrides(&[("log.retention.ms", "6000")]),
+            overrides(&[("log.retention.ms", "5000")]),
         );
         let behind = "log.retention.ms=5000@2 log.retention.ms=6000@3 log.retention.hours=168@4 log.retention.hours=168@5";
         assert_eq!(
@@ -282,7 +254,7 @@ mod tests {
             show(&after.describe_topic(&Overrides::new()), "retention.ms"),
             format!("5000@2 [{behind}]")
         );
-        let topic = after.describe_topic(&dynamic(&[("retention.ms", "1000")]));
+        let topic = after.describe_topic(&overrides(&[("retention.ms", "1000")]));
         assert_eq!(
             show(&topic, "retention.ms"),
             format!("1000@1 [retention.ms=1000@1 {behind}]")
@@ -297,7 +269,7 @@ mod tests {
     #[test]
     fn a_group_has_what_it_set_before_what_the_broker_gives() {
         let broker = broker("group.consumer.heartbeat.interval.ms=6000");
-        let all = broker.describe_group(&dynamic(&[("consumer.session.timeout.ms", " 50000 ")]));
+        let all = broker.describe_group(&overrides(&[("consumer.session.timeout.ms", " 50000 ")]));
         assert_eq!(all.len(), 17);
         assert_eq!(
             show(&all, "consumer.session.timeout.ms"),
@@ -316,7 +288,7 @@ mod tests {
 
     #[test]
     fn values_are_shown_in_their_plain_form() {
-        let topic = broker("").describe_topic(&dynamic(&[
+        let topic = broker("").describe_topic(&overrides(&[
             ("retention.ms", " 77 "),
             ("cleanup.policy", " delete , compact "),
         ]));
@@ -328,7 +300,7 @@ mod tests {
     fn passwords_and_values_of_unknown_type_are_never_shown() {
         let broker = broker("ssl.key.password=secret\nlistener.name.x.ssl.key.password=secret");
         let all = broker
-            .with_dynamic(Arc::default(), dynamic(&[("my.own", "secret")]))
+            .with_dynamic(Arc::default(), overrides(&[("my.own", "secret")]))
             .describe();
         for name in [
             "ssl.key.password",

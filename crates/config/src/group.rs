@@ -24,16 +24,11 @@ const LONGER: [(&str, &str); 3] = [
 impl Broker {
     /// Holds a group's own settings against the rules: names first, then values, then bounds, then values against each other.
     pub fn check_group(&self, overrides: &Overrides) -> Result<(), ValueError> {
-        for name in overrides.keys() {
-            if table::group_setting(name).is_none() {
-                return Err(ValueError::UnknownGroupSetting { name: name.clone() });
-            }
-        }
-        for (name, text) in overrides {
-            if let Some(group) = table::group_setting(name) {
-                value::check(&group.setting, text)?;
-            }
-        }
+        value::check_each(
+            overrides,
+            |name| table::group_setting(name).map(|group| &group.setting),
+            |name| ValueError::UnknownGroupSetting { name },
+        )?;
         let number = |group: &GroupSetting| match effective(overrides, &self.layers, group) {
             Some(Value::Number(number)) => Some(number),
             _ => None,
@@ -101,29 +96,10 @@ pub(crate) fn effective(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layers::Machine;
-    use crate::settings::{Format, Settings};
-
-    fn broker(text: &str) -> Broker {
-        let mut settings = Settings::default();
-        settings.read(text, Format::Properties).expect("known");
-        Broker::new(
-            settings,
-            Machine {
-                cores: 2,
-                memory_bytes: 0,
-                descriptors: 20_000,
-            },
-        )
-        .expect("usable")
-    }
+    use crate::fixture::{broker, overrides};
 
     fn says(broker: &Broker, pairs: &[(&str, &str)]) -> String {
-        let overrides = pairs
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-            .collect();
-        match broker.check_group(&overrides) {
+        match broker.check_group(&overrides(pairs)) {
             Ok(()) => "fine".to_owned(),
             Err(error) => error.to_string(),
         }

@@ -7,6 +7,8 @@ mod broker;
 mod client_metrics;
 mod describe;
 pub mod docs;
+#[cfg(test)]
+mod fixture;
 mod group;
 mod layers;
 mod listener;

@@ -96,16 +96,11 @@ impl Topic {
 impl Broker {
     /// Holds a topic's overrides against the rules: names first, then values, then values against each other.
     pub fn check_topic(&self, overrides: &Overrides) -> Result<(), ValueError> {
-        for name in overrides.keys() {
-            if table::topic_setting(name).is_none() {
-                return Err(ValueError::UnknownTopicSetting { name: name.clone() });
-            }
-        }
-        for (name, text) in overrides {
-            if let Some(topic) = table::topic_setting(name) {
-                value::check(&topic.setting, text)?;
-            }
-        }
+        value::check_each(
+            overrides,
+            |name| table::topic_setting(name).map(|topic| &topic.setting),
+            |name| ValueError::UnknownTopicSetting { name },
+        )?;
         let topic = Topic::resolve(overrides, self);
         if topic.max_compaction_lag_ms < topic.min_compaction_lag_ms {
             return Err(ValueError::CompactionLag {
@@ -226,29 +221,7 @@ pub(crate) fn effective(overrides: &Overrides, layers: &Layers, name: &str) -> O
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layers::Machine;
-    use crate::settings::{Format, Settings};
-
-    fn broker(text: &str) -> Broker {
-        let mut settings = Settings::default();
-        settings.read(text, Format::Properties).expect("known");
-        Broker::new(
-            settings,
-            Machine {
-                cores: 2,
-                memory_bytes: 0,
-                descriptors: 20_000,
-            },
-        )
-        .expect("usable")
-    }
-
-    fn overrides(pairs: &[(&str, &str)]) -> Overrides {
-        pairs
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-            .collect()
-    }
+    use crate::fixture::{broker, overrides};
 
     #[test]
     fn defaults_are_those_of_kafka_4_3() {

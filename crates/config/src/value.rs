@@ -3,6 +3,7 @@
 //! Owns how text becomes a value of a [`Kind`] and what a [`Check`] says about it. Text is trimmed first, as Kafka does; an
 //! error shows the text as it came.
 
+use crate::layers::Overrides;
 use crate::table::{Check, Kind, Setting};
 
 #[derive(Clone, Debug, PartialEq)]
@@ -60,6 +61,23 @@ pub(crate) fn check(setting: &Setting, text: &str) -> Result<Value, ValueError> 
     let value = parse(setting, text)?;
     admit(setting, &value)?;
     Ok(value)
+}
+
+/// Holds each of `overrides` against the check of its setting: first whether all are known, then their values.
+pub(crate) fn check_each(
+    overrides: &Overrides,
+    find: impl Fn(&str) -> Option<&'static Setting>,
+    unknown: impl Fn(String) -> ValueError,
+) -> Result<(), ValueError> {
+    if let Some(name) = overrides.keys().find(|name| find(name).is_none()) {
+        return Err(unknown(name.clone()));
+    }
+    for (name, text) in overrides {
+        if let Some(setting) = find(name) {
+            check(setting, text)?;
+        }
+    }
+    Ok(())
 }
 
 fn invalid(setting: &Setting, value: impl Into<String>, reason: impl Into<String>) -> ValueError {

@@ -108,9 +108,9 @@ macro_rules! default {
 }
 pub(crate) use default;
 
-macro_rules! settings {
-    ($($name:literal $kind:ident $default:tt $check:ident $(($($bound:expr),+))? $update:ident $status:ident $doc:literal;)*) => {
-        &[$(crate::table::Setting {
+macro_rules! setting {
+    ($name:literal $kind:ident $default:tt $check:ident $(($($bound:expr),+))? $update:ident $status:ident $doc:literal) => {
+        crate::table::Setting {
             name: $name,
             kind: crate::table::Kind::$kind,
             default: crate::table::default!($default),
@@ -118,7 +118,14 @@ macro_rules! settings {
             update: crate::table::Update::$update,
             status: crate::table::Status::$status,
             doc: $doc,
-        }),*]
+        }
+    };
+}
+pub(crate) use setting;
+
+macro_rules! settings {
+    ($($name:literal $kind:ident $default:tt $check:ident $(($($bound:expr),+))? $update:ident $status:ident $doc:literal;)*) => {
+        &[$(crate::table::setting!($name $kind $default $check $(($($bound),+))? $update $status $doc)),*]
     };
 }
 
@@ -126,15 +133,7 @@ macro_rules! topic_settings {
     ($($name:literal $kind:ident $default:tt $check:ident $(($($bound:expr),+))? $status:ident
         [$($synonym:literal $factor:literal),*] $doc:literal;)*) => {
         &[$(crate::table::TopicSetting {
-            setting: crate::table::Setting {
-                name: $name,
-                kind: crate::table::Kind::$kind,
-                default: crate::table::default!($default),
-                check: crate::table::Check::$check $(($($bound),+))?,
-                update: crate::table::Update::ClusterWide,
-                status: crate::table::Status::$status,
-                doc: $doc,
-            },
+            setting: crate::table::setting!($name $kind $default $check $(($($bound),+))? ClusterWide $status $doc),
             synonyms: &[$(crate::table::Synonym { name: $synonym, factor: $factor }),*],
         }),*]
     };
@@ -154,15 +153,7 @@ macro_rules! group_settings {
     ($($name:literal $kind:ident $default:tt $check:ident $(($($bound:expr),+))? $status:ident
         [$($synonym:literal)?] [$($min:literal)?] [$($max:literal)?] $doc:literal;)*) => {
         &[$(crate::table::GroupSetting {
-            setting: crate::table::Setting {
-                name: $name,
-                kind: crate::table::Kind::$kind,
-                default: crate::table::default!($default),
-                check: crate::table::Check::$check $(($($bound),+))?,
-                update: crate::table::Update::ClusterWide,
-                status: crate::table::Status::$status,
-                doc: $doc,
-            },
+            setting: crate::table::setting!($name $kind $default $check $(($($bound),+))? ClusterWide $status $doc),
             synonym: crate::table::optional!($($synonym)?),
             min: crate::table::optional!($($min)?),
             max: crate::table::optional!($($max)?),
