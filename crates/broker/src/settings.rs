@@ -179,6 +179,10 @@ fn consumer_settings(broker: &config::Broker, standard: consumer::Settings) -> c
     consumer::Settings {
         session_timeout_ms: bounded("session.timeout.ms", standard.session_timeout_ms),
         heartbeat_interval_ms: bounded("heartbeat.interval.ms", standard.heartbeat_interval_ms),
+        moving_interval_ms_min: broker
+            .given_number("group.consumer.min.heartbeat.interval.ms")
+            .and_then(|number| i32::try_from(number).ok())
+            .unwrap_or(standard.moving_interval_ms_min),
         assignment_interval_ms: bounded("assignment.interval.ms", standard.assignment_interval_ms),
         members_max: size("group.consumer.max.size", standard.members_max),
         assignors: if assignors.is_empty() {

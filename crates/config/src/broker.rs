@@ -233,6 +233,13 @@ impl Broker {
         self.layers.number(name)
     }
 
+    /// The same, where an operator has set it; nothing where the built-in value holds.
+    #[must_use]
+    pub fn given_number(&self, name: &str) -> Option<i64> {
+        let is_given = self.layers.is_given(name);
+        is_given.then(|| self.layers.number(name)).flatten()
+    }
+
     /// Whether a switch that has no field of its own is on now.
     #[must_use]
     pub fn flag(&self, name: &str) -> bool {
@@ -506,6 +513,18 @@ mod tests {
                 .connections_max,
             3
         );
+    }
+
+    #[test]
+    fn what_an_operator_set_is_told_from_what_is_built_in() {
+        let name = "group.consumer.min.heartbeat.interval.ms";
+        assert_eq!(broker("").number(name), Some(5_000));
+        assert_eq!(broker("").given_number(name), None);
+        let given = broker(&format!("{name}=5000"));
+        assert_eq!(given.given_number(name), Some(5_000));
+        let own = overrides(&[("max.connections", "3")]);
+        let changed = given.with_dynamic(Arc::default(), own);
+        assert_eq!(changed.given_number("max.connections"), Some(3));
     }
 
     #[test]

@@ -100,6 +100,15 @@ impl Layers {
         all.skip_while(|(name, ..)| name != first).collect()
     }
 
+    /// Somebody has said so: it is not the built-in value that holds.
+    pub(crate) fn is_given(&self, name: &str) -> bool {
+        let said = Self::SOURCES
+            .iter()
+            .filter(|source| **source != Source::Default);
+        said.into_iter()
+            .any(|source| self.get(*source, name).is_some())
+    }
+
     pub(crate) fn number(&self, name: &str) -> Option<i64> {
         match self.value(table::broker_setting(name)?) {
             Some(Value::Number(number)) => Some(number),

@@ -11,7 +11,7 @@ pub(super) const SETTINGS: &[Setting] = settings! {
         "pause between two assignments of a consumer group";
     "group.consumer.assignors" List "uniform,range" Items ReadOnly Works
         "assignors of consumer groups; the first is the default";
-    "group.consumer.heartbeat.interval.ms" Int "5000" AtLeast(1) ReadOnly Works "heartbeat interval of consumer groups; a fifth of it while partitions move";
+    "group.consumer.heartbeat.interval.ms" Int "5000" AtLeast(1) ReadOnly Works "heartbeat interval of consumer groups; a fifth of it while partitions move, if `group.consumer.min.heartbeat.interval.ms` is not set above that";
     "group.consumer.max.assignment.interval.ms" Int "15000" AtLeast(0) ReadOnly Works
         "upper bound of a group's assignment interval";
     "group.consumer.max.heartbeat.interval.ms" Int "15000" AtLeast(1) ReadOnly Works
@@ -24,7 +24,7 @@ pub(super) const SETTINGS: &[Setting] = settings! {
     "group.consumer.min.assignment.interval.ms" Int "0" AtLeast(0) ReadOnly Works
         "lower bound of a group's assignment interval";
     "group.consumer.min.heartbeat.interval.ms" Int "5000" AtLeast(1) ReadOnly Works
-        "lower bound of a group's heartbeat interval";
+        "lower bound of a group's heartbeat interval; where it is set, members come no more often while partitions move either";
     "group.consumer.min.session.timeout.ms" Int "45000" AtLeast(1) ReadOnly Works
         "lower bound of a group's session timeout";
     "group.consumer.session.timeout.ms" Int "45000" AtLeast(1) ReadOnly Works

@@ -28,7 +28,7 @@ pub struct Beat {
     pub fresh: Uuid,
 }
 
-/// While partitions move, the heartbeat interval is this part of the usual one.
+/// While partitions move, the heartbeat interval is this part of the usual one, within what the operator allows.
 const MOVING_SHARE: i32 = 5;
 
 type Beaten = Result<(Vec<GroupRecord>, ConsumerGroupHeartbeatResponse), Refusal>;
@@ -113,7 +113,8 @@ impl ConsumerGroup {
             || self.epoch != self.assignment_epoch
             || (0 <= since && since < i64::from(usual));
         if is_moving {
-            (usual / MOVING_SHARE).max(1)
+            let least = cx.settings.moving_interval_ms_min.max(1);
+            (usual / MOVING_SHARE).max(least).min(usual)
         } else {
             usual
         }

@@ -47,6 +47,9 @@ pub struct Settings {
     /// Silence after which a member leaves its group.
     pub session_timeout_ms: Bounded,
     pub heartbeat_interval_ms: Bounded,
+    /// No member is asked to come more often than this while partitions move. The lower bound above where an operator has set
+    /// it; the built-in one is no shorter than the usual interval, and would leave nothing to gain.
+    pub moving_interval_ms_min: i32,
     /// Pause between two target assignments (KIP-1263): changes that come together move partitions once.
     pub assignment_interval_ms: Bounded,
     pub members_max: usize,
@@ -70,6 +73,7 @@ impl Default for Settings {
                 min: 5_000,
                 max: 15_000,
             },
+            moving_interval_ms_min: 1,
             assignment_interval_ms: Bounded {
                 value: 1_000,
                 min: 0,

@@ -38,6 +38,7 @@ impl World {
                 let value = || rest[0].parse().expect("a number");
                 match name {
                     "members_max" => self.settings.members_max = value() as usize,
+                    "moving_interval_min" => self.settings.moving_interval_ms_min = value(),
                     "assignment_interval" => self.settings.assignment_interval_ms.value = value(),
                     other => panic!("no setting {other}"),
                 }
@@ -184,6 +185,18 @@ fn members_come_more_often_while_partitions_move() {
          pass 5000
          rhythm b => 1000
          rhythm b => 5000
+         rhythm a => 5000",
+    );
+}
+
+#[test]
+fn members_come_no_more_often_than_the_operator_allows() {
+    play(
+        "topic t:4
+         set moving_interval_min 3000
+         join a t => 1: t0 t1 t2 t3
+         rhythm a => 3000
+         pass 5000
          rhythm a => 5000",
     );
 }
