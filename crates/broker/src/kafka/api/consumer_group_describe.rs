@@ -5,8 +5,7 @@ use wire::messages::consumer_group_describe_response::DescribedGroup;
 use wire::messages::{ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse};
 use wire::{ApiKey, ErrorCode};
 
-use super::group::unexpected;
-use crate::kafka::access::{self, Resource};
+use super::group::{operations, unexpected};
 use crate::shard::{Address, Outcome, Shard};
 
 impl Shard {
@@ -28,8 +27,8 @@ impl Shard {
             return self.reply(address, ApiKey::ConsumerGroupDescribe, &response);
         }
         let ask = |group_id| Ask::ConsumerDescribe { group_id };
-        let principal = self.principal(address);
-        let tells_operations = request.include_authorized_operations;
+        let tells = request.include_authorized_operations;
+        let asker = tells.then(|| self.principal(address));
         self.ask_groups(
             address,
             request.group_ids,
@@ -44,10 +43,8 @@ impl Shard {
                             ..Default::default()
                         },
                     };
-                    if tells_operations && group.error_code == 0 {
-                        let resource = Resource::group(&group.group_id);
-                        group.authorized_operations = access::operations(principal, resource);
-                    }
+                    group.authorized_operations =
+                        operations(asker, &group.group_id, group.error_code);
                     group
                 };
                 let response = ConsumerGroupDescribeResponse {

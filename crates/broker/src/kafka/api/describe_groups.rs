@@ -5,8 +5,7 @@ use wire::ApiKey;
 use wire::messages::describe_groups_response::DescribedGroup;
 use wire::messages::{DescribeGroupsRequest, DescribeGroupsResponse};
 
-use super::group::unexpected;
-use crate::kafka::access::{self, Resource};
+use super::group::{operations, unexpected};
 use crate::shard::{Address, Outcome, Shard};
 
 /// First version in which a group that is not there is an error; before, it is described as dead (KIP-1043).
@@ -23,8 +22,8 @@ impl Shard {
             group_id,
             is_strict,
         };
-        let principal = self.principal(address);
-        let tells_operations = request.include_authorized_operations;
+        let tells = request.include_authorized_operations;
+        let asker = tells.then(|| self.principal(address));
         self.ask_groups(address, request.groups, ask, move |shard, address, told| {
             let describe = |(group_id, told)| {
                 let mut group = match told {
@@ -35,10 +34,7 @@ impl Shard {
                         ..Default::default()
                     },
                 };
-                if tells_operations && group.error_code == 0 {
-                    let resource = Resource::group(&group.group_id);
-                    group.authorized_operations = access::operations(principal, resource);
-                }
+                group.authorized_operations = operations(asker, &group.group_id, group.error_code);
                 group
             };
             let response = DescribeGroupsResponse {

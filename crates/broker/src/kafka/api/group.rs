@@ -4,7 +4,9 @@ use coord::group::{Answer, Client};
 use meta::decide::register_broker::GROUP_VERSION;
 use wire::{ApiKey, ErrorCode, Reader, RequestHead, Uuid};
 
+use super::NO_OPERATIONS;
 use super::admin::random_uuid;
+use crate::kafka::access::{self, Principal, Resource};
 use crate::shard::{Address, Outcome, Shard};
 
 /// What the client is told when it was not the answer its request asks for: a refusal, or a machine that answers something else,
@@ -15,6 +17,14 @@ pub(crate) fn unexpected(told: Result<Answer, ErrorCode>) -> ErrorCode {
         Err(ErrorCode::MessageTooLarge) => ErrorCode::UnknownServerError,
         Err(code) => code,
         Ok(answer) => unreachable!("a group coordinator answered {answer:?}"),
+    }
+}
+
+/// What `asker` may do to a group that was described; nothing is told of one that was not, or where nobody asked.
+pub(super) fn operations(asker: Option<Principal>, group_id: &str, error_code: i16) -> i32 {
+    match asker {
+        Some(asker) if error_code == 0 => access::operations(asker, Resource::group(group_id)),
+        _ => NO_OPERATIONS,
     }
 }
 
