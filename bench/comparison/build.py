@@ -72,7 +72,8 @@ def slow_sync():
 
 def raw_client():
     source = BENCH / "clients" / "raw"
-    headers = [source / "client.h", BENCH / "clients" / "librdkafka" / "histogram.h"]
+    shared = BENCH / "clients" / "librdkafka"
+    headers = [source / "client.h", shared / "histogram.h", shared / "program.h"]
     return _compile(BIN / "raw", sorted(source.glob("*.c")), headers)
 
 

@@ -5,7 +5,9 @@
 #include <librdkafka/rdkafka.h>
 #include <stdint.h>
 
+#define PROGRAM "client"
 #include "histogram.h"
+#include "program.h"
 
 /* Settings given as `set.NAME=VALUE`; far more than any preset uses. */
 #define SETTINGS_MAX 32
@@ -36,8 +38,6 @@ rd_kafka_t *new_handle(const struct options *o, rd_kafka_type_t type, rd_kafka_c
 /* Fetches the topic's metadata so that its leaders are connected before the clock starts. */
 void wait_for_topic(rd_kafka_t *rk, rd_kafka_topic_t *rkt, const struct options *o);
 void set_or_die(rd_kafka_conf_t *conf, const char *name, const char *value);
-void die(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 void sleep_until_ns(uint64_t at);
-double cpu_seconds(void);
 
 #endif

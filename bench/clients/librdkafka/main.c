@@ -8,31 +8,10 @@
  * status 1: a figure with lost records in it is no figure. Nothing here knows
  * which broker it talks to. */
 #include <errno.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "client.h"
-
-void die(const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    fputs("client: ", stderr);
-    vfprintf(stderr, format, args);
-    fputc('\n', stderr);
-    va_end(args);
-    exit(1);
-}
-
-double cpu_seconds(void)
-{
-    struct rusage u;
-    getrusage(RUSAGE_SELF, &u);
-    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
-           (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
-}
 
 void sleep_until_ns(uint64_t at)
 {

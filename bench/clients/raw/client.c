@@ -6,35 +6,14 @@
 #include <endian.h>
 #include <errno.h>
 #include <netinet/tcp.h>
-#include <stdarg.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #define EVENTS 128
 /* Nothing acknowledged on any connection for this long ends the run. */
 #define SILENCE_MS 30000
-
-void die(const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    fputs("raw: ", stderr);
-    vfprintf(stderr, format, args);
-    fputc('\n', stderr);
-    va_end(args);
-    exit(1);
-}
-
-double cpu_seconds(void)
-{
-    struct rusage u;
-    getrusage(RUSAGE_SELF, &u);
-    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
-           (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
-}
 
 void put(struct buffer *b, const void *bytes, size_t n)
 {

@@ -4,7 +4,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#define PROGRAM "raw"
 #include "../librdkafka/histogram.h"
+#include "../librdkafka/program.h"
 
 #define CONNS_MAX 4096
 #define REPLY_MAX 1024
@@ -37,7 +39,6 @@ struct run {
     struct histogram latency;
 };
 
-void die(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 const char *option(int argc, char **argv, const char *name, const char *otherwise);
 
 void put(struct buffer *b, const void *bytes, size_t n);
