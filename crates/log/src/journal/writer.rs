@@ -23,6 +23,9 @@ use super::piece::{Piece, Spares, ZEROES, is_full, make_piece, piece_path};
 const INLINE_PIECE_BYTES: u64 = 8 << 20;
 /// One write call takes at most this many slices (IOV_MAX is 1024 on Linux).
 const SLICES_MAX: usize = 512;
+/// The write-back of rounds without a sync begins when so much of them has gathered: the sync of the piece that is left
+/// behind would take long otherwise, and everyone waits for it.
+const WRITEBACK_BYTES: u64 = 1 << 20;
 
 /// One thing to make durable.
 #[derive(Clone, Debug)]
@@ -114,6 +117,8 @@ pub struct Writer {
     checksum: u32,
     /// The newest piece holds rounds that were written without a sync.
     unsynced: bool,
+    /// Bytes of the newest piece that are on the disk, or on their way there.
+    written_back: u64,
     buffer: Vec<u8>,
     echo: Echo,
 }
@@ -139,6 +144,7 @@ impl Writer {
             durable: resume.last_sequence,
             checksum: resume.last_checksum,
             unsynced: false,
+            written_back: 0,
             buffer: Vec::new(),
             echo: Echo::default(),
         }
@@ -233,8 +239,14 @@ impl Writer {
             live.piece.file.sync_data()?;
             self.durable = self.sequence;
             self.unsynced = false;
+            self.written_back = end;
         } else {
             self.unsynced = true;
+            if end - self.written_back >= WRITEBACK_BYTES {
+                let file = &live.piece.file;
+                file.start_writeback(self.written_back, end - self.written_back);
+                self.written_back = end;
+            }
         }
         Ok(self.sequence)
     }
@@ -342,6 +354,7 @@ impl Writer {
             last_sequence: self.sequence,
         });
         self.position = PAGE;
+        self.written_back = PAGE;
         Ok(())
     }
 }
