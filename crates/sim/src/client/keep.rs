@@ -3,6 +3,8 @@
 //! A client says what an answer means, what the loss of its connection means, and what it does when its moment has come. Whatever a
 //! broker sends that is no answer to what was asked is a violation, and ends the connection.
 
+use std::time::Duration;
+
 use env::sim::Machine;
 use model::Instant;
 
@@ -12,11 +14,55 @@ use super::notes::Notes;
 pub(crate) struct Link {
     pub(crate) line: Option<Line>,
     pub(crate) wake: Instant,
+    /// When the question under way was asked, of clients that ask one at a time.
+    pub(crate) asked: Option<Instant>,
+}
+
+/// What a client that asks one thing at a time is to do when its moment has come.
+pub(crate) enum Turn {
+    Ask,
+    /// For an answer, or because there was no connection until now.
+    Wait,
+    HangUp,
 }
 
 impl Link {
     pub(crate) fn new(wake: Instant) -> Link {
-        Link { line: None, wake }
+        Link {
+            line: None,
+            wake,
+            asked: None,
+        }
+    }
+
+    /// Opens the connection where there is none, again after `pause` where the broker is away.
+    pub(crate) fn turn(
+        &mut self,
+        machine: &Machine,
+        pause: Duration,
+        answer_max: Duration,
+    ) -> Turn {
+        let now = machine.now();
+        if self.line.is_none() {
+            if !self.open(machine) {
+                self.wake = now.plus(pause);
+            }
+            return Turn::Wait;
+        }
+        match self.asked {
+            Some(asked) if now.since(asked) > answer_max => Turn::HangUp,
+            Some(_) => Turn::Wait,
+            None => Turn::Ask,
+        }
+    }
+
+    /// The connection is over, and with it the question under way; there is a new one after `pause`.
+    pub(crate) fn lose(&mut self, machine: &Machine, pause: Duration, notes: &mut Notes) {
+        self.line = None;
+        if self.asked.take().is_some() {
+            notes.unanswered += 1;
+        }
+        self.wake = machine.now().plus(pause);
     }
 
     /// A new connection, unless the broker is away.

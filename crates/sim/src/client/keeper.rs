@@ -18,7 +18,7 @@ use wire::records::{Batch, BatchBuilder, Caps, RecordIter, Source};
 use wire::{ApiKey, ErrorCode, Records};
 
 use super::admin::Topic;
-use super::keep::{Client, Link};
+use super::keep::{Client, Link, Turn};
 use super::line::{Answer, LineError};
 use super::notes::{Notes, payload, value_of};
 
@@ -82,7 +82,6 @@ struct Reading {
 pub(crate) struct Keeper {
     chance: Chance,
     link: Link,
-    asked: Option<Instant>,
     id: Option<(i64, i16)>,
     writes: Vec<Write>,
     /// Writes that are acknowledged; the others are in `batch`.
@@ -117,7 +116,7 @@ impl Client for Keeper {
         _machine: &Machine,
         notes: &mut Notes,
     ) -> Result<(), LineError> {
-        self.asked = None;
+        self.link.asked = None;
         match answer.key() {
             ApiKey::InitProducerId => {
                 let response = answer.decode::<InitProducerIdRequest>()?;
@@ -132,27 +131,16 @@ impl Client for Keeper {
     }
 
     fn hang_up(&mut self, machine: &Machine, notes: &mut Notes) {
-        self.link.line = None;
-        if self.asked.take().is_some() {
-            notes.unanswered += 1;
-        }
-        self.link.wake = machine.now().plus(RECONNECT);
+        self.link.lose(machine, RECONNECT, notes);
     }
 
     fn on_wake(&mut self, machine: &Machine, notes: &mut Notes) {
         let now = machine.now();
         self.link.wake = now.plus(Duration::from_millis(self.chance.between(2, 30)));
-        if self.link.line.is_none() {
-            if !self.link.open(machine) {
-                self.link.wake = now.plus(RECONNECT);
-            }
-            return;
-        }
-        if let Some(since) = self.asked {
-            if now.since(since) > ANSWER_MAX {
-                self.hang_up(machine, notes);
-            }
-            return;
+        match self.link.turn(machine, RECONNECT, ANSWER_MAX) {
+            Turn::Ask => {}
+            Turn::Wait => return,
+            Turn::HangUp => return self.hang_up(machine, notes),
         }
         if self.id.is_none() {
             self.ask_for_id();
@@ -165,7 +153,7 @@ impl Client for Keeper {
             self.write(now);
             self.send();
         }
-        self.asked = Some(now);
+        self.link.asked = Some(now);
     }
 }
 
@@ -174,7 +162,6 @@ impl Keeper {
         Keeper {
             chance,
             link: Link::new(now),
-            asked: None,
             id: None,
             writes: Vec::new(),
             acked: 0,

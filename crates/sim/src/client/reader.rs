@@ -15,7 +15,7 @@ use wire::messages::{FetchRequest, ListOffsetsRequest};
 use wire::records::{Batch, Caps, ControlRecord, RecordIter, Source};
 use wire::{ApiKey, ErrorCode, Records};
 
-use super::keep::{Client, Link};
+use super::keep::{Client, Link, Turn};
 use super::line::{Answer, LineError};
 use super::notes::{Notes, value_of};
 use crate::checker::{EndSeen, Isolation, Kind, Op, Polled};
@@ -32,8 +32,6 @@ pub(crate) struct Reader {
     chance: Chance,
     link: Link,
     positions: BTreeMap<i32, i64>,
-    /// When the fetch under way was sent.
-    asked: Option<Instant>,
     version: i16,
     /// Log end of each partition, once a fetch came back empty there.
     pub(crate) at_end: BTreeMap<i32, i64>,
@@ -63,7 +61,7 @@ impl Client for Reader {
         machine: &Machine,
         notes: &mut Notes,
     ) -> Result<(), LineError> {
-        let asked = self.asked.take().unwrap_or(machine.now());
+        let asked = self.link.asked.take().unwrap_or(machine.now());
         if answer.key() == ApiKey::ListOffsets {
             for topic in answer.decode::<ListOffsetsRequest>()?.topics {
                 for found in topic
@@ -88,31 +86,17 @@ impl Client for Reader {
     }
 
     fn hang_up(&mut self, machine: &Machine, notes: &mut Notes) {
-        self.link.line = None;
-        if self.asked.take().is_some() {
-            notes.unanswered += 1;
-        }
-        self.link.wake = machine.now().plus(RECONNECT);
+        self.link.lose(machine, RECONNECT, notes);
     }
 
     fn on_wake(&mut self, machine: &Machine, notes: &mut Notes) {
         let now = machine.now();
         self.link.wake = now.plus(Duration::from_millis(self.chance.between(2, 40)));
-        if self.link.line.is_none() {
-            if !self.link.open(machine) {
-                self.link.wake = now.plus(RECONNECT);
-            }
-        } else if self
-            .asked
-            .is_some_and(|asked| now.since(asked) > ANSWER_MAX)
-        {
-            self.hang_up(machine, notes);
-        } else if self.asked.is_none() {
-            if self.lost.is_empty() {
-                self.fetch(now)
-            } else {
-                self.ask_for_start(now)
-            }
+        match self.link.turn(machine, RECONNECT, ANSWER_MAX) {
+            Turn::Wait => {}
+            Turn::HangUp => self.hang_up(machine, notes),
+            Turn::Ask if self.lost.is_empty() => self.fetch(now),
+            Turn::Ask => self.ask_for_start(now),
         }
     }
 }
@@ -132,7 +116,6 @@ impl Reader {
             process: notes.process(),
             link: Link::new(Instant(0)),
             positions: (0..partitions).map(|partition| (partition, 0)).collect(),
-            asked: None,
             version: chance.between(4, 12) as i16,
             at_end: BTreeMap::new(),
             errors: BTreeMap::new(),
@@ -203,7 +186,7 @@ impl Reader {
         };
         if let Some(line) = &mut self.link.line {
             line.ask(&request, 4, true);
-            self.asked = Some(now);
+            self.link.asked = Some(now);
         }
     }
 
@@ -232,7 +215,7 @@ impl Reader {
         };
         if let Some(line) = &mut self.link.line {
             line.ask(&request, self.version, true);
-            self.asked = Some(now);
+            self.link.asked = Some(now);
         }
     }
 

@@ -18,7 +18,7 @@ use wire::messages::offset_fetch_request::{OffsetFetchRequestGroup, OffsetFetchR
 use wire::messages::{FindCoordinatorRequest, OffsetCommitRequest, OffsetFetchRequest};
 use wire::{ApiKey, ErrorCode};
 
-use super::keep::{Client, Link};
+use super::keep::{Client, Link, Turn};
 use super::line::{Answer, LineError};
 use super::notes::Notes;
 use classic::Classic;
@@ -102,8 +102,6 @@ pub(crate) struct Member {
     is_lost: bool,
     held: Held,
     protocol: Protocol,
-    /// When the question under way was asked.
-    asked: Option<Instant>,
     turn: u64,
 }
 
@@ -126,7 +124,7 @@ impl Client for Member {
         machine: &Machine,
         notes: &mut Notes,
     ) -> Result<(), LineError> {
-        let asked = self.asked.take().unwrap_or(machine.now());
+        let asked = self.link.asked.take().unwrap_or(machine.now());
         let effect = match answer.key() {
             ApiKey::FindCoordinator => {
                 let found = answer.decode::<FindCoordinatorRequest>()?;
@@ -183,33 +181,23 @@ impl Client for Member {
     }
 
     fn hang_up(&mut self, machine: &Machine, notes: &mut Notes) {
-        self.link.line = None;
-        if self.asked.take().is_some() {
-            notes.unanswered += 1;
-        }
+        self.link.lose(machine, RECONNECT, notes);
         self.held.committing.clear();
         let effect = match &mut self.protocol {
             Protocol::Classic(classic) => classic.on_silence(),
             Protocol::Consumer(consumer) => consumer.on_silence(),
         };
         self.suffer(effect, notes);
-        self.link.wake = machine.now().plus(RECONNECT);
     }
 
     fn on_wake(&mut self, machine: &Machine, notes: &mut Notes) {
         let now = machine.now();
         self.link.wake = now.plus(Duration::from_millis(self.chance.between(20, 150)));
-        if self.link.line.is_none() {
-            if !self.link.open(machine) {
-                self.link.wake = now.plus(RECONNECT);
-            }
-            return;
-        }
-        match self.asked {
-            Some(asked) if now.since(asked) > ANSWER_MAX => self.hang_up(machine, notes),
-            Some(_) => {}
-            None => {
-                self.asked = Some(now);
+        match self.link.turn(machine, RECONNECT, ANSWER_MAX) {
+            Turn::Wait => {}
+            Turn::HangUp => self.hang_up(machine, notes),
+            Turn::Ask => {
+                self.link.asked = Some(now);
                 self.ask(now, notes);
                 if !self.held.positions.is_empty() && self.chance.one_in(60) {
                     // Asleep for longer than its session: it comes back as a member that was thrown out.
@@ -243,7 +231,6 @@ impl Member {
             is_lost: true,
             held: Held::default(),
             protocol,
-            asked: None,
             turn: 0,
         }
     }
