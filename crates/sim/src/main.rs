@@ -33,7 +33,7 @@ const USAGE: &str = "sim [--seeds N] [--seed FIRST] [--load NAME] [--jobs N] [--
 
   --seeds N     how many seeds to run (1)
   --seed S      the first of them (1)
-  --load NAME   all (default), transactions, group or table: what the clients do above all
+  --load NAME   all (default), transactions, group, table or retries: what the clients do above all
   --first       end at the first seed that fails
   --images N    instead, recover N crash states of each seed's recorded run
   --damages N   instead, damage the files of each seed's run in N ways

@@ -1,7 +1,7 @@
 //! A simulated producer: batches with known values to the partitions of one topic, several under way at a time.
 //!
 //! Idempotent ones send again, in order, whatever was not answered, and must never be told that they are out of order. Others
-//! send once and note what the answer means. A producer that cannot know its own state any more ends as a process and a new
+//! send once and note what the answer means. Impatient ones send again while the original is on its way to the disk. A producer that cannot know its own state any more ends as a process and a new
 //! one takes its place.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -31,12 +31,14 @@ pub(crate) struct Habits {
     pub(crate) records_max: u64,
     /// Time between two batches when nothing else holds it up.
     pub(crate) pause: Duration,
+    /// An answer that takes longer is not waited for: what is open goes again, on a new connection.
+    pub(crate) patience: Duration,
 }
 
 /// An idempotent producer stops trying after this.
 const GIVE_UP: Duration = Duration::from_secs(120);
 const RECONNECT: Duration = Duration::from_millis(300);
-const ANSWER_MAX: Duration = Duration::from_secs(30);
+pub(crate) const ANSWER_MAX: Duration = Duration::from_secs(30);
 
 struct Batch {
     partition: i32,
@@ -61,6 +63,8 @@ pub(crate) struct Producer {
     batches: VecDeque<Batch>,
     /// When the last progress was, for giving up.
     progress: Instant,
+    /// When the present connection was.
+    opened: Instant,
     pub(crate) is_ending: bool,
     /// Partitions that took a batch since the last call of `forget_acked`.
     pub(crate) acked: std::collections::BTreeSet<i32>,
@@ -158,20 +162,25 @@ impl Client for Producer {
         let Some(line) = &self.link.line else {
             if !self.link.open(machine) {
                 self.link.wake = now.plus(RECONNECT);
-            } else if self.habits.idempotent {
+                return;
+            }
+            self.opened = now;
+            if self.habits.idempotent {
                 self.send_again(notes);
             }
             return;
         };
-        let oldest = self
+        let under_way = self
             .batches
             .iter()
-            .filter(|batch| batch.correlation.is_some())
-            .map(|batch| batch.invoked)
-            .min();
-        let waits = oldest.is_some_and(|oldest| now.since(Instant(oldest)) > ANSWER_MAX);
-        if waits && now.since(self.progress) > ANSWER_MAX {
+            .filter(|batch| batch.correlation.is_some());
+        let oldest = under_way.map(|batch| Instant(batch.invoked)).min();
+        let heard = self.progress.max(self.opened);
+        if oldest.is_some_and(|oldest| now.since(oldest.max(heard)) > self.habits.patience) {
             self.hang_up(machine, notes);
+            if self.habits.patience < RECONNECT {
+                self.link.wake = now;
+            }
             return;
         }
         if self.habits.idempotent && self.id.is_none() {
@@ -198,6 +207,7 @@ impl Producer {
             sequences: BTreeMap::new(),
             batches: VecDeque::new(),
             progress: now,
+            opened: now,
             is_ending: false,
             acked: std::collections::BTreeSet::new(),
         }

@@ -26,7 +26,7 @@ use crate::client::line::Line;
 pub use crate::client::member::GroupProtocol;
 use crate::client::member::Member;
 use crate::client::notes::Notes;
-use crate::client::producer::{Habits, Producer};
+use crate::client::producer::{ANSWER_MAX, Habits, Producer};
 use crate::client::reader::Reader;
 use crate::client::transactor::{Transactor, TxnHabits};
 pub use damage::{Damages, damages};
@@ -442,6 +442,7 @@ impl Run {
                 in_flight_max: 5,
                 records_max: 2,
                 pause: Duration::from_millis(20),
+                patience: ANSWER_MAX,
             };
             let producer = Producer::new(habits, self.chance.split(), now, &mut self.notes);
             self.producers.push(producer);

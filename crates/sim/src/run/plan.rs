@@ -11,7 +11,7 @@ use env::sim::{Chance, Faults};
 use crate::client::admin::Topic;
 use crate::client::keeper;
 use crate::client::member::GroupProtocol;
-use crate::client::producer::Habits;
+use crate::client::producer::{ANSWER_MAX, Habits};
 use crate::client::transactor::TxnHabits;
 
 /// A kind of fault that may strike again and again.
@@ -70,13 +70,16 @@ pub enum Load {
     Group,
     /// A compacted table.
     Table,
+    /// Producers that send again before they could have an answer.
+    Retries,
 }
 
-const LOADS: [(&str, Load); 4] = [
+const LOADS: [(&str, Load); 5] = [
     ("all", Load::All),
     ("transactions", Load::Transactions),
     ("group", Load::Group),
     ("table", Load::Table),
+    ("retries", Load::Retries),
 ];
 
 impl Load {
@@ -158,6 +161,7 @@ impl Plan {
             Load::Transactions => Plan::transactional(seed, &strikes, chance.one_in(2)),
             Load::Group => Plan::grouped(seed, &strikes),
             Load::Table => Plan::compacting(seed, &strikes),
+            Load::Retries => Plan::impatient(seed, &strikes),
         };
         if chance.one_in(2) {
             plan.faults.sync_nanos = SLOW_SYNC_NANOS;
@@ -237,6 +241,26 @@ impl Plan {
     pub fn compacting(seed: u64, strikes: &[Strike]) -> Plan {
         let mut plan = Plan::striking(seed, strikes);
         plan.table = Some(keeper::topic(&mut Chance::new(seed ^ 0x0074_6162)));
+        plan
+    }
+
+    /// A run with these kinds of faults and power cuts, whose producers wait less long for an answer than the disk takes: what they
+    /// send again meets its original on the way there.
+    #[must_use]
+    pub fn impatient(seed: u64, strikes: &[Strike]) -> Plan {
+        let mut strikes = strikes.to_vec();
+        if !strikes.contains(&Strike::PowerCut) {
+            strikes.push(Strike::PowerCut);
+        }
+        let mut plan = Plan::striking(seed, &strikes);
+        let mut chance = Chance::new(seed ^ 0x0069_6d70);
+        plan.faults.sync_nanos = SLOW_SYNC_NANOS;
+        plan.transactors.clear();
+        for habits in &mut plan.producers {
+            (habits.idempotent, habits.acks) = (true, -1);
+            habits.pause = Duration::from_millis(5);
+            habits.patience = Duration::from_millis(chance.between(1, 10));
+        }
         plan
     }
 
@@ -385,6 +409,7 @@ fn habits(topics: &[Topic], chance: &mut Chance) -> Habits {
         in_flight_max: chance.between(1, 5) as usize,
         records_max: chance.between(1, 6),
         pause: Duration::from_millis(*chance.pick(&[5, 20, 50, 200])),
+        patience: ANSWER_MAX,
     }
 }
 

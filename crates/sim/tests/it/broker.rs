@@ -96,6 +96,21 @@ fn producers_that_send_again_after_broken_connections_write_nothing_twice() {
     });
 }
 
+/// What is sent again before the original is durable is not answered before it either: the power may go meanwhile.
+#[test]
+fn duplicates_of_what_is_on_its_way_to_the_disk_survive_power_cuts() {
+    let (mut resent, mut lost) = (0, 0);
+    for seed in 600..610 {
+        let verdict = check(seed, &Plan::impatient(seed, &[Strike::PowerCut]));
+        resent += verdict.resent;
+        lost += verdict.counts.pages_lost;
+    }
+    assert!(
+        resent > 1_000 && lost > 0,
+        "{resent} sent again, {lost} pages lost"
+    );
+}
+
 /// The table that a reader makes of a compacted topic is the one that was written (I11).
 #[test]
 fn compaction_keeps_the_newest_of_each_key_through_power_cuts_and_restarts() {
