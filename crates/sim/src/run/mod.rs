@@ -272,7 +272,8 @@ impl Run {
                 self.chance.split(),
                 &mut self.notes,
             );
-            self.members.push(member);
+            let is_delayed = self.plan.strikes.contains(&Strike::Stall);
+            self.members.push(member.delayed(is_delayed));
         }
         if let Some(table) = &self.plan.table {
             let retains = keeper::retains_deletions(table) && self.plan.is_clock_true();

@@ -1,5 +1,8 @@
 //! The classic protocol (KIP-62) as a member plays it: join, sync, beat, leave; the leader deals the partitions out in turn.
 
+use std::time::Duration;
+
+use model::Instant;
 use wire::messages::join_group_request::JoinGroupRequestProtocol;
 use wire::messages::leave_group_request::MemberIdentity;
 use wire::messages::sync_group_request::SyncGroupRequestAssignment;
@@ -11,9 +14,8 @@ use wire::{ApiKey, ErrorCode};
 use super::{Effect, REBALANCE_MS, SESSION_MS, Wish, code};
 use crate::client::line::{Answer, Line, LineError};
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    #[default]
     Out,
     Joined,
     Synced,
@@ -21,9 +23,10 @@ enum State {
     Active,
 }
 
-#[derive(Default)]
 pub(super) struct Classic {
     state: State,
+    /// When the last sync or beat was sent that was answered well.
+    heard: Instant,
     id: String,
     generation: i32,
     /// Members to assign to, where this one leads.
@@ -31,6 +34,21 @@ pub(super) struct Classic {
 }
 
 impl Classic {
+    pub(super) fn new() -> Classic {
+        Classic {
+            state: State::Out,
+            heard: Instant(0),
+            id: String::new(),
+            generation: 0,
+            led: Vec::new(),
+        }
+    }
+
+    /// Who heard of a rebalance has given up everything; who did not is waited for until its session ends.
+    pub(super) fn holds_until(&self) -> Instant {
+        self.heard.plus(Duration::from_millis(SESSION_MS as u64))
+    }
+
     pub(super) fn credentials(&self) -> (&str, i32) {
         (&self.id, self.generation)
     }
@@ -121,6 +139,7 @@ impl Classic {
     pub(super) fn on_answer(
         &mut self,
         answer: &Answer,
+        asked: Instant,
     ) -> Result<(Effect, Option<Vec<i32>>), LineError> {
         let effect = match answer.key() {
             ApiKey::JoinGroup => self.on_joined(answer.decode::<JoinGroupRequest>()?)?,
@@ -129,6 +148,7 @@ impl Classic {
                 match code(response.error_code)? {
                     ErrorCode::None => {
                         self.state = State::Synced;
+                        self.heard = asked;
                         let owned = response.assignment.iter().map(|byte| i32::from(*byte));
                         return Ok((Effect::Nothing, Some(owned.collect())));
                     }
@@ -141,7 +161,10 @@ impl Classic {
                 self.on_silence()
             }
             ApiKey::Heartbeat => match code(answer.decode::<HeartbeatRequest>()?.error_code)? {
-                ErrorCode::None => Effect::Nothing,
+                ErrorCode::None => {
+                    self.heard = asked;
+                    Effect::Nothing
+                }
                 error => self.on_error(error),
             },
             _ => Effect::Nothing,

@@ -42,7 +42,7 @@ pub(crate) struct GroupPart {
     pub(crate) tried: i64,
     /// Classic protocol: owner in each generation.
     owners: BTreeMap<i32, String>,
-    /// Consumer protocol: members that believe to own it, and until when they may.
+    /// Members that believe to own it, and until when they may.
     holders: BTreeMap<u32, Instant>,
     /// Acknowledged commits.
     pub(crate) commits: u64,
@@ -93,6 +93,9 @@ struct Held {
 pub(crate) struct Member {
     /// Names the member among all clients of the run.
     number: u32,
+    /// Requests may arrive long after their connection was given up. By a late join of the classic protocol a member has joined
+    /// a rebalance that it knows nothing of: then only the generation tells owners apart.
+    is_delayed: bool,
     group: String,
     topic: String,
     partitions: i32,
@@ -148,10 +151,12 @@ impl Client for Member {
             }
             _ => match &mut self.protocol {
                 Protocol::Classic(classic) => {
-                    let (effect, owned) = classic.on_answer(answer)?;
+                    let (effect, owned) = classic.on_answer(answer, asked)?;
                     if let Some(owned) = owned {
-                        self.on_generation(&owned, notes)?;
+                        self.on_generation(&owned, notes);
+                        self.take(&owned, machine.now(), notes)?;
                     }
+                    self.renew_belief(notes);
                     effect
                 }
                 Protocol::Consumer(consumer) => {
@@ -218,11 +223,12 @@ impl Member {
         notes: &mut Notes,
     ) -> Member {
         let protocol = match protocol {
-            GroupProtocol::Classic => Protocol::Classic(Classic::default()),
+            GroupProtocol::Classic => Protocol::Classic(Classic::new()),
             GroupProtocol::Consumer => Protocol::Consumer(Consumer::new(&mut chance)),
         };
         Member {
             number: notes.process(),
+            is_delayed: false,
             group: group.to_owned(),
             topic: topic.to_owned(),
             partitions,
@@ -233,6 +239,10 @@ impl Member {
             protocol,
             turn: 0,
         }
+    }
+
+    pub(crate) fn delayed(self, is_delayed: bool) -> Member {
+        Member { is_delayed, ..self }
     }
 
     pub(crate) fn describe(&self) -> String {
@@ -333,12 +343,10 @@ impl Member {
             };
             match &mut self.protocol {
                 Protocol::Classic(classic) => classic.leave(line, &self.group),
-                Protocol::Consumer(consumer) => {
-                    consumer.leave(line, &self.group);
-                    // Nothing is touched after the farewell.
-                    self.suffer(Effect::ThrownOut, notes);
-                }
+                Protocol::Consumer(consumer) => consumer.leave(line, &self.group),
             }
+            // Nothing is touched after the farewell.
+            self.suffer(Effect::ThrownOut, notes);
         } else if self.turn.is_multiple_of(2) && !self.held.positions.is_empty() {
             self.commit(notes);
         } else {
@@ -411,8 +419,7 @@ impl Member {
     }
 
     /// Classic: no two members own a partition in one generation.
-    fn on_generation(&mut self, owned: &[i32], notes: &mut Notes) -> Result<(), LineError> {
-        self.refuse_unknown(owned)?;
+    fn on_generation(&self, owned: &[i32], notes: &mut Notes) {
         let (id, generation) = self.credentials();
         let id = id.to_owned();
         for partition in owned {
@@ -425,11 +432,9 @@ impl Member {
                 ));
             }
         }
-        self.held.positions = owned.iter().map(|partition| (*partition, None)).collect();
-        Ok(())
     }
 
-    /// Consumer protocol: nobody gets a partition while another member may believe that it is its own.
+    /// Nobody gets a partition while another member may believe that it is its own.
     fn take(&mut self, taken: &[i32], now: Instant, notes: &mut Notes) -> Result<(), LineError> {
         self.refuse_unknown(taken)?;
         for partition in taken {
@@ -451,10 +456,11 @@ impl Member {
     }
 
     fn renew_belief(&self, notes: &mut Notes) {
-        let Protocol::Consumer(consumer) = &self.protocol else {
-            return;
+        let until = match &self.protocol {
+            Protocol::Classic(_) if self.is_delayed => return,
+            Protocol::Classic(classic) => classic.holds_until(),
+            Protocol::Consumer(consumer) => consumer.holds_until(),
         };
-        let until = consumer.holds_until();
         for partition in self.held.positions.keys() {
             let part = notes.part(&self.group, *partition);
             part.holders.insert(self.number, until);
