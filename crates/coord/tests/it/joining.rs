@@ -151,6 +151,18 @@ fn a_silent_member_is_removed_and_the_others_rebalance() {
 }
 
 #[test]
+fn who_is_told_again_what_it_owns_has_a_whole_session_from_then_on() {
+    check_pair(
+        "after 8s               =>
+         beat a                 => a: ok
+         sync b                 => b: gets y
+         after 8s               =>
+         beat a                 => a: ok
+         beat b                 => b: ok",
+    );
+}
+
+#[test]
 fn a_group_whose_members_all_fall_silent_is_empty_in_the_log_too() {
     check_pair(
         "after 10s              => wrote 1

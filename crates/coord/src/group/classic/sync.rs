@@ -43,6 +43,9 @@ impl Classic {
             }
             State::Stable => {
                 self.note_sync(id);
+                // It counts its session from here. One that began earlier, when the log was loaded say, would end while the
+                // member still believes that it owns what it is told now.
+                self.renew(id, at.now);
                 let member = self.members.get(id);
                 let assignment = member.map(|member| member.assignment.clone());
                 Out::answer(caller, self.assigned(assignment.unwrap_or_default()))
