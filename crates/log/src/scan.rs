@@ -46,6 +46,15 @@ pub enum ScanError {
     Damage(#[from] Damage),
 }
 
+impl From<ScanError> for io::Error {
+    fn from(error: ScanError) -> io::Error {
+        match error {
+            ScanError::Io(error) => error,
+            ScanError::Damage(damage) => io::Error::new(io::ErrorKind::InvalidData, damage),
+        }
+    }
+}
+
 /// Steps over headers in `from..end` without reading records.
 pub struct HeadScan<'a> {
     file: &'a dyn File,

@@ -20,6 +20,7 @@ use env::disk::Open;
 use model::{LeaderEpoch, Offset, Timestamp};
 use parking_lot::{Mutex, RwLock};
 use txns::Txns;
+pub(crate) use txns::{Ended, Standing};
 use wire::records::{Batch, Head};
 
 use crate::index::{OffsetEntry, TimeEntry};
@@ -226,6 +227,12 @@ impl Segment {
     #[must_use]
     pub fn end(&self) -> Offset {
         self.inner.read().end
+    }
+
+    /// The end of a segment that takes no more appends.
+    pub(crate) fn sealed_end(&self) -> Option<Offset> {
+        let inner = self.inner.read();
+        inner.sealed.then_some(inner.end)
     }
 
     /// Entries of the offset index in memory.

@@ -7,6 +7,7 @@
 //! is no such failure: `log_end` shows what went before, and the rest may come again.
 
 mod copy;
+mod mend;
 mod open;
 mod progress;
 mod read;
@@ -36,6 +37,7 @@ use crate::segment::Segment;
 use crate::txn_index::AbortedTxn;
 
 pub use copy::{CopyError, LogCopy};
+pub(crate) use open::DELETED;
 pub use open::{Found, Known};
 pub use read::{Read, ReadError};
 use reserve::Reserved;

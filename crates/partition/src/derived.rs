@@ -137,11 +137,13 @@ pub(crate) fn cut_files(disk: &dyn Disk, dir: &Path, known: &Known) -> io::Resul
         };
         let path = dir.join(&entry.name);
         if extension == "txnindex" && Offset(base) == known.active_base {
-            txn_index::cut(disk, &path, known.log_end)?;
+            txn_index::Files::of(dir, Offset(base)).cut(disk, known.log_end)?;
         }
         let is_later = match extension {
             "snapshot" => Offset(base) > known.log_end,
-            "log" | "index" | "timeindex" | "txnindex" => Offset(base) > known.active_base,
+            "log" | "index" | "timeindex" | "txnindex" | "txncheck" => {
+                Offset(base) > known.active_base
+            }
             _ => false,
         };
         if is_later {

@@ -8,7 +8,7 @@ use std::io;
 use std::sync::Arc;
 
 use log::segment::first_record;
-use log::store::Read as StoreRead;
+use log::store::{Read as StoreRead, Store};
 use log::{AbortedTxn, FileSlice, ReadError as StoreError, RecordTime};
 use model::{LeaderEpoch, Offset, Timestamp};
 use wire::records::Batch;
@@ -21,7 +21,7 @@ pub enum Plan {
     AtEnd,
     Memory(Vec<Batch>),
     File(FileSlice),
-    /// So many bytes of a file that have to be verified first; read them without `may_wait`, away from where that matters.
+    /// So many bytes that have to be verified first, or whose aborted transactions have; read them without `may_wait`, away from where that matters.
     Unverified(usize),
 }
 
@@ -110,7 +110,7 @@ pub struct ReadRequest {
     pub at_least_one: bool,
     pub current_epoch: LeaderEpoch,
     pub isolation: Isolation,
-    /// Bytes that nobody has verified are not read and walked now: the plan says so.
+    /// What nobody has verified is not read and walked now: the plan says so.
     pub may_wait: bool,
 }
 
@@ -245,16 +245,29 @@ impl Partition {
                 ..Read::at_end(bounds)
             });
         }
-        let (mut aborted, upto) = match (&plan, home.store.get()) {
-            (Plan::File(slice), Some(store)) => (store.aborted_in(slice, from, end)?, end),
+        let aborted = |store: &Store, upto| match request.may_wait {
+            true => store.known_aborted(from, upto),
+            false => store.aborted(from, upto).map(Some),
+        };
+        let (stored, upto) = match (&plan, home.store.get()) {
+            (Plan::File(slice), Some(store)) => {
+                (aborted(store, store.end_of_slice(slice, end)?)?, end)
+            }
             (Plan::Memory(batches), store) => {
                 let upto = batches.last().map_or(end, |last| last.next_offset());
                 // Memory may begin where a file goes on: the log before it may all be gone.
-                let stored = store.filter(|store| from < store.log_end());
-                let stored = stored.map(|store| store.aborted(from, upto)).transpose()?;
-                (stored.unwrap_or_default(), upto)
+                match store.filter(|store| from < store.log_end()) {
+                    Some(store) => (aborted(store, upto)?, upto),
+                    None => (Some(Vec::new()), upto),
+                }
             }
-            _ => (Vec::new(), end),
+            _ => (Some(Vec::new()), end),
+        };
+        let Some(mut aborted) = stored else {
+            return Ok(Read {
+                plan: Plan::Unverified(plan.len()),
+                ..Read::at_end(bounds)
+            });
         };
         let known = aborted.last().map_or(Offset(-1), |txn| txn.last_offset);
         aborted.extend(

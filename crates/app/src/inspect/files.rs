@@ -9,7 +9,7 @@ use env::Disk;
 use env::disk::Open;
 use log::index::{self, Entry, OffsetEntry, TimeEntry};
 use log::scan::{HeadScan, ScanError};
-use log::{Epochs, ProducerStates};
+use log::{Epochs, ProducerStates, txn_index};
 use model::Offset;
 
 use super::Report;
@@ -129,7 +129,7 @@ pub(super) fn time_index(disk: &dyn Disk, path: &Path, base: i64) -> io::Result<
 }
 
 /// Entries of the index of aborted transactions: version, producer, first and last offset, last stable offset.
-pub(super) fn txn_index(disk: &dyn Disk, path: &Path) -> io::Result<Report> {
+pub(super) fn txn_index(disk: &dyn Disk, path: &Path, base: i64) -> io::Result<Report> {
     const ENTRY: usize = 34;
     let bytes = read(disk, path)?;
     let long = |entry: &[u8], at: usize| {
@@ -150,6 +150,12 @@ pub(super) fn txn_index(disk: &dyn Disk, path: &Path) -> io::Result<Report> {
         }
         first = first.or(Some(from));
         last = last.max(Some(to));
+    }
+    // Kafka keeps no checks.
+    let has_checks = disk.exists(&path.with_extension(txn_index::CHECKS_EXTENSION))?;
+    if let Some(dir) = path.parent().filter(|_| has_checks && damage.is_none()) {
+        let stored = txn_index::Files::of(dir, Offset(base)).load(disk)?;
+        damage = (!stored.is_sound).then(|| "does not agree with its checksums".to_owned());
     }
     Ok(Report {
         kind: "transaction index",

@@ -167,7 +167,7 @@ fn examine(disk: &dyn Disk, path: &Path) -> Result<Report, Failure> {
         Kind::Segment => segment::examine(disk, path, base),
         Kind::OffsetIndex => files::offset_index(disk, path, base),
         Kind::TimeIndex => files::time_index(disk, path, base),
-        Kind::TxnIndex => files::txn_index(disk, path),
+        Kind::TxnIndex => files::txn_index(disk, path, base),
         Kind::Snapshot => files::snapshot(disk, path, base),
         Kind::Epochs => files::epochs(disk, path),
         Kind::Checkpoint => journal::checkpoint(disk, path),

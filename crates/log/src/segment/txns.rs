@@ -1,66 +1,117 @@
-//! Aborted transactions of a segment: in memory once they were asked for, in their file with the next checkpoint.
+//! Aborted transactions of a segment: in memory once they were asked for, in their files with the next checkpoint.
 //!
-//! Invariant: the first `stored` entries of the list are those of the file. Entries are only ever added behind the last.
+//! Invariant: while the files are whole, the first `stored` entries of the list are theirs, and entries are only ever added behind
+//! the last. Files that do not verify are not written any more, so that the next start sees it too; the list is then told to nobody
+//! before it was mended from the batches (`store::mend`). Does not read batches.
 
 use std::io;
 
 use env::FileHandle;
-use model::Offset;
-use parking_lot::MappedMutexGuard;
-use parking_lot::MutexGuard;
+use model::{Offset, ProducerId};
 
 use super::Segment;
-use crate::txn_index::{self, AbortedTxn};
+use crate::scan::{Damage, ScanError};
+use crate::store::DELETED;
+use crate::txn_index::{AbortedTxn, Files, Stored};
 
 #[derive(Default)]
 pub(super) struct Txns {
     list: Vec<AbortedTxn>,
     stored: usize,
-    /// Open until its bytes are synced: the kernel may forget a failed write-back of a closed file.
-    unsynced: Option<FileHandle>,
+    standing: Standing,
+    /// The files are not what the list says, and are left alone.
+    is_apart: bool,
+    /// Open until their bytes are synced: the kernel may forget a failed write-back of a closed file.
+    unsynced: Option<[FileHandle; 2]>,
+}
+
+/// What is known of a list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Standing {
+    #[default]
+    Sound,
+    /// Entries may be missing.
+    Doubtful,
+    /// They are, and the batches cannot tell them: this is why.
+    Lost(Damage),
+}
+
+/// An abort marker of the segment and the first batch of its transaction, when any is left.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ended {
+    pub(crate) producer_id: ProducerId,
+    pub(crate) first_offset: Option<Offset>,
+    pub(crate) last_offset: Offset,
+}
+
+impl Txns {
+    fn stored(list: Vec<AbortedTxn>) -> Txns {
+        Txns {
+            stored: list.len(),
+            list,
+            ..Txns::default()
+        }
+    }
 }
 
 impl Segment {
-    fn txns(&self) -> io::Result<MappedMutexGuard<'_, Txns>> {
-        let mut txns = self.txns.lock();
-        if txns.is_none() {
-            let list = txn_index::load(&**self.pool.disk(), &self.path("txnindex"))?;
-            *txns = Some(Txns {
-                stored: list.len(),
-                list,
-                unsynced: None,
-            });
-        }
-        Ok(MutexGuard::map(txns, |txns| txns.get_or_insert_default()))
+    fn txn_files(&self) -> Files {
+        Files::of(&self.dir, self.base)
     }
 
-    /// The transactions of a segment that is written elsewhere, whose file gets them when it is swapped in.
+    fn with_txns<T>(&self, of: impl FnOnce(&mut Txns) -> T) -> io::Result<T> {
+        let mut guard = self.txns.lock();
+        let txns = match &mut *guard {
+            Some(txns) => txns,
+            None => {
+                let Stored { entries, is_sound } = self.txn_files().load(&**self.pool.disk())?;
+                let mut txns = Txns::stored(entries);
+                if !is_sound {
+                    // Nobody cut what lies behind the end: it is of a log that a crash took.
+                    let end = self.end();
+                    txns.list.retain(|txn| txn.last_offset < end);
+                    txns.standing = Standing::Doubtful;
+                    txns.is_apart = true;
+                }
+                guard.insert(txns)
+            }
+        };
+        Ok(of(txns))
+    }
+
+    /// The transactions of a segment that is written elsewhere, whose files get them when it is swapped in.
     pub(super) fn set_txns(&self, list: Vec<AbortedTxn>) {
-        *self.txns.lock() = Some(Txns {
-            stored: list.len(),
-            list,
-            unsynced: None,
-        });
+        *self.txns.lock() = Some(Txns::stored(list));
     }
 
-    pub(crate) fn all_aborted(&self) -> io::Result<Vec<AbortedTxn>> {
-        Ok(self.txns()?.list.clone())
+    /// Looks at the files if nobody did.
+    pub(crate) fn txns_standing(&self) -> io::Result<Standing> {
+        self.with_txns(|txns| txns.standing)
+    }
+
+    /// Everything aborted here. Only of a list that is sound.
+    pub(crate) fn all_aborted(&self) -> Result<Vec<AbortedTxn>, ScanError> {
+        self.with_txns(|txns| match txns.standing {
+            Standing::Sound => Ok(txns.list.clone()),
+            Standing::Lost(damage) => Err(damage.into()),
+            Standing::Doubtful => Err(io::Error::other("the transaction index is in doubt").into()),
+        })?
     }
 
     /// Notes a transaction; one that is known already, as a replay tells it again, changes nothing.
     pub(crate) fn add_aborted(&self, txn: AbortedTxn) -> io::Result<()> {
-        let mut txns = self.txns()?;
-        let last = txns.list.last();
-        if last.is_none_or(|last| last.last_offset < txn.last_offset) {
-            txns.list.push(txn);
-        }
-        Ok(())
+        self.with_txns(|txns| {
+            let last = txns.list.last();
+            if last.is_none_or(|last| last.last_offset < txn.last_offset) {
+                txns.list.push(txn);
+            }
+        })
     }
 
-    /// Writes entries that the file lacks. Returns whether the directory must be synced for a new file.
+    /// Writes entries that the files lack. Returns whether the directory must be synced for new files.
     pub(crate) fn write_txns(&self) -> io::Result<bool> {
         let mut guard = self.txns.lock();
-        let Some(txns) = guard.as_mut() else {
+        let Some(txns) = guard.as_mut().filter(|txns| !txns.is_apart) else {
             return Ok(false);
         };
         let new = txns.list.get(txns.stored..).unwrap_or_default();
@@ -68,43 +119,103 @@ impl Segment {
             return Ok(false);
         }
         let disk = &**self.pool.disk();
-        let file = txn_index::append(disk, &self.path("txnindex"), txns.stored, new)?;
+        let files = self.txn_files().append(disk, txns.stored, new)?;
         let is_first = txns.stored == 0;
         txns.stored = txns.list.len();
-        txns.unsynced = Some(file);
+        txns.unsynced = Some(files);
         Ok(is_first)
     }
 
-    /// The file whose bytes a sync must cover.
-    pub(crate) fn take_unsynced_txns(&self) -> Option<FileHandle> {
+    /// The files whose bytes a sync must cover.
+    pub(crate) fn take_unsynced_txns(&self) -> Option<[FileHandle; 2]> {
         self.txns.lock().as_mut()?.unsynced.take()
     }
 
     /// Forgets transactions whose marker lies at or above `end`.
     pub(super) fn cut_txns(&self, end: Offset) -> io::Result<()> {
-        let mut txns = self.txns()?;
-        txn_index::cut(&**self.pool.disk(), &self.path("txnindex"), end)?;
-        let kept = txns.list.partition_point(|txn| txn.last_offset < end);
-        txns.list.truncate(kept);
-        txns.stored = txns.stored.min(kept);
-        Ok(())
+        self.with_txns(|txns| {
+            if !txns.is_apart {
+                self.txn_files().cut(&**self.pool.disk(), end)?;
+            }
+            let kept = txns.list.partition_point(|txn| txn.last_offset < end);
+            txns.list.truncate(kept);
+            txns.stored = txns.stored.min(kept);
+            Ok(())
+        })?
     }
 
-    /// Adds aborted transactions that touch `from..upto`; true when no later segment can have more of them.
+    /// Adds aborted transactions that touch `from..upto`; true when no later segment can have more of them. `None` when they are
+    /// not known without a look at the disk.
     pub(crate) fn collect_aborted(
         &self,
         from: Offset,
         upto: Offset,
         into: &mut Vec<AbortedTxn>,
-    ) -> io::Result<bool> {
-        for txn in &self.txns()?.list {
+    ) -> Result<Option<bool>, Damage> {
+        let guard = self.txns.lock();
+        let Some(txns) = &*guard else {
+            return Ok(None);
+        };
+        match txns.standing {
+            Standing::Sound => {}
+            Standing::Doubtful => return Ok(None),
+            Standing::Lost(damage) => return Err(damage),
+        }
+        for txn in &txns.list {
             if txn.last_offset >= from && txn.first_offset < upto {
                 into.push(*txn);
             }
             if txn.last_stable_offset >= upto {
-                return Ok(true);
+                return Ok(Some(true));
             }
         }
-        Ok(false)
+        Ok(Some(false))
+    }
+
+    /// The list is made anew from the abort markers below `upto`, and goes to its files unless the name is another's.
+    pub(crate) fn mend_txns(&self, ended: &[Ended], upto: Offset) -> io::Result<()> {
+        self.with_txns(|txns| {
+            let known = std::mem::take(&mut txns.list);
+            for one in ended {
+                let at = known.binary_search_by_key(&one.last_offset, |txn| txn.last_offset);
+                let is_same = |txn: &&AbortedTxn| txn.producer_id == one.producer_id;
+                let exact = at
+                    .ok()
+                    .and_then(|at| known.get(at))
+                    .filter(is_same)
+                    .copied();
+                let stable = txns.list.last().map(|before| before.last_stable_offset);
+                let found = one.first_offset.map(|first_offset| AbortedTxn {
+                    producer_id: one.producer_id,
+                    first_offset,
+                    last_offset: one.last_offset,
+                    // It never goes back. One that is too low only makes a reader look further.
+                    last_stable_offset: stable.unwrap_or(Offset::ZERO),
+                });
+                txns.list.extend(exact.or(found));
+            }
+            // Those that came meanwhile.
+            let later = known.into_iter().filter(|txn| upto <= txn.last_offset);
+            txns.list.extend(later);
+            txns.standing = Standing::Sound;
+            let detached = self.detached.lock();
+            if !*detached && self.replace_txns(&txns.list).is_ok() {
+                txns.stored = txns.list.len();
+                txns.is_apart = false;
+            }
+        })
+    }
+
+    /// A crash on the way leaves files that do not agree, and those half made go at the next start.
+    fn replace_txns(&self, list: &[AbortedTxn]) -> io::Result<()> {
+        let disk = &**self.pool.disk();
+        let new = Files::on_the_way(&self.dir, self.base, DELETED);
+        new.create(disk, list)?;
+        new.rename_to(disk, &self.txn_files())
+    }
+
+    /// Nobody can tell the list any more.
+    pub(crate) fn lose_txns(&self, why: Damage) -> io::Result<()> {
+        self.with_txns(|txns| txns.standing = Standing::Lost(why))
     }
 }

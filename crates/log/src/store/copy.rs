@@ -19,7 +19,7 @@ use super::progress::Progress;
 use crate::index::{Entry, OffsetEntry, TimeEntry};
 use crate::scan::read_up_to;
 use crate::segment::{Segment, file_name};
-use crate::txn_index;
+use crate::txn_index::Files;
 
 /// Index files are copied as a whole: `segment.index.bytes` is 10 MiB, and no sane one is larger than this.
 const INDEX_BYTES_MAX: u64 = 64 << 20;
@@ -200,10 +200,14 @@ impl LogCopy {
         self.drop_below(first).map_err(CopyError::Target)?;
         for segment in segments.iter() {
             self.copy_indexes(segment)?;
-            let aborted = segment.all_aborted().map_err(CopyError::Source)?;
+            let aborted = source
+                .sound_txns(segment)
+                .and_then(|()| segment.all_aborted());
+            let aborted = aborted.map_err(|error| CopyError::Source(error.into()))?;
             if !aborted.is_empty() {
-                let path = self.dir.join(file_name(segment.base(), "txnindex"));
-                txn_index::create(&*self.disk, &path, &aborted).map_err(CopyError::Target)?;
+                Files::of(&self.dir, segment.base())
+                    .create(&*self.disk, &aborted)
+                    .map_err(CopyError::Target)?;
             }
         }
         let progress = Progress {

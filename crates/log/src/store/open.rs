@@ -52,7 +52,7 @@ impl Found {
 }
 
 /// Files of segments that are being deleted end so.
-pub(super) const DELETED: &str = ".deleted";
+pub(crate) const DELETED: &str = ".deleted";
 
 impl Store {
     /// Makes the directory and an empty log that begins at `start`. Durable after `sync` and a sync of the parent directory.
@@ -284,7 +284,7 @@ fn list_segments(pool: &FilePool, dir: &Path) -> io::Result<Vec<SegmentFile>> {
                 len: entry.len,
             });
         } else {
-            let base = ["index", "timeindex", "txnindex"]
+            let base = ["index", "timeindex", "txnindex", "txncheck"]
                 .iter()
                 .find_map(|kind| base_of(&entry.name, kind));
             indexes.extend(base.map(|base| (base, entry.name)));

@@ -200,20 +200,48 @@ impl Store {
     /// Aborted transactions that touch `from..upto`, in order of their markers. Asked after the records were
     /// read: when retention has taken their segment meanwhile, nobody knows, and the reader is told to start again.
     pub fn aborted(&self, from: Offset, upto: Offset) -> Result<Vec<AbortedTxn>, ReadError> {
+        let aborted = self.gather_aborted(from, upto, false)?;
+        Ok(aborted.unwrap_or_default())
+    }
+
+    /// [`Store::aborted`] where nobody may wait for the disk: `None` when it would have to be asked.
+    pub fn known_aborted(
+        &self,
+        from: Offset,
+        upto: Offset,
+    ) -> Result<Option<Vec<AbortedTxn>>, ReadError> {
+        self.gather_aborted(from, upto, true)
+    }
+
+    fn gather_aborted(
+        &self,
+        from: Offset,
+        upto: Offset,
+        may_wait: bool,
+    ) -> Result<Option<Vec<AbortedTxn>>, ReadError> {
         let segments = self.segments.load();
         let first = segments
             .partition_point(|segment| segment.base() <= from)
             .saturating_sub(1);
         let mut aborted = Vec::new();
+        let mut failed = None;
         for segment in segments.iter().skip(first) {
-            let complete = segment
-                .collect_aborted(from, upto, &mut aborted)
-                .map_err(|error| ReadError::Io {
-                    base: segment.base(),
-                    error,
-                })?;
-            if complete {
-                break;
+            let known = match may_wait {
+                true => Ok(()),
+                false => self.sound_txns(segment),
+            };
+            let collected = known
+                .and_then(|()| Ok(segment.collect_aborted(from, upto, &mut aborted)?))
+                .map_err(at(segment.base()));
+            match collected {
+                Ok(Some(true)) => break,
+                Ok(Some(false)) => {}
+                Ok(None) => return Ok(None),
+                // Retention may have taken it.
+                Err(error) => {
+                    failed = Some(error);
+                    break;
+                }
             }
         }
         let begins = self
@@ -229,16 +257,11 @@ impl Store {
                 log_end,
             });
         }
-        Ok(aborted)
+        failed.map_or(Ok(Some(aborted)), Err)
     }
 
-    /// [`Store::aborted`] for what a slice holds, and perhaps a little more.
-    pub fn aborted_in(
-        &self,
-        slice: &FileSlice,
-        from: Offset,
-        upto: Offset,
-    ) -> Result<Vec<AbortedTxn>, ReadError> {
+    /// An offset at or below `upto` that lies above everything in a slice, and perhaps a little further.
+    pub fn end_of_slice(&self, slice: &FileSlice, upto: Offset) -> Result<Offset, ReadError> {
         let end = self.undisturbed(|| {
             let segments = self.segments.load();
             let after = segments.partition_point(|segment| segment.base() <= slice.base_offset);
@@ -255,7 +278,7 @@ impl Store {
                 segment.offset_after(end).map_err(at(segment.base()))
             })
         })?;
-        self.aborted(from, end.min(upto))
+        Ok(end.min(upto))
     }
 
     /// Reads everything in `from..upto` and checks every checksum and the order of offsets. Returns the bytes read.

@@ -41,7 +41,14 @@ pub struct Deleted {
     pub paths: Vec<PathBuf>,
 }
 
-pub(super) const EXTENSIONS: [&str; 5] = ["log", "index", "timeindex", "txnindex", "snapshot"];
+pub(super) const EXTENSIONS: [&str; 6] = [
+    "log",
+    "index",
+    "timeindex",
+    "txnindex",
+    "txncheck",
+    "snapshot",
+];
 
 impl Store {
     /// The oldest segments that settings allow to go, all of their records below `limit`. The active segment is among them

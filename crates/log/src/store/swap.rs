@@ -1,6 +1,6 @@
 //! New segments in the place of old ones, so that a crash at any moment leaves either.
 //!
-//! A new segment is written as `.log.cleaned`, with its aborted transactions as `.txnindex.swap`, and both are synced. Renaming
+//! A new segment is written as `.log.cleaned`, with its aborted transactions as `.txnindex.swap` and `.txncheck.swap`, all synced. Renaming
 //! it to `.log.swap` (and syncing the directory) commits: from then on a start finishes what follows. The old files get other
 //! names, the new one takes the name of the first of them. Files that end in `.cleaned` were never committed and go at start.
 //! Readers keep the old segments, whose files are open, until they are done; no lock that an append waits for is held meanwhile.
@@ -18,13 +18,19 @@ use super::retire::EXTENSIONS;
 use super::{Deleted, Store, StoreError};
 use crate::scan::scan_batches;
 use crate::segment::{Segment, file_name};
-use crate::txn_index;
+use crate::txn_index::Files;
 
 /// A new segment while it is written.
 const CLEANED: &str = "log.cleaned";
 /// A new segment that is complete and stands for the old ones.
 const SWAP: &str = "log.swap";
 const TXNS_SWAP: &str = "txnindex.swap";
+const CHECKS_SWAP: &str = "txncheck.swap";
+
+/// The aborted transactions of a new segment before it has its place.
+fn swap_txns(dir: &Path, base: Offset) -> Files {
+    Files::on_the_way(dir, base, ".swap")
+}
 
 impl Store {
     /// Creates the file of a new segment that is to begin at `base`.
@@ -42,7 +48,7 @@ impl Store {
     }
 
     fn discard_locked(&self, base: Offset) {
-        for extension in [CLEANED, TXNS_SWAP] {
+        for extension in [CLEANED, TXNS_SWAP, CHECKS_SWAP] {
             let _ = self
                 .disk()
                 .remove_file(&self.dir.join(file_name(base, extension)));
@@ -57,6 +63,10 @@ impl Store {
         old: &[Arc<Segment>],
         new: &Arc<Segment>,
     ) -> Result<Option<Deleted>, StoreError> {
+        for segment in old {
+            let known = self.sound_txns(segment);
+            known.map_err(|error| self.scan(segment.base(), error))?;
+        }
         let _files = self.files.lock();
         let segments = self.segments.load_full();
         let Some(first) = old.first() else {
@@ -106,9 +116,12 @@ impl Store {
         }
         let disk = self.disk();
         let path = |extension| self.dir.join(file_name(new.base(), extension));
+        let aborted = new
+            .all_aborted()
+            .map_err(|error| self.scan(new.base(), error))?;
         let commit = || -> io::Result<()> {
             // Also when it is empty, so that it replaces the old one.
-            txn_index::create(&**disk, &path(TXNS_SWAP), &new.all_aborted()?)?;
+            swap_txns(&self.dir, new.base()).create(&**disk, &aborted)?;
             disk.sync_dir(&self.dir)?;
             disk.rename(&path(CLEANED), &path(SWAP))
         };
@@ -149,7 +162,7 @@ fn take_place(disk: &dyn Disk, dir: &Path, base: Offset) -> io::Result<()> {
     for cache in ["index", "timeindex"] {
         unless_missing(disk.remove_file(&path(cache)))?;
     }
-    unless_missing(disk.rename(&path(TXNS_SWAP), &path("txnindex")))?;
+    swap_txns(dir, base).rename_to(disk, &Files::of(dir, base))?;
     // The old names are gone for good before the one goes that says so.
     disk.sync_dir(dir)?;
     disk.rename(&path(SWAP), &path("log"))?;
@@ -176,11 +189,9 @@ pub(super) fn finish_swaps(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
         disk.remove_file(&dir.join(file_name(base, CLEANED)))?;
     }
     let committed = named(SWAP);
-    for base in named(TXNS_SWAP)
-        .into_iter()
-        .filter(|base| !committed.contains(base))
-    {
-        disk.remove_file(&dir.join(file_name(base, TXNS_SWAP)))?;
+    let uncommitted = [named(TXNS_SWAP), named(CHECKS_SWAP)].into_iter().flatten();
+    for base in uncommitted.filter(|base| !committed.contains(base)) {
+        swap_txns(dir, base).remove(disk)?;
     }
     for base in committed {
         let path = dir.join(file_name(base, SWAP));

@@ -91,7 +91,7 @@ impl Store {
             file.sync_data().map_err(is_final)?;
         }
         for segment in self.segments.load().iter() {
-            if let Some(file) = segment.take_unsynced_txns() {
+            for file in segment.take_unsynced_txns().into_iter().flatten() {
                 file.sync_data().map_err(is_final)?;
             }
         }

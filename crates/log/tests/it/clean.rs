@@ -367,7 +367,7 @@ fn the_last_batch_of_an_active_producer_stays_without_records() {
     }
 }
 
-fn txn_data(id: i64, base: i64, key: &str) -> Batch {
+pub(super) fn txn_data(id: i64, base: i64, key: &str) -> Batch {
     let mut builder = BatchBuilder::new()
         .transactional()
         .base_offset(Offset(base))
@@ -376,7 +376,7 @@ fn txn_data(id: i64, base: i64, key: &str) -> Batch {
     builder.build()
 }
 
-fn marker(id: i64, base: i64, committed: bool) -> Batch {
+pub(super) fn marker(id: i64, base: i64, committed: bool) -> Batch {
     let end = EndTxn {
         committed,
         coordinator_epoch: 0,

@@ -1,5 +1,6 @@
 //! The log on disk, on the real machine and on simulated ones.
 
+mod aborted;
 mod clean;
 mod corruption;
 mod full;

@@ -1,7 +1,5 @@
 //! M-07 for transactions: bytes of a stopped broker's files change, those of the coordinators' logs and of what is derived from
 //! transactions with them. Whoever is hurt says so; what nobody reports is judged as if nothing had happened.
-//!
-//! The index of aborted transactions is left alone: its layout is Kafka's, which has no checksum.
 
 use std::path::Path;
 
@@ -48,11 +46,10 @@ pub fn txn_damages(seed: u64, count: usize) -> Damages {
     };
     let volume = run.host.machine.tape().last();
     let config = settings(&plan);
-    let mut files = files(
+    let files = files(
         &Machine::on(seed, Faults::default(), volume.clone()),
         Path::new("/data"),
     );
-    files.retain(|(path, _)| path.extension().is_none_or(|it| it != "txnindex"));
     let mut chance = Chance::new(seed);
     while tally.tried < count && tally.failures.len() < FAILURES_MAX {
         let (path, len) = chance.pick(&files).clone();
