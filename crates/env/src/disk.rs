@@ -29,6 +29,12 @@ pub struct Entry {
     pub len: u64,
 }
 
+/// An open directory.
+pub trait Dir: Send + Sync {
+    /// Makes its entries durable.
+    fn sync(&self) -> io::Result<()>;
+}
+
 /// Held while a directory is ours; dropped with the process.
 pub trait Lock: Send + Sync {}
 
@@ -43,6 +49,8 @@ pub trait Disk: Send + Sync {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     fn remove_file(&self, path: &Path) -> io::Result<()>;
     fn remove_dir_all(&self, path: &Path) -> io::Result<()>;
+    /// A directory to be synced later: that needs a descriptor now and none then.
+    fn open_dir(&self, path: &Path) -> io::Result<Box<dyn Dir>>;
     /// Makes the entries of `path` durable.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
     /// Makes everything on the volume that holds `path` durable (`syncfs`).

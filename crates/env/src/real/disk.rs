@@ -14,7 +14,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::sys;
-use crate::disk::{Disk, Entry, File, FileHandle, Lock, Open, Space};
+use crate::disk::{Dir, Disk, Entry, File, FileHandle, Lock, Open, Space};
 
 /// Larger calls fall off a cliff on file systems with large folios.
 const WRITE_BYTES_MAX: usize = 128 << 10;
@@ -85,6 +85,10 @@ impl Disk for OsDisk {
         std::fs::remove_dir_all(path)
     }
 
+    fn open_dir(&self, path: &Path) -> io::Result<Box<dyn Dir>> {
+        Ok(Box::new(OpenedDir(OsFile::open(path)?)))
+    }
+
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         OsFile::open(path)?.sync_all()
     }
@@ -142,6 +146,14 @@ impl Lock for Locked {}
 
 struct Opened {
     file: OsFile,
+}
+
+struct OpenedDir(OsFile);
+
+impl Dir for OpenedDir {
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync_all()
+    }
 }
 
 impl File for Opened {

@@ -10,7 +10,7 @@ use super::content::PAGE;
 use super::trace::{self, Event};
 use super::volume::ROOT;
 use super::world::{SharedWorld, World, io_error};
-use crate::disk::{Disk, Entry, File, FileHandle, Lock, Open, Space};
+use crate::disk::{Dir, Disk, Entry, File, FileHandle, Lock, Open, Space};
 
 pub(crate) struct SimDisk {
     pub(crate) shared: SharedWorld,
@@ -68,6 +68,32 @@ fn open(world: &mut World, path: &Path, how: Open) -> io::Result<u64> {
     Ok(node)
 }
 
+fn sync_dir(world: &mut World, boot: u64, node: u64) -> io::Result<()> {
+    let fails = world.sync_op(boot)?;
+    world.note(&Event::Sync { node, ok: !fails });
+    if fails {
+        // Unlike pages, names are journalled: a later sync may still cover them.
+        return Err(io_error());
+    }
+    if world.faults.syncs_lie {
+        Ok(())
+    } else {
+        world.volume.sync_dir(node)
+    }
+}
+
+struct SimDir {
+    shared: SharedWorld,
+    boot: u64,
+    node: u64,
+}
+
+impl Dir for SimDir {
+    fn sync(&self) -> io::Result<()> {
+        sync_dir(&mut self.shared.world.lock(), self.boot, self.node)
+    }
+}
+
 impl Disk for SimDisk {
     fn open(&self, path: &Path, how: Open) -> io::Result<FileHandle> {
         let mut world = self.shared.world.lock();
@@ -118,21 +144,22 @@ impl Disk for SimDisk {
         })
     }
 
+    fn open_dir(&self, path: &Path) -> io::Result<Box<dyn Dir>> {
+        let mut world = self.shared.world.lock();
+        world.disk_op(self.boot, false)?;
+        world.take_descriptor()?;
+        Ok(Box::new(SimDir {
+            shared: self.shared.clone(),
+            boot: self.boot,
+            node: world.volume.existing(path)?,
+        }))
+    }
+
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         let mut world = self.shared.world.lock();
         world.take_descriptor()?;
-        let fails = world.sync_op(self.boot)?;
         let node = world.volume.existing(path)?;
-        world.note(&Event::Sync { node, ok: !fails });
-        if fails {
-            // Unlike pages, names are journalled: a later sync may still cover them.
-            return Err(io_error());
-        }
-        if world.faults.syncs_lie {
-            Ok(())
-        } else {
-            world.volume.sync_dir(node)
-        }
+        sync_dir(&mut world, self.boot, node)
     }
 
     fn sync_volume(&self, _: &Path) -> io::Result<()> {

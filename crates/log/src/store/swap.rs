@@ -3,13 +3,14 @@
 //! A new segment is written as `.log.cleaned`, with its aborted transactions as `.txnindex.swap` and `.txncheck.swap`, all synced. Renaming
 //! it to `.log.swap` (and syncing the directory) commits: from then on a start finishes what follows. The old files get other
 //! names, the new one takes the name of the first of them. Files that end in `.cleaned` were never committed and go at start.
+//! The directory is open from before the commit on: a process without descriptors cannot be stopped half-way.
 //! Readers keep the old segments, whose files are open, until they are done; no lock that an append waits for is held meanwhile.
 
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use env::disk::Open;
+use env::disk::{Dir, Open};
 use env::{Disk, FileHandle};
 use model::Offset;
 
@@ -89,8 +90,8 @@ impl Store {
             old.iter().for_each(|segment| segment.attach());
             self.discard_locked(new.base());
         }
-        committed?;
-        let finished = self.finish_swap(old, new);
+        let opened = committed?;
+        let finished = self.finish_swap(old, new, &*opened);
         if finished.is_err() {
             self.tail.lock().failed = true;
         }
@@ -108,7 +109,7 @@ impl Store {
         Ok(Some(deleted))
     }
 
-    fn commit_swap(&self, old: &[Arc<Segment>], new: &Segment) -> Result<(), StoreError> {
+    fn commit_swap(&self, old: &[Arc<Segment>], new: &Segment) -> Result<Box<dyn Dir>, StoreError> {
         for segment in old {
             segment
                 .detach()
@@ -119,23 +120,30 @@ impl Store {
         let aborted = new
             .all_aborted()
             .map_err(|error| self.scan(new.base(), error))?;
-        let commit = || -> io::Result<()> {
+        let commit = || -> io::Result<Box<dyn Dir>> {
             // Also when it is empty, so that it replaces the old one.
             swap_txns(&self.dir, new.base()).create(&**disk, &aborted)?;
-            disk.sync_dir(&self.dir)?;
-            disk.rename(&path(CLEANED), &path(SWAP))
+            let opened = disk.open_dir(&self.dir)?;
+            opened.sync()?;
+            disk.rename(&path(CLEANED), &path(SWAP))?;
+            Ok(opened)
         };
         commit().map_err(|error| self.io(error))
     }
 
-    fn finish_swap(&self, old: &[Arc<Segment>], new: &Segment) -> io::Result<Deleted> {
+    fn finish_swap(
+        &self,
+        old: &[Arc<Segment>],
+        new: &Segment,
+        opened: &dyn Dir,
+    ) -> io::Result<Deleted> {
         let disk = self.disk();
-        disk.sync_dir(&self.dir)?;
+        opened.sync()?;
         let mut deleted = Deleted::default();
         for segment in old.iter().skip(1) {
             self.move_away(segment.base(), &mut deleted)?;
         }
-        take_place(&**disk, &self.dir, new.base())?;
+        take_place(&**disk, &self.dir, opened, new.base())?;
         Ok(deleted)
     }
 
@@ -157,16 +165,16 @@ impl Store {
 }
 
 /// The last steps of a swap: the new segment gets its name when nothing of the old ones is left beside it.
-fn take_place(disk: &dyn Disk, dir: &Path, base: Offset) -> io::Result<()> {
+fn take_place(disk: &dyn Disk, dir: &Path, opened: &dyn Dir, base: Offset) -> io::Result<()> {
     let path = |extension| dir.join(file_name(base, extension));
     for cache in ["index", "timeindex"] {
         unless_missing(disk.remove_file(&path(cache)))?;
     }
     swap_txns(dir, base).rename_to(disk, &Files::of(dir, base))?;
     // The old names are gone for good before the one goes that says so.
-    disk.sync_dir(dir)?;
+    opened.sync()?;
     disk.rename(&path(SWAP), &path("log"))?;
-    disk.sync_dir(dir)
+    opened.sync()
 }
 
 fn unless_missing(done: io::Result<()>) -> io::Result<()> {
@@ -214,7 +222,7 @@ pub(super) fn finish_swaps(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
                 unless_missing(disk.remove_file(&dir.join(&entry.name)))?;
             }
         }
-        take_place(disk, dir, base)?;
+        take_place(disk, dir, &*disk.open_dir(dir)?, base)?;
     }
     Ok(())
 }

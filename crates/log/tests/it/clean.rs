@@ -686,3 +686,71 @@ fn every_state_that_a_crash_of_a_pass_can_leave_is_a_log_before_or_after_it() {
         "{images} images, {shapes:?}"
     );
 }
+
+#[test]
+fn a_pass_without_descriptors_leaves_a_log_that_goes_on() {
+    // A log of many segments and a directory that is opened again: what a pass opens, it opens itself.
+    let compacted_log = |place: &Place, refused: std::ops::Range<u64>| {
+        let store = place.create(compacted(400), 0);
+        let batches: Vec<Batch> = (0..30).map(|at| batch_of(at, 1, at, Codec::None)).collect();
+        append(&store, &batches);
+        store.roll(NOW).unwrap();
+        store.write_indexes().unwrap();
+        store.sync().unwrap();
+        place.env.disk.sync_volume(&place.dir).unwrap();
+        let machine = place.machine.as_ref().unwrap();
+        let first = machine.counts().opens + 1;
+        let how = How::default();
+        let due = order(&store, &how).unwrap();
+        let refused = first + refused.start..first.saturating_add(refused.end);
+        machine.faults(|faults| faults.opens_fail = refused);
+        let mut pass = Pass::new(&store, due);
+        let done = loop {
+            match pass.step(&store, &mut || how.producers.clone()) {
+                Ok(step) if step.outcome.is_some() => break Ok(()),
+                Ok(_) => {}
+                Err(error) => {
+                    pass.abandon(&store);
+                    break Err(error);
+                }
+            }
+        };
+        let opens = machine.counts().opens + 1 - first;
+        machine.faults(|faults| faults.opens_fail = 0..0);
+        (store, done, opens)
+    };
+    let (_, done, opens) = compacted_log(&Place::simulated(1), 0..0);
+    assert!(done.is_ok() && opens > 10, "{opens} opens");
+    let mut refusals = 0;
+    for at in 0..opens {
+        for count in [1, u64::MAX / 2] {
+            let context = format!("{count} from {at} on");
+            let place = Place::simulated(1);
+            let (store, done, _) = compacted_log(&place, at..at + count);
+            let is_passing = match &done {
+                Ok(()) => true,
+                Err(CleanError::Store(error)) => error.is_full(),
+                Err(CleanError::Read(ReadError::Io { error, .. })) => log::journal::is_full(error),
+                Err(_) => false,
+            };
+            assert!(is_passing, "{context}: {done:?}");
+            refusals += usize::from(done.is_err());
+            append(&store, &[batch_of(30, 1, 30, Codec::None)]);
+            store.sync().unwrap();
+            let machine = place.machine.as_ref().unwrap();
+            machine.power_cut();
+            let place = Place {
+                env: machine.env(),
+                dir: place.dir.clone(),
+                machine: None,
+                is_real: false,
+            };
+            let (again, found) = place.open(compacted(400), None);
+            assert_eq!(found.damage, None, "{context}");
+            assert_eq!(again.log_end(), Offset(31), "{context}");
+            let last = read_all(&again, 30, 31, 400);
+            assert_eq!(last[0].base_offset(), Offset(30), "{context}");
+        }
+    }
+    assert!(refusals > 10, "{refusals}");
+}
