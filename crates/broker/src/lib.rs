@@ -17,6 +17,7 @@ mod shared;
 mod start;
 mod telemetry;
 mod topics;
+mod wishes;
 
 pub use log::journal::Damage;
 pub use partition::{OpenError, accept_loss, unnamed_loss};

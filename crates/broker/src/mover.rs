@@ -1,27 +1,67 @@
 //! The loop that moves partitions from one log directory to another, one after the other.
 //!
 //! Drives `partition::Move`, and makes it so in the metadata between its two halves: that record is the commit. Invariant: once
-//! it is in the queue of the metadata log a move is not called off any more; whether it is durable is known by waiting.
+//! it is in the queue of the metadata log a move is not called off any more; whether it is durable is known by waiting. Keeps the
+//! list of moves of each directory up to date, and takes up those that an earlier life left. Obeys
+//! `replica.alter.log.dirs.io.max.bytes.per.second`, which may change meanwhile.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use env::{Turn, Worker};
 use model::Instant;
-use partition::{Move, MoveError, MoveStep};
+use partition::{LogDir, Move, MoveError, MoveStep};
+use wire::Uuid;
 
 use crate::kafka::api::admin::random_uuid;
 use crate::kafka::change::Assigned;
 use crate::shared::Shared;
+use crate::wishes::{self, Key};
 
 /// How soon the commit of a move is looked for again.
 const COMMIT_CHECK: Duration = Duration::from_millis(1);
 /// And a move that was refused is tried again.
 const RETRY: Duration = Duration::from_secs(10);
+/// Copied in one step, and less when a second may not bring as much.
+const STEP_BYTES: u64 = 1 << 20;
+/// How long the quota is waited for before it is asked again.
+const QUOTA_CHECK: Duration = Duration::from_secs(1);
+const QUOTA: &str = "replica.alter.log.dirs.io.max.bytes.per.second";
 
 pub(crate) struct Mover {
     shared: Arc<Shared>,
     current: Option<Current>,
+    debt: Debt,
+    /// By directory, what its file says.
+    stored: BTreeMap<Uuid, BTreeSet<Key>>,
+    /// Left by an earlier life, and cannot be taken up in this one: the partition is offline.
+    kept: Vec<(Uuid, Key)>,
+    /// The changes that the files have, and when one that could not be written is tried again.
+    stored_changes: Option<u64>,
+    store_at: Option<Instant>,
+}
+
+/// Bytes that were copied ahead of the quota.
+struct Debt {
+    bytes: u64,
+    since: Instant,
+}
+
+impl Debt {
+    /// Pays off what `per_second` allows since the last time; returns how long the rest takes.
+    fn pay(&mut self, per_second: u64, now: Instant) -> Duration {
+        let nanos = u128::from(per_second.max(1)) * now.since(self.since).as_nanos();
+        let paid = u64::try_from(nanos / 1_000_000_000).unwrap_or(u64::MAX);
+        self.bytes = self.bytes.saturating_sub(paid);
+        // What is too short for one byte counts the next time.
+        if paid > 0 || self.bytes == 0 {
+            self.since = now;
+        }
+        let nanos = u128::from(self.bytes) * 1_000_000_000 / u128::from(per_second.max(1));
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
 }
 
 struct Current {
@@ -34,10 +74,90 @@ struct Current {
 
 impl Mover {
     pub(crate) fn new(shared: Arc<Shared>) -> Mover {
-        Mover {
-            shared,
+        let mut mover = Mover {
             current: None,
+            debt: Debt {
+                bytes: 0,
+                since: shared.env.clock.now(),
+            },
+            stored: BTreeMap::new(),
+            kept: Vec::new(),
+            stored_changes: None,
+            store_at: None,
+            shared,
+        };
+        mover.take_up();
+        mover
+    }
+
+    /// Goes on with what was on its way when the last life ended.
+    fn take_up(&mut self) {
+        let topics = self.shared.topics();
+        for dir in self.shared.dirs().iter().filter(|dir| !dir.is_failed()) {
+            let wanted = match wishes::load(&*self.shared.env.disk, &dir.path) {
+                Ok(wanted) => wanted,
+                Err(error) => {
+                    eprintln!("moves to {} are forgotten: {error}", dir.path.display());
+                    continue;
+                }
+            };
+            for key in &wanted {
+                let topic = topics.with_id(key.0);
+                match topic.and_then(|topic| topic.partition(key.1.0)) {
+                    Some(partition) if partition.is_offline() => self.kept.push((dir.id, *key)),
+                    Some(partition) => self.shared.moves.wish(partition, dir),
+                    None => {}
+                }
+            }
+            self.stored.insert(dir.id, wanted.into_iter().collect());
         }
+    }
+
+    /// Writes the lists that changed. A directory that takes none is no worse for it: after a restart its moves are asked for again.
+    fn store(&mut self) {
+        let now = self.now();
+        let changes = self.shared.moves.changes();
+        let is_due = match self.store_at {
+            Some(at) => at <= now,
+            None => self.stored_changes != Some(changes),
+        };
+        if !is_due {
+            return;
+        }
+        self.stored_changes = Some(changes);
+        self.store_at = None;
+        let shared = Arc::clone(&self.shared);
+        for dir in shared.dirs().iter().filter(|dir| !dir.is_failed()) {
+            if let Err(error) = self.store_of(dir) {
+                if self.store_at.is_none() {
+                    eprintln!("the moves to {} are not kept: {error}", dir.path.display());
+                }
+                self.store_at = Some(now.plus(RETRY));
+            }
+        }
+    }
+
+    fn store_of(&mut self, dir: &Arc<LogDir>) -> io::Result<()> {
+        let moves = &self.shared.moves;
+        let mut wanted: BTreeSet<Key> =
+            moves.coming_to(dir).iter().map(|wish| wish.key()).collect();
+        let kept = self
+            .kept
+            .iter()
+            .filter(|(to, key)| *to == dir.id && moves.wanted(*key).is_none());
+        wanted.extend(kept.map(|(_, key)| *key));
+        let stored = self.stored.entry(dir.id).or_default();
+        if *stored != wanted {
+            let list: Vec<Key> = wanted.iter().copied().collect();
+            wishes::store(&*self.shared.env.disk, &dir.path, &list)?;
+            *stored = wanted;
+        }
+        Ok(())
+    }
+
+    fn bytes_per_second(&self) -> u64 {
+        let quota = self.shared.config().broker.number(QUOTA);
+        u64::try_from(quota.unwrap_or(i64::MAX)).unwrap_or(0).max(1)
     }
 
     fn now(&self) -> Instant {
@@ -47,7 +167,10 @@ impl Mover {
     fn begin(&mut self) -> Turn {
         let wish = match self.shared.moves.next(self.now()) {
             Ok(wish) => wish,
-            Err(until) => return Turn::Sleep { until },
+            Err(until) => {
+                let until = [until, self.store_at].into_iter().flatten().min();
+                return Turn::Sleep { until };
+            }
         };
         if wish.is_fulfilled() || wish.partition.is_deleted() || wish.partition.is_offline() {
             self.shared.moves.forget(wish.key(), &wish.to);
@@ -81,9 +204,20 @@ impl Mover {
             self.current = Some(current);
             return Turn::Sleep { until };
         }
-        match current.moving.step(now) {
+        let per_second = self.bytes_per_second();
+        let waits = self.debt.pay(per_second, now);
+        if current.moving.is_copying() && !waits.is_zero() {
+            let until = Some(now.plus(waits.min(QUOTA_CHECK)));
+            self.current = Some(current);
+            return Turn::Sleep { until };
+        }
+        let step_bytes = STEP_BYTES.min(per_second) as usize;
+        match current.moving.step(now, step_bytes) {
             // The disks are for others, too: half of the time.
-            Ok(MoveStep::On { .. }) => current.rests_until = self.now().plus(self.now().since(now)),
+            Ok(MoveStep::On { bytes }) => {
+                self.debt.bytes = self.debt.bytes.saturating_add(bytes);
+                current.rests_until = self.now().plus(self.now().since(now));
+            }
             Ok(MoveStep::Wait(time)) => current.rests_until = now.plus(time),
             Ok(MoveStep::Placed) => return self.commit(current),
             Err(error) => {
@@ -160,6 +294,7 @@ impl Mover {
 
 impl Worker for Mover {
     fn turn(&mut self) -> Turn {
+        self.store();
         if let Some(current) = self.current.take() {
             return self.go_on(current);
         }
@@ -172,5 +307,34 @@ impl Worker for Mover {
 
     fn park(&mut self, until: Option<Instant>) {
         self.shared.moves.bell.wait(until);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_debt_is_paid_at_the_rate_that_holds_now() {
+        let at = |millis: u64| Instant(millis * 1_000_000);
+        let mut debt = Debt {
+            bytes: 0,
+            since: at(0),
+        };
+        assert_eq!(
+            debt.pay(1000, at(5_000)),
+            Duration::ZERO,
+            "no credit is gathered"
+        );
+        debt.bytes += 4000;
+        assert_eq!(debt.pay(1000, at(5_000)), Duration::from_secs(4));
+        assert_eq!(debt.pay(1000, at(6_000)), Duration::from_secs(3));
+        assert_eq!(debt.pay(3000, at(6_000)), Duration::from_secs(1));
+        assert_eq!(debt.pay(u64::MAX, at(6_001)), Duration::ZERO);
+        debt.bytes += 1;
+        for step in 1..10 {
+            assert!(!debt.pay(1, at(6_001 + step * 100)).is_zero(), "{step}");
+        }
+        assert_eq!(debt.pay(1, at(7_001)), Duration::ZERO, "short waits add up");
     }
 }

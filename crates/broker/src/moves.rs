@@ -1,26 +1,26 @@
 //! Where partitions are wanted: those that move to another log directory, and those that do not exist yet.
 //!
 //! Owns the wishes; the mover fulfils them one after the other. Invariant: a partition has one wish at most, and one whose
-//! target is where the partition lives calls off what is under way. Nothing here outlives the process: a restart finds every
-//! partition where the metadata say, and whoever wants it elsewhere asks again.
+//! target is where the partition lives calls off what is under way. The mover keeps a list of them in each directory (`wishes`), so
+//! that a restart goes on with them; a restart finds every partition where the metadata say.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use env::Bell;
 use meta::{Image, Record};
-use model::{Instant, PartitionIndex};
+use model::Instant;
 use parking_lot::Mutex;
 use partition::{LogDir, Moved, Partition};
 use wire::Uuid;
 
 use crate::shared::Shared;
+use crate::wishes::Key;
 
 /// Directories remembered for partitions that do not exist: 10,000, some MiB. Past it a preference is not taken, and the partition
 /// is placed like any other.
 const PREFERENCES_MAX: usize = 10_000;
-
-type Key = (Uuid, PartitionIndex);
 
 #[derive(Clone)]
 pub(crate) struct Wish {
@@ -45,6 +45,8 @@ pub(crate) struct Moves {
     wishes: Mutex<BTreeMap<Key, Wish>>,
     /// By topic name and partition number.
     preferred: Mutex<BTreeMap<(String, i32), Uuid>>,
+    /// Counts changes of the wishes.
+    changes: AtomicU64,
     pub(crate) bell: Arc<dyn Bell>,
 }
 
@@ -53,6 +55,7 @@ impl Moves {
         Moves {
             wishes: Mutex::default(),
             preferred: Mutex::default(),
+            changes: AtomicU64::new(0),
             bell,
         }
     }
@@ -76,6 +79,7 @@ impl Moves {
             _ => {}
         }
         wishes.insert(wish.key(), wish);
+        self.changes.fetch_add(1, Ordering::Release);
         drop(wishes);
         self.ring();
     }
@@ -88,7 +92,13 @@ impl Moves {
             .is_some_and(|wish| Arc::ptr_eq(&wish.to, to))
         {
             wishes.remove(&key);
+            self.changes.fetch_add(1, Ordering::Release);
         }
+    }
+
+    /// Another number than before when wishes came or went.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
     }
 
     pub(crate) fn wanted(&self, key: Key) -> Option<Wish> {

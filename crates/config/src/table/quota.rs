@@ -12,6 +12,8 @@ pub(super) const SETTINGS: &[Setting] = settings! {
         "length of one sample for the quota of cluster changes";
     "quota.window.num" Int "11" AtLeast(1) ReadOnly Accepted "samples kept for client quotas";
     "quota.window.size.seconds" Int "1" AtLeast(1) ReadOnly Accepted "length of one sample for client quotas";
+    "replica.alter.log.dirs.io.max.bytes.per.second" Long "9223372036854775807" AtLeast(0) ClusterWide Works
+        "bytes per second copied for moves between directories";
     "replication.quota.window.num" Int "11" AtLeast(1) ReadOnly Accepted "samples kept for replication quotas";
     "replication.quota.window.size.seconds" Int "1" AtLeast(1) ReadOnly Accepted
         "length of one sample for replication quotas";

@@ -22,7 +22,7 @@ use crate::news::News;
 use crate::partition::{Home, Partition, State};
 use crate::sync::{AtomicU64, Ordering};
 
-/// Copied in one step.
+/// Room that a step finds: none copies more.
 const STEP_BYTES: usize = 1 << 20;
 /// How soon a step that waits for another loop looks again.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
@@ -201,8 +201,13 @@ impl Move {
         &self.partition
     }
 
-    /// Goes on by about 1 MiB. After an error it must be called off.
-    pub fn step(&mut self, now: Instant) -> Result<MoveStep, MoveError> {
+    /// Whether the next step may copy many bytes while the partition is used as before.
+    pub fn is_copying(&self) -> bool {
+        matches!(self.stage, Stage::Copying { .. })
+    }
+
+    /// Goes on by about `bytes_max`, at most 1 MiB. After an error it must be called off.
+    pub fn step(&mut self, now: Instant, bytes_max: usize) -> Result<MoveStep, MoveError> {
         if self.partition.is_deleted() {
             return Err(MoveError::Deleted);
         }
@@ -213,7 +218,7 @@ impl Move {
             Stage::Copying { not_before } if now < *not_before => {
                 Ok(MoveStep::Wait(not_before.since(now)))
             }
-            Stage::Copying { .. } => self.copy(now),
+            Stage::Copying { .. } => self.copy(now, bytes_max.min(STEP_BYTES)),
             Stage::Pausing { since } => self.end_copy(*since, now),
             Stage::Arriving { arrival, since } => match arrival.place() {
                 Place::Waiting if now <= since.plus(ARRIVAL_WAIT_MAX) => {
@@ -230,7 +235,7 @@ impl Move {
         }
     }
 
-    fn copy(&mut self, now: Instant) -> Result<MoveStep, MoveError> {
+    fn copy(&mut self, now: Instant, bytes_max: usize) -> Result<MoveStep, MoveError> {
         if self.to.is_full() || !self.has_room() {
             return Ok(MoveStep::Wait(ROOM_CHECK));
         }
@@ -239,7 +244,7 @@ impl Move {
                 Some(copy) => copy,
                 none => none.insert(LogCopy::begin(&self.to.env.disk, &self.files)?),
             };
-            let stepped = match copy.step(store, STEP_BYTES) {
+            let stepped = match copy.step(store, bytes_max) {
                 // What was not written is copied again.
                 Err(CopyError::Source(error) | CopyError::Target(error)) if is_full(&error) => {
                     return Ok(MoveStep::Wait(ROOM_CHECK));

@@ -104,7 +104,7 @@ impl House {
         let Some(moving) = &mut self.moving else {
             return true;
         };
-        let step = moving.step(machine.now());
+        let step = moving.step(machine.now(), 1 << 20);
         let mut news = Vec::new();
         match step {
             Ok(MoveStep::On { .. } | MoveStep::Wait(_)) => return false,
@@ -337,7 +337,7 @@ fn place(house: &mut House, machine: &Machine, known: &mut [Known]) {
     for steps in 0.. {
         assert!(steps < 10_000, "the move does not come to its end");
         let moving = house.moving.as_mut().expect("it moves");
-        match moving.step(machine.now()).unwrap() {
+        match moving.step(machine.now(), 1 << 20).unwrap() {
             MoveStep::Placed => return,
             _ => house.work(machine, Duration::from_millis(1), known),
         }
@@ -407,7 +407,7 @@ fn a_topic_that_is_deleted_on_its_way_leaves_nothing_and_its_name_is_free_in_bot
         house.begin(1);
         for _ in 0..steps {
             let moving = house.moving.as_mut().expect("it moves");
-            if moving.step(machine.now()).unwrap() == MoveStep::Placed {
+            if moving.step(machine.now(), 1 << 20).unwrap() == MoveStep::Placed {
                 break;
             }
             house.work(&machine, Duration::from_millis(1), &mut known);
@@ -478,7 +478,14 @@ fn a_full_target_is_waited_for_and_one_that_breaks_ends_the_move_alone() {
     let free = machine.env().disk.space(Path::new(DIRS[1])).unwrap();
     machine.faults(|faults| faults.disk_bytes = free.total - free.available);
     house.begin(1);
-    let step = |house: &mut House| house.moving.as_mut().unwrap().step(machine.now()).unwrap();
+    let step = |house: &mut House| {
+        house
+            .moving
+            .as_mut()
+            .unwrap()
+            .step(machine.now(), 1 << 20)
+            .unwrap()
+    };
     assert!(matches!(step(&mut house), MoveStep::Wait(_)));
     machine.faults(|faults| faults.disk_bytes = 1 << 40);
     assert!(matches!(step(&mut house), MoveStep::On { .. }));

@@ -73,6 +73,8 @@ pub(crate) struct Admin {
     process: u32,
     created: u64,
     pub(crate) is_quiet: bool,
+    /// Partitions on their way to another directory, as they were last told of.
+    pub(crate) moving: Option<usize>,
     /// Looks at the topics since the last call of `look_again`.
     pub(crate) looks: u64,
 }
@@ -233,6 +235,7 @@ impl Admin {
             process: notes.process(),
             created: 0,
             is_quiet: false,
+            moving: None,
             looks: 0,
         }
     }
@@ -256,6 +259,9 @@ impl Admin {
             return Asked::Create(wanted);
         }
         let draw = self.chance.below(100);
+        if self.is_quiet && self.moves > 0 && self.moving != Some(0) {
+            return Asked::Dirs;
+        }
         if self.is_quiet || draw >= self.trims + self.changes + self.moves {
             return Asked::Look;
         }
@@ -380,6 +386,9 @@ impl Admin {
         let mut seen: BTreeMap<(String, i32), String> = BTreeMap::new();
         let dirs = answer.decode::<DescribeLogDirsRequest>()?.results;
         self.dirs = dirs.iter().map(|dir| dir.log_dir.clone()).collect();
+        let all = dirs.iter().flat_map(|dir| &dir.topics);
+        let all = all.flat_map(|topic| &topic.partitions);
+        self.moving = Some(all.filter(|of| of.is_future_key).count());
         for dir in dirs {
             for topic in dir.topics {
                 for partition in topic.partitions.iter().filter(|of| !of.is_future_key) {

@@ -326,10 +326,26 @@ impl Run {
             1 => self.host.end(End::Kill),
             _ => self.host.stop(&mut self.notes),
         }
+        self.demand_moves();
         self.demand_progress();
         self.demand_commits();
         self.demand_table();
         self.read_everything();
+    }
+
+    /// What was on its way to another directory gets there, also over the restart.
+    fn demand_moves(&mut self) {
+        if self.plan.moves == 0 {
+            return;
+        }
+        self.admin.moving = None;
+        let is_done = |run: &Run| run.admin.moving == Some(0);
+        if !self.until(DRAIN_MAX, is_done) && self.notes.violations.is_empty() {
+            let moving = self.admin.moving;
+            self.notes.violation(format!(
+                "moves do not end after everything healed: {moving:?} partitions"
+            ));
+        }
     }
 
     /// The table is what was written, before and after what compaction may still do.

@@ -11,10 +11,12 @@ use wire::messages::create_partitions_request::CreatePartitionsTopic;
 use wire::messages::create_topics_request::CreatableTopic;
 use wire::messages::delete_topics_request::DeleteTopicState;
 use wire::messages::fetch_request::{FetchPartition, FetchTopic};
+use wire::messages::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
 use wire::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use wire::messages::{
     AlterReplicaLogDirsRequest, ApiVersionsRequest, CreatePartitionsRequest, CreateTopicsRequest,
-    DeleteTopicsRequest, DescribeLogDirsRequest, FetchRequest, ProduceRequest,
+    DeleteTopicsRequest, DescribeLogDirsRequest, FetchRequest, IncrementalAlterConfigsRequest,
+    ProduceRequest,
 };
 use wire::records::BatchBuilder;
 use wire::{Reader, Request};
@@ -208,6 +210,24 @@ impl House {
             .as_ref()
             .map_or(0, |records| records.len());
         (partition.error_code, partition.high_watermark, bytes)
+    }
+
+    /// Bytes per second for all moves.
+    fn throttle(&self, rate: u64) {
+        let config = AlterableConfig {
+            name: "replica.alter.log.dirs.io.max.bytes.per.second".to_owned(),
+            config_operation: 0,
+            value: Some(rate.to_string()),
+        };
+        let request = IncrementalAlterConfigsRequest {
+            resources: vec![AlterConfigsResource {
+                resource_type: 4,
+                resource_name: "1".to_owned(),
+                configs: vec![config],
+            }],
+            validate_only: false,
+        };
+        assert_eq!(self.ask(&request, 1).responses[0].error_code, NONE);
     }
 
     fn other(&self, topic: &str) -> &'static str {
@@ -409,4 +429,108 @@ fn with_a_directory_offline_no_move_begins() {
     let other = [DIRS[0], DIRS[1]].into_iter().find(|dir| *dir != home);
     assert_eq!(house.alter("b", 0, other.unwrap_or(DIRS[1])), STORAGE);
     assert_eq!(house.alter("b", 0, &home), NONE);
+}
+
+#[test]
+fn a_move_keeps_to_its_quota_which_may_change_meanwhile() {
+    let house = house();
+    house.create("t", 1);
+    for _ in 0..300 {
+        house.produce("t", &[7; 2000]);
+    }
+    house.throttle(100_000);
+    let (from, to) = (house.place("t", 0), house.other("t"));
+    assert_eq!(house.alter("t", 0, to), NONE);
+    house.run(Duration::from_millis(4_500));
+    let (here, coming) = house.places("t", 0);
+    assert_eq!(
+        (here, coming.len()),
+        (vec![from.clone()], 1),
+        "600 KB take 6 s"
+    );
+    house.run(Duration::from_secs(3));
+    assert_eq!(house.place("t", 0), to);
+    house.throttle(1_000);
+    assert_eq!(house.alter("t", 0, &from), NONE);
+    house.run(Duration::from_secs(60));
+    assert_eq!(house.places("t", 0).0, [to], "600 KB take 10 minutes");
+    house.throttle(u64::MAX / 2);
+    house.run(Duration::from_secs(3));
+    assert_eq!(house.place("t", 0), from);
+}
+
+#[test]
+fn a_move_goes_on_after_a_restart() {
+    for ending in 0..3 {
+        let house = house();
+        house.create("t", 1);
+        for _ in 0..300 {
+            house.produce("t", &[7; 2000]);
+        }
+        house.throttle(100_000);
+        let (from, to) = (house.place("t", 0), house.other("t"));
+        assert_eq!(house.alter("t", 0, to), NONE);
+        house.run(Duration::from_secs(2));
+        let restart = |house: House| {
+            let House {
+                machine, broker, ..
+            } = house;
+            match ending {
+                0 => drop(machine.power_cut()),
+                1 => machine.kill(),
+                _ => {
+                    broker.stop();
+                    let is_over = |machine: &Machine| machine.workers_count() == 0;
+                    assert!(machine.run_until(Duration::from_secs(30), is_over));
+                    machine.kill();
+                }
+            }
+            drop(broker);
+            House::open(machine)
+        };
+        let house = restart(house);
+        let (here, coming) = house.places("t", 0);
+        assert_eq!(here, [from], "ending {ending}");
+        assert_eq!((coming.len(), &*coming[0].0), (1, to), "ending {ending}");
+        assert_eq!(house.produce("t", b"meanwhile"), (NONE, 300));
+        house.run(Duration::from_secs(10));
+        assert_eq!(house.place("t", 0), to, "ending {ending}");
+        let house = restart(house);
+        assert_eq!(house.place("t", 0), to, "once and for all");
+        for offset in [0, 150, 300] {
+            let (code, high_watermark, bytes) = house.fetch("t", offset);
+            assert_eq!((code, high_watermark), (NONE, 301));
+            assert!(bytes > 0);
+        }
+        let moves = std::path::Path::new(to).join("esker.moves");
+        assert!(!house.machine.env().disk.exists(&moves).unwrap());
+    }
+}
+
+#[test]
+fn a_power_cut_at_any_moment_of_a_move_leaves_one_place_and_an_end() {
+    let mut ends = [0; 2];
+    for millis in 0..60 {
+        let house = house();
+        house.create("t", 1);
+        for _ in 0..20 {
+            house.produce("t", &[7; 2000]);
+        }
+        let (from, to) = (house.place("t", 0), house.other("t"));
+        assert_eq!(house.alter("t", 0, to), NONE);
+        house.run(Duration::from_micros(200) * millis);
+        let House {
+            machine, broker, ..
+        } = house;
+        machine.power_cut();
+        drop(broker);
+        let house = House::open(machine);
+        house.run(Duration::from_secs(5));
+        let place = house.place("t", 0);
+        assert!(place == from || place == to, "{place}");
+        ends[usize::from(place == to)] += 1;
+        assert_eq!(house.fetch("t", 19).1, 20, "after {millis}");
+        assert_eq!(house.produce("t", b"more"), (NONE, 20));
+    }
+    assert!(ends[1] > 30, "{ends:?}");
 }

@@ -267,7 +267,7 @@ mod tests {
                 .len(),
             1
         );
-        assert_eq!(ask(&fixture, (4, "1"), None).configs.len(), 345);
+        assert_eq!(ask(&fixture, (4, "1"), None).configs.len(), 346);
     }
 
     #[test]
@@ -312,7 +312,7 @@ mod tests {
             &fixture.view(),
             MOST_PER_RESOURCE,
         );
-        assert_eq!((all.error_code, all.configs.len()), (0, 345));
+        assert_eq!((all.error_code, all.configs.len()), (0, 346));
     }
 
     #[test]
