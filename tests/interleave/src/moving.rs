@@ -27,7 +27,7 @@ fn run_move(rig: &Rig, other: &Arc<LogDir>, is_settled: bool) {
     let now = rig.machine.now();
     let mut news = Vec::new();
     loop {
-        match moving.step(now).expect("nothing fails") {
+        match moving.step(now, 1 << 20).expect("nothing fails") {
             MoveStep::On { .. } => {}
             MoveStep::Wait(_) => thread::yield_now(),
             MoveStep::Placed if is_settled => break moving.settle(&mut news),
