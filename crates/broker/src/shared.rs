@@ -71,6 +71,12 @@ pub(crate) struct Shared {
     failure: Mutex<Option<String>>,
 }
 
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.dirs.iter().for_each(|dir| dir.let_go());
+    }
+}
+
 impl Shared {
     pub(crate) fn new(
         env: Env,

@@ -150,6 +150,16 @@ pub struct LogDir {
 }
 
 impl LogDir {
+    /// The broker is gone. A directory and its partitions know each other, so they would stay in memory as long as the process.
+    pub fn let_go(&self) {
+        let partitions = std::mem::take(&mut *self.partitions.lock());
+        let guests = std::mem::take(&mut *self.guests.lock());
+        let arrivals = std::mem::take(&mut *self.arrivals.lock());
+        let dirty = std::mem::take(&mut *self.dirty.lock());
+        let doomed = std::mem::take(&mut *self.doomed.lock());
+        drop((partitions, guests, arrivals, dirty, doomed));
+    }
+
     pub fn is_failed(&self) -> bool {
         self.failed.load(Ordering::Acquire)
     }
