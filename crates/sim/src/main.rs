@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use env::Env;
 use parking_lot::Mutex;
-use sim::run::{Load, Plan, Verdict, damages, images, injuries, run};
+use sim::run::{Load, Plan, Verdict, damages, images, injuries, run, txn_damages, txn_injuries};
 
 #[derive(Clone, Copy, Debug)]
 struct Options {
@@ -36,8 +36,8 @@ const USAGE: &str = "sim [--seeds N] [--seed FIRST] [--load NAME] [--jobs N] [--
   --load NAME   all (default), transactions, group, table or retries: what the clients do above all
   --first       end at the first seed that fails
   --images N    instead, recover N crash states of each seed's recorded run
-  --damages N   instead, damage the files of each seed's run in N ways
-  --injuries N  instead, hurt the disk under N loads of each seed
+  --damages N   instead, damage the files of each seed's run in N ways (of --load transactions, too)
+  --injuries N  instead, hurt the disk under N loads of each seed (of --load transactions, too)
   --jobs N      processes at a time (number of cores)
   --verbose     one seed in this process, every event of the machine on standard error";
 
@@ -187,9 +187,12 @@ fn judge(seed: u64, options: Options) -> (bool, String, String) {
         );
     }
     if options.damages > 0 || options.injuries > 0 {
-        let tally = match options.damages {
-            0 => injuries(seed, options.injuries),
-            count => damages(seed, count),
+        let is_transactional = matches!(options.load, Load::Transactions);
+        let tally = match (options.damages, is_transactional) {
+            (0, false) => injuries(seed, options.injuries),
+            (0, true) => txn_injuries(seed, options.injuries),
+            (count, false) => damages(seed, count),
+            (count, true) => txn_damages(seed, count),
         };
         let summary = format!(
             "{} damages, {} reported, {} harmless",
@@ -254,9 +257,9 @@ fn how(options: Options) -> String {
     if options.images > 0 {
         format!(" --images {}", options.images)
     } else if options.damages > 0 {
-        format!(" --damages {}", options.damages)
+        format!("{load} --damages {}", options.damages)
     } else if options.injuries > 0 {
-        format!(" --injuries {}", options.injuries)
+        format!("{load} --injuries {}", options.injuries)
     } else {
         format!("{load} --verbose")
     }

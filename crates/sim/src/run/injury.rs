@@ -4,15 +4,16 @@
 //! shown other bytes, miss what was acknowledged without a word, or be given an acknowledged offset again. Where a single
 //! partition's file cannot be read, the others feel nothing, unless a start needs those bytes: that is refused.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use env::sim::{Chance, Faults};
+use env::sim::{Chance, Faults, Machine};
 
 use super::damage::{Damages, FAILURES_MAX, Hurt, files, judge, last_moment};
 use super::host::{End, settings};
 use super::plan::Plan;
 use super::survey::Known;
-use super::{Run, Topics};
+use super::{Run, Topics, txn_damage};
 use crate::client::reader::DAMAGED;
 
 #[derive(Clone, Debug)]
@@ -51,9 +52,62 @@ pub fn injuries(seed: u64, count: usize) -> Damages {
     tally
 }
 
+/// Injures `count` short runs of transactions of `seed`. What the run tells its clients counts as told, and so does a coordinator
+/// that does not answer any more; nobody may be shown what was aborted, or lack without a word what was committed.
+#[must_use]
+pub fn txn_injuries(seed: u64, count: usize) -> Damages {
+    let mut chance = Chance::new(seed);
+    let plan = Plan::short_transactions(seed);
+    let mut tally = Damages::default();
+    while tally.tried < count && tally.failures.len() < FAILURES_MAX {
+        let mut run = begin_as(seed, &plan);
+        run.strike(&plan);
+        if chance.one_in(2) {
+            run.host.stop(&mut run.notes);
+        }
+        let (path, range) = make_unreadable(&run, &mut chance);
+        run.strike(&plan);
+        run.drain();
+        match chance.one_in(2) {
+            true => run.host.stop(&mut run.notes),
+            false => run.host.end(End::Kill),
+        }
+        tally.tried += 1;
+        // Whoever waits for what cannot be read waits for ever.
+        let told = |what: &String| {
+            what.contains(DAMAGED)
+                || what.contains("does not start")
+                || what.contains("stay unanswered")
+        };
+        let violations = std::mem::take(&mut run.notes.violations).into_iter();
+        let (told, mut problems): (Vec<String>, Vec<String>) = violations.partition(told);
+        let machine = Machine::on(seed, Faults::default(), run.host.machine.tape().last());
+        // It may be gone meanwhile.
+        let _ = machine.fail_reads(&path, range);
+        let config = settings(&plan);
+        let (is_told, found) =
+            txn_damage::judge(&machine, &config, &plan, &mut run, !told.is_empty());
+        problems.extend(found);
+        *(if is_told {
+            &mut tally.reported
+        } else {
+            &mut tally.harmless
+        }) += 1;
+        let name = |problem| {
+            let path = path.display();
+            format!("seed {seed}, injury {} of {path}: {problem}", tally.tried)
+        };
+        tally.failures.extend(problems.into_iter().map(name));
+    }
+    tally
+}
+
 fn begin(seed: u64, faults: Faults) -> Run {
-    let plan = Plan::short(seed, faults);
-    let mut run = Run::new(seed, &plan);
+    begin_as(seed, &Plan::short(seed, faults))
+}
+
+fn begin_as(seed: u64, plan: &Plan) -> Run {
+    let mut run = Run::new(seed, plan);
     run.done_at = Some(Vec::new());
     run.set_up();
     run
@@ -73,7 +127,7 @@ fn injure(seed: u64, injury: &Injury, chance: &mut Chance) -> (bool, Vec<String>
         if chance.one_in(2) {
             run.host.stop(&mut run.notes);
         }
-        path = make_unreadable(&run, chance);
+        (path, _) = make_unreadable(&run, chance);
     }
     run.strike(&plan);
     run.drain();
@@ -115,12 +169,12 @@ fn injure(seed: u64, injury: &Injury, chance: &mut Chance) -> (bool, Vec<String>
     (is_told, problems)
 }
 
-fn make_unreadable(run: &Run, chance: &mut Chance) -> PathBuf {
+fn make_unreadable(run: &Run, chance: &mut Chance) -> (PathBuf, Range<u64>) {
     let machine = &run.host.machine;
     let (path, len) = chance.pick(&files(machine, Path::new("/data"))).clone();
     let from = chance.below(len);
     let to = (from + chance.between(1, 64 << 10)).min(len);
     let bad = machine.fail_reads(&path, from..to);
     bad.expect("a file that was listed is there");
-    path
+    (path, from..to)
 }

@@ -33,7 +33,7 @@ pub use damage::{Damages, damages};
 use faults::Striker;
 use host::{End, Host};
 pub use images::{Tally, images};
-pub use injury::injuries;
+pub use injury::{injuries, txn_injuries};
 pub use plan::{Load, Plan, SLOW_SYNC_NANOS, Strike};
 pub use txn_damage::txn_damages;
 pub use txn_images::txn_images;

@@ -64,34 +64,12 @@ pub fn txn_damages(seed: u64, count: usize) -> Damages {
         let changed = machine.rot(&path, at..(at + bytes).min(len), rot);
         changed.expect("a file that was listed is there");
         tally.tried += 1;
-        let (found, _broker) = find(&machine, &config, &plan, &mut run);
-        let is_told = !found.told.is_empty() || a_coordinator_refuses(&machine, &plan);
+        let (is_told, problems) = judge(&machine, &config, &plan, &mut run, false);
         *(if is_told {
             &mut tally.reported
         } else {
             &mut tally.harmless
         }) += 1;
-        let mut problems = found.problems.clone();
-        if is_told {
-            // Who waits for what is damaged waits for ever.
-            problems.retain(|problem| !problem.contains("cannot be read to its end"));
-        }
-        let mut report = check(&history(&run.notes.history, |_| true, &found.ops));
-        report
-            .findings
-            .retain(|anomaly, _| !is_told || !MISSING.contains(anomaly));
-        if !report.is_clean() {
-            problems.push(report.to_string());
-        }
-        let offsets = found.offsets.iter().filter(|_| !is_told);
-        for (group, offset) in offsets {
-            if let Err(what) = run.notes.numbers(group).judge(*offset, |_| true) {
-                problems.push(format!("{group}: {what}"));
-            }
-        }
-        if !is_told {
-            problems.extend(wrong_commits(&mut run, &found, usize::MAX));
-        }
         let what = format!(
             "seed {seed}, {rot:?} of {bytes} bytes at {at} of {}",
             path.display()
@@ -100,6 +78,40 @@ pub fn txn_damages(seed: u64, count: usize) -> Damages {
         tally.failures.extend(problems.into_iter().map(name));
     }
     tally
+}
+
+/// Starts a broker on what is left, and says whether it told of damage, and what is wrong with what it serves.
+pub(super) fn judge(
+    machine: &Machine,
+    config: &config::Broker,
+    plan: &Plan,
+    run: &mut Run,
+    was_told: bool,
+) -> (bool, Vec<String>) {
+    let (found, _broker) = find(machine, config, plan, run);
+    let is_told = was_told || !found.told.is_empty() || a_coordinator_refuses(machine, plan);
+    let mut problems = found.problems.clone();
+    if is_told {
+        // Who waits for what is damaged waits for ever.
+        problems.retain(|problem| !problem.contains("cannot be read to its end"));
+    }
+    let mut report = check(&history(&run.notes.history, |_| true, &found.ops));
+    report
+        .findings
+        .retain(|anomaly, _| !is_told || !MISSING.contains(anomaly));
+    if !report.is_clean() {
+        problems.push(report.to_string());
+    }
+    let offsets = found.offsets.iter().filter(|_| !is_told);
+    for (group, offset) in offsets {
+        if let Err(what) = run.notes.numbers(group).judge(*offset, |_| true) {
+            problems.push(format!("{group}: {what}"));
+        }
+    }
+    if !is_told {
+        problems.extend(wrong_commits(run, &found, usize::MAX));
+    }
+    (is_told, problems)
 }
 
 /// A coordinator whose log is damaged tells everyone who asks it, and nobody else: what it had not ended stays open.

@@ -270,6 +270,21 @@ fn damaged_files_of_transactions_are_told_or_harmless() {
     );
 }
 
+#[test]
+fn transactions_whose_files_cannot_be_read_are_told_of_or_whole() {
+    let (mut reported, mut harmless) = (0, 0);
+    for seed in 1..4 {
+        let tally = sim::run::txn_injuries(seed, 10);
+        assert!(tally.failures.is_empty(), "{}", tally.failures.join("\n"));
+        reported += tally.reported;
+        harmless += tally.harmless;
+    }
+    assert!(
+        reported > 2 && harmless > 5,
+        "{reported} reported, {harmless} harmless"
+    );
+}
+
 /// Found by seeds: what was queued when a directory failed kept its commit thread asleep, or spinning, for ever; and a commit
 /// thread that had ended before a shard left that shard waiting.
 #[test]
