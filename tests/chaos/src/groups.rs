@@ -1,7 +1,8 @@
-//! A consumer group whose members are killed, stopped beyond their session, leave and come, while the broker is killed under their
-//! commits: no partition has two owners, no acknowledged commit is ever forgotten or overtaken, and the group settles when all is well.
+//! Consumer groups, one of each protocol and one of both, whose members are killed, stopped beyond their session, leave and come,
+//! while the broker is killed under their commits: no partition has two owners, no acknowledged commit is ever forgotten or
+//! overtaken, and the groups settle when all is well.
 //!
-//! Judged by what the members say. A member may hold a partition until its session ends, counted from the last beat that was
+//! Judged by what the members say, each group alone. A member may hold a partition until its session ends, counted from the last beat that was
 //! answered; that is what "owner" means for one that is stopped.
 
 use std::collections::BTreeMap;
@@ -11,12 +12,19 @@ use crate::broker::Launch;
 use crate::children::{ClientProcess, Clock};
 use crate::kills::Moments;
 use crate::load::{PARTITIONS, TOPIC, connect, create_topic};
-use crate::member::GROUP;
+use crate::member::{CLASSIC, CONSUMER};
 use crate::place::Place;
 use crate::{Outcome, Plan, Verdict};
 
-const SESSION: Duration = Duration::from_millis(1_500);
-const MEMBERS: usize = 5;
+pub(crate) const SESSION: Duration = Duration::from_millis(1_500);
+/// Groups, and what their members speak, one after the other. In the last a group changes its protocol as members come and go.
+const GROUPS: [(&str, &[&str]); 3] = [
+    ("chaos-classic", &[CLASSIC]),
+    ("chaos-consumer", &[CONSUMER]),
+    ("chaos-both", &[CLASSIC, CONSUMER]),
+];
+/// Of each group.
+const MEMBERS: usize = 4;
 const ROUNDS: usize = 14;
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -24,8 +32,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 enum What {
     Took(i32),
     Gave(i32),
-    /// Everything is gone.
+    /// Everything is gone: thrown out, or about to leave.
     Out,
+    Left,
     /// One that was sent then was answered.
     Beat,
     Found(i32, i64),
@@ -49,6 +58,8 @@ struct Counts {
 
 struct Crowd {
     address: String,
+    group: &'static str,
+    protocols: &'static [&'static str],
     started: usize,
     present: Vec<ClientProcess>,
     stopped: Vec<(Instant, ClientProcess)>,
@@ -56,32 +67,157 @@ struct Crowd {
 }
 
 impl Crowd {
+    fn new(address: &str, group: &'static str, protocols: &'static [&'static str]) -> Crowd {
+        Crowd {
+            address: address.to_owned(),
+            group,
+            protocols,
+            started: 0,
+            present: Vec::new(),
+            stopped: Vec::new(),
+            said: Vec::new(),
+        }
+    }
+
     fn start(&mut self) -> Result<(), String> {
+        let protocol = self.protocols[self.started % self.protocols.len()];
         self.started += 1;
         let id = format!("member-{}", self.started);
-        let member = ClientProcess::start(&["member", &self.address, &id])?;
+        let member = ClientProcess::start(&["member", &self.address, self.group, protocol, &id])?;
         self.present.push(member);
         Ok(())
     }
 
-    /// Those whose session is certainly over go on.
+    /// Those whose session is certainly over go on, and hear that they are out.
     fn wake(&mut self, limit: Duration) -> Result<(), String> {
         for (since, member) in std::mem::take(&mut self.stopped) {
             if since.elapsed() < limit {
                 self.stopped.push((since, member));
             } else {
+                let outs = member.said("out");
                 member.signal("CONT")?;
+                member.wait_for("out", outs + 1, PATIENCE)?;
                 self.present.push(member);
             }
         }
         Ok(())
     }
+
+    /// The broker has started: all sessions begin anew.
+    fn renew(&mut self) {
+        for (since, _) in &mut self.stopped {
+            *since = Instant::now();
+        }
+    }
+
+    /// One of them, if there is any, and what becomes of it.
+    fn lose_one(&mut self, how: Act, moments: &mut Moments) -> Result<(), String> {
+        if self.present.is_empty() {
+            return Ok(());
+        }
+        let at = moments.next(self.present.len() as u64) as usize;
+        let member = self.present.swap_remove(at);
+        match how {
+            Act::Kill => self.said.push(member.kill()),
+            Act::Leave => self.said.push(member.finish(PATIENCE)?),
+            Act::Stop => {
+                member.signal("STOP")?;
+                self.stopped.push((Instant::now(), member));
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until each partition has one owner among those who are there, and a new commit.
+    fn settle(&self) -> Result<(), String> {
+        let begun = Instant::now();
+        let since = Clock::new().now();
+        let mut last = String::new();
+        while begun.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(50));
+            let told = connect(&self.address, PATIENCE)
+                .and_then(|mut client| client.describe_group(self.group));
+            let info = match told {
+                Ok(info) => info,
+                Err(error) => {
+                    last = error.to_string();
+                    continue;
+                }
+            };
+            let mut owned: Vec<i32> = info
+                .members
+                .iter()
+                .flat_map(|member| member.owned.iter().map(|(_, partition)| *partition))
+                .collect();
+            owned.sort_unstable();
+            let is_whole = owned == (0..PARTITIONS).collect::<Vec<i32>>();
+            let is_committed = |partition: i32| {
+                let mut present = self.present.iter();
+                present.any(|member| has_commit(member, partition, since))
+            };
+            if info.members.len() == self.present.len()
+                && is_whole
+                && info.state == "Stable"
+                && (0..PARTITIONS).all(is_committed)
+            {
+                return Ok(());
+            }
+            last = format!(
+                "{} with {} members of {}, partitions {owned:?}",
+                info.state,
+                info.members.len(),
+                self.present.len()
+            );
+        }
+        Err(format!("{} does not settle: {last}", self.group))
+    }
+
+    /// All leave; then what they said is held together, and against what is committed.
+    fn judge(self) -> Result<Counts, String> {
+        let Crowd {
+            present, mut said, ..
+        } = self;
+        for member in present {
+            said.push(member.finish(PATIENCE)?);
+        }
+        let members: Vec<Vec<Event>> = said
+            .iter()
+            .map(|lines| lines.iter().map(|line| read(line)).collect())
+            .collect::<Option<_>>()
+            .ok_or("a member says what nobody understands")?;
+        let counts = judge(&members, SESSION.as_nanos() as u64)?;
+        let committed = connect(&self.address, PATIENCE)
+            .and_then(|mut client| client.committed(self.group))
+            .map_err(|error| format!("asking for the commits: {error}"))?;
+        for (partition, offset) in &last_commits(&members) {
+            let found = committed.get(&(TOPIC.to_owned(), *partition));
+            if found.is_none_or(|found| found.offset < *offset) {
+                return Err(format!(
+                    "partition {partition}: {offset} was acknowledged, at last {found:?} is committed"
+                ));
+            }
+        }
+        if counts.outs == 0 || counts.takes < 2 * PARTITIONS as usize || counts.commits < 100 {
+            return Err(format!("vacuous: {counts:?}"));
+        }
+        Ok(counts)
+    }
+}
+
+/// How a group loses a member.
+#[derive(Clone, Copy)]
+enum Act {
+    Kill,
+    Stop,
+    Leave,
 }
 
 pub(crate) fn run(plan: &Plan, place: &Place) -> Outcome {
     let session = SESSION.as_millis();
     let launch = Launch::new(plan, place, &place.dir.join("data"))?
         .with_setting("offsets.topic.num.partitions=3")
+        .with_setting(&format!("group.min.session.timeout.ms={session}"))
+        .with_setting("group.initial.rebalance.delay.ms=100")
         .with_setting(&format!("group.consumer.min.session.timeout.ms={session}"))
         .with_setting(&format!("group.consumer.session.timeout.ms={session}"))
         .with_setting("group.consumer.min.heartbeat.interval.ms=100")
@@ -89,136 +225,65 @@ pub(crate) fn run(plan: &Plan, place: &Place) -> Outcome {
     let mut broker = launch.start()?;
     create_topic(&launch.address(), TOPIC)?;
     let mut moments = Moments(plan.seed);
-    let mut crowd = Crowd {
-        address: launch.address(),
-        started: 0,
-        present: Vec::new(),
-        stopped: Vec::new(),
-        said: Vec::new(),
-    };
-    for _ in 0..MEMBERS {
-        crowd.start()?;
+    let address = launch.address();
+    let mut crowds = GROUPS.map(|(group, protocols)| Crowd::new(&address, group, protocols));
+    for crowd in &mut crowds {
+        (0..MEMBERS).try_for_each(|_| crowd.start())?;
     }
-    settle(&launch.address(), &crowd)?;
+    crowds.iter().try_for_each(Crowd::settle)?;
     let mut done = [0; 4];
     for round in 0..ROUNDS {
         std::thread::sleep(Duration::from_millis(100 + moments.next(900)));
-        crowd.wake(SESSION * 2)?;
         let act = match round {
             0..4 => round,
             _ => moments.next(4) as usize,
         };
         done[act] += 1;
-        let at = moments.next(crowd.present.len().max(1) as u64) as usize;
-        match act {
-            0 if at < crowd.present.len() => {
-                let said = crowd.present.swap_remove(at).kill();
-                crowd.said.push(said);
-                crowd.start()?;
+        if act == 2 {
+            broker.kill();
+            std::thread::sleep(Duration::from_millis(moments.next(300)));
+            broker = launch.start()?;
+            for crowd in &mut crowds {
+                crowd.renew();
             }
-            1 if at < crowd.present.len() => {
-                let member = crowd.present.swap_remove(at);
-                member.signal("STOP")?;
-                crowd.stopped.push((Instant::now(), member));
+        }
+        for crowd in &mut crowds {
+            crowd.wake(SESSION * 2)?;
+            if act == 1 {
+                // Whoever is stopped then owns something, instead of waiting for the end of a rebalance.
+                crowd.settle()?;
             }
-            2 => {
-                broker.kill();
-                std::thread::sleep(Duration::from_millis(moments.next(300)));
-                broker = launch.start()?;
+            match act {
+                0 => crowd.lose_one(Act::Kill, &mut moments)?,
+                1 => crowd.lose_one(Act::Stop, &mut moments)?,
+                2 => continue,
+                _ => crowd.lose_one(Act::Leave, &mut moments)?,
             }
-            _ => {
-                if at < crowd.present.len() {
-                    let said = crowd.present.swap_remove(at).finish(PATIENCE)?;
-                    crowd.said.push(said);
-                }
+            if act != 1 {
                 crowd.start()?;
             }
         }
     }
     std::thread::sleep(SESSION * 2);
-    crowd.wake(Duration::ZERO)?;
-    settle(&launch.address(), &crowd)?;
-    let Crowd {
-        present, mut said, ..
-    } = crowd;
-    for member in present {
-        said.push(member.finish(PATIENCE)?);
+    for crowd in &mut crowds {
+        crowd.wake(Duration::ZERO)?;
     }
-    let members: Vec<Vec<Event>> = said
-        .iter()
-        .map(|lines| lines.iter().map(|line| read(line)).collect())
-        .collect::<Option<_>>()
-        .ok_or("a member says what nobody understands")?;
-    let counts = judge(&members, SESSION.as_nanos() as u64)?;
-    let highest = last_commits(&members);
-    let committed = connect(&launch.address(), PATIENCE)
-        .and_then(|mut client| client.committed(GROUP))
-        .map_err(|error| format!("asking for the commits: {error}"))?;
-    for (partition, offset) in &highest {
-        let found = committed.get(&(TOPIC.to_owned(), *partition));
-        if found.is_none_or(|found| found.offset < *offset) {
-            return Err(format!(
-                "partition {partition}: {offset} was acknowledged, at last {found:?} is committed"
-            ));
-        }
-    }
+    crowds.iter().try_for_each(Crowd::settle)?;
     let [kills, stops, deaths, leaves] = done;
     place.say(&format!(
-        "{kills} members killed, {stops} stopped beyond their session, {leaves} left, {deaths} deaths of the broker; partitions \
-         were taken {} times, members thrown out {} times, {} commits",
-        counts.takes, counts.outs, counts.commits
+        "each group: {kills} members killed, {stops} stopped beyond their session, {leaves} left; {deaths} deaths of the broker"
     ));
+    for crowd in crowds {
+        let group = crowd.group;
+        let counts = crowd.judge().map_err(|why| format!("{group}: {why}"))?;
+        place.say(&format!(
+            "{group}: partitions were taken {} times, members thrown out {} times, {} commits",
+            counts.takes, counts.outs, counts.commits
+        ));
+    }
     launch.check_words()?;
     drop(broker);
-    if counts.outs == 0 || counts.takes < 2 * PARTITIONS as usize || counts.commits < 100 {
-        return Err(format!("vacuous: {counts:?}"));
-    }
     Ok(Verdict::Passed)
-}
-
-/// Waits until each partition has one owner among those who are there, and a new commit.
-fn settle(address: &str, crowd: &Crowd) -> Result<(), String> {
-    let begun = Instant::now();
-    let since = Clock::new().now();
-    let mut last = String::new();
-    while begun.elapsed() < PATIENCE {
-        std::thread::sleep(Duration::from_millis(50));
-        let told = connect(address, PATIENCE).and_then(|mut client| client.describe_group(GROUP));
-        let info = match told {
-            Ok(info) => info,
-            Err(error) => {
-                last = error.to_string();
-                continue;
-            }
-        };
-        let mut owned: Vec<i32> = info
-            .members
-            .iter()
-            .flat_map(|member| member.owned.iter().map(|(_, partition)| *partition))
-            .collect();
-        owned.sort_unstable();
-        let is_whole = owned == (0..PARTITIONS).collect::<Vec<i32>>();
-        let is_committed = |partition: i32| {
-            crowd
-                .present
-                .iter()
-                .any(|member| has_commit(member, partition, since))
-        };
-        if info.members.len() == crowd.present.len()
-            && is_whole
-            && info.state == "Stable"
-            && (0..PARTITIONS).all(is_committed)
-        {
-            return Ok(());
-        }
-        last = format!(
-            "{} with {} members of {}, partitions {owned:?}",
-            info.state,
-            info.members.len(),
-            crowd.present.len()
-        );
-    }
-    Err(format!("the group does not settle: {last}"))
 }
 
 fn has_commit(member: &ClientProcess, partition: i32, since: u64) -> bool {
@@ -237,6 +302,7 @@ fn read(line: &str) -> Option<Event> {
         "took" => What::Took(number()? as i32),
         "gave" => What::Gave(number()? as i32),
         "out" => What::Out,
+        "left" => What::Left,
         "beat" => What::Beat,
         "found" => What::Found(number()? as i32, number()?),
         "tried" => What::Tried(number()? as i32, number()?),
@@ -337,7 +403,7 @@ fn judge_owners(members: &[Vec<Event>], session: u64) -> Result<(), String> {
                         end((partition, since), event.at, until);
                     }
                 }
-                What::Out => std::mem::take(&mut open)
+                What::Out | What::Left => std::mem::take(&mut open)
                     .into_iter()
                     .for_each(|open| end(open, event.at, until)),
                 What::Found(..) | What::Tried(..) | What::Commit(..) => {}

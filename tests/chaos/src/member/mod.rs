@@ -1,7 +1,11 @@
-//! A member of a consumer group (KIP-848) that is alone in its process: beats, takes and gives up partitions, commits rising offsets.
+//! A member of a consumer group that is alone in its process: joins by one of the two protocols, takes and gives up partitions, commits
+//! rising offsets.
 //!
-//! Says what it believes and what it was told, with the time of each: `took`, `gave` and `out`; `beat` when one was answered, with
+//! Says what it believes and what it was told, with the time of each: `took`, `gave`, `out` and `left`; `beat` when one was answered, with
 //! the time at which it was sent; `found` with the time of the question, `tried` before a commit is sent, and `commit` with both times when it was acknowledged.
+
+mod classic;
+mod consumer;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -9,58 +13,67 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use client::{Connection, Error};
-use wire::messages::consumer_group_heartbeat_request::TopicPartitions;
 use wire::messages::offset_commit_request::{
     OffsetCommitRequestPartition, OffsetCommitRequestTopic,
 };
 use wire::messages::offset_fetch_request::{OffsetFetchRequestGroup, OffsetFetchRequestTopics};
-use wire::messages::{
-    ConsumerGroupHeartbeatRequest, FindCoordinatorRequest, OffsetCommitRequest, OffsetFetchRequest,
-};
-use wire::{ErrorCode, Request, Uuid};
+use wire::messages::{FindCoordinatorRequest, OffsetCommitRequest, OffsetFetchRequest};
+use wire::{ErrorCode, Request};
 
 use crate::children::{Clock, say};
 use crate::load::{TOPIC, connect};
 
-pub(crate) const GROUP: &str = "chaos-group";
+pub(crate) const CLASSIC: &str = "classic";
+/// KIP-848.
+pub(crate) const CONSUMER: &str = "consumer";
 /// A broker that stays away longer than this has failed the scenario.
 const PATIENCE: Duration = Duration::from_secs(40);
-const ANSWER_MAX: Duration = Duration::from_secs(5);
+/// A join is answered when the last member has come or was given up.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
 const BEAT: Duration = Duration::from_millis(100);
 const REBALANCE_MS: i32 = 5_000;
-const LEAVE: i32 = -1;
 /// Last versions of OffsetCommit and OffsetFetch that name topics.
 const NAMED_VERSION_MAX: i16 = 9;
+
+enum Protocol {
+    Classic,
+    Consumer(consumer::Consumer),
+}
 
 struct Member {
     address: String,
     connection: Option<Connection>,
+    group: String,
     id: String,
-    /// 0 while it is out.
+    /// Or generation; 0 while it is out.
     epoch: i32,
-    topic_id: Uuid,
     /// The offset that is committed as far as it knows; `None` until it was found.
     positions: BTreeMap<i32, Option<i64>>,
     clock: Clock,
 }
 
-/// Until it is told to stop: address and id.
+/// Until it is told to stop: address, group, protocol, and the id by which it is known where members choose their own.
 pub(crate) fn alone(words: &[String], stop: &AtomicBool) -> Result<(), String> {
-    let [address, id] = words else {
-        return Err("a member needs address and id".to_owned());
+    let [address, group, protocol, id] = words else {
+        return Err("a member needs address, group, protocol and id".to_owned());
+    };
+    let (mut protocol, id) = match protocol.as_str() {
+        CLASSIC => (Protocol::Classic, ""),
+        CONSUMER => (Protocol::Consumer(Default::default()), id.as_str()),
+        _ => return Err(format!("{protocol} is no protocol")),
     };
     let mut member = Member {
         address: address.clone(),
         connection: None,
-        id: id.clone(),
+        group: group.clone(),
+        id: id.to_owned(),
         epoch: 0,
-        topic_id: Uuid::ZERO,
         positions: BTreeMap::new(),
         clock: Clock::new(),
     };
     let mut heard = Instant::now();
     while !stop.load(Ordering::Acquire) {
-        match member.turn() {
+        match member.turn(&mut protocol) {
             Ok(()) => heard = Instant::now(),
             Err(error) => {
                 member.connection = None;
@@ -71,28 +84,33 @@ pub(crate) fn alone(words: &[String], stop: &AtomicBool) -> Result<(), String> {
         }
         std::thread::sleep(BEAT);
     }
-    member.give_all("out");
-    member.epoch = LEAVE;
+    member.end("left");
     if member.connection.is_some() {
         // The broker may be away; then the session ends by itself.
-        let _ = member.beat();
+        let _ = match &protocol {
+            Protocol::Classic => classic::leave(&mut member),
+            Protocol::Consumer(consumer) => consumer.leave(&mut member),
+        };
     }
     Ok(())
 }
 
 impl Member {
-    fn turn(&mut self) -> Result<(), Error> {
+    fn turn(&mut self, protocol: &mut Protocol) -> Result<(), Error> {
         if self.connection.is_none() {
             let connection = connect(&self.address, ANSWER_MAX)?.open(&self.address)?;
             self.connection = Some(connection);
             self.call(&FindCoordinatorRequest {
-                coordinator_keys: vec![GROUP.to_owned()],
+                coordinator_keys: vec![self.group.clone()],
                 ..Default::default()
             })?;
         }
-        self.beat()?;
+        match protocol {
+            Protocol::Classic => classic::beat(self)?,
+            Protocol::Consumer(consumer) => consumer.beat(self)?,
+        }
         if self.epoch > 0 && self.positions.values().any(Option::is_none) {
-            self.find()?;
+            self.find(matches!(protocol, Protocol::Consumer(_)))?;
         }
         if self.epoch > 0 && self.positions.values().any(Option::is_some) {
             self.commit()?;
@@ -110,80 +128,36 @@ impl Member {
         connection.receive_as::<R>()
     }
 
-    /// What it owns goes with every beat; what it is to give up it gives up at once.
-    fn beat(&mut self) -> Result<(), Error> {
-        let partitions: Vec<i32> = self.positions.keys().copied().collect();
-        let owned = TopicPartitions {
-            topic_id: self.topic_id,
-            partitions,
-        };
-        let request = ConsumerGroupHeartbeatRequest {
-            group_id: GROUP.to_owned(),
-            member_id: self.id.clone(),
-            member_epoch: self.epoch,
-            rebalance_timeout_ms: REBALANCE_MS,
-            subscribed_topic_names: Some(vec![TOPIC.to_owned()]),
-            topic_partitions: Some(match owned.partitions.is_empty() {
-                true => Vec::new(),
-                false => vec![owned],
-            }),
-            ..Default::default()
-        };
-        let asked = self.clock.now();
-        let told = self.call(&request)?;
-        match code(told.error_code) {
-            ErrorCode::None => {}
-            ErrorCode::UnknownMemberId | ErrorCode::FencedMemberEpoch => {
-                self.give_all("out");
-                self.epoch = 0;
-                return Ok(());
-            }
-            // The group is being loaded: the same again later.
-            _ => return Ok(()),
-        }
-        if self.epoch == LEAVE {
-            return Ok(());
-        }
-        say(&format!("beat {asked}"));
-        self.epoch = told.member_epoch;
-        let Some(assignment) = told.assignment else {
-            return Ok(());
-        };
-        let mut target = Vec::new();
-        for topic in assignment.topic_partitions {
-            self.topic_id = topic.topic_id;
-            target.extend(topic.partitions);
-        }
-        let gone: Vec<i32> = self
-            .positions
-            .keys()
-            .copied()
-            .filter(|partition| !target.contains(partition))
-            .collect();
+    /// Owns these from now on, and no others.
+    fn own(&mut self, target: &[i32]) {
+        let is_gone = |partition: &i32| !target.contains(partition);
+        let gone: Vec<i32> = self.positions.keys().copied().filter(is_gone).collect();
         for partition in gone {
             self.positions.remove(&partition);
             say(&format!("gave {} {partition}", self.clock.now()));
         }
         for partition in target {
-            if let Entry::Vacant(new) = self.positions.entry(partition) {
+            if let Entry::Vacant(new) = self.positions.entry(*partition) {
                 new.insert(None);
                 say(&format!("took {} {partition}", self.clock.now()));
             }
         }
-        Ok(())
     }
 
-    fn give_all(&mut self, why: &str) {
+    /// Everything is gone: `out` or `left`.
+    fn end(&mut self, word: &str) {
         self.positions.clear();
-        say(&format!("{why} {}", self.clock.now()));
+        self.epoch = 0;
+        say(&format!("{word} {}", self.clock.now()));
     }
 
-    fn find(&mut self) -> Result<(), Error> {
+    /// Members of the classic protocol ask as anybody may.
+    fn find(&mut self, as_member: bool) -> Result<(), Error> {
         let request = OffsetFetchRequest {
             groups: vec![OffsetFetchRequestGroup {
-                group_id: GROUP.to_owned(),
-                member_id: Some(self.id.clone()),
-                member_epoch: self.epoch,
+                group_id: self.group.clone(),
+                member_id: as_member.then(|| self.id.clone()),
+                member_epoch: if as_member { self.epoch } else { -1 },
                 topics: Some(vec![OffsetFetchRequestTopics {
                     name: TOPIC.to_owned(),
                     partition_indexes: self.positions.keys().copied().collect(),
@@ -224,7 +198,7 @@ impl Member {
             }
         });
         let request = OffsetCommitRequest {
-            group_id: GROUP.to_owned(),
+            group_id: self.group.clone(),
             generation_id_or_member_epoch: self.epoch,
             member_id: self.id.clone(),
             topics: vec![OffsetCommitRequestTopic {
