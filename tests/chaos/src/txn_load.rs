@@ -14,9 +14,11 @@ use client::{Connection, Consumer, ConsumerOptions, Error, Isolation as Level, P
 use model::{ProducerEpoch, ProducerId, Sequence, Timestamp};
 use parking_lot::Mutex;
 use sim::checker::{History, Isolation, Key, Kind, Op, Outcome, Polled, Sent};
+use wire::messages::add_partitions_to_txn_request::AddPartitionsToTxnTopic;
 use wire::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use wire::messages::{
-    EndTxnRequest, FindCoordinatorRequest, InitProducerIdRequest, ProduceRequest,
+    AddPartitionsToTxnRequest, EndTxnRequest, FindCoordinatorRequest, InitProducerIdRequest,
+    ProduceRequest,
 };
 use wire::records::BatchBuilder;
 use wire::{ErrorCode, Records};
@@ -34,9 +36,18 @@ pub(crate) const TIMEOUT_MS: i32 = 3_000;
 /// A broker that stays away longer than this has failed the scenario.
 const PATIENCE: Duration = Duration::from_secs(40);
 const PAUSE: Duration = Duration::from_millis(10);
+/// Enough to notice a word and to send a signal.
+const LINGER: Duration = Duration::from_millis(30);
 const TRANSACTION: i8 = 1;
 /// Last version of Produce that names topics.
 const NAMED_VERSION_MAX: i16 = 12;
+/// Last versions of clients that know of one epoch for all transactions of a producer.
+const OLD_PRODUCE_VERSION_MAX: i16 = 11;
+const OLD_ADD_VERSION_MAX: i16 = 3;
+const OLD_END_VERSION_MAX: i16 = 4;
+/// What a producer that is alone speaks.
+pub(crate) const OLD: &str = "old";
+pub(crate) const NEW: &str = "new";
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
@@ -186,12 +197,18 @@ struct Worker {
     process: u32,
     /// Leaves a transaction open now and then, and begins anew.
     crashes: bool,
+    /// Says when all is written, and waits before it ends the transaction, so that it can be stopped there.
+    lingers: bool,
+    /// Speaks as clients did before each transaction had an epoch of its own: adds its partitions itself, and keeps its epoch.
+    is_old: bool,
+    /// The next of each partition, in the present epoch.
+    sequences: BTreeMap<i32, i32>,
 }
 
-/// A producer that is alone in its process, until it is fenced or told to stop: address, transactional id, number and seed.
+/// A producer that is alone in its process, until it is fenced or told to stop: address, transactional id, protocol, number and seed.
 pub(crate) fn alone(words: &[String], stop: &AtomicBool) -> Result<(), String> {
-    let [address, id, number, seed] = words else {
-        return Err("a producer needs address, id, number and seed".to_owned());
+    let [address, id, protocol, number, seed] = words else {
+        return Err("a producer needs address, id, protocol, number and seed".to_owned());
     };
     let (Ok(number), Ok(seed)) = (number.parse::<u16>(), seed.parse()) else {
         return Err("no numbers".to_owned());
@@ -199,7 +216,8 @@ pub(crate) fn alone(words: &[String], stop: &AtomicBool) -> Result<(), String> {
     let notes = Notes::new();
     let (moments, ours) = (Moments(seed), Arc::clone(&notes));
     let mut worker = Worker::new(address.clone(), id, number, moments, ours);
-    worker.crashes = false;
+    (worker.crashes, worker.lingers) = (false, true);
+    worker.is_old = protocol == OLD;
     // Beyond those of the readers, who count from 1.
     worker.process = 1_000 + u32::from(number);
     worker.init()?;
@@ -230,6 +248,9 @@ impl Worker {
             producer: (-1, -1),
             process: 0,
             crashes: true,
+            lingers: false,
+            is_old: false,
+            sequences: BTreeMap::new(),
         }
     }
 
@@ -245,10 +266,22 @@ impl Worker {
 
     /// Calls until there is an answer; whether the first attempt got it.
     fn call<R: wire::Request>(&mut self, request: &R) -> Result<(R::Response, bool), String> {
+        self.call_up_to(request, i16::MAX)
+    }
+
+    /// The same in a version of at most `limit`.
+    fn call_up_to<R: wire::Request>(
+        &mut self,
+        request: &R,
+        limit: i16,
+    ) -> Result<(R::Response, bool), String> {
         let begun = Instant::now();
         let mut is_first = true;
         loop {
-            let told = self.open().and_then(|connection| connection.call(request));
+            let told = self.open().and_then(|connection| {
+                connection.send_up_to(request, limit)?;
+                connection.receive_as::<R>()
+            });
             match told {
                 Ok(response) => return Ok((response, is_first)),
                 Err(error) => {
@@ -296,6 +329,7 @@ impl Worker {
             let (told, _) = self.call(&init)?;
             if told.error_code == 0 {
                 self.producer = (told.producer_id, told.producer_epoch);
+                self.sequences.clear();
                 return Ok(());
             }
             if begun.elapsed() > PATIENCE {
@@ -315,6 +349,10 @@ impl Worker {
         let ended = match told {
             Ok(()) if self.crashes && self.moments.next(15) == 0 => Ok(None),
             Ok(()) => {
+                if self.lingers {
+                    say("ready");
+                    std::thread::sleep(LINGER);
+                }
                 let committed = self.moments.next(4) > 0;
                 self.end(committed).map(Some)
             }
@@ -349,12 +387,14 @@ impl Worker {
     }
 
     fn parts(&mut self, op: &mut Op) -> Vec<Part> {
-        let mut sequences: BTreeMap<i32, i32> = BTreeMap::new();
+        if !self.is_old {
+            self.sequences.clear();
+        }
         let count = 1 + self.moments.next(8);
         let mut parts = Vec::new();
         for _ in 0..count {
             let partition = self.moments.next(PARTITIONS as u64) as i32;
-            let sequence = sequences.entry(partition).or_default();
+            let sequence = self.sequences.entry(partition).or_default();
             let (id, epoch) = (ProducerId(self.producer.0), ProducerEpoch(self.producer.1));
             let mut builder = BatchBuilder::new()
                 .producer(id, epoch, Sequence(*sequence))
@@ -387,6 +427,9 @@ impl Worker {
     /// Writes all parts, each until it is acknowledged.
     fn write(&mut self, op: &mut Op, parts: &mut [Part]) -> Result<(), End> {
         let begun = Instant::now();
+        if self.is_old {
+            self.add(parts)?;
+        }
         while parts.iter().any(|part| !part.is_acked) {
             match self.write_open(op, parts) {
                 Ok(None) => {}
@@ -415,9 +458,53 @@ impl Worker {
         Ok(())
     }
 
+    /// Tells the coordinator where the transaction is going to write.
+    fn add(&mut self, parts: &[Part]) -> Result<(), End> {
+        let begun = Instant::now();
+        let mut partitions: Vec<i32> = parts.iter().map(|part| part.partition).collect();
+        partitions.sort_unstable();
+        partitions.dedup();
+        let request = AddPartitionsToTxnRequest {
+            v3_and_below_transactional_id: self.id.clone(),
+            v3_and_below_producer_id: self.producer.0,
+            v3_and_below_producer_epoch: self.producer.1,
+            v3_and_below_topics: vec![AddPartitionsToTxnTopic {
+                name: TOPIC.to_owned(),
+                partitions,
+            }],
+            ..Default::default()
+        };
+        loop {
+            let (told, _) = self
+                .call_up_to(&request, OLD_ADD_VERSION_MAX)
+                .map_err(End::Wrong)?;
+            let topics = told.results_by_topic_v3_and_below.iter();
+            let mut codes = topics
+                .flat_map(|topic| &topic.results_by_partition)
+                .map(|partition| partition.partition_error_code);
+            let Some(code) = codes.find(|code| *code != 0) else {
+                return Ok(());
+            };
+            match ErrorCode::try_from(code).unwrap_or(ErrorCode::UnknownServerError) {
+                ErrorCode::ProducerFenced
+                | ErrorCode::InvalidProducerEpoch
+                | ErrorCode::InvalidProducerIdMapping
+                | ErrorCode::InvalidTxnState => return Err(End::Fenced),
+                code if begun.elapsed() > PATIENCE => {
+                    return Err(End::Wrong(format!("cannot add partitions: {code:?}")));
+                }
+                _ => std::thread::sleep(PAUSE),
+            }
+        }
+    }
+
     /// Sends what is not acknowledged at once, in order; the first refusal.
     fn write_open(&mut self, op: &mut Op, parts: &mut [Part]) -> Result<Option<ErrorCode>, Error> {
         let id = self.id.clone();
+        let limit = match self.is_old {
+            true => OLD_PRODUCE_VERSION_MAX,
+            false => NAMED_VERSION_MAX,
+        };
         let connection = self.open()?;
         for part in parts.iter().filter(|part| !part.is_acked) {
             let data = PartitionProduceData {
@@ -435,7 +522,7 @@ impl Worker {
                 timeout_ms: 10_000,
                 topic_data: vec![topic],
             };
-            connection.send_up_to(&request, NAMED_VERSION_MAX)?;
+            connection.send_up_to(&request, limit)?;
         }
         for part in parts.iter_mut().filter(|part| !part.is_acked) {
             let response = connection.receive_as::<ProduceRequest>()?;
@@ -467,13 +554,19 @@ impl Worker {
         };
         let mut is_certain = true;
         loop {
-            let (told, is_first) = self.call(&request).map_err(End::Wrong)?;
+            let limit = match self.is_old {
+                true => OLD_END_VERSION_MAX,
+                false => i16::MAX,
+            };
+            let (told, is_first) = self.call_up_to(&request, limit).map_err(End::Wrong)?;
             is_certain &= is_first;
             let code =
                 ErrorCode::try_from(told.error_code).unwrap_or(ErrorCode::UnknownServerError);
             match code {
                 ErrorCode::None => {
-                    self.producer = (told.producer_id, told.producer_epoch);
+                    if !self.is_old {
+                        self.producer = (told.producer_id, told.producer_epoch);
+                    }
                     let outcome = if committed {
                         Outcome::Ok
                     } else {
