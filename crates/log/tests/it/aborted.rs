@@ -140,6 +140,25 @@ fn rot_of_any_byte_of_the_index_changes_nothing_that_readers_see() {
     }
 }
 
+/// Seed 21047 of the simulator: zeroes are an entry of producer 0 as well, so its first committed records were hidden.
+#[test]
+fn zeroes_that_a_power_cut_left_behind_the_entries_hide_nothing() {
+    let place = Place::simulated(5);
+    let mut batches = vec![txn_data(0, 0, "first"), marker(0, 1, true)];
+    batches.extend((0..3).map(|at| txn_data(1, 2 + at, "k")));
+    batches.push(marker(1, 5, false));
+    let store = written(&place, &batches);
+    let known = store.known();
+    drop(store);
+    for name in indexes(&place) {
+        let end = content(&place, &name).len();
+        with_rot(&place, &name, end, &[0; 68], || {
+            let (again, _) = place.open(config(), Some(known));
+            assert_eq!(dropped(&again, 0).unwrap(), [2, 3, 4], "behind {name}");
+        });
+    }
+}
+
 #[test]
 fn a_mended_index_is_stored_and_grows() {
     let place = Place::simulated(2);
