@@ -91,7 +91,10 @@ impl Store {
         let files = list_segments(pool, dir).map_err(at_dir)?;
         let Some(first) = files.first().map(|file| file.base) else {
             let start = known.map_or(Offset::ZERO, |known| known.log_start);
-            let store = Store::create(pool, dir, config, start)?;
+            // Behind all that was known: a file of the active segment's name would be taken for it by the next start, if this
+            // one came to nothing.
+            let next = known.map_or(start, |known| known.log_end);
+            let store = Store::create(pool, dir, config, next)?;
             let found = Found {
                 log_start: start,
                 log_end: start,

@@ -193,6 +193,27 @@ fn a_known_state_of_another_log_is_not_believed() {
     assert_eq!(store.log_end(), Offset(10));
 }
 
+/// Seed 66 of the simulator's load `retries`: all segments of a checkpoint were deleted since, and the start that wrote the
+/// first batches behind them failed. The next one took its file for the one of the checkpoint, and kept half a batch.
+#[test]
+fn a_file_begun_behind_a_log_that_is_gone_is_not_taken_for_it() {
+    let place = Place::simulated(1);
+    let store = place.create(LogConfig::default(), 0);
+    append(&store, &[batch(0, 10, 0)]);
+    store.sync().unwrap();
+    let known = store.known();
+    let path = store.segments()[0].path("log");
+    drop(store);
+    place.env.disk.remove_file(&path).unwrap();
+    for _ in 0..3 {
+        let (store, found) = place.open(LogConfig::default(), Some(known));
+        assert!(found.known_is_stale);
+        store.truncate_to(known.log_end).unwrap();
+        append(&store, &[batch(20, 100, 0)]);
+        assert_eq!(read_all(&store, 20, 120, 1 << 20), [batch(20, 100, 0)]);
+    }
+}
+
 #[test]
 fn truncation_drops_whole_batches_and_the_log_goes_on_from_there() {
     on_every_machine("truncate", |place| {
