@@ -437,13 +437,15 @@ impl Member {
     /// Nobody gets a partition while another member may believe that it is its own.
     fn take(&mut self, taken: &[i32], now: Instant, notes: &mut Notes) -> Result<(), LineError> {
         self.refuse_unknown(taken)?;
+        let believed = self.believes_until();
         for partition in taken {
             let part = notes.part(&self.group, *partition);
             let other = part
                 .holders
                 .iter()
                 .find(|(member, until)| **member != self.number && now < **until);
-            if let Some((other, until)) = other {
+            // Of an answer that took longer than a session nothing is left: somebody else may have the partition by now.
+            if let Some((other, until)) = other.filter(|_| now < believed) {
                 let what = format!(
                     "{}: partition {partition} goes to member {} while member {other} holds it until {until:?}",
                     self.group, self.number
@@ -455,12 +457,18 @@ impl Member {
         Ok(())
     }
 
-    fn renew_belief(&self, notes: &mut Notes) {
-        let until = match &self.protocol {
-            Protocol::Classic(_) if self.is_delayed => return,
+    fn believes_until(&self) -> Instant {
+        match &self.protocol {
             Protocol::Classic(classic) => classic.holds_until(),
             Protocol::Consumer(consumer) => consumer.holds_until(),
-        };
+        }
+    }
+
+    fn renew_belief(&self, notes: &mut Notes) {
+        if matches!(self.protocol, Protocol::Classic(_)) && self.is_delayed {
+            return;
+        }
+        let until = self.believes_until();
         for partition in self.held.positions.keys() {
             let part = notes.part(&self.group, *partition);
             part.holders.insert(self.number, until);
