@@ -431,14 +431,20 @@ fn with_a_directory_offline_no_move_begins() {
     assert_eq!(house.alter("b", 0, &home), NONE);
 }
 
-#[test]
-fn a_move_keeps_to_its_quota_which_may_change_meanwhile() {
+/// One partition of 600 KB, and moves that may copy 100 KB a second.
+fn throttled_house() -> House {
     let house = house();
     house.create("t", 1);
     for _ in 0..300 {
         house.produce("t", &[7; 2000]);
     }
     house.throttle(100_000);
+    house
+}
+
+#[test]
+fn a_move_keeps_to_its_quota_which_may_change_meanwhile() {
+    let house = throttled_house();
     let (from, to) = (house.place("t", 0), house.other("t"));
     assert_eq!(house.alter("t", 0, to), NONE);
     house.run(Duration::from_millis(4_500));
@@ -462,12 +468,7 @@ fn a_move_keeps_to_its_quota_which_may_change_meanwhile() {
 #[test]
 fn a_move_goes_on_after_a_restart() {
     for ending in 0..3 {
-        let house = house();
-        house.create("t", 1);
-        for _ in 0..300 {
-            house.produce("t", &[7; 2000]);
-        }
-        house.throttle(100_000);
+        let house = throttled_house();
         let (from, to) = (house.place("t", 0), house.other("t"));
         assert_eq!(house.alter("t", 0, to), NONE);
         house.run(Duration::from_secs(2));
