@@ -1,5 +1,5 @@
 //! Consumer groups, one of each protocol and one of both, whose members are killed, stopped beyond their session, leave and come,
-//! while the broker is killed under their commits: no partition has two owners, no acknowledged commit is ever forgotten or
+//! while the broker is killed or loses its power under their commits: no partition has two owners, no acknowledged commit is ever forgotten or
 //! overtaken, and the groups settle when all is well.
 //!
 //! Judged by what the members say, each group alone. A member may hold a partition until its session ends, counted from the last beat that was
@@ -8,12 +8,12 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use crate::broker::Launch;
 use crate::children::{ClientProcess, Clock};
 use crate::kills::Moments;
 use crate::load::{PARTITIONS, TOPIC, connect, create_topic};
 use crate::member::{CLASSIC, CONSUMER};
 use crate::place::Place;
+use crate::site::Site;
 use crate::{Outcome, Plan, Verdict};
 
 pub(crate) const SESSION: Duration = Duration::from_millis(1_500);
@@ -213,19 +213,32 @@ enum Act {
 }
 
 pub(crate) fn run(plan: &Plan, place: &Place) -> Outcome {
+    judged(plan, place, Site::of_kills(plan, place)?)
+}
+
+/// The power goes in every second round.
+pub(crate) fn cuts(plan: &Plan, place: &Place) -> Outcome {
+    Site::with_power(plan, place, |site| judged(plan, place, site))
+}
+
+fn judged(plan: &Plan, place: &Place, mut site: Site) -> Outcome {
     let session = SESSION.as_millis();
-    let launch = Launch::new(plan, place, &place.dir.join("data"))?
-        .with_setting("offsets.topic.num.partitions=3")
-        .with_setting(&format!("group.min.session.timeout.ms={session}"))
-        .with_setting("group.initial.rebalance.delay.ms=100")
-        .with_setting(&format!("group.consumer.min.session.timeout.ms={session}"))
-        .with_setting(&format!("group.consumer.session.timeout.ms={session}"))
-        .with_setting("group.consumer.min.heartbeat.interval.ms=100")
-        .with_setting("group.consumer.heartbeat.interval.ms=100");
-    let mut broker = launch.start()?;
-    create_topic(&launch.address(), TOPIC)?;
+    let settings = [
+        "offsets.topic.num.partitions=3".to_owned(),
+        format!("group.min.session.timeout.ms={session}"),
+        "group.initial.rebalance.delay.ms=100".to_owned(),
+        format!("group.consumer.min.session.timeout.ms={session}"),
+        format!("group.consumer.session.timeout.ms={session}"),
+        "group.consumer.min.heartbeat.interval.ms=100".to_owned(),
+        "group.consumer.heartbeat.interval.ms=100".to_owned(),
+    ];
+    for setting in settings {
+        site.launch = site.launch.with_setting(&setting);
+    }
+    let mut broker = site.launch.start()?;
+    let address = site.launch.address();
+    create_topic(&address, TOPIC)?;
     let mut moments = Moments(plan.seed);
-    let address = launch.address();
     let mut crowds = GROUPS.map(|(group, protocols)| Crowd::new(&address, group, protocols));
     for crowd in &mut crowds {
         (0..MEMBERS).try_for_each(|_| crowd.start())?;
@@ -236,13 +249,13 @@ pub(crate) fn run(plan: &Plan, place: &Place) -> Outcome {
         std::thread::sleep(Duration::from_millis(100 + moments.next(900)));
         let act = match round {
             0..4 => round,
+            _ if site.has_power() && round % 2 == 0 => 2,
             _ => moments.next(4) as usize,
         };
         done[act] += 1;
         if act == 2 {
-            broker.kill();
-            std::thread::sleep(Duration::from_millis(moments.next(300)));
-            broker = launch.start()?;
+            // Members commit ten times a second each: all the time something of theirs is on its way.
+            broker = site.strike(broker, &mut moments, || true)?;
             for crowd in &mut crowds {
                 crowd.renew();
             }
@@ -273,6 +286,7 @@ pub(crate) fn run(plan: &Plan, place: &Place) -> Outcome {
     place.say(&format!(
         "each group: {kills} members killed, {stops} stopped beyond their session, {leaves} left; {deaths} deaths of the broker"
     ));
+    place.say(&site.describe());
     for crowd in crowds {
         let group = crowd.group;
         let counts = crowd.judge().map_err(|why| format!("{group}: {why}"))?;
@@ -281,7 +295,8 @@ pub(crate) fn run(plan: &Plan, place: &Place) -> Outcome {
             counts.takes, counts.outs, counts.commits
         ));
     }
-    launch.check_words()?;
+    site.launch.check_words()?;
+    site.check_hits()?;
     drop(broker);
     Ok(Verdict::Passed)
 }

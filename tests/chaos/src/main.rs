@@ -12,15 +12,20 @@ mod children;
 mod crowd;
 mod cuts;
 mod disks;
+mod eos;
 mod full;
 mod groups;
 mod kills;
 mod ledger;
 mod load;
 mod member;
+mod money;
 mod place;
+mod reading;
 mod refusals;
+mod site;
 mod transactions;
+mod txn;
 mod txn_load;
 mod volume;
 mod zombies;
@@ -52,12 +57,17 @@ pub(crate) struct Plan {
 
 type Scenario = (&'static str, fn(&Plan, &Place) -> Outcome);
 
-const SCENARIOS: [Scenario; 15] = [
+const SCENARIOS: [Scenario; 20] = [
     ("kills", kills::run),
     ("transactions", transactions::run),
     ("zombies", zombies::run),
     ("groups", groups::run),
+    ("eos", eos::run),
+    ("money", money::run),
     ("cuts", cuts::run),
+    ("txn-cuts", transactions::cuts),
+    ("group-cuts", groups::cuts),
+    ("eos-cuts", eos::cuts),
     ("full", full::run),
     ("dying", disks::dying),
     ("slow", disks::slow),

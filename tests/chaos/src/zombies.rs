@@ -13,7 +13,8 @@ use crate::children::ClientProcess;
 use crate::kills::Moments;
 use crate::load::{TOPIC, create_topic};
 use crate::place::Place;
-use crate::txn_load::{NEW, OLD, TIMEOUT_MS, TxnLoad};
+use crate::txn::TIMEOUT_MS;
+use crate::txn_load::{NEW, OLD, TxnLoad};
 use crate::{Outcome, Plan, Verdict};
 
 const IDS: usize = 4;
