@@ -91,6 +91,7 @@ def facts(work_dir):
         "kernel": os.uname().release.split("-")[0],
         "file_system": file_system(work_dir),
         "device": device_of(work_dir),
+        "congestion_control": Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip(),
     }
 
 

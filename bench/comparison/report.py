@@ -115,7 +115,7 @@ def markdown(facts, results):
     """The page: the machine, the figures, then every table."""
     out = ["# Esker beside Apache Kafka 4.3", "",
            f"{facts.get('processor')}, {facts.get('cores')} cores, {facts.get('memory_gib')} GiB, Linux {facts.get('kernel')}, "
-           f"{facts.get('file_system')}; client and brokers share the machine. {facts.get('runs')} interleaved runs, {facts.get('when')}.", ""]
+           f"{facts.get('file_system')}, {facts.get('congestion_control')}; client and brokers share the machine. {facts.get('runs')} interleaved runs, {facts.get('when')}.", ""]
     heads, rows = figure_rows(results)
     if rows:
         out += ["## Figures to reach", "", markdown_table(heads, rows), ""]

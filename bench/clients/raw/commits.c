@@ -21,7 +21,9 @@
 /* The first question makes the topic of the offsets, which takes a moment. */
 #define FIND_TRIES 200
 #define FIND_PAUSE_US 50000
+#define COORDINATOR_LOAD_IN_PROGRESS 14
 #define COORDINATOR_NOT_AVAILABLE 15
+#define NOT_COORDINATOR 16
 /* The leader is told of all members. */
 #define GROUP_REPLY_MAX (1 << 20)
 #define TEXT_MAX 256
@@ -141,6 +143,24 @@ static void put_commit(struct buffer *b, const char *group, const char *topic, c
     finish(b);
 }
 
+/* A coordinator that was just found may have to load its log first. */
+static const uint8_t *receive_joined(int fd, struct buffer *b, const char *group, const char *topic, uint8_t *reply, const uint8_t **end)
+{
+    for (int i = 0; i < FIND_TRIES; i++) {
+        const uint8_t *p = receive_whole(fd, reply, end);
+        int16_t code = (int16_t)be(p, 2);
+        if (code < COORDINATOR_LOAD_IN_PROGRESS || code > NOT_COORDINATOR) {
+            if (code || *end - p < 6)
+                die("join refused with error %d", code);
+            return p + 2;
+        }
+        usleep(FIND_PAUSE_US);
+        put_join(b, group, topic);
+        send_whole(fd, b);
+    }
+    die("the coordinator of the group does not begin");
+}
+
 static void join(struct connection *cs, struct member *members, int count, const char *group, const char *topic)
 {
     struct buffer b = {0};
@@ -154,12 +174,9 @@ static void join(struct connection *cs, struct member *members, int count, const
         send_whole(cs[i].fd, &b);
     }
     for (int i = 0; i < count; i++) {
-        p = receive_whole(cs[i].fd, reply, &end);
-        int16_t code = (int16_t)be(p, 2);
-        if (code || end - p < 6)
-            die("join refused with error %d", code);
-        members[i].generation = (int32_t)be(p + 2, 4);
-        p = take_text(p + 6, end, text);        /* protocol */
+        p = receive_joined(cs[i].fd, &b, group, topic, reply, &end);
+        members[i].generation = (int32_t)be(p, 4);
+        p = take_text(p + 4, end, text);        /* protocol */
         p = take_text(p, end, text);            /* leader */
         take_text(p, end, members[i].id);
         if (members[i].generation != members[0].generation)

@@ -29,6 +29,10 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 /// second, so a rush of clients (the library's own number is 128) would take many.
 const BACKLOG: i32 = 4096;
 
+/// Congestion control of connections within this machine. Others pace what they send for the sake of the network (BBR, the
+/// default of many machines): here there is none, and pacing takes half of the speed and most of the processor time of a read.
+const UNPACED: sys::CongestionName = *b"cubic\0\0\0\0\0\0\0\0\0\0\0";
+
 const WAKER: Token = Token(usize::MAX);
 /// Listener `i` has the token `LISTENER_LAST - i`; slots count up from 0 and never get there.
 const LISTENER_LAST: usize = usize::MAX - 1;
@@ -80,12 +84,18 @@ struct Slot {
     is_read_closed: bool,
 }
 
+struct Listener {
+    port: u16,
+    socket: TcpListener,
+    /// The machine's congestion control, for peers elsewhere. `None`: all connections have it anyway.
+    usual: Option<sys::CongestionName>,
+}
+
 struct OsPoller {
     poll: Poll,
     waker: Arc<OsWake>,
     events: Events,
-    /// With the port of each.
-    listeners: Vec<(u16, TcpListener)>,
+    listeners: Vec<Listener>,
     slots: Vec<Slot>,
     free: Vec<u32>,
     accept_again: bool,
@@ -179,7 +189,11 @@ impl Poller for OsPoller {
                         .registry()
                         .register(&mut listener, token, Interest::READABLE)?;
                     let bound = listener.local_addr()?;
-                    self.listeners.push((bound.port(), listener));
+                    self.listeners.push(Listener {
+                        port: bound.port(),
+                        usual: unpace(&listener),
+                        socket: listener,
+                    });
                     return Ok(bound);
                 }
                 Err(error) => failed = Some(error),
@@ -189,8 +203,8 @@ impl Poller for OsPoller {
     }
 
     fn accept(&mut self, only: Option<u16>) -> io::Result<Option<Socket>> {
-        for (port, listener) in &self.listeners {
-            if only.is_some_and(|only| only != *port) {
+        for listener in &self.listeners {
+            if only.is_some_and(|only| only != listener.port) {
                 continue;
             }
             match accept(listener) {
@@ -317,14 +331,32 @@ impl OsPoller {
     }
 }
 
-fn accept(listener: &TcpListener) -> io::Result<Option<Socket>> {
+/// What is paced from its first byte stays so, whatever is set later: so the listener gets the other kind. Gives the usual one; a
+/// kernel that refuses leaves everything as it is.
+fn unpace(listener: &TcpListener) -> Option<sys::CongestionName> {
+    let socket = listener.as_raw_fd();
+    let usual = sys::congestion(socket).ok()?;
+    sys::set_congestion(socket, &UNPACED).ok()?;
+    (usual != UNPACED).then_some(usual)
+}
+
+fn is_here(peer: SocketAddr, local: SocketAddr) -> bool {
+    peer.ip() == local.ip() || peer.ip().to_canonical().is_loopback()
+}
+
+fn accept(listener: &Listener) -> io::Result<Option<Socket>> {
     loop {
-        match listener.accept() {
+        match listener.socket.accept() {
             Ok((stream, peer)) => {
                 // A peer that is already gone again fails these; it is no reason to disturb the others.
                 let (Ok(()), Ok(local)) = (stream.set_nodelay(true), stream.local_addr()) else {
                     continue;
                 };
+                let usual = listener.usual.filter(|_| !is_here(peer, local));
+                if let Some(usual) = usual {
+                    // Refused only to a peer that is gone already.
+                    let _ = sys::set_congestion(stream.as_raw_fd(), &usual);
+                }
                 return Ok(Some(Socket {
                     peer,
                     local,
@@ -359,5 +391,62 @@ fn uninterrupted_option(
             Some(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
             other => return other,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_is_here_by_the_address_it_shares_with_us_or_by_the_loopback() {
+        let at = |address: &str| SocketAddr::new(address.parse().unwrap(), 9092);
+        let here = [
+            ("127.0.0.1", "127.0.0.1"),
+            ("127.0.0.9", "127.0.0.1"),
+            ("::1", "::1"),
+            ("::ffff:127.0.0.1", "::ffff:127.0.0.2"),
+            ("10.0.0.7", "10.0.0.7"),
+        ];
+        for (peer, local) in here {
+            assert!(is_here(at(peer), at(local)), "{peer} at {local}");
+        }
+        for (peer, local) in [("10.0.0.8", "10.0.0.7"), ("2001:db8::1", "2001:db8::2")] {
+            assert!(!is_here(at(peer), at(local)), "{peer} at {local}");
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_connection_within_the_machine_is_not_paced_and_others_get_the_usual_control() {
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        let socket = TcpListener::bind(address).unwrap();
+        let usual = sys::congestion(socket.as_raw_fd()).unwrap();
+        let mut listener = Listener {
+            port: 0,
+            usual: unpace(&socket),
+            socket,
+        };
+        let accepted = |listener: &Listener| {
+            let address = listener.socket.local_addr().unwrap();
+            let peer = std::net::TcpStream::connect(address).unwrap();
+            let socket = loop {
+                match accept(listener).unwrap() {
+                    Some(socket) => break socket,
+                    None => std::thread::yield_now(),
+                }
+            };
+            drop(peer);
+            socket.inner.downcast::<TcpStream>().unwrap()
+        };
+        let stream = accepted(&listener);
+        let own = sys::congestion(stream.as_raw_fd()).unwrap();
+        match listener.usual.take() {
+            Some(_) => assert_eq!(own, UNPACED),
+            None => assert_eq!(own, usual),
+        }
+        // What `accept` does for a peer elsewhere.
+        sys::set_congestion(stream.as_raw_fd(), &usual).unwrap();
+        assert_eq!(sys::congestion(stream.as_raw_fd()).unwrap(), usual);
     }
 }

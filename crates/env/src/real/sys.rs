@@ -89,6 +89,54 @@ pub(super) fn set_backlog(listener: RawFd, backlog: i32) -> io::Result<()> {
     check(i64::from(unsafe { libc::listen(listener, backlog) })).map(drop)
 }
 
+/// Name of a congestion control, padded with zeroes.
+pub(super) type CongestionName = [u8; 16];
+
+/// By which congestion control a socket sends; a listening one hands it on to the connections that it accepts.
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)]
+pub(super) fn congestion(socket: RawFd) -> io::Result<CongestionName> {
+    let mut name = CongestionName::default();
+    let mut len = name.len() as libc::socklen_t;
+    // SAFETY: pointer and length describe `name`, which outlives the call; the kernel writes no more than `len` bytes.
+    let result = unsafe {
+        libc::getsockopt(
+            socket,
+            libc::IPPROTO_TCP,
+            libc::TCP_CONGESTION,
+            name.as_mut_ptr().cast(),
+            &raw mut len,
+        )
+    };
+    check(i64::from(result)).map(|_| name)
+}
+
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)]
+pub(super) fn set_congestion(socket: RawFd, name: &CongestionName) -> io::Result<()> {
+    // SAFETY: pointer and length describe `name`, which the kernel copies.
+    let result = unsafe {
+        libc::setsockopt(
+            socket,
+            libc::IPPROTO_TCP,
+            libc::TCP_CONGESTION,
+            name.as_ptr().cast(),
+            name.len() as libc::socklen_t,
+        )
+    };
+    check(i64::from(result)).map(drop)
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn congestion(_: RawFd) -> io::Result<CongestionName> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn set_congestion(_: RawFd, _: &CongestionName) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
 /// Copies file bytes into a socket inside the kernel; `None` when this kernel or file cannot.
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code)]
