@@ -8,6 +8,8 @@ use serde::Serialize;
 
 const PARTS_BITS: u32 = 7;
 const PARTS: u64 = 1 << PARTS_BITS;
+/// Characters of a line that stands for all values.
+const LINE_WIDTH: f64 = 50.0;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Histogram {
@@ -93,6 +95,47 @@ impl Histogram {
             p999: ms(0.999),
             max: self.max_ns as f64 / 1e6,
         })
+    }
+
+    /// Upper end in milliseconds and count of every bucket that holds something.
+    pub(crate) fn buckets(&self) -> Vec<(f64, u64)> {
+        let end = |slot| slot_end(slot).min(self.max_ns) as f64 / 1e6;
+        let counts = self.counts.iter().copied().enumerate();
+        let held = counts.filter(|(_, count)| *count > 0);
+        held.map(|(slot, count)| (end(slot), count)).collect()
+    }
+
+    /// Lines for people: buckets that end at 1, 2 and 5 of every power of ten, from the first that holds something to the last.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let ends = (0..19).flat_map(|power| [1, 2, 5].map(|n| n * 10u64.pow(power)));
+        let ends: Vec<u64> = ends.chain([u64::MAX]).collect();
+        let mut counts = vec![0u64; ends.len()];
+        for (slot, count) in self.counts.iter().enumerate().filter(|(_, n)| **n > 0) {
+            let value = slot_end(slot).min(self.max_ns);
+            counts[ends.partition_point(|end| *end < value)] += count;
+        }
+        let (Some(first), Some(last)) = (
+            counts.iter().position(|count| *count > 0),
+            counts.iter().rposition(|count| *count > 0),
+        ) else {
+            return Vec::new();
+        };
+        let line = |(end, count): (&u64, &u64)| {
+            let share = *count as f64 / self.total as f64;
+            let bar = "#".repeat((share * LINE_WIDTH).ceil() as usize);
+            let line = format!(
+                "<= {:>9} ms {count:>12} {:>7.3} % {bar}",
+                *end as f64 / 1e6,
+                share * 100.0
+            );
+            line.trim_end().to_owned()
+        };
+        ends.iter()
+            .zip(&counts)
+            .take(last + 1)
+            .skip(first)
+            .map(line)
+            .collect()
     }
 
     /// Upper end in milliseconds and share of values beyond it, for every bucket that holds something.
@@ -186,6 +229,22 @@ mod tests {
         left.merge(&right);
         assert_eq!(left.percentiles(), both.percentiles());
         assert_eq!(left.counts, both.counts);
+    }
+
+    #[test]
+    fn buckets_and_lines_hold_every_value_once() {
+        let mut histogram = Histogram::new();
+        for us in [3u64, 3, 40, 41, 1999, 2000] {
+            histogram.add(Duration::from_micros(us), 5);
+        }
+        let total: u64 = histogram.buckets().iter().map(|(_, count)| count).sum();
+        assert_eq!(total, 30);
+        assert_eq!(histogram.buckets().last().unwrap().0, 2.0);
+        let lines = histogram.lines();
+        assert_eq!(lines.len(), 9, "0.005 ms to 2 ms: {lines:#?}");
+        assert!(lines[0].starts_with("<=     0.005 ms           10  33.333 % #"));
+        assert!(lines[8].starts_with("<=         2 ms           10  33.333 % #"));
+        assert_eq!(Histogram::new().lines(), Vec::<String>::new());
     }
 
     #[test]

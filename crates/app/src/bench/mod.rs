@@ -3,56 +3,66 @@
 //! Owns the order of a run: make the topic, load what is read, measure each case, report, remove the topic. The client shares the
 //! machine with the broker unless it is told another address, so the report says how much of the processor it took itself.
 
+mod case;
 mod chart;
 mod histogram;
+mod overhead;
 mod preset;
+mod reads;
 mod report;
+mod series;
 mod work;
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use client::NewTopic;
 use env::Env;
 use env::disk::Open;
+use wire::error_code::ErrorCode;
 
 use crate::failure::Failure;
 use crate::grammar::{Global, Pair};
 use crate::produce::{Acks, CodecName};
-use crate::table::bytes;
-use preset::{Case, Preset};
+use crate::table::{Table, bytes};
+use case::{Case, Job};
+use preset::Preset;
 use report::{Report, Row};
 use work::Bench;
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct BenchArgs {
     /// What to repeat
-    #[arg(value_enum)]
-    pub(super) preset: Preset,
+    #[arg(value_enum, required_unless_present = "list")]
+    pub(super) preset: Option<Preset>,
+    /// Tell every preset, its source and what it does, and measure nothing
+    #[arg(long)]
+    pub(super) list: bool,
     /// Records of each case; the preset's number when not given
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) records: Option<u64>,
-    /// Measured seconds of each case that runs by time
-    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
-    pub(super) seconds: u64,
+    /// Measured seconds of each case that runs by time; the preset's number when not given
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(super) seconds: Option<Duration>,
     /// Times to measure each case
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) runs: u32,
-    /// Partitions of the topic; the preset's number when not given
-    #[arg(short, long, value_name = "COUNT", value_parser = clap::value_parser!(i32).range(1..))]
-    pub(super) partitions: Option<i32>,
+    /// Partitions of the topic; each case once for every number of them. The preset's number when not given
+    #[arg(short, long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(i32).range(1..))]
+    pub(super) partitions: Vec<i32>,
     /// Connections to try, for presets that vary them
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(super) connections: Vec<u32>,
-    /// When a record counts as written
-    #[arg(long, value_enum, default_value = "all")]
-    pub(super) acks: Acks,
+    /// When a record counts as written; the preset's choice when not given, which is `all` for most
+    #[arg(long, value_enum)]
+    pub(super) acks: Option<Acks>,
     /// Compress batches
     #[arg(short = 'z', long, value_enum, default_value = "none")]
     pub(super) codec: CodecName,
-    /// Copies of each partition
-    #[arg(short, long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(i16).range(1..))]
-    pub(super) replication_factor: i16,
+    /// Copies of each partition; the preset's number when not given, which is 1 for most
+    #[arg(short, long, value_name = "COUNT", value_parser = clap::value_parser!(i16).range(1..))]
+    pub(super) replication_factor: Option<i16>,
     /// A setting of the topic, such as esker.durability=os
     #[arg(short, long, value_name = "NAME=VALUE")]
     pub(super) config: Vec<Pair>,
@@ -62,20 +72,50 @@ pub(crate) struct BenchArgs {
     /// The broker's data directory, on this machine: its pages are dropped from memory before each reading case
     #[arg(long, value_name = "DIR")]
     pub(super) cold: Option<PathBuf>,
+    /// Print the latencies of each case as a histogram too
+    #[arg(long)]
+    pub(super) histogram: bool,
     /// Write the result as JSON and SVG charts into this directory
     #[arg(long, value_name = "DIR")]
     pub(super) out: Option<PathBuf>,
 }
 
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text
+        .parse()
+        .map_err(|_| format!("`{text}` is not a number of seconds"))?;
+    // A day keeps the spans that a rate is counted in below a hundred thousand.
+    if (0.01..=86_400.0).contains(&seconds) {
+        Ok(Duration::from_secs_f64(seconds))
+    } else {
+        Err("a case takes 0.01 to 86400 seconds".to_owned())
+    }
+}
+
 pub(crate) fn bench(global: &Global, args: &BenchArgs) -> Result<(), Failure> {
+    let Some(preset) = args.preset.filter(|_| !args.list) else {
+        return list(global);
+    };
+    if let Some(needs) = preset.needs() {
+        let (name, title) = (preset.name(), preset.title());
+        return Err(Failure::new(format!("{name} ({title}) {needs}")));
+    }
     let env = Env::real();
-    let cases = args.preset.cases(args);
+    let cases = case::cases(preset, args);
+    let is_of_one = |case: &Case| matches!(case.job, Job::FetchInTurn | Job::Fetch { .. });
+    if cases
+        .iter()
+        .any(|case| is_of_one(case) && case.partitions != 1)
+    {
+        let name = preset.name();
+        return Err(Failure::usage(format!("{name} reads one partition")));
+    }
     let mut rows: Vec<Row> = Vec::new();
-    let mut loaded: Option<(String, i32, usize, u64)> = None;
+    let mut loaded: Option<(i32, usize, u64)> = None;
     for run in 1..=args.runs {
         for case in &cases {
             // Reading cases of one shape share what was loaded; writing ones begin with an empty topic.
-            let shape = (args.topic.clone(), case.partitions, case.size, case.records);
+            let shape = (case.partitions, case.size, case.records);
             let is_loaded = case.job.reads_only() && loaded.as_ref() == Some(&shape);
             let bench = Bench {
                 env: &env,
@@ -91,7 +131,8 @@ pub(crate) fn bench(global: &Global, args: &BenchArgs) -> Result<(), Failure> {
                 }
                 loaded = case.job.reads_only().then_some(shape);
             }
-            if let Some(dir) = args.cold.as_ref().filter(|_| case.job.reads_only()) {
+            let is_cold = case.job.reads_only() && !case.is_cached;
+            if let Some(dir) = args.cold.as_ref().filter(|_| is_cold) {
                 let dropped = drop_pages(&env, dir, &args.topic);
                 let failed = |error| {
                     Failure::new(format!(
@@ -103,7 +144,7 @@ pub(crate) fn bench(global: &Global, args: &BenchArgs) -> Result<(), Failure> {
             }
             eprintln!(
                 "{}: {} (run {run} of {})",
-                args.preset.name(),
+                preset.name(),
                 case.label,
                 args.runs
             );
@@ -111,15 +152,24 @@ pub(crate) fn bench(global: &Global, args: &BenchArgs) -> Result<(), Failure> {
         }
     }
     remove(&env, global, args)?;
-    let report = Report {
-        preset: args.preset,
-        rows,
-    };
+    let report = Report { preset, rows };
     report.print(&env, global, args)?;
     if let Some(dir) = &args.out {
         report.save(&env, global, args, dir)?;
     }
     Ok(())
+}
+
+fn list(global: &Global) -> Result<(), Failure> {
+    let mut table = Table::new(&["name", "what", "source"]);
+    for preset in Preset::value_variants() {
+        let mut what = preset.title().to_owned();
+        if preset.needs().is_some() {
+            what.push_str(" (needs a native API)");
+        }
+        table.row([preset.name().into(), what.into(), preset.source().into()]);
+    }
+    Ok(table.print(global.json)?)
 }
 
 fn remove(env: &Env, global: &Global, args: &BenchArgs) -> Result<(), Failure> {
@@ -144,36 +194,30 @@ fn renew(env: &Env, global: &Global, args: &BenchArgs, case: &Case) -> Result<()
     let topic = NewTopic {
         name: args.topic.clone(),
         partitions: Some(case.partitions),
-        replication_factor: Some(args.replication_factor),
+        replication_factor: Some(case.replication_factor),
         configs,
     };
-    crate::connect(env, global)?.create_topic(&topic, false)?;
-    Ok(())
+    let created = crate::connect(env, global)?.create_topic(&topic, false);
+    created.map(|_| ()).map_err(|error| {
+        let copies = case.replication_factor;
+        if error.code() != Some(ErrorCode::InvalidReplicationFactor) || copies == 1 {
+            return error.into();
+        }
+        Failure::new(format!(
+            "`{}` keeps {copies} copies of each partition, which needs {copies} brokers: {error}",
+            case.label
+        ))
+        .hint("name a cluster of them with --bootstrap, or measure one copy with --replication-factor 1")
+    })
 }
 
 /// Drops what the page cache holds of a topic's segments, written back first; returns their bytes.
 fn drop_pages(env: &Env, dir: &Path, topic: &str) -> std::io::Result<u64> {
     let mut bytes = 0;
     env.disk.sync_volume(dir)?;
-    let of_topic = |name: &str| name.rsplit_once('-').is_some_and(|(name, _)| name == topic);
-    for partition in env
-        .disk
-        .read_dir(dir)?
-        .iter()
-        .filter(|entry| entry.is_dir && of_topic(&entry.name))
-    {
-        let path = dir.join(&partition.name);
-        for segment in env
-            .disk
-            .read_dir(&path)?
-            .iter()
-            .filter(|entry| entry.name.ends_with(".log"))
-        {
-            env.disk
-                .open(&path.join(&segment.name), Open::Read)?
-                .drop_cache(0, segment.len);
-            bytes += segment.len;
-        }
+    for (path, len) in reads::segments(env, dir, topic)? {
+        env.disk.open(&path, Open::Read)?.drop_cache(0, len);
+        bytes += len;
     }
     Ok(bytes)
 }

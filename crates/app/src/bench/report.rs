@@ -11,7 +11,9 @@ use serde_json::{Value, json};
 use super::BenchArgs;
 use super::chart::{Axis, Chart, Scale, Series};
 use super::histogram::{Histogram, Percentiles};
+use super::overhead::Overhead;
 use super::preset::Preset;
+use super::series::Series as Course;
 use crate::failure::Failure;
 use crate::grammar::Global;
 use crate::table::{Table, print_json};
@@ -20,8 +22,14 @@ use crate::table::{Table, print_json};
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Row {
     pub(super) case: String,
+    #[serde(skip)]
+    pub(super) curve: String,
     pub(super) x: f64,
     pub(super) run: u32,
+    pub(super) partitions: i32,
+    pub(super) replication_factor: i16,
+    /// As the protocol numbers them.
+    pub(super) acks: i16,
     pub(super) records: u64,
     pub(super) seconds: f64,
     pub(super) records_per_second: f64,
@@ -31,6 +39,12 @@ pub(super) struct Row {
     pub(super) client_cores: Option<f64>,
     /// From the first record of a batch to its answer; end to end where the preset says so.
     pub(super) latency_ms: Option<Percentiles>,
+    /// Upper end and count of every bucket that holds something.
+    pub(super) latency_buckets_ms: Vec<(f64, u64)>,
+    /// The rate over the course of the case, where the preset is about it.
+    pub(super) series: Option<Course>,
+    /// Bytes beside the value of a record, where the preset is about them.
+    pub(super) overhead_per_record: Option<Overhead>,
     #[serde(skip)]
     pub(super) latency: Histogram,
 }
@@ -89,15 +103,79 @@ impl Report {
             ]);
         }
         table.write_text(&mut out)?;
+        self.print_more(&mut out, args)?;
         writeln!(out, "\nto repeat:")?;
-        for (name, value) in repeat(env, global, args) {
+        for (name, value) in repeat(self.preset, env, global, args) {
             writeln!(out, "  {name:<8} {value}")?;
         }
         Ok(())
     }
 
+    /// What only some presets have, or was asked for.
+    fn print_more(&self, out: &mut impl Write, args: &BenchArgs) -> Result<(), Failure> {
+        let mut courses = Table::new(&[
+            "case",
+            "run",
+            "rate_over",
+            "pieces",
+            "mean_per_s",
+            "deviation_percent",
+            "lowest_per_s",
+            "highest_per_s",
+            "change_percent",
+        ]);
+        let mut overheads = Table::new(&[
+            "case",
+            "run",
+            "log_bytes_beside_value",
+            "sent_bytes_beside_value",
+            "received_bytes",
+        ]);
+        for row in &self.rows {
+            if let Some(course) = &row.series {
+                courses.row([
+                    json!(row.case),
+                    json!(row.run),
+                    json!(course.axis),
+                    json!(course.points.len()),
+                    rounded(course.mean, 0),
+                    rounded(course.deviation_percent, 2),
+                    rounded(course.lowest, 0),
+                    rounded(course.highest, 0),
+                    rounded(course.change_percent, 2),
+                ]);
+            }
+            if let Some(overhead) = &row.overhead_per_record {
+                overheads.row([
+                    json!(row.case),
+                    json!(row.run),
+                    rounded(overhead.log_bytes, 2),
+                    rounded(overhead.sent_bytes, 2),
+                    rounded(overhead.received_bytes, 2),
+                ]);
+            }
+        }
+        for table in [courses, overheads]
+            .iter()
+            .filter(|table| !table.is_empty())
+        {
+            writeln!(out)?;
+            table.write_text(out)?;
+        }
+        for row in self.rows.iter().filter(|_| args.histogram) {
+            let lines = row.latency.lines();
+            if !lines.is_empty() {
+                writeln!(out, "\nlatency of {}, run {}:", row.case, row.run)?;
+            }
+            for line in lines {
+                writeln!(out, "  {line}")?;
+            }
+        }
+        Ok(())
+    }
+
     fn json(&self, env: &Env, global: &Global, args: &BenchArgs) -> Value {
-        let repeat: serde_json::Map<String, Value> = repeat(env, global, args)
+        let repeat: serde_json::Map<String, Value> = repeat(self.preset, env, global, args)
             .into_iter()
             .map(|(name, value)| (name.to_owned(), json!(value)))
             .collect();
@@ -119,8 +197,13 @@ impl Report {
         let text = serde_json::to_string_pretty(&self.json(env, global, args))
             .expect("numbers and texts are JSON");
         let mut files = vec![(format!("{name}.json"), text)];
-        if let Some(axis) = self.preset.axis() {
+        let is_sweep = args.partitions.len() > 1;
+        let axis = self.preset.axis().or(is_sweep.then_some("partitions"));
+        if let Some(axis) = axis {
             files.push((format!("{name}.svg"), self.rate_chart(axis)));
+        }
+        if self.rows.iter().any(|row| row.series.is_some()) {
+            files.push((format!("{name}-course.svg"), self.course_chart()));
         }
         if self.rows.iter().any(|row| row.latency_ms.is_some()) {
             files.push((format!("{name}-latency.svg"), self.latency_chart()));
@@ -137,16 +220,22 @@ impl Report {
     }
 
     fn rate_chart(&self, axis: &str) -> String {
-        let runs = self.rows.iter().map(|row| row.run).max().unwrap_or(0);
-        let of_run = |run: u32| {
-            self.rows
-                .iter()
-                .filter(move |row| row.run == run)
-                .map(|row| (row.x, row.records_per_second))
-        };
-        let series = (1..=runs).map(|run| Series {
-            name: format!("run {run}"),
-            points: of_run(run).collect(),
+        let mut curves: Vec<(u32, &str)> = Vec::new();
+        for row in &self.rows {
+            if !curves.contains(&(row.run, &row.curve)) {
+                curves.push((row.run, &row.curve));
+            }
+        }
+        let series = curves.into_iter().map(|(run, curve)| {
+            let rows = self.rows.iter();
+            let of_curve = rows.filter(|row| row.run == run && row.curve == curve);
+            let comma = if curve.is_empty() { "" } else { ", " };
+            Series {
+                name: format!("{curve}{comma}run {run}"),
+                points: of_curve
+                    .map(|row| (row.x, row.records_per_second))
+                    .collect(),
+            }
         });
         let (x, y) = (
             Axis {
@@ -162,6 +251,34 @@ impl Report {
             title: self.preset.title(),
             x,
             y,
+            series: series.collect(),
+        }
+        .svg()
+    }
+
+    /// The rates of each case that were taken piece by piece.
+    fn course_chart(&self) -> String {
+        let courses = self
+            .rows
+            .iter()
+            .filter_map(|row| Some((row, row.series.as_ref()?)));
+        let axis = courses.clone().next().map_or("", |(_, course)| course.axis);
+        let series = courses.map(|(row, course)| Series {
+            name: format!("{}, run {}", row.case, row.run),
+            points: course
+                .points
+                .iter()
+                .map(|point| (point.x, point.records_per_second))
+                .collect(),
+        });
+        let linear = |name| Axis {
+            name,
+            scale: Scale::Linear,
+        };
+        Chart {
+            title: self.preset.title(),
+            x: linear(axis),
+            y: linear("records/s"),
             series: series.collect(),
         }
         .svg()
@@ -207,32 +324,37 @@ fn rounded(value: f64, digits: i32) -> Value {
 }
 
 /// The command, the program, the machine and the moment.
-fn repeat(env: &Env, global: &Global, args: &BenchArgs) -> Vec<(&'static str, String)> {
+fn repeat(
+    preset: Preset,
+    env: &Env,
+    global: &Global,
+    args: &BenchArgs,
+) -> Vec<(&'static str, String)> {
     let mut command = format!(
-        "esker bench {} --bootstrap {} --runs {} --acks {}",
-        args.preset.name(),
+        "esker bench {} --bootstrap {} --runs {}",
+        preset.name(),
         global.bootstrap,
         args.runs,
-        name(args.acks)
     );
+    if let Some(acks) = args.acks {
+        command.push_str(&format!(" --acks {}", name(acks)));
+    }
     if let Some(records) = args.records {
         command.push_str(&format!(" --records {records}"));
     }
-    if args.preset == Preset::A24 {
-        command.push_str(&format!(" --seconds {}", args.seconds));
+    if let Some(time) = args.seconds {
+        command.push_str(&format!(" --seconds {}", time.as_secs_f64()));
     }
     if !args.connections.is_empty() {
         let list: Vec<String> = args.connections.iter().map(u32::to_string).collect();
         command.push_str(&format!(" --connections {}", list.join(",")));
     }
-    if let Some(partitions) = args.partitions {
-        command.push_str(&format!(" --partitions {partitions}"));
+    if !args.partitions.is_empty() {
+        let list: Vec<String> = args.partitions.iter().map(i32::to_string).collect();
+        command.push_str(&format!(" --partitions {}", list.join(",")));
     }
-    if args.replication_factor != 1 {
-        command.push_str(&format!(
-            " --replication-factor {}",
-            args.replication_factor
-        ));
+    if let Some(copies) = args.replication_factor {
+        command.push_str(&format!(" --replication-factor {copies}"));
     }
     command.push_str(&format!(" --codec {}", name(args.codec)));
     if let Some(dir) = &args.cold {

@@ -18,15 +18,19 @@ use wire::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use wire::records::{BatchBuilder, Codec};
 
 use super::BenchArgs;
+use super::case::{Batching, Case, Job, Watch};
 use super::histogram::Histogram;
-use super::preset::{Batching, Case, Job};
+use super::overhead::{Overhead, Traffic};
 use super::report::Row;
+use super::series::Tally;
 use crate::failure::Failure;
 use crate::grammar::Global;
 use crate::produce::Acks;
 
 /// Unmeasured seconds before a case that runs by time.
 const WARM_UP: Duration = Duration::from_secs(1);
+/// A producer that runs by time looks at the clock once in so many records.
+const CLOCK_RECORDS: u64 = 64;
 /// Unmeasured records before a case that takes them one at a time.
 const WARM_UP_RECORDS: u64 = 200;
 
@@ -38,28 +42,58 @@ pub(super) struct Bench<'a> {
 }
 
 /// What one thread did.
-struct Done {
-    records: u64,
-    began: Instant,
-    ended: Instant,
-    latency: Histogram,
+pub(super) struct Done {
+    pub(super) records: u64,
+    pub(super) began: Instant,
+    pub(super) ended: Instant,
+    pub(super) latency: Histogram,
+    /// Where the case is about the course of the rate.
+    pub(super) tally: Option<Tally>,
 }
 
 impl Bench<'_> {
     pub(super) fn measure(&self, run: u32) -> Result<Row, Failure> {
+        if let Job::Produce {
+            watch: Watch::Overhead,
+            ..
+        } = self.case.job
+        {
+            let traffic = Traffic::default();
+            let counted = Bench {
+                env: &traffic.over(self.env),
+                ..*self
+            };
+            let mut row = counted.measure_rate(run)?;
+            row.overhead_per_record = Some(self.overhead(&traffic, row.records)?);
+            return Ok(row);
+        }
+        self.measure_rate(run)
+    }
+
+    fn measure_rate(&self, run: u32) -> Result<Row, Failure> {
         let cpu = cpu_seconds(self.env);
         let done = match self.case.job {
-            Job::Produce { producers, batch } => {
-                self.together(producers as usize, |_, start| self.produce(batch, start))?
-            }
-            Job::Consume { consumers } => {
-                self.together(consumers as usize, |_, start| self.consume(start))?
-            }
+            Job::Produce {
+                producers,
+                batch,
+                watch,
+            } => self.together(producers as usize, |_, start| {
+                self.produce(batch, watch, start)
+            })?,
+            Job::Consume {
+                consumers,
+                fetch_bytes,
+            } => self.together(consumers as usize, |_, start| {
+                self.consume(fetch_bytes, start)
+            })?,
             Job::ProduceAndConsume { batch } => self.together(2, |i, start| match i {
-                0 => self.produce(batch, start),
-                _ => self.consume(start),
+                0 => self.produce(batch, Watch::Rate, start),
+                _ => self.consume(None, start),
             })?,
             Job::EndToEnd => vec![self.end_to_end()?],
+            Job::FetchInTurn => vec![self.fetch_in_turn()?],
+            Job::Fetch { bytes } => vec![self.fetch_again(bytes)?],
+            Job::ReadFiles { piece } => vec![self.read_files(piece)?],
             Job::Append {
                 connections,
                 appenders,
@@ -68,7 +102,7 @@ impl Bench<'_> {
                     appenders / connections + u32::from((i as u32) < appenders % connections)
                 };
                 self.together(connections as usize, |i, start| {
-                    self.append(share(i), start)
+                    self.append(share(i), i as i32 % self.case.partitions, start)
                 })?
             }
         };
@@ -93,18 +127,45 @@ impl Bench<'_> {
         for done in done {
             latency.merge(&done.latency);
         }
+        let tally = done.iter().find_map(|done| done.tally.as_ref());
         Row {
             case: self.case.label.clone(),
+            curve: self.case.curve.clone(),
             x: self.case.x,
             run,
+            partitions: self.case.partitions,
+            replication_factor: self.case.replication_factor,
+            acks: match self.case.acks {
+                Acks::All => -1,
+                Acks::One => 1,
+                Acks::Zero => 0,
+            },
             records,
             seconds,
             records_per_second: records as f64 / seconds,
             mib_per_second: records as f64 * self.case.size as f64 / seconds / (1 << 20) as f64,
             client_cores: cpu.map(|cpu| cpu / seconds),
             latency_ms: latency.percentiles(),
+            latency_buckets_ms: latency.buckets(),
+            series: tally.map(|tally| tally.series(self.case.size)),
+            overhead_per_record: None,
             latency,
         }
+    }
+
+    /// Of the records that are in the topic now.
+    fn overhead(&self, traffic: &Traffic, records: u64) -> Result<Overhead, Failure> {
+        let dirs = crate::connect(self.env, self.global)?.describe_log_dirs()?;
+        let stored = dirs.iter().flat_map(|dir| &dir.stored);
+        let of_topic = stored.filter(|stored| stored.topic == self.args.topic);
+        let log_bytes: i64 = of_topic.map(|stored| stored.bytes.max(0)).sum();
+        let copies = i64::from(self.case.replication_factor.max(1));
+        Ok(traffic.overhead((log_bytes / copies) as u64, records, self.case.size))
+    }
+
+    /// Unmeasured time of a case that runs by time; no longer than what is measured.
+    pub(super) fn warm_up(&self) -> Duration {
+        WARM_UP.min(self.case.time)
     }
 
     // Threads of the load, not of the broker: the environment's workers take turns, which would bend what is measured.
@@ -129,9 +190,9 @@ impl Bench<'_> {
 
     fn producer(&self, batch_bytes: usize) -> Result<Producer, Failure> {
         let options = ProducerOptions {
-            acks: self.args.acks.into(),
+            acks: self.case.acks.into(),
             compression: Codec::from(self.args.codec).into(),
-            idempotent: self.args.acks == Acks::All,
+            idempotent: self.case.acks == Acks::All,
             batch_bytes,
             report: true,
             ..ProducerOptions::default()
@@ -161,7 +222,7 @@ impl Bench<'_> {
         Ok(producer.flush()?)
     }
 
-    fn produce(&self, batch: Batching, start: &Barrier) -> Result<Done, Failure> {
+    fn produce(&self, batch: Batching, watch: Watch, start: &Barrier) -> Result<Done, Failure> {
         let (batch_bytes, every) = match batch {
             Batching::Bytes(bytes) => (bytes, None),
             Batching::Records(records) => (1 << 20, Some(records)),
@@ -174,46 +235,73 @@ impl Bench<'_> {
         let (mut producer, topic) = connected?;
         let values = Values::new(self.env, self.case.size);
         let mut latency = Histogram::new();
-        let mut note = |producer: &mut Producer| {
-            for delivery in producer.take_deliveries() {
-                latency.add(delivery.latency, delivery.records as u64);
-            }
+        let mut tally = match watch {
+            Watch::Seconds => Some(Tally::by_time(self.case.time)),
+            Watch::Stored => Some(Tally::by_records(self.case.records)),
+            Watch::Rate | Watch::Overhead => None,
         };
         let began = self.env.clock.now();
-        for i in 0..self.case.records {
+        let end = (watch == Watch::Seconds).then(|| began.plus(self.case.time));
+        let mut note = |producer: &mut Producer| {
+            let mut acknowledged = 0;
+            for delivery in producer.take_deliveries() {
+                latency.add(delivery.latency, delivery.records as u64);
+                acknowledged += delivery.records as u64;
+            }
+            if let Some(tally) = tally.as_mut().filter(|_| acknowledged > 0) {
+                tally.add(self.env.clock.now().since(began), acknowledged);
+            }
+        };
+        let mut records = 0;
+        while records < self.case.records {
             producer.send(
                 topic,
                 None,
                 &Record {
-                    value: Some(values.get(i)),
+                    value: Some(values.get(records)),
                     ..Record::default()
                 },
             )?;
-            if every.is_some_and(|every| (i + 1) % every == 0) {
+            records += 1;
+            if every.is_some_and(|every| records % every == 0) {
                 producer.dispatch()?;
             }
             note(&mut producer);
+            let is_due = |end| records % CLOCK_RECORDS == 0 && end <= self.env.clock.now();
+            if end.is_some_and(is_due) {
+                break;
+            }
         }
         producer.flush()?;
         note(&mut producer);
         Ok(Done {
-            records: self.case.records,
+            records,
             began,
             ended: self.env.clock.now(),
             latency,
+            tally,
         })
     }
 
-    fn consumer(&self, place: Place, wait: Duration) -> Result<Consumer, Failure> {
+    fn consumer(
+        &self,
+        place: Place,
+        wait: Duration,
+        fetch_bytes: Option<usize>,
+    ) -> Result<Consumer, Failure> {
         let mut client = crate::connect(self.env, self.global)?;
         let places: Vec<(i32, Place)> = (0..self.case.partitions)
             .map(|index| (index, place))
             .collect();
         let starts = client.resolve(&self.args.topic, &places, Isolation::ReadUncommitted)?;
+        let usual = ConsumerOptions::default();
+        let bytes = fetch_bytes.map(|bytes| bytes as i32);
         let options = ConsumerOptions {
             isolation: Isolation::ReadUncommitted,
             wait,
-            ..ConsumerOptions::default()
+            bytes_max: bytes.unwrap_or(usual.bytes_max),
+            partition_bytes_max: bytes.unwrap_or(usual.partition_bytes_max),
+            ..usual
         };
         let mut consumer = Consumer::new(client, options);
         for (index, start) in starts {
@@ -223,8 +311,8 @@ impl Bench<'_> {
     }
 
     /// Reads as many records as the topic holds, or will hold, from the beginning.
-    fn consume(&self, start: &Barrier) -> Result<Done, Failure> {
-        let connected = self.consumer(Place::Beginning, Duration::from_millis(500));
+    fn consume(&self, fetch_bytes: Option<usize>, start: &Barrier) -> Result<Done, Failure> {
+        let connected = self.consumer(Place::Beginning, Duration::from_millis(500), fetch_bytes);
         start.wait();
         let mut consumer = connected?;
         let began = self.env.clock.now();
@@ -248,12 +336,13 @@ impl Bench<'_> {
             began,
             ended: self.env.clock.now(),
             latency: Histogram::new(),
+            tally: None,
         })
     }
 
     /// One record is written, acknowledged and read before the next one is; the latency is from the call to the record in hand.
     fn end_to_end(&self) -> Result<Done, Failure> {
-        let mut consumer = self.consumer(Place::End, Duration::from_secs(5))?;
+        let mut consumer = self.consumer(Place::End, Duration::from_secs(5), None)?;
         let mut producer = self.producer(1 << 20)?;
         let topic = producer.topic(&self.args.topic)?;
         let values = Values::new(self.env, self.case.size);
@@ -295,20 +384,21 @@ impl Bench<'_> {
             began,
             ended: self.env.clock.now(),
             latency,
+            tally: None,
         })
     }
 
     /// One connection with `appenders` behind it and one request under way: whoever waits while it is busy shares the next one.
-    fn append(&self, appenders: u32, start: &Barrier) -> Result<Done, Failure> {
-        let connected = self.appender();
+    fn append(&self, appenders: u32, partition: i32, start: &Barrier) -> Result<Done, Failure> {
+        let connected = self.appender(partition);
         start.wait();
         let (mut connection, name, id) = connected?;
         let limit = if id.is_zero() { 12 } else { i16::MAX };
         let values = Values::new(self.env, self.case.size);
         let mut latency = Histogram::new();
         let (mut records, mut number) = (0, 0);
-        let warm = self.env.clock.now().plus(WARM_UP);
-        let end = warm.plus(Duration::from_secs(self.args.seconds));
+        let warm = self.env.clock.now().plus(self.warm_up());
+        let end = warm.plus(self.case.time);
         loop {
             let sent = self.env.clock.now();
             if sent >= end {
@@ -317,6 +407,7 @@ impl Bench<'_> {
                     began: warm,
                     ended: end,
                     latency,
+                    tally: None,
                 });
             }
             let mut batch = BatchBuilder::new().compression(Codec::from(self.args.codec));
@@ -331,10 +422,10 @@ impl Bench<'_> {
             }
             let batch = Some(Records::Bytes(batch.build().to_bytes()));
             let partition_data = vec![PartitionProduceData {
-                index: 0,
+                index: partition,
                 records: batch,
             }];
-            let acks = if self.args.acks == Acks::All { -1 } else { 1 };
+            let acks = if self.case.acks == Acks::All { -1 } else { 1 };
             let topic_data = vec![TopicProduceData {
                 name: name.clone(),
                 topic_id: id,
@@ -362,10 +453,14 @@ impl Bench<'_> {
         }
     }
 
-    fn appender(&self) -> Result<(Connection, String, wire::Uuid), Failure> {
+    fn appender(&self, partition: i32) -> Result<(Connection, String, wire::Uuid), Failure> {
         let mut client = crate::connect(self.env, self.global)?;
         let topic = client.topic(&self.args.topic)?;
-        Ok((client.open_broker(topic.leader(0)?)?, topic.name, topic.id))
+        Ok((
+            client.open_broker(topic.leader(partition)?)?,
+            topic.name,
+            topic.id,
+        ))
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Each test has a broker of its own on a free port with a directory of its own, both gone when the test ends.
 
+mod benching;
 mod broker;
 mod groups;
 mod inspecting;
