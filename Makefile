@@ -13,9 +13,10 @@ serve: build
 build:
 	$(CARGO) build --release --bin esker
 
-## every test of the workspace, then the quick clients
+## every test of the workspace, of the comparison's harness, then the quick clients
 test:
 	$(CARGO) test --workspace
+	python3 -m unittest discover bench/tests
 	$(CARGO) build --bin esker
 	ESKER_BIN=target/debug/esker tests/clients/run --quick
 
@@ -44,6 +45,6 @@ check: fmt
 fmt:
 	$(CARGO) fmt --all --check
 
-## licences, advisories, duplicate libraries (needs cargo-deny)
+## licences, advisories, duplicate libraries (needs cargo-deny, and for advisories the network)
 deny:
 	$(CARGO) deny check
