@@ -241,7 +241,6 @@ pub(crate) fn log_config(topic: &config::Topic) -> LogConfig {
             .map_or(TopicCompression::Producer, |codec| {
                 TopicCompression::As(compression(codec, topic))
             }),
-        min_insync_replicas: u32::try_from(topic.min_insync_replicas).unwrap_or(1),
         unclean_leader_election: topic.unclean_leader_election,
         flush_messages: topic.flush_messages,
         flush_ms: topic.flush_ms,

@@ -55,7 +55,6 @@ pub struct Topic {
     pub timestamps: Clock,
     pub min_cleanable_dirty_ratio: f64,
     pub min_compaction_lag_ms: i64,
-    pub min_insync_replicas: i32,
     pub preallocate: bool,
     /// `None`: no bound.
     pub retention_bytes: Option<u64>,
@@ -184,7 +183,6 @@ impl Reader<'_> {
                 _ => 0.5,
             },
             min_compaction_lag_ms: self.long("min.compaction.lag.ms"),
-            min_insync_replicas: self.int("min.insync.replicas"),
             preallocate: self.flag("preallocate"),
             retention_bytes: u64::try_from(self.long("retention.bytes")).ok(),
             retention_ms: Some(self.long("retention.ms")).filter(|ms| 0 <= *ms),

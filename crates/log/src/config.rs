@@ -58,7 +58,6 @@ pub struct LogConfig {
     pub message_timestamp_before_max_ms: i64,
     pub message_timestamp_after_max_ms: i64,
     pub compression: TopicCompression,
-    pub min_insync_replicas: u32,
     pub unclean_leader_election: bool,
     /// Kept for tools that read it back; `durability` decides.
     pub flush_messages: i64,
@@ -106,7 +105,6 @@ impl Default for LogConfig {
             message_timestamp_before_max_ms: i64::MAX,
             message_timestamp_after_max_ms: 3_600_000,
             compression: TopicCompression::Producer,
-            min_insync_replicas: 1,
             unclean_leader_election: false,
             flush_messages: i64::MAX,
             flush_ms: i64::MAX,

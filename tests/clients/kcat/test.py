@@ -168,6 +168,13 @@ def every_kind_of_acknowledgement_stores():
 
 
 @fact
+def no_partition_needs_more_replicas_in_sync_than_it_has():
+    name = topic("min-isr", min_insync_replicas=2)
+    kcat("-P", "-t", name, "-X", "acks=all", stdin=b"a\nb\n")
+    equal(consume(name), b"a\nb\n")
+
+
+@fact
 def producing_creates_the_topic():
     name = new_name("auto")
     kcat("-P", "-t", name, stdin=b"first\n")

@@ -46,6 +46,19 @@ fn lines_come_back_byte_for_byte_with_every_codec() {
     assert!(broker.ok(&["consume", "piped", "-e"], b"") == lines);
 }
 
+/// As in Kafka, where no partition needs more replicas in sync than it has.
+#[test]
+fn more_replicas_asked_for_than_there_are_refuse_no_record() {
+    let dir = Dir::new();
+    let broker = Broker::start(&dir.0, &[]);
+    broker.ok(
+        &["topic", "create", "t", "-c", "min.insync.replicas=2"],
+        b"",
+    );
+    broker.ok(&["produce", "t", "--acks", "all"], b"a\nb\n");
+    assert_eq!(broker.ok(&["consume", "t", "-e"], b""), b"a\nb\n");
+}
+
 #[test]
 fn keys_headers_and_nulls_arrive_as_they_were_given() {
     let dir = Dir::new();

@@ -36,7 +36,6 @@ const INVALID_OFFSET: i64 = -1;
 
 /// On what terms a batch is appended.
 struct Terms {
-    acks: i16,
     /// What it may do about a transaction, or why it may not.
     warrant: Result<Warrant, ErrorCode>,
     ticket: Option<Ticket>,
@@ -92,7 +91,6 @@ impl Shard {
                     &topic.name,
                     &data,
                     Terms {
-                        acks,
                         warrant: warrants.of((topic_at, at)),
                         ticket,
                     },
@@ -135,11 +133,7 @@ impl Shard {
         data: &PartitionProduceData,
         terms: Terms,
     ) -> Answer {
-        let Terms {
-            acks,
-            warrant,
-            ticket,
-        } = terms;
+        let Terms { warrant, ticket } = terms;
         let topics = self.topics();
         let Some(topic) = topics.find(topic_id, name) else {
             let code = if topic_id == Uuid::ZERO {
@@ -155,13 +149,6 @@ impl Shard {
         if meta::name::is_internal(&topic.name) {
             let message = format!("{} is written by the broker alone", topic.name);
             return Answer::refused(data.index, ErrorCode::InvalidTopicException, Some(message));
-        }
-        if acks == -1 && partition.config().min_insync_replicas > 1 {
-            return Answer::refused(
-                data.index,
-                ErrorCode::NotEnoughReplicas,
-                Some("min.insync.replicas is above the one replica that this broker is".to_owned()),
-            );
         }
         let bytes = match &data.records {
             Some(Records::Bytes(bytes)) => bytes.clone(),
