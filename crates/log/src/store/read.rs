@@ -22,6 +22,14 @@ pub enum Read {
     AtEnd,
 }
 
+/// What a caller has time for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Waits {
+    ForDisk,
+    /// It is rather told that the disk would have to be asked.
+    Never,
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     #[error("offset {offset} is outside of {log_start} to {log_end}")]
@@ -200,7 +208,7 @@ impl Store {
     /// Aborted transactions that touch `from..upto`, in order of their markers. Asked after the records were
     /// read: when retention has taken their segment meanwhile, nobody knows, and the reader is told to start again.
     pub fn aborted(&self, from: Offset, upto: Offset) -> Result<Vec<AbortedTxn>, ReadError> {
-        let aborted = self.gather_aborted(from, upto, false)?;
+        let aborted = self.gather_aborted(from, upto, Waits::ForDisk)?;
         Ok(aborted.unwrap_or_default())
     }
 
@@ -210,14 +218,14 @@ impl Store {
         from: Offset,
         upto: Offset,
     ) -> Result<Option<Vec<AbortedTxn>>, ReadError> {
-        self.gather_aborted(from, upto, true)
+        self.gather_aborted(from, upto, Waits::Never)
     }
 
     fn gather_aborted(
         &self,
         from: Offset,
         upto: Offset,
-        may_wait: bool,
+        waits: Waits,
     ) -> Result<Option<Vec<AbortedTxn>>, ReadError> {
         let segments = self.segments.load();
         let first = segments
@@ -226,9 +234,9 @@ impl Store {
         let mut aborted = Vec::new();
         let mut failed = None;
         for segment in segments.iter().skip(first) {
-            let known = match may_wait {
-                true => Ok(()),
-                false => self.sound_txns(segment),
+            let known = match waits {
+                Waits::Never => Ok(()),
+                Waits::ForDisk => self.sound_txns(segment),
             };
             let collected = known
                 .and_then(|()| Ok(segment.collect_aborted(from, upto, &mut aborted)?))
