@@ -64,8 +64,8 @@ pub struct SegmentWriter {
     unlinks: VecDeque<(Instant, Arc<Home>, Deleted)>,
     /// Since when the oldest on the list waits.
     waits_since: Option<Instant>,
-    /// Relaxed partitions whose `flush.ms` runs.
-    flushes: Vec<(Instant, Arc<Partition>)>,
+    /// Relaxed partitions whose `flush.ms` runs; one entry each at most.
+    flushes: BTreeMap<Key, (Instant, Arc<Partition>)>,
     retry_at: Option<Instant>,
     space_at: Instant,
     retention_at: Instant,
@@ -88,7 +88,7 @@ impl SegmentWriter {
             unsynced: BTreeMap::new(),
             unlinks: VecDeque::new(),
             waits_since: None,
-            flushes: Vec::new(),
+            flushes: BTreeMap::new(),
             retry_at: None,
             space_at: now,
             retention_at,
@@ -105,11 +105,8 @@ impl SegmentWriter {
     fn take_dirty(&mut self) -> Result<(), StoreError> {
         let dirty = std::mem::take(&mut *self.dir.dirty.lock());
         for partition in &dirty {
-            // Ten years are as good as never, and leave room to add.
             let flush_at = partition.state.lock().flush_at;
-            if let Some(at) = flush_at.filter(|at| at.0 < u64::MAX / 2) {
-                self.flushes.push((at, Arc::clone(partition)));
-            }
+            self.note_flush(partition, flush_at);
         }
         // In this order: a topic that was deleted and made again (1) may be on the list already (2); its files would get into
         // the old directory, which then goes (3).
@@ -120,6 +117,15 @@ impl SegmentWriter {
         }
         self.pending.extend(dirty);
         Ok(())
+    }
+
+    /// The oldest record that is not synced is to be at `at`.
+    fn note_flush(&mut self, partition: &Arc<Partition>, at: Option<Instant>) {
+        // Ten years are as good as never, and leave room to add.
+        if let Some(at) = at.filter(|at| at.0 < u64::MAX / 2) {
+            let key = (partition.topic_id, partition.index);
+            self.flushes.insert(key, (at, Arc::clone(partition)));
+        }
     }
 
     /// Writes what the partitions on the list have; stops at the first that the disk has no room for.
@@ -177,6 +183,10 @@ impl SegmentWriter {
                 if batches.is_empty() && !state.has_trimmed {
                     // From here on the next commit puts it on the list again.
                     state.dirty = false;
+                    let flush_at = state.flush_at;
+                    drop(state);
+                    // Set since it came on the list, where a flush has ended the time before.
+                    self.note_flush(partition, flush_at);
                     return Ok(());
                 }
                 state.has_trimmed = false;
@@ -407,6 +417,7 @@ impl SegmentWriter {
         while let Some(Doomed { partition, home }) = doomed.pop_front() {
             let key = (partition.topic_id, partition.index);
             self.unsynced.remove(&key);
+            self.flushes.remove(&key);
             self.hot
                 .retain(|hot| !Arc::ptr_eq(&hot.partition, &partition));
             self.hot_bytes = self.hot.iter().map(|hot| hot.bytes).sum();
@@ -531,11 +542,11 @@ impl SegmentWriter {
     }
 
     fn flush_due(&mut self, now: Instant) {
-        let is_due = |(at, _): &mut (Instant, Arc<Partition>)| *at <= now;
+        let is_due = |_: &Key, (at, _): &mut (Instant, Arc<Partition>)| *at <= now;
         let mut due: Vec<_> = self.flushes.extract_if(.., is_due).collect();
-        due.retain(|(_, partition)| self.home_of(partition).is_some());
+        due.retain(|(_, (_, partition))| self.home_of(partition).is_some());
         if !due.is_empty() {
-            due.iter().for_each(|(_, partition)| partition.flush());
+            due.iter().for_each(|(_, (_, partition))| partition.flush());
             self.commit_queued();
         }
     }
@@ -644,7 +655,7 @@ impl SegmentWriter {
         let next_write = has_work.then(|| self.retry_at.max(self.write_at()).unwrap_or(now));
         let next_space = (self.dir.is_full() || has_work).then_some(self.space_at);
         let next_unlink = self.unlinks.front().map(|(at, _, _)| *at);
-        let next_flush = self.flushes.iter().map(|(at, _)| *at).min();
+        let next_flush = self.flushes.values().map(|(at, _)| *at).min();
         let until = [next_write, next_space, next_unlink, next_flush]
             .into_iter()
             .flatten()

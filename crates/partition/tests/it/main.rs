@@ -4,6 +4,7 @@ mod compaction;
 mod damage;
 mod descriptors;
 mod failure;
+mod flush;
 mod full;
 mod lifecycle;
 mod moving;
