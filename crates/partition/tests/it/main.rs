@@ -6,6 +6,7 @@ mod descriptors;
 mod failure;
 mod flush;
 mod full;
+mod hot;
 mod lifecycle;
 mod moving;
 mod pieces;

@@ -121,3 +121,79 @@ fn nothing_uncommitted_is_ever_in_a_plan() {
     assert_eq!(plan(&rig.partitions[0], Offset(0)).unwrap().len(), 1);
     assert_eq!(rig.partitions[0].await_end(ticket(7)), Ok(false));
 }
+
+/// What DeleteRecords took is no news to its producer: a batch that is sent again is answered with its first offset, though it
+/// cannot be read any more, and is never in the log a second time.
+#[test]
+fn a_duplicate_of_a_batch_that_was_trimmed_is_answered_and_not_written_again() {
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Restart {
+        None,
+        Kill,
+        PowerCut,
+        Stop,
+    }
+    let restarts = [
+        Restart::None,
+        Restart::Kill,
+        Restart::PowerCut,
+        Restart::Stop,
+    ];
+    for (restart, written) in restarts.map(|of| [(of, false), (of, true)]).concat() {
+        let context = format!("{restart:?}, written {written}");
+        let machine = machine(3);
+        let mut rig = open(&machine, &[small_segments()]).unwrap();
+        for sequence in 0..3 {
+            append(&mut rig, idempotent(sequence), sequence as u32).unwrap();
+            committed(&rig);
+        }
+        if written {
+            rig.work(&machine, SECOND, &mut []);
+        }
+        rig.trim(0, 3, &mut [Known::default()]).unwrap();
+        rig.commit(&mut [Known::default()]);
+        if written {
+            rig.work(&machine, SECOND, &mut []);
+        }
+        match restart {
+            Restart::None => {}
+            Restart::Kill => {
+                drop(rig);
+                machine.kill();
+                rig = open(&machine, &[small_segments()]).unwrap();
+            }
+            Restart::PowerCut => {
+                drop(rig);
+                machine.power_cut();
+                rig = open(&machine, &[small_segments()]).unwrap();
+            }
+            Restart::Stop => {
+                rig.stop();
+                drop(rig);
+                machine.kill();
+                rig = open(&machine, &[small_segments()]).unwrap();
+            }
+        }
+        let bounds = rig.partitions[0].bounds();
+        assert_eq!(
+            (bounds.log_start, bounds.log_end),
+            (Offset(3), Offset(3)),
+            "{context}"
+        );
+        for sequence in 0..3 {
+            let again = append(&mut rig, idempotent(sequence), 10).unwrap();
+            assert_eq!(
+                (again.base_offset, again.is_committed, again.log_start),
+                (Offset(sequence.into()), true, Offset(3)),
+                "{context}, {sequence}"
+            );
+        }
+        assert_eq!(rig.partitions[0].bounds().log_end, Offset(3), "{context}");
+        assert_eq!(committed(&rig), [0u32; 0]);
+        let next = append(&mut rig, idempotent(3), 20).unwrap();
+        assert_eq!(next.base_offset, Offset(3), "{context}");
+        assert_eq!(committed(&rig), [20]);
+        let seen: Vec<i64> = rig.read(0).into_keys().collect();
+        assert_eq!(seen, [3], "{context}");
+    }
+}
