@@ -10,7 +10,7 @@ use log::producer::Origin;
 use model::{Instant, LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence};
 use partition::{Isolation, Marker, Partition, Plan, ReadRequest, Stamp, Warrant};
 use wire::ErrorCode;
-use wire::records::{Batch, BatchBuilder, Caps, ControlRecord, RecordIter, Source};
+use wire::records::{Batch, BatchBuilder, Caps, Codec, ControlRecord, RecordIter, Source};
 
 use super::machine::Machine;
 use super::marking::append_marker;
@@ -31,6 +31,7 @@ enum State {
 pub(super) struct Coordinator<M: Machine> {
     pub(super) log: Arc<Partition>,
     machine: M,
+    codec: Codec,
     state: State,
     /// What the machine said when it was loaded, to nobody who asked.
     begun: Option<Step<M::Record, M::Answer>>,
@@ -48,6 +49,7 @@ impl<M: Machine> Coordinator<M> {
         Coordinator {
             log,
             machine: M::new(settings),
+            codec: M::codec(settings),
             state: State::Loading(start),
             begun: None,
         }
@@ -171,7 +173,7 @@ impl<M: Machine> Coordinator<M> {
         warrant: Warrant,
         at: Moment,
     ) -> Result<(), ErrorCode> {
-        let mut builder = BatchBuilder::new();
+        let mut builder = BatchBuilder::new().compression(self.codec);
         if let Some((id, epoch)) = producer {
             builder = builder.producer(id, epoch, Sequence(-1)).transactional();
         }

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use coord::{Caller, Moment, Step, Topics, group, txn};
 use model::{Instant, ProducerEpoch, ProducerId};
 use wire::group::GroupRecord;
+use wire::records::Codec;
 use wire::transaction::TransactionRecord;
 use wire::{DecodeError, EncodeError};
 
@@ -18,6 +19,8 @@ pub(crate) trait Machine {
     type Answer;
 
     fn new(settings: &Settings) -> Self;
+    /// What its batches are compressed with.
+    fn codec(settings: &Settings) -> Codec;
     /// What may change while the broker runs has changed.
     fn set_settings(&mut self, settings: &Settings);
     fn decode(key: Bytes, value: Option<Bytes>) -> Result<Self::Record, DecodeError>;
@@ -50,6 +53,13 @@ impl Machine for group::Groups {
 
     fn new(settings: &Settings) -> Self {
         group::Groups::new(Arc::clone(&settings.groups))
+    }
+
+    fn codec(settings: &Settings) -> Codec {
+        let number = settings.broker.number("offsets.topic.compression.codec");
+        number
+            .and_then(|number| Codec::from_id(u8::try_from(number).ok()?))
+            .unwrap_or(Codec::None)
     }
 
     fn set_settings(&mut self, settings: &Settings) {
@@ -111,31 +121,13 @@ impl Machine for txn::Transactions {
     type Answer = txn::Answer;
 
     fn new(settings: &Settings) -> Self {
-        let defaults = txn::Settings::default();
-        let number = |name: &str| settings.broker.number(name);
-        let timeout_ms_max = number("transaction.max.timeout.ms");
-        let milliseconds = |name: &str| {
-            let ms = number(name).and_then(|ms| u64::try_from(ms).ok());
-            ms.map(Duration::from_millis)
-        };
-        let add_wait_max = milliseconds("add.partitions.to.txn.retry.backoff.max.ms")
-            .unwrap_or(defaults.add_wait_max);
-        let mut machine = txn::Transactions::new(txn::Settings {
-            timeout_ms_max: timeout_ms_max
-                .and_then(|ms| i32::try_from(ms).ok())
-                .unwrap_or(defaults.timeout_ms_max),
-            expiration_ms: number("transactional.id.expiration.ms")
-                .unwrap_or(defaults.expiration_ms),
-            abort_check: milliseconds(
-                "transaction.abort.timed.out.transaction.cleanup.interval.ms",
-            )
-            .unwrap_or(defaults.abort_check),
-            // The client has given up by then.
-            add_wait_max: milliseconds("request.timeout.ms")
-                .map_or(add_wait_max, |most| add_wait_max.min(most)),
-        });
+        let mut machine = txn::Transactions::new(txn_settings(&settings.broker));
         machine.set_level(settings.transaction_version);
         machine
+    }
+
+    fn codec(_settings: &Settings) -> Codec {
+        Codec::None
     }
 
     /// All but the level are read at start.
@@ -192,5 +184,96 @@ impl Machine for txn::Transactions {
         _topics: &dyn Topics,
     ) -> Step<TransactionRecord, txn::Answer> {
         Step::default()
+    }
+}
+
+/// What transaction coordinators go by.
+fn txn_settings(broker: &config::Broker) -> txn::Settings {
+    let defaults = txn::Settings::default();
+    let timeout_ms_max = broker.number("transaction.max.timeout.ms");
+    let milliseconds = |name: &str| {
+        let ms = broker.number(name).and_then(|ms| u64::try_from(ms).ok());
+        ms.map(Duration::from_millis)
+    };
+    let add_wait_max =
+        milliseconds("add.partitions.to.txn.retry.backoff.max.ms").unwrap_or(defaults.add_wait_max);
+    txn::Settings {
+        timeout_ms_max: timeout_ms_max
+            .and_then(|ms| i32::try_from(ms).ok())
+            .unwrap_or(defaults.timeout_ms_max),
+        expiration_ms: broker
+            .number("transactional.id.expiration.ms")
+            .unwrap_or(defaults.expiration_ms),
+        expiration_check: milliseconds(
+            "transaction.remove.expired.transaction.cleanup.interval.ms",
+        )
+        .unwrap_or(defaults.expiration_check),
+        abort_check: milliseconds("transaction.abort.timed.out.transaction.cleanup.interval.ms")
+            .unwrap_or(defaults.abort_check),
+        // The client has given up by then.
+        add_wait_max: milliseconds("request.timeout.ms")
+            .map_or(add_wait_max, |most| add_wait_max.min(most)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use meta::Image;
+
+    use super::*;
+
+    fn settings(pairs: &[(&str, &str)]) -> Settings {
+        let mut settings = config::Settings::default();
+        for (name, value) in pairs {
+            settings.put(name, value).expect("a known setting");
+        }
+        let machine = config::Machine {
+            cores: 2,
+            memory_bytes: 0,
+            descriptors: 20_000,
+        };
+        let broker = config::Broker::new(settings, machine).expect("settings that fit each other");
+        Settings::new(broker, &Image::default())
+    }
+
+    #[test]
+    fn settings_of_transactions_arrive_under_their_names_and_in_their_units() {
+        let set = settings(&[
+            ("transaction.max.timeout.ms", "31"),
+            ("transactional.id.expiration.ms", "32"),
+            (
+                "transaction.remove.expired.transaction.cleanup.interval.ms",
+                "33",
+            ),
+            (
+                "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+                "34",
+            ),
+            ("add.partitions.to.txn.retry.backoff.max.ms", "35"),
+        ]);
+        let want = txn::Settings {
+            timeout_ms_max: 31,
+            expiration_ms: 32,
+            expiration_check: Duration::from_millis(33),
+            abort_check: Duration::from_millis(34),
+            add_wait_max: Duration::from_millis(35),
+        };
+        assert_eq!(txn_settings(&set.broker), want);
+        assert_eq!(
+            txn_settings(&settings(&[]).broker),
+            txn::Settings::default()
+        );
+        let hurried = settings(&[("request.timeout.ms", "7")]);
+        let wait = txn_settings(&hurried.broker).add_wait_max;
+        assert_eq!(wait, Duration::from_millis(7));
+    }
+
+    #[test]
+    fn the_codec_of_the_offsets_topic_is_taken_by_its_number() {
+        for (number, codec) in Codec::ALL.iter().enumerate() {
+            let set = settings(&[("offsets.topic.compression.codec", &number.to_string())]);
+            assert_eq!(group::Groups::codec(&set), *codec);
+            assert_eq!(txn::Transactions::codec(&set), Codec::None);
+        }
     }
 }

@@ -42,6 +42,8 @@ pub struct Settings {
     pub timeout_ms_max: i32,
     /// `transactional.id.expiration.ms`
     pub expiration_ms: i64,
+    /// `transaction.remove.expired.transaction.cleanup.interval.ms`
+    pub expiration_check: Duration,
     /// `transaction.abort.timed.out.transaction.cleanup.interval.ms`
     pub abort_check: Duration,
     /// `add.partitions.to.txn.retry.backoff.max.ms`
@@ -53,6 +55,7 @@ impl Default for Settings {
         Settings {
             timeout_ms_max: 900_000,
             expiration_ms: 604_800_000,
+            expiration_check: Duration::from_secs(3_600),
             abort_check: Duration::from_secs(10),
             add_wait_max: Duration::from_millis(100),
         }
@@ -69,6 +72,8 @@ pub struct Transactions {
     /// Whom the last decision recovered from: not in its record, and remembered only as long as this process lives.
     recovered: Option<(Producer, ProducerEpoch)>,
     check_at: Option<Instant>,
+    /// From when on a check looks for ids to forget too.
+    expire_at: Option<Instant>,
     /// Who adds partitions once markers are written. All wait equally long, so the first ends first.
     waiting: VecDeque<Waiting>,
 }
@@ -132,7 +137,8 @@ impl Transactions {
 
     /// Every record is in: what was decided and not completed is marked again.
     pub fn on_loaded(&mut self, at: Moment) -> Decision {
-        self.check_at = Some(at.now.plus(self.settings.abort_check));
+        self.expire_at = Some(at.now.plus(self.settings.expiration_check));
+        self.check_at = Some(at.now.plus(self.check_interval()));
         let prepared = self.txns.iter().filter(|(_, txn)| txn.state.is_prepared());
         let markers = prepared.map(|(id, txn)| (DRIVER, Answer::Markers(txn.markers(id))));
         Step {
@@ -456,7 +462,8 @@ impl Transactions {
 
     /// Ends transactions that were open for too long, and forgets ids that nobody used for long.
     fn clean_up(&mut self, at: Moment) -> Decision {
-        self.check_at = Some(at.now.plus(self.settings.abort_check));
+        self.check_at = Some(at.now.plus(self.check_interval()));
+        let expires = self.expire_at.is_none_or(|expire_at| expire_at <= at.now);
         let mut step = Step::default();
         let (mut expired, mut aborted) = (0, 0);
         for (id, txn) in &mut self.txns {
@@ -481,7 +488,7 @@ impl Transactions {
                     }
                 }
                 State::Empty | State::CompleteCommit | State::CompleteAbort
-                    if is_idle && expired < EXPIRED_PER_TICK_MAX =>
+                    if expires && is_idle && expired < EXPIRED_PER_TICK_MAX =>
                 {
                     expired += 1;
                     let key = state::key(id);
@@ -491,7 +498,21 @@ impl Transactions {
                 _ => {}
             }
         }
+        // What is too much for one check is left to the next one.
+        if expires && expired < EXPIRED_PER_TICK_MAX {
+            self.expire_at = Some(at.now.plus(self.settings.expiration_check));
+        }
         step
+    }
+
+    /// Both kinds of checks are made together, as often as the more frequent one.
+    fn check_interval(&self) -> Duration {
+        let Settings {
+            abort_check,
+            expiration_check,
+            ..
+        } = self.settings;
+        abort_check.min(expiration_check)
     }
 
     /// When `tick` is wanted next.

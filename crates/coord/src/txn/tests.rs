@@ -341,6 +341,25 @@ fn timeouts_are_bounded_and_a_late_transaction_is_aborted() {
 }
 
 #[test]
+fn ids_that_nobody_used_are_looked_for_at_an_interval_of_their_own() {
+    for (expiration_check, first) in [(60, 60), (2, 2)] {
+        let mut rig = Rig::default();
+        rig.machine.settings.expiration_ms = 1_000;
+        rig.machine.settings.expiration_check = Duration::from_secs(expiration_check);
+        let loaded = rig.machine.on_loaded(rig.at());
+        rig.perform(loaded);
+        rig.init();
+        while !rig.machine.txns.is_empty() {
+            let next = rig.machine.next_deadline().unwrap();
+            rig.wall = (next.0 / 1_000_000) as i64;
+            let step = rig.machine.tick(rig.at());
+            rig.perform(step);
+        }
+        assert_eq!(rig.wall, first * 1_000);
+    }
+}
+
+#[test]
 fn many_late_transactions_are_aborted_a_batch_at_a_time() {
     let mut rig = Rig::default();
     let loaded = rig.machine.on_loaded(rig.at());

@@ -198,7 +198,17 @@ fn implied(image: &Image, broker: &Broker, name: &str) -> NewTopic {
     };
     match name {
         name::OFFSETS => internal("offsets.topic", "compact"),
-        name::TRANSACTIONS => internal("transaction.state.log", "compact"),
+        name::TRANSACTIONS => {
+            let mut topic = internal("transaction.state.log", "compact");
+            let in_sync = broker.number("transaction.state.log.min.isr").unwrap_or(1);
+            let more = [
+                ("min.insync.replicas", in_sync.to_string()),
+                ("unclean.leader.election.enable", "false".to_owned()),
+            ];
+            let more = more.map(|(name, value)| (name.to_owned(), Some(value)));
+            topic.settings.extend(more);
+            topic
+        }
         name::SHARES => internal("share.coordinator.state.topic", "delete"),
         name::CLIENT_METRICS => {
             let own = |name: &str, value: &str| (name.to_owned(), Some(value.to_owned()));
