@@ -262,3 +262,114 @@ fn compression(codec: config::Codec, topic: &config::Topic) -> Compression {
     };
     Compression { codec, level }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(pairs: &[(&str, &str)]) -> Settings {
+        let mut settings = config::Settings::default();
+        for (name, value) in pairs {
+            settings.put(name, value).expect("a known setting");
+        }
+        let machine = config::Machine {
+            cores: 2,
+            memory_bytes: 0,
+            descriptors: 20_000,
+        };
+        let broker = config::Broker::new(settings, machine).expect("settings that fit each other");
+        Settings::new(broker, &Image::default())
+    }
+
+    #[test]
+    fn settings_of_groups_arrive_under_their_names_and_in_their_units() {
+        let set = settings(&[
+            ("group.max.size", "11"),
+            ("group.min.session.timeout.ms", "12"),
+            ("group.max.session.timeout.ms", "13000"),
+            ("group.initial.rebalance.delay.ms", "14"),
+            ("offsets.retention.minutes", "15"),
+            ("offsets.retention.check.interval.ms", "16"),
+            ("offset.metadata.max.bytes", "17"),
+        ]);
+        let groups = &*set.groups;
+        assert_eq!(groups.members_max, 11);
+        assert_eq!(groups.consumer.classic_members_max, 11);
+        assert_eq!(groups.session_timeout_ms_min, 12);
+        assert_eq!(groups.session_timeout_ms_max, 13_000);
+        assert_eq!(groups.initial_rebalance_delay_ms, 14);
+        assert_eq!(groups.offsets_retention_ms, 15 * 60 * 1000);
+        assert_eq!(groups.offsets_retention_check_interval_ms, 16);
+        assert_eq!(groups.offset_metadata_max, 17);
+    }
+
+    #[test]
+    fn settings_of_consumer_groups_arrive_under_their_names_and_in_their_units() {
+        let set = settings(&[
+            ("group.consumer.max.size", "21"),
+            ("group.consumer.assignors", "range, uniform"),
+            ("group.consumer.session.timeout.ms", "46000"),
+            ("group.consumer.min.session.timeout.ms", "45001"),
+            ("group.consumer.max.session.timeout.ms", "60001"),
+            ("group.consumer.heartbeat.interval.ms", "5002"),
+            ("group.consumer.min.heartbeat.interval.ms", "5001"),
+            ("group.consumer.max.heartbeat.interval.ms", "15001"),
+            ("group.consumer.assignment.interval.ms", "1002"),
+            ("group.consumer.min.assignment.interval.ms", "1"),
+            ("group.consumer.max.assignment.interval.ms", "15002"),
+        ]);
+        let consumer = &set.groups.consumer;
+        let bounded = |bounded: &Bounded| (bounded.min, bounded.value, bounded.max);
+        assert_eq!(consumer.members_max, 21);
+        assert_eq!(consumer.assignors, [Assignor::Range, Assignor::Uniform]);
+        assert_eq!(
+            bounded(&consumer.session_timeout_ms),
+            (45_001, 46_000, 60_001)
+        );
+        assert_eq!(
+            bounded(&consumer.heartbeat_interval_ms),
+            (5_001, 5_002, 15_001)
+        );
+        assert_eq!(consumer.moving_interval_ms_min, 5_001);
+        assert_eq!(
+            bounded(&consumer.assignment_interval_ms),
+            (1, 1_002, 15_002)
+        );
+    }
+
+    #[test]
+    fn the_policy_of_migration_and_the_protocols_arrive_by_name() {
+        for (policy, wanted) in [
+            ("DISABLED", Migration::Disabled),
+            ("upgrade", Migration::Upgrade),
+            ("Downgrade", Migration::Downgrade),
+            ("bidirectional", Migration::Bidirectional),
+        ] {
+            let set = settings(&[("group.consumer.migration.policy", policy)]);
+            assert_eq!(set.groups.consumer.migration, wanted, "{policy}");
+        }
+        for (protocols, has_consumer) in [
+            ("classic", false),
+            ("classic,consumer", true),
+            ("classic, consumer", true),
+            ("consumer", true),
+            ("classic,streams", false),
+        ] {
+            let set = settings(&[("group.coordinator.rebalance.protocols", protocols)]);
+            assert_eq!(set.has_consumer_protocol, has_consumer, "{protocols}");
+        }
+    }
+
+    /// What holds when nothing is set: Kafka's defaults, in the units that the coordinator counts in.
+    #[test]
+    fn settings_that_nobody_set_are_those_of_kafka() {
+        let set = settings(&[]);
+        let groups = &*set.groups;
+        assert_eq!(groups.members_max, i32::MAX as usize);
+        assert_eq!(groups.offsets_retention_ms, 7 * 24 * 3600 * 1000);
+        assert_eq!(groups.offsets_retention_check_interval_ms, 600_000);
+        assert_eq!(groups.consumer.members_max, i32::MAX as usize);
+        assert_eq!(groups.consumer.migration, Migration::Bidirectional);
+        assert!(set.has_consumer_protocol);
+    }
+}
