@@ -53,7 +53,7 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
         file.as_ref()
             .map(|(name, text)| (name.as_str(), text.as_str())),
     )?;
-    for warning in config.warnings() {
+    if let Some(warning) = config.warning() {
         eprintln!("warning: {warning}");
     }
     run(env, config)

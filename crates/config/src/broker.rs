@@ -221,10 +221,10 @@ impl Broker {
         })
     }
 
-    /// What was set and means nothing here.
+    /// What was set at start and changes nothing here.
     #[must_use]
-    pub fn warnings(&self) -> Vec<crate::settings::Warning> {
-        self.layers.fixed.warnings()
+    pub fn warning(&self) -> Option<crate::settings::Warning> {
+        self.layers.fixed.warning()
     }
 
     /// A number as it holds now, of a setting that has no field of its own.

@@ -57,7 +57,7 @@ below `[log.segment]`.
 
 *Changes* says when a setting can change: `at start` only, `per broker` or `any time` through the admin tools while the broker runs.
 *Effect*: `works`; `accepted`, which means checked, stored and listed, while what it steers is not built yet; `none`, which means it
-steers something this broker does not have, and a warning names it at start.
+steers something this broker does not have: its row says why. A start names in one line what was set and is not `works`.
 ";
 
 fn row(page: &mut String, setting: &Setting, third: &str) {

@@ -54,16 +54,42 @@ fn did_you_mean(nearest: Option<&str>) -> String {
         .unwrap_or_default()
 }
 
-/// A setting of Kafka that changes nothing here.
+/// Settings of Kafka that were set and change nothing here. One line, however many there are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
-    pub name: String,
-    pub reason: &'static str,
+    /// In order; never empty.
+    pub names: Vec<String>,
+    /// Of the first.
+    reason: &'static str,
 }
 
 impl std::fmt::Display for Warning {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "setting {} has no effect: {}", self.name, self.reason)
+        match self.names.as_slice() {
+            [name] => write!(f, "setting {name} has no effect here: {}", self.reason),
+            names => write!(
+                f,
+                "{} settings have no effect here: {}",
+                names.len(),
+                names.join(", ")
+            ),
+        }
+    }
+}
+
+/// Why a setting that is known changes nothing here; `None` of one that works.
+fn why_idle(name: &str) -> Option<&'static str> {
+    const NOT_BUILT: &str = "what it steers is not built yet";
+    const PLUG_IN: &str = "Plug-in classes of the JVM cannot be loaded";
+    let setting = table::broker_setting(name);
+    let status = setting.map_or_else(
+        || table::prefix_status(name),
+        |setting| Some(setting.status),
+    )?;
+    match status {
+        Status::Works => None,
+        Status::Accepted => Some(NOT_BUILT),
+        Status::Meaningless => Some(setting.map_or(PLUG_IN, |setting| setting.doc)),
     }
 }
 
@@ -116,24 +142,19 @@ impl Settings {
             .map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// What was set and means nothing here, in the order of the names.
+    /// What was set and changes nothing here.
     #[must_use]
-    pub fn warnings(&self) -> Vec<Warning> {
-        let meaningless = |name: &String| match table::broker_setting(name) {
-            Some(setting) if setting.status == Status::Meaningless => Some(setting.doc),
-            Some(_) => None,
-            None => (table::prefix_status(name) == Some(Status::Meaningless))
-                .then_some("Plug-in classes of the JVM cannot be loaded"),
-        };
-        self.values
+    pub fn warning(&self) -> Option<Warning> {
+        let mut idle = self
+            .values
             .keys()
-            .filter_map(|name| {
-                Some(Warning {
-                    name: name.clone(),
-                    reason: meaningless(name)?,
-                })
-            })
-            .collect()
+            .filter_map(|name| Some((name.clone(), why_idle(name)?)));
+        let (first, reason) = idle.next()?;
+        let others = idle.map(|(name, _)| name);
+        Some(Warning {
+            names: std::iter::once(first).chain(others).collect(),
+            reason,
+        })
     }
 }
 
@@ -248,18 +269,42 @@ mod tests {
     }
 
     #[test]
-    fn settings_without_meaning_are_taken_with_a_warning() {
-        let settings = read(
-            "num.io.threads=8\nrsm.config.dir=/x\nlog.retention.ms=5\nlistener.name.a.ssl.key.password=x",
-            Format::Properties,
+    fn what_changes_nothing_is_taken_and_told_in_one_line() {
+        let told = |text: &str| {
+            let settings = read(text, Format::Properties).expect("known");
+            settings.warning().map(|warning| warning.to_string())
+        };
+        assert_eq!(
+            told("log.retention.ms=5\nlog.flush.interval.ms=5").as_deref(),
+            None
         );
-        let names: Vec<String> = settings
-            .expect("known")
-            .warnings()
-            .into_iter()
-            .map(|warning| warning.name)
-            .collect();
-        assert_eq!(names, ["num.io.threads", "rsm.config.dir"]);
+        assert_eq!(
+            told("log.retention.ms=5\nnum.io.threads=8").as_deref(),
+            Some(
+                "setting num.io.threads has no effect here: Requests are served on the network threads"
+            )
+        );
+        assert_eq!(
+            told("socket.send.buffer.bytes=1").as_deref(),
+            Some(
+                "setting socket.send.buffer.bytes has no effect here: what it steers is not built yet"
+            )
+        );
+        assert_eq!(
+            told("rsm.config.dir=/x\nnum.io.threads=8\nlistener.name.a.ssl.key.password=x\nnum.partitions=1")
+                .as_deref(),
+            Some(
+                "3 settings have no effect here: listener.name.a.ssl.key.password, num.io.threads, rsm.config.dir"
+            )
+        );
+    }
+
+    #[test]
+    fn the_command_line_is_warned_of_like_the_file() {
+        let mut settings = Settings::default();
+        settings.assign("replica.lag.time.max.ms=5").expect("known");
+        let warning = settings.warning().expect("no effect");
+        assert_eq!(warning.names, ["replica.lag.time.max.ms"]);
     }
 
     #[test]
@@ -274,12 +319,12 @@ mod tests {
             share.coordinator.state.topic.min.isr=1\ntransaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\n\
             #log.flush.interval.messages=10000\nlog.retention.hours=168\nlog.segment.bytes=1073741824\n\
             log.retention.check.interval.ms=300000\n";
+        let settings = read(text, Format::Properties).expect("all known");
         assert_eq!(
-            read(text, Format::Properties)
-                .expect("all known")
-                .warnings()
-                .len(),
-            1
+            settings.warning().expect("some have no effect").to_string(),
+            "7 settings have no effect here: controller.quorum.bootstrap.servers, num.io.threads, \
+             num.recovery.threads.per.data.dir, share.coordinator.state.topic.min.isr, \
+             share.coordinator.state.topic.replication.factor, socket.receive.buffer.bytes, socket.send.buffer.bytes"
         );
     }
 }

@@ -10,7 +10,7 @@ pub(super) const SETTINGS: &[Setting] = settings! {
     "broker.rack" String - Any ReadOnly Works "rack of this broker";
     "broker.session.timeout.ms" Int "9000" Any ReadOnly Accepted "silence after which the controller fences a broker";
     "controlled.shutdown.enable" Boolean "true" Any ReadOnly Accepted "leaders move away before a broker stops";
-    "controller.listener.names" List "CONTROLLER" Items ReadOnly Accepted "listeners of the controller";
+    "controller.listener.names" List "CONTROLLER" Items ReadOnly Works "listeners of the controller, which are no doors for clients";
     "controller.quorum.append.linger.ms" Int "25" AtLeast(0) ReadOnly Accepted
         "time the controller gathers writes before it syncs";
     "controller.quorum.auto.join.enable" Boolean "false" Any ReadOnly Accepted "a controller joins the voters by itself";

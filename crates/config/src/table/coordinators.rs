@@ -29,12 +29,12 @@ pub(super) const SETTINGS: &[Setting] = settings! {
         "lower bound of a group's session timeout";
     "group.consumer.session.timeout.ms" Int "45000" AtLeast(1) ReadOnly Works
         "silence after which a member leaves its consumer group";
-    "group.coordinator.append.linger.ms" Int "-1" AtLeast(-1) ReadOnly Accepted
-        "time the group coordinator gathers writes; -1 adapts";
+    "group.coordinator.append.linger.ms" Int "-1" AtLeast(-1) ReadOnly Meaningless
+        "The group coordinator holds no write back to gather others: those of one moment share a sync anyway";
     "group.coordinator.background.threads" Int "2" AtLeast(1) ReadOnly Meaningless
         "The group coordinator has no background threads";
-    "group.coordinator.cached.buffer.max.bytes" Int "1048588" AtLeast(524288) ClusterWide Accepted
-        "largest buffer the group coordinator keeps";
+    "group.coordinator.cached.buffer.max.bytes" Int "1048588" AtLeast(524288) ClusterWide Meaningless
+        "The group coordinator keeps no buffer between two writes";
     "group.coordinator.rebalance.protocols" List "classic,consumer,streams" ItemsOf(&["consumer", "classic", "share", "streams"]) ReadOnly Works
         "group protocols that are enabled; classic always is";
     "group.coordinator.threads" Int "4" AtLeast(1) ReadOnly Meaningless "Coordinators run on the network threads";
@@ -104,12 +104,15 @@ pub(super) const SETTINGS: &[Setting] = settings! {
     "group.streams.session.timeout.ms" Int "45000" AtLeast(1) ReadOnly Accepted
         "silence after which a member leaves its streams group";
     "offset.metadata.max.bytes" Int "4096" Any ReadOnly Works "largest text stored beside a committed offset";
-    "offsets.commit.timeout.ms" Int "5000" AtLeast(1) ReadOnly Accepted "time a commit waits for its replicas";
-    "offsets.load.buffer.size" Int "5242880" AtLeast(1) ReadOnly Accepted "bytes read at once while group state is loaded";
+    "offsets.commit.timeout.ms" Int "5000" AtLeast(1) ReadOnly Meaningless
+        "A commit waits for the disk of this broker alone, and one that fails is told at once";
+    "offsets.load.buffer.size" Int "5242880" AtLeast(1) ReadOnly Meaningless
+        "Group state is loaded in pieces of 256 KiB, between which clients are served";
     "offsets.retention.check.interval.ms" Long "600000" AtLeast(1) ReadOnly Works
         "time between looks for stale committed offsets";
     "offsets.retention.minutes" Int "10080" AtLeast(1) ReadOnly Works "minutes a committed offset outlives its group";
-    "offsets.topic.compression.codec" Int "0" Any ReadOnly Accepted "codec of the offsets topic, as its number";
+    "offsets.topic.compression.codec" Int "0" Between(0, 4) ReadOnly Works
+        "codec of what is written to the offsets topic: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd";
     "offsets.topic.num.partitions" Int "50" AtLeast(1) ReadOnly Works "partitions of the offsets topic";
     "offsets.topic.replication.factor" Short "3" AtLeast(1) ReadOnly Works "replicas of the offsets topic";
     "offsets.topic.segment.bytes" Int "104857600" AtLeast(1) ReadOnly Works "segment size of the offsets topic";
@@ -140,11 +143,11 @@ pub(super) const SETTINGS: &[Setting] = settings! {
         "longest transaction timeout a producer may ask for";
     "transaction.partition.verification.enable" Boolean "true" Any ClusterWide Works
         "a partition checks with the coordinator before it takes transactional records";
-    "transaction.remove.expired.transaction.cleanup.interval.ms" Int "3600000" AtLeast(1) ReadOnly Accepted
+    "transaction.remove.expired.transaction.cleanup.interval.ms" Int "3600000" AtLeast(1) ReadOnly Works
         "time between looks for transactional ids to forget";
-    "transaction.state.log.load.buffer.size" Int "5242880" AtLeast(1) ReadOnly Accepted
-        "bytes read at once while transaction state is loaded";
-    "transaction.state.log.min.isr" Int "2" AtLeast(1) ReadOnly Accepted "min.insync.replicas of the transaction topic";
+    "transaction.state.log.load.buffer.size" Int "5242880" AtLeast(1) ReadOnly Meaningless
+        "Transaction state is loaded in pieces of 256 KiB, between which clients are served";
+    "transaction.state.log.min.isr" Int "2" AtLeast(1) ReadOnly Works "min.insync.replicas of the transaction topic";
     "transaction.state.log.num.partitions" Int "50" AtLeast(1) ReadOnly Works "partitions of the transaction topic";
     "transaction.state.log.replication.factor" Short "3" AtLeast(1) ReadOnly Works "replicas of the transaction topic";
     "transaction.state.log.segment.bytes" Int "104857600" AtLeast(1) ReadOnly Works

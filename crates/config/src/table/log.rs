@@ -19,8 +19,8 @@ pub(super) const SETTINGS: &[Setting] = settings! {
         "how long a delete marker stays in a compacted topic";
     "log.cleaner.enable" Boolean "true" Any ReadOnly Works "compaction runs";
     "log.cleaner.io.buffer.load.factor" Double "0.9" Any ClusterWide Works "share of the key buffer that may fill";
-    "log.cleaner.io.buffer.size" Int "524288" AtLeast(0) ClusterWide Accepted
-        "memory all cleaners share for reading and writing";
+    "log.cleaner.io.buffer.size" Int "524288" AtLeast(0) ClusterWide Meaningless
+        "A cleaner reads and writes in pieces of about 1 MiB";
     "log.cleaner.io.max.bytes.per.second" Double "1.7976931348623157E308" Any ClusterWide Works
         "bytes per second all cleaners read and write together";
     "log.cleaner.max.compaction.lag.ms" Long "9223372036854775807" AtLeast(1) ClusterWide Works
@@ -37,12 +37,13 @@ pub(super) const SETTINGS: &[Setting] = settings! {
     "log.dirs" List - Items ReadOnly Works
         "data directories, separated by commas; each has its own journal and may fail alone; partitions move between them while they are used";
     "log.flush.interval.messages" Long "9223372036854775807" AtLeast(1) ClusterWide Works
-        "records after which a segment is synced by itself; acknowledged records are synced through the journal anyway";
-    "log.flush.interval.ms" Long - Any ClusterWide Accepted "age at which an unsynced record forces a sync of its segment";
+        "records after which a topic with esker.durability=os is synced; with sync every acknowledged record is";
+    "log.flush.interval.ms" Long - Any ClusterWide Works
+        "age at which an unsynced record forces a sync of a topic with esker.durability=os; two seconds late at most";
     "log.flush.offset.checkpoint.interval.ms" Int "60000" AtLeast(0) ReadOnly Meaningless
         "Checkpoints follow the bytes in the journal";
-    "log.flush.scheduler.interval.ms" Long "9223372036854775807" Any ReadOnly Accepted
-        "time between looks for segments that are due for a sync";
+    "log.flush.scheduler.interval.ms" Long "9223372036854775807" Any ReadOnly Works
+        "log.flush.interval.ms where that is not set; nothing else, as each sync has its own time";
     "log.flush.start.offset.checkpoint.interval.ms" Int "60000" AtLeast(0) ReadOnly Meaningless
         "A log start offset is durable when the client is told";
     "log.index.interval.bytes" Int "4096" AtLeast(0) ClusterWide Works "bytes of log between two index entries";
@@ -76,7 +77,8 @@ pub(super) const SETTINGS: &[Setting] = settings! {
         "time between taking a segment out of the log and removing its file";
     "max.request.partition.size.limit" Int "2000" AtLeast(1) ReadOnly Works "partitions one request may ask about";
     "message.max.bytes" Int "1048588" AtLeast(0) ClusterWide Works "largest batch a topic accepts, after compression";
-    "min.insync.replicas" Int "1" AtLeast(1) ClusterWide Works "replicas that must be in sync for acks=all";
+    "min.insync.replicas" Int "1" AtLeast(1) ClusterWide Works
+        "replicas that must be in sync for acks=all; a partition that has fewer needs those it has";
     "num.partitions" Int "1" AtLeast(1) ReadOnly Works "partitions of a topic whose creator did not say";
     "num.recovery.threads.per.data.dir" Int "2" AtLeast(1) ClusterWide Accepted
         "threads per directory that recover logs at start and close them at the end";

@@ -56,9 +56,9 @@ pub enum Update {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     Works,
-    /// Checked, stored and listed; what it steers is not built yet.
+    /// Checked, stored and listed; what it steers is not built yet. Named in a warning at start.
     Accepted,
-    /// Steers a part this broker does not have; named in a warning at start.
+    /// Steers a part this broker does not have; `doc` says why. Named in a warning at start.
     Meaningless,
 }
 

@@ -12,7 +12,8 @@ pub(super) const SETTINGS: &[Setting] = settings! {
         "longest life of a SASL session before it must authenticate again";
     "early.start.listeners" List - Items ReadOnly Meaningless "Listeners open together: there is no authorizer to wait for";
     "fetch.max.bytes" Int "57671680" AtLeast(1024) ReadOnly Works "bytes one fetch answer holds at most";
-    "inter.broker.listener.name" String - Any ReadOnly Accepted "listener the brokers use among themselves";
+    "inter.broker.listener.name" String - Any ReadOnly Works
+        "listener the brokers use among themselves; its connections do not wait behind those of clients";
     "listener.security.protocol.map" String "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT" Any ReadOnly Works
         "security protocol of each listener name";
     "listeners" List "PLAINTEXT://127.0.0.1:9092" Items ReadOnly Works "addresses the broker listens on";
@@ -29,9 +30,10 @@ pub(super) const SETTINGS: &[Setting] = settings! {
         "bytes of requests, half of them for those not yet whole; past it sockets are not read. -1: one byte in 64 of the memory, 64 MiB to 1 GiB";
     "queued.max.requests" Int "500" AtLeast(1) ReadOnly Meaningless
         "Requests are not queued between threads; bytes are bounded by queued.max.request.bytes";
-    "request.timeout.ms" Int "30000" Any ReadOnly Accepted "time a broker waits for an answer of another one";
-    "security.inter.broker.protocol" String "PLAINTEXT" OneOf(&["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]) ReadOnly Accepted
-        "security protocol among brokers";
+    "request.timeout.ms" Int "30000" Any ReadOnly Works
+        "bound of add.partitions.to.txn.retry.backoff.max.ms; there is no other broker to wait for";
+    "security.inter.broker.protocol" String "PLAINTEXT" OneOf(&["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]) ReadOnly Works
+        "inter.broker.listener.name where that is not set";
     "socket.connection.setup.timeout.max.ms" Long "30000" Any ReadOnly Accepted
         "upper bound of the growing connection timeout among brokers";
     "socket.connection.setup.timeout.ms" Long "10000" Any ReadOnly Accepted "first connection timeout among brokers";

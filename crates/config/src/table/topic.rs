@@ -19,9 +19,9 @@ pub(super) const SETTINGS: &[TopicSetting] = topic_settings! {
     "file.delete.delay.ms" Long "60000" AtLeast(0) Works ["log.segment.delete.delay.ms" 1]
         "time between taking a segment out of the log and removing its file";
     "flush.messages" Long "9223372036854775807" AtLeast(1) Works ["log.flush.interval.messages" 1]
-        "records after which a segment is synced by itself; acknowledged records are synced through the journal anyway";
-    "flush.ms" Long "9223372036854775807" AtLeast(0) Accepted ["log.flush.interval.ms" 1, "log.flush.scheduler.interval.ms" 1]
-        "age at which an unsynced record forces a sync of its segment";
+        "records after which a topic with esker.durability=os is synced; with sync every acknowledged record is";
+    "flush.ms" Long "9223372036854775807" AtLeast(0) Works ["log.flush.interval.ms" 1, "log.flush.scheduler.interval.ms" 1]
+        "age at which an unsynced record forces a sync of a topic with esker.durability=os; two seconds late at most";
     "follower.replication.throttled.replicas" List "" Replicas Accepted []
         "replicas whose following is throttled: partition:broker, separated by commas, or *";
     "index.interval.bytes" Int "4096" AtLeast(0) Works ["log.index.interval.bytes" 1]
@@ -47,7 +47,8 @@ pub(super) const SETTINGS: &[TopicSetting] = topic_settings! {
         "share of uncompacted bytes at which a log is compacted";
     "min.compaction.lag.ms" Long "0" AtLeast(0) Works ["log.cleaner.min.compaction.lag.ms" 1]
         "time a record stays out of compaction";
-    "min.insync.replicas" Int "1" AtLeast(1) Works ["min.insync.replicas" 1] "replicas that must be in sync for acks=all";
+    "min.insync.replicas" Int "1" AtLeast(1) Works ["min.insync.replicas" 1]
+        "replicas that must be in sync for acks=all; a partition that has fewer needs those it has";
     "preallocate" Boolean "false" Any Works ["log.preallocate" 1] "reserve the disk space of a segment when it is created";
     "remote.log.copy.disable" Boolean "false" Any Accepted [] "no further segments go to the tier";
     "remote.log.delete.on.disable" Boolean "false" Any Accepted []
