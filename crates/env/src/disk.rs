@@ -45,6 +45,8 @@ pub trait Disk: Send + Sync {
     /// Entries in name order, `.` and `..` left out.
     fn read_dir(&self, path: &Path) -> io::Result<Vec<Entry>>;
     fn exists(&self, path: &Path) -> io::Result<bool>;
+    /// When a file was last written or got its length, by the wall clock, in milliseconds since 1970. Takes no descriptor.
+    fn modified_ms(&self, path: &Path) -> io::Result<i64>;
     /// Atomic replacement, durable after `sync_dir` of the parent.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     fn remove_file(&self, path: &Path) -> io::Result<()>;
@@ -81,6 +83,8 @@ pub trait File: Send + Sync {
         Ok(self.len()? == 0)
     }
     fn set_len(&self, len: u64) -> io::Result<()>;
+    /// Sets what [`Disk::modified_ms`] says until the next write.
+    fn set_modified_ms(&self, ms: i64) -> io::Result<()>;
     /// Reserves blocks for `len` bytes at `position` without changing the length; best effort.
     fn allocate(&self, position: u64, len: u64) -> io::Result<()>;
     /// Gives back the blocks reserved beyond the length. Only for the one who writes the file: what another writes behind the

@@ -10,6 +10,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 
@@ -71,6 +72,15 @@ impl Disk for OsDisk {
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
         path.try_exists()
+    }
+
+    fn modified_ms(&self, path: &Path) -> io::Result<i64> {
+        let modified = std::fs::metadata(path)?.modified()?;
+        let ms = |span: Duration| i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
+        Ok(match modified.duration_since(UNIX_EPOCH) {
+            Ok(since) => ms(since),
+            Err(before) => -ms(before.duration()),
+        })
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -197,6 +207,16 @@ impl File for Opened {
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.file.set_len(len)
+    }
+
+    fn set_modified_ms(&self, ms: i64) -> io::Result<()> {
+        let span = Duration::from_millis(ms.unsigned_abs());
+        let time = match ms {
+            0.. => UNIX_EPOCH.checked_add(span),
+            _ => UNIX_EPOCH.checked_sub(span),
+        };
+        self.file
+            .set_modified(time.ok_or(io::ErrorKind::InvalidInput)?)
     }
 
     fn allocate(&self, position: u64, len: u64) -> io::Result<()> {

@@ -57,15 +57,26 @@ fn open(world: &mut World, path: &Path, how: Open) -> io::Result<u64> {
             world.counts.writes_refused_full += 1;
             return Err(ErrorKind::StorageFull.into());
         }
-        return world.volume.create_file(path);
+        let node = world.volume.create_file(path)?;
+        touch(world, node);
+        return Ok(node);
     };
     match how {
         Open::CreateNew => return Err(ErrorKind::AlreadyExists.into()),
-        Open::Truncate => world.volume.file_mut(node)?.set_len(0),
+        Open::Truncate => {
+            world.volume.file_mut(node)?.set_len(0);
+            touch(world, node);
+        }
         Open::Read | Open::Write | Open::Create => {}
     }
     world.volume.file(node)?;
     Ok(node)
+}
+
+/// A file changes now.
+fn touch(world: &mut World, node: u64) {
+    let now = world.wall_ms();
+    world.volume.set_modified_ms(node, now);
 }
 
 fn sync_dir(world: &mut World, boot: u64, node: u64) -> io::Result<()> {
@@ -125,6 +136,10 @@ impl Disk for SimDisk {
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
         self.look(|world| Ok(world.volume.find(path)?.is_some()))
+    }
+
+    fn modified_ms(&self, path: &Path) -> io::Result<i64> {
+        self.look(|world| world.volume.modified_ms(path))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -330,11 +345,21 @@ impl File for SimFile {
             return Err(ErrorKind::FileTooLarge.into());
         }
         world.volume.file_mut(self.node)?.set_len(len);
+        touch(&mut world, self.node);
         world.note(&Event::SetLen {
             node: self.node,
             len,
             ok: true,
         });
+        Ok(())
+    }
+
+    fn set_modified_ms(&self, ms: i64) -> io::Result<()> {
+        self.check_writable()?;
+        let mut world = self.shared.world.lock();
+        world.disk_op(self.boot, true)?;
+        world.volume.file(self.node)?;
+        world.volume.set_modified_ms(self.node, ms);
         Ok(())
     }
 
@@ -436,6 +461,7 @@ fn put(
     len: usize,
     mut position: u64,
 ) -> io::Result<()> {
+    touch(world, node);
     let file = world.volume.file_mut(node)?;
     let mut left = len;
     // One version per call, as the page cache sees it: neighbours in one buffer are joined first.

@@ -17,7 +17,12 @@ pub(crate) const ROOT: u64 = 0;
 
 #[derive(Clone)]
 enum Node {
-    File { content: Content, linked: bool },
+    File {
+        content: Content,
+        linked: bool,
+        /// By the wall clock.
+        modified_ms: i64,
+    },
     Dir(Dir),
 }
 
@@ -157,6 +162,19 @@ impl Volume {
         number
     }
 
+    pub(crate) fn modified_ms(&self, path: &Path) -> io::Result<i64> {
+        match self.nodes.get(&self.existing(path)?).map(Arc::as_ref) {
+            Some(Node::File { modified_ms, .. }) => Ok(*modified_ms),
+            _ => Err(ErrorKind::IsADirectory.into()),
+        }
+    }
+
+    pub(crate) fn set_modified_ms(&mut self, node: u64, ms: i64) {
+        if let Some(Node::File { modified_ms, .. }) = self.nodes.get_mut(&node).map(Arc::make_mut) {
+            *modified_ms = ms;
+        }
+    }
+
     pub(crate) fn create_file(&mut self, path: &Path) -> io::Result<u64> {
         let at = self.place(path)?;
         Ok(self.add(
@@ -164,6 +182,7 @@ impl Volume {
             Node::File {
                 content: Content::default(),
                 linked: true,
+                modified_ms: 0,
             },
         ))
     }
@@ -315,6 +334,7 @@ impl Volume {
             Node::File {
                 content,
                 linked: true,
+                ..
             } => content.taken(),
             _ => 0,
         };
@@ -341,12 +361,17 @@ impl Volume {
         let mut open = vec![ROOT];
         while let Some(number) = open.pop() {
             let node = match names.nodes[&number].as_ref() {
-                Node::File { content, .. } => {
+                Node::File {
+                    content,
+                    modified_ms,
+                    ..
+                } => {
                     let (content, pages) = content.crash(chooser);
                     lost.pages += pages;
                     Node::File {
                         content,
                         linked: true,
+                        modified_ms: *modified_ms,
                     }
                 }
                 Node::Dir(dir) => {

@@ -157,6 +157,39 @@ fn length_is_set_both_ways_and_reserving_does_not_change_it() {
 }
 
 #[test]
+fn a_file_knows_when_it_was_written_last_or_what_it_was_told() {
+    on_every_machine("modified", |place| {
+        let (disk, path) = (&place.env.disk, place.dir.join("a"));
+        // File systems count time in ticks of their own.
+        let tick_ms = 50;
+        let is_now = |modified: i64| {
+            let now = place.env.clock.wall_ms().0;
+            (now - 60_000..=now + tick_ms).contains(&modified)
+        };
+        write(place, "a", Open::CreateNew, 0, b"hello");
+        assert!(is_now(disk.modified_ms(&path).unwrap()));
+        let file = disk.open(&path, Open::Write).unwrap();
+        for told in [86_400_000, 1_700_000_000_123, -5_000] {
+            file.set_modified_ms(told).unwrap();
+            file.sync_data().unwrap();
+            assert_eq!(disk.modified_ms(&path).unwrap(), told);
+            disk.rename(&path, &place.dir.join("b")).unwrap();
+            disk.rename(&place.dir.join("b"), &path).unwrap();
+            assert_eq!(disk.modified_ms(&path).unwrap(), told, "renamed");
+            content(place, "a");
+            assert_eq!(disk.modified_ms(&path).unwrap(), told, "read");
+        }
+        file.write_at(&[IoSlice::new(b"x")], 0).unwrap();
+        assert!(is_now(disk.modified_ms(&path).unwrap()));
+        file.set_modified_ms(0).unwrap();
+        file.set_len(3).unwrap();
+        assert!(is_now(disk.modified_ms(&path).unwrap()));
+        let none = disk.modified_ms(&place.dir.join("none")).unwrap_err();
+        assert_eq!(none.kind(), ErrorKind::NotFound);
+    });
+}
+
+#[test]
 fn what_was_reserved_takes_room_until_it_is_given_back() {
     on_every_machine("reserve", |place| {
         let path = place.dir.join("a");
