@@ -370,6 +370,11 @@ impl Pass {
         }
         let end = sources.last().map_or(base, |last| last.end());
         output.segment.finish_cleaned(len, end, aborted);
+        // Records without a time are as old as their file, which compaction makes no younger.
+        let written = sources.iter().map(|segment| store.modified(segment));
+        if let Some(last) = written.filter_map(Result::ok).max() {
+            output.file.set_modified_ms(last.0).map_err(undone)?;
+        }
         output.file.sync_data().map_err(undone)?;
         step.deleted = store
             .swap(sources, &output.segment)?

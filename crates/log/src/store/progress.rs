@@ -126,16 +126,12 @@ impl Store {
             let scan = |error: ScanError| self.scan(segment.base(), error);
             let is_asked = at + 1 < count && clean_end.is_none_or(|clean| clean < segment.end());
             let first = (asks_first && is_asked).then(|| segment.first_time());
-            let max = (asks_max && is_asked).then(|| segment.max_time());
+            let max = (asks_max && is_asked).then(|| self.largest_time(segment));
             Ok(SegmentFacts {
                 base: segment.base(),
                 bytes: segment.len(),
                 first_time: first.transpose().map_err(scan)?.flatten(),
-                max_time: max
-                    .transpose()
-                    .map_err(scan)?
-                    .flatten()
-                    .map(|max| max.timestamp),
+                max_time: max.transpose()?,
             })
         });
         Ok(LogFacts {

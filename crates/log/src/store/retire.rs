@@ -16,7 +16,7 @@ use crate::segment::{Segment, file_name};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// All of its records are older than `retention.ms`.
+    /// All of its records are older than `retention.ms`; where none has a time, the file is.
     Time,
     /// The log is larger than `retention.bytes` without it.
     Size,
@@ -100,13 +100,34 @@ impl Store {
         let Some(retention_ms) = retention_ms else {
             return Ok(false);
         };
+        match self.largest_time(segment) {
+            Ok(largest) => Ok(now.0.saturating_sub(largest.0) > retention_ms),
+            // Compaction puts another file in its place: it is looked at again later.
+            Err(StoreError::Io { error, .. }) if error.kind() == io::ErrorKind::NotFound => {
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The newest time of a segment's records; where none has a time, when its file was last written.
+    pub(super) fn largest_time(&self, segment: &Segment) -> Result<Timestamp, StoreError> {
         let max = segment
             .max_time()
             .map_err(|error| self.scan(segment.base(), error))?;
-        // Records without a time never expire; a segment without any is kept until its neighbour goes.
-        Ok(max.is_some_and(|max| {
-            max.timestamp.0 >= 0 && now.0.saturating_sub(max.timestamp.0) > retention_ms
-        }))
+        match max.filter(|max| max.timestamp.0 >= 0) {
+            Some(max) => Ok(max.timestamp),
+            None => self.modified(segment),
+        }
+    }
+
+    /// When the file of a segment was last written.
+    pub(crate) fn modified(&self, segment: &Segment) -> Result<Timestamp, StoreError> {
+        let path = segment.path("log").into_path_buf();
+        match self.disk().modified_ms(&path) {
+            Ok(ms) => Ok(Timestamp(ms)),
+            Err(error) => Err(StoreError::Io { path, error }),
+        }
     }
 
     /// Takes all segments below `upto` out of the log, moves the log start there and renames the files. When the active

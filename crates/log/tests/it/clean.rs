@@ -7,6 +7,7 @@ use ::model::ProducerId;
 use env::sim::Faults;
 use log::clean::{self, CleanError, LastOfProducers, Order, Outcome, Pass};
 use log::config::Cleanup;
+use log::segment::Segment;
 use log::{AbortedTxn, ReadError};
 use wire::records::{Caps, EndTxn, RecordIter, end_txn_batch};
 
@@ -753,4 +754,41 @@ fn a_pass_without_descriptors_leaves_a_log_that_goes_on() {
         }
     }
     assert!(refusals > 10, "{refusals}");
+}
+
+/// Retention and `min.compaction.lag.ms` go by the file where records have no time.
+#[test]
+fn what_compaction_leaves_is_as_old_as_what_it_was_made_of() {
+    on_every_machine("clean-age", |place| {
+        let lagging = LogConfig {
+            min_compaction_lag_ms: 1,
+            ..compacted(600)
+        };
+        let store = place.create(lagging, 0);
+        (0..40).for_each(|at| append(&store, &[batch(at, 1, -1)]));
+        let modified = |segment: &Segment| {
+            let path = segment.path("log");
+            place.env.disk.modified_ms(&path).unwrap()
+        };
+        let segments = store.segments();
+        let (_, sealed) = segments.split_last().unwrap();
+        for (segment, at) in sealed.iter().zip(1..) {
+            let file = segment.file().unwrap();
+            file.set_modified_ms(at * 1_000).unwrap();
+        }
+        let last = sealed.len() as i64 * 1_000;
+        let facts = store.compaction_facts(store.log_end()).unwrap();
+        assert_eq!(facts.segments[0].max_time, Some(Timestamp(1_000)));
+        let at = |now| How {
+            now,
+            ..How::default()
+        };
+        assert!(order(&store, &at(900)).is_none(), "all are too young");
+        let outcome = compact(&store, &at(last + 10)).unwrap();
+        assert!(outcome.bytes_after < outcome.bytes_before, "{outcome:?}");
+        let segments = store.segments();
+        let (_, sealed) = segments.split_last().unwrap();
+        assert_eq!(modified(sealed.last().unwrap()), last);
+        assert!(sealed.iter().all(|of| modified(of) <= last));
+    });
 }

@@ -11,6 +11,7 @@ mod power;
 mod readers;
 mod reserve;
 mod store;
+mod timeless;
 
 use std::path::PathBuf;
 use std::sync::Arc;
