@@ -182,7 +182,6 @@ impl Segment {
         pool: &Arc<FilePool>,
         dir: &Arc<Path>,
         base: Offset,
-        allocate: Option<u64>,
     ) -> io::Result<Segment> {
         let segment = Segment::existing(pool, dir, base, 0, base, false);
         segment.inner.write().index = Index::Memory {
@@ -191,11 +190,7 @@ impl Segment {
         };
         *segment.txns.lock() = Some(Txns::default());
         let path = segment.path("log");
-        let file = pool.get_pinned(&segment.log, Open::CreateNew, || path)?;
-        if let Some(bytes) = allocate {
-            // Best effort: a disk that cannot reserve still takes the bytes when they come.
-            let _ = file.allocate(0, bytes);
-        }
+        pool.get_pinned(&segment.log, Open::CreateNew, || path)?;
         Ok(segment)
     }
 

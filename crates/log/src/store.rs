@@ -432,14 +432,13 @@ impl Store {
             .map_err(|error| self.scan(active.base(), error.into()))?;
         let config = self.config.load();
         tail.reserved.on_seal(&active, &config);
-        let allocate = config.preallocate.then_some(config.segment_bytes);
-        let next = Segment::create(&self.pool, &self.dir, base, allocate)
+        let next = Segment::create(&self.pool, &self.dir, base)
             .map_err(|error| self.scan(base, error.into()))?;
         let next = Arc::new(next);
         let mut segments = Vec::clone(&self.segments.load());
         segments.push(Arc::clone(&next));
         self.segments.store(Arc::new(segments));
-        tail.begin(&next, now);
+        tail.begin(&next, &config, now);
         Ok(next)
     }
 
@@ -499,11 +498,11 @@ impl Drop for Upheaval<'_> {
 }
 
 impl Tail {
-    fn begin(&mut self, segment: &Arc<Segment>, now: Timestamp) {
+    fn begin(&mut self, segment: &Arc<Segment>, config: &LogConfig, now: Timestamp) {
         self.dirty.push(Arc::clone(segment));
         self.dir_dirty = true;
         self.written_back = 0;
-        self.reserved = Reserved::default();
+        self.reserved = Reserved::at_start(segment, config);
         self.begun = (now != Timestamp::NONE).then_some(now);
         self.first_time = None;
     }

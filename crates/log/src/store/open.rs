@@ -68,10 +68,11 @@ impl Store {
         };
         pool.disk().create_dir_all(dir).map_err(at_dir)?;
         let shared: Arc<Path> = dir.into();
-        let allocate = config.preallocate.then_some(config.segment_bytes);
-        let active = Segment::create(pool, &shared, start, allocate).map_err(at_dir)?;
+        let active = Segment::create(pool, &shared, start).map_err(at_dir)?;
         let store = Store::over(pool, shared, config, vec![Arc::new(active)], start, start);
-        store.tail.lock().begin(&store.active(), Timestamp::NONE);
+        let config = store.config();
+        let begin = |tail: &mut Tail| tail.begin(&store.active(), &config, Timestamp::NONE);
+        begin(&mut store.tail.lock());
         Ok(store)
     }
 

@@ -1,9 +1,10 @@
 //! Blocks reserved ahead of a growing segment, so that its file lies in few pieces however many files grow beside it.
 //!
 //! Only of segments that have some size already, in steps as large as what they hold: a small log takes no room it does not
-//! use, and a large one at most double. Lengths never show what is reserved. It is given back when the segment is
-//! sealed, when nothing was appended for a while, when the disk is full and at a clean stop; after a crash it stays until
-//! then. Promises nothing: a disk that refuses is not asked again for this segment.
+//! use, and a large one at most double; with `preallocate` the whole segment when it is begun. Lengths never show what is
+//! reserved. It is given back when the segment is sealed, when nothing was appended for a while (but for `preallocate`, whose
+//! point is that the room is there), when the disk is full and at a clean stop; after a crash it stays until then. Promises
+//! nothing: a disk that refuses is not asked again for this segment, and takes the bytes when they come.
 
 use env::File;
 
@@ -24,11 +25,34 @@ pub(super) struct Reserved {
     upto: u64,
     /// The disk had no room, or someone needed it.
     is_refused: bool,
+    /// By `preallocate`, from the beginning.
+    is_whole: bool,
     /// Length of the segment when [`Store::trim_idle`] came by.
     len_seen: u64,
 }
 
 impl Reserved {
+    /// What a segment without bytes is given.
+    pub(super) fn at_start(segment: &Segment, config: &LogConfig) -> Reserved {
+        let mut reserved = Reserved::default();
+        if !config.preallocate {
+            return reserved;
+        }
+        let Ok(file) = segment.file() else {
+            return reserved;
+        };
+        let segment_bytes = config.segment_bytes.min(i32::MAX as u64);
+        match file.allocate(0, segment_bytes) {
+            Ok(()) => {
+                reserved.upto = segment_bytes;
+                reserved.is_whole = true;
+            }
+            // Some of it may be there: that is the room the bytes are to go to.
+            Err(_) => reserved.give_back(&*file),
+        }
+        reserved
+    }
+
     /// `segment` is about to grow to `len` bytes.
     pub(super) fn before_write(&mut self, segment: &Segment, config: &LogConfig, len: u64) {
         let segment_bytes = config.segment_bytes.min(i32::MAX as u64);
@@ -78,7 +102,7 @@ impl Store {
     pub fn trim_idle(&self) {
         let mut tail = self.tail.lock();
         let len = self.active().len();
-        if tail.reserved.len_seen == len {
+        if tail.reserved.len_seen == len && !tail.reserved.is_whole {
             self.trim_locked(&mut tail);
         }
         tail.reserved.len_seen = len;

@@ -99,7 +99,7 @@ impl Store {
         for segment in old.iter().rev() {
             self.remove_files(segment).map_err(|error| self.io(error))?;
         }
-        let fresh = Segment::create(&self.pool, &self.dir, start, None)
+        let fresh = Segment::create(&self.pool, &self.dir, start)
             .map_err(|error| self.scan(start, error.into()))?;
         let fresh = Arc::new(fresh);
         self.log_start.store(start.0, Ordering::Release);
@@ -108,7 +108,7 @@ impl Store {
         self.segments.store(Arc::new(vec![Arc::clone(&fresh)]));
         tail.dirty.clear();
         tail.uncut = 0;
-        tail.begin(&fresh, Timestamp::NONE);
+        tail.begin(&fresh, &self.config.load(), Timestamp::NONE);
         Ok(())
     }
 }

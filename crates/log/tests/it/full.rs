@@ -7,10 +7,17 @@ use super::*;
 #[test]
 fn a_full_disk_refuses_a_write_and_takes_it_when_there_is_room() {
     let mut refused = 0;
-    for room in (0..60_000).step_by(700) {
+    for (room, preallocate) in (0..60_000)
+        .step_by(700)
+        .flat_map(|room| [(room, false), (room, true)])
+    {
+        let config = || LogConfig {
+            preallocate,
+            ..small_segments(9000)
+        };
         let place = Place::simulated(room);
         let machine = place.machine.as_ref().unwrap();
-        let store = place.create(small_segments(9000), 0);
+        let store = place.create(config(), 0);
         let batches: Vec<Batch> = (0..400).map(|i| batch(i * 2, 2, i)).collect();
         machine.faults(|faults| faults.disk_bytes = room);
         for run in batches.chunks(7) {
@@ -28,13 +35,21 @@ fn a_full_disk_refuses_a_write_and_takes_it_when_there_is_room() {
             }
         }
         store.sync().unwrap();
-        assert_eq!(read_all(&store, 0, 800, 5000), batches, "room {room}");
+        assert_eq!(
+            read_all(&store, 0, 800, 5000),
+            batches,
+            "room {room}, {preallocate}"
+        );
         drop(store);
-        let (store, found) = place.open(small_segments(9000), None);
+        let (store, found) = place.open(config(), None);
         assert_eq!((found.damage, found.log_end), (None, Offset(800)));
-        assert_eq!(read_all(&store, 0, 800, 5000), batches, "room {room}");
+        assert_eq!(
+            read_all(&store, 0, 800, 5000),
+            batches,
+            "room {room}, {preallocate}"
+        );
     }
-    assert!(refused > 20, "{refused} writes were refused");
+    assert!(refused > 40, "{refused} writes were refused");
 }
 
 #[test]

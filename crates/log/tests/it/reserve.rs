@@ -6,7 +6,7 @@ const SEGMENT: u64 = 1 << 20;
 
 /// Bytes of the volume that segment files take.
 #[allow(clippy::disallowed_methods)] // blocks are no part of what a disk tells
-fn taken(place: &Place) -> u64 {
+pub(super) fn taken(place: &Place) -> u64 {
     match &place.machine {
         Some(_) => {
             let space = place.env.disk.space(&place.dir).unwrap();
@@ -23,7 +23,7 @@ fn taken(place: &Place) -> u64 {
 }
 
 /// Appends batches until the log holds `bytes`; returns how many there are now.
-fn fill(store: &Store, mut next: i64, bytes: u64) -> i64 {
+pub(super) fn fill(store: &Store, mut next: i64, bytes: u64) -> i64 {
     while store.size() < bytes {
         append(store, &[batch(next, 20, next)]);
         next += 20;
@@ -32,7 +32,7 @@ fn fill(store: &Store, mut next: i64, bytes: u64) -> i64 {
 }
 
 /// What a file system may take for indexes and for itself.
-const SLACK: u64 = 40 << 10;
+pub(super) const SLACK: u64 = 40 << 10;
 
 #[test]
 fn a_small_segment_reserves_nothing_and_a_growing_one_its_own_size_at_most() {
