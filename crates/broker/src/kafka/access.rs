@@ -101,8 +101,13 @@ type AnyOf = &'static [(Operation, Kind)];
 /// that is open to everybody; `None` for one that is not served.
 pub(crate) const fn needs(key: ApiKey) -> Option<&'static [AnyOf]> {
     Some(match key {
-        // What may be done with the cluster is told to who may describe it, and everything else to everybody.
+        // What may be done with the cluster is told to who may describe it, and everything else to everybody. Tokens are refused
+        // by the kind of the connection.
         ApiKey::ApiVersions
+        | ApiKey::CreateDelegationToken
+        | ApiKey::RenewDelegationToken
+        | ApiKey::ExpireDelegationToken
+        | ApiKey::DescribeDelegationToken
         | ApiKey::DescribeCluster
         | ApiKey::GetTelemetrySubscriptions
         | ApiKey::PushTelemetry => &[],
@@ -136,10 +141,13 @@ pub(crate) const fn needs(key: ApiKey) -> Option<&'static [AnyOf]> {
             (AlterConfigs, Cluster),
         ]],
         ApiKey::ListConfigResources => &[&[(DescribeConfigs, Cluster)]],
-        ApiKey::DescribeLogDirs | ApiKey::DescribeQuorum | ApiKey::ListPartitionReassignments => {
-            &[&[(Describe, Cluster)]]
-        }
+        ApiKey::DescribeAcls
+        | ApiKey::DescribeLogDirs
+        | ApiKey::DescribeQuorum
+        | ApiKey::ListPartitionReassignments => &[&[(Describe, Cluster)]],
         ApiKey::ElectLeaders
+        | ApiKey::CreateAcls
+        | ApiKey::DeleteAcls
         | ApiKey::AlterPartitionReassignments
         | ApiKey::AlterReplicaLogDirs
         | ApiKey::UpdateFeatures => &[&[(Alter, Cluster)]],

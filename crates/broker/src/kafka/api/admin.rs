@@ -5,14 +5,17 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use meta::{Image, Record};
-use wire::messages::{ApiVersionsRequest, MetadataRequest};
+use wire::messages::{
+    ApiVersionsRequest, DescribeDelegationTokenRequest, ExpireDelegationTokenRequest,
+    MetadataRequest, RenewDelegationTokenRequest,
+};
 use wire::{ApiKey, Message, Reader, Uuid};
 
 use super::{
     View, alter_configs, alter_partition_reassignments, api_versions, create_partitions,
-    create_topics, delete_topics, describe_cluster, describe_configs, describe_topic_partitions,
-    elect_leaders, incremental_alter_configs, list_config_resources, list_partition_reassignments,
-    metadata, update_features,
+    create_topics, delegation_tokens, delete_topics, describe_cluster, describe_configs,
+    describe_topic_partitions, elect_leaders, incremental_alter_configs, list_config_resources,
+    list_partition_reassignments, metadata, update_features,
 };
 use crate::kafka::access::Principal;
 use crate::settings::Settings;
@@ -160,6 +163,28 @@ impl Shard {
                 self.decide(key, address, reader, |request, view, _| {
                     incremental_alter_configs::handle(request, view)
                 })
+            }
+            ApiKey::DescribeAcls => self.with(address, reader, Shard::on_describe_acls),
+            ApiKey::CreateAcls => self.with(address, reader, Shard::on_create_acls),
+            ApiKey::DeleteAcls => self.with(address, reader, Shard::on_delete_acls),
+            ApiKey::CreateDelegationToken => self.tell(key, address, reader, |request, _| {
+                delegation_tokens::create(request, version)
+            }),
+            ApiKey::RenewDelegationToken => {
+                let renew =
+                    |_: &RenewDelegationTokenRequest, _: &View<'_>| delegation_tokens::renew();
+                self.tell(key, address, reader, renew)
+            }
+            ApiKey::ExpireDelegationToken => {
+                let expire =
+                    |_: &ExpireDelegationTokenRequest, _: &View<'_>| delegation_tokens::expire();
+                self.tell(key, address, reader, expire)
+            }
+            ApiKey::DescribeDelegationToken => {
+                let describe = |_: &DescribeDelegationTokenRequest, _: &View<'_>| {
+                    delegation_tokens::describe()
+                };
+                self.tell(key, address, reader, describe)
             }
             ApiKey::DescribeQuorum => self.with(address, reader, Shard::on_describe_quorum),
             ApiKey::ElectLeaders => self.decide(key, address, reader, |request, view, _| {

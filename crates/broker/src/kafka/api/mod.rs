@@ -3,6 +3,7 @@
 //! Owns the table of APIs that are served. The router serves what the table lists, and ApiVersions advertises the same rows,
 //! so nothing is promised that is not there.
 
+pub(crate) mod acls;
 pub(crate) mod add_offsets_to_txn;
 pub(crate) mod add_partitions_to_txn;
 pub(crate) mod admin;
@@ -14,6 +15,7 @@ pub(crate) mod consumer_group_describe;
 pub(crate) mod consumer_group_heartbeat;
 pub(crate) mod create_partitions;
 pub(crate) mod create_topics;
+pub(crate) mod delegation_tokens;
 pub(crate) mod delete_groups;
 pub(crate) mod delete_records;
 pub(crate) mod delete_topics;
@@ -115,11 +117,18 @@ pub(crate) const TABLE: &[Served] = &[
     served(ApiKey::EndTxn, 0, 5),
     served(ApiKey::WriteTxnMarkers, 1, 2),
     served(ApiKey::TxnOffsetCommit, 0, 5),
+    served(ApiKey::DescribeAcls, 1, 3),
+    served(ApiKey::CreateAcls, 1, 3),
+    served(ApiKey::DeleteAcls, 1, 3),
     served(ApiKey::DescribeConfigs, 1, 4),
     served(ApiKey::AlterConfigs, 0, 2),
     served(ApiKey::AlterReplicaLogDirs, 1, 2),
     served(ApiKey::DescribeLogDirs, 1, 5),
     served(ApiKey::CreatePartitions, 0, 3),
+    served(ApiKey::CreateDelegationToken, 1, 3),
+    served(ApiKey::RenewDelegationToken, 1, 2),
+    served(ApiKey::ExpireDelegationToken, 1, 2),
+    served(ApiKey::DescribeDelegationToken, 1, 3),
     served(ApiKey::DeleteGroups, 0, 2),
     served(ApiKey::ElectLeaders, 0, 2),
     served(ApiKey::IncrementalAlterConfigs, 0, 1),
