@@ -4,7 +4,7 @@ CARGO ?= cargo
 SEEDS ?= 100
 ARGS ?=
 
-.PHONY: serve build test test-clients sim chaos bench check fmt deny
+.PHONY: serve build test test-clients sim sim-every chaos bench check fmt deny
 
 ## build the release binary and start a broker on 127.0.0.1:9092 with its data in ./data
 serve: build
@@ -27,6 +27,11 @@ test-clients: build
 ## seeded runs of the real broker on a simulated machine: make sim SEEDS=1000
 sim:
 	$(CARGO) run --release --package sim -- --seeds $(SEEDS) $(ARGS)
+
+## of a few seeds a failing sync, a failing write and a power cut at every place, and every crash state of transactions: hours
+sim-every:
+	for places in --syncs --writes --operations "--load transactions --images"; do \
+	  $(CARGO) run --release --package sim -- --seeds $(SEEDS) --patience 7200 $(ARGS) $$places all || exit 1; done
 
 ## kill -9 and power cuts of the real process under load
 chaos:

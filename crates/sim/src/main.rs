@@ -1,15 +1,22 @@
 //! `sim --seeds N [--seed S]`: runs seeds and says which of them break a promise.
 //!
 //! Each seed is one line to replay: `sim --seed S --verbose`. Seeds run in child processes, one per core, so that a panic of the
-//! broker costs its seed and is told like any other failure.
+//! broker costs its seed and is told like any other failure; one that does not end is ended, and what the broker says on standard error
+//! is held against the faults that might explain it.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Child, ChildStderr, ChildStdout, Command, ExitCode, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use env::Env;
 use parking_lot::Mutex;
-use sim::run::{Load, Plan, Verdict, damages, images, injuries, run, txn_damages, txn_injuries};
+use sim::run::{
+    Load, Place, Plan, Strike, Verdict, damages, everywhere, images, injuries, run, txn_damages,
+    txn_images, txn_injuries,
+};
 
 #[derive(Clone, Copy, Debug)]
 struct Options {
@@ -22,6 +29,12 @@ struct Options {
     images: usize,
     damages: usize,
     injuries: usize,
+    /// Places at which the one fault of a short run strikes.
+    syncs: u64,
+    writes: u64,
+    operations: u64,
+    /// Seconds after which a seed hangs.
+    patience: u64,
     load: Load,
     /// No more seeds after one that failed.
     is_over_at_first: bool,
@@ -29,17 +42,39 @@ struct Options {
     is_verbose: bool,
 }
 
+/// More places and images than any run has.
+const ALL: u64 = 1 << 40;
+
 const USAGE: &str = "sim [--seeds N] [--seed FIRST] [--load NAME] [--jobs N] [--first] [--verbose]
 
   --seeds N     how many seeds to run (1)
   --seed S      the first of them (1)
   --load NAME   all (default), transactions, group, table or retries: what the clients do above all
   --first       end at the first seed that fails
-  --images N    instead, recover N crash states of each seed's recorded run
+  --patience S  a seed that does not end within S seconds hangs (300)
+  --images N    instead, recover N crash states of each seed's recorded run (of --load transactions, too)
   --damages N   instead, damage the files of each seed's run in N ways (of --load transactions, too)
   --injuries N  instead, hurt the disk under N loads of each seed (of --load transactions, too)
+  --syncs N     instead, run each seed with a failing sync at N places; the same with --writes and --operations (power cuts)
   --jobs N      processes at a time (number of cores)
-  --verbose     one seed in this process, every event of the machine on standard error";
+  --verbose     one seed in this process, every event of the machine on standard error
+
+Of images, syncs, writes and operations there may be \"all\" instead of N.";
+
+impl Options {
+    /// Where the one fault of each run strikes, and at how many places.
+    fn place(&self) -> Option<(Place, u64)> {
+        let places = [
+            (Place::Sync, self.syncs),
+            (Place::Write, self.writes),
+            (Place::Operation, self.operations),
+        ];
+        places.into_iter().find(|(_, most)| *most > 0)
+    }
+}
+
+/// How a child tells on standard error which seed begins.
+const SEED_SAYS: &str = "seed";
 
 fn options() -> Result<Options, String> {
     let mut options = Options {
@@ -50,6 +85,10 @@ fn options() -> Result<Options, String> {
         images: 0,
         damages: 0,
         injuries: 0,
+        syncs: 0,
+        writes: 0,
+        operations: 0,
+        patience: 300,
         load: Load::All,
         is_over_at_first: false,
         is_child: false,
@@ -60,6 +99,9 @@ fn options() -> Result<Options, String> {
         let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value"));
         let mut number = || {
             let value = value()?;
+            if value == "all" {
+                return Ok(ALL);
+            }
             value
                 .parse::<u64>()
                 .map_err(|error| format!("{arg} {value}: {error}"))
@@ -72,6 +114,10 @@ fn options() -> Result<Options, String> {
             "--images" => options.images = number()? as usize,
             "--damages" => options.damages = number()? as usize,
             "--injuries" => options.injuries = number()? as usize,
+            "--syncs" => options.syncs = number()?,
+            "--writes" => options.writes = number()?,
+            "--operations" => options.operations = number()?,
+            "--patience" => options.patience = number()?.max(1),
             "--load" => {
                 let name = value()?;
                 options.load = Load::named(&name).ok_or_else(|| format!("no load {name}"))?;
@@ -119,7 +165,7 @@ fn summary(verdict: &Verdict) -> String {
     format!(
         "{} acked, {} read, {} starts, {} cuts (lost {} pages, {} names), {} kills, {} syncs failed, {} writes failed, {} full, \
          {} resent, {} refused, {} unanswered, {} topics, {} trims, {} moves, {} commits, \
-         {} transactions ({} aborted, {} undecided, {} fenced, {} offsets looked up), {} events, trace {:016x}",
+         {} transactions ({} aborted, {} undecided, {} fenced, {} offsets looked up), {} records expired, {} events, trace {:016x}",
         verdict.acked,
         verdict.polled,
         verdict.starts,
@@ -142,6 +188,7 @@ fn summary(verdict: &Verdict) -> String {
         verdict.txns_undecided,
         verdict.fenced,
         verdict.settled,
+        verdict.expired,
         verdict.events,
         verdict.trace,
     )
@@ -160,6 +207,7 @@ fn child(options: Options) {
             // The parent is gone.
             return;
         }
+        eprintln!("{SEED_SAYS} {seed}");
         let (is_clean, summary, problems) = judge(seed, options);
         let _ = writeln!(
             out,
@@ -174,8 +222,12 @@ fn child(options: Options) {
 
 /// Whether the seed kept every promise, what it did, and what is wrong.
 fn judge(seed: u64, options: Options) -> (bool, String, String) {
+    let is_transactional = matches!(options.load, Load::Transactions);
     if options.images > 0 {
-        let tally = images(seed, options.images);
+        let tally = match is_transactional {
+            true => txn_images(seed, options.images),
+            false => images(seed, options.images),
+        };
         let summary = format!(
             "{} crash states of {} points, {} records",
             tally.images, tally.points, tally.records
@@ -187,7 +239,6 @@ fn judge(seed: u64, options: Options) -> (bool, String, String) {
         );
     }
     if options.damages > 0 || options.injuries > 0 {
-        let is_transactional = matches!(options.load, Load::Transactions);
         let tally = match (options.damages, is_transactional) {
             (0, false) => injuries(seed, options.injuries),
             (0, true) => txn_injuries(seed, options.injuries),
@@ -202,6 +253,15 @@ fn judge(seed: u64, options: Options) -> (bool, String, String) {
             tally.failures.is_empty(),
             summary,
             tally.failures.join("\n"),
+        );
+    }
+    if let Some((place, most)) = options.place() {
+        let found = everywhere(seed, place, most);
+        let summary = format!("{} of {} places", found.tried, found.places);
+        return (
+            found.failures.is_empty(),
+            summary,
+            found.failures.join("\n"),
         );
     }
     let verdict = run(seed, &Plan::of_load(seed, options.load), false);
@@ -254,8 +314,14 @@ fn how(options: Options) -> String {
         Load::All => String::new(),
         load => format!(" --load {}", load.name()),
     };
+    let all = |count: u64| match count {
+        ALL => "all".to_owned(),
+        count => count.to_string(),
+    };
     if options.images > 0 {
-        format!(" --images {}", options.images)
+        format!("{load} --images {}", all(options.images as u64))
+    } else if let Some((place, most)) = options.place() {
+        format!(" --{}s {}", format!("{place:?}").to_lowercase(), all(most))
     } else if options.damages > 0 {
         format!("{load} --damages {}", options.damages)
     } else if options.injuries > 0 {
@@ -282,65 +348,157 @@ fn is_over(options: Options, score: &Mutex<Score>) -> bool {
 
 /// One child process; returns how many seeds it took care of, of which the last may have been its end.
 fn share(first: u64, seeds: u64, options: Options, score: &Mutex<Score>) -> u64 {
-    let stride = options.jobs;
-    let program = std::env::current_exe().expect("this program has a path");
-    let numbers = [
-        ("--seed", first),
-        ("--seeds", seeds),
-        ("--stride", stride),
-        ("--images", options.images as u64),
-        ("--damages", options.damages as u64),
-        ("--injuries", options.injuries as u64),
-    ];
-    let child = Command::new(program)
-        .arg("--child")
-        .args(["--load", options.load.name()])
-        .args(
-            numbers
-                .iter()
-                .flat_map(|(name, number)| [(*name).to_owned(), number.to_string()]),
-        )
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn();
-    let mut child = child.expect("this program can be started again");
+    let mut child = start_child(first, seeds, options);
+    let said = child.stderr.take().map(|err| listen(err, options));
     let (mut begun, mut ended) = (0, 0);
     let mut current = first;
-    if let Some(out) = child.stdout.take() {
-        for line in BufReader::new(out).lines().map_while(Result::ok) {
-            if is_over(options, score) && !line.starts_with("    ") {
+    let mut end = "the process ended";
+    let lines = child.stdout.take().map(lines_of);
+    let patience = Duration::from_secs(options.patience);
+    while let Some(lines) = &lines {
+        let line = match lines.recv_timeout(patience) {
+            Ok(line) => line,
+            Err(RecvTimeoutError::Timeout) => {
                 let _ = child.kill();
-                begun = ended;
+                end = "it hangs";
                 break;
             }
-            let mut words = line.split(' ');
-            match (
-                words.next(),
-                words.next().and_then(|word| word.parse().ok()),
-            ) {
-                (Some("begin"), Some(seed)) => (begun, current) = (begun + 1, seed),
-                (Some("ok"), Some(_)) => {
-                    ended += 1;
-                    score.lock().done += 1;
-                }
-                (Some("bad"), Some(seed)) => {
-                    ended += 1;
-                    println!("FAILED {}", &line[4..]);
-                    let mut score = score.lock();
-                    score.done += 1;
-                    score.failed.push(seed);
-                }
-                _ => println!("{line}"),
+            Err(RecvTimeoutError::Disconnected) => break,
+        };
+        if is_over(options, score) && !line.starts_with("    ") {
+            let _ = child.kill();
+            begun = ended;
+            break;
+        }
+        let mut words = line.split(' ');
+        match (
+            words.next(),
+            words.next().and_then(|word| word.parse().ok()),
+        ) {
+            (Some("begin"), Some(seed)) => (begun, current) = (begun + 1, seed),
+            (Some("ok"), Some(_)) => {
+                ended += 1;
+                score.lock().done += 1;
             }
+            (Some("bad"), Some(seed)) => {
+                ended += 1;
+                println!("FAILED {}", &line[4..]);
+                let mut score = score.lock();
+                score.done += 1;
+                score.failed.push(seed);
+            }
+            _ => println!("{line}"),
         }
     }
     let _ = child.wait();
     if begun > ended {
-        println!("FAILED {current} the process ended: see sim --seed {current} --verbose");
+        println!("FAILED {current} {end}: see sim --seed {current} --verbose");
         let mut score = score.lock();
         score.done += 1;
         score.failed.push(current);
     }
+    for (seed, words) in said.map(Heard::judge).unwrap_or_default() {
+        let mut score = score.lock();
+        if !score.failed.contains(&seed) {
+            println!("FAILED {seed} the broker said, and no fault explains it: {words}");
+            score.failed.push(seed);
+        }
+    }
     // A child that did not even begin would be started for ever.
     begun.max(1)
+}
+
+fn start_child(first: u64, seeds: u64, options: Options) -> Child {
+    let program = std::env::current_exe().expect("this program has a path");
+    let numbers = [
+        ("--seed", first),
+        ("--seeds", seeds),
+        ("--stride", options.jobs),
+        ("--images", options.images as u64),
+        ("--damages", options.damages as u64),
+        ("--injuries", options.injuries as u64),
+        ("--syncs", options.syncs),
+        ("--writes", options.writes),
+        ("--operations", options.operations),
+    ];
+    let numbers = numbers.iter();
+    let child = Command::new(program)
+        .arg("--child")
+        .args(["--load", options.load.name()])
+        .args(numbers.flat_map(|(name, number)| [(*name).to_owned(), number.to_string()]))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    child.expect("this program can be started again")
+}
+
+/// Lines that nobody has taken yet.
+const LINES_MAX: usize = 64;
+
+/// The lines of a child, so that one that hangs can be told from one that talks.
+#[allow(clippy::disallowed_methods)] // a tool of developers, not part of the broker
+fn lines_of(out: ChildStdout) -> Receiver<String> {
+    let (sender, lines) = sync_channel(LINES_MAX);
+    std::thread::spawn(move || {
+        for line in BufReader::new(out).lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    lines
+}
+
+/// What a child's brokers said: the first line of each seed that none of its faults explains.
+struct Heard {
+    ear: JoinHandle<BTreeMap<u64, String>>,
+}
+
+#[allow(clippy::disallowed_methods)] // a tool of developers, not part of the broker
+fn listen(err: ChildStderr, options: Options) -> Heard {
+    let ear = std::thread::spawn(move || {
+        let mut heard = BTreeMap::new();
+        let mut seed = 0;
+        let mut explained = true;
+        // To the end, so that nobody waits for us.
+        for line in BufReader::new(err).lines().map_while(Result::ok) {
+            let number = line.strip_prefix(SEED_SAYS);
+            if let Some(number) = number.and_then(|number| number.trim().parse().ok()) {
+                seed = number;
+                explained = has_disk_faults(seed, options);
+            } else if line.contains("panicked") || !explained && is_trouble(&line) {
+                heard.entry(seed).or_insert(line);
+            }
+        }
+        heard
+    });
+    Heard { ear }
+}
+
+impl Heard {
+    fn judge(self) -> BTreeMap<u64, String> {
+        self.ear.join().unwrap_or_default()
+    }
+}
+
+/// Whoever hurts the disk hears of it.
+fn has_disk_faults(seed: u64, options: Options) -> bool {
+    let is_plain = options.images == 0
+        && options.damages == 0
+        && options.injuries == 0
+        && options.place().is_none();
+    let faults = [
+        Strike::FailSync,
+        Strike::FailWrite,
+        Strike::FullDisk,
+        Strike::PowerCutAtOperation,
+    ];
+    let plan = Plan::of_load(seed, options.load);
+    !is_plain || faults.iter().any(|fault| plan.strikes.contains(fault))
+}
+
+fn is_trouble(line: &str) -> bool {
+    ["cannot", "offline", "damaged", "corrupt"]
+        .iter()
+        .any(|word| line.contains(word))
 }

@@ -182,6 +182,13 @@ impl Broker {
         self.process.id()
     }
 
+    /// How many it holds open.
+    pub(crate) fn descriptors(&self) -> Result<usize, String> {
+        let path = format!("/proc/{}/fd", self.id());
+        let held = std::fs::read_dir(&path).map_err(|error| format!("{path}: {error}"))?;
+        Ok(held.count())
+    }
+
     pub(crate) fn signal(&self, name: &str) -> Result<(), String> {
         signal(self.id(), name)
     }

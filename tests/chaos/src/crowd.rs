@@ -1,8 +1,9 @@
 //! A crowd beside the clients that work: connections that promise large requests and keep them half done, and many that want
-//! nothing. Memory stays within its bound, and the others are served.
+//! nothing. Memory stays within its bound, the others are served, and afterwards no descriptor is held for them.
 
 use std::io::{ErrorKind, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::broker::{Broker, Launch};
@@ -21,6 +22,9 @@ const PART_BYTES: usize = 1 << 20;
 const GROWTH_BYTES_MAX: u64 =
     REQUESTS_BYTES / 2 + (HALF_REQUESTS as u64) * (32 << 10) + (100 << 20);
 const CROWD_TIME: Duration = Duration::from_secs(8);
+/// Of what the broker opens for a moment, and how long it may take to notice that a peer is gone.
+const DESCRIPTORS_SPARE: usize = 16;
+const GIVE_BACK_MAX: Duration = Duration::from_secs(10);
 
 /// Peak resident memory so far.
 fn peak_bytes(broker: &Broker) -> Result<u64, String> {
@@ -30,6 +34,14 @@ fn peak_bytes(broker: &Broker) -> Result<u64, String> {
     let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
     kib.map(|kib| kib << 10)
         .ok_or_else(|| format!("{path} tells no peak"))
+}
+
+/// Files of the data directory and its topics.
+fn files_below(data: &Path) -> usize {
+    let entries = |path: &Path| std::fs::read_dir(path).into_iter().flatten().flatten();
+    entries(data)
+        .map(|topic| 1 + entries(&topic.path()).count())
+        .sum()
 }
 
 /// A produce request of 50 MB, of which more comes as long as the broker takes it.
@@ -77,6 +89,7 @@ pub(crate) fn run(plan: &Plan, place: &Place) -> Outcome {
     let load = Load::start(&launch.address());
     load.wait_for_acks(1000)?;
     let before = peak_bytes(&broker)?;
+    let (descriptors, files) = (broker.descriptors()?, files_below(&launch.data));
     let idle: Result<Vec<_>, _> = (0..IDLE)
         .map(|_| TcpStream::connect(launch.address()))
         .collect();
@@ -105,6 +118,19 @@ pub(crate) fn run(plan: &Plan, place: &Place) -> Outcome {
     let cut = HALF_REQUESTS - crowd.len();
     drop((idle, crowd));
     load.wait_for_acks(1000)?;
+    // Segments that were begun meanwhile may be held open; what the crowd took is given back.
+    let rolled = files_below(&launch.data).saturating_sub(files);
+    let most = descriptors + rolled + DESCRIPTORS_SPARE;
+    let begun = Instant::now();
+    while broker.descriptors()? > most {
+        if begun.elapsed() > GIVE_BACK_MAX {
+            return Err(format!(
+                "{descriptors} descriptors before the crowd, {} after it",
+                broker.descriptors()?
+            ));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
     let (accounts, shown) = load.finish()?;
     judge(&accounts, &shown, &read_all(&launch.address())?)?;
     broker.stop()?;

@@ -114,11 +114,12 @@ impl Disk for SimDisk {
             path: &path.to_string_lossy(),
             ok: node.is_ok(),
         });
-        let shared = self.shared.clone();
+        let (shared, node) = (self.shared.clone(), node?);
+        *world.held.entry(node).or_default() += 1;
         Ok(Arc::new(SimFile {
             shared,
             boot: self.boot,
-            node: node?,
+            node,
             writable: how != Open::Read,
         }))
     }
@@ -244,6 +245,21 @@ struct SimFile {
     boot: u64,
     node: u64,
     writable: bool,
+}
+
+impl Drop for SimFile {
+    fn drop(&mut self) {
+        let mut world = self.shared.world.lock();
+        // Those of an earlier life ended with it.
+        if world.boot == self.boot
+            && let Some(handles) = world.held.get_mut(&self.node)
+        {
+            *handles -= 1;
+            if *handles == 0 {
+                world.held.remove(&self.node);
+            }
+        }
+    }
 }
 
 impl SimFile {

@@ -178,6 +178,7 @@ impl Machine {
             let mut world = self.shared.world.lock();
             world.boot += 1;
             world.locks.clear();
+            world.held.clear();
             let World {
                 network, chance, ..
             } = &mut *world;
@@ -210,6 +211,7 @@ impl Machine {
     pub fn jump_wall(&self, by_ms: i64) {
         let mut world = self.shared.world.lock();
         world.wall.offset_ms += by_ms;
+        world.wall.has_jumped = true;
         let offset_ms = world.wall.offset_ms;
         world.note(&Event::Wall { offset_ms });
     }
@@ -219,6 +221,38 @@ impl Machine {
         let mut world = self.shared.world.lock();
         let now = world.wall_ms() - world.wall.offset_ms;
         world.wall.stuck = stuck.then_some(now);
+    }
+
+    /// Lets the wall clock run at `rate` thousandths of the true one from here on.
+    pub fn run_wall_at(&self, rate: u64) {
+        let mut world = self.shared.world.lock();
+        let now = world.now;
+        world.wall.run_at(rate, now);
+        world.note(&Event::Fault { name: "clock rate" });
+    }
+
+    /// The highest wall time that the broker was ever told.
+    #[must_use]
+    pub fn wall_told_max(&self) -> i64 {
+        self.shared.world.lock().wall.told_max
+    }
+
+    /// Handles of files that are open now, and those of files that have no name any more.
+    #[must_use]
+    pub fn handles(&self) -> (u64, u64) {
+        let world = self.shared.world.lock();
+        let nameless = world.held.iter();
+        let nameless = nameless.filter(|(node, _)| !world.volume.is_named(**node));
+        (
+            world.held.values().sum(),
+            nameless.map(|(_, handles)| handles).sum(),
+        )
+    }
+
+    /// Files with a name.
+    #[must_use]
+    pub fn files_count(&self) -> u64 {
+        self.shared.world.lock().volume.files_count()
     }
 
     /// Changes stored bytes of a file, in memory and on the platter.
@@ -303,7 +337,7 @@ impl Clock for SimClock {
     }
 
     fn wall_ms(&self) -> Timestamp {
-        Timestamp(self.shared.world.lock().wall_ms())
+        Timestamp(self.shared.world.lock().tell_wall())
     }
 }
 

@@ -205,6 +205,12 @@ impl Network {
         })
     }
 
+    /// Both ends hold it.
+    pub(crate) fn is_whole(&self, number: u64) -> bool {
+        let conn = self.conns.get(&number);
+        conn.is_some_and(|conn| !conn.reset && conn.open == [true; 2])
+    }
+
     pub(crate) fn reset(&mut self, number: u64) {
         if let Some(conn) = self.conns.get_mut(&number) {
             conn.reset = true;

@@ -221,6 +221,7 @@ impl SimConn {
     /// Breaks the connection at once; what was under way is lost.
     pub fn reset(&self) {
         let mut world = self.shared.world.lock();
+        world.counts.resets += u64::from(world.network.is_whole(self.number));
         world.network.reset(self.number);
         world.note(&super::trace::Event::Closed {
             conn: self.number,

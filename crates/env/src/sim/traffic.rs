@@ -87,6 +87,7 @@ impl World {
         };
         if conn.stalled[1 - side] > self.now {
             let at = conn.stalled[1 - side];
+            self.counts.stalls += 1;
             self.network.due(
                 at,
                 Due::Arrive {

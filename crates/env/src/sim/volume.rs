@@ -111,6 +111,17 @@ impl Volume {
         }
     }
 
+    pub(crate) fn is_named(&self, node: u64) -> bool {
+        let node = self.nodes.get(&node).map(Arc::as_ref);
+        matches!(node, Some(Node::File { linked: true, .. }))
+    }
+
+    pub(crate) fn files_count(&self) -> u64 {
+        let nodes = self.nodes.values();
+        let files = nodes.filter(|node| matches!(node.as_ref(), Node::File { linked: true, .. }));
+        files.count() as u64
+    }
+
     pub(crate) fn file(&self, node: u64) -> io::Result<&Content> {
         match self.nodes.get(&node).map(Arc::as_ref) {
             Some(Node::File { content, .. }) => Ok(content),

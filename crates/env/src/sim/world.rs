@@ -3,7 +3,7 @@
 //! Owns virtual time, chance, the trace and the parts (volume, network, workers). Everything that the handles given to the
 //! broker can do goes through here, so that one place checks that the machine is on, counts, and moves time.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -82,13 +82,57 @@ pub struct Counts {
     pub pages_lost: u64,
     pub names_lost: u64,
     pub turns: u64,
+    /// Power cuts at a chosen disk operation.
+    pub crashes_at_op: u64,
+    /// Connections broken while both ends held them, and pieces of data held back.
+    pub resets: u64,
+    pub stalls: u64,
+    /// Wall times told after a jump, while the clock stuck, and while it ran at a rate of its own.
+    pub walls_jumped: u64,
+    pub walls_stuck: u64,
+    pub walls_skewed: u64,
 }
 
+/// A clock that is right.
+pub(crate) const RATE: u64 = 1_000;
+
 /// Wall time as the machine tells it.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub(crate) struct Wall {
     pub(crate) offset_ms: i64,
     pub(crate) stuck: Option<i64>,
+    /// In thousandths of the true one, since when, and where it began then.
+    rate: u64,
+    since: u64,
+    began_ms: i64,
+    /// It jumped, and nobody was told a time since.
+    pub(crate) has_jumped: bool,
+    /// The highest that was told.
+    pub(crate) told_max: i64,
+}
+
+impl Wall {
+    fn new() -> Wall {
+        Wall {
+            offset_ms: 0,
+            stuck: None,
+            rate: RATE,
+            since: NOW_START,
+            began_ms: WALL_START_MS,
+            has_jumped: false,
+            told_max: WALL_START_MS,
+        }
+    }
+
+    fn running(&self, now: u64) -> i64 {
+        let runs = u128::from(now - self.since) * u128::from(self.rate);
+        self.began_ms + (runs / u128::from(RATE) / 1_000_000) as i64
+    }
+
+    /// Goes on from where it is, at `rate`.
+    pub(crate) fn run_at(&mut self, rate: u64, now: u64) {
+        (self.began_ms, self.since, self.rate) = (self.running(now), now, rate);
+    }
 }
 
 /// Bytes of one file that the device cannot read.
@@ -109,6 +153,8 @@ pub(crate) struct World {
     /// Handles of an earlier life of the machine answer errors.
     pub(crate) boot: u64,
     pub(crate) crashed: bool,
+    /// Files that this life of the machine holds open, each with how many handles.
+    pub(crate) held: BTreeMap<u64, u64>,
     pub(crate) volume: Volume,
     pub(crate) locks: BTreeSet<PathBuf>,
     pub(crate) bad: Vec<BadRange>,
@@ -128,7 +174,7 @@ impl World {
         let mut chance = Chance::new(seed);
         World {
             now: NOW_START,
-            wall: Wall::default(),
+            wall: Wall::new(),
             broker_chance: chance.split(),
             network: Network::default(),
             chance,
@@ -137,6 +183,7 @@ impl World {
             counts: Counts::default(),
             boot: 1,
             crashed: false,
+            held: BTreeMap::new(),
             volume,
             locks: BTreeSet::new(),
             bad: Vec::new(),
@@ -150,8 +197,18 @@ impl World {
     }
 
     pub(crate) fn wall_ms(&self) -> i64 {
-        let runs = WALL_START_MS + ((self.now - NOW_START) / 1_000_000) as i64;
+        let runs = self.wall.running(self.now);
         self.wall.stuck.unwrap_or(runs) + self.wall.offset_ms
+    }
+
+    /// What the broker is told when it asks.
+    pub(crate) fn tell_wall(&mut self) -> i64 {
+        let told = self.wall_ms();
+        self.counts.walls_jumped += u64::from(std::mem::take(&mut self.wall.has_jumped));
+        self.counts.walls_stuck += u64::from(self.wall.stuck.is_some());
+        self.counts.walls_skewed += u64::from(self.wall.rate != RATE);
+        self.wall.told_max = self.wall.told_max.max(told);
+        told
     }
 
     /// Whether the handle of life `boot` still has a machine under it.
@@ -169,6 +226,7 @@ impl World {
         self.counts.disk_ops += 1;
         if self.faults.crash_at_op == Some(self.counts.disk_ops) {
             self.crashed = true;
+            self.counts.crashes_at_op += 1;
             self.note(&Event::Fault {
                 name: "crash at operation",
             });

@@ -95,6 +95,43 @@ fn the_wall_clock_jumps_and_sticks_while_the_monotonic_one_runs() {
     assert!(clock.wall_ms().0 >= wall - 3_600_000 + 10_000);
 }
 
+#[test]
+fn the_wall_clock_runs_at_a_rate_of_its_own_and_goes_on_from_where_it_is() {
+    let machine = Machine::new(3, Faults::default());
+    let _sleeper = sleeper(&machine, Some(Duration::from_secs(1)));
+    let clock = machine.env().clock;
+    for (rate, least, most) in [(500, 4_900, 5_100), (2_000, 19_900, 20_100)] {
+        machine.run_wall_at(rate);
+        let (wall, now) = (clock.wall_ms().0, clock.now());
+        machine.run_until(Duration::from_secs(10), |_| false);
+        let (passed, true_time) = (clock.wall_ms().0 - wall, clock.now().since(now));
+        assert!((least..=most).contains(&passed), "{passed} ms at {rate}");
+        assert!(true_time >= Duration::from_secs(10));
+    }
+    machine.run_wall_at(1_000);
+    assert_eq!(machine.wall_told_max(), clock.wall_ms().0);
+    assert_eq!(machine.counts().walls_jumped, 0);
+    assert!(machine.counts().walls_skewed > 0);
+}
+
+#[test]
+fn handles_are_counted_until_they_are_closed() {
+    let machine = Machine::new(3, Faults::default());
+    let disk = machine.env().disk;
+    let path = Path::new("/a");
+    let first = disk.open(path, Open::Create).unwrap();
+    let second = disk.open(path, Open::Read).unwrap();
+    assert_eq!(machine.handles(), (2, 0));
+    disk.remove_file(path).unwrap();
+    assert_eq!((machine.handles(), machine.files_count()), ((2, 2), 0));
+    drop(first);
+    assert_eq!(machine.handles(), (1, 1));
+    machine.kill();
+    assert_eq!(machine.handles(), (0, 0));
+    drop(second);
+    assert_eq!(machine.handles(), (0, 0));
+}
+
 /// Sends back what it receives, and writes it to a file that it syncs from time to time.
 struct Echo {
     poller: Box<dyn Poller>,

@@ -2,16 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use super::history::{EndSeen, History, Key, Outcome};
+use super::history::{EndSeen, History, Key, Op, Outcome};
 use super::report::{Anomaly, Report};
 
 pub(super) fn check(history: &History, report: &mut Report) {
     let mut acks: BTreeMap<Key, Vec<(u64, i64)>> = BTreeMap::new();
-    for op in history
-        .ops
-        .iter()
-        .filter(|op| op.outcome == Outcome::Ok && !op.is_txn())
-    {
+    // What a transaction wrote is in the log however it ended.
+    let is_there = |op: &&Op| op.outcome == Outcome::Ok || op.is_txn();
+    for op in history.ops.iter().filter(is_there) {
         for sent in &op.sends {
             if let Some(offset) = sent.offset {
                 acks.entry(sent.key)

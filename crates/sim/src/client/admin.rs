@@ -17,6 +17,7 @@ use wire::messages::{
 };
 use wire::{ApiKey, ErrorCode};
 
+use super::aging::Keep;
 use super::keep::{Client, Link};
 use super::line::{Answer, LineError};
 use super::notes::Notes;
@@ -272,6 +273,10 @@ impl Admin {
         if draw < self.trims {
             let topic = self.chance.pick(&self.topics).clone();
             let partition = self.chance.below(topic.partitions as u64) as i32;
+            if matches!(topic.keeps(), Some(Keep::Bytes(_))) {
+                // What is deleted besides says nothing of what retention takes.
+                return Asked::Look;
+            }
             return match notes_highest(notes, &topic.name, partition) {
                 Some(highest) if highest > 0 => {
                     let offset = self.chance.between(highest as u64 / 2, highest as u64) as i64;

@@ -1,6 +1,7 @@
 //! Simulated clients: they speak the protocol over simulated connections and write down what they did and saw.
 
 pub(crate) mod admin;
+pub(crate) mod aging;
 pub(crate) mod keep;
 pub(crate) mod keeper;
 pub(crate) mod line;

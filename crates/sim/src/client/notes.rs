@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use env::sim::Chance;
 
+use super::aging::{Aging, Keep};
 use super::member::GroupPart;
 use super::offsets::Numbers;
 use crate::checker::{EndSeen, History, Key, Op, Outcome};
@@ -44,6 +45,12 @@ pub(crate) struct Notes {
     numbers: BTreeMap<String, Numbers>,
     /// How often such an offset was looked up.
     pub(crate) settled: u64,
+    /// Partitions whose old records go by themselves.
+    aging: BTreeMap<Key, Aging>,
+    /// The highest wall time that the broker was told so far.
+    pub(crate) wall_max: i64,
+    /// Acknowledged records that went by themselves.
+    pub(crate) expired: u64,
 }
 
 /// Examples kept; the run has failed with the first one.
@@ -101,6 +108,9 @@ impl Notes {
         for sent in &op.sends {
             if let Some(offset) = sent.offset {
                 self.saw(sent.key, offset);
+                if let Some(aging) = self.aging.get_mut(&sent.key) {
+                    aging.acked(&op, offset);
+                }
             }
         }
         for polled in &op.polls {
@@ -117,7 +127,37 @@ impl Notes {
     }
 
     pub(crate) fn end(&mut self, end: EndSeen) {
+        if let Some(start) = end.log_start {
+            self.starts(end.key, start);
+        }
         self.history.ends.push(end);
+    }
+
+    /// The records of this partition go by themselves.
+    pub(crate) fn ages(&mut self, key: Key, keep: Keep) {
+        self.aging.insert(key, Aging::new(keep));
+    }
+
+    pub(crate) fn aging(&self, key: Key) -> Option<&Aging> {
+        self.aging.get(&key)
+    }
+
+    /// A log was seen to start here: what went by the rules of its topic is nobody's loss.
+    pub(crate) fn starts(&mut self, key: Key, start: i64) {
+        let Some(aging) = self.aging.get_mut(&key) else {
+            return;
+        };
+        let trimmed = self.history.trimmed.entry(key).or_default();
+        match aging.starts(start, *trimmed, self.wall_max) {
+            Ok(gone) => {
+                self.expired += gone as u64;
+                *trimmed = start.max(*trimmed);
+            }
+            Err(what) => {
+                let name = self.name(key);
+                self.violation(format!("{name}: {what}"));
+            }
+        }
     }
 
     /// The transactions that commit offsets of a group.

@@ -15,6 +15,7 @@ use wire::messages::{InitProducerIdRequest, ProduceRequest};
 use wire::records::{BatchBuilder, Codec};
 use wire::{ApiKey, ErrorCode};
 
+use super::aging::stamp;
 use super::keep::{Client, Link};
 use super::line::{Answer, LineError};
 use super::notes::{Notes, payload};
@@ -459,9 +460,7 @@ pub(crate) fn build(
             builder = builder.transactional();
         }
     }
-    // Times of the producer's own, two hours before the broker's first; they run, so that segments roll by time, and stay
-    // well within retention however often the wall clock jumps.
-    let time = Timestamp(1_700_000_000_000 - 3 * 3_600_000 + (now.0 / 1_000_000) as i64);
+    let time = Timestamp(stamp(now.0));
     for value in values {
         builder.push(
             time,

@@ -38,6 +38,8 @@ pub(crate) struct Reader {
     /// Partitions that answered with an error lately, and which.
     pub(crate) errors: BTreeMap<i32, ErrorCode>,
     bytes_max: i32,
+    /// Of batches, as they came.
+    pub(crate) bytes: BTreeMap<i32, u64>,
     /// Partitions whose start moved beyond our position: their start has to be asked for.
     lost: BTreeSet<i32>,
 }
@@ -69,7 +71,16 @@ impl Client for Reader {
                     .iter()
                     .filter(|found| found.error_code == 0)
                 {
+                    let key = notes.key(&self.topic, found.partition_index);
+                    notes.starts(key, found.offset);
                     if let Some(position) = self.positions.get_mut(&found.partition_index) {
+                        if found.offset <= *position && notes.aging(key).is_some() {
+                            notes.violation(format!(
+                                "{}: offset {position} was out of range, the log starts at {}",
+                                notes.name(key),
+                                found.offset
+                            ));
+                        }
                         *position = found.offset.max(*position);
                     }
                     self.lost.remove(&found.partition_index);
@@ -120,6 +131,7 @@ impl Reader {
             at_end: BTreeMap::new(),
             errors: BTreeMap::new(),
             bytes_max: *chance.pick(&[1, 2_000, 50_000, 1 << 20]),
+            bytes: BTreeMap::new(),
             lost: BTreeSet::new(),
             chance,
         }
@@ -128,6 +140,10 @@ impl Reader {
     /// Asks for much at a time.
     pub(crate) fn hurry(&mut self) {
         self.bytes_max = self.bytes_max.max(200_000);
+    }
+
+    pub(crate) fn is_of(&self, topic: &str, isolation: Isolation) -> bool {
+        self.topic == topic && self.isolation == isolation
     }
 
     /// Has read everything there was when it last asked.
@@ -251,6 +267,7 @@ impl Reader {
                 stable_end: Some(data.last_stable_offset),
             });
             let fetched = self.records(&data)?;
+            *self.bytes.entry(index).or_default() += fetched.bytes;
             match fetched.next {
                 Some(next) => {
                     self.positions.insert(index, next);
@@ -275,7 +292,8 @@ impl Reader {
         let key = notes.key(&self.topic, index);
         let position = self.positions.get(&index).copied().unwrap_or(0);
         let trimmed = notes.history.trimmed.get(&key).copied().unwrap_or(0);
-        if position >= trimmed {
+        // Where old records go by themselves the answer to where it starts tells whether they might.
+        if position >= trimmed && notes.aging(key).is_none() {
             let name = notes.name(key);
             notes.violation(format!(
                 "{name}: offset {position} is out of range, the log is {}..{}, deleted up to {trimmed}",
@@ -310,9 +328,10 @@ impl Reader {
         };
         let mut aborted = Aborted::new(data);
         let mut records: Vec<(i64, u64)> = Vec::new();
-        let mut next = position;
+        let (mut next, mut size) = (position, 0);
         for batch in Batch::cut(&bytes, Source::Log) {
             let batch = batch.map_err(|error| nonsense(format!("{DAMAGED}: {error}")))?;
+            size += batch.size() as u64;
             next = next.max(batch.next_offset().0);
             if next > end {
                 return Err(nonsense(format!("offset {} at an end of {end}", next - 1)));
@@ -347,6 +366,7 @@ impl Reader {
         Ok(Fetched {
             records,
             next: (next > position).then_some(next),
+            bytes: size,
         })
     }
 }
@@ -357,6 +377,7 @@ struct Fetched {
     records: Vec<(i64, u64)>,
     /// Where to go on; `None` when nothing at or beyond the position came.
     next: Option<i64>,
+    bytes: u64,
 }
 
 /// The aborted transactions among the batches of an answer; none for readers of uncommitted data, who are not told.

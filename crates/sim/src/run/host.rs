@@ -31,6 +31,8 @@ pub(crate) struct Host {
     pub(crate) starts_failed: u64,
     pub(crate) failures: u64,
     pub(crate) pages_lost: u64,
+    /// Clean stops that came to their end.
+    pub(crate) stops: u64,
 }
 
 /// Time between the end of a broker and its next start.
@@ -49,6 +51,7 @@ impl Host {
             starts_failed: 0,
             failures: 0,
             pages_lost: 0,
+            stops: 0,
         }
     }
 
@@ -122,6 +125,7 @@ impl Host {
             let stopped = self
                 .machine
                 .run_until(STOP_MAX, |machine| machine.workers_count() == 0);
+            self.stops += u64::from(stopped);
             if !stopped && !self.machine.is_off() {
                 notes.violation(format!(
                     "the broker does not stop: {}",
@@ -165,8 +169,14 @@ pub(super) fn settings(plan: &Plan) -> config::Broker {
         ("log.segment.delete.delay.ms", "1000".to_owned()),
         ("log.retention.check.interval.ms", "2000".to_owned()),
     ];
+    let internal = ["offsets.topic", "transaction.state.log"].map(|topic| {
+        let name = format!("{topic}.segment.bytes");
+        (name, plan.internal_segment_bytes.to_string())
+    });
     let mut settings = config::Settings::default();
-    for (name, value) in pairs {
+    let internal = internal.iter();
+    let internal = internal.map(|(name, value)| (name.as_str(), value.clone()));
+    for (name, value) in pairs.into_iter().chain(internal) {
         settings
             .put(name, &value)
             .expect("a setting of the simulator is known");

@@ -4,6 +4,7 @@
 //! 15 seconds and that everything is read from start to end at both isolation levels. The same seed gives the same run.
 
 mod damage;
+mod every;
 mod faults;
 mod host;
 mod images;
@@ -15,7 +16,7 @@ mod txn_images;
 
 use std::time::Duration;
 
-use env::sim::{Chance, Counts, Step};
+use env::sim::{Chance, Counts, Faults, Step};
 use model::Instant;
 
 use crate::checker::{Fault, Guard, Isolation, Kind, Report, check};
@@ -30,6 +31,7 @@ use crate::client::producer::{ANSWER_MAX, Habits, Producer};
 use crate::client::reader::Reader;
 use crate::client::transactor::{Transactor, TxnHabits};
 pub use damage::{Damages, damages};
+pub use every::{Everywhere, Place, everywhere};
 use faults::Striker;
 use host::{End, Host};
 pub use images::{Tally, images};
@@ -50,6 +52,11 @@ const GROUP_MAX: Duration = Duration::from_secs(60);
 
 /// Of transactions after healing, which nothing holds up.
 const TXN_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Handles of one file, those that stand apart, and those of files that are on their way out.
+const HANDLES_PER_FILE_MAX: u64 = 2;
+const HANDLES_MAX: u64 = 16;
+const NAMELESS_MAX: u64 = 16;
 
 const GROUP: &str = "group";
 
@@ -90,6 +97,8 @@ pub struct Verdict {
     pub fenced: u64,
     /// Offsets of transactions that were looked up and held against what was told.
     pub settled: u64,
+    /// Acknowledged records that retention took.
+    pub expired: u64,
 }
 
 impl Verdict {
@@ -154,6 +163,14 @@ impl Run {
     fn new(seed: u64, plan: &Plan) -> Run {
         let mut chance = Chance::new(seed ^ 0x0072_756e);
         let mut notes = Notes::default();
+        for topic in &plan.topics {
+            for partition in 0..topic.partitions {
+                let key = notes.key(&topic.name, partition);
+                if let Some(keep) = topic.keeps() {
+                    notes.ages(key, keep);
+                }
+            }
+        }
         Run {
             host: Host::new(seed, plan),
             admin: Admin::new(
@@ -187,6 +204,7 @@ impl Run {
         let now = self.host.machine.now();
         let mut next = limit;
         let (machine, notes) = (&self.host.machine, &mut self.notes);
+        notes.wall_max = machine.wall_told_max();
         let clients = std::iter::once(&mut self.admin as &mut dyn Client)
             .chain(each(&mut self.producers))
             .chain(each(&mut self.readers))
@@ -326,6 +344,9 @@ impl Run {
             1 => self.host.end(End::Kill),
             _ => self.host.stop(&mut self.notes),
         }
+        // What is demanded from here on has a time limit, of which one sync of a slow disk may take five seconds.
+        let fast = Faults::default().sync_nanos;
+        self.host.machine.faults(|faults| faults.sync_nanos = fast);
         self.demand_moves();
         self.demand_progress();
         self.demand_commits();
@@ -521,6 +542,8 @@ impl Run {
         let looks = self.admin.looks;
         let done = |run: &Run| run.readers.iter().all(Reader::is_done) && run.admin.looks > looks;
         if self.until(DRAIN_MAX, done) {
+            self.judge_sizes();
+            self.judge_handles();
             self.notes.history.read_to_the_end = vec![Isolation::Committed, Isolation::Uncommitted];
         } else if self.notes.violations.is_empty() {
             let stuck: Vec<String> = self
@@ -531,6 +554,35 @@ impl Run {
                 .collect();
             self.notes
                 .violation(format!("cannot be read to the end: {}", stuck.join("; ")));
+        }
+    }
+
+    /// Logs that keep a size were just read from start to end.
+    fn judge_sizes(&mut self) {
+        for (topic, partitions) in &self.topics {
+            let mut readers = self.readers.iter();
+            let reader = readers.find(|reader| reader.is_of(topic, Isolation::Uncommitted));
+            let Some(reader) = reader else { continue };
+            for partition in 0..*partitions {
+                let key = self.notes.key(topic, partition);
+                let bytes = reader.bytes.get(&partition).copied().unwrap_or(0);
+                let judged = self.notes.aging(key).map(|aging| aging.size(bytes));
+                if let Some(Err(what)) = judged {
+                    let place = format!("{topic}-{partition}");
+                    self.notes.violation(format!("{place}: {what}"));
+                }
+            }
+        }
+    }
+
+    /// I13: nothing is held open beyond what is there to be read, however often the broker was struck.
+    fn judge_handles(&mut self) {
+        let machine = &self.host.machine;
+        let ((handles, nameless), files) = (machine.handles(), machine.files_count());
+        if handles > HANDLES_PER_FILE_MAX * files + HANDLES_MAX || nameless > NAMELESS_MAX {
+            self.notes.violation(format!(
+                "{handles} handles are open, {nameless} of them of removed files; there are {files} files"
+            ));
         }
     }
 
@@ -597,6 +649,7 @@ impl Run {
             txns_undecided: notes.undecided,
             fenced: notes.fenced,
             settled: notes.settled,
+            expired: notes.expired,
         }
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use env::sim::{Chance, Faults};
 
 use crate::client::admin::Topic;
+use crate::client::aging::{BORN_OLD_MS, Keep};
 use crate::client::keeper;
 use crate::client::member::GroupProtocol;
 use crate::client::producer::{ANSWER_MAX, Habits};
@@ -41,10 +42,12 @@ pub enum Strike {
     Stall,
     /// Syncs take a hundred times as long for a while.
     SlowDisk,
+    /// The wall clock runs at half to twice its rate for a while.
+    SkewClock,
 }
 
 impl Strike {
-    pub const ALL: [Strike; 12] = [
+    pub const ALL: [Strike; 13] = [
         Strike::PowerCut,
         Strike::PowerCutAtOperation,
         Strike::Kill,
@@ -57,6 +60,7 @@ impl Strike {
         Strike::Reset,
         Strike::Stall,
         Strike::SlowDisk,
+        Strike::SkewClock,
     ];
 }
 
@@ -72,14 +76,17 @@ pub enum Load {
     Table,
     /// Producers that send again before they could have an answer.
     Retries,
+    /// Topics whose old records go.
+    Aging,
 }
 
-const LOADS: [(&str, Load); 5] = [
+const LOADS: [(&str, Load); 6] = [
     ("all", Load::All),
     ("transactions", Load::Transactions),
     ("group", Load::Group),
     ("table", Load::Table),
     ("retries", Load::Retries),
+    ("aging", Load::Aging),
 ];
 
 impl Load {
@@ -125,7 +132,13 @@ pub struct Plan {
     /// A compacted topic with a table in it.
     pub(crate) table: Option<Topic>,
     pub(crate) transactors: Vec<TxnHabits>,
+    /// Segment size of the topics that the broker keeps for itself.
+    pub(crate) internal_segment_bytes: u64,
 }
+
+/// As a broker has them, and so small that a run rolls and compacts them.
+const INTERNAL_SEGMENT_BYTES: u64 = 100 << 20;
+const INTERNAL_SEGMENT_BYTES_SMALL: u64 = 16 << 10;
 
 /// Partitions of one transaction at most.
 const PLACES_MAX: usize = 6;
@@ -139,7 +152,59 @@ impl Plan {
         if plan.log_dirs > 1 && chance.one_in(2) {
             plan.moves = 20;
         }
+        if chance.one_in(4) {
+            plan.age(&mut chance);
+        }
+        plan.internal_segments(&mut chance);
         plan
+    }
+
+    /// A run with these kinds of faults, of whose topics one loses its old records.
+    #[must_use]
+    pub fn aging(seed: u64, strikes: &[Strike]) -> Plan {
+        let mut plan = Plan::striking(seed, strikes);
+        plan.age(&mut Chance::new(seed ^ 0x0061_6765));
+        plan
+    }
+
+    fn age(&mut self, chance: &mut Chance) {
+        let segment_ms = chance.between(300, 1_000);
+        let keep = match chance.one_in(2) {
+            true => Keep::Millis(BORN_OLD_MS + chance.between(500, 4_000) as i64),
+            false => Keep::Bytes(chance.between(150_000, 400_000)),
+        };
+        let at = chance.below(self.topics.len() as u64) as usize;
+        self.topics[at].aging(keep, segment_ms);
+        if matches!(keep, Keep::Bytes(_)) {
+            // So that there is more than it keeps.
+            self.topics[at].partitions = 1;
+        }
+        let topic = &self.topics[at];
+        for habits in &mut self.producers {
+            if matches!(keep, Keep::Bytes(_)) {
+                habits.topic = topic.name.clone();
+                habits.pause = Duration::from_millis(5);
+            }
+            if habits.topic == topic.name {
+                habits.partitions = topic.partitions;
+            }
+        }
+        let last = topic.partitions - 1;
+        for habits in &mut self.transactors {
+            for (name, partition) in &mut habits.places {
+                if *name == topic.name {
+                    *partition = last.min(*partition);
+                }
+            }
+            habits.places.sort();
+            habits.places.dedup();
+        }
+    }
+
+    fn internal_segments(&mut self, chance: &mut Chance) {
+        if chance.one_in(2) {
+            self.internal_segment_bytes = INTERNAL_SEGMENT_BYTES_SMALL;
+        }
     }
 
     /// A run with these kinds of faults whose partitions move between three log directories.
@@ -162,11 +227,13 @@ impl Plan {
             Load::Group => Plan::grouped(seed, &strikes),
             Load::Table => Plan::compacting(seed, &strikes),
             Load::Retries => Plan::impatient(seed, &strikes),
+            Load::Aging => Plan::aging(seed, &strikes),
         };
         if chance.one_in(2) {
             plan.faults.sync_nanos = SLOW_SYNC_NANOS;
         }
         plan.log_dirs = chance.between(1, 2) as usize;
+        plan.internal_segments(&mut chance);
         if let [first, second, ..] = &mut plan.transactors[..]
             && load == Load::Transactions
             && chance.one_in(3)
@@ -302,6 +369,7 @@ impl Plan {
             group_protocol: *chance.pick(&[GroupProtocol::Classic, GroupProtocol::Consumer]),
             table: chance.one_in(3).then(|| keeper::topic(chance)),
             transactors: Vec::new(),
+            internal_segment_bytes: INTERNAL_SEGMENT_BYTES,
         };
         for number in 0..*chance.pick(&[0, 0, 1, 2, 4]) {
             let before = plan.transactors.first();
@@ -414,7 +482,7 @@ fn habits(topics: &[Topic], chance: &mut Chance) -> Habits {
 }
 
 fn is_clock_true(strikes: &[Strike]) -> bool {
-    let clocks = [Strike::JumpClock, Strike::StickClock];
+    let clocks = [Strike::JumpClock, Strike::StickClock, Strike::SkewClock];
     !clocks.iter().any(|clock| strikes.contains(clock))
 }
 

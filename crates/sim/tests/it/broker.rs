@@ -1,7 +1,6 @@
 //! The real broker under simulated faults, in runs short enough for every commit; `make sim SEEDS=n` runs as many as wanted.
 
-use env::sim::Faults;
-use sim::run::{GroupProtocol, Plan, SLOW_SYNC_NANOS, Strike, Verdict, run};
+use sim::run::{GroupProtocol, Place, Plan, SLOW_SYNC_NANOS, Strike, Verdict, everywhere, run};
 
 fn check(seed: u64, plan: &Plan) -> Verdict {
     let verdict = run(seed, plan, false);
@@ -11,12 +10,6 @@ fn check(seed: u64, plan: &Plan) -> Verdict {
         verdict.describe()
     );
     verdict
-}
-
-/// At most `most` numbers spread over `1..=last`, from a start that depends on the seed.
-fn spread(last: u64, most: u64, seed: u64) -> impl Iterator<Item = u64> {
-    let stride = last.div_ceil(most).max(1);
-    (1 + seed % stride..=last).step_by(stride as usize)
 }
 
 #[test]
@@ -137,63 +130,50 @@ fn a_full_disk_refuses_and_recovers() {
 
 /// M-09.
 #[test]
-fn clocks_that_jump_and_stop_delete_nothing() {
-    struck_by(
+fn clocks_that_jump_stop_and_run_at_other_rates_delete_nothing_early() {
+    let kinds: [&[Strike]; 4] = [
+        &[],
         &[Strike::JumpClock, Strike::StickClock, Strike::Restart],
-        |verdict| verdict.starts,
-    );
+        &[Strike::SkewClock, Strike::Kill],
+        &[
+            Strike::SkewClock,
+            Strike::StickClock,
+            Strike::PowerCut,
+            Strike::FailSync,
+        ],
+    ];
+    for strikes in kinds {
+        let mut expired = 0;
+        for seed in 200..206 {
+            expired += check(seed, &Plan::aging(seed, strikes)).expired;
+        }
+        assert!(expired > 100, "{strikes:?}: {expired} records went");
+    }
 }
 
-/// M-08.
+/// Every fault of one kind, at places spread over short runs of two seeds.
+fn is_harmless_at(place: Place, seeds: [u64; 2], most: u64) {
+    for seed in seeds {
+        let found = everywhere(seed, place, most);
+        assert!(found.failures.is_empty(), "{}", found.failures.join("\n"));
+        assert!(found.tried > 25, "{} of {}", found.tried, found.places);
+    }
+}
+
+/// M-08; `sim --syncs all` takes every one of them.
 #[test]
 fn no_sync_is_believed_after_one_failed_wherever_that_is() {
-    for seed in [1, 2] {
-        let syncs = check(seed, &Plan::short(seed, Faults::default()))
-            .counts_struck
-            .syncs;
-        assert!(syncs > 30);
-        for at in spread(syncs, 60, seed) {
-            let faults = Faults {
-                sync_fails_at: Some(at),
-                ..Faults::default()
-            };
-            let verdict = check(seed, &Plan::short(seed, faults));
-            assert_eq!(verdict.counts.syncs_failed, 1);
-        }
-    }
+    is_harmless_at(Place::Sync, [1, 2], 60);
 }
 
 #[test]
 fn a_failed_write_takes_nothing_with_it_wherever_it_is() {
-    for seed in [3, 4] {
-        let writes = check(seed, &Plan::short(seed, Faults::default()))
-            .counts_struck
-            .writes;
-        for at in spread(writes, 60, seed) {
-            let faults = Faults {
-                write_fails_at: Some(at),
-                ..Faults::default()
-            };
-            check(seed, &Plan::short(seed, faults));
-        }
-    }
+    is_harmless_at(Place::Write, [3, 4], 60);
 }
 
 #[test]
 fn the_power_may_go_at_any_operation() {
-    for seed in [5, 6] {
-        let ops = check(seed, &Plan::short(seed, Faults::default()))
-            .counts_struck
-            .disk_ops;
-        for at in spread(ops, 100, seed) {
-            let faults = Faults {
-                crash_at_op: Some(at),
-                ..Faults::default()
-            };
-            let verdict = check(seed, &Plan::short(seed, faults));
-            assert!(verdict.counts.power_cuts > 0);
-        }
-    }
+    is_harmless_at(Place::Operation, [5, 6], 100);
 }
 
 /// The simulator tested on itself: acknowledged records that were never synced must be missed.
@@ -251,6 +231,21 @@ fn damaged_files_are_told_by_the_broker_or_by_the_checksum_of_a_batch() {
     }
     assert!(
         reported > 20 && harmless > 20,
+        "{reported} reported, {harmless} harmless"
+    );
+}
+
+#[test]
+fn writes_that_go_astray_and_files_that_cannot_be_read_are_told_or_harmless() {
+    let (mut reported, mut harmless) = (0, 0);
+    for seed in 1..5 {
+        let tally = sim::run::injuries(seed, 12);
+        assert!(tally.failures.is_empty(), "{}", tally.failures.join("\n"));
+        reported += tally.reported;
+        harmless += tally.harmless;
+    }
+    assert!(
+        reported > 5 && harmless > 5,
         "{reported} reported, {harmless} harmless"
     );
 }

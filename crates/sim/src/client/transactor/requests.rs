@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use env::sim::Chance;
 use model::Instant;
 use wire::messages::add_partitions_to_txn_request::AddPartitionsToTxnTopic;
 use wire::messages::offset_fetch_request::OffsetFetchRequestTopic;
@@ -17,6 +18,7 @@ use wire::messages::{
 
 use super::{Batch, OFFSET_OF, State, Transactor};
 use crate::checker::Sent;
+use crate::client::line::Line;
 use crate::client::notes::Notes;
 use crate::client::producer::{Identity, build};
 
@@ -231,6 +233,9 @@ impl Transactor {
             true => self.chance.between(0, 4) as i16,
             false => 5,
         };
+        if let Some(patience) = delay(line, &mut self.chance, self.habits.delays) {
+            self.patience = patience;
+        }
         line.ask(&request, version, true);
         self.asks(now);
     }
@@ -249,13 +254,20 @@ impl Transactor {
             true => self.chance.between(0, 4) as i16,
             false => 5,
         };
-        if self.chance.one_in(self.habits.delays) {
-            let time = Duration::from_millis(self.chance.between(100, 5_000));
-            line.conn().stall_requests(time);
-            self.patience = Duration::from_millis(self.chance.between(50, 1_000));
+        if let Some(patience) = delay(line, &mut self.chance, self.habits.delays) {
+            self.patience = patience;
         }
         line.ask(&request, version, true);
         self.state = State::Ending { committed };
         self.asks(now);
     }
+}
+
+/// Lets one in `delays` requests arrive late, after it was given up and asked again: how long its answer is waited for.
+fn delay(line: &Line, chance: &mut Chance, delays: u64) -> Option<Duration> {
+    chance.one_in(delays).then(|| {
+        let time = Duration::from_millis(chance.between(100, 5_000));
+        line.conn().stall_requests(time);
+        Duration::from_millis(chance.between(50, 1_000))
+    })
 }

@@ -418,6 +418,29 @@ const MUTATIONS: &[(&str, Anomaly, Mutation)] = &[
             })
         },
     ),
+    (
+        "a log end forgets what an aborted transaction wrote",
+        Anomaly::StaleEndOffset,
+        |history| {
+            let mut ops = history.ops.iter();
+            let failed = ops.find_map(|op| {
+                let is_failed = op.kind == Kind::Txn && op.outcome == Outcome::Fail;
+                let sent = op.sends.iter().find(|sent| sent.offset.is_some());
+                is_failed.then_some((op.returned, *sent?))
+            });
+            failed.is_some_and(|(returned, sent)| {
+                history.ends.push(sim::checker::EndSeen {
+                    key: sent.key,
+                    invoked: returned + 1,
+                    returned: returned + 1,
+                    log_start: None,
+                    log_end: sent.offset,
+                    stable_end: None,
+                });
+                true
+            })
+        },
+    ),
     ("a log end goes back", Anomaly::EndWentBack, |history| {
         let Some(last) = history
             .ends
