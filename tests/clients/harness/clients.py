@@ -85,6 +85,8 @@ ALL = [
     Client("flink", "Flink with its Kafka source and sink",
            lambda: [*installs.java_command("1g", "WARN", f"{installs.FLINK_JARS}/*:{installs.FLINK_CLASSES}"),
                     "--add-opens=java.base/java.util=ALL-UNNAMED", "clients.FlinkMain"], installs.flink_classes),
+    Client("flink_python", "PyFlink, jobs in Python with SQL and streams", lambda: [installs.FLINK_PYTHON, HERE / "flink_python/test.py"],
+           installs.flink_python),
     Client("spark", "Spark Structured Streaming", lambda: [installs.SPARK_PYTHON, HERE / "spark/test.py"], installs.spark),
     Client("sarama", "Sarama for Go: producers, groups, transactions", lambda: [installs.SARAMA], installs.sarama),
     Client("rdkafka", "the rdkafka crate for Rust", lambda: [installs.RDKAFKA], installs.rdkafka),

@@ -25,6 +25,8 @@ FRAMEWORK_JARS = CACHE / "framework-jars"
 STREAMS_CLASSES = CACHE / "streams-classes"
 FLINK_JARS = CACHE / "flink-jars"
 FLINK_CLASSES = CACHE / "flink-classes"
+FLINK_PYTHON_JARS = CACHE / "flink-python-jars"
+FLINK_PYTHON = CACHE / "flink-python/bin/python"
 SPARK_JARS = CACHE / "spark-jars"
 SPARK_PYTHON = CACHE / "spark/bin/python"
 
@@ -143,13 +145,22 @@ def flink_classes():
             or compiled("flink-classes", "flink", FLINK_JARS, FLINK_CLASSES))
 
 
+def framework_in_python(name, jars, python):
+    """A framework's Python package in an environment of its own, with confluent-kafka beside it, and the jars that it does not bring."""
+    folder = HERE / name.replace("-", "_")
+    missing = collect_jars(f"{name}-jars", folder / "pom.xml", jars)
+    locks = [folder / "requirements.txt", HERE / "python/requirements.txt"]
+    return missing or once(name, locks, lambda: [
+        ([sys.executable, "-m", "venv", "--clear", CACHE / name], HERE),
+        ([python, "-m", "pip", "install", "-q", "--no-deps", *[part for lock in locks for part in ("-r", lock)]], HERE)])
+
+
 def spark():
-    """Spark's Python package in an environment of its own, with confluent-kafka for what Spark cannot write."""
-    missing = collect_jars("spark-jars", HERE / "spark/pom.xml", SPARK_JARS)
-    locks = [HERE / "spark/requirements.txt", HERE / "python/requirements.txt"]
-    return missing or once("spark", locks, lambda: [
-        ([sys.executable, "-m", "venv", "--clear", CACHE / "spark"], HERE),
-        ([SPARK_PYTHON, "-m", "pip", "install", "-q", "--no-deps", *[part for lock in locks for part in ("-r", lock)]], HERE)])
+    return framework_in_python("spark", SPARK_JARS, SPARK_PYTHON)
+
+
+def flink_python():
+    return framework_in_python("flink-python", FLINK_PYTHON_JARS, FLINK_PYTHON)
 
 
 def rdkafka():
