@@ -169,7 +169,7 @@ def every_kind_of_acknowledgement_stores():
 
 @fact
 def no_partition_needs_more_replicas_in_sync_than_it_has():
-    name = topic("min-isr", min_insync_replicas=2)
+    name = topic("min-isr", min_insync_replicas="2")
     kcat("-P", "-t", name, "-X", "acks=all", stdin=b"a\nb\n")
     equal(consume(name), b"a\nb\n")
 
