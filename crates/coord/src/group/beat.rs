@@ -10,7 +10,7 @@ use wire::messages::consumer_group_describe_response::DescribedGroup;
 use super::classic::State;
 use super::consumer::{Beat, ConsumerGroup, Context};
 use super::entry::{Entry, Group};
-use super::{Answer, Groups, Out};
+use super::{Answer, Groups, Out, Rebalance};
 use crate::{Caller, Moment, Topics};
 
 /// The group that a record of the consumer protocol is about.
@@ -48,7 +48,9 @@ impl Groups {
             if !is_value {
                 return;
             }
-            self.put_consumer(&id, ConsumerGroup::new(&*id));
+            let mut group = ConsumerGroup::new(&*id);
+            group.goes_on_from(self.changed_over.take());
+            self.put_consumer(&id, group);
         }
         if let Some(entry) = self.groups.get_mut(&id)
             && let Group::Consumer(consumer) = &mut entry.group
@@ -98,9 +100,14 @@ impl Groups {
                 if beat.request.member_epoch != 0 {
                     return refuse(caller, id);
                 }
-                let mut out =
-                    ConsumerGroup::upgrade(id, &classic.as_handed_over(), caller, beat, &cx);
+                let before = classic.as_handed_over();
+                let mut out = ConsumerGroup::upgrade(id, &before, caller, beat, &cx);
                 if !out.records.is_empty() {
+                    self.changed_over = Some(Rebalance {
+                        reason: "the first member of the consumer protocol joined".to_owned(),
+                        at: at.wall,
+                        generation: before.generation,
+                    });
                     out.extend(classic.send_away());
                 }
                 return out;

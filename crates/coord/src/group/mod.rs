@@ -75,6 +75,8 @@ pub struct Groups {
     retention_at: Option<Instant>,
     /// Where that look goes on, when it was too much for one step.
     retention_from: Option<Arc<str>>,
+    /// Why a classic group is to be a consumer group, from the step that says so to the replay of its records.
+    changed_over: Option<Rebalance>,
 }
 
 impl Groups {
@@ -231,7 +233,7 @@ impl Groups {
     pub fn last_rebalance(&self, group_id: &str) -> Option<&Rebalance> {
         match &self.groups.get(group_id)?.group {
             Group::Classic(classic) => classic.last_rebalance(),
-            Group::Consumer(_) => None,
+            Group::Consumer(consumer) => consumer.last_rebalance(),
         }
     }
 

@@ -47,7 +47,9 @@ fn a_classic_member_works_in_a_consumer_group_and_leaves_it() {
          join a                 => a: joined 2 range led by
          sync a gen=1           => a: ILLEGAL_GENERATION
          describe-consumer      => Reconciling a,m
+         why                    => member a is new (g1)
          leave a                => ok
+         why                    => member a left (g2)
          describe-consumer      => Assigning m
          leave m                => UNKNOWN_MEMBER_ID
          beat m gen=1           => m: UNKNOWN_MEMBER_ID
@@ -67,13 +69,16 @@ fn a_consumer_that_joins_a_classic_group_upgrades_it_and_the_last_to_leave_gives
          list                   => g:classic:consumer:Stable
          consumer m             => m: epoch 2
          list                   => g:consumer:consumer:Reconciling
+         why                    => the first member of the consumer protocol joined (g1)
          restart                =>
+         why                    => -
          describe-consumer      => Reconciling a,m
          beat a                 => a: REBALANCE_IN_PROGRESS
          consumer m epoch=-1    => m: epoch -1
          list                   => g:classic:consumer:Stable
          after 1ms              =>
          list                   => g:classic:consumer:PreparingRebalance
+         why                    => the last member of the consumer protocol left (g2)
          beat a                 => a: ILLEGAL_GENERATION
          join a                 => a: joined 3 range led by a of a
          restart                =>

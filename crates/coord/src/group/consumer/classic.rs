@@ -18,7 +18,7 @@ use super::member::{Member, Progress};
 use super::partitions::owns;
 use super::refusal::Refusal;
 use super::timers::Wait;
-use super::{ConsumerGroup, Context, after, embedded};
+use super::{ConsumerGroup, Context, after, embedded, reason};
 use crate::group::{Answer, Client};
 use crate::{Caller, Step};
 
@@ -241,10 +241,12 @@ impl ConsumerGroup {
             });
         }
         let gone: Vec<&str> = gone.iter().map(String::as_str).collect();
-        let records = if gone.is_empty() {
-            Vec::new()
-        } else {
-            self.fence(&gone, cx)
+        let records = match gone.first() {
+            None => Vec::new(),
+            Some(first) => {
+                self.moves_on(reason::of_leaver(first), cx);
+                self.fence(&gone, cx)
+            }
         };
         (codes, records)
     }

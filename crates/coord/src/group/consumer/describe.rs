@@ -86,6 +86,8 @@ impl ConsumerGroup {
                     member_type: i8::from(member.classic.is_none()),
                 })
                 .collect(),
+            // The protocol has no field for it; clients look at the message of an error only.
+            error_message: self.last_rebalance().map(|last| last.reason.clone()),
             ..DescribedGroup::default()
         }
     }

@@ -8,7 +8,7 @@ use wire::group::GroupRecord;
 use super::records;
 use super::settle::Outlook;
 use super::timers::Wait;
-use super::{ConsumerGroup, Context};
+use super::{ConsumerGroup, Context, reason};
 use crate::Step;
 use crate::group::Answer;
 
@@ -24,6 +24,7 @@ impl ConsumerGroup {
     pub fn tick(&mut self, cx: &Context) -> Step<GroupRecord, Answer> {
         self.watch(cx);
         let mut late = BTreeSet::new();
+        let mut first = None;
         for (id, wait) in self.timers.due(cx.at.now) {
             if late.len() == FENCED_MAX {
                 break;
@@ -35,6 +36,7 @@ impl ConsumerGroup {
             };
             if is_late {
                 self.timers.set(&id, wait, cx.at.now.plus(RETRY));
+                first.get_or_insert_with(|| (id.clone(), wait));
                 late.insert(id);
             } else {
                 self.timers.cancel(&id, wait);
@@ -42,10 +44,12 @@ impl ConsumerGroup {
         }
         let late: Vec<&str> = late.iter().map(String::as_str).collect();
         Step {
-            records: if late.is_empty() {
-                Vec::new()
-            } else {
-                self.fence(&late, cx)
+            records: match first {
+                None => Vec::new(),
+                Some((first, wait)) => {
+                    self.moves_on(reason::of_late(&first, wait, late.len()), cx);
+                    self.fence(&late, cx)
+                }
             },
             ..Step::default()
         }

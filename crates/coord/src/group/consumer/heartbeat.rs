@@ -13,7 +13,7 @@ use super::partitions::{Owned, reports_within};
 use super::refusal::{Refusal, check};
 use super::settle::Entry;
 use super::timers::Wait;
-use super::{ConsumerGroup, Context, Settings, after};
+use super::{ConsumerGroup, Context, Settings, after, reason};
 use crate::group::{Answer, Client};
 use crate::{Caller, Step};
 
@@ -135,6 +135,7 @@ impl ConsumerGroup {
             away.revoking.clear();
             vec![away.current_record(&self.id)]
         } else {
+            self.moves_on(reason::of_leaver(&request.member_id), cx);
             self.fence(&[&request.member_id], cx)
         };
         let response = ConsumerGroupHeartbeatResponse {

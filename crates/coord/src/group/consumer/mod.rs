@@ -16,6 +16,7 @@
 //! | `fence` | members that leave, are late, or are gone |
 //! | `target`, `assignor` | the target assignment |
 //! | `classic`, `migrate`, `embedded` | members of the classic protocol, and how groups change between the two |
+//! | `reason` | why the group last moved on |
 //! | `replay`, `records`, `member` | what is durable |
 
 pub mod assignor;
@@ -33,6 +34,7 @@ mod migrate_test;
 mod model_test;
 mod partitions;
 mod pattern;
+mod reason;
 mod reconcile;
 mod records;
 mod refusal;
@@ -61,6 +63,7 @@ use std::time::Duration;
 use model::{Instant, Timestamp};
 use wire::Uuid;
 
+use crate::group::Rebalance;
 use crate::{Moment, Topics};
 use member::{Member, Progress};
 use partitions::Target;
@@ -104,6 +107,8 @@ pub struct ConsumerGroup {
     unwatched: BTreeSet<String>,
     /// The version of the topics that `metadata_hash` and `resolved` were last found to fit.
     topics_version: Option<u64>,
+    /// Of the epoch that was given up last, once its successor is replayed.
+    last_rebalance: Option<Rebalance>,
 }
 
 impl ConsumerGroup {
@@ -126,6 +131,7 @@ impl ConsumerGroup {
             timers: Timers::default(),
             unwatched: BTreeSet::new(),
             topics_version: None,
+            last_rebalance: None,
         }
     }
 

@@ -11,7 +11,7 @@ use super::reconcile::{Goal, advance};
 use super::records::{self, Resolved};
 use super::refusal::Refusal;
 use super::timers::Wait;
-use super::{ConsumerGroup, Context, after, pattern};
+use super::{ConsumerGroup, Context, after, pattern, reason};
 
 /// A member before its request is looked at.
 #[derive(Debug)]
@@ -219,6 +219,9 @@ impl ConsumerGroup {
         }
         if fits.is_some() {
             self.topics_version = fits;
+        }
+        if epoch > self.epoch {
+            self.moves_on(reason::of_member(entry, &member, is_resubscribed), cx);
         }
         Ok(next.unwrap_or(member))
     }

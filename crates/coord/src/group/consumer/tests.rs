@@ -127,6 +127,9 @@ impl World {
             }
             "state" => self.group.state().to_string(),
             "epochs" => format!("{} {}", self.group.epoch, self.group.assignment_epoch),
+            "why" => self.group.last_rebalance().map_or("-".to_owned(), |last| {
+                format!("{} ({})", last.reason, last.generation)
+            }),
             "members" => self
                 .group
                 .members
@@ -703,4 +706,45 @@ fn refused_records_leave_the_group_as_it_was() {
     assert!(!world.group.tick(&cx).records.is_empty());
     assert!(world.group.next_deadline() > Some(world.at.now));
     assert!(world.group.tick(&cx).records.is_empty());
+}
+
+#[test]
+fn a_group_tells_why_it_last_moved_on() {
+    play(
+        "topic t:4
+         topic u:1
+         why => -
+         join a t => 1: t0 t1 t2 t3
+         why => member a is new (0)
+         beat a => 1
+         join b t => 2:
+         why => member b is new (1)
+         beat a => 1: t0 t1
+         beat a => 2
+         beat b => 2: t2 t3
+         why => member b is new (1)
+         subscribe b t,u => 3: t2 t3 u0
+         why => member b changed its subscription (2)
+         topic t:6
+         beat a => 4: t0 t1 t4 t5
+         why => topics that members subscribe to have changed (3)
+         leave b => -1
+         why => member b left (4)
+         restart
+         why => -",
+    );
+}
+
+#[test]
+fn a_group_tells_which_members_were_late() {
+    play(
+        "topic t:2
+         join a t => 1: t0 t1
+         join b t => 2:
+         pass 30000
+         beat a => 1: t0
+         pass 20000
+         members => a
+         why => member b was silent for its session timeout (2)",
+    );
 }
