@@ -250,7 +250,7 @@ impl Groups {
             ErrorCode::IllegalGeneration
         };
         let partitions = request.topics.iter().flat_map(|topic| {
-            let id = resolve(&topic.name, topic.topic_id, topics).map(|(_, id)| id);
+            let id = resolve(&topic.name, topic.topic_id, topics).map(|(_, id, _)| id);
             let partitions = topic
                 .partitions
                 .iter()

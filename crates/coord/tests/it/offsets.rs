@@ -40,7 +40,8 @@ fn a_mistake_in_one_partition_is_its_own() {
         settings,
         "commit nope:0=1 t:0=1/12345 t:1=1/1234 => UNKNOWN_TOPIC_OR_PARTITION OFFSET_METADATA_TOO_LARGE ok
          commit t:2=1/äöüß           => ok
-         fetch all                   => t:1=1/1234 t:2=1/äöüß",
+         commit t:4=1 t:3=1 #1:4=1   => UNKNOWN_TOPIC_OR_PARTITION ok UNKNOWN_TOPIC_OR_PARTITION
+         fetch all                   => t:1=1/1234 t:2=1/äöüß t:3=1",
     );
 }
 

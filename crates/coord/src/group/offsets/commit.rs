@@ -40,9 +40,13 @@ struct Commit<'a> {
 }
 
 impl Commit<'_> {
-    fn partition(&mut self, topic: Result<(&str, Uuid), ErrorCode>, said: Said<'_>) -> i16 {
-        let (topic, topic_id) = match (topic, self.refusal) {
-            (Err(code), _) | (Ok(_), Some(code)) => return code.code(),
+    fn partition(&mut self, topic: Result<Known<'_>, ErrorCode>, said: Said<'_>) -> i16 {
+        let (topic, topic_id, _) = match (topic, self.refusal) {
+            (Err(code), _) => return code.code(),
+            (Ok((.., count)), _) if !(0..count).contains(&said.partition) => {
+                return ErrorCode::UnknownTopicOrPartition.code();
+            }
+            (Ok(_), Some(code)) => return code.code(),
             (Ok(topic), None) => topic,
         };
         let metadata = said.metadata.unwrap_or_default();
@@ -67,20 +71,24 @@ impl Commit<'_> {
     }
 }
 
-/// Name and id of a topic that was given by either.
+/// Name and id of a topic, and how many partitions it has.
+type Known<'a> = (&'a str, Uuid, i32);
+
+/// A topic that was given by its name or its id.
 pub(in crate::group) fn resolve<'a>(
     name: &'a str,
     id: Uuid,
     topics: &'a dyn Topics,
-) -> Result<(&'a str, Uuid), ErrorCode> {
+) -> Result<Known<'a>, ErrorCode> {
     if name.is_empty() && !id.is_zero() {
         let name = topics.name(id).ok_or(ErrorCode::UnknownTopicId)?;
-        return Ok((name, id));
+        let (_, count) = topics.topic(name).ok_or(ErrorCode::UnknownTopicId)?;
+        return Ok((name, id, count));
     }
-    let (id, _) = topics
+    let (id, count) = topics
         .topic(name)
         .ok_or(ErrorCode::UnknownTopicOrPartition)?;
-    Ok((name, id))
+    Ok((name, id, count))
 }
 
 impl Offsets {

@@ -84,7 +84,7 @@ fn some(
 ) -> OffsetFetchResponseTopics {
     // A name that is not known has no offsets; an id that is not known is an error.
     let (topic, topic_id) = match resolve(&asked.name, asked.topic_id, topics) {
-        Ok(resolved) => resolved,
+        Ok((topic, topic_id, _)) => (topic, topic_id),
         Err(ErrorCode::UnknownTopicId) => {
             let partitions = asked.partition_indexes.iter();
             return OffsetFetchResponseTopics {
