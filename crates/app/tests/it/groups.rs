@@ -3,6 +3,9 @@
 use serde_json::Value;
 
 use crate::broker::{Broker, Dir, failure};
+use crate::members::Peer;
+
+const GROUP: i8 = 0;
 
 fn lines(count: usize) -> String {
     (0..count).map(|i| format!("line {i}\n")).collect()
@@ -65,5 +68,127 @@ fn what_a_group_committed_survives_a_kill() {
     broker.kill();
     let broker = Broker::start(&dir.0, &[]);
     assert_eq!(described(&broker, "g")["partitions"][0]["committed"], 7);
+    assert_eq!(broker.stop(), Some(0));
+}
+
+#[test]
+fn a_group_with_members_is_described_with_why_it_last_rebalanced() {
+    let dir = Dir::new();
+    let broker = Broker::start(&dir.0, &[]);
+    broker.ok(&["topic", "create", "t", "-p", "2"], b"");
+    let mut peer = Peer::of(&broker, "g", GROUP);
+    let (one, two) = ("one-one-one-one-one-on", "two-two-two-two-two-tw");
+    assert_eq!(peer.beat("g", one, 0, "t"), 1);
+    let group = described(&broker, "g");
+    assert_eq!(group["type"], "consumer");
+    assert_eq!(group["state"], "Stable");
+    assert_eq!(group["epoch"], 1);
+    assert_eq!(group["last_rebalance"], format!("member {one} is new"));
+    assert_eq!(group["members"][0]["member"], one);
+    assert_eq!(group["members"][0]["client"], "member");
+    assert_eq!(
+        group["members"][0]["partitions"].as_array().map(Vec::len),
+        Some(2)
+    );
+    let owners = group["partitions"].as_array().unwrap();
+    assert!(owners.iter().all(|part| part["member"] == one), "{group}");
+
+    peer.beat("g", two, 0, "t");
+    peer.beat("g", two, -1, "t");
+    let text = broker.text(&["group", "describe", "g"]);
+    assert!(
+        text.contains(&format!("last rebalance: member {two} left")),
+        "{text}"
+    );
+    assert!(text.contains(one), "{text}");
+
+    // What it reads from may be forgotten for topics that nobody reads, and it cannot be moved or deleted.
+    for args in [
+        &["group", "reset", "g", "-t", "t", "--to", "end"][..],
+        &["group", "delete", "g"],
+    ] {
+        let (code, error) = failure(&broker.run(args, b""));
+        assert_eq!(code, 1, "{args:?}");
+        assert!(error.contains("group g has members"), "{error}");
+    }
+    assert_eq!(broker.stop(), Some(0));
+}
+
+#[test]
+fn groups_are_listed_by_state_and_type() {
+    let dir = Dir::new();
+    let broker = Broker::start(&dir.0, &[]);
+    broker.ok(&["topic", "create", "t"], b"");
+    let mut peer = Peer::of(&broker, "new", GROUP);
+    peer.beat("new", "one-one-one-one-one-on", 0, "t");
+    let member = peer.join("old");
+    broker.ok(&["group", "reset", "alone", "-t", "t", "--to", "end"], b"");
+    for (filter, expected) in [
+        (&[][..], "alone new old"),
+        (&["--state", "Stable"], "new old"),
+        (&["--state", "empty,assigning"], "alone"),
+        (&["--type", "consumer"], "new"),
+        (&["--type", "classic"], "alone old"),
+        (&["--type", "classic", "--state", "Stable"], "old"),
+        (&["--state", "Dead"], ""),
+    ] {
+        let listed = told(&broker, &[&["list"], filter].concat());
+        let names: Vec<&str> = listed
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(|group| group["group"].as_str())
+            .collect();
+        assert_eq!(names.join(" "), expected, "{filter:?}");
+    }
+    let group = described(&broker, "old");
+    assert_eq!(group["type"], "classic");
+    assert_eq!(group["members"][0]["member"], member);
+    let why = group["last_rebalance"].as_str().unwrap();
+    assert!(why.contains("is new"), "{why}");
+    assert_eq!(broker.stop(), Some(0));
+}
+
+#[test]
+fn offsets_of_one_topic_are_forgotten() {
+    let dir = Dir::new();
+    let broker = Broker::start(&dir.0, &[]);
+    for topic in ["kept", "gone"] {
+        broker.ok(&["topic", "create", topic], b"");
+        broker.ok(&["produce", topic], lines(3).as_bytes());
+        broker.ok(&["group", "reset", "g", "-t", topic, "--to", "end"], b"");
+    }
+    broker.ok(&["group", "delete", "g", "--topic", "gone"], b"");
+    let parts = described(&broker, "g")["partitions"].clone();
+    let topics: Vec<&Value> = parts
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| &it["topic"])
+        .collect();
+    assert_eq!(topics, ["kept"]);
+    assert_eq!(broker.stop(), Some(0));
+}
+
+#[test]
+fn a_group_is_moved_to_a_time() {
+    let dir = Dir::new();
+    let broker = Broker::start(&dir.0, &[]);
+    broker.ok(&["topic", "create", "t", "-c", "retention.ms=-1"], b"");
+    let mut peer = Peer::of(&broker, "g", GROUP);
+    for second in 1..=5 {
+        peer.produce_at("t", second * 1_000);
+    }
+    for (to, after) in [
+        ("@3000", 2),
+        ("@2500", 2),
+        ("@1970-01-01T00:00:05Z", 4),
+        ("@0", 0),
+        ("@6000", 5),
+    ] {
+        broker.ok(&["group", "reset", "g", "-t", "t", "--to", to], b"");
+        let committed = &described(&broker, "g")["partitions"][0]["committed"];
+        assert_eq!(*committed, after, "{to}");
+    }
     assert_eq!(broker.stop(), Some(0));
 }

@@ -4,8 +4,11 @@
 
 mod benching;
 mod broker;
+mod completions;
 mod groups;
 mod inspecting;
+mod members;
 mod records;
 mod serving;
 mod topics;
+mod transactions;

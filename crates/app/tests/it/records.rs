@@ -163,3 +163,29 @@ fn a_record_that_is_too_large_is_refused_with_advice_and_smaller_ones_go_on() {
         "5\n2097152\n"
     );
 }
+
+#[test]
+fn several_files_become_one_topic_in_their_order_and_json_tells_how_much() {
+    let dir = Dir::new();
+    let broker = Broker::start(&dir.0.join("data"), &[]);
+    broker.ok(&["topic", "create", "t", "-p", "1"], b"");
+    // Neither a file without a last line feed nor an empty one runs into the next.
+    let files = [
+        dir.file("one", b"a\nb"),
+        dir.file("two", b""),
+        dir.file("three", b"c\n\nd\n"),
+    ];
+    let mut args = vec!["--json", "produce", "t"];
+    args.extend(files.iter().map(|path| path.to_str().unwrap()));
+    let told = broker.json(&args);
+    assert_eq!(broker.text(&["consume", "t", "-e"]), "a\nb\nc\n\nd\n");
+    assert_eq!((&told["records"], &told["bytes"]), (&5.into(), &4.into()));
+    assert!(told["seconds"].is_f64(), "{told}");
+
+    // A name that is wrong leaves nothing of the others.
+    let (code, error) =
+        crate::broker::failure(&broker.run(&["produce", "t", args[3], "/no/such"], b""));
+    assert_eq!(code, 1);
+    assert!(error.contains("/no/such"), "{error}");
+    assert_eq!(broker.text(&["consume", "t", "-e"]).lines().count(), 5);
+}
