@@ -10,6 +10,8 @@ import struct
 
 import amounts  # noqa: F401  registers its facts
 import batches  # noqa: F401  registers its facts
+import groups  # noqa: F401  registers its facts
+import transactions  # noqa: F401  registers its facts
 from harness import raw
 from harness.check import BOOTSTRAP, equal, fact, main, new_name, that
 

@@ -5,6 +5,7 @@
 mod benching;
 mod broker;
 mod completions;
+mod errors;
 mod groups;
 mod inspecting;
 mod members;
