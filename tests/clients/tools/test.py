@@ -4,27 +4,14 @@ import gzip
 import json
 import pathlib
 import re
-import subprocess
-import time
 
-from harness import installs, raw
+import coordinated  # noqa: F401  registers its facts
+from command import run, tool, wait_for
+from harness import raw
 from harness.check import BOOTSTRAP, DATA_DIR, TMP, Skip, equal, fact, main, new_name, that, topic
 
 STATE = TMP / "tools.json"  # what the running broker was given, for the facts about its files afterwards
 KEPT_GROUP = "kept-group"  # has settings that must be there after a restart
-
-
-def run(java_class, *args, stdin=None, code=0):
-    command = [*installs.java_command(), java_class, *map(str, args)]
-    done = subprocess.run(command, input=stdin, capture_output=True, timeout=90, check=False)
-    if code is not None and done.returncode != code:
-        raise AssertionError(f"{java_class} {' '.join(map(str, args))}: exit code {done.returncode}: "
-                             f"{(done.stdout + done.stderr).decode()[-400:]}")
-    return done
-
-
-def tool(java_class, *args, **options):
-    return run(java_class, "--bootstrap-server", BOOTSTRAP, *args, **options).stdout.decode()
 
 
 def topics(*args, **options):
@@ -38,13 +25,6 @@ def configs(*args, **options):
 def consume(name, *args):
     return run("org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", BOOTSTRAP, "--topic", name,
                "--timeout-ms", 10_000, *args).stdout
-
-
-def wait_for(question, what):
-    deadline = time.monotonic() + 30
-    while not question():
-        that(time.monotonic() < deadline, f"{what}: not in time")
-        time.sleep(0.02)
 
 
 @fact
