@@ -2,6 +2,7 @@
 
 import collections
 import datetime
+import re
 
 Fact = collections.namedtuple("Fact", "name ok seconds reason")
 
@@ -30,6 +31,14 @@ DIFFERENCES = """
   records: compaction, bounds of timestamps, another codec. Kafka walks, and decompresses, every batch. So a client that
   lies inside a batch with a right checksum is refused by Kafka and stored here; its reader finds out, nobody else is harmed.
 - Produce starts at version 3, as in Kafka 4; versions 0 to 2 are listed for clients that look for them, and not served.
+- While partitions of a KIP-848 group move, its members are asked for heartbeats five times as often as otherwise, never more
+  often than a `group.consumer.min.heartbeat.interval.ms` that is set. Kafka asks for the same interval always.
+- DescribeGroups and ConsumerGroupDescribe tell why a group last rebalanced in the message that stands beside an error code,
+  while the code is NONE. Kafka leaves the message empty; clients look at it when there is an error.
+- JoinGroup hands through whatever its members call their subscription. Kafka's coordinator fails inside on one that counts more
+  topics than it has bytes for, and the join of the whole group is never answered.
+- A group that no member got into for want of a common protocol is not there. Kafka lists it as an empty one.
+- OffsetCommit by ids, with an id of zeroes, is UNKNOWN_TOPIC_OR_PARTITION here and UNKNOWN_TOPIC_ID there.
 """
 
 
@@ -69,6 +78,39 @@ def traps(parts):
     return "\n".join(lines)
 
 
+# What a fact is about, by the words of its name. One fact may be about several things.
+FEATURES = {
+    "produce": r"produc|\bsen[dt]|\bstor|return|acks|refused|\blines?\b|arrive|flows|loads|write|\bkeys?\b",
+    "consume": r"consum|\bread|return|offset|seek|fetch|\blines?\b|watermark|\bjoin|count|copies|arrive|flows|waiting|pause|lookback",
+    "by time": r"\btimes?\b|lookback",
+    "compression": r"codec|gzip|snappy|lz4|zstd|compress",
+    "idempotent": r"idempotent|sequence|repeated batch|producer epoch|five batches",
+    "transactions": r"transact|txn|abort|exactly once|second producer|fences|read committed|consume transform produce|hangs",
+    "classic group": r"eager|cooperative|sticky|roundrobin|classic|^members share|member leaves|both protocols|static member|generation|"
+                     r"Test(Group|Txn)\w+(?!.*848)|session out",
+    "KIP-848 group": r"848|consumer protocol|both protocols|broker resolves",
+    "admin": r"admin|kadm|describ|\blists?\b|alter|creates|deletes|elect|reassign|\bresets?\b|kafka (topics|configs|groups|cluster)",
+    "metrics": r"pushes",
+}
+
+
+def facts_of(part):
+    """The names of the facts that hold, as the page has them."""
+    return [line[2:] for line in part.splitlines() if line.startswith("- ") and not line.startswith("- **")]
+
+
+def features(parts, order):
+    """How many facts of each client are about each feature. Suites without a client behind them are left out."""
+    lines = ["## What each client was seen to do", "", "How many facts that hold are about a feature, by their names; one may be about several.", "",
+             f"| client | {' | '.join(FEATURES)} |", f"| --- |{' --- |' * len(FEATURES)}"]
+    for client in order:
+        if client in parts and client not in ("hostile", "operator"):
+            names = facts_of(parts[client])
+            counts = [sum(bool(re.search(words, name, re.IGNORECASE)) for name in names) for words in FEATURES.values()]
+            lines.append(f"| {client} | {' | '.join(str(count or '') for count in counts)} |")
+    return "\n".join(lines)
+
+
 INTRODUCTION = """# Compatibility
 
 What clients that others wrote do against this broker. Written by `tests/clients/run --report` from its own results: each
@@ -92,7 +134,8 @@ def write_markdown(path, results, order):
         parts[client] = "\n".join(lines)
     known = [client for client in order if client in parts]
     table = "\n".join(rows[client] for client in known)
-    path.write_text(INTRODUCTION + table + "\n\n" + "\n\n".join(parts[client] for client in known) + "\n\n" + traps(parts) + "\n" + DIFFERENCES)
+    sections = [features(parts, order), *(parts[client] for client in known), traps(parts)]
+    path.write_text(INTRODUCTION + table + "\n\n" + "\n\n".join(sections) + "\n" + DIFFERENCES)
 
 
 def old_parts(path):
@@ -100,7 +143,7 @@ def old_parts(path):
     rows, parts = {}, {}
     for section in path.read_text().split("\n## ")[1:] if path.exists() else []:
         client = section.split(" ", 1)[0]
-        if client not in ("Where", "Traps"):
+        if client not in ("Where", "Traps", "What"):
             parts[client] = f"## {section.strip()}"
     for line in path.read_text().splitlines() if path.exists() else []:
         cells = [cell.strip() for cell in line.strip("|").split("|")]
