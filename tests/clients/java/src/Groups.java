@@ -28,14 +28,17 @@ import org.apache.kafka.clients.consumer.Consumer;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.clients.consumer.SubscriptionPattern;
 import org.apache.kafka.clients.producer.Producer;
 import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.ClassicGroupState;
 import org.apache.kafka.common.GroupState;
 import org.apache.kafka.common.GroupType;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.GroupIdNotFoundException;
 import org.apache.kafka.common.errors.GroupNotEmptyException;
 import org.apache.kafka.common.errors.GroupSubscribedToTopicException;
+import org.apache.kafka.common.errors.InvalidRegularExpression;
 
 /** Subscribed consumers share partitions in both group protocols; the admin client sees and moves their groups. */
 final class Groups {
@@ -55,6 +58,7 @@ final class Groups {
         facts.add("a_cooperative_member_keeps_what_need_not_move", () -> keeping(classic(COOPERATIVE)));
         facts.add("a_consumer_protocol_member_keeps_what_need_not_move", () -> keeping(consumerProtocol()));
         facts.add("a_pattern_subscribes_to_topics_that_come_later", () -> pattern(classic(EAGER)));
+        facts.add("the_broker_resolves_a_pattern_of_the_consumer_protocol", this::brokersPattern);
         facts.add("a_member_that_was_thrown_out_cannot_commit", this::thrownOut);
         facts.add("a_group_upgrades_and_downgrades_between_the_protocols_online", this::migration);
         facts.add("admin_lists_and_describes_groups_of_both_protocols", this::listing);
@@ -205,6 +209,29 @@ final class Groups {
         }
     }
 
+    private void brokersPattern() throws Exception {
+        String prefix = newName("resolved");
+        String early = administration.create(prefix + "-early", 1, Map.of());
+        administration.create("not-" + prefix, 1, Map.of());
+        try (Member one = new Member(newName("group"), consumerProtocol()); Member wrong = new Member(newName("group"), consumerProtocol())) {
+            one.consumer.subscribe(new SubscriptionPattern(prefix + "-.*"), one);
+            until(List.of(one), "the topic that is there", () -> one.owned.contains(new TopicPartition(early, 0)));
+            String late = administration.create(prefix + "-late", 1, Map.of());
+            until(List.of(one), "the topic that came later", () -> one.owned.contains(new TopicPartition(late, 0)));
+            equal(one.owned, Set.of(new TopicPartition(early, 0), new TopicPartition(late, 0)), "nothing else");
+            wrong.consumer.subscribe(new SubscriptionPattern("("), wrong);
+            boolean[] isRefused = {false};
+            until(List.of(one), "the refusal of half a pattern", () -> {
+                try {
+                    wrong.poll();
+                } catch (InvalidRegularExpression expected) {
+                    isRefused[0] = true;
+                }
+                return isRefused[0];
+            });
+        }
+    }
+
     private void thrownOut() throws Exception {
         String topic = administration.create("out", 1, Map.of());
         String group = newName("group");
@@ -277,6 +304,14 @@ final class Groups {
                     MemberDescription one = described.members().iterator().next();
                     equal(one.assignment().topicPartitions(), member.owned, "assignment");
                     equal(one.host(), "/127.0.0.1", "host");
+                    var classic = admin.describeClassicGroups(List.of(group.getKey())).describedGroups().get(group.getKey());
+                    if (group.getValue() == GroupType.CLASSIC) {
+                        equal(get(classic).state(), ClassicGroupState.STABLE, "classic state");
+                        equal(get(classic).protocol() + " " + get(classic).protocolData(), "consumer range", "classic protocol");
+                        equal(get(classic).members().iterator().next().consumerId(), one.consumerId(), "classic member");
+                    } else {
+                        fails(classic, GroupIdNotFoundException.class, "a consumer group is no classic group");
+                    }
                 }
             }
             fails(admin.describeConsumerGroups(List.of("no-such-group")).all(), GroupIdNotFoundException.class, "no such group");

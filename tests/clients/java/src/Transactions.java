@@ -10,6 +10,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ExecutionException;
+import org.apache.kafka.clients.admin.AbortTransactionSpec;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.ListOffsetsOptions;
 import org.apache.kafka.clients.admin.ListTransactionsOptions;
@@ -29,6 +30,7 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.InvalidProducerEpochException;
 import org.apache.kafka.common.errors.InvalidRegularExpression;
 import org.apache.kafka.common.errors.ProducerFencedException;
+import org.apache.kafka.common.errors.TransactionalIdNotFoundException;
 
 /** A transaction is seen whole or not at all, and its producer is the only one. */
 final class Transactions implements AutoCloseable {
@@ -42,7 +44,9 @@ final class Transactions implements AutoCloseable {
         facts.add("a_transaction_past_its_time_is_aborted", this::timeout);
         facts.add("offsets_of_a_group_count_when_the_transaction_commits", this::offsets);
         facts.add("transactions_are_listed_and_described", this::described);
-        facts.add("a_hanging_transaction_is_aborted_by_the_admin", this::fenceProducers);
+        facts.add("a_transactional_id_that_is_not_there_is_not_described", this::missing);
+        facts.add("the_admin_fences_a_producer_and_its_transaction_ends", this::fenceProducers);
+        facts.add("a_hanging_transaction_is_aborted_by_the_admin", this::abortTransaction);
     }
 
     private static Producer<byte[], byte[]> producer(String id) {
@@ -238,6 +242,30 @@ final class Transactions implements AutoCloseable {
             get(admin.fenceProducers(List.of(id)).all());
             Facts.waitFor("its abort", () -> end(topic, IsolationLevel.READ_COMMITTED) == 2);
         }
+    }
+
+    private void abortTransaction() throws Exception {
+        String topic = topic(1);
+        TopicPartition place = new TopicPartition(topic, 0);
+        Hanging.begin(admin, topic, 88_088, (short) 4);
+        try (Producer<byte[], byte[]> producer = Records.producer(Map.of())) {
+            producer.send(record(topic, 0, "after")).get();
+        }
+        equal(end(topic, IsolationLevel.READ_COMMITTED), 0L, "where readers of committed data stop");
+        var hangs = get(admin.describeProducers(List.of(place)).partitionResult(place)).activeProducers().stream()
+            .filter(one -> one.currentTransactionStartOffset().isPresent()).toList();
+        equal(hangs.stream().map(one -> one.producerId() + ":" + one.producerEpoch()).toList(), List.of("88088:4"), "what hangs");
+        get(admin.abortTransaction(new AbortTransactionSpec(place, 88_088, (short) 4, 0)).all());
+        equal(end(topic, IsolationLevel.READ_COMMITTED), 3L, "where they stop afterwards");
+        equal(committed(topic, 0), List.of("after"), "what they read");
+        var stale = new AbortTransactionSpec(place, 88_088, (short) 3, 0);
+        Facts.fails(admin.abortTransaction(stale).all(), InvalidProducerEpochException.class, "an epoch before");
+    }
+
+    private void missing() throws Exception {
+        String id = newName("nosuch");
+        Facts.fails(admin.describeTransactions(List.of(id)).description(id), TransactionalIdNotFoundException.class, "no such id");
+        equal(listed(id), List.of(), "listed");
     }
 
     @Override
