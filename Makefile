@@ -2,9 +2,11 @@
 
 CARGO ?= cargo
 SEEDS ?= 100
+SECONDS ?= 60
+TARGETS ?=
 ARGS ?=
 
-.PHONY: serve build test test-clients sim sim-every chaos bench check fmt deny
+.PHONY: serve build test test-clients sim sim-every chaos bench fuzz fuzz-check check fmt deny
 
 ## build the release binary and start a broker on 127.0.0.1:9092 with its data in ./data
 serve: build
@@ -13,8 +15,8 @@ serve: build
 build:
 	$(CARGO) build --release --bin esker
 
-## every test of the workspace, of the comparison's harness, then the quick clients
-test:
+## every test of the workspace, of the comparison's harness, then the quick clients; fuzz targets at least compile
+test: fuzz-check
 	$(CARGO) test --workspace
 	python3 -m unittest discover bench/tests
 	$(CARGO) build --bin esker
@@ -40,6 +42,15 @@ chaos:
 ## figures against Apache Kafka in one interleaved run
 bench: build
 	bench/compare $(ARGS)
+
+## every fuzz target with sanitizers, one after the other: make fuzz SECONDS=60 (needs rustup's nightly)
+fuzz:
+	fuzz/run $(SECONDS) $(TARGETS)
+
+# Any path keeps the build script from compiling libFuzzer, which only linking needs.
+fuzz-check:
+	CUSTOM_LIBFUZZER_PATH=/nonexistent/libfuzzer.a $(CARGO) check --quiet --locked --manifest-path fuzz/Cargo.toml \
+	  --target-dir target/fuzz-check --bins
 
 ## what must pass before a commit
 check: fmt

@@ -3,6 +3,9 @@
 //!
 //! Used by the targets `consumers` and `coordinators`, and by `seeds`, which writes down what such a coordinator wrote.
 
+pub mod files;
+pub mod images;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use coord::group::{Ask, Client};
-use esker_fuzz::{Entry, World};
+use esker_fuzz::{Entry, World, images};
 use wire::messages::join_group_request::JoinGroupRequestProtocol;
 use wire::messages::offset_commit_request::{
     OffsetCommitRequestPartition, OffsetCommitRequestTopic,
@@ -140,6 +140,16 @@ fn main() -> std::io::Result<()> {
                 number * 2 + usize::from(how & 1),
                 &[&[how], &batch[..]].concat(),
             )?;
+            written += 1;
+        }
+    }
+    for (target, inputs) in [
+        ("recovery", images::recovery(fuzz)),
+        ("settings", images::settings()),
+        ("validator", images::validator()),
+    ] {
+        for (number, input) in inputs.iter().enumerate() {
+            save(fuzz, target, number, input)?;
             written += 1;
         }
     }
