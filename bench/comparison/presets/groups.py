@@ -5,7 +5,7 @@ defaults (a new group waits 3 s for its members, a heartbeat comes every 5 s) mo
 """
 from ..preset import Case, Preset
 
-TIMERS = {"group.initial.rebalance.delay.ms": 1000, "group.consumer.min.heartbeat.interval.ms": 1000,
+TIMERS = {"group.initial.rebalance.delay.ms": 1000, "group.consumer.min.heartbeat.interval.ms": 200,
           "group.consumer.heartbeat.interval.ms": 1000}
 
 

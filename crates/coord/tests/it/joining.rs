@@ -29,16 +29,15 @@ fn before_version_4_a_member_is_let_in_at_once() {
 }
 
 #[test]
-fn the_first_generation_waits_as_long_as_members_keep_coming() {
+fn the_first_generation_waits_until_nobody_has_come_for_its_delay() {
     check(
         "join a v=3 rebalance=10000 =>
          after 2s               =>
          join b v=3 rebalance=10000 =>
          after 2s               =>
          join c v=3 rebalance=10000 =>
-         after 1999ms           =>
-         after 1ms              =>
-         after 3s               => a: joined 1 range led by a of a,b,c; b: joined 1 range led by a; c: joined 1 range led by a",
+         after 2999ms           =>
+         after 1ms              => a: joined 1 range led by a of a,b,c; b: joined 1 range led by a; c: joined 1 range led by a",
     );
 }
 
@@ -185,10 +184,15 @@ fn a_commit_counts_as_a_sign_of_life() {
 
 #[test]
 fn members_that_wait_for_others_are_not_silent() {
-    check(
+    let settings = Settings {
+        initial_rebalance_delay_ms: 6_001,
+        ..Settings::default()
+    };
+    check_with(
+        settings,
         "join a v=3 session=6000 =>
          join b v=3 session=6000 =>
-         after 6s               => a: joined 1 range led by a of a,b; b: joined 1 range led by a
+         after 6001ms           => a: joined 1 range led by a of a,b; b: joined 1 range led by a
          sync b                 =>
          after 5s               =>
          beat a                 => a: ok

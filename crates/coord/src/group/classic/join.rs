@@ -205,7 +205,7 @@ impl Classic {
 
     fn admit(&mut self, join: &Join<'_>, id: String) -> Out {
         if self.state == State::PreparingRebalance && self.previous == State::Empty {
-            self.has_newcomer = true;
+            self.newcomer = Some(join.at.now);
         }
         if self.members.is_empty() {
             self.protocol_type = Some(join.request.protocol_type.clone());

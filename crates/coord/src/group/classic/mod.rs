@@ -66,10 +66,9 @@ pub struct Rebalance {
 /// The end of a join phase.
 #[derive(Clone, Copy, Debug)]
 enum JoinEnd {
-    /// Of a group that had no members: more may be on their way.
+    /// Of a group that had no members: more may be on their way, but are not waited for longer than to `latest`.
     Initial {
-        delay_ms: i64,
-        remaining_ms: i64,
+        latest: Instant,
     },
     Rebalance,
 }
@@ -98,8 +97,8 @@ pub(super) struct Classic {
     subscribed: Option<BTreeSet<String>>,
     join_end: Option<(Instant, JoinEnd)>,
     sync_end: Option<Instant>,
-    /// Someone came since the initial delay was last extended.
-    has_newcomer: bool,
+    /// When the last one came since the initial delay was extended.
+    newcomer: Option<Instant>,
     /// A static member under its new id, until the record that says so is replayed.
     staged: Option<(String, Member)>,
     last_rebalance: Option<Rebalance>,
@@ -132,7 +131,7 @@ impl Classic {
             subscribed: None,
             join_end: None,
             sync_end: None,
-            has_newcomer: false,
+            newcomer: None,
             staged: None,
             last_rebalance: None,
             is_taken_over: false,

@@ -1,5 +1,6 @@
 //! From one generation to the next: wait for the members, choose leader and protocol, then wait for the assignment.
 
+use model::Instant;
 use wire::ErrorCode;
 
 use super::{Classic, JoinEnd, Member, Rebalance, State, join_refused, millis, sync_refused};
@@ -37,16 +38,10 @@ impl Classic {
         self.enter(State::PreparingRebalance, at);
         if is_initial {
             let delay_ms = i64::from(delay_ms.max(0));
-            let remaining_ms = (self.rebalance_timeout_ms() - delay_ms).max(0);
-            self.has_newcomer = false;
-            self.end_join_in(
-                delay_ms,
-                JoinEnd::Initial {
-                    delay_ms,
-                    remaining_ms,
-                },
-                at,
-            );
+            let most_ms = self.rebalance_timeout_ms().max(delay_ms);
+            let latest = at.now.plus(millis(most_ms));
+            self.newcomer = None;
+            self.end_join_in(delay_ms, JoinEnd::Initial { latest }, at);
         } else if self.has_all_joined() {
             out.extend(self.complete_join(at));
         } else {
@@ -82,7 +77,10 @@ impl Classic {
     }
 
     fn end_join_in(&mut self, ms: i64, end: JoinEnd, at: Moment) {
-        let when = at.now.plus(millis(ms));
+        self.end_join_at(at.now.plus(millis(ms)), end);
+    }
+
+    fn end_join_at(&mut self, when: Instant, end: JoinEnd) {
         self.join_end = Some((when, end));
         self.wake_by(when);
     }
@@ -114,24 +112,18 @@ impl Classic {
         }
     }
 
-    /// The time for joining is up.
+    /// The time for joining is up. A new group begins when nobody has come for the initial delay: Kafka looks back once in each
+    /// such delay, and so begins up to one later.
     pub(super) fn on_join_end(&mut self, end: JoinEnd, at: Moment, delay_ms: i32) -> Out {
-        match end {
-            JoinEnd::Initial {
-                delay_ms: waited_ms,
-                remaining_ms,
-            } if self.has_newcomer && remaining_ms > 0 => {
-                self.has_newcomer = false;
-                let next_ms = i64::from(delay_ms.max(0)).min(remaining_ms);
-                let next = JoinEnd::Initial {
-                    delay_ms: next_ms,
-                    remaining_ms: (remaining_ms - waited_ms).max(0),
-                };
-                self.end_join_in(next_ms, next, at);
-                Out::default()
+        let newcomer = self.newcomer.take();
+        if let (JoinEnd::Initial { latest }, Some(came)) = (end, newcomer) {
+            let quiet = came.plus(millis(delay_ms.into())).min(latest);
+            if at.now < quiet {
+                self.end_join_at(quiet, end);
+                return Out::default();
             }
-            JoinEnd::Initial { .. } | JoinEnd::Rebalance => self.complete_join(at),
         }
+        self.complete_join(at)
     }
 
     /// Dynamic members that did not join are out; static ones stay until their session ends.
