@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::process::Command;
 
-const LOADS: [&str; 5] = ["all", "transactions", "group", "table", "retries"];
+const LOADS: [&str; 6] = ["all", "transactions", "group", "table", "retries", "aging"];
 
 /// What is wrong with the patches.
 pub(crate) fn objections(root: &Path) -> Result<Vec<String>, String> {
