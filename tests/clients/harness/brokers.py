@@ -77,13 +77,14 @@ def stop_all():
             broker.stop()
 
 
-def start(args, work, dirs=1):
-    """`dirs`: log directories of its own, all below its data directory."""
+def start(args, work, dirs=1, settings=None):
+    """`dirs`: log directories of its own, all below its data directory. `settings` hold on either broker."""
     if args.bootstrap:
         if not raw.answers(args.bootstrap):
             raise StartError(f"nothing answers at {args.bootstrap}")
         return Broker("given", args.bootstrap)
-    broker = start_kafka(work, dirs) if args.kafka else start_esker(work, dirs)
+    settings = [f"{name}={value}" for name, value in (settings or {}).items()]
+    broker = (start_kafka if args.kafka else start_esker)(work, dirs, settings)
     _started.append(broker)
     wait_ready(broker)
     return broker
@@ -102,14 +103,15 @@ def log_dirs(data, count):
     return ",".join(str(data / str(at)) for at in range(count)) if count > 1 else str(data)
 
 
-def start_esker(work, dirs=1):
+def start_esker(work, dirs=1, settings=()):
     data, log, (port,) = work / "data", work / "broker.log", free_ports(1)
     command = [esker_binary(), "serve", "--data-dir", log_dirs(data, dirs), "--listen", f"127.0.0.1:{port}"]
+    command += [word for setting in settings for word in ("--set", setting)]
     process = subprocess.Popen(command, stdout=log.open("ab"), stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
     return Broker("esker", f"127.0.0.1:{port}", process, data, log)
 
 
-def start_kafka(work, dirs=1):
+def start_kafka(work, dirs=1, settings=()):
     problem = installs.kafka_jars()
     if problem:
         raise StartError(problem)
@@ -121,7 +123,7 @@ def start_kafka(work, dirs=1):
         "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
         f"listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
         "offsets.topic.replication.factor=1", "transaction.state.log.replication.factor=1",
-        "transaction.state.log.min.isr=1", "group.initial.rebalance.delay.ms=0", ""]))
+        "transaction.state.log.min.isr=1", "group.initial.rebalance.delay.ms=0", *settings, ""]))
     java = installs.java_command("512m", "INFO")
     log.write_text("")  # a second start must not be taken for ready by the first one's lines
     formatted = subprocess.run(

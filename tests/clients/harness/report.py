@@ -104,7 +104,7 @@ def features(parts, order):
     lines = ["## What each client was seen to do", "", "How many facts that hold are about a feature, by their names; one may be about several.", "",
              f"| client | {' | '.join(FEATURES)} |", f"| --- |{' --- |' * len(FEATURES)}"]
     for client in order:
-        if client in parts and client not in ("hostile", "operator"):
+        if client in parts and client not in ("hostile", "expiring", "operator"):
             names = facts_of(parts[client])
             counts = [sum(bool(re.search(words, name, re.IGNORECASE)) for name in names) for words in FEATURES.values()]
             lines.append(f"| {client} | {' | '.join(str(count or '') for count in counts)} |")
