@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -79,7 +81,7 @@ func samples(name string, id [16]byte) []kmsg.Request {
 		describe, alter, incremental, kmsg.NewPtrListConfigResourcesRequest(), pages, kmsg.NewPtrDescribeClusterRequest(), dirs, active}
 }
 
-// What coordinators offer. The members and transactions are made up, so most answers are errors; their bytes count.
+// What coordinators offer. The members and transactions are made up, so most answers are the errors of `refusals`.
 func coordinatorSamples(name string, id [16]byte) []kmsg.Request {
 	group, txn := newName("group"), newName("id")
 	find := kmsg.NewPtrFindCoordinatorRequest()
@@ -90,6 +92,8 @@ func coordinatorSamples(name string, id [16]byte) []kmsg.Request {
 	jp.Name, join.Protocols = "range", append(join.Protocols, jp)
 	sync := kmsg.NewPtrSyncGroupRequest()
 	sync.Group, sync.MemberID, sync.Generation = group, "nobody", 1
+	kind, protocol := "consumer", "range"
+	sync.ProtocolType, sync.Protocol = &kind, &protocol
 	beat := kmsg.NewPtrHeartbeatRequest()
 	beat.Group, beat.MemberID = group, "nobody"
 	leave := kmsg.NewPtrLeaveGroupRequest()
@@ -150,12 +154,19 @@ func everyVersion(ctx context.Context) {
 	conn, err := net.DialTimeout("tcp", bootstrap, 5*time.Second)
 	must(err, "connect")
 	defer conn.Close()
-	must(conn.SetDeadline(time.Now().Add(30*time.Second)), "deadline")
+	must(conn.SetDeadline(time.Now().Add(factSecondsMax*time.Second)), "deadline")
 	offered := map[int16]kmsg.ApiVersionsResponseApiKey{}
 	ours := kmsg.NewPtrApiVersionsRequest()
 	ours.ClientSoftwareName, ours.ClientSoftwareVersion = "tests", "1"
 	for _, k := range ask[*kmsg.ApiVersionsResponse](ctx, shared, ours).ApiKeys {
 		offered[k.ApiKey] = k
+	}
+	for _, kind := range []int8{0, 1} { // the first question makes the internal topic of groups, of transactions
+		find := kmsg.NewPtrFindCoordinatorRequest()
+		find.CoordinatorKey, find.CoordinatorKeys, find.CoordinatorType = "any", []string{"any"}, kind
+		waitFor(ctx, "coordinators", func() bool {
+			return ask[*kmsg.FindCoordinatorResponse](ctx, shared, find).Coordinators[0].ErrorCode == 0
+		})
 	}
 	var wrong []string
 	for _, req := range append(samples(name, id), coordinatorSamples(name, id)...) {
@@ -172,7 +183,14 @@ func everyVersion(ctx context.Context) {
 				continue // between brokers only
 			}
 			req.SetVersion(v)
-			if problem := sameBytes(conn, req); problem != "" {
+			problem, tries := "", 0
+			waitFor(ctx, kmsg.NameForKey(req.Key()), func() (isThere bool) {
+				var again bool
+				problem, again = sameBytes(conn, req)
+				tries++
+				return !again || tries == triesMax
+			})
+			if problem != "" {
 				wrong = append(wrong, fmt.Sprintf("%s v%d: %s", kmsg.NameForKey(req.Key()), v, problem))
 			}
 		}
@@ -180,8 +198,9 @@ func everyVersion(ctx context.Context) {
 	that(len(wrong) == 0, "%s", strings.Join(wrong, "; "))
 }
 
-// sameBytes asks once, decodes the answer with kmsg and encodes it again: any byte that kmsg reads otherwise shows.
-func sameBytes(conn net.Conn, req kmsg.Request) string {
+// sameBytes asks once, decodes the answer with kmsg and encodes it again: any byte that kmsg reads otherwise shows. Then it judges
+// the codes; `again` tells that a coordinator is on its way.
+func sameBytes(conn net.Conn, req kmsg.Request) (problem string, again bool) {
 	head := binary.BigEndian.AppendUint16(nil, uint16(req.Key()))
 	head = binary.BigEndian.AppendUint16(head, uint16(req.GetVersion()))
 	head = binary.BigEndian.AppendUint32(head, 7)
@@ -204,48 +223,90 @@ func sameBytes(conn net.Conn, req kmsg.Request) string {
 	resp.SetVersion(req.GetVersion())
 	if resp.IsFlexible() && req.Key() != 18 { // the answer to ApiVersions has the old header in every version
 		if answer[0] != 0 {
-			return "tags in the header"
+			return "tags in the header", false
 		}
 		answer = answer[1:]
 	}
 	if err := resp.ReadFrom(answer); err != nil {
-		return err.Error()
+		return err.Error(), false
 	}
-	if again := resp.AppendTo(nil); !bytes.Equal(again, answer) {
+	if same := resp.AppendTo(nil); !bytes.Equal(same, answer) {
 		at := 0
-		for at < min(len(again), len(answer)) && again[at] == answer[at] {
+		for at < min(len(same), len(answer)) && same[at] == answer[at] {
 			at++
 		}
-		return fmt.Sprintf("%d bytes came, %d make the same answer, byte %d differs", len(answer), len(again), at)
+		return fmt.Sprintf("%d bytes came, %d make the same answer, byte %d differs", len(answer), len(same), at), false
 	}
-	return errorIn(resp)
+	codes := codesIn(reflect.ValueOf(resp))
+	if slices.ContainsFunc(codes, func(c int16) bool { return slices.Contains(notYet, c) }) {
+		return wrongCode(resp, codes), true
+	}
+	return wrongCode(resp, codes), false
 }
 
-// errorIn is the first error code of the answers whose requests should succeed.
-func errorIn(resp kmsg.Response) string {
-	var codes []int16
-	switch r := resp.(type) {
-	case *kmsg.ProduceResponse:
-		codes = append(codes, r.Topics[0].Partitions[0].ErrorCode)
-	case *kmsg.FetchResponse:
-		codes = append(codes, r.ErrorCode, r.Topics[0].Partitions[0].ErrorCode)
-		if len(r.Topics[0].Partitions[0].RecordBatches) == 0 {
-			return "no records"
+// What is answered to a sample that is meant to fail; to all others, in every version, no error.
+var refusals = map[int16]*kerr.Error{
+	kmsg.CreateTopics.Int16():           kerr.TopicAlreadyExists,
+	kmsg.DeleteTopics.Int16():           kerr.UnknownTopicOrPartition,
+	kmsg.JoinGroup.Int16():              kerr.UnknownMemberID,
+	kmsg.SyncGroup.Int16():              kerr.UnknownMemberID,
+	kmsg.Heartbeat.Int16():              kerr.UnknownMemberID,
+	kmsg.LeaveGroup.Int16():             kerr.UnknownMemberID,
+	kmsg.DeleteGroups.Int16():           kerr.GroupIDNotFound,
+	kmsg.ConsumerGroupHeartbeat.Int16(): kerr.GroupIDNotFound,
+	kmsg.ConsumerGroupDescribe.Int16():  kerr.GroupIDNotFound,
+	kmsg.AddPartitionsToTxn.Int16():     kerr.InvalidProducerIDMapping,
+	kmsg.AddOffsetsToTxn.Int16():        kerr.InvalidProducerIDMapping,
+	kmsg.TxnOffsetCommit.Int16():        kerr.InvalidProducerIDMapping,
+	kmsg.EndTxn.Int16():                 kerr.InvalidProducerIDMapping,
+}
+
+// How often a coordinator that is on its way is asked.
+const triesMax = 50
+
+// Codes of a coordinator that is on its way, or whose last transaction still ends: asked again.
+var notYet = []int16{14, 15, 16, 51}
+
+// codesIn is every error code of an answer, wherever it is.
+func codesIn(v reflect.Value) (codes []int16) {
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		if !v.IsNil() {
+			codes = codesIn(v.Elem())
 		}
-	case *kmsg.MetadataResponse:
-		codes = append(codes, r.Topics[0].ErrorCode, r.Topics[0].Partitions[0].ErrorCode)
-	case *kmsg.ListOffsetsResponse:
-		codes = append(codes, r.Topics[0].Partitions[0].ErrorCode)
-	case *kmsg.DescribeConfigsResponse:
-		codes = append(codes, r.Resources[0].ErrorCode)
-	case *kmsg.CreatePartitionsResponse:
-		codes = append(codes, r.Topics[0].ErrorCode)
-	case *kmsg.DeleteRecordsResponse:
-		codes = append(codes, r.Topics[0].Partitions[0].ErrorCode)
-	case *kmsg.OffsetForLeaderEpochResponse:
-		codes = append(codes, r.Topics[0].Partitions[0].ErrorCode)
+	case reflect.Slice:
+		for i := range v.Len() {
+			codes = append(codes, codesIn(v.Index(i))...)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			switch field := v.Type().Field(i); {
+			case field.Name == "ErrorCode" && field.Type.Kind() == reflect.Int16:
+				codes = append(codes, int16(v.Field(i).Int()))
+			case field.IsExported():
+				codes = append(codes, codesIn(v.Field(i))...)
+			}
+		}
 	}
-	if i := slices.IndexFunc(codes, func(c int16) bool { return c != 0 }); i >= 0 {
+	return codes
+}
+
+// wrongCode is what is wrong with the codes of an answer. A refusal may be told on top, in a part, or in both.
+func wrongCode(resp kmsg.Response, codes []int16) string {
+	if len(codes) == 0 {
+		return "nothing that could be an error"
+	}
+	if r, is := resp.(*kmsg.FetchResponse); is && len(r.Topics[0].Partitions[0].RecordBatches) == 0 {
+		return "no records"
+	}
+	want := int16(0)
+	if refusal := refusals[resp.Key()]; refusal != nil {
+		want = refusal.Code
+		if !slices.Contains(codes, want) {
+			return fmt.Sprintf("%s is due, the codes are %v", refusal.Message, codes)
+		}
+	}
+	if i := slices.IndexFunc(codes, func(c int16) bool { return c != 0 && c != want }); i >= 0 {
 		return codeName(codes[i])
 	}
 	return ""
