@@ -37,8 +37,8 @@ fn file(text: &str, format: Format) {
         .read(&written(&settings), Format::Properties)
         .expect("own text");
     assert_eq!(again, settings);
-    for warning in settings.warnings() {
-        assert!(settings.get(&warning.name).is_some());
+    for name in settings.warning().into_iter().flat_map(|warning| warning.names) {
+        assert!(settings.get(&name).is_some());
     }
     let Ok(broker) = Broker::new(settings, MACHINE) else {
         return;

@@ -104,6 +104,9 @@ impl Partition {
         let verdict = state.producers.check(&batch, origin);
         if !matches!(verdict, Ok(Verdict::Duplicate(_))) {
             state.check_warrant(&batch, warrant)?;
+            if origin == Origin::Client {
+                state.check_beginning(&batch)?;
+            }
         }
         if let Verdict::Duplicate(first) = verdict? {
             let until = first.last_offset.advance(1);
@@ -189,8 +192,9 @@ impl Partition {
         state
             .aborted
             .extend(ended.filter(|txn| txn.aborted).map(AbortedTxn::from));
-        if marker.is_some() {
-            state.guards.on_marker(batch.producer_id());
+        match marker {
+            Some(_) => state.guards.on_marker(batch.producer_id()),
+            None => state.guards.on_batch(batch.producer_id()),
         }
         state.are_epochs_changed |= state.epochs.assign(state.epoch, base_offset);
         let sync = state.needs_sync(batch.record_count(), moment.now);
@@ -377,6 +381,18 @@ impl State {
             Ok(())
         } else {
             Err(AppendError::NoTransaction)
+        }
+    }
+
+    /// A producer of which nothing is known may begin with any sequence, but not behind a batch that was refused a moment ago.
+    fn check_beginning(&self, batch: &Batch) -> Result<(), AppendError> {
+        let (id, got) = (batch.producer_id(), batch.base_sequence());
+        if !batch.has_producer_id() || self.producers.get(id).is_some() {
+            return Ok(());
+        }
+        match self.guards.awaits(id, batch.producer_epoch(), got) {
+            Some(want) => Err(ProducerError::OutOfOrderSequence { id, got, want }.into()),
+            None => Ok(()),
         }
     }
 

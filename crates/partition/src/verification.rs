@@ -3,10 +3,13 @@
 //! The broker takes a guard, asks the transaction coordinator whether the partition belongs to the producer's open
 //! transaction, and appends with the guard. A marker that arrives in between takes the guard away: a batch that was delayed
 //! past the end of its transaction would open another one that nobody ends.
+//!
+//! A refused batch comes again, and the ones its client has sent behind it may be verified meanwhile. Nothing is known of a
+//! producer that is new here, so the lowest sequence that was asked for is remembered: none above it begins.
 
 use std::collections::HashMap;
 
-use model::{ProducerEpoch, ProducerId};
+use model::{ProducerEpoch, ProducerId, Sequence};
 
 use crate::partition::Partition;
 
@@ -25,14 +28,20 @@ pub enum Warrant {
     Waived,
 }
 
+/// Producers of a partition whose batches were refused and did not come again.
+const REFUSED_MAX: usize = 1024;
+
 struct Entry {
     epoch: ProducerEpoch,
     guard: Guard,
     /// Requests that are being verified under it.
     holders: u32,
+    /// The lowest first sequence of the batches that were verified or refused under it; `None` for offsets of a group.
+    lowest: Option<Sequence>,
 }
 
-/// Guards in use; each is held by a request that waits, whose number the connections bound.
+/// Guards in use, each held by a request that waits, whose number the connections bound; and up to [`REFUSED_MAX`] that nobody
+/// holds.
 #[derive(Default)]
 pub(crate) struct Guards {
     last: u64,
@@ -40,9 +49,10 @@ pub(crate) struct Guards {
 }
 
 impl Guards {
-    fn take(&mut self, id: ProducerId, epoch: ProducerEpoch) -> Guard {
+    fn take(&mut self, id: ProducerId, epoch: ProducerEpoch, first: Option<Sequence>) -> Guard {
         if let Some(entry) = self.known.get_mut(&id).filter(|entry| entry.epoch == epoch) {
             entry.holders += 1;
+            entry.lowest = [entry.lowest, first].into_iter().flatten().min();
             return entry.guard;
         }
         self.last += 1;
@@ -51,6 +61,7 @@ impl Guards {
             epoch,
             guard,
             holders: 1,
+            lowest: first,
         };
         self.known.insert(id, entry);
         guard
@@ -59,37 +70,66 @@ impl Guards {
     pub(crate) fn holds(&self, id: ProducerId, guard: Guard) -> bool {
         self.known
             .get(&id)
-            .is_some_and(|entry| entry.guard == guard)
+            .is_some_and(|entry| entry.guard == guard && entry.holders > 0)
     }
 
     pub(crate) fn on_marker(&mut self, id: ProducerId) {
         self.known.remove(&id);
     }
+
+    /// The producer is known from now on: its sequences are judged by what it wrote.
+    pub(crate) fn on_batch(&mut self, id: ProducerId) {
+        if let Some(entry) = self.known.get_mut(&id) {
+            entry.lowest = None;
+        }
+    }
+
+    /// The sequence that a producer of which nothing else is known has to begin with, when `first` is above it.
+    pub(crate) fn awaits(
+        &self,
+        id: ProducerId,
+        epoch: ProducerEpoch,
+        first: Sequence,
+    ) -> Option<Sequence> {
+        let entry = self.known.get(&id).filter(|entry| entry.epoch == epoch)?;
+        entry.lowest.filter(|lowest| *lowest < first)
+    }
+
+    fn release(&mut self, id: ProducerId, guard: Guard) {
+        let Some(entry) = self.known.get_mut(&id).filter(|entry| entry.guard == guard) else {
+            return;
+        };
+        entry.holders = entry.holders.saturating_sub(1);
+        if entry.holders > 0 {
+            return;
+        }
+        if entry.lowest.is_none() {
+            self.known.remove(&id);
+        } else if self.known.len() > REFUSED_MAX {
+            self.known.retain(|_, entry| entry.holders > 0);
+        }
+    }
 }
 
 impl Partition {
-    /// A guard to verify under; `None` when the transaction is open here already and nothing need be asked.
-    pub fn begin_verification(&self, id: ProducerId, epoch: ProducerEpoch) -> Option<Guard> {
+    /// A guard to verify a batch under that begins with the sequence `first`; `None` when the transaction is open here already and
+    /// nothing need be asked.
+    pub fn begin_verification(
+        &self,
+        id: ProducerId,
+        epoch: ProducerEpoch,
+        first: Option<Sequence>,
+    ) -> Option<Guard> {
         let mut state = self.state.lock();
         if state.producers.has_open_txn(id, epoch) {
-            None
-        } else {
-            Some(state.guards.take(id, epoch))
+            return None;
         }
+        let first = first.filter(|_| state.producers.get(id).is_none());
+        Some(state.guards.take(id, epoch, first))
     }
 
     /// The request that took the guard is done with it.
     pub fn end_verification(&self, id: ProducerId, guard: Guard) {
-        let guards = &mut self.state.lock().guards;
-        if let Some(entry) = guards
-            .known
-            .get_mut(&id)
-            .filter(|entry| entry.guard == guard)
-        {
-            entry.holders -= 1;
-            if entry.holders == 0 {
-                guards.known.remove(&id);
-            }
-        }
+        self.state.lock().guards.release(id, guard);
     }
 }

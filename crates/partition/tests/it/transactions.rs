@@ -183,7 +183,7 @@ fn a_transaction_begins_only_with_a_warrant_and_a_marker_takes_it_away() {
     )));
 
     let guard = |rig: &Rig| -> Option<Guard> {
-        rig.partitions[0].begin_verification(ProducerId(5), ProducerEpoch(0))
+        rig.partitions[0].begin_verification(ProducerId(5), ProducerEpoch(0), None)
     };
     let first = guard(&rig).unwrap();
     assert_eq!(guard(&rig), Some(first), "one transaction, one guard");
@@ -221,6 +221,39 @@ fn a_transaction_begins_only_with_a_warrant_and_a_marker_takes_it_away() {
         records(5, 2, 1, true),
         Warrant::Verified(third)
     )));
+}
+
+/// The first batch was refused, as its transaction before was not over; the second was sent behind it and is verified when it is.
+#[test]
+fn a_batch_that_was_sent_behind_a_refused_one_does_not_begin_in_its_place() {
+    let machine = machine(1);
+    let mut rig = open(&machine, &[small_segments()]).unwrap();
+    let (id, epoch) = (ProducerId(5), ProducerEpoch(0));
+    let guard = |rig: &Rig, first| {
+        let first = Some(Sequence(first));
+        let guard = rig.partitions[0].begin_verification(id, epoch, first);
+        guard.unwrap()
+    };
+    let refused = guard(&rig, 0);
+    rig.partitions[0].end_verification(id, refused);
+
+    let early = guard(&rig, 2);
+    let result = append(&mut rig, records(5, 2, 1, true), Warrant::Verified(early));
+    assert!(matches!(
+        result,
+        Err(AppendError::Producer(ProducerError::OutOfOrderSequence { want, .. })) if want == Sequence(0)
+    ));
+    rig.partitions[0].end_verification(id, early);
+
+    let again = guard(&rig, 0);
+    append(&mut rig, records(5, 0, 2, true), Warrant::Verified(again)).unwrap();
+    rig.partitions[0].end_verification(id, again);
+    append(&mut rig, records(5, 2, 1, true), Warrant::None).unwrap();
+    end(&mut rig, 5, true).unwrap();
+
+    // Known by now: a later batch begins the next transaction, and nothing of the first is remembered.
+    let next = guard(&rig, 3);
+    append(&mut rig, records(5, 3, 1, true), Warrant::Verified(next)).unwrap();
 }
 
 /// Random producers begin, write and end transactions while the segment writer works and the power fails: last stable offset,

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use coord::txn::{Answer, Ask, Place, Producer};
+use model::Sequence;
 use partition::{Guard, Partition, Warrant};
 use wire::messages::ProduceRequest;
 use wire::{ErrorCode, Records};
@@ -118,10 +119,11 @@ impl Shard {
                 let (Some(topic), Some(partition)) = (topic, partition) else {
                     continue;
                 };
-                if transactional(&data.records).is_none() {
+                let Some((_, first)) = transactional(&data.records) else {
                     continue;
-                }
-                if let Some(guard) = partition.begin_verification(producer.id, producer.epoch) {
+                };
+                let Producer { id, epoch } = producer;
+                if let Some(guard) = partition.begin_verification(id, epoch, Some(first)) {
                     let place = (topic.name.as_ref().to_owned(), data.index);
                     unopened.push(((topic_at, at), place, Arc::clone(partition), guard));
                 }
@@ -144,7 +146,7 @@ fn transactional_producer(request: &ProduceRequest) -> Result<Option<Producer>, 
         .topic_data
         .iter()
         .flat_map(|topic| &topic.partition_data);
-    for producer in all.filter_map(|data| transactional(&data.records)) {
+    for (producer, _) in all.filter_map(|data| transactional(&data.records)) {
         if request.transactional_id.is_none() {
             return Err(ErrorCode::TransactionalIdAuthorizationFailed);
         }
@@ -157,7 +159,7 @@ fn transactional_producer(request: &ProduceRequest) -> Result<Option<Producer>, 
 }
 
 /// The producer of a transactional batch; what is no whole batch is refused where it is read.
-fn transactional(records: &Option<Records>) -> Option<Producer> {
+fn transactional(records: &Option<Records>) -> Option<(Producer, Sequence)> {
     const TRANSACTIONAL: i16 = 1 << 4;
     let Some(Records::Bytes(bytes)) = records else {
         return None;
@@ -165,7 +167,8 @@ fn transactional(records: &Option<Records>) -> Option<Producer> {
     let attributes = i16::from_be_bytes(*bytes.get(21..)?.first_chunk()?);
     let id = i64::from_be_bytes(*bytes.get(43..)?.first_chunk()?);
     let epoch = i16::from_be_bytes(*bytes.get(51..)?.first_chunk()?);
-    (attributes & TRANSACTIONAL != 0).then(|| producer(id, epoch))
+    let first = i32::from_be_bytes(*bytes.get(53..)?.first_chunk()?);
+    (attributes & TRANSACTIONAL != 0).then(|| (producer(id, epoch), Sequence(first)))
 }
 
 /// What a client of this version makes of a coordinator's refusal.

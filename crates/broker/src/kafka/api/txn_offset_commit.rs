@@ -72,7 +72,7 @@ impl Shard {
             request,
         };
         let Producer { id, epoch } = commit.producer;
-        let Some(guard) = commit.log.begin_verification(id, epoch) else {
+        let Some(guard) = commit.log.begin_verification(id, epoch, None) else {
             return self.commit_in_txn(address, commit, Warrant::None);
         };
         let transactional_id = commit.request.transactional_id.clone();
