@@ -1,6 +1,8 @@
 //! The real broker under simulated faults, in runs short enough for every commit; `make sim SEEDS=n` runs as many as wanted.
 
-use sim::run::{GroupProtocol, Place, Plan, SLOW_SYNC_NANOS, Strike, Verdict, everywhere, run};
+use sim::run::{
+    GroupProtocol, Load, Place, Plan, SLOW_SYNC_NANOS, Strike, Verdict, everywhere, run,
+};
 
 fn check(seed: u64, plan: &Plan) -> Verdict {
     let verdict = run(seed, plan, false);
@@ -301,6 +303,15 @@ fn a_broker_stops_while_transactions_end() {
         let mut plan = Plan::transactional(seed, &strikes, false);
         (plan.log_dirs, plan.network_threads) = (2, 3);
         check(seed, &plan);
+    }
+}
+
+/// Found by a seed: the first batch of a transaction was refused for a moment, the one sent behind it was let in as the first, and
+/// the transaction could never be committed.
+#[test]
+fn a_transaction_goes_on_whose_first_batch_was_refused() {
+    for seed in 85..88 {
+        check(seed, &Plan::of_load(seed, Load::Transactions));
     }
 }
 
