@@ -158,6 +158,8 @@ impl Partition {
         state
             .producers
             .check_marker(producer_id, producer_epoch, end, transaction_version)?;
+        let guards = &mut state.guards;
+        guards.on_marker(producer_id, producer_epoch, transaction_version);
         Ok(self.place(state, batch, Some(end), ticket, moment))
     }
 
@@ -192,9 +194,8 @@ impl Partition {
         state
             .aborted
             .extend(ended.filter(|txn| txn.aborted).map(AbortedTxn::from));
-        match marker {
-            Some(_) => state.guards.on_marker(batch.producer_id()),
-            None => state.guards.on_batch(batch.producer_id()),
+        if marker.is_none() {
+            state.guards.on_batch(batch.producer_id());
         }
         state.are_epochs_changed |= state.epochs.assign(state.epoch, base_offset);
         let sync = state.needs_sync(batch.record_count(), moment.now);

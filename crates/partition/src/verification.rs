@@ -73,8 +73,18 @@ impl Guards {
             .is_some_and(|entry| entry.guard == guard && entry.holders > 0)
     }
 
-    pub(crate) fn on_marker(&mut self, id: ProducerId) {
-        self.known.remove(&id);
+    /// Since transactions version 2 a marker has the epoch of the next transaction, whose first batch may be verified already, and
+    /// waits for this very marker (KAFKA-18575): its guard stays.
+    pub(crate) fn on_marker(
+        &mut self,
+        id: ProducerId,
+        epoch: ProducerEpoch,
+        transaction_version: i16,
+    ) {
+        let is_next = |entry: &Entry| transaction_version >= 2 && entry.epoch >= epoch;
+        if self.known.get(&id).is_some_and(|entry| !is_next(entry)) {
+            self.known.remove(&id);
+        }
     }
 
     /// The producer is known from now on: its sequences are judged by what it wrote.

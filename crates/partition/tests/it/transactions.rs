@@ -39,11 +39,6 @@ fn begin(rig: &mut Rig, id: i64, sequence: i32) {
 }
 
 pub(super) fn end(rig: &mut Rig, id: i64, committed: bool) -> Result<Appended, AppendError> {
-    let moment = Moment {
-        now: model::Instant(0),
-        wall: WALL,
-        stamp: &mut rig.stamp,
-    };
     let marker = Marker {
         producer_id: ProducerId(id),
         producer_epoch: ProducerEpoch(0),
@@ -52,6 +47,15 @@ pub(super) fn end(rig: &mut Rig, id: i64, committed: bool) -> Result<Appended, A
             coordinator_epoch: 1,
         },
         transaction_version: 1,
+    };
+    end_by(rig, marker)
+}
+
+fn end_by(rig: &mut Rig, marker: Marker) -> Result<Appended, AppendError> {
+    let moment = Moment {
+        now: model::Instant(0),
+        wall: WALL,
+        stamp: &mut rig.stamp,
     };
     rig.partitions[0].append_marker(marker, None, moment)
 }
@@ -221,6 +225,39 @@ fn a_transaction_begins_only_with_a_warrant_and_a_marker_takes_it_away() {
         records(5, 2, 1, true),
         Warrant::Verified(third)
     )));
+}
+
+/// Since transactions version 2 the marker that ends a transaction has the epoch of the next one.
+#[test]
+fn a_marker_leaves_the_guard_of_the_transaction_that_waits_for_it() {
+    let machine = machine(1);
+    let mut rig = open(&machine, &[small_segments()]).unwrap();
+    let (id, next) = (ProducerId(5), ProducerEpoch(1));
+    append(&mut rig, records(5, 0, 1, true), Warrant::Waived).unwrap();
+    let marker = |epoch| Marker {
+        producer_id: id,
+        producer_epoch: ProducerEpoch(epoch),
+        end: EndTxn {
+            committed: true,
+            coordinator_epoch: 1,
+        },
+        transaction_version: 2,
+    };
+    let batch = || {
+        let builder = BatchBuilder::new().producer(id, next, Sequence(0));
+        let mut builder = builder.transactional();
+        builder.push(WALL, None, Some(&value("txn", 1)), &[]);
+        builder.build()
+    };
+
+    let guard = rig.partitions[0].begin_verification(id, next, Some(Sequence(0)));
+    let guard = guard.unwrap();
+    end_by(&mut rig, marker(1)).unwrap();
+    append(&mut rig, batch(), Warrant::Verified(guard)).unwrap();
+
+    end_by(&mut rig, marker(2)).unwrap();
+    let late = append(&mut rig, batch(), Warrant::Verified(guard));
+    assert!(late.is_err(), "that transaction has ended: {late:?}");
 }
 
 /// The first batch was refused, as its transaction before was not over; the second was sent behind it and is verified when it is.
