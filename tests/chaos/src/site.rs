@@ -137,16 +137,11 @@ impl Site {
         )
     }
 
-    /// Deaths that met nobody, and power that took nothing, prove nothing. A cut bites by what it takes: on a fast disk most of them
-    /// fall between two requests.
+    /// Deaths that met nobody, and power that took nothing, prove nothing.
     pub(crate) fn check_hits(&self) -> Result<(), String> {
-        let has_bitten = match self.has_power() {
-            true => self.hits > 0 && self.lost > 0,
-            false => self.hits * 2 >= self.deaths,
-        };
-        match has_bitten {
-            true => Ok(()),
-            false => Err(format!("vacuous: {}", self.describe())),
+        match self.hits * 2 < self.deaths || self.has_power() && self.lost == 0 {
+            true => Err(format!("vacuous: {}", self.describe())),
+            false => Ok(()),
         }
     }
 }

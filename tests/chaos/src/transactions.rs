@@ -35,6 +35,7 @@ fn judged(plan: &Plan, place: &Place, mut site: Site, deaths: usize) -> Outcome 
     for _ in 0..deaths {
         load.wait_for_commits(COMMITS)?;
         std::thread::sleep(Duration::from_millis(moments.next(600)));
+        load.wait_for_open();
         broker = site.strike(broker, &mut moments, || load.open() > 0)?;
     }
     load.wait_for_commits(COMMITS)?;

@@ -21,6 +21,7 @@ use crate::load::{PARTITIONS, TOPIC, connect};
 use crate::txn::{PATIENCE, PAUSE, Part, Tally, TxnProducer};
 use crate::zombies::op_line;
 
+const OPEN_PATIENCE: Duration = Duration::from_millis(500);
 /// The last two share an id.
 pub(crate) const IDS: [&str; 5] = ["chaos-0", "chaos-1", "chaos-2", "chaos-3", "chaos-3"];
 /// Enough to notice a word and to send a signal.
@@ -102,6 +103,15 @@ impl TxnLoad {
     /// Transactions that are open now.
     pub(crate) fn open(&self) -> usize {
         self.notes.all.lock().1.open
+    }
+
+    /// Until a transaction is open, so that a death meets one; on a fast disk most of the time none is. The check of hits tells when none
+    /// came in time.
+    pub(crate) fn wait_for_open(&self) {
+        let begun = Instant::now();
+        while self.open() == 0 && begun.elapsed() < OPEN_PATIENCE {
+            std::thread::yield_now();
+        }
     }
 
     pub(crate) fn wait_for_commits(&self, more: u64) -> Result<(), String> {
