@@ -264,10 +264,10 @@ fn compression(codec: config::Codec, topic: &config::Topic) -> Compression {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn settings(pairs: &[(&str, &str)]) -> Settings {
+    pub(crate) fn settings(pairs: &[(&str, &str)]) -> Settings {
         let mut settings = config::Settings::default();
         for (name, value) in pairs {
             settings.put(name, value).expect("a known setting");

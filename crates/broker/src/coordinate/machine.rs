@@ -218,23 +218,8 @@ fn txn_settings(broker: &config::Broker) -> txn::Settings {
 
 #[cfg(test)]
 mod tests {
-    use meta::Image;
-
     use super::*;
-
-    fn settings(pairs: &[(&str, &str)]) -> Settings {
-        let mut settings = config::Settings::default();
-        for (name, value) in pairs {
-            settings.put(name, value).expect("a known setting");
-        }
-        let machine = config::Machine {
-            cores: 2,
-            memory_bytes: 0,
-            descriptors: 20_000,
-        };
-        let broker = config::Broker::new(settings, machine).expect("settings that fit each other");
-        Settings::new(broker, &Image::default())
-    }
+    use crate::settings::tests::settings;
 
     #[test]
     fn settings_of_transactions_arrive_under_their_names_and_in_their_units() {
