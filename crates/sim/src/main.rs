@@ -49,7 +49,7 @@ const USAGE: &str = "sim [--seeds N] [--seed FIRST] [--load NAME] [--jobs N] [--
 
   --seeds N     how many seeds to run (1)
   --seed S      the first of them (1)
-  --load NAME   all (default), transactions, group, table or retries: what the clients do above all
+  --load NAME   all (default), transactions, strays, ledger, group, table, retries or aging: what the clients do above all
   --first       end at the first seed that fails
   --patience S  a seed that does not end within S seconds hangs (300)
   --images N    instead, recover N crash states of each seed's recorded run (of --load transactions, too)
@@ -165,7 +165,8 @@ fn summary(verdict: &Verdict) -> String {
     format!(
         "{} acked, {} read, {} starts, {} cuts (lost {} pages, {} names), {} kills, {} syncs failed, {} writes failed, {} full, \
          {} resent, {} refused, {} unanswered, {} topics, {} trims, {} moves, {} commits, \
-         {} transactions ({} aborted, {} undecided, {} fenced, {} offsets looked up), {} records expired, {} events, trace {:016x}",
+         {} transactions ({} aborted, {} undecided, {} fenced, {} late batches, {} late additions, {} offsets looked up), \
+         {} cleaned, {} before an open one, {} records expired, {} events, trace {:016x}",
         verdict.acked,
         verdict.polled,
         verdict.starts,
@@ -187,7 +188,11 @@ fn summary(verdict: &Verdict) -> String {
         verdict.txns_aborted,
         verdict.txns_undecided,
         verdict.fenced,
+        verdict.late_batches,
+        verdict.late_additions,
         verdict.settled,
+        verdict.cleaned.0,
+        verdict.cleaned.1,
         verdict.expired,
         verdict.events,
         verdict.trace,
@@ -222,7 +227,7 @@ fn child(options: Options) {
 
 /// Whether the seed kept every promise, what it did, and what is wrong.
 fn judge(seed: u64, options: Options) -> (bool, String, String) {
-    let is_transactional = matches!(options.load, Load::Transactions);
+    let is_transactional = matches!(options.load, Load::Transactions | Load::Strays);
     if options.images > 0 {
         let tally = match is_transactional {
             true => txn_images(seed, options.images),

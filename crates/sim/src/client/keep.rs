@@ -88,7 +88,7 @@ pub(crate) trait Client {
     fn on_wake(&mut self, machine: &Machine, notes: &mut Notes);
 
     /// Before anything else, each time.
-    fn tend(&mut self, _machine: &Machine) {}
+    fn tend(&mut self, _machine: &Machine, _notes: &mut Notes) {}
 
     fn has_news(&self) -> bool {
         self.link().line.as_ref().is_some_and(Line::has_news)
@@ -99,7 +99,7 @@ pub(crate) trait Client {
         if !self.has_news() && self.link().wake > machine.now() {
             return self.link().wake;
         }
-        self.tend(machine);
+        self.tend(machine, notes);
         while let Some(line) = &mut self.link_mut().line {
             let done = match line.poll() {
                 Ok(Some(answer)) => self.on_answer(&answer, machine, notes),

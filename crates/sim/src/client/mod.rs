@@ -4,6 +4,7 @@ pub(crate) mod admin;
 pub(crate) mod aging;
 pub(crate) mod keep;
 pub(crate) mod keeper;
+pub(crate) mod ledger;
 pub(crate) mod line;
 pub(crate) mod member;
 pub(crate) mod notes;

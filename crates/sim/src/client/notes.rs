@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use env::sim::Chance;
+use wire::ApiKey;
 
 use super::aging::{Aging, Keep};
 use super::member::GroupPart;
@@ -38,6 +39,9 @@ pub(crate) struct Notes {
     pub(crate) undecided: u64,
     /// Transactional producers that found another one in their place.
     pub(crate) fenced: u64,
+    /// Batches and additions of partitions that arrived when their transaction was over.
+    pub(crate) late_batches: u64,
+    pub(crate) late_additions: u64,
     groups: BTreeMap<(String, i32), GroupPart>,
     /// Commits of members that were acknowledged, one after the other: partition and offset.
     pub(crate) acked_commits: Vec<(i32, i64)>,
@@ -172,6 +176,15 @@ impl Notes {
         let numbers = self.numbers.entry(group.to_owned()).or_default();
         if let Err(what) = numbers.settle(found, ops) {
             self.violation(format!("{group}: {what}"));
+        }
+    }
+
+    /// Something that was held back was answered when its transaction was over.
+    pub(crate) fn strayed(&mut self, what: ApiKey) {
+        match what {
+            ApiKey::Produce => self.late_batches += 1,
+            ApiKey::AddPartitionsToTxn => self.late_additions += 1,
+            _ => {}
         }
     }
 

@@ -381,14 +381,14 @@ struct Fetched {
 }
 
 /// The aborted transactions among the batches of an answer; none for readers of uncommitted data, who are not told.
-struct Aborted {
+pub(super) struct Aborted {
     /// First offset and producer, the last one first.
     to_come: Vec<(i64, i64)>,
     open: BTreeSet<i64>,
 }
 
 impl Aborted {
-    fn new(data: &PartitionData) -> Aborted {
+    pub(super) fn new(data: &PartitionData) -> Aborted {
         let told = data.aborted_transactions.iter().flatten();
         let mut to_come: Vec<(i64, i64)> = told
             .map(|txn| (txn.first_offset, txn.producer_id))
@@ -400,7 +400,7 @@ impl Aborted {
         }
     }
 
-    fn is_hidden(&mut self, batch: &Batch) -> bool {
+    pub(super) fn is_hidden(&mut self, batch: &Batch) -> bool {
         while let Some((first, producer)) = self.to_come.last().copied() {
             if first > batch.last_offset().0 {
                 break;

@@ -23,6 +23,7 @@ use crate::checker::{Fault, Guard, Isolation, Kind, Report, check};
 use crate::client::admin::Admin;
 use crate::client::keep::Client;
 use crate::client::keeper::{self, Keeper};
+use crate::client::ledger::Ledger;
 use crate::client::line::Line;
 pub use crate::client::member::GroupProtocol;
 use crate::client::member::Member;
@@ -89,12 +90,17 @@ pub struct Verdict {
     pub commits: u64,
     /// Readings of the table that found it compacted.
     pub compacted: u64,
+    /// Aborted records of the ledger that compaction took, and readings that met it before an open transaction.
+    pub cleaned: (u64, u64),
     /// Transactions that certainly were committed, certainly were not, and those of which nobody knows.
     pub txns_committed: u64,
     pub txns_aborted: u64,
     pub txns_undecided: u64,
     /// Transactional producers that another incarnation or a timeout took the id from.
     pub fenced: u64,
+    /// Batches, and additions of partitions, that arrived when their transaction was over.
+    pub late_batches: u64,
+    pub late_additions: u64,
     /// Offsets of transactions that were looked up and held against what was told.
     pub settled: u64,
     /// Acknowledged records that retention took.
@@ -135,6 +141,17 @@ pub fn run(seed: u64, plan: &Plan, verbose: bool) -> Verdict {
     run.judge(seed, plan)
 }
 
+/// What was held back came after an end, in runs that had many of them.
+fn strays(plan: &Plan, notes: &Notes) -> Option<Fault> {
+    const ENDS_MIN: u64 = 60;
+    let has_strays = plan.transactors.iter().any(|habits| habits.strays > 0);
+    let is_busy = notes.committed + notes.aborted > ENDS_MIN;
+    (has_strays && is_busy).then_some(Fault {
+        name: "request after its transaction",
+        bit: notes.late_batches + notes.late_additions,
+    })
+}
+
 fn each<'a, C: Client + 'a>(clients: &'a mut [C]) -> impl Iterator<Item = &'a mut dyn Client> {
     clients.iter_mut().map(|client| client as &mut dyn Client)
 }
@@ -148,6 +165,7 @@ struct Run {
     readers: Vec<Reader>,
     members: Vec<Member>,
     keeper: Option<Keeper>,
+    ledger: Option<Ledger>,
     transactors: Vec<Transactor>,
     topics: Topics,
     /// While recording: how many disk operations had begun when each operation of the history was done.
@@ -174,7 +192,12 @@ impl Run {
         Run {
             host: Host::new(seed, plan),
             admin: Admin::new(
-                plan.topics.iter().chain(&plan.table).cloned().collect(),
+                plan.topics
+                    .iter()
+                    .chain(&plan.table)
+                    .chain(&plan.ledger)
+                    .cloned()
+                    .collect(),
                 chance.split(),
                 &mut notes,
             ),
@@ -184,6 +207,7 @@ impl Run {
             readers: Vec::new(),
             members: Vec::new(),
             keeper: None,
+            ledger: None,
             transactors: Vec::new(),
             topics: plan
                 .topics
@@ -210,6 +234,7 @@ impl Run {
             .chain(each(&mut self.readers))
             .chain(each(&mut self.members))
             .chain(each(self.keeper.as_mut_slice()))
+            .chain(each(self.ledger.as_mut_slice()))
             .chain(each(&mut self.transactors));
         for client in clients {
             next = next.min(client.act(machine, notes));
@@ -240,6 +265,7 @@ impl Run {
             .chain(self.readers.iter().map(Client::link))
             .chain(self.members.iter().map(Client::link))
             .chain(self.keeper.iter().map(Client::link))
+            .chain(self.ledger.iter().map(Client::link))
             .chain(self.transactors.iter().map(Client::link));
         links.filter_map(|link| link.line.as_ref())
     }
@@ -297,6 +323,10 @@ impl Run {
             let retains = keeper::retains_deletions(table) && self.plan.is_clock_true();
             self.keeper = Some(Keeper::new(self.chance.split(), now, retains));
         }
+        if let Some(topic) = &self.plan.ledger {
+            let retains = keeper::retains_deletions(topic);
+            self.ledger = Some(Ledger::new(self.chance.split(), now, retains));
+        }
         for habits in self.plan.transactors.clone() {
             self.transact(habits);
         }
@@ -351,6 +381,7 @@ impl Run {
         self.demand_progress();
         self.demand_commits();
         self.demand_table();
+        self.demand_ledger();
         self.read_everything();
     }
 
@@ -386,6 +417,26 @@ impl Run {
             let stuck = keeper.describe();
             self.notes
                 .violation(format!("the table cannot be read to its end: {stuck}"));
+        }
+    }
+
+    /// The ledger is what was committed, and nothing hangs in it.
+    fn demand_ledger(&mut self) {
+        let Some(ledger) = &self.ledger else { return };
+        let enough = ledger.readings + 3;
+        let is_read = |run: &Run| {
+            let ledger = run.ledger.as_ref();
+            ledger.is_none_or(|ledger| {
+                ledger.readings >= enough && ledger.is_stable && !ledger.is_open()
+            })
+        };
+        if !self.until(DRAIN_MAX, is_read)
+            && self.notes.violations.is_empty()
+            && let Some(ledger) = &self.ledger
+        {
+            let stuck = ledger.describe();
+            self.notes
+                .violation(format!("the ledger cannot be read to its end: {stuck}"));
         }
     }
 
@@ -427,6 +478,9 @@ impl Run {
         if let Some(keeper) = &mut self.keeper {
             keeper.is_ending = true;
         }
+        if let Some(ledger) = &mut self.ledger {
+            ledger.is_ending = true;
+        }
         for transactor in &mut self.transactors {
             transactor.is_ending = true;
             if self.chance.one_in(3) {
@@ -464,6 +518,7 @@ impl Run {
                     batches_max: 2,
                     pause: Duration::from_millis(20),
                     delays: 0,
+                    strays: 0,
                     timeout: TXN_TIMEOUT,
                     is_calm: true,
                     ..habits
@@ -590,9 +645,10 @@ impl Run {
         let Run {
             host,
             notes,
-            bites,
+            mut bites,
             counts_struck,
             keeper,
+            ledger,
             ..
         } = self;
         let history = &notes.history;
@@ -603,6 +659,12 @@ impl Run {
         }
         if !plan.transactors.is_empty() {
             kinds.push(Kind::Txn);
+        }
+        bites.extend(strays(plan, &notes));
+        let cleaned = ledger.as_ref().map_or((0, 0), Ledger::cleaned);
+        if ledger.is_some_and(|ledger| ledger.is_busy()) {
+            let (name, bit) = ("aborted records that are cleaned", cleaned.0);
+            bites.push(Fault { name, bit });
         }
         let guard = Guard {
             acked_sends_min: 10,
@@ -644,10 +706,13 @@ impl Run {
             moves: notes.moves,
             commits,
             compacted: keeper.map_or(0, |keeper| keeper.compacted),
+            cleaned,
             txns_committed: notes.committed,
             txns_aborted: notes.aborted,
             txns_undecided: notes.undecided,
             fenced: notes.fenced,
+            late_batches: notes.late_batches,
+            late_additions: notes.late_additions,
             settled: notes.settled,
             expired: notes.expired,
         }

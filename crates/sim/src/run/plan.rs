@@ -10,10 +10,10 @@ use env::sim::{Chance, Faults};
 
 use crate::client::admin::Topic;
 use crate::client::aging::{BORN_OLD_MS, Keep};
-use crate::client::keeper;
 use crate::client::member::GroupProtocol;
 use crate::client::producer::{ANSWER_MAX, Habits};
 use crate::client::transactor::TxnHabits;
+use crate::client::{keeper, ledger};
 
 /// A kind of fault that may strike again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,21 +70,27 @@ pub enum Load {
     /// A bit of everything, as the seed draws it.
     All,
     Transactions,
+    /// Transactions of which parts arrive when they are over.
+    Strays,
     /// One consumer group.
     Group,
     /// A compacted table.
     Table,
+    /// Transactions in a compacted topic.
+    Ledger,
     /// Producers that send again before they could have an answer.
     Retries,
     /// Topics whose old records go.
     Aging,
 }
 
-const LOADS: [(&str, Load); 6] = [
+const LOADS: [(&str, Load); 8] = [
     ("all", Load::All),
     ("transactions", Load::Transactions),
+    ("strays", Load::Strays),
     ("group", Load::Group),
     ("table", Load::Table),
+    ("ledger", Load::Ledger),
     ("retries", Load::Retries),
     ("aging", Load::Aging),
 ];
@@ -131,6 +137,8 @@ pub struct Plan {
     pub group_protocol: GroupProtocol,
     /// A compacted topic with a table in it.
     pub(crate) table: Option<Topic>,
+    /// Another one, whose records are written in transactions.
+    pub(crate) ledger: Option<Topic>,
     pub(crate) transactors: Vec<TxnHabits>,
     /// Segment size of the topics that the broker keeps for itself.
     pub(crate) internal_segment_bytes: u64,
@@ -224,8 +232,10 @@ impl Plan {
         let mut plan = match load {
             Load::All => return Plan::of(seed),
             Load::Transactions => Plan::transactional(seed, &strikes, chance.one_in(2)),
+            Load::Strays => Plan::straying(seed, &strikes, chance.one_in(2)),
             Load::Group => Plan::grouped(seed, &strikes),
             Load::Table => Plan::compacting(seed, &strikes),
+            Load::Ledger => Plan::transacting_table(seed, &strikes),
             Load::Retries => Plan::impatient(seed, &strikes),
             Load::Aging => Plan::aging(seed, &strikes),
         };
@@ -266,7 +276,7 @@ impl Plan {
         plan.log_dirs = 1;
         plan.moves = 0;
         plan.members = 0;
-        plan.table = None;
+        (plan.table, plan.ledger) = (None, None);
         plan.transactors.clear();
         (plan.trims, plan.changes) = (10, 10);
         plan.producers.truncate(2);
@@ -308,6 +318,20 @@ impl Plan {
     pub fn compacting(seed: u64, strikes: &[Strike]) -> Plan {
         let mut plan = Plan::striking(seed, strikes);
         plan.table = Some(keeper::topic(&mut Chance::new(seed ^ 0x0074_6162)));
+        plan
+    }
+
+    /// A run with those of these kinds of faults that leave the clock alone, and a compacted topic that is written in transactions.
+    #[must_use]
+    pub fn transacting_table(seed: u64, strikes: &[Strike]) -> Plan {
+        let strikes = strikes.iter().copied();
+        let strikes: Vec<Strike> = strikes.filter(|strike| !CLOCKS.contains(strike)).collect();
+        let mut plan = Plan::striking(seed, &strikes);
+        plan.ledger = Some(ledger::topic(&mut Chance::new(seed ^ 0x6c65_6467)));
+        plan.time = Duration::from_secs(12);
+        plan.producers.truncate(2);
+        plan.transactors.truncate(1);
+        (plan.members, plan.table) = (0, None);
         plan
     }
 
@@ -368,6 +392,7 @@ impl Plan {
             members: *chance.pick(&[0, 0, 2, 3, 5]),
             group_protocol: *chance.pick(&[GroupProtocol::Classic, GroupProtocol::Consumer]),
             table: chance.one_in(3).then(|| keeper::topic(chance)),
+            ledger: None,
             transactors: Vec::new(),
             internal_segment_bytes: INTERNAL_SEGMENT_BYTES,
         };
@@ -413,6 +438,18 @@ impl Plan {
                 }
             })
             .collect();
+        plan
+    }
+
+    /// The same, and now and then a batch or an addition of partitions arrives when its transaction is over (M-05).
+    #[must_use]
+    pub fn straying(seed: u64, strikes: &[Strike], is_old: bool) -> Plan {
+        let mut plan = Plan::transactional(seed, strikes, is_old);
+        let mut chance = Chance::new(seed ^ 0x7374_7261);
+        for habits in &mut plan.transactors {
+            habits.strays = *chance.pick(&[10, 30]);
+        }
+        plan.time = Duration::from_secs(12);
         plan
     }
 
@@ -481,9 +518,10 @@ fn habits(topics: &[Topic], chance: &mut Chance) -> Habits {
     }
 }
 
+const CLOCKS: [Strike; 3] = [Strike::JumpClock, Strike::StickClock, Strike::SkewClock];
+
 fn is_clock_true(strikes: &[Strike]) -> bool {
-    let clocks = [Strike::JumpClock, Strike::StickClock, Strike::SkewClock];
-    !clocks.iter().any(|clock| strikes.contains(clock))
+    !CLOCKS.iter().any(|clock| strikes.contains(clock))
 }
 
 fn txn_habits(id: String, topics: &[Topic], is_clock_true: bool, chance: &mut Chance) -> TxnHabits {
@@ -506,6 +544,7 @@ fn txn_habits(id: String, topics: &[Topic], is_clock_true: bool, chance: &mut Ch
         pause: Duration::from_millis(*chance.pick(&[2, 5, 20, 50])),
         // Without an epoch per transaction a late end falls on another one: the old protocol cannot help it.
         delays: if is_old { 0 } else { *chance.pick(&[0, 5, 20]) },
+        strays: 0,
         is_calm: false,
         is_alone: is_clock_true,
     }

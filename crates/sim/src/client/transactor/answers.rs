@@ -27,7 +27,9 @@ impl Transactor {
             .as_ref()
             .is_some_and(|line| line.unanswered() > 0);
         self.asked = is_waiting.then_some(now);
-        self.patience = ANSWER_MAX;
+        if !is_waiting {
+            self.patience = ANSWER_MAX;
+        }
         match answer.key() {
             ApiKey::FindCoordinator => {
                 let found = answer.decode::<FindCoordinatorRequest>()?;
@@ -252,9 +254,11 @@ impl Transactor {
     pub(super) fn on_fenced(&mut self, code: ErrorCode, machine: &Machine, notes: &mut Notes) {
         let now = machine.now();
         notes.fenced += 1;
-        // The end of a transaction without records may meet the one before it still being marked, and is fenced, as in Kafka.
+        // The end of a transaction without records, or of which none has arrived yet, may meet the one before it still being marked,
+        // and is fenced, as in Kafka.
+        let gives_up = self.gives_up();
         if let Some(txn) = &self.txn
-            && !txn.batches.is_empty()
+            && txn.batches.iter().any(|batch| batch.is_acked || !gives_up)
             && self.habits.is_alone
             && now.since(txn.began) < self.habits.timeout
             && self.strays_until < txn.began
@@ -274,7 +278,7 @@ impl Transactor {
     }
 }
 
-fn is_fencing(code: ErrorCode) -> bool {
+pub(in crate::client) fn is_fencing(code: ErrorCode) -> bool {
     matches!(
         code,
         ErrorCode::ProducerFenced
@@ -283,6 +287,6 @@ fn is_fencing(code: ErrorCode) -> bool {
     )
 }
 
-fn code(code: i16) -> Result<ErrorCode, LineError> {
+pub(in crate::client) fn code(code: i16) -> Result<ErrorCode, LineError> {
     ErrorCode::try_from(code).map_err(|error| LineError::Nonsense(error.to_string()))
 }

@@ -2,7 +2,7 @@
 //!
 //! Others may use its transactional id, and then each fences the other. What a transaction became is certain when its end was
 //! acknowledged, and when no commit was ever asked for: then nobody may see it. With some requests an old connection is kept and
-//! delivers them late, beside or after the same ones sent again.
+//! delivers them late, beside or after the same ones sent again, or after the transaction that gave up waiting for them has ended.
 
 mod answers;
 mod requests;
@@ -19,6 +19,7 @@ use super::keep::{Client, Link};
 use super::line::{Answer, Line, LineError};
 use super::notes::Notes;
 use crate::checker::{Kind, Op, Outcome};
+pub(super) use answers::{code, is_fencing};
 
 type Place = (String, i32);
 
@@ -35,6 +36,9 @@ pub(crate) struct TxnHabits {
     pub(crate) pause: Duration,
     /// One in so many ends of a transaction travels on a connection that stalls; 0 for none.
     pub(crate) delays: u64,
+    /// One in so many batches and, four times as often, additions of partitions are held back on their way, until their transaction
+    /// is perhaps over; 0 for none.
+    pub(crate) strays: u64,
     /// Commits every transaction and never crashes.
     pub(crate) is_calm: bool,
     /// Nobody else uses the id and no clock jumps: within the timeout nothing may fence it.
@@ -77,6 +81,14 @@ enum State {
     },
 }
 
+/// A connection that was given up with something on its way, and how long it is kept.
+struct Late {
+    until: Instant,
+    line: Line,
+    /// The transaction it was of.
+    txn: u64,
+}
+
 struct Txn {
     op: Op,
     places: Vec<Place>,
@@ -106,8 +118,7 @@ pub(crate) struct Transactor {
     process: u32,
     chance: Chance,
     link: Link,
-    /// Old connections with something that may still arrive, and how long they are kept.
-    late: Vec<(Instant, Line)>,
+    late: Vec<Late>,
     state: State,
     /// Id and epoch.
     producer: Option<(i64, i16)>,
@@ -115,6 +126,8 @@ pub(crate) struct Transactor {
     recovers: bool,
     sequences: BTreeMap<Place, i32>,
     txn: Option<Txn>,
+    /// Transactions that were begun.
+    begun: u64,
     /// Since when something is unanswered.
     asked: Option<Instant>,
     patience: Duration,
@@ -159,7 +172,10 @@ impl Client for Transactor {
             && self.patience < ANSWER_MAX
             && self.state != State::Out
         {
-            self.late.push((now.plus(STRAY_MAX), line));
+            let until = now.plus(STRAY_MAX);
+            let txn = self.begun;
+            self.late.push(Late { until, line, txn });
+            self.give_up_sometimes(machine, notes);
         }
         self.patience = ANSWER_MAX;
         if let Some(txn) = &mut self.txn {
@@ -183,7 +199,7 @@ impl Client for Transactor {
         let Some(line) = &self.link.line else {
             if !self.link.open(machine) {
                 self.link.wake = now.plus(RECONNECT);
-            } else if self.state == State::Open {
+            } else if self.state == State::Open && !self.gives_up() {
                 self.send_again(now, notes);
             }
             return;
@@ -219,14 +235,22 @@ impl Client for Transactor {
         }
     }
 
-    fn tend(&mut self, machine: &Machine) {
+    fn tend(&mut self, machine: &Machine, notes: &mut Notes) {
         let now = machine.now();
-        self.late
-            .retain_mut(|(until, line)| now < *until && line.poll().is_ok());
+        let current = self.txn.as_ref().map(|_| self.begun);
+        self.late.retain_mut(|late| {
+            let told = late.line.poll();
+            if let Ok(Some(answer)) = &told
+                && current != Some(late.txn)
+            {
+                notes.strayed(answer.key());
+            }
+            now < late.until && told.is_ok()
+        });
     }
 
     fn has_news(&self) -> bool {
-        let late = self.late.iter().map(|(_, line)| line);
+        let late = self.late.iter().map(|late| &late.line);
         self.link.line.iter().chain(late).any(Line::has_news)
     }
 }
@@ -243,6 +267,7 @@ impl Transactor {
             recovers: false,
             sequences: BTreeMap::new(),
             txn: None,
+            begun: 0,
             asked: None,
             patience: ANSWER_MAX,
             // The first of its id has nobody before it.
@@ -295,6 +320,36 @@ impl Transactor {
             .plus(Duration::from_millis(self.chance.between(50, 1_500)));
     }
 
+    /// Something of the transaction is held back: half of them do not wait for it, and end without. Who has added nothing yet leaves
+    /// it at that, and begins another.
+    fn give_up_sometimes(&mut self, machine: &Machine, notes: &mut Notes) {
+        if self.habits.strays == 0 {
+            return;
+        }
+        let now = machine.now();
+        match self.state {
+            // What arrives after the end begins a transaction that nobody knows of, until its timeout.
+            State::Adding => {
+                self.strays_until = now.plus(STRAY_MAX + self.habits.timeout);
+                if self.chance.one_in(2) {
+                    self.finish(Outcome::Fail, machine, notes);
+                    self.state = State::Idle;
+                }
+            }
+            State::Open if self.chance.one_in(2) => {
+                if let Some(txn) = &mut self.txn {
+                    txn.is_doomed = true;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Its last batches are not sent again.
+    fn gives_up(&self) -> bool {
+        self.habits.strays > 0 && self.txn.as_ref().is_some_and(|txn| txn.is_doomed)
+    }
+
     fn finish(&mut self, outcome: Outcome, machine: &Machine, notes: &mut Notes) {
         let Some(txn) = self.txn.take() else { return };
         notes.ended(outcome);
@@ -329,6 +384,7 @@ impl Transactor {
         for _ in 0..count {
             places.push(all.swap_remove(self.chance.below(all.len() as u64) as usize));
         }
+        self.begun += 1;
         let left = self.chance.between(1, self.habits.batches_max);
         self.txn = Some(Txn {
             op: Op::new(self.process, Kind::Txn, now.0),

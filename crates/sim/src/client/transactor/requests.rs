@@ -1,6 +1,7 @@
 //! What a transactional producer asks, in versions that change from one request to the next.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::time::Duration;
 
 use env::sim::Chance;
@@ -24,6 +25,9 @@ use crate::client::producer::{Identity, build};
 
 const TRANSACTION: i8 = 1;
 const GROUP: i8 = 0;
+/// How long the answer to something that is held back is waited for.
+const PATIENCE_MS: Range<u64> = 50..1_000;
+const STRAY_PATIENCE_MS: Range<u64> = 20..200;
 
 impl Transactor {
     pub(super) fn find_coordinator(&mut self, now: Instant) {
@@ -82,6 +86,10 @@ impl Transactor {
             v3_and_below_topics: topics.collect(),
             ..Default::default()
         };
+        let additions = self.habits.strays.div_ceil(4);
+        if let Some(patience) = delay(line, &mut self.chance, additions, STRAY_PATIENCE_MS) {
+            self.patience = patience;
+        }
         line.ask(&request, self.chance.between(0, 3) as i16, true);
         self.asks(now);
     }
@@ -161,6 +169,14 @@ impl Transactor {
             timeout_ms: 10_000,
             topic_data: vec![topic],
         };
+        if let Some(patience) = delay(
+            line,
+            &mut self.chance,
+            self.habits.strays,
+            STRAY_PATIENCE_MS,
+        ) {
+            self.patience = self.patience.min(patience);
+        }
         batch.correlation = Some(line.ask(&request, version as i16, true));
         self.asks(now);
     }
@@ -233,7 +249,7 @@ impl Transactor {
             true => self.chance.between(0, 4) as i16,
             false => 5,
         };
-        if let Some(patience) = delay(line, &mut self.chance, self.habits.delays) {
+        if let Some(patience) = delay(line, &mut self.chance, self.habits.delays, PATIENCE_MS) {
             self.patience = patience;
         }
         line.ask(&request, version, true);
@@ -254,7 +270,7 @@ impl Transactor {
             true => self.chance.between(0, 4) as i16,
             false => 5,
         };
-        if let Some(patience) = delay(line, &mut self.chance, self.habits.delays) {
+        if let Some(patience) = delay(line, &mut self.chance, self.habits.delays, PATIENCE_MS) {
             self.patience = patience;
         }
         line.ask(&request, version, true);
@@ -264,10 +280,15 @@ impl Transactor {
 }
 
 /// Lets one in `delays` requests arrive late, after it was given up and asked again: how long its answer is waited for.
-fn delay(line: &Line, chance: &mut Chance, delays: u64) -> Option<Duration> {
+fn delay(
+    line: &Line,
+    chance: &mut Chance,
+    delays: u64,
+    patience_ms: Range<u64>,
+) -> Option<Duration> {
     chance.one_in(delays).then(|| {
         let time = Duration::from_millis(chance.between(100, 5_000));
         line.conn().stall_requests(time);
-        Duration::from_millis(chance.between(50, 1_000))
+        Duration::from_millis(chance.between(patience_ms.start, patience_ms.end))
     })
 }
