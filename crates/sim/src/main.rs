@@ -49,7 +49,7 @@ const USAGE: &str = "sim [--seeds N] [--seed FIRST] [--load NAME] [--jobs N] [--
 
   --seeds N     how many seeds to run (1)
   --seed S      the first of them (1)
-  --load NAME   all (default), transactions, strays, ledger, group, table, retries or aging: what the clients do above all
+  --load NAME   all (default), transactions, strays, ledger, group, instances, table, retries or aging: what the clients do above all
   --first       end at the first seed that fails
   --patience S  a seed that does not end within S seconds hangs (300)
   --images N    instead, recover N crash states of each seed's recorded run (of --load transactions, too)
@@ -164,7 +164,7 @@ fn summary(verdict: &Verdict) -> String {
     let counts = verdict.counts;
     format!(
         "{} acked, {} read, {} starts, {} cuts (lost {} pages, {} names), {} kills, {} syncs failed, {} writes failed, {} full, \
-         {} resent, {} refused, {} unanswered, {} topics, {} trims, {} moves, {} commits, \
+         {} resent, {} refused, {} unanswered, {} topics, {} trims, {} moves, {} commits, {} resumed, {} shut out, {} switched, \
          {} transactions ({} aborted, {} undecided, {} fenced, {} late batches, {} late additions, {} offsets looked up), \
          {} cleaned, {} before an open one, {} records expired, {} events, trace {:016x}",
         verdict.acked,
@@ -184,6 +184,9 @@ fn summary(verdict: &Verdict) -> String {
         verdict.records_deleted,
         verdict.moves,
         verdict.commits,
+        verdict.resumed,
+        verdict.shut_out,
+        verdict.switched,
         verdict.txns_committed,
         verdict.txns_aborted,
         verdict.txns_undecided,

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use env::sim::Chance;
+use model::Instant;
 use wire::ApiKey;
 
 use super::aging::{Aging, Keep};
@@ -43,6 +44,13 @@ pub(crate) struct Notes {
     pub(crate) late_batches: u64,
     pub(crate) late_additions: u64,
     groups: BTreeMap<(String, i32), GroupPart>,
+    /// The process that the coordinator knows for an instance of a static member, and since when.
+    pub(crate) instances: BTreeMap<String, (u32, Instant)>,
+    /// Static members that came back to what they had, or found another process in their place.
+    pub(crate) resumed: u64,
+    pub(crate) shut_out: u64,
+    /// Members that changed their protocol.
+    pub(crate) switched: u64,
     /// Commits of members that were acknowledged, one after the other: partition and offset.
     pub(crate) acked_commits: Vec<(i32, i64)>,
     /// Offsets committed in transactions, by group.

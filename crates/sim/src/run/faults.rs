@@ -168,52 +168,33 @@ impl Striker {
     /// What the strikes did, for those kinds of which so many struck that one must have bitten.
     pub(super) fn bites(&self, run: &Run) -> Vec<Fault> {
         let counts = run.host.machine.counts();
-        // Kind, how many strikes may all miss, what they did.
-        let kinds = [
+        // So many strikes of a kind may all miss, and what they did.
+        let walls = [
+            (Strike::JumpClock, "clock jump", counts.walls_jumped),
+            (Strike::StickClock, "stuck clock", counts.walls_stuck),
+            (Strike::SkewClock, "skewed clock", counts.walls_skewed),
+        ];
+        let walls = walls.map(|(strike, name, bit)| (strike, 2, name, bit));
+        let cuts = [
             (Strike::PowerCut, 0, "power cut", counts.power_cuts),
             // Of so many one must have come while something was on its way to the disk; seven did not (`retries`, seed 1100).
-            (
-                Strike::PowerCut,
-                8,
-                "pages lost by power cuts",
-                counts.pages_lost,
-            ),
-            (
-                Strike::PowerCutAtOperation,
-                3,
-                "power cut at an operation",
-                counts.crashes_at_op,
-            ),
+            (Strike::PowerCut, 8, "lost pages", counts.pages_lost),
+        ];
+        let operations = counts.crashes_at_op;
+        let kinds = [
+            (Strike::PowerCutAtOperation, 3, "cut in a write", operations),
             (Strike::Kill, 0, "kill", counts.kills),
             (Strike::Restart, 1, "clean stop", self.stops),
             (Strike::FailSync, 3, "failed sync", counts.syncs_failed),
             (Strike::FailWrite, 3, "failed write", counts.writes_failed),
             (Strike::FullDisk, 8, "full disk", counts.writes_refused_full),
-            (
-                Strike::JumpClock,
-                2,
-                "wall time after a jump",
-                counts.walls_jumped,
-            ),
-            (
-                Strike::StickClock,
-                2,
-                "wall time that sticks",
-                counts.walls_stuck,
-            ),
-            (
-                Strike::SkewClock,
-                2,
-                "wall time at another rate",
-                counts.walls_skewed,
-            ),
             (Strike::Reset, 1, "broken connection", counts.resets),
             (Strike::Stall, 3, "data held back", counts.stalls),
             (Strike::SlowDisk, 2, "slow sync", self.slow_syncs),
         ];
+        let kinds = cuts.into_iter().chain(kinds).chain(walls);
         let struck = |strike: Strike| self.struck.iter().filter(|it| **it == strike).count();
         kinds
-            .into_iter()
             .filter(|(strike, misses, ..)| struck(*strike) > *misses)
             .map(|(_, _, name, bit)| Fault { name, bit })
             .collect()

@@ -88,6 +88,10 @@ pub struct Verdict {
     pub moves: u64,
     /// Commits that the group's members were acknowledged.
     pub commits: u64,
+    /// Static members that came back to what they had, static ones that were fenced, and members that changed their protocol.
+    pub resumed: u64,
+    pub shut_out: u64,
+    pub switched: u64,
     /// Readings of the table that found it compacted.
     pub compacted: u64,
     /// Aborted records of the ledger that compaction took, and readings that met it before an open transaction.
@@ -141,11 +145,12 @@ pub fn run(seed: u64, plan: &Plan, verbose: bool) -> Verdict {
     run.judge(seed, plan)
 }
 
-/// What was held back came after an end, in runs that had many of them.
-fn strays(plan: &Plan, notes: &Notes) -> Option<Fault> {
+/// What was held back came after an end, in runs that had many of them and whose connections lived long enough.
+fn strays(plan: &Plan, notes: &Notes, starts: u64) -> Option<Fault> {
     const ENDS_MIN: u64 = 60;
     let has_strays = plan.transactors.iter().any(|habits| habits.strays > 0);
-    let is_busy = notes.committed + notes.aborted > ENDS_MIN;
+    let is_calm = starts <= 2 && !plan.strikes.contains(&Strike::Reset);
+    let is_busy = is_calm && notes.committed + notes.aborted > ENDS_MIN;
     (has_strays && is_busy).then_some(Fault {
         name: "request after its transaction",
         bit: notes.late_batches + notes.late_additions,
@@ -306,7 +311,7 @@ impl Run {
             };
             self.read(&topic, partitions, isolation);
         }
-        for _ in 0..self.plan.members {
+        for number in 0..self.plan.members {
             let (topic, partitions) = self.topics[0].clone();
             let member = Member::new(
                 self.plan.group_protocol,
@@ -317,7 +322,14 @@ impl Run {
                 &mut self.notes,
             );
             let is_delayed = self.plan.strikes.contains(&Strike::Stall);
-            self.members.push(member.delayed(is_delayed));
+            let mut member = member.delayed(is_delayed);
+            if number < self.plan.statics {
+                // The last two run for the same.
+                let first = number.min(self.plan.statics.saturating_sub(2));
+                let is_shared = first + 2 == self.plan.statics;
+                member = member.of_instance(format!("instance-{first}"), is_shared);
+            }
+            self.members.push(member);
         }
         if let Some(table) = &self.plan.table {
             let retains = keeper::retains_deletions(table) && self.plan.is_clock_true();
@@ -660,7 +672,7 @@ impl Run {
         if !plan.transactors.is_empty() {
             kinds.push(Kind::Txn);
         }
-        bites.extend(strays(plan, &notes));
+        bites.extend(strays(plan, &notes, host.starts));
         let cleaned = ledger.as_ref().map_or((0, 0), Ledger::cleaned);
         if ledger.is_some_and(|ledger| ledger.is_busy()) {
             let (name, bit) = ("aborted records that are cleaned", cleaned.0);
@@ -705,6 +717,9 @@ impl Run {
             records_deleted: notes.records_deleted,
             moves: notes.moves,
             commits,
+            resumed: notes.resumed,
+            shut_out: notes.shut_out,
+            switched: notes.switched,
             compacted: keeper.map_or(0, |keeper| keeper.compacted),
             cleaned,
             txns_committed: notes.committed,

@@ -74,6 +74,8 @@ pub enum Load {
     Strays,
     /// One consumer group.
     Group,
+    /// One with static members, and members that change their protocol.
+    Instances,
     /// A compacted table.
     Table,
     /// Transactions in a compacted topic.
@@ -84,11 +86,12 @@ pub enum Load {
     Aging,
 }
 
-const LOADS: [(&str, Load); 8] = [
+const LOADS: [(&str, Load); 9] = [
     ("all", Load::All),
     ("transactions", Load::Transactions),
     ("strays", Load::Strays),
     ("group", Load::Group),
+    ("instances", Load::Instances),
     ("table", Load::Table),
     ("ledger", Load::Ledger),
     ("retries", Load::Retries),
@@ -135,6 +138,8 @@ pub struct Plan {
     /// Members of the one consumer group, and how they share its partitions.
     pub members: usize,
     pub group_protocol: GroupProtocol,
+    /// So many of them are static; the last two of those run for the same instance.
+    pub statics: usize,
     /// A compacted topic with a table in it.
     pub(crate) table: Option<Topic>,
     /// Another one, whose records are written in transactions.
@@ -234,6 +239,7 @@ impl Plan {
             Load::Transactions => Plan::transactional(seed, &strikes, chance.one_in(2)),
             Load::Strays => Plan::straying(seed, &strikes, chance.one_in(2)),
             Load::Group => Plan::grouped(seed, &strikes),
+            Load::Instances => Plan::of_instances(seed, &strikes),
             Load::Table => Plan::compacting(seed, &strikes),
             Load::Ledger => Plan::transacting_table(seed, &strikes),
             Load::Retries => Plan::impatient(seed, &strikes),
@@ -366,6 +372,18 @@ impl Plan {
         plan
     }
 
+    /// The same, and some members are static; in two of three runs members change from one protocol to the other.
+    #[must_use]
+    pub fn of_instances(seed: u64, strikes: &[Strike]) -> Plan {
+        let mut plan = Plan::grouped(seed, strikes);
+        let mut chance = Chance::new(seed ^ 0x696e_7374);
+        (plan.members, plan.statics) = (6, 4);
+        if !chance.one_in(3) {
+            plan.group_protocol = GroupProtocol::Mixed;
+        }
+        plan
+    }
+
     fn with(chance: &mut Chance, strikes: Vec<Strike>) -> Plan {
         let topics: Vec<Topic> = (0..chance.between(1, 3))
             .map(|number| topic(number, chance))
@@ -390,6 +408,7 @@ impl Plan {
             topics,
             producers,
             members: *chance.pick(&[0, 0, 2, 3, 5]),
+            statics: 0,
             group_protocol: *chance.pick(&[GroupProtocol::Classic, GroupProtocol::Consumer]),
             table: chance.one_in(3).then(|| keeper::topic(chance)),
             ledger: None,

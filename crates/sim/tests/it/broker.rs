@@ -4,7 +4,7 @@ use sim::run::{
     GroupProtocol, Load, Place, Plan, SLOW_SYNC_NANOS, Strike, Verdict, everywhere, run,
 };
 
-fn check(seed: u64, plan: &Plan) -> Verdict {
+pub(crate) fn check(seed: u64, plan: &Plan) -> Verdict {
     let verdict = run(seed, plan, false);
     assert!(
         verdict.is_clean(),

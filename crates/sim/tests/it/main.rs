@@ -4,3 +4,4 @@ mod broker;
 mod checker;
 mod crowd;
 mod dirs;
+mod odd_loads;

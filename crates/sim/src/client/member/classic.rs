@@ -7,11 +7,15 @@ use wire::messages::join_group_request::JoinGroupRequestProtocol;
 use wire::messages::leave_group_request::MemberIdentity;
 use wire::messages::sync_group_request::SyncGroupRequestAssignment;
 use wire::messages::{
-    HeartbeatRequest, JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest, SyncGroupRequest,
+    ConsumerProtocolAssignment, ConsumerProtocolSubscription, HeartbeatRequest, JoinGroupRequest,
+    JoinGroupResponse, LeaveGroupRequest, SyncGroupRequest, consumer_protocol_assignment,
 };
-use wire::{ApiKey, ErrorCode};
+use wire::{ApiKey, ErrorCode, Message, Reader, Writer};
 
 use super::{Effect, REBALANCE_MS, SESSION_MS, Wish, code};
+
+/// Of what members tell each other.
+const EMBEDDED_VERSION: i16 = 1;
 use crate::client::line::{Answer, Line, LineError};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,17 +32,23 @@ pub(super) struct Classic {
     /// When the last sync or beat was sent that was answered well.
     heard: Instant,
     id: String,
+    /// Of a static member.
+    instance: Option<String>,
+    /// The static member came back under a new id, and has not heard yet what it owns: the generation it left.
+    came_back: Option<i32>,
     generation: i32,
     /// Members to assign to, where this one leads.
     led: Vec<String>,
 }
 
 impl Classic {
-    pub(super) fn new() -> Classic {
+    pub(super) fn new(instance: Option<String>) -> Classic {
         Classic {
             state: State::Out,
             heard: Instant(0),
             id: String::new(),
+            instance,
+            came_back: None,
             generation: 0,
             led: Vec::new(),
         }
@@ -59,11 +69,30 @@ impl Classic {
         Effect::ThrownOut
     }
 
+    /// The process ends without a word, and another one comes for the same instance.
+    pub(super) fn restart(&mut self) {
+        self.id.clear();
+        self.state = State::Out;
+        self.came_back = Some(self.generation);
+    }
+
+    /// Whether the member has what it had before it came back, without a rebalance. Said once.
+    pub(super) fn has_resumed(&mut self) -> bool {
+        let generation = self.came_back.take();
+        self.state == State::Synced && generation == Some(self.generation)
+    }
+
     pub(super) fn on_positions(&mut self) {
         self.state = State::Active;
     }
 
-    pub(super) fn ask(&mut self, line: &mut Line, group: &str, partitions: i32) -> Wish {
+    pub(super) fn ask(
+        &mut self,
+        line: &mut Line,
+        group: &str,
+        topic: &str,
+        partitions: i32,
+    ) -> Wish {
         match self.state {
             State::Out => {
                 let request = JoinGroupRequest {
@@ -71,10 +100,14 @@ impl Classic {
                     session_timeout_ms: SESSION_MS,
                     rebalance_timeout_ms: REBALANCE_MS,
                     member_id: self.id.clone(),
+                    group_instance_id: self.instance.clone(),
                     protocol_type: "consumer".to_owned(),
                     protocols: vec![JoinGroupRequestProtocol {
                         name: "round".to_owned(),
-                        metadata: bytes::Bytes::from_static(b"m"),
+                        metadata: embedded(&ConsumerProtocolSubscription {
+                            topics: vec![topic.to_owned()],
+                            ..Default::default()
+                        }),
                     }],
                     ..Default::default()
                 };
@@ -86,7 +119,8 @@ impl Classic {
                     group_id: group.to_owned(),
                     generation_id: self.generation,
                     member_id: self.id.clone(),
-                    assignments: self.assignments(partitions),
+                    group_instance_id: self.instance.clone(),
+                    assignments: self.assignments(topic, partitions),
                     ..Default::default()
                 };
                 line.ask(&request, 3, true);
@@ -97,18 +131,22 @@ impl Classic {
         }
     }
 
-    fn assignments(&self, partitions: i32) -> Vec<SyncGroupRequestAssignment> {
+    fn assignments(&self, topic: &str, partitions: i32) -> Vec<SyncGroupRequestAssignment> {
         let count = self.led.len().max(1);
         self.led
             .iter()
             .enumerate()
             .map(|(place, member)| SyncGroupRequestAssignment {
                 member_id: member.clone(),
-                assignment: (0..partitions)
-                    .filter(|partition| *partition as usize % count == place)
-                    .map(|partition| partition as u8)
-                    .collect::<Vec<u8>>()
-                    .into(),
+                assignment: embedded(&ConsumerProtocolAssignment {
+                    assigned_partitions: vec![consumer_protocol_assignment::TopicPartition {
+                        topic: topic.to_owned(),
+                        partitions: (0..partitions)
+                            .filter(|partition| *partition as usize % count == place)
+                            .collect(),
+                    }],
+                    user_data: None,
+                }),
             })
             .collect()
     }
@@ -118,6 +156,7 @@ impl Classic {
             group_id: group.to_owned(),
             members: vec![MemberIdentity {
                 member_id: self.id.clone(),
+                group_instance_id: self.instance.clone(),
                 ..Default::default()
             }],
             ..Default::default()
@@ -130,7 +169,7 @@ impl Classic {
             group_id: group.to_owned(),
             generation_id: self.generation,
             member_id: self.id.clone(),
-            ..Default::default()
+            group_instance_id: self.instance.clone(),
         };
         line.ask(&request, 3, true);
     }
@@ -149,8 +188,7 @@ impl Classic {
                     ErrorCode::None => {
                         self.state = State::Synced;
                         self.heard = asked;
-                        let owned = response.assignment.iter().map(|byte| i32::from(*byte));
-                        return Ok((Effect::Nothing, Some(owned.collect())));
+                        return Ok((Effect::Nothing, Some(owned(&response.assignment)?)));
                     }
                     error => self.on_error(error),
                 }
@@ -202,6 +240,11 @@ impl Classic {
             ErrorCode::CoordinatorLoadInProgress | ErrorCode::CoordinatorNotAvailable => {
                 Effect::Nothing
             }
+            ErrorCode::FencedInstanceId => {
+                self.id.clear();
+                self.state = State::Out;
+                Effect::Fenced
+            }
             ErrorCode::UnknownMemberId => {
                 self.id.clear();
                 self.on_silence()
@@ -213,4 +256,28 @@ impl Classic {
             _ => self.on_silence(),
         }
     }
+}
+
+/// What members tell each other, as consumers do.
+fn embedded<M: Message>(message: &M) -> bytes::Bytes {
+    let mut w = Writer::new();
+    w.i16(EMBEDDED_VERSION);
+    message
+        .encode(&mut w, EMBEDDED_VERSION)
+        .and_then(|()| w.finish().into_bytes())
+        .expect("what a member says can be encoded")
+}
+
+/// The partitions of an assignment.
+fn owned(assignment: &bytes::Bytes) -> Result<Vec<i32>, LineError> {
+    if assignment.is_empty() {
+        return Ok(Vec::new());
+    }
+    let nonsense = |what: String| LineError::Nonsense(format!("an assignment: {what}"));
+    let mut r = Reader::new(assignment.clone());
+    let version = r.i16().map_err(|error| nonsense(error.to_string()))?;
+    let message = ConsumerProtocolAssignment::decode(&mut r, version)
+        .map_err(|error| nonsense(error.to_string()))?;
+    let topics = message.assigned_partitions.into_iter();
+    Ok(topics.flat_map(|topic| topic.partitions).collect())
 }

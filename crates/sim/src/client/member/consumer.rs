@@ -17,9 +17,13 @@ use crate::client::line::{Answer, Line, LineError};
 
 const VERSION: i16 = 1;
 const LEAVE: i32 = -1;
+/// Of a static member that comes back.
+const LEAVE_FOR_A_WHILE: i32 = -2;
 
 pub(super) struct Consumer {
     id: String,
+    /// Of a static member.
+    instance: Option<String>,
     /// 0 while the member is out.
     epoch: i32,
     topic_id: Uuid,
@@ -33,9 +37,10 @@ pub(super) struct Consumer {
 }
 
 impl Consumer {
-    pub(super) fn new(chance: &mut Chance) -> Consumer {
+    pub(super) fn new(chance: &mut Chance, instance: Option<String>) -> Consumer {
         Consumer {
             id: format!("{:016x}", chance.next_u64()),
+            instance,
             epoch: 0,
             topic_id: Uuid::ZERO,
             is_full: true,
@@ -43,6 +48,10 @@ impl Consumer {
             heard: Instant(0),
             unheard: None,
         }
+    }
+
+    pub(super) fn is_out(&self) -> bool {
+        self.epoch == 0
     }
 
     pub(super) fn credentials(&self) -> (&str, i32) {
@@ -61,6 +70,12 @@ impl Consumer {
     pub(super) fn on_silence(&mut self) -> Effect {
         self.is_full = true;
         Effect::Nothing
+    }
+
+    /// The process ends without a word, and another one comes for the same instance.
+    pub(super) fn restart(&mut self, chance: &mut Chance) {
+        self.id = format!("{:016x}", chance.next_u64());
+        self.on_thrown_out();
     }
 
     fn on_thrown_out(&mut self) -> Effect {
@@ -115,6 +130,7 @@ impl Consumer {
         let mut request = ConsumerGroupHeartbeatRequest {
             group_id: group.to_owned(),
             member_id: self.id.clone(),
+            instance_id: self.instance.clone(),
             member_epoch: self.epoch,
             ..Default::default()
         };
@@ -134,15 +150,23 @@ impl Consumer {
         line.ask(&request, VERSION, true);
     }
 
-    pub(super) fn leave(&mut self, line: &mut Line, group: &str) {
+    /// A static member says that it comes back, and does so under another id.
+    pub(super) fn leave(&mut self, line: &mut Line, group: &str, chance: &mut Chance) {
         let request = ConsumerGroupHeartbeatRequest {
             group_id: group.to_owned(),
             member_id: self.id.clone(),
-            member_epoch: LEAVE,
+            instance_id: self.instance.clone(),
+            member_epoch: match self.instance {
+                Some(_) => LEAVE_FOR_A_WHILE,
+                None => LEAVE,
+            },
             ..Default::default()
         };
         line.ask(&request, VERSION, true);
-        self.on_thrown_out();
+        match self.instance {
+            Some(_) => self.restart(chance),
+            None => drop(self.on_thrown_out()),
+        }
     }
 
     /// Also the partitions that are new.
@@ -161,7 +185,7 @@ impl Consumer {
             error => return Ok((self.on_error(error), None)),
         }
         let unheard = self.unheard.take();
-        if response.member_epoch == LEAVE {
+        if response.member_epoch < 0 {
             return Ok((Effect::Nothing, None));
         }
         self.heard = asked;
@@ -193,6 +217,10 @@ impl Consumer {
     pub(super) fn on_error(&mut self, error: ErrorCode) -> Effect {
         match error {
             ErrorCode::NotCoordinator => Effect::Moved,
+            ErrorCode::FencedInstanceId => {
+                self.on_thrown_out();
+                Effect::Fenced
+            }
             ErrorCode::UnknownMemberId | ErrorCode::FencedMemberEpoch => self.on_thrown_out(),
             // A commit or a fetch overtook the news of a new epoch, the group is being loaded, or the disk is full: later again.
             _ => Effect::Nothing,

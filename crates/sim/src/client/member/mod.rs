@@ -54,6 +54,8 @@ pub enum GroupProtocol {
     Classic,
     /// KIP-848.
     Consumer,
+    /// Members of both, that change from one to the other when they leave.
+    Mixed,
 }
 
 enum Protocol {
@@ -76,6 +78,8 @@ enum Effect {
     Nothing,
     /// The member owns nothing any more.
     ThrownOut,
+    /// Another process came for its instance.
+    Fenced,
     /// Another broker, perhaps: ask where the coordinator is.
     Moved,
 }
@@ -93,6 +97,12 @@ struct Held {
 pub(crate) struct Member {
     /// Names the member among all clients of the run.
     number: u32,
+    /// Of a static member (KIP-345).
+    instance: Option<String>,
+    /// Another process runs for the same instance. Each fences the other, who hears of it later: what it believes counts for
+    /// nothing, only what it may commit.
+    is_shared: bool,
+    is_mixed: bool,
     /// Requests may arrive long after their connection was given up. By a late join of the classic protocol a member has joined
     /// a rebalance that it knows nothing of: then only the generation tells owners apart.
     is_delayed: bool,
@@ -147,20 +157,29 @@ impl Client for Member {
                         error => effect = self.on_error(error),
                     }
                 }
+                if matches!(effect, Effect::Nothing) {
+                    self.judge_instance(asked, notes);
+                }
                 effect
             }
             _ => match &mut self.protocol {
                 Protocol::Classic(classic) => {
                     let (effect, owned) = classic.on_answer(answer, asked)?;
                     if let Some(owned) = owned {
+                        notes.resumed += u64::from(classic.has_resumed());
                         self.on_generation(&owned, notes);
+                        self.is_instance(machine.now(), notes);
                         self.take(&owned, machine.now(), notes)?;
                     }
                     self.renew_belief(notes);
                     effect
                 }
                 Protocol::Consumer(consumer) => {
+                    let was_out = consumer.is_out();
                     let (effect, assigned) = consumer.on_answer(answer, asked, &self.held)?;
+                    if was_out && !consumer.is_out() {
+                        self.is_instance(machine.now(), notes);
+                    }
                     if let Some(assigned) = assigned {
                         self.take(&assigned, machine.now(), notes)?;
                     }
@@ -169,6 +188,7 @@ impl Client for Member {
                 }
             },
         };
+        let is_fenced = matches!(effect, Effect::Fenced);
         self.suffer(effect, notes);
         let pause = if self.held.positions.is_empty() {
             20
@@ -181,6 +201,12 @@ impl Client for Member {
         // A sleeper goes on sleeping.
         if self.link.wake <= machine.now().plus(BEAT * 2) {
             self.link.wake = wake;
+        }
+        if is_fenced {
+            // The other one gets its time.
+            notes.shut_out += 1;
+            let pause = Duration::from_millis(self.chance.between(1_000, 4_000));
+            self.link.wake = machine.now().plus(pause);
         }
         Ok(())
     }
@@ -222,12 +248,17 @@ impl Member {
         mut chance: Chance,
         notes: &mut Notes,
     ) -> Member {
-        let protocol = match protocol {
-            GroupProtocol::Classic => Protocol::Classic(Classic::new()),
-            GroupProtocol::Consumer => Protocol::Consumer(Consumer::new(&mut chance)),
+        let is_mixed = protocol == GroupProtocol::Mixed;
+        let is_classic = protocol == GroupProtocol::Classic || is_mixed && chance.one_in(2);
+        let protocol = match is_classic {
+            true => Protocol::Classic(Classic::new(None)),
+            false => Protocol::Consumer(Consumer::new(&mut chance, None)),
         };
         Member {
             number: notes.process(),
+            instance: None,
+            is_shared: false,
+            is_mixed,
             is_delayed: false,
             group: group.to_owned(),
             topic: topic.to_owned(),
@@ -243,6 +274,24 @@ impl Member {
 
     pub(crate) fn delayed(self, is_delayed: bool) -> Member {
         Member { is_delayed, ..self }
+    }
+
+    /// Makes it a static member.
+    pub(crate) fn of_instance(mut self, instance: String, is_shared: bool) -> Member {
+        self.is_shared = is_shared;
+        self.instance = Some(instance);
+        let is_classic = matches!(self.protocol, Protocol::Classic(_));
+        self.play(is_classic);
+        self
+    }
+
+    /// Begins anew, by this protocol.
+    fn play(&mut self, is_classic: bool) {
+        let instance = self.instance.clone();
+        self.protocol = match is_classic {
+            true => Protocol::Classic(Classic::new(instance)),
+            false => Protocol::Consumer(Consumer::new(&mut self.chance, instance)),
+        };
     }
 
     pub(crate) fn describe(&self) -> String {
@@ -266,7 +315,7 @@ impl Member {
     fn suffer(&mut self, effect: Effect, notes: &mut Notes) {
         match effect {
             Effect::Nothing => return,
-            Effect::ThrownOut => {}
+            Effect::ThrownOut | Effect::Fenced => {}
             Effect::Moved => self.is_lost = true,
         }
         self.held.committing.clear();
@@ -297,7 +346,9 @@ impl Member {
             return;
         }
         let wish = match &mut self.protocol {
-            Protocol::Classic(classic) => classic.ask(line, &self.group, self.partitions),
+            Protocol::Classic(classic) => {
+                classic.ask(line, &self.group, &self.topic, self.partitions)
+            }
             Protocol::Consumer(consumer) => {
                 consumer.wish(line, &self.group, &self.topic, &self.held, now)
             }
@@ -337,20 +388,63 @@ impl Member {
     }
 
     fn go_on(&mut self, now: Instant, notes: &mut Notes) {
-        if self.chance.one_in(80) {
+        if self.instance.is_some() && self.chance.one_in(40) {
+            self.restart(notes);
+        } else if self.chance.one_in(80) {
             let Some(line) = &mut self.link.line else {
                 return;
             };
             match &mut self.protocol {
                 Protocol::Classic(classic) => classic.leave(line, &self.group),
-                Protocol::Consumer(consumer) => consumer.leave(line, &self.group),
+                Protocol::Consumer(consumer) => {
+                    consumer.leave(line, &self.group, &mut self.chance);
+                }
             }
             // Nothing is touched after the farewell.
             self.suffer(Effect::ThrownOut, notes);
+            if self.is_mixed && self.chance.one_in(2) {
+                let is_classic = matches!(self.protocol, Protocol::Classic(_));
+                self.play(!is_classic);
+                notes.switched += 1;
+            }
         } else if self.turn.is_multiple_of(2) && !self.held.positions.is_empty() {
             self.commit(notes);
         } else {
             self.beat(now, notes);
+        }
+    }
+
+    /// A static member ends without a word and begins again, as one that nobody has to wait for.
+    fn restart(&mut self, notes: &mut Notes) {
+        self.link.asked = None;
+        self.suffer(Effect::ThrownOut, notes);
+        match &mut self.protocol {
+            Protocol::Classic(classic) => classic.restart(),
+            Protocol::Consumer(consumer) => consumer.restart(&mut self.chance),
+        }
+    }
+
+    /// The coordinator knows this process as that of its instance, from now on.
+    fn is_instance(&self, now: Instant, notes: &mut Notes) {
+        if let Some(instance) = &self.instance {
+            notes.instances.insert(instance.clone(), (self.number, now));
+        }
+    }
+
+    /// A commit was taken that was sent at `asked`.
+    fn judge_instance(&self, asked: Instant, notes: &mut Notes) {
+        let Some(instance) = &self.instance else {
+            return;
+        };
+        let known = notes.instances.get(instance).copied();
+        if let Some((other, since)) = known
+            && other != self.number
+            && since < asked
+        {
+            let (group, number) = (&self.group, self.number);
+            notes.violation(format!(
+                "{group}: a commit of member {number} was taken, which was fenced by {other} as {instance}"
+            ));
         }
     }
 
@@ -399,6 +493,10 @@ impl Member {
             group_id: self.group.clone(),
             generation_id_or_member_epoch: epoch,
             member_id: id.to_owned(),
+            group_instance_id: match &self.protocol {
+                Protocol::Classic(_) => self.instance.clone(),
+                Protocol::Consumer(_) => None,
+            },
             topics: vec![OffsetCommitRequestTopic {
                 name: self.topic.clone(),
                 partitions,
@@ -418,10 +516,14 @@ impl Member {
         }
     }
 
-    /// Classic: no two members own a partition in one generation.
+    /// Classic: no two members own a partition in one generation. Where members of both protocols are, a group that was empty may
+    /// begin its numbers anew.
     fn on_generation(&self, owned: &[i32], notes: &mut Notes) {
+        if self.is_mixed {
+            return;
+        }
         let (id, generation) = self.credentials();
-        let id = id.to_owned();
+        let id = self.instance.as_deref().unwrap_or(id).to_owned();
         for partition in owned {
             let part = notes.part(&self.group, *partition);
             let before = part.owners.insert(generation, id.clone());
@@ -465,7 +567,7 @@ impl Member {
     }
 
     fn renew_belief(&self, notes: &mut Notes) {
-        if matches!(self.protocol, Protocol::Classic(_)) && self.is_delayed {
+        if self.is_shared || matches!(self.protocol, Protocol::Classic(_)) && self.is_delayed {
             return;
         }
         let until = self.believes_until();
