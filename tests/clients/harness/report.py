@@ -38,7 +38,6 @@ DIFFERENCES = """
 - JoinGroup hands through whatever its members call their subscription. Kafka's coordinator fails inside on one that counts more
   topics than it has bytes for, and the join of the whole group is never answered.
 - A group that no member got into for want of a common protocol is not there. Kafka lists it as an empty one.
-- OffsetCommit by ids, with an id of zeroes, is UNKNOWN_TOPIC_OR_PARTITION here and UNKNOWN_TOPIC_ID there.
 """
 
 

@@ -162,6 +162,8 @@ def offsets_that_cannot_be_are_not_kept():
         equal(co.commit(c, group, name, 6, partition=-1), UNKNOWN_TOPIC, "partition -1")
         equal(co.commit(c, group, new_name("nosuch"), 6), UNKNOWN_TOPIC, "a topic that is not there")
         equal(co.commit_by_id(c, group, b"\x17" * 16, 6), UNKNOWN_TOPIC_ID, "an id that nobody has")
+        equal(co.commit_by_id(c, group, bytes(16), 6), UNKNOWN_TOPIC_ID, "an id of zeroes")
+        equal(co.commit(c, group, "", 6), UNKNOWN_TOPIC, "a topic without a name")
         equal(co.commit(c, group, name, 6, generation=3, member="m"), UNKNOWN_MEMBER, "a generation of a group without members")
         equal(co.committed(c, group, name), (0, 5, "m" * 4_096), "what is committed")
 

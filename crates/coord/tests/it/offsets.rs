@@ -48,8 +48,8 @@ fn a_mistake_in_one_partition_is_its_own() {
 #[test]
 fn topics_may_be_named_by_their_ids() {
     check(
-        "commit #1:0=5 #77:0=6       => ok UNKNOWN_TOPIC_ID
-         fetch #1:0 t:0 #77:0        => t:0=5 t:0=5 :0=UNKNOWN_TOPIC_ID",
+        "commit #0:0=7 #1:0=5 #77:0=6 => UNKNOWN_TOPIC_ID ok UNKNOWN_TOPIC_ID
+         fetch #1:0 t:0 #77:0 #0:0   => t:0=5 t:0=5 :0=UNKNOWN_TOPIC_ID :0=UNKNOWN_TOPIC_ID",
     );
 }
 

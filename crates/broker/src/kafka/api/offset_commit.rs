@@ -13,6 +13,8 @@ use crate::shard::{Address, Outcome, Shard};
 
 /// First version whose members may belong to a KIP-848 group.
 const MEMBER_EPOCH_VERSION: i16 = 9;
+/// First version that names topics by their ids; earlier ones know no errors of ids.
+const IDS_VERSION: i16 = 10;
 
 impl Shard {
     pub(crate) fn on_offset_commit(
@@ -27,7 +29,12 @@ impl Shard {
         };
         self.ask_group(address, &group_id, ask, move |shard, address, told| {
             let response = match told {
-                Ok(Answer::Commit(response)) => response,
+                Ok(Answer::Commit(mut response)) => {
+                    if address.version < IDS_VERSION {
+                        (response.topics.iter_mut()).for_each(without_ids);
+                    }
+                    response
+                }
                 other => {
                     let code = match other {
                         Err(ErrorCode::MessageTooLarge) => ErrorCode::InvalidCommitOffsetSize,
@@ -41,6 +48,15 @@ impl Shard {
             };
             shard.reply(address, ApiKey::OffsetCommit, &response)
         })
+    }
+}
+
+/// A topic without a name was looked for by its id.
+fn without_ids(topic: &mut OffsetCommitResponseTopic) {
+    for partition in &mut topic.partitions {
+        if partition.error_code == ErrorCode::UnknownTopicId.code() {
+            partition.error_code = ErrorCode::UnknownTopicOrPartition.code();
+        }
     }
 }
 

@@ -17,6 +17,8 @@ use crate::shard::{Address, Outcome, Shard};
 const REQUEST_ERROR_VERSION: i16 = 2;
 /// First version that asks for several groups.
 const BATCH_VERSION: i16 = 8;
+/// First version that names topics by their ids; to earlier ones a topic that is not known has no offsets.
+const IDS_VERSION: i16 = 10;
 
 const NO_OFFSET: i64 = -1;
 const NO_EPOCH: i32 = -1;
@@ -82,7 +84,15 @@ fn only_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup {
 
 fn answer(told: Told, group: OffsetFetchRequestGroup, version: i16) -> OffsetFetchResponseGroup {
     match told.map(Said::group) {
-        Ok(Answer::FetchOffsets(answer)) => answer,
+        Ok(Answer::FetchOffsets(mut answer)) => {
+            if version < IDS_VERSION {
+                let partitions = answer.topics.iter_mut().flat_map(|it| &mut it.partitions);
+                partitions
+                    .filter(|it| it.error_code == ErrorCode::UnknownTopicId.code())
+                    .for_each(|it| it.error_code = ErrorCode::None.code());
+            }
+            answer
+        }
         other => {
             let code = unexpected(other);
             let topics = group.topics.as_deref().unwrap_or_default();

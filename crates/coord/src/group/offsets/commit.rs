@@ -74,13 +74,13 @@ impl Commit<'_> {
 /// Name and id of a topic, and how many partitions it has.
 type Known<'a> = (&'a str, Uuid, i32);
 
-/// A topic that was given by its name or its id.
+/// A topic that was given by its name, or by its id where it has none. An id of zeroes is nobody's.
 pub(in crate::group) fn resolve<'a>(
     name: &'a str,
     id: Uuid,
     topics: &'a dyn Topics,
 ) -> Result<Known<'a>, ErrorCode> {
-    if name.is_empty() && !id.is_zero() {
+    if name.is_empty() {
         let name = topics.name(id).ok_or(ErrorCode::UnknownTopicId)?;
         let (_, count) = topics.topic(name).ok_or(ErrorCode::UnknownTopicId)?;
         return Ok((name, id, count));
