@@ -1,8 +1,10 @@
 //! Groups from the command line: listed, described, moved, deleted.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
-use crate::broker::{Broker, Dir, failure};
+use crate::broker::{Broker, Dir, esker, failure};
 use crate::members::Peer;
 
 const GROUP: i8 = 0;
@@ -69,6 +71,39 @@ fn what_a_group_committed_survives_a_kill() {
     let broker = Broker::start(&dir.0, &[]);
     assert_eq!(described(&broker, "g")["partitions"][0]["committed"], 7);
     assert_eq!(broker.stop(), Some(0));
+}
+
+/// What all batches of the topic of the offsets are compressed with, whatever partition they are in.
+fn codecs(dir: &Dir) -> BTreeSet<String> {
+    let data = dir.0.to_str().unwrap();
+    let told = esker(&["inspect", data, "--batches", "--json"], "", b"");
+    let rows: Value = serde_json::from_slice(&told.stdout).unwrap();
+    let rows = rows.as_array().unwrap().iter();
+    rows.filter(|row| (row["file"].as_str()).is_some_and(|it| it.contains("__consumer_offsets")))
+        .map(|row| row["codec"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn compressed_offsets_are_read_back_by_a_broker_that_compresses_otherwise() {
+    for (number, codec) in ["none", "gzip", "snappy", "lz4", "zstd"].iter().enumerate() {
+        let dir = Dir::new();
+        let setting = format!("offsets.topic.compression.codec={number}");
+        let broker = Broker::start(&dir.0, &["--set", &setting]);
+        broker.ok(&["topic", "create", "t"], b"");
+        broker.ok(&["produce", "t"], lines(10).as_bytes());
+        broker.ok(&["group", "reset", "g", "-t", "t", "--to", "7"], b"");
+        assert_eq!(broker.stop(), Some(0));
+        assert_eq!(codecs(&dir), BTreeSet::from([(*codec).to_owned()]));
+
+        let broker = Broker::start(&dir.0, &[]);
+        assert_eq!(described(&broker, "g")["partitions"][0]["committed"], 7);
+        broker.ok(&["group", "reset", "g", "-t", "t", "--to", "8"], b"");
+        broker.kill();
+        let broker = Broker::start(&dir.0, &["--set", &setting]);
+        assert_eq!(described(&broker, "g")["partitions"][0]["committed"], 8);
+        assert_eq!(broker.stop(), Some(0));
+    }
 }
 
 #[test]
