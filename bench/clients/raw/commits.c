@@ -2,13 +2,15 @@
  *
  *     raw commits port=9092 topic=T [members=64 warmup=0.4 seconds=2]
  *
- * The members join a group of the classic protocol on a connection each. Then each commits a higher offset of its own
- * partition as soon as its last commit is answered. Nobody joins or leaves meanwhile, and the session is longer than the run,
- * so no heartbeat is needed. */
+ * The members join a group of the classic protocol on a connection each, as any member does: each is given an id and joins
+ * with it, beats while it waits for the others, and joins again when the group goes on without it. When all have been given
+ * the same generation, each commits a higher offset of its own partition as soon as its last commit is answered. A commit
+ * is a sign of life, so no heartbeat is needed then. */
 #define _GNU_SOURCE
 #include "client.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -16,6 +18,7 @@
 #define API_OFFSET_COMMIT 8
 #define API_FIND_COORDINATOR 10
 #define API_JOIN_GROUP 11
+#define API_HEARTBEAT 12
 #define API_SYNC_GROUP 14
 #define SESSION_MS 60000
 /* The first question makes the topic of the offsets, which takes a moment. */
@@ -24,13 +27,25 @@
 #define COORDINATOR_LOAD_IN_PROGRESS 14
 #define COORDINATOR_NOT_AVAILABLE 15
 #define NOT_COORDINATOR 16
+#define ILLEGAL_GENERATION 22
+#define UNKNOWN_MEMBER_ID 25
+#define REBALANCE_IN_PROGRESS 27
+#define MEMBER_ID_REQUIRED 79
+#define HEARTBEAT_MS 500
+/* Several rebalances, and the start of a coordinator. */
+#define SETTLE_MS_MAX 60000
 /* The leader is told of all members. */
 #define GROUP_REPLY_MAX (1 << 20)
 #define TEXT_MAX 256
 
+enum stage { JOINS, SYNCS, STAYS };
+
 struct member {
     char id[TEXT_MAX];
     int32_t generation;
+    enum stage stage;
+    int is_asked; /* a reply is outstanding */
+    uint64_t send_at;
 };
 
 static void finish(struct buffer *b) { patch32(b, 0, (uint32_t)(b->len - 4)); }
@@ -100,13 +115,13 @@ static void await_coordinator(int fd, const char *group)
     free(b.bytes);
 }
 
-static void put_join(struct buffer *b, const char *group, const char *topic)
+static void put_join(struct buffer *b, const char *group, const char *topic, const struct member *m)
 {
-    put_head(b, API_JOIN_GROUP, 3);
+    put_head(b, API_JOIN_GROUP, 4);
     put_text(b, group);
     put32(b, SESSION_MS);
     put32(b, SESSION_MS);
-    put_text(b, "");
+    put_text(b, m->id);
     put_text(b, "consumer");
     put32(b, 1);
     put_text(b, "range");
@@ -127,6 +142,14 @@ static void put_sync(struct buffer *b, const char *group, const struct member *m
     put32(b, 0);
 }
 
+static void put_heartbeat(struct buffer *b, const char *group, const struct member *m)
+{
+    put_head(b, API_HEARTBEAT, 1);
+    put_text(b, group);
+    put32(b, (uint32_t)m->generation);
+    put_text(b, m->id);
+}
+
 /* The offset to commit stands before the two bytes of an absent metadata text, at the end. */
 static void put_commit(struct buffer *b, const char *group, const char *topic, const struct member *m, int partition)
 {
@@ -143,54 +166,105 @@ static void put_commit(struct buffer *b, const char *group, const char *topic, c
     finish(b);
 }
 
-/* A coordinator that was just found may have to load its log first. */
-static const uint8_t *receive_joined(int fd, struct buffer *b, const char *group, const char *topic, uint8_t *reply, const uint8_t **end)
+/* What a member does when it was refused, and when. A coordinator that was just found may have to load its log first. */
+static void refused(struct member *m, int16_t code, uint64_t now)
 {
-    for (int i = 0; i < FIND_TRIES; i++) {
-        const uint8_t *p = receive_whole(fd, reply, end);
-        int16_t code = (int16_t)be(p, 2);
-        if (code < COORDINATOR_LOAD_IN_PROGRESS || code > NOT_COORDINATOR) {
-            if (code || *end - p < 6)
-                die("join refused with error %d", code);
-            return p + 2;
-        }
-        usleep(FIND_PAUSE_US);
-        put_join(b, group, topic);
-        send_whole(fd, b);
+    m->send_at = now;
+    switch (code) {
+    case COORDINATOR_LOAD_IN_PROGRESS:
+    case COORDINATOR_NOT_AVAILABLE:
+    case NOT_COORDINATOR:
+        m->send_at = now + FIND_PAUSE_US * 1000ull;
+        break;
+    case UNKNOWN_MEMBER_ID:
+        m->id[0] = 0;
+        m->stage = JOINS;
+        break;
+    case ILLEGAL_GENERATION:
+    case REBALANCE_IN_PROGRESS:
+    case MEMBER_ID_REQUIRED:
+        m->stage = JOINS;
+        break;
+    default:
+        die("a member of the group is refused with error %d", code);
     }
-    die("the coordinator of the group does not begin");
+}
+
+/* Behind the error: generation, protocol, leader, the member's id. */
+static void take_joined(struct member *m, const uint8_t *p, const uint8_t *end)
+{
+    char text[TEXT_MAX];
+    if (end - p < 4)
+        die("a reply to a join that ends early");
+    m->generation = (int32_t)be(p, 4);
+    p = take_text(p + 4, end, text);
+    p = take_text(p, end, text);
+    take_text(p, end, m->id);
+}
+
+static void take_group_reply(int fd, struct member *m, uint8_t *reply, uint64_t now)
+{
+    const uint8_t *end, *p = receive_whole(fd, reply, &end);
+    int16_t code = (int16_t)be(p, 2);
+    m->is_asked = 0;
+    if (m->stage == JOINS && (!code || code == MEMBER_ID_REQUIRED))
+        take_joined(m, p + 2, end);
+    if (code) {
+        refused(m, code, now);
+        return;
+    }
+    m->stage = m->stage == JOINS ? SYNCS : STAYS;
+    m->send_at = m->stage == SYNCS ? now : now + HEARTBEAT_MS * 1000000ull;
+}
+
+static void ask(int fd, struct buffer *b, struct member *m, const char *group, const char *topic)
+{
+    if (m->stage == JOINS)
+        put_join(b, group, topic, m);
+    else if (m->stage == SYNCS)
+        put_sync(b, group, m);
+    else
+        put_heartbeat(b, group, m);
+    send_whole(fd, b);
+    m->is_asked = 1;
+}
+
+/* Nobody is left who could begin the group anew. */
+static int is_settled(const struct member *members, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (members[i].stage != STAYS || members[i].generation != members[0].generation)
+            return 0;
+    return 1;
 }
 
 static void join(struct connection *cs, struct member *members, int count, const char *group, const char *topic)
 {
     struct buffer b = {0};
     uint8_t *reply = malloc(GROUP_REPLY_MAX);
-    char text[TEXT_MAX];
-    const uint8_t *p, *end;
-    if (!reply)
+    struct pollfd *polled = calloc((size_t)count, sizeof *polled);
+    if (!reply || !polled)
         die("out of memory");
-    for (int i = 0; i < count; i++) {
-        put_join(&b, group, topic);
-        send_whole(cs[i].fd, &b);
+    for (uint64_t until = now_ns() + SETTLE_MS_MAX * 1000000ull;;) {
+        uint64_t now = now_ns();
+        int settled = is_settled(members, count), asked = 0;
+        for (int i = 0; i < count; i++) {
+            if (!settled && !members[i].is_asked && members[i].send_at <= now)
+                ask(cs[i].fd, &b, &members[i], group, topic);
+            asked += members[i].is_asked;
+            polled[i] = (struct pollfd){.fd = cs[i].fd, .events = POLLIN};
+        }
+        if (settled && !asked)
+            break;
+        if (now > until)
+            die("the group does not settle");
+        if (poll(polled, (nfds_t)count, 5) < 0)
+            die("poll: %s", strerror(errno));
+        for (int i = 0; i < count; i++)
+            if (polled[i].revents)
+                take_group_reply(cs[i].fd, &members[i], reply, now_ns());
     }
-    for (int i = 0; i < count; i++) {
-        p = receive_joined(cs[i].fd, &b, group, topic, reply, &end);
-        members[i].generation = (int32_t)be(p, 4);
-        p = take_text(p + 4, end, text);        /* protocol */
-        p = take_text(p, end, text);            /* leader */
-        take_text(p, end, members[i].id);
-        if (members[i].generation != members[0].generation)
-            die("the group began anew while its members joined");
-    }
-    for (int i = 0; i < count; i++) {
-        put_sync(&b, group, &members[i]);
-        send_whole(cs[i].fd, &b);
-    }
-    for (int i = 0; i < count; i++) {
-        p = receive_whole(cs[i].fd, reply, &end);
-        if (be(p, 2))
-            die("sync refused with error %d", (int16_t)be(p, 2));
-    }
+    free(polled);
     free(reply);
     free(b.bytes);
 }
