@@ -12,7 +12,12 @@ use model::Instant;
 
 use super::memory::Account;
 
-/// Room for a receive call: starts here, doubles each time a call fills it, and returns here when the connection idles.
+/// What a connection begins with, and stays at while its requests are small and each is done with before the next one comes:
+/// clients keep several connections, and most of them say little. Thousands that connect at once would else wait for the system
+/// to zero the pages of buffers that nobody fills.
+const FIRST_BYTES: usize = 4 << 10;
+/// Room for a receive call behind that: starts here, doubles each time a call fills it, and returns here when the connection
+/// idles.
 const ROOM_BYTES_MIN: usize = 16 << 10;
 const ROOM_BYTES_MAX: usize = 512 << 10;
 /// A receive call with less room than this is not worth its price.
@@ -80,7 +85,13 @@ impl Inbox {
             // Who sends large requests sends another: a buffer that it outgrows would have to be copied into a larger one.
             self.frame_room
         } else if self.bytes.capacity() - filled < ROOM_BYTES_LEFT_MIN {
-            let more = self.room.max(filled.min(self.lacks()));
+            if self.is_first() && filled == 0 && self.bytes.try_reclaim(FIRST_BYTES) {
+                return true;
+            }
+            let more = match self.held {
+                0 => FIRST_BYTES,
+                _ => self.room.max(filled.min(self.lacks())),
+            };
             if self.bytes.try_reclaim(more) {
                 account.settle(self.owner);
                 return true;
@@ -104,13 +115,17 @@ impl Inbox {
         true
     }
 
+    fn is_first(&self) -> bool {
+        self.held == FIRST_BYTES
+    }
+
     /// Where to receive behind what is there; what was received is told to `on_received`.
     pub(super) fn buffer(&mut self) -> &mut BytesMut {
         &mut self.bytes
     }
 
     pub(super) fn on_received(&mut self, received: usize, now: Instant) {
-        if self.bytes.len() == self.bytes.capacity() {
+        if self.bytes.len() == self.bytes.capacity() && !self.is_first() {
             self.room = (self.room * 2).min(ROOM_BYTES_MAX);
         }
         self.on_readable(now);
@@ -217,5 +232,70 @@ impl Inbox {
         length.map_or(0, |length| {
             (4 + length + 1).saturating_sub(self.bytes.len())
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::memory::Budget;
+    use super::*;
+
+    const OWNER: ConnId = ConnId(1);
+
+    fn inbox() -> (Inbox, Account) {
+        let budget = Arc::new(Budget::new(1 << 20, 1));
+        (Inbox::new(OWNER), Account::new(budget))
+    }
+
+    /// A frame of so many bytes arrives, as far as there is room; gives it when it is whole.
+    fn receive(inbox: &mut Inbox, account: &mut Account, length: usize) -> Bytes {
+        let mut frame = (length as u32).to_be_bytes().to_vec();
+        frame.resize(4 + length, b'x');
+        let mut rest = frame.as_slice();
+        while !rest.is_empty() {
+            assert!(inbox.make_room(account));
+            let buffer = inbox.buffer();
+            let taken = rest.len().min(buffer.capacity() - buffer.len());
+            assert!(taken > 0, "made room");
+            buffer.extend_from_slice(&rest[..taken]);
+            rest = &rest[taken..];
+            inbox.on_received(taken, Instant(0));
+        }
+        match inbox.next_frame(i32::MAX) {
+            Frame::Request(request) => request,
+            _ => panic!("{length} bytes are not a request"),
+        }
+    }
+
+    #[test]
+    fn small_requests_one_after_the_other_stay_in_the_first_buffer() {
+        let (mut inbox, mut account) = inbox();
+        for length in [10, 300, 4000, 20, 3000] {
+            assert_eq!(receive(&mut inbox, &mut account, length).len(), length);
+            assert_eq!(inbox.held, FIRST_BYTES);
+        }
+        inbox.shrink(&mut account);
+        assert_eq!(inbox.held, 0);
+        receive(&mut inbox, &mut account, 10);
+        assert_eq!(inbox.held, FIRST_BYTES);
+    }
+
+    #[test]
+    fn requests_that_are_kept_or_outgrow_the_first_buffer_get_an_ordinary_one() {
+        let (mut inbox, mut account) = inbox();
+        let kept: Vec<Bytes> = (0..10)
+            .map(|_| receive(&mut inbox, &mut account, 3000))
+            .collect();
+        assert_eq!(inbox.held, ROOM_BYTES_MIN);
+        assert!(
+            kept.iter()
+                .all(|request| request.iter().all(|&byte| byte == b'x'))
+        );
+
+        let (mut inbox, mut account) = self::inbox();
+        assert_eq!(receive(&mut inbox, &mut account, 10_000).len(), 10_000);
+        assert!((ROOM_BYTES_MIN..=FREE_BYTES).contains(&inbox.held));
     }
 }
