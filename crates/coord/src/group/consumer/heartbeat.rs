@@ -95,7 +95,7 @@ impl ConsumerGroup {
         let is_told = joins || is_full || settled.assigned != entry.before.assigned;
         let response = ConsumerGroupHeartbeatResponse {
             member_epoch: settled.epoch,
-            heartbeat_interval_ms: self.heartbeat_interval(&settled, !records.is_empty(), cx),
+            heartbeat_interval_ms: self.heartbeat_interval(&settled, &records, cx),
             assignment: is_told.then(|| assignment(&settled.assigned)),
             member_id: Some(settled.id),
             ..ConsumerGroupHeartbeatResponse::default()
@@ -105,19 +105,42 @@ impl ConsumerGroup {
 
     /// A member learns only from its next heartbeat what it is to give up or may take. While partitions move, and for one
     /// interval after they were assigned anew, members come more often: every move needs two of them one after the other.
-    fn heartbeat_interval(&self, member: &Member, has_changed: bool, cx: &Context) -> i32 {
+    ///
+    /// Who has all it is to have learns nothing new before the pause between two assignments is over, and comes then: a crowd
+    /// that joins would else spend its time on heartbeats. Who has no partition comes a little behind those that may have to
+    /// give one up.
+    fn heartbeat_interval(&self, member: &Member, records: &[GroupRecord], cx: &Context) -> i32 {
         let usual = cx.settings.heartbeat_interval_ms.value;
-        let since = cx.at.wall.0 - self.assigned_at.0;
-        let is_moving = has_changed
+        let is_assigned_now = records.iter().any(|record| {
+            matches!(
+                record,
+                GroupRecord::ConsumerGroupTargetAssignmentMetadata(..)
+            )
+        });
+        let since = match is_assigned_now {
+            true => 0,
+            false => cx.at.wall.0 - self.assigned_at.0,
+        };
+        let is_moving = !records.is_empty()
             || member.progress != Progress::Stable
             || self.epoch != self.assignment_epoch
             || (0 <= since && since < i64::from(usual));
-        if is_moving {
-            let least = cx.settings.moving_interval_ms_min.max(1);
-            (usual / MOVING_SHARE).max(least).min(usual)
-        } else {
-            usual
+        if !is_moving {
+            return usual;
         }
+        let least = cx.settings.moving_interval_ms_min.max(1);
+        let soon = (usual / MOVING_SHARE).max(least).min(usual);
+        let pause = i64::from(cx.settings.assignment_interval_ms.value);
+        if member.progress != Progress::Stable || !(0..pause).contains(&since) {
+            return soon;
+        }
+        let left = i32::try_from(pause - since).unwrap_or(i32::MAX);
+        let behind = if member.assigned.is_empty() {
+            soon / 2
+        } else {
+            0
+        };
+        left.saturating_add(behind).clamp(soon, usual)
     }
 
     fn leave(&mut self, request: &ConsumerGroupHeartbeatRequest, cx: &Context) -> Beaten {

@@ -38,6 +38,7 @@ impl World {
                 let value = || rest[0].parse().expect("a number");
                 match name {
                     "members_max" => self.settings.members_max = value() as usize,
+                    "heartbeat_interval" => self.settings.heartbeat_interval_ms.value = value(),
                     "moving_interval_min" => self.settings.moving_interval_ms_min = value(),
                     "assignment_interval" => self.settings.assignment_interval_ms.value = value(),
                     other => panic!("no setting {other}"),
@@ -201,6 +202,33 @@ fn members_come_no_more_often_than_the_operator_allows() {
          rhythm a => 3000
          pass 5000
          rhythm a => 5000",
+    );
+}
+
+#[test]
+fn members_come_when_the_pause_between_two_assignments_is_over() {
+    play(
+        "topic t:4
+         set heartbeat_interval 1000
+         set assignment_interval 1000
+         join a t => 1: t0 t1 t2 t3
+         rhythm a => 1000
+         pass 300
+         join b t => 1:
+         rhythm b => 800
+         rhythm a => 700
+         pass 600
+         rhythm b => 200
+         rhythm a => 200
+         pass 100
+         beat a => 1: t0 t1
+         rhythm b => 200
+         rhythm a => 1000
+         rhythm b => 1000
+         pass 900
+         rhythm b => 200
+         pass 100
+         rhythm b => 1000",
     );
 }
 
