@@ -293,13 +293,47 @@ pub(super) fn wait_readable(_: RawFd, timeout: Duration) {
     let _ = timeout;
 }
 
-/// Of ten shares of a processor that others want as well, the calling thread takes about one from now on.
+/// Of ten shares of a processor that others want as well, the calling thread takes about one from now on, and makes room for
+/// whoever wakes up. The niceness alone does not see to that: a thread that runs is left its slice, and whether that is over is
+/// looked at once per tick, so each wake-up waits for up to 4 ms. Only who has a shorter slice gets the processor at once.
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code)]
 pub(super) fn let_others_go_first() {
     const NICENESS: libc::c_int = 10;
-    // SAFETY: takes numbers only; 0 means the calling thread. Where it is refused, the thread goes on as it was.
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICENESS) };
+    // The longest one. Kernels before 6.12 have one length for all, take no notice, and need none: they weigh the niceness.
+    const SLICE: Duration = Duration::from_millis(100);
+    let attributes = libc::sched_attr {
+        size: size_of::<libc::sched_attr>() as u32,
+        sched_policy: libc::SCHED_OTHER as u32,
+        sched_flags: 0,
+        sched_nice: NICENESS,
+        sched_priority: 0,
+        sched_runtime: SLICE.as_nanos() as u64,
+        sched_deadline: 0,
+        sched_period: 0,
+    };
+    // SAFETY: the pointer is to a live struct that tells its own size and is only read; 0 means the calling thread.
+    let result = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
+    if result != 0 {
+        // SAFETY: takes numbers only. Where this is refused as well, the thread goes on as it was.
+        unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICENESS) };
+    }
+}
+
+/// Niceness and slice of the calling thread.
+#[cfg(all(test, target_os = "linux"))]
+#[allow(unsafe_code)]
+pub(super) fn patience() -> (i32, Duration) {
+    // SAFETY: all zeroes is a valid value of a struct of numbers.
+    let mut attributes: libc::sched_attr = unsafe { std::mem::zeroed() };
+    let size = size_of::<libc::sched_attr>();
+    // SAFETY: pointer and size describe `attributes`, which outlives the call; 0 means the calling thread.
+    let result = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0) };
+    check(result).expect("a thread may look at itself");
+    (
+        attributes.sched_nice,
+        Duration::from_nanos(attributes.sched_runtime),
+    )
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -111,3 +111,38 @@ impl Bell for OsBell {
         *rung = false;
     }
 }
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    struct Looking(mpsc::Sender<(i32, std::time::Duration)>);
+
+    impl Worker for Looking {
+        fn turn(&mut self) -> Turn {
+            self.0.send(sys::patience()).unwrap();
+            Turn::Done
+        }
+
+        fn park(&mut self, _: Option<Instant>) {}
+    }
+
+    #[test]
+    fn whoever_wakes_up_goes_before_a_patient_worker() {
+        let threads = OsThreads::new(Arc::new(OsClock::start()));
+        let (told, looked) = mpsc::channel();
+        threads.spawn("plain", Box::new(Looking(told.clone())));
+        let (nice, slice) = looked.recv().unwrap();
+        threads.spawn_patient("patient", Box::new(Looking(told)));
+        let (patient_nice, patient_slice) = looked.recv().unwrap();
+        threads.join();
+        assert!(patient_nice > nice || nice >= 10, "{patient_nice}, {nice}");
+        // Kernels before 6.12 tell no slice.
+        assert!(
+            patient_slice > slice || slice.is_zero(),
+            "{patient_slice:?}"
+        );
+    }
+}
