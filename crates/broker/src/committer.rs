@@ -1,12 +1,15 @@
-//! The commit thread of one log directory: takes rounds when shards do not commit themselves.
+//! A commit thread of one log directory: takes rounds when shards do not commit themselves.
 //!
-//! Sleeps until rung. After each round it looks at the queue again, so that a shard that found it at work may go on.
+//! There are as many as syncs may be under way together; all wait for one bell, which wakes one of them. Sleeps until rung.
+//! After each round it looks at the queue again, so that whoever found it at work may go on. Write, sync and news are turns of
+//! their own: what other threads do between them, the simulator does too.
 
+use std::io;
 use std::sync::Arc;
 
 use env::{Bell, Turn, Worker};
 use model::Instant;
-use partition::{Commit, LogDir};
+use partition::{Begun, Flight, LogDir, Wait};
 
 use crate::shared::Shared;
 
@@ -16,29 +19,79 @@ pub(crate) struct Committer {
     pub(crate) dir: Arc<LogDir>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) bell: Arc<dyn Bell>,
+    pub(crate) stage: Stage,
 }
 
-impl Worker for Committer {
-    fn turn(&mut self) -> Turn {
-        self.shared.set_lingering(self.at, false);
-        while self.dir.has_queued() {
-            if let Some(until) = self.dir.commit_wait(self.shared.env.clock.now()) {
-                self.shared.set_lingering(self.at, true);
-                return Turn::Sleep { until: Some(until) };
+#[derive(Default)]
+pub(crate) enum Stage {
+    #[default]
+    Looking,
+    /// Waits for company, as the only one of its directory.
+    Lingering,
+    Written(Flight),
+    Synced(Flight, io::Result<()>),
+}
+
+impl Committer {
+    fn look(&mut self) -> Turn {
+        if self.dir.has_queued() {
+            match self.dir.commit_wait(self.shared.env.clock.now()) {
+                Wait::Until(until) if self.shared.linger(self.at) => {
+                    self.stage = Stage::Lingering;
+                    return Turn::Sleep { until: Some(until) };
+                }
+                // Somebody else looks again.
+                Wait::Until(_) | Wait::Busy => return Turn::Sleep { until: None },
+                Wait::No => {}
             }
             let mut news = Vec::new();
-            let done = self.dir.commit(&mut news);
-            self.shared.spread(news);
-            self.shared.check_health();
-            if done != Commit::Done {
-                break;
+            match self.dir.begin_commit(&mut news) {
+                Begun::Written(flight) => {
+                    self.stage = Stage::Written(flight);
+                    return Turn::Again;
+                }
+                Begun::Failed => {
+                    self.tell(news);
+                    return Turn::Again;
+                }
+                Begun::Idle | Begun::Busy => {}
             }
         }
         if self.shared.is_stopping() && !self.dir.has_queued() {
+            // A ring wakes one of us.
+            self.bell.ring();
             self.shared.on_loop_ended();
             Turn::Done
         } else {
             Turn::Sleep { until: None }
+        }
+    }
+
+    fn tell(&self, news: Vec<partition::News>) {
+        self.shared.spread(news);
+        self.shared.check_health();
+    }
+}
+
+impl Worker for Committer {
+    fn turn(&mut self) -> Turn {
+        match std::mem::take(&mut self.stage) {
+            Stage::Looking => self.look(),
+            Stage::Lingering => {
+                self.shared.end_linger(self.at);
+                self.look()
+            }
+            Stage::Written(flight) => {
+                let synced = flight.sync();
+                self.stage = Stage::Synced(flight, synced);
+                Turn::Again
+            }
+            Stage::Synced(flight, synced) => {
+                let mut news = Vec::new();
+                self.dir.finish(&flight, synced, &mut news);
+                self.tell(news);
+                Turn::Again
+            }
         }
     }
 

@@ -9,8 +9,9 @@ use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use env::{Bell, Env, Socket, Wake};
+use log::journal::SYNCS_MAX;
 use parking_lot::Mutex;
-use partition::{Cleaning, LogDir, News, ShardId};
+use partition::{Cleaning, LogDir, News, ShardId, Wait};
 
 use crate::coordinate::{Answered, Asked};
 use crate::crowd::Crowd;
@@ -57,7 +58,7 @@ pub(crate) struct Shared {
     topics: ArcSwap<Topics>,
     dirs: Vec<Arc<LogDir>>,
     committers: Vec<Arc<dyn Bell>>,
-    /// By directory: the commit thread waits for company, and knows until when.
+    /// By directory: a commit thread waits for company, and knows until when.
     lingering: Vec<AtomicBool>,
     mailboxes: OnceLock<Vec<Mailbox>>,
     next_shard: AtomicUsize,
@@ -113,7 +114,7 @@ impl Shared {
     /// Called once, before the shards start.
     pub(crate) fn set_mailboxes(&self, mailboxes: Vec<Mailbox>) {
         let movers = usize::from(self.dirs.len() > 1);
-        let loops = mailboxes.len() + self.committers.len() + movers;
+        let loops = mailboxes.len() + self.committers.len() * SYNCS_MAX + movers;
         self.loops.store(loops, Ordering::Release);
         let is_first = self.mailboxes.set(mailboxes).is_ok();
         assert!(is_first, "shards are made once");
@@ -164,19 +165,27 @@ impl Shared {
         self.shards_count() == 1
     }
 
-    /// Tells the commit thread that something is queued; not while it waits for more of that.
+    /// Tells the commit threads that something is queued; not while one waits for more of that, or all are at work.
     pub(crate) fn ring_committer(&self, dir: usize) {
-        // It sets the mark (1) before it sleeps and takes it away (2) before it looks at the queue: when we see the mark, what
-        // we queued comes before that look.
-        let waits = self.lingering[dir].load(Ordering::SeqCst)
-            && self.dirs[dir].commit_wait(self.env.clock.now()).is_some();
+        let waits = match self.dirs[dir].commit_wait(self.env.clock.now()) {
+            // It sets the mark (1) before it sleeps and takes it away (2) before it looks at the queue: when we see the mark,
+            // what we queued comes before that look.
+            Wait::Until(_) => self.lingering[dir].load(Ordering::SeqCst),
+            Wait::Busy => true,
+            Wait::No => false,
+        };
         if !waits {
             self.committers[dir].ring();
         }
     }
 
-    pub(crate) fn set_lingering(&self, dir: usize, waits: bool) {
-        self.lingering[dir].store(waits, Ordering::SeqCst);
+    /// A commit thread waits for company, unless another one does already.
+    pub(crate) fn linger(&self, dir: usize) -> bool {
+        !self.lingering[dir].swap(true, Ordering::SeqCst)
+    }
+
+    pub(crate) fn end_linger(&self, dir: usize) {
+        self.lingering[dir].store(false, Ordering::SeqCst);
     }
 
     pub(crate) fn post(&self, to: ShardId, post: Post) {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use config::Overrides;
 use env::{Bell, Env};
+use log::journal::SYNCS_MAX;
 use meta::decide::register_broker::{self, register_broker};
 use meta::{Endpoint, Image, RecordError, ReplayError, Resource};
 use model::{LeaderEpoch, PartitionIndex};
@@ -18,7 +19,7 @@ use partition::{
 use wire::records::{Batch, Caps, CodecError, RecordError as BatchRecordError, RecordIter};
 use wire::{ErrorCode, Uuid};
 
-use crate::committer::Committer;
+use crate::committer::{Committer, Stage};
 use crate::kafka::change::{METADATA_PARTITION, METADATA_TOPIC, Metadata};
 use crate::mover::Mover;
 use crate::place::Places;
@@ -144,13 +145,16 @@ impl Broker {
 
         let announce: Arc<dyn Announce> = Arc::new(Spread(Arc::downgrade(&shared)));
         for (at, (dir, bell)) in dirs.iter().zip(committer_bells).enumerate() {
-            let committer = Committer {
-                at,
-                dir: Arc::clone(dir),
-                shared: Arc::clone(&shared),
-                bell,
-            };
-            env.threads.spawn("commit", Box::new(committer));
+            for _ in 0..SYNCS_MAX {
+                let committer = Committer {
+                    at,
+                    dir: Arc::clone(dir),
+                    shared: Arc::clone(&shared),
+                    bell: Arc::clone(&bell),
+                    stage: Stage::default(),
+                };
+                env.threads.spawn_syncer("commit", Box::new(committer));
+            }
             env.threads.spawn(
                 "segments",
                 Box::new(SegmentWriter::new(Arc::clone(dir), Arc::clone(&announce))),

@@ -37,6 +37,10 @@ pub trait Threads: Send + Sync {
     fn spawn_patient(&self, name: &str, worker: Box<dyn Worker>) {
         self.spawn(name, worker);
     }
+    /// The same, for a worker that does nothing more in a turn after a sync: the simulator lets others run while it takes.
+    fn spawn_syncer(&self, name: &str, worker: Box<dyn Worker>) {
+        self.spawn(name, worker);
+    }
     /// Waits until every spawned worker has ended (the simulator takes turns instead).
     fn join(&self);
 }

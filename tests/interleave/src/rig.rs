@@ -136,6 +136,18 @@ pub(crate) fn ticket(index: u32) -> Ticket {
     Ticket { waiter, index }
 }
 
+fn append(to: &Arc<Partition>, time: u32, ticket: Option<Ticket>) -> Option<Offset> {
+    let mut builder = BatchBuilder::new();
+    builder.push(Timestamp(i64::from(time)), None, Some(b"value"), &[]);
+    let moment = Moment {
+        now: Instant(0),
+        wall: Timestamp(1),
+        stamp: &mut Stamp::default(),
+    };
+    let appended = to.append(builder.build(), ticket, moment);
+    appended.ok().map(|appended| appended.base_offset)
+}
+
 /// The second directory, with partition 0 in it if it is to live there.
 pub(crate) fn open_other(rig: &Rig, bell: Arc<dyn Bell>, is_home: bool) -> Arc<LogDir> {
     let env = rig.machine.env();
@@ -159,8 +171,28 @@ impl Rig {
         Rig::with(LogConfig::default())
     }
 
+    /// On a disk so slow that rounds are on their way to it together.
+    pub(crate) fn slow() -> Arc<Rig> {
+        let slow = Faults {
+            sync_nanos: 2_000_000..3_000_000,
+            ..Faults::default()
+        };
+        let rig = Rig::on(slow, LogConfig::default());
+        let start = Start::empty(LeaderEpoch(0), Arc::clone(&rig.config));
+        let dir = Arc::clone(&rig.dir);
+        let other = Partition::new(topic(2), "t2".into(), PartitionIndex(0), dir, start);
+        append(&other, 0, None);
+        rig.commit();
+        assert!(rig.dir.is_slow());
+        rig
+    }
+
     pub(crate) fn with(config: LogConfig) -> Arc<Rig> {
-        let machine = Machine::new(1, Faults::default());
+        Rig::on(Faults::default(), config)
+    }
+
+    fn on(faults: Faults, config: LogConfig) -> Arc<Rig> {
+        let machine = Machine::new(1, faults);
         let bell = Arc::new(TestBell::default());
         let config = Arc::new(config);
         let (dir, partitions) = open(&machine, bell.clone(), &config);
@@ -181,15 +213,7 @@ impl Rig {
 
     /// Appends one record to partition `at`, with `index` as its time; `None` when the directory has failed.
     pub(crate) fn append(&self, at: usize, index: u32) -> Option<Offset> {
-        let mut builder = BatchBuilder::new();
-        builder.push(Timestamp(i64::from(index)), None, Some(b"value"), &[]);
-        let moment = Moment {
-            now: Instant(0),
-            wall: Timestamp(1),
-            stamp: &mut Stamp::default(),
-        };
-        let appended = self.partitions[at].append(builder.build(), Some(ticket(index)), moment);
-        appended.ok().map(|appended| appended.base_offset)
+        append(&self.partitions[at], index, Some(ticket(index)))
     }
 
     /// As a shard commits: until nothing is left, or someone else is at it. An answer must not come before its offset is below

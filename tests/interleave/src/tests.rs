@@ -30,10 +30,17 @@ pub(crate) fn explore(run: impl Fn() + Send + Sync + Clone + 'static) {
     }
 }
 
+/// The same on a disk that takes one round at a time, and on one that takes several.
+fn explore_disks(run: impl Fn(Arc<Rig>) + Send + Sync + Clone + 'static) {
+    for make in [Rig::new, Rig::slow] {
+        let run = run.clone();
+        explore(move || run(make()));
+    }
+}
+
 #[test]
 fn no_append_is_stranded_between_two_committers_and_none_is_answered_twice() {
-    explore(|| {
-        let rig = Rig::new();
+    explore_disks(|rig| {
         let threads: Vec<_> = (0..3u32)
             .map(|number| {
                 let rig = Arc::clone(&rig);
@@ -57,8 +64,7 @@ fn no_append_is_stranded_between_two_committers_and_none_is_answered_twice() {
 
 #[test]
 fn an_answer_never_comes_before_its_record_is_durable() {
-    explore(|| {
-        let rig = Rig::new();
+    explore_disks(|rig| {
         let appender = {
             let rig = Arc::clone(&rig);
             thread::spawn(move || {
@@ -97,8 +103,7 @@ fn an_answer_never_comes_before_its_record_is_durable() {
 
 #[test]
 fn a_checkpoint_never_covers_an_append_that_the_segments_lack() {
-    explore(|| {
-        let rig = Rig::new();
+    explore_disks(|rig| {
         // Made before anything is committed, or it would take that for checkpointed.
         let mut writer = rig.writer();
         let writer = thread::spawn(move || {
@@ -189,8 +194,7 @@ fn a_reader_that_waits_is_told_of_the_commit_it_did_not_see() {
 
 #[test]
 fn a_failing_directory_answers_every_append_once_and_takes_none_later() {
-    explore(|| {
-        let rig = Rig::new();
+    explore_disks(|rig| {
         let next = rig.machine.counts().syncs + 2;
         rig.machine
             .faults(|faults| (faults.sync_fails_at, faults.sync_fails_on) = (Some(next), true));

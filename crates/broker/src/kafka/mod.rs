@@ -63,6 +63,9 @@ impl Shard {
         if !access::admits(self.principal(address), key) {
             return Outcome::Close;
         }
+        if !needs_commit(key) {
+            self.on_asked();
+        }
         match key {
             ApiKey::Produce => self.with(address, reader, Shard::on_produce),
             ApiKey::Fetch => self.with(address, reader, Shard::on_fetch),
@@ -152,4 +155,18 @@ impl Shard {
             }
         }
     }
+}
+
+/// Requests that are answered after a commit: who sends them waits for the disk anyway.
+fn needs_commit(key: ApiKey) -> bool {
+    matches!(
+        key,
+        ApiKey::Produce
+            | ApiKey::OffsetCommit
+            | ApiKey::InitProducerId
+            | ApiKey::AddPartitionsToTxn
+            | ApiKey::AddOffsetsToTxn
+            | ApiKey::TxnOffsetCommit
+            | ApiKey::EndTxn
+    )
 }

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use env::{ConnId, Poller, Readiness, Socket, Turn, Worker};
 use model::{Instant, Timestamp};
-use partition::{Commit, News, ShardId, Ticket, WaiterKey};
+use partition::{Commit, News, ShardId, Ticket, Wait, WaiterKey};
 use wire::{ApiKey, ErrorCode, Message};
 
 pub(crate) use connection::{Connection, SlotNumber};
@@ -41,8 +41,11 @@ use crate::topics::Topics;
 const RECEIVES_MAX: usize = 8;
 /// Polls in one turn before a commit: drain until idle, but not for ever.
 const DRAINS_MAX: usize = 16;
-/// Commits faster than this run on the shard itself; slower ones go to the commit thread, so that reads go on meanwhile.
+/// Commits faster than this run on the shard itself; slower ones go to a commit thread, so that reads go on meanwhile.
 const INLINE_COMMIT_MAX: Duration = Duration::from_micros(400);
+/// And none does when somebody asked so recently for something that needs no commit: a disk may become slow at any time, and he
+/// would wait for the first commit that finds out. Consumers ask every `fetch.max.wait.ms`, half a second.
+const ASKED_RECENTLY: Duration = Duration::from_millis(600);
 /// Answers to one commit that leave before the next ones are made.
 const SENDS_EARLY_MIN: usize = 8;
 /// While a log directory is overloaded the sockets are left alone for this long.
@@ -109,6 +112,8 @@ pub(crate) struct Shard {
     idle_check: Instant,
     /// Peers may wait to be accepted until somebody goes.
     accept_at: Option<Instant>,
+    /// When a request came last that needs no commit.
+    asked_at: Option<Instant>,
     may_complain: Instant,
     is_stopping: bool,
 }
@@ -140,6 +145,7 @@ impl Shard {
             paused_until: None,
             idle_check: now.plus(IDLE_CHECK),
             accept_at: None,
+            asked_at: None,
             may_complain: now,
             is_stopping: false,
             shared,
@@ -444,21 +450,25 @@ impl Shard {
     /// Commits what is queued, here or on the commit thread; returns until when a commit waits for company.
     fn commit(&mut self) -> Option<Instant> {
         let mut wait = None;
+        let is_asked = |at: Instant| self.now < at.plus(ASKED_RECENTLY);
+        let commits_inline = self.shared.commits_inline() && !self.asked_at.is_some_and(is_asked);
         for at in 0..self.shared.dirs().len() {
             let dir = Arc::clone(&self.shared.dirs()[at]);
             if !dir.has_queued() {
                 continue;
             }
-            let by_thread =
-                !self.shared.commits_inline() || dir.commit_average() > INLINE_COMMIT_MAX;
+            let by_thread = !commits_inline || dir.commit_average() > INLINE_COMMIT_MAX;
             // While stopping the commit thread may have ended already, and nobody would commit what comes after it.
             if by_thread && !self.is_stopping {
                 self.shared.ring_committer(at);
                 continue;
             }
             match dir.commit_wait(self.shared.env.clock.now()) {
-                Some(until) => wait = Some(wait.map_or(until, |wait: Instant| wait.min(until))),
-                None => {
+                Wait::Until(until) => {
+                    wait = Some(wait.map_or(until, |wait: Instant| wait.min(until)));
+                }
+                Wait::Busy => {} // whoever is at it looks again
+                Wait::No => {
                     while dir.commit(&mut self.news) == Commit::Done && dir.has_queued() {}
                     if dir.is_failed() {
                         self.shared.check_health();
@@ -467,6 +477,20 @@ impl Shard {
             }
         }
         wait
+    }
+
+    /// On a slow disk a round begins while more requests come in: it need not wait for those, nor they for it.
+    fn commit_early(&self) {
+        for (at, dir) in self.shared.dirs().iter().enumerate() {
+            if !self.is_stopping && dir.is_slow() && dir.has_queued() {
+                self.shared.ring_committer(at);
+            }
+        }
+    }
+
+    /// Somebody waits for an answer that depends on no commit.
+    pub(crate) fn on_asked(&mut self) {
+        self.asked_at = Some(self.now);
     }
 
     fn spread_news(&mut self) {
@@ -695,6 +719,7 @@ impl Worker for Shard {
             if self.paused_until.is_some() || !self.serve_active() {
                 break;
             }
+            self.commit_early();
         }
         // After the last poll: a poll swallows the wake-up of whatever was posted before it.
         self.take_posts();

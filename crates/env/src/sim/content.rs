@@ -39,6 +39,8 @@ pub(crate) struct Content {
     lens: Vec<(u32, u64)>,
     cuts: u32,
     reserved: u64,
+    /// Syncs that lost pages.
+    losses: u64,
 }
 
 fn pages(len: u64) -> usize {
@@ -177,7 +179,13 @@ impl Content {
                 self.durable[number] = self.live[number].clone();
             }
         }
+        self.losses += 1;
         self.settle();
+    }
+
+    /// How often pages were lost: each descriptor tells it once, whose sync ever.
+    pub(crate) fn losses(&self) -> u64 {
+        self.losses
     }
 
     fn settle(&mut self) {

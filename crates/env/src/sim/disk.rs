@@ -5,6 +5,7 @@
 use std::io::{self, ErrorKind, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::content::PAGE;
 use super::trace::{self, Event};
@@ -116,11 +117,13 @@ impl Disk for SimDisk {
         });
         let (shared, node) = (self.shared.clone(), node?);
         *world.held.entry(node).or_default() += 1;
+        let losses = world.volume.file(node)?.losses();
         Ok(Arc::new(SimFile {
             shared,
             boot: self.boot,
             node,
             writable: how != Open::Read,
+            losses_told: AtomicU64::new(losses),
         }))
     }
 
@@ -245,6 +248,8 @@ struct SimFile {
     boot: u64,
     node: u64,
     writable: bool,
+    /// Losses of pages that a sync of this descriptor, or who opened it, has told.
+    losses_told: AtomicU64,
 }
 
 impl Drop for SimFile {
@@ -339,12 +344,14 @@ impl File for SimFile {
         let content = volume.file_mut(self.node)?;
         if fails {
             content.fail_sync(chance);
-            return Err(io_error());
-        }
-        if !lies {
+        } else if !lies {
             content.sync();
         }
-        Ok(())
+        let losses = content.losses();
+        match self.losses_told.swap(losses, Ordering::Relaxed) == losses {
+            true => Ok(()),
+            false => Err(io_error()),
+        }
     }
 
     fn len(&self) -> io::Result<u64> {

@@ -24,6 +24,8 @@ pub(crate) struct Crew {
 
 struct Member {
     name: String,
+    /// Its syncs take its own time, not that of the machine.
+    is_syncer: bool,
     /// Away while its turn is taken.
     worker: Option<Box<dyn Worker>>,
     state: State,
@@ -44,6 +46,9 @@ struct Ears {
 struct Listening {
     ears: Ears,
     heard: bool,
+    is_syncer: bool,
+    /// Nanoseconds that its syncs take.
+    syncing: u64,
 }
 
 /// What one step of the machine was.
@@ -63,6 +68,14 @@ impl World {
     /// Whether a worker is running now, which therefore must not be made to wait.
     pub(crate) fn in_turn(&self) -> bool {
         self.crew.current.is_some()
+    }
+
+    /// A sync takes `nanos`, of everyone's time or of the running worker's alone.
+    pub(crate) fn spend_sync(&mut self, nanos: u64) {
+        match &mut self.crew.current {
+            Some(current) if current.is_syncer => current.syncing += nanos,
+            _ => self.now += nanos,
+        }
     }
 
     /// A poller tells that the running worker waits for it, and whether it had something to tell.
@@ -172,14 +185,24 @@ pub(crate) fn step(shared: &SharedWorld, limit: Option<u64>) -> Step {
         .worker
         .take()
         .expect("only workers at home are picked");
-    let outer = world.crew.current.replace(Listening::default());
+    let is_syncer = member.is_syncer;
+    let outer = world.crew.current.replace(Listening {
+        is_syncer,
+        ..Listening::default()
+    });
     drop(world);
 
     if was_asleep {
         worker.park(Some(Instant(0)));
     }
     let turn = worker.turn();
-    shared.world.lock().crew.current = Some(Listening::default());
+    let ended = shared
+        .world
+        .lock()
+        .crew
+        .current
+        .replace(Listening::default());
+    let syncing = ended.map_or(0, |of| of.syncing);
     if matches!(turn, Turn::Sleep { .. }) {
         worker.park(Some(Instant(0)));
     }
@@ -187,6 +210,10 @@ pub(crate) fn step(shared: &SharedWorld, limit: Option<u64>) -> Step {
     let mut world = shared.world.lock();
     let listening = std::mem::replace(&mut world.crew.current, outer).unwrap_or_default();
     let state = match turn {
+        Turn::Again if syncing > 0 => Some(State::Asleep {
+            until: Some(Instant(world.now + syncing)),
+            ears: Ears::default(),
+        }),
         Turn::Again => Some(State::Ready),
         Turn::Sleep { .. } if listening.heard => Some(State::Ready),
         Turn::Sleep { until } => Some(State::Asleep {
@@ -214,6 +241,20 @@ pub(crate) struct SimThreads {
     pub(crate) boot: u64,
 }
 
+impl SimThreads {
+    fn add(&self, name: &str, worker: Box<dyn Worker>, is_syncer: bool) {
+        let mut world = self.shared.world.lock();
+        if world.check_on(self.boot).is_ok() {
+            world.crew.workers.push(Member {
+                name: name.to_owned(),
+                is_syncer,
+                worker: Some(worker),
+                state: State::Ready,
+            });
+        }
+    }
+}
+
 impl Threads for SimThreads {
     fn bell(&self) -> Arc<dyn Bell> {
         let mut world = self.shared.world.lock();
@@ -228,14 +269,11 @@ impl Threads for SimThreads {
     }
 
     fn spawn(&self, name: &str, worker: Box<dyn Worker>) {
-        let mut world = self.shared.world.lock();
-        if world.check_on(self.boot).is_ok() {
-            world.crew.workers.push(Member {
-                name: name.to_owned(),
-                worker: Some(worker),
-                state: State::Ready,
-            });
-        }
+        self.add(name, worker, false);
+    }
+
+    fn spawn_syncer(&self, name: &str, worker: Box<dyn Worker>) {
+        self.add(name, worker, true);
     }
 
     fn join(&self) {

@@ -243,10 +243,9 @@ impl World {
         self.disk_op(boot, true)?;
         self.counts.syncs += 1;
         let slow = if self.chance.one_in(100) { 100 } else { 1 };
-        self.now += slow
-            * self
-                .chance
-                .between(self.faults.sync_nanos.start, self.faults.sync_nanos.end);
+        let of = &self.faults.sync_nanos;
+        let nanos = slow * self.chance.between(of.start, of.end);
+        self.spend_sync(nanos);
         let fails = self.faults.sync_fails_at.is_some_and(|at| {
             self.counts.syncs == at || (self.faults.sync_fails_on && self.counts.syncs > at)
         });

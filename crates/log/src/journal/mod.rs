@@ -12,4 +12,4 @@ mod writer;
 pub use format::PAGE;
 pub use piece::{Making, Piece, Spares, is_full, lacks_descriptors, make_piece, piece_path};
 pub use replay::{Damage, From, Lost, Replayed, Step, Unproven, replay};
-pub use writer::{CommitError, Entry, Resume, What, Writer};
+pub use writer::{CommitError, Entry, Resume, SYNCS_MAX, What, Writer};

@@ -1,8 +1,9 @@
 //! Group commit: many waiting appends become one write and one sync.
 //!
-//! Owns the tail of the journal. Invariant: a round is written only after the sync of the round before it returned, so the
-//! durable point in every round head is true. Never retries a failed sync: the pages may already be lost, so the directory
-//! goes offline. Does not choose offsets, and does not decide when to commit.
+//! Owns the tail of the journal. Invariants: the durable point in every round head is true, because it moves only when syncs
+//! have returned; a piece is left only when all it holds is durable. Several rounds may wait for their syncs together, each
+//! with a descriptor of its own. Never retries a failed sync: the pages may already be lost, so the directory goes offline.
+//! Does not choose offsets, and does not decide when to commit.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -10,7 +11,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use env::Disk;
+use env::disk::Open;
+use env::{Disk, FileHandle};
 use model::{Offset, PartitionIndex};
 use wire::Uuid;
 use wire::records::{Batch, Head};
@@ -23,6 +25,9 @@ use super::piece::{Piece, Spares, ZEROES, is_full, make_piece, piece_path};
 const INLINE_PIECE_BYTES: u64 = 8 << 20;
 /// One write call takes at most this many slices (IOV_MAX is 1024 on Linux).
 const SLICES_MAX: usize = 512;
+/// Rounds of one directory whose syncs may be under way together: enough to hide what clients and network need between an
+/// answer and the next request, where a sync takes some milliseconds.
+pub const SYNCS_MAX: usize = 8;
 /// The write-back of rounds without a sync begins when so much of them has gathered: the sync of the piece that is left
 /// behind would take long otherwise, and everyone waits for it.
 const WRITEBACK_BYTES: u64 = 1 << 20;
@@ -79,6 +84,9 @@ impl Entry {
 struct Live {
     piece: Piece,
     last_sequence: u64,
+    /// For syncs beside the one of the piece's own descriptor: a lost page is told once per descriptor, to whoever syncs it
+    /// first, and each round must hear of it. Opened before the first round, so that none misses what came before it.
+    more: Vec<FileHandle>,
 }
 
 /// Why a round was not committed.
@@ -115,10 +123,10 @@ pub struct Writer {
     sequence: u64,
     durable: u64,
     checksum: u32,
-    /// The newest piece holds rounds that were written without a sync.
-    unsynced: bool,
     /// Bytes of the newest piece that are on the disk, or on their way there.
     written_back: u64,
+    /// The round in `buffer`, not written yet.
+    prepared: Option<RoundHead>,
     buffer: Vec<u8>,
     echo: Echo,
 }
@@ -143,8 +151,8 @@ impl Writer {
             sequence: resume.last_sequence,
             durable: resume.last_sequence,
             checksum: resume.last_checksum,
-            unsynced: false,
             written_back: 0,
+            prepared: None,
             buffer: Vec::new(),
             echo: Echo::default(),
         }
@@ -157,6 +165,7 @@ impl Writer {
         let lives = pieces.into_iter().map(|(piece, last_sequence)| Live {
             piece,
             last_sequence,
+            more: Vec::new(),
         });
         self.live = lives.collect();
         self.position = self.live.back().map_or(0, |live| live.piece.bytes);
@@ -195,10 +204,31 @@ impl Writer {
                 .map_or(0, |live| live.piece.bytes - self.position)
     }
 
-    /// Writes `entries` as one round; with `sync` it is durable when this returns. Apart from
-    /// [`CommitError::NoRoom`] an error is final: see the file's head.
+    /// Writes `entries` as one round, when no other one waits for its sync; with `sync` it is durable when this returns. Apart
+    /// from [`CommitError::NoRoom`] an error is final: see the file's head.
     pub fn commit(&mut self, entries: &[Entry], sync: bool) -> Result<u64, CommitError> {
+        self.prepare(entries);
+        self.write(entries, sync)?;
+        if sync && let Some(file) = self.descriptor(0) {
+            file.sync_data()?;
+            self.on_synced(self.sequence);
+        }
+        Ok(self.sequence)
+    }
+
+    /// Makes ready to write `entries`; returns whether they need another piece, for which nothing may wait for its sync.
+    pub fn prepare(&mut self, entries: &[Entry]) -> bool {
         let head = self.encode(entries);
+        self.prepared = Some(head);
+        !self.has_room(head.span())
+    }
+
+    /// Writes what was prepared as one round. With `will_sync` the caller syncs one of the descriptors next.
+    pub fn write(&mut self, entries: &[Entry], will_sync: bool) -> Result<(), CommitError> {
+        let head = match self.prepared.take() {
+            Some(head) => head,
+            None => self.encode(entries),
+        };
         let mut slices: Vec<IoSlice<'_>> = Vec::with_capacity((entries.len() + 3).min(SLICES_MAX));
         self.make_room(head.span())?;
         let head = RoundHead {
@@ -235,20 +265,28 @@ impl Writer {
         self.sequence = head.sequence;
         self.echo.keep(head.sequence);
         live.last_sequence = head.sequence;
-        if sync {
-            live.piece.file.sync_data()?;
-            self.durable = self.sequence;
-            self.unsynced = false;
+        if will_sync {
             self.written_back = end;
-        } else {
-            self.unsynced = true;
-            if end - self.written_back >= WRITEBACK_BYTES {
-                let file = &live.piece.file;
-                file.start_writeback(self.written_back, end - self.written_back);
-                self.written_back = end;
-            }
+        } else if end - self.written_back >= WRITEBACK_BYTES {
+            file.start_writeback(self.written_back, end - self.written_back);
+            self.written_back = end;
         }
-        Ok(self.sequence)
+        Ok(())
+    }
+
+    /// One of the newest piece's descriptors; a sync of any makes all durable that was written before it. Syncs under way
+    /// together need one each.
+    pub fn descriptor(&self, which: usize) -> Option<FileHandle> {
+        let live = self.live.back()?;
+        match which {
+            0 => Some(Arc::clone(&live.piece.file)),
+            which => live.more.get(which - 1).cloned(),
+        }
+    }
+
+    /// A sync that began after round `sequence` was written has returned, and so have those of the rounds before it.
+    pub fn on_synced(&mut self, sequence: u64) {
+        self.durable = self.durable.max(sequence);
     }
 
     /// Bytes that rounds may take before another piece is begun.
@@ -305,22 +343,23 @@ impl Writer {
         }
     }
 
-    /// Begins a new piece when the newest one cannot take `span` more bytes.
-    fn make_room(&mut self, span: u64) -> Result<(), CommitError> {
-        if self
-            .live
+    fn has_room(&self, span: u64) -> bool {
+        self.live
             .back()
             .is_some_and(|live| self.position + span <= live.piece.bytes)
-        {
+    }
+
+    /// Begins a new piece when the newest one cannot take `span` more bytes.
+    fn make_room(&mut self, span: u64) -> Result<(), CommitError> {
+        if self.has_room(span) {
             return Ok(());
         }
         // Rounds of relaxed topics may still wait for a sync in the piece we leave; after it nobody would sync that file.
-        if self.unsynced {
+        if self.durable < self.sequence {
             if let Some(live) = self.live.back() {
                 live.piece.file.sync_data()?;
             }
             self.durable = self.sequence;
-            self.unsynced = false;
         }
         let piece = match self.spares.take(span + PAGE) {
             Some(piece) => piece,
@@ -349,7 +388,11 @@ impl Writer {
             previous: self.checksum,
         };
         piece.file.write_at(&[IoSlice::new(&header.encode())], 0)?;
+        // Without them rounds wait for each other: a process that is short of descriptors has other troubles.
+        let path = piece_path(&self.dir, piece.slot);
+        let more = (1..SYNCS_MAX).map_while(|_| self.disk.open(&path, Open::Write).ok());
         self.live.push_back(Live {
+            more: more.collect(),
             piece,
             last_sequence: self.sequence,
         });

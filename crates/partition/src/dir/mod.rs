@@ -7,6 +7,7 @@ mod accept;
 mod arrive;
 mod build;
 mod cleaner;
+mod flight;
 mod identity;
 pub mod linger;
 mod moving;
@@ -32,8 +33,9 @@ use wire::Uuid;
 
 pub use accept::{accept_loss, unnamed_loss};
 pub use cleaner::{Cleaner, CleanerSettings, Cleaning};
+pub use flight::Flight;
 pub use identity::Identity;
-pub use linger::Stamp;
+pub use linger::{Stamp, Wait};
 pub(crate) use moving::Pause;
 pub use moving::{Move, MoveError, MoveStep, Moved};
 pub use pieces::PieceMaker;
@@ -45,7 +47,8 @@ use crate::news::News;
 use crate::partition::{Home, Partition};
 use crate::sync::{AtomicBool, AtomicIsize, AtomicU64, Mutex, Ordering};
 use arrive::{Arrival, Guest};
-use queue::Queue;
+use flight::{Flights, Untold};
+use queue::{Queue, Round};
 
 /// Names a partition.
 type Key = (Uuid, PartitionIndex);
@@ -95,12 +98,24 @@ struct Doomed {
     home: Option<Arc<Home>>,
 }
 
+/// What a call of [`LogDir::begin_commit`] did.
+pub enum Begun {
+    /// Nothing is queued that could be committed now.
+    Idle,
+    /// As many rounds as may be are on their way to the disk; who ends one will look at the queue again.
+    Busy,
+    /// A round is written.
+    Written(Flight),
+    /// The directory failed, as the news say.
+    Failed,
+}
+
 /// What a call of [`LogDir::commit`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Commit {
     /// Nothing is queued that could be committed now.
     Idle,
-    /// Another thread is committing; it will look at the queue again.
+    /// Other threads are committing; they will look at the queue again.
     Busy,
     /// A round is durable, or the directory failed; the news say which. Look whether more is queued.
     Done,
@@ -113,9 +128,14 @@ pub struct LogDir {
     pub(crate) settings: DirSettings,
     pub(crate) files: Arc<FilePool>,
     queue: Mutex<Queue>,
-    /// Held by whoever commits, from taking a round until its partitions know: rounds are told in their order, so `point`
-    /// never runs ahead of a partition that was not told yet.
+    /// Held from taking a round until it is written.
     journal: Mutex<journal::Writer>,
+    flights: Mutex<Flights>,
+    /// Held by whoever tells partitions of rounds, or of the failure: one at a time and in the order of the rounds, so `point`
+    /// never runs ahead of a partition that was not told yet, and nothing is told to be durable after a sync failed.
+    telling: Mutex<()>,
+    /// The last round that was told after a sync of its own: one without may be told and not be on the disk.
+    synced: AtomicU64,
     failed: AtomicBool,
     /// The oldest round waits for a journal piece that the volume had no room for.
     lacks_piece: AtomicBool,
@@ -193,9 +213,14 @@ impl LogDir {
         self.queue.lock().linger.average()
     }
 
-    /// Until when the next commit should wait for more appends; `None` to commit now.
-    pub fn commit_wait(&self, now: Instant) -> Option<Instant> {
-        self.queue.lock().linger.wait_until(now)
+    /// The disk is so slow that several rounds may be on their way to it together.
+    pub fn is_slow(&self) -> bool {
+        self.queue.lock().linger.is_slow()
+    }
+
+    /// Whether the next commit should wait, for more appends or for the end of another.
+    pub fn commit_wait(&self, now: Instant) -> Wait {
+        self.queue.lock().linger.wait(now)
     }
 
     pub(crate) fn enqueue(
@@ -214,40 +239,77 @@ impl LogDir {
 
     /// Makes the oldest queued round durable and collects what its partitions have to tell.
     pub fn commit(&self, news: &mut Vec<News>) -> Commit {
-        let (mut journal, round) = loop {
-            let Some(journal) = self.journal.try_lock() else {
-                return Commit::Busy;
+        match self.begin_commit(news) {
+            Begun::Idle => Commit::Idle,
+            Begun::Busy => Commit::Busy,
+            Begun::Failed => Commit::Done,
+            Begun::Written(flight) => {
+                let synced = flight.sync();
+                self.finish(&flight, synced, news);
+                Commit::Done
+            }
+        }
+    }
+
+    /// Writes the oldest queued round. Its sync, and [`LogDir::finish`], are the caller's.
+    pub fn begin_commit(&self, news: &mut Vec<News>) -> Begun {
+        let (mut journal, round, descriptor) = loop {
+            let Some(mut journal) = self.journal.try_lock() else {
+                return Begun::Busy;
             };
             if !self.can_commit() {
-                return Commit::Idle;
+                return Begun::Idle;
             }
-            if let Some(round) = self.queue.lock().take() {
-                break (journal, round);
+            let mut must_be_alone = false;
+            if let Some(round) = self.take_round() {
+                let descriptor = self.flights.lock().free_descriptor();
+                must_be_alone =
+                    journal.prepare(&round.entries) || journal.descriptor(descriptor).is_none();
+                let mut queue = self.queue.lock();
+                if !must_be_alone || queue.linger.is_alone() {
+                    break (journal, round, descriptor);
+                }
+                queue.put_back(round);
             }
-            // Someone may have queued (1) after we found nothing and (2) been told `Busy` because we still held the journal.
-            // He relies on us to look again.
+            // Someone may have queued, or ended a round, (1) after we looked and (2) been told `Busy` because we still held the
+            // journal. He relies on us to look again.
             drop(journal);
-            if !self.has_queued() {
-                return Commit::Idle;
+            let queue = self.queue.lock();
+            if !self.can_commit() || queue.is_empty() {
+                return Begun::Idle;
+            }
+            if queue.linger.is_busy() || must_be_alone && !queue.linger.is_alone() {
+                return Begun::Busy;
             }
         };
         let started = self.env.clock.now();
-        match journal.commit(&round.entries, round.sync) {
-            Ok(_) => {}
+        journal.on_synced(self.synced.load(Ordering::Acquire));
+        match journal.write(&round.entries, round.sync) {
+            Ok(()) => {}
             Err(CommitError::NoRoom(error)) => {
                 self.queue.lock().put_back(round);
                 self.lacks_piece.store(true, Ordering::Release);
                 self.set_full(true, &error.to_string());
                 // The segment writer tries again when there is room.
                 self.writer_bell.ring();
-                return Commit::Idle;
+                return Begun::Idle;
             }
             Err(CommitError::Failed(error)) => {
+                // Nobody may write behind it.
+                self.failed.store(true, Ordering::Release);
+                drop(journal);
+                let _telling = self.telling.lock();
                 self.fail(&error, news);
-                return Commit::Done;
+                return Begun::Failed;
             }
         }
         let released = journal.release(self.release_to.load(Ordering::Relaxed), SPARE_PIECES_MAX);
+        if let Err(error) = released {
+            eprintln!(
+                "log dir {}: cannot remove a journal piece: {error}",
+                self.path.display()
+            );
+        }
         let point = Point {
             sequence: journal.sequence(),
             checksum: journal.checksum(),
@@ -255,14 +317,59 @@ impl LogDir {
             live_bytes: journal.live_bytes(),
             room: journal.room(),
         };
-        if let Err(error) = released {
-            eprintln!(
-                "log dir {}: cannot remove a journal piece: {error}",
-                self.path.display()
-            );
-        }
+        let file = round.sync.then(|| journal.descriptor(descriptor)).flatten();
+        self.queue.lock().linger.on_begin();
+        self.flights.lock().push(Untold {
+            round,
+            point,
+            descriptor,
+            is_synced: false,
+        });
+        Begun::Written(Flight {
+            file,
+            sequence: point.sequence,
+            started,
+        })
+    }
 
+    /// The oldest queued round, if one more may be under way.
+    fn take_round(&self) -> Option<Round> {
+        let mut queue = self.queue.lock();
+        if queue.linger.is_busy() {
+            return None;
+        }
+        queue.take()
+    }
+
+    /// The sync of a round has ended: collects what the partitions of all rounds have to tell that are durable now. The caller
+    /// looks at the queue again.
+    pub fn finish(&self, flight: &Flight, synced: io::Result<()>, news: &mut Vec<News>) {
         let now = self.env.clock.now();
+        let took = now.since(flight.started);
+        let _telling = self.telling.lock();
+        if self.is_failed() {
+            return; // everyone was told
+        }
+        if let Err(error) = synced {
+            self.fail(&error, news);
+            return;
+        }
+        self.queue.lock().linger.on_commit(took);
+        self.flights.lock().on_synced(flight.sequence);
+        loop {
+            let Some(untold) = self.flights.lock().next() else {
+                return;
+            };
+            self.tell(untold, news);
+        }
+    }
+
+    /// A round and all before it are durable.
+    fn tell(&self, untold: Untold, news: &mut Vec<News>) {
+        let Untold { round, point, .. } = untold;
+        if round.sync {
+            self.synced.store(point.sequence, Ordering::Release);
+        }
         let mut dirty = Vec::new();
         for member in &round.members {
             if member
@@ -274,7 +381,6 @@ impl LogDir {
         }
         self.add_dirty(round.bytes, dirty);
         let before = std::mem::replace(&mut *self.point.lock(), point);
-        drop(journal);
         let due = self.settings.checkpoint_bytes;
         if before.live_bytes < due && due <= point.live_bytes {
             self.writer_bell.ring();
@@ -284,9 +390,8 @@ impl LogDir {
             self.maker_bell.ring();
         }
         let mut queue = self.queue.lock();
-        queue.linger.on_commit(now.since(started), now);
+        queue.linger.on_told(self.env.clock.now());
         queue.give_back(round);
-        Commit::Done
     }
 
     /// Frees the journal pieces that a checkpoint made needless. Commits do that, but none comes while the disk is full.
@@ -294,7 +399,7 @@ impl LogDir {
         let released = self.release_to.load(Ordering::Relaxed);
         match self.journal.try_lock() {
             Some(mut journal) => journal.release(released, SPARE_PIECES_MAX),
-            None => Ok(()), // whoever commits now does it
+            None => Ok(()), // whoever writes a round now does it
         }
     }
 

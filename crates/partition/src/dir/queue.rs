@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use log::journal::Entry;
+use log::journal::{Entry, SYNCS_MAX};
 use model::Offset;
 
 use super::linger::Linger;
@@ -115,8 +115,8 @@ impl Queue {
         round.members.clear();
         round.bytes = 0;
         round.sync = false;
-        // Two rounds are alive at a time: one being filled, one being written.
-        if self.idle.len() < 2 {
+        // So many are alive at a time: one being filled, the others on their way to the disk.
+        if self.idle.len() <= SYNCS_MAX {
             self.idle.push(round);
         }
     }

@@ -469,6 +469,8 @@ impl SegmentWriter {
         self.space_at = now.plus(SPACE_CHECK);
         if self.dir.is_full() {
             self.dir.release_pieces().map_err(|error| self.io(error))?;
+            // Who found the journal in our hands relies on us to look at the queue.
+            self.commit_queued();
             self.trim_segments();
         }
         if let Ok(space) = self.dir.env.disk.space(&self.dir.path) {

@@ -12,6 +12,7 @@ mod moving;
 mod pieces;
 mod power;
 mod rescue;
+mod together;
 mod transactions;
 mod waiting;
 

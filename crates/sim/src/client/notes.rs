@@ -53,6 +53,8 @@ pub(crate) struct Notes {
     pub(crate) switched: u64,
     /// Commits of members that were acknowledged, one after the other: partition and offset.
     pub(crate) acked_commits: Vec<(i32, i64)>,
+    /// Operations of the history whose outcome became known after their end, since somebody looked.
+    pub(crate) decided: Vec<usize>,
     /// Offsets committed in transactions, by group.
     numbers: BTreeMap<String, Numbers>,
     /// How often such an offset was looked up.
@@ -182,7 +184,7 @@ impl Notes {
         self.settled += 1;
         let ops = &mut self.history.ops;
         let numbers = self.numbers.entry(group.to_owned()).or_default();
-        if let Err(what) = numbers.settle(found, ops) {
+        if let Err(what) = numbers.settle(found, ops, &mut self.decided) {
             self.violation(format!("{group}: {what}"));
         }
     }

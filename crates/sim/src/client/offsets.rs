@@ -37,8 +37,14 @@ impl Numbers {
         }
     }
 
-    /// Judges a committed offset, -1 for none, and decides with it what was unknown; none of the transactions may be open.
-    pub(crate) fn settle(&mut self, found: i64, ops: &mut [Op]) -> Result<(), String> {
+    /// Judges a committed offset, -1 for none, and decides with it what was unknown, which it adds to `decided`; none of the
+    /// transactions may be open.
+    pub(crate) fn settle(
+        &mut self,
+        found: i64,
+        ops: &mut [Op],
+        decided: &mut Vec<usize>,
+    ) -> Result<(), String> {
         if found >= self.txns.len() as i64 {
             return Err(format!("offset {found} was never committed"));
         }
@@ -59,8 +65,11 @@ impl Numbers {
                 _ => continue,
             };
             txn.outcome = Some(outcome);
-            if let Some(op) = txn.op.and_then(|at| ops.get_mut(at)) {
+            if let Some(at) = txn.op
+                && let Some(op) = ops.get_mut(at)
+            {
                 op.outcome = outcome;
+                decided.push(at);
             }
         }
         Ok(())
@@ -112,10 +121,13 @@ mod tests {
     fn an_offset_decides_what_nobody_was_told() {
         use Outcome::{Fail, Info, Ok as Done};
         let (mut numbers, mut ops) = numbers(&[Done, Info, Fail, Info, Info]);
-        numbers.settle(3, &mut ops).unwrap();
+        numbers.settle(3, &mut ops, &mut Vec::new()).unwrap();
         let outcomes: Vec<Outcome> = ops.iter().map(|op| op.outcome).collect();
         assert_eq!(outcomes, [Done, Info, Fail, Done, Fail]);
-        assert!(numbers.settle(4, &mut ops).is_err(), "decided otherwise");
+        assert!(
+            numbers.settle(4, &mut ops, &mut Vec::new()).is_err(),
+            "decided otherwise"
+        );
     }
 
     #[test]
@@ -133,7 +145,7 @@ mod tests {
         use Outcome::{Fail, Ok as Done};
         let refused = |outcomes: &[Outcome], found: i64| {
             let (mut numbers, mut ops) = numbers(outcomes);
-            numbers.settle(found, &mut ops).is_err()
+            numbers.settle(found, &mut ops, &mut Vec::new()).is_err()
         };
         assert!(refused(&[Done, Done], 0));
         assert!(refused(&[Done], -1));

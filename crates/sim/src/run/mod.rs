@@ -244,9 +244,12 @@ impl Run {
         for client in clients {
             next = next.min(client.act(machine, notes));
         }
+        let decided = std::mem::take(&mut notes.decided);
         if let Some(done_at) = &mut self.done_at {
             let recorded = machine.recorded();
             done_at.resize(notes.history.ops.len(), recorded);
+            // A crash before somebody could know leaves it open.
+            decided.iter().for_each(|op| done_at[*op] = recorded);
             self.committed_at
                 .resize(notes.acked_commits.len(), recorded);
         }

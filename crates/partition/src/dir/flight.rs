@@ -1,0 +1,71 @@
+//! Rounds between their write and the news of it.
+//!
+//! On a slow disk several rounds wait for their syncs together. Invariant: rounds are told in the order they were written, so
+//! a partition never hears of a later one first, and what is told after a failed sync is the failure. Does no IO.
+
+use std::collections::VecDeque;
+use std::io;
+
+use env::FileHandle;
+use model::Instant;
+
+use super::Point;
+use super::queue::Round;
+
+/// A written round that wants its sync: to be given to [`LogDir::finish`](super::LogDir::finish) with what became of it.
+#[must_use]
+pub struct Flight {
+    /// `None` for a round that promised no durability.
+    pub(super) file: Option<FileHandle>,
+    pub(super) sequence: u64,
+    pub(super) started: Instant,
+}
+
+impl Flight {
+    /// Blocks until the round is durable.
+    pub fn sync(&self) -> io::Result<()> {
+        self.file.as_ref().map_or(Ok(()), |file| file.sync_data())
+    }
+}
+
+/// A round that is not told yet.
+pub(super) struct Untold {
+    pub(super) round: Round,
+    /// Where the journal stands after it.
+    pub(super) point: Point,
+    /// Which of the journal's descriptors syncs it.
+    pub(super) descriptor: usize,
+    pub(super) is_synced: bool,
+}
+
+/// Oldest first.
+#[derive(Default)]
+pub(super) struct Flights {
+    untold: VecDeque<Untold>,
+}
+
+impl Flights {
+    /// A descriptor that no round waits for.
+    pub(super) fn free_descriptor(&self) -> usize {
+        let is_used = |which: &usize| (self.untold.iter()).any(|of| of.descriptor == *which);
+        (0..=self.untold.len())
+            .find(|which| !is_used(which))
+            .unwrap_or(0)
+    }
+
+    pub(super) fn push(&mut self, untold: Untold) {
+        self.untold.push_back(untold);
+    }
+
+    pub(super) fn on_synced(&mut self, sequence: u64) {
+        let is_it = |of: &&mut Untold| of.point.sequence == sequence;
+        if let Some(untold) = self.untold.iter_mut().find(is_it) {
+            untold.is_synced = true;
+        }
+    }
+
+    /// The oldest round, if it may be told.
+    pub(super) fn next(&mut self) -> Option<Untold> {
+        self.untold.pop_front_if(|of| of.is_synced)
+    }
+}
