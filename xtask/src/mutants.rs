@@ -6,7 +6,17 @@
 use std::path::Path;
 use std::process::Command;
 
-const LOADS: [&str; 6] = ["all", "transactions", "group", "table", "retries", "aging"];
+const LOADS: [&str; 9] = [
+    "all",
+    "transactions",
+    "strays",
+    "ledger",
+    "group",
+    "instances",
+    "table",
+    "retries",
+    "aging",
+];
 
 /// What is wrong with the patches.
 pub(crate) fn objections(root: &Path) -> Result<Vec<String>, String> {
