@@ -447,7 +447,7 @@ impl Shard {
         }
     }
 
-    /// Commits what is queued, here or on the commit thread; returns until when a commit waits for company.
+    /// Commits what is queued, here or on a commit thread; returns until when a commit waits for company.
     fn commit(&mut self) -> Option<Instant> {
         let mut wait = None;
         let is_asked = |at: Instant| self.now < at.plus(ASKED_RECENTLY);
@@ -458,7 +458,7 @@ impl Shard {
                 continue;
             }
             let by_thread = !commits_inline || dir.commit_average() > INLINE_COMMIT_MAX;
-            // While stopping the commit thread may have ended already, and nobody would commit what comes after it.
+            // While stopping the commit threads may have ended already, and nobody would commit what comes after it.
             if by_thread && !self.is_stopping {
                 self.shared.ring_committer(at);
                 continue;
