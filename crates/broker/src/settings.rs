@@ -84,6 +84,7 @@ impl Settings {
             retention_check: self.broker.retention_check_interval,
             producer_expiration_ms: i64::try_from(self.broker.producer_id_expiration.as_millis())
                 .unwrap_or(i64::MAX),
+            producer_expiration_check: self.broker.producer_id_expiration_check,
         }
     }
 }

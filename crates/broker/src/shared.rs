@@ -72,6 +72,11 @@ pub(crate) struct Shared {
     failure: Mutex<Option<String>>,
 }
 
+fn set_dirs(dirs: &[Arc<LogDir>], settings: &Settings) {
+    let expiration_ms = settings.dir().producer_expiration_ms;
+    (dirs.iter()).for_each(|dir| dir.set_producer_expiration(expiration_ms));
+}
+
 impl Drop for Shared {
     fn drop(&mut self) {
         self.dirs.iter().for_each(|dir| dir.let_go());
@@ -89,6 +94,8 @@ impl Shared {
     ) -> Shared {
         let shards = settings.broker.network_threads;
         let unfinished = Budget::new(settings.request_bytes_max / 2, shards);
+        // They were opened before the settings that the metadata hold were known.
+        set_dirs(&dirs, &settings);
         Shared {
             prefetcher: Prefetcher::new(env.threads.bell()),
             moves: Moves::new(env.threads.bell()),
@@ -133,6 +140,7 @@ impl Shared {
         if let Some(cleaning) = self.cleaning.get() {
             cleaning.set_settings(settings.cleaner());
         }
+        set_dirs(&self.dirs, &settings);
         self.settings.store(Arc::new(settings));
     }
 

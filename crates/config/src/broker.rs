@@ -69,6 +69,7 @@ pub struct Broker {
 
     pub retention_check_interval: Duration,
     pub producer_id_expiration: Duration,
+    pub producer_id_expiration_check: Duration,
 
     pub cleaner: Cleaner,
 
@@ -201,6 +202,7 @@ impl Broker {
             .unwrap_or(i16::MAX),
             retention_check_interval: millis("log.retention.check.interval.ms"),
             producer_id_expiration: millis("producer.id.expiration.ms"),
+            producer_id_expiration_check: millis("producer.id.expiration.check.interval.ms"),
             cleaner: Cleaner {
                 is_enabled: layers.flag("log.cleaner.enable"),
                 threads: at_most("log.cleaner.threads"),

@@ -34,6 +34,7 @@ const SETTINGS: DirSettings = DirSettings {
     segment_files_open_max: 4,
     retention_check: Duration::from_secs(300),
     producer_expiration_ms: i64::MAX,
+    producer_expiration_check: Duration::from_secs(600),
 };
 
 /// Blocks as a bell does, so that a missing ring leaves its waiter where it is.

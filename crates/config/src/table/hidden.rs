@@ -17,8 +17,8 @@ pub(super) const SETTINGS: &[Setting] = settings! {
     "internal.metadata.log.segment.bytes" Int - Any ReadOnly Meaningless "Not for users, not even in Kafka";
     "internal.metadata.max.batch.size.in.bytes" Int "8388608" Any ReadOnly Meaningless "Not for users, not even in Kafka";
     "log.initial.task.delay.ms" Long "30000" AtLeast(0) ReadOnly Meaningless "Not for users, not even in Kafka";
-    "producer.id.expiration.check.interval.ms" Int "600000" AtLeast(1) ReadOnly Meaningless
-        "Not for users, not even in Kafka";
+    "producer.id.expiration.check.interval.ms" Int "600000" AtLeast(1) ReadOnly Works
+        "milliseconds between two looks for producers to forget";
     "remote.log.index.file.cache.ttl.ms" Long "900000" AtLeast(-1) ReadOnly Meaningless "Not for users, not even in Kafka";
     "remote.log.manager.task.retry.backoff.max.ms" Long "30000" AtLeast(1) ReadOnly Meaningless
         "Not for users, not even in Kafka";

@@ -31,7 +31,9 @@ impl Lock for NoLock {}
 
 impl LogDir {
     pub(super) fn new(env: Env, path: PathBuf, settings: DirSettings, parts: Parts) -> LogDir {
+        let expiration_ms = u64::try_from(settings.producer_expiration_ms).unwrap_or(0);
         LogDir {
+            producer_expiration_ms: AtomicU64::new(expiration_ms),
             id: parts.id,
             path,
             maker_bell: env.threads.bell(),

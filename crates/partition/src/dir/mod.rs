@@ -68,6 +68,7 @@ pub struct DirSettings {
     pub segment_files_open_max: usize,
     pub retention_check: Duration,
     pub producer_expiration_ms: i64,
+    pub producer_expiration_check: Duration,
 }
 
 /// Committed batches that wait for the segment writer; past it the shards stop reading sockets, so clients slow down first.
@@ -126,6 +127,8 @@ pub struct LogDir {
     pub path: PathBuf,
     pub(crate) env: Env,
     pub(crate) settings: DirSettings,
+    /// As in the settings at first; what is set later counts from the next look on.
+    producer_expiration_ms: AtomicU64,
     pub(crate) files: Arc<FilePool>,
     queue: Mutex<Queue>,
     /// Held from taking a round until it is written.
@@ -178,6 +181,11 @@ impl LogDir {
         let dirty = std::mem::take(&mut *self.dirty.lock());
         let doomed = std::mem::take(&mut *self.doomed.lock());
         drop((partitions, guests, arrivals, dirty, doomed));
+    }
+
+    pub fn set_producer_expiration(&self, ms: i64) {
+        let ms = u64::try_from(ms).unwrap_or(0);
+        self.producer_expiration_ms.store(ms, Ordering::Relaxed);
     }
 
     pub fn is_failed(&self) -> bool {

@@ -69,6 +69,7 @@ pub struct SegmentWriter {
     retry_at: Option<Instant>,
     space_at: Instant,
     retention_at: Instant,
+    producers_at: Instant,
     checkpointed: u64,
     is_primed: bool,
 }
@@ -78,6 +79,7 @@ impl SegmentWriter {
         let now = dir.env.clock.now();
         let checkpointed = dir.release_to.load(Ordering::Relaxed);
         let retention_at = now.plus(dir.settings.retention_check);
+        let producers_at = now.plus(dir.settings.producer_expiration_check);
         SegmentWriter {
             dir,
             announce,
@@ -92,6 +94,7 @@ impl SegmentWriter {
             retry_at: None,
             space_at: now,
             retention_at,
+            producers_at,
             checkpointed,
             is_primed: false,
         }
@@ -513,7 +516,6 @@ impl SegmentWriter {
         self.retention_at = now.plus(self.dir.settings.retention_check);
         let partitions: Vec<_> = self.dir.partitions.lock().values().cloned().collect();
         for partition in &partitions {
-            partition.expire_producers(wall, self.dir.settings.producer_expiration_ms);
             let home = self.home_of(partition);
             let Some(store) = home.as_ref().and_then(|home| home.store.get()) else {
                 continue;
@@ -534,6 +536,18 @@ impl SegmentWriter {
         }
         self.commit_queued();
         Ok(())
+    }
+
+    fn expire_producers(&mut self, now: Instant, wall: Timestamp) {
+        if now < self.producers_at {
+            return;
+        }
+        self.producers_at = now.plus(self.dir.settings.producer_expiration_check);
+        let expiration_ms = self.dir.producer_expiration_ms.load(Ordering::Relaxed);
+        let partitions: Vec<_> = self.dir.partitions.lock().values().cloned().collect();
+        for partition in &partitions {
+            partition.expire_producers(wall, i64::try_from(expiration_ms).unwrap_or(i64::MAX));
+        }
     }
 
     /// Commits what this loop has queued itself; whoever else is committing takes it along.
@@ -618,6 +632,7 @@ impl SegmentWriter {
         }
         self.check_space(now)?;
         self.resume_commits();
+        self.expire_producers(now, wall);
         self.enforce_retention(now, wall)?;
         self.unlink_due(now)?;
         self.flush_due(now);
@@ -661,7 +676,7 @@ impl SegmentWriter {
         let until = [next_write, next_space, next_unlink, next_flush]
             .into_iter()
             .flatten()
-            .fold(self.retention_at, Instant::min);
+            .fold(self.retention_at.min(self.producers_at), Instant::min);
         if !has_work {
             self.dir.writer_asleep.store(true, Ordering::Release);
             // A commit between our last look and the flag did not ring.

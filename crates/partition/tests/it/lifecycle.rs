@@ -1,5 +1,8 @@
 //! Trims, retention, deletion, checkpoints: what goes is gone for good, what stays is untouched.
 
+use partition::Warrant;
+
+use super::transactions::{append, records};
 use super::*;
 
 fn names(machine: &Machine, path: &str) -> Vec<String> {
@@ -307,4 +310,46 @@ fn a_start_with_more_changed_logs_than_files_may_be_open_syncs_the_volume_instea
     let rig = open(&machine, &configs).unwrap();
     assert_eq!(rig.rounds, 0, "the files alone are enough");
     check(&rig, &mut known, "after a power cut");
+}
+
+#[test]
+fn silent_producers_are_looked_for_at_an_interval_of_their_own() {
+    let known = |check: Duration, silent: Duration| {
+        let machine = machine(1);
+        let settings = DirSettings {
+            producer_expiration_ms: 2_000,
+            producer_expiration_check: check,
+            ..settings()
+        };
+        let configs = [small_segments()];
+        let mut rig = open_at(&machine, Path::new(DIR), settings, &configs).unwrap();
+        append(&mut rig, records(7, 0, 1, false), Warrant::None).unwrap();
+        rig.commit(&mut []);
+        rig.work(&machine, silent, &mut []);
+        rig.partitions[0].producers(|them| them.len())
+    };
+    let check = Duration::from_millis(100);
+    assert_eq!(known(check, Duration::from_millis(1_950)), 1);
+    assert_eq!(known(check, Duration::from_millis(2_150)), 0);
+    let retention = settings().retention_check;
+    assert_eq!(known(2 * retention, retention + SECOND), 1);
+    assert_eq!(known(2 * retention, 2 * retention + SECOND), 0);
+}
+
+#[test]
+fn another_expiration_of_producers_counts_from_the_next_look_on() {
+    let machine = machine(1);
+    let configs = [small_segments()];
+    let mut rig = open(&machine, &configs).unwrap();
+    append(&mut rig, records(7, 0, 1, false), Warrant::None).unwrap();
+    rig.commit(&mut []);
+    rig.work(
+        &machine,
+        settings().producer_expiration_check + SECOND,
+        &mut [],
+    );
+    assert_eq!(rig.partitions[0].producers(|them| them.len()), 1);
+    rig.dir.set_producer_expiration(2_000);
+    rig.work(&machine, settings().producer_expiration_check, &mut []);
+    assert_eq!(rig.partitions[0].producers(|them| them.len()), 0);
 }

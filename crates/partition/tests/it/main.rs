@@ -47,6 +47,7 @@ fn settings() -> DirSettings {
         segment_files_open_max: 4,
         retention_check: Duration::from_secs(300),
         producer_expiration_ms: i64::MAX,
+        producer_expiration_check: Duration::from_secs(600),
     }
 }
 
