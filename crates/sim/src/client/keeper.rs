@@ -21,6 +21,7 @@ use super::admin::Topic;
 use super::keep::{Client, Link, Turn};
 use super::line::{Answer, LineError};
 use super::notes::{Notes, payload, value_of};
+use super::reader::DAMAGED;
 
 pub(crate) const TOPIC: &str = "table";
 /// Few, so that most records are soon superseded.
@@ -91,6 +92,8 @@ pub(crate) struct Keeper {
     /// Values that the reading before found although their key is deleted. It may have met them on their way out.
     stale: BTreeMap<u64, i64>,
     retains_deletions: bool,
+    /// What the last fetch was answered with instead of records.
+    pub(crate) refused: Option<ErrorCode>,
     pub(crate) is_ending: bool,
     pub(crate) readings: u64,
     /// Readings that found less than was written.
@@ -169,9 +172,21 @@ impl Keeper {
             reading: Reading::default(),
             stale: BTreeMap::new(),
             retains_deletions,
+            refused: None,
             is_ending: false,
             readings: 0,
             compacted: 0,
+        }
+    }
+
+    /// Another one that only reads, what this one wrote.
+    pub(crate) fn reader(&self, chance: Chance, now: Instant) -> Keeper {
+        Keeper {
+            id: self.id.or(Some((0, 0))),
+            writes: self.writes.clone(),
+            acked: self.acked,
+            is_ending: true,
+            ..Keeper::new(chance, now, self.retains_deletions)
         }
     }
 
@@ -304,6 +319,7 @@ impl Keeper {
                 )));
             }
             if data.error_code != 0 {
+                self.refused = ErrorCode::try_from(data.error_code).ok();
                 continue;
             }
             if let Some(Records::Bytes(bytes)) = &data.records {
@@ -319,9 +335,10 @@ impl Keeper {
     /// Takes in what a fetch brought: each record must be the write of its offset.
     fn read(&mut self, bytes: &Bytes) -> Result<(), LineError> {
         for batch in Batch::cut(bytes, Source::Log) {
-            let batch = batch.map_err(|error| nonsense(error.to_string()))?;
+            let damaged = |error: &dyn std::fmt::Display| nonsense(format!("{DAMAGED}: {error}"));
+            let batch = batch.map_err(|error| damaged(&error))?;
             let plain = batch.plain(Caps::default());
-            let plain = plain.map_err(|error| nonsense(error.to_string()))?;
+            let plain = plain.map_err(|error| damaged(&error))?;
             for record in RecordIter::new(&plain, batch.record_count()) {
                 let record = record.map_err(|error| nonsense(error.to_string()))?;
                 let offset = batch.base_offset().0 + i64::from(record.offset_delta);

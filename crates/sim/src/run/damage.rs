@@ -13,7 +13,9 @@ use env::sim::{Chance, Faults, Machine, Rot};
 use super::host::{End, settings};
 use super::plan::Plan;
 use super::survey::{Contents, Known, survey};
+use super::table_damage;
 use super::{Run, Topics};
+use crate::client::keeper::{self, Keeper};
 use crate::client::reader::DAMAGED;
 
 #[derive(Clone, Debug, Default)]
@@ -23,6 +25,8 @@ pub struct Damages {
     pub reported: usize,
     /// Without any effect on what is read.
     pub harmless: usize,
+    /// In files of a table that was compacted before.
+    pub of_tables: usize,
     pub failures: Vec<String>,
 }
 
@@ -31,7 +35,7 @@ pub(super) const FAILURES_MAX: usize = 3;
 /// Damages the files of one short run in `count` ways, one at a time.
 #[must_use]
 pub fn damages(seed: u64, count: usize) -> Damages {
-    let plan = Plan::short(seed, Faults::default());
+    let plan = Plan::to_damage(seed, Faults::default());
     let mut run = Run::new(seed, &plan);
     run.done_at = Some(Vec::new());
     run.set_up();
@@ -80,6 +84,9 @@ pub fn damages(seed: u64, count: usize) -> Damages {
         let changed = machine.rot(&path, at..(at + bytes).min(len), rot);
         changed.expect("a file that was listed is there");
         tally.tried += 1;
+        let is_compacted = run.keeper.as_ref().is_some_and(|it| it.compacted > 0);
+        let is_of_table = place_of(&path).is_some_and(|place| place.starts_with(keeper::TOPIC));
+        tally.of_tables += usize::from(is_of_table && is_compacted);
         let is_open_journal = !is_clean && path.starts_with("/data/0/journal");
         let point = if is_open_journal { last } else { usize::MAX };
         let hurt = Hurt {
@@ -87,6 +94,7 @@ pub fn damages(seed: u64, count: usize) -> Damages {
             was_told: false,
             may_refuse_start: false,
             point,
+            table: run.keeper.as_ref(),
         };
         let (told, problems) = judge(&machine, &config, &topics, &known, &hurt);
         *(if told {
@@ -117,6 +125,8 @@ pub(super) struct Hurt<'a> {
     pub(super) may_refuse_start: bool,
     /// Acknowledgements from here on may be missing.
     pub(super) point: usize,
+    /// Whose table is there as well.
+    pub(super) table: Option<&'a Keeper>,
 }
 
 /// Starts a broker twice on what is left and says whether it told of damage, and what is wrong with it.
@@ -128,8 +138,18 @@ pub(super) fn judge(
     hurt: &Hurt<'_>,
 ) -> (bool, Vec<String>) {
     let (contents, broker) = survey(machine, config, topics);
-    let is_told = hurt.was_told || !contents.reported.is_empty();
+    let mut contents = contents;
     let mut problems = known.wrong(&contents);
+    // What may be missing at the end of its log is judged by the other topics.
+    if let (Some(keeper), true, usize::MAX) = (hurt.table, broker.is_some(), hurt.point) {
+        let found = table_damage::read(machine, keeper);
+        problems.extend(found.wrong);
+        if !hurt.was_told && contents.reported.is_empty() && found.told.is_empty() {
+            problems.extend(found.missing);
+        }
+        contents.reported.extend(found.told);
+    }
+    let is_told = hurt.was_told || !contents.reported.is_empty();
     // Where damage is reported, a gap is what it left.
     problems.retain(|problem| !is_told || !problem.contains("a gap between"));
     problems.extend(known.short(&contents, hurt.point));
@@ -140,7 +160,10 @@ pub(super) fn judge(
         .iter()
         .any(|told| told.starts_with("start:"));
     let place = place_of(hurt.path)
-        .filter(|place| topics.iter().any(|(topic, _)| place.starts_with(topic)))
+        .filter(|place| {
+            let mut names = topics.iter().map(|(topic, _)| topic.as_str());
+            names.any(|topic| place.starts_with(topic)) || place.starts_with(keeper::TOPIC)
+        })
         .filter(|_| !(is_refused && hurt.may_refuse_start));
     if let Some(place) = &place {
         let of_others = |told: &&String| !told.contains(&format!("{place}:"));

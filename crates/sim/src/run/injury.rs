@@ -29,7 +29,7 @@ enum Injury {
 pub fn injuries(seed: u64, count: usize) -> Damages {
     let mut chance = Chance::new(seed);
     let mut plain = begin(seed, Faults::default());
-    plain.strike(&Plan::short(seed, Faults::default()));
+    plain.strike(&Plan::to_damage(seed, Faults::default()));
     let writes = plain.host.machine.counts().writes.max(2);
     drop(plain);
     let mut tally = Damages::default();
@@ -103,7 +103,7 @@ pub fn txn_injuries(seed: u64, count: usize) -> Damages {
 }
 
 fn begin(seed: u64, faults: Faults) -> Run {
-    begin_as(seed, &Plan::short(seed, faults))
+    begin_as(seed, &Plan::to_damage(seed, faults))
 }
 
 fn begin_as(seed: u64, plan: &Plan) -> Run {
@@ -118,7 +118,7 @@ fn injure(seed: u64, injury: &Injury, chance: &mut Chance) -> (bool, Vec<String>
     if let Injury::Misdirect(at) = injury {
         faults.misdirect_write_at = Some(*at);
     }
-    let plan = Plan::short(seed, faults.clone());
+    let plan = Plan::to_damage(seed, faults.clone());
     let mut run = begin(seed, faults);
     run.strike(&plan);
     let mut path = PathBuf::new();
@@ -161,6 +161,7 @@ fn injure(seed: u64, injury: &Injury, chance: &mut Chance) -> (bool, Vec<String>
         was_told: !told.is_empty(),
         may_refuse_start: true,
         point,
+        table: run.keeper.as_ref(),
     };
     let (is_told, found) = judge(&run.host.machine, &config, &topics, &known, &hurt);
     problems.extend(found);

@@ -11,6 +11,7 @@ mod images;
 mod injury;
 mod plan;
 mod survey;
+mod table_damage;
 mod txn_damage;
 mod txn_images;
 

@@ -294,6 +294,17 @@ impl Plan {
         plan
     }
 
+    /// The short run of a seed whose files are damaged; every second pair of seeds has a table, which takes a while to be compacted.
+    #[must_use]
+    pub(super) fn to_damage(seed: u64, faults: Faults) -> Plan {
+        let mut plan = Plan::short(seed, faults);
+        if seed / 2 % 2 == 1 {
+            plan.table = Some(keeper::topic(&mut Chance::new(seed)));
+            plan.time = Duration::from_millis(1_500);
+        }
+        plan
+    }
+
     /// A short run of transactional producers, one of which commits offsets with its records, and of a group.
     #[must_use]
     pub fn short_transactions(seed: u64) -> Plan {

@@ -224,16 +224,17 @@ fn every_state_a_crash_leaves_of_transactions_is_recovered() {
 /// M-07, U-08.
 #[test]
 fn damaged_files_are_told_by_the_broker_or_by_the_checksum_of_a_batch() {
-    let (mut reported, mut harmless) = (0, 0);
+    let (mut reported, mut harmless, mut of_tables) = (0, 0, 0);
     for seed in 1..5 {
         let tally = sim::run::damages(seed, 60);
         assert!(tally.failures.is_empty(), "{}", tally.failures.join("\n"));
         reported += tally.reported;
         harmless += tally.harmless;
+        of_tables += tally.of_tables;
     }
     assert!(
-        reported > 20 && harmless > 20,
-        "{reported} reported, {harmless} harmless"
+        reported > 20 && harmless > 20 && of_tables > 5,
+        "{reported} reported, {harmless} harmless, {of_tables} in compacted tables"
     );
 }
 
