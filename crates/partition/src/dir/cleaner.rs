@@ -307,6 +307,8 @@ impl Cleaner {
                 if is_passing(io, partition) => {}
             CleanError::Store(error) if error.is_full() => {}
             CleanError::Read(ReadError::Io { error: io, .. }) if is_full(io) => {}
+            // What cannot be read is lost already, whether we go on or not; everything else of the directory is not.
+            CleanError::Read(ReadError::Io { .. }) => shun(&error),
             error => {
                 let mut news = Vec::new();
                 let error = io::Error::other(error.to_string());
