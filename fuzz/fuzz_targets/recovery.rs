@@ -80,8 +80,8 @@ fn segments(how: u8, input: &[u8]) {
     drop(store);
     let (store, found) = open(left).expect("it opened before");
     assert_eq!(store.log_end(), end, "{found:?}");
-    // Behind damage that a checkpoint vouches for a batch is found from its index entry, which comes with the next 4 KiB.
-    if walk(&store) != end || end.0 > 1 << 40 {
+    walk(&store);
+    if end.0 > 1 << 40 {
         return;
     }
     let mut builder = BatchBuilder::new().base_offset(end);

@@ -22,7 +22,7 @@ impl Segment {
         }
         self.load()?;
         let Some(entry) = self.offset_floor(from)? else {
-            return self.first_from(0, limit, from);
+            return self.first_or_behind(0, limit, from);
         };
         // The entry must lead to the batch it was made for, else the index is not of this file.
         let position = entry.position.max(0) as u64;
@@ -40,7 +40,41 @@ impl Segment {
                 return self.first_from(0, limit, from);
             }
         }
-        self.first_from(position, limit, from)
+        self.first_or_behind(position, limit, from)
+    }
+
+    fn first_or_behind(
+        &self,
+        position: u64,
+        limit: u64,
+        from: Offset,
+    ) -> Result<Option<Found>, ScanError> {
+        match self.first_from(position, limit, from) {
+            Err(ScanError::Damage(damage)) => match self.first_behind(from, limit)? {
+                Some(found) => Ok(Some(found)),
+                None => Err(ScanError::Damage(damage)),
+            },
+            found => found,
+        }
+    }
+
+    /// Where a walk to `from` meets damage: the batch of the next index entry, if `from` lies in it.
+    fn first_behind(&self, from: Offset, limit: u64) -> Result<Option<Found>, ScanError> {
+        let Some(entry) = self.offset_ceiling(from)? else {
+            return Ok(None);
+        };
+        let file = self.file()?;
+        let position = entry.position.max(0) as u64;
+        match HeadScan::new(&*file, position, limit, self.base).step() {
+            Ok(Some((position, head)))
+                if head.last_offset().0 == self.base.0 + i64::from(entry.relative)
+                    && head.base_offset() <= from =>
+            {
+                Ok(Some(Found { position, head }))
+            }
+            Err(ScanError::Io(error)) => Err(error.into()),
+            _ => Ok(None),
+        }
     }
 
     fn first_from(
@@ -178,21 +212,10 @@ impl Segment {
         }
         self.load()?;
         let before = |entry: &OffsetEntry| entry.position < 0 || (entry.position as u64) < position;
-        let entry = {
-            let inner = self.inner.read();
-            match &inner.index {
-                Index::Memory { offsets, .. } => {
-                    offsets.get(offsets.partition_point(before)).copied()
-                }
-                Index::Files { offsets: count, .. } => {
-                    let path = || self.path(OffsetEntry::EXTENSION);
-                    let file = self.pool.get(&self.offsets_file, Open::Read, path)?;
-                    index::first_in_file(&*file, *count, before)?
-                }
-                Index::Unknown => None,
-            }
-        };
-        let Some(entry) = entry.filter(|entry| 0 <= entry.position) else {
+        let Some(entry) = self
+            .first_entry(before)?
+            .filter(|entry| 0 <= entry.position)
+        else {
             return Ok(self.end());
         };
         // Believed only when the batch that it was made for is there.
@@ -225,6 +248,30 @@ impl Segment {
         match &inner.index {
             Index::Memory { offsets, .. } => Ok(index::floor(offsets, key)),
             Index::Files { offsets: count, .. } => self.floor_in(&self.offsets_file, *count, key),
+            Index::Unknown => Ok(None),
+        }
+    }
+
+    fn offset_ceiling(&self, offset: Offset) -> io::Result<Option<OffsetEntry>> {
+        let key = offset.0 - self.base.0;
+        self.first_entry(|entry| i64::from(entry.relative) < key)
+    }
+
+    /// The first entry that is not `before`; those that are come first.
+    fn first_entry(
+        &self,
+        before: impl Fn(&OffsetEntry) -> bool,
+    ) -> io::Result<Option<OffsetEntry>> {
+        let inner = self.inner.read();
+        match &inner.index {
+            Index::Memory { offsets, .. } => {
+                Ok(offsets.get(offsets.partition_point(before)).copied())
+            }
+            Index::Files { offsets: count, .. } => {
+                let path = || self.path(OffsetEntry::EXTENSION);
+                let file = self.pool.get(&self.offsets_file, Open::Read, path)?;
+                index::first_in_file(&*file, *count, before)
+            }
             Index::Unknown => Ok(None),
         }
     }

@@ -107,6 +107,9 @@ impl Segment {
         // behind it. To end the segment at the damage would write over everything that follows.
         if believed && damage.is_some() {
             rebuilt.end = inner.end;
+            // No walk gets there: the first batch behind the damage is found by its mark, and by an index entry of its own.
+            rebuilt.since_entry = u64::MAX;
+            rebuilt.mark(file_len);
             *inner = rebuilt;
             return Ok(damage);
         }

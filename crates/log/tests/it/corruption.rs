@@ -329,6 +329,48 @@ fn appends_go_behind_damage_that_a_checkpoint_vouches_for() {
     );
 }
 
+/// Found by fuzzing: the first batch behind damage was not found before an index entry came, 4 KiB later.
+#[test]
+fn the_first_batch_behind_believed_damage_is_found_in_this_life_and_the_next() {
+    let place = Place::simulated(6);
+    let store = place.create(LogConfig::default(), 0);
+    let batches: Vec<Batch> = (0..5).map(|i| batch(i, 1, i)).collect();
+    append(&store, &batches);
+    store.sync().unwrap();
+    let known = store.known();
+    drop(store);
+    let name = "00000000000000000000.log";
+    let mut bytes = file_bytes(&place, name);
+    let size = batches[0].size();
+    bytes[size..2 * size].fill(0);
+    overwrite(&place, name, &bytes);
+
+    let (store, _) = place.open(LogConfig::default(), Some(known));
+    append(&store, &[batch(5, 3, 5), batch(8, 2, 6)]);
+    let found_from = |store: &Store, from: i64| {
+        let Ok(Read::Slice(slice)) = store.read(Offset(from), store.log_end(), size) else {
+            panic!("offset {from} is behind the damage");
+        };
+        slice.base_offset
+    };
+    for from in 5..10 {
+        let base = if from < 8 { 5 } else { 8 };
+        assert_eq!(found_from(&store, from), Offset(base), "{from}");
+    }
+    assert!(store.read(Offset(4), Offset(10), size).is_err());
+    assert_eq!(found_from(&store, 0), Offset(0));
+    store.sync().unwrap();
+    let known = store.known();
+    drop(store);
+
+    let (store, _) = place.open(LogConfig::default(), Some(known));
+    assert_eq!(store.log_end(), Offset(10));
+    append(&store, &[batch(10, 2, 7)]);
+    for from in 10..12 {
+        assert_eq!(found_from(&store, from), Offset(10), "{from}");
+    }
+}
+
 proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig { failure_persistence: None, cases: 300, ..Default::default() })]
 
