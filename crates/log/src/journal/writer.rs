@@ -355,11 +355,12 @@ impl Writer {
             return Ok(());
         }
         // Rounds of relaxed topics may still wait for a sync in the piece we leave; after it nobody would sync that file.
-        if self.durable < self.sequence {
-            if let Some(live) = self.live.back() {
-                live.piece.file.sync_data()?;
+        if let Some(left) = self.live.back_mut() {
+            if self.durable < self.sequence {
+                left.piece.file.sync_data()?;
+                self.durable = self.sequence;
             }
-            self.durable = self.sequence;
+            left.more.clear();
         }
         let piece = match self.spares.take(span + PAGE) {
             Some(piece) => piece,
