@@ -2,7 +2,8 @@
 //!
 //! A machine: a request and the time come in, what to answer goes out. What clients push is kept by the handler. An instance is
 //! known by the id it was given, for a while after it was last heard; nothing is remembered beyond that, so a client that comes
-//! to another broker, or after a start, is told its subscription anew.
+//! to another broker, or after a start, is told its subscription anew. Ids are whatever a client says, so what all of them make the
+//! broker keep has a bound of its own.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -20,6 +21,10 @@ const SILENCE_MAX: Duration = Duration::from_secs(60);
 const SILENT_INTERVALS_MAX: u32 = 3;
 /// For clients that nothing is asked of.
 const INTERVAL: Duration = Duration::from_secs(300);
+/// Bytes that are kept of all instances together, a second over time and at once: between two looks of retention, by default five
+/// minutes apart, about as much comes as the topic is to hold. Pushes beyond are throttled.
+const KEPT_PER_SECOND: u64 = 1 << 20;
+const KEPT_AT_ONCE: u64 = 64 << 20;
 const ALL: &str = "*";
 
 /// What subscriptions tell clients apart by.
@@ -72,6 +77,8 @@ pub(crate) struct Telemetry {
     /// End of the metadata log that the subscriptions are of.
     as_of: i64,
     instances: HashMap<Uuid, Instance>,
+    /// Bytes kept that time has not made up for, as of then.
+    owed: (u64, Instant),
 }
 
 impl Telemetry {
@@ -133,8 +140,22 @@ impl Telemetry {
         let instance = self.instance(id, who, now);
         let told = instance.push(push, now);
         instance.refused = told.err();
-        instance.is_gone = push.is_last;
+        // For good: a last push may come early, and there is one.
+        instance.is_gone |= push.is_last;
         told
+    }
+
+    /// Whether there is room for what an instance pushed; then it is taken.
+    pub(crate) fn may_keep(&mut self, bytes: usize, now: Instant) -> Result<(), ErrorCode> {
+        let (owed, since) = self.owed;
+        let made_up = now.since(since).as_nanos() * u128::from(KEPT_PER_SECOND) / 1_000_000_000;
+        let owed = owed.saturating_sub(u64::try_from(made_up).unwrap_or(u64::MAX));
+        let owes = owed.saturating_add(bytes as u64);
+        if owes > KEPT_AT_ONCE {
+            return Err(ErrorCode::ThrottlingQuotaExceeded);
+        }
+        self.owed = (owes, now.max(since));
+        Ok(())
     }
 
     fn instance(&mut self, id: Uuid, who: &Identity, now: Instant) -> &mut Instance {
@@ -343,8 +364,26 @@ mod tests {
             ..push(id)
         };
         assert_eq!(telemetry.push(ID, &java(), last, at(1_600)), Ok(()), "last");
-        let after = telemetry.push(ID, &java(), push(id), at(9_000));
-        assert_eq!(after, Err(ErrorCode::InvalidRequest));
+        for again in [push(id), last, push(id)] {
+            let after = telemetry.push(ID, &java(), again, at(9_000));
+            assert_eq!(after, Err(ErrorCode::InvalidRequest), "{again:?}");
+        }
+    }
+
+    #[test]
+    fn what_all_instances_push_is_kept_at_a_bounded_rate() {
+        let mut telemetry = telemetry(&[]);
+        let mebibyte = 1 << 20;
+        let mut keeps = |seconds: u64| {
+            let now = at(seconds * 1_000);
+            (0..100)
+                .take_while(|_| telemetry.may_keep(mebibyte, now).is_ok())
+                .count()
+        };
+        assert_eq!(keeps(0), 64);
+        assert_eq!(keeps(0), 0);
+        assert_eq!(keeps(5), 5);
+        assert_eq!(keeps(500), 64);
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub fn markdown() -> String {
         let synonym = group.synonym.map(|name| format!("`{name}`"));
         row(&mut page, &group.setting, &synonym.unwrap_or_default());
     }
-    page.push_str("\n## Subscriptions to client metrics\n\nSet with `kafka-configs --entity-type client-metrics`, and kept: nothing here receives metrics of clients yet.\n\n| setting | default | type | changes | effect | meaning |\n|---|---|---|---|---|---|\n");
+    page.push_str("\n## Subscriptions to client metrics\n\nSet with `kafka-configs --entity-type client-metrics`. Clients are asked where `esker.client.metrics.enable` is set; what all of them push is kept at 1 MiB a second at most (compressed, 64 MiB at once), and pushes beyond that are throttled.\n\n| setting | default | type | changes | effect | meaning |\n|---|---|---|---|---|---|\n");
     for setting in table::client_metrics_settings() {
         row(&mut page, setting, "any time");
     }

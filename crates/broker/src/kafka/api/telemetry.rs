@@ -1,7 +1,8 @@
 //! GetTelemetrySubscriptions and PushTelemetry (KIP-714): clients are told which metrics to push, and what they push is kept in
 //! `__client_metrics`, the newest of each instance for a day at least.
 //!
-//! Served where `esker.client.metrics.enable` is set. What a push unfolds to is bounded, and nobody waits for it to be durable.
+//! Served where `esker.client.metrics.enable` is set. What a push unfolds to is bounded, and what all together make the topic grow
+//! by between two looks of retention; nobody waits for it to be durable.
 
 use std::collections::BTreeSet;
 
@@ -174,13 +175,17 @@ impl Shard {
                 ("address", Some(who.address.as_bytes())),
             ],
         );
+        let batch = batch.build();
+        let mut telemetry = self.shared.telemetry.lock();
+        telemetry.may_keep(batch.size(), self.now)?;
+        drop(telemetry);
         let moment = Moment {
             now: self.now,
             wall: self.wall,
             stamp: &mut Stamp::default(),
         };
         let origin = Origin::Coordinator;
-        let kept = partition.append_as(batch.build(), origin, Warrant::None, None, moment);
+        let kept = partition.append_as(batch, origin, Warrant::None, None, moment);
         kept.map(drop)
             .map_err(|refused| match error::append(&refused) {
                 ErrorCode::MessageTooLarge => ErrorCode::TelemetryTooLarge,
