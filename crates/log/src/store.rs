@@ -427,14 +427,16 @@ impl Store {
         now: Timestamp,
     ) -> Result<Arc<Segment>, StoreError> {
         let active = self.active();
-        active
-            .seal()
-            .map_err(|error| self.scan(active.base(), error.into()))?;
         let config = self.config.load();
-        tail.reserved.on_seal(&active, &config);
-        let next = Segment::create(&self.pool, &self.dir, base)
-            .map_err(|error| self.scan(base, error.into()))?;
-        let next = Arc::new(next);
+        let sealed = active
+            .seal()
+            .map_err(|error| self.scan(active.base(), error.into()));
+        let begun = sealed.and_then(|()| {
+            tail.reserved.on_seal(&active, &config);
+            Segment::create(&self.pool, &self.dir, base)
+                .map_err(|error| self.scan(base, error.into()))
+        });
+        let next = Arc::new(begun.inspect_err(|_| active.unseal())?);
         let mut segments = Vec::clone(&self.segments.load());
         segments.push(Arc::clone(&next));
         self.segments.store(Arc::new(segments));

@@ -301,6 +301,15 @@ impl Segment {
         Ok(())
     }
 
+    /// Takes appends again, because no segment could be begun behind it: its index comes back to memory with the next one.
+    pub(crate) fn unseal(&self) {
+        let mut inner = self.inner.write();
+        inner.sealed = false;
+        if matches!(inner.index, Index::Files { .. }) {
+            inner.index = Index::Unknown;
+        }
+    }
+
     /// Cuts the file to the batches wholly below `upto` and makes the segment active again.
     pub(crate) fn truncate(&self, upto: Offset) -> Result<u64, ScanError> {
         let len = self.end_position(upto)?;

@@ -69,3 +69,35 @@ fn any_other_failed_write_ends_the_store() {
         Err(StoreError::Offline { .. })
     ));
 }
+
+/// Retention rolls a log whose records are all too old, and what comes next may go to the old segment all the same.
+#[test]
+fn a_segment_that_could_not_be_rolled_knows_of_what_it_takes_afterwards() {
+    let mut refused = 0;
+    for nth in 1..8 {
+        let place = Place::simulated(nth);
+        let machine = place.machine.as_ref().unwrap();
+        let store = place.create(small_segments(1 << 20), 0);
+        append(&store, &(0..20).map(|i| batch(i, 1, i)).collect::<Vec<_>>());
+        let at = machine.counts().opens + nth;
+        machine.faults(|faults| faults.opens_fail = at..at + 1);
+        let Err(error) = store.roll(NOW) else {
+            continue;
+        };
+        assert!(error.is_full(), "{error}");
+        refused += 1;
+        machine.faults(|faults| faults.opens_fail = 0..0);
+        let late: Vec<Batch> = (20..40).map(|i| batch(i, 1, 9000 + i)).collect();
+        append(&store, &late);
+        store.roll(NOW).unwrap();
+        store.sync().unwrap();
+        let known = store.known();
+        drop(store);
+        let (store, _) = place.open(small_segments(1 << 20), Some(known));
+        let segment = &store.segments()[0];
+        let newest = segment.max_time().unwrap().unwrap();
+        assert_eq!(newest.timestamp, Timestamp(9039), "{nth}");
+        assert_eq!(read_all(&store, 20, 40, 1 << 20), late);
+    }
+    assert!(refused > 1, "{refused} rolls were refused");
+}

@@ -157,6 +157,46 @@ fn segments_begun_after_the_checkpoint_are_cut_with_their_files() {
 }
 
 #[test]
+fn a_log_goes_on_from_a_checkpoint_taken_right_before_or_after_a_roll() {
+    let all = &hundred_batches()[..16];
+    for (count, is_rolled, is_rolled_then) in (0..12)
+        .flat_map(|count| [(count, false), (count, true)])
+        .flat_map(|(count, is_rolled)| [(count, is_rolled, false), (count, is_rolled, true)])
+    {
+        let place = Place::simulated(1);
+        let store = place.create(small_segments(700), 0);
+        let (before, behind) = all.split_at(count);
+        append(&store, before);
+        if is_rolled {
+            store.roll(NOW).unwrap();
+        }
+        store.sync().unwrap();
+        let known = store.known();
+        if is_rolled_then {
+            store.roll(NOW).unwrap();
+        }
+        append(&store, behind);
+        drop(store);
+        // The second start comes after one that came to nothing.
+        for start in 0..2 {
+            let context = format!("{count}, {is_rolled}, {is_rolled_then}, {start}");
+            let (store, found) = place.open(small_segments(700), Some(known));
+            assert!(!found.known_is_stale, "{context}");
+            assert_eq!(found.log_end, known.log_end, "{context}");
+            store.truncate_to(known.log_end).unwrap();
+            assert_eq!(store.known(), known, "{context}");
+            append(&store, behind);
+            assert_eq!(read_all(&store, 0, 48, 900), all, "{context}");
+            let bases: Vec<_> = store.segments().iter().map(|of| of.base()).collect();
+            assert!(bases.is_sorted_by(|one, next| one < next), "{bases:?}");
+        }
+        let (store, found) = place.open(small_segments(700), None);
+        assert_eq!((found.damage, found.log_end), (None, Offset(48)));
+        assert_eq!(read_all(&store, 0, 48, 900), all);
+    }
+}
+
+#[test]
 fn a_missing_segment_ends_the_log_before_it() {
     on_every_machine("missing", |place| {
         let store = place.create(small_segments(700), 0);
