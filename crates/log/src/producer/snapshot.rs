@@ -172,16 +172,21 @@ impl Reader<'_> {
         if count > BATCHES_KEPT || count * WRITTEN_SIZE > self.0.len() {
             return Err(SnapshotError::Damaged);
         }
-        (0..count)
-            .map(|_| {
-                Ok(Written {
-                    last_sequence: Sequence(self.i32()?),
-                    last_offset: Offset(self.i64()?),
-                    offset_delta: self.i32()?,
-                    timestamp: Timestamp(self.i64()?),
-                })
-            })
-            .collect()
+        (0..count).map(|_| self.written_one()).collect()
+    }
+
+    fn written_one(&mut self) -> Result<Written, SnapshotError> {
+        let written = Written {
+            last_sequence: Sequence(self.i32()?),
+            last_offset: Offset(self.i64()?),
+            offset_delta: self.i32()?,
+            timestamp: Timestamp(self.i64()?),
+        };
+        // The last one goes into Kafka's part of the next snapshot, where a negative number has another meaning or none.
+        if written.last_offset.0 < 0 || written.offset_delta < 0 {
+            return Err(SnapshotError::Damaged);
+        }
+        Ok(written)
     }
 }
 
