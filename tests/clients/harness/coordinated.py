@@ -101,6 +101,15 @@ def find(c, key, kind=GROUP):
     return patiently(ask, first)
 
 
+def described(c, api, version, name, options=b""):
+    """What a flexible request tells about one name: its readers, at the first field of the only item."""
+    reply = c.call(api, version, b"\0" + compact_array([compact(name)]) + options + b"\0")
+    answer = Flexible(reply)
+    reply.i32()
+    answer.unsigned()
+    return reply, answer
+
+
 # Groups.
 
 def join(c, group, member="", *, session=10_000, rebalance=10_000, instance=None, kind="consumer", protocols=(("range", b""),)):
@@ -220,8 +229,8 @@ def describe(c, group):
     return patiently(ask, first)[1:]
 
 
-def beat(c, group, member, epoch, *, topics=None, pattern=None, assignor=None, instance=None, timeout=-1, owned=None):
-    """ConsumerGroupHeartbeat v1: (code, member epoch)."""
+def beaten(c, group, member, epoch, *, topics=None, pattern=None, assignor=None, instance=None, timeout=-1, owned=None):
+    """ConsumerGroupHeartbeat v1: (code, member epoch, [(topic id, [partition])]); no assignment is None."""
     names = None if topics is None else [compact(name) for name in topics]
     body = (b"\0" + compact(group) + compact(member) + struct.pack(">i", epoch) + compact(instance) + compact(None)
             + struct.pack(">i", timeout) + compact_array(names) + compact(pattern) + compact(assignor) + compact_array(owned) + b"\0")
@@ -231,19 +240,23 @@ def beat(c, group, member, epoch, *, topics=None, pattern=None, assignor=None, i
         answer = Flexible(reply)
         reply.i32()
         code, _message, _member = reply.i16(), answer.string(), answer.string()
-        return code, reply.i32()
+        member_epoch, _interval, is_there = reply.i32(), reply.i32(), reply.i8()
+        one = lambda: (reply.raw(16), answer.array(reply.i32), answer.tags())[:2]  # noqa: E731
+        return code, member_epoch, answer.array(one) if is_there == 1 else None
     return patiently(ask, first)
 
 
+def beat(c, group, member, epoch, **options):
+    """The same: (code, member epoch)."""
+    return beaten(c, group, member, epoch, **options)[:2]
+
+
 def consumer_state(c, group):
-    """ConsumerGroupDescribe v1: (code, state, group epoch)."""
+    """ConsumerGroupDescribe v1: (code, state, group epoch, assignment epoch)."""
     def ask():
-        reply = c.call(GROUP_DESCRIBE, 1, b"\0" + compact_array([compact(group)]) + b"\0\0")
-        answer = Flexible(reply)
-        reply.i32()
-        answer.unsigned()
+        reply, answer = described(c, GROUP_DESCRIBE, 1, group, b"\0")
         code, _message, _id, state = reply.i16(), answer.string(), answer.string(), answer.string()
-        return code, state, reply.i32()
+        return code, state, reply.i32(), reply.i32()
     return patiently(ask, first)
 
 
@@ -314,10 +327,7 @@ def produce(c, name, topic, producer, sequence=0, *, values=(b"v",), is_transact
 def transaction_state(c, name):
     """DescribeTransactions v0: (code, state, [topic])."""
     def ask():
-        reply = c.call(DESCRIBE_TRANSACTIONS, 0, b"\0" + compact_array([compact(name)]) + b"\0")
-        answer = Flexible(reply)
-        reply.i32()
-        answer.unsigned()
+        reply, answer = described(c, DESCRIBE_TRANSACTIONS, 0, name)
         code, _id, state = reply.i16(), answer.string(), answer.string()
         reply.i32(), reply.i64(), reply.i64(), reply.i16()
         topics = answer.array(lambda: (answer.string(), answer.array(reply.i32), answer.tags()))

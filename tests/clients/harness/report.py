@@ -33,6 +33,8 @@ DIFFERENCES = """
 - Produce starts at version 3, as in Kafka 4; versions 0 to 2 are listed for clients that look for them, and not served.
 - While partitions of a KIP-848 group move, its members are asked for heartbeats up to five times as often as otherwise, never
   more often than a `group.consumer.min.heartbeat.interval.ms` that is set. Kafka asks for the same interval always.
+- The first heartbeat of a KIP-848 member that subscribes to a pattern is answered with what the pattern matches. Kafka answers with
+  the epoch and the assignment that were there before, looks for the topics meanwhile, and tells the next heartbeat.
 - DescribeGroups and ConsumerGroupDescribe tell why a group last rebalanced in the message that stands beside an error code,
   while the code is NONE. Kafka leaves the message empty; clients look at it when there is an error.
 - JoinGroup hands through whatever its members call their subscription. Kafka's coordinator fails inside on one that counts more

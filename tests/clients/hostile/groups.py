@@ -245,3 +245,29 @@ def an_instance_in_use_is_not_taken_by_a_kip_848_member():
         equal(co.beat(c, group, "a" * 22, epoch, instance="instance-2")[0], UNKNOWN_MEMBER, "an instance that nobody knows")
         equal(co.beat(c, group, "a" * 22, epoch, instance="instance-1")[0], 0, "the member afterwards")
     that(raw.answers(BOOTSTRAP), "the broker no longer answers")
+
+
+@fact
+def epochs_of_a_kip_848_group_begin_at_2():
+    name, group, member = topic("epochs", 2), new_name("group"), "m" * 22
+    with connection(group) as c:
+        code, epoch, assigned = co.beaten(c, group, member, 0, topics=[name], timeout=10_000, owned=[])
+        equal((code, epoch, [partitions for _, partitions in assigned]), (0, 2, [[0, 1]]), "join")
+        equal(co.consumer_state(c, group), (0, "Stable", 2, 2), "the group")
+        equal(co.beaten(c, group, member, 2), (0, 2, None), "the next heartbeat")
+        equal(co.beat(c, group, member, -1), (0, -1), "leave")
+        equal(co.consumer_state(c, group), (0, "Empty", 3, 2), "the group that it left")
+
+
+@fact
+def a_first_kip_848_member_that_subscribes_to_nothing_is_in_epoch_1():
+    name, group, member = topic("nothing"), new_name("group"), "m" * 22
+    with connection(group) as c:
+        equal(co.beaten(c, group, member, 0, topics=[], timeout=10_000, owned=[]), (0, 1, []), "join")
+        equal(co.consumer_state(c, group), (0, "Stable", 1, 1), "the group")
+        equal(co.beaten(c, group, member, 1), (0, 1, None), "the next heartbeat")
+        code, epoch, assigned = co.beaten(c, group, member, 1, topics=[name])
+        equal((code, epoch, [partitions for _, partitions in assigned]), (0, 2, [[0]]), "the first subscription")
+        equal(co.consumer_state(c, group), (0, "Stable", 2, 2), "the group with a subscription")
+        equal(co.beat(c, group, member, -1), (0, -1), "leave")
+        equal(co.consumer_state(c, group), (0, "Empty", 3, 2), "the group that it left")

@@ -11,7 +11,7 @@ use crate::world::World;
 
 const UNKNOWN_MEMBER_ID: i16 = 25;
 
-const MEMBER: &str = "consumer m        => m: epoch 1
+const MEMBER: &str = "consumer m        => m: epoch 2
 ";
 
 fn check_member(script: &str) {
@@ -40,20 +40,20 @@ fn a_consumer_group_is_listed_and_described_as_one() {
 fn a_classic_member_works_in_a_consumer_group_and_leaves_it() {
     check_member(
         "join a                 => a: MEMBER_ID_REQUIRED as a
-         join a                 => a: joined 1 range led by
+         join a                 => a: joined 2 range led by
          sync a                 => a: REBALANCE_IN_PROGRESS
          beat a                 => a: REBALANCE_IN_PROGRESS
          after 1s               =>
-         join a                 => a: joined 2 range led by
-         sync a gen=1           => a: ILLEGAL_GENERATION
+         join a                 => a: joined 3 range led by
+         sync a gen=2           => a: ILLEGAL_GENERATION
          describe-consumer      => Reconciling a,m
-         why                    => member a is new (g1)
+         why                    => member a is new (g2)
          leave a                => ok
-         why                    => member a left (g2)
+         why                    => member a left (g3)
          describe-consumer      => Assigning m
          leave m                => UNKNOWN_MEMBER_ID
-         beat m gen=1           => m: UNKNOWN_MEMBER_ID
-         sync m gen=1           => m: UNKNOWN_MEMBER_ID",
+         beat m gen=2           => m: UNKNOWN_MEMBER_ID
+         sync m gen=2           => m: UNKNOWN_MEMBER_ID",
     );
 }
 
@@ -99,13 +99,13 @@ fn those_who_wait_in_a_classic_group_are_sent_back_when_it_is_upgraded() {
 #[test]
 fn commits_for_a_consumer_group_say_the_member_epoch() {
     check_member(
-        "commit m gen=1 t:0=5   => ok
-         commit m gen=0 t:0=6   => STALE_MEMBER_EPOCH
-         commit m gen=1 t:0=6 v=8 => UNSUPPORTED_VERSION
-         commit nobody gen=1 t:0=6 => UNKNOWN_MEMBER_ID
+        "commit m gen=2 t:0=5   => ok
+         commit m gen=1 t:0=6   => STALE_MEMBER_EPOCH
+         commit m gen=2 t:0=6 v=8 => UNSUPPORTED_VERSION
+         commit nobody gen=2 t:0=6 => UNKNOWN_MEMBER_ID
          commit t:0=6           => UNKNOWN_MEMBER_ID
-         txn 7 m gen=1 t:1=7    => ok
-         txn 7 m gen=0 t:1=8    => ILLEGAL_GENERATION
+         txn 7 m gen=2 t:1=7    => ok
+         txn 7 m gen=1 t:1=8    => ILLEGAL_GENERATION
          marker 7 commit        =>
          fetch all              => t:0=5 t:1=7
          delete-offsets t:0     => GROUP_SUBSCRIBED_TO_TOPIC
@@ -116,7 +116,7 @@ fn commits_for_a_consumer_group_say_the_member_epoch() {
 #[test]
 fn an_empty_consumer_group_may_be_joined_by_classic_members() {
     check_member(
-        "commit m gen=1 t:0=5   => ok
+        "commit m gen=2 t:0=5   => ok
          consumer m epoch=-1    => m: epoch -1
          list                   => g:consumer:consumer:Empty
          join a v=3             =>
@@ -137,7 +137,7 @@ fn an_empty_classic_group_may_be_joined_by_consumers() {
          sync a a=x             => a: gets x
          commit a t:0=5         => ok
          leave a                => ok
-         consumer m             => m: epoch 1
+         consumer m             => m: epoch 2
          list                   => g:consumer:consumer:Stable
          restart                =>
          list                   => g:consumer:consumer:Stable
@@ -146,7 +146,7 @@ fn an_empty_classic_group_may_be_joined_by_consumers() {
     // A group that has only offsets is no obstacle either.
     check(
         "commit t:0=5           => ok
-         consumer m             => m: epoch 1
+         consumer m             => m: epoch 2
          fetch all              => t:0=5",
     );
 }
@@ -158,7 +158,7 @@ fn a_heartbeat_that_makes_no_group_leaves_none() {
          list                   =>
          refuse consumer m      => m: refused
          list                   =>
-         consumer m             => m: epoch 1
+         consumer m             => m: epoch 2
          list                   => g:consumer:consumer:Stable",
     );
 }
@@ -166,7 +166,7 @@ fn a_heartbeat_that_makes_no_group_leaves_none() {
 #[test]
 fn an_empty_consumer_group_is_deleted_or_forgotten() {
     check_member(
-        "commit m gen=1 t:0=5   => ok
+        "commit m gen=2 t:0=5   => ok
          consumer m epoch=-1    => m: epoch -1
          delete                 => ok
          list                   =>
@@ -225,14 +225,14 @@ fn settings_of_a_group_hold_from_its_next_heartbeat() {
     // It has just been given its partitions, and more may move soon.
     assert_eq!(beat(&mut world, 0).heartbeat_interval_ms, 1_000);
     world.pass(Duration::from_secs(5));
-    assert_eq!(beat(&mut world, 1).heartbeat_interval_ms, 5_000);
+    assert_eq!(beat(&mut world, 2).heartbeat_interval_ms, 5_000);
     world.groups.set_settings(Arc::clone(&settings));
     world.pass(Duration::from_secs(2));
-    assert_eq!(beat(&mut world, 1).heartbeat_interval_ms, 7_000);
+    assert_eq!(beat(&mut world, 2).heartbeat_interval_ms, 7_000);
     world.pass(Duration::from_secs(59));
-    assert_eq!(beat(&mut world, 1).error_code, 0);
+    assert_eq!(beat(&mut world, 2).error_code, 0);
     world.groups.set_settings(Arc::default());
-    assert_eq!(beat(&mut world, 1).heartbeat_interval_ms, 5_000);
+    assert_eq!(beat(&mut world, 2).heartbeat_interval_ms, 5_000);
     world.pass(Duration::from_secs(46));
-    assert_eq!(beat(&mut world, 1).error_code, UNKNOWN_MEMBER_ID);
+    assert_eq!(beat(&mut world, 2).error_code, UNKNOWN_MEMBER_ID);
 }

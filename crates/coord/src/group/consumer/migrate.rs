@@ -12,7 +12,7 @@ use wire::group::{GroupMetadataKey, GroupMetadataValue, GroupRecord};
 use super::member::Member;
 use super::partitions::Owned;
 use super::refusal::Refusal;
-use super::{Beat, ConsumerGroup, Context, Settings, embedded, records};
+use super::{Beat, ConsumerGroup, Context, Settings, embedded, records, target};
 use crate::group::{Answer, Client};
 use crate::{Caller, Step};
 
@@ -105,11 +105,7 @@ impl ConsumerGroup {
             made.push(records::target(id, &member.id, &target));
         }
         // Nothing was assigned by this protocol yet: the first assignment need not wait.
-        made.push(records::target_epoch(
-            id,
-            classic.generation,
-            model::Timestamp(0),
-        ));
+        made.push(records::target_epoch(id, classic.generation, target::NEVER));
         made.extend(members.iter().map(|member| member.current_record(id)));
         let mut group = ConsumerGroup::new(id);
         made.iter().for_each(|record| group.replay(record));

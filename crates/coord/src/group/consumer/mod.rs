@@ -79,10 +79,16 @@ pub struct Context<'a> {
     pub settings: &'a Settings,
 }
 
+/// Group and assignment begin in the same epoch: in it nothing is assigned to anybody. So a first member that subscribes to nothing
+/// has an epoch that is not that of a join, and its group is stable.
+const EPOCH_INITIAL: i32 = 1;
+
 #[derive(Debug)]
 pub struct ConsumerGroup {
     id: String,
     epoch: i32,
+    /// A record of its epoch is there: it lasts without members.
+    has_epoch: bool,
     /// Of the topics that were subscribed to, as they were at the group epoch.
     metadata_hash: i64,
     assignment_epoch: i32,
@@ -116,10 +122,11 @@ impl ConsumerGroup {
     pub fn new(id: impl Into<String>) -> Self {
         ConsumerGroup {
             id: id.into(),
-            epoch: 0,
+            epoch: EPOCH_INITIAL,
+            has_epoch: false,
             metadata_hash: 0,
-            assignment_epoch: 0,
-            assigned_at: Timestamp(0),
+            assignment_epoch: EPOCH_INITIAL,
+            assigned_at: target::NEVER,
             members: BTreeMap::new(),
             target: BTreeMap::new(),
             resolved: BTreeMap::new(),
@@ -138,7 +145,7 @@ impl ConsumerGroup {
     /// Whether anything of it is durable. False for a group whose first records are not in yet, and for one that was removed.
     #[must_use]
     pub fn exists(&self) -> bool {
-        self.epoch > 0 || !self.members.is_empty()
+        self.has_epoch || !self.members.is_empty()
     }
 
     #[must_use]

@@ -7,18 +7,19 @@ use std::sync::Arc;
 use model::Timestamp;
 use wire::group::GroupRecord;
 
-use super::ConsumerGroup;
 use super::member::Member;
 use super::partitions::{each, target_from};
 use super::records::Resolved;
 use super::timers::Wait;
+use super::{ConsumerGroup, EPOCH_INITIAL};
 
 impl ConsumerGroup {
     /// Takes in a record of this group. Records of other kinds say nothing about it.
     pub fn replay(&mut self, record: &GroupRecord) {
         match record {
             GroupRecord::ConsumerGroupMetadata(_, value) => {
-                self.epoch = value.as_ref().map_or(0, |value| value.epoch);
+                self.epoch = (value.as_ref()).map_or(EPOCH_INITIAL, |value| value.epoch);
+                self.has_epoch = value.is_some();
                 self.metadata_hash = value.as_ref().map_or(0, |value| value.metadata_hash);
             }
             GroupRecord::ConsumerGroupPartitionMetadata(_, value) => {
@@ -43,7 +44,8 @@ impl ConsumerGroup {
                 self.change(&key.member_id, Member::clear_current);
             }
             GroupRecord::ConsumerGroupTargetAssignmentMetadata(_, value) => {
-                self.assignment_epoch = value.as_ref().map_or(0, |value| value.assignment_epoch);
+                self.assignment_epoch =
+                    (value.as_ref()).map_or(EPOCH_INITIAL, |value| value.assignment_epoch);
                 let at = value.as_ref().map_or(0, |value| value.assignment_timestamp);
                 self.assigned_at = Timestamp(at);
             }

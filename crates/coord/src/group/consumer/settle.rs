@@ -163,7 +163,7 @@ impl ConsumerGroup {
         };
         let is_resubscribed =
             member.topic_names != before.topic_names || member.pattern != before.pattern;
-        let mut bumps = self.epoch == 0 || is_resubscribed || !resolved.is_empty();
+        let mut bumps = is_resubscribed || !resolved.is_empty();
         let mut epoch = self.epoch;
         let mut fits = None;
         if bumps || self.topics_version != Some(cx.topics.version()) {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use model::Timestamp;
 use wire::Uuid;
 use wire::group::GroupRecord;
 
@@ -13,13 +14,16 @@ use super::settle::Outlook;
 use super::{ConsumerGroup, Context, Settings};
 use crate::Topics;
 
+/// Where records tell when something was assigned.
+pub(super) const NEVER: Timestamp = Timestamp(0);
+
 impl ConsumerGroup {
     /// Changes that come close together are assigned together. The first assignment waits for nothing, and a clock that was set
     /// back does not hold one up.
     pub(super) fn may_assign(&self, cx: &Context) -> bool {
         let pause = i64::from(cx.settings.assignment_interval_ms.value);
         let since = cx.at.wall.0 - self.assigned_at.0;
-        self.assignment_epoch == 0 || !(0 <= since && since < pause)
+        self.assigned_at == NEVER || !(0 <= since && since < pause)
     }
 }
 

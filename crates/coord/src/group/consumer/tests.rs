@@ -148,11 +148,48 @@ fn the_first_member_gets_everything() {
     play(
         "topic t:3
          state => Dead
-         join a t => 1: t0 t1 t2
+         join a t => 2: t0 t1 t2
          state => Stable
+         beat a => 2
+         beat a => 2
+         epochs => 2 2",
+    );
+}
+
+#[test]
+fn a_member_that_wants_nothing_is_in_the_epoch_in_which_nothing_is_assigned() {
+    play(
+        "join a => 1:
+         state => Stable
+         epochs => 1 1
          beat a => 1
+         restart
          beat a => 1
-         epochs => 1 1",
+         epochs => 1 1
+         topic t:1
+         beat a => 1
+         subscribe a t => 2: t0
+         epochs => 2 2
+         leave a => -1
+         state => Empty
+         epochs => 3 2",
+    );
+    play(
+        "join a => 1:
+         leave a => -1
+         epochs => 2 1
+         restart
+         state => Empty",
+    );
+}
+
+#[test]
+fn a_topic_that_is_not_there_yet_moves_the_group() {
+    play(
+        "join a t => 2:
+         state => Stable
+         topic t:1
+         beat a => 3: t0",
     );
 }
 
@@ -160,16 +197,16 @@ fn the_first_member_gets_everything() {
 fn a_partition_is_given_up_before_it_is_given() {
     play(
         "topic t:4
-         join a t => 1: t0 t1 t2 t3
-         join b t => 2:
+         join a t => 2: t0 t1 t2 t3
+         join b t => 3:
          state => Reconciling
-         beat b => 2
-         beat a => 1: t0 t1
-         silent a => 1
-         beat b => 2
-         beat a => 2
-         beat b => 2: t2 t3
-         beat a => 2
+         beat b => 3
+         beat a => 2: t0 t1
+         silent a => 2
+         beat b => 3
+         beat a => 3
+         beat b => 3: t2 t3
+         beat a => 3
          state => Stable",
     );
 }
@@ -178,11 +215,11 @@ fn a_partition_is_given_up_before_it_is_given() {
 fn members_come_more_often_while_partitions_move() {
     play(
         "topic t:4
-         join a t => 1: t0 t1 t2 t3
+         join a t => 2: t0 t1 t2 t3
          rhythm a => 1000
          pass 5000
          rhythm a => 5000
-         join b t => 2:
+         join b t => 3:
          rhythm b => 1000
          rhythm a => 1000
          rhythm a => 1000
@@ -198,7 +235,7 @@ fn members_come_no_more_often_than_the_operator_allows() {
     play(
         "topic t:4
          set moving_interval_min 3000
-         join a t => 1: t0 t1 t2 t3
+         join a t => 2: t0 t1 t2 t3
          rhythm a => 3000
          pass 5000
          rhythm a => 5000",
@@ -211,17 +248,17 @@ fn members_come_when_the_pause_between_two_assignments_is_over() {
         "topic t:4
          set heartbeat_interval 1000
          set assignment_interval 1000
-         join a t => 1: t0 t1 t2 t3
+         join a t => 2: t0 t1 t2 t3
          rhythm a => 1000
          pass 300
-         join b t => 1:
+         join b t => 2:
          rhythm b => 800
          rhythm a => 700
          pass 600
          rhythm b => 200
          rhythm a => 200
          pass 100
-         beat a => 1: t0 t1
+         beat a => 2: t0 t1
          rhythm b => 200
          rhythm a => 1000
          rhythm b => 1000
@@ -237,11 +274,11 @@ fn a_member_that_has_given_up_already_is_not_asked_to() {
     // It reports what it has with the heartbeat that would ask.
     play(
         "topic t:2
-         join a t => 1: t0 t1
-         beat a => 1
-         join b t => 2:
-         join a t => 2: t0
-         beat b => 2: t1",
+         join a t => 2: t0 t1
+         beat a => 2
+         join b t => 3:
+         join a t => 3: t0
+         beat b => 3: t1",
     );
 }
 
@@ -249,19 +286,19 @@ fn a_member_that_has_given_up_already_is_not_asked_to() {
 fn partitions_of_a_member_that_leaves_go_to_the_others() {
     play(
         "topic t:2
-         join a t => 1: t0 t1
-         join b t => 2:
-         beat a => 1: t0
-         beat a => 2
-         beat b => 2: t1
+         join a t => 2: t0 t1
+         join b t => 3:
+         beat a => 2: t0
+         beat a => 3
+         beat b => 3: t1
          leave a => -1
          members => b
-         epochs => 3 2
+         epochs => 4 3
          state => Assigning
-         beat b => 3: t0 t1
+         beat b => 4: t0 t1
          leave b => -1
          state => Empty
-         epochs => 4 3",
+         epochs => 5 4",
     );
 }
 
@@ -270,7 +307,7 @@ fn leaving_twice_or_from_nowhere_is_refused() {
     play(
         "leave a => GROUP_ID_NOT_FOUND
          topic t:1
-         join a t => 1: t0
+         join a t => 2: t0
          leave b => UNKNOWN_MEMBER_ID
          leave a => -1
          leave a => UNKNOWN_MEMBER_ID",
@@ -281,15 +318,15 @@ fn leaving_twice_or_from_nowhere_is_refused() {
 fn epochs_that_are_not_the_members_own_are_fenced() {
     play(
         "topic t:2
-         epoch a 5 => GROUP_ID_NOT_FOUND
-         join a t => 1: t0 t1
-         epoch a 2 => FENCED_MEMBER_EPOCH
-         join a t => 1: t0 t1
-         join b t => 2:
-         epoch c 2 => UNKNOWN_MEMBER_ID
-         beat a => 1: t0
-         beat a => 2
-         epoch b 1 => FENCED_MEMBER_EPOCH",
+         epoch a 6 => GROUP_ID_NOT_FOUND
+         join a t => 2: t0 t1
+         epoch a 3 => FENCED_MEMBER_EPOCH
+         join a t => 2: t0 t1
+         join b t => 3:
+         epoch c 3 => UNKNOWN_MEMBER_ID
+         beat a => 2: t0
+         beat a => 3
+         epoch b 2 => FENCED_MEMBER_EPOCH",
     );
 }
 
@@ -297,23 +334,23 @@ fn epochs_that_are_not_the_members_own_are_fenced() {
 fn an_answer_that_was_lost_is_told_again() {
     play(
         "topic t:2
-         join a t => 1: t0 t1
-         join b t => 2:
-         beat a => 1: t0
-         lost a => 2
-         full a => 2: t0
-         beat b => 2: t1",
+         join a t => 2: t0 t1
+         join b t => 3:
+         beat a => 2: t0
+         lost a => 3
+         full a => 3: t0
+         beat b => 3: t1",
     );
     // The member still has what it was given in the epoch before: it did not give it up, so it cannot have moved on.
     play(
         "topic t:2
-         join a t => 1: t0 t1
-         join b t => 2:
-         beat a => 1: t0
-         beat a => 2
-         lost b => 2: t1
+         join a t => 2: t0 t1
+         join b t => 3:
+         beat a => 2: t0
+         beat a => 3
+         lost b => 3: t1
          leave a => -1
-         lost b => 3: t0 t1
+         lost b => 4: t0 t1
          silent b => FENCED_MEMBER_EPOCH",
     );
 }
@@ -322,14 +359,14 @@ fn an_answer_that_was_lost_is_told_again() {
 fn members_are_gone_after_a_session_of_silence() {
     play(
         "topic t:2
-         join a t => 1: t0 t1
-         join b t => 2:
+         join a t => 2: t0 t1
+         join b t => 3:
          pass 44999
          members => a b
-         beat b => 2
+         beat b => 3
          pass 1
          members => b
-         beat b => 3: t0 t1
+         beat b => 4: t0 t1
          beat a => UNKNOWN_MEMBER_ID",
     );
 }
@@ -338,31 +375,31 @@ fn members_are_gone_after_a_session_of_silence() {
 fn members_that_do_not_give_up_in_time_are_gone() {
     play(
         "topic t:2
-         join a t => 1: t0 t1
-         join b t => 2:
-         silent a => 1: t0
+         join a t => 2: t0 t1
+         join b t => 3:
+         silent a => 2: t0
          pass 30000
-         silent a => 1
-         beat b => 2
+         silent a => 2
+         beat b => 3
          pass 29999
          members => a b
-         silent a => 1
-         beat b => 2
+         silent a => 2
+         beat b => 3
          pass 1
          members => b
-         beat b => 3: t0 t1
+         beat b => 4: t0 t1
          beat a => UNKNOWN_MEMBER_ID",
     );
     // Giving up ends the wait.
     play(
         "topic t:2
-         join a t => 1: t0 t1
-         join b t => 2:
-         beat a => 1: t0
-         beat a => 2
+         join a t => 2: t0 t1
+         join b t => 3:
+         beat a => 2: t0
+         beat a => 3
          pass 40000
-         beat a => 2
-         beat b => 2: t1
+         beat a => 3
+         beat b => 3: t1
          pass 40000
          members => a b",
     );
@@ -372,15 +409,15 @@ fn members_that_do_not_give_up_in_time_are_gone() {
 fn waits_begin_anew_after_a_restart() {
     play(
         "topic t:2
-         join a t => 1: t0 t1
-         join b t => 2:
-         beat a => 1: t0
+         join a t => 2: t0 t1
+         join b t => 3:
+         beat a => 2: t0
          pass 44000
          restart
          pass 44999
          members => a b
-         silent a => 1
-         beat b => 2
+         silent a => 2
+         beat b => 3
          pass 15001
          members => b",
     );
@@ -391,15 +428,15 @@ fn subscriptions_that_change_move_the_group() {
     play(
         "topic t:2
          topic u:1
-         join a t => 1: t0 t1
-         subscribe a t => 1
-         subscribe a t,u => 2: t0 t1 u0
-         subscribe a u => 2: u0
-         beat a => 3
-         subscribe a v => 3:
+         join a t => 2: t0 t1
+         subscribe a t => 2
+         subscribe a t,u => 3: t0 t1 u0
+         subscribe a u => 3: u0
          beat a => 4
+         subscribe a v => 4:
+         beat a => 5
          topic v:1
-         beat a => 5: v0",
+         beat a => 6: v0",
     );
 }
 
@@ -407,16 +444,16 @@ fn subscriptions_that_change_move_the_group() {
 fn topics_that_change_move_the_group() {
     play(
         "topic t:1
-         join a t => 1: t0
+         join a t => 2: t0
          topic other:5
-         beat a => 1
+         beat a => 2
          topic t:3
-         beat a => 2: t0 t1 t2
+         beat a => 3: t0 t1 t2
          topic t:0
-         beat a => 2:
-         beat a => 3
+         beat a => 3:
+         beat a => 4
          topic t:1
-         beat a => 4: t0",
+         beat a => 5: t0",
     );
 }
 
@@ -425,20 +462,20 @@ fn patterns_follow_the_topics() {
     play(
         "topic foo1:1
          topic bar:1
-         join a pattern=foo.* => 1: foo10
+         join a pattern=foo.* => 2: foo10
          topic foo2:1
-         beat a => 2: foo10 foo20
+         beat a => 3: foo10 foo20
          topic baz:1
-         beat a => 2
-         pattern a ba. => 2:
-         beat a => 3: bar0 baz0
-         pattern a ( => INVALID_REGULAR_EXPRESSION
          beat a => 3
+         pattern a ba. => 3:
+         beat a => 4: bar0 baz0
+         pattern a ( => INVALID_REGULAR_EXPRESSION
+         beat a => 4
          restart
          topic bax:1
-         beat a => 4: bar0 bax0 baz0
-         pattern a => 4:
-         beat a => 5",
+         beat a => 5: bar0 bax0 baz0
+         pattern a => 5:
+         beat a => 6",
     );
 }
 
@@ -447,13 +484,13 @@ fn patterns_and_names_add_up() {
     let world = play(
         "topic t:1
          topic foo:1
-         join a t pattern=f.* => 1: foo0 t0
-         join b t => 2:
-         beat a => 1: foo0
-         beat a => 2
-         beat b => 2: t0
+         join a t pattern=f.* => 2: foo0 t0
+         join b t => 3:
+         beat a => 2: foo0
+         beat a => 3
+         beat b => 3: t0
          leave a => -1
-         beat b => 3",
+         beat b => 4",
     );
     assert!(world.group.resolved.is_empty());
     assert!(world.group.subscribes_to("t"));
@@ -464,18 +501,18 @@ fn patterns_and_names_add_up() {
 fn a_static_member_comes_back_to_what_it_had() {
     play(
         "topic t:4
-         join a t instance=i1 => 1: t0 t1 t2 t3
-         join b t instance=i2 => 2:
-         beat a => 1: t0 t1
-         beat a => 2
-         beat b => 2: t2 t3
+         join a t instance=i1 => 2: t0 t1 t2 t3
+         join b t instance=i2 => 3:
+         beat a => 2: t0 t1
+         beat a => 3
+         beat b => 3: t2 t3
          away b => -2
-         epochs => 2 2
-         join c t instance=i2 => 2: t2 t3
+         epochs => 3 3
+         join c t instance=i2 => 3: t2 t3
          members => a c
-         epochs => 2 2
-         epoch b 2 => FENCED_INSTANCE_ID
-         beat a => 2",
+         epochs => 3 3
+         epoch b 3 => FENCED_INSTANCE_ID
+         beat a => 3",
     );
 }
 
@@ -483,16 +520,16 @@ fn a_static_member_comes_back_to_what_it_had() {
 fn an_instance_id_in_use_is_not_taken_over() {
     play(
         "topic t:1
-         join a t instance=i => 1: t0
+         join a t instance=i => 2: t0
          join b t instance=i => UNRELEASED_INSTANCE_ID
-         epoch b 1 => FENCED_INSTANCE_ID
+         epoch b 2 => FENCED_INSTANCE_ID
          leave b => FENCED_INSTANCE_ID
-         join a t instance=i => 1: t0
+         join a t instance=i => 2: t0
          away a => -2
-         epoch a 1 => FENCED_MEMBER_EPOCH
-         join b t instance=i => 1: t0
+         epoch a 2 => FENCED_MEMBER_EPOCH
+         join b t instance=i => 2: t0
          join d t instance=i => UNRELEASED_INSTANCE_ID
-         join c instance=j x => 2:
+         join c instance=j x => 3:
          leave c => -1
          leave c => UNKNOWN_MEMBER_ID",
     );
@@ -502,14 +539,14 @@ fn an_instance_id_in_use_is_not_taken_over() {
 fn a_static_member_that_does_not_come_back_is_gone_after_its_session() {
     play(
         "topic t:1
-         join a t instance=i => 1: t0
-         join b t instance=j => 2:
+         join a t instance=i => 2: t0
+         join b t instance=j => 3:
          away a => -2
          pass 30000
-         beat b => 2
+         beat b => 3
          pass 15000
          members => b
-         beat b => 3: t0",
+         beat b => 4: t0",
     );
 }
 
@@ -518,10 +555,10 @@ fn a_full_group_takes_nobody() {
     play(
         "topic t:1
          set members_max 1
-         join a t => 1: t0
+         join a t => 2: t0
          join b t => GROUP_MAX_SIZE_REACHED
-         beat a => 1
-         join a t => 1: t0",
+         beat a => 2
+         join a t => 2: t0",
     );
 }
 
@@ -530,18 +567,18 @@ fn assignments_keep_their_distance() {
     play(
         "topic t:2
          set assignment_interval 1000
-         join a t => 1: t0 t1
-         join b t => 1:
+         join a t => 2: t0 t1
+         join b t => 2:
          state => Assigning
-         epochs => 2 1
-         join c t => 1:
-         epochs => 3 1
+         epochs => 3 2
+         join c t => 2:
+         epochs => 4 2
          pass 999
-         beat a => 1
+         beat a => 2
          pass 1
-         beat a => 1: t0
-         epochs => 3 3
-         beat b => 3",
+         beat a => 2: t0
+         epochs => 4 4
+         beat b => 4",
     );
 }
 
@@ -550,9 +587,9 @@ fn members_vote_for_an_assignor() {
     play(
         "topic t:3
          topic u:3
-         join a t,u assignor=range => 1: t0 t1 t2 u0 u1 u2
-         join b t,u assignor=range => 2:
-         beat a => 1: t0 t1 u0 u1
+         join a t,u assignor=range => 2: t0 t1 t2 u0 u1 u2
+         join b t,u assignor=range => 3:
+         beat a => 2: t0 t1 u0 u1
          join c t,u assignor=sticky => UNSUPPORTED_ASSIGNOR",
     );
 }
@@ -608,18 +645,18 @@ fn a_member_without_id_is_given_one() {
     };
     let response = world.send(request, false);
     assert_eq!(response.member_id, Some(Uuid([1; 16]).to_string()));
-    assert_eq!(world.show(&response), "1: t0");
+    assert_eq!(world.show(&response), "2: t0");
 }
 
 #[test]
 fn commits_are_of_members_in_their_epoch() {
     let mut world = play(
         "topic t:2
-         join a t => 1: t0 t1
-         join b t => 2:
-         beat a => 1: t0
-         beat a => 2
-         beat b => 2: t1",
+         join a t => 2: t0 t1
+         join b t => 3:
+         beat a => 2: t0
+         beat a => 3
+         beat b => 3: t1",
     );
     let (topic, _) = world.topics.topics["t"];
     let commit = |world: &World, member: &str, epoch: i32, partition: i32| {
@@ -632,18 +669,18 @@ fn commits_are_of_members_in_their_epoch() {
         };
         world.group.validate_commit(&by, [(topic, partition)])
     };
+    assert_eq!(commit(&world, "a", 3, 0), Ok(()));
+    assert_eq!(commit(&world, "a", 4, 0), Err(ErrorCode::StaleMemberEpoch));
+    // It has had the first since epoch 2, and has no longer the other.
     assert_eq!(commit(&world, "a", 2, 0), Ok(()));
-    assert_eq!(commit(&world, "a", 3, 0), Err(ErrorCode::StaleMemberEpoch));
-    // It has had the first since epoch 1, and has no longer the other.
-    assert_eq!(commit(&world, "a", 1, 0), Ok(()));
-    assert_eq!(commit(&world, "a", 1, 1), Err(ErrorCode::StaleMemberEpoch));
-    assert_eq!(commit(&world, "b", 1, 1), Err(ErrorCode::StaleMemberEpoch));
-    assert_eq!(commit(&world, "x", 1, 1), Err(ErrorCode::UnknownMemberId));
+    assert_eq!(commit(&world, "a", 2, 1), Err(ErrorCode::StaleMemberEpoch));
+    assert_eq!(commit(&world, "b", 2, 1), Err(ErrorCode::StaleMemberEpoch));
+    assert_eq!(commit(&world, "x", 2, 1), Err(ErrorCode::UnknownMemberId));
     assert_eq!(commit(&world, "", -1, 1), Err(ErrorCode::UnknownMemberId));
-    assert_eq!(world.group.validate_fetch(Some("a"), 2), Ok(()));
+    assert_eq!(world.group.validate_fetch(Some("a"), 3), Ok(()));
     assert_eq!(world.group.validate_fetch(None, -1), Ok(()));
     assert_eq!(
-        world.group.validate_fetch(Some("a"), 1),
+        world.group.validate_fetch(Some("a"), 2),
         Err(ErrorCode::StaleMemberEpoch)
     );
 
@@ -656,13 +693,13 @@ fn commits_are_of_members_in_their_epoch() {
 fn a_description_shows_what_is_and_what_shall_be() {
     let world = play(
         "topic t:2
-         join a t => 1: t0 t1
-         join b t => 2:",
+         join a t => 2: t0 t1
+         join b t => 3:",
     );
     let cx = World::cx(&world.topics, &world.settings, world.at);
     let described = world.group.describe(&cx);
     assert_eq!(described.group_state, "Reconciling");
-    assert_eq!((described.group_epoch, described.assignment_epoch), (2, 2));
+    assert_eq!((described.group_epoch, described.assignment_epoch), (3, 3));
     assert_eq!(described.assignor_name, "uniform");
     let shown: Vec<_> = (described.members.iter())
         .map(|it| {
@@ -685,8 +722,8 @@ fn a_description_shows_what_is_and_what_shall_be() {
     assert_eq!(
         shown,
         [
-            ("a", 1, 1, vec![0, 1], vec![0]),
-            ("b", 2, 1, vec![], vec![1]),
+            ("a", 2, 1, vec![0, 1], vec![0]),
+            ("b", 3, 1, vec![], vec![1]),
         ]
     );
 }
@@ -695,7 +732,7 @@ fn a_description_shows_what_is_and_what_shall_be() {
 fn a_removed_group_leaves_nothing() {
     let mut world = play(
         "topic t:2
-         join a t pattern=t => 1: t0 t1
+         join a t pattern=t => 2: t0 t1
          leave a => -1",
     );
     let records = world.group.tombstones();
@@ -709,7 +746,7 @@ fn a_removed_group_leaves_nothing() {
 
 #[test]
 fn refused_records_leave_the_group_as_it_was() {
-    let mut world = play("topic t:2\n join a t => 1: t0 t1");
+    let mut world = play("topic t:2\n join a t => 2: t0 t1");
     let before = world.group.durable();
     let client = world.clients["a"].clone();
     let cx = World::cx(&world.topics, &world.settings, world.at);
@@ -742,22 +779,22 @@ fn a_group_tells_why_it_last_moved_on() {
         "topic t:4
          topic u:1
          why => -
-         join a t => 1: t0 t1 t2 t3
-         why => member a is new (0)
-         beat a => 1
-         join b t => 2:
-         why => member b is new (1)
-         beat a => 1: t0 t1
+         join a t => 2: t0 t1 t2 t3
+         why => member a is new (1)
          beat a => 2
-         beat b => 2: t2 t3
-         why => member b is new (1)
-         subscribe b t,u => 3: t2 t3 u0
-         why => member b changed its subscription (2)
+         join b t => 3:
+         why => member b is new (2)
+         beat a => 2: t0 t1
+         beat a => 3
+         beat b => 3: t2 t3
+         why => member b is new (2)
+         subscribe b t,u => 4: t2 t3 u0
+         why => member b changed its subscription (3)
          topic t:6
-         beat a => 4: t0 t1 t4 t5
-         why => topics that members subscribe to have changed (3)
+         beat a => 5: t0 t1 t4 t5
+         why => topics that members subscribe to have changed (4)
          leave b => -1
-         why => member b left (4)
+         why => member b left (5)
          restart
          why => -",
     );
@@ -767,12 +804,12 @@ fn a_group_tells_why_it_last_moved_on() {
 fn a_group_tells_which_members_were_late() {
     play(
         "topic t:2
-         join a t => 1: t0 t1
-         join b t => 2:
+         join a t => 2: t0 t1
+         join b t => 3:
          pass 30000
-         beat a => 1: t0
+         beat a => 2: t0
          pass 20000
          members => a
-         why => member b was silent for its session timeout (2)",
+         why => member b was silent for its session timeout (3)",
     );
 }

@@ -314,6 +314,7 @@ impl ConsumerGroup {
             (
                 (
                     self.epoch,
+                    self.has_epoch,
                     self.metadata_hash,
                     self.assignment_epoch,
                     self.assigned_at
