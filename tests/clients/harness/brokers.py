@@ -124,7 +124,7 @@ def start_kafka(work, dirs=1, settings=()):
         f"listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
         "offsets.topic.replication.factor=1", "transaction.state.log.replication.factor=1",
         "transaction.state.log.min.isr=1", "group.initial.rebalance.delay.ms=0", *settings, ""]))
-    java = installs.java_command("512m", "INFO")
+    java = installs.java_command("1g", "INFO")  # as its own start script
     log.write_text("")  # a second start must not be taken for ready by the first one's lines
     formatted = subprocess.run(
         [*java, "kafka.tools.StorageTool", "format", "-t", "Y2xpZW50cy10ZXN0LTAwMQ", "-g", "-c", str(properties)],
