@@ -271,3 +271,17 @@ def a_first_kip_848_member_that_subscribes_to_nothing_is_in_epoch_1():
         equal(co.consumer_state(c, group), (0, "Stable", 2, 2), "the group with a subscription")
         equal(co.beat(c, group, member, -1), (0, -1), "leave")
         equal(co.consumer_state(c, group), (0, "Empty", 3, 2), "the group that it left")
+
+
+@fact
+def a_static_member_that_changes_its_protocol_keeps_the_epoch():
+    name, group, instance = topic("changes"), new_name("group"), "instance-1"
+    subscription = struct.pack(">h", 0) + raw.array([raw.string(name)]) + raw.data(b"")
+    assignment = struct.pack(">h", 0) + raw.array([raw.string(name) + raw.array([struct.pack(">i", 0)])]) + raw.data(b"")
+    with connection(group) as c:
+        code, generation, member, _, _ = co.join(c, group, instance=instance, protocols=(("range", subscription),))
+        equal(code, 0, "join")
+        equal(co.sync(c, group, generation, member, [(member, assignment)], instance), (0, assignment), "sync")
+        code, epoch, assigned = co.beaten(c, group, "m" * 22, 0, topics=[name], timeout=10_000, owned=[], instance=instance)
+        equal((code, epoch, [partitions for _, partitions in assigned]), (0, generation, [[0]]), "its heartbeat")
+        equal(co.consumer_state(c, group), (0, "Stable", generation, generation), "the group")

@@ -4,6 +4,8 @@
 //! last of them has gone and classic members remain. Either way nobody loses a partition by the change itself: what members had
 //! is what they have, and the epoch goes on from the generation or the other way round.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use wire::group::consumer_group_member_metadata_value::{ClassicMemberMetadata, ClassicProtocol};
 use wire::group::group_metadata_value::MemberMetadata;
@@ -12,6 +14,7 @@ use wire::group::{GroupMetadataKey, GroupMetadataValue, GroupRecord};
 use super::member::Member;
 use super::partitions::Owned;
 use super::refusal::Refusal;
+use super::settle::Outlook;
 use super::{Beat, ConsumerGroup, Context, Settings, embedded, records, target};
 use crate::group::{Answer, Client};
 use crate::{Caller, Step};
@@ -97,7 +100,6 @@ impl ConsumerGroup {
             None,
         )];
         made.extend(members.iter().map(|member| member.metadata_record(id)));
-        made.push(records::epoch(id, classic.generation, 0));
         for member in &members {
             let target = (member.assigned.iter())
                 .map(|(&topic, it)| (topic, it.keys().copied().collect()))
@@ -109,6 +111,18 @@ impl ConsumerGroup {
         made.extend(members.iter().map(|member| member.current_record(id)));
         let mut group = ConsumerGroup::new(id);
         made.iter().for_each(|record| group.replay(record));
+        // The topics are those that the classic group was assigned by: a static member that only changes its protocol moves nobody.
+        let resolved = BTreeMap::new();
+        let outlook = Outlook {
+            group: &group,
+            gone: &[],
+            member: None,
+            resolved: &resolved,
+        };
+        let hash = outlook.metadata_hash(cx.topics);
+        let epoch = records::epoch(id, classic.generation, hash);
+        group.replay(&epoch);
+        made.push(epoch);
         Ok((group, made))
     }
 

@@ -192,6 +192,24 @@ fn a_classic_group_goes_on_as_a_consumer_group() {
 }
 
 #[test]
+fn a_static_member_that_changes_its_protocol_moves_nobody() {
+    let mut world = World::new();
+    world.topics.set("t", 3);
+    let mut classic = classic_group(&world, &[("c1", &[0, 1]), ("c2", &[2])]);
+    classic.members[1].instance_id = Some("i".into());
+    let mut join = join_of("a");
+    join.request.instance_id = Some("i".into());
+    let cx = World::cx(&world.topics, &world.settings, world.at);
+    let step = ConsumerGroup::upgrade("g", &classic, Caller(1), &join, &cx);
+    let Some(Answer::ConsumerHeartbeat(response)) = world.take(step).pop() else {
+        panic!("no answer");
+    };
+    assert_eq!(world.show(&response), "3: t2");
+    assert_eq!(world.classic_beat("c1", 3), ErrorCode::None);
+    assert_eq!(world.group.state(), State::Stable);
+}
+
+#[test]
 fn what_cannot_be_upgraded_stays_classic() {
     let mut world = World::new();
     world.topics.set("t", 3);
