@@ -16,13 +16,13 @@ const UNKNOWN: i8 = 0;
 
 /// `None` closes the connection, as Kafka does with what it cannot read.
 fn describe(request: &DescribeAclsRequest) -> Option<DescribeAclsResponse> {
-    let parts = [
+    is_known([
         request.resource_type_filter,
         request.pattern_type_filter,
         request.operation,
         request.permission_type,
-    ];
-    (!parts.contains(&UNKNOWN)).then(|| DescribeAclsResponse {
+    ])
+    .then(|| DescribeAclsResponse {
         error_code: ErrorCode::SecurityDisabled.code(),
         error_message: Some("No Authorizer is configured on the broker".to_owned()),
         ..DescribeAclsResponse::default()
@@ -30,44 +30,51 @@ fn describe(request: &DescribeAclsRequest) -> Option<DescribeAclsResponse> {
 }
 
 fn create(request: &CreateAclsRequest) -> Option<CreateAclsResponse> {
-    let is_known = request.creations.iter().all(|creation| {
-        let parts = [
+    let are_known = request.creations.iter().all(|creation| {
+        is_known([
             creation.resource_type,
             creation.resource_pattern_type,
             creation.operation,
             creation.permission_type,
-        ];
-        !parts.contains(&UNKNOWN)
+        ])
     });
     let result = AclCreationResult {
         error_code: ErrorCode::SecurityDisabled.code(),
-        error_message: Some("No Authorizer is configured.".to_owned()),
+        error_message: refusal(),
     };
-    is_known.then(|| CreateAclsResponse {
+    are_known.then(|| CreateAclsResponse {
         results: vec![result; request.creations.len()],
         ..CreateAclsResponse::default()
     })
 }
 
 fn delete(request: &DeleteAclsRequest) -> Option<DeleteAclsResponse> {
-    let is_known = request.filters.iter().all(|filter| {
-        let parts = [
+    let are_known = request.filters.iter().all(|filter| {
+        is_known([
             filter.resource_type_filter,
             filter.pattern_type_filter,
             filter.operation,
             filter.permission_type,
-        ];
-        !parts.contains(&UNKNOWN)
+        ])
     });
     let result = DeleteAclsFilterResult {
         error_code: ErrorCode::SecurityDisabled.code(),
-        error_message: Some("No Authorizer is configured.".to_owned()),
+        error_message: refusal(),
         matching_acls: Vec::new(),
     };
-    is_known.then(|| DeleteAclsResponse {
+    are_known.then(|| DeleteAclsResponse {
         filter_results: vec![result; request.filters.len()],
         ..DeleteAclsResponse::default()
     })
+}
+
+/// Of one rule or filter: the kinds of its resource and pattern, its operation and permission.
+fn is_known(parts: [i8; 4]) -> bool {
+    !parts.contains(&UNKNOWN)
+}
+
+fn refusal() -> Option<String> {
+    Some("No Authorizer is configured.".to_owned())
 }
 
 impl Shard {
