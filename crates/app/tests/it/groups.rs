@@ -113,11 +113,11 @@ fn a_group_with_members_is_described_with_why_it_last_rebalanced() {
     broker.ok(&["topic", "create", "t", "-p", "2"], b"");
     let mut peer = Peer::of(&broker, "g", GROUP);
     let (one, two) = ("one-one-one-one-one-on", "two-two-two-two-two-tw");
-    assert_eq!(peer.beat("g", one, 0, "t"), 1);
+    assert_eq!(peer.beat("g", one, 0, "t"), 2);
     let group = described(&broker, "g");
     assert_eq!(group["type"], "consumer");
     assert_eq!(group["state"], "Stable");
-    assert_eq!(group["epoch"], 1);
+    assert_eq!(group["epoch"], 2);
     assert_eq!(group["last_rebalance"], format!("member {one} is new"));
     assert_eq!(group["members"][0]["member"], one);
     assert_eq!(group["members"][0]["client"], "member");
