@@ -201,8 +201,8 @@ pub(crate) fn may(principal: Principal, operation: Operation, resource: Resource
     }
 }
 
-/// Whether `principal` may send such requests: where the cluster is what they need, they need not be read to tell. Handlers ask
-/// about what has a name.
+/// Whether `principal` may send such requests: where the cluster is what they need, they need not be read to tell. About what has a
+/// name nobody asks yet: it is for handlers to ask, once somebody may be refused.
 pub(crate) fn admits(principal: Principal, key: ApiKey) -> bool {
     let on_cluster = |(operation, kind): &(Operation, Kind)| {
         *kind != Cluster || may(principal, *operation, Resource::CLUSTER)
