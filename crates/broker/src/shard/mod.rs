@@ -46,6 +46,9 @@ const INLINE_COMMIT_MAX: Duration = Duration::from_micros(400);
 /// And none does when somebody asked so recently for something that needs no commit: a disk may become slow at any time, and he
 /// would wait for the first commit that finds out. Consumers ask every `fetch.max.wait.ms`, half a second.
 const ASKED_RECENTLY: Duration = Duration::from_millis(600);
+/// Connections that are served before a round begins with what they brought, on a slow disk. When all of many wait for the same
+/// round, they come back together as well, and the disk idles meanwhile.
+const SERVED_BEFORE_ROUND: usize = 16;
 /// Answers to one commit that leave before the next ones are made.
 const SENDS_EARLY_MIN: usize = 8;
 /// While a log directory is overloaded the sockets are left alone for this long.
@@ -345,8 +348,11 @@ impl Shard {
     fn serve_active(&mut self) -> bool {
         let mut any = false;
         let active: Vec<ConnId> = std::mem::take(&mut self.active).into_iter().collect();
-        for conn in active {
+        for (number, conn) in active.into_iter().enumerate() {
             any |= self.serve(conn);
+            if number % SERVED_BEFORE_ROUND == SERVED_BEFORE_ROUND - 1 {
+                self.commit_early();
+            }
         }
         any
     }
