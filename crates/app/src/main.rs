@@ -3,6 +3,7 @@
 //! Owns the way from arguments to a verb and from a verb's result to an exit code. Verbs return a [`Failure`] instead of
 //! printing; nothing below `main` ends the process.
 
+mod allocator;
 mod bench;
 mod clients;
 mod consume;
@@ -28,9 +29,6 @@ use env::Env;
 
 use crate::failure::Failure;
 use crate::grammar::{Cli, Command, Global};
-
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();

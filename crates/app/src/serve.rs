@@ -10,6 +10,7 @@ use clap::Args;
 use config::{Broker, Format, Machine, Settings, SettingsError};
 use env::Env;
 
+use crate::allocator;
 use crate::failure::Failure;
 
 #[derive(Args, Debug, Default)]
@@ -127,6 +128,7 @@ fn read_text(env: &Env, path: &std::path::Path) -> Result<String, Failure> {
 
 /// Runs the broker until it is told to stop.
 fn run(env: Env, config: Broker) -> Result<(), Failure> {
+    allocator::keep_freed_memory();
     let dirs = config.log_dirs.clone();
     let broker =
         broker::Broker::start(&env, config).map_err(|error| Failure::new(error.to_string()))?;
