@@ -31,6 +31,8 @@ pub(super) struct Striker {
     next: Instant,
     undo: Vec<(Instant, Undo)>,
     struck: Vec<Strike>,
+    /// A clean stop that waits for a broker: none was running when it struck.
+    owes_stop: bool,
     /// Syncs that had begun when the disk became slow, and those that were slow.
     slow_from: Option<u64>,
     slow_syncs: u64,
@@ -52,6 +54,7 @@ impl Striker {
             next,
             undo: Vec::new(),
             struck: Vec::new(),
+            owes_stop: false,
             slow_from: None,
             slow_syncs: 0,
             stops: 0,
@@ -80,13 +83,19 @@ impl Striker {
             self.next = now.plus(Duration::from_millis(
                 self.chance.between(pause / 4, pause * 2),
             ));
-            let strike = *self.chance.pick(&self.strikes);
-            self.struck.push(strike);
-            self.hit(strike, run);
+            match *self.chance.pick(&self.strikes) {
+                Strike::Restart => self.owes_stop = true,
+                strike => self.hit(strike, run),
+            }
+        }
+        if self.owes_stop && run.host.is_running() {
+            self.owes_stop = false;
+            self.hit(Strike::Restart, run);
         }
     }
 
     fn hit(&mut self, strike: Strike, run: &mut Run) {
+        self.struck.push(strike);
         let machine = &run.host.machine;
         let counts = machine.counts();
         let now = machine.now();

@@ -59,6 +59,11 @@ impl Host {
         self.broker.is_none().then_some(self.start_at)
     }
 
+    /// Neither between two brokers nor with one that has come to its end and was not tended since.
+    pub(crate) fn is_running(&self) -> bool {
+        self.broker.is_some() && !self.machine.is_off() && self.machine.workers_count() > 0
+    }
+
     /// Notices an end, and starts a broker when it is time.
     pub(crate) fn tend(&mut self, chance: &mut Chance, notes: &mut Notes) {
         if self.machine.is_off() {
