@@ -38,6 +38,8 @@ const RECONNECT: Duration = Duration::from_millis(250);
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// Longer than any run: only its producer ends a transaction.
 const TIMEOUT_MS: i32 = 600_000;
+/// A slow transaction takes seconds: a run has one or two.
+const SLOW_ONE_IN: u64 = 25;
 const ABORTED_MIN: usize = 60;
 /// The header that numbers a record: a deletion has no value that could.
 const NUMBER: &str = "n";
@@ -74,6 +76,8 @@ pub(crate) struct Ledger {
     left: u64,
     batch: Option<(Bytes, Range<usize>)>,
     is_doomed: bool,
+    /// It rests after each of its batches, so that segments roll, checkpoints and passes of compaction come while it is open.
+    is_slow: bool,
     /// Until then an open transaction rests.
     rests_until: Instant,
     book: Book,
@@ -143,7 +147,7 @@ impl Client for Ledger {
         }
         if matches!(self.state, State::Open | State::Ending { .. })
             && !self.is_ending
-            && self.chance.one_in(80)
+            && self.chance.one_in(if self.is_slow { 800 } else { 80 })
         {
             self.crash(machine, notes);
             return;
@@ -184,6 +188,7 @@ impl Ledger {
             left: 0,
             batch: None,
             is_doomed: false,
+            is_slow: false,
             rests_until: now,
             book: Book::new(retains_deletions),
             reading: Reading::default(),
@@ -240,7 +245,11 @@ impl Ledger {
     fn begin(&mut self) {
         self.book.begin();
         (self.state, self.is_doomed) = (State::Open, false);
-        self.left = self.chance.between(1, 6);
+        self.is_slow = self.chance.one_in(SLOW_ONE_IN);
+        self.left = match self.is_slow {
+            true => self.chance.between(3, 5),
+            false => self.chance.between(1, 6),
+        };
     }
 
     /// Makes the next batch of the transaction, and sends it.
@@ -270,7 +279,7 @@ impl Ledger {
         self.sequence += numbers.len() as i32;
         self.batch = Some((builder.build().to_bytes(), numbers));
         self.send();
-        if self.chance.one_in(15) {
+        if self.is_slow || self.chance.one_in(15) {
             let rest = Duration::from_millis(self.chance.between(200, 2_500));
             self.rests_until = now.plus(rest);
         }
