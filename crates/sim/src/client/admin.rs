@@ -19,7 +19,7 @@ use wire::{ApiKey, ErrorCode};
 
 use super::aging::Keep;
 use super::keep::{Client, Link};
-use super::line::{Answer, LineError};
+use super::line::{Answer, LineError, nonsense};
 use super::notes::Notes;
 use crate::checker::{EndSeen, Kind, Op};
 
@@ -70,7 +70,7 @@ pub(crate) struct Admin {
     places: BTreeMap<(String, i32), String>,
     chance: Chance,
     link: Link,
-    asked: Option<(Asked, Instant)>,
+    asked: Option<Asked>,
     process: u32,
     created: u64,
     pub(crate) is_quiet: bool,
@@ -99,11 +99,9 @@ impl Client for Admin {
         machine: &Machine,
         notes: &mut Notes,
     ) -> Result<(), LineError> {
-        let Some((asked, since)) = self.asked.take() else {
-            return Err(LineError::Nonsense(format!(
-                "an answer to nothing: {:?}",
-                answer.key()
-            )));
+        let (Some(asked), Some(since)) = (self.asked.take(), self.link.asked.take()) else {
+            let key = answer.key();
+            return Err(nonsense(format!("an answer to nothing: {key:?}")));
         };
         match (asked, answer.key()) {
             (Asked::Create(_), ApiKey::CreateTopics) => {
@@ -179,23 +177,13 @@ impl Client for Admin {
             (Asked::Dirs, ApiKey::DescribeLogDirs) => self.on_dirs(answer, notes)?,
             (Asked::Look, ApiKey::Metadata) => self.on_look(answer, notes)?,
             (_, key) => {
-                return Err(LineError::Nonsense(format!(
-                    "an answer of {key:?} to something else"
-                )));
+                return Err(nonsense(format!("an answer of {key:?} to something else")));
             }
         }
         let mut op = Op::new(self.process, Kind::Admin, since.0);
         op.returned = machine.now().0;
         notes.done(op);
         Ok(())
-    }
-
-    fn hang_up(&mut self, machine: &Machine, notes: &mut Notes) {
-        self.link.line = None;
-        if self.asked.take().is_some() {
-            notes.unanswered += 1;
-        }
-        self.link.wake = machine.now().plus(RECONNECT);
     }
 
     fn on_wake(&mut self, machine: &Machine, notes: &mut Notes) {
@@ -206,9 +194,9 @@ impl Client for Admin {
             self.link.wake = now.plus(RECONNECT);
             return;
         }
-        if let Some((_, since)) = &self.asked {
-            if now.since(*since) > ANSWER_MAX {
-                (self.link.line, self.asked) = (None, None);
+        if let Some(since) = self.link.asked {
+            if now.since(since) > ANSWER_MAX {
+                (self.link.line, self.link.asked) = (None, None);
             }
             return;
         }
@@ -231,7 +219,7 @@ impl Admin {
             dirs: Vec::new(),
             places: BTreeMap::new(),
             chance,
-            link: Link::new(Instant(0)),
+            link: Link::new(Instant(0), RECONNECT),
             asked: None,
             process: notes.process(),
             created: 0,
@@ -305,9 +293,6 @@ impl Admin {
     }
 
     fn ask(&mut self, what: Asked, now: Instant, notes: &mut Notes) {
-        let Some(line) = &mut self.link.line else {
-            return;
-        };
         match &what {
             Asked::Create(names) => {
                 let topics = names
@@ -317,15 +302,12 @@ impl Admin {
                 for name in names {
                     self.states.insert(name.clone(), State::Wanted);
                 }
-                line.ask(
-                    &CreateTopicsRequest {
-                        topics,
-                        timeout_ms: 10_000,
-                        validate_only: false,
-                    },
-                    5,
-                    true,
-                );
+                let request = CreateTopicsRequest {
+                    topics,
+                    timeout_ms: 10_000,
+                    validate_only: false,
+                };
+                self.link.ask(&request, 5, now);
             }
             Asked::Delete(name) => {
                 self.states.insert(name.clone(), State::Unwanted);
@@ -334,7 +316,7 @@ impl Admin {
                     timeout_ms: 10_000,
                     ..DeleteTopicsRequest::default()
                 };
-                line.ask(&request, 4, true);
+                self.link.ask(&request, 4, now);
             }
             Asked::Trim {
                 topic,
@@ -353,14 +335,11 @@ impl Admin {
                     name: topic.clone(),
                     partitions,
                 }];
-                line.ask(
-                    &DeleteRecordsRequest {
-                        topics,
-                        timeout_ms: 10_000,
-                    },
-                    2,
-                    true,
-                );
+                let request = DeleteRecordsRequest {
+                    topics,
+                    timeout_ms: 10_000,
+                };
+                self.link.ask(&request, 2, now);
             }
             Asked::Move => {
                 let topic = self.chance.pick(&self.topics).clone();
@@ -371,20 +350,21 @@ impl Admin {
                 }];
                 let path = self.chance.pick(&self.dirs).clone();
                 let dirs = vec![AlterReplicaLogDir { path, topics }];
-                line.ask(&AlterReplicaLogDirsRequest { dirs }, 2, true);
+                self.link.ask(&AlterReplicaLogDirsRequest { dirs }, 2, now);
             }
             Asked::Dirs => {
-                line.ask(&DescribeLogDirsRequest { topics: None }, 4, true);
+                let request = DescribeLogDirsRequest { topics: None };
+                self.link.ask(&request, 4, now);
             }
             Asked::Look => {
                 let request = MetadataRequest {
                     topics: None,
                     ..MetadataRequest::default()
                 };
-                line.ask(&request, 9, true);
+                self.link.ask(&request, 9, now);
             }
         }
-        self.asked = Some((what, now));
+        self.asked = Some(what);
     }
 
     fn on_dirs(&mut self, answer: &Answer, notes: &mut Notes) -> Result<(), LineError> {

@@ -1,73 +1,67 @@
 //! What all clients have in common: one connection, opened again when it was lost, and the moment at which to act next.
 //!
-//! A client says what an answer means, what the loss of its connection means, and what it does when its moment has come. Whatever a
-//! broker sends that is no answer to what was asked is a violation, and ends the connection.
+//! A client says what an answer means and what it does when its moment has come; some also what the loss of the connection means for
+//! what was under way. Most ask one thing at a time. Whatever a broker sends that is no answer to what was asked is a violation, and
+//! ends the connection.
 
 use std::time::Duration;
 
 use env::sim::Machine;
 use model::Instant;
+use wire::Request;
 
 use super::line::{Answer, Line, LineError};
 use super::notes::Notes;
 
+/// An answer that takes longer is waited for no more, by most.
+pub(crate) const ANSWER_MAX: Duration = Duration::from_secs(30);
+
 pub(crate) struct Link {
     pub(crate) line: Option<Line>,
     pub(crate) wake: Instant,
-    /// When the question under way was asked, of clients that ask one at a time.
+    /// Since when an answer is waited for that holds everything up.
     pub(crate) asked: Option<Instant>,
-}
-
-/// What a client that asks one thing at a time is to do when its moment has come.
-pub(crate) enum Turn {
-    Ask,
-    /// For an answer, or because there was no connection until now.
-    Wait,
-    HangUp,
+    /// Until the next try after a connection that was lost, or that could not be had.
+    reconnect: Duration,
 }
 
 impl Link {
-    pub(crate) fn new(wake: Instant) -> Link {
+    pub(crate) fn new(wake: Instant, reconnect: Duration) -> Link {
         Link {
             line: None,
             wake,
             asked: None,
+            reconnect,
         }
     }
 
-    /// Opens the connection where there is none, again after `pause` where the broker is away.
-    pub(crate) fn turn(
+    /// Asks, where there is a connection; the number that the answer will bear.
+    pub(crate) fn ask<R: Request>(
         &mut self,
-        machine: &Machine,
-        pause: Duration,
-        answer_max: Duration,
-    ) -> Turn {
-        let now = machine.now();
-        if self.line.is_none() {
-            if !self.open(machine) {
-                self.wake = now.plus(pause);
-            }
-            return Turn::Wait;
-        }
-        match self.asked {
-            Some(asked) if now.since(asked) > answer_max => Turn::HangUp,
-            Some(_) => Turn::Wait,
-            None => Turn::Ask,
-        }
+        request: &R,
+        version: i16,
+        now: Instant,
+    ) -> Option<i32> {
+        let line = self.line.as_mut()?;
+        self.asked.get_or_insert(now);
+        Some(line.ask(request, version, true))
     }
 
-    /// The connection is over, and with it the question under way; there is a new one after `pause`.
-    pub(crate) fn lose(&mut self, machine: &Machine, pause: Duration, notes: &mut Notes) {
+    /// The connection is over, and with it the question under way.
+    pub(crate) fn lose(&mut self, now: Instant, notes: &mut Notes) {
         self.line = None;
         if self.asked.take().is_some() {
             notes.unanswered += 1;
         }
-        self.wake = machine.now().plus(pause);
+        self.wake = now.plus(self.reconnect);
     }
 
-    /// A new connection, unless the broker is away.
+    /// A new connection; later, where the broker is away.
     pub(crate) fn open(&mut self, machine: &Machine) -> bool {
         self.line = Line::open(machine).ok();
+        if self.line.is_none() {
+            self.wake = machine.now().plus(self.reconnect);
+        }
         self.line.is_some()
     }
 }
@@ -83,12 +77,38 @@ pub(crate) trait Client {
         machine: &Machine,
         notes: &mut Notes,
     ) -> Result<(), LineError>;
-    /// The connection is over.
-    fn hang_up(&mut self, machine: &Machine, notes: &mut Notes);
     fn on_wake(&mut self, machine: &Machine, notes: &mut Notes);
+
+    /// The connection is over.
+    fn hang_up(&mut self, machine: &Machine, notes: &mut Notes) {
+        self.link_mut().lose(machine.now(), notes);
+    }
 
     /// Before anything else, each time.
     fn tend(&mut self, _machine: &Machine, _notes: &mut Notes) {}
+
+    /// Of clients that ask one thing at a time: whether that may be now. The next moment comes after `pause`. Opens the connection
+    /// where there is none, and hangs up when the answer takes too long.
+    fn may_ask(
+        &mut self,
+        pause: Duration,
+        answer_max: Duration,
+        machine: &Machine,
+        notes: &mut Notes,
+    ) -> bool {
+        let now = machine.now();
+        let link = self.link_mut();
+        link.wake = now.plus(pause);
+        if link.line.is_none() {
+            link.open(machine);
+            return false;
+        }
+        let asked = link.asked;
+        if asked.is_some_and(|asked| now.since(asked) > answer_max) {
+            self.hang_up(machine, notes);
+        }
+        asked.is_none()
+    }
 
     fn has_news(&self) -> bool {
         self.link().line.as_ref().is_some_and(Line::has_news)

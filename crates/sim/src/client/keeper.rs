@@ -11,24 +11,24 @@ use std::time::Duration;
 use bytes::Bytes;
 use env::sim::{Chance, Machine};
 use model::{Instant, ProducerEpoch, ProducerId, Sequence, Timestamp};
-use wire::messages::fetch_request::{FetchPartition, FetchTopic};
-use wire::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use wire::messages::{FetchRequest, InitProducerIdRequest, ProduceRequest};
 use wire::records::{Batch, BatchBuilder, Caps, RecordIter, Source};
 use wire::{ApiKey, ErrorCode, Records};
 
 use super::admin::Topic;
-use super::keep::{Client, Link, Turn};
-use super::line::{Answer, LineError};
+use super::aging::stamp;
+use super::keep::{ANSWER_MAX, Client, Link};
+use super::line::{Answer, LineError, code, nonsense};
 use super::notes::{Notes, payload, value_of};
+use super::producer::is_fatal;
 use super::reader::DAMAGED;
+use super::requests::{fetch, init_producer_id, produce, produced};
 
 pub(crate) const TOPIC: &str = "table";
 /// Few, so that most records are soon superseded.
 const KEYS: u64 = 12;
 const BATCH_RECORDS_MAX: u64 = 8;
 const RECONNECT: Duration = Duration::from_millis(250);
-const ANSWER_MAX: Duration = Duration::from_secs(30);
 
 /// Of deletions, longer than any run.
 const DAY_MS: u64 = 86_400_000;
@@ -133,30 +133,25 @@ impl Client for Keeper {
         }
     }
 
-    fn hang_up(&mut self, machine: &Machine, notes: &mut Notes) {
-        self.link.lose(machine, RECONNECT, notes);
-    }
-
     fn on_wake(&mut self, machine: &Machine, notes: &mut Notes) {
         let now = machine.now();
-        self.link.wake = now.plus(Duration::from_millis(self.chance.between(2, 30)));
-        match self.link.turn(machine, RECONNECT, ANSWER_MAX) {
-            Turn::Ask => {}
-            Turn::Wait => return,
-            Turn::HangUp => return self.hang_up(machine, notes),
+        let pause = Duration::from_millis(self.chance.between(2, 30));
+        if !self.may_ask(pause, ANSWER_MAX, machine, notes) {
+            return;
         }
         if self.id.is_none() {
-            self.ask_for_id();
+            self.link.ask(&init_producer_id(), 4, now);
         } else if self.batch.is_some() {
             notes.resent += 1;
-            self.send();
+            self.send(now);
         } else if self.is_ending || self.chance.one_in(2) {
-            self.fetch();
+            let bytes_max = *self.chance.pick(&[1, 3_000, 1 << 20]);
+            let request = fetch(TOPIC, false, bytes_max, [(0, self.reading.next)]);
+            self.link.ask(&request, 11, now);
         } else {
             self.write(now);
-            self.send();
+            self.send(now);
         }
-        self.link.asked = Some(now);
     }
 }
 
@@ -164,7 +159,7 @@ impl Keeper {
     pub(crate) fn new(chance: Chance, now: Instant, retains_deletions: bool) -> Keeper {
         Keeper {
             chance,
-            link: Link::new(now),
+            link: Link::new(now, RECONNECT),
             id: None,
             writes: Vec::new(),
             acked: 0,
@@ -203,19 +198,6 @@ impl Keeper {
         )
     }
 
-    fn ask_for_id(&mut self) {
-        let request = InitProducerIdRequest {
-            transactional_id: None,
-            transaction_timeout_ms: i32::MAX,
-            producer_id: -1,
-            producer_epoch: -1,
-            ..InitProducerIdRequest::default()
-        };
-        if let Some(line) = &mut self.link.line {
-            line.ask(&request, 4, true);
-        }
-    }
-
     /// Makes the next batch.
     fn write(&mut self, now: Instant) {
         let Some((id, epoch)) = self.id else { return };
@@ -223,8 +205,7 @@ impl Keeper {
         let sequence = Sequence(first as i32);
         let mut builder =
             BatchBuilder::new().producer(ProducerId(id), ProducerEpoch(epoch), sequence);
-        // As other producers here: times of its own, which run, so that segments roll.
-        let time = Timestamp(1_700_000_000_000 - 3 * 3_600_000 + (now.0 / 1_000_000) as i64);
+        let time = Timestamp(stamp(now.0));
         for number in 0..self.chance.between(1, BATCH_RECORDS_MAX) {
             let write = Write {
                 key: self.chance.below(KEYS),
@@ -237,73 +218,27 @@ impl Keeper {
         self.batch = Some(builder.build().to_bytes());
     }
 
-    fn send(&mut self) {
-        let (Some(line), Some(batch)) = (&mut self.link.line, &self.batch) else {
-            return;
-        };
-        let request = ProduceRequest {
-            transactional_id: None,
-            acks: -1,
-            timeout_ms: 10_000,
-            topic_data: vec![TopicProduceData {
-                name: TOPIC.to_owned(),
-                partition_data: vec![PartitionProduceData {
-                    index: 0,
-                    records: Some(batch.clone().into()),
-                }],
-                ..Default::default()
-            }],
-        };
-        line.ask(&request, 9, true);
-    }
-
-    fn fetch(&mut self) {
-        let request = FetchRequest {
-            max_wait_ms: 0,
-            max_bytes: 4 << 20,
-            topics: vec![FetchTopic {
-                topic: TOPIC.to_owned(),
-                partitions: vec![FetchPartition {
-                    partition: 0,
-                    fetch_offset: self.reading.next,
-                    partition_max_bytes: *self.chance.pick(&[1, 3_000, 1 << 20]),
-                    ..FetchPartition::default()
-                }],
-                ..FetchTopic::default()
-            }],
-            ..FetchRequest::default()
-        };
-        if let Some(line) = &mut self.link.line {
-            line.ask(&request, 11, true);
-        }
+    fn send(&mut self, now: Instant) {
+        let Some(batch) = &self.batch else { return };
+        let request = produce(None, -1, TOPIC, [(0, batch.clone())]);
+        self.link.ask(&request, 9, now);
     }
 
     fn on_produced(&mut self, answer: &Answer, notes: &mut Notes) -> Result<(), LineError> {
-        let response = answer.decode::<ProduceRequest>()?;
-        let partitions = response
-            .responses
-            .iter()
-            .flat_map(|topic| &topic.partition_responses);
-        for partition in partitions {
-            match ErrorCode::try_from(partition.error_code) {
-                Ok(ErrorCode::None) => {
-                    if partition.base_offset != self.acked as i64 {
-                        return Err(nonsense(format!(
-                            "write {} stands at {}",
-                            self.acked, partition.base_offset
-                        )));
-                    }
-                    self.acked = self.writes.len();
-                    self.batch = None;
-                }
-                Ok(
-                    code @ (ErrorCode::OutOfOrderSequenceNumber
-                    | ErrorCode::UnknownProducerId
-                    | ErrorCode::InvalidProducerEpoch),
-                ) => return Err(nonsense(format!("refused with {code:?}"))),
-                Ok(_) => notes.refused += 1,
-                Err(error) => return Err(nonsense(error.to_string())),
+        let told = produced(answer.decode::<ProduceRequest>()?)?;
+        match code(told.error_code)? {
+            ErrorCode::None if told.base_offset != self.acked as i64 => {
+                return Err(nonsense(format!(
+                    "write {} stands at {}",
+                    self.acked, told.base_offset
+                )));
             }
+            ErrorCode::None => {
+                self.acked = self.writes.len();
+                self.batch = None;
+            }
+            code if is_fatal(code) => return Err(nonsense(format!("refused with {code:?}"))),
+            _ => notes.refused += 1,
         }
         Ok(())
     }
@@ -428,8 +363,4 @@ impl Keeper {
         self.readings += 1;
         self.compacted += u64::from(records < end as i64);
     }
-}
-
-fn nonsense(what: String) -> LineError {
-    LineError::Nonsense(what)
 }

@@ -8,7 +8,7 @@ use std::io::{self, ErrorKind};
 
 use bytes::Bytes;
 use env::sim::{Machine, SimConn};
-use wire::{ApiKey, Reader, Request, frame};
+use wire::{ApiKey, ErrorCode, Reader, Request, frame};
 
 /// The port of the simulated broker.
 pub(crate) const PORT: u16 = 9092;
@@ -34,6 +34,15 @@ pub(crate) enum LineError {
     Gone,
     /// The broker sent something that is no answer to what was asked.
     Nonsense(String),
+}
+
+pub(crate) fn nonsense(what: impl ToString) -> LineError {
+    LineError::Nonsense(what.to_string())
+}
+
+/// An error code that an answer holds.
+pub(crate) fn code(code: i16) -> Result<ErrorCode, LineError> {
+    ErrorCode::try_from(code).map_err(nonsense)
 }
 
 pub(crate) struct Line {

@@ -11,4 +11,5 @@ pub(crate) mod notes;
 pub(crate) mod offsets;
 pub(crate) mod producer;
 pub(crate) mod reader;
+pub(crate) mod requests;
 pub(crate) mod transactor;

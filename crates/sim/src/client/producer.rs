@@ -10,15 +10,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use env::sim::{Chance, Machine};
 use model::{Instant, ProducerEpoch, ProducerId, Sequence, Timestamp};
-use wire::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use wire::messages::{InitProducerIdRequest, ProduceRequest};
 use wire::records::{BatchBuilder, Codec};
 use wire::{ApiKey, ErrorCode};
 
 use super::aging::stamp;
 use super::keep::{Client, Link};
-use super::line::{Answer, LineError};
+use super::line::{Answer, LineError, code, nonsense};
 use super::notes::{Notes, payload};
+use super::requests::{init_producer_id, produce};
 use crate::checker::{self, Attempt, Kind, Meaning, Op, Outcome, Request, Sent, classify};
 
 /// How a producer behaves.
@@ -39,7 +39,6 @@ pub(crate) struct Habits {
 /// An idempotent producer stops trying after this.
 const GIVE_UP: Duration = Duration::from_secs(120);
 const RECONNECT: Duration = Duration::from_millis(300);
-pub(crate) const ANSWER_MAX: Duration = Duration::from_secs(30);
 
 struct Batch {
     partition: i32,
@@ -58,7 +57,6 @@ pub(crate) struct Producer {
     link: Link,
     /// Id and epoch, for an idempotent producer.
     id: Option<(i64, i16)>,
-    asked_for_id: bool,
     sequences: BTreeMap<i32, i32>,
     /// Not answered yet, in the order of sending.
     batches: VecDeque<Batch>,
@@ -92,7 +90,7 @@ impl Client for Producer {
     ) -> Result<(), LineError> {
         if answer.key() == ApiKey::InitProducerId {
             let response = answer.decode::<InitProducerIdRequest>()?;
-            self.asked_for_id = false;
+            self.link.asked = None;
             if response.error_code == 0 {
                 self.id = Some((response.producer_id, response.producer_epoch));
                 self.progress = machine.now();
@@ -111,11 +109,9 @@ impl Client for Producer {
                         "an answer for partition {} that was not asked",
                         partition.index
                     );
-                    return Err(LineError::Nonsense(what));
+                    return Err(nonsense(what));
                 };
-                let code = ErrorCode::try_from(partition.error_code)
-                    .map_err(|error| LineError::Nonsense(error.to_string()))?;
-                let answer = match code {
+                let answer = match code(partition.error_code)? {
                     ErrorCode::None => checker::Answer::Offset(partition.base_offset),
                     code => checker::Answer::Code(code),
                 };
@@ -130,17 +126,14 @@ impl Client for Producer {
             .iter()
             .any(|batch| batch.correlation == Some(answer.correlation()))
         {
-            return Err(LineError::Nonsense(
-                "a partition without an answer".to_owned(),
-            ));
+            return Err(nonsense("a partition without an answer"));
         }
         Ok(())
     }
 
     /// The connection is over: what was under way is sent again or stays unknown.
     fn hang_up(&mut self, machine: &Machine, notes: &mut Notes) {
-        self.link.line = None;
-        self.asked_for_id = false;
+        self.link.lose(machine.now(), notes);
         for batch in &mut self.batches {
             if batch.correlation.take().is_some() {
                 batch.attempt = Attempt::AfterUnanswered;
@@ -150,7 +143,6 @@ impl Client for Producer {
         if !self.habits.idempotent {
             self.give_up(machine, notes);
         }
-        self.link.wake = machine.now().plus(RECONNECT);
     }
 
     fn on_wake(&mut self, machine: &Machine, notes: &mut Notes) {
@@ -162,7 +154,6 @@ impl Client for Producer {
         }
         let Some(line) = &self.link.line else {
             if !self.link.open(machine) {
-                self.link.wake = now.plus(RECONNECT);
                 return;
             }
             self.opened = now;
@@ -185,8 +176,8 @@ impl Client for Producer {
             return;
         }
         if self.habits.idempotent && self.id.is_none() {
-            if !self.asked_for_id {
-                self.ask_for_id();
+            if self.link.asked.is_none() {
+                self.link.ask(&init_producer_id(), 4, now);
             }
             return;
         }
@@ -202,9 +193,8 @@ impl Producer {
             habits,
             process: notes.process(),
             chance,
-            link: Link::new(now),
+            link: Link::new(now, RECONNECT),
             id: None,
-            asked_for_id: false,
             sequences: BTreeMap::new(),
             batches: VecDeque::new(),
             progress: now,
@@ -231,9 +221,8 @@ impl Producer {
         for batch in std::mem::take(&mut self.batches) {
             self.note(&batch, Outcome::Info, None, machine, notes);
         }
-        self.link.line = None;
+        (self.link.line, self.link.asked) = (None, None);
         self.id = None;
-        self.asked_for_id = false;
         self.sequences.clear();
         self.process = notes.process();
         self.progress = machine.now();
@@ -241,20 +230,6 @@ impl Producer {
 
     fn has_waiting(&self) -> bool {
         self.batches.iter().any(|batch| batch.correlation.is_none())
-    }
-
-    fn ask_for_id(&mut self) {
-        let request = InitProducerIdRequest {
-            transactional_id: None,
-            transaction_timeout_ms: i32::MAX,
-            producer_id: -1,
-            producer_epoch: -1,
-            ..InitProducerIdRequest::default()
-        };
-        if let Some(line) = &mut self.link.line {
-            line.ask(&request, 4, true);
-            self.asked_for_id = true;
-        }
     }
 
     fn send_new(&mut self, machine: &Machine, notes: &mut Notes) {
@@ -310,24 +285,9 @@ impl Producer {
             self.batches.extend(batches);
             return;
         };
-        let partition_data = batches
-            .iter()
-            .map(|batch| PartitionProduceData {
-                index: batch.partition,
-                records: Some(batch.records.clone().into()),
-            })
-            .collect();
-        let topic = TopicProduceData {
-            name: self.habits.topic.clone(),
-            partition_data,
-            ..Default::default()
-        };
-        let request = ProduceRequest {
-            transactional_id: None,
-            acks: self.habits.acks,
-            timeout_ms: 10_000,
-            topic_data: vec![topic],
-        };
+        let sent = batches.iter();
+        let sent = sent.map(|batch| (batch.partition, batch.records.clone()));
+        let request = produce(None, self.habits.acks, &self.habits.topic, sent);
         let version = self.chance.between(3, 12) as i16;
         let correlation = line.ask(&request, version, self.habits.acks != 0);
         for mut batch in batches {
@@ -472,7 +432,8 @@ pub(crate) fn build(
     builder.build().to_bytes()
 }
 
-fn is_fatal(code: ErrorCode) -> bool {
+/// No producer that keeps order is told so.
+pub(super) fn is_fatal(code: ErrorCode) -> bool {
     matches!(
         code,
         ErrorCode::OutOfOrderSequenceNumber

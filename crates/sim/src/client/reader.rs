@@ -8,22 +8,21 @@ use std::time::Duration;
 
 use env::sim::{Chance, Machine};
 use model::Instant;
-use wire::messages::fetch_request::{FetchPartition, FetchTopic};
 use wire::messages::fetch_response::PartitionData;
 use wire::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use wire::messages::{FetchRequest, ListOffsetsRequest};
 use wire::records::{Batch, Caps, ControlRecord, RecordIter, Source};
 use wire::{ApiKey, ErrorCode, Records};
 
-use super::keep::{Client, Link, Turn};
-use super::line::{Answer, LineError};
+use super::keep::{ANSWER_MAX, Client, Link};
+use super::line::{Answer, LineError, code, nonsense};
 use super::notes::{Notes, value_of};
+use super::requests::fetch;
 use crate::checker::{EndSeen, Isolation, Kind, Op, Polled};
 
 const RECONNECT: Duration = Duration::from_millis(200);
 /// How a batch that does not verify is told.
 pub(crate) const DAMAGED: &str = "a damaged batch";
-const ANSWER_MAX: Duration = Duration::from_secs(30);
 
 pub(crate) struct Reader {
     topic: String,
@@ -96,18 +95,14 @@ impl Client for Reader {
         self.on_fetched(asked, partitions, machine, notes)
     }
 
-    fn hang_up(&mut self, machine: &Machine, notes: &mut Notes) {
-        self.link.lose(machine, RECONNECT, notes);
-    }
-
     fn on_wake(&mut self, machine: &Machine, notes: &mut Notes) {
-        let now = machine.now();
-        self.link.wake = now.plus(Duration::from_millis(self.chance.between(2, 40)));
-        match self.link.turn(machine, RECONNECT, ANSWER_MAX) {
-            Turn::Wait => {}
-            Turn::HangUp => self.hang_up(machine, notes),
-            Turn::Ask if self.lost.is_empty() => self.fetch(now),
-            Turn::Ask => self.ask_for_start(now),
+        let pause = Duration::from_millis(self.chance.between(2, 40));
+        if !self.may_ask(pause, ANSWER_MAX, machine, notes) {
+            return;
+        }
+        match self.lost.is_empty() {
+            true => self.fetch(machine.now()),
+            false => self.ask_for_start(machine.now()),
         }
     }
 }
@@ -125,7 +120,7 @@ impl Reader {
             topic: topic.to_owned(),
             isolation,
             process: notes.process(),
-            link: Link::new(Instant(0)),
+            link: Link::new(Instant(0), RECONNECT),
             positions: (0..partitions).map(|partition| (partition, 0)).collect(),
             version: chance.between(4, 12) as i16,
             at_end: BTreeMap::new(),
@@ -200,39 +195,19 @@ impl Reader {
             }],
             ..ListOffsetsRequest::default()
         };
-        if let Some(line) = &mut self.link.line {
-            line.ask(&request, 4, true);
-            self.link.asked = Some(now);
-        }
+        self.link.ask(&request, 4, now);
     }
 
     fn fetch(&mut self, now: Instant) {
-        let partitions = self
-            .positions
-            .iter()
-            .map(|(partition, position)| FetchPartition {
-                partition: *partition,
-                fetch_offset: *position,
-                partition_max_bytes: self.bytes_max,
-                ..FetchPartition::default()
-            })
-            .collect();
+        let positions = self.positions.iter();
+        let positions = positions.map(|(partition, position)| (*partition, *position));
+        let is_committed = self.isolation == Isolation::Committed;
         let request = FetchRequest {
             max_wait_ms: self.chance.below(200) as i32,
             min_bytes: self.chance.below(3) as i32,
-            max_bytes: 4 << 20,
-            isolation_level: i8::from(self.isolation == Isolation::Committed),
-            topics: vec![FetchTopic {
-                topic: self.topic.clone(),
-                partitions,
-                ..FetchTopic::default()
-            }],
-            ..FetchRequest::default()
+            ..fetch(&self.topic, is_committed, self.bytes_max, positions)
         };
-        if let Some(line) = &mut self.link.line {
-            line.ask(&request, self.version, true);
-            self.link.asked = Some(now);
-        }
+        self.link.ask(&request, self.version, now);
     }
 
     fn on_fetched(
@@ -248,8 +223,7 @@ impl Reader {
         for data in partitions {
             let index = data.partition_index;
             let key = notes.key(&self.topic, index);
-            let code = ErrorCode::try_from(data.error_code)
-                .map_err(|error| LineError::Nonsense(error.to_string()))?;
+            let code = code(data.error_code)?;
             match code {
                 ErrorCode::None => drop(self.errors.remove(&index)),
                 ErrorCode::OffsetOutOfRange => self.on_out_of_range(&data, notes),
@@ -305,10 +279,8 @@ impl Reader {
 
     fn records(&self, data: &PartitionData) -> Result<Fetched, LineError> {
         let nonsense = |what: String| {
-            LineError::Nonsense(format!(
-                "fetch of {}-{}: {what}",
-                self.topic, data.partition_index
-            ))
+            let (topic, partition) = (&self.topic, data.partition_index);
+            nonsense(format!("fetch of {topic}-{partition}: {what}"))
         };
         let position = self
             .positions

@@ -22,14 +22,14 @@ use model::Instant;
 
 use crate::checker::{Fault, Guard, Isolation, Kind, Report, check};
 use crate::client::admin::Admin;
-use crate::client::keep::Client;
+use crate::client::keep::{ANSWER_MAX, Client};
 use crate::client::keeper::{self, Keeper};
 use crate::client::ledger::Ledger;
 use crate::client::line::Line;
 pub use crate::client::member::GroupProtocol;
 use crate::client::member::Member;
 use crate::client::notes::Notes;
-use crate::client::producer::{ANSWER_MAX, Habits, Producer};
+use crate::client::producer::{Habits, Producer};
 use crate::client::reader::Reader;
 use crate::client::transactor::{Transactor, TxnHabits};
 pub use damage::{Damages, damages};

@@ -10,8 +10,9 @@ use env::sim::{Chance, Faults};
 
 use crate::client::admin::Topic;
 use crate::client::aging::{BORN_OLD_MS, Keep};
+use crate::client::keep::ANSWER_MAX;
 use crate::client::member::GroupProtocol;
-use crate::client::producer::{ANSWER_MAX, Habits};
+use crate::client::producer::Habits;
 use crate::client::transactor::TxnHabits;
 use crate::client::{keeper, ledger};
 

@@ -12,9 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use env::sim::{Chance, Machine};
 use model::{Instant, ProducerEpoch, ProducerId, Sequence, Timestamp};
-use wire::messages::fetch_request::{FetchPartition, FetchTopic};
 use wire::messages::fetch_response::PartitionData;
-use wire::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use wire::messages::{
     EndTxnRequest, FetchRequest, FindCoordinatorRequest, InitProducerIdRequest, ProduceRequest,
 };
@@ -22,20 +20,20 @@ use wire::records::{Batch, BatchBuilder, Caps, Record, RecordIter, Source};
 use wire::{ApiKey, ErrorCode, Records};
 
 use super::admin::Topic;
-use super::keep::{Client, Link, Turn};
+use super::aging::stamp;
+use super::keep::{ANSWER_MAX, Client, Link};
 use super::keeper;
-use super::line::{Answer, LineError};
+use super::line::{Answer, LineError, code, nonsense};
 use super::notes::{Notes, payload, value_of};
 use super::reader::Aborted;
-use super::transactor::{code, is_fencing};
+use super::requests::{TRANSACTION, fetch, find_coordinator, produce, produced};
+use super::transactor::is_fencing;
 use book::{Book, Fate, KEYS, Reading};
 
 pub(crate) const TOPIC: &str = "ledger";
 const ID: &str = "keeper-of-the-ledger";
-const TRANSACTION: i8 = 1;
 const BATCH_RECORDS_MAX: u64 = 5;
 const RECONNECT: Duration = Duration::from_millis(250);
-const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// Longer than any run: only its producer ends a transaction.
 const TIMEOUT_MS: i32 = 600_000;
 /// A slow transaction takes seconds: a run has one or two.
@@ -133,17 +131,11 @@ impl Client for Ledger {
         Ok(())
     }
 
-    fn hang_up(&mut self, machine: &Machine, notes: &mut Notes) {
-        self.link.lose(machine, RECONNECT, notes);
-    }
-
     fn on_wake(&mut self, machine: &Machine, notes: &mut Notes) {
         let now = machine.now();
-        self.link.wake = now.plus(Duration::from_millis(self.chance.between(2, 20)));
-        match self.link.turn(machine, RECONNECT, ANSWER_MAX) {
-            Turn::Ask => {}
-            Turn::Wait => return,
-            Turn::HangUp => return self.hang_up(machine, notes),
+        let pause = Duration::from_millis(self.chance.between(2, 20));
+        if !self.may_ask(pause, ANSWER_MAX, machine, notes) {
+            return;
         }
         if matches!(self.state, State::Open | State::Ending { .. })
             && !self.is_ending
@@ -152,27 +144,29 @@ impl Client for Ledger {
             self.crash(machine, notes);
             return;
         }
-        self.link.asked = Some(now);
         match self.state {
-            State::Lost => self.find_coordinator(),
-            State::Out => self.init(),
-            State::Idle | State::Open if self.chance.one_in(2) => self.fetch(),
-            State::Idle if self.is_ending => self.fetch(),
+            State::Lost => {
+                let request = find_coordinator(ID, TRANSACTION);
+                self.link.ask(&request, 3, now);
+            }
+            State::Out => self.init(now),
+            State::Idle | State::Open if self.chance.one_in(2) => self.fetch(now),
+            State::Idle if self.is_ending => self.fetch(now),
             State::Idle => {
                 self.begin();
                 self.write(now);
             }
             State::Open if self.batch.is_some() => {
                 notes.resent += 1;
-                self.send();
+                self.send(now);
             }
-            State::Open if now < self.rests_until && !self.is_ending => self.fetch(),
+            State::Open if now < self.rests_until && !self.is_ending => self.fetch(now),
             State::Open if self.is_doomed || self.left == 0 => {
                 let committed = !self.is_doomed && !self.chance.one_in(3);
-                self.end(committed);
+                self.end(committed, now);
             }
             State::Open => self.write(now),
-            State::Ending { committed } => self.end(committed),
+            State::Ending { committed } => self.end(committed, now),
         }
     }
 }
@@ -181,7 +175,7 @@ impl Ledger {
     pub(crate) fn new(chance: Chance, now: Instant, retains_deletions: bool) -> Ledger {
         Ledger {
             chance,
-            link: Link::new(now),
+            link: Link::new(now, RECONNECT),
             state: State::Lost,
             producer: (-1, -1),
             sequence: 0,
@@ -218,18 +212,7 @@ impl Ledger {
         format!("{TOPIC} {state:?}: {told}, read up to {next}")
     }
 
-    fn find_coordinator(&mut self) {
-        let request = FindCoordinatorRequest {
-            key: ID.to_owned(),
-            key_type: TRANSACTION,
-            ..Default::default()
-        };
-        if let Some(line) = &mut self.link.line {
-            line.ask(&request, 3, true);
-        }
-    }
-
-    fn init(&mut self) {
+    fn init(&mut self, now: Instant) {
         let request = InitProducerIdRequest {
             transactional_id: Some(ID.to_owned()),
             transaction_timeout_ms: TIMEOUT_MS,
@@ -237,9 +220,7 @@ impl Ledger {
             producer_epoch: -1,
             ..Default::default()
         };
-        if let Some(line) = &mut self.link.line {
-            line.ask(&request, 5, true);
-        }
+        self.link.ask(&request, 5, now);
     }
 
     fn begin(&mut self) {
@@ -259,8 +240,7 @@ impl Ledger {
         let mut builder = BatchBuilder::new()
             .producer(ProducerId(id), ProducerEpoch(epoch), sequence)
             .transactional();
-        // As other producers here: times of its own, which run, so that segments roll.
-        let time = Timestamp(1_700_000_000_000 - 3 * 3_600_000 + (now.0 / 1_000_000) as i64);
+        let time = Timestamp(stamp(now.0));
         let mut numbers = 0..0;
         for at in 0..self.chance.between(1, BATCH_RECORDS_MAX) {
             let (key, is_value) = match self.book.key_of_its_own() {
@@ -278,34 +258,21 @@ impl Ledger {
         self.left = self.left.saturating_sub(1);
         self.sequence += numbers.len() as i32;
         self.batch = Some((builder.build().to_bytes(), numbers));
-        self.send();
+        self.send(now);
         if self.is_slow || self.chance.one_in(15) {
             let rest = Duration::from_millis(self.chance.between(200, 2_500));
             self.rests_until = now.plus(rest);
         }
     }
 
-    fn send(&mut self) {
-        let (Some(line), Some((batch, _))) = (&mut self.link.line, &self.batch) else {
-            return;
-        };
-        let request = ProduceRequest {
-            transactional_id: Some(ID.to_owned()),
-            acks: -1,
-            timeout_ms: 10_000,
-            topic_data: vec![TopicProduceData {
-                name: TOPIC.to_owned(),
-                partition_data: vec![PartitionProduceData {
-                    index: 0,
-                    records: Some(batch.clone().into()),
-                }],
-                ..Default::default()
-            }],
-        };
-        line.ask(&request, 12, true);
+    fn send(&mut self, now: Instant) {
+        if let Some((batch, _)) = &self.batch {
+            let request = produce(Some(ID), -1, TOPIC, [(0, batch.clone())]);
+            self.link.ask(&request, 12, now);
+        }
     }
 
-    fn end(&mut self, committed: bool) {
+    fn end(&mut self, committed: bool, now: Instant) {
         let (producer_id, producer_epoch) = self.producer;
         let request = EndTxnRequest {
             transactional_id: ID.to_owned(),
@@ -313,9 +280,7 @@ impl Ledger {
             producer_epoch,
             committed,
         };
-        if let Some(line) = &mut self.link.line {
-            line.ask(&request, 5, true);
-        }
+        self.link.ask(&request, 5, now);
         self.state = State::Ending { committed };
         self.book.ends(match committed {
             true => Fate::Asked,
@@ -334,26 +299,11 @@ impl Ledger {
         (self.state, self.batch) = (State::Out, None);
     }
 
-    fn fetch(&mut self) {
-        let request = FetchRequest {
-            max_wait_ms: 0,
-            max_bytes: 4 << 20,
-            isolation_level: i8::from(self.reading.is_committed),
-            topics: vec![FetchTopic {
-                topic: TOPIC.to_owned(),
-                partitions: vec![FetchPartition {
-                    partition: 0,
-                    fetch_offset: self.reading.next,
-                    partition_max_bytes: *self.chance.pick(&[3_000, 60_000, 1 << 20]),
-                    ..FetchPartition::default()
-                }],
-                ..FetchTopic::default()
-            }],
-            ..FetchRequest::default()
-        };
-        if let Some(line) = &mut self.link.line {
-            line.ask(&request, 11, true);
-        }
+    fn fetch(&mut self, now: Instant) {
+        let bytes_max = *self.chance.pick(&[3_000, 60_000, 1 << 20]);
+        let is_committed = self.reading.is_committed;
+        let request = fetch(TOPIC, is_committed, bytes_max, [(0, self.reading.next)]);
+        self.link.ask(&request, 11, now);
     }
 
     fn on_produced(
@@ -362,12 +312,7 @@ impl Ledger {
         machine: &Machine,
         notes: &mut Notes,
     ) -> Result<(), LineError> {
-        let response = answer.decode::<ProduceRequest>()?;
-        let topics = response.responses.iter();
-        let mut all = topics.flat_map(|topic| &topic.partition_responses);
-        let Some(told) = all.next() else {
-            return Err(nonsense("one partition was asked".to_owned()));
-        };
+        let told = produced(answer.decode::<ProduceRequest>()?)?;
         match code(told.error_code)? {
             ErrorCode::None => {
                 if let Some((_, numbers)) = self.batch.take() {
@@ -500,8 +445,4 @@ impl Ledger {
             };
         is_it.then_some(number as usize)
     }
-}
-
-fn nonsense(what: String) -> LineError {
-    LineError::Nonsense(what)
 }

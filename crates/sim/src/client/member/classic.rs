@@ -12,11 +12,12 @@ use wire::messages::{
 };
 use wire::{ApiKey, ErrorCode, Message, Reader, Writer};
 
-use super::{Effect, REBALANCE_MS, SESSION_MS, Wish, code};
+use super::{Effect, REBALANCE_MS, SESSION_MS, Wish};
 
 /// Of what members tell each other.
 const EMBEDDED_VERSION: i16 = 1;
-use crate::client::line::{Answer, Line, LineError};
+use crate::client::keep::Link;
+use crate::client::line::{Answer, LineError, code, nonsense};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -88,10 +89,11 @@ impl Classic {
 
     pub(super) fn ask(
         &mut self,
-        line: &mut Line,
+        link: &mut Link,
         group: &str,
         topic: &str,
         partitions: i32,
+        now: Instant,
     ) -> Wish {
         match self.state {
             State::Out => {
@@ -111,7 +113,7 @@ impl Classic {
                     }],
                     ..Default::default()
                 };
-                line.ask(&request, 5, true);
+                link.ask(&request, 5, now);
                 Wish::Asked
             }
             State::Joined => {
@@ -123,7 +125,7 @@ impl Classic {
                     assignments: self.assignments(topic, partitions),
                     ..Default::default()
                 };
-                line.ask(&request, 3, true);
+                link.ask(&request, 3, now);
                 Wish::Asked
             }
             State::Synced => Wish::Positions,
@@ -151,7 +153,7 @@ impl Classic {
             .collect()
     }
 
-    pub(super) fn leave(&mut self, line: &mut Line, group: &str) {
+    pub(super) fn leave(&mut self, link: &mut Link, group: &str, now: Instant) {
         let request = LeaveGroupRequest {
             group_id: group.to_owned(),
             members: vec![MemberIdentity {
@@ -161,17 +163,17 @@ impl Classic {
             }],
             ..Default::default()
         };
-        line.ask(&request, 3, true);
+        link.ask(&request, 3, now);
     }
 
-    pub(super) fn beat(&mut self, line: &mut Line, group: &str) {
+    pub(super) fn beat(&mut self, link: &mut Link, group: &str, now: Instant) {
         let request = HeartbeatRequest {
             group_id: group.to_owned(),
             generation_id: self.generation,
             member_id: self.id.clone(),
             group_instance_id: self.instance.clone(),
         };
-        line.ask(&request, 3, true);
+        link.ask(&request, 3, now);
     }
 
     /// Also what the member owns, when the answer says it.
@@ -273,7 +275,7 @@ fn owned(assignment: &bytes::Bytes) -> Result<Vec<i32>, LineError> {
     if assignment.is_empty() {
         return Ok(Vec::new());
     }
-    let nonsense = |what: String| LineError::Nonsense(format!("an assignment: {what}"));
+    let nonsense = |what: String| nonsense(format!("an assignment: {what}"));
     let mut r = Reader::new(assignment.clone());
     let version = r.i16().map_err(|error| nonsense(error.to_string()))?;
     let message = ConsumerProtocolAssignment::decode(&mut r, version)

@@ -12,8 +12,9 @@ use wire::messages::ConsumerGroupHeartbeatRequest;
 use wire::messages::consumer_group_heartbeat_request::TopicPartitions;
 use wire::{ApiKey, ErrorCode, Uuid};
 
-use super::{Effect, Held, REBALANCE_MS, SESSION_MS, Wish, code};
-use crate::client::line::{Answer, Line, LineError};
+use super::{Effect, Held, REBALANCE_MS, SESSION_MS, Wish};
+use crate::client::keep::Link;
+use crate::client::line::{Answer, LineError, code};
 
 const VERSION: i16 = 1;
 const LEAVE: i32 = -1;
@@ -88,14 +89,14 @@ impl Consumer {
     /// Joins where it must; the member asks for what is left.
     pub(super) fn wish(
         &mut self,
-        line: &mut Line,
+        link: &mut Link,
         group: &str,
         topic: &str,
         held: &Held,
         now: Instant,
     ) -> Wish {
         if self.epoch == 0 || self.is_full {
-            self.beat(line, group, topic, held, now);
+            self.beat(link, group, topic, held, now);
             Wish::Asked
         } else if held.positions.values().any(Option::is_none) {
             Wish::Positions
@@ -121,7 +122,7 @@ impl Consumer {
 
     pub(super) fn beat(
         &mut self,
-        line: &mut Line,
+        link: &mut Link,
         group: &str,
         topic: &str,
         held: &Held,
@@ -147,11 +148,17 @@ impl Consumer {
             });
         }
         self.unheard.get_or_insert(now);
-        line.ask(&request, VERSION, true);
+        link.ask(&request, VERSION, now);
     }
 
     /// A static member says that it comes back, and does so under another id.
-    pub(super) fn leave(&mut self, line: &mut Line, group: &str, chance: &mut Chance) {
+    pub(super) fn leave(
+        &mut self,
+        link: &mut Link,
+        group: &str,
+        now: Instant,
+        chance: &mut Chance,
+    ) {
         let request = ConsumerGroupHeartbeatRequest {
             group_id: group.to_owned(),
             member_id: self.id.clone(),
@@ -162,7 +169,7 @@ impl Consumer {
             },
             ..Default::default()
         };
-        line.ask(&request, VERSION, true);
+        link.ask(&request, VERSION, now);
         match self.instance {
             Some(_) => self.restart(chance),
             None => drop(self.on_thrown_out()),

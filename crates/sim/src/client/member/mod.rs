@@ -18,9 +18,10 @@ use wire::messages::offset_fetch_request::{OffsetFetchRequestGroup, OffsetFetchR
 use wire::messages::{FindCoordinatorRequest, OffsetCommitRequest, OffsetFetchRequest};
 use wire::{ApiKey, ErrorCode};
 
-use super::keep::{Client, Link, Turn};
-use super::line::{Answer, LineError};
+use super::keep::{Client, Link};
+use super::line::{Answer, LineError, code, nonsense};
 use super::notes::Notes;
+use super::requests::{GROUP, find_coordinator};
 use classic::Classic;
 use consumer::Consumer;
 
@@ -212,7 +213,7 @@ impl Client for Member {
     }
 
     fn hang_up(&mut self, machine: &Machine, notes: &mut Notes) {
-        self.link.lose(machine, RECONNECT, notes);
+        self.link.lose(machine.now(), notes);
         self.held.committing.clear();
         let effect = match &mut self.protocol {
             Protocol::Classic(classic) => classic.on_silence(),
@@ -223,18 +224,14 @@ impl Client for Member {
 
     fn on_wake(&mut self, machine: &Machine, notes: &mut Notes) {
         let now = machine.now();
-        self.link.wake = now.plus(Duration::from_millis(self.chance.between(20, 150)));
-        match self.link.turn(machine, RECONNECT, ANSWER_MAX) {
-            Turn::Wait => {}
-            Turn::HangUp => self.hang_up(machine, notes),
-            Turn::Ask => {
-                self.link.asked = Some(now);
-                self.ask(now, notes);
-                if !self.held.positions.is_empty() && self.chance.one_in(60) {
-                    // Asleep for longer than its session: it comes back as a member that was thrown out.
-                    self.link.wake = now.plus(Duration::from_millis(SESSION_MS as u64 * 2));
-                }
-            }
+        let pause = Duration::from_millis(self.chance.between(20, 150));
+        if !self.may_ask(pause, ANSWER_MAX, machine, notes) {
+            return;
+        }
+        self.ask(now, notes);
+        if !self.held.positions.is_empty() && self.chance.one_in(60) {
+            // Asleep for longer than its session: it comes back as a member that was thrown out.
+            self.link.wake = now.plus(Duration::from_millis(SESSION_MS as u64 * 2));
         }
     }
 }
@@ -264,7 +261,7 @@ impl Member {
             topic: topic.to_owned(),
             partitions,
             chance,
-            link: Link::new(Instant(0)),
+            link: Link::new(Instant(0), RECONNECT),
             is_lost: true,
             held: Held::default(),
             protocol,
@@ -334,33 +331,23 @@ impl Member {
 
     fn ask(&mut self, now: Instant, notes: &mut Notes) {
         self.turn += 1;
-        let Some(line) = &mut self.link.line else {
-            return;
-        };
+        let (link, group, topic) = (&mut self.link, &self.group, &self.topic);
         if self.is_lost {
-            let request = FindCoordinatorRequest {
-                key: self.group.clone(),
-                ..Default::default()
-            };
-            line.ask(&request, 3, true);
+            link.ask(&find_coordinator(group, GROUP), 3, now);
             return;
         }
         let wish = match &mut self.protocol {
-            Protocol::Classic(classic) => {
-                classic.ask(line, &self.group, &self.topic, self.partitions)
-            }
-            Protocol::Consumer(consumer) => {
-                consumer.wish(line, &self.group, &self.topic, &self.held, now)
-            }
+            Protocol::Classic(classic) => classic.ask(link, group, topic, self.partitions, now),
+            Protocol::Consumer(consumer) => consumer.wish(link, group, topic, &self.held, now),
         };
         match wish {
             Wish::Asked => {}
-            Wish::Positions => self.fetch(notes),
+            Wish::Positions => self.fetch(now, notes),
             Wish::Any => self.go_on(now, notes),
         }
     }
 
-    fn fetch(&mut self, notes: &mut Notes) {
+    fn fetch(&mut self, now: Instant, notes: &mut Notes) {
         self.held.floor = self
             .held
             .positions
@@ -382,22 +369,18 @@ impl Member {
             }],
             ..Default::default()
         };
-        if let Some(line) = &mut self.link.line {
-            line.ask(&request, FETCH_VERSION, true);
-        }
+        self.link.ask(&request, FETCH_VERSION, now);
     }
 
     fn go_on(&mut self, now: Instant, notes: &mut Notes) {
         if self.instance.is_some() && self.chance.one_in(40) {
             self.restart(notes);
         } else if self.chance.one_in(80) {
-            let Some(line) = &mut self.link.line else {
-                return;
-            };
+            let (link, group) = (&mut self.link, &self.group);
             match &mut self.protocol {
-                Protocol::Classic(classic) => classic.leave(line, &self.group),
+                Protocol::Classic(classic) => classic.leave(link, group, now),
                 Protocol::Consumer(consumer) => {
-                    consumer.leave(line, &self.group, &mut self.chance);
+                    consumer.leave(link, group, now, &mut self.chance);
                 }
             }
             // Nothing is touched after the farewell.
@@ -408,7 +391,7 @@ impl Member {
                 notes.switched += 1;
             }
         } else if self.turn.is_multiple_of(2) && !self.held.positions.is_empty() {
-            self.commit(notes);
+            self.commit(now, notes);
         } else {
             self.beat(now, notes);
         }
@@ -416,7 +399,6 @@ impl Member {
 
     /// A static member ends without a word and begins again, as one that nobody has to wait for.
     fn restart(&mut self, notes: &mut Notes) {
-        self.link.asked = None;
         self.suffer(Effect::ThrownOut, notes);
         match &mut self.protocol {
             Protocol::Classic(classic) => classic.restart(),
@@ -449,23 +431,21 @@ impl Member {
     }
 
     fn beat(&mut self, now: Instant, notes: &mut Notes) {
-        let Some(line) = &mut self.link.line else {
-            return;
-        };
+        let link = &mut self.link;
         match &mut self.protocol {
-            Protocol::Classic(classic) => classic.beat(line, &self.group),
+            Protocol::Classic(classic) => classic.beat(link, &self.group, now),
             Protocol::Consumer(consumer) => {
                 for partition in consumer.lets_go(&mut self.chance) {
                     self.held.positions.remove(&partition);
                     let part = notes.part(&self.group, partition);
                     part.holders.remove(&self.number);
                 }
-                consumer.beat(line, &self.group, &self.topic, &self.held, now);
+                consumer.beat(link, &self.group, &self.topic, &self.held, now);
             }
         }
     }
 
-    fn commit(&mut self, notes: &mut Notes) {
+    fn commit(&mut self, now: Instant, notes: &mut Notes) {
         self.held.committing = self
             .held
             .positions
@@ -504,9 +484,7 @@ impl Member {
             }],
             ..Default::default()
         };
-        if let Some(line) = &mut self.link.line {
-            line.ask(&request, COMMIT_VERSION, true);
-        }
+        self.link.ask(&request, COMMIT_VERSION, now);
     }
 
     fn on_error(&mut self, error: ErrorCode) -> Effect {
@@ -581,9 +559,7 @@ impl Member {
         let known = 0..self.partitions;
         match partitions.iter().all(|partition| known.contains(partition)) {
             true => Ok(()),
-            false => Err(LineError::Nonsense(
-                "an assignment that nobody made".to_owned(),
-            )),
+            false => Err(nonsense("an assignment that nobody made")),
         }
     }
 
@@ -593,7 +569,7 @@ impl Member {
         notes: &mut Notes,
     ) -> Result<Effect, LineError> {
         let Some(group) = response.groups.first() else {
-            return Err(LineError::Nonsense("offsets of no group".to_owned()));
+            return Err(nonsense("offsets of no group"));
         };
         match code(group.error_code)? {
             ErrorCode::None => {
@@ -650,8 +626,4 @@ impl Member {
             *at = Some(offset);
         }
     }
-}
-
-fn code(code: i16) -> Result<ErrorCode, LineError> {
-    ErrorCode::try_from(code).map_err(|error| LineError::Nonsense(error.to_string()))
 }

@@ -7,11 +7,12 @@ use wire::messages::{
 };
 use wire::{ApiKey, ErrorCode};
 
-use super::{ANSWER_MAX, Batch, State, Transactor};
+use super::{Batch, State, Transactor};
 use crate::checker::Outcome;
-use crate::client::keep::Client;
-use crate::client::line::{Answer, LineError};
+use crate::client::keep::{ANSWER_MAX, Client};
+use crate::client::line::{Answer, LineError, code, nonsense};
 use crate::client::notes::Notes;
+use crate::client::requests::produced;
 
 impl Transactor {
     pub(super) fn judge(
@@ -26,7 +27,7 @@ impl Transactor {
             .line
             .as_ref()
             .is_some_and(|line| line.unanswered() > 0);
-        self.asked = is_waiting.then_some(now);
+        self.link.asked = is_waiting.then_some(now);
         if !is_waiting {
             self.patience = ANSWER_MAX;
         }
@@ -63,12 +64,7 @@ impl Transactor {
                 }
             }
             ApiKey::Produce => {
-                let response = answer.decode::<ProduceRequest>()?;
-                let topics = response.responses.iter();
-                let mut all = topics.flat_map(|topic| &topic.partition_responses);
-                let (Some(only), None) = (all.next(), all.next()) else {
-                    return Err(LineError::Nonsense("one partition was asked".to_owned()));
-                };
+                let only = produced(answer.decode::<ProduceRequest>()?)?;
                 let code = code(only.error_code)?;
                 self.on_produced(answer.correlation(), code, only.base_offset, machine, notes);
             }
@@ -101,7 +97,7 @@ impl Transactor {
                 self.on_offset_step(code(told)?, State::Open, machine, notes);
             }
             other => {
-                return Err(LineError::Nonsense(format!("{other:?} was not asked")));
+                return Err(nonsense(format!("{other:?} was not asked")));
             }
         }
         Ok(())
@@ -273,7 +269,7 @@ impl Transactor {
         }
         // What is on the connection belongs to the old incarnation.
         self.link.line = None;
-        self.asked = None;
+        self.link.asked = None;
         self.begin_anew(machine, notes);
     }
 }
@@ -285,8 +281,4 @@ pub(in crate::client) fn is_fencing(code: ErrorCode) -> bool {
             | ErrorCode::InvalidProducerEpoch
             | ErrorCode::InvalidProducerIdMapping
     )
-}
-
-pub(in crate::client) fn code(code: i16) -> Result<ErrorCode, LineError> {
-    ErrorCode::try_from(code).map_err(|error| LineError::Nonsense(error.to_string()))
 }

@@ -15,11 +15,11 @@ use bytes::Bytes;
 use env::sim::{Chance, Machine};
 use model::Instant;
 
-use super::keep::{Client, Link};
+use super::keep::{ANSWER_MAX, Client, Link};
 use super::line::{Answer, Line, LineError};
 use super::notes::Notes;
 use crate::checker::{Kind, Op, Outcome};
-pub(super) use answers::{code, is_fencing};
+pub(super) use answers::is_fencing;
 
 type Place = (String, i32);
 
@@ -50,7 +50,6 @@ pub(crate) struct TxnHabits {
 }
 
 const RECONNECT: Duration = Duration::from_millis(300);
-const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// A transaction that could not be ended for so long is given up with its producer.
 const GIVE_UP: Duration = Duration::from_secs(90);
 /// Longer than any connection stalls: what was sent before has arrived or never will.
@@ -128,8 +127,6 @@ pub(crate) struct Transactor {
     txn: Option<Txn>,
     /// Transactions that were begun.
     begun: u64,
-    /// Since when something is unanswered.
-    asked: Option<Instant>,
     patience: Duration,
     /// Until then an earlier request for a producer id may still arrive, and fence us.
     strays_until: Instant,
@@ -162,13 +159,12 @@ impl Client for Transactor {
     /// What was under way is sent again.
     fn hang_up(&mut self, machine: &Machine, notes: &mut Notes) {
         let now = machine.now();
-        if self.asked.take().is_some() {
-            notes.unanswered += 1;
-        }
+        let line = self.link.line.take();
+        self.link.lose(now, notes);
         if self.state == State::Out {
             self.strays_until = now.plus(STRAY_MAX);
         }
-        if let Some(line) = self.link.line.take()
+        if let Some(line) = line
             && self.patience < ANSWER_MAX
             && self.state != State::Out
         {
@@ -184,7 +180,6 @@ impl Client for Transactor {
                 batch.correlation = None;
             }
         }
-        self.link.wake = now.plus(RECONNECT);
     }
 
     fn on_wake(&mut self, machine: &Machine, notes: &mut Notes) {
@@ -197,21 +192,17 @@ impl Client for Transactor {
             return;
         }
         let Some(line) = &self.link.line else {
-            if !self.link.open(machine) {
-                self.link.wake = now.plus(RECONNECT);
-            } else if self.state == State::Open && !self.gives_up() {
+            if self.link.open(machine) && self.state == State::Open && !self.gives_up() {
                 self.send_again(now, notes);
             }
             return;
         };
-        if self
-            .asked
-            .is_some_and(|asked| now.since(asked) > self.patience)
-        {
+        let unanswered = line.unanswered();
+        let asked = self.link.asked;
+        if asked.is_some_and(|asked| now.since(asked) > self.patience) {
             self.hang_up(machine, notes);
             return;
         }
-        let unanswered = line.unanswered();
         if unanswered > 0 && self.state != State::Open {
             return;
         }
@@ -260,7 +251,7 @@ impl Transactor {
         Transactor {
             process: notes.process(),
             chance,
-            link: Link::new(now),
+            link: Link::new(now, RECONNECT),
             late: Vec::new(),
             state: State::Lost,
             producer: None,
@@ -268,7 +259,6 @@ impl Transactor {
             sequences: BTreeMap::new(),
             txn: None,
             begun: 0,
-            asked: None,
             patience: ANSWER_MAX,
             // The first of its id has nobody before it.
             strays_until: match habits.is_calm {
@@ -364,10 +354,6 @@ impl Transactor {
         if let Some(group) = self.habits.group.as_ref().filter(|_| txn.number >= 0) {
             notes.numbers(group).end(txn.number, outcome, at);
         }
-    }
-
-    fn asks(&mut self, now: Instant) {
-        self.asked.get_or_insert(now);
     }
 
     fn begin(&mut self, now: Instant, notes: &mut Notes) {

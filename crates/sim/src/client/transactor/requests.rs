@@ -8,13 +8,12 @@ use env::sim::Chance;
 use model::Instant;
 use wire::messages::add_partitions_to_txn_request::AddPartitionsToTxnTopic;
 use wire::messages::offset_fetch_request::OffsetFetchRequestTopic;
-use wire::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use wire::messages::txn_offset_commit_request::{
     TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic,
 };
 use wire::messages::{
-    AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, EndTxnRequest, FindCoordinatorRequest,
-    InitProducerIdRequest, OffsetFetchRequest, ProduceRequest, TxnOffsetCommitRequest,
+    AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, EndTxnRequest, InitProducerIdRequest,
+    OffsetFetchRequest, TxnOffsetCommitRequest,
 };
 
 use super::{Batch, OFFSET_OF, State, Transactor};
@@ -22,29 +21,20 @@ use crate::checker::Sent;
 use crate::client::line::Line;
 use crate::client::notes::Notes;
 use crate::client::producer::{Identity, build};
+use crate::client::requests::{GROUP, TRANSACTION, find_coordinator, produce};
 
-const TRANSACTION: i8 = 1;
-const GROUP: i8 = 0;
 /// How long the answer to something that is held back is waited for.
 const PATIENCE_MS: Range<u64> = 50..1_000;
 const STRAY_PATIENCE_MS: Range<u64> = 20..200;
 
 impl Transactor {
     pub(super) fn find_coordinator(&mut self, now: Instant) {
-        let of_group = self.habits.group.clone();
-        let (key, key_type) = match of_group.filter(|_| self.state == State::LostGroup) {
-            Some(group) => (group, GROUP),
-            None => (self.habits.id.clone(), TRANSACTION),
+        let of_group = self.habits.group.as_ref();
+        let request = match of_group.filter(|_| self.state == State::LostGroup) {
+            Some(group) => find_coordinator(group, GROUP),
+            None => find_coordinator(&self.habits.id, TRANSACTION),
         };
-        let request = FindCoordinatorRequest {
-            key,
-            key_type,
-            ..Default::default()
-        };
-        if let Some(line) = &mut self.link.line {
-            line.ask(&request, 3, true);
-            self.asks(now);
-        }
+        self.link.ask(&request, 3, now);
     }
 
     pub(super) fn init(&mut self, now: Instant) {
@@ -58,10 +48,7 @@ impl Transactor {
         };
         let lowest = if self.habits.is_old && id < 0 { 0 } else { 3 };
         let version = self.chance.between(lowest, 5) as i16;
-        if let Some(line) = &mut self.link.line {
-            line.ask(&request, version, true);
-            self.asks(now);
-        }
+        self.link.ask(&request, version, now);
     }
 
     /// All partitions of the transaction at once.
@@ -90,8 +77,8 @@ impl Transactor {
         if let Some(patience) = delay(line, &mut self.chance, additions, STRAY_PATIENCE_MS) {
             self.patience = patience;
         }
-        line.ask(&request, self.chance.between(0, 3) as i16, true);
-        self.asks(now);
+        let version = self.chance.between(0, 3) as i16;
+        self.link.ask(&request, version, now);
     }
 
     pub(super) fn send_new(&mut self, now: Instant, notes: &mut Notes) {
@@ -154,21 +141,9 @@ impl Transactor {
             return;
         };
         let batch = &mut txn.batches[at];
-        let data = PartitionProduceData {
-            index: batch.place.1,
-            records: Some(batch.records.clone().into()),
-        };
-        let topic = TopicProduceData {
-            name: batch.place.0.clone(),
-            partition_data: vec![data],
-            ..Default::default()
-        };
-        let request = ProduceRequest {
-            transactional_id: Some(self.habits.id.clone()),
-            acks: -1,
-            timeout_ms: 10_000,
-            topic_data: vec![topic],
-        };
+        let (topic, partition) = &batch.place;
+        let sent = [(*partition, batch.records.clone())];
+        let request = produce(Some(&self.habits.id), -1, topic, sent);
         if let Some(patience) = delay(
             line,
             &mut self.chance,
@@ -177,8 +152,7 @@ impl Transactor {
         ) {
             self.patience = self.patience.min(patience);
         }
-        batch.correlation = Some(line.ask(&request, version as i16, true));
-        self.asks(now);
+        batch.correlation = self.link.ask(&request, version as i16, now);
     }
 
     pub(super) fn group_topic(&self) -> (String, String, i32) {
@@ -198,17 +172,12 @@ impl Transactor {
             require_stable: true,
             ..Default::default()
         };
-        if let Some(line) = &mut self.link.line {
-            line.ask(&request, 7, true);
-            self.asks(now);
-        }
+        self.link.ask(&request, 7, now);
     }
 
     pub(super) fn add_group(&mut self, now: Instant) {
         let (group_id, ..) = self.group_topic();
-        let (Some((producer_id, producer_epoch)), Some(line)) =
-            (self.producer, &mut self.link.line)
-        else {
+        let Some((producer_id, producer_epoch)) = self.producer else {
             return;
         };
         let request = AddOffsetsToTxnRequest {
@@ -217,8 +186,8 @@ impl Transactor {
             producer_epoch,
             group_id,
         };
-        line.ask(&request, self.chance.between(0, 3) as i16, true);
-        self.asks(now);
+        let version = self.chance.between(0, 3) as i16;
+        self.link.ask(&request, version, now);
     }
 
     pub(super) fn commit_offset(&mut self, now: Instant) {
@@ -252,8 +221,7 @@ impl Transactor {
         if let Some(patience) = delay(line, &mut self.chance, self.habits.delays, PATIENCE_MS) {
             self.patience = patience;
         }
-        line.ask(&request, version, true);
-        self.asks(now);
+        self.link.ask(&request, version, now);
     }
 
     pub(super) fn end(&mut self, committed: bool, now: Instant) {
@@ -273,9 +241,8 @@ impl Transactor {
         if let Some(patience) = delay(line, &mut self.chance, self.habits.delays, PATIENCE_MS) {
             self.patience = patience;
         }
-        line.ask(&request, version, true);
+        self.link.ask(&request, version, now);
         self.state = State::Ending { committed };
-        self.asks(now);
     }
 }
 

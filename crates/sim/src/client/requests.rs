@@ -1,0 +1,97 @@
+//! Requests that several kinds of clients make alike, and what is alike in their answers.
+
+use bytes::Bytes;
+use wire::messages::fetch_request::{FetchPartition, FetchTopic};
+use wire::messages::produce_request::{PartitionProduceData, TopicProduceData};
+use wire::messages::produce_response::PartitionProduceResponse;
+use wire::messages::{
+    FetchRequest, FindCoordinatorRequest, InitProducerIdRequest, ProduceRequest, ProduceResponse,
+};
+
+use super::line::{LineError, nonsense};
+
+/// Kinds of coordinators.
+pub(super) const GROUP: i8 = 0;
+pub(super) const TRANSACTION: i8 = 1;
+
+/// Partition and batch.
+type Sent = (i32, Bytes);
+
+pub(super) fn find_coordinator(key: &str, key_type: i8) -> FindCoordinatorRequest {
+    FindCoordinatorRequest {
+        key: key.to_owned(),
+        key_type,
+        ..Default::default()
+    }
+}
+
+/// Of an idempotent producer.
+pub(super) fn init_producer_id() -> InitProducerIdRequest {
+    InitProducerIdRequest {
+        transactional_id: None,
+        transaction_timeout_ms: i32::MAX,
+        producer_id: -1,
+        producer_epoch: -1,
+        ..Default::default()
+    }
+}
+
+pub(super) fn produce(
+    transactional_id: Option<&str>,
+    acks: i16,
+    topic: &str,
+    sent: impl IntoIterator<Item = Sent>,
+) -> ProduceRequest {
+    let sent = sent.into_iter();
+    let partition_data = sent.map(|(index, records)| PartitionProduceData {
+        index,
+        records: Some(records.into()),
+    });
+    ProduceRequest {
+        transactional_id: transactional_id.map(str::to_owned),
+        acks,
+        timeout_ms: 10_000,
+        topic_data: vec![TopicProduceData {
+            name: topic.to_owned(),
+            partition_data: partition_data.collect(),
+            ..Default::default()
+        }],
+    }
+}
+
+/// What became of the one batch that was sent.
+pub(super) fn produced(response: ProduceResponse) -> Result<PartitionProduceResponse, LineError> {
+    let topics = response.responses.into_iter();
+    let mut all = topics.flat_map(|topic| topic.partition_responses);
+    match (all.next(), all.next()) {
+        (Some(only), None) => Ok(only),
+        _ => Err(nonsense("one partition was asked")),
+    }
+}
+
+/// Without a wait; each partition with the offset to begin at.
+pub(super) fn fetch(
+    topic: &str,
+    is_committed: bool,
+    partition_bytes_max: i32,
+    from: impl IntoIterator<Item = (i32, i64)>,
+) -> FetchRequest {
+    let from = from.into_iter();
+    let partitions = from.map(|(partition, fetch_offset)| FetchPartition {
+        partition,
+        fetch_offset,
+        partition_max_bytes: partition_bytes_max,
+        ..Default::default()
+    });
+    FetchRequest {
+        max_wait_ms: 0,
+        max_bytes: 4 << 20,
+        isolation_level: i8::from(is_committed),
+        topics: vec![FetchTopic {
+            topic: topic.to_owned(),
+            partitions: partitions.collect(),
+            ..Default::default()
+        }],
+        ..Default::default()
+    }
+}
