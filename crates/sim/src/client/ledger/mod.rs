@@ -20,7 +20,7 @@ use wire::records::{Batch, BatchBuilder, Caps, Record, RecordIter, Source};
 use wire::{ApiKey, ErrorCode, Records};
 
 use super::admin::Topic;
-use super::aging::stamp;
+use super::aging::{BORN_OLD_MS, stamp};
 use super::keep::{ANSWER_MAX, Client, Link};
 use super::keeper;
 use super::line::{Answer, LineError, code, nonsense};
@@ -240,7 +240,8 @@ impl Ledger {
         let mut builder = BatchBuilder::new()
             .producer(ProducerId(id), ProducerEpoch(epoch), sequence)
             .transactional();
-        let time = Timestamp(stamp(now.0));
+        // As the broker stamps its markers: by older times no segment would roll within a transaction.
+        let time = Timestamp(stamp(now.0) + BORN_OLD_MS);
         let mut numbers = 0..0;
         for at in 0..self.chance.between(1, BATCH_RECORDS_MAX) {
             let (key, is_value) = match self.book.key_of_its_own() {
