@@ -394,7 +394,10 @@ impl Partition {
         let stable = {
             let state = self.state.lock();
             let unstable = state.producers.first_unstable();
-            unstable.map_or(state.high_watermark, |of| of.min(state.high_watermark))
+            // That a transaction was aborted is asked of the segments: as long as none has its marker, it counts as open.
+            let unwritten = state.aborted.iter().map(|txn| txn.first_offset).min();
+            let bounds = [unstable, unwritten].into_iter().flatten();
+            bounds.fold(state.high_watermark, Offset::min)
         };
         let known = Offset(home.checkpointed.load(Ordering::Acquire) as i64);
         let config = store.config();

@@ -316,6 +316,15 @@ fn a_transaction_goes_on_whose_first_batch_was_refused() {
     }
 }
 
+/// Found by seeds: an abort whose marker no segment file had yet was not known to compaction, so that its records took the place
+/// of committed ones.
+#[test]
+fn an_abort_that_no_segment_has_yet_supersedes_nothing() {
+    for seed in [11, 72, 81] {
+        check(seed, &Plan::of_load(seed, Load::Ledger));
+    }
+}
+
 /// M-05.
 #[test]
 fn transactions_are_there_as_a_whole_or_not_at_all() {
