@@ -257,7 +257,5 @@ impl Shard {
 }
 
 pub(crate) fn random_uuid(shared: &Shared) -> Uuid {
-    let mut bytes = [0; 16];
-    shared.env.rng.fill(&mut bytes);
-    Uuid(bytes)
+    crate::start::random_uuid(&shared.env)
 }
