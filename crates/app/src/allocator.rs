@@ -16,8 +16,8 @@ const KEPT_MS: c_long = 10_000;
 /// Freed memory goes back to the system after ten seconds; `MIMALLOC_PURGE_DELAY` says otherwise.
 #[allow(unsafe_code)]
 pub(crate) fn keep_freed_memory() {
-    // SAFETY: takes two numbers, of which the first is below mimalloc's number of options; no thread frees memory in a way that
-    // depends on when it sees the new value.
+    // SAFETY: takes two numbers, of which the first is below mimalloc's number of options; called by the main thread before it
+    // starts another, so nobody reads the option meanwhile.
     unsafe { libmimalloc_sys::mi_option_set_default(PURGE_DELAY, KEPT_MS) }
 }
 
