@@ -10,10 +10,10 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// `mi_option_purge_delay`, in milliseconds; the bindings do not name it.
 const PURGE_DELAY: c_int = 15;
-/// Ten times what mimalloc does by itself.
-const KEPT_MS: c_long = 10_000;
+/// As long as what other processes may do without. mimalloc keeps it for a second.
+const KEPT_MS: c_long = 60_000;
 
-/// Freed memory goes back to the system after ten seconds; `MIMALLOC_PURGE_DELAY` says otherwise.
+/// Freed memory goes back to the system after a minute; `MIMALLOC_PURGE_DELAY` says otherwise.
 #[allow(unsafe_code)]
 pub(crate) fn keep_freed_memory() {
     // SAFETY: takes two numbers, of which the first is below mimalloc's number of options; called by the main thread before it

@@ -45,9 +45,16 @@ enum Work {
     Verify(Unverified),
 }
 
+#[derive(Default)]
+struct Queue {
+    work: VecDeque<Work>,
+    /// The helper thread has ended: nobody would be told.
+    is_closed: bool,
+}
+
 /// The way to the helper thread.
 pub(crate) struct Prefetcher {
-    queue: Mutex<VecDeque<Work>>,
+    queue: Mutex<Queue>,
     bell: Arc<dyn Bell>,
 }
 
@@ -64,7 +71,7 @@ impl Prefetcher {
     }
 
     /// Has the bytes of these reads verified; `waiter` is told when they are, or are known to be damaged. False when too many wait
-    /// already.
+    /// already, or nobody works on it any more.
     pub(crate) fn verify(&self, reads: Vec<(Arc<Partition>, ReadRequest)>, waiter: Ticket) -> bool {
         self.push(Work::Verify(Unverified { reads, waiter }))
     }
@@ -73,16 +80,16 @@ impl Prefetcher {
         self.push(Work::Bring(range))
     }
 
-    /// False when too many wait already.
+    /// False when too many wait already, or nobody works on it any more.
     fn push(&self, work: Work) -> bool {
         let mut queue = self.queue.lock();
-        let has_room = queue.len() < QUEUE_MAX;
-        if has_room {
-            queue.push_back(work);
+        let is_taken = !queue.is_closed && queue.work.len() < QUEUE_MAX;
+        if is_taken {
+            queue.work.push_back(work);
             drop(queue);
             self.bell.ring();
         }
-        has_room
+        is_taken
     }
 }
 
@@ -203,9 +210,16 @@ impl PrefetchLoop {
 impl Worker for PrefetchLoop {
     fn turn(&mut self) -> Turn {
         loop {
-            let next = self.shared.prefetcher.queue.lock().pop_front();
+            let next = {
+                let mut queue = self.shared.prefetcher.queue.lock();
+                queue.is_closed = queue.work.is_empty() && self.shared.is_stopping();
+                if queue.is_closed {
+                    return Turn::Done;
+                }
+                queue.work.pop_front()
+            };
             let waiter = match next {
-                None => break,
+                None => return Turn::Sleep { until: None },
                 Some(Work::Bring(range)) => {
                     Self::bring(&range);
                     range.waiter
@@ -224,11 +238,6 @@ impl Worker for PrefetchLoop {
             if let Some(ticket) = waiter {
                 self.shared.spread(vec![News::Readable(ticket)]);
             }
-        }
-        if self.shared.is_stopping() {
-            Turn::Done
-        } else {
-            Turn::Sleep { until: None }
         }
     }
 

@@ -14,7 +14,7 @@ use meta::{Endpoint, Image, RecordError, ReplayError, Resource};
 use model::{LeaderEpoch, PartitionIndex};
 use partition::{
     Announce, Cleaning, Found, Identity, LogDir, News, OpenError, Partition, PieceMaker, Recovery,
-    SegmentWriter, ShardId, Start,
+    SegmentWriter, ShardId, Start, Syncer,
 };
 use wire::records::{Batch, Caps, CodecError, RecordError as BatchRecordError, RecordIter};
 use wire::{ErrorCode, Uuid};
@@ -159,6 +159,8 @@ impl Broker {
                 "segments",
                 Box::new(SegmentWriter::new(Arc::clone(dir), Arc::clone(&announce))),
             );
+            let syncer = Syncer::new(Arc::clone(dir));
+            env.threads.spawn_syncer("syncer", Box::new(syncer));
             env.threads.spawn(
                 "pieces",
                 Box::new(PieceMaker::new(Arc::clone(dir), Arc::clone(&announce))),

@@ -25,6 +25,8 @@ pub struct FilePool {
     open: Arc<AtomicUsize>,
     opened: AtomicU64,
     volume_sync_follows: AtomicBool,
+    /// Files closed with unsynced bytes. Changes with the ring locked, as does the end of a volume's sync.
+    closed_unsynced: AtomicU64,
 }
 
 /// A handle that counts while the pool holds it.
@@ -61,6 +63,7 @@ impl FilePool {
             open: Arc::default(),
             opened: AtomicU64::new(0),
             volume_sync_follows: AtomicBool::new(false),
+            closed_unsynced: AtomicU64::new(0),
         })
     }
 
@@ -92,9 +95,18 @@ impl FilePool {
         self.volume_sync_follows.load(Ordering::Relaxed)
     }
 
-    /// The volume was synced, and everything written so far with it.
-    pub fn on_volume_synced(&self) {
-        self.volume_sync_follows.store(false, Ordering::Relaxed);
+    /// Files that were closed with unsynced bytes since the start; what a sync of the volume that begins now covers.
+    #[must_use]
+    pub fn closed_unsynced(&self) -> u64 {
+        self.closed_unsynced.load(Ordering::Relaxed)
+    }
+
+    /// The volume was synced, after so many files had been closed: later ones need another sync of it.
+    pub fn on_volume_synced(&self, closed_unsynced: u64) {
+        let _ring = self.ring.lock();
+        if self.closed_unsynced() == closed_unsynced {
+            self.volume_sync_follows.store(false, Ordering::Relaxed);
+        }
     }
 
     fn is_crowded(&self) -> bool {
@@ -176,7 +188,8 @@ impl FilePool {
             };
             let mut handle = state.handle.lock();
             // Both flags are set under the handle's lock, so a writer cannot slip in between question and close.
-            let is_held = state.pinned.load(Ordering::Relaxed) && !self.expects_volume_sync();
+            let is_pinned = state.pinned.load(Ordering::Relaxed);
+            let is_held = is_pinned && !self.expects_volume_sync();
             let stays = is_held || state.used.swap(false, Ordering::Relaxed) || !self.is_crowded();
             if handle.is_none() {
                 continue;
@@ -185,6 +198,8 @@ impl FilePool {
                 ring.push_back(first);
             } else {
                 *handle = None;
+                self.closed_unsynced
+                    .fetch_add(u64::from(is_pinned), Ordering::Relaxed);
             }
         }
     }

@@ -42,6 +42,7 @@ pub use open::{Found, Known};
 pub use read::{Read, ReadError};
 use reserve::Reserved;
 pub use retire::{Deleted, Reason, Retire};
+pub use sync::Covered;
 
 /// Bytes after which write-back of a segment is started, so that a sync finds little to do.
 const WRITEBACK_BYTES: u64 = 1 << 20;

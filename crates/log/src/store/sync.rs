@@ -13,6 +13,14 @@ use super::{Store, StoreError, Tail};
 use crate::journal::lacks_descriptors;
 use crate::segment::Segment;
 
+/// How far a log was written when a sync of the volume began.
+pub struct Covered {
+    start: Offset,
+    end: Offset,
+    /// Segments with unsynced bytes, and how long they were.
+    segments: Vec<(Arc<Segment>, u64)>,
+}
+
 struct SyncError {
     error: io::Error,
     is_final: bool,
@@ -112,19 +120,42 @@ impl Store {
         tail.dir_dirty || !tail.dirty.is_empty()
     }
 
-    /// Takes over that the whole volume was synced after `end` was read: what is below needs no sync of its own.
-    pub fn on_volume_synced(&self, end: Offset) {
+    /// What a sync of the volume that begins now makes durable.
+    #[must_use]
+    pub fn before_volume_sync(&self) -> Covered {
+        let tail = self.tail.lock();
+        let segments = tail.dirty.iter();
+        Covered {
+            start: self.log_start(),
+            end: self.log_end(),
+            segments: segments
+                .map(|segment| (Arc::clone(segment), segment.len()))
+                .collect(),
+        }
+    }
+
+    /// Takes over that the volume was synced: what was not written again meanwhile needs no sync of its own.
+    pub fn on_volume_synced(&self, covered: &Covered) {
         let mut tail = self.tail.lock();
-        if self.log_end() == end && !tail.failed {
-            for segment in tail.dirty.drain(..) {
-                segment.unpin();
-            }
-            tail.dir_dirty = false;
-            for segment in self.segments.load().iter() {
-                segment.take_unsynced_txns();
-            }
+        if tail.failed {
+            return;
+        }
+        let is_covered = |dirty: &mut Arc<Segment>| {
+            let is_it = |(segment, len): &(Arc<Segment>, u64)| {
+                Arc::ptr_eq(segment, dirty) && segment.len() == *len
+            };
+            covered.segments.iter().any(is_it)
+        };
+        for segment in tail.dirty.extract_if(.., is_covered) {
+            segment.unpin();
+        }
+        // No segment was begun since, nor removed.
+        tail.dir_dirty &= (self.log_start(), self.log_end()) != (covered.start, covered.end);
+        // These are written for checkpoints only, one at a time.
+        for segment in self.segments.load().iter() {
+            segment.take_unsynced_txns();
         }
         drop(tail);
-        self.synced.fetch_max(end.0, Ordering::AcqRel);
+        self.synced.fetch_max(covered.end.0, Ordering::AcqRel);
     }
 }

@@ -812,9 +812,10 @@ fn files_with_unsynced_bytes_are_closed_when_the_next_sync_is_of_the_volume() {
         );
     }
     assert_eq!(syncs(), before, "no file was synced by itself");
+    let covered: Vec<_> = stores.iter().map(Store::before_volume_sync).collect();
     place.env.disk.sync_volume(&place.dir).unwrap();
-    for store in &stores {
-        store.on_volume_synced(Offset(3));
+    for (store, covered) in stores.iter().zip(&covered) {
+        store.on_volume_synced(covered);
         assert!(!store.is_dirty());
         assert_eq!(read_all(store, 0, 3, 1).len(), 3);
     }

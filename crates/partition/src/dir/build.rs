@@ -37,6 +37,8 @@ impl LogDir {
             id: parts.id,
             path,
             maker_bell: env.threads.bell(),
+            volume_sync: Mutex::default(),
+            syncer_bell: env.threads.bell(),
             env,
             settings,
             files: parts.files,

@@ -6,6 +6,7 @@
 mod accept;
 mod arrive;
 mod build;
+mod checkpoints;
 mod cleaner;
 mod flight;
 mod identity;
@@ -32,6 +33,7 @@ use model::{Instant, PartitionIndex};
 use wire::Uuid;
 
 pub use accept::{accept_loss, unnamed_loss};
+pub use checkpoints::Syncer;
 pub use cleaner::{Cleaner, CleanerSettings, Cleaning};
 pub use flight::Flight;
 pub use identity::Identity;
@@ -47,6 +49,7 @@ use crate::news::News;
 use crate::partition::{Home, Partition};
 use crate::sync::{AtomicBool, AtomicIsize, AtomicU64, Mutex, Ordering};
 use arrive::{Arrival, Guest};
+use checkpoints::VolumeSync;
 use flight::{Flights, Untold};
 use queue::{Queue, Round};
 
@@ -169,6 +172,8 @@ pub struct LogDir {
     writer_bell: Arc<dyn Bell>,
     writer_asleep: AtomicBool,
     maker_bell: Arc<dyn Bell>,
+    volume_sync: Mutex<VolumeSync>,
+    syncer_bell: Arc<dyn Bell>,
     _lock: Box<dyn env::disk::Lock>,
 }
 
@@ -495,10 +500,11 @@ impl LogDir {
         }
     }
 
-    /// Asks the segment writer to write everything, checkpoint and end, and the maker of pieces to end.
+    /// Asks the segment writer to write everything, checkpoint and end, and the syncer and the maker of pieces to end.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
         self.writer_bell.ring();
         self.maker_bell.ring();
+        self.syncer_bell.ring();
     }
 }

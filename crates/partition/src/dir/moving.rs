@@ -17,7 +17,7 @@ use model::{Instant, Offset};
 use wire::Uuid;
 
 use super::arrive::{Arrival, Place};
-use super::{Commit, LogDir, Push, Slot, recover, writer};
+use super::{Commit, LogDir, Push, Slot, checkpoints, recover};
 use crate::news::News;
 use crate::partition::{Home, Partition, State};
 use crate::sync::{AtomicU64, Ordering};
@@ -354,7 +354,7 @@ impl Move {
                 )
                 .map_err(CopyError::Target)?;
         }
-        let row = writer::row(
+        let row = checkpoints::row(
             partition.topic_id,
             partition.index,
             log_start,

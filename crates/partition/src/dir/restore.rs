@@ -16,7 +16,7 @@ use model::{Offset, PartitionIndex, Timestamp};
 use wire::Uuid;
 use wire::records::{Batch, BatchError, Source};
 
-use super::{Found, LogDir, OpenError, writer};
+use super::{Found, LogDir, OpenError, checkpoints};
 use crate::derived::{self, Derived};
 use crate::partition::{Hole, Partition, Start};
 
@@ -279,7 +279,7 @@ impl Log {
         }
         let known = self.store.as_ref().map(Store::known);
         let has_producers = !self.derived.producers.is_empty();
-        writer::row(topic, partition, self.log_start, known, has_producers)
+        checkpoints::row(topic, partition, self.log_start, known, has_producers)
     }
 
     /// Of what is missing, only what was not deleted anyway: segments below a log start that the journal tells are gone too.

@@ -13,8 +13,8 @@ use log::checkpoint::Checkpoint;
 use log::journal::{self, Piece, Replayed, is_full, make_piece};
 
 use super::build::Parts;
+use super::checkpoints;
 use super::recover::{OpenError, Opened, Recovery};
-use super::writer;
 use super::{DirSettings, LogDir, Point, accept};
 
 impl Recovery {
@@ -153,17 +153,18 @@ impl Recovery {
             }
         }
         if syncing == Syncing::WithVolume {
+            let closed = self.files.closed_unsynced();
+            let stores = self.logs.values().filter_map(|log| log.store.as_ref());
+            let covered: Vec<_> = stores.map(|of| (of, of.before_volume_sync())).collect();
             disk.sync_volume(path).map_err(at)?;
-            for store in self.logs.values().filter_map(|log| log.store.as_ref()) {
-                store.on_volume_synced(store.log_end());
-            }
-            self.files.on_volume_synced();
+            (covered.iter()).for_each(|(store, covered)| store.on_volume_synced(covered));
+            self.files.on_volume_synced(closed);
         }
         disk.sync_dir(path).map_err(at)?;
         if is_news {
             let rows = self.logs.iter().filter_map(|(key, log)| log.row(*key));
             let lost = self.logs.iter().flat_map(|((topic, partition), log)| {
-                writer::lost(*topic, *partition, &log.holes, log.log_start)
+                checkpoints::lost(*topic, *partition, &log.holes, log.log_start)
             });
             Checkpoint {
                 sequence: point.sequence,

@@ -1,8 +1,8 @@
 //! The segment writer of a log directory: what is committed goes to its segment files without haste.
 //!
-//! Writes committed batches from memory to the page cache, evicts them from memory later, and takes checkpoints: sync the
-//! segments, say so in one file, recycle journal pieces. Also retention and the removal of deleted partitions, so that each
-//! partition's files have one writer. Never touches a batch that is not committed.
+//! Writes committed batches from memory to the page cache, evicts them from memory later, and takes checkpoints. Also retention
+//! and the removal of deleted partitions, so that each partition's files have one writer. Never touches a batch that is not
+//! committed.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -10,17 +10,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use env::{Turn, Worker};
-use log::Syncing;
-use log::checkpoint::{self, Checkpoint};
 use log::journal::lacks_descriptors;
-use log::store::{Deleted, Known, Store, StoreError};
-use model::{Instant, Offset, PartitionIndex, Position, Timestamp};
-use wire::Uuid;
+use log::store::{Deleted, Store, StoreError};
+use model::{Instant, Offset, Timestamp};
 use wire::records::Batch;
 
-use super::{Doomed, Key, LogDir, Point, UNWRITTEN_BYTES_GATHERED_MAX, UNWRITTEN_BYTES_RING};
+use super::checkpoints::Covered;
+use super::{Doomed, Key, LogDir, UNWRITTEN_BYTES_GATHERED_MAX, UNWRITTEN_BYTES_RING};
 use crate::news::News;
-use crate::partition::{Hole, Home, Partition};
+use crate::partition::{Home, Partition};
 use crate::sync::Ordering;
 
 /// Small appends are gathered for this long before they are written.
@@ -55,12 +53,14 @@ struct Hot {
 pub struct SegmentWriter {
     pub(super) dir: Arc<LogDir>,
     announce: Arc<dyn Announce>,
-    pending: VecDeque<Arc<Partition>>,
+    pub(super) pending: VecDeque<Arc<Partition>>,
     is_backward: bool,
     hot: VecDeque<Hot>,
     hot_bytes: usize,
-    /// Written since the last checkpoint.
-    unsynced: BTreeMap<(Uuid, PartitionIndex), Arc<Partition>>,
+    /// Written since the last checkpoint began.
+    pub(super) unsynced: BTreeMap<Key, Arc<Partition>>,
+    /// A checkpoint whose files the syncer syncs.
+    pub(super) under_way: Option<Covered>,
     unlinks: VecDeque<(Instant, Arc<Home>, Deleted)>,
     /// Since when the oldest on the list waits.
     waits_since: Option<Instant>,
@@ -70,7 +70,7 @@ pub struct SegmentWriter {
     space_at: Instant,
     retention_at: Instant,
     producers_at: Instant,
-    checkpointed: u64,
+    pub(super) checkpointed: u64,
     is_primed: bool,
 }
 
@@ -88,6 +88,7 @@ impl SegmentWriter {
             hot: VecDeque::new(),
             hot_bytes: 0,
             unsynced: BTreeMap::new(),
+            under_way: None,
             unlinks: VecDeque::new(),
             waits_since: None,
             flushes: BTreeMap::new(),
@@ -100,12 +101,12 @@ impl SegmentWriter {
         }
     }
 
-    fn is_stopping(&self) -> bool {
+    pub(super) fn is_stopping(&self) -> bool {
         self.dir.stopping.load(Ordering::Acquire)
     }
 
     /// Takes the list of partitions to write.
-    fn take_dirty(&mut self) -> Result<(), StoreError> {
+    pub(super) fn take_dirty(&mut self) -> Result<(), StoreError> {
         let dirty = std::mem::take(&mut *self.dir.dirty.lock());
         for partition in &dirty {
             let flush_at = partition.state.lock().flush_at;
@@ -132,7 +133,11 @@ impl SegmentWriter {
     }
 
     /// Writes what the partitions on the list have; stops at the first that the disk has no room for.
-    fn write_pending(&mut self, now: Instant, wall: Timestamp) -> Result<(), StoreError> {
+    pub(super) fn write_pending(
+        &mut self,
+        now: Instant,
+        wall: Timestamp,
+    ) -> Result<(), StoreError> {
         // To and fro: of more files than may be open, the last ones of one time are the first ones of the next.
         self.is_backward = !self.is_backward;
         if self.is_backward {
@@ -216,7 +221,7 @@ impl SegmentWriter {
     }
 
     /// The files of a partition that lives here.
-    fn home_of(&self, partition: &Partition) -> Option<Arc<Home>> {
+    pub(super) fn home_of(&self, partition: &Partition) -> Option<Arc<Home>> {
         let home = partition.home();
         Arc::ptr_eq(&home.dir, &self.dir).then_some(home)
     }
@@ -253,159 +258,6 @@ impl SegmentWriter {
             hot.partition.state.lock().tail.evict(hot.up_to);
             self.hot_bytes -= hot.bytes;
         }
-    }
-
-    /// Makes the segment files alone sufficient for everything up to the journal's present point.
-    fn checkpoint(&mut self, wall: Timestamp) -> Result<(), StoreError> {
-        let point: Point = *self.dir.point.lock();
-        if point.sequence == self.checkpointed && self.unsynced.is_empty() {
-            return Ok(());
-        }
-        self.checkpoint_anyway(point, wall).map(drop)
-    }
-
-    /// Whether it came to one: a full disk may have no room for it.
-    pub(super) fn checkpoint_anyway(
-        &mut self,
-        point: Point,
-        wall: Timestamp,
-    ) -> Result<bool, StoreError> {
-        // Everything committed up to the point is on the list or written: commits tell their partitions before the point moves.
-        self.take_dirty()?;
-        self.write_pending(self.dir.env.clock.now(), wall)?;
-        if !self.pending.is_empty() {
-            return Ok(false);
-        }
-        if let Err(error) = self.write_derived() {
-            return self.unless_full(error);
-        }
-        let rows = match self.sync_segments() {
-            Ok(rows) => rows,
-            Err(error) if is_passing(&error) => return self.unless_full(error),
-            Err(error) => return Err(error),
-        };
-        let checkpoint = Checkpoint {
-            sequence: point.sequence,
-            checksum: point.checksum,
-            piece: point.piece,
-            rows,
-            lost: self.lost(),
-        };
-        if let Err(error) = checkpoint.store(&*self.dir.env.disk, &self.dir.path) {
-            return self.unless_full(self.io(error));
-        }
-        self.note_closed(&checkpoint.rows);
-        self.checkpointed = point.sequence;
-        self.dir.release_to.store(point.sequence, Ordering::Relaxed);
-        Ok(true)
-    }
-
-    /// Segments below the active ones of a checkpoint stay closed, so compaction may have them.
-    fn note_closed(&self, rows: &[checkpoint::Row]) {
-        let partitions = self.dir.partitions.lock();
-        for row in rows.iter().filter(|row| row.has_files) {
-            if let Some(partition) = partitions.get(&(row.topic, row.partition)) {
-                let base = row.active_base.0 as u64;
-                if let Some(home) = self.home_of(partition) {
-                    home.checkpointed.store(base, Ordering::Release);
-                }
-            }
-        }
-    }
-
-    /// A checkpoint that found no room is taken later.
-    fn unless_full(&self, error: StoreError) -> Result<bool, StoreError> {
-        if !error.is_full() {
-            return Err(error);
-        }
-        self.dir.set_full(true, &error.to_string());
-        Ok(false)
-    }
-
-    /// With few partitions each file is synced, with many the volume.
-    fn syncing(&self) -> Syncing {
-        if self.dir.files.expects_volume_sync() {
-            Syncing::WithVolume
-        } else {
-            Syncing::Now
-        }
-    }
-
-    /// Writes what lies beside the segments. Comes before the syncs, because a full disk may stop it and it can be repeated; a
-    /// sync cannot.
-    fn write_derived(&self) -> Result<(), StoreError> {
-        let syncing = self.syncing();
-        for partition in self.unsynced.values().filter(|of| !of.is_deleted()) {
-            let home = self.home_of(partition);
-            let store = home.as_ref().and_then(|home| home.store.get());
-            if let (Some(home), Some(store)) = (&home, store) {
-                partition.store_derived(home, syncing)?;
-                store.write_long_indexes()?;
-            }
-        }
-        Ok(())
-    }
-
-    fn sync_segments(&mut self) -> Result<Vec<checkpoint::Row>, StoreError> {
-        // First those that are about to live here: when one of them is here now, the list that is taken after has it.
-        let guests: BTreeMap<_, _> = self.dir.guests.lock().clone();
-        let partitions: Vec<_> = self.dir.partitions.lock().values().cloned().collect();
-        let mut rows: Vec<_> = partitions
-            .iter()
-            .filter_map(|partition| partition.checkpoint_row(&*self.home_of(partition)?))
-            .collect();
-        let has_row = |key: &Key| (rows.iter()).any(|row| (row.topic, row.partition) == *key);
-        let of_guests = guests.iter().filter(|(key, _)| !has_row(key));
-        let of_guests: Vec<_> = of_guests.filter_map(|(_, guest)| guest.row).collect();
-        rows.extend(of_guests);
-        match self.syncing() {
-            Syncing::WithVolume => self.sync_volume()?,
-            Syncing::Now => {
-                for partition in self.unsynced.values().filter(|of| !of.is_deleted()) {
-                    if let Some(store) = self
-                        .home_of(partition)
-                        .as_ref()
-                        .and_then(|of| of.store.get())
-                    {
-                        store.sync()?;
-                    }
-                }
-            }
-        }
-        let synced = self.dir.env.disk.sync_dir(&self.dir.path);
-        synced.map_err(|error| self.io(error))?;
-        self.unsynced.clear();
-        Ok(rows)
-    }
-
-    /// Acknowledged offsets that cannot be read, of all partitions; the next start must tell them too.
-    fn lost(&self) -> Vec<checkpoint::Lost> {
-        let guests: Vec<_> = (self.dir.guests.lock().values())
-            .map(|guest| Arc::clone(&guest.partition))
-            .collect();
-        let mut partitions = self.dir.partitions.lock().clone();
-        for guest in guests {
-            partitions.insert((guest.topic_id, guest.index), guest);
-        }
-        partitions.values().flat_map(|of| of.lost()).collect()
-    }
-
-    /// One sync for everything written, files that were closed meanwhile as well.
-    fn sync_volume(&self) -> Result<(), StoreError> {
-        let homes: Vec<_> = (self.unsynced.values())
-            .filter_map(|partition| self.home_of(partition))
-            .collect();
-        let stores = homes.iter().filter_map(|home| home.store.get());
-        let ends: Vec<_> = stores.map(|store| (store, store.log_end())).collect();
-        self.dir
-            .env
-            .disk
-            .sync_volume(&self.dir.path)
-            .map_err(|error| self.io(error))?;
-        ends.into_iter()
-            .for_each(|(store, end)| store.on_volume_synced(end));
-        self.dir.files.on_volume_synced();
-        Ok(())
     }
 
     pub(super) fn io(&self, error: io::Error) -> StoreError {
@@ -607,7 +459,10 @@ impl SegmentWriter {
         let wall = self.dir.env.clock.wall_ms();
         let is_stopping = self.is_stopping();
         self.take_dirty()?;
-        self.take_in(wall)?;
+        self.end_checkpoint()?;
+        if self.under_way.is_none() {
+            self.take_in(wall)?;
+        }
         let is_hurried = self.dir.hurried.swap(false, Ordering::AcqRel);
         if !self.pending.is_empty() && self.retry_at.is_none_or(|at| at <= now) {
             self.waits_since.get_or_insert(now);
@@ -621,14 +476,20 @@ impl SegmentWriter {
         // On a full disk the journal may be what takes the room: no append will come that would make a checkpoint due.
         let is_large = point.live_bytes >= self.dir.settings.checkpoint_bytes;
         let is_short = self.dir.is_full() && self.retry_at.is_none();
-        let is_wanted = self.dir.checkpoint_wanted.swap(false, Ordering::AcqRel);
-        let is_due = (is_large || is_short || is_wanted) && point.sequence > self.checkpointed;
-        if is_due || is_stopping {
-            self.checkpoint(wall)?;
-        }
-        if is_stopping {
-            self.trim_segments();
-            return Ok(Turn::Done);
+        // The one under way may have begun too early for who wants one.
+        if self.under_way.is_none() {
+            let is_wanted = self.dir.checkpoint_wanted.swap(false, Ordering::AcqRel);
+            let is_due = (is_large || is_short || is_wanted) && point.sequence > self.checkpointed;
+            if is_stopping {
+                self.checkpoint(wall)?;
+                self.trim_segments();
+                return Ok(Turn::Done);
+            }
+            if is_due {
+                self.begin_checkpoint(wall)?;
+            }
+        } else if is_stopping {
+            return Ok(Turn::Sleep { until: None });
         }
         self.check_space(now)?;
         self.resume_commits();
@@ -689,7 +550,7 @@ impl SegmentWriter {
 }
 
 /// Something could not be opened: that is tried again, and nothing is lost.
-fn is_passing(error: &StoreError) -> bool {
+pub(super) fn is_passing(error: &StoreError) -> bool {
     matches!(error, StoreError::Io { error, .. } if lacks_descriptors(error))
 }
 
@@ -724,77 +585,4 @@ impl Worker for SegmentWriter {
     fn park(&mut self, until: Option<Instant>) {
         self.dir.writer_bell.wait(until);
     }
-}
-
-impl Partition {
-    /// What a checkpoint says of its files in `home`.
-    pub(super) fn checkpoint_row(&self, home: &Home) -> Option<checkpoint::Row> {
-        let known = home.store.get().map(Store::known);
-        let (log_start, is_deleted) = {
-            let state = self.state.lock();
-            (state.log_start, state.is_deleted)
-        };
-        if is_deleted {
-            None
-        } else if self.unread.is_some() {
-            self.unread
-        } else {
-            row(
-                self.topic_id,
-                self.index,
-                log_start,
-                known,
-                home.derived.lock().has_producers(),
-            )
-        }
-    }
-}
-
-impl Partition {
-    fn lost(&self) -> Vec<checkpoint::Lost> {
-        let state = self.state.lock();
-        lost(self.topic_id, self.index, &state.holes, state.log_start)
-    }
-}
-
-/// The holes of a partition that its log still spans.
-pub(super) fn lost(
-    topic: Uuid,
-    partition: PartitionIndex,
-    holes: &[Hole],
-    log_start: Offset,
-) -> Vec<checkpoint::Lost> {
-    holes
-        .iter()
-        .filter(|hole| hole.to > log_start)
-        .map(|hole| checkpoint::Lost {
-            topic,
-            partition,
-            from: hole.from,
-            to: hole.to,
-        })
-        .collect()
-}
-
-/// What a checkpoint says of a partition; nothing of one that was never used.
-pub(super) fn row(
-    topic: Uuid,
-    partition: PartitionIndex,
-    log_start: Offset,
-    known: Option<Known>,
-    has_producers: bool,
-) -> Option<checkpoint::Row> {
-    if known.is_none() && log_start == Offset::ZERO {
-        return None;
-    }
-    Some(checkpoint::Row {
-        topic,
-        partition,
-        log_start,
-        log_end: known.map_or(log_start, |known| known.log_end),
-        active_base: known.map_or(log_start, |known| known.active_base),
-        active_len: Position(known.map_or(0, |known| known.active_len)),
-        has_files: known.is_some(),
-        has_producers,
-    })
 }

@@ -9,7 +9,7 @@ fn configs() -> Vec<LogConfig> {
 /// Works until the directory fails or the script ends.
 fn work(rig: &mut Rig, machine: &Machine, known: &mut [Known]) {
     for step in 0..60 {
-        for at in 0..2 {
+        for at in 0..known.len() {
             let _ = rig.append(at, &[value("v", step)], known);
         }
         if step % 2 == 0 {
@@ -32,7 +32,7 @@ fn fails_for_good(rig: &mut Rig, machine: &Machine, known: &mut [Known], context
     );
     let acked: Vec<_> = known.iter().map(|known| known.acked).collect();
     let before: Vec<_> = known.iter().map(|known| known.sent.len()).collect();
-    for at in 0..2 {
+    for at in 0..known.len() {
         let refused = rig.append(at, &[value("late", at)], known);
         assert!(
             matches!(refused, Err(AppendError::Storage { full: false })),
@@ -85,24 +85,35 @@ fn fails_for_good(rig: &mut Rig, machine: &Machine, known: &mut [Known], context
 
 #[test]
 fn any_failing_sync_takes_the_directory_offline_and_loses_nothing_acknowledged() {
+    any_failing_sync(2);
+}
+
+/// Of so many logs that checkpoints sync the volume.
+#[test]
+fn any_failing_sync_among_many_logs_takes_the_directory_offline() {
+    any_failing_sync(20);
+}
+
+fn any_failing_sync(logs: usize) {
+    let configs = vec![small_segments(); logs];
     let (first, last) = {
         let machine = machine(5);
-        let mut known = vec![Known::default(); 2];
-        let mut rig = open(&machine, &configs()).unwrap();
+        let mut known = vec![Known::default(); logs];
+        let mut rig = open(&machine, &configs).unwrap();
         let first = machine.counts().syncs + 1;
         work(&mut rig, &machine, &mut known);
         assert!(rig.failed.is_empty());
         (first, machine.counts().syncs)
     };
-    assert!(last > first + 60, "syncs {first} to {last}");
+    assert!(last > first + 40, "syncs {first} to {last}");
     let mut told = 0;
     for at in first..=last {
         for cut in [false, true] {
             let context = format!("sync {at} fails, power cut {cut}");
             let machine = machine(5);
-            let mut known = vec![Known::default(); 2];
+            let mut known = vec![Known::default(); logs];
             machine.faults(|faults| faults.sync_fails_at = Some(at));
-            let mut rig = open(&machine, &configs()).unwrap();
+            let mut rig = open(&machine, &configs).unwrap();
             work(&mut rig, &machine, &mut known);
             assert!(rig.dir.is_failed(), "{context}");
             told += rig.failed.len();
@@ -113,7 +124,7 @@ fn any_failing_sync_takes_the_directory_offline_and_loses_nothing_acknowledged()
             } else {
                 machine.kill();
             }
-            let rig = open(&machine, &configs()).unwrap();
+            let rig = open(&machine, &configs).unwrap();
             check(&rig, &mut known, &context);
         }
     }

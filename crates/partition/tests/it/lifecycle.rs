@@ -1,5 +1,6 @@
 //! Trims, retention, deletion, checkpoints: what goes is gone for good, what stays is untouched.
 
+use env::disk::Open;
 use partition::Warrant;
 
 use super::transactions::{append, records};
@@ -310,6 +311,85 @@ fn a_start_with_more_changed_logs_than_files_may_be_open_syncs_the_volume_instea
     let rig = open(&machine, &configs).unwrap();
     assert_eq!(rig.rounds, 0, "the files alone are enough");
     check(&rig, &mut known, "after a power cut");
+}
+
+/// The writer used to wait for it, while committed batches filled the memory until no request was read any more.
+#[test]
+fn what_comes_while_the_volume_is_synced_is_written_and_is_behind_the_checkpoint() {
+    const LOGS: usize = 30;
+    let machine = machine(32);
+    let eager = DirSettings {
+        checkpoint_bytes: 1,
+        ..settings()
+    };
+    let configs = vec![small_segments(); LOGS];
+    let mut known = vec![Known::default(); LOGS];
+    let mut rig = open_at(&machine, Path::new(DIR), eager, &configs).unwrap();
+    let append_all = |rig: &mut Rig, what: &str, known: &mut [Known]| {
+        for at in 0..LOGS {
+            rig.append(at, &[value(what, at)], known).unwrap();
+        }
+        rig.commit(known);
+    };
+    let sleeps = |turn: Turn| matches!(turn, Turn::Sleep { .. });
+    append_all(&mut rig, "before", &mut known);
+    while !sleeps(rig.writer.turn()) {}
+    // Write them, begin the checkpoint.
+    machine.step_until(machine.now().plus(SECOND / 2));
+    while !sleeps(rig.writer.turn()) {}
+    let syncs = machine.counts().syncs;
+    append_all(&mut rig, "meanwhile", &mut known);
+    let commits = machine.counts().syncs - syncs;
+    let written = |at: usize| {
+        let path = format!("/data/t{at}-0/00000000000000000000.log");
+        machine
+            .env()
+            .disk
+            .open(Path::new(&path), Open::Read)
+            .unwrap()
+            .len()
+            .unwrap()
+    };
+    let before = written(0);
+    machine.step_until(machine.now().plus(SECOND / 2));
+    while !sleeps(rig.writer.turn()) {}
+    assert!(before < written(0), "written while the sync is awaited");
+    assert_eq!(machine.counts().syncs - syncs, commits, "nobody has synced");
+
+    assert_eq!(rig.syncer.turn(), Turn::Again, "synced, and not told yet");
+    append_all(&mut rig, "after", &mut known);
+    while rig.syncer.turn() == Turn::Again {}
+    while !sleeps(rig.writer.turn()) {}
+    drop(rig);
+    machine.power_cut();
+    let rig = open(&machine, &configs).unwrap();
+    assert!(rig.rounds <= 2, "{} rounds are replayed", rig.rounds);
+    check(&rig, &mut known, "after a power cut");
+}
+
+#[test]
+fn a_broker_stops_with_a_checkpoint_though_nobody_syncs_the_volume() {
+    const LOGS: usize = 30;
+    let machine = machine(33);
+    let eager = DirSettings {
+        checkpoint_bytes: 1,
+        ..settings()
+    };
+    let configs = vec![small_segments(); LOGS];
+    let mut known = vec![Known::default(); LOGS];
+    let mut rig = open_at(&machine, Path::new(DIR), eager, &configs).unwrap();
+    for at in 0..LOGS {
+        rig.append(at, &[value("v", at)], &mut known).unwrap();
+    }
+    rig.commit(&mut known);
+    machine.step_until(machine.now().plus(SECOND / 2));
+    while !matches!(rig.writer.turn(), Turn::Sleep { .. }) {}
+    rig.stop();
+    drop(rig);
+    machine.kill();
+    let rig = open(&machine, &configs).unwrap();
+    assert_eq!(rig.rounds, 0, "the files alone are enough");
+    check(&rig, &mut known, "after the stop");
 }
 
 #[test]

@@ -30,7 +30,7 @@ use parking_lot::Mutex;
 use partition::{
     Announce, AppendError, Commit, DirSettings, Found, Identity, Isolation, LogDir, Moment, News,
     OpenError, Partition, PieceMaker, Plan, ReadRequest, Recovery, SegmentWriter, ShardId, Stamp,
-    Start, Ticket, TrimError, WaiterKey,
+    Start, Syncer, Ticket, TrimError, WaiterKey,
 };
 use wire::Uuid;
 use wire::records::{Batch, BatchBuilder, Caps, RecordIter, Source};
@@ -95,6 +95,7 @@ struct Rig {
     partitions: Vec<Arc<Partition>>,
     writer: SegmentWriter,
     maker: PieceMaker,
+    syncer: Syncer,
     heard: Arc<Heard>,
     stamp: Stamp,
     waiting: BTreeMap<u32, Wait>,
@@ -161,6 +162,7 @@ fn open_where(
     Ok(Rig {
         writer: SegmentWriter::new(Arc::clone(&dir), Arc::clone(&announce)),
         maker: PieceMaker::new(Arc::clone(&dir), announce),
+        syncer: Syncer::new(Arc::clone(&dir)),
         dir,
         partitions,
         heard,
@@ -287,6 +289,7 @@ impl Rig {
             turns += 1;
             assert!(turns < 10_000, "the segment writer spins");
             self.make_pieces();
+            while self.syncer.turn() == Turn::Again {}
             match self.writer.turn() {
                 Turn::Again => {}
                 Turn::Done => break,

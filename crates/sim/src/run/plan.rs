@@ -85,9 +85,11 @@ pub enum Load {
     Retries,
     /// Topics whose old records go.
     Aging,
+    /// So many partitions that checkpoints sync the volume and not each file.
+    Wide,
 }
 
-const LOADS: [(&str, Load); 9] = [
+const LOADS: [(&str, Load); 10] = [
     ("all", Load::All),
     ("transactions", Load::Transactions),
     ("strays", Load::Strays),
@@ -97,6 +99,7 @@ const LOADS: [(&str, Load); 9] = [
     ("ledger", Load::Ledger),
     ("retries", Load::Retries),
     ("aging", Load::Aging),
+    ("wide", Load::Wide),
 ];
 
 impl Load {
@@ -245,6 +248,7 @@ impl Plan {
             Load::Ledger => Plan::transacting_table(seed, &strikes),
             Load::Retries => Plan::impatient(seed, &strikes),
             Load::Aging => Plan::aging(seed, &strikes),
+            Load::Wide => Plan::wide(seed, &strikes),
         };
         if chance.one_in(2) {
             plan.faults.sync_nanos = SLOW_SYNC_NANOS;
@@ -369,6 +373,29 @@ impl Plan {
             (habits.idempotent, habits.acks) = (true, -1);
             habits.pause = Duration::from_millis(5);
             habits.patience = Duration::from_millis(chance.between(1, 10));
+        }
+        plan
+    }
+
+    /// A run with these kinds of faults and power cuts, of many partitions on a disk so slow that the power often goes while they
+    /// are synced.
+    #[must_use]
+    pub fn wide(seed: u64, strikes: &[Strike]) -> Plan {
+        let mut strikes = strikes.to_vec();
+        if !strikes.contains(&Strike::PowerCut) {
+            strikes.push(Strike::PowerCut);
+        }
+        let mut plan = Plan::striking(seed, &strikes);
+        let mut chance = Chance::new(seed ^ 0x7769_6465);
+        plan.faults.sync_nanos = SLOW_SYNC_NANOS;
+        plan.strike_pause = Duration::from_millis(chance.between(200, 500));
+        for topic in &mut plan.topics {
+            topic.partitions = chance.between(20, 40) as i32;
+        }
+        for habits in &mut plan.producers {
+            let topic = plan.topics.iter().find(|of| of.name == habits.topic);
+            habits.partitions = topic.map_or(1, |topic| topic.partitions);
+            (habits.in_flight_max, habits.pause) = (5, Duration::from_millis(5));
         }
         plan
     }

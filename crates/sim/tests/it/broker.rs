@@ -316,6 +316,15 @@ fn a_transaction_goes_on_whose_first_batch_was_refused() {
     }
 }
 
+/// A volume with many changed files is synced while the segment writer goes on. Seed 180 found that a fetch which came while the
+/// broker stopped was left to a helper thread that had ended.
+#[test]
+fn many_partitions_are_checkpointed_while_they_are_written() {
+    for seed in [1, 2, 3, 180] {
+        check(seed, &Plan::of_load(seed, Load::Wide));
+    }
+}
+
 /// Found by seeds: an abort whose marker no segment file had yet was not known to compaction, so that its records took the place
 /// of committed ones.
 #[test]

@@ -1,0 +1,393 @@
+//! Checkpoints: the segment files alone become sufficient up to a point of the journal, and the pieces below it free.
+//!
+//! What is committed is written, the files are synced, one file says so, and the journal lets go. A volume with many changed
+//! files takes long to sync, so the [`Syncer`] does it while the segment writer goes on. Invariants: what a checkpoint says was
+//! true when its sync began, and bytes written since are behind it; one is under way at a time, so none is stored over a later
+//! one; journal pieces are let go only when it is stored.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+
+use env::{Turn, Worker};
+use log::Syncing;
+use log::checkpoint::{self, Checkpoint};
+use log::store::{self, Known, Store, StoreError};
+use model::{Instant, Offset, PartitionIndex, Position, Timestamp};
+use wire::Uuid;
+
+use super::writer::is_passing;
+use super::{Key, LogDir, Point, SegmentWriter};
+use crate::partition::{Hole, Home, Partition};
+use crate::sync::Ordering;
+
+/// What a checkpoint is about to say, and what its sync covers.
+pub(super) struct Covered {
+    point: Point,
+    rows: Vec<checkpoint::Row>,
+    lost: Vec<checkpoint::Lost>,
+    partitions: BTreeMap<Key, Arc<Partition>>,
+    syncing: Syncing,
+    stores: Vec<(Arc<Home>, store::Covered)>,
+    /// Files that were closed with unsynced bytes when it began.
+    closed: u64,
+}
+
+/// A sync of the volume between the segment writer, which asks for it, and the syncer.
+#[derive(Default)]
+pub(super) enum VolumeSync {
+    #[default]
+    Idle,
+    Asked,
+    Running,
+    Done(io::Result<()>),
+}
+
+impl SegmentWriter {
+    /// Makes the segment files alone sufficient for everything up to the journal's present point; with many of them the syncer
+    /// does the longest part of it.
+    pub(super) fn begin_checkpoint(&mut self, wall: Timestamp) -> Result<(), StoreError> {
+        let point: Point = *self.dir.point.lock();
+        let Some(covered) = self.prepare(point, wall)? else {
+            return Ok(());
+        };
+        match covered.syncing {
+            Syncing::Now => self.sync_and_store(covered).map(drop),
+            Syncing::WithVolume => {
+                *self.dir.volume_sync.lock() = VolumeSync::Asked;
+                self.dir.syncer_bell.ring();
+                self.under_way = Some(covered);
+                Ok(())
+            }
+        }
+    }
+
+    /// Ends the checkpoint under way if its sync has ended, or waits for us to do it.
+    pub(super) fn end_checkpoint(&mut self) -> Result<(), StoreError> {
+        let mut stage = self.dir.volume_sync.lock();
+        let is_ours = match &*stage {
+            VolumeSync::Done(_) => true,
+            // The syncer may have ended.
+            VolumeSync::Asked => self.is_stopping(),
+            VolumeSync::Idle | VolumeSync::Running => false,
+        };
+        let Some(covered) = self.under_way.take_if(|_| is_ours) else {
+            return Ok(());
+        };
+        let ended = std::mem::take(&mut *stage);
+        drop(stage);
+        match ended {
+            VolumeSync::Done(synced) => self.store_checkpoint(covered, synced).map(drop),
+            _ => self.sync_and_store(covered).map(drop),
+        }
+    }
+
+    /// A whole checkpoint, unless nothing has changed.
+    pub(super) fn checkpoint(&mut self, wall: Timestamp) -> Result<(), StoreError> {
+        let point: Point = *self.dir.point.lock();
+        if point.sequence == self.checkpointed && self.unsynced.is_empty() {
+            return Ok(());
+        }
+        self.checkpoint_anyway(point, wall).map(drop)
+    }
+
+    /// Whether it came to one: a full disk may have no room for it. None may be under way.
+    pub(super) fn checkpoint_anyway(
+        &mut self,
+        point: Point,
+        wall: Timestamp,
+    ) -> Result<bool, StoreError> {
+        match self.prepare(point, wall)? {
+            Some(covered) => self.sync_and_store(covered),
+            None => Ok(false),
+        }
+    }
+
+    /// Writes all that a checkpoint covers. `None` when the disk has no room for that.
+    fn prepare(&mut self, point: Point, wall: Timestamp) -> Result<Option<Covered>, StoreError> {
+        // Everything committed up to the point is on the list or written: commits tell their partitions before the point moves.
+        self.take_dirty()?;
+        self.write_pending(self.dir.env.clock.now(), wall)?;
+        if !self.pending.is_empty() {
+            return Ok(None);
+        }
+        if let Err(error) = self.write_derived() {
+            return self.unless_full(error).map(|()| None);
+        }
+        Ok(Some(self.cover(point)))
+    }
+
+    /// Writes what lies beside the segments. Comes before the syncs, because a full disk may stop it and it can be repeated; a
+    /// sync cannot.
+    fn write_derived(&self) -> Result<(), StoreError> {
+        let syncing = self.syncing();
+        for partition in self.unsynced.values().filter(|of| !of.is_deleted()) {
+            let home = self.home_of(partition);
+            let store = home.as_ref().and_then(|home| home.store.get());
+            if let (Some(home), Some(store)) = (&home, store) {
+                partition.store_derived(home, syncing)?;
+                store.write_long_indexes()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// With few partitions each file is synced, with many the volume.
+    fn syncing(&self) -> Syncing {
+        if self.dir.files.expects_volume_sync() {
+            Syncing::WithVolume
+        } else {
+            Syncing::Now
+        }
+    }
+
+    fn cover(&mut self, point: Point) -> Covered {
+        // First those that are about to live here: when one of them is here now, the list that is taken after has it.
+        let guests: BTreeMap<_, _> = self.dir.guests.lock().clone();
+        let partitions: Vec<_> = self.dir.partitions.lock().values().cloned().collect();
+        let mut rows: Vec<_> = partitions
+            .iter()
+            .filter_map(|partition| partition.checkpoint_row(&*self.home_of(partition)?))
+            .collect();
+        let has_row = |key: &Key| (rows.iter()).any(|row| (row.topic, row.partition) == *key);
+        let of_guests = guests.iter().filter(|(key, _)| !has_row(key));
+        let of_guests: Vec<_> = of_guests.filter_map(|(_, guest)| guest.row).collect();
+        rows.extend(of_guests);
+        let unsynced = std::mem::take(&mut self.unsynced);
+        let covered_of = |partition: &Arc<Partition>| {
+            let home = self.home_of(partition)?;
+            let covered = home.store.get()?.before_volume_sync();
+            Some((home, covered))
+        };
+        Covered {
+            point,
+            rows,
+            lost: self.lost(),
+            stores: unsynced.values().filter_map(covered_of).collect(),
+            partitions: unsynced,
+            syncing: self.syncing(),
+            closed: self.dir.files.closed_unsynced(),
+        }
+    }
+
+    /// Acknowledged offsets that cannot be read, of all partitions; the next start must tell them too.
+    fn lost(&self) -> Vec<checkpoint::Lost> {
+        let guests: Vec<_> = (self.dir.guests.lock().values())
+            .map(|guest| Arc::clone(&guest.partition))
+            .collect();
+        let mut partitions = self.dir.partitions.lock().clone();
+        for guest in guests {
+            partitions.insert((guest.topic_id, guest.index), guest);
+        }
+        partitions.values().flat_map(|of| of.lost()).collect()
+    }
+
+    fn sync_and_store(&mut self, covered: Covered) -> Result<bool, StoreError> {
+        let synced = match covered.syncing {
+            Syncing::WithVolume => self.dir.sync_volume(),
+            Syncing::Now => match self.sync_files(&covered) {
+                Ok(()) => self.dir.env.disk.sync_dir(&self.dir.path),
+                Err(error) if is_passing(&error) => return self.put_back(covered, error),
+                Err(error) => return Err(error),
+            },
+        };
+        self.store_checkpoint(covered, synced)
+    }
+
+    fn sync_files(&self, covered: &Covered) -> Result<(), StoreError> {
+        let partitions = covered.partitions.values();
+        for partition in partitions.filter(|of| !of.is_deleted()) {
+            let home = self.home_of(partition);
+            if let Some(store) = home.as_ref().and_then(|of| of.store.get()) {
+                store.sync()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Everything covered is synced, or is not: the last step of a checkpoint.
+    fn store_checkpoint(
+        &mut self,
+        covered: Covered,
+        synced: io::Result<()>,
+    ) -> Result<bool, StoreError> {
+        match synced.map_err(|error| self.io(error)) {
+            Err(error) if is_passing(&error) => return self.put_back(covered, error),
+            synced => synced?,
+        }
+        if covered.syncing == Syncing::WithVolume {
+            for (home, covered) in &covered.stores {
+                if let Some(store) = home.store.get() {
+                    store.on_volume_synced(covered);
+                }
+            }
+            self.dir.files.on_volume_synced(covered.closed);
+        }
+        let checkpoint = Checkpoint {
+            sequence: covered.point.sequence,
+            checksum: covered.point.checksum,
+            piece: covered.point.piece,
+            rows: covered.rows,
+            lost: covered.lost,
+        };
+        if let Err(error) = checkpoint.store(&*self.dir.env.disk, &self.dir.path) {
+            return self.unless_full(self.io(error)).map(|()| false);
+        }
+        self.note_closed(&checkpoint.rows);
+        self.checkpointed = checkpoint.sequence;
+        let release_to = &self.dir.release_to;
+        release_to.store(checkpoint.sequence, Ordering::Relaxed);
+        Ok(true)
+    }
+
+    /// Nothing was synced, nor lost: the next checkpoint covers it.
+    fn put_back(&mut self, covered: Covered, error: StoreError) -> Result<bool, StoreError> {
+        for (key, partition) in covered.partitions {
+            self.unsynced.entry(key).or_insert(partition);
+        }
+        self.unless_full(error).map(|()| false)
+    }
+
+    /// Segments below the active ones of a checkpoint stay closed, so compaction may have them.
+    fn note_closed(&self, rows: &[checkpoint::Row]) {
+        let partitions = self.dir.partitions.lock();
+        for row in rows.iter().filter(|row| row.has_files) {
+            if let Some(partition) = partitions.get(&(row.topic, row.partition)) {
+                let base = row.active_base.0 as u64;
+                if let Some(home) = self.home_of(partition) {
+                    home.checkpointed.store(base, Ordering::Release);
+                }
+            }
+        }
+    }
+
+    /// A checkpoint that found no room is taken later.
+    fn unless_full(&self, error: StoreError) -> Result<(), StoreError> {
+        if !error.is_full() {
+            return Err(error);
+        }
+        self.dir.set_full(true, &error.to_string());
+        Ok(())
+    }
+}
+
+impl LogDir {
+    /// One sync for everything written, files that were closed meanwhile as well.
+    fn sync_volume(&self) -> io::Result<()> {
+        let disk = &self.env.disk;
+        disk.sync_volume(&self.path)?;
+        disk.sync_dir(&self.path)
+    }
+}
+
+/// Syncs the volume of a log directory when the segment writer asks for it. Sync and news are turns of their own: what other
+/// threads do between them, the simulator does too.
+pub struct Syncer {
+    dir: Arc<LogDir>,
+    synced: Option<io::Result<()>>,
+}
+
+impl Syncer {
+    pub fn new(dir: Arc<LogDir>) -> Syncer {
+        Syncer { dir, synced: None }
+    }
+}
+
+impl Worker for Syncer {
+    fn turn(&mut self) -> Turn {
+        if let Some(synced) = self.synced.take() {
+            *self.dir.volume_sync.lock() = VolumeSync::Done(synced);
+            self.dir.writer_bell.ring();
+            return Turn::Again;
+        }
+        {
+            let mut stage = self.dir.volume_sync.lock();
+            if !matches!(*stage, VolumeSync::Asked) {
+                return match self.dir.stopping.load(Ordering::Acquire) {
+                    true => Turn::Done,
+                    false => Turn::Sleep { until: None },
+                };
+            }
+            *stage = VolumeSync::Running;
+        }
+        self.synced = Some(self.dir.sync_volume());
+        Turn::Again
+    }
+
+    fn park(&mut self, until: Option<Instant>) {
+        self.dir.syncer_bell.wait(until);
+    }
+}
+
+impl Partition {
+    /// What a checkpoint says of its files in `home`.
+    pub(super) fn checkpoint_row(&self, home: &Home) -> Option<checkpoint::Row> {
+        let known = home.store.get().map(Store::known);
+        let (log_start, is_deleted) = {
+            let state = self.state.lock();
+            (state.log_start, state.is_deleted)
+        };
+        if is_deleted {
+            None
+        } else if self.unread.is_some() {
+            self.unread
+        } else {
+            row(
+                self.topic_id,
+                self.index,
+                log_start,
+                known,
+                home.derived.lock().has_producers(),
+            )
+        }
+    }
+}
+
+impl Partition {
+    fn lost(&self) -> Vec<checkpoint::Lost> {
+        let state = self.state.lock();
+        lost(self.topic_id, self.index, &state.holes, state.log_start)
+    }
+}
+
+/// The holes of a partition that its log still spans.
+pub(super) fn lost(
+    topic: Uuid,
+    partition: PartitionIndex,
+    holes: &[Hole],
+    log_start: Offset,
+) -> Vec<checkpoint::Lost> {
+    holes
+        .iter()
+        .filter(|hole| hole.to > log_start)
+        .map(|hole| checkpoint::Lost {
+            topic,
+            partition,
+            from: hole.from,
+            to: hole.to,
+        })
+        .collect()
+}
+
+/// What a checkpoint says of a partition; nothing of one that was never used.
+pub(super) fn row(
+    topic: Uuid,
+    partition: PartitionIndex,
+    log_start: Offset,
+    known: Option<Known>,
+    has_producers: bool,
+) -> Option<checkpoint::Row> {
+    if known.is_none() && log_start == Offset::ZERO {
+        return None;
+    }
+    Some(checkpoint::Row {
+        topic,
+        partition,
+        log_start,
+        log_end: known.map_or(log_start, |known| known.log_end),
+        active_base: known.map_or(log_start, |known| known.active_base),
+        active_len: Position(known.map_or(0, |known| known.active_len)),
+        has_files: known.is_some(),
+        has_producers,
+    })
+}
