@@ -19,7 +19,6 @@ build:
 test: fuzz-check
 	$(CARGO) test --workspace
 	python3 -m unittest discover bench/tests
-	$(CARGO) build --bin esker
 	ESKER_BIN=target/debug/esker tests/clients/run --quick
 
 ## clients and tools that nobody here wrote, against the release binary; installs what it needs
