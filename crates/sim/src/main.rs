@@ -401,7 +401,10 @@ fn share(first: u64, seeds: u64, options: Options, score: &Mutex<Score>) -> u64 
     }
     let _ = child.wait();
     if begun > ended {
-        println!("FAILED {current} {end}: see sim --seed {current} --verbose");
+        println!(
+            "FAILED {current} {end}: see sim --seed {current}{}",
+            how(options)
+        );
         let mut score = score.lock();
         score.done += 1;
         score.failed.push(current);

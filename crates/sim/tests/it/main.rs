@@ -4,4 +4,5 @@ mod broker;
 mod checker;
 mod crowd;
 mod dirs;
+mod hangs;
 mod odd_loads;

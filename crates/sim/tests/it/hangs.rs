@@ -1,0 +1,22 @@
+//! The program that runs seeds, and one of them that does not end.
+
+use std::process::Command;
+
+/// Every crash state of a seed takes many times as long as the one second that is waited for it.
+#[test]
+fn a_seed_that_does_not_end_is_told_as_hanging_and_the_next_one_is_run() {
+    let program = env!("CARGO_BIN_EXE_sim");
+    let args = "--seed 7 --seeds 2 --jobs 1 --images all --patience 1";
+    let run = Command::new(program).args(args.split(' ')).output();
+    let run = run.expect("the program can be started");
+    let told = String::from_utf8_lossy(&run.stdout);
+    for seed in [7, 8] {
+        let line = format!("FAILED {seed} it hangs: see sim --seed {seed} --images all");
+        assert!(told.lines().any(|of| of == line), "{line} in\n{told}");
+    }
+    assert!(
+        told.contains("2 seeds in") && told.contains("2 failed"),
+        "{told}"
+    );
+    assert!(!run.status.success());
+}
