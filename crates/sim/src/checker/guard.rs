@@ -1,4 +1,5 @@
-//! A run in which nothing happened proves nothing, so it is a failed run.
+//! A run in which nothing happened proves nothing, so it is a failed run. What it owes is measured by what it could do: a run that
+//! a fault kept from its clients owes less than one that had them all the time.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +24,25 @@ pub struct Guard {
     pub faults: Vec<Fault>,
 }
 
+/// So many sends are enough for any run; each is read at two isolation levels in the end.
+const SENDS_ENOUGH: usize = 10;
+const LEVELS: usize = 2;
+/// One in so many turns of a producer, at least, sends a record of which it hears: on the others it waits, or is refused.
+const TURNS_PER_SEND: u64 = 4;
+
 impl Guard {
+    /// Of a run whose producers had so many turns with a connection, and of which each partition had to take a record in the end.
+    #[must_use]
+    pub fn of(partitions: usize, turns: u64) -> Guard {
+        let sends = usize::try_from(turns / TURNS_PER_SEND).unwrap_or(usize::MAX);
+        let sends = partitions.saturating_add(sends).min(SENDS_ENOUGH);
+        Guard {
+            acked_sends_min: sends,
+            polled_records_min: LEVELS * sends,
+            ..Guard::default()
+        }
+    }
+
     /// What is missing; empty when the run counts.
     #[must_use]
     pub fn complaints(&self, history: &History) -> Vec<String> {

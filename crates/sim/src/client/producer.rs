@@ -65,6 +65,8 @@ pub(crate) struct Producer {
     /// When the present connection was.
     opened: Instant,
     pub(crate) is_ending: bool,
+    /// Turns with a connection, while it was to send and to hear of it.
+    pub(crate) turns: u64,
     /// Partitions that took a batch since the last call of `forget_acked`.
     pub(crate) acked: std::collections::BTreeSet<i32>,
 }
@@ -162,6 +164,7 @@ impl Client for Producer {
             }
             return;
         };
+        self.turns += u64::from(self.habits.acks != 0 && !self.is_ending);
         let under_way = self
             .batches
             .iter()
@@ -200,6 +203,7 @@ impl Producer {
             progress: now,
             opened: now,
             is_ending: false,
+            turns: 0,
             acked: std::collections::BTreeSet::new(),
         }
     }
@@ -210,6 +214,12 @@ impl Producer {
 
     pub(crate) fn partitions(&self) -> i32 {
         self.habits.partitions
+    }
+
+    /// Something was answered on the present connection, and something else is under way there.
+    pub(crate) fn is_served(&self) -> bool {
+        let line = self.link.line.as_ref();
+        self.progress > self.opened && line.is_some_and(|line| line.unanswered() > 0)
     }
 
     pub(crate) fn has_unanswered(&self) -> bool {

@@ -31,6 +31,8 @@ pub(super) struct Striker {
     next: Instant,
     undo: Vec<(Instant, Undo)>,
     struck: Vec<Strike>,
+    /// Those of them that met a broker at work.
+    struck_at_work: Vec<Strike>,
     /// A clean stop that waits for a broker: none was running when it struck.
     owes_stop: bool,
     /// Syncs that had begun when the disk became slow, and those that were slow.
@@ -54,6 +56,7 @@ impl Striker {
             next,
             undo: Vec::new(),
             struck: Vec::new(),
+            struck_at_work: Vec::new(),
             owes_stop: false,
             slow_from: None,
             slow_syncs: 0,
@@ -96,6 +99,9 @@ impl Striker {
 
     fn hit(&mut self, strike: Strike, run: &mut Run) {
         self.struck.push(strike);
+        if run.is_at_work() {
+            self.struck_at_work.push(strike);
+        }
         let machine = &run.host.machine;
         let counts = machine.counts();
         let now = machine.now();
@@ -184,28 +190,32 @@ impl Striker {
             (Strike::SkewClock, "skewed clock", counts.walls_skewed),
         ];
         let walls = walls.map(|(strike, name, bit)| (strike, 2, name, bit));
-        let cuts = [
-            (Strike::PowerCut, 0, "power cut", counts.power_cuts),
-            // Of so many one must have come while something was on its way to the disk; seven did not (`retries`, seed 1100).
-            (Strike::PowerCut, 8, "lost pages", counts.pages_lost),
-        ];
         let operations = counts.crashes_at_op;
         let kinds = [
+            (Strike::PowerCut, 0, "power cut", counts.power_cuts),
             (Strike::PowerCutAtOperation, 3, "cut in a write", operations),
             (Strike::Kill, 0, "kill", counts.kills),
             (Strike::Restart, 1, "clean stop", self.stops),
             (Strike::FailSync, 3, "failed sync", counts.syncs_failed),
             (Strike::FailWrite, 3, "failed write", counts.writes_failed),
             (Strike::FullDisk, 8, "full disk", counts.writes_refused_full),
-            (Strike::Reset, 1, "broken connection", counts.resets),
-            (Strike::Stall, 3, "data held back", counts.stalls),
             (Strike::SlowDisk, 2, "slow sync", self.slow_syncs),
         ];
-        let kinds = cuts.into_iter().chain(kinds).chain(walls);
-        let struck = |strike: Strike| self.struck.iter().filter(|it| **it == strike).count();
+        let kinds = kinds.into_iter().chain(walls);
+        // These find nothing to hit where nobody is connected or nothing is under way, however many strike.
+        let at_work = [
+            // Of so many one must have met what was on its way to the disk; seven did not (`retries`, seed 1100).
+            (Strike::PowerCut, 8, "lost pages", counts.pages_lost),
+            (Strike::Reset, 1, "broken connection", counts.resets),
+            (Strike::Stall, 3, "data held back", counts.stalls),
+        ];
+        let count = |all: &[Strike], strike| all.iter().filter(|it| **it == strike).count();
+        let kinds = kinds.map(|kind| (kind, &self.struck));
+        let at_work = at_work.map(|kind| (kind, &self.struck_at_work));
         kinds
-            .filter(|(strike, misses, ..)| struck(*strike) > *misses)
-            .map(|(_, _, name, bit)| Fault { name, bit })
+            .chain(at_work)
+            .filter(|((strike, misses, ..), struck)| count(struck, *strike) > *misses)
+            .map(|((_, _, name, bit), _)| Fault { name, bit })
             .collect()
     }
 

@@ -181,6 +181,8 @@ struct Run {
     plan: Plan,
     bites: Vec<Fault>,
     counts_struck: Counts,
+    /// Of producers, while there were faults.
+    turns: u64,
 }
 
 impl Run {
@@ -225,6 +227,7 @@ impl Run {
             plan: plan.clone(),
             bites: Vec::new(),
             counts_struck: Counts::default(),
+            turns: 0,
         }
     }
 
@@ -277,6 +280,11 @@ impl Run {
             .chain(self.ledger.iter().map(Client::link))
             .chain(self.transactors.iter().map(Client::link));
         links.filter_map(|link| link.line.as_ref())
+    }
+
+    /// The broker has answered producers in its present life, and owes them more.
+    fn is_at_work(&self) -> bool {
+        self.host.is_running() && self.producers.iter().any(Producer::is_served)
     }
 
     /// Steps until `done`; false when `time` has passed before.
@@ -374,6 +382,7 @@ impl Run {
             self.step(limit);
         }
         self.counts_struck = self.host.machine.counts();
+        self.turns = self.producers.iter().map(|producer| producer.turns).sum();
         striker.heal(self);
         self.bites = striker.bites(self);
     }
@@ -663,6 +672,8 @@ impl Run {
             notes,
             mut bites,
             counts_struck,
+            turns,
+            topics,
             keeper,
             ledger,
             ..
@@ -682,11 +693,11 @@ impl Run {
             let (name, bit) = ("aborted records that are cleaned", cleaned.0);
             bites.push(Fault { name, bit });
         }
+        let partitions = topics.iter().map(|(_, partitions)| *partitions as usize);
         let guard = Guard {
-            acked_sends_min: 10,
-            polled_records_min: 20,
             kinds,
             faults: bites,
+            ..Guard::of(partitions.sum(), turns)
         };
         let ops = history
             .ops

@@ -388,7 +388,8 @@ impl Plan {
         let mut plan = Plan::striking(seed, &strikes);
         let mut chance = Chance::new(seed ^ 0x7769_6465);
         plan.faults.sync_nanos = SLOW_SYNC_NANOS;
-        plan.strike_pause = Duration::from_millis(chance.between(200, 500));
+        // A start of so many partitions takes long here: with less time between two cuts, most of them meet its first moment.
+        plan.strike_pause = Duration::from_millis(chance.between(600, 1_200));
         for topic in &mut plan.topics {
             topic.partitions = chance.between(20, 40) as i32;
         }

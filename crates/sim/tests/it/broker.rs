@@ -1,5 +1,6 @@
 //! The real broker under simulated faults, in runs short enough for every commit; `make sim SEEDS=n` runs as many as wanted.
 
+use env::sim::Faults;
 use sim::run::{
     GroupProtocol, Load, Place, Plan, SLOW_SYNC_NANOS, Strike, Verdict, everywhere, run,
 };
@@ -176,6 +177,17 @@ fn a_failed_write_takes_nothing_with_it_wherever_it_is() {
 #[test]
 fn the_power_may_go_at_any_operation() {
     is_harmless_at(Place::Operation, [5, 6], 100);
+}
+
+/// The cut leaves no time for ten sends, so the run does not owe them.
+#[test]
+fn a_run_that_a_power_cut_took_its_time_from_still_counts() {
+    let faults = Faults {
+        crash_at_op: Some(92),
+        ..Faults::default()
+    };
+    let verdict = check(16, &Plan::short(16, faults));
+    assert_eq!(verdict.counts.crashes_at_op, 1);
 }
 
 /// The simulator tested on itself: acknowledged records that were never synced must be missed.

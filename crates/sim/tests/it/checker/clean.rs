@@ -257,3 +257,16 @@ fn a_run_in_which_nothing_happened_is_refused() {
     );
     assert_eq!(guard.complaints(&History::default()).len(), 7);
 }
+
+#[test]
+fn a_run_owes_no_more_than_it_had_turns_for() {
+    let owes = |turns| {
+        let guard = Guard::of(3, turns);
+        (guard.acked_sends_min, guard.polled_records_min)
+    };
+    // Each partition had to take a record in the end.
+    assert_eq!(owes(0), (3, 6));
+    assert_eq!(owes(20), (8, 16));
+    assert_eq!(owes(28), (10, 20));
+    assert_eq!(owes(u64::MAX), (10, 20));
+}
