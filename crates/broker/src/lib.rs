@@ -6,6 +6,7 @@
 mod committer;
 mod coordinate;
 mod crowd;
+mod ids;
 mod kafka;
 mod mover;
 mod moves;

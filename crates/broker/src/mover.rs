@@ -15,7 +15,7 @@ use model::Instant;
 use partition::{LogDir, Move, MoveError, MoveStep};
 use wire::Uuid;
 
-use crate::kafka::api::admin::random_uuid;
+use crate::ids::random_uuid;
 use crate::kafka::change::Assigned;
 use crate::shared::Shared;
 use crate::wishes::{self, Key};
@@ -176,7 +176,7 @@ impl Mover {
             self.shared.moves.forget(wish.key(), &wish.to);
             return Turn::Again;
         }
-        let id = random_uuid(&self.shared);
+        let id = random_uuid(&self.shared.env);
         let moving = Move::begin(&wish.partition, &wish.to, id, wish.moved);
         self.current = Some(Current {
             moving,

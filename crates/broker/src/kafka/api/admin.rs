@@ -9,7 +9,7 @@ use wire::messages::{
     ApiVersionsRequest, DescribeDelegationTokenRequest, ExpireDelegationTokenRequest,
     MetadataRequest, RenewDelegationTokenRequest,
 };
-use wire::{ApiKey, Message, Reader, Uuid};
+use wire::{ApiKey, Message, Reader};
 
 use super::{
     View, alter_configs, alter_partition_reassignments, api_versions, create_partitions,
@@ -17,6 +17,7 @@ use super::{
     describe_topic_partitions, elect_leaders, incremental_alter_configs, list_config_resources,
     list_partition_reassignments, metadata, update_features,
 };
+use crate::ids::random_uuid;
 use crate::kafka::access::Principal;
 use crate::settings::Settings;
 use crate::shard::{Address, Outcome, Shard};
@@ -120,7 +121,7 @@ impl Shard {
             return self.change_first(address, frame, |image, shared| {
                 let settings = shared.config();
                 let view = self::view(image, &settings, &shared.metadata.cluster_id, asker);
-                metadata::create(&request, version, &view, &mut || random_uuid(shared))
+                metadata::create(&request, version, &view, &mut || random_uuid(&shared.env))
             });
         }
         self.reply(
@@ -148,7 +149,7 @@ impl Shard {
                 list_config_resources::handle(request, version, view)
             }),
             ApiKey::CreateTopics => self.decide(key, address, reader, |request, view, shared| {
-                create_topics::handle(request, view, &mut || random_uuid(shared))
+                create_topics::handle(request, view, &mut || random_uuid(&shared.env))
             }),
             ApiKey::DeleteTopics => self.decide(key, address, reader, |request, view, _| {
                 delete_topics::handle(request, version, view)
@@ -254,8 +255,4 @@ impl Shard {
             },
         })
     }
-}
-
-pub(crate) fn random_uuid(shared: &Shared) -> Uuid {
-    crate::start::random_uuid(&shared.env)
 }

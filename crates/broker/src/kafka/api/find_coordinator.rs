@@ -10,7 +10,8 @@ use wire::messages::{FindCoordinatorRequest, FindCoordinatorResponse};
 use wire::{ApiKey, ErrorCode};
 
 use super::View;
-use super::admin::{random_uuid, view};
+use super::admin::view;
+use crate::ids::random_uuid;
 use crate::shard::{Address, Outcome, Shard};
 
 /// First version that asks for several keys at once (KIP-699).
@@ -48,7 +49,10 @@ impl Shard {
                 let settings = shared.config();
                 let view = view(image, &settings, &shared.metadata.cluster_id, asker);
                 let names = BTreeSet::from([name]);
-                auto_create(view.image, view.broker, &names, &mut || random_uuid(shared)).records
+                auto_create(view.image, view.broker, &names, &mut || {
+                    random_uuid(&shared.env)
+                })
+                .records
             });
         }
         let view = scene.view(&shared.metadata.cluster_id);

@@ -5,7 +5,7 @@ use meta::decide::register_broker::GROUP_VERSION;
 use wire::{ApiKey, ErrorCode, Reader, RequestHead, Uuid};
 
 use super::NO_OPERATIONS;
-use super::admin::random_uuid;
+use crate::ids::random_uuid;
 use crate::kafka::access::{self, Principal, Resource};
 use crate::shard::{Address, Outcome, Shard};
 
@@ -86,6 +86,6 @@ impl Shard {
     }
 
     pub(crate) fn fresh_uuid(&self) -> Uuid {
-        random_uuid(&self.shared)
+        random_uuid(&self.shared.env)
     }
 }

@@ -18,8 +18,9 @@ use wire::messages::{
 use wire::records::{BatchBuilder, Caps, Codec, CodecError};
 use wire::{ApiKey, ErrorCode, RequestHead, Uuid};
 
-use super::admin::{random_uuid, view};
+use super::admin::view;
 use super::error;
+use crate::ids::random_uuid;
 use crate::shard::{Address, Outcome, Shard};
 use crate::telemetry::{Identity, Push};
 
@@ -62,7 +63,7 @@ impl Shard {
     ) -> Outcome {
         let mut id = request.client_instance_id;
         while RESERVED.contains(&id) {
-            id = random_uuid(&self.shared);
+            id = random_uuid(&self.shared.env);
         }
         self.take_subscriptions();
         let told = self.shared.telemetry.lock().ask(id, who, self.now);
@@ -104,7 +105,10 @@ impl Shard {
                 let settings = shared.config();
                 let view = view(image, &settings, &shared.metadata.cluster_id, asker);
                 let names = BTreeSet::from([topic]);
-                auto_create(view.image, view.broker, &names, &mut || random_uuid(shared)).records
+                auto_create(view.image, view.broker, &names, &mut || {
+                    random_uuid(&shared.env)
+                })
+                .records
             });
         }
         self.take_subscriptions();
