@@ -79,19 +79,38 @@ def traps(parts):
     return "\n".join(lines)
 
 
-# What a fact is about, by the words of its name. One fact may be about several things.
+# Features, and the words by which the facts that show them are known. A fact may show several, or none that has a row.
 FEATURES = {
-    "produce": r"produc|\bsen[dt]|\bstor|return|acks|refused|\blines?\b|arrive|flows|loads|write|\bkeys?\b",
-    "consume": r"consum|\bread|return|offset|seek|fetch|\blines?\b|watermark|\bjoin|count|copies|arrive|flows|waiting|pause|lookback",
-    "by time": r"\btimes?\b|lookback",
-    "compression": r"codec|gzip|snappy|lz4|zstd|compress",
-    "idempotent": r"idempotent|sequence|repeated batch|producer epoch|five batches",
-    "transactions": r"transact|txn|abort|exactly once|second producer|fences|read committed|consume transform produce|hangs",
-    "classic group": r"eager|cooperative|sticky|roundrobin|classic|^members share|member leaves|both protocols|static member|generation|"
-                     r"Test(Group|Txn)\w+(?!.*848)|session out",
-    "KIP-848 group": r"848|consumer protocol|both protocols|broker resolves",
-    "admin": r"admin|kadm|describ|\blists?\b|alter|creates|deletes|elect|reassign|\bresets?\b|kafka (topics|configs|groups|cluster)",
-    "metrics": r"pushes",
+    "keys and headers of records": r"\bheaders\b",
+    "compression": r"\bcodec\b|gzip|snappy|lz4|zstd",
+    "acks 0, 1 and all": r"\backs\b|every kind of acknowledgement",
+    "idempotent producer": r"idempotent|repeated batch|gap in the sequence",
+    "a record over the limit is refused": r"over the (topics )?limit (is|fails)|LargeMessage",
+    "topics created by asking for them": r"producing creates|produce may create",
+    "seek, both ends": r"\bseek\b|both ends|start end and tail|watermarks|starts at any offset",
+    "offsets by time": r"offsets (for|by) time|times select|from a time|every (special )?time|Lookback",
+    "offsets out of range": r"offset out of range",
+    "transactions": r"commits and aborts|committed transactions|aborted (transactions are|records do)|TestTxn|exactly once",
+    "offsets in transactions": r"offsets .*transaction|consume transform produce|TestTxn|groups and transactions",
+    "fencing of the older producer": r"\bfence[sd]\b",
+    "group, classic protocol": r"^(eager |cooperative |sticky |two )?members share|cooperative (member|rebalance)|"
+                               r"Test(GroupETL|TxnEtl)/(?!.*848)|GroupSimple/classic|protocols online",
+    "group, KIP-848 protocol": r"consumer protocol|848|protocols online",
+    "cooperative rebalance": r"cooperative",
+    "static members": r"static",
+    "subscription to a pattern": r"\bpattern\b|Regex",
+    "commits with metadata": r"committed offsets .*metadata",
+    "admin: topics": r"(admin|kadm|topics) creates",
+    "admin: more partitions": r"adds partitions|\bgrows\b",
+    "admin: settings": r"(describes|alters)( and alters| topic| the brokers| broker)* settings|kafka configs",
+    "admin: delete records": r"deletes? records",
+    "admin: groups and their offsets": r"(admin|consumer groups) .*\b(groups?|offsets of a|resets)\b|group is deleted",
+    "admin: transactions": r"transactions (are listed|lists)|hanging transaction|what hangs|describes producers",
+    "admin: log directories": r"log dirs?\b",
+    "admin: reassignment": r"reassign",
+    "metrics of clients (KIP-714)": r"pushes",
+    "state, windows and joins": r"window|\bjoin(ed)?\b (with|what|through)|lost state",
+    "files as Kafka's tools read them": r"dump log",
 }
 
 
@@ -101,14 +120,13 @@ def facts_of(part):
 
 
 def features(parts, order):
-    """How many facts of each client are about each feature. Suites without a client behind them are left out."""
-    lines = ["## What each client was seen to do", "", "How many facts that hold are about a feature, by their names; one may be about several.", "",
-             f"| client | {' | '.join(FEATURES)} |", f"| --- |{' --- |' * len(FEATURES)}"]
-    for client in order:
-        if client in parts and client not in ("hostile", "expiring", "operator"):
-            names = facts_of(parts[client])
-            counts = [sum(bool(re.search(words, name, re.IGNORECASE)) for name in names) for words in FEATURES.values()]
-            lines.append(f"| {client} | {' | '.join(str(count or '') for count in counts)} |")
+    """The clients that each feature was seen to work with. Suites without a client behind them are left out."""
+    lines = ["## What was seen to work, and with which clients", "", "By the facts that hold, below.", "", "| feature | clients |", "| --- | --- |"]
+    seen = {client: facts_of(parts[client]) for client in order if client in parts and client not in ("hostile", "expiring", "operator")}
+    for feature, words in FEATURES.items():
+        shows = re.compile(words, re.IGNORECASE)
+        clients = [client for client, facts in seen.items() if any(map(shows.search, facts))]
+        lines.append(f"| {feature} | {', '.join(clients) or '**nobody yet**'} |")
     return "\n".join(lines)
 
 
