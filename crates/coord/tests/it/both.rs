@@ -51,9 +51,26 @@ fn a_classic_member_works_in_a_consumer_group_and_leaves_it() {
          leave a                => ok
          why                    => member a left (g3)
          describe-consumer      => Assigning m
-         leave m                => UNKNOWN_MEMBER_ID
          beat m gen=2           => m: UNKNOWN_MEMBER_ID
          sync m gen=2           => m: UNKNOWN_MEMBER_ID",
+    );
+}
+
+#[test]
+fn a_leave_request_removes_members_of_the_consumer_protocol() {
+    check_member(
+        "leave m                => ok
+         why                    => member m left (g2)
+         describe-consumer      => Empty
+         consumer m epoch=2     => m: UNKNOWN_MEMBER_ID",
+    );
+    check(
+        "consumer m instance=M  => m: epoch 2
+         consumer m instance=M epoch=-2 => m: epoch -2
+         leave - instance=X     => UNKNOWN_MEMBER_ID
+         leave x instance=M     => FENCED_INSTANCE_ID
+         leave - instance=M     => ok
+         describe-consumer      => Empty",
     );
 }
 

@@ -396,6 +396,7 @@ impl Run {
         let request = ConsumerGroupHeartbeatRequest {
             group_id: words.group(),
             member_id: self.id(name),
+            instance_id: words.get("instance").map(str::to_owned),
             member_epoch: epoch,
             rebalance_timeout_ms: if joins { 30_000 } else { -1 },
             subscribed_topic_names: joins.then(|| topics.collect()),

@@ -63,7 +63,8 @@ final class Groups {
         facts.add("a_group_upgrades_and_downgrades_between_the_protocols_online", this::migration);
         facts.add("admin_lists_and_describes_groups_of_both_protocols", this::listing);
         facts.add("admin_moves_and_deletes_offsets_and_groups", this::moving);
-        facts.add("admin_removes_static_members", this::removing);
+        facts.add("admin_removes_static_members", () -> removing(classic(EAGER)));
+        facts.add("admin_removes_static_members_of_the_consumer_protocol", () -> removing(consumerProtocol()));
     }
 
     private static Map<String, Object> classic(String assignor) {
@@ -72,6 +73,13 @@ final class Groups {
 
     private static Map<String, Object> consumerProtocol() {
         return Map.of("group.protocol", "consumer");
+    }
+
+    /** Of a static member. */
+    private static Map<String, Object> named(String instance, Map<String, Object> settings) {
+        Map<String, Object> all = new HashMap<>(settings);
+        all.put("group.instance.id", instance);
+        return all;
     }
 
     /** A member of a group; all are polled in turns by one thread. */
@@ -340,13 +348,11 @@ final class Groups {
         }
     }
 
-    private void removing() throws Exception {
+    private void removing(Map<String, Object> settings) throws Exception {
         String topic = administration.create("removing", 1, Map.of());
         String group = newName("group");
-        Map<String, Object> settings = new HashMap<>(classic(EAGER));
-        settings.put("group.instance.id", "desk-1");
         try (Admin admin = Admin.create(Map.of("bootstrap.servers", BOOTSTRAP))) {
-            try (Member member = new Member(group, settings).subscribe(topic)) {
+            try (Member member = new Member(group, named("desk-1", settings)).subscribe(topic)) {
                 until(List.of(member), "one member owns all", () -> share(1, member));
             }
             equal(members(admin, group), 1, "a static member that closed stays");

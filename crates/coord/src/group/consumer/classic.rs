@@ -216,8 +216,7 @@ impl ConsumerGroup {
         ErrorCode::None
     }
 
-    /// What became of each member that the request names, and the records that remove them. A member of the consumer protocol
-    /// cannot be removed this way.
+    /// What became of each member that the request names, of either protocol, and the records that remove them.
     pub fn classic_leave(
         &mut self,
         request: &LeaveGroupRequest,
@@ -232,7 +231,7 @@ impl ConsumerGroup {
                 ("", Some(instance)) => self.statics.get(instance).map_or("", String::as_str),
                 (id, _) => id,
             };
-            codes.push(match self.classic_member(id, instance) {
+            codes.push(match self.member(id, instance) {
                 Ok(member) => {
                     gone.insert(member.id.clone());
                     ErrorCode::None
@@ -252,6 +251,14 @@ impl ConsumerGroup {
     }
 
     fn classic_member(&self, id: &str, instance: Option<&str>) -> Result<&Member, ErrorCode> {
+        let member = self.member(id, instance)?;
+        if member.classic.is_none() {
+            return Err(ErrorCode::UnknownMemberId);
+        }
+        Ok(member)
+    }
+
+    fn member(&self, id: &str, instance: Option<&str>) -> Result<&Member, ErrorCode> {
         if let Some(instance) = instance {
             match self.statics.get(instance) {
                 None => return Err(ErrorCode::UnknownMemberId),
@@ -259,9 +266,7 @@ impl ConsumerGroup {
                 Some(_) => {}
             }
         }
-        (self.members.get(id))
-            .filter(|member| member.classic.is_some())
-            .ok_or(ErrorCode::UnknownMemberId)
+        self.members.get(id).ok_or(ErrorCode::UnknownMemberId)
     }
 
     /// Whether every classic member but `id` could use the protocol.

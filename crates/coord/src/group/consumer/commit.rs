@@ -3,6 +3,7 @@
 use wire::{ErrorCode, Uuid};
 
 use super::ConsumerGroup;
+use super::member::Member;
 
 /// Who commits.
 #[derive(Clone, Copy, Debug)]
@@ -18,8 +19,8 @@ pub struct CommitBy<'a> {
 }
 
 impl ConsumerGroup {
-    /// A member behind its epoch may commit for partitions that it has had since that epoch or longer (KIP-1251): nobody else had
-    /// them in between.
+    /// A member behind its epoch may commit for partitions that it has had since that epoch or longer (KIP-1251), be it that it is
+    /// to give them up: nobody else had them in between.
     pub fn validate_commit(
         &self,
         by: &CommitBy,
@@ -35,22 +36,16 @@ impl ConsumerGroup {
             return Ok(());
         }
         let member = (self.members.get(by.member_id)).ok_or(ErrorCode::UnknownMemberId)?;
-        if member.classic.is_some() {
-            return if by.epoch == member.epoch {
-                Ok(())
-            } else {
-                Err(ErrorCode::IllegalGeneration)
-            };
-        }
-        if !by.transactional && !by.knows_member_epochs {
+        if member.classic.is_none() && !by.transactional && !by.knows_member_epochs {
             return Err(ErrorCode::UnsupportedVersion);
         }
         if by.epoch == member.epoch {
             return Ok(());
         }
         let had_since = |(topic, partition)| {
-            let topic = member.assigned.get(&topic);
-            topic.and_then(|topic| topic.get(&partition)).copied()
+            [&member.assigned, &member.revoking]
+                .into_iter()
+                .find_map(|owned| owned.get(&topic)?.get(&partition).copied())
         };
         if by.epoch < member.epoch
             && (partitions.into_iter())
@@ -58,7 +53,7 @@ impl ConsumerGroup {
         {
             return Ok(());
         }
-        Err(ErrorCode::StaleMemberEpoch)
+        Err(wrong_epoch(member))
     }
 
     /// Offsets may be fetched by tools, who are no members, and by members in their epoch.
@@ -68,10 +63,18 @@ impl ConsumerGroup {
         }
         let member =
             (self.members.get(member_id.unwrap_or_default())).ok_or(ErrorCode::UnknownMemberId)?;
-        match &member.classic {
-            _ if member.epoch == epoch => Ok(()),
-            Some(_) => Err(ErrorCode::IllegalGeneration),
-            None => Err(ErrorCode::StaleMemberEpoch),
+        if member.epoch == epoch {
+            return Ok(());
         }
+        Err(wrong_epoch(member))
+    }
+}
+
+/// In the words of the protocol that the member speaks.
+fn wrong_epoch(member: &Member) -> ErrorCode {
+    if member.classic.is_some() {
+        ErrorCode::IllegalGeneration
+    } else {
+        ErrorCode::StaleMemberEpoch
     }
 }

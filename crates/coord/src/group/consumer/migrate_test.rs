@@ -93,6 +93,27 @@ impl World {
         self.group.classic_heartbeat(&request, &cx)
     }
 
+    /// Leaves of member ids, some with their instance.
+    fn leave(&mut self, members: &[(&str, Option<&str>)]) -> (Vec<ErrorCode>, Vec<GroupRecord>) {
+        let member = |&(id, instance): &(&str, Option<&str>)| MemberIdentity {
+            member_id: id.into(),
+            group_instance_id: instance.map(str::to_owned),
+            ..MemberIdentity::default()
+        };
+        let request = LeaveGroupRequest {
+            group_id: "g".into(),
+            members: members.iter().map(member).collect(),
+            ..LeaveGroupRequest::default()
+        };
+        let cx = World::cx(&self.topics, &self.settings, self.at);
+        let (codes, records) = self.group.classic_leave(&request, &cx);
+        self.take(crate::Step {
+            records: records.clone(),
+            ..crate::Step::default()
+        });
+        (codes, records)
+    }
+
     /// Generation, or error.
     fn classic_join(&mut self, id: &str, protocol: &str, has: &[i32]) -> Result<i32, ErrorCode> {
         let request = JoinGroupRequest {
@@ -297,24 +318,71 @@ fn classic_requests_of_others_are_refused() {
         Err(ErrorCode::MemberIdRequired)
     );
     assert_eq!(world.classic_join("c3", "cooperative-sticky", &[]), Ok(5));
+}
 
-    let request = LeaveGroupRequest {
-        group_id: "g".into(),
-        members: ["a", "c1", "x"]
-            .map(|id| MemberIdentity {
-                member_id: id.into(),
-                ..MemberIdentity::default()
-            })
-            .into(),
-        ..LeaveGroupRequest::default()
+#[test]
+fn a_leave_request_removes_members_of_either_protocol() {
+    let mut world = mixed();
+    let (left, unknown) = (ErrorCode::None, ErrorCode::UnknownMemberId);
+    let (codes, _) = world.leave(&[("c1", None), ("x", None)]);
+    assert_eq!(codes, [left, unknown]);
+    assert_eq!(world.group.members_count(), 2);
+
+    // The last of the consumer protocol gives the group back.
+    let (codes, records) = world.leave(&[("a", None)]);
+    assert_eq!(codes, [left]);
+    let Some(GroupRecord::GroupMetadata(_, Some(value))) = records.last() else {
+        panic!("{:?}", records.last());
     };
-    let cx = World::cx(&world.topics, &world.settings, world.at);
-    let (codes, records) = world.group.classic_leave(&request, &cx);
-    let unknown = ErrorCode::UnknownMemberId;
-    assert_eq!(codes, [unknown, ErrorCode::None, unknown]);
-    world.take(crate::Step {
-        records,
-        ..crate::Step::default()
-    });
-    assert_eq!(world.group.members_count(), 3);
+    assert_eq!(value.members[0].member_id, "c2");
+    assert!(!world.group.exists());
+}
+
+#[test]
+fn tools_remove_a_static_member_of_the_consumer_protocol_by_its_instance() {
+    let mut world = World::new();
+    world.topics.set("t", 3);
+    for name in ["a", "b"] {
+        let client = world.clients.entry(name.to_owned()).or_default();
+        client.instance = Some(format!("desk-{name}"));
+        client.names = vec!["t".into()];
+        world.beat(name, |_| {});
+    }
+    // It keeps its place while it is away.
+    world.beat("a", |request| request.member_epoch = -2);
+    let (codes, _) = world.leave(&[("", Some("desk-x")), ("b", Some("desk-a"))]);
+    let (unknown, fenced) = (ErrorCode::UnknownMemberId, ErrorCode::FencedInstanceId);
+    assert_eq!(codes, [unknown, fenced]);
+    assert_eq!(world.group.members_count(), 2);
+    let (codes, _) = world.leave(&[("", Some("desk-a"))]);
+    assert_eq!(codes, [ErrorCode::None]);
+    assert!(world.group.members.keys().eq(["b"]));
+    // One that is there is told by its next heartbeat.
+    let (codes, _) = world.leave(&[("b", Some("desk-b"))]);
+    assert_eq!(codes, [ErrorCode::None]);
+    let response = world.beat("b", |_| {});
+    assert_eq!(world.show(&response), "UNKNOWN_MEMBER_ID");
+}
+
+#[test]
+fn a_late_commit_of_a_classic_member_holds_for_what_it_has_kept() {
+    let world = mixed();
+    let (topic, _) = world.topics.topics["t"];
+    let commit = |generation: i32, partition: i32| {
+        let by = CommitBy {
+            member_id: "c1",
+            instance_id: None,
+            epoch: generation,
+            transactional: false,
+            knows_member_epochs: false,
+        };
+        world.group.validate_commit(&by, [(topic, partition)])
+    };
+    assert_eq!(commit(4, 0), Ok(()));
+    // It has had the first since generation 3, and has given up the other.
+    assert_eq!(commit(3, 0), Ok(()));
+    let illegal = Err(ErrorCode::IllegalGeneration);
+    assert_eq!(commit(3, 1), illegal);
+    assert_eq!(commit(2, 0), illegal);
+    assert_eq!(commit(5, 0), illegal);
 }

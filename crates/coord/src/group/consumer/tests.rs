@@ -23,6 +23,17 @@ fn play(script: &str) -> World {
 }
 
 impl World {
+    fn commit(&self, member: &str, epoch: i32, partition: (Uuid, i32)) -> Result<(), ErrorCode> {
+        let by = CommitBy {
+            member_id: member,
+            instance_id: None,
+            epoch,
+            transactional: false,
+            knows_member_epochs: true,
+        };
+        self.group.validate_commit(&by, [partition])
+    }
+
     fn command(&mut self, line: &str) -> String {
         let mut words = line.split_whitespace();
         let command = words.next().unwrap_or_default();
@@ -660,14 +671,7 @@ fn commits_are_of_members_in_their_epoch() {
     );
     let (topic, _) = world.topics.topics["t"];
     let commit = |world: &World, member: &str, epoch: i32, partition: i32| {
-        let by = CommitBy {
-            member_id: member,
-            instance_id: None,
-            epoch,
-            transactional: false,
-            knows_member_epochs: true,
-        };
-        world.group.validate_commit(&by, [(topic, partition)])
+        world.commit(member, epoch, (topic, partition))
     };
     assert_eq!(commit(&world, "a", 3, 0), Ok(()));
     assert_eq!(commit(&world, "a", 4, 0), Err(ErrorCode::StaleMemberEpoch));
@@ -687,6 +691,27 @@ fn commits_are_of_members_in_their_epoch() {
     world.command("leave a");
     world.command("leave b");
     assert_eq!(commit(&world, "", -1, 1), Ok(()));
+}
+
+#[test]
+fn a_late_commit_holds_for_what_is_still_to_be_given_up() {
+    let world = play(
+        "topic t:3
+         join a t => 2: t0 t1 t2
+         join b t => 3:
+         beat a => 2: t0 t1
+         beat a => 3
+         beat b => 3: t2
+         join c t => 4:
+         beat a => 3: t0",
+    );
+    let (topic, _) = world.topics.topics["t"];
+    assert!(world.group.members["a"].revoking[&topic].contains_key(&1));
+    assert_eq!(world.commit("a", 3, (topic, 1)), Ok(()));
+    assert_eq!(world.commit("a", 2, (topic, 1)), Ok(()));
+    let stale = Err(ErrorCode::StaleMemberEpoch);
+    assert_eq!(world.commit("a", 1, (topic, 1)), stale);
+    assert_eq!(world.commit("a", 2, (topic, 2)), stale);
 }
 
 #[test]
