@@ -286,14 +286,19 @@ impl Partition {
         }
     }
 
-    /// Epoch and end of the log of the newest epoch not above `asked` (KIP-101).
+    /// Epoch and end of the log of the newest epoch not above `asked` (KIP-101); -1 and -1 where there is none.
     pub fn end_for_epoch(&self, asked: LeaderEpoch) -> (LeaderEpoch, Offset) {
+        const UNKNOWN: (LeaderEpoch, Offset) = (LeaderEpoch::NONE, Offset(-1));
+        // Who does not know an epoch must not read it as older than all of ours, whose end is where our first begins.
+        if asked == LeaderEpoch::NONE {
+            return UNKNOWN;
+        }
         let state = self.state.lock();
         match state.epochs.end_of(asked, state.high_watermark) {
             Some(end) => (end.epoch, end.end),
             // An empty log of the present epoch ends where it begins.
             None if asked == state.epoch => (asked, state.high_watermark),
-            None => (LeaderEpoch::NONE, Offset(-1)),
+            None => UNKNOWN,
         }
     }
 }

@@ -358,9 +358,14 @@ impl Partition {
         ))
     }
 
-    /// Refuses a client whose idea of the leader epoch differs from ours; -1 asks for no check.
+    /// Refuses a client whose idea of the leader epoch differs from ours; -1 asks for no check. What is offline has no bounds
+    /// that one could tell: it refuses everybody.
     pub fn check_epoch(&self, asked: LeaderEpoch) -> Result<(), ReadError> {
-        check_epoch(asked, self.state.lock().epoch)
+        let state = self.state.lock();
+        if self.is_offline_in(&state) {
+            return Err(ReadError::Offline);
+        }
+        check_epoch(asked, state.epoch)
     }
 }
 

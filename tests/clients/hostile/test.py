@@ -12,11 +12,13 @@ import amounts  # noqa: F401  registers its facts
 import batches  # noqa: F401  registers its facts
 import groups  # noqa: F401  registers its facts
 import transactions  # noqa: F401  registers its facts
+from harness import coordinated as co
 from harness import raw
 from harness.check import BOOTSTRAP, equal, fact, main, new_name, that
 
-UNSUPPORTED_VERSION, INVALID_TOPIC, INVALID_ACKS, UNKNOWN_TOPIC = 35, 17, 21, 3
+POLICY_VIOLATION, UNSUPPORTED_VERSION, INVALID_TOPIC, INVALID_ACKS, UNKNOWN_TOPIC = 44, 35, 17, 21, 3
 INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, OFFSET_OUT_OF_RANGE = 37, 38, 1
+OFFSET_FOR_LEADER_EPOCH = 23
 SESSION_ID_NOT_FOUND, INVALID_SESSION_EPOCH, FENCED_EPOCH, UNKNOWN_EPOCH = 70, 71, 74, 75
 
 
@@ -198,6 +200,51 @@ def fetch_of_what_is_not_there_is_answered():
         equal(raw.fetch(c, name, 0, session=(12345, 1))[0], SESSION_ID_NOT_FOUND)
         equal(raw.fetch(c, name, 0, epoch=99)[1], UNKNOWN_EPOCH)
         equal(raw.fetch(c, name, 1, wait=0)[1:], (0, 1, b""), "at the end: nothing yet")
+
+
+def delete_records(topic, before, partition=0):
+    """DeleteRecords v0: (log start, error code) of one partition."""
+    part = struct.pack(">iq", partition, before)
+    with raw.Connection(BOOTSTRAP) as c:
+        reply = c.call(raw.DELETE_RECORDS, 0, raw.array([raw.string(topic) + raw.array([part])]) + struct.pack(">i", 10000))
+    reply.i32(), reply.i32(), reply.string(), reply.i32(), reply.i32()
+    return reply.i64(), reply.i16()
+
+
+@fact
+def records_of_the_brokers_own_topics_are_not_deleted():
+    with raw.Connection(BOOTSTRAP) as c:
+        co.find(c, new_name("group"), co.GROUP)
+        co.find(c, new_name("id"), co.TRANSACTION)
+    for name in ("__consumer_offsets", "__transaction_state"):
+        for before in (0, -1):
+            equal(delete_records(name, before), (-1, INVALID_TOPIC), f"{name} before {before}")
+        equal(delete_records(name, 0, partition=9999), (-1, UNKNOWN_TOPIC), f"{name}: a partition that is not there")
+
+
+@fact
+def records_of_a_topic_that_is_compacted_only_are_not_deleted():
+    for policy, answer in (("compact", (-1, POLICY_VIOLATION)), ("compact,delete", (1, 0)), ("delete", (1, 0))):
+        name = new_name("table")
+        equal(raw.create_topic(BOOTSTRAP, name, configs={"cleanup.policy": policy}), 0, policy)
+        content = raw.record(b"v", key=b"k") + raw.record(b"w", 1, key=b"k")
+        with raw.Connection(BOOTSTRAP) as c:
+            equal(raw.produce(c, name, raw.batch([b"v", b"w"], content=content)), (0, 0), policy)
+        equal(delete_records(name, 1), answer, policy)
+
+
+@fact
+def an_epoch_that_nobody_knows_has_no_end():
+    name = new_name("epochs")
+    raw.create_topic(BOOTSTRAP, name)
+    with raw.Connection(BOOTSTRAP) as c:
+        equal(raw.produce(c, name, raw.batch([b"x"])), (0, 0))
+        for asked, answer in ((-1, (0, -1, -1)), (0, (0, 0, 1)), (99, (0, -1, -1))):
+            part = struct.pack(">iii", 0, -1, asked)
+            reply = c.call(OFFSET_FOR_LEADER_EPOCH, 2, raw.array([raw.string(name) + raw.array([part])]))
+            reply.i32(), reply.i32(), reply.string(), reply.i32()
+            code, _, epoch, end = reply.i16(), reply.i32(), reply.i32(), reply.i64()
+            equal((code, epoch, end), answer, f"epoch {asked}")
 
 
 if __name__ == "__main__":

@@ -43,6 +43,10 @@ fn fails_for_good(rig: &mut Rig, machine: &Machine, known: &mut [Known], context
             plan(&rig.partitions[at], Offset::ZERO),
             Err(partition::ReadError::Offline)
         ));
+        assert!(matches!(
+            rig.partitions[at].check_epoch(LeaderEpoch::NONE),
+            Err(partition::ReadError::Offline)
+        ));
         let bounds = rig.partitions[at].bounds();
         if bounds.high_watermark < bounds.log_end {
             let told = rig.partitions[at].await_end(ticket(0));

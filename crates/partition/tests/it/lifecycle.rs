@@ -76,6 +76,24 @@ fn a_trim_above_the_high_watermark_is_refused() {
 }
 
 #[test]
+fn only_an_epoch_that_the_log_knows_has_an_end() {
+    let machine = machine(2);
+    let mut known = vec![Known::default(); 2];
+    let configs = [small_segments(), small_segments()];
+    let mut rig = open(&machine, &configs).unwrap();
+    fill(&mut rig, &machine, &mut known, 3);
+    // The second partition is in epoch 1.
+    let end = |asked: i32| {
+        let (epoch, end) = rig.partitions[1].end_for_epoch(LeaderEpoch(asked));
+        (epoch.0, end.0)
+    };
+    assert_eq!(end(1), (1, 3));
+    assert_eq!(end(0), (0, 0), "it ended where the first of the log begins");
+    assert_eq!(end(2), (-1, -1));
+    assert_eq!(end(-1), (-1, -1));
+}
+
+#[test]
 fn a_trim_behind_a_higher_one_on_its_way_is_told_where_the_log_will_start() {
     let machine = machine(1);
     let mut known = vec![Known::default(); 1];

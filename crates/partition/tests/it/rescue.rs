@@ -73,6 +73,10 @@ fn a_partition_that_cannot_be_read_is_offline_alone_and_comes_back_whole() {
             plan(&rig.partitions[0], Offset(0)),
             Err(ReadError::Offline)
         ));
+        assert!(matches!(
+            rig.partitions[0].check_epoch(LeaderEpoch::NONE),
+            Err(ReadError::Offline)
+        ));
         fill_other(&mut rig, &machine, &mut known);
         drop(rig);
         // What was put aside is durable, and a second start that cannot read puts nothing over it.

@@ -1,7 +1,10 @@
 //! DeleteRecords: the start of a log moves up, durable before it is told (KIP-107).
+//!
+//! Refuses topics of the broker itself and those that are compacted and never deleted: their oldest records may be the newest
+//! of their keys.
 
 use model::Offset;
-use partition::Ticket;
+use partition::{Partition, Ticket};
 use wire::messages::delete_records_response::{
     DeleteRecordsPartitionResult, DeleteRecordsTopicResult,
 };
@@ -47,9 +50,11 @@ impl Shard {
                 };
                 let to = (asked.offset != HIGH_WATERMARK).then_some(Offset(asked.offset));
                 let result = match found {
-                    Some(partition) => partition
-                        .trim(to, ticket)
-                        .map_err(|error| error::trim(&error)),
+                    Some(partition) => may_delete(&topic.name, partition).and_then(|()| {
+                        partition
+                            .trim(to, ticket)
+                            .map_err(|error| error::trim(&error))
+                    }),
                     None => Err(ErrorCode::UnknownTopicOrPartition),
                 };
                 let (low_watermark, code) = match result {
@@ -99,4 +104,16 @@ impl Shard {
             self.settle(&address, outcome);
         }
     }
+}
+
+/// Of what is there, in the order of Kafka. A policy of neither keeps everything and lets its owner delete.
+fn may_delete(topic: &str, partition: &Partition) -> Result<(), ErrorCode> {
+    if meta::name::is_internal(topic) {
+        return Err(ErrorCode::InvalidTopicException);
+    }
+    let policy = partition.config().cleanup_policy;
+    if policy.compact && !policy.delete {
+        return Err(ErrorCode::PolicyViolation);
+    }
+    Ok(())
 }

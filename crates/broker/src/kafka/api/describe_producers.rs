@@ -22,6 +22,10 @@ impl Shard {
             };
             match topics.named(name).and_then(|topic| topic.partition(index)) {
                 None => response.error_code = ErrorCode::UnknownTopicOrPartition.code(),
+                // Its producers were not read, or are those of a log that nobody may trust any more.
+                Some(partition) if partition.is_offline() => {
+                    response.error_code = ErrorCode::KafkaStorageError.code();
+                }
                 Some(partition) => {
                     response.active_producers = partition.producers(|producers| {
                         producers
