@@ -10,13 +10,20 @@ use wire::messages::alter_replica_log_dirs_request::{AlterReplicaLogDir, AlterRe
 use wire::messages::create_partitions_request::CreatePartitionsTopic;
 use wire::messages::create_topics_request::CreatableTopic;
 use wire::messages::delete_topics_request::DeleteTopicState;
+use wire::messages::describe_producers_request::TopicRequest;
 use wire::messages::fetch_request::{FetchPartition, FetchTopic};
 use wire::messages::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
+use wire::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
+use wire::messages::offset_for_leader_epoch_request::{
+    OffsetForLeaderPartition, OffsetForLeaderTopic,
+};
 use wire::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use wire::messages::{
     AlterReplicaLogDirsRequest, ApiVersionsRequest, CreatePartitionsRequest, CreateTopicsRequest,
-    DeleteTopicsRequest, DescribeLogDirsRequest, FetchRequest, IncrementalAlterConfigsRequest,
-    ProduceRequest,
+    DeleteTopicsRequest, DescribeLogDirsRequest, DescribeProducersRequest,
+    DescribeTopicPartitionsRequest, FetchRequest, IncrementalAlterConfigsRequest,
+    ListOffsetsRequest, MetadataRequest, OffsetForLeaderEpochRequest, ProduceRequest,
+    describe_topic_partitions_request,
 };
 use wire::records::BatchBuilder;
 use wire::{Reader, Request};
@@ -25,6 +32,7 @@ const PORT: u16 = 9092;
 const DIRS: [&str; 3] = ["/data/a", "/data/b", "/data/c"];
 const NONE: i16 = 0;
 const UNKNOWN_TOPIC: i16 = 3;
+const NO_LEADER: i16 = 5;
 const INVALID_TOPIC: i16 = 17;
 const STORAGE: i16 = 56;
 const NO_DIR: i16 = 57;
@@ -387,8 +395,8 @@ fn a_topic_that_is_deleted_and_made_again_on_its_way_is_a_fresh_one() {
     assert_eq!(own, ["t-0"]);
 }
 
-#[test]
-fn with_a_directory_offline_no_move_begins() {
+/// Topic `a` with three partitions, and the one of them whose directory is offline from now on.
+fn house_with_a_failed_directory() -> (House, i32) {
     let house = house();
     house.create("a", 3);
     house.create("b", 1);
@@ -423,6 +431,104 @@ fn with_a_directory_offline_no_move_begins() {
         answer.responses[0].partition_responses[0].error_code,
         STORAGE
     );
+    (house, victim)
+}
+
+#[test]
+fn a_partition_of_a_failed_directory_tells_nothing_of_its_log() {
+    let (house, victim) = house_with_a_failed_directory();
+    for (index, code) in [
+        (victim, STORAGE),
+        ((victim + 1) % 3, NONE),
+        (3, UNKNOWN_TOPIC),
+    ] {
+        for timestamp in [-1, -2, -3, 0] {
+            let request = ListOffsetsRequest {
+                replica_id: -1,
+                topics: vec![ListOffsetsTopic {
+                    name: "a".to_owned(),
+                    partitions: vec![ListOffsetsPartition {
+                        partition_index: index,
+                        current_leader_epoch: -1,
+                        timestamp,
+                    }],
+                }],
+                ..Default::default()
+            };
+            let answer = house.ask(&request, 7);
+            let answer = &answer.topics[0].partitions[0];
+            assert_eq!(answer.error_code, code, "partition {index} at {timestamp}");
+            assert!(code == NONE || answer.offset == -1, "{answer:?}");
+        }
+        let request = OffsetForLeaderEpochRequest {
+            replica_id: -1,
+            topics: vec![OffsetForLeaderTopic {
+                topic: "a".to_owned(),
+                partitions: vec![OffsetForLeaderPartition {
+                    partition: index,
+                    current_leader_epoch: -1,
+                    leader_epoch: 0,
+                }],
+            }],
+        };
+        let answer = house.ask(&request, 3);
+        let answer = &answer.topics[0].partitions[0];
+        assert_eq!(answer.error_code, code, "the end of partition {index}");
+        assert!(code == NONE || answer.end_offset == -1, "{answer:?}");
+        let request = DescribeProducersRequest {
+            topics: vec![TopicRequest {
+                name: "a".to_owned(),
+                partition_indexes: vec![index],
+            }],
+        };
+        let answer = house.ask(&request, 0);
+        let answer = answer.topics[0].partitions[0].error_code;
+        assert_eq!(answer, code, "producers of partition {index}");
+    }
+}
+
+#[test]
+fn a_partition_of_a_failed_directory_has_no_leader() {
+    let (house, victim) = house_with_a_failed_directory();
+    let (served, gone) = ((NONE, 1, vec![]), (NO_LEADER, -1, vec![1]));
+    let wanted: Vec<_> = (0..3)
+        .map(|index| match index == victim {
+            true => gone.clone(),
+            false => served.clone(),
+        })
+        .collect();
+    let request = MetadataRequest {
+        topics: None,
+        ..Default::default()
+    };
+    let metadata = house.ask(&request, 12);
+    let topic = metadata
+        .topics
+        .iter()
+        .find(|topic| topic.name.as_deref() == Some("a"));
+    let partitions = topic.expect("it is there").partitions.iter();
+    let told: Vec<_> = partitions
+        .map(|one| (one.error_code, one.leader_id, one.offline_replicas.clone()))
+        .collect();
+    assert_eq!(told, wanted);
+    let request = DescribeTopicPartitionsRequest {
+        topics: vec![describe_topic_partitions_request::TopicRequest {
+            name: "a".to_owned(),
+        }],
+        response_partition_limit: 2000,
+        cursor: None,
+    };
+    let pages = house.ask(&request, 0);
+    let partitions = pages.topics[0].partitions.iter();
+    let told: Vec<_> = partitions
+        .map(|one| (one.error_code, one.leader_id, one.offline_replicas.clone()))
+        .collect();
+    assert_eq!(told, wanted);
+}
+
+#[test]
+fn with_a_directory_offline_no_move_begins() {
+    let (house, victim) = house_with_a_failed_directory();
     assert_eq!(house.alter("b", 0, DIRS[2]), STORAGE);
     assert_eq!(house.alter("a", victim, DIRS[0]), STORAGE);
     let home = house.place("b", 0);

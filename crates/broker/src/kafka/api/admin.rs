@@ -15,7 +15,7 @@ use super::{
     View, alter_configs, alter_partition_reassignments, api_versions, create_partitions,
     create_topics, delegation_tokens, delete_topics, describe_cluster, describe_configs,
     describe_topic_partitions, elect_leaders, incremental_alter_configs, list_config_resources,
-    list_partition_reassignments, metadata, update_features,
+    list_partition_reassignments, metadata, offline, update_features,
 };
 use crate::ids::random_uuid;
 use crate::kafka::access::Principal;
@@ -124,11 +124,9 @@ impl Shard {
                 metadata::create(&request, version, &view, &mut || random_uuid(&shared.env))
             });
         }
-        self.reply(
-            address,
-            ApiKey::Metadata,
-            &metadata::handle(&request, version, &view),
-        )
+        let mut response = metadata::handle(&request, version, &view);
+        offline::in_metadata(&mut response, &self.topics(), view.broker.node_id);
+        self.reply(address, ApiKey::Metadata, &response)
     }
 
     pub(crate) fn dispatch_admin(
@@ -143,7 +141,12 @@ impl Shard {
             ApiKey::DescribeCluster => self.tell(key, address, reader, describe_cluster::handle),
             ApiKey::DescribeConfigs => self.tell(key, address, reader, describe_configs::handle),
             ApiKey::DescribeTopicPartitions => {
-                self.tell(key, address, reader, describe_topic_partitions::handle)
+                let topics = self.topics();
+                self.tell(key, address, reader, move |request, view| {
+                    let mut response = describe_topic_partitions::handle(request, view);
+                    offline::in_pages(&mut response, &topics, view.broker.node_id);
+                    response
+                })
             }
             ApiKey::ListConfigResources => self.tell(key, address, reader, |request, view| {
                 list_config_resources::handle(request, version, view)

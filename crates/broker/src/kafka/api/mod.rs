@@ -44,6 +44,7 @@ pub(crate) mod list_offsets;
 pub(crate) mod list_partition_reassignments;
 pub(crate) mod list_transactions;
 pub(crate) mod metadata;
+mod offline;
 pub(crate) mod offset_commit;
 pub(crate) mod offset_delete;
 pub(crate) mod offset_fetch;
