@@ -93,7 +93,8 @@ impl Settings {
 fn protected_port(broker: &config::Broker) -> Option<u16> {
     let name = broker
         .text("inter.broker.listener.name")
-        .or_else(|| broker.text("security.inter.broker.protocol"))?;
+        .or_else(|| broker.text("security.inter.broker.protocol"))?
+        .to_uppercase();
     let listener = broker
         .listeners
         .iter()

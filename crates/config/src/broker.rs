@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use model::BrokerId;
 
+use crate::contradictions;
 use crate::layers::{Layers, Machine, Overrides};
 use crate::listener::{self, Listener};
 use crate::settings::{Settings, SettingsError};
@@ -120,7 +121,7 @@ impl Broker {
             name,
             reason: reason.into(),
         };
-        retention_makes_sense(&layers)?;
+        contradictions::refuse(&layers)?;
         let at_most =
             |name: &str| usize::try_from(layers.number(name).unwrap_or(i64::MAX)).unwrap_or(0);
         let millis = |name: &str| {
@@ -136,7 +137,6 @@ impl Broker {
         };
         let dirs = layers
             .text("log.dirs")
-            .filter(|dirs| !dirs.is_empty())
             .or_else(|| layers.text("log.dir"))
             .unwrap_or_default();
         let log_dirs: Vec<PathBuf> = value::list(&dirs).into_iter().map(PathBuf::from).collect();
@@ -356,8 +356,27 @@ impl Doors {
                 });
             }
         }
+        for name in [
+            "inter.broker.listener.name",
+            "security.inter.broker.protocol",
+        ] {
+            let is_listener = |name: &str| listeners.iter().any(|listener| listener.name == name);
+            if layers.is_given(name) && !is_listener(&text(name).to_uppercase()) {
+                let names: Vec<&str> = listeners.iter().map(|it| it.name.as_str()).collect();
+                return Err(SettingsError::Unusable {
+                    name,
+                    reason: format!("must be the name of a listener: {}", names.join(", ")),
+                });
+            }
+        }
         let mut advertised = parsed("advertised.listeners")?;
         advertised.retain(|listener| !controllers.contains(&listener.name));
+        if advertised.is_empty() && layers.is_given("advertised.listeners") {
+            return Err(SettingsError::Unusable {
+                name: "advertised.listeners",
+                reason: "names no door for clients; leave it out to advertise listeners as they are bound".into(),
+            });
+        }
         let reason = advertised.iter().find_map(|address| match address {
             address if address.host.is_empty() || address.host == "0.0.0.0" => {
                 Some("clients cannot connect to all addresses".to_owned())
@@ -390,21 +409,6 @@ fn ip_overrides(text: &str) -> Option<BTreeMap<String, usize>> {
         Some((address.trim().to_owned(), count.trim().parse().ok()?))
     };
     value::list(text).iter().map(pair).collect()
-}
-
-/// 0 would delete everything at once, which nobody means.
-fn retention_makes_sense(layers: &Layers) -> Result<(), SettingsError> {
-    for name in [
-        "log.retention.ms",
-        "log.retention.minutes",
-        "log.retention.hours",
-    ] {
-        if layers.number(name) == Some(0) {
-            let reason = "must be unlimited (-1) or, greater than or equal to 1".into();
-            return Err(SettingsError::Unusable { name, reason });
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -458,11 +462,8 @@ mod tests {
     fn contradictions_stop_the_start() {
         let cases = [
             ("log.dir=", "log.dirs: names no directory"),
+            ("log.dirs=", "log.dirs: names no directory"),
             ("log.dirs=a,b,a", "log.dirs: names a directory twice"),
-            (
-                "log.retention.ms=0",
-                "log.retention.ms: must be unlimited (-1) or, greater than or equal to 1",
-            ),
             (
                 "listeners=SSL://:1",
                 "listeners: SSL speaks SSL; this version speaks PLAINTEXT only",
@@ -474,6 +475,22 @@ mod tests {
             (
                 "advertised.listeners=X://h:1",
                 "advertised.listeners: X is no listener",
+            ),
+            (
+                "advertised.listeners=",
+                "advertised.listeners: names no door for clients; leave it out to advertise listeners as they are bound",
+            ),
+            (
+                "advertised.listeners=CONTROLLER://h:1",
+                "advertised.listeners: names no door for clients; leave it out to advertise listeners as they are bound",
+            ),
+            (
+                "inter.broker.listener.name=INSIDE",
+                "inter.broker.listener.name: must be the name of a listener: PLAINTEXT",
+            ),
+            (
+                "security.inter.broker.protocol=SSL",
+                "security.inter.broker.protocol: must be the name of a listener: PLAINTEXT",
             ),
             (
                 "listeners=CONTROLLER://:1",
@@ -495,7 +512,7 @@ mod tests {
     #[test]
     fn the_older_broker_id_counts_when_node_id_is_not_set() {
         assert_eq!(broker("broker.id=4").node_id, BrokerId(4));
-        assert_eq!(broker("broker.id=4\nnode.id=5").node_id, BrokerId(5));
+        assert_eq!(broker("broker.id=5\nnode.id=5").node_id, BrokerId(5));
     }
 
     #[test]

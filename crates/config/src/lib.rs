@@ -5,6 +5,7 @@
 
 mod broker;
 mod client_metrics;
+mod contradictions;
 mod describe;
 pub mod docs;
 #[cfg(test)]

@@ -40,6 +40,10 @@ DIFFERENCES = """
 - JoinGroup hands through whatever its members call their subscription. Kafka's coordinator fails inside on one that counts more
   topics than it has bytes for, and the join of the whole group is never answered.
 - A group that no member got into for want of a common protocol is not there. Kafka lists it as an empty one.
+- A `queued.max.request.bytes` below `socket.request.max.bytes` is accepted: a request larger than the whole bound is finished while
+  others wait. Kafka, where it would wait for ever, refuses to start.
+- A listener that `inter.broker.listener.name` and `security.inter.broker.protocol` do not name may stand alone where neither is set:
+  there is no other broker to speak with. Kafka wants one called PLAINTEXT then.
 """
 
 
