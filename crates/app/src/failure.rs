@@ -128,7 +128,8 @@ fn hint(error: &client::Error) -> Option<String> {
             ),
             _ => hint(last),
         },
-        Error::Refused { code, .. } => match code {
+        Error::Refused { code, message, .. } => match code {
+            ErrorCode::InvalidConfig => message.as_deref().and_then(nearest_setting),
             ErrorCode::MessageTooLarge => Some(
                 "allow more with `esker topic alter TOPIC --set max.message.bytes=N`".to_owned(),
             ),
@@ -137,6 +138,13 @@ fn hint(error: &client::Error) -> Option<String> {
         },
         _ => None,
     }
+}
+
+/// The setting that a broker's refusal of an unknown one may have meant; its words are those of Kafka.
+fn nearest_setting(message: &str) -> Option<String> {
+    let (_, name) = message.split_once("Unknown topic config name: ")?;
+    let name = name.split_whitespace().next()?;
+    config::nearest_topic_setting(name).map(|nearest| format!("did you mean {nearest}?"))
 }
 
 #[cfg(test)]

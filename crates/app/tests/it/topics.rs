@@ -75,6 +75,8 @@ fn mistakes_are_answered_with_what_to_do() {
     let broker = Broker::start(&dir.0, &["--set", "auto.create.topics.enable=false"]);
     broker.ok(&["topic", "create", "t"], b"");
     broker.ok(&["topic", "create", "t", "--if-not-exists"], b"");
+    let compacted = ["topic", "create", "table", "-c", "cleanup.policy=compact"];
+    broker.ok(&compacted, b"");
     for (args, code, words) in [
         (&["topic", "create", "t"][..], 1, "--if-not-exists"),
         (&["topic", "create", "a/b"], 1, "a/b"),
@@ -88,6 +90,17 @@ fn mistakes_are_answered_with_what_to_do() {
             1,
             "no.such.setting",
         ),
+        (
+            &["topic", "create", "u", "-c", "retention.mz=3"],
+            1,
+            "hint: did you mean retention.ms?",
+        ),
+        (
+            &["topic", "alter", "t", "--set", "segment.byte=2097152"],
+            1,
+            "hint: did you mean segment.bytes?",
+        ),
+        (&["topic", "trim", "table", "--before", "end"], 1, "policy"),
         (&["topic", "create", "u", "-r", "3"], 1, "eplication factor"),
         (&["topic", "alter", "t", "-p", "1"], 1, "partition"),
         (&["topic", "describe", "nope"], 1, "esker topic create nope"),
