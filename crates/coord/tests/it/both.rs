@@ -105,6 +105,37 @@ fn a_consumer_that_joins_a_classic_group_upgrades_it_and_the_last_to_leave_gives
 }
 
 #[test]
+fn static_members_that_come_back_as_classic_ones_give_the_group_back() {
+    check(
+        "consumer m instance=M  => m: epoch 2
+         consumer n instance=N  => n: epoch 2
+         consumer m instance=M epoch=-2 => m: epoch -2
+         join a instance=M      => a: joined 2 range led by
+         list                   => g:consumer:consumer:Assigning
+         consumer n instance=N epoch=-2 => n: epoch -2
+         join b instance=N      => b: joined 3 range led by
+         list                   => g:classic:consumer:Stable
+         after 1ms              =>
+         list                   => g:classic:consumer:PreparingRebalance
+         sync b instance=N      => b: REBALANCE_IN_PROGRESS
+         beat a instance=M      => a: ILLEGAL_GENERATION
+         join a instance=M      =>
+         join b instance=N      => a: joined 4 range led by a of a,b; b: joined 4 range led by a
+         restart                =>
+         list                   => g:classic:consumer:Stable",
+    );
+    // A refusal leaves all as it was.
+    check(
+        "consumer m instance=M  => m: epoch 2
+         consumer m instance=M epoch=-2 => m: epoch -2
+         refuse join a instance=M => a: refused
+         list                   => g:consumer:consumer:Reconciling
+         join a instance=M      => a: joined 2 range led by
+         list                   => g:classic:consumer:Stable",
+    );
+}
+
+#[test]
 fn those_who_wait_in_a_classic_group_are_sent_back_when_it_is_upgraded() {
     check(
         "join a v=3             =>

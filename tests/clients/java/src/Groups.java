@@ -61,6 +61,7 @@ final class Groups {
         facts.add("the_broker_resolves_a_pattern_of_the_consumer_protocol", this::brokersPattern);
         facts.add("a_member_that_was_thrown_out_cannot_commit", this::thrownOut);
         facts.add("a_group_upgrades_and_downgrades_between_the_protocols_online", this::migration);
+        facts.add("static_members_change_the_protocol_one_by_one_and_back", this::staticMigration);
         facts.add("admin_lists_and_describes_groups_of_both_protocols", this::listing);
         facts.add("admin_moves_and_deletes_offsets_and_groups", this::moving);
         facts.add("admin_removes_static_members", () -> removing(classic(EAGER)));
@@ -277,6 +278,34 @@ final class Groups {
                 old.poll();
                 return type(group) == GroupType.CLASSIC;
             });
+        }
+    }
+
+    /** Each is closed and started again with the other protocol; the last to go back takes the group with it. */
+    private void staticMigration() throws Exception {
+        String topic = administration.create("move", 4, Map.of());
+        String group = newName("group");
+        Member[] members = new Member[2];
+        try {
+            for (int i = 0; i < members.length; i++) {
+                members[i] = new Member(group, named("desk-" + i, classic(COOPERATIVE))).subscribe(topic);
+            }
+            until(List.of(members), "two classic members share", () -> share(4, members));
+            for (GroupType type : List.of(GroupType.CONSUMER, GroupType.CLASSIC)) {
+                Map<String, Object> settings = type == GroupType.CONSUMER ? consumerProtocol() : classic(COOPERATIVE);
+                for (int i = 0; i < members.length; i++) {
+                    members[i].close();
+                    members[i] = new Member(group, named("desk-" + i, settings)).subscribe(topic);
+                    until(List.of(members), "member " + i + " takes its place as " + type, () -> share(4, members));
+                    equal(type(group), i == 1 ? type : GroupType.CONSUMER, "type after member " + i + " is " + type);
+                }
+            }
+        } finally {
+            for (Member member : members) {
+                if (member != null) {
+                    member.close();
+                }
+            }
         }
     }
 

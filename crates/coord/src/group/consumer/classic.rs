@@ -119,6 +119,16 @@ impl ConsumerGroup {
                 })
                 .collect(),
         });
+        // The last of the consumer protocol speaks the classic one from now on. What it had is its own in the classic group too,
+        // which rebalances at once.
+        let place = entry.replaced.as_deref().unwrap_or(id);
+        if entry.was_consumer()
+            && self.downgrades(&[place], Some(&member), cx.settings)
+            && let Some(downgrade) = self.downgrade(&[place], Some(&member), cx)
+        {
+            let response = joined(member.id, self.epoch, Some(downgrade.protocol));
+            return Ok((downgrade.records, response));
+        }
         let reported = embedded::reported(&subscription, cx.topics);
         let mut records = Vec::new();
         let settled = self.settle(&entry, member, Some(&reported), cx, &mut records)?;
@@ -130,13 +140,8 @@ impl ConsumerGroup {
         self.timers.set(&settled.id, Wait::Session, session);
         let sync = after(cx.at, settled.rebalance_timeout_ms);
         self.timers.set(&settled.id, Wait::Sync, sync);
-        let response = JoinGroupResponse {
-            generation_id: settled.epoch,
-            protocol_type: Some(embedded::CONSUMER.to_owned()),
-            protocol_name: protocol_name(&settled).map(str::to_owned),
-            member_id: settled.id,
-            ..JoinGroupResponse::default()
-        };
+        let protocol = protocol_name(&settled).map(str::to_owned);
+        let response = joined(settled.id, settled.epoch, protocol);
         Ok((records, response))
     }
 
@@ -287,6 +292,20 @@ impl ConsumerGroup {
                     && (self.owners.get(&(topic, partition)))
                         .is_some_and(|owner| **owner != *member.id)
             })
+    }
+}
+
+fn joined(
+    member_id: String,
+    generation_id: i32,
+    protocol_name: Option<String>,
+) -> JoinGroupResponse {
+    JoinGroupResponse {
+        generation_id,
+        protocol_type: Some(embedded::CONSUMER.to_owned()),
+        protocol_name,
+        member_id,
+        ..JoinGroupResponse::default()
     }
 }
 

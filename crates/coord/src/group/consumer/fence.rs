@@ -58,10 +58,10 @@ impl ConsumerGroup {
     /// The records that remove members, and make the group a classic one if none but classic members stay. What members had is
     /// free with the replay of these.
     pub(super) fn fence(&self, gone: &[&str], cx: &Context) -> Vec<GroupRecord> {
-        if self.downgrades(gone, cx.settings)
-            && let Some(records) = self.downgrade(gone, cx)
+        if self.downgrades(gone, None, cx.settings)
+            && let Some(downgrade) = self.downgrade(gone, None, cx)
         {
-            return records;
+            return downgrade.records;
         }
         let none = BTreeMap::new();
         let outlook = Outlook {

@@ -1,7 +1,7 @@
 //! From one protocol to the other, while the group works (`group.consumer.migration.policy`).
 //!
 //! A classic group becomes a consumer group when the first member of the consumer protocol joins, and is classic again when the
-//! last of them has gone and classic members remain. Either way nobody loses a partition by the change itself: what members had
+//! last of them has gone, or a static one is back with the classic protocol, and classic members remain. Either way nobody loses a partition by the change itself: what members had
 //! is what they have, and the epoch goes on from the generation or the other way round.
 
 use std::collections::BTreeMap;
@@ -39,6 +39,13 @@ pub struct ClassicMember {
     /// Names and metadata, in order of preference.
     pub protocols: Vec<(String, Bytes)>,
     pub assignment: Bytes,
+}
+
+/// A consumer group that is to be a classic one.
+pub(super) struct Downgrade {
+    /// Of the generation that the group begins with.
+    pub(super) protocol: String,
+    pub(super) records: Vec<GroupRecord>,
 }
 
 impl ConsumerGroup {
@@ -126,35 +133,51 @@ impl ConsumerGroup {
         Ok((group, made))
     }
 
-    /// Whether those who stay could go on as a classic group, and are to.
-    pub(super) fn downgrades(&self, gone: &[&str], settings: &Settings) -> bool {
-        let mut stay = (self.members.values())
-            .filter(|member| !gone.contains(&member.id.as_str()))
-            .peekable();
+    /// Whether those who stay, and one that joins, could go on as a classic group, and are to.
+    pub(super) fn downgrades(
+        &self,
+        gone: &[&str],
+        joining: Option<&Member>,
+        settings: &Settings,
+    ) -> bool {
+        let mut remain = self.remaining(gone, joining).peekable();
         settings.migration.downgrades()
-            && stay.peek().is_some()
-            && self.members.len() - gone.len() <= settings.classic_members_max
-            && stay.all(|member| member.classic.is_some())
+            && remain.peek().is_some()
+            && self.remaining(gone, joining).count() <= settings.classic_members_max
+            && remain.all(|member| member.classic.is_some())
     }
 
-    /// The records that make a classic group of those who stay.
-    pub(super) fn downgrade(&self, gone: &[&str], cx: &Context) -> Option<Vec<GroupRecord>> {
-        let stay: Vec<&Member> = (self.members.values())
+    fn remaining<'a>(
+        &'a self,
+        gone: &'a [&str],
+        joining: Option<&'a Member>,
+    ) -> impl Iterator<Item = &'a Member> {
+        (self.members.values())
             .filter(|member| !gone.contains(&member.id.as_str()))
-            .collect();
+            .chain(joining)
+    }
+
+    /// The records that make a classic group of those who stay and the one that joins.
+    pub(super) fn downgrade(
+        &self,
+        gone: &[&str],
+        joining: Option<&Member>,
+        cx: &Context,
+    ) -> Option<Downgrade> {
+        let remain: Vec<&Member> = self.remaining(gone, joining).collect();
         // They all support one: who did not was not let in.
         let protocols = |member: &Member| {
             let classic = member.classic.as_ref();
             classic.map_or(Vec::new(), |it| it.supported_protocols.clone())
         };
-        let first = stay.first()?;
+        let first = remain.first()?;
         let chosen = protocols(first).into_iter().find(|protocol| {
             let supports = |member: &&Member| {
                 (protocols(member).iter()).any(|known| known.name == protocol.name)
             };
-            stay.iter().all(supports)
+            remain.iter().all(supports)
         })?;
-        let members = stay.iter().map(|member| {
+        let members = remain.iter().map(|member| {
             let metadata = (protocols(member).into_iter())
                 .find(|protocol| protocol.name == chosen.name)
                 .map(|protocol| protocol.metadata)
@@ -187,7 +210,10 @@ impl ConsumerGroup {
             },
             Some(value),
         ));
-        Some(records)
+        Some(Downgrade {
+            protocol: chosen.name,
+            records,
+        })
     }
 }
 

@@ -7,7 +7,7 @@ use wire::messages::join_group_request::JoinGroupRequestProtocol;
 use wire::messages::leave_group_request::MemberIdentity;
 use wire::messages::{
     ConsumerGroupHeartbeatRequest, ConsumerProtocolSubscription, HeartbeatRequest,
-    JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest,
+    JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest, SyncGroupRequest,
 };
 use wire::{ErrorCode, Message, Uuid, Writer};
 
@@ -116,9 +116,25 @@ impl World {
 
     /// Generation, or error.
     fn classic_join(&mut self, id: &str, protocol: &str, has: &[i32]) -> Result<i32, ErrorCode> {
+        let (joined, _) = self.classic_join_as(id, None, protocol, has);
+        match ErrorCode::try_from(joined.error_code) {
+            Ok(ErrorCode::None) => Ok(joined.generation_id),
+            Ok(code) => Err(code),
+            Err(code) => panic!("{code:?}"),
+        }
+    }
+
+    fn classic_join_as(
+        &mut self,
+        id: &str,
+        instance: Option<&str>,
+        protocol: &str,
+        has: &[i32],
+    ) -> (JoinGroupResponse, Vec<GroupRecord>) {
         let request = JoinGroupRequest {
             group_id: "g".into(),
             member_id: id.into(),
+            group_instance_id: instance.map(str::to_owned),
             session_timeout_ms: 10_000,
             rebalance_timeout_ms: 60_000,
             protocol_type: "consumer".into(),
@@ -136,12 +152,9 @@ impl World {
             fresh: Uuid([9; 16]),
         };
         let step = self.group.classic_join(Caller(1), join, &cx);
+        let records = step.records.clone();
         match self.take(step).pop() {
-            Some(Answer::Join(it)) => match ErrorCode::try_from(it.error_code) {
-                Ok(ErrorCode::None) => Ok(it.generation_id),
-                Ok(code) => Err(code),
-                Err(code) => panic!("{code:?}"),
-            },
+            Some(Answer::Join(joined)) => (joined, records),
             other => panic!("{other:?}"),
         }
     }
@@ -267,6 +280,72 @@ fn a_group_without_consumer_members_is_classic_again() {
     }
     world.take(step);
     assert!(!world.group.exists());
+}
+
+/// A classic member and static ones of the consumer protocol, of whom `i` owns 2.
+fn with_static() -> World {
+    let mut world = World::new();
+    world.topics.set("t", 3);
+    let mut classic = classic_group(&world, &[("c1", &[0, 1]), ("c2", &[2])]);
+    classic.members[1].instance_id = Some("i".into());
+    let mut join = join_of("a");
+    join.request.instance_id = Some("i".into());
+    let cx = World::cx(&world.topics, &world.settings, world.at);
+    let step = ConsumerGroup::upgrade("g", &classic, Caller(1), &join, &cx);
+    world.take(step);
+    assert_eq!(world.group.state(), State::Stable);
+    world
+}
+
+#[test]
+fn a_group_is_classic_again_when_its_last_consumer_is_back_as_a_classic_member() {
+    let mut world = with_static();
+    let mut away = join_of("a");
+    away.request.member_epoch = -2;
+    away.request.instance_id = Some("i".into());
+    let cx = World::cx(&world.topics, &world.settings, world.at);
+    let step = world.group.heartbeat(Caller(1), &away, &cx);
+    world.take(step);
+
+    let (joined, records) = world.classic_join_as("", Some("i"), "cooperative-sticky", &[]);
+    let Some(GroupRecord::GroupMetadata(_, Some(value))) = records.last() else {
+        panic!("{:?}", records.last());
+    };
+    let (generation, protocol) = (value.generation, value.protocol.clone());
+    assert_eq!(
+        (joined.generation_id, joined.protocol_name),
+        (generation, protocol)
+    );
+    let had: Vec<_> = (value.members.iter())
+        .map(|member| {
+            let target = embedded::assigned(&member.assignment, &world.topics).expect("readable");
+            let partitions: Vec<i32> = target.into_values().flatten().collect();
+            (member.member_id.clone(), partitions)
+        })
+        .collect();
+    assert_eq!(
+        had,
+        [("c1".to_owned(), vec![0, 1]), (joined.member_id, vec![2])]
+    );
+    assert!(!world.group.exists());
+}
+
+#[test]
+fn a_group_with_other_consumers_or_that_may_not_downgrade_stays_when_one_is_back_as_classic() {
+    let mut world = with_static();
+    world.settings.migration = Migration::Upgrade;
+    let (joined, _) = world.classic_join_as("", Some("i"), "cooperative-sticky", &[]);
+    assert_eq!((joined.error_code, joined.generation_id), (0, 3));
+    assert_eq!(world.group.members_count(), 2);
+
+    let mut world = with_static();
+    world.beat("b", |request| {
+        request.rebalance_timeout_ms = 60_000;
+        request.subscribed_topic_names = Some(vec!["t".into()]);
+    });
+    let (joined, _) = world.classic_join_as("", Some("i"), "cooperative-sticky", &[]);
+    assert_eq!(joined.error_code, 0);
+    assert_eq!(world.group.members_count(), 3);
 }
 
 #[test]

@@ -40,6 +40,11 @@ impl Entry {
         }
     }
 
+    /// It, or the one whose place it takes, spoke the consumer protocol until now.
+    pub(super) fn was_consumer(&self) -> bool {
+        (self.is_known || self.replaced.is_some()) && self.before.classic.is_none()
+    }
+
     /// It has what the other had, under its own id.
     pub(super) fn in_place_of(holder: &Member, id: &str) -> Self {
         let before = Member {
