@@ -262,13 +262,15 @@ def consumer_state(c, group):
 
 # Transactions.
 
+def begin_once(c, name, timeout=60_000):
+    """InitProducerId v1, whatever it says: (code, producer id, epoch)."""
+    reply = c.call(raw.INIT_PRODUCER_ID, 1, maybe(name) + struct.pack(">i", timeout))
+    reply.i32()
+    return reply.i16(), reply.i64(), reply.i16()
+
+
 def begin(c, name, timeout=60_000):
-    """InitProducerId v1: (code, producer id, epoch)."""
-    def ask():
-        reply = c.call(raw.INIT_PRODUCER_ID, 1, maybe(name) + struct.pack(">i", timeout))
-        reply.i32()
-        return reply.i16(), reply.i64(), reply.i16()
-    return patiently(ask, first)
+    return patiently(lambda: begin_once(c, name, timeout), first)
 
 
 def add_partitions(c, name, producer, topics):
@@ -307,6 +309,30 @@ def end(c, name, producer, commits=True):
     def ask():
         reply = c.call(END_TXN, 2, string(name) + struct.pack(">qhb", *producer, commits))
         reply.i32()
+        return reply.i16()
+    return patiently(ask, first)
+
+
+def end_by_epoch(c, name, producer, commits=True):
+    """EndTxn v5, where each transaction has an epoch of its own: (code, producer id, epoch to go on with)."""
+    def ask():
+        reply = c.call(END_TXN, 5, b"\0" + compact(name) + struct.pack(">qhb", *producer, commits) + b"\0")
+        Flexible(reply)
+        reply.i32()
+        return reply.i16(), reply.i64(), reply.i16()
+    return patiently(ask, first)
+
+
+def produce_adding(c, name, topic, producer, sequence=0):
+    """Produce v12 of one record: the broker adds the partition to the transaction itself. Returns the code."""
+    records = raw.batch([b"v"], attributes=0x10, producer=(*producer, sequence))
+    part = struct.pack(">i", 0) + unsigned(len(records) + 1) + records + b"\0"
+    topics = compact_array([compact(topic) + compact_array([part]) + b"\0"])
+
+    def ask():
+        reply = c.call(raw.PRODUCE, 12, b"\0" + compact(name) + struct.pack(">hi", -1, 10_000) + topics + b"\0")
+        answer = Flexible(reply)
+        answer.unsigned(), answer.string(), answer.unsigned(), reply.i32()
         return reply.i16()
     return patiently(ask, first)
 

@@ -5,7 +5,7 @@ from harness import raw
 from harness.check import BOOTSTRAP, equal, fact, new_name, that, topic
 
 UNKNOWN_TOPIC, INVALID_REQUEST, INVALID_EPOCH, INVALID_STATE, INVALID_MAPPING = 3, 42, 47, 48, 49
-INVALID_TIMEOUT, NOT_ATTEMPTED, FENCED, NO_TRANSACTION, OUT_OF_ORDER = 50, 55, 90, 105, 45
+INVALID_TIMEOUT, CONCURRENT, NOT_ATTEMPTED, FENCED, NO_TRANSACTION, OUT_OF_ORDER = 50, 51, 55, 90, 105, 45
 
 
 def connection(name):
@@ -141,3 +141,30 @@ def a_transaction_that_ended_ends_no_other_way():
         equal(co.transaction_state(c, name), (0, "CompleteCommit", []), "the transaction")
         equal(co.stable_end(c, one), 2, "one record and one marker")
     that(raw.answers(BOOTSTRAP), "the broker no longer answers")
+
+
+def aborted(c, name, one):
+    """A producer whose transaction another one's first InitProducerId had aborted."""
+    producer = begun(c, name)
+    equal(co.produce_adding(c, name, one, producer), 0, "the record")
+    equal(co.begin_once(c, name)[0], CONCURRENT, "the other's first InitProducerId")
+    co.patiently(lambda: 0 if co.transaction_state(c, name)[1] == "CompleteAbort" else 14, lambda code: [code])
+    return producer
+
+
+@fact
+def who_was_aborted_for_another_cannot_commit_and_goes_on_after_its_abort():
+    name, one = new_name("id"), topic("one")
+    with connection(name) as c:
+        old = aborted(c, name, one)
+        equal(co.end_by_epoch(c, name, old)[0], INVALID_STATE, "commit")
+        equal(co.stable_end(c, one), 2, "one record and one marker")
+        # The coordinator's abort takes one epoch, as that of the producer would have: to it that is its own, repeated.
+        next_epoch = (old[0], old[1] + 1)
+        equal(co.end_by_epoch(c, name, old, False), (0, *next_epoch), "abort")
+        equal(co.produce_adding(c, name, one, old), INVALID_EPOCH, "a record under the epoch of before")
+        equal(co.begin(c, name), (0, old[0], old[1] + 2), "the other's next InitProducerId")
+        for commits in (True, False):
+            equal(co.end_by_epoch(c, name, old, commits)[0], FENCED, f"the end once the other has its epoch, commit {commits}")
+            equal(co.end_by_epoch(c, name, next_epoch, commits)[0], FENCED, f"the same under the epoch of the abort, commit {commits}")
+        equal(co.transaction_state(c, name), (0, "Empty", []), "the transaction of the other")
