@@ -3,7 +3,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use config::Overrides;
@@ -47,6 +47,21 @@ pub enum StartError {
     },
     #[error("{path} belongs to node {found}, node.id is {own}")]
     Node { path: String, found: i32, own: i32 },
+    #[error("metadata.log.dir {path} is none of log.dirs: name one of them, or leave it out")]
+    NoSuchMetadataDir { path: String },
+    #[error(
+        "the metadata log is in {found}, and metadata.log.dir is {own}: set it to {found}, or leave it out"
+    )]
+    MetadataElsewhere { found: String, own: String },
+    #[error(
+        "{first} and {second} have a metadata log each: log.dirs names directories of two brokers"
+    )]
+    TwoMetadataLogs { first: String, second: String },
+    #[error(
+        "{path} has partitions, and no directory of log.dirs has the metadata log that says what they are: name all directories \
+         that this broker had"
+    )]
+    NoMetadata { path: String },
     #[error("metadata log: {0}")]
     Record(#[from] RecordError),
     #[error("metadata log: {0}")]
@@ -226,18 +241,12 @@ fn recover(env: &Env, settings: &Settings) -> Result<Recovered, StartError> {
     let node = settings.broker.node_id;
     let mut cluster_id: Option<String> = None;
     let paths = &settings.broker.log_dirs;
-    // The metadata log lives in its own directory if the settings name one, else in the first; only the others may fail.
-    let metadata_dir = paths
-        .iter()
-        .position(|path| *path == settings.broker.metadata_log_dir)
-        .unwrap_or(0);
-    let may_fail = |at: usize, error: &OpenError| at != metadata_dir && error.is_of_one_dir();
     let offline = |at: usize, error: &OpenError| {
         eprintln!("log dir {} is offline: {error}", paths[at].display());
         LogDir::offline(env, &paths[at], settings.dir(), env.threads.bell())
     };
     let mut recoveries = Vec::new();
-    for (at, path) in paths.iter().enumerate() {
+    for path in paths {
         let fresh = || Identity {
             cluster_id: cluster_id
                 .clone()
@@ -250,20 +259,30 @@ fn recover(env: &Env, settings: &Settings) -> Result<Recovered, StartError> {
                 cluster_id.get_or_insert(identity.cluster_id);
                 recoveries.push(Ok(recovery));
             }
-            Err(error) if may_fail(at, &error) => recoveries.push(Err(offline(at, &error))),
+            Err(error) if error.is_of_one_dir() => recoveries.push(Err(error)),
             Err(error) => return Err(error.into()),
         }
     }
+    // All but the directory of the metadata log may fail.
+    let metadata_dir = metadata_dir(&settings.broker, &recoveries)?;
+    let may_fail = |at: usize, error: &OpenError| at != metadata_dir && error.is_of_one_dir();
     let metadata_config = Arc::new(metadata_log_config(settings));
     let found = Found {
         topic: METADATA_TOPIC.into(),
         epoch: LeaderEpoch(0),
         config: Arc::clone(&metadata_config),
     };
-    let Ok(recovery) = &mut recoveries[metadata_dir] else {
-        unreachable!("the metadata directory may not fail")
-    };
+    let mut recovery = recoveries.remove(metadata_dir)?;
+    let is_claimed = recovery.has_metadata(METADATA_TOPIC_ID, METADATA_TOPIC)?;
     let batches = recovery.open_metadata(METADATA_TOPIC_ID, found)?;
+    recoveries.insert(metadata_dir, Ok(recovery));
+    // To metadata without topics every partition is one that was deleted.
+    if batches.is_empty() {
+        refuse_partitions(paths, &recoveries)?;
+    }
+    if let (false, Ok(recovery)) = (is_claimed, &recoveries[metadata_dir]) {
+        recovery.claim_metadata()?;
+    }
     let image = replay(&batches)?;
 
     let own = image.overrides(&Resource::broker(node));
@@ -287,14 +306,13 @@ fn recover(env: &Env, settings: &Settings) -> Result<Recovered, StartError> {
                 |id: Uuid, index: PartitionIndex| find(&image, &dynamic, id, index, is_elsewhere);
             recovery.finish(lookup, env.threads.bell())
         };
-        let dir = match recovery.map(finish) {
-            Err(offline) => offline,
-            Ok(Ok(opened)) => {
+        let dir = match recovery.and_then(finish) {
+            Ok(opened) => {
                 rounds += opened.rounds;
                 opened.dir
             }
-            Ok(Err(error)) if may_fail(at, &error) => offline(at, &error),
-            Ok(Err(error)) => return Err(error.into()),
+            Err(error) if may_fail(at, &error) => offline(at, &error),
+            Err(error) => return Err(error.into()),
         };
         dirs.push(dir);
     }
@@ -333,6 +351,55 @@ fn recover(env: &Env, settings: &Settings) -> Result<Recovered, StartError> {
         cluster_id: cluster_id.unwrap_or_default(),
         rounds,
     })
+}
+
+/// Which of the directories has the metadata log, or is to have that of a new broker. Their order in the settings may change.
+fn metadata_dir(
+    settings: &config::Broker,
+    recoveries: &[Result<Recovery, OpenError>],
+) -> Result<usize, StartError> {
+    let paths = &settings.log_dirs;
+    let name = |at: usize| paths[at].display().to_string();
+    let mut found = None;
+    for (at, recovery) in recoveries.iter().enumerate() {
+        if let Ok(recovery) = recovery
+            && recovery.has_metadata(METADATA_TOPIC_ID, METADATA_TOPIC)?
+            && let Some(first) = found.replace(at)
+        {
+            return Err(StartError::TwoMetadataLogs {
+                first: name(first),
+                second: name(at),
+            });
+        }
+    }
+    let Some(own) = &settings.metadata_log_dir else {
+        return Ok(found.unwrap_or(0));
+    };
+    match (paths.iter().position(|path| path == own), found) {
+        (None, _) => Err(StartError::NoSuchMetadataDir {
+            path: own.display().to_string(),
+        }),
+        (Some(own), Some(found)) if own != found => Err(StartError::MetadataElsewhere {
+            found: name(found),
+            own: name(own),
+        }),
+        (Some(own), _) => Ok(own),
+    }
+}
+
+fn refuse_partitions(
+    paths: &[PathBuf],
+    recoveries: &[Result<Recovery, OpenError>],
+) -> Result<(), StartError> {
+    for (path, recovery) in paths.iter().zip(recoveries) {
+        if let Ok(recovery) = recovery
+            && recovery.has_partitions_beside(METADATA_TOPIC_ID, METADATA_TOPIC)?
+        {
+            let path = path.display().to_string();
+            return Err(StartError::NoMetadata { path });
+        }
+    }
+    Ok(())
 }
 
 fn check_identity(

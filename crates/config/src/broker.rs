@@ -40,7 +40,8 @@ pub struct Broker {
     pub node_id: BrokerId,
     pub rack: Option<String>,
     pub log_dirs: Vec<PathBuf>,
-    pub metadata_log_dir: PathBuf,
+    /// `None`: the one that has the metadata log, or the first of a new broker.
+    pub metadata_log_dir: Option<PathBuf>,
     /// Doors for clients; the controller's are left out.
     pub listeners: Vec<Listener>,
     /// By listener name; what is missing here is advertised as it is bound.
@@ -140,9 +141,9 @@ impl Broker {
             .or_else(|| layers.text("log.dir"))
             .unwrap_or_default();
         let log_dirs: Vec<PathBuf> = value::list(&dirs).into_iter().map(PathBuf::from).collect();
-        let Some(first_dir) = log_dirs.first() else {
+        if log_dirs.is_empty() {
             return Err(unusable("log.dirs", "names no directory"));
-        };
+        }
         if (1..log_dirs.len()).any(|at| log_dirs[..at].contains(&log_dirs[at])) {
             return Err(unusable("log.dirs", "names a directory twice"));
         }
@@ -153,9 +154,7 @@ impl Broker {
             topic: Arc::new(Topic::defaults(&layers)),
             node_id: BrokerId(i32::try_from(node_id).unwrap_or(1)),
             rack: layers.text("broker.rack"),
-            metadata_log_dir: layers
-                .text("metadata.log.dir")
-                .map_or_else(|| first_dir.clone(), PathBuf::from),
+            metadata_log_dir: layers.text("metadata.log.dir").map(PathBuf::from),
             listeners: doors.listeners,
             advertised: doors.advertised,
             network_threads: at_most("num.network.threads").max(1),
@@ -436,7 +435,7 @@ mod tests {
         let broker = broker("");
         assert_eq!(broker.node_id, BrokerId(1));
         assert_eq!(broker.log_dirs, [PathBuf::from("./data")]);
-        assert_eq!(broker.metadata_log_dir, PathBuf::from("./data"));
+        assert_eq!(broker.metadata_log_dir, None);
         assert_eq!(broker.listeners[0].address(), "127.0.0.1:9092");
         assert_eq!(broker.network_threads, 3);
         assert_eq!(broker.queued_bytes_max, 128 << 20, "one 64th of 8 GiB");

@@ -1,5 +1,7 @@
 //! Starting and stopping a broker.
 
+use std::path::{Path, PathBuf};
+
 use crate::broker::{Broker, Dir, esker, failure};
 
 #[test]
@@ -43,6 +45,54 @@ fn a_second_broker_on_the_same_directory_is_told_that_it_is_in_use() {
         error.contains(dir.0.to_str().unwrap()) && error.contains("in use by another broker"),
         "{error}"
     );
+    assert_eq!(broker.stop(), Some(0));
+}
+
+/// The broker took the first directory for that of the metadata log, found no topic in it, and removed the files of all.
+#[test]
+fn directories_may_be_named_in_another_order_and_none_may_be_left_out() {
+    let dir = Dir::new();
+    let [first, second] = ["first", "second"].map(|name| dir.0.join(name).display().to_string());
+    let both = PathBuf::from(format!("{first},{second}"));
+    let turned = PathBuf::from(format!("{second},{first}"));
+    let lines: String = (0..200).map(|i| format!("line {i:03}\n")).collect();
+    let all_are_there = |broker: &Broker| {
+        let text = broker.text(&["consume", "t", "-e"]);
+        let mut seen: Vec<_> = text.lines().collect();
+        seen.sort_unstable();
+        assert!(seen.iter().eq(&lines.lines().collect::<Vec<_>>()), "{text}");
+    };
+
+    let broker = Broker::start(&both, &[]);
+    broker.ok(&["topic", "create", "t", "--partitions", "4"], b"");
+    broker.ok(&["produce", "t"], lines.as_bytes());
+    // What was just written is in the journal only, also that the topic exists.
+    broker.kill();
+    let broker = Broker::start(&turned, &[]);
+    all_are_there(&broker);
+    assert_eq!(broker.stop(), Some(0));
+
+    let elsewhere = format!("metadata.log.dir={second}");
+    let nowhere = format!("metadata.log.dir={first}-third");
+    let both = both.to_str().unwrap();
+    for (data, more, words) in [
+        (
+            &second[..],
+            &[][..],
+            "no directory of log.dirs has the metadata log",
+        ),
+        (both, &["--set", &elsewhere], "the metadata log is in"),
+        (both, &["--set", &nowhere], "is none of log.dirs"),
+    ] {
+        let mut args = vec!["serve", "--listen", "127.0.0.1:0", "--data-dir", data];
+        args.extend(more);
+        let (code, error) = failure(&esker(&args, "", b""));
+        assert_eq!(code, 1, "{error}");
+        assert!(error.contains(words), "{error}");
+    }
+
+    let broker = Broker::start(Path::new(both), &[]);
+    all_are_there(&broker);
     assert_eq!(broker.stop(), Some(0));
 }
 

@@ -35,7 +35,7 @@ pub(super) const SETTINGS: &[Setting] = settings! {
     "initial.broker.registration.timeout.ms" Int "60000" Any ReadOnly Accepted "time the first registration may take";
     "leader.imbalance.check.interval.seconds" Long "300" AtLeast(1) ReadOnly Accepted
         "time between looks for leaders that are not the preferred ones";
-    "metadata.log.dir" String - Any ReadOnly Works "directory of the metadata log; the first data directory when not set";
+    "metadata.log.dir" String - Any ReadOnly Works "data directory that has the metadata log; when not set, the one where it is found, and the first one of a new broker";
     "metadata.log.max.record.bytes.between.snapshots" Long "20971520" AtLeast(1) ReadOnly Accepted
         "bytes of metadata records between two snapshots";
     "metadata.log.max.snapshot.interval.ms" Long "3600000" AtLeast(0) ReadOnly Accepted

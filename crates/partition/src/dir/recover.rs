@@ -12,7 +12,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use env::disk::Lock;
+use env::disk::{Lock, Open};
 use env::{Bell, Env};
 use log::checkpoint::{self, Checkpoint, LoadError};
 use log::config::LogConfig;
@@ -30,6 +30,8 @@ use super::writer::VOLUME_SYNC_MIN;
 use super::{DirSettings, LogDir, accept};
 use crate::partition::Partition;
 
+/// Says that the metadata log is in this directory, from before its first record on.
+const METADATA_MARK: &str = "esker.metadata";
 const LOCK_NAME: &str = ".lock";
 /// Directories of deleted topics end so until their files are gone.
 const GRAVE_SUFFIX: &str = "-delete";
@@ -138,7 +140,7 @@ impl Recovery {
         };
         let stored = match Checkpoint::load(&**disk, path) {
             Ok(stored @ Some(_)) => stored,
-            Ok(None) if has_partitions(env, path).map_err(at)? => {
+            Ok(None) if has_partitions(env, path, |_| true).map_err(at)? => {
                 let what = "checkpoint is missing beside partitions that need it".to_owned();
                 return Err(OpenError::Damaged {
                     path: path.join(checkpoint::FILE_NAME),
@@ -182,6 +184,43 @@ impl Recovery {
             wall: env.clock.wall_ms(),
         };
         Ok((recovery, identity))
+    }
+
+    /// The metadata log `topic` is here, or will be: it may stay in the journal for a while.
+    pub fn has_metadata(&self, topic: Uuid, name: &str) -> Result<bool, OpenError> {
+        let disk = &self.env.disk;
+        let has_row = self.rows.keys().any(|(of, _)| *of == topic);
+        let files = [format!("{name}-0"), METADATA_MARK.to_owned()];
+        let has_files = files.iter().try_fold(false, |has, file| {
+            Ok(has || disk.exists(&self.path.join(file))?)
+        });
+        Ok(has_row || has_files.map_err(|error| self.io(error))?)
+    }
+
+    /// From now on the metadata log is in this directory and in no other.
+    pub fn claim_metadata(&self) -> Result<(), OpenError> {
+        let disk = &self.env.disk;
+        let mark = disk.open(&self.path.join(METADATA_MARK), Open::Create);
+        mark.and_then(|_| disk.sync_dir(&self.path))
+            .map_err(|error| self.io(error))
+    }
+
+    /// Partitions are here beside the metadata log, which would all be strays to an empty one.
+    pub fn has_partitions_beside(&self, topic: Uuid, name: &str) -> Result<bool, OpenError> {
+        if self.is_loss_accepted {
+            return Ok(false); // then strays are set aside
+        }
+        let has_rows = self.rows.keys().any(|(of, _)| *of != topic);
+        let metadata = format!("{name}-0");
+        let has_files = has_partitions(&self.env, &self.path, |other| other != metadata);
+        Ok(has_rows || has_files.map_err(|error| self.io(error))?)
+    }
+
+    fn io(&self, error: io::Error) -> OpenError {
+        OpenError::Io {
+            path: self.path.clone(),
+            error,
+        }
     }
 
     /// What the metadata call this directory.
@@ -434,12 +473,10 @@ fn is_partition_name(name: &str) -> bool {
         .is_some_and(|(_, index)| index.parse::<u32>().is_ok())
 }
 
-fn has_partitions(env: &Env, path: &Path) -> io::Result<bool> {
-    Ok(env
-        .disk
-        .read_dir(path)?
-        .iter()
-        .any(|entry| entry.is_dir && is_partition_name(&entry.name)))
+fn has_partitions(env: &Env, path: &Path, counts: impl Fn(&str) -> bool) -> io::Result<bool> {
+    let entries = env.disk.read_dir(path)?;
+    let is_one = |name: &str| is_partition_name(name) && counts(name);
+    Ok((entries.iter()).any(|entry| entry.is_dir && is_one(&entry.name)))
 }
 
 pub(super) fn grave_name(topic: &str, index: PartitionIndex, id: Uuid) -> String {

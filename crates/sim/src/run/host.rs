@@ -25,6 +25,8 @@ pub(crate) enum End {
 pub(crate) struct Host {
     pub(crate) machine: Machine,
     config: config::Broker,
+    /// Each start names the log directories in another order.
+    turns_dirs: bool,
     broker: Option<Broker>,
     start_at: Instant,
     pub(crate) starts: u64,
@@ -45,6 +47,7 @@ impl Host {
         Host {
             machine: Machine::new(seed, plan.faults.clone()),
             config: settings(plan),
+            turns_dirs: plan.turns_dirs,
             broker: None,
             start_at: Instant(0),
             starts: 0,
@@ -86,6 +89,9 @@ impl Host {
     fn start(&mut self, notes: &mut Notes) {
         let failed_before = self.failures_of_machine();
         self.starts += 1;
+        if self.turns_dirs {
+            self.config.log_dirs.rotate_left(1);
+        }
         match Broker::start(&self.machine.env(), self.config.clone()) {
             Ok(broker) => self.broker = Some(broker),
             Err(error) => {

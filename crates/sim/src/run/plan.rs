@@ -131,6 +131,8 @@ pub struct Plan {
     pub strike_pause: Duration,
     pub network_threads: usize,
     pub log_dirs: usize,
+    /// Each start names them in another order.
+    pub turns_dirs: bool,
     pub readers: usize,
     /// Percent of the administrator's turns that delete records or change topics.
     pub trims: u64,
@@ -378,7 +380,7 @@ impl Plan {
     }
 
     /// A run with these kinds of faults and power cuts, of many partitions on a disk so slow that the power often goes while they
-    /// are synced.
+    /// are synced. Directories change their order.
     #[must_use]
     pub fn wide(seed: u64, strikes: &[Strike]) -> Plan {
         let mut strikes = strikes.to_vec();
@@ -390,6 +392,7 @@ impl Plan {
         plan.faults.sync_nanos = SLOW_SYNC_NANOS;
         // A start of so many partitions takes long here: with less time between two cuts, most of them meet its first moment.
         plan.strike_pause = Duration::from_millis(chance.between(600, 1_200));
+        plan.turns_dirs = true;
         for topic in &mut plan.topics {
             topic.partitions = chance.between(20, 40) as i32;
         }
@@ -441,6 +444,7 @@ impl Plan {
             strike_pause: Duration::from_millis(chance.between(300, 3_000)),
             network_threads: chance.between(1, 3) as usize,
             log_dirs: if chance.one_in(3) { 2 } else { 1 },
+            turns_dirs: false,
             readers: chance.between(1, 3) as usize,
             trims: *chance.pick(&[0, 0, 3, 10]),
             changes: *chance.pick(&[0, 5, 20]),
