@@ -32,11 +32,12 @@ class DirtyPartitions(Preset):
         return state
 
     def measure(self, bench, side, case, state):
-        server, seconds = state["server"], bench.seconds(2)
-        topic = state[case.options["partitions"]]
+        server, topic = state["server"], state[case.options["partitions"]]
+        # The rate that lasts: a thousand files grow, the memory of the broker too, and a JVM compiles.
+        warmup, seconds = (3, bench.seconds(4)) if case.options["appenders"] > 1 else (0.5, bench.seconds(2))
         with bench.meter(server) as figures:
-            out = bench.run(bench.franz("partitions", server, topic, conns=4, warmup=0.5, duration=seconds,
-                                        **case.options), seconds)
+            out = bench.run(bench.franz("partitions", server, topic, conns=4, warmup=warmup, duration=seconds,
+                                        **case.options), warmup + seconds)
         out.update(figures(out["records"]))
         bench.settle()
         out["client_ns_per_record"] = out["client_cpu_us"] * 1000

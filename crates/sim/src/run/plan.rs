@@ -392,6 +392,7 @@ impl Plan {
         plan.faults.sync_nanos = SLOW_SYNC_NANOS;
         // A start of so many partitions takes long here: with less time between two cuts, most of them meet its first moment.
         plan.strike_pause = Duration::from_millis(chance.between(600, 1_200));
+        plan.time = Duration::from_secs(12);
         plan.turns_dirs = true;
         for topic in &mut plan.topics {
             topic.partitions = chance.between(20, 40) as i32;
