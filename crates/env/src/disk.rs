@@ -55,6 +55,8 @@ pub trait Disk: Send + Sync {
     fn open_dir(&self, path: &Path) -> io::Result<Box<dyn Dir>>;
     /// Makes the entries of `path` durable.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
+    /// From here on a sync of the volume that holds `path` tells errors of write-back, also those that others were told of.
+    fn watch_volume(&self, path: &Path) -> io::Result<()>;
     /// Makes everything on the volume that holds `path` durable (`syncfs`).
     fn sync_volume(&self, path: &Path) -> io::Result<()>;
     /// Takes the exclusive lock file `path`; `WouldBlock` when another process holds it, and the error says which.

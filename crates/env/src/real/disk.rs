@@ -29,6 +29,18 @@ pub(super) struct OsDisk {
     volumes: Mutex<BTreeMap<PathBuf, Arc<OsFile>>>,
 }
 
+impl OsDisk {
+    fn volume(&self, path: &Path) -> io::Result<Arc<OsFile>> {
+        let mut volumes = self.volumes.lock();
+        if let Some(dir) = volumes.get(path) {
+            return Ok(Arc::clone(dir));
+        }
+        let dir = Arc::new(OsFile::open(path)?);
+        volumes.insert(path.to_path_buf(), Arc::clone(&dir));
+        Ok(dir)
+    }
+}
+
 impl Disk for OsDisk {
     fn open(&self, path: &Path, how: Open) -> io::Result<FileHandle> {
         let mut options = OpenOptions::new();
@@ -103,19 +115,12 @@ impl Disk for OsDisk {
         OsFile::open(path)?.sync_all()
     }
 
+    fn watch_volume(&self, path: &Path) -> io::Result<()> {
+        self.volume(path).map(drop)
+    }
+
     fn sync_volume(&self, path: &Path) -> io::Result<()> {
-        let known = self.volumes.lock().get(path).cloned();
-        let dir = match known {
-            Some(dir) => dir,
-            None => {
-                let dir = Arc::new(OsFile::open(path)?);
-                self.volumes
-                    .lock()
-                    .insert(path.to_path_buf(), Arc::clone(&dir));
-                dir
-            }
-        };
-        sys::sync_volume(&dir)
+        sys::sync_volume(&*self.volume(path)?)
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {

@@ -2,10 +2,13 @@
 //!
 //! A handle belongs to one life of the machine: after a power cut or kill it answers errors.
 
+use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
 
 use super::content::PAGE;
 use super::trace::{self, Event};
@@ -16,6 +19,8 @@ use crate::disk::{Dir, Disk, Entry, File, FileHandle, Lock, Open, Space};
 pub(crate) struct SimDisk {
     pub(crate) shared: SharedWorld,
     pub(crate) boot: u64,
+    /// Directories of which a sync of the volume was asked, each with the losses that it was told of.
+    pub(crate) volumes: Mutex<BTreeMap<PathBuf, u64>>,
 }
 
 /// The largest position a simulated file may reach; beyond it a length is a bug of the caller.
@@ -181,8 +186,21 @@ impl Disk for SimDisk {
         sync_dir(&mut world, self.boot, node)
     }
 
-    fn sync_volume(&self, _: &Path) -> io::Result<()> {
+    fn watch_volume(&self, path: &Path) -> io::Result<()> {
+        let world = self.shared.world.lock();
+        world.check_on(self.boot)?;
+        let mut volumes = self.volumes.lock();
+        volumes
+            .entry(path.to_owned())
+            .or_insert_with(|| world.volume.losses());
+        Ok(())
+    }
+
+    fn sync_volume(&self, path: &Path) -> io::Result<()> {
         let mut world = self.shared.world.lock();
+        let mut volumes = self.volumes.lock();
+        let told = volumes.entry(path.to_owned());
+        let told = told.or_insert_with(|| world.volume.losses());
         let fails = world.sync_op(self.boot)?;
         world.note(&Event::Sync {
             node: ROOT,
@@ -192,12 +210,14 @@ impl Disk for SimDisk {
         let World { volume, chance, .. } = &mut *world;
         if fails {
             volume.fail_sync_all(chance);
-            return Err(io_error());
-        }
-        if !lies {
+        } else if !lies {
             volume.sync_all();
         }
-        Ok(())
+        let losses = volume.losses();
+        match std::mem::replace(told, losses) == losses {
+            true => Ok(()),
+            false => Err(io_error()),
+        }
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
@@ -341,10 +361,11 @@ impl File for SimFile {
         });
         let lies = world.faults.syncs_lie;
         let World { volume, chance, .. } = &mut *world;
-        let content = volume.file_mut(self.node)?;
         if fails {
-            content.fail_sync(chance);
-        } else if !lies {
+            volume.fail_sync(self.node, chance)?;
+        }
+        let content = volume.file_mut(self.node)?;
+        if !fails && !lies {
             content.sync();
         }
         let losses = content.losses();

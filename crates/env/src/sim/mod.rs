@@ -79,6 +79,7 @@ impl Machine {
             disk: Arc::new(disk::SimDisk {
                 shared: shared.clone(),
                 boot,
+                volumes: Mutex::default(),
             }),
             net: Arc::new(poller::SimNet {
                 shared: shared.clone(),

@@ -68,6 +68,8 @@ pub struct Volume {
     nodes: BTreeMap<u64, Arc<Node>>,
     next: u64,
     pending: Vec<Change>,
+    /// How often pages of any file were lost: each descriptor of a directory tells it once, whose sync of the volume ever.
+    losses: u64,
 }
 
 impl Default for Volume {
@@ -77,6 +79,7 @@ impl Default for Volume {
             nodes: BTreeMap::from([(ROOT, root)]),
             next: 1,
             pending: Vec::new(),
+            losses: 0,
         }
     }
 }
@@ -328,8 +331,20 @@ impl Volume {
         }
     }
 
+    /// A failed sync of one file.
+    pub(crate) fn fail_sync(&mut self, node: u64, chance: &mut Chance) -> io::Result<()> {
+        self.file_mut(node)?.fail_sync(chance);
+        self.losses += 1;
+        Ok(())
+    }
+
+    pub(crate) fn losses(&self) -> u64 {
+        self.losses
+    }
+
     /// A failed sync of everything. Names stay as they were: file systems journal them, and a later sync covers them.
     pub(crate) fn fail_sync_all(&mut self, chance: &mut Chance) {
+        self.losses += 1;
         for node in self.files() {
             if let Ok(content) = self.file_mut(node)
                 && content.has_pending()
@@ -368,6 +383,7 @@ impl Volume {
             nodes: BTreeMap::new(),
             next: self.next,
             pending: Vec::new(),
+            losses: 0,
         };
         let mut open = vec![ROOT];
         while let Some(number) = open.pop() {

@@ -128,6 +128,8 @@ impl Recovery {
         disk.create_dir_all(&journal).map_err(at)?;
         let lock = lock(env, path)?;
         sync_path(env, path).map_err(at)?;
+        // Before anything is written: the sync of another directory on this volume may be the one that finds it lost.
+        disk.watch_volume(path).map_err(at)?;
         let (id, identity) = match identity::read(env, path).map_err(at)? {
             Some(known) => known,
             None => {

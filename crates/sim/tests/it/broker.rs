@@ -328,11 +328,11 @@ fn a_transaction_goes_on_whose_first_batch_was_refused() {
     }
 }
 
-/// A volume with many changed files is synced while the segment writer goes on. Seed 180 found that a fetch which came while the
-/// broker stopped was left to a helper thread that had ended.
+/// A volume with many changed files is synced while the segment writer goes on, and directories change their order. Seed 686 found
+/// that a directory was not told of pages that the sync of another one had lost.
 #[test]
 fn many_partitions_are_checkpointed_while_they_are_written() {
-    for seed in [1, 2, 3, 180] {
+    for seed in [1, 2, 3, 686] {
         check(seed, &Plan::of_load(seed, Load::Wide));
     }
 }
