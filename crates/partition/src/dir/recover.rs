@@ -366,8 +366,10 @@ impl Recovery {
         self.pending_bytes += log.pending_bytes() - before;
         self.write(key, PENDING_BYTES_MAX)?;
         self.changed += usize::from(is_first);
-        if is_first && self.changed == VOLUME_SYNC_MIN {
-            self.expect_volume_sync()?;
+        if self.changed == VOLUME_SYNC_MIN {
+            // One sync of the volume at the end is cheaper than those of the files, and more logs than may be open would be synced
+            // one by one, each to be closed for the next.
+            self.files.expect_volume_sync();
         }
         if self.is_full && self.pending_bytes > UNPLACED_BYTES_MAX {
             return Err(self.no_room());
@@ -380,19 +382,6 @@ impl Recovery {
             path: self.path.clone(),
             error: io::ErrorKind::StorageFull.into(),
         }
-    }
-
-    /// With many logs to write, one sync of the volume at the end is cheaper than those of the files. Without this, more logs
-    /// than may be open would be synced one by one, each to be closed for the next.
-    fn expect_volume_sync(&self) -> Result<(), OpenError> {
-        // Errors of write-back are told from the first sync of the volume on.
-        let begun = self.env.disk.sync_volume(&self.path);
-        begun.map_err(|error| OpenError::Io {
-            path: self.path.clone(),
-            error,
-        })?;
-        self.files.expect_volume_sync();
-        Ok(())
     }
 
     /// Directories of topics that are gone, and of partitions that live elsewhere.

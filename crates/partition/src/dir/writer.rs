@@ -71,7 +71,6 @@ pub struct SegmentWriter {
     retention_at: Instant,
     producers_at: Instant,
     pub(super) checkpointed: u64,
-    is_primed: bool,
 }
 
 impl SegmentWriter {
@@ -97,7 +96,6 @@ impl SegmentWriter {
             retention_at,
             producers_at,
             checkpointed,
-            is_primed: false,
         }
     }
 
@@ -449,13 +447,6 @@ impl SegmentWriter {
     }
 
     fn work(&mut self, now: Instant) -> Result<Turn, StoreError> {
-        if !std::mem::replace(&mut self.is_primed, true) {
-            // Errors of write-back are told from the first sync of the volume on.
-            let disk = &self.dir.env.disk;
-            let begun = disk.sync_volume(&self.dir.path);
-            self.is_primed = begun.is_ok();
-            begun.map_err(|error| self.io(error))?;
-        }
         let wall = self.dir.env.clock.wall_ms();
         let is_stopping = self.is_stopping();
         self.take_dirty()?;

@@ -25,7 +25,7 @@ fn opened(machine: &Machine, config: &LogConfig) -> Rig {
     open_at(machine, Path::new(DIR), settings, configs).unwrap()
 }
 
-/// A log directory whose segment writer has begun: its first turn syncs the volume.
+/// A log directory whose segment writer has begun.
 fn begin(machine: &Machine, config: &LogConfig) -> Rig {
     let mut rig = opened(machine, config);
     rig.work(machine, Duration::from_millis(1), &mut []);
