@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -226,17 +226,27 @@ fn lags(
     let mut parts: Vec<&Part> = committed.keys().chain(owners.keys().copied()).collect();
     parts.sort();
     parts.dedup();
-    let ends = ends(client, &parts)?;
-    let behind: Vec<(&Part, i64)> = committed
+    let logs = logs(client, &parts)?;
+    // What is trimmed can no longer be read: it is no part of the lag.
+    let unread: BTreeMap<&Part, Range<i64>> = committed
         .iter()
-        .filter(|(part, at)| ends.get(*part).is_some_and(|end| at.offset < *end))
-        .map(|(part, at)| (part, at.offset))
+        .filter_map(|(part, at)| {
+            let log = logs.get(part)?;
+            Some((part, at.offset.max(log.start)..log.end))
+        })
+        .collect();
+    let behind: Vec<(&Part, i64)> = unread
+        .iter()
+        .filter(|(_, unread)| !unread.is_empty())
+        .map(|(part, unread)| (*part, unread.start))
         .collect();
     let ages = ages(client, global, &behind)?;
     let mut table = Table::new(LAG_COLUMNS);
     for part in parts {
-        let (at, end) = (committed.get(part), ends.get(part).copied());
-        let lag = at.zip(end).map(|(at, end)| (end - at.offset).max(0));
+        let (at, end) = (committed.get(part), logs.get(part).map(|log| log.end));
+        let lag = unread
+            .get(part)
+            .map(|unread| (unread.end - unread.start).max(0));
         let seconds = match lag {
             Some(0) => Some(0.0),
             _ => ages.get(part).copied(),
@@ -258,31 +268,32 @@ fn lags(
     Ok(table)
 }
 
-/// Ends of the logs; nothing for topics that are gone.
-fn ends(client: &mut Client, parts: &[&Part]) -> Result<BTreeMap<Part, i64>, Failure> {
-    let mut by_topic: BTreeMap<&str, Vec<(i32, Place)>> = BTreeMap::new();
+/// Where the logs begin and end; nothing for topics that are gone.
+fn logs(client: &mut Client, parts: &[&Part]) -> Result<BTreeMap<Part, Range<i64>>, Failure> {
+    let mut by_topic: BTreeMap<&str, Vec<i32>> = BTreeMap::new();
     for (topic, partition) in parts {
-        by_topic
-            .entry(topic)
-            .or_default()
-            .push((*partition, Place::End));
+        by_topic.entry(topic).or_default().push(*partition);
     }
-    let mut ends = BTreeMap::new();
-    for (topic, places) in by_topic {
-        match client.resolve(topic, &places, Isolation::ReadCommitted) {
-            Ok(found) => ends.extend(
-                found
-                    .into_iter()
-                    .map(|(partition, end)| ((topic.to_owned(), partition), end)),
-            ),
+    let mut logs = BTreeMap::new();
+    for (topic, partitions) in by_topic {
+        let mut find = |place: Place| {
+            let places: Vec<(i32, Place)> = partitions.iter().map(|it| (*it, place)).collect();
+            client.resolve(topic, &places, Isolation::ReadCommitted)
+        };
+        let found = find(Place::Beginning).and_then(|starts| Ok((starts, find(Place::End)?)));
+        match found {
+            Ok((starts, ends)) => logs.extend(ends.into_iter().filter_map(|(partition, end)| {
+                let start = *starts.get(&partition)?;
+                Some(((topic.to_owned(), partition), start..end))
+            })),
             Err(client::Error::NoTopic { .. } | client::Error::NoPartition { .. }) => {}
             Err(error) => return Err(error.into()),
         }
     }
-    Ok(ends)
+    Ok(logs)
 }
 
-/// How old the first record is that the group has not read, in seconds.
+/// How old the first record is that the group can read and has not, in seconds.
 fn ages(
     client: &mut Client,
     global: &Global,
@@ -304,7 +315,7 @@ fn ages(
     while ages.len() < behind.len() && clock.now() < until {
         let fetched = match consumer.poll() {
             Ok(fetched) => fetched,
-            // The log begins after what was committed: the age of what is gone is not known.
+            // Trimmed since its beginning was asked for: what was found until now is told.
             Err(client::Error::OutOfRange { .. }) => break,
             Err(error) => return Err(error.into()),
         };

@@ -146,6 +146,15 @@ def heartbeat(c, group, generation, member, instance=None):
     return patiently(ask, first)
 
 
+def leave_alone(c, group, member):
+    """LeaveGroup v2, of one member."""
+    def ask():
+        reply = c.call(LEAVE_GROUP, 2, string(group) + string(member))
+        reply.i32()
+        return reply.i16()
+    return patiently(ask, first)
+
+
 def leave(c, group, member, instance=None):
     """LeaveGroup v3: the code on top, or else that of the member."""
     def ask():

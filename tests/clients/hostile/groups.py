@@ -71,6 +71,7 @@ def a_stranger_changes_nothing_in_a_group():
             equal(co.heartbeat(c, group, generation, who), UNKNOWN_MEMBER, f"heartbeat of {who[:40]!r}")
             equal(co.sync(c, group, generation, who, [(member, b"mine")])[0], UNKNOWN_MEMBER, f"sync of {who[:40]!r}")
             equal(co.leave(c, group, who), UNKNOWN_MEMBER, f"leave of {who[:40]!r}")
+            equal(co.leave_alone(c, group, who), UNKNOWN_MEMBER, f"leave of {who[:40]!r} alone")
             equal(co.commit(c, group, name, 5, generation=generation, member=who), UNKNOWN_MEMBER, f"commit of {who[:40]!r}")
             if who:
                 equal(co.join(c, group, who)[0], UNKNOWN_MEMBER, f"join of {who[:40]!r}")
@@ -227,6 +228,7 @@ def a_bad_kip_848_heartbeat_changes_nothing():
         equal(co.commit(c, group, name, 5, generation=epoch, member=member), UNSUPPORTED_VERSION, "commit by a request that knows no such members")
         equal(co.commit(c, group, name, 5), UNKNOWN_MEMBER, "commit without a member")
         equal(co.delete_offset(c, group, name), SUBSCRIBED, "offsets of what is subscribed to")
+        equal(co.delete_offset(c, group, name, 9), UNKNOWN_TOPIC, "offsets of a partition that is not there")
         equal(co.delete_group(c, group), NON_EMPTY_GROUP, "delete")
         equal(co.consumer_state(c, group), before, "the group afterwards")
         equal(co.committed(c, group, name)[:2], (0, -1), "what is committed")

@@ -61,6 +61,32 @@ fn a_group_is_moved_described_and_deleted() {
 }
 
 #[test]
+fn lag_is_what_can_still_be_read_of_each_partition() {
+    let dir = Dir::new();
+    let broker = Broker::start(&dir.0, &[]);
+    broker.ok(&["topic", "create", "t", "-p", "3"], b"");
+    for partition in ["0", "1", "2"] {
+        broker.ok(&["produce", "t", "-p", partition], lines(20).as_bytes());
+    }
+    broker.ok(&["group", "reset", "g", "-t", "t", "--to", "2"], b"");
+    for (before, partition) in [("10", "0"), ("20", "2")] {
+        let args = ["topic", "trim", "t", "--before", before, "-p", partition];
+        broker.ok(&args, b"");
+    }
+    let parts = described(&broker, "g")["partitions"].clone();
+    for (number, lag) in [10, 18, 0].into_iter().enumerate() {
+        let part = &parts[number];
+        assert_eq!((&part["committed"], &part["lag"]), (&2.into(), &lag.into()));
+        let age = part["lag_seconds"].as_f64();
+        assert!(
+            age.is_some_and(|age| age < 600.0 && (lag > 0 || age == 0.0)),
+            "{part}"
+        );
+    }
+    assert_eq!(broker.stop(), Some(0));
+}
+
+#[test]
 fn what_a_group_committed_survives_a_kill() {
     let dir = Dir::new();
     let broker = Broker::start(&dir.0, &[]);

@@ -126,18 +126,26 @@ impl Groups {
             Err(code) => response.error_code = code.code(),
             Ok(()) => {
                 for topic in &request.topics {
-                    let refusal = self.check_delete_topic(&request.group_id, &topic.name, topics);
+                    let count = topics.topic(&topic.name).map_or(0, |(_, count)| count);
+                    let is_read = self.is_subscribed_to(&request.group_id, &topic.name);
                     let mut partitions = Vec::with_capacity(topic.partitions.len());
                     for partition in &topic.partitions {
                         let index = partition.partition_index;
                         let id = &request.group_id;
-                        if refusal.is_ok() && self.offsets.has_partition(id, &topic.name, index) {
+                        let refusal = match index {
+                            it if !(0..count).contains(&it) => ErrorCode::UnknownTopicOrPartition,
+                            _ if is_read => ErrorCode::GroupSubscribedToTopic,
+                            _ => ErrorCode::None,
+                        };
+                        if refusal == ErrorCode::None
+                            && self.offsets.has_partition(id, &topic.name, index)
+                        {
                             out.records
                                 .push(record::offset_gone(id, &topic.name, index));
                         }
                         partitions.push(OffsetDeleteResponsePartition {
                             partition_index: index,
-                            error_code: refusal.err().unwrap_or_default().code(),
+                            error_code: refusal.code(),
                         });
                     }
                     response.topics.push(OffsetDeleteResponseTopic {
@@ -160,21 +168,6 @@ impl Groups {
             None if self.offsets.has(id) => Ok(()),
             None => Err(ErrorCode::GroupIdNotFound),
         }
-    }
-
-    fn check_delete_topic(
-        &self,
-        id: &str,
-        topic: &str,
-        topics: &dyn Topics,
-    ) -> Result<(), ErrorCode> {
-        if topics.topic(topic).is_none() {
-            return Err(ErrorCode::UnknownTopicOrPartition);
-        }
-        if self.is_subscribed_to(id, topic) {
-            return Err(ErrorCode::GroupSubscribedToTopic);
-        }
-        Ok(())
     }
 
     fn is_subscribed_to(&self, id: &str, topic: &str) -> bool {

@@ -35,7 +35,11 @@ pub enum Ask {
     },
     Sync(SyncGroupRequest),
     Heartbeat(HeartbeatRequest),
-    Leave(LeaveGroupRequest),
+    Leave {
+        request: LeaveGroupRequest,
+        /// One member leaves, which the request names itself, and the answer has its error on top (up to version 2).
+        is_single: bool,
+    },
     ConsumerHeartbeat {
         request: ConsumerGroupHeartbeatRequest,
         client: Client,

@@ -50,7 +50,9 @@ impl Groups {
                 return self.join(&join, topics);
             }
             Ask::Sync(request) => return self.sync(caller, &request, at, topics),
-            Ask::Leave(request) => return self.leave(caller, request, at, topics),
+            Ask::Leave { request, is_single } => {
+                return self.leave(caller, request, is_single, at, topics);
+            }
             Ask::Commit {
                 request,
                 knows_member_epochs,
@@ -179,6 +181,7 @@ impl Groups {
         &mut self,
         caller: Caller,
         mut request: LeaveGroupRequest,
+        is_single: bool,
         at: Moment,
         topics: &dyn Topics,
     ) -> Out {
@@ -187,13 +190,11 @@ impl Groups {
             response.error_code = ErrorCode::InvalidGroupId.code();
             return Out::answer(caller, Answer::Leave(response));
         }
-        // Up to version 2 one member leaves, and the answer has its error on top.
-        let is_single = request.members.is_empty() && !request.member_id.is_empty();
         if is_single {
-            request.members.push(MemberIdentity {
+            request.members = vec![MemberIdentity {
                 member_id: std::mem::take(&mut request.member_id),
                 ..MemberIdentity::default()
-            });
+            }];
         }
         let settings = Arc::clone(&self.settings);
         let guest = |group: &mut ConsumerGroup, cx: &Context<'_>| group.classic_leave(&request, cx);

@@ -319,6 +319,8 @@ fn one_leave_may_name_many_members() {
     );
     check_pair("leave-v2 a           => ok");
     check_pair("leave-v2 nobody      => UNKNOWN_MEMBER_ID");
+    check_pair("leave-v2 -           => UNKNOWN_MEMBER_ID");
+    check("leave-v2 -            => UNKNOWN_MEMBER_ID");
     check("leave a b              => UNKNOWN_MEMBER_ID UNKNOWN_MEMBER_ID");
 }
 

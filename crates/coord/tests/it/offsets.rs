@@ -178,6 +178,7 @@ fn offsets_of_a_topic_that_is_read_are_not_deleted() {
         "commit a t:0=1 u:0=2 u:1=3  => ok ok ok
          delete-offsets t:0 u:0 nope:0 => GROUP_SUBSCRIBED_TO_TOPIC ok UNKNOWN_TOPIC_OR_PARTITION
          fetch all                   => t:0=1 u:1=3
+         delete-offsets t:4 u:4 u:-1 => UNKNOWN_TOPIC_OR_PARTITION UNKNOWN_TOPIC_OR_PARTITION UNKNOWN_TOPIC_OR_PARTITION
          leave a                     => ok
          delete-offsets t:0 t:3      => ok ok
          restart                     =>

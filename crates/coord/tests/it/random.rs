@@ -390,7 +390,11 @@ impl Play {
             members: vec![member],
             ..LeaveGroupRequest::default()
         };
-        self.ask(Ask::Leave(request), Asked::Other);
+        let ask = Ask::Leave {
+            request,
+            is_single: false,
+        };
+        self.ask(ask, Asked::Other);
     }
 
     fn some_offsets(&mut self) -> Vec<(i32, i64)> {

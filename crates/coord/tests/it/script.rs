@@ -295,17 +295,23 @@ impl Run {
                     group_instance_id: instance_id.clone(),
                     reason: words.get("because").map(str::to_owned),
                 });
-                Ask::Leave(LeaveGroupRequest {
-                    group_id,
-                    members: leaving.collect(),
-                    ..LeaveGroupRequest::default()
-                })
+                Ask::Leave {
+                    request: LeaveGroupRequest {
+                        group_id,
+                        members: leaving.collect(),
+                        ..LeaveGroupRequest::default()
+                    },
+                    is_single: false,
+                }
             }
-            "leave-v2" => Ask::Leave(LeaveGroupRequest {
-                group_id,
-                member_id: self.id(name),
-                ..LeaveGroupRequest::default()
-            }),
+            "leave-v2" => Ask::Leave {
+                request: LeaveGroupRequest {
+                    group_id,
+                    member_id: self.id(name),
+                    ..LeaveGroupRequest::default()
+                },
+                is_single: true,
+            },
             "consumer" => self.consumer(name, words),
             "describe-consumer" => Ask::ConsumerDescribe { group_id },
             "commit" => self.commit(name, words),
