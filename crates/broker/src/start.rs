@@ -58,8 +58,8 @@ pub enum StartError {
     )]
     TwoMetadataLogs { first: String, second: String },
     #[error(
-        "{path} has partitions, and no directory of log.dirs has the metadata log that says what they are: name all directories \
-         that this broker had"
+        "{path} was used, and no directory of log.dirs has the metadata log that says what is in it: name all directories that this \
+         broker had"
     )]
     NoMetadata { path: String },
     #[error("metadata log: {0}")]
@@ -278,7 +278,7 @@ fn recover(env: &Env, settings: &Settings) -> Result<Recovered, StartError> {
     recoveries.insert(metadata_dir, Ok(recovery));
     // To metadata without topics every partition is one that was deleted.
     if batches.is_empty() {
-        refuse_partitions(paths, &recoveries)?;
+        refuse_orphans(paths, &recoveries, is_claimed)?;
     }
     if let (false, Ok(recovery)) = (is_claimed, &recoveries[metadata_dir]) {
         recovery.claim_metadata()?;
@@ -387,13 +387,17 @@ fn metadata_dir(
     }
 }
 
-fn refuse_partitions(
+/// The metadata log is empty. That is right for a broker that has not begun: where the log was claimed no directory has partitions,
+/// and where it was not, none was ever used.
+fn refuse_orphans(
     paths: &[PathBuf],
     recoveries: &[Result<Recovery, OpenError>],
+    is_claimed: bool,
 ) -> Result<(), StartError> {
     for (path, recovery) in paths.iter().zip(recoveries) {
         if let Ok(recovery) = recovery
-            && recovery.has_partitions_beside(METADATA_TOPIC_ID, METADATA_TOPIC)?
+            && (!is_claimed && recovery.was_used()
+                || recovery.has_partitions_beside(METADATA_TOPIC_ID, METADATA_TOPIC)?)
         {
             let path = path.display().to_string();
             return Err(StartError::NoMetadata { path });

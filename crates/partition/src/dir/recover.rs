@@ -207,6 +207,11 @@ impl Recovery {
             .map_err(|error| self.io(error))
     }
 
+    /// A broker has worked with this directory: it has more than its identity.
+    pub fn was_used(&self) -> bool {
+        self.has_checkpoint
+    }
+
     /// Partitions are here beside the metadata log, which would all be strays to an empty one.
     pub fn has_partitions_beside(&self, topic: Uuid, name: &str) -> Result<bool, OpenError> {
         if self.is_loss_accepted {
