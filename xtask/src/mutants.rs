@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::process::Command;
 
-const LOADS: [&str; 9] = [
+const LOADS: [&str; 10] = [
     "all",
     "transactions",
     "strays",
@@ -16,6 +16,7 @@ const LOADS: [&str; 9] = [
     "table",
     "retries",
     "aging",
+    "wide",
 ];
 
 /// What is wrong with the patches.
@@ -34,7 +35,9 @@ pub(crate) fn objections(root: &Path) -> Result<Vec<String>, String> {
         let text = std::fs::read_to_string(root.join(&patch));
         let text = text.map_err(|why| format!("{patch}: {why}"))?;
         if !says_how_it_is_found(&text) {
-            objections.push(format!("{patch}: no line `Caught by: sim LOAD SEEDS`"));
+            objections.push(format!(
+                "{patch}: no line `Caught by: sim LOAD SEEDS [--images N]`"
+            ));
         }
         let checked = Command::new("git")
             .args(["apply", "--check", &patch])
@@ -54,8 +57,16 @@ fn says_how_it_is_found(text: &str) -> bool {
     let line = text
         .lines()
         .find_map(|line| line.strip_prefix("Caught by: sim "));
-    line.and_then(|line| line.split_once(' '))
-        .is_some_and(|(load, seeds)| LOADS.contains(&load) && seeds.parse::<u64>().is_ok())
+    let is_count = |word: &str| word.parse::<u64>().is_ok();
+    let words: Vec<_> = line.unwrap_or_default().split(' ').collect();
+    match words[..] {
+        [load, seeds] => LOADS.contains(&load) && is_count(seeds),
+        // Of each seed so many crash states.
+        [load, seeds, "--images", images] => {
+            LOADS.contains(&load) && is_count(seeds) && is_count(images)
+        }
+        _ => false,
+    }
 }
 
 #[cfg(test)]
@@ -72,6 +83,9 @@ mod tests {
     fn a_mutant_says_how_it_is_found() {
         assert!(says_how_it_is_found(
             "A promise.\nCaught by: sim group 20\n\n"
+        ));
+        assert!(says_how_it_is_found(
+            "Caught by: sim transactions 5 --images 400\n"
         ));
         assert!(!says_how_it_is_found("A promise.\n"));
         assert!(!says_how_it_is_found("Caught by: sim grouping 20\n"));
