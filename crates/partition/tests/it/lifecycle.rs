@@ -331,20 +331,27 @@ fn a_start_with_more_changed_logs_than_files_may_be_open_syncs_the_volume_instea
     check(&rig, &mut known, "after a power cut");
 }
 
-/// The writer used to wait for it, while committed batches filled the memory until no request was read any more.
-#[test]
-fn what_comes_while_the_volume_is_synced_is_written_and_is_behind_the_checkpoint() {
-    const LOGS: usize = 30;
-    let machine = machine(32);
+/// So many logs that a checkpoint syncs the volume.
+const MANY: usize = 30;
+
+/// A directory that takes a checkpoint of whatever is written.
+fn open_eager(machine: &Machine, configs: &[LogConfig]) -> Rig {
     let eager = DirSettings {
         checkpoint_bytes: 1,
         ..settings()
     };
-    let configs = vec![small_segments(); LOGS];
-    let mut known = vec![Known::default(); LOGS];
-    let mut rig = open_at(&machine, Path::new(DIR), eager, &configs).unwrap();
+    open_at(machine, Path::new(DIR), eager, configs).unwrap()
+}
+
+/// The writer used to wait for it, while committed batches filled the memory until no request was read any more.
+#[test]
+fn what_comes_while_the_volume_is_synced_is_written_and_is_behind_the_checkpoint() {
+    let machine = machine(32);
+    let configs = vec![small_segments(); MANY];
+    let mut known = vec![Known::default(); MANY];
+    let mut rig = open_eager(&machine, &configs);
     let append_all = |rig: &mut Rig, what: &str, known: &mut [Known]| {
-        for at in 0..LOGS {
+        for at in 0..MANY {
             rig.append(at, &[value(what, at)], known).unwrap();
         }
         rig.commit(known);
@@ -387,16 +394,11 @@ fn what_comes_while_the_volume_is_synced_is_written_and_is_behind_the_checkpoint
 
 #[test]
 fn a_broker_stops_with_a_checkpoint_though_nobody_syncs_the_volume() {
-    const LOGS: usize = 30;
     let machine = machine(33);
-    let eager = DirSettings {
-        checkpoint_bytes: 1,
-        ..settings()
-    };
-    let configs = vec![small_segments(); LOGS];
-    let mut known = vec![Known::default(); LOGS];
-    let mut rig = open_at(&machine, Path::new(DIR), eager, &configs).unwrap();
-    for at in 0..LOGS {
+    let configs = vec![small_segments(); MANY];
+    let mut known = vec![Known::default(); MANY];
+    let mut rig = open_eager(&machine, &configs);
+    for at in 0..MANY {
         rig.append(at, &[value("v", at)], &mut known).unwrap();
     }
     rig.commit(&mut known);
