@@ -3,6 +3,7 @@
 mod aborted;
 mod clean;
 mod corruption;
+mod files;
 mod full;
 mod jitter;
 mod journal;
@@ -162,4 +163,8 @@ fn small_segments(segment_bytes: u64) -> LogConfig {
         index_interval_bytes: 200,
         ..LogConfig::default()
     }
+}
+
+fn hundred_batches() -> Vec<Batch> {
+    (0..100).map(|i| batch(i * 3, 3, 1000 + i * 10)).collect()
 }

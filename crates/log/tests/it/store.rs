@@ -7,10 +7,6 @@ use wire::records::{EndTxn, end_txn_batch};
 
 use super::*;
 
-fn hundred_batches() -> Vec<Batch> {
-    (0..100).map(|i| batch(i * 3, 3, 1000 + i * 10)).collect()
-}
-
 #[test]
 fn what_was_appended_is_read_back_from_every_offset() {
     on_every_machine("read", |place| {
@@ -736,89 +732,6 @@ fn a_failed_write_or_sync_ends_all_writing() {
     ));
     assert_eq!(store.synced_end(), Offset(1));
     assert_eq!(read_all(&store, 0, 2, 1 << 20).len(), 2, "reads go on");
-}
-
-#[test]
-fn more_files_than_the_pool_holds_are_opened_and_closed_in_turn() {
-    let place = Place::real("pool");
-    let pool = FilePool::new(Arc::clone(&place.env.disk), 3);
-    let store = Store::create(&pool, &place.dir, Arc::new(small_segments(200)), Offset(0)).unwrap();
-    append(&store, &hundred_batches());
-    store.sync().unwrap();
-    for _ in 0..3 {
-        assert_eq!(read_all(&store, 0, 300, 1).len(), 100);
-        assert!(
-            pool.open_count() <= 4,
-            "{} files are open",
-            pool.open_count()
-        );
-    }
-    assert!(pool.opened() > 100);
-}
-
-#[test]
-fn many_partitions_with_unsynced_bytes_stay_below_the_bound_of_files() {
-    let place = Place::simulated(3);
-    let pool = FilePool::new(Arc::clone(&place.env.disk), 10);
-    let stores: Vec<Store> = (0..100)
-        .map(|at| {
-            let dir = place.dir.join(format!("t-{at}"));
-            Store::create(&pool, &dir, Arc::new(LogConfig::default()), Offset(0)).unwrap()
-        })
-        .collect();
-    for round in 0..3 {
-        for store in &stores {
-            append(store, &[batch(round, 1, 0)]);
-            assert!(
-                round == 0 || pool.open_count() <= 12,
-                "{} files are open",
-                pool.open_count()
-            );
-        }
-    }
-    for store in &stores {
-        assert_eq!(read_all(store, 0, 3, 1).len(), 3);
-        store.sync().unwrap();
-    }
-    drop(stores);
-    assert_eq!(
-        pool.open_count(),
-        0,
-        "what goes with its log is no longer counted"
-    );
-}
-
-#[test]
-fn files_with_unsynced_bytes_are_closed_when_the_next_sync_is_of_the_volume() {
-    let place = Place::simulated(4);
-    let syncs = || place.machine.as_ref().unwrap().counts().syncs;
-    let pool = FilePool::new(Arc::clone(&place.env.disk), 10);
-    pool.expect_volume_sync();
-    let stores: Vec<Store> = (0..100)
-        .map(|at| {
-            let dir = place.dir.join(format!("t-{at}"));
-            Store::create(&pool, &dir, Arc::new(LogConfig::default()), Offset(0)).unwrap()
-        })
-        .collect();
-    let before = syncs();
-    for round in 0..3 {
-        for store in &stores {
-            append(store, &[batch(round, 1, 0)]);
-        }
-        assert!(
-            round == 0 || pool.open_count() <= 12,
-            "{} files are open",
-            pool.open_count()
-        );
-    }
-    assert_eq!(syncs(), before, "no file was synced by itself");
-    let covered: Vec<_> = stores.iter().map(Store::before_volume_sync).collect();
-    place.env.disk.sync_volume(&place.dir).unwrap();
-    for (store, covered) in stores.iter().zip(&covered) {
-        store.on_volume_synced(covered);
-        assert!(!store.is_dirty());
-        assert_eq!(read_all(store, 0, 3, 1).len(), 3);
-    }
 }
 
 #[test]

@@ -5,15 +5,16 @@
 //! leads again.
 
 use model::BrokerId;
+use wire::ErrorCode;
 use wire::messages::{DescribeTopicPartitionsResponse, MetadataResponse};
-use wire::{ErrorCode, Uuid};
 
-use crate::topics::Topics;
+use crate::topics::{Topic, Topics};
 
 pub(super) fn in_metadata(told: &mut MetadataResponse, topics: &Topics, node: BrokerId) {
     for topic in &mut told.topics {
+        let known = topics.with_id(topic.topic_id);
         for one in &mut topic.partitions {
-            if is_offline(topics, topic.topic_id, one.partition_index) {
+            if known.is_some_and(|it| is_offline(it, one.partition_index)) {
                 (one.error_code, one.leader_id) = no_leader();
                 one.offline_replicas = vec![node.0];
             }
@@ -27,8 +28,9 @@ pub(super) fn in_pages(
     node: BrokerId,
 ) {
     for topic in &mut told.topics {
+        let known = topics.with_id(topic.topic_id);
         for one in &mut topic.partitions {
-            if is_offline(topics, topic.topic_id, one.partition_index) {
+            if known.is_some_and(|it| is_offline(it, one.partition_index)) {
                 (one.error_code, one.leader_id) = no_leader();
                 one.offline_replicas = vec![node.0];
             }
@@ -36,8 +38,8 @@ pub(super) fn in_pages(
     }
 }
 
-fn is_offline(topics: &Topics, id: Uuid, index: i32) -> bool {
-    let found = topics.with_id(id).and_then(|topic| topic.partition(index));
+fn is_offline(topic: &Topic, index: i32) -> bool {
+    let found = topic.partition(index);
     found.is_some_and(|partition| partition.is_offline())
 }
 

@@ -1,8 +1,8 @@
 //! From one protocol to the other, while the group works (`group.consumer.migration.policy`).
 //!
-//! A classic group becomes a consumer group when the first member of the consumer protocol joins, and is classic again when the
-//! last of them has gone, or a static one is back with the classic protocol, and classic members remain. Either way nobody loses a partition by the change itself: what members had
-//! is what they have, and the epoch goes on from the generation or the other way round.
+//! A classic group becomes a consumer group when the first member of the consumer protocol joins. It is classic again when classic
+//! members remain and the last other one has gone, or has come back as a classic one. Either way nobody loses a partition by the
+//! change itself: what members had is what they have, and the epoch goes on from the generation or the other way round.
 
 use std::collections::BTreeMap;
 

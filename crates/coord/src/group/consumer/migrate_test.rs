@@ -6,8 +6,8 @@ use wire::messages::consumer_protocol_subscription::TopicPartition;
 use wire::messages::join_group_request::JoinGroupRequestProtocol;
 use wire::messages::leave_group_request::MemberIdentity;
 use wire::messages::{
-    ConsumerGroupHeartbeatRequest, ConsumerProtocolSubscription, HeartbeatRequest,
-    JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest, SyncGroupRequest,
+    ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, ConsumerProtocolSubscription,
+    HeartbeatRequest, JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest, SyncGroupRequest,
 };
 use wire::{ErrorCode, Message, Uuid, Writer};
 
@@ -227,17 +227,7 @@ fn a_classic_group_goes_on_as_a_consumer_group() {
 
 #[test]
 fn a_static_member_that_changes_its_protocol_moves_nobody() {
-    let mut world = World::new();
-    world.topics.set("t", 3);
-    let mut classic = classic_group(&world, &[("c1", &[0, 1]), ("c2", &[2])]);
-    classic.members[1].instance_id = Some("i".into());
-    let mut join = join_of("a");
-    join.request.instance_id = Some("i".into());
-    let cx = World::cx(&world.topics, &world.settings, world.at);
-    let step = ConsumerGroup::upgrade("g", &classic, Caller(1), &join, &cx);
-    let Some(Answer::ConsumerHeartbeat(response)) = world.take(step).pop() else {
-        panic!("no answer");
-    };
+    let (mut world, response) = with_static();
     assert_eq!(world.show(&response), "3: t2");
     assert_eq!(world.classic_beat("c1", 3), ErrorCode::None);
     assert_eq!(world.group.state(), State::Stable);
@@ -282,8 +272,8 @@ fn a_group_without_consumer_members_is_classic_again() {
     assert!(!world.group.exists());
 }
 
-/// A classic member and static ones of the consumer protocol, of whom `i` owns 2.
-fn with_static() -> World {
+/// A classic member, and a static one that has changed to the consumer protocol, with the answer to that: `i` owns 2.
+fn with_static() -> (World, ConsumerGroupHeartbeatResponse) {
     let mut world = World::new();
     world.topics.set("t", 3);
     let mut classic = classic_group(&world, &[("c1", &[0, 1]), ("c2", &[2])]);
@@ -292,14 +282,15 @@ fn with_static() -> World {
     join.request.instance_id = Some("i".into());
     let cx = World::cx(&world.topics, &world.settings, world.at);
     let step = ConsumerGroup::upgrade("g", &classic, Caller(1), &join, &cx);
-    world.take(step);
-    assert_eq!(world.group.state(), State::Stable);
-    world
+    let Some(Answer::ConsumerHeartbeat(response)) = world.take(step).pop() else {
+        panic!("no answer");
+    };
+    (world, response)
 }
 
 #[test]
 fn a_group_is_classic_again_when_its_last_consumer_is_back_as_a_classic_member() {
-    let mut world = with_static();
+    let (mut world, _) = with_static();
     let mut away = join_of("a");
     away.request.member_epoch = -2;
     away.request.instance_id = Some("i".into());
@@ -332,13 +323,13 @@ fn a_group_is_classic_again_when_its_last_consumer_is_back_as_a_classic_member()
 
 #[test]
 fn a_group_with_other_consumers_or_that_may_not_downgrade_stays_when_one_is_back_as_classic() {
-    let mut world = with_static();
+    let (mut world, _) = with_static();
     world.settings.migration = Migration::Upgrade;
     let (joined, _) = world.classic_join_as("", Some("i"), "cooperative-sticky", &[]);
     assert_eq!((joined.error_code, joined.generation_id), (0, 3));
     assert_eq!(world.group.members_count(), 2);
 
-    let mut world = with_static();
+    let (mut world, _) = with_static();
     world.beat("b", |request| {
         request.rebalance_timeout_ms = 60_000;
         request.subscribed_topic_names = Some(vec!["t".into()]);
