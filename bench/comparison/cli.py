@@ -45,6 +45,7 @@ def options(arguments):
     p.add_argument("--esker", metavar="FILE", help="the broker's binary (default: target/release/esker)")
     p.add_argument("--esker-args", type=str.split, default=[], metavar="'ARGS'", help="further arguments of esker serve")
     p.add_argument("--fifo", action="store_true", help="real-time priorities, servers above clients, where permitted: for a machine that others use")
+    p.add_argument("--full-memory", action="store_true", help="fill the page cache before each measurement, as on a machine that has been up for long: for a virtual machine whose host takes free memory back")
     p.add_argument("--sink-gib", type=float, default=2.0, help="data of the a16 preset (2)")
     p.add_argument("--retained-gib", type=float, default=10.0, help="data of the startup preset (10)")
     p.add_argument("--compact-gib", type=float, default=2.0, help="data of the compaction preset (2)")

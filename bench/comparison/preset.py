@@ -67,8 +67,9 @@ class Preset:
         """After the last run, for each side."""
 
 
-def attempt(results, preset, case, side, run, action):
+def attempt(bench, results, preset, case, side, run, action):
     """Runs one measurement and keeps its figures, or why there are none."""
+    bench.fill_memory()
     began = time.monotonic()
     figures, error = {}, ""
     try:
@@ -103,9 +104,9 @@ def run_preset(preset, bench):
     for run in range(bench.options.runs):
         turn = ready[run % len(ready):] + ready[:run % len(ready)] if ready else []
         for case in preset.cases(bench):
-            attempt(results, preset, case.name, "machine", run, lambda c=case: preset.machine(bench, c))
+            attempt(bench, results, preset, case.name, "machine", run, lambda c=case: preset.machine(bench, c))
             for side in turn:
-                attempt(results, preset, case.name, side.name, run,
+                attempt(bench, results, preset, case.name, side.name, run,
                         lambda s=side, c=case: preset.measure(bench, s, c, states[s.name]))
     for side in ready:
         try:

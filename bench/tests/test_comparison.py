@@ -92,6 +92,10 @@ class Runs(unittest.TestCase):
         def __init__(self, runs, sides):
             self.options = type("O", (), {"runs": runs})
             self.sides = [type("S", (), {"name": n}) for n in sides]
+            self.fills = 0
+
+        def fill_memory(self):
+            self.fills += 1
 
     def test_sides_take_turns_and_a_failing_one_stops_nobody(self):
         order = []
@@ -110,10 +114,12 @@ class Runs(unittest.TestCase):
                 if side.name == "kafka":
                     raise ClientFailed("no")
                 return {"records_per_s": 1.0}
-        results = run_preset(Load(), self.Bench(2, ["esker", "kafka"]))
+        bench = self.Bench(2, ["esker", "kafka"])
+        results = run_preset(Load(), bench)
         self.assertEqual(order, [("a", "esker"), ("a", "kafka"), ("b", "esker"), ("b", "kafka"),
                                  ("a", "kafka"), ("a", "esker"), ("b", "kafka"), ("b", "esker")])
         self.assertEqual(sum(1 for r in results if r.error), 4)
+        self.assertEqual(bench.fills, len(order) + 4, "before each measurement, those of the machine too")
 
     def test_a_client_that_hangs_is_killed_and_reported(self):
         processes = Processes(fifo=False)
