@@ -314,6 +314,21 @@ def commit_in(c, name, producer, group, topic, offset):
     return patiently(ask, first)
 
 
+def commit_of_member(c, name, producer, group, topic, offset, *, version, generation=-1, member="", instance=None):
+    """TxnOffsetCommit v3 and later, for partition 0, by one who says which member of the group it is (KIP-447)."""
+    part = struct.pack(">iqi", 0, offset, -1) + compact("") + b"\0"
+    topics = compact_array([compact(topic) + compact_array([part]) + b"\0"])
+    body = (b"\0" + compact(name) + compact(group) + struct.pack(">qhi", *producer, generation) + compact(member)
+            + compact(instance) + topics + b"\0")
+
+    def ask():
+        reply = c.call(TXN_OFFSET_COMMIT, version, body)
+        answer = Flexible(reply)
+        reply.i32(), answer.unsigned(), answer.string(), answer.unsigned(), reply.i32()
+        return reply.i16()
+    return patiently(ask, first)
+
+
 def end(c, name, producer, commits=True):
     def ask():
         reply = c.call(END_TXN, 2, string(name) + struct.pack(">qhb", *producer, commits))
@@ -368,6 +383,13 @@ def transaction_state(c, name):
         topics = answer.array(lambda: (answer.string(), answer.array(reply.i32), answer.tags()))
         return code, state, sorted(topic for topic, _, _ in topics)
     return patiently(ask, first)
+
+
+def ended(c, name):
+    """Waits until the markers of the last transaction are written, and with them what became of its offsets: how it ended."""
+    how = {"CompleteCommit": "commit", "CompleteAbort": "abort"}
+    found = patiently(lambda: (0 if (state := transaction_state(c, name)[1]) in how else 14, state), first)
+    return how[found[1]]
 
 
 def stable_end(c, topic):
