@@ -54,9 +54,9 @@ impl Failure {
 
     pub(crate) fn report(&self) -> ExitCode {
         if self.kind != Kind::Quiet {
-            eprintln!("error: {}", self.message);
+            env::tell!("error: {}", self.message);
             if let Some(hint) = &self.hint {
-                eprintln!("hint: {hint}");
+                env::tell!("hint: {hint}");
             }
         }
         match self.kind {

@@ -130,7 +130,7 @@ fn list(
         ]);
     }
     if table.is_empty() && !json {
-        eprintln!("no groups; a consumer with a group.id makes one");
+        env::tell!("no groups; a consumer with a group.id makes one");
         return Ok(());
     }
     Ok(table.print(json)?)

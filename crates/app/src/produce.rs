@@ -177,7 +177,7 @@ impl Totals {
             crate::table::print_json(&mut io::stdout().lock(), &value)?;
         } else if words {
             let per_second = bytes(rate(self.bytes) as u64);
-            eprintln!(
+            env::tell!(
                 "{} records, {} in {seconds:.2} s ({:.0} records/s, {per_second}/s)",
                 self.records,
                 bytes(self.bytes),

@@ -3,7 +3,7 @@
 //! Later sources win: the file, the flags, `--set`. Everything is checked before a directory is touched.
 
 use std::io::Write;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::Args;
@@ -27,7 +27,7 @@ pub(crate) struct ServeArgs {
         value_delimiter = ','
     )]
     pub(crate) data_dir: Vec<String>,
-    /// Address to listen on [default: 127.0.0.1:9092]
+    /// Address to listen on, also as Kafka writes it: PLAINTEXT://HOST:PORT [default: 127.0.0.1:9092]
     #[arg(short, long, value_name = "HOST:PORT")]
     pub(crate) listen: Option<String>,
     /// Address that clients are told to use, when it is not the one we listen on
@@ -55,7 +55,7 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
             .map(|(name, text)| (name.as_str(), text.as_str())),
     )?;
     if let Some(warning) = config.warning() {
-        eprintln!("warning: {warning}");
+        env::tell!("warning: {warning}");
     }
     run(env, config)
 }
@@ -66,23 +66,17 @@ fn settings(args: &ServeArgs, file: Option<(&str, &str)>) -> Result<Broker, Fail
         let read = settings.read(text, Format::of(name));
         read.map_err(|error| Failure::usage(format!("{name}: {error}")))?;
     }
+    let url = |address: &String| match address.contains("://") {
+        true => address.clone(),
+        false => format!("PLAINTEXT://{address}"),
+    };
     let flags = [
         (
             "log.dirs",
             (!args.data_dir.is_empty()).then(|| args.data_dir.join(",")),
         ),
-        (
-            "listeners",
-            args.listen
-                .as_ref()
-                .map(|address| format!("PLAINTEXT://{address}")),
-        ),
-        (
-            "advertised.listeners",
-            args.advertise
-                .as_ref()
-                .map(|address| format!("PLAINTEXT://{address}")),
-        ),
+        ("listeners", args.listen.as_ref().map(url)),
+        ("advertised.listeners", args.advertise.as_ref().map(url)),
     ];
     for (name, value) in flags {
         if let Some(value) = value {
@@ -98,7 +92,16 @@ fn settings(args: &ServeArgs, file: Option<(&str, &str)>) -> Result<Broker, Fail
         memory_bytes: Env::memory_bytes(),
         descriptors: Env::descriptors(),
     };
-    Broker::new(settings, machine).map_err(wrong)
+    let mut config = Broker::new(settings, machine).map_err(wrong)?;
+    for dir in config
+        .log_dirs
+        .iter_mut()
+        .chain(&mut config.metadata_log_dir)
+    {
+        *dir = std::path::absolute(&*dir)
+            .map_err(|error| Failure::new(format!("log.dirs: {}: {error}", dir.display())))?;
+    }
+    Ok(config)
 }
 
 fn wrong(error: SettingsError) -> Failure {
@@ -133,7 +136,7 @@ fn run(env: Env, config: Broker) -> Result<(), Failure> {
     let broker =
         broker::Broker::start(&env, config).map_err(|error| Failure::new(error.to_string()))?;
     if broker.rounds_replayed > 0 {
-        eprintln!(
+        env::tell!(
             "recovered {} journal rounds of a stop that was not clean",
             broker.rounds_replayed
         );
@@ -148,33 +151,50 @@ fn run(env: Env, config: Broker) -> Result<(), Failure> {
     broker.join().map_err(Failure::new)
 }
 
-/// SIGTERM and SIGINT stop the broker cleanly; a second one ends the process at once.
+/// SIGTERM, SIGINT and SIGHUP (its terminal is closed) stop the broker cleanly; a second SIGTERM or SIGINT ends it at once.
+/// Under `nohup`, which has SIGHUP ignored, it stays so.
 fn stop_on_signal(stop: impl Fn() + Send + 'static) -> Result<(), Failure> {
-    use signal_hook::consts::{SIGINT, SIGTERM};
-    let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT])
-        .map_err(|error| Failure::new(format!("cannot listen for signals: {error}")))?;
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    let hangup = (!is_ignored(SIGHUP)).then_some(SIGHUP);
+    let mut signals =
+        signal_hook::iterator::Signals::new([SIGTERM, SIGINT].into_iter().chain(hangup))
+            .map_err(|error| Failure::new(format!("cannot listen for signals: {error}")))?;
     // Lives as long as the process: nobody waits for it.
     #[allow(clippy::disallowed_methods)]
     std::thread::spawn(move || {
-        for (count, _) in signals.forever().enumerate() {
-            if count > 0 {
+        let mut is_stopping = false;
+        for signal in signals.forever() {
+            if !is_stopping {
+                env::tell!("stopping");
+                stop();
+            } else if signal != SIGHUP {
                 std::process::exit(130);
             }
-            eprintln!("stopping");
-            stop();
+            is_stopping = true;
         }
     });
     Ok(())
 }
 
+/// Whether this process was started with a signal ignored. Where the system does not tell, it was not.
+#[allow(clippy::disallowed_methods)] // asks the kernel about the process, before there is a broker
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+}
+
 /// What a person wants to know once the broker is up.
 fn banner(addresses: &[SocketAddr], dirs: &[PathBuf]) -> String {
-    let addresses: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
-    let dirs: Vec<String> = dirs.iter().map(|dir| dir.display().to_string()).collect();
-    let bootstrap = match addresses.first() {
+    let bootstrap = match addresses.first().map(|first| dialled(*first).to_string()) {
         Some(first) if first != "127.0.0.1:9092" => format!(" -b {first}"),
         _ => String::new(),
     };
+    let addresses: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
+    let dirs: Vec<String> = dirs.iter().map(|dir| dir.display().to_string()).collect();
     format!(
         "esker {} listens on {}\ndata in {}\ntry: echo hello | esker produce greetings{bootstrap}\n     esker consume greetings{bootstrap}\n",
         env!("CARGO_PKG_VERSION"),
@@ -183,12 +203,26 @@ fn banner(addresses: &[SocketAddr], dirs: &[PathBuf]) -> String {
     )
 }
 
+/// Where somebody on this machine finds a listener; one that listens on all addresses is on the loopback too.
+fn dialled(mut address: SocketAddr) -> SocketAddr {
+    match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+        _ => {}
+    }
+    address
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn check(args: &ServeArgs, file: Option<(&str, &str)>) -> Result<Broker, String> {
         settings(args, file).map_err(|failure| failure.to_string())
+    }
+
+    fn here(dir: &str) -> PathBuf {
+        std::path::absolute(dir).unwrap()
     }
 
     fn args(set: &[&str]) -> ServeArgs {
@@ -201,10 +235,14 @@ mod tests {
     #[test]
     fn without_arguments_the_broker_is_local_and_keeps_its_data_here() {
         let config = check(&args(&[]), None).unwrap();
-        assert_eq!(config.log_dirs, [PathBuf::from("./data")]);
+        assert_eq!(
+            config.log_dirs,
+            [here("data")],
+            "Kafka's tools name directories absolutely"
+        );
         let banner = banner(&["127.0.0.1:9092".parse().unwrap()], &config.log_dirs);
         assert!(
-            banner.contains("127.0.0.1:9092") && banner.contains("./data"),
+            banner.contains("127.0.0.1:9092") && banner.contains("/data"),
             "{banner}"
         );
         assert!(
@@ -224,10 +262,26 @@ mod tests {
         args.listen = Some("127.0.0.1:9999".into());
         let config = check(&args, Some(file)).unwrap();
         assert_eq!(config.partitions_default, 5);
-        assert_eq!(config.log_dirs, [PathBuf::from("x"), PathBuf::from("y")]);
+        assert_eq!(config.log_dirs, [here("x"), here("y")]);
         assert_eq!(config.listeners[0].address(), "127.0.0.1:9999");
         let bound = ["127.0.0.1:9999".parse().unwrap()];
         assert!(banner(&bound, &config.log_dirs).contains("-b 127.0.0.1:9999"));
+        let everywhere = ["[::]:9999".parse().unwrap()];
+        assert!(banner(&everywhere, &config.log_dirs).contains("-b [::1]:9999"));
+    }
+
+    #[test]
+    fn a_flag_takes_an_address_with_or_without_the_name_of_its_listener() {
+        for address in ["example.org:7", "PLAINTEXT://example.org:7"] {
+            let args = ServeArgs {
+                advertise: Some(address.into()),
+                ..Default::default()
+            };
+            assert_eq!(
+                check(&args, None).unwrap().advertised[0].host,
+                "example.org"
+            );
+        }
     }
 
     #[test]

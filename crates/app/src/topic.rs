@@ -182,7 +182,7 @@ fn list(client: &mut Client, internal: bool, json: bool) -> Result<(), Failure> 
         ]);
     }
     if table.is_empty() && !json {
-        eprintln!("no topics; make one with `esker topic create NAME`");
+        env::tell!("no topics; make one with `esker topic create NAME`");
         return Ok(());
     }
     Ok(table.print(json)?)

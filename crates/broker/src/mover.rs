@@ -97,7 +97,7 @@ impl Mover {
             let wanted = match wishes::load(&*self.shared.env.disk, &dir.path) {
                 Ok(wanted) => wanted,
                 Err(error) => {
-                    eprintln!("moves to {} are forgotten: {error}", dir.path.display());
+                    env::tell!("moves to {} are forgotten: {error}", dir.path.display());
                     continue;
                 }
             };
@@ -130,7 +130,7 @@ impl Mover {
         for dir in shared.dirs().iter().filter(|dir| !dir.is_failed()) {
             if let Err(error) = self.store_of(dir) {
                 if self.store_at.is_none() {
-                    eprintln!("the moves to {} are not kept: {error}", dir.path.display());
+                    env::tell!("the moves to {} are not kept: {error}", dir.path.display());
                 }
                 self.store_at = Some(now.plus(RETRY));
             }
@@ -276,7 +276,7 @@ impl Mover {
             }
             Some(error) => {
                 self.shared.moves.forget(key, &to);
-                eprintln!(
+                env::tell!(
                     "{}-{} does not move to {}: {error}",
                     partition.topic,
                     partition.index,

@@ -242,7 +242,7 @@ fn recover(env: &Env, settings: &Settings) -> Result<Recovered, StartError> {
     let mut cluster_id: Option<String> = None;
     let paths = &settings.broker.log_dirs;
     let offline = |at: usize, error: &OpenError| {
-        eprintln!("log dir {} is offline: {error}", paths[at].display());
+        env::tell!("log dir {} is offline: {error}", paths[at].display());
         LogDir::offline(env, &paths[at], settings.dir(), env.threads.bell())
     };
     let mut recoveries = Vec::new();

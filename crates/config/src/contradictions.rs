@@ -1,6 +1,6 @@
 //! Settings each of which is fine by itself, and which no broker can go by together.
 //!
-//! Owns what holds between numbers, directories and roles; listeners have rules of their own in [`crate::broker`]. Refuses
+//! Owns what holds between numbers, directories and roles, and that nobody is promised an authorizer; listeners have rules of their own in [`crate::broker`]. Refuses
 //! what Kafka 4.3 refuses at start, in its words where they say what to do. One is left out: a `queued.max.request.bytes` below
 //! `socket.request.max.bytes` would let a large request wait for ever there, and only slows others here.
 
@@ -14,6 +14,7 @@ const DEDUPE_BYTES_PER_THREAD: i64 = 1 << 20;
 pub(crate) fn refuse(layers: &Layers) -> Result<(), SettingsError> {
     ids(layers)?;
     roles(layers)?;
+    authorizer(layers)?;
     retention(layers)?;
     rolling(layers)?;
     cleaner(layers)?;
@@ -44,6 +45,18 @@ fn roles(layers: &Layers) -> Result<(), SettingsError> {
         false => unusable(
             "process.roles",
             "must contain broker: there is no controller alone; write broker,controller",
+        ),
+    }
+}
+
+/// A broker that was told to refuse strangers must not serve them.
+fn authorizer(layers: &Layers) -> Result<(), SettingsError> {
+    let class = layers.text("authorizer.class.name").unwrap_or_default();
+    match class.is_empty() {
+        true => Ok(()),
+        false => unusable(
+            "authorizer.class.name",
+            "there is no authorizer yet: whoever can connect may do everything; remove the setting if that is meant",
         ),
     }
 }

@@ -38,6 +38,12 @@ impl Listener {
             .strip_prefix('[')
             .and_then(|host| host.strip_suffix(']'))
             .unwrap_or(host);
+        if !host
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-%._:".contains(&byte))
+        {
+            return Err(format!("{text}: {host} is no host name or address"));
+        }
         Ok(Listener {
             name: name.to_uppercase(),
             host: host.into(),
@@ -118,6 +124,8 @@ mod tests {
         assert!(parse("PLAINTEXT://host").is_err());
         assert!(parse("PLAINTEXT://host:70000").is_err());
         assert!(parse("://host:1").is_err());
+        assert!(parse("PLAINTEXT://two words:1").is_err());
+        assert!(parse("PLAINTEXT://PLAINTEXT://host:1").is_err());
     }
 
     #[test]

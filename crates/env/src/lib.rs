@@ -12,12 +12,25 @@ mod real;
 pub mod sim;
 pub mod threads;
 
+use std::fmt;
+use std::io::Write;
 use std::sync::Arc;
 
 pub use clock::{Clock, Rng};
 pub use disk::{Disk, File, FileHandle};
 pub use net::{ConnId, Net, Poller, Readiness, Socket, Stream, Wake};
 pub use threads::{Bell, Threads, Turn, Worker};
+
+/// Writes a line to standard error, as `eprintln!` does, but lives when nobody can read it.
+#[macro_export]
+macro_rules! tell {
+    ($($text:tt)*) => { $crate::tell_line(format_args!($($text)*)) };
+}
+
+/// What [`tell!`] calls. A full disk or a log collector that ended costs the line; `eprintln!` would end the process.
+pub fn tell_line(text: fmt::Arguments) {
+    let _ = std::io::stderr().write_all(format!("{text}\n").as_bytes());
+}
 
 /// One machine: everything the broker may ask of the outside world.
 #[derive(Clone)]

@@ -138,7 +138,7 @@ fn options() -> Result<Options, String> {
 fn main() -> ExitCode {
     match options() {
         Err(problem) => {
-            eprintln!("{problem}\n\n{USAGE}");
+            env::tell!("{problem}\n\n{USAGE}");
             ExitCode::from(2)
         }
         Ok(options) if options.is_child => {
@@ -216,7 +216,7 @@ fn child(options: Options) {
             // The parent is gone.
             return;
         }
-        eprintln!("{SEED_SAYS} {seed}");
+        env::tell!("{SEED_SAYS} {seed}");
         let (is_clean, summary, problems) = judge(seed, options);
         let _ = writeln!(
             out,

@@ -126,7 +126,7 @@ pub(crate) fn bench(global: &Global, args: &BenchArgs) -> Result<(), Failure> {
             if !is_loaded {
                 renew(&env, global, args, case)?;
                 if case.job.reads_only() {
-                    eprintln!("loading {} records of {} bytes", case.records, case.size);
+                    env::tell!("loading {} records of {} bytes", case.records, case.size);
                     bench.load()?;
                 }
                 loaded = case.job.reads_only().then_some(shape);
@@ -140,9 +140,9 @@ pub(crate) fn bench(global: &Global, args: &BenchArgs) -> Result<(), Failure> {
                         dir.display()
                     ))
                 };
-                eprintln!("dropped the pages of {}", bytes(dropped.map_err(failed)?));
+                env::tell!("dropped the pages of {}", bytes(dropped.map_err(failed)?));
             }
-            eprintln!(
+            env::tell!(
                 "{}: {} (run {run} of {})",
                 preset.name(),
                 case.label,

@@ -46,6 +46,11 @@ pub(crate) struct Broker {
 impl Broker {
     /// Starts on a free port; returns once the broker says that it listens.
     pub(crate) fn start(data: &Path, more: &[&str]) -> Broker {
+        Broker::start_telling(data, more, Stdio::null())
+    }
+
+    /// As `start`, with somewhere for what the broker tells.
+    pub(crate) fn start_telling(data: &Path, more: &[&str], told: Stdio) -> Broker {
         let mut process = Command::new(ESKER)
             .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
             .arg(data)
@@ -58,7 +63,7 @@ impl Broker {
             ])
             .args(more)
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(told)
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
@@ -71,11 +76,16 @@ impl Broker {
     }
 
     /// SIGTERM, and the exit code.
-    pub(crate) fn stop(mut self) -> Option<i32> {
+    pub(crate) fn stop(self) -> Option<i32> {
+        self.signal("-TERM")
+    }
+
+    /// The exit code after a signal that stops.
+    pub(crate) fn signal(mut self, signal: &str) -> Option<i32> {
         let id = self.process.id().to_string();
         assert!(
             Command::new("kill")
-                .args(["-TERM", &id])
+                .args([signal, &id])
                 .status()
                 .unwrap()
                 .success()

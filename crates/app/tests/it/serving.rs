@@ -1,5 +1,8 @@
 //! Starting and stopping a broker.
 
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 
 use crate::broker::{Broker, Dir, esker, failure};
@@ -22,6 +25,50 @@ fn acknowledged_records_survive_a_kill_and_a_stop() {
             assert_eq!(broker.stop(), Some(0))
         }
     }
+}
+
+/// A line that could not be written ended the process, and four bytes from anybody made it tell one.
+#[test]
+fn a_log_that_cannot_be_written_costs_its_lines_only() {
+    let dir = Dir::new();
+    let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let broker = Broker::start_telling(&dir.0, &["--set", "num.io.threads=8"], full.into());
+    let mut stranger = TcpStream::connect(&broker.address).unwrap();
+    stranger.write_all(b"\x7f\xff\xff\xff").unwrap();
+    let closed = stranger.read(&mut [0]);
+    assert!(matches!(closed, Ok(0) | Err(_)), "{closed:?}");
+    broker.ok(&["produce", "t"], b"still here\n");
+    assert_eq!(broker.text(&["consume", "t", "-e"]), "still here\n");
+    assert_eq!(broker.stop(), Some(0));
+}
+
+#[test]
+fn a_closed_terminal_stops_the_broker_as_a_person_would() {
+    let dir = Dir::new();
+    let broker = Broker::start(&dir.0, &[]);
+    broker.ok(&["produce", "t"], b"kept\n");
+    assert_eq!(broker.signal("-HUP"), Some(0));
+    let told = dir.0.join("told");
+    let broker = Broker::start_telling(&dir.0, &[], File::create(&told).unwrap().into());
+    assert_eq!(broker.text(&["consume", "t", "-e"]), "kept\n");
+    assert_eq!(broker.stop(), Some(0));
+    let told = std::fs::read_to_string(told).unwrap();
+    assert_eq!(told, "stopping\n", "nothing was left to replay");
+}
+
+#[test]
+fn a_broker_that_is_told_to_refuse_strangers_does_not_serve_them() {
+    let dir = Dir::new();
+    let authorizer =
+        "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer";
+    let data = dir.0.to_str().unwrap();
+    let (code, error) = failure(&esker(
+        &["serve", "-l", "127.0.0.1:0", "-d", data, "-s", authorizer],
+        "",
+        b"",
+    ));
+    assert_eq!(code, 2, "{error}");
+    assert!(error.contains("there is no authorizer yet"), "{error}");
 }
 
 #[test]

@@ -179,7 +179,7 @@ impl<M: Machine> Coordinator<M> {
         }
         for record in records {
             let (key, value) = self.machine.encode(record).map_err(|error| {
-                eprintln!("{}: record cannot be written: {error}", self.name());
+                env::tell!("{}: record cannot be written: {error}", self.name());
                 ErrorCode::UnknownServerError
             })?;
             builder.push(at.wall, Some(&key), value.as_deref(), &[]);
@@ -224,7 +224,7 @@ impl<M: Machine> Coordinator<M> {
                     self.state = State::Active;
                 }
                 Err(reason) => {
-                    eprintln!("{} cannot be loaded: {reason}", self.name());
+                    env::tell!("{} cannot be loaded: {reason}", self.name());
                     self.state = State::Failed;
                 }
             }

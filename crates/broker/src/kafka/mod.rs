@@ -147,7 +147,7 @@ impl Shard {
                     .connections
                     .get(&address.conn)
                     .map(|connection| connection.peer.to_string());
-                eprintln!(
+                env::tell!(
                     "connection from {} closed: {error}",
                     peer.unwrap_or_default()
                 );

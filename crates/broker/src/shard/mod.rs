@@ -219,7 +219,7 @@ impl Shard {
         match wire::frame::encode_response(key, response, address.version, address.correlation_id) {
             Ok(encoded) => Outcome::Reply(Reply::new(encoded, fillers)),
             Err(error) => {
-                eprintln!(
+                env::tell!(
                     "{key:?} version {}: answer cannot be encoded: {error}",
                     address.version
                 );
@@ -312,7 +312,7 @@ impl Shard {
     fn complain(&mut self, what: std::fmt::Arguments<'_>) {
         if self.may_complain <= self.now {
             self.may_complain = self.now.plus(COMPLAINT_PAUSE);
-            eprintln!("{what}");
+            env::tell!("{what}");
         }
     }
 
@@ -339,7 +339,7 @@ impl Shard {
             }
             Err(error) => {
                 self.shared.forget_connection(peer.ip());
-                eprintln!("connection from {peer} lost: {error}");
+                env::tell!("connection from {peer} lost: {error}");
             }
         }
     }
@@ -408,7 +408,7 @@ impl Shard {
             match connection.next_frame(self.shared.frame_bytes_max(), &mut self.account) {
                 Frame::Partial => return any,
                 Frame::Refused { length } => {
-                    eprintln!(
+                    env::tell!(
                         "connection from {} closed: it announced a request of {length} bytes",
                         connection.peer
                     );
@@ -612,7 +612,7 @@ impl Shard {
         }
         for conn in late {
             if let Some(connection) = self.connections.get(&conn) {
-                eprintln!(
+                env::tell!(
                     "connection from {} closed: memory for requests is short, and the rest of its request does not come",
                     connection.peer
                 );
@@ -705,7 +705,7 @@ impl Shard {
 
     fn poll(&mut self, timeout: Option<Duration>) {
         if let Err(error) = self.poller.wait(timeout, &mut self.ready) {
-            eprintln!("shard {} cannot poll: {error}", self.id.0);
+            env::tell!("shard {} cannot poll: {error}", self.id.0);
         }
     }
 }

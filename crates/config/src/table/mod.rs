@@ -188,10 +188,12 @@ pub(crate) const SECTIONS: &[(&str, &[Setting])] = &[
 
 /// Settings of plug-ins and single listeners: known by their beginning, checked by whoever reads them.
 const PREFIXES: &[(&str, Status)] = &[
+    ("allow.everyone.if.no.acl.found", Status::Meaningless),
     ("config.providers.", Status::Meaningless),
     ("listener.name.", Status::Accepted),
     ("rlmm.config.", Status::Meaningless),
     ("rsm.config.", Status::Meaningless),
+    ("super.users", Status::Meaningless),
 ];
 
 static BROKER: LazyLock<BTreeMap<&'static str, &'static Setting>> = LazyLock::new(|| {

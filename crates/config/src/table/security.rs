@@ -3,7 +3,7 @@
 use super::Setting;
 
 pub(super) const SETTINGS: &[Setting] = settings! {
-    "authorizer.class.name" String "" Any ReadOnly Meaningless "Plug-in classes of the JVM cannot be loaded";
+    "authorizer.class.name" String "" Any ReadOnly Accepted "who decides what a principal may do; only empty (nobody is refused) can be served";
     "delegation.token.expiry.check.interval.ms" Long "3600000" AtLeast(1) ReadOnly Accepted
         "time between looks for expired delegation tokens";
     "delegation.token.expiry.time.ms" Long "86400000" AtLeast(1) ReadOnly Accepted

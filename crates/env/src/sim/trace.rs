@@ -98,7 +98,7 @@ impl Trace {
         self.hash = mix(hasher.state.wrapping_add(1));
         self.count += 1;
         if self.verbose {
-            eprintln!("{:8} {event:?}", self.count);
+            crate::tell!("{:8} {event:?}", self.count);
         }
     }
 

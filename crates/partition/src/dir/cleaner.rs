@@ -288,9 +288,10 @@ impl Cleaner {
         let shun = |error: &CleanError| {
             let key = (partition.topic_id, partition.index);
             if self.cleaning.shunned.lock().insert(key) {
-                eprintln!(
+                env::tell!(
                     "{}-{} cannot be compacted: {error}",
-                    partition.topic, partition.index
+                    partition.topic,
+                    partition.index
                 );
             }
         };

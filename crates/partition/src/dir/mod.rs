@@ -318,7 +318,7 @@ impl LogDir {
         }
         let released = journal.release(self.release_to.load(Ordering::Relaxed), SPARE_PIECES_MAX);
         if let Err(error) = released {
-            eprintln!(
+            env::tell!(
                 "log dir {}: cannot remove a journal piece: {error}",
                 self.path.display()
             );
@@ -419,7 +419,7 @@ impl LogDir {
     /// Takes the directory offline: tells everyone who waits. The first error is the one that is logged.
     pub(crate) fn fail(&self, error: &io::Error, news: &mut Vec<News>) {
         self.failed.store(true, Ordering::Release);
-        eprintln!("log dir {} offline: {error}", self.path.display());
+        env::tell!("log dir {} offline: {error}", self.path.display());
         let partitions: Vec<_> = self.partitions.lock().values().cloned().collect();
         for partition in partitions {
             partition.on_dir_failed(self, news);
@@ -433,7 +433,7 @@ impl LogDir {
             } else {
                 "has room again"
             };
-            eprintln!("log dir {} {state}: {why}", self.path.display());
+            env::tell!("log dir {} {state}: {why}", self.path.display());
             self.maker_bell.ring();
         }
     }

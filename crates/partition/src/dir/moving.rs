@@ -400,7 +400,7 @@ impl Move {
             });
         // What cannot be removed now goes at the next start.
         if let (Err(error), false) = (removed, self.to.is_failed()) {
-            eprintln!("cannot remove {}: {error}", self.files.display());
+            env::tell!("cannot remove {}: {error}", self.files.display());
         }
     }
 

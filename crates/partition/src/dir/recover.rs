@@ -350,7 +350,7 @@ impl Recovery {
             (Ok(replayed), None) => replayed,
         };
         for damage in &replayed.damage {
-            eprintln!(
+            env::tell!(
                 "log dir {}: journal rounds {} to {} were durable and are damaged",
                 path.display(),
                 damage.from,

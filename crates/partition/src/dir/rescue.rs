@@ -160,7 +160,7 @@ impl Recovery {
         if !is_confined {
             return None;
         }
-        eprintln!("partition {} offline: {error}", path.display());
+        env::tell!("partition {} offline: {error}", path.display());
         Some(*row)
     }
 

@@ -286,7 +286,7 @@ impl Log {
     fn tell_holes(&self) {
         let found = self.holes.iter().skip(self.holes_known);
         for hole in found.filter(|hole| self.log_start < hole.to) {
-            eprintln!(
+            env::tell!(
                 "{}: offsets {} to {} were durable and are damaged",
                 self.path.display(),
                 hole.from.max(self.log_start),

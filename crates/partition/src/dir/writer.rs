@@ -378,9 +378,10 @@ impl SegmentWriter {
                     }
                 }
                 // Its age cannot be read, so it stays. Nothing was written: the other partitions have no part in it.
-                Err(error) => eprintln!(
+                Err(error) => env::tell!(
                     "no retention of {}-{}: {error}",
-                    partition.topic, partition.index
+                    partition.topic,
+                    partition.index
                 ),
             }
         }
