@@ -5,6 +5,7 @@
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Args;
 use config::{Broker, Format, Machine, Settings, SettingsError};
@@ -133,6 +134,8 @@ fn read_text(env: &Env, path: &std::path::Path) -> Result<String, Failure> {
 fn run(env: Env, config: Broker) -> Result<(), Failure> {
     allocator::keep_freed_memory();
     let dirs = config.log_dirs.clone();
+    let life = Arc::new(Mutex::new(Life::Starting));
+    stop_on_signal(Arc::clone(&life))?;
     let broker =
         broker::Broker::start(&env, config).map_err(|error| Failure::new(error.to_string()))?;
     if broker.rounds_replayed > 0 {
@@ -141,8 +144,7 @@ fn run(env: Env, config: Broker) -> Result<(), Failure> {
             broker.rounds_replayed
         );
     }
-    // Before anybody can know that we run: whoever reads the banner may stop us at once.
-    stop_on_signal(broker.stop_handle())?;
+    on_started(&life, broker.stop_handle());
     // Nobody may be reading; the broker runs all the same.
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(banner(&broker.addresses, &dirs).as_bytes());
@@ -151,29 +153,57 @@ fn run(env: Env, config: Broker) -> Result<(), Failure> {
     broker.join().map_err(Failure::new)
 }
 
+/// How far the broker is, for whoever gets a signal.
+enum Life {
+    Starting,
+    /// Told to stop while it started. It stops once it runs: ended now, it would leave rounds to replay.
+    Unwanted,
+    Running(Box<dyn Fn() + Send>),
+}
+
 /// SIGTERM, SIGINT and SIGHUP (its terminal is closed) stop the broker cleanly; a second SIGTERM or SIGINT ends it at once.
 /// Under `nohup`, which has SIGHUP ignored, it stays so.
-fn stop_on_signal(stop: impl Fn() + Send + 'static) -> Result<(), Failure> {
+fn stop_on_signal(life: Arc<Mutex<Life>>) -> Result<(), Failure> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     let hangup = (!is_ignored(SIGHUP)).then_some(SIGHUP);
-    let mut signals =
-        signal_hook::iterator::Signals::new([SIGTERM, SIGINT].into_iter().chain(hangup))
-            .map_err(|error| Failure::new(format!("cannot listen for signals: {error}")))?;
+    let all = [SIGTERM, SIGINT].into_iter().chain(hangup);
+    let mut signals = signal_hook::iterator::Signals::new(all)
+        .map_err(|error| Failure::new(format!("cannot listen for signals: {error}")))?;
     // Lives as long as the process: nobody waits for it.
     #[allow(clippy::disallowed_methods)]
     std::thread::spawn(move || {
         let mut is_stopping = false;
         for signal in signals.forever() {
-            if !is_stopping {
-                env::tell!("stopping");
-                stop();
-            } else if signal != SIGHUP {
-                std::process::exit(130);
+            if is_stopping {
+                if signal != SIGHUP {
+                    std::process::exit(130);
+                }
+                continue;
             }
             is_stopping = true;
+            let mut life = life.lock().unwrap_or_else(PoisonError::into_inner);
+            match &*life {
+                Life::Running(stop) => {
+                    env::tell!("stopping");
+                    stop();
+                }
+                Life::Starting | Life::Unwanted => {
+                    env::tell!("stopping once the start is done; once more ends it now");
+                    *life = Life::Unwanted;
+                }
+            }
         }
     });
     Ok(())
+}
+
+/// The broker runs; stops it where that was asked for before.
+fn on_started(life: &Mutex<Life>, stop: impl Fn() + Send + 'static) {
+    let mut life = life.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Life::Unwanted = *life {
+        stop();
+    }
+    *life = Life::Running(Box::new(stop));
 }
 
 /// Whether this process was started with a signal ignored. Where the system does not tell, it was not.
