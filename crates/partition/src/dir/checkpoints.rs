@@ -44,22 +44,31 @@ pub(super) enum VolumeSync {
 }
 
 impl SegmentWriter {
-    /// Makes the segment files alone sufficient for everything up to the journal's present point; with many of them the syncer
-    /// does the longest part of it.
-    pub(super) fn begin_checkpoint(&mut self, wall: Timestamp) -> Result<(), StoreError> {
+    /// Begins to make the segment files alone sufficient for everything up to the journal's present point; whether the disk had
+    /// room for that. The rest is another turn: what is committed and trimmed between the two, the simulator does too.
+    pub(super) fn begin_checkpoint(&mut self, wall: Timestamp) -> Result<bool, StoreError> {
         let point: Point = *self.dir.point.lock();
-        let Some(covered) = self.prepare(point, wall)? else {
-            return Ok(());
+        let is_prepared = self.prepare(wall)?;
+        self.prepared = is_prepared.then_some(point);
+        Ok(is_prepared)
+    }
+
+    /// Goes on with a checkpoint that was begun, before anything else is written; with many files the syncer does the longest
+    /// part of it. Whether there was one.
+    pub(super) fn go_on_with_checkpoint(&mut self) -> Result<bool, StoreError> {
+        let Some(point) = self.prepared.take() else {
+            return Ok(false);
         };
+        let covered = self.cover(point);
         match covered.syncing {
-            Syncing::Now => self.sync_and_store(covered).map(drop),
+            Syncing::Now => drop(self.sync_and_store(covered)?),
             Syncing::WithVolume => {
                 *self.dir.volume_sync.lock() = VolumeSync::Asked;
                 self.dir.syncer_bell.ring();
                 self.under_way = Some(covered);
-                Ok(())
             }
         }
+        Ok(true)
     }
 
     /// Ends the checkpoint under way if its sync has ended, or waits for us to do it.
@@ -97,24 +106,25 @@ impl SegmentWriter {
         point: Point,
         wall: Timestamp,
     ) -> Result<bool, StoreError> {
-        match self.prepare(point, wall)? {
-            Some(covered) => self.sync_and_store(covered),
-            None => Ok(false),
+        if !self.prepare(wall)? {
+            return Ok(false);
         }
+        let covered = self.cover(point);
+        self.sync_and_store(covered)
     }
 
-    /// Writes all that a checkpoint covers. `None` when the disk has no room for that.
-    fn prepare(&mut self, point: Point, wall: Timestamp) -> Result<Option<Covered>, StoreError> {
+    /// Writes all that was committed up to the journal's point of a moment ago. False when the disk has no room for that.
+    fn prepare(&mut self, wall: Timestamp) -> Result<bool, StoreError> {
         // Everything committed up to the point is on the list or written: commits tell their partitions before the point moves.
         self.take_dirty()?;
         self.write_pending(self.dir.env.clock.now(), wall)?;
         if !self.pending.is_empty() {
-            return Ok(None);
+            return Ok(false);
         }
-        if let Err(error) = self.write_derived() {
-            return self.unless_full(error).map(|()| None);
+        match self.write_derived() {
+            Ok(()) => Ok(true),
+            Err(error) => self.unless_full(error).map(|()| false),
         }
-        Ok(Some(self.cover(point)))
     }
 
     /// Writes what lies beside the segments. Comes before the syncs, because a full disk may stop it and it can be repeated; a
@@ -141,6 +151,8 @@ impl SegmentWriter {
         }
     }
 
+    /// What the files have, which is all up to the point. A log start may be ahead of that: the journal has the trim, and the
+    /// batches that it went through.
     fn cover(&mut self, point: Point) -> Covered {
         // First those that are about to live here: when one of them is here now, the list that is taken after has it.
         let guests: BTreeMap<_, _> = self.dir.guests.lock().clone();

@@ -135,15 +135,20 @@ impl Log {
         Ok(log)
     }
 
-    /// Next offset that nobody was told of: behind everything written, pending, lost or trimmed.
+    /// Next offset that nobody was told of: behind everything that was told of, or trimmed.
     fn end(&self) -> Offset {
+        self.told_end().max(self.log_start)
+    }
+
+    /// End of everything written, pending or lost. The log start may be ahead of it, in the middle of a batch that is still to
+    /// come: a checkpoint knows of trims that lie behind its point.
+    fn told_end(&self) -> Offset {
         let batches = self.pending.last().map(|batch| batch.next_offset());
         let holes = self.holes.iter().map(|hole| hole.to).max();
         let known = batches.max(holes).unwrap_or(Offset::ZERO);
         let unread = self.unread.as_ref().map(|(_, row)| row.log_end);
         known
             .max(self.written_end())
-            .max(self.log_start)
             .max(unread.unwrap_or(Offset::ZERO))
     }
 
@@ -166,8 +171,8 @@ impl Log {
     }
 
     fn take(&mut self, batch: Batch) {
-        // A checkpoint that was taken later already holds it.
-        if batch.base_offset() < self.end() {
+        // The files already hold it. One below the log start counts: its producers and the ends of its transactions do.
+        if batch.base_offset() < self.told_end() {
             return;
         }
         self.lose(batch.base_offset());

@@ -16,7 +16,7 @@ use model::{Instant, Offset, Timestamp};
 use wire::records::Batch;
 
 use super::checkpoints::Covered;
-use super::{Doomed, Key, LogDir, UNWRITTEN_BYTES_GATHERED_MAX, UNWRITTEN_BYTES_RING};
+use super::{Doomed, Key, LogDir, Point, UNWRITTEN_BYTES_GATHERED_MAX, UNWRITTEN_BYTES_RING};
 use crate::news::News;
 use crate::partition::{Home, Partition};
 use crate::sync::Ordering;
@@ -59,6 +59,8 @@ pub struct SegmentWriter {
     hot_bytes: usize,
     /// Written since the last checkpoint began.
     pub(super) unsynced: BTreeMap<Key, Arc<Partition>>,
+    /// Up to where a checkpoint was begun that nothing tells of yet.
+    pub(super) prepared: Option<Point>,
     /// A checkpoint whose files the syncer syncs.
     pub(super) under_way: Option<Covered>,
     unlinks: VecDeque<(Instant, Arc<Home>, Deleted)>,
@@ -87,6 +89,7 @@ impl SegmentWriter {
             hot: VecDeque::new(),
             hot_bytes: 0,
             unsynced: BTreeMap::new(),
+            prepared: None,
             under_way: None,
             unlinks: VecDeque::new(),
             waits_since: None,
@@ -450,6 +453,7 @@ impl SegmentWriter {
     fn work(&mut self, now: Instant) -> Result<Turn, StoreError> {
         let wall = self.dir.env.clock.wall_ms();
         let is_stopping = self.is_stopping();
+        let went_on = self.go_on_with_checkpoint()?;
         self.take_dirty()?;
         self.end_checkpoint()?;
         if self.under_way.is_none() {
@@ -477,8 +481,9 @@ impl SegmentWriter {
                 self.trim_segments();
                 return Ok(Turn::Done);
             }
-            if is_due {
-                self.begin_checkpoint(wall)?;
+            // The one that ended may have found no room: then there is none for another.
+            if is_due && !went_on && self.begin_checkpoint(wall)? {
+                return Ok(Turn::Again);
             }
         } else if is_stopping {
             return Ok(Turn::Sleep { until: None });

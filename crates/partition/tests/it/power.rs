@@ -1,5 +1,7 @@
 //! Power cuts and kills at every point: what was acknowledged is there, at its offset, with its bytes.
 
+use log::checkpoint::Checkpoint;
+
 use super::*;
 
 /// Partitions of every kind: durable, in the page cache, trimmed.
@@ -184,4 +186,52 @@ fn kills_and_cuts_one_after_the_other_lose_nothing_acknowledged() {
             }
         }
     }
+}
+
+/// Files end in front of a batch and the log starts in the middle of it: so a checkpoint says that was begun before the batch.
+#[test]
+fn a_trim_into_a_batch_during_a_checkpoint_leaves_the_rest_of_the_batch() {
+    let (mut ahead, mut without_files) = (0, 0);
+    for turns_before in 0..6 {
+        for turns_after in 0..4 {
+            let context = format!("{turns_before} turns before, {turns_after} after");
+            let machine = machine(1);
+            let mut known = vec![Known::default(); 2];
+            let configs = [small_segments(), small_segments()];
+            let mut rig = open(&machine, &configs).unwrap();
+            for number in 0..200 {
+                rig.append(0, &[value("v", number)], &mut known).unwrap();
+                rig.commit(&mut known);
+            }
+            (0..turns_before).for_each(|_| drop(rig.writer.turn()));
+            for at in 0..2 {
+                let values: Vec<_> = (0..10).map(|number| value("late", number)).collect();
+                let base = rig.append(at, &values, &mut known).unwrap();
+                rig.commit(&mut known);
+                rig.trim(at, base + 5, &mut known).unwrap();
+                rig.commit(&mut known);
+            }
+            (0..turns_after).for_each(|_| drop(rig.writer.turn()));
+            drop(rig);
+            machine.power_cut();
+            let stored = Checkpoint::load(&*machine.env().disk, Path::new(DIR)).unwrap();
+            for row in stored.into_iter().flat_map(|stored| stored.rows) {
+                ahead += usize::from(row.has_files && row.log_start > row.log_end);
+                without_files += usize::from(!row.has_files && row.log_start > Offset::ZERO);
+            }
+            let mut rig = open(&machine, &configs).unwrap();
+            check(&rig, &mut known, &context);
+            for at in 0..2 {
+                rig.append(at, &[value("next", 1)], &mut known).unwrap();
+            }
+            rig.commit(&mut known);
+            rig.stop();
+            drop(rig);
+            machine.power_cut();
+            let rig = open(&machine, &configs).unwrap();
+            check(&rig, &mut known, &context);
+        }
+    }
+    assert!(ahead > 0, "no checkpoint was taken around a trim");
+    assert!(without_files > 0, "none of a partition without files");
 }
