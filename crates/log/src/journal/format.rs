@@ -3,6 +3,9 @@
 //! A round is `head | table | echo | bodies`, padded to [`PAGE`]. Its checksum covers all but the bodies; the table holds every
 //! batch header, and a batch header holds the CRC of its body, so one short checksum binds every byte without reading the
 //! bodies again. The echo (see `echo`) says what the rounds before did. All integers are little endian. Does no IO.
+//!
+//! Bodies are what clients sent, and may look like rounds: those of a piece are known by a random number that only its header and
+//! its rounds have. The header stands in the first page and once more in the last.
 
 use model::{Offset, PartitionIndex};
 use wire::Uuid;
@@ -33,6 +36,9 @@ pub(super) struct PieceHeader {
     pub(super) first_sequence: u64,
     /// Checksum of the last round of the piece before.
     pub(super) previous: u32,
+    /// Random, anew with every use of a piece, and in each of its rounds: records that look like a round cannot know it. Zero
+    /// in pieces of versions that drew none.
+    pub(super) salt: u64,
 }
 
 impl PieceHeader {
@@ -43,6 +49,7 @@ impl PieceHeader {
         page[28..36].copy_from_slice(&self.number.to_le_bytes());
         page[36..44].copy_from_slice(&self.first_sequence.to_le_bytes());
         page[44..48].copy_from_slice(&self.previous.to_le_bytes());
+        page[48..56].copy_from_slice(&self.salt.to_le_bytes());
         let checksum = crc32c(&page[12..PIECE_HEADER_BYTES]);
         page[8..12].copy_from_slice(&checksum.to_le_bytes());
         page
@@ -61,6 +68,7 @@ impl PieceHeader {
             number: u64_at(bytes, 28),
             first_sequence: u64_at(bytes, 36),
             previous: u32_at(bytes, 44),
+            salt: u64_at(bytes, 48),
         })
     }
 }
@@ -79,6 +87,8 @@ pub(super) struct RoundHead {
     pub(super) body_bytes: u64,
     /// Zero in rounds of versions that wrote none.
     pub(super) echo_bytes: u32,
+    /// That of its piece.
+    pub(super) salt: u64,
 }
 
 impl RoundHead {
@@ -114,7 +124,8 @@ impl RoundHead {
         buffer[32..40].copy_from_slice(&self.piece.to_le_bytes());
         buffer[40..48].copy_from_slice(&self.body_bytes.to_le_bytes());
         buffer[48..52].copy_from_slice(&self.echo_bytes.to_le_bytes());
-        buffer[52..ROUND_HEAD_BYTES].fill(0);
+        buffer[52..60].copy_from_slice(&self.salt.to_le_bytes());
+        buffer[60..ROUND_HEAD_BYTES].fill(0);
         let checksum = crc32c(&buffer[8..]);
         buffer[4..8].copy_from_slice(&checksum.to_le_bytes());
         checksum
@@ -134,6 +145,7 @@ impl RoundHead {
             piece: u64_at(bytes, 32),
             body_bytes: u64_at(bytes, 40),
             echo_bytes: u32_at(bytes, 48),
+            salt: u64_at(bytes, 52),
         })
     }
 

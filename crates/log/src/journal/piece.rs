@@ -27,6 +27,13 @@ pub struct Piece {
     pub bytes: u64,
 }
 
+impl Piece {
+    /// Behind the last place of a round. The page there is the header once more, for when the first is lost with the first round.
+    pub(super) fn rounds_end(&self) -> u64 {
+        self.bytes - PAGE
+    }
+}
+
 /// Pieces that are ready to be written: zeroed or recycled. Filled in the background, emptied by the commit path.
 #[derive(Clone)]
 pub struct Spares {

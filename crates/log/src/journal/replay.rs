@@ -215,12 +215,26 @@ fn list(disk: &dyn Disk, dir: &Path, dir_id: Uuid) -> io::Result<(Vec<Found>, Ve
 }
 
 /// The header of a piece that is ours. One that is damaged, or of an earlier use because its last write went astray, is told
-/// by the first round, which says the same: else the newest piece would be taken for an unused one, and nothing behind it
-/// could tell that it was durable.
+/// by the first round, which says the same, or by the copy in the last page: else the newest piece would be taken for an unused
+/// one, and nothing behind it could tell that it was durable. No other place is asked, as records may look like anything.
 fn read_header(file: &FileHandle, bytes: u64, dir_id: Uuid) -> io::Result<Option<PieceHeader>> {
-    let mut head = [0; PIECE_HEADER_BYTES];
-    let read = file.read_exact_at(&mut head, 0);
-    let header = read.ok().and_then(|()| PieceHeader::decode(&head));
+    let read_at = |position: u64| {
+        let mut head = [0; PIECE_HEADER_BYTES];
+        file.read_exact_at(&mut head, position)?;
+        Ok::<_, io::Error>(PieceHeader::decode(&head))
+    };
+    let first = read_verified(file, bytes, PAGE)?.map(|Front { head, .. }| PieceHeader {
+        dir: dir_id,
+        number: head.piece,
+        first_sequence: head.sequence,
+        previous: head.previous,
+        salt: head.salt,
+    });
+    let header = match read_at(0) {
+        Ok(Some(header)) => Some(header),
+        _ if first.is_some() => None,
+        _ => read_at(bytes - PAGE)?,
+    };
     if let Some(header) = header
         && header.dir != dir_id
     {
@@ -232,56 +246,10 @@ fn read_header(file: &FileHandle, bytes: u64, dir_id: Uuid) -> io::Result<Option
         );
         return Err(io::Error::new(io::ErrorKind::InvalidData, what));
     }
-    let first = read_verified(file, bytes, PAGE)?.map(|Front { head, .. }| PieceHeader {
-        dir: dir_id,
-        number: head.piece,
-        first_sequence: head.sequence,
-        previous: head.previous,
-    });
     match (header, first) {
         (Some(header), Some(first)) if first.number > header.number => Ok(Some(first)),
-        (None, None) => search_header(file, bytes, dir_id),
         (header, first) => Ok(header.or(first)),
     }
-}
-
-/// The header of a piece that lost it together with its first round, from the rounds that are left. A power cut may have
-/// taken both of a piece that was never synced, so it begins no later than behind what these rounds call durable.
-fn search_header(file: &FileHandle, bytes: u64, dir_id: Uuid) -> io::Result<Option<PieceHeader>> {
-    /// A piece that begins with so many zeroes was never used.
-    const UNUSED_BYTES: u64 = 64 << 10;
-    let mut start = vec![0; bytes.min(UNUSED_BYTES) as usize];
-    file.read_exact_at(&mut start, 0)?;
-    if start.iter().all(|byte| *byte == 0) {
-        return Ok(None);
-    }
-    let mut header: Option<PieceHeader> = None;
-    let mut durable = 0;
-    for position in (2 * PAGE..bytes).step_by(PAGE as usize) {
-        let Some(Front { head, .. }) = read_verified(file, bytes, position)? else {
-            continue;
-        };
-        // Rounds of earlier uses have lower numbers.
-        if header.is_none_or(|header| header.number < head.piece) {
-            durable = 0;
-        } else if header.is_some_and(|header| header.number > head.piece) {
-            continue;
-        }
-        durable = durable.max(head.durable);
-        // At least one came before it, where it cannot be read.
-        let first = head.sequence.saturating_sub(1);
-        let same = header.filter(|header| header.number == head.piece);
-        header = Some(PieceHeader {
-            dir: dir_id,
-            number: head.piece,
-            first_sequence: same.map_or(first, |header| header.first_sequence.min(first)),
-            previous: 0,
-        });
-    }
-    Ok(header.map(|header| PieceHeader {
-        first_sequence: header.first_sequence.min(durable + 1),
-        ..header
-    }))
 }
 
 struct Walk {
@@ -506,7 +474,8 @@ impl Front {
 /// The front of the round at `position`; `None` when there is no valid one of this use of the piece.
 fn read_front(piece: &Found, position: u64) -> io::Result<Option<Front>> {
     let found = read_verified(&piece.file, piece.bytes, position)?;
-    Ok(found.filter(|front| front.head.piece == piece.header.number))
+    let PieceHeader { number, salt, .. } = piece.header;
+    Ok(found.filter(|front| (front.head.piece, front.head.salt) == (number, salt)))
 }
 
 /// The front at `position` of a piece file of `bytes`, of whatever use; none behind its end. Allocates only what the file holds.

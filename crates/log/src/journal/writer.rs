@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use env::disk::Open;
-use env::{Disk, FileHandle};
+use env::{Disk, Env, FileHandle, Rng};
 use model::{Offset, PartitionIndex};
 use wire::Uuid;
 use wire::records::{Batch, Head};
@@ -112,6 +112,7 @@ pub struct Resume {
 
 pub struct Writer {
     disk: Arc<dyn Disk>,
+    rng: Arc<dyn Rng>,
     dir: PathBuf,
     dir_id: Uuid,
     piece_bytes: u64,
@@ -120,6 +121,8 @@ pub struct Writer {
     /// Next write position in the newest live piece.
     position: u64,
     piece_number: u64,
+    /// What tells rounds of the newest piece from records that look like one.
+    salt: u64,
     sequence: u64,
     durable: u64,
     checksum: u32,
@@ -132,15 +135,10 @@ pub struct Writer {
 }
 
 impl Writer {
-    pub fn new(
-        disk: Arc<dyn Disk>,
-        dir: PathBuf,
-        dir_id: Uuid,
-        piece_bytes: u64,
-        resume: Resume,
-    ) -> Writer {
+    pub fn new(env: &Env, dir: PathBuf, dir_id: Uuid, piece_bytes: u64, resume: Resume) -> Writer {
         Writer {
-            disk,
+            disk: Arc::clone(&env.disk),
+            rng: Arc::clone(&env.rng),
             dir,
             dir_id,
             piece_bytes,
@@ -148,6 +146,7 @@ impl Writer {
             live: VecDeque::new(),
             position: 0,
             piece_number: resume.last_piece,
+            salt: 0,
             sequence: resume.last_sequence,
             durable: resume.last_sequence,
             checksum: resume.last_checksum,
@@ -235,6 +234,7 @@ impl Writer {
             piece: self.piece_number,
             durable: self.durable,
             previous: self.checksum,
+            salt: self.salt,
             ..head
         };
         self.checksum = head.seal(&mut self.buffer);
@@ -291,9 +291,9 @@ impl Writer {
 
     /// Bytes that rounds may take before another piece is begun.
     pub fn room(&self) -> u64 {
-        self.live
-            .back()
-            .map_or(0, |live| live.piece.bytes.saturating_sub(self.position))
+        self.live.back().map_or(0, |live| {
+            live.piece.rounds_end().saturating_sub(self.position)
+        })
     }
 
     /// Recycles the pieces whose rounds are all `<= sequence`; the newest piece stays. `keep` whole pieces bound the
@@ -340,13 +340,14 @@ impl Writer {
             entries: entries.len() as u32,
             body_bytes,
             echo_bytes: (self.buffer.len() - table_end) as u32,
+            salt: self.salt,
         }
     }
 
     fn has_room(&self, span: u64) -> bool {
         self.live
             .back()
-            .is_some_and(|live| self.position + span <= live.piece.bytes)
+            .is_some_and(|live| self.position + span <= live.piece.rounds_end())
     }
 
     /// Begins a new piece when the newest one cannot take `span` more bytes.
@@ -362,7 +363,7 @@ impl Writer {
             }
             left.more.clear();
         }
-        let piece = match self.spares.take(span + PAGE) {
+        let piece = match self.spares.take(span + 2 * PAGE) {
             Some(piece) => piece,
             None => {
                 let slot = self.spares.reserve_slot();
@@ -370,7 +371,9 @@ impl Writer {
                     &*self.disk,
                     &self.dir,
                     slot,
-                    self.piece_bytes.min(INLINE_PIECE_BYTES).max(span + PAGE),
+                    self.piece_bytes
+                        .min(INLINE_PIECE_BYTES)
+                        .max(span + 2 * PAGE),
                 )
                 .map_err(|error| {
                     if is_full(&error) {
@@ -382,13 +385,18 @@ impl Writer {
             }
         };
         self.piece_number += 1;
+        self.salt = self.rng.next_u64();
         let header = PieceHeader {
             dir: self.dir_id,
             number: self.piece_number,
             first_sequence: self.sequence + 1,
             previous: self.checksum,
+            salt: self.salt,
         };
-        piece.file.write_at(&[IoSlice::new(&header.encode())], 0)?;
+        let header = header.encode();
+        for position in [0, piece.rounds_end()] {
+            piece.file.write_at(&[IoSlice::new(&header)], position)?;
+        }
         // Without them rounds wait for each other: a process that is short of descriptors has other troubles.
         let path = piece_path(&self.dir, piece.slot);
         let more = (1..SYNCS_MAX).map_while(|_| self.disk.open(&path, Open::Write).ok());

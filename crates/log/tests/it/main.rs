@@ -4,6 +4,7 @@ mod aborted;
 mod clean;
 mod corruption;
 mod files;
+mod forged;
 mod full;
 mod jitter;
 mod journal;

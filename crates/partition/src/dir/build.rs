@@ -83,13 +83,7 @@ impl LogDir {
         let parts = Parts {
             id: Uuid::ZERO,
             files: FilePool::new(Arc::clone(&env.disk), 1),
-            writer: journal::Writer::new(
-                Arc::clone(&env.disk),
-                journal,
-                Uuid::ZERO,
-                piece_bytes,
-                resume,
-            ),
+            writer: journal::Writer::new(env, journal, Uuid::ZERO, piece_bytes, resume),
             point: Point::default(),
             checkpointed: 0,
             bell,

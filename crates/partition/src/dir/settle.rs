@@ -84,7 +84,7 @@ impl Recovery {
         };
         let journal_path = LogDir::journal_path(&path);
         let mut writer = journal::Writer::new(
-            Arc::clone(&env.disk),
+            &env,
             journal_path.clone(),
             id,
             settings.journal_piece_bytes,
