@@ -202,6 +202,15 @@ impl Segment {
             return Ok(None);
         }
         self.load()?;
+        let (max, is_checked) = {
+            let inner = self.inner.read();
+            let is_checked = inner.max.is_some() || !matches!(inner.index, Index::Files { .. });
+            (inner.max, is_checked)
+        };
+        if is_checked {
+            return Ok(max);
+        }
+        self.check_max()?;
         Ok(self.inner.read().max)
     }
 

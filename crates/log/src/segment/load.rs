@@ -147,23 +147,33 @@ impl Segment {
     }
 
     fn load_sealed(&self) -> Result<(), ScanError> {
-        let max = {
+        {
             let mut inner = self.inner.write();
             if !matches!(inner.index, Index::Unknown) {
                 return Ok(());
             }
-            let files = self.sound_files()?;
-            if let Some((offsets, times, max)) = files {
+            if let Some((offsets, times, _)) = self.sound_files()? {
                 inner.index = Index::Files { offsets, times };
-                inner.max = Some(max);
+                return Ok(());
             }
-            files.map(|(_, _, max)| max)
-        };
-        // Retention goes by this time, so it is not believed unless a batch has it.
-        match max {
-            Some(max) if self.names_batch(max.timestamp, max.offset)? => Ok(()),
-            _ => self.rebuild(),
         }
+        self.rebuild()
+    }
+
+    /// Makes the largest time known that the index of a sealed segment says. Retention goes by it, so it is not believed unless a
+    /// batch has it; whoever asks while it is checked checks it too.
+    pub(super) fn check_max(&self) -> Result<(), ScanError> {
+        let Some((_, _, max)) = self.sound_files()? else {
+            return self.rebuild();
+        };
+        if !self.names_batch(max.timestamp, max.offset)? {
+            return self.rebuild();
+        }
+        let mut inner = self.inner.write();
+        if inner.sealed {
+            inner.max.get_or_insert(max);
+        }
+        Ok(())
     }
 
     /// Entries of both index files and the last time, when the files look like those of this segment.

@@ -12,6 +12,7 @@ use model::{Offset, Timestamp};
 
 use super::open::{DELETED, base_of};
 use super::{Store, StoreError};
+use crate::scan::ScanError;
 use crate::segment::{Segment, file_name};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,9 +113,11 @@ impl Store {
 
     /// The newest time of a segment's records; where none has a time, when its file was last written.
     pub(super) fn largest_time(&self, segment: &Segment) -> Result<Timestamp, StoreError> {
-        let max = segment
-            .max_time()
-            .map_err(|error| self.scan(segment.base(), error))?;
+        let max = match segment.max_time() {
+            // What cannot be read has no time that could be known.
+            Err(ScanError::Damage(_)) => None,
+            max => max.map_err(|error| self.scan(segment.base(), error))?,
+        };
         match max.filter(|max| max.timestamp.0 >= 0) {
             Some(max) => Ok(max.timestamp),
             None => self.modified(segment),

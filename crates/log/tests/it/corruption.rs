@@ -3,6 +3,7 @@
 use std::io::IoSlice;
 
 use env::disk::Open;
+use env::sim::Rot;
 
 use super::*;
 
@@ -369,6 +370,31 @@ fn the_first_batch_behind_believed_damage_is_found_in_this_life_and_the_next() {
     for from in 10..12 {
         assert_eq!(found_from(&store, from), Offset(10), "{from}");
     }
+}
+
+/// A time that no batch has, and that cannot be checked: retention would go by it.
+#[test]
+fn a_time_that_could_not_be_checked_is_believed_by_nobody() {
+    let place = Place::simulated(8);
+    small_log(&place);
+    let machine = place.machine.as_ref().unwrap();
+    let path = |extension: &str| place.dir.join(format!("{:020}.{extension}", 0));
+    let len = file_bytes(&place, &format!("{:020}.timeindex", 0)).len() as u64;
+    // The last entry: eight bytes of time, four of offset. It is far in the future now.
+    machine
+        .rot(&path("timeindex"), len - 12..len - 11, Rot::Flip { bit: 5 })
+        .unwrap();
+    let (store, _) = place.open(config(), None);
+    let segment = &store.segments()[0];
+    let log = machine.env().disk.open(&path("log"), Open::Read).unwrap();
+    machine
+        .fail_reads(&path("log"), 0..log.len().unwrap())
+        .unwrap();
+    for _ in 0..3 {
+        assert!(segment.max_time().is_err());
+    }
+    machine.mend_reads();
+    assert!(segment.max_time().unwrap().unwrap().timestamp < Timestamp(20));
 }
 
 proptest::proptest! {
