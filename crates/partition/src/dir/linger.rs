@@ -107,7 +107,7 @@ impl Linger {
         self.under_way += 1;
     }
 
-    /// A round is on the disk.
+    /// A round is on the disk. Not to be told of one without a sync, which says nothing of the disk.
     pub fn on_commit(&mut self, took: Duration) {
         // Weight of a quarter: follows a device that slows down within a few rounds.
         self.average = if self.average.is_zero() {

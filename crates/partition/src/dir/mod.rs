@@ -367,7 +367,9 @@ impl LogDir {
             self.fail(&error, news);
             return;
         }
-        self.queue.lock().linger.on_commit(took);
+        if flight.file.is_some() {
+            self.queue.lock().linger.on_commit(took);
+        }
         self.flights.lock().on_synced(flight.sequence);
         loop {
             let Some(untold) = self.flights.lock().next() else {

@@ -240,3 +240,21 @@ fn a_failing_sync_at_any_place_is_told_to_all_and_nothing_told_is_lost() {
     }
     assert!(failed > 60, "{failed}");
 }
+
+#[test]
+fn a_round_without_a_sync_says_nothing_of_the_disk() {
+    let machine = slow_machine(1);
+    let mut known = vec![Known::default(); 2];
+    let relaxed = LogConfig {
+        durability: Durability::Os,
+        ..small_segments()
+    };
+    let mut rig = open_slow_and_roomy(&machine, &[small_segments(), relaxed], &mut known);
+    let average = rig.dir.commit_average();
+    for _ in 0..40 {
+        rig.append(1, &[b"relaxed".to_vec()], &mut known).unwrap();
+        rig.commit(&mut known);
+    }
+    assert_eq!(rig.dir.commit_average(), average);
+    assert!(rig.dir.is_slow());
+}
