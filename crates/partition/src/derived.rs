@@ -25,6 +25,7 @@ const SNAPSHOTS_KEPT: usize = 2;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Derived {
     pub(crate) producers: ProducerStates,
+    /// Those in the directory, oldest first.
     snapshots: VecDeque<Offset>,
     are_epochs_stored: bool,
     is_id_stored: bool,
@@ -80,10 +81,16 @@ impl Derived {
                 disk.sync_dir(dir)?;
             }
             self.snapshots.push_back(end);
-            while self.snapshots.len() > SNAPSHOTS_KEPT {
-                let old = self.snapshots.pop_front();
-                producer::prune(disk, dir, old.as_slice())?;
-            }
+            self.prune(disk, dir)?;
+        }
+        Ok(())
+    }
+
+    /// Removes the oldest snapshots but for those that are kept.
+    fn prune(&mut self, disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+        while self.snapshots.len() > SNAPSHOTS_KEPT {
+            let old = self.snapshots.pop_front();
+            producer::prune(disk, dir, old.as_slice())?;
         }
         Ok(())
     }
@@ -111,8 +118,11 @@ pub(crate) fn load(
             Err(_) => producer::rebuild(disk, store, row.log_end)
                 .map_err(|error| at(io::Error::other(error.to_string())))?,
         };
-        derived.snapshots.push_back(row.log_end);
     }
+    let mut snapshots = store.snapshots()?;
+    snapshots.sort_unstable();
+    derived.snapshots = snapshots.into();
+    derived.prune(disk, store.dir()).map_err(at)?;
     let epochs = match Epochs::read(disk, store.dir()) {
         Ok(epochs) => epochs,
         // Damaged: one epoch is certain, that of the newest batch; older ones only matter to followers that ask for them.

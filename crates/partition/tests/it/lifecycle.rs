@@ -453,3 +453,22 @@ fn another_expiration_of_producers_counts_from_the_next_look_on() {
     rig.work(&machine, settings().producer_expiration_check, &mut []);
     assert_eq!(rig.partitions[0].producers(|them| them.len()), 0);
 }
+
+#[test]
+fn restarts_leave_no_snapshots_of_producers_behind() {
+    let machine = machine(1);
+    let configs = [small_segments()];
+    for life in 0..8 {
+        let mut rig = open(&machine, &configs).unwrap();
+        append(&mut rig, records(7, life, 1, false), Warrant::None).unwrap();
+        rig.commit(&mut []);
+        rig.stop();
+        drop(rig);
+        machine.kill();
+        let dir = Path::new(DIR).join("t0-0");
+        let names = machine.env().disk.read_dir(&dir).unwrap();
+        let snapshots = names.iter().filter(|it| it.name.ends_with(".snapshot"));
+        let count = snapshots.count();
+        assert!((1..=2).contains(&count), "{count} after life {life}");
+    }
+}
