@@ -159,14 +159,16 @@ impl ProducerStates {
         self.producers.get(&id)
     }
 
+    /// All producers, in no order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (ProducerId, &Producer)> {
+        let producers = self.producers.iter();
+        producers.map(|(id, producer)| (*id, producer))
+    }
+
     /// All producers by id (`DescribeProducers`).
     #[must_use]
     pub fn sorted(&self) -> Vec<(ProducerId, &Producer)> {
-        let mut all: Vec<_> = self
-            .producers
-            .iter()
-            .map(|(id, producer)| (*id, producer))
-            .collect();
+        let mut all: Vec<_> = self.iter().collect();
         all.sort_unstable_by_key(|(id, _)| *id);
         all
     }

@@ -27,9 +27,9 @@ pub enum LastWritten {
 
 pub type LastOfProducers = HashMap<ProducerId, LastWritten>;
 
-/// What active producers wrote last.
+/// What active producers wrote last, in no order: the least that has to be copied while appends wait.
 #[must_use]
-pub fn last_of(states: &ProducerStates) -> LastOfProducers {
+pub fn last_of(states: &ProducerStates) -> Vec<(ProducerId, LastWritten)> {
     let last = |(id, producer): (ProducerId, &crate::producer::Producer)| {
         let last = match producer.last() {
             Some(written) => LastWritten::Records {
@@ -41,7 +41,7 @@ pub fn last_of(states: &ProducerStates) -> LastOfProducers {
         };
         (id, last)
     };
-    states.sorted().into_iter().map(last).collect()
+    states.iter().map(last).collect()
 }
 
 /// What holds for all batches of a pass.

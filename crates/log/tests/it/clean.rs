@@ -346,7 +346,7 @@ fn the_last_batch_of_an_active_producer_stays_without_records() {
         states.apply(batch, None);
     }
     let how = How {
-        producers: clean::last_of(&states),
+        producers: clean::last_of(&states).into_iter().collect(),
         ..How::default()
     };
     compact(&store, &how).unwrap();

@@ -257,7 +257,7 @@ impl Cleaner {
             return Progress::Over;
         }
         let partition = Arc::clone(&job.partition);
-        let mut producers = || partition.producers(clean::last_of);
+        let mut producers = || partition.producers(clean::last_of).into_iter().collect();
         match job.pass.step(store, &mut producers) {
             Ok(step) => {
                 if !step.deleted.paths.is_empty() {
