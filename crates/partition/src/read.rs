@@ -13,7 +13,11 @@ use log::{AbortedTxn, FileSlice, ReadError as StoreError, RecordTime};
 use model::{LeaderEpoch, Offset, Timestamp};
 use wire::records::Batch;
 
-use crate::partition::{Bounds, Hole, Home, Partition};
+use crate::partition::{Bounds, Hole, Home, Partition, State};
+
+/// Batches in memory that a look for a time takes along at first: the first of them has the record, unless its header says more
+/// than is in it. Twice as many each time that none has.
+const LATE_BATCHES_FIRST: usize = 2;
 
 /// What to send for a read.
 pub enum Plan {
@@ -292,20 +296,32 @@ impl Partition {
         time: Timestamp,
         seen: &mut Option<Arc<Home>>,
     ) -> Result<Option<RecordTime>, ReadError> {
-        let (log_start, tail, tail_start, home) = self.tail_snapshot()?;
-        if let Some(store) = seen.insert(home).store.get() {
-            let found = store.offset_for_time(time, tail_start)?;
-            if found.is_some() {
-                return Ok(found);
+        let mut from = Offset::ZERO;
+        let mut count = LATE_BATCHES_FIRST;
+        loop {
+            let late = |batch: &&Batch| from < batch.next_offset() && batch.max_timestamp() >= time;
+            let ((log_start, tail_start, batches), home) = self.look_at_tail(|state| {
+                let batches: Vec<Batch> =
+                    committed(state).filter(late).take(count).cloned().collect();
+                (state.log_start, state.tail.start(), batches)
+            })?;
+            // Again only when memory has let go of batches meanwhile.
+            if from < tail_start
+                && let Some(store) = seen.insert(home).store.get()
+            {
+                let found = store.offset_for_time(time, tail_start)?;
+                if found.is_some() {
+                    return Ok(found);
+                }
             }
-        }
-        for batch in tail.iter().filter(|batch| batch.max_timestamp() >= time) {
-            let found = first_record(batch, |at, offset| at >= time && offset >= log_start);
-            if found.is_some() {
-                return Ok(found);
+            let wanted = |at, offset| at >= time && offset >= log_start;
+            let found = batches.iter().find_map(|batch| first_record(batch, wanted));
+            match batches.last().filter(|_| batches.len() == count) {
+                Some(last) if found.is_none() => from = last.next_offset(),
+                _ => return Ok(found),
             }
+            count *= 2;
         }
-        Ok(None)
     }
 
     /// The record with the largest timestamp, the first of them if several share it (KIP-734).
@@ -317,26 +333,28 @@ impl Partition {
         &self,
         seen: &mut Option<Arc<Home>>,
     ) -> Result<Option<RecordTime>, ReadError> {
-        let (_, tail, _, home) = self.tail_snapshot()?;
+        let (newest, home) = self.look_at_tail(|state| {
+            let newest = committed(state).max_by(|left, right| {
+                left.max_timestamp()
+                    .cmp(&right.max_timestamp())
+                    .then(right.base_offset().cmp(&left.base_offset()))
+            });
+            newest.cloned()
+        })?;
         let stored = match seen.insert(home).store.get() {
             Some(store) => store.max_time()?,
             None => None,
         };
-        let newest = tail.iter().max_by(|left, right| {
-            left.max_timestamp()
-                .cmp(&right.max_timestamp())
-                .then(right.base_offset().cmp(&left.base_offset()))
-        });
         let Some(newest) = newest
             .filter(|newest| stored.is_none_or(|stored| newest.max_timestamp() > stored.timestamp))
         else {
             return Ok(stored);
         };
-        Ok(first_record(newest, |at, _| at >= newest.max_timestamp()))
+        Ok(first_record(&newest, |at, _| at >= newest.max_timestamp()))
     }
 
-    /// Committed batches in memory, with the log start, where the memory begins, and where the rest is.
-    fn tail_snapshot(&self) -> Result<(Offset, Vec<Batch>, Offset, Arc<Home>), ReadError> {
+    /// What `look` finds where the memory is, under the lock that appends take: it copies little. And where the rest is.
+    fn look_at_tail<T>(&self, look: impl FnOnce(&State) -> T) -> Result<(T, Arc<Home>), ReadError> {
         let state = self.state.lock();
         if self.is_offline_in(&state) {
             return Err(ReadError::Offline);
@@ -344,18 +362,7 @@ impl Partition {
         if state.is_deleted {
             return Err(ReadError::Deleted);
         }
-        let tail = state
-            .tail
-            .iter()
-            .filter(|batch| batch.next_offset() <= state.high_watermark)
-            .cloned()
-            .collect();
-        Ok((
-            state.log_start,
-            tail,
-            state.tail.start(),
-            Arc::clone(&state.home),
-        ))
+        Ok((look(&state), Arc::clone(&state.home)))
     }
 
     /// Refuses a client whose idea of the leader epoch differs from ours; -1 asks for no check. What is offline has no bounds
@@ -367,6 +374,12 @@ impl Partition {
         }
         check_epoch(asked, state.epoch)
     }
+}
+
+/// Batches in memory that readers may see.
+fn committed(state: &State) -> impl Iterator<Item = &Batch> {
+    let is_committed = |batch: &&Batch| batch.next_offset() <= state.high_watermark;
+    state.tail.iter().take_while(is_committed)
 }
 
 fn check_epoch(asked: LeaderEpoch, current: LeaderEpoch) -> Result<(), ReadError> {

@@ -50,3 +50,48 @@ fn hot_tails_of_all_partitions_together_keep_within_their_bound() {
         check(&rig, &mut known, "all of it is there");
     }
 }
+
+/// A batch of one record at `time`, whose header says that it has one at `told`.
+fn told_as_late_as(told: i64, time: i64) -> Batch {
+    let mut builder = BatchBuilder::new();
+    builder.push(Timestamp(time), None, Some(b"value"), &[]);
+    let mut bytes = builder.build().to_bytes().to_vec();
+    bytes[35..43].copy_from_slice(&told.to_be_bytes());
+    let checksum = log::crc32c(&bytes[21..]);
+    bytes[17..21].copy_from_slice(&checksum.to_be_bytes());
+    let bytes = Bytes::from(bytes);
+    let batch = Batch::cut(&bytes, Source::Log).next();
+    batch.unwrap().unwrap()
+}
+
+#[test]
+fn a_time_is_found_in_memory_behind_batches_that_only_say_they_have_it() {
+    let machine = machine(1);
+    let mut rig = open(&machine, &[small_segments()]).unwrap();
+    let partition = Arc::clone(&rig.partitions[0]);
+    let mut append = |batch| {
+        let moment = Moment {
+            now: model::Instant(0),
+            wall: Timestamp(0),
+            stamp: &mut rig.stamp,
+        };
+        partition.append(batch, None, moment).unwrap();
+    };
+    (0..20).for_each(|_| append(told_as_late_as(500, 100)));
+    append(told_as_late_as(500, 500));
+    append(told_as_late_as(500, 500));
+    append(told_as_late_as(900, 900));
+    let found = |time| partition.find_timestamp(Timestamp(time)).unwrap();
+    assert_eq!(found(100), None, "nothing is committed yet");
+    rig.commit(&mut []);
+    let found = |time| found(time).map(|found| found.offset.0);
+    assert_eq!(
+        [found(0), found(100), found(101), found(500), found(901)],
+        [Some(0), Some(0), Some(20), Some(20), None]
+    );
+    let newest = partition.max_timestamp().unwrap().unwrap();
+    assert_eq!(
+        (newest.timestamp, newest.offset),
+        (Timestamp(900), Offset(22))
+    );
+}
