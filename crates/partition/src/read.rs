@@ -25,7 +25,8 @@ pub enum Plan {
     AtEnd,
     Memory(Vec<Batch>),
     File(FileSlice),
-    /// So many bytes that have to be verified first, or whose aborted transactions have; read them without `may_wait`, away from where that matters.
+    /// About so many bytes that have to be found or verified first, or whose aborted transactions have; read them without
+    /// `may_wait`, away from where that matters.
     Unverified(usize),
 }
 
@@ -206,7 +207,14 @@ impl Partition {
         };
         let found = match request.may_wait {
             true => store.locate(request.from, limit, request.bytes_max)?,
-            false => store.read(request.from, limit, request.bytes_max)?,
+            false => Some(store.read(request.from, limit, request.bytes_max)?),
+        };
+        let Some(found) = found else {
+            // Not none: it is asked for again.
+            return Ok(Read {
+                plan: Plan::Unverified(request.bytes_max.max(1)),
+                ..Read::at_end(bounds)
+            });
         };
         let plan = match found {
             StoreRead::Slice(slice) if request.may_wait && !slice.is_verified() => {

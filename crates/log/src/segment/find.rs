@@ -15,6 +15,11 @@ use crate::pool::Slot;
 use crate::scan::{HeadScan, ScanError, read_batch};
 
 impl Segment {
+    /// Whether a place in it is found without walking it, or the files of its indexes, first.
+    pub(crate) fn is_loaded(&self) -> bool {
+        !matches!(self.inner.read().index, Index::Unknown)
+    }
+
     /// First batch that holds `from` or lies above it, among the bytes below `limit`.
     pub fn find(&self, from: Offset, limit: u64) -> Result<Option<Found>, ScanError> {
         if let Some(position) = self.mark_at(from) {

@@ -56,12 +56,19 @@ impl Store {
     /// Bytes from the batch that holds `from`, all below `upto` (a high watermark; batches are not split by it). At least
     /// one whole batch (KIP-74), else cut at `bytes_max`, possibly inside the last batch. Stays within one segment.
     pub fn read(&self, from: Offset, upto: Offset, bytes_max: usize) -> Result<Read, ReadError> {
-        self.undisturbed(|| self.read_once(from, upto, bytes_max, true))
+        let read = self.undisturbed(|| self.read_once(from, upto, bytes_max, Waits::ForDisk))?;
+        Ok(read.unwrap_or(Read::AtEnd))
     }
 
-    /// The same bytes, of which nobody may have verified any: the slice knows.
-    pub fn locate(&self, from: Offset, upto: Offset, bytes_max: usize) -> Result<Read, ReadError> {
-        self.undisturbed(|| self.read_once(from, upto, bytes_max, false))
+    /// The same bytes, of which nobody may have verified any: the slice knows. `None` when nobody has looked at the indexes of their
+    /// segment since the start: a power cut may have left none, and then all of it is walked.
+    pub fn locate(
+        &self,
+        from: Offset,
+        upto: Offset,
+        bytes_max: usize,
+    ) -> Result<Option<Read>, ReadError> {
+        self.undisturbed(|| self.read_once(from, upto, bytes_max, Waits::Never))
     }
 
     /// A reader plans on a list of segments (1), a file of it is cut or renamed (2), the reader opens it (3) and finds nothing
@@ -94,8 +101,8 @@ impl Store {
         from: Offset,
         upto: Offset,
         bytes_max: usize,
-        verifies: bool,
-    ) -> Result<Read, ReadError> {
+        waits: Waits,
+    ) -> Result<Option<Read>, ReadError> {
         // The end before the list: what lies below this end is in segments that the list has.
         let log_end = self.log_end();
         let log_start = self.log_start();
@@ -108,7 +115,7 @@ impl Store {
         }
         let upto = upto.min(log_end);
         if upto <= from {
-            return Ok(Read::AtEnd);
+            return Ok(Some(Read::AtEnd));
         }
         let segments = self.segments.load();
         let first = segments.partition_point(|segment| segment.base() <= from);
@@ -125,6 +132,9 @@ impl Store {
             if upto <= segment.base() {
                 break;
             }
+            if waits == Waits::Never && !segment.is_loaded() {
+                return Ok(None);
+            }
             let limit = match segments.get(index + 1) {
                 Some(next) if next.base() <= upto => segment.len(),
                 _ => segment.end_position(upto).map_err(at(segment.base()))?,
@@ -132,16 +142,16 @@ impl Store {
             if let Some(slice) =
                 slice(segment, from, limit, bytes_max).map_err(at(segment.base()))?
             {
-                if verifies {
+                if waits == Waits::ForDisk {
                     let end = slice.position + slice.len as u64;
                     segment
                         .ensure_sound(slice.position, end, from, self.gaps_end())
                         .map_err(at(segment.base()))?;
                 }
-                return Ok(Read::Slice(slice));
+                return Ok(Some(Read::Slice(slice)));
             }
         }
-        Ok(Read::AtEnd)
+        Ok(Some(Read::AtEnd))
     }
 
     /// First record at or above the log start and below `upto` that has `timestamp` or a later one.

@@ -249,8 +249,24 @@ fn a_reader_that_may_wait_is_told_of_bytes_that_nobody_has_verified() {
         };
         rig.partitions[0].plan_read(request).unwrap().plan
     };
+    let read = machine.counts().reads;
+    assert!(
+        matches!(look(true), Plan::Unverified(_)),
+        "nobody has read them since the start"
+    );
+    assert_eq!(
+        machine.counts().reads,
+        read,
+        "nor does this reader, not even an index"
+    );
+    // Another one of the segment has its indexes looked at.
+    let other = ReadRequest {
+        bytes_max: 1,
+        ..read_from(Offset(0))
+    };
+    rig.partitions[0].plan_read(other).unwrap();
     let Plan::Unverified(len) = look(true) else {
-        panic!("nobody has read them since the start");
+        panic!("nobody has verified them");
     };
     let Plan::File(slice) = look(false) else {
         panic!("they are in a file");
