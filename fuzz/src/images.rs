@@ -169,8 +169,7 @@ fn journal(sync: bool) -> Vec<u8> {
     let dir = Path::new("/data/journal");
     env.disk.create_dir_all(dir).expect("room");
     let id = Uuid([9; 16]);
-    let disk = Arc::clone(&env.disk);
-    let mut writer = Writer::new(disk, dir.into(), id, 16 << 10, Resume::default());
+    let mut writer = Writer::new(&env, dir.into(), id, 20 << 10, Resume::default());
     for round in 0..5i64 {
         let entry = |partition, what| Entry {
             topic: Uuid([7; 16]),
