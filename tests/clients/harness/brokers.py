@@ -6,6 +6,7 @@ answers ApiVersions, not when its port accepts.
 
 import os
 import pathlib
+import re
 import signal
 import socket
 import subprocess
@@ -16,6 +17,8 @@ from . import installs, raw
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 READY_SECONDS_MAX = 60
 STOP_SECONDS_MAX = 30
+# What Esker's log says when something is wrong that no answer to a client tells.
+COMPLAINTS = re.compile(r"panicked|offline:|are damaged")
 _started = []
 
 
@@ -50,6 +53,11 @@ class Broker:
         tail = self.log.read_text(errors="replace").strip().splitlines()[-3:] if self.log and self.log.exists() else []
         code = self.process.poll() if self.process else None
         return f"exit code {code}; last log lines: {' / '.join(tail)}"
+
+    def complaints(self):
+        """The lines of Esker's log that no run should have, from all of its starts."""
+        lines = self.log.read_text(errors="replace").splitlines() if self.kind == "esker" else []
+        return [line for line in lines if COMPLAINTS.search(line)]
 
     def stop(self):
         """Stops it as an operator would. True when it went by itself, in time, with code 0 (a JVM: 143)."""
