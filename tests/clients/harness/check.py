@@ -71,7 +71,7 @@ def main(version):
         try:
             function()
         except Skip as skip:
-            print(f"skipped {name}: {skip}", file=sys.stderr)
+            print(f"skip {name} {skip}".replace("\n", " "), flush=True)
             continue
         except Exception as error:  # a fact may fail in any way; the run goes on
             traceback.print_exc()

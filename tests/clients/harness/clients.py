@@ -49,6 +49,9 @@ class Client:
             elif word in ("pass", "fail"):
                 name, seconds, *reason = rest.split(" ", 2)
                 facts.append(Fact(name, word == "pass", float(seconds), " ".join(reason)))
+            elif word == "skip":
+                name, _, reason = rest.partition(" ")
+                facts.append(Fact(name, True, 0.0, reason, is_skipped=True))
         if process.returncode not in (0, 1) or (process.returncode == 1 and not facts):
             last = log.read_text().strip().splitlines()[-1:]
             facts.append(Fact("ends normally", False, 0.0, f"exit code {process.returncode}: {' '.join(last)}"))
