@@ -310,7 +310,16 @@ fn parent(options: Options) -> ExitCode {
             how(options)
         );
     }
-    if score.failed.is_empty() {
+    // Seeds that nobody ran prove nothing, whatever became of them.
+    let is_short =
+        score.done < options.seeds && !(options.is_over_at_first && !score.failed.is_empty());
+    if is_short {
+        println!(
+            "FAILED: only {} of {} seeds were run",
+            score.done, options.seeds
+        );
+    }
+    if score.failed.is_empty() && !is_short {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
@@ -355,17 +364,22 @@ fn is_over(options: Options, score: &Mutex<Score>) -> bool {
     options.is_over_at_first && !score.lock().failed.is_empty()
 }
 
+/// A child says within so long that it begins, however busy the machine is; only then a seed's own patience counts.
+const BEGIN_MAX: Duration = Duration::from_secs(60);
+
 /// One child process; returns how many seeds it took care of, of which the last may have been its end.
 fn share(first: u64, seeds: u64, options: Options, score: &Mutex<Score>) -> u64 {
     let mut child = start_child(first, seeds, options);
     let said = child.stderr.take().map(|err| listen(err, options));
     let (mut begun, mut ended) = (0, 0);
     let mut current = first;
+    let mut is_cut_short = false;
     let mut end = "the process ended";
     let lines = child.stdout.take().map(lines_of);
-    let patience = Duration::from_secs(options.patience);
+    let clock = Env::real().clock;
+    let mut deadline = clock.now().plus(BEGIN_MAX);
     while let Some(lines) = &lines {
-        let line = match lines.recv_timeout(patience) {
+        let line = match lines.recv_timeout(deadline.since(clock.now())) {
             Ok(line) => line,
             Err(RecvTimeoutError::Timeout) => {
                 let _ = child.kill();
@@ -376,7 +390,7 @@ fn share(first: u64, seeds: u64, options: Options, score: &Mutex<Score>) -> u64 
         };
         if is_over(options, score) && !line.starts_with("    ") {
             let _ = child.kill();
-            begun = ended;
+            is_cut_short = true;
             break;
         }
         let mut words = line.split(' ');
@@ -384,13 +398,18 @@ fn share(first: u64, seeds: u64, options: Options, score: &Mutex<Score>) -> u64 
             words.next(),
             words.next().and_then(|word| word.parse().ok()),
         ) {
-            (Some("begin"), Some(seed)) => (begun, current) = (begun + 1, seed),
+            (Some("begin"), Some(seed)) => {
+                (begun, current) = (begun + 1, seed);
+                deadline = clock.now().plus(Duration::from_secs(options.patience));
+            }
             (Some("ok"), Some(_)) => {
                 ended += 1;
+                deadline = clock.now().plus(BEGIN_MAX);
                 score.lock().done += 1;
             }
             (Some("bad"), Some(seed)) => {
                 ended += 1;
+                deadline = clock.now().plus(BEGIN_MAX);
                 println!("FAILED {}", &line[4..]);
                 let mut score = score.lock();
                 score.done += 1;
@@ -400,7 +419,9 @@ fn share(first: u64, seeds: u64, options: Options, score: &Mutex<Score>) -> u64 
         }
     }
     let _ = child.wait();
-    if begun > ended {
+    // One that did not even begin has judged nothing, and would be started for ever.
+    begun = begun.max(1);
+    if begun > ended && !is_cut_short {
         println!(
             "FAILED {current} {end}: see sim --seed {current}{}",
             how(options)
@@ -416,12 +437,17 @@ fn share(first: u64, seeds: u64, options: Options, score: &Mutex<Score>) -> u64 
             score.failed.push(seed);
         }
     }
-    // A child that did not even begin would be started for ever.
-    begun.max(1)
+    begun
 }
 
+/// Another program to run the seeds, such as one that does not run them.
+const PROGRAM: &str = "SIM_PROGRAM";
+
 fn start_child(first: u64, seeds: u64, options: Options) -> Child {
-    let program = std::env::current_exe().expect("this program has a path");
+    let program = std::env::var_os(PROGRAM).map_or_else(
+        || std::env::current_exe().expect("this program has a path"),
+        Into::into,
+    );
     let numbers = [
         ("--seed", first),
         ("--seeds", seeds),
