@@ -41,16 +41,27 @@ impl Drop for Dir {
 pub(crate) struct Broker {
     pub(crate) address: String,
     process: Child,
+    /// What it says on standard error.
+    words: Dir,
 }
+
+const WORDS: &str = "broker.log";
 
 impl Broker {
     /// Starts on a free port; returns once the broker says that it listens.
     pub(crate) fn start(data: &Path, more: &[&str]) -> Broker {
-        Broker::start_telling(data, more, Stdio::null())
+        let words = Dir::new();
+        let file = std::fs::File::create(words.0.join(WORDS)).unwrap();
+        Broker::spawn(data, more, words, file.into())
     }
 
-    /// As `start`, with somewhere for what the broker tells.
-    pub(crate) fn start_telling(data: &Path, more: &[&str], told: Stdio) -> Broker {
+    /// As `start`, with a standard error that takes nothing.
+    pub(crate) fn start_unheard(data: &Path, more: &[&str]) -> Broker {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full");
+        Broker::spawn(data, more, Dir::new(), full.unwrap().into())
+    }
+
+    fn spawn(data: &Path, more: &[&str], words: Dir, told: Stdio) -> Broker {
         let mut process = Command::new(ESKER)
             .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
             .arg(data)
@@ -67,12 +78,21 @@ impl Broker {
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        let banner = lines.next().expect("the broker prints a banner").unwrap();
+        let Some(banner) = lines.next() else {
+            panic!("no banner: {}", said(&words));
+        };
+        let banner = banner.unwrap();
         let (_, address) = banner.rsplit_once(' ').unwrap();
         Broker {
             address: address.to_owned(),
             process,
+            words,
         }
+    }
+
+    /// What it said on standard error until now.
+    pub(crate) fn said(&self) -> String {
+        said(&self.words)
     }
 
     /// SIGTERM, and the exit code.
@@ -127,7 +147,17 @@ impl Drop for Broker {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
+        let said = self.said();
+        // A thread of the broker may die without anybody else noticing. A test that fails already shows its own reason.
+        assert!(
+            std::thread::panicking() || !said.contains("panicked"),
+            "the broker said: {said}"
+        );
     }
+}
+
+fn said(words: &Dir) -> String {
+    std::fs::read_to_string(words.0.join(WORDS)).unwrap()
 }
 
 pub(crate) fn esker(args: &[&str], bootstrap: &str, input: &[u8]) -> Output {

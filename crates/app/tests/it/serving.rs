@@ -1,7 +1,6 @@
 //! Starting and stopping a broker.
 #![allow(clippy::disallowed_methods)] // acts as a person at a shell does
 
-use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -32,8 +31,7 @@ fn acknowledged_records_survive_a_kill_and_a_stop() {
 #[test]
 fn a_log_that_cannot_be_written_costs_its_lines_only() {
     let dir = Dir::new();
-    let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let broker = Broker::start_telling(&dir.0, &["--set", "num.io.threads=8"], full.into());
+    let broker = Broker::start_unheard(&dir.0, &["--set", "num.io.threads=8"]);
     let mut stranger = TcpStream::connect(&broker.address).unwrap();
     stranger.write_all(b"\x7f\xff\xff\xff").unwrap();
     let closed = stranger.read(&mut [0]);
@@ -49,12 +47,10 @@ fn a_closed_terminal_stops_the_broker_as_a_person_would() {
     let broker = Broker::start(&dir.0, &[]);
     broker.ok(&["produce", "t"], b"kept\n");
     assert_eq!(broker.signal("-HUP"), Some(0));
-    let told = dir.0.join("told");
-    let broker = Broker::start_telling(&dir.0, &[], File::create(&told).unwrap().into());
+    let broker = Broker::start(&dir.0, &[]);
+    assert_eq!(broker.said(), "", "nothing was left to replay");
     assert_eq!(broker.text(&["consume", "t", "-e"]), "kept\n");
     assert_eq!(broker.stop(), Some(0));
-    let told = std::fs::read_to_string(told).unwrap();
-    assert_eq!(told, "stopping\n", "nothing was left to replay");
 }
 
 #[test]
@@ -194,6 +190,30 @@ fn wrong_settings_are_refused_before_anything_is_touched() {
         assert!(error.contains(words), "{args:?}: {error}");
     }
     assert!(!data.exists_at_all());
+}
+
+#[test]
+fn settings_that_change_nothing_here_are_named_in_one_line() {
+    for (settings, line) in [
+        (
+            &["num.io.threads=8", "num.partitions=7"][..],
+            "warning: setting num.io.threads has no effect here: Requests are served on the network threads",
+        ),
+        (
+            &["socket.send.buffer.bytes=102400", "num.io.threads=8"],
+            "warning: 2 settings have no effect here: num.io.threads, socket.send.buffer.bytes",
+        ),
+    ] {
+        let dir = Dir::new();
+        let file = dir.file("server.properties", settings.join("\n").as_bytes());
+        let broker = Broker::start(&dir.0.join("data"), &["--config", file.to_str().unwrap()]);
+        let said = broker.said();
+        let warnings: Vec<&str> = said
+            .lines()
+            .filter(|line| line.contains("warning"))
+            .collect();
+        assert_eq!(warnings, [line]);
+    }
 }
 
 trait Exists {
