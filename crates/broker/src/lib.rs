@@ -12,6 +12,7 @@ mod mover;
 mod moves;
 mod place;
 mod prefetch;
+mod promises;
 pub mod settings;
 mod shard;
 mod shared;
@@ -22,4 +23,5 @@ mod wishes;
 
 pub use log::journal::Damage;
 pub use partition::{OpenError, accept_loss, unnamed_loss};
+pub use promises::{INDEFINITE, leaves_unknown};
 pub use start::{Broker, StartError};

@@ -6,27 +6,8 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
+use ::broker::{INDEFINITE, leaves_unknown};
 use wire::ErrorCode;
-
-/// Codes after which nobody knows whether the request was done, and why.
-const INDEFINITE: &[(ErrorCode, &str)] = &[
-    (
-        ErrorCode::UnknownServerError,
-        "what was not foreseen may have come before the write or behind it",
-    ),
-    (
-        ErrorCode::RequestTimedOut,
-        "the records are appended and not yet synced: they may still be committed",
-    ),
-    (
-        ErrorCode::NotCoordinator,
-        "mostly nothing was done; but a log directory that fails takes decisions with it that were written and not yet synced",
-    ),
-    (
-        ErrorCode::KafkaStorageError,
-        "what a failed sync left behind may be found by the next start, or not",
-    ),
-];
 
 const INTRODUCTION: &str = "# Error codes
 
@@ -46,13 +27,16 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
+/// The promises themselves; who names a code there does not give it.
+const PROMISES: &str = "broker/src/promises.rs";
+
 /// The codes that the sources of the broker name.
 fn given(dir: &Path, found: &mut BTreeSet<String>) {
     for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
             given(&path, found);
-        } else if path.extension().is_some_and(|it| it == "rs") {
+        } else if path.extension().is_some_and(|it| it == "rs") && !path.ends_with(PROMISES) {
             let text = std::fs::read_to_string(&path).unwrap();
             let after = text.split("ErrorCode::").skip(1);
             found.extend(after.map(|rest| {
@@ -73,9 +57,8 @@ fn page() -> String {
         if !code.is_error() || !names.contains(&format!("{code:?}")) {
             continue;
         }
-        let why = INDEFINITE.iter().find(|(known, _)| known == code);
-        let (outcome, meaning) = match why {
-            Some((_, why)) => ("**indefinite**", format!("{}; {why}", code.message())),
+        let (outcome, meaning) = match leaves_unknown(*code) {
+            Some(why) => ("**indefinite**", format!("{}; {why}", code.message())),
             None => ("definite", code.message().to_owned()),
         };
         let again = if code.is_retriable() { "yes" } else { "" };

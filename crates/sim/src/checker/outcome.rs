@@ -1,8 +1,10 @@
 //! What an answer means: done, certainly not done, or nobody knows.
 //!
-//! The rule behind the table: an operation failed only if no byte of any of its requests that could have appended was ever
-//! accepted for processing. A checker that gets this wrong lies in both directions.
+//! The rule: an operation failed only if no byte of any of its requests that could have appended was ever accepted for processing. After
+//! which codes that is so is what the broker promises (`broker::INDEFINITE`, `docs/errors.md`): an append that is there after
+//! a definite refusal breaks that promise. A checker that gets this wrong lies in both directions.
 
+use broker::leaves_unknown;
 use wire::ErrorCode;
 
 use super::history::Outcome;
@@ -59,42 +61,20 @@ pub fn classify(request: Request, attempt: Attempt, answer: Answer) -> Meaning {
     Meaning::Known(outcome)
 }
 
+/// Nothing else than what users are told of the codes.
 fn of_code(request: Request, attempt: Attempt, code: ErrorCode) -> Outcome {
-    use ErrorCode::{
-        ClusterAuthorizationFailed, CorruptMessage, DuplicateSequenceNumber,
-        GroupAuthorizationFailed, InvalidProducerEpoch, InvalidRecord, InvalidTopicException,
-        MessageTooLarge, None as NoError, NotEnoughReplicas, OutOfOrderSequenceNumber,
-        ProducerFenced, RecordListTooLarge, TopicAuthorizationFailed,
-        TransactionalIdAuthorizationFailed, UnknownTopicId, UnknownTopicOrPartition,
-        UnsupportedCompressionType, UnsupportedForMessageFormat, UnsupportedVersion,
-    };
-    let definite = if attempt == Attempt::First {
-        Outcome::Fail
-    } else {
-        Outcome::Info
-    };
-    match code {
-        NoError | DuplicateSequenceNumber => Outcome::Ok,
-        TopicAuthorizationFailed
-        | GroupAuthorizationFailed
-        | TransactionalIdAuthorizationFailed
-        | ClusterAuthorizationFailed
-        | InvalidTopicException
-        | MessageTooLarge
-        | RecordListTooLarge
-        | InvalidRecord
-        | CorruptMessage
-        | UnsupportedVersion
-        | UnsupportedForMessageFormat
-        | UnsupportedCompressionType
-        | UnknownTopicOrPartition
-        | UnknownTopicId
-        | NotEnoughReplicas => definite,
-        OutOfOrderSequenceNumber | InvalidProducerEpoch | ProducerFenced => match request {
-            Request::ProduceInTransaction => Outcome::Fail,
-            Request::Produce | Request::EndTransaction => definite,
-        },
-        // NOT_LEADER_OR_FOLLOWER may follow an append, and so may every other code that is not named above.
+    match (code, attempt) {
+        (ErrorCode::None | ErrorCode::DuplicateSequenceNumber, _) => Outcome::Ok,
+        // Our broker never gives it; its name says what it means.
+        (ErrorCode::NotEnoughReplicasAfterAppend, _) => Outcome::Info,
+        // The producer is out: what it sent before belongs to a transaction that nobody will commit.
+        (
+            ErrorCode::OutOfOrderSequenceNumber
+            | ErrorCode::InvalidProducerEpoch
+            | ErrorCode::ProducerFenced,
+            _,
+        ) if request == Request::ProduceInTransaction => Outcome::Fail,
+        (code, Attempt::First) if leaves_unknown(code).is_none() => Outcome::Fail,
         _ => Outcome::Info,
     }
 }

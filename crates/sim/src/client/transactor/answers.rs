@@ -238,10 +238,10 @@ impl Transactor {
             }
             code if is_fencing(code) => self.on_fenced(code, machine, notes),
             ErrorCode::InvalidTxnState => self.on_fenced(code, machine, notes),
-            // It may have been decided, or not: asked again.
-            _ => {
+            // Asked again; where the code is not definite, it may have been decided.
+            code => {
                 notes.refused += 1;
-                txn.is_commit_open |= committed;
+                txn.is_commit_open |= committed && broker::leaves_unknown(code).is_some();
             }
         }
     }

@@ -1,5 +1,6 @@
 //! The table of meanings, row by row.
 
+use broker::leaves_unknown;
 use sim::checker::{Answer, Attempt, Meaning, Outcome, Request, classify};
 use wire::ErrorCode;
 
@@ -25,7 +26,7 @@ fn answers_mean_what_the_table_says() {
         (Produce, Code(Error::MessageTooLarge), Fail, Info),
         (Produce, Code(Error::CorruptMessage), Fail, Info),
         (Produce, Code(Error::UnknownTopicOrPartition), Fail, Info),
-        (Produce, Code(Error::NotLeaderOrFollower), Info, Info),
+        (Produce, Code(Error::NotLeaderOrFollower), Fail, Info),
         (Produce, Code(Error::NotEnoughReplicas), Fail, Info),
         (
             Produce,
@@ -49,15 +50,16 @@ fn answers_mean_what_the_table_says() {
         (
             EndTransaction,
             Code(Error::ConcurrentTransactions),
-            Info,
+            Fail,
             Info,
         ),
         (
             EndTransaction,
             Code(Error::CoordinatorNotAvailable),
-            Info,
+            Fail,
             Info,
         ),
+        (EndTransaction, Code(Error::NotCoordinator), Info, Info),
         (EndTransaction, Offset(-1), Ok, Ok),
     ];
     for (request, answer, first, after) in rows {
@@ -71,6 +73,24 @@ fn answers_mean_what_the_table_says() {
             after,
             "{request:?} {answer:?} after silence"
         );
+    }
+}
+
+/// What users are told of a code is what the checker holds the broker to.
+#[test]
+fn every_code_that_is_promised_to_be_definite_is_judged_as_such() {
+    let rest = [
+        ErrorCode::None,
+        ErrorCode::DuplicateSequenceNumber,
+        ErrorCode::NotEnoughReplicasAfterAppend,
+    ];
+    for code in ErrorCode::ALL.iter().filter(|code| !rest.contains(code)) {
+        let first = meaning(Request::Produce, Attempt::First, Answer::Code(*code));
+        let promised = match leaves_unknown(*code) {
+            Some(_) => Outcome::Info,
+            None => Outcome::Fail,
+        };
+        assert_eq!(first, promised, "{code}");
     }
 }
 
