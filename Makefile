@@ -34,7 +34,7 @@ sim-every:
 	for places in --syncs --writes --operations "--load transactions --images"; do \
 	  $(CARGO) run --release --package sim -- --seeds $(SEEDS) --patience 7200 $(ARGS) $$places all || exit 1; done
 
-## kill -9 and power cuts of the real process under load
+## kill -9 and power cuts of the real process under load; a scenario that cannot run here is a failure with ARGS=--strict
 chaos:
 	tests/chaos/run $(ARGS)
 

@@ -1,9 +1,9 @@
 //! Process chaos: a real broker under load is killed, loses its power, runs out of disk, has a disk that dies or dawdles, or a
 //! crowd at its door; clients are stopped and killed as well; then everything is read back.
 //!
-//! Prints what it did and one closing line, `N passed, N failed`, before it what failed, why and where everything is kept that may
-//! explain it. Needs no network beyond loopback. The scenarios that need root and loop devices say so and are skipped where
-//! those are not permitted. Judges only by what clients were told.
+//! Prints what it did and one closing line, `N passed, N failed, N skipped`, with what was skipped and why; before it what failed, why
+//! and where everything is kept that may explain it. Needs no network beyond loopback. The scenarios that need root and loop devices
+//! say so and are skipped where those are not permitted, unless `--strict` makes that a failure. Judges only by what clients were told.
 
 #![allow(clippy::disallowed_macros, clippy::disallowed_methods)] // acts on processes, clocks and files as an operator does
 
@@ -55,6 +55,14 @@ pub(crate) struct Plan {
     pub(crate) seed: u64,
 }
 
+struct Arguments {
+    plan: Plan,
+    /// All if there are none.
+    chosen: Vec<String>,
+    /// What is skipped has failed.
+    is_strict: bool,
+}
+
 type Scenario = (&'static str, fn(&Plan, &Place) -> Outcome);
 
 const SCENARIOS: [Scenario; 20] = [
@@ -80,9 +88,11 @@ const SCENARIOS: [Scenario; 20] = [
     ("foreign", refusals::foreign_directory),
 ];
 
-const USAGE: &str = "usage: chaos [SCENARIO]... [--kills N] [--cuts N] [--seed N]";
+const USAGE: &str = "usage: chaos [SCENARIO]... [--kills N] [--cuts N] [--seed N] [--strict]
 
-fn arguments() -> Result<(Plan, Vec<String>), String> {
+  --strict  a scenario that is skipped has failed";
+
+fn arguments() -> Result<Arguments, String> {
     let esker =
         std::env::var_os("ESKER").map_or_else(|| "target/release/esker".into(), PathBuf::from);
     let mut plan = Plan {
@@ -91,7 +101,7 @@ fn arguments() -> Result<(Plan, Vec<String>), String> {
         cuts: 8,
         seed: u64::from(std::process::id()),
     };
-    let mut chosen = Vec::new();
+    let (mut chosen, mut is_strict) = (Vec::new(), false);
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         let mut number = || {
@@ -102,6 +112,7 @@ fn arguments() -> Result<(Plan, Vec<String>), String> {
             "--kills" => plan.kills = number()? as usize,
             "--cuts" => plan.cuts = number()? as usize,
             "--seed" => plan.seed = number()?,
+            "--strict" => is_strict = true,
             name if SCENARIOS.iter().any(|(known, _)| *known == name) => chosen.push(argument),
             _ => {
                 let names = SCENARIOS.map(|(name, _)| name).join(", ");
@@ -111,7 +122,11 @@ fn arguments() -> Result<(Plan, Vec<String>), String> {
             }
         }
     }
-    Ok((plan, chosen))
+    Ok(Arguments {
+        plan,
+        chosen,
+        is_strict,
+    })
 }
 
 fn main() -> ExitCode {
@@ -123,7 +138,11 @@ fn main() -> ExitCode {
             false => ExitCode::FAILURE,
         };
     }
-    let (plan, chosen) = match arguments() {
+    let Arguments {
+        plan,
+        chosen,
+        is_strict,
+    } = match arguments() {
         Ok(parsed) => parsed,
         Err(message) => {
             eprintln!("{message}");
@@ -131,7 +150,7 @@ fn main() -> ExitCode {
         }
     };
     println!("broker {}, seed {}", plan.esker.display(), plan.seed);
-    let (mut passed, mut failures, mut skipped) = (0, Vec::new(), 0);
+    let (mut passed, mut failures, mut skipped) = (0, Vec::new(), Vec::new());
     for (name, run) in SCENARIOS {
         if !chosen.is_empty() && !chosen.iter().any(|known| known == name) {
             continue;
@@ -154,8 +173,8 @@ fn main() -> ExitCode {
                 place.remove();
             }
             Ok(Verdict::Skipped(why)) => {
-                skipped += 1;
                 println!("  skipped: {why}");
+                skipped.push((name, why));
                 place.remove();
             }
             Err(why) => {
@@ -168,15 +187,29 @@ fn main() -> ExitCode {
     for failure in &failures {
         println!("FAILED {failure}");
     }
-    println!(
-        "{passed} passed, {} failed, {skipped} skipped",
-        failures.len()
-    );
-    if failures.is_empty() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
+    println!("{}", closing_line(passed, failures.len(), &skipped));
+    match failures.is_empty() && (skipped.is_empty() || !is_strict) {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
     }
+}
+
+/// A run that left something out must not look like one that tried everything.
+fn closing_line(passed: usize, failed: usize, skipped: &[(&str, String)]) -> String {
+    let mut line = format!(
+        "{passed} passed, {failed} failed, {} skipped",
+        skipped.len()
+    );
+    let mut reasons: Vec<&str> = skipped.iter().map(|(_, why)| why.as_str()).collect();
+    reasons.sort_unstable();
+    reasons.dedup();
+    for reason in reasons {
+        let of_it = skipped.iter().filter(|(_, why)| why == reason);
+        let names: Vec<&str> = of_it.map(|(name, _)| *name).collect();
+        let reason = reason.trim().replace('\n', " ");
+        line.push_str(&format!("; {} skipped: {reason}", names.join(", ")));
+    }
+    line
 }
 
 /// A scenario that panics has failed like any other, and the next ones still run.
@@ -186,4 +219,23 @@ fn judged(run: fn(&Plan, &Place) -> Outcome, plan: &Plan, place: &Place) -> Outc
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
         Err(format!("it panicked: {}", text.unwrap_or("without words")))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_closing_line_says_what_was_skipped_and_why() {
+        assert_eq!(closing_line(3, 1, &[]), "3 passed, 1 failed, 0 skipped");
+        let skipped = [
+            ("cuts", "needs root".to_owned()),
+            ("eos-cuts", "needs root".to_owned()),
+            ("slow", "needs cc".to_owned()),
+        ];
+        assert_eq!(
+            closing_line(3, 0, &skipped),
+            "3 passed, 0 failed, 3 skipped; slow skipped: needs cc; cuts, eos-cuts skipped: needs root"
+        );
+    }
 }
