@@ -8,9 +8,11 @@ use std::time::{Duration, Instant};
 use client::{Isolation, Place as Where};
 
 use crate::broker::Launch;
+use crate::children::Clock;
 use crate::ledger::judge;
 use crate::load::{Load, TOPIC, connect, create_topic, read_all};
 use crate::place::Place;
+use crate::witness::{self, Witnesses};
 use crate::{Outcome, Plan, Verdict};
 
 const SOURCE: &str = include_str!("disk.c");
@@ -47,10 +49,23 @@ impl Disk {
     }
 
     fn behave(&self, how: &str) -> Result<(), String> {
+        let _ = std::fs::remove_file(self.failed());
         // In one step: the broker reads it at any moment.
         let next = self.mood.with_extension("next");
         std::fs::write(&next, how).map_err(|error| error.to_string())?;
         std::fs::rename(&next, &self.mood).map_err(|error| error.to_string())
+    }
+
+    /// When the first call failed since the disk began to behave like this; every later acknowledgement is a lie, even if the bytes
+    /// are found again, because what a failed sync left in memory is written by some later one or by none.
+    fn failed_at(&self) -> Result<u64, String> {
+        let text = std::fs::read_to_string(self.failed()).map_err(|error| error.to_string());
+        let time = text.and_then(|text| text.parse().map_err(|_| format!("not a time: {text}")));
+        time.map_err(|why| format!("no call failed: {why}"))
+    }
+
+    fn failed(&self) -> PathBuf {
+        self.mood.with_extension("failed")
     }
 
     fn under(&self, launch: Launch) -> Launch {
@@ -71,7 +86,10 @@ pub(crate) fn dying(plan: &Plan, place: &Place) -> Outcome {
     let launch = disk.under(Launch::new(plan, place, &place.dir.join("data"))?);
     let mut broker = launch.start()?;
     create_topic(&launch.address(), TOPIC)?;
+    create_topic(&launch.address(), witness::TOPIC)?;
     let load = Load::start(&launch.address());
+    let witnesses = Witnesses::start(&launch.address());
+    let clock = Clock::new();
     let mut longest = Duration::ZERO;
     for how in ["sync-fails", "write-fails", "sync-fails", "write-fails"] {
         load.wait_for_acks(300)?;
@@ -79,6 +97,12 @@ pub(crate) fn dying(plan: &Plan, place: &Place) -> Outcome {
         let begun = Instant::now();
         let status = broker.wait(END_MAX)?;
         longest = longest.max(begun.elapsed());
+        let failed = disk.failed_at()?;
+        // Nothing comes any more: what the broker sent is read to its end.
+        witnesses.wait_for_silence()?;
+        witnesses
+            .judge(failed, clock.now())
+            .map_err(|why| format!("{how}: {why}"))?;
         if status.success() || status.code().is_none() {
             return Err(format!("{how}: it ended with {status}"));
         }
@@ -86,6 +110,7 @@ pub(crate) fn dying(plan: &Plan, place: &Place) -> Outcome {
         broker = launch.start()?;
     }
     load.wait_for_acks(300)?;
+    let heard = witnesses.finish()?;
     let (accounts, shown) = load.finish()?;
     let counts = judge(&accounts, &shown, &read_all(&launch.address())?)?;
     broker.stop()?;
@@ -101,7 +126,8 @@ pub(crate) fn dying(plan: &Plan, place: &Place) -> Outcome {
         ));
     }
     place.say(&format!(
-        "2 disks whose syncs fail, 2 whose writes fail; the broker ended within {:.0} ms; {} records acknowledged and there",
+        "2 disks whose syncs fail, 2 whose writes fail; the broker ended within {:.0} ms; {} records acknowledged and there, {heard} \
+         acknowledgements timed, none of them after a failure",
         longest.as_secs_f64() * 1e3,
         counts.acked
     ));

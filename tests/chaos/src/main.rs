@@ -28,6 +28,7 @@ mod transactions;
 mod txn;
 mod txn_load;
 mod volume;
+mod witness;
 mod zombies;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
