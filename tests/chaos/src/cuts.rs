@@ -7,7 +7,7 @@ use crate::ledger::judge;
 use crate::load::{Load, TOPIC, create_topic, read_all};
 use crate::place::Place;
 use crate::site::Site;
-use crate::{Outcome, Plan, Verdict};
+use crate::{Outcome, Plan, Verdict, stock};
 
 pub(crate) fn run(plan: &Plan, place: &Place) -> Outcome {
     Site::with_power(plan, place, |mut site| {
@@ -27,6 +27,8 @@ pub(crate) fn run(plan: &Plan, place: &Place) -> Outcome {
         load.wait_for_acks(50)?;
         let (accounts, shown) = load.finish()?;
         let log = read_all(&address)?;
+        stock::check_log(&address, TOPIC, &log)?;
+        place.say(stock::remark());
         broker.kill();
         let counts = judge(&accounts, &shown, &log)?;
         place.say(&site.describe());

@@ -6,7 +6,7 @@ use crate::broker::Launch;
 use crate::ledger::judge;
 use crate::load::{Load, TOPIC, create_topic, read_all};
 use crate::place::Place;
-use crate::{Outcome, Plan, Verdict};
+use crate::{Outcome, Plan, Verdict, stock};
 
 /// Random enough to choose moments.
 pub(crate) struct Moments(pub(crate) u64);
@@ -47,6 +47,8 @@ pub(crate) fn run(plan: &Plan, place: &Place) -> Outcome {
     let (accounts, shown) = load.finish()?;
     let log = read_all(&launch.address())?;
     let counts = judge(&accounts, &shown, &log)?;
+    stock::check_log(&launch.address(), TOPIC, &log)?;
+    place.say(stock::remark());
     starts.sort_unstable();
     let longest = starts.last().copied().unwrap_or_default();
     place.say(&format!(

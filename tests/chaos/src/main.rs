@@ -24,6 +24,7 @@ mod place;
 mod reading;
 mod refusals;
 mod site;
+mod stock;
 mod transactions;
 mod txn;
 mod txn_load;

@@ -13,7 +13,7 @@ use crate::load::{TOPIC, create_topic};
 use crate::place::Place;
 use crate::site::Site;
 use crate::txn_load::{IDS, TxnLoad};
-use crate::{Outcome, Plan, Verdict};
+use crate::{Outcome, Plan, Verdict, stock};
 
 /// Transactions between two deaths.
 const COMMITS: u64 = 10;
@@ -43,6 +43,7 @@ fn judged(plan: &Plan, place: &Place, mut site: Site, deaths: usize) -> Outcome 
     let report = check(&history);
     broker.kill();
     place.say(&site.describe());
+    place.say(stock::remark());
     place.say(&format!("{tally}; {} events judged", report.events));
     site.launch.check_words()?;
     if !report.is_clean() {

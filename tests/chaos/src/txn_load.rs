@@ -18,6 +18,7 @@ use crate::children::{Clock, say};
 use crate::kills::Moments;
 use crate::ledger::Value;
 use crate::load::{PARTITIONS, TOPIC, connect};
+use crate::stock::{self, Records};
 use crate::txn::{PATIENCE, PAUSE, Part, Tally, TxnProducer};
 use crate::zombies::op_line;
 
@@ -130,7 +131,7 @@ impl TxnLoad {
         Ok(())
     }
 
-    /// Ends the load, and reads everything that is there. `others` were done by others, who have ended.
+    /// Ends the load, and reads everything that is there, with a stock client as well. `others` were done by others, who have ended.
     pub(crate) fn finish(self, others: Vec<Op>) -> Result<(History, Tally), String> {
         self.notes.stop.store(true, Ordering::Release);
         for thread in self.threads {
@@ -139,7 +140,9 @@ impl TxnLoad {
                 .map_err(|_| "a client panicked".to_owned())??;
         }
         for isolation in [Isolation::Committed, Isolation::Uncommitted] {
-            read_all(&self.address, isolation, &self.notes)?;
+            let read = read_all(&self.address, isolation, &self.notes)?;
+            let value = |bytes: &[u8]| Value::of(bytes).map_or(NOBODYS, number_of);
+            stock::check(&self.address, TOPIC, level(isolation), &read, value)?;
         }
         let mut all = self.notes.all.lock();
         let (mut history, tally, _) = std::mem::take(&mut *all);
@@ -278,6 +281,9 @@ impl Worker {
     }
 }
 
+/// Bytes that nobody sent become a value that nobody sent.
+const NOBODYS: u64 = u64::MAX;
+
 fn number_of(value: Value) -> u64 {
     u64::from(value.producer) << 48 | value.number
 }
@@ -311,7 +317,7 @@ fn follow(address: &str, isolation: Isolation, notes: &Notes) -> Result<(), Stri
 }
 
 /// Everything from the start on, up to the ends; nobody writes meanwhile, and what is still open is aborted in time.
-fn read_all(address: &str, isolation: Isolation, notes: &Notes) -> Result<(), String> {
+fn read_all(address: &str, isolation: Isolation, notes: &Notes) -> Result<Records<u64>, String> {
     let process = notes.process();
     let read = || -> Result<bool, Error> {
         let places: Vec<(i32, Place)> = (0..PARTITIONS).map(|at| (at, Place::End)).collect();
@@ -329,9 +335,30 @@ fn read_all(address: &str, isolation: Isolation, notes: &Notes) -> Result<(), St
         Ok(false)
     };
     match read() {
-        Ok(true) => Ok(()),
+        Ok(true) => Ok(read_by(process, notes)),
         Ok(false) => Err(format!("cannot be read to the end as {isolation:?}")),
         Err(error) => Err(format!("reading back: {error}")),
+    }
+}
+
+fn read_by(process: u32, notes: &Notes) -> Records<u64> {
+    let all = notes.all.lock();
+    let ops = all.0.ops.iter().filter(|op| op.process == process);
+    let polls = ops.flat_map(|op| &op.polls);
+    let records = polls.flat_map(|polled| {
+        let key = polled.key as i32;
+        polled
+            .records
+            .iter()
+            .map(move |(offset, value)| ((key, *offset), *value))
+    });
+    records.collect()
+}
+
+fn level(isolation: Isolation) -> Level {
+    match isolation {
+        Isolation::Committed => Level::ReadCommitted,
+        Isolation::Uncommitted => Level::ReadUncommitted,
     }
 }
 
@@ -342,10 +369,7 @@ fn consumer(
 ) -> Result<Consumer, Error> {
     let options = ConsumerOptions {
         wait: Duration::from_millis(100),
-        isolation: match isolation {
-            Isolation::Committed => Level::ReadCommitted,
-            Isolation::Uncommitted => Level::ReadUncommitted,
-        },
+        isolation: level(isolation),
         ..ConsumerOptions::default()
     };
     let mut consumer = Consumer::new(connect(address, PATIENCE)?, options);
@@ -368,8 +392,7 @@ fn take(
         let mut records = Vec::new();
         let _ = fetched.each(|record| {
             let value = record.value.and_then(Value::of).map(number_of);
-            // Bytes that nobody sent become a value that nobody sent.
-            records.push((record.offset, value.unwrap_or(u64::MAX)));
+            records.push((record.offset, value.unwrap_or(NOBODYS)));
             ControlFlow::<()>::Continue(())
         })?;
         if !records.is_empty() {
