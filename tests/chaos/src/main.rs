@@ -23,6 +23,7 @@ mod money;
 mod place;
 mod reading;
 mod refusals;
+mod settings;
 mod site;
 mod stock;
 mod transactions;
@@ -67,17 +68,19 @@ struct Arguments {
 
 type Scenario = (&'static str, fn(&Plan, &Place) -> Outcome);
 
-const SCENARIOS: [Scenario; 20] = [
+const SCENARIOS: [Scenario; 22] = [
     ("kills", kills::run),
     ("transactions", transactions::run),
     ("zombies", zombies::run),
     ("groups", groups::run),
     ("eos", eos::run),
     ("money", money::run),
+    ("settings", settings::run),
     ("cuts", cuts::run),
     ("txn-cuts", transactions::cuts),
     ("group-cuts", groups::cuts),
     ("eos-cuts", eos::cuts),
+    ("settings-cuts", settings::cuts),
     ("full", full::run),
     ("dying", disks::dying),
     ("slow", disks::slow),
