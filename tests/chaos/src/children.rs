@@ -85,6 +85,13 @@ impl ClientProcess {
         self.lines.lock().iter().any(|line| holds(line))
     }
 
+    /// The last line that begins with this word, without it.
+    pub(crate) fn last(&self, word: &str) -> Option<String> {
+        let lines = self.lines.lock();
+        let mut last = lines.iter().rev().filter_map(|line| line.split_once(' '));
+        last.find_map(|(of, rest)| (of == word).then(|| rest.to_owned()))
+    }
+
     pub(crate) fn wait_for(&self, word: &str, count: usize, limit: Duration) -> Result<(), String> {
         let begun = Instant::now();
         while self.said(word) < count {
@@ -157,6 +164,7 @@ pub(crate) fn run(words: &[String]) -> bool {
     let done = match words {
         [kind, words @ ..] if kind == "producer" => crate::txn_load::alone(words, &stop),
         [kind, words @ ..] if kind == "member" => crate::member::alone(words, &stop),
+        [kind, words @ ..] if kind == "copier" => crate::member::copier::alone(words, &stop),
         _ => Err("no such client".to_owned()),
     };
     match &done {

@@ -135,7 +135,12 @@ impl Copier {
 }
 
 /// Writes inputs until it is told to stop; how many.
-fn feed(address: &str, stop: &AtomicBool) -> Result<u64, Error> {
+pub(crate) fn feed(
+    address: &str,
+    topic: &str,
+    pause: Duration,
+    stop: &AtomicBool,
+) -> Result<u64, Error> {
     let options = ProducerOptions {
         acks: Acks::All,
         linger: Duration::from_millis(2),
@@ -143,7 +148,7 @@ fn feed(address: &str, stop: &AtomicBool) -> Result<u64, Error> {
         ..ProducerOptions::default()
     };
     let mut producer = Producer::new(connect(address, PATIENCE)?, options);
-    let topic = producer.topic(INPUT)?;
+    let topic = producer.topic(topic)?;
     let mut next = 0;
     while !stop.load(Ordering::Acquire) {
         let bytes = input(next).bytes();
@@ -154,7 +159,7 @@ fn feed(address: &str, stop: &AtomicBool) -> Result<u64, Error> {
         producer.send(topic, Some(next as i32 % PARTITIONS), &record)?;
         producer.dispatch()?;
         next += 1;
-        std::thread::sleep(PAUSE / 10);
+        std::thread::sleep(pause);
     }
     producer.flush()?;
     Ok(next)
@@ -184,7 +189,7 @@ impl Copying {
         let stop_feeding = Arc::new(AtomicBool::new(false));
         let feeder = {
             let (address, stop) = (address.to_owned(), Arc::clone(&stop_feeding));
-            std::thread::spawn(move || feed(&address, &stop))
+            std::thread::spawn(move || feed(&address, INPUT, PAUSE / 10, &stop))
         };
         let copiers = (1..)
             .zip(COPIERS)
@@ -278,7 +283,11 @@ fn count_inputs(address: &str) -> Result<i64, String> {
     Ok(count)
 }
 
-fn read(address: &str, topic: &'static str, mut each: impl FnMut(Taken)) -> Result<(), String> {
+pub(crate) fn read(
+    address: &str,
+    topic: &'static str,
+    mut each: impl FnMut(Taken),
+) -> Result<(), String> {
     let start = (0..PARTITIONS).map(|at| (at, 0)).collect();
     Reading::new(address, topic, start).read_to_end(|taken| {
         each(taken);
@@ -327,7 +336,7 @@ fn judged(plan: &Plan, place: &Place, mut site: Site, deaths: usize) -> Outcome 
 }
 
 /// Every input that was acknowledged is there, in the output exactly once, and behind the committed offset of its partition.
-fn judge(
+pub(crate) fn judge(
     sent: u64,
     inputs: &BTreeMap<(i32, i64), Vec<u8>>,
     outputs: Vec<Vec<u8>>,

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use crate::broker::Launch;
 use crate::children::{ClientProcess, Clock};
 use crate::kills::Moments;
 use crate::load::{PARTITIONS, TOPIC, connect, create_topic};
@@ -221,7 +222,8 @@ pub(crate) fn cuts(plan: &Plan, place: &Place) -> Outcome {
     Site::with_power(plan, place, |site| judged(plan, place, site))
 }
 
-fn judged(plan: &Plan, place: &Place, mut site: Site) -> Outcome {
+/// Groups begin and throw members out as quickly as this.
+pub(crate) fn with_short_sessions(launch: Launch) -> Launch {
     let session = SESSION.as_millis();
     let settings = [
         "offsets.topic.num.partitions=3".to_owned(),
@@ -232,9 +234,12 @@ fn judged(plan: &Plan, place: &Place, mut site: Site) -> Outcome {
         "group.consumer.min.heartbeat.interval.ms=100".to_owned(),
         "group.consumer.heartbeat.interval.ms=100".to_owned(),
     ];
-    for setting in settings {
-        site.launch = site.launch.with_setting(&setting);
-    }
+    let set = |launch: Launch, setting: &String| launch.with_setting(setting);
+    settings.iter().fold(launch, set)
+}
+
+fn judged(plan: &Plan, place: &Place, mut site: Site) -> Outcome {
+    site.launch = with_short_sessions(site.launch);
     let mut broker = site.launch.start()?;
     let address = site.launch.address();
     create_topic(&address, TOPIC)?;

@@ -13,6 +13,7 @@ mod crowd;
 mod cuts;
 mod disks;
 mod eos;
+mod evicted;
 mod full;
 mod groups;
 mod kills;
@@ -68,12 +69,13 @@ struct Arguments {
 
 type Scenario = (&'static str, fn(&Plan, &Place) -> Outcome);
 
-const SCENARIOS: [Scenario; 22] = [
+const SCENARIOS: [Scenario; 23] = [
     ("kills", kills::run),
     ("transactions", transactions::run),
     ("zombies", zombies::run),
     ("groups", groups::run),
     ("eos", eos::run),
+    ("evicted", evicted::run),
     ("money", money::run),
     ("settings", settings::run),
     ("cuts", cuts::run),

@@ -24,7 +24,7 @@ use wire::{ErrorCode, Records};
 
 use crate::load::connect;
 
-/// What is left open is aborted so soon.
+/// What most leave open is aborted so soon.
 pub(crate) const TIMEOUT_MS: i32 = 3_000;
 /// A broker that stays away longer than this has failed the scenario.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
@@ -125,6 +125,8 @@ pub(crate) struct TxnProducer {
     topic: &'static str,
     /// Adds its partitions itself, and keeps its epoch.
     pub(crate) is_old: bool,
+    /// What is left open is aborted so soon.
+    pub(crate) timeout_ms: i32,
     connection: Option<Connection>,
     identity: (i64, i16),
     /// The next of each partition, in the present epoch.
@@ -138,6 +140,7 @@ impl TxnProducer {
             id: id.to_owned(),
             topic,
             is_old: false,
+            timeout_ms: TIMEOUT_MS,
             connection: None,
             identity: (-1, -1),
             sequences: BTreeMap::new(),
@@ -200,7 +203,7 @@ impl TxnProducer {
         let id = self.id.clone();
         let init = InitProducerIdRequest {
             transactional_id: Some(self.id.clone()),
-            transaction_timeout_ms: TIMEOUT_MS,
+            transaction_timeout_ms: self.timeout_ms,
             producer_id: -1,
             producer_epoch: -1,
             ..Default::default()
@@ -447,13 +450,27 @@ impl TxnProducer {
         }
     }
 
-    /// Makes these offsets of `group` part of the transaction.
+    /// Makes these offsets of `group` part of the transaction, as anybody may.
     pub(crate) fn commit_offsets(
         &mut self,
         group: &str,
         topic: &str,
         offsets: &BTreeMap<i32, i64>,
     ) -> Result<(), End> {
+        match self.commit_offsets_as(group, ("", -1), topic, offsets)? {
+            None => Ok(()),
+            Some(code) => Err(End::Wrong(format!("cannot commit offsets: {code:?}"))),
+        }
+    }
+
+    /// The same as a member of the group, with its generation or epoch (KIP-447); what the group tells one that is not it any more.
+    pub(crate) fn commit_offsets_as(
+        &mut self,
+        group: &str,
+        (member_id, generation): (&str, i32),
+        topic: &str,
+        offsets: &BTreeMap<i32, i64>,
+    ) -> Result<Option<ErrorCode>, End> {
         let begun = Instant::now();
         if self.is_old {
             self.add_group(group)?;
@@ -469,6 +486,8 @@ impl TxnProducer {
             group_id: group.to_owned(),
             producer_id: self.identity.0,
             producer_epoch: self.identity.1,
+            generation_id: generation,
+            member_id: member_id.to_owned(),
             topics: vec![TxnOffsetCommitRequestTopic {
                 name: topic.to_owned(),
                 partitions: partitions.collect(),
@@ -484,8 +503,16 @@ impl TxnProducer {
             let partitions = told.topics.iter().flat_map(|topic| &topic.partitions);
             let mut codes = partitions.map(|partition| partition.error_code);
             match codes.find(|code| *code != 0) {
-                None => return Ok(()),
-                Some(code) => fenced_or_later(code, begun, "commit offsets")?,
+                None => return Ok(None),
+                Some(code) => match ErrorCode::try_from(code) {
+                    Ok(
+                        refusal @ (ErrorCode::UnknownMemberId
+                        | ErrorCode::IllegalGeneration
+                        | ErrorCode::FencedMemberEpoch
+                        | ErrorCode::StaleMemberEpoch),
+                    ) => return Ok(Some(refusal)),
+                    _ => fenced_or_later(code, begun, "commit offsets")?,
+                },
             }
             self.find(GROUP, group).map_err(End::Wrong)?;
         }

@@ -6,6 +6,7 @@
 
 mod classic;
 mod consumer;
+pub(crate) mod copier;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -57,20 +58,7 @@ pub(crate) fn alone(words: &[String], stop: &AtomicBool) -> Result<(), String> {
     let [address, group, protocol, id] = words else {
         return Err("a member needs address, group, protocol and id".to_owned());
     };
-    let (mut protocol, id) = match protocol.as_str() {
-        CLASSIC => (Protocol::Classic, ""),
-        CONSUMER => (Protocol::Consumer(Default::default()), id.as_str()),
-        _ => return Err(format!("{protocol} is no protocol")),
-    };
-    let mut member = Member {
-        address: address.clone(),
-        connection: None,
-        group: group.clone(),
-        id: id.to_owned(),
-        epoch: 0,
-        positions: BTreeMap::new(),
-        clock: Clock::new(),
-    };
+    let (mut member, mut protocol) = Member::new(address, group, protocol, id)?;
     let mut heard = Instant::now();
     while !stop.load(Ordering::Acquire) {
         match member.turn(&mut protocol) {
@@ -84,19 +72,58 @@ pub(crate) fn alone(words: &[String], stop: &AtomicBool) -> Result<(), String> {
         }
         std::thread::sleep(BEAT);
     }
-    member.end("left");
-    if member.connection.is_some() {
-        // The broker may be away; then the session ends by itself.
-        let _ = match &protocol {
-            Protocol::Classic => classic::leave(&mut member),
-            Protocol::Consumer(consumer) => consumer.leave(&mut member),
-        };
-    }
+    member.leave(&protocol);
     Ok(())
 }
 
 impl Member {
+    /// With the id by which it is known where members choose their own.
+    fn new(
+        address: &str,
+        group: &str,
+        protocol: &str,
+        id: &str,
+    ) -> Result<(Member, Protocol), String> {
+        let (protocol, id) = match protocol {
+            CLASSIC => (Protocol::Classic, ""),
+            CONSUMER => (Protocol::Consumer(Default::default()), id),
+            _ => return Err(format!("{protocol} is no protocol")),
+        };
+        let member = Member {
+            address: address.to_owned(),
+            connection: None,
+            group: group.to_owned(),
+            id: id.to_owned(),
+            epoch: 0,
+            positions: BTreeMap::new(),
+            clock: Clock::new(),
+        };
+        Ok((member, protocol))
+    }
+
+    fn leave(&mut self, protocol: &Protocol) {
+        self.end("left");
+        if self.connection.is_some() {
+            // The broker may be away; then the session ends by itself.
+            let _ = match protocol {
+                Protocol::Classic => classic::leave(self),
+                Protocol::Consumer(consumer) => consumer.leave(self),
+            };
+        }
+    }
+
     fn turn(&mut self, protocol: &mut Protocol) -> Result<(), Error> {
+        self.beat(protocol)?;
+        if self.epoch > 0 && self.positions.values().any(Option::is_none) {
+            self.find(matches!(protocol, Protocol::Consumer(_)))?;
+        }
+        if self.epoch > 0 && self.positions.values().any(Option::is_some) {
+            self.commit()?;
+        }
+        Ok(())
+    }
+
+    fn beat(&mut self, protocol: &mut Protocol) -> Result<(), Error> {
         if self.connection.is_none() {
             let connection = connect(&self.address, ANSWER_MAX)?.open(&self.address)?;
             self.connection = Some(connection);
@@ -106,16 +133,9 @@ impl Member {
             })?;
         }
         match protocol {
-            Protocol::Classic => classic::beat(self)?,
-            Protocol::Consumer(consumer) => consumer.beat(self)?,
+            Protocol::Classic => classic::beat(self),
+            Protocol::Consumer(consumer) => consumer.beat(self),
         }
-        if self.epoch > 0 && self.positions.values().any(Option::is_none) {
-            self.find(matches!(protocol, Protocol::Consumer(_)))?;
-        }
-        if self.epoch > 0 && self.positions.values().any(Option::is_some) {
-            self.commit()?;
-        }
-        Ok(())
     }
 
     fn call<R: Request>(&mut self, request: &R) -> Result<R::Response, Error> {
