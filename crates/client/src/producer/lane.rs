@@ -1,6 +1,7 @@
 //! One partition's batches: the open one, those that wait, those under way.
 //!
-//! Invariant: `queue` is in sequence order, and batches leave it only when they are delivered.
+//! Invariant: `queue` is in sequence order, and batches leave it only when they are delivered, or when smaller ones with the same
+//! records take their place.
 
 use std::collections::VecDeque;
 
@@ -8,7 +9,7 @@ use bytes::Bytes;
 use model::{Instant, ProducerEpoch, ProducerId, Sequence, Timestamp};
 use wire::error_code::ErrorCode;
 use wire::messages::produce_response::PartitionProduceResponse;
-use wire::records::{BatchBuilder, Compression};
+use wire::records::{Batch, BatchBuilder, Caps, Compression, HEAD_SIZE, RecordIter, Source};
 
 use super::Record;
 use crate::error::Error;
@@ -42,7 +43,22 @@ pub(super) enum Outcome {
     Delivered(Option<i64>),
     /// It came before its predecessor, which has to be sent again first.
     Early,
+    /// The broker takes no batch of this size, and smaller ones can carry its records.
+    TooLarge,
 }
+
+/// What a batch became that was too large.
+pub(super) struct Split {
+    pub(super) pieces: u64,
+    /// No piece is larger without compression, unless it is a single record.
+    pub(super) piece_bytes: usize,
+}
+
+/// Our own batch: however far it grows, it was in memory before.
+const OWN: Caps = Caps {
+    bytes_max: i32::MAX as usize,
+    ratio_max: usize::MAX,
+};
 
 impl Lane {
     pub(super) fn new(leader: Option<i32>) -> Lane {
@@ -63,18 +79,9 @@ impl Lane {
 
     /// Whether the record should start a new batch.
     pub(super) fn is_full_for(&self, record: &Record<'_>, batch_bytes: usize) -> bool {
-        let headers: usize = record
-            .headers
-            .iter()
-            .map(|(name, value)| name.len() + value.map_or(0, <[u8]>::len) + 10)
-            .sum();
-        let size = RECORD_OVERHEAD_MAX
-            + record.key.map_or(0, <[u8]>::len)
-            + record.value.map_or(0, <[u8]>::len)
-            + headers;
         self.open
             .as_ref()
-            .is_some_and(|(builder, _)| builder.size_estimate() + size > batch_bytes)
+            .is_some_and(|(builder, _)| builder.size_estimate() + room_for(record) > batch_bytes)
     }
 
     /// Adds a record to the open batch; returns the size of that batch.
@@ -161,6 +168,39 @@ impl Lane {
         self.queue.remove(at).expect("found above")
     }
 
+    /// Puts smaller batches in the place of one that is under way and too large, to be sent in its stead. They get serials from
+    /// `serial_from` on and share its sequences among them.
+    pub(super) fn split(
+        &mut self,
+        serial: u64,
+        serial_from: u64,
+        compression: Compression,
+    ) -> Split {
+        self.give_back(serial);
+        let at = self
+            .queue
+            .iter()
+            .position(|waiting| waiting.serial == serial)
+            .expect("batches stay until they are delivered");
+        let whole = self.queue.remove(at).expect("found above");
+        let (pieces, piece_bytes) = halves(&whole.bytes, compression);
+        let count = pieces.len() as u64;
+        for (index, batch) in pieces.into_iter().enumerate() {
+            let piece = Waiting {
+                serial: serial_from + index as u64,
+                bytes: batch.to_bytes(),
+                records: batch.record_count(),
+                opened: whole.opened,
+                is_sent: false,
+            };
+            self.queue.insert(at + index, piece);
+        }
+        Split {
+            pieces: count,
+            piece_bytes,
+        }
+    }
+
     /// What the broker's answer means for a batch of this lane.
     pub(super) fn judge(
         &self,
@@ -181,6 +221,9 @@ impl Lane {
                 Some(answer.base_offset).filter(|offset| *offset >= 0),
             )),
             Ok(ErrorCode::OutOfOrderSequenceNumber) if !is_first => Ok(Outcome::Early),
+            Ok(ErrorCode::MessageTooLarge) if self.batch(serial).records > 1 => {
+                Ok(Outcome::TooLarge)
+            }
             _ => {
                 let records = self.batch(serial).records;
                 let what = || format!("{} ({records} records)", what());
@@ -189,6 +232,66 @@ impl Lane {
             }
         }
     }
+}
+
+/// At most what a record adds to a batch.
+fn room_for(record: &Record<'_>) -> usize {
+    let headers: usize = record
+        .headers
+        .iter()
+        .map(|(name, value)| name.len() + value.map_or(0, <[u8]>::len) + 10)
+        .sum();
+    RECORD_OVERHEAD_MAX
+        + record.key.map_or(0, <[u8]>::len)
+        + record.value.map_or(0, <[u8]>::len)
+        + headers
+}
+
+/// A batch of our own making as smaller ones, each at most half of it or a single record, and how large that half is.
+fn halves(bytes: &Bytes, compression: Compression) -> (Vec<Batch>, usize) {
+    let whole = Batch::cut(bytes, Source::Produce).next();
+    let whole = whole.and_then(Result::ok).expect("we wrote it");
+    let plain = whole.plain(OWN).expect("we compressed it");
+    let piece_bytes = (HEAD_SIZE + plain.len()) / 2;
+    let mut sequence = whole.base_sequence();
+    let mut pieces = Vec::new();
+    let mut open = BatchBuilder::new();
+    let mut close = |open: BatchBuilder| {
+        let records = open.record_count();
+        let mut closed = open.compression(compression);
+        if whole.has_producer_id() {
+            closed = closed.producer(whole.producer_id(), whole.producer_epoch(), sequence);
+            sequence = sequence.advance(records);
+        }
+        pieces.push(closed.build());
+    };
+    for record in RecordIter::new(&plain, whole.record_count()) {
+        let record = record.expect("we wrote it");
+        let name = |key| std::str::from_utf8(key).expect("names were text");
+        let headers: Vec<(&str, Option<&[u8]>)> = record
+            .headers
+            .iter()
+            .map(|header| (name(header.key), header.value))
+            .collect();
+        let taken = Record {
+            key: record.key,
+            value: record.value,
+            headers: &headers,
+            timestamp: None,
+        };
+        if !open.is_empty() && open.size_estimate() + room_for(&taken) > piece_bytes {
+            close(std::mem::take(&mut open));
+        }
+        let time = Timestamp(
+            whole
+                .base_timestamp()
+                .0
+                .wrapping_add(record.timestamp_delta),
+        );
+        open.push(time, taken.key, taken.value, taken.headers);
+    }
+    close(open);
+    (pieces, piece_bytes)
 }
 
 #[cfg(test)]
@@ -287,6 +390,30 @@ mod tests {
                 .unwrap_err()
                 .is_retriable()
         );
+    }
+
+    #[test]
+    fn a_batch_that_is_too_large_goes_again_as_its_halves_under_its_own_sequences() {
+        let mut lane = lane(3);
+        lane.next();
+        lane.take(0);
+        while lane.next().is_some() {}
+        let outcome = lane.judge(1, &answer(ErrorCode::MessageTooLarge), || "x".into());
+        assert_eq!(outcome.unwrap(), Outcome::TooLarge);
+        let split = lane.split(1, 10, Compression::default());
+        assert_eq!(split.pieces, 2);
+        lane.give_back(2);
+        let mut sent = Vec::new();
+        while let Some(waiting) = lane.next() {
+            let (serial, records) = (waiting.serial, waiting.records);
+            sent.push((serial, sequence(&waiting.bytes), records));
+            if serial == 10 {
+                let last = lane.judge(10, &answer(ErrorCode::MessageTooLarge), || "x".into());
+                assert!(last.is_err(), "a single record cannot become smaller");
+            }
+            lane.take(serial);
+        }
+        assert_eq!(sent, [(10, 2, 1), (11, 3, 1), (2, 4, 2)]);
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! Owns what was accepted and not yet acknowledged. Invariants: a partition's batches are sent in the order of their sequences, and
 //! after a failure its next request waits until none of its batches is under way; so an idempotent producer writes every record
-//! once and in order. A batch that the broker refuses for good stops the producer: going on would leave a hole.
+//! once and in order. A batch that is too large for its topic is sent as smaller ones. What the broker refuses for good stops the
+//! producer: going on would leave a hole.
 
 mod lane;
 pub mod partitioner;
@@ -102,6 +103,8 @@ pub(super) struct TopicState {
     id: Uuid,
     lanes: Vec<Lane>,
     sticky: Sticky,
+    /// [`ProducerOptions::batch_bytes`], or less where the broker refused as much.
+    batch_bytes: usize,
 }
 
 /// A batch that is under way.
@@ -134,6 +137,7 @@ pub struct Producer {
     links: BTreeMap<i32, Link>,
     /// Lanes with batches that wait to be sent, in the order in which they began to.
     ready: VecDeque<(usize, usize)>,
+    /// Batches.
     unacknowledged: usize,
     next_serial: u64,
     swept_ms: i64,
@@ -181,6 +185,7 @@ impl Producer {
             id: found.id,
             lanes,
             sticky,
+            batch_bytes: self.options.batch_bytes,
         });
         self.names.insert(name.to_owned(), self.topics.len() - 1);
         Ok(TopicRef(self.topics.len() - 1))
@@ -205,14 +210,15 @@ impl Producer {
         let now_ms = self.client.env().clock.wall_ms();
         let time = record.timestamp.map_or(now_ms, Timestamp);
         let index = self.choose(topic, partition, record.key)?;
-        if self.topics[topic.0].lanes[index].is_full_for(record, self.options.batch_bytes) {
+        let batch_bytes = self.topics[topic.0].batch_bytes;
+        if self.topics[topic.0].lanes[index].is_full_for(record, batch_bytes) {
             self.seal(topic.0, index);
         }
         let now = self.client.env().clock.now();
         let lane = &mut self.topics[topic.0].lanes[index];
         let compression = self.options.compression;
         let size = lane.push(record, time, now, compression);
-        if size >= self.options.batch_bytes {
+        if size >= batch_bytes {
             self.seal(topic.0, index);
         }
         if now_ms.0 - self.swept_ms >= self.options.linger.as_millis() as i64 {
@@ -504,10 +510,22 @@ impl Producer {
         self.list(item.topic, item.partition);
     }
 
+    /// Sends the records of a batch in smaller ones, and keeps the next batches of its topic as small.
+    fn split(&mut self, item: Item) {
+        let topic = &mut self.topics[item.topic];
+        let lane = &mut topic.lanes[item.partition];
+        let split = lane.split(item.serial, self.next_serial, self.options.compression);
+        topic.batch_bytes = topic.batch_bytes.min(split.piece_bytes);
+        self.next_serial += split.pieces;
+        self.unacknowledged += split.pieces as usize - 1;
+        self.list(item.topic, item.partition);
+    }
+
     fn settle(&mut self, item: Item, outcome: Outcome) {
-        let Outcome::Delivered(base_offset) = outcome else {
-            self.return_item(item);
-            return;
+        let base_offset = match outcome {
+            Outcome::Delivered(base_offset) => base_offset,
+            Outcome::Early => return self.return_item(item),
+            Outcome::TooLarge => return self.split(item),
         };
         let done = self.topics[item.topic].lanes[item.partition].take(item.serial);
         self.unacknowledged -= 1;

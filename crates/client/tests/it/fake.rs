@@ -86,6 +86,8 @@ pub(crate) struct State {
     pub(crate) unreachable: usize,
     /// Bytes of one fetch answer; the last batch is cut off there.
     pub(crate) fetch_bytes: usize,
+    /// `max.message.bytes`.
+    pub(crate) batch_bytes_max: usize,
 }
 
 #[derive(Clone)]
@@ -103,6 +105,7 @@ impl Fake {
             dials: 0,
             unreachable: 0,
             fetch_bytes: 1 << 20,
+            batch_bytes_max: 1 << 20,
         })))
     }
 
@@ -317,6 +320,7 @@ fn produce(
             .expect("the client writes valid batches");
         let (code, base_offset) = match refused {
             Some(code) => (code, -1),
+            None if records.len() > state.batch_bytes_max => (ErrorCode::MessageTooLarge, -1),
             None => state.logs[partition.index as usize].append(batch),
         };
         partition_responses.push(PartitionProduceResponse {

@@ -1,7 +1,7 @@
 //! What was sent is in the log once and in order, whatever the broker and the network do.
 
 use client::{Acks, Client, Error, Options, Producer, ProducerOptions, Record};
-use wire::records::{Caps, RecordIter};
+use wire::records::{Caps, Codec, RecordIter};
 use wire::{ApiKey, ErrorCode};
 
 use crate::fake::{Fake, Fault, TOPIC, random};
@@ -47,47 +47,73 @@ fn send(producer: &mut Producer, partition: i32, value: &str) -> Result<(), Erro
 #[test]
 fn every_record_is_written_once_and_in_order_under_any_faults() {
     for seed in 0..15 {
-        let mut chance = random(seed);
-        let mut quiet = 0;
-        let fake = Fake::new(3).with_faults(move |key| {
-            // Never twice in a row for long: the test is about exactness, not about deadlines.
-            if key != ApiKey::Produce || quiet > 0 {
-                quiet -= i32::from(key == ApiKey::Produce);
-                return None;
-            }
-            quiet = chance(12) as i32;
-            match chance(5) {
-                0 => Some(Fault::LoseRequest),
-                1 => Some(Fault::LoseAnswer),
-                2 => Some(Fault::Refuse(ErrorCode::NotLeaderOrFollower)),
-                3 => Some(Fault::Refuse(ErrorCode::UnknownTopicId)),
-                _ => None,
-            }
-        });
-        let mut producer = producer(&fake, small());
-        let mut sent = vec![Vec::new(); 3];
-        let mut chance = random(seed + 1000);
-        for i in 0..200 {
-            let partition = chance(3) as usize;
-            let value = format!("{partition}-{i}");
-            send(&mut producer, partition as i32, &value).unwrap();
-            sent[partition].push(value);
-        }
-        producer.flush().unwrap();
-        for (partition, sent) in sent.iter().enumerate() {
-            assert_eq!(
-                &values(&fake, partition),
-                sent,
-                "seed {seed}, partition {partition}"
-            );
-        }
-        let delivered: i32 = producer
-            .take_deliveries()
-            .iter()
-            .map(|delivery| delivery.records)
-            .sum();
-        assert_eq!(delivered, 200, "seed {seed}");
+        writes_once_and_in_order(seed, &faulty(seed), small());
     }
+}
+
+#[test]
+fn batches_that_are_too_large_become_smaller_ones_with_every_record_once_and_in_order() {
+    for seed in 0..15 {
+        let fake = faulty(seed);
+        fake.0.lock().unwrap().batch_bytes_max = 120;
+        let codec = [Codec::None, Codec::Zstd][seed as usize % 2];
+        let options = ProducerOptions {
+            batch_bytes: 1000,
+            compression: codec.into(),
+            ..small()
+        };
+        writes_once_and_in_order(seed, &fake, options);
+        let state = fake.0.lock().unwrap();
+        let batches = state.logs.iter().flat_map(|log| &log.batches);
+        assert!(batches.clone().all(|batch| batch.to_bytes().len() <= 120));
+        assert!(batches.count() < 200, "records are still batched");
+    }
+}
+
+fn faulty(seed: u64) -> Fake {
+    let mut chance = random(seed);
+    let mut quiet = 0;
+    Fake::new(3).with_faults(move |key| {
+        // Never twice in a row for long: the test is about exactness, not about deadlines.
+        if key != ApiKey::Produce || quiet > 0 {
+            quiet -= i32::from(key == ApiKey::Produce);
+            return None;
+        }
+        quiet = chance(12) as i32;
+        match chance(5) {
+            0 => Some(Fault::LoseRequest),
+            1 => Some(Fault::LoseAnswer),
+            2 => Some(Fault::Refuse(ErrorCode::NotLeaderOrFollower)),
+            3 => Some(Fault::Refuse(ErrorCode::UnknownTopicId)),
+            _ => None,
+        }
+    })
+}
+
+fn writes_once_and_in_order(seed: u64, fake: &Fake, options: ProducerOptions) {
+    let mut producer = producer(fake, options);
+    let mut sent = vec![Vec::new(); 3];
+    let mut chance = random(seed + 1000);
+    for i in 0..200 {
+        let partition = chance(3) as usize;
+        let value = format!("{partition}-{i}");
+        send(&mut producer, partition as i32, &value).unwrap();
+        sent[partition].push(value);
+    }
+    producer.flush().unwrap();
+    for (partition, sent) in sent.iter().enumerate() {
+        assert_eq!(
+            &values(fake, partition),
+            sent,
+            "seed {seed}, partition {partition}"
+        );
+    }
+    let delivered: i32 = producer
+        .take_deliveries()
+        .iter()
+        .map(|delivery| delivery.records)
+        .sum();
+    assert_eq!(delivered, 200, "seed {seed}");
 }
 
 #[test]
