@@ -311,8 +311,8 @@ fn parent(options: Options) -> ExitCode {
         );
     }
     // Seeds that nobody ran prove nothing, whatever became of them.
-    let is_short =
-        score.done < options.seeds && !(options.is_over_at_first && !score.failed.is_empty());
+    let was_cut_short = options.is_over_at_first && !score.failed.is_empty();
+    let is_short = score.done < options.seeds && !was_cut_short;
     if is_short {
         println!(
             "FAILED: only {} of {} seeds were run",
