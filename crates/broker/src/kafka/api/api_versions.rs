@@ -9,6 +9,9 @@ use super::{Served, TABLE, View};
 
 /// First version in which clients say who they are.
 const NAMED_FROM: i16 = 3;
+/// First version that says of a feature that it may be off. Clients from before break on a level of 0 (KAFKA-17492), so they
+/// are not told of such features at all.
+const LEVEL_0_FROM: i16 = 4;
 
 #[must_use]
 pub(crate) fn handle(
@@ -42,6 +45,7 @@ pub(crate) fn handle(
         api_keys: TABLE.iter().filter(is_told).map(row).collect(),
         supported_features: FEATURES
             .into_iter()
+            .filter(|(_, levels)| LEVEL_0_FROM <= version || 0 < *levels.start())
             .map(|(name, levels)| SupportedFeatureKey {
                 name: name.into(),
                 min_version: *levels.start(),
@@ -167,7 +171,11 @@ mod tests {
             feature_level: 0,
         };
         fixture.replay(&[off.into()]);
-        let response = handle(&ApiVersionsRequest::default(), 0, &fixture.view());
+        let request = ApiVersionsRequest {
+            client_software_name: "probe".into(),
+            client_software_version: "1.0".into(),
+        };
+        let response = handle(&request, 4, &fixture.view());
         let is_it = |name: &str| name == "group.version";
         assert!(
             !response
@@ -181,6 +189,21 @@ mod tests {
                 .iter()
                 .any(|one| is_it(&one.name))
         );
+    }
+
+    #[test]
+    fn clients_that_break_on_a_level_of_0_hear_of_no_feature_that_has_one() {
+        let supported = |version| -> Vec<(String, i16)> {
+            let keys = answer("probe", version).supported_features.into_iter();
+            keys.map(|key| (key.name, key.min_version)).collect()
+        };
+        for version in 0..4 {
+            let told = supported(version);
+            assert!(!told.is_empty() && told.iter().all(|(_, least)| 1 <= *least));
+        }
+        let all = supported(4);
+        assert_eq!(all.len(), FEATURES.len());
+        assert!(all.contains(&("group.version".into(), 0)));
     }
 
     #[test]
