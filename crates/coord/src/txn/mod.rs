@@ -28,11 +28,14 @@ pub const DRIVER: Caller = Caller(u128::MAX);
 const TAGGED_RECORDS: i16 = 1;
 pub const EPOCH_PER_TXN: i16 = 2;
 
-/// Transactional ids that one tick forgets; the next one goes on.
-const EXPIRED_PER_TICK_MAX: usize = 1000;
-/// Late transactions that one tick aborts, so that their records fit one batch; the others follow soon.
-const ABORTED_PER_TICK_MAX: usize = 100;
-const ABORT_GOES_ON: Duration = Duration::from_millis(100);
+/// Records of one check stay below this, so that their batch is within `max.message.bytes` of any sensible setting; what is left
+/// over follows with the next check. The first record is taken whatever its size: it fitted before, and no split makes it smaller.
+const STEP_BYTES_MAX: usize = 256 << 10;
+/// Transactional ids that one check forgets; the next one goes on.
+const EXPIRED_PER_CHECK_MAX: usize = 1000;
+/// Late transactions that one check aborts; the others follow soon.
+const ABORTED_PER_CHECK_MAX: usize = 100;
+const CHECK_GOES_ON: Duration = Duration::from_millis(100);
 /// Callers that wait for markers, about 200 bytes each. Past it they are told to come again at once, which costs a round trip.
 const WAITING_MAX: usize = 4096;
 
@@ -74,6 +77,8 @@ pub struct Transactions {
     check_at: Option<Instant>,
     /// From when on a check looks for ids to forget too.
     expire_at: Option<Instant>,
+    /// The last check aborted transactions, so that ids to forget have their turn at the next one.
+    has_aborted: bool,
     /// Who adds partitions once markers are written. All wait equally long, so the first ends first.
     waiting: VecDeque<Waiting>,
 }
@@ -445,6 +450,12 @@ impl Transactions {
         all.map(|(id, txn)| txn.described(id)).collect()
     }
 
+    /// The partition is no longer looked after from here. Everyone who waits is given back, for another answer.
+    pub fn abandon(&mut self) -> Vec<Caller> {
+        let waiting = self.waiting.drain(..);
+        waiting.map(|waiting| waiting.caller).collect()
+    }
+
     /// Does what is due.
     pub fn tick(&mut self, at: Moment) -> Decision {
         let mut step = Step::default();
@@ -460,48 +471,80 @@ impl Transactions {
         step
     }
 
-    /// Ends transactions that were open for too long, and forgets ids that nobody used for long.
+    /// Ends transactions that were open for too long, and forgets ids that nobody used for long. Never both in one step: a batch
+    /// of one kind that is refused must not keep the other from being written.
     fn clean_up(&mut self, at: Moment) -> Decision {
         self.check_at = Some(at.now.plus(self.check_interval()));
         let expires = self.expire_at.is_none_or(|expire_at| expire_at <= at.now);
+        if expires && std::mem::take(&mut self.has_aborted) {
+            self.check_again_soon(at);
+            return self.expire(at);
+        }
+        let step = self.abort_late(at);
+        self.has_aborted = !step.records.is_empty();
+        match expires {
+            true if self.has_aborted => self.check_again_soon(at),
+            true => return self.expire(at),
+            false => {}
+        }
+        step
+    }
+
+    fn check_again_soon(&mut self, at: Moment) {
+        let soon = self.check_interval().min(CHECK_GOES_ON);
+        self.check_at = Some(at.now.plus(soon));
+    }
+
+    fn abort_late(&mut self, at: Moment) -> Decision {
         let mut step = Step::default();
-        let (mut expired, mut aborted) = (0, 0);
+        let (mut bytes, mut is_all) = (0, true);
         for (id, txn) in &mut self.txns {
             let timeout = Duration::from_millis(u64::try_from(txn.timeout_ms).unwrap_or(0));
             let open_since = *txn.seen_open.get_or_insert(at.now);
             // A wall clock that was set back must not keep a transaction open for longer.
             let is_late = txn.start.0.saturating_add(i64::from(txn.timeout_ms)) < at.wall.0
                 || at.now.since(open_since) > timeout;
-            let is_idle = txn.updated.0.saturating_add(self.settings.expiration_ms) <= at.wall.0;
-            match txn.state {
-                State::Ongoing if is_late && aborted == ABORTED_PER_TICK_MAX => {
-                    let soon = self.settings.abort_check.min(ABORT_GOES_ON);
-                    self.check_at = Some(at.now.plus(soon));
-                }
-                State::Ongoing if is_late => {
-                    aborted += 1;
-                    // Without a fresh id the last epoch of this one is kept for its marker; the next `Init` brings another id.
-                    if let Some(fenced) = fence(txn, None, at.wall) {
-                        step.records.push(fenced.record(id));
-                        let markers = Answer::Markers(fenced.markers(id));
-                        step.answers.push((DRIVER, markers));
-                    }
-                }
-                State::Empty | State::CompleteCommit | State::CompleteAbort
-                    if expires && is_idle && expired < EXPIRED_PER_TICK_MAX =>
-                {
-                    expired += 1;
-                    let key = state::key(id);
-                    step.records
-                        .push(TransactionRecord::TransactionLog(key, None));
-                }
-                _ => {}
+            if txn.state != State::Ongoing || !is_late {
+                continue;
+            }
+            bytes += txn.size(id);
+            let is_full = step.records.len() == ABORTED_PER_CHECK_MAX || STEP_BYTES_MAX < bytes;
+            if is_full && !step.records.is_empty() {
+                is_all = false;
+                break;
+            }
+            // Without a fresh id the last epoch of this one is kept for its marker; the next `Init` brings another id.
+            if let Some(fenced) = fence(txn, None, at.wall) {
+                step.records.push(fenced.record(id));
+                let markers = Answer::Markers(fenced.markers(id));
+                step.answers.push((DRIVER, markers));
             }
         }
-        // What is too much for one check is left to the next one.
-        if expires && expired < EXPIRED_PER_TICK_MAX {
-            self.expire_at = Some(at.now.plus(self.settings.expiration_check));
+        if !is_all {
+            self.check_again_soon(at);
         }
+        step
+    }
+
+    fn expire(&mut self, at: Moment) -> Decision {
+        let mut step = Step::default();
+        let mut bytes = 0;
+        for (id, txn) in &self.txns {
+            let is_idle = txn.updated.0.saturating_add(self.settings.expiration_ms) <= at.wall.0;
+            let is_open = txn.state == State::Ongoing || txn.state.is_prepared();
+            if is_open || !is_idle {
+                continue;
+            }
+            bytes += state::gone_size(id);
+            if step.records.len() == EXPIRED_PER_CHECK_MAX || STEP_BYTES_MAX < bytes {
+                // What is too much for one check is left to the next one.
+                return step;
+            }
+            let key = state::key(id);
+            step.records
+                .push(TransactionRecord::TransactionLog(key, None));
+        }
+        self.expire_at = Some(at.now.plus(self.settings.expiration_check));
         step
     }
 

@@ -147,6 +147,19 @@ impl Txn {
         TransactionRecord::TransactionLog(key(transactional_id), Some(value))
     }
 
+    /// About how many bytes of a batch its record needs.
+    pub(super) fn size(&self, transactional_id: &str) -> usize {
+        let mut last = "";
+        let places = self.places.iter().map(|(topic, _)| {
+            let name = match std::mem::replace(&mut last, topic) == topic {
+                true => 0,
+                false => 8 + topic.len(),
+            };
+            4 + name
+        });
+        128 + transactional_id.len() + places.sum::<usize>()
+    }
+
     /// `None` for a state that no record holds.
     pub(super) fn from_value(value: &TransactionLogValue) -> Option<Txn> {
         let topics = value.transaction_partitions.iter().flatten();
@@ -205,4 +218,9 @@ pub(super) fn key(transactional_id: &str) -> TransactionLogKey {
     TransactionLogKey {
         transactional_id: transactional_id.to_owned(),
     }
+}
+
+/// About how many bytes of a batch it needs to forget an id.
+pub(super) fn gone_size(transactional_id: &str) -> usize {
+    32 + transactional_id.len()
 }

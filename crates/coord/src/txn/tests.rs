@@ -364,7 +364,7 @@ fn many_late_transactions_are_aborted_a_batch_at_a_time() {
     let mut rig = Rig::default();
     let loaded = rig.machine.on_loaded(rig.at());
     rig.perform(loaded);
-    for number in 0..ABORTED_PER_TICK_MAX as i64 + 1 {
+    for number in 0..ABORTED_PER_CHECK_MAX as i64 + 1 {
         let mut txn = Txn::new(ProducerId(number), 1_000);
         txn.state = State::Ongoing;
         let record = txn.record(&format!("t{number}"));
@@ -372,12 +372,100 @@ fn many_late_transactions_are_aborted_a_batch_at_a_time() {
     }
     rig.wall += 10_000;
     let step = rig.machine.tick(rig.at());
-    assert_eq!(step.records.len(), ABORTED_PER_TICK_MAX);
+    assert_eq!(step.records.len(), ABORTED_PER_CHECK_MAX);
     rig.perform(step);
     assert_eq!(rig.machine.next_deadline(), Some(Instant(10_100_000_000)));
     rig.wall += 100;
     let step = rig.machine.tick(rig.at());
     assert_eq!(step.records.len(), 1);
+}
+
+/// What a batch of these records needs for sure.
+fn batch_bytes(records: &[TransactionRecord]) -> usize {
+    let size = |record: &TransactionRecord| {
+        let (key, value) = record.encode(1).unwrap();
+        key.len() + value.map_or(0, |value| value.len())
+    };
+    records.iter().map(size).sum()
+}
+
+#[test]
+fn long_ids_are_forgotten_and_large_transactions_aborted_within_one_batch_each() {
+    let mut rig = Rig::default();
+    let loaded = rig.machine.on_loaded(rig.at());
+    rig.perform(loaded);
+    for number in 0..90 {
+        let idle = Txn::new(ProducerId(number), 1_000);
+        let id = format!("{number:_>30000}");
+        rig.machine.replay(&idle.record(&id));
+        let mut late = Txn::new(ProducerId(1_000 + number), 1_000);
+        late.state = State::Ongoing;
+        late.places = (0..200)
+            .map(|topic| (format!("{topic:_>249}"), 0))
+            .collect();
+        rig.machine.replay(&late.record(&format!("late {number}")));
+    }
+    rig.wall += 2 * rig.machine.settings.expiration_ms;
+    let mut checks = 0;
+    while !rig.machine.txns.is_empty() {
+        checks += 1;
+        assert!(checks < 1_000, "{} are left", rig.machine.txns.len());
+        let step = rig.machine.tick(rig.at());
+        assert!(batch_bytes(&step.records) <= STEP_BYTES_MAX);
+        let is_gone =
+            |TransactionRecord::TransactionLog(_, value): &TransactionRecord| value.is_none();
+        let gone = step.records.iter().filter(|record| is_gone(record)).count();
+        assert!(
+            gone == 0 || gone == step.records.len(),
+            "one kind at a time"
+        );
+        rig.perform(step);
+        rig.mark_all();
+        let next = rig.machine.next_deadline();
+        rig.wall = next.map_or(rig.wall, |next| (next.0 / 1_000_000) as i64);
+        if checks == 100 {
+            // Those that were aborted are used once more; their time comes, too.
+            rig.wall += 2 * rig.machine.settings.expiration_ms;
+        }
+    }
+}
+
+#[test]
+fn ids_that_cannot_be_forgotten_keep_no_transaction_open() {
+    let mut rig = Rig::default();
+    let loaded = rig.machine.on_loaded(rig.at());
+    rig.perform(loaded);
+    rig.machine
+        .replay(&Txn::new(ProducerId(1), 1_000).record("idle"));
+    rig.wall += 2 * rig.machine.settings.expiration_ms;
+    let mut aborted = 0;
+    for number in 0..6 {
+        let mut late = Txn::new(ProducerId(number), 1_000);
+        late.state = State::Ongoing;
+        rig.machine.replay(&late.record(&format!("late {number}")));
+        let step = rig.machine.tick(rig.at());
+        let is_refused = step.answers.is_empty();
+        assert!(!is_refused || step.records.len() == 1);
+        aborted += step.answers.len();
+        // The log has no room for what forgets an id, whatever the reason.
+        if !is_refused {
+            rig.perform(step);
+        }
+        rig.wall = (rig.machine.next_deadline().unwrap().0 / 1_000_000) as i64;
+    }
+    assert!(aborted >= 5, "{aborted} were aborted");
+}
+
+#[test]
+fn who_waits_is_given_back_when_another_looks_after_the_partition() {
+    let mut rig = Rig::default();
+    let producer = rig.init();
+    rig.add(producer, 0, 2).unwrap();
+    let next = rig.end(producer, true, 2).unwrap();
+    let step = rig.machine.ask(Caller(7), add(next, 1, 2, true), rig.at());
+    assert_eq!(rig.perform(step), []);
+    assert_eq!(rig.machine.abandon(), [Caller(7)]);
+    assert_eq!(rig.machine.abandon(), []);
 }
 
 #[test]
