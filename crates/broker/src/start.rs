@@ -289,6 +289,9 @@ fn recover(env: &Env, settings: &Settings) -> Result<Recovered, StartError> {
     let dynamic = settings
         .broker
         .with_dynamic(image.overrides(&Resource::cluster()), own);
+    if let Some(why) = &dynamic.passed_over {
+        eprintln!("{why}");
+    }
     let open: Vec<Uuid> = (recoveries.iter())
         .filter_map(|recovery| Some(recovery.as_ref().ok()?.id()))
         .collect();

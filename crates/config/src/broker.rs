@@ -34,6 +34,8 @@ fn files_reserve(machine: &Machine) -> usize {
 #[derive(Clone, Debug)]
 pub struct Broker {
     pub(crate) layers: Layers,
+    /// Why some of the dynamic settings that were written do not hold.
+    pub passed_over: Option<PassedOver>,
     /// What a topic without overrides gets.
     pub topic: Arc<Topic>,
 
@@ -80,6 +82,14 @@ pub struct Broker {
     pub journal_piece_bytes: u64,
 }
 
+/// Dynamic settings that contradict each other, or what was set at start. An earlier version let them be written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("dynamic settings of {level} do not hold: {reason}")]
+pub struct PassedOver {
+    level: &'static str,
+    reason: String,
+}
+
 /// The threads that compact (`log.cleaner.*`).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cleaner {
@@ -108,13 +118,34 @@ impl Broker {
     /// The same broker after its dynamic settings changed: `cluster` for all brokers, `own` for this one.
     #[must_use]
     pub fn with_dynamic(&self, cluster: Arc<Overrides>, own: Arc<Overrides>) -> Broker {
-        let layers = Layers {
-            own,
-            cluster,
-            ..self.layers.clone()
+        let with = |cluster: &Arc<Overrides>, own: &Arc<Overrides>| {
+            Broker::from_layers(Layers {
+                own: Arc::clone(own),
+                cluster: Arc::clone(cluster),
+                ..self.layers.clone()
+            })
         };
-        // Checked before they were written; a set that this version cannot take leaves the settings as they are.
-        Broker::from_layers(layers).unwrap_or_else(|_| self.clone())
+        let contradiction = match with(&cluster, &own) {
+            Ok(broker) => return broker,
+            Err(error) => error,
+        };
+        // They were checked before they were written, so this is what another version let pass. As much as can is to hold;
+        // what was set for this very broker comes first, as always.
+        let none = Arc::default();
+        let (level, mut broker) = if let Ok(broker) = with(&none, &own) {
+            ("the cluster", broker)
+        } else if let Ok(broker) = with(&cluster, &none) {
+            ("this broker", broker)
+        } else {
+            // What was set at start holds together, or there would be no broker.
+            let fixed = with(&none, &none).unwrap_or_else(|_| self.clone());
+            ("the cluster and of this broker", fixed)
+        };
+        broker.passed_over = Some(PassedOver {
+            level,
+            reason: contradiction.to_string(),
+        });
+        broker
     }
 
     fn from_layers(layers: Layers) -> Result<Broker, SettingsError> {
@@ -151,6 +182,7 @@ impl Broker {
         let queued = layers.number("queued.max.request.bytes").unwrap_or(-1);
         let idle = layers.number("connections.max.idle.ms").unwrap_or(-1);
         Ok(Broker {
+            passed_over: None,
             topic: Arc::new(Topic::defaults(&layers)),
             node_id: BrokerId(i32::try_from(node_id).unwrap_or(1)),
             rack: layers.text("broker.rack"),
@@ -253,9 +285,9 @@ impl Broker {
         self.layers.text(name)
     }
 
-    /// Holds the dynamic settings `after` against the rules, before they are written. `whole_cluster` says whether they are
-    /// the defaults of all brokers or those of one.
-    pub fn check_change(&self, after: &Overrides, whole_cluster: bool) -> Result<(), ChangeError> {
+    /// Holds the dynamic settings `after` against the rules, before they are written. `level` says whose they are, and what is
+    /// written at the other level.
+    pub fn check_change(&self, after: &Overrides, level: Level<'_>) -> Result<(), ChangeError> {
         let names = |refused: &dyn Fn(Update) -> bool| -> Vec<String> {
             let is_refused = |name: &&String| {
                 table::broker_setting(name).is_some_and(|setting| refused(setting.update))
@@ -267,7 +299,7 @@ impl Broker {
             return Err(ChangeError::Fixed(fixed));
         }
         let single = names(&|update| update == Update::PerBroker);
-        if whole_cluster && !single.is_empty() {
+        if matches!(level, Level::Cluster { .. }) && !single.is_empty() {
             return Err(ChangeError::PerBroker(single));
         }
         for (name, text) in after {
@@ -276,15 +308,14 @@ impl Broker {
             }
         }
         let after = Arc::new(after.clone());
-        let layers = match whole_cluster {
-            true => Layers {
-                cluster: after,
-                ..self.layers.clone()
-            },
-            false => Layers {
-                own: after,
-                ..self.layers.clone()
-            },
+        let (cluster, own) = match level {
+            Level::Cluster { own } => (after, Arc::clone(own)),
+            Level::Own { cluster } => (Arc::clone(cluster), after),
+        };
+        let layers = Layers {
+            own,
+            cluster,
+            ..self.layers.clone()
         };
         Broker::from_layers(layers)
             .map(|_| ())
@@ -293,6 +324,15 @@ impl Broker {
                 error => ChangeError::Contradiction(error.to_string()),
             })
     }
+}
+
+/// Which dynamic settings of a broker are to change, beside those of the other level.
+#[derive(Clone, Copy, Debug)]
+pub enum Level<'a> {
+    /// The defaults of all brokers.
+    Cluster { own: &'a Arc<Overrides> },
+    /// Those of this broker.
+    Own { cluster: &'a Arc<Overrides> },
 }
 
 /// Why dynamic broker settings were refused; the texts are those of Kafka.
@@ -534,6 +574,45 @@ mod tests {
     }
 
     #[test]
+    fn dynamic_settings_that_contradict_each_other_hold_as_far_as_they_can() {
+        let broker = broker("log.cleaner.threads=2");
+        let (threads, memory) = ("log.cleaner.threads", "log.cleaner.dedupe.buffer.size");
+        let four = overrides(&[(threads, "4"), ("max.connections", "7")]);
+        let small = overrides(&[(memory, "3145728")]);
+        let both = |cluster: &Arc<Overrides>, own: &Arc<Overrides>| {
+            let broker = broker.with_dynamic(Arc::clone(cluster), Arc::clone(own));
+            let why = broker.passed_over.map(|why| why.to_string());
+            (broker.cleaner.threads, broker.cleaner.dedupe_bytes, why)
+        };
+        let words = |level: &str| {
+            Some(format!(
+                "dynamic settings of {level} do not hold: {memory}: must be at least 1MB per cleaner thread."
+            ))
+        };
+        assert_eq!(
+            both(&four, &small),
+            (2, 3_145_728, words("the cluster")),
+            "its own come first"
+        );
+        let alone = overrides(&[(memory, "1048576")]);
+        let usual = 128 << 20;
+        assert_eq!(both(&four, &alone), (4, usual, words("this broker")));
+        assert_eq!(
+            both(&alone, &alone),
+            (2, usual, words("the cluster and of this broker"))
+        );
+        assert_eq!(both(&four, &Arc::default()), (4, usual, None));
+        // What another version wrote does not stay for ever: the next change is held against it.
+        let more = overrides(&[(memory, "4194308")]);
+        let check = |own| {
+            broker
+                .check_change(own, Level::Own { cluster: &four })
+                .is_ok()
+        };
+        assert_eq!((check(&small), check(&more)), (false, true));
+    }
+
+    #[test]
     fn what_an_operator_set_is_told_from_what_is_built_in() {
         let name = "group.consumer.min.heartbeat.interval.ms";
         assert_eq!(broker("").number(name), Some(5_000));
@@ -548,11 +627,17 @@ mod tests {
     #[test]
     fn changes_are_refused_in_the_words_of_kafka_4_3() {
         let broker = broker("");
-        let says =
-            |name, value, whole| match broker.check_change(&overrides(&[(name, value)]), whole) {
+        let none = Arc::default();
+        let says = |name, value, whole| {
+            let level = match whole {
+                true => Level::Cluster { own: &none },
+                false => Level::Own { cluster: &none },
+            };
+            match broker.check_change(&overrides(&[(name, value)]), level) {
                 Ok(()) => "fine".to_owned(),
                 Err(error) => error.to_string(),
-            };
+            }
+        };
         assert_eq!(
             says("log.retention.hours", "5", false),
             "Cannot update these configs dynamically: [log.retention.hours]"

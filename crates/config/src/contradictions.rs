@@ -218,7 +218,10 @@ mod tests {
             ("max.connections.per.ip", "0"),
         ] {
             let after = overrides(&[(name, value)]);
-            assert!(broker.check_change(&after, true).is_err(), "{name}");
+            let level = crate::Level::Cluster {
+                own: &Default::default(),
+            };
+            assert!(broker.check_change(&after, level).is_err(), "{name}");
         }
     }
 }

@@ -19,7 +19,7 @@ mod table;
 mod topic;
 mod value;
 
-pub use broker::{Broker, ChangeError, Cleaner};
+pub use broker::{Broker, ChangeError, Cleaner, Level, PassedOver};
 pub use client_metrics::{ClientMetrics, check_client_metrics};
 pub use describe::{Description, SynonymValue};
 pub use group::group_number;

@@ -294,6 +294,9 @@ impl Shared {
             || image.feature(TRANSACTION_VERSION) != old.feature(TRANSACTION_VERSION)
         {
             let broker = before.with_dynamic(image.overrides(&cluster), image.overrides(&own));
+            if let Some(why) = &broker.passed_over {
+                eprintln!("{why}");
+            }
             self.set_config(crate::settings::Settings::new(broker, &image));
         }
         let broker = Arc::clone(&self.config().broker);

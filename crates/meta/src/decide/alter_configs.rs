@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use config::{Broker, ChangeError, Kind, Overrides, ValueError};
+use config::{Broker, ChangeError, Kind, Level, Overrides, ValueError};
 use wire::metadata::ConfigRecord;
 
 use super::RECORDS_MAX;
@@ -119,7 +119,7 @@ pub fn change_configs(
     decide(
         image,
         resources,
-        |resource, before, changes: &Vec<Change>| {
+        |broker, resource, before, changes: &Vec<Change>| {
             let nulls = changes.iter().filter(|change| {
                 change.operation != Some(Operation::Delete) && change.value.is_none()
             });
@@ -147,7 +147,7 @@ pub fn replace_configs(
     decide(
         image,
         resources,
-        |_, _, settings: &Replacement| {
+        |_, _, _, settings: &Replacement| {
             let nulls = settings
                 .iter()
                 .filter(|(_, value)| value.is_none())
@@ -165,7 +165,7 @@ pub fn replace_configs(
 fn decide<C>(
     image: &Image,
     resources: &[(Named, C)],
-    change: impl Fn(&Resource, &Overrides, &C) -> Result<Overrides, AlterError>,
+    change: impl Fn(&Broker, &Resource, &Overrides, &C) -> Result<Overrides, AlterError>,
     broker: &Broker,
 ) -> AlterConfigs {
     let mut decision = AlterConfigs::default();
@@ -173,26 +173,79 @@ fn decide<C>(
     for (named, _) in resources {
         *counts.entry(named).or_default() += 1;
     }
+    let mut planned = Planned::new(image, broker);
     for (named, changes) in resources {
         let times = counts.get(named).copied().unwrap_or(1);
         let outcome = find(image, broker, named, times).and_then(|resource| {
             let before = image.overrides(&resource);
-            let after = change(&resource, &before, changes)?;
-            check_result(broker, &resource, &after)?;
-            Ok(difference(&resource, &before, &after))
-        });
-        let room = RECORDS_MAX - decision.records.len();
-        let answer = match outcome {
-            Ok(records) if room < records.len() => Err(AlterError::TooManyRecords),
-            Ok(records) => {
-                decision.records.extend(records);
-                Ok(())
+            let after = change(&planned.broker, &resource, &before, changes)?;
+            planned.check(&resource, &after)?;
+            let records = difference(&resource, &before, &after);
+            let room = RECORDS_MAX - decision.records.len();
+            if room < records.len() {
+                return Err(AlterError::TooManyRecords);
             }
-            Err(error) => Err(error),
-        };
+            planned.accept(&resource, after);
+            Ok(records)
+        });
+        let answer = outcome.map(|records| decision.records.extend(records));
         decision.answers.push((named.clone(), answer));
     }
     decision
+}
+
+/// The broker as it will be after what was decided so far, by this request and by those before it: what contradicts that is
+/// refused, although what holds right now would take it.
+struct Planned {
+    cluster: Arc<Overrides>,
+    own: Arc<Overrides>,
+    broker: Broker,
+}
+
+impl Planned {
+    fn new(image: &Image, broker: &Broker) -> Planned {
+        let cluster = image.overrides(&Resource::cluster());
+        let own = image.overrides(&Resource::broker(broker.node_id));
+        Planned {
+            broker: broker.with_dynamic(Arc::clone(&cluster), Arc::clone(&own)),
+            cluster,
+            own,
+        }
+    }
+
+    fn check(&self, resource: &Resource, after: &Overrides) -> Result<(), AlterError> {
+        match resource.kind {
+            ResourceKind::Broker => {
+                let level = match is_cluster(resource) {
+                    true => Level::Cluster { own: &self.own },
+                    false => Level::Own {
+                        cluster: &self.cluster,
+                    },
+                };
+                Ok(self.broker.check_change(after, level)?)
+            }
+            ResourceKind::Group => Ok(self.broker.check_group(after)?),
+            ResourceKind::ClientMetrics => Ok(config::check_client_metrics(after)?),
+            ResourceKind::Topic => Ok(self.broker.check_topic(after)?),
+        }
+    }
+
+    fn accept(&mut self, resource: &Resource, after: Overrides) {
+        if resource.kind != ResourceKind::Broker {
+            return;
+        }
+        let level = match is_cluster(resource) {
+            true => &mut self.cluster,
+            false => &mut self.own,
+        };
+        *level = Arc::new(after);
+        self.broker = (self.broker).with_dynamic(Arc::clone(&self.cluster), Arc::clone(&self.own));
+    }
+}
+
+/// Of a broker's settings: the defaults of all brokers have no name.
+fn is_cluster(resource: &Resource) -> bool {
+    resource.name.is_empty()
 }
 
 fn check_keys<'a>(
@@ -320,15 +373,6 @@ fn items(list: &str) -> impl Iterator<Item = &str> {
     list.split(',')
         .map(str::trim)
         .filter(|item| !item.is_empty())
-}
-
-fn check_result(broker: &Broker, resource: &Resource, after: &Overrides) -> Result<(), AlterError> {
-    match resource.kind {
-        ResourceKind::Broker => Ok(broker.check_change(after, resource.name.is_empty())?),
-        ResourceKind::Group => Ok(broker.check_group(after)?),
-        ResourceKind::ClientMetrics => Ok(config::check_client_metrics(after)?),
-        ResourceKind::Topic => Ok(broker.check_topic(after)?),
-    }
 }
 
 fn difference(resource: &Resource, before: &Arc<Overrides>, after: &Overrides) -> Vec<Record> {

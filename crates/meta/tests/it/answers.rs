@@ -566,6 +566,45 @@ fn resources_are_checked_in_the_words_of_kafka() {
     assert_eq!(decision.records.len(), 1);
 }
 
+/// Either is fine by itself: four threads have 128 MiB, and the one there is has more than one.
+#[test]
+fn settings_that_contradict_each_other_are_refused_in_one_request_and_in_two() {
+    let (cluster, own) = (named(4, ""), named(4, "1"));
+    let set = |name: &str, value| vec![change(name, Operation::Set, Some(value))];
+    let threads = set("log.cleaner.threads", "4");
+    let memory = |bytes| set("log.cleaner.dedupe.buffer.size", bytes);
+    let said = |image: &Image, resources: &[(Named, Vec<Change>)]| -> (Vec<String>, usize) {
+        let decision = change_configs(image, &broker(""), resources);
+        let words = |answer: &Result<(), _>| match answer {
+            Ok(()) => "fine".to_owned(),
+            Err(error) => ToString::to_string(error),
+        };
+        let answers = decision.answers.iter().map(|(_, answer)| words(answer));
+        (answers.collect(), decision.records.len())
+    };
+    let refused = "log.cleaner.dedupe.buffer.size: must be at least 1MB per cleaner thread.";
+    let image = with_topic(1);
+    for (first, second) in [
+        (
+            (cluster.clone(), threads.clone()),
+            (own.clone(), memory("3145728")),
+        ),
+        ((own.clone(), memory("3145728")), (cluster, threads.clone())),
+    ] {
+        let both = [first.clone(), second.clone()];
+        let once = (vec!["fine".to_owned(), refused.to_owned()], 1);
+        assert_eq!(said(&image, &both), once);
+        // The settings that the broker goes by know nothing yet of the first request.
+        let mut planned = with_topic(1);
+        step(&mut planned, |image| {
+            change_configs(image, &broker(""), &[first]).records
+        });
+        assert_eq!(said(&planned, &[second]), (vec![refused.to_owned()], 0));
+    }
+    let enough = [(named(4, ""), threads), (own, memory("4194308"))];
+    assert_eq!(said(&image, &enough), (vec!["fine".to_owned(); 2], 2));
+}
+
 #[test]
 fn one_request_writes_ten_thousand_records_at_most() {
     let image = with_topic(1);
