@@ -35,6 +35,8 @@ pub(crate) struct Remembered {
 
 struct Session {
     epoch: i32,
+    /// Its places are named by topic ids, not by names; the two are never the same place.
+    uses_ids: bool,
     used: Instant,
     partitions: BTreeMap<Place, Remembered>,
     /// Reading starts behind the last partition that filled an answer, so that none starves.
@@ -66,6 +68,7 @@ impl Sessions {
     pub(crate) fn open(
         &mut self,
         request: FetchRequest,
+        uses_ids: bool,
         now: Instant,
         random: u64,
     ) -> Result<Context, ErrorCode> {
@@ -74,7 +77,7 @@ impl Sessions {
             self.sessions.remove(&id);
             let wanted: Vec<_> = places(&request);
             let session_id = if epoch == INITIAL_EPOCH {
-                self.create(&wanted, now, random)
+                self.create(&wanted, uses_ids, now, random)
             } else {
                 0
             };
@@ -90,6 +93,9 @@ impl Sessions {
             .ok_or(ErrorCode::FetchSessionIdNotFound)?;
         if session.epoch != epoch {
             return Err(ErrorCode::InvalidFetchSessionEpoch);
+        }
+        if session.uses_ids != uses_ids {
+            return Err(ErrorCode::FetchSessionTopicIdError);
         }
         session.epoch = if epoch == i32::MAX { 1 } else { epoch + 1 };
         session.used = now;
@@ -158,7 +164,13 @@ impl Sessions {
         changed || has_records || has_error
     }
 
-    fn create(&mut self, wanted: &[(Place, FetchPartition)], now: Instant, random: u64) -> i32 {
+    fn create(
+        &mut self,
+        wanted: &[(Place, FetchPartition)],
+        uses_ids: bool,
+        now: Instant,
+        random: u64,
+    ) -> i32 {
         if self.sessions.len() >= self.slots && !self.evict(now) {
             return 0;
         }
@@ -180,6 +192,7 @@ impl Sessions {
             id,
             Session {
                 epoch: 1,
+                uses_ids,
                 used: now,
                 partitions,
                 cursor: None,
@@ -280,32 +293,52 @@ mod tests {
     fn an_incremental_fetch_reads_what_was_asked_before() {
         let mut sessions = Sessions::new(2);
         let full = sessions
-            .open(request(0, 0, &[0, 1, 2], &[]), Instant(0), 7 << 40)
+            .open(request(0, 0, &[0, 1, 2], &[]), false, Instant(0), 7 << 40)
             .expect("new session");
         assert!(!full.is_incremental && full.session_id > 0);
         let next = sessions
-            .open(request(full.session_id, 1, &[], &[1]), Instant(1), 0)
+            .open(request(full.session_id, 1, &[], &[1]), false, Instant(1), 0)
             .expect("known session");
         assert_eq!((next.is_incremental, partitions(&next)), (true, vec![0, 2]));
         assert_eq!(
             sessions
-                .open(request(full.session_id, 1, &[], &[]), Instant(2), 0)
+                .open(request(full.session_id, 1, &[], &[]), false, Instant(2), 0)
                 .err(),
             Some(ErrorCode::InvalidFetchSessionEpoch)
         );
         assert_eq!(
             sessions
-                .open(request(9999, 1, &[], &[]), Instant(2), 0)
+                .open(request(9999, 1, &[], &[]), false, Instant(2), 0)
                 .err(),
             Some(ErrorCode::FetchSessionIdNotFound)
         );
     }
 
     #[test]
+    fn a_session_keeps_to_names_or_to_ids_as_it_began() {
+        for uses_ids in [false, true] {
+            let mut sessions = Sessions::new(1);
+            let mut open = |id, epoch, uses_ids| {
+                let opened =
+                    sessions.open(request(id, epoch, &[0], &[]), uses_ids, Instant(0), 7 << 40);
+                opened.map(|context| context.session_id)
+            };
+            let id = open(0, 0, uses_ids).expect("new session");
+            let mixed = Err(ErrorCode::FetchSessionTopicIdError);
+            assert_eq!(open(id, 1, !uses_ids), mixed);
+            assert_eq!(
+                open(id, 2, !uses_ids),
+                Err(ErrorCode::InvalidFetchSessionEpoch)
+            );
+            assert_eq!(open(id, 1, uses_ids), Ok(id), "it goes on where it was");
+        }
+    }
+
+    #[test]
     fn a_partition_that_filled_an_answer_goes_to_the_end() {
         let mut sessions = Sessions::new(1);
         let id = sessions
-            .open(request(0, 0, &[0, 1, 2], &[]), Instant(0), 7 << 40)
+            .open(request(0, 0, &[0, 1, 2], &[]), false, Instant(0), 7 << 40)
             .expect("new session")
             .session_id;
         let place = Place {
@@ -319,7 +352,7 @@ mod tests {
             "nothing new to tell"
         );
         let next = sessions
-            .open(request(id, 1, &[], &[]), Instant(1), 0)
+            .open(request(id, 1, &[], &[]), false, Instant(1), 0)
             .expect("known session");
         assert_eq!(partitions(&next), vec![2, 0, 1]);
     }
@@ -329,14 +362,14 @@ mod tests {
         let mut sessions = Sessions::new(1);
         assert!(
             sessions
-                .open(request(0, 0, &[0], &[]), Instant(0), 1 << 40)
+                .open(request(0, 0, &[0], &[]), false, Instant(0), 1 << 40)
                 .expect("first")
                 .session_id
                 > 0
         );
         assert_eq!(
             sessions
-                .open(request(0, 0, &[0], &[]), Instant(1), 2 << 40)
+                .open(request(0, 0, &[0], &[]), false, Instant(1), 2 << 40)
                 .expect("second")
                 .session_id,
             0
@@ -344,7 +377,7 @@ mod tests {
         let later = Instant(0).plus(EVICTION_AGE * 2);
         assert!(
             sessions
-                .open(request(0, 0, &[0], &[]), later, 3 << 40)
+                .open(request(0, 0, &[0], &[]), false, later, 3 << 40)
                 .expect("third")
                 .session_id
                 > 0

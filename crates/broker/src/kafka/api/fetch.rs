@@ -76,10 +76,12 @@ impl Shard {
             deadline: self.now.plus(wait),
             partitions: Vec::new(),
             waits_for: WaitsFor::Bytes,
-            context: match self
-                .sessions
-                .open(request, self.now, self.shared.env.rng.next_u64())
-            {
+            context: match self.sessions.open(
+                request,
+                TOPIC_ID_VERSION <= address.version,
+                self.now,
+                self.shared.env.rng.next_u64(),
+            ) {
                 Ok(context) => context,
                 Err(code) => {
                     let response = FetchResponse {
