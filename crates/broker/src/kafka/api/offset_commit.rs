@@ -36,10 +36,7 @@ impl Shard {
                     response
                 }
                 other => {
-                    let code = match other {
-                        Err(ErrorCode::MessageTooLarge) => ErrorCode::InvalidCommitOffsetSize,
-                        other => unexpected(other),
-                    };
+                    let code = unexpected(other);
                     OffsetCommitResponse {
                         topics: asked.iter().map(|topic| refuse(topic, code)).collect(),
                         ..Default::default()

@@ -14,6 +14,8 @@ pub(crate) const BROKER_ADDS: i16 = coord::txn::EPOCH_PER_TXN;
 /// What the client is told when it was not the answer its request asks for.
 pub(crate) fn unexpected(told: Result<Answer, ErrorCode>) -> ErrorCode {
     match told {
+        // The state of the transaction does not fit a batch of its log, which the client knows nothing of.
+        Err(ErrorCode::MessageTooLarge) => ErrorCode::UnknownServerError,
         Err(code) => code,
         Ok(answer) => unreachable!("a transaction coordinator answered {answer:?}"),
     }
@@ -58,6 +60,21 @@ impl Shard {
             ApiKey::ListTransactions => self.with(address, reader, Shard::on_list_transactions),
             // The table lists nothing that has no arm in a router.
             _ => Outcome::Close,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_too_large_for_its_log_is_the_servers_own_trouble() {
+        for (code, told) in [
+            (ErrorCode::MessageTooLarge, ErrorCode::UnknownServerError),
+            (ErrorCode::NotCoordinator, ErrorCode::NotCoordinator),
+        ] {
+            assert_eq!(unexpected(Err(code)), told);
         }
     }
 }
