@@ -90,6 +90,9 @@ fn answer(told: Told, group: OffsetFetchRequestGroup, version: i16) -> OffsetFet
                 partitions
                     .filter(|it| it.error_code == ErrorCode::UnknownTopicId.code())
                     .for_each(|it| it.error_code = ErrorCode::None.code());
+            } else if group.topics.is_none() {
+                // Of a topic that is gone, and whose offsets are about to go too: there is no way to name it.
+                answer.topics.retain(|topic| topic.topic_id != Uuid::ZERO);
             }
             answer
         }
@@ -148,5 +151,35 @@ fn only_answer(group: OffsetFetchResponseGroup) -> OffsetFetchResponse {
             })
             .collect(),
         ..Default::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_asks_for_everything_by_ids_hears_of_no_topic_that_is_gone() {
+        let topic = |name: &str, id| OffsetFetchResponseTopics {
+            name: name.into(),
+            topic_id: Uuid([id; 16]),
+            partitions: Vec::new(),
+        };
+        let told = |version, topics: Option<Vec<OffsetFetchRequestTopics>>| -> Vec<String> {
+            let said = Answer::FetchOffsets(OffsetFetchResponseGroup {
+                topics: vec![topic("gone", 0), topic("there", 1)],
+                ..Default::default()
+            });
+            let group = OffsetFetchRequestGroup {
+                topics,
+                ..Default::default()
+            };
+            let answer = answer(Ok(Said::Group(said)), group, version);
+            answer.topics.into_iter().map(|topic| topic.name).collect()
+        };
+        assert_eq!(told(10, None), ["there"]);
+        assert_eq!(told(9, None), ["gone", "there"]);
+        // What was asked for is answered, an unknown id with its error.
+        assert_eq!(told(10, Some(Vec::new())), ["gone", "there"]);
     }
 }
