@@ -127,10 +127,21 @@ impl<M: Machine> Coordinator<M> {
     pub(super) fn on_topics_gone(&mut self, gone: &[String], at: Moment, topics: &dyn Topics) {
         let step = match self.state {
             State::Active => self.machine.on_topics_gone(gone, at, topics),
-            // What is loaded later for a topic that is gone expires like the rest.
-            State::Loading(_) | State::Failed => return,
+            State::Loading(_) => return self.machine.on_topics_gone_early(gone, at),
+            State::Failed => return,
         };
         self.perform(step, Warrant::None, at);
+    }
+
+    /// The partition is no longer looked after from here: whoever waits is told so.
+    pub(super) fn resign(mut self) -> Progress<M::Answer> {
+        let waiting = self.machine.abandon().into_iter();
+        Progress {
+            answers: waiting
+                .map(|caller| (caller, Err(ErrorCode::NotCoordinator)))
+                .collect(),
+            log: self.log,
+        }
     }
 
     pub(super) fn tick(&mut self, at: Moment, topics: &dyn Topics) -> Progress<M::Answer> {

@@ -37,6 +37,10 @@ pub(crate) trait Machine {
     ) -> Step<Self::Record, Self::Answer>;
     fn tick(&mut self, at: Moment, topics: &dyn Topics) -> Step<Self::Record, Self::Answer>;
     fn next_deadline(&self) -> Option<Instant>;
+    /// Gives itself up: whoever waits for an answer will not have it from this machine.
+    fn abandon(&mut self) -> Vec<Caller>;
+    /// Topics were deleted while the log is read.
+    fn on_topics_gone_early(&mut self, gone: &[String], at: Moment);
     /// Topics were deleted; nothing is remembered of them.
     fn on_topics_gone(
         &mut self,
@@ -103,6 +107,14 @@ impl Machine for group::Groups {
 
     fn next_deadline(&self) -> Option<Instant> {
         self.next_deadline()
+    }
+
+    fn abandon(&mut self) -> Vec<Caller> {
+        self.abandon()
+    }
+
+    fn on_topics_gone_early(&mut self, gone: &[String], at: Moment) {
+        self.on_topics_gone_early(gone, at);
     }
 
     fn on_topics_gone(
@@ -175,6 +187,12 @@ impl Machine for txn::Transactions {
     fn next_deadline(&self) -> Option<Instant> {
         self.next_deadline()
     }
+
+    fn abandon(&mut self) -> Vec<Caller> {
+        self.abandon()
+    }
+
+    fn on_topics_gone_early(&mut self, _gone: &[String], _at: Moment) {}
 
     /// Markers of a partition that is gone are not written; its transaction ends as decided.
     fn on_topics_gone(

@@ -281,21 +281,28 @@ impl Shard {
         if is_seen {
             return;
         }
-        let groups = std::mem::take(&mut self.coordinators.groups);
-        self.coordinators.groups = self.kept(groups, topics.named(meta::name::OFFSETS));
-        let transactions = std::mem::take(&mut self.coordinators.transactions);
+        let mut groups = std::mem::take(&mut self.coordinators.groups);
+        self.coordinators.groups = self.kept(&mut groups, topics.named(meta::name::OFFSETS));
+        let mut transactions = std::mem::take(&mut self.coordinators.transactions);
         self.coordinators.transactions =
-            self.kept(transactions, topics.named(meta::name::TRANSACTIONS));
+            self.kept(&mut transactions, topics.named(meta::name::TRANSACTIONS));
         self.coordinators.renew_loading();
         if let Some(seen) = self.coordinators.seen.replace(Arc::clone(&topics)) {
             self.forget_topics(&seen, &topics);
         }
+        for resigned in groups.into_values() {
+            self.spread_answers(resigned.resign());
+        }
+        for resigned in transactions.into_values() {
+            self.spread_txn_answers(resigned.resign());
+        }
     }
 
-    /// One coordinator for each partition of `topic` that is ours; those there were go on.
+    /// One coordinator for each partition of `topic` that is ours; those there were go on, and what is left in `known` is of
+    /// partitions that are gone.
     fn kept<M: Machine>(
         &self,
-        mut known: BTreeMap<i32, Coordinator<M>>,
+        known: &mut BTreeMap<i32, Coordinator<M>>,
         topic: Option<&Arc<Topic>>,
     ) -> BTreeMap<i32, Coordinator<M>> {
         let settings = self.shared.config();
@@ -305,9 +312,11 @@ impl Shard {
             if self.coordinator_shard(index) != self.id {
                 continue;
             }
-            let same = known
-                .remove(&index)
-                .filter(|known| Arc::ptr_eq(&known.log, partition));
+            let is_same = |known: &Coordinator<M>| Arc::ptr_eq(&known.log, partition);
+            let same = match known.get(&index).is_some_and(is_same) {
+                true => known.remove(&index),
+                false => None,
+            };
             let coordinator =
                 same.unwrap_or_else(|| Coordinator::new(Arc::clone(partition), &settings));
             kept.insert(index, coordinator);

@@ -228,6 +228,21 @@ impl Groups {
         }
     }
 
+    /// The same while the log is read: they go with the first tick after that.
+    pub fn on_topics_gone_early(&mut self, gone: &[String], at: Moment) {
+        self.gone_topics.extend(gone.iter().cloned());
+        self.gone_at = Some(at.now);
+    }
+
+    /// The partition is no longer looked after from here. Everyone who waits is given back, for another answer.
+    pub fn abandon(&mut self) -> Vec<Caller> {
+        let classic = self
+            .groups
+            .values_mut()
+            .filter_map(|entry| entry.group.classic());
+        classic.flat_map(Classic::abandon).collect()
+    }
+
     /// Why the group left its last generation, while this process remembers it.
     #[must_use]
     pub fn last_rebalance(&self, group_id: &str) -> Option<&Rebalance> {

@@ -107,6 +107,22 @@ fn followers_wait_for_the_leaders_assignment_and_latecomers_get_theirs() {
 }
 
 #[test]
+fn whoever_waits_is_given_back_when_another_looks_after_the_partition() {
+    check(
+        "join a v=3             =>
+         join b v=3 group=h     =>
+         resign                 => a; b
+         resign                 =>
+         restart                =>
+         join a v=3             =>
+         join b v=3             =>
+         after 6s               => a: joined 1 range led by a of a,b; b: joined 1 range led by a
+         sync b                 =>
+         resign                 => b",
+    );
+}
+
+#[test]
 fn a_member_more_makes_all_join_again() {
     check_pair(
         "join c because=scaled  => c: MEMBER_ID_REQUIRED as c

@@ -221,6 +221,17 @@ fn offsets_of_deleted_topics_go_in_every_group() {
 }
 
 #[test]
+fn offsets_of_topics_that_were_deleted_while_the_log_was_read_go_after_that() {
+    check(
+        "commit t:0=1 t:1=3 u:0=2    => ok ok ok
+         gone-while-loading t        =>
+         after 1ms                   => wrote 2
+         fetch all                   => u:0=2
+         after 1s                    =>",
+    );
+}
+
+#[test]
 fn many_offsets_of_a_deleted_topic_go_in_pieces() {
     let groups = 9;
     let name = |group| format!("{group}{}", "x".repeat(32_000));

@@ -171,6 +171,18 @@ impl Run {
                 let gone: Vec<String> = words.names.iter().map(|&name| name.to_owned()).collect();
                 self.world.topics_gone(&gone);
             }
+            "gone-while-loading" => {
+                let gone: Vec<String> = words.names.iter().map(|&name| name.to_owned()).collect();
+                self.world.restart_without(&gone);
+            }
+            "resign" => {
+                let left = self.world.groups.abandon().into_iter();
+                let mut names: Vec<String> = left
+                    .map(|caller| self.askers.remove(&caller).expect("one that waits"))
+                    .collect();
+                names.sort();
+                return names.join("; ");
+            }
             "new-topic" => {
                 let FakeTopics(topics) = &mut self.world.topics;
                 let id = topic_id(words.number("id", 9).try_into().expect("an id"));

@@ -200,6 +200,16 @@ impl World {
         groups
     }
 
+    /// A crash, and topics that go while the log is read again.
+    pub(crate) fn restart_without(&mut self, gone: &[String]) {
+        for topic in gone {
+            self.topics.0.remove(topic);
+        }
+        self.groups = self.reloaded();
+        self.groups.on_topics_gone_early(gone, self.at());
+        self.groups.on_loaded(self.at());
+    }
+
     /// A crash: whoever waited is gone.
     pub(crate) fn restart(&mut self) {
         self.groups = self.reloaded();

@@ -21,7 +21,7 @@ use wire::messages::{
 };
 use wire::records::BatchBuilder;
 
-const PORT: u16 = 9092;
+pub(crate) const PORT: u16 = 9092;
 /// How often peers that have more to send look whether they can.
 const TICK: Duration = Duration::from_millis(5);
 /// What one direction of a simulated connection holds.
@@ -29,7 +29,7 @@ const PIPE_BYTES: usize = 128 << 10;
 /// What every connection may have whatever others use.
 const FREE_BYTES: usize = 32 << 10;
 
-fn start(machine: &Machine, extra: &[(&str, &str)]) -> Broker {
+pub(crate) fn start(machine: &Machine, extra: &[(&str, &str)]) -> Broker {
     let address = format!("PLAINTEXT://127.0.0.1:{PORT}");
     let base = [
         ("node.id", "1"),

@@ -2,6 +2,7 @@
 
 mod broker;
 mod checker;
+mod coordinators;
 mod crowd;
 mod dirs;
 mod hangs;

@@ -3,9 +3,9 @@
 use wire::ErrorCode;
 
 use super::{Classic, join_refused, sync_refused};
-use crate::Moment;
 use crate::group::consumer::{ClassicGroup, ClassicMember};
 use crate::group::{Out, Settings};
+use crate::{Caller, Moment};
 
 impl Classic {
     /// All that the other protocol goes on from.
@@ -42,6 +42,15 @@ impl Classic {
             }
         }
         out
+    }
+
+    /// Whoever waits, and will not be answered by this group any more.
+    pub(in crate::group) fn abandon(&mut self) -> Vec<Caller> {
+        let waiting = self.members.values_mut();
+        waiting
+            .flat_map(|member| [member.waits_join.take(), member.waits_sync.take()])
+            .flatten()
+            .collect()
     }
 
     /// The records of a consumer group that gave itself up are replayed: nobody's session was watched yet, and what those who
