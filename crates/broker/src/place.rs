@@ -60,9 +60,7 @@ impl Places {
         broker: &config::Broker,
         known: Option<&Arc<Topic>>,
     ) -> Topic {
-        let config = Arc::new(crate::settings::log_config(&config::Topic::resolve(
-            overrides, broker,
-        )));
+        let config = crate::settings::log_config_of(&topic.name, overrides, broker);
         let open = |(index, planned): (usize, &meta::Partition)| {
             let index = PartitionIndex(i32::try_from(index).unwrap_or(i32::MAX));
             if let Some(open) = known.and_then(|known| known.partition(index.0)) {

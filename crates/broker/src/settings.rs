@@ -210,7 +210,20 @@ const FIRST_PIECE_BYTES: u64 = 16 << 20;
 /// Left free on a volume for checkpoints, indexes and metadata.
 const RESERVE_BYTES: u64 = 64 << 20;
 
-/// What the log needs to know of a topic.
+/// What the log of the topic `name` needs to know. Whatever a setting says, what the broker keeps for itself is synced: groups and
+/// transactions rest on it, also those of topics that are not relaxed.
+pub(crate) fn log_config_of(
+    name: &str,
+    overrides: &config::Overrides,
+    broker: &config::Broker,
+) -> Arc<LogConfig> {
+    let mut config = log_config(&config::Topic::resolve(overrides, broker));
+    if meta::name::is_internal(name) {
+        config.durability = Durability::Sync;
+    }
+    Arc::new(config)
+}
+
 pub(crate) fn log_config(topic: &config::Topic) -> LogConfig {
     let bytes = |number: i32| u64::try_from(number).unwrap_or(0);
     LogConfig {
@@ -373,5 +386,18 @@ pub(crate) mod tests {
         assert_eq!(groups.consumer.members_max, i32::MAX as usize);
         assert_eq!(groups.consumer.migration, Migration::Bidirectional);
         assert!(set.has_consumer_protocol);
+    }
+
+    #[test]
+    fn what_the_broker_keeps_for_itself_is_synced_whatever_a_setting_says() {
+        let relaxed = settings(&[("log.esker.durability", "os")]);
+        let own = config::Overrides::from([("esker.durability".to_owned(), "os".to_owned())]);
+        for overrides in [&config::Overrides::default(), &own] {
+            let durability = |name| log_config_of(name, overrides, &relaxed.broker).durability;
+            assert_eq!(durability("orders"), Durability::Os);
+            for name in [meta::name::OFFSETS, meta::name::TRANSACTIONS] {
+                assert_eq!(durability(name), Durability::Sync, "{name}");
+            }
+        }
     }
 }

@@ -25,7 +25,7 @@ use crate::kafka::change::{METADATA_PARTITION, METADATA_TOPIC, Metadata};
 use crate::mover::Mover;
 use crate::place::Places;
 use crate::prefetch::PrefetchLoop;
-use crate::settings::{Settings, log_config};
+use crate::settings::{Settings, log_config, log_config_of};
 use crate::shard::Shard;
 use crate::shared::{Mailbox, Shared};
 use crate::topics::Topics;
@@ -446,7 +446,7 @@ fn find(
         return None;
     }
     let overrides = image.overrides(&Resource::topic(&topic.name));
-    let config = Arc::new(log_config(&config::Topic::resolve(&overrides, broker)));
+    let config = log_config_of(&topic.name, &overrides, broker);
     Some(Found {
         topic: Arc::clone(&topic.name),
         epoch: planned.leader_epoch,

@@ -198,7 +198,7 @@ impl Partition {
             state.guards.on_batch(batch.producer_id());
         }
         state.are_epochs_changed |= state.epochs.assign(state.epoch, base_offset);
-        let sync = state.needs_sync(batch.record_count(), moment.now);
+        let sync = state.needs_sync(&batch, moment.now);
         let push = Push {
             bytes: batch.size(),
             up_to: end,
@@ -402,13 +402,17 @@ impl State {
         }
     }
 
-    /// Relaxed topics are synced only when `flush.messages` or `flush.ms` says so.
-    fn needs_sync(&mut self, records: i32, now: Instant) -> bool {
+    /// Relaxed topics are synced only when `flush.messages` or `flush.ms` says so, and for transactions: these are whole in all
+    /// their partitions or in none, so what one of them wrote must be there before its coordinator decides, and its end after.
+    fn needs_sync(&mut self, batch: &Batch, now: Instant) -> bool {
         if self.config.durability == Durability::Sync {
             return true;
         }
-        self.unflushed_records = self.unflushed_records.saturating_add(i64::from(records));
-        if self.unflushed_records >= self.config.flush_messages {
+        let attributes = batch.attributes();
+        let is_of_transaction = attributes.is_transactional() || attributes.is_control();
+        let records = i64::from(batch.record_count());
+        self.unflushed_records = self.unflushed_records.saturating_add(records);
+        if is_of_transaction || self.unflushed_records >= self.config.flush_messages {
             self.unflushed_records = 0;
             self.flush_at = None;
             return true;

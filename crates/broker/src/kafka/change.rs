@@ -328,9 +328,7 @@ impl Shared {
             } else if !Arc::ptr_eq(&old.overrides(&resource), &overrides)
                 || broker.topic != before.topic
             {
-                let config = Arc::new(crate::settings::log_config(&config::Topic::resolve(
-                    &overrides, &broker,
-                )));
+                let config = crate::settings::log_config_of(&topic.name, &overrides, &broker);
                 for partition in topics
                     .with_id(topic.id)
                     .iter()

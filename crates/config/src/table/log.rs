@@ -88,7 +88,7 @@ pub(super) const SETTINGS: &[Setting] = settings! {
         "a replica out of sync may lead when no other is left, at the cost of records";
     "cordoned.log.dirs" List "" Items PerBroker Accepted "directories that take no new partitions";
     "log.esker.durability" String "sync" OneOf(&["sync", "os"]) ClusterWide Works
-        "when a record counts as written: synced to disk (sync) or handed to the system (os)";
+        "when a record counts as written: synced to disk (sync) or handed to the system (os); transactions and internal topics are synced in any case";
     "esker.hot.tail.bytes" Long "33554432" AtLeast(0) ReadOnly Works "bytes of the newest records all partitions together keep in memory";
     "esker.journal.bytes" Long "1073741824" AtLeast(2097152) ReadOnly Works "bytes of one directory's journal before appends wait for a checkpoint";
     "esker.journal.piece.bytes" Long "67108864" AtLeast(1048576) ReadOnly Works "size of one journal file; files are written once and reused";

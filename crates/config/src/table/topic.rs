@@ -15,7 +15,7 @@ pub(super) const SETTINGS: &[TopicSetting] = topic_settings! {
     "delete.retention.ms" Long "86400000" AtLeast(0) Works ["log.cleaner.delete.retention.ms" 1]
         "how long a delete marker stays in a compacted topic";
     "esker.durability" String "sync" OneOf(&["sync", "os"]) Works ["log.esker.durability" 1]
-        "when a record counts as written: synced to disk (sync) or handed to the system (os)";
+        "when a record counts as written: synced to disk (sync) or handed to the system (os); transactions and internal topics are synced in any case";
     "file.delete.delay.ms" Long "60000" AtLeast(0) Works ["log.segment.delete.delay.ms" 1]
         "time between taking a segment out of the log and removing its file";
     "flush.messages" Long "9223372036854775807" AtLeast(1) Works ["log.flush.interval.messages" 1]

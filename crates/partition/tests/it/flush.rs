@@ -1,5 +1,9 @@
-//! `flush.messages` and `flush.ms` of a topic whose records are acknowledged before they are synced: what is durable, and when.
+//! A topic whose records are acknowledged before they are synced: what is durable by `flush.messages`, by `flush.ms`, and because
+//! it is part of a transaction.
 
+use partition::Warrant;
+
+use super::transactions::{append as append_as, end, records};
 use super::*;
 
 const RECORDS: i64 = 25;
@@ -110,4 +114,31 @@ fn flush_ms_counts_anew_for_each_record_that_follows_a_flush() {
         });
         assert_eq!(least_kept, records);
     }
+}
+
+/// The coordinator decides on what its partitions have told: a part that is lost afterwards would leave the other parts alone.
+#[test]
+fn batches_and_markers_of_transactions_are_durable_one_by_one() {
+    let config = relaxed(i64::MAX, i64::MAX);
+    let ends_after = |batches: i32, ends: bool| {
+        least(|machine| {
+            let mut rig = begin(machine, &config);
+            for number in 0..batches {
+                append_as(&mut rig, records(7, number, 1, true), Warrant::Waived).unwrap();
+                rig.commit(&mut []);
+            }
+            if ends {
+                end(&mut rig, 7, true).unwrap();
+                rig.commit(&mut []);
+            }
+            drop(rig);
+            machine.power_cut();
+            let bounds = opened(machine, &config).partitions[0].bounds();
+            let stable = if ends { bounds.log_end } else { Offset(0) };
+            assert_eq!(bounds.last_stable, stable);
+            bounds.log_end.0
+        })
+    };
+    assert_eq!(ends_after(3, false), 3);
+    assert_eq!(ends_after(3, true), 4);
 }

@@ -179,6 +179,10 @@ pub(super) fn settings(plan: &Plan) -> config::Broker {
         ("log.cleaner.backoff.ms", "200".to_owned()),
         ("log.segment.delete.delay.ms", "1000".to_owned()),
         ("log.retention.check.interval.ms", "2000".to_owned()),
+        (
+            "log.esker.durability",
+            if plan.is_relaxed { "os" } else { "sync" }.to_owned(),
+        ),
     ];
     let internal = ["offsets.topic", "transaction.state.log"].map(|topic| {
         let name = format!("{topic}.segment.bytes");

@@ -153,6 +153,8 @@ pub struct Plan {
     pub(crate) transactors: Vec<TxnHabits>,
     /// Segment size of the topics that the broker keeps for itself.
     pub(crate) internal_segment_bytes: u64,
+    /// Topics are relaxed unless they say otherwise (`esker.durability=os`), and power cuts take what nothing synced.
+    pub(crate) is_relaxed: bool,
 }
 
 /// As a broker has them, and so small that a run rolls and compacts them.
@@ -268,7 +270,32 @@ impl Plan {
                 habits.group = None;
             }
         }
+        let keeps_nothing_else = matches!(
+            load,
+            Load::Transactions | Load::Strays | Load::Group | Load::Instances | Load::Ledger
+        );
+        if keeps_nothing_else && chance.one_in(2) {
+            plan.relax();
+        }
         plan
+    }
+
+    /// Lets a broker keep transactions and groups whose topics are relaxed where nobody said more (P-15): what producers without
+    /// transactions write is judged as ever, so their topics are synced; topics that only transactions write are not.
+    fn relax(&mut self) {
+        self.is_relaxed = true;
+        for topic in &mut self.topics {
+            if self
+                .producers
+                .iter()
+                .any(|habits| habits.topic == topic.name)
+            {
+                topic.configs.push(("esker.durability", "sync".to_owned()));
+            }
+        }
+        if let Some(topic) = &mut self.table {
+            topic.configs.push(("esker.durability", "sync".to_owned()));
+        }
     }
 
     /// A run with exactly these kinds of faults.
@@ -459,6 +486,7 @@ impl Plan {
             ledger: None,
             transactors: Vec::new(),
             internal_segment_bytes: INTERNAL_SEGMENT_BYTES,
+            is_relaxed: false,
         };
         for number in 0..*chance.pick(&[0, 0, 1, 2, 4]) {
             let before = plan.transactors.first();

@@ -78,6 +78,13 @@ fn describe(
     }
 }
 
+/// No setting relaxes an internal topic, so the value that would is not its value.
+fn tell_that_it_is_synced(setting: &mut Description) {
+    if setting.name == "esker.durability" {
+        setting.value = Some("sync".to_owned());
+    }
+}
+
 fn settings(
     resource: &DescribeConfigsResource,
     view: &View<'_>,
@@ -117,9 +124,13 @@ fn settings(
                 words: String::new(),
             };
             view.image.topic(name).ok_or_else(unknown)?;
-            Ok(view
+            let mut settings = view
                 .broker
-                .describe_topic(&view.image.overrides(&Resource::topic(name))))
+                .describe_topic(&view.image.overrides(&Resource::topic(name)));
+            if meta::name::is_internal(name) {
+                settings.iter_mut().for_each(tell_that_it_is_synced);
+            }
+            Ok(settings)
         }
         Some(ResourceKind::Broker) if name.is_empty() => Ok(view.broker.describe_cluster()),
         Some(ResourceKind::Broker) => match id()? {
