@@ -290,7 +290,7 @@ fn recover(env: &Env, settings: &Settings) -> Result<Recovered, StartError> {
         .broker
         .with_dynamic(image.overrides(&Resource::cluster()), own);
     if let Some(why) = &dynamic.passed_over {
-        eprintln!("{why}");
+        env::tell!("{why}");
     }
     let open: Vec<Uuid> = (recoveries.iter())
         .filter_map(|recovery| Some(recovery.as_ref().ok()?.id()))

@@ -35,7 +35,7 @@ fn cost(env: &Env, batches: usize, bytes: usize, partitions: usize) -> (f64, f64
     env.disk.create_dir_all(&dir).unwrap();
     let piece_bytes = 64 << 20;
     let mut writer = Writer::new(
-        &env,
+        env,
         dir.clone(),
         Uuid([1; 16]),
         piece_bytes,

@@ -295,7 +295,7 @@ impl Shared {
         {
             let broker = before.with_dynamic(image.overrides(&cluster), image.overrides(&own));
             if let Some(why) = &broker.passed_over {
-                eprintln!("{why}");
+                env::tell!("{why}");
             }
             self.set_config(crate::settings::Settings::new(broker, &image));
         }

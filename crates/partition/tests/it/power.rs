@@ -203,7 +203,7 @@ fn a_trim_into_a_batch_during_a_checkpoint_leaves_the_rest_of_the_batch() {
                 rig.append(0, &[value("v", number)], &mut known).unwrap();
                 rig.commit(&mut known);
             }
-            (0..turns_before).for_each(|_| drop(rig.writer.turn()));
+            (0..turns_before).for_each(|_| _ = rig.writer.turn());
             for at in 0..2 {
                 let values: Vec<_> = (0..10).map(|number| value("late", number)).collect();
                 let base = rig.append(at, &values, &mut known).unwrap();
@@ -211,7 +211,7 @@ fn a_trim_into_a_batch_during_a_checkpoint_leaves_the_rest_of_the_batch() {
                 rig.trim(at, base + 5, &mut known).unwrap();
                 rig.commit(&mut known);
             }
-            (0..turns_after).for_each(|_| drop(rig.writer.turn()));
+            (0..turns_after).for_each(|_| _ = rig.writer.turn());
             drop(rig);
             machine.power_cut();
             let stored = Checkpoint::load(&*machine.env().disk, Path::new(DIR)).unwrap();
