@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -23,6 +25,7 @@ var transactionFacts = []fact{
 	{"every_transaction_has_an_epoch_of_its_own", epochs},
 	{"a_timeout_beyond_the_brokers_limit_is_refused", timeouts},
 	{"end_txn_of_a_stranger_is_refused_in_every_version", strangers},
+	{"every_version_of_end_txn_commits_and_aborts", endings},
 	{"a_second_producer_fences_the_first", fencing},
 	{"keyless_records_on_a_compacted_topic_fail_by_their_indexes", keylessRecords},
 }
@@ -180,6 +183,67 @@ func timeouts(ctx context.Context) {
 	req := kmsg.NewPtrInitProducerIDRequest()
 	req.TransactionalID, req.TransactionTimeoutMillis = &id, 15*60*1000
 	code(coordinated[*kmsg.InitProducerIDResponse](ctx, req).ErrorCode, nil, "the limit itself")
+}
+
+// endings: a commit and an abort by every version of EndTxn, each of one record, and then what is read.
+func endings(ctx context.Context) {
+	name := topic(ctx, "endings", 1, nil)
+	topicID := topicID(ctx, name)
+	want, offset := []string{}, int64(0)
+	for version := int16(0); version <= 5; version++ {
+		limit := kversion.Stable()
+		limit.SetMaxKeyVersion(kmsg.EndTxn.Int16(), version)
+		if version < 5 { // from then on the broker adds what is produced to
+			limit.SetMaxKeyVersion(kmsg.Produce.Int16(), 11)
+		}
+		c := client(kgo.MaxVersions(limit))
+		for _, commit := range []bool{true, false} {
+			txn, what := newName("id"), fmt.Sprintf("version %d, commit %v", version, commit)
+			begin := kmsg.NewPtrInitProducerIDRequest()
+			begin.TransactionalID, begin.TransactionTimeoutMillis = &txn, 60_000
+			own := coordinated[*kmsg.InitProducerIDResponse](ctx, begin)
+			code(own.ErrorCode, nil, what+": init")
+			if version < 5 {
+				add, part := kmsg.NewPtrAddPartitionsToTxnRequest(), kmsg.NewAddPartitionsToTxnRequestTopic()
+				add.TransactionalID, add.ProducerID, add.ProducerEpoch = txn, own.ProducerID, own.ProducerEpoch
+				part.Topic, part.Partitions = name, []int32{0}
+				add.Topics = append(add.Topics, part)
+				code(coordinated[*kmsg.AddPartitionsToTxnResponse](ctx, add).Topics[0].Partitions[0].ErrorCode, nil, what+": add")
+			}
+			req := produceRequest(name, topicID, map[int32][]byte{0: inTransaction(batch(own.ProducerID, own.ProducerEpoch, 0, what))})
+			req.TransactionID = &txn
+			code(ask[*kmsg.ProduceResponse](ctx, c, req).Topics[0].Partitions[0].ErrorCode, nil, what+": produce")
+			end := kmsg.NewPtrEndTxnRequest()
+			end.TransactionalID, end.ProducerID, end.ProducerEpoch, end.Commit = txn, own.ProducerID, own.ProducerEpoch, commit
+			got, err := c.Request(ctx, end)
+			must(err, what)
+			equal(got.GetVersion(), version, what+": version of the answer")
+			code(got.(*kmsg.EndTxnResponse).ErrorCode, nil, what)
+			if version >= 5 {
+				equal(got.(*kmsg.EndTxnResponse).ProducerEpoch, own.ProducerEpoch+1, what+": epoch to go on with")
+			}
+			if commit {
+				want = append(want, fmt.Sprintf("%d:%s", offset, what))
+			}
+			offset += 2 // the record and its marker
+			waitFor(ctx, what+": its marker", func() bool {
+				ends, err := admin.ListCommittedOffsets(ctx, name)
+				must(err, "stable end")
+				stable, _ := ends.Lookup(name, 0)
+				return stable.Offset == offset
+			})
+		}
+		c.Close()
+	}
+	equal(committed(ctx, name, 0), want, "what is read")
+}
+
+// inTransaction is the batch as one of a transaction: the attribute, and the checksum over it.
+func inTransaction(records []byte) []byte {
+	const attributes, crc = 21, 17
+	records[attributes+1] |= 0x10
+	binary.BigEndian.PutUint32(records[crc:], crc32.Checksum(records[attributes:], crc32.MakeTable(crc32.Castagnoli)))
+	return records
 }
 
 func strangers(ctx context.Context) {

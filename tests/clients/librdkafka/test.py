@@ -155,7 +155,7 @@ def a_waiting_consumer_sees_a_new_record_at_once():
         equal(m and m.value(), b"%d" % i)
         taken.append(time.monotonic() - begin)
     c.close()
-    that(min(taken) < 1.5, f"a record waited {min(taken):.1f} s and more")
+    that(max(taken) < 1.5, f"a record waited {max(taken):.1f} s")
 
 
 @fact
@@ -219,7 +219,7 @@ def an_offset_out_of_range_is_reported():
 @fact
 def an_invalid_topic_name_is_refused_on_produce():
     (error, _), = send(producer(message_timeout_ms=4_000), "bad/name", [(None, b"x")])
-    that(error.code() in (KafkaError.TOPIC_EXCEPTION, KafkaError._MSG_TIMED_OUT), str(error))
+    equal(error.code(), KafkaError.TOPIC_EXCEPTION, str(error))
 
 
 if __name__ == "__main__":

@@ -185,7 +185,8 @@ final class Transactions implements AutoCloseable {
         String topic = topic(1);
         String group = newName("group");
         TopicPartition place = new TopicPartition(topic, 0);
-        try (Producer<byte[], byte[]> producer = producer(newName("id"))) {
+        String id = newName("id");
+        try (Producer<byte[], byte[]> producer = producer(id)) {
             producer.initTransactions();
             for (long offset : new long[] {7, 8}) {
                 producer.beginTransaction();
@@ -196,12 +197,13 @@ final class Transactions implements AutoCloseable {
                 } else {
                     producer.abortTransaction();
                 }
+                // Until its markers are written the offsets are neither there nor gone.
+                TransactionState ended = offset == 7 ? TransactionState.COMPLETE_COMMIT : TransactionState.COMPLETE_ABORT;
+                Facts.waitFor("its end", () -> get(admin.describeTransactions(List.of(id)).description(id)).state() == ended);
+                OffsetAndMetadata found = get(admin.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata()).get(place);
+                equal(found == null ? null : found.offset(), 7L, "the offset after the transaction of " + offset);
             }
         }
-        Facts.waitFor("the offset", () -> {
-            OffsetAndMetadata found = get(admin.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata()).get(place);
-            return found != null && found.offset() == 7;
-        });
     }
 
     private void described() throws Exception {
