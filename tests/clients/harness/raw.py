@@ -215,13 +215,13 @@ def record(value, delta=0, key=None):
 
 
 def batch(values, *, count=None, last_delta=None, attributes=0, content=None, producer=(-1, -1, -1), magic=2,
-          timestamp=None, crc=None, base=0):
+          timestamp=None, newest=None, crc=None, base=0):
     """A record batch of version 2. Every field that a hostile client would lie about can be given."""
     now = int(time.time() * 1000) if timestamp is None else timestamp
     count = len(values) if count is None else count
     last_delta = count - 1 if last_delta is None else last_delta
     content = b"".join(record(v, i) for i, v in enumerate(values)) if content is None else content
-    tail = struct.pack(">hiqqqhii", attributes, last_delta, now, now, *producer, count) + content
+    tail = struct.pack(">hiqqqhii", attributes, last_delta, now, now if newest is None else newest, *producer, count) + content
     crc = crc32c(tail) if crc is None else crc
     return struct.pack(">qiibI", base, len(tail) + 9, -1, magic, crc) + tail
 

@@ -31,6 +31,8 @@ DIFFERENCES = """
 - A batch is checked by its checksum and its header. Its records are walked only where a setting of the topic asks about
   records: compaction, bounds of timestamps, another codec. Kafka walks, and decompresses, every batch. So a client that
   lies inside a batch with a right checksum is refused by Kafka and stored here; its reader finds out, nobody else is harmed.
+- A batch that would unpack to more than 128 MiB is refused where its records are walked, and a question for
+  a time within it is answered with its first offset. Kafka has no such bound.
 - Produce starts at version 3, as in Kafka 4; versions 0 to 2 are listed for clients that look for them, and not served.
 - While partitions of a KIP-848 group move, its members are asked for heartbeats up to five times as often as otherwise, never
   more often than a `group.consumer.min.heartbeat.interval.ms` that is set. Kafka asks for the same interval always.
@@ -60,7 +62,8 @@ CreatePartitions tells a result for each topic | franz kadm_adds_partitions
 committed offsets come back with their metadata | franz committed_offsets_return_with_metadata_and_epoch
 DescribeConfigs tells defaults | librdkafka admin_describes_topic_settings_with_defaults_and_sources
 `transaction.timeout.ms` has a limit | franz a_timeout_beyond_the_brokers_limit_is_refused
-EndTxn works in every version | franz end_txn_of_a_stranger_is_refused_in_every_version
+EndTxn works in every version | franz every_version_of_end_txn_commits_and_aborts, \
+    franz end_txn_of_a_stranger_is_refused_in_every_version
 asking for a topic creates it where the client wants that, and nowhere else | franz a_produce_may_create_its_topic, \
     franz an_unknown_topic_is_reported
 no request stops the next one | hostile damaged_requests_never_stop_the_broker

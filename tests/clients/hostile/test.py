@@ -10,6 +10,7 @@ import struct
 
 import amounts  # noqa: F401  registers its facts
 import batches  # noqa: F401  registers its facts
+import bombs  # noqa: F401  registers its facts
 import fencing  # noqa: F401  registers its facts
 import groups  # noqa: F401  registers its facts
 import transactions  # noqa: F401  registers its facts
