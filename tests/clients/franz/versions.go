@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -16,8 +17,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// What this broker must offer, each with a request that it can answer without an error.
-// Versions are those the broker lists, up to what kmsg knows; APIs that are not listed are the failure of this fact.
+// What this broker must offer, each with a request that it can answer without an error. Whatever else a broker offers needs a
+// sample too: those of what changes the cluster are in offered.go.
 func samples(name string, id [16]byte) []kmsg.Request {
 	produce := produceRequest(name, id, map[int32][]byte{0: batch(-1, -1, -1, "v")})
 	fetch := fetchRequest(name, id, map[int32]int64{0: 0})
@@ -133,6 +134,10 @@ func coordinatorSamples(name string, id [16]byte) []kmsg.Request {
 	apt := kmsg.NewAddPartitionsToTxnRequestTopic()
 	apt.Topic, apt.Partitions = name, []int32{0}
 	addParts.Topics = append(addParts.Topics, apt)
+	batched, batchedTopic := kmsg.NewAddPartitionsToTxnRequestTransaction(), kmsg.NewAddPartitionsToTxnRequestTransactionTopic()
+	batchedTopic.Topic, batchedTopic.Partitions = name, []int32{0}
+	batched.TransactionalID, batched.ProducerID, batched.Topics = txn, 1, append(batched.Topics, batchedTopic)
+	addParts.Transactions = append(addParts.Transactions, batched) // since version 4, which is for brokers
 	addOffsets := kmsg.NewPtrAddOffsetsToTxnRequest()
 	addOffsets.TransactionalID, addOffsets.ProducerID, addOffsets.Group = txn, 1, group
 	txnCommit := kmsg.NewPtrTxnOffsetCommitRequest()
@@ -169,18 +174,31 @@ func everyVersion(ctx context.Context) {
 		})
 	}
 	var wrong []string
-	for _, req := range append(samples(name, id), coordinatorSamples(name, id)...) {
+	due := append(samples(name, id), coordinatorSamples(name, id)...)
+	for _, req := range due {
+		if _, listed := offered[req.Key()]; !listed {
+			wrong = append(wrong, kmsg.NameForKey(req.Key())+" is not offered")
+		}
+	}
+	due = append(due, clusterSamples(ctx, name)...)
+	for key, versions := range offered {
+		at := slices.IndexFunc(due, func(req kmsg.Request) bool { return req.Key() == key })
+		switch {
+		case os.Getenv("BROKER_KIND") == "kafka": // which offers more than we do
+		case at < 0:
+			wrong = append(wrong, kmsg.NameForKey(key)+" is offered and has no sample")
+		case due[at].MaxVersion() < versions.MaxVersion:
+			wrong = append(wrong, fmt.Sprintf("%s v%d is offered and unknown to kmsg", kmsg.NameForKey(key), versions.MaxVersion))
+		}
+	}
+	for _, req := range due {
 		key, listed := offered[req.Key()]
 		if !listed {
-			wrong = append(wrong, kmsg.NameForKey(req.Key())+" is not offered")
 			continue
 		}
 		for v := key.MinVersion; v <= min(key.MaxVersion, req.MaxVersion()); v++ {
 			if req.Key() == 0 && v < 3 {
 				continue // offered for old librdkafka only
-			}
-			if req.Key() == kmsg.AddPartitionsToTxn.Int16() && v > 3 {
-				continue // between brokers only
 			}
 			req.SetVersion(v)
 			problem, tries := "", 0
@@ -246,19 +264,28 @@ func sameBytes(conn net.Conn, req kmsg.Request) (problem string, again bool) {
 
 // What is answered to a sample that is meant to fail; to all others, in every version, no error.
 var refusals = map[int16]*kerr.Error{
-	kmsg.CreateTopics.Int16():           kerr.TopicAlreadyExists,
-	kmsg.DeleteTopics.Int16():           kerr.UnknownTopicOrPartition,
-	kmsg.JoinGroup.Int16():              kerr.UnknownMemberID,
-	kmsg.SyncGroup.Int16():              kerr.UnknownMemberID,
-	kmsg.Heartbeat.Int16():              kerr.UnknownMemberID,
-	kmsg.LeaveGroup.Int16():             kerr.UnknownMemberID,
-	kmsg.DeleteGroups.Int16():           kerr.GroupIDNotFound,
-	kmsg.ConsumerGroupHeartbeat.Int16(): kerr.GroupIDNotFound,
-	kmsg.ConsumerGroupDescribe.Int16():  kerr.GroupIDNotFound,
-	kmsg.AddPartitionsToTxn.Int16():     kerr.InvalidProducerIDMapping,
-	kmsg.AddOffsetsToTxn.Int16():        kerr.InvalidProducerIDMapping,
-	kmsg.TxnOffsetCommit.Int16():        kerr.InvalidProducerIDMapping,
-	kmsg.EndTxn.Int16():                 kerr.InvalidProducerIDMapping,
+	kmsg.CreateTopics.Int16():            kerr.TopicAlreadyExists,
+	kmsg.DeleteTopics.Int16():            kerr.UnknownTopicOrPartition,
+	kmsg.JoinGroup.Int16():               kerr.UnknownMemberID,
+	kmsg.SyncGroup.Int16():               kerr.UnknownMemberID,
+	kmsg.Heartbeat.Int16():               kerr.UnknownMemberID,
+	kmsg.LeaveGroup.Int16():              kerr.UnknownMemberID,
+	kmsg.DeleteGroups.Int16():            kerr.GroupIDNotFound,
+	kmsg.ConsumerGroupHeartbeat.Int16():  kerr.GroupIDNotFound,
+	kmsg.ConsumerGroupDescribe.Int16():   kerr.GroupIDNotFound,
+	kmsg.AddPartitionsToTxn.Int16():      kerr.InvalidProducerIDMapping,
+	kmsg.AddOffsetsToTxn.Int16():         kerr.InvalidProducerIDMapping,
+	kmsg.TxnOffsetCommit.Int16():         kerr.InvalidProducerIDMapping,
+	kmsg.EndTxn.Int16():                  kerr.InvalidProducerIDMapping,
+	kmsg.AlterReplicaLogDirs.Int16():     kerr.LogDirNotFound,
+	kmsg.ElectLeaders.Int16():            kerr.ElectionNotNeeded,
+	kmsg.CreateDelegationToken.Int16():   kerr.DelegationTokenRequestNotAllowed,
+	kmsg.RenewDelegationToken.Int16():    kerr.DelegationTokenRequestNotAllowed,
+	kmsg.ExpireDelegationToken.Int16():   kerr.DelegationTokenRequestNotAllowed,
+	kmsg.DescribeDelegationToken.Int16(): kerr.DelegationTokenRequestNotAllowed,
+	kmsg.DescribeACLs.Int16():            kerr.SecurityDisabled,
+	kmsg.CreateACLs.Int16():              kerr.SecurityDisabled,
+	kmsg.DeleteACLs.Int16():              kerr.SecurityDisabled,
 }
 
 // How often a coordinator that is on its way is asked.
