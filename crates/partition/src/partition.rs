@@ -152,6 +152,8 @@ impl Partition {
         producers.on_high_watermark(start.log_end);
         let unwritten_bytes = start.unwritten.iter().map(|batch| batch.size()).sum();
         let is_unsettled = start.is_unsettled;
+        // A life that ended between a trim and the removal of the files leaves that to this one.
+        let has_spent = start.store.as_ref().is_some_and(Store::has_spent);
         let home = Arc::new(Home {
             dir: Arc::clone(&dir),
             // A start ends with a checkpoint, or found everything as the last one left it; else the next one tells.
@@ -191,7 +193,7 @@ impl Partition {
                 slot: Slot::default(),
                 unflushed_records: 0,
                 flush_at: None,
-                dirty: is_unsettled,
+                dirty: is_unsettled || has_spent,
                 is_deleted: false,
                 is_moving: false,
                 pause: None,
@@ -200,7 +202,7 @@ impl Partition {
             }),
         });
         dir.add(Arc::clone(&partition));
-        if is_unsettled {
+        if is_unsettled || has_spent {
             dir.add_dirty(unwritten_bytes, vec![Arc::clone(&partition)]);
         }
         partition

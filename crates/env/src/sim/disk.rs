@@ -152,11 +152,15 @@ impl Disk for SimDisk {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.names(from, to, |world| world.volume.rename(from, to))
+        self.names(from, to, |world| {
+            world.find_room_for_name()?;
+            world.volume.rename(from, to)
+        })
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         self.names(path, Path::new("remove"), |world| {
+            world.find_room_for_name()?;
             world.volume.remove_file(path)
         })
     }

@@ -35,6 +35,8 @@ pub struct Faults {
     pub misdirect_write_at: Option<u64>,
     /// Of everything that needs a descriptor, these find none: the process has as many as it may.
     pub opens_fail: Range<u64>,
+    /// Of everything that gives a file another name or removes one, these find no room.
+    pub names_fail: Range<u64>,
     /// The disk operation at which the power goes; nothing works until the reboot.
     pub crash_at_op: Option<u64>,
     /// Nanoseconds a sync takes; one in a hundred takes a hundred times as long.
@@ -55,6 +57,7 @@ impl Default for Faults {
             write_fails_at: None,
             misdirect_write_at: None,
             opens_fail: 0..0,
+            names_fail: 0..0,
             crash_at_op: None,
             sync_nanos: 50_000..500_000,
             net_nanos: 10_000..100_000,
@@ -77,6 +80,8 @@ pub struct Counts {
     pub writes_refused_full: u64,
     pub opens: u64,
     pub opens_failed: u64,
+    pub names: u64,
+    pub names_refused_full: u64,
     pub power_cuts: u64,
     pub kills: u64,
     pub pages_lost: u64,
@@ -262,6 +267,16 @@ impl World {
         if self.faults.opens_fail.contains(&self.counts.opens) {
             self.counts.opens_failed += 1;
             return Err(io::Error::from_raw_os_error(EMFILE));
+        }
+        Ok(())
+    }
+
+    /// Counts a file that gets another name or goes: either may need room for what tells of it.
+    pub(crate) fn find_room_for_name(&mut self) -> io::Result<()> {
+        self.counts.names += 1;
+        if self.faults.names_fail.contains(&self.counts.names) {
+            self.counts.names_refused_full += 1;
+            return Err(io::ErrorKind::StorageFull.into());
         }
         Ok(())
     }

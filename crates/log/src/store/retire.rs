@@ -40,6 +40,8 @@ pub struct Retire {
 #[must_use = "the files stay on disk until they are unlinked"]
 pub struct Deleted {
     pub paths: Vec<PathBuf>,
+    /// Why the rest kept their names; their segments are still in the log, for another try.
+    pub stopped_by: Option<StoreError>,
 }
 
 pub(super) const EXTENSIONS: [&str; 6] = [
@@ -133,6 +135,15 @@ impl Store {
         }
     }
 
+    /// The oldest segment has records below the log start alone, as when its removal did not come to its end.
+    #[must_use]
+    pub fn has_spent(&self) -> bool {
+        let segments = self.segments.load();
+        let next = segments.get(1).map_or(self.log_end(), |next| next.base());
+        let only_begun = segments.len() == 1 && self.active().is_empty();
+        next <= self.log_start() && !only_begun
+    }
+
     /// Takes all segments below `upto` out of the log, moves the log start there and renames the files. When the active
     /// segment is among them a fresh one is begun first.
     pub fn retire(&self, upto: Offset, now: Timestamp) -> Result<Deleted, StoreError> {
@@ -161,9 +172,15 @@ impl Store {
         tail.dir_dirty = true;
         drop(tail);
         let mut deleted = Deleted::default();
-        for segment in gone {
-            self.rename_files(segment, &mut deleted)
-                .map_err(|error| self.io(error))?;
+        for (at, segment) in gone.iter().enumerate() {
+            if let Err(error) = self.rename_files(segment, &mut deleted) {
+                let _tail = self.tail.lock();
+                let mut segments = gone[at..].to_vec();
+                segments.extend(self.segments.load().iter().cloned());
+                self.segments.store(Arc::new(segments));
+                deleted.stopped_by = Some(self.io(error));
+                break;
+            }
         }
         Ok(deleted)
     }

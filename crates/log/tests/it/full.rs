@@ -101,3 +101,35 @@ fn a_segment_that_could_not_be_rolled_knows_of_what_it_takes_afterwards() {
     }
     assert!(refused > 1, "{refused} rolls were refused");
 }
+
+#[test]
+fn segments_whose_names_a_full_disk_keeps_go_at_the_next_try() {
+    let mut stopped = 0;
+    for fails in 1..1000 {
+        let place = Place::simulated(1);
+        let machine = place.machine.as_ref().unwrap();
+        let store = place.create(small_segments(500), 0);
+        append(&store, &hundred_batches());
+        store.sync().unwrap();
+        let at = machine.counts().names + fails;
+        machine.faults(|faults| faults.names_fail = at..at + 1);
+        let first = store.retire(Offset(300), NOW).unwrap();
+        if machine.counts().names_refused_full == 0 {
+            break;
+        }
+        stopped += 1;
+        assert!(first.stopped_by.as_ref().is_some_and(StoreError::is_full));
+        assert!(store.has_spent());
+        assert_eq!(store.log_start(), Offset(300));
+        let rest = store.retire(Offset(300), NOW).unwrap();
+        assert!(rest.stopped_by.is_none() && !store.has_spent());
+        store.unlink(&first).unwrap();
+        store.unlink(&rest).unwrap();
+        append(&store, &[batch(300, 2, 0)]);
+        let left = place.names();
+        let is_kept = |name: &String| name.starts_with("00000000000000000300.");
+        assert!(left.iter().all(is_kept), "{fails}: {left:?}");
+        assert_eq!(read_all(&store, 300, 302, 5000).len(), 1);
+    }
+    assert!(stopped > 20, "{stopped} names were kept");
+}

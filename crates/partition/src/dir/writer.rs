@@ -70,6 +70,8 @@ pub struct SegmentWriter {
     flushes: BTreeMap<Key, (Instant, Arc<Partition>)>,
     retry_at: Option<Instant>,
     space_at: Instant,
+    /// Bytes of journal pieces among which none was large enough for the round that waits.
+    spare_tried: u64,
     retention_at: Instant,
     producers_at: Instant,
     pub(super) checkpointed: u64,
@@ -96,6 +98,7 @@ impl SegmentWriter {
             flushes: BTreeMap::new(),
             retry_at: None,
             space_at: now,
+            spare_tried: 0,
             retention_at,
             producers_at,
             checkpointed,
@@ -189,7 +192,8 @@ impl SegmentWriter {
                     return Ok(());
                 }
                 let batches = state.tail.unwritten(state.high_watermark, WRITE_BYTES);
-                if batches.is_empty() && !state.has_trimmed {
+                let has_spent = home.store.get().is_some_and(Store::has_spent);
+                if batches.is_empty() && !state.has_trimmed && !has_spent {
                     // From here on the next commit puts it on the list again.
                     state.dirty = false;
                     let flush_at = state.flush_at;
@@ -214,8 +218,8 @@ impl SegmentWriter {
             let count = batches.partition_point(|batch| batch.next_offset() <= end);
             self.on_written(partition, &home, &batches[..count])?;
             appended?;
-            if store.log_start() < log_start {
-                store.advance_log_start(log_start);
+            store.advance_log_start(log_start);
+            if store.has_spent() {
                 self.retire(&home, store, wall)?;
             }
         }
@@ -351,14 +355,19 @@ impl SegmentWriter {
         }
     }
 
-    /// Commits the round that waited for room for a journal piece.
-    fn resume_commits(&self) {
-        if self.dir.is_full() || !self.dir.lacks_piece.swap(false, Ordering::AcqRel) {
+    /// Commits the round that waited for room for a journal piece. One that a checkpoint gave back is as good, however full the
+    /// volume: what waits may be what makes room.
+    fn resume_commits(&mut self) {
+        let spare = self.dir.spares.bytes();
+        let is_hopeless = self.dir.is_full() && spare <= self.spare_tried;
+        if is_hopeless || !self.dir.lacks_piece.swap(false, Ordering::AcqRel) {
             return;
         }
-        let mut news = Vec::new();
-        while self.dir.commit(&mut news) == super::Commit::Done && self.dir.has_queued() {}
-        self.announce.announce(news);
+        self.commit_queued();
+        self.spare_tried = match self.dir.lacks_room() {
+            true => spare,
+            false => 0,
+        };
     }
 
     /// Retention: where the log may start now is committed like any trim; the files go once that is durable.
@@ -428,13 +437,14 @@ impl SegmentWriter {
         wall: Timestamp,
     ) -> Result<(), StoreError> {
         let log_start = store.log_start();
-        let deleted = store.retire(log_start, wall)?;
+        let mut deleted = store.retire(log_start, wall)?;
+        let stopped_by = deleted.stopped_by.take();
         if !deleted.paths.is_empty() {
             let delay = u64::try_from(store.config().file_delete_delay_ms).unwrap_or(0);
             let at = self.dir.env.clock.now().plus(Duration::from_millis(delay));
             self.unlinks.push_back((at, Arc::clone(home), deleted));
         }
-        Ok(())
+        stopped_by.map_or(Ok(()), Err)
     }
 
     fn unlink_due(&mut self, now: Instant) -> Result<(), StoreError> {
@@ -443,8 +453,16 @@ impl SegmentWriter {
             .pop_front_if(|(at, _, _)| *at <= now || self.dir.is_full())
         {
             // What was removed as a whole has left this list.
-            if let Some(store) = home.store.get() {
-                store.unlink(&deleted)?;
+            let unlinked = home.store.get().map_or(Ok(()), |of| of.unlink(&deleted));
+            match unlinked {
+                // A removal may need room too.
+                Err(error) if error.is_full() => {
+                    let at = now.plus(FULL_RETRY);
+                    self.unlinks.push_front((at, home, deleted));
+                    self.dir.set_full(true, &error.to_string());
+                    return Ok(());
+                }
+                done => done?,
             }
         }
         Ok(())

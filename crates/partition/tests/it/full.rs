@@ -90,6 +90,45 @@ fn a_round_without_room_for_its_journal_piece_waits_and_is_committed_later() {
     check(&rig, &mut known, "with room again");
 }
 
+/// What waits may be the deletion that makes room.
+#[test]
+fn a_journal_piece_that_a_checkpoint_gives_back_is_used_on_a_full_volume() {
+    let machine = machine(1);
+    let mut known = vec![Known::default(); 1];
+    let configs = [LogConfig {
+        may_use_reserve: true,
+        ..small_segments()
+    }];
+    let settings = DirSettings {
+        reserve_bytes: 1 << 30,
+        ..settings()
+    };
+    let mut rig = open_at(&machine, Path::new(DIR), settings, &configs).unwrap();
+    machine.faults(|faults| faults.disk_bytes = 200 << 10);
+    rig.work(&machine, SECOND, &mut known);
+    assert!(rig.dir.is_full());
+    for round in 0..3 {
+        let mut steps = 0;
+        while rig.waiting.is_empty() {
+            let values = [value("v", steps), vec![3; 1000]];
+            rig.append(0, &values, &mut known).unwrap();
+            rig.commit(&mut known);
+            steps += 1;
+            assert!(steps < 1000, "the journal has room for some rounds");
+        }
+        // For the segments, and still far from enough.
+        let room = machine.disk_taken() + (400 << 10);
+        machine.faults(|faults| faults.disk_bytes = room);
+        rig.work(&machine, 5 * SECOND, &mut known);
+        assert!(rig.dir.is_full());
+        assert!(rig.waiting.is_empty(), "round {round} waits for ever");
+    }
+    drop(rig);
+    machine.power_cut();
+    let rig = open_at(&machine, Path::new(DIR), settings, &configs).unwrap();
+    check(&rig, &mut known, "after the full disk");
+}
+
 #[test]
 fn the_metadata_may_use_the_reserve() {
     let machine = machine(1);

@@ -51,11 +51,49 @@ fn a_trim_is_durable_when_it_is_acknowledged_and_its_files_go() {
         }
         drop(rig);
         machine.power_cut();
-        let rig = open(&machine, &configs).unwrap();
+        let mut rig = open(&machine, &configs).unwrap();
         check(&rig, &mut known, "trimmed");
         assert_eq!(rig.partitions[0].bounds().log_start, Offset(90));
         assert_eq!(rig.partitions[1].bounds().log_start, Offset::ZERO);
+        rig.work(&machine, SECOND, &mut known);
+        let left = names(&machine, "/data/t0-0").len();
+        assert!(left < files / 2, "{left} of {files} outlive the restart");
     }
+}
+
+#[test]
+fn what_a_full_disk_keeps_of_trimmed_segments_goes_when_there_is_room() {
+    let mut kept = 0;
+    for fails in 1..200 {
+        let machine = machine(1);
+        let mut known = vec![Known::default(); 1];
+        let configs = [small_segments()];
+        let mut rig = open(&machine, &configs).unwrap();
+        for number in 0..40 {
+            rig.append(0, &[value("v", number)], &mut known).unwrap();
+            rig.commit(&mut known);
+        }
+        rig.work(&machine, SECOND, &mut known);
+        let at = machine.counts().names + fails;
+        machine.faults(|faults| faults.names_fail = at..at + 1);
+        rig.trim(0, 40, &mut known).unwrap();
+        rig.commit(&mut known);
+        rig.work(&machine, 5 * SECOND, &mut known);
+        if machine.counts().names_refused_full == 0 {
+            break;
+        }
+        kept += 1;
+        assert!(!rig.dir.is_failed(), "{fails}");
+        assert!(!rig.dir.is_full(), "{fails}");
+        let left = names(&machine, "/data/t0-0");
+        let is_old = |name: &&String| {
+            let base = name.split('.').next().and_then(|base| base.parse().ok());
+            base.is_some_and(|base: i64| base < 40) && !name.ends_with(".snapshot")
+        };
+        assert_eq!(left.iter().find(is_old), None, "{fails}: {left:?}");
+        check(&rig, &mut known, "without the files");
+    }
+    assert!(kept > 5, "{kept}");
 }
 
 #[test]
