@@ -5,9 +5,9 @@
 //! decodes one answer the next ranges are read. One range at a time and a bounded window keep the device free for commits.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-use env::{Bell, FileHandle, Turn, Worker};
+use env::{Bell, File, FileHandle, Turn, Worker};
 use log::FileSlice;
 use model::Instant;
 use parking_lot::Mutex;
@@ -95,11 +95,20 @@ impl Prefetcher {
 
 /// One reader that goes straight on through a file.
 struct Reader {
-    file: FileHandle,
+    /// Weak: a connection may be open for months, and files that were deleted or closed meanwhile must go.
+    file: Weak<dyn File>,
     next: u64,
     /// Up to where reading ahead was asked for.
     asked: u64,
     window: u64,
+}
+
+/// Bytes of a file that are about to be sent.
+#[derive(Clone, Copy)]
+struct Span<'a> {
+    file: &'a FileHandle,
+    position: u64,
+    len: u64,
 }
 
 /// The sequential readers of one connection.
@@ -115,27 +124,36 @@ impl Readers {
         ticket: Option<Ticket>,
         prefetcher: &Prefetcher,
     ) -> bool {
-        let end = slice.position + slice.len as u64;
+        let span = Span {
+            file: &slice.file,
+            position: slice.position,
+            len: slice.len as u64,
+        };
+        self.on_span(span, ticket, prefetcher)
+    }
+
+    fn on_span(&mut self, span: Span<'_>, ticket: Option<Ticket>, prefetcher: &Prefetcher) -> bool {
+        let end = span.position + span.len;
         // The last answer may have ended inside a batch, which the reader then asks for again.
         let goes_on = |reader: &Reader| {
             reader
                 .next
-                .checked_sub(slice.position)
-                .is_some_and(|again| again <= slice.len as u64)
+                .checked_sub(span.position)
+                .is_some_and(|again| again <= span.len)
         };
         let known = self
             .0
             .iter()
-            .position(|reader| Arc::ptr_eq(&reader.file, &slice.file) && goes_on(reader));
-        let is_cold = ticket.is_some() && !slice.file.is_resident(slice.position, slice.len as u64);
+            .position(|reader| is_of(reader, span.file) && goes_on(reader));
+        let is_cold = ticket.is_some() && !span.file.is_resident(span.position, span.len);
         let Some(at) = known else {
             self.remember(Reader {
-                file: Arc::clone(&slice.file),
+                file: Arc::downgrade(span.file),
                 next: end,
                 asked: end,
                 window: AHEAD_BYTES_MIN,
             });
-            return is_cold && prefetcher.ask(range(slice, 0, ticket));
+            return is_cold && prefetcher.ask(range(span, 0, ticket));
         };
         let reader = &mut self.0[at];
         reader.next = end;
@@ -143,7 +161,7 @@ impl Readers {
             // The reader was faster than its window: widen it, and wait for this slice.
             reader.window = (reader.window * 2).min(AHEAD_BYTES_MAX);
             let window = reader.window;
-            if prefetcher.ask(range(slice, window, ticket)) {
+            if prefetcher.ask(range(span, window, ticket)) {
                 reader.asked = end + window;
                 return true;
             }
@@ -152,9 +170,9 @@ impl Readers {
         if from < end + reader.window / 2 {
             // Bytes that are there already need no thread; the window then moves on over them.
             let ahead = end + reader.window - from;
-            let is_asked = slice.file.is_resident(from, ahead)
+            let is_asked = span.file.is_resident(from, ahead)
                 || prefetcher.ask(Range {
-                    file: Arc::clone(&slice.file),
+                    file: Arc::clone(span.file),
                     position: from,
                     needed: 0,
                     ahead,
@@ -175,11 +193,15 @@ impl Readers {
     }
 }
 
-fn range(slice: &FileSlice, ahead: u64, waiter: Option<Ticket>) -> Range {
+fn is_of(reader: &Reader, file: &FileHandle) -> bool {
+    std::ptr::addr_eq(reader.file.as_ptr(), Arc::as_ptr(file))
+}
+
+fn range(span: Span<'_>, ahead: u64, waiter: Option<Ticket>) -> Range {
     Range {
-        file: Arc::clone(&slice.file),
-        position: slice.position,
-        needed: slice.len as u64,
+        file: Arc::clone(span.file),
+        position: span.position,
+        needed: span.len,
         ahead,
         waiter,
     }
@@ -243,5 +265,35 @@ impl Worker for PrefetchLoop {
 
     fn park(&mut self, until: Option<Instant>) {
         self.shared.prefetcher.bell.wait(until);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use env::disk::Open;
+    use env::sim::{Faults, Machine};
+
+    use super::*;
+
+    #[test]
+    fn readers_are_remembered_without_their_files() {
+        let machine = Machine::new(1, Faults::default());
+        let env = machine.env();
+        let prefetcher = Prefetcher::new(env.threads.bell());
+        let file = env.disk.open(Path::new("/segment"), Open::Create);
+        let file = file.expect("a new file");
+        file.set_len(64 << 20).expect("room");
+        let span = |position| Span {
+            file: &file,
+            position,
+            len: 1 << 20,
+        };
+        let mut readers = Readers::default();
+        assert!(!readers.on_span(span(0), None, &prefetcher));
+        assert_eq!(Arc::strong_count(&file), 1, "who reads keeps no file open");
+        assert!(!readers.on_span(span(1 << 20), None, &prefetcher));
+        assert_eq!(readers.0.len(), 1, "it goes straight on");
     }
 }

@@ -72,15 +72,19 @@ impl Settings {
         }
     }
 
+    /// What each of the log directories goes by.
     pub(crate) fn dir(&self) -> DirSettings {
         let piece = self.broker.journal_piece_bytes;
+        // These bound all directories together.
+        let dirs = self.broker.log_dirs.len().max(1);
+        let hot_tail_bytes = usize::try_from(self.broker.hot_tail_bytes).unwrap_or(usize::MAX);
         DirSettings {
             journal_piece_bytes: piece,
             journal_first_piece_bytes: piece.min(FIRST_PIECE_BYTES),
             checkpoint_bytes: (self.broker.journal_bytes / 4).max(piece.min(FIRST_PIECE_BYTES)),
-            hot_tail_bytes: usize::try_from(self.broker.hot_tail_bytes).unwrap_or(usize::MAX),
+            hot_tail_bytes: hot_tail_bytes / dirs,
             reserve_bytes: RESERVE_BYTES,
-            segment_files_open_max: self.broker.segment_files_max,
+            segment_files_open_max: (self.broker.segment_files_max / dirs).max(1),
             retention_check: self.broker.retention_check_interval,
             producer_expiration_ms: i64::try_from(self.broker.producer_id_expiration.as_millis())
                 .unwrap_or(i64::MAX),
@@ -294,6 +298,18 @@ pub(crate) mod tests {
         };
         let broker = config::Broker::new(settings, machine).expect("settings that fit each other");
         Settings::new(broker, &Image::default())
+    }
+
+    #[test]
+    fn directories_share_what_is_bounded_for_all_partitions_together() {
+        let dir = |log_dirs: &str| {
+            settings(&[("log.dirs", log_dirs), ("esker.hot.tail.bytes", "4000000")]).dir()
+        };
+        let (one, four) = (dir("/a"), dir("/a,/b,/c,/d"));
+        assert_eq!(one.hot_tail_bytes, 4_000_000);
+        assert_eq!(four.hot_tail_bytes, 1_000_000);
+        assert!(4 <= one.segment_files_open_max);
+        assert_eq!(four.segment_files_open_max, one.segment_files_open_max / 4);
     }
 
     #[test]
