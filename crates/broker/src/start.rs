@@ -76,7 +76,7 @@ pub enum StartError {
 
 /// A running broker.
 pub struct Broker {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     /// Where it listens, in the order of the settings.
     pub addresses: Vec<SocketAddr>,
     /// Journal rounds that were replayed at the start.

@@ -38,6 +38,8 @@ pub struct Appended {
     pub append_time: Timestamp,
     pub log_start: Offset,
     pub is_committed: bool,
+    /// Its records were appended before, and this batch is kept nowhere.
+    pub is_duplicate: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -128,6 +130,7 @@ impl Partition {
                 },
                 log_start: state.log_start,
                 is_committed,
+                is_duplicate: true,
             });
         }
 
@@ -215,6 +218,7 @@ impl Partition {
             append_time: append_time(&batch),
             log_start: state.log_start,
             is_committed: false,
+            is_duplicate: false,
         };
         state.tail.push(batch);
         if let Some(ticket) = ticket {

@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use env::{ConnId, Poller};
 use model::Instant;
@@ -18,7 +19,8 @@ use crate::prefetch::Readers;
 
 /// Requests in flight on one connection; past it we stop reading it until an answer leaves.
 const SLOTS_MAX: usize = 1000;
-/// Answers not yet taken by the peer; past it we stop reading its requests. Two full fetch answers.
+/// Answers not yet taken by the peer, or that wait for an earlier one; past it we stop handling its requests. Two full fetch
+/// answers.
 const OUTBOX_BYTES_MAX: usize = 110 << 20;
 
 /// A place in the order of answers.
@@ -50,9 +52,12 @@ pub(crate) struct Connection {
     inbox: Inbox,
     slots: VecDeque<Slot>,
     first_slot: SlotNumber,
-    /// Bytes in memory of answers that wait for their turn.
+    /// Bytes of answers that wait for their turn, and how many of these are in memory.
+    ready_bytes: usize,
     ready_memory: usize,
     outbox: Outbox,
+    /// When the peer last took bytes of an answer, or the oldest of those that it has not taken were ready.
+    taken_at: Instant,
     /// The socket may have more to read: edges are reported once.
     pub(crate) is_readable: bool,
     is_writable: bool,
@@ -78,8 +83,10 @@ impl Connection {
             inbox: Inbox::new(id),
             slots: VecDeque::new(),
             first_slot: 0,
+            ready_bytes: 0,
             ready_memory: 0,
             outbox: Outbox::default(),
+            taken_at: now,
             is_readable: true,
             is_writable: true,
             is_closing: false,
@@ -91,7 +98,7 @@ impl Connection {
     /// Whether the connection may take in more; false is back-pressure on this peer alone.
     pub(crate) fn has_room(&self) -> bool {
         self.slots.len() < SLOTS_MAX
-            && self.outbox.bytes() < OUTBOX_BYTES_MAX
+            && self.ready_bytes + self.outbox.bytes() < OUTBOX_BYTES_MAX
             && !self.is_closing
             && !self.is_held
             && !self.is_denied
@@ -150,11 +157,35 @@ impl Connection {
         frame
     }
 
+    /// Whether a batch of so many bytes of the last request may stay in the buffer it came in.
+    pub(crate) fn may_keep_in_place(&self, bytes: usize, dir: usize) -> bool {
+        self.inbox.may_keep(bytes, dir)
+    }
+
+    pub(crate) fn on_kept(&mut self, bytes: usize, dir: usize) {
+        self.inbox.on_kept(bytes, dir);
+    }
+
     /// The connection goes away: its memory is free.
     pub(crate) fn release(&mut self, account: &mut Account) {
         account.finish(self.id);
         account.settle(self.id);
         self.inbox.release(account);
+    }
+
+    /// Receives what a test has in its hands.
+    #[cfg(test)]
+    pub(crate) fn put(&mut self, bytes: &[u8], account: &mut Account) {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            assert!(self.make_room(account), "memory for requests");
+            let buffer = self.inbox.buffer();
+            let room = buffer.capacity() - buffer.len();
+            let (part, more) = rest.split_at(rest.len().min(room));
+            buffer.extend_from_slice(part);
+            self.inbox.on_received(part.len(), self.last_active);
+            rest = more;
+        }
     }
 
     /// Reserves the place of the answer to a request.
@@ -168,12 +199,18 @@ impl Connection {
 
     pub(crate) fn answer(&mut self, number: SlotNumber, reply: Option<Reply>) {
         let at = (number - self.first_slot) as usize;
-        self.ready_memory += reply.as_ref().map_or(0, |reply| reply.memory);
+        if let Some(reply) = &reply {
+            self.ready_bytes += reply.len;
+            self.ready_memory += reply.memory;
+        }
         self.slots[at].state = reply.map_or(SlotState::Silent, SlotState::Ready);
     }
 
     /// Moves answers from the front to the outbox; returns how many request bytes are done with.
-    pub(crate) fn collect(&mut self) -> usize {
+    pub(crate) fn collect(&mut self, now: Instant) -> usize {
+        if self.outbox.bytes() == 0 {
+            self.taken_at = now;
+        }
         let mut done = 0;
         while self
             .slots
@@ -186,6 +223,7 @@ impl Connection {
             self.first_slot += 1;
             done += slot.request_bytes;
             if let SlotState::Ready(reply) = slot.state {
+                self.ready_bytes -= reply.len;
                 self.ready_memory -= reply.memory;
                 self.outbox.push(reply);
             }
@@ -199,15 +237,78 @@ impl Connection {
     }
 
     /// Sends what can be sent; an error means that the connection is gone.
-    pub(crate) fn flush(&mut self, poller: &mut dyn Poller) -> io::Result<()> {
-        if self.is_writable && self.outbox.bytes() > 0 {
+    pub(crate) fn flush(&mut self, poller: &mut dyn Poller, now: Instant) -> io::Result<()> {
+        let unsent = self.outbox.bytes();
+        if self.is_writable && unsent > 0 {
             self.is_writable = self.outbox.flush(poller, self.id)?;
         }
+        if self.outbox.bytes() < unsent {
+            (self.last_active, self.taken_at) = (now, now);
+        }
         Ok(())
+    }
+
+    /// How long the peer has not taken an answer that is there for it.
+    pub(crate) fn unread_for(&self, now: Instant) -> Option<Duration> {
+        (self.outbox.bytes() > 0).then(|| now.since(self.taken_at))
     }
 
     /// Request bytes that will never be answered, when the connection goes away.
     pub(crate) fn unanswered_bytes(&self) -> usize {
         self.slots.iter().map(|slot| slot.request_bytes).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::messages::ApiVersionsRequest;
+
+    use super::*;
+    use crate::shard::bench::{Bench, encoded};
+
+    #[test]
+    fn who_takes_none_of_an_answer_for_as_long_as_one_may_idle_is_closed() {
+        let mut bench = Bench::new();
+        bench.put(&encoded(&ApiVersionsRequest::default(), 0));
+        let shard = &mut bench.shard;
+        let now = shard.now;
+        let mut connections = shard.connections.values_mut();
+        assert!(connections.all(|connection| connection.collect(now) > 0));
+        let age = shard.shared.config().connection_idle_max;
+        for (later, is_open) in [(age, true), (age + Duration::from_secs(1), false)] {
+            shard.now = now.plus(later);
+            // What it goes on to send is no excuse.
+            let connections = shard.connections.values_mut();
+            connections.for_each(|connection| connection.last_active = shard.now);
+            shard.close_idle();
+            assert_eq!(!shard.connections.is_empty(), is_open);
+        }
+    }
+
+    #[test]
+    fn answers_behind_one_that_is_not_ready_count_as_untaken() {
+        let here = SocketAddr::from(([127, 0, 0, 1], 9092));
+        let mut connection = Connection::new(ConnId(1), here, here, Instant(0));
+        let (first, second, third) = (
+            connection.open_slot(1),
+            connection.open_slot(1),
+            connection.open_slot(1),
+        );
+        let answer = |len: usize| {
+            Some(Reply {
+                len,
+                ..Reply::default()
+            })
+        };
+        connection.answer(second, answer(OUTBOX_BYTES_MAX - 1));
+        assert!(connection.has_room());
+        connection.answer(third, answer(1));
+        assert!(!connection.has_room());
+        connection.collect(Instant(0));
+        assert!(!connection.has_room(), "none of them may leave");
+        connection.answer(first, None);
+        connection.collect(Instant(0));
+        assert!(!connection.has_room(), "none of them has left");
+        assert_eq!(connection.ready_bytes, 0);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Invariant: nothing is allocated by a declared length alone (a buffer at most doubles), and a buffer larger than
 //! [`FREE_BYTES`] is on the shard's [`Account`] until it is given back. Small requests are read even when that is exhausted. Also
-//! knows how long the client was waited for, as opposed to the broker not reading.
+//! knows how long the client was waited for, as opposed to the broker not reading, and which batches may stay in the buffer.
 
 use std::time::Duration;
 
@@ -27,6 +27,8 @@ const FRAME_BYTES_MAX: usize = 4 << 20;
 /// Every connection may have that much, whatever others use; idle ones give it back.
 const FREE_BYTES: usize = 2 * ROOM_BYTES_MIN;
 const PAGE: usize = 4096;
+/// Of what is kept of a buffer the first eighth is copied out; only what comes behind that stays in it.
+const COPIED_PART: usize = 8;
 /// A client that keeps a request unfinished may be waited for this long while memory is short, and longer as long as it
 /// sends at the rate: 64 KiB in a second.
 const WAIT_MAX: Duration = Duration::from_secs(5);
@@ -58,6 +60,41 @@ pub(super) struct Inbox {
     waited: Duration,
     /// All that was sent is read, since then.
     waits_since: Option<Instant>,
+    source: Source,
+    /// The buffer has changed since the last frame, or nothing lies in it any more.
+    is_fresh: bool,
+}
+
+/// The buffer that the last frame lies in.
+///
+/// Hot tails count the bytes of their batches, and a batch that stays here keeps all of the buffer, with everything around it that
+/// was refused or went elsewhere. So no batch does before an eighth of the size was kept by the same directory, which evicts
+/// in the order of appends: what a directory keeps in memory is then at most nine times what it counts. A request that is one
+/// batch, or a few, is never copied; of one with hundreds an eighth is.
+#[derive(Default)]
+struct Source {
+    size: usize,
+    /// Bytes of accepted batches, by directory.
+    kept: Vec<usize>,
+}
+
+impl Source {
+    fn begin(&mut self, size: usize) {
+        self.size = size;
+        self.kept.clear();
+    }
+
+    fn may_keep(&self, bytes: usize, dir: usize) -> bool {
+        let kept = self.kept.get(dir).copied().unwrap_or(0);
+        self.size / COPIED_PART <= kept + bytes
+    }
+
+    fn on_kept(&mut self, bytes: usize, dir: usize) {
+        if self.kept.len() <= dir {
+            self.kept.resize(dir + 1, 0);
+        }
+        self.kept[dir] += bytes;
+    }
 }
 
 /// What a buffer of this size costs its shard's account.
@@ -75,7 +112,19 @@ impl Inbox {
             frame_room: 0,
             waited: Duration::ZERO,
             waits_since: None,
+            source: Source::default(),
+            is_fresh: true,
         }
+    }
+
+    /// Whether a batch of so many bytes of the last frame, for this directory, may stay where it is; else it is copied.
+    pub(super) fn may_keep(&self, bytes: usize, dir: usize) -> bool {
+        self.source.may_keep(bytes, dir)
+    }
+
+    /// A batch of the last frame was accepted, copied or not.
+    pub(super) fn on_kept(&mut self, bytes: usize, dir: usize) {
+        self.source.on_kept(bytes, dir);
     }
 
     /// Sees to it that there is room to receive into; false when memory is short, upon which the owner waits.
@@ -86,6 +135,7 @@ impl Inbox {
             self.frame_room
         } else if self.bytes.capacity() - filled < ROOM_BYTES_LEFT_MIN {
             if self.is_first() && filled == 0 && self.bytes.try_reclaim(FIRST_BYTES) {
+                self.is_fresh = true;
                 return true;
             }
             let more = match self.held {
@@ -93,6 +143,7 @@ impl Inbox {
                 _ => self.room.max(filled.min(self.lacks())),
             };
             if self.bytes.try_reclaim(more) {
+                self.is_fresh = true;
                 account.settle(self.owner);
                 return true;
             }
@@ -179,6 +230,9 @@ impl Inbox {
         let is_large = (ROOM_BYTES_MIN..=FRAME_BYTES_MAX).contains(&whole);
         self.frame_room = if is_large { whole } else { 0 };
         (self.waited, self.waits_since) = (Duration::ZERO, None);
+        if std::mem::take(&mut self.is_fresh) {
+            self.source.begin(self.held);
+        }
         Frame::Request(self.bytes.split_to(length as usize).freeze())
     }
 
@@ -217,6 +271,7 @@ impl Inbox {
         let mut bytes = BytesMut::with_capacity(size);
         bytes.extend_from_slice(&self.bytes);
         (self.bytes, self.held) = (bytes, size);
+        self.is_fresh = true;
     }
 
     fn announced(&self) -> Option<i32> {
@@ -297,5 +352,31 @@ mod tests {
         let (mut inbox, mut account) = self::inbox();
         assert_eq!(receive(&mut inbox, &mut account, 10_000).len(), 10_000);
         assert!((ROOM_BYTES_MIN..=FREE_BYTES).contains(&inbox.held));
+    }
+
+    #[test]
+    fn a_batch_stays_in_its_buffer_when_an_eighth_of_that_was_kept() {
+        let (mut inbox, mut account) = inbox();
+        let _frame = receive(&mut inbox, &mut account, 200_000);
+        let size = inbox.source.size;
+        assert!((200_000..600_000).contains(&size), "{size}");
+        assert!(inbox.may_keep(size / 8, 0), "it is an eighth");
+        assert!(!inbox.may_keep(70, 0));
+        inbox.on_kept(size / 8, 0);
+        assert!(inbox.may_keep(70, 0));
+        assert!(!inbox.may_keep(70, 1), "another directory evicts by itself");
+
+        // The rest of the same buffer, and then another one.
+        let _frames: Vec<Bytes> = (0..40)
+            .map(|_| {
+                let kept_in_place = inbox.may_keep(70, 0);
+                let was_fresh = inbox.is_fresh;
+                let frame = receive(&mut inbox, &mut account, 20_000);
+                let is_same = !was_fresh && inbox.source.size == size;
+                assert!(!is_same || kept_in_place);
+                frame
+            })
+            .collect();
+        assert!(!inbox.may_keep(70, 0), "nothing was kept of this one");
     }
 }

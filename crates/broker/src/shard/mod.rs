@@ -4,6 +4,8 @@
 //! channel hop or a wake-up of its own. Invariant: when a turn ends with `Sleep`, every edge that was reported has been used
 //! up or is remembered in its connection.
 
+#[cfg(test)]
+pub(crate) mod bench;
 mod connection;
 mod inbox;
 pub(crate) mod memory;
@@ -193,7 +195,11 @@ impl Shard {
     }
 
     pub(crate) fn take_waiting(&mut self, key: WaiterKey) -> Option<(Waiting, Address)> {
-        self.waiting.remove(key)
+        let taken = self.waiting.remove(key)?;
+        if let Waiting::Fetch(fetch) = &taken.0 {
+            self.timers.cancel(fetch.deadline, key);
+        }
+        Some(taken)
     }
 
     pub(crate) fn set_timer(&mut self, at: Instant, key: WaiterKey) {
@@ -430,9 +436,9 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(&conn) else {
             return;
         };
-        self.request_bytes -= connection.collect();
+        self.request_bytes -= connection.collect(self.now);
         let unsent = connection.unsent_memory();
-        let flushed = connection.flush(&mut *self.poller);
+        let flushed = connection.flush(&mut *self.poller, self.now);
         self.unsent_memory -= unsent - connection.unsent_memory();
         if flushed.is_err() || (connection.is_closing && connection.is_idle()) {
             self.close(conn);
@@ -653,8 +659,15 @@ impl Shard {
         }
     }
 
+    /// Clients that are silent, or that take none of the answers they asked for.
     fn close_idle(&mut self) {
         let age = self.shared.config().connection_idle_max;
+        let open = self.connections.values();
+        let deaf: BTreeSet<ConnId> = open
+            .filter(|connection| connection.unread_for(self.now) > Some(age))
+            .map(|connection| connection.id)
+            .collect();
+        deaf.into_iter().for_each(|conn| self.close(conn));
         // In the order of their ids: what is given back when decides what an account keeps.
         let idle: BTreeSet<ConnId> = self
             .connections
@@ -750,13 +763,7 @@ impl Worker for Shard {
         self.send_all();
 
         if self.is_stopping && self.waiting.len() == 0 {
-            let open: Vec<ConnId> = self
-                .connections
-                .keys()
-                .copied()
-                .collect::<BTreeSet<_>>()
-                .into_iter()
-                .collect();
+            let open: BTreeSet<ConnId> = self.connections.keys().copied().collect();
             open.into_iter().for_each(|conn| self.close(conn));
             self.shared.on_loop_ended();
             return Turn::Done;

@@ -1,29 +1,39 @@
-//! Deadlines of waiting requests. Requests that were answered before leave their entry behind until it is due.
+//! Deadlines of requests that wait.
+//!
+//! Who is answered before cancels: a client may ask to wait for weeks, and be answered a thousand times a second.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::BTreeSet;
 
 use model::Instant;
 use partition::WaiterKey;
 
 #[derive(Default)]
-pub(crate) struct Timers(BinaryHeap<Reverse<(Instant, WaiterKey)>>);
+pub(crate) struct Timers(BTreeSet<(Instant, WaiterKey)>);
 
 impl Timers {
     pub(crate) fn set(&mut self, at: Instant, key: WaiterKey) {
-        self.0.push(Reverse((at, key)));
+        self.0.insert((at, key));
+    }
+
+    pub(crate) fn cancel(&mut self, at: Instant, key: WaiterKey) {
+        self.0.remove(&(at, key));
     }
 
     pub(crate) fn due(&mut self, now: Instant) -> Option<WaiterKey> {
-        let Reverse((at, key)) = *self.0.peek()?;
+        let (at, key) = *self.0.first()?;
         if at > now {
             return None;
         }
-        self.0.pop();
+        self.0.pop_first();
         Some(key)
     }
 
     pub(crate) fn next(&self) -> Option<Instant> {
-        self.0.peek().map(|Reverse((at, _))| *at)
+        self.0.first().map(|(at, _)| *at)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
     }
 }

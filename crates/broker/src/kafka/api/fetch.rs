@@ -129,24 +129,22 @@ impl Shard {
             return Outcome::Waits;
         }
         fetch.waits_for = WaitsFor::Bytes;
-        let mut is_current = true;
+        let mut moved = Vec::new();
         for (index, (partition, looked)) in fetch.partitions.iter().zip(&looked).enumerate() {
             if let Ok(partition) = partition {
-                is_current &= partition.watch(
-                    Ticket {
-                        waiter: key,
-                        index: index as u32,
-                    },
-                    looked.seen,
-                    fetch.isolation,
-                );
+                let index = index as u32;
+                let ticket = Ticket { waiter: key, index };
+                if !partition.watch(ticket, looked.seen, fetch.isolation) {
+                    moved.push(index);
+                }
             }
         }
         let deadline = fetch.deadline;
         self.wait(Waiting::Fetch(fetch), *address);
         self.set_timer(deadline, key);
-        if !is_current {
-            self.retry_fetch(key, None);
+        // What has come since is not watched for: each of these is, once it is seen that there is still too little.
+        for index in moved {
+            self.retry_fetch(key, Some(index));
         }
         Outcome::Waits
     }
@@ -450,3 +448,6 @@ fn copied_bytes(batch: &Batch) -> usize {
     let body = batch.body().len();
     batch.head().len() + if body < SPLICE_BYTES_MIN { body } else { 0 }
 }
+
+#[cfg(test)]
+mod tests;

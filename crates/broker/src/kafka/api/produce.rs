@@ -15,7 +15,7 @@ use wire::messages::produce_request::PartitionProduceData;
 use wire::messages::produce_response::{
     BatchIndexAndErrorMessage, PartitionProduceResponse, TopicProduceResponse,
 };
-use wire::records::{Batch, Breach, RecordFault, Source};
+use wire::records::{Batch, Breach, Head, RecordFault, Source};
 use wire::{ApiKey, ErrorCode, Records, Uuid};
 
 use super::error;
@@ -180,7 +180,7 @@ impl Shard {
         ticket: Option<Ticket>,
     ) -> Result<Appended, AppendError> {
         let mut batches = Batch::cut(bytes, Source::Produce);
-        let Some(batch) = batches.next().transpose()? else {
+        let Some(mut batch) = batches.next().transpose()? else {
             return Err(AppendError::Count { batches: 0 });
         };
         // Since version 3 a produce request carries exactly one batch per partition (KIP-98).
@@ -188,10 +188,16 @@ impl Shard {
             return Err(AppendError::Count { batches: 2 });
         }
         let (now, wall) = (self.now, self.wall);
+        let dir = self.dir_of(partition);
         let Some(connection) = self.connections.get_mut(&address.conn) else {
             return Err(AppendError::Deleted);
         };
-        partition.append_as(
+        let bytes = batch.size();
+        if !connection.may_keep_in_place(bytes, dir) {
+            let body = Bytes::copy_from_slice(batch.body());
+            batch = Batch::from_parts(Head::clone(&batch), body)?;
+        }
+        let appended = partition.append_as(
             batch,
             Origin::Client,
             warrant,
@@ -201,7 +207,23 @@ impl Shard {
                 wall,
                 stamp: &mut connection.stamp,
             },
-        )
+        )?;
+        if !appended.is_duplicate {
+            connection.on_kept(bytes, dir);
+        }
+        Ok(appended)
+    }
+
+    /// The place of a partition's directory among all of them.
+    fn dir_of(&self, partition: &Partition) -> usize {
+        match self.shared.dirs() {
+            [_] => 0,
+            dirs => {
+                let home = partition.dir();
+                let at = dirs.iter().position(|dir| Arc::ptr_eq(dir, &home));
+                at.unwrap_or_default()
+            }
+        }
     }
 
     pub(crate) fn refuse_produce(
@@ -330,4 +352,92 @@ fn record_errors(fault: &RecordFault) -> Vec<BatchIndexAndErrorMessage> {
         batch_index_error_message: Some(breach.rule.to_string()),
     };
     breaches.iter().map(tell).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use model::Offset;
+    use partition::{Isolation, Plan, ReadRequest};
+
+    use super::*;
+    use crate::shard::bench::{Bench, batch, encoded};
+
+    const TOPIC: &str = "t";
+
+    fn produce(parts: Vec<Bytes>) -> Vec<u8> {
+        let parts = parts.into_iter().zip(0..);
+        let partition_data = parts.map(|(records, index)| PartitionProduceData {
+            index,
+            records: Some(records.into()),
+        });
+        let request = ProduceRequest {
+            acks: 1,
+            timeout_ms: 1000,
+            topic_data: vec![wire::messages::produce_request::TopicProduceData {
+                name: TOPIC.to_owned(),
+                partition_data: partition_data.collect(),
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        encoded(&request, 9)
+    }
+
+    /// Where `what` lies in the tail of a partition.
+    fn place_in_memory(bench: &mut Bench, index: i32, what: &[u8]) -> usize {
+        let plan = bench.partition(TOPIC, index).plan_read(ReadRequest {
+            from: Offset::ZERO,
+            bytes_max: usize::MAX,
+            memory_bytes_max: usize::MAX,
+            at_least_one: true,
+            current_epoch: model::LeaderEpoch::NONE,
+            isolation: Isolation::Uncommitted,
+            may_wait: false,
+        });
+        match plan.expect("there is something").plan {
+            Plan::Memory(batches) => {
+                let body = batches[0].body();
+                body.as_ptr() as usize + place(body, what)
+            }
+            _ => panic!("partition {index} is not in memory"),
+        }
+    }
+
+    fn place(bytes: &[u8], what: &[u8]) -> usize {
+        let at = bytes.windows(what.len()).position(|part| part == what);
+        at.expect("it is there")
+    }
+
+    /// Whether the batches of the first and the last partition are still neighbours in the frame they came in.
+    fn share_their_frame(parts: Vec<Bytes>) -> bool {
+        let mut bench = Bench::new();
+        bench.create(TOPIC, parts.len() as i32);
+        let last = parts.len() as i32 - 1;
+        let request = produce(parts);
+        bench.put(&request);
+        bench.commit();
+        let sent = place(&request, b"the last") - place(&request, b"the first");
+        let first = place_in_memory(&mut bench, 0, b"the first");
+        sent == place_in_memory(&mut bench, last, b"the last").wrapping_sub(first)
+    }
+
+    #[test]
+    fn small_batches_leave_a_frame_of_which_most_is_refused() {
+        let refused = Bytes::from(vec![7; 1 << 20]);
+        assert!(!share_their_frame(vec![
+            batch(b"the first"),
+            refused,
+            batch(b"the last"),
+        ]));
+    }
+
+    #[test]
+    fn batches_that_fill_their_frame_are_not_copied() {
+        let large = |value: &[u8]| batch(&[value, &vec![7; 300 << 10]].concat());
+        assert!(share_their_frame(vec![
+            large(b"the first"),
+            large(b"between"),
+            large(b"the last"),
+        ]));
+    }
 }

@@ -1,0 +1,69 @@
+//! Fetches that are parked: what they leave behind, and what they must not miss.
+
+use wire::messages::fetch_request::FetchTopic;
+
+use super::*;
+use crate::shard::bench::{Bench, encoded};
+
+const TOPIC: &str = "t";
+
+/// A fetch of all that is new, which waits for so many bytes and as long as a client may ask for.
+fn request(min_bytes: i32) -> FetchRequest {
+    FetchRequest {
+        max_wait_ms: i32::MAX,
+        min_bytes,
+        max_bytes: 1 << 20,
+        session_epoch: -1,
+        topics: vec![FetchTopic {
+            topic: TOPIC.to_owned(),
+            partitions: vec![FetchPartition {
+                partition_max_bytes: 1 << 20,
+                current_leader_epoch: -1,
+                ..Default::default()
+            }],
+            ..Default::default()
+        }],
+        ..Default::default()
+    }
+}
+
+#[test]
+fn a_fetch_that_was_answered_leaves_no_timer_behind() {
+    let mut bench = Bench::new();
+    bench.create(TOPIC, 1);
+    bench.put(&encoded(&request(1), 11));
+    assert_eq!((bench.waiting_count(), bench.timers_count()), (1, 1));
+    bench.append(TOPIC, b"here it is");
+    assert_eq!((bench.waiting_count(), bench.timers_count()), (0, 0));
+}
+
+#[test]
+fn a_fetch_that_found_too_little_between_look_and_watch_hears_of_more() {
+    let mut bench = Bench::new();
+    bench.create(TOPIC, 1);
+    let address = bench.address();
+    let deadline = bench
+        .shard
+        .now
+        .plus(std::time::Duration::from_secs(1_000_000));
+    let asked = request(1000);
+    let context = bench.shard.sessions.open(asked, bench.shard.now, 1);
+    let mut fetch = Fetch {
+        context: context.expect("no session is asked for"),
+        partitions: Vec::new(),
+        bytes_min: 1000,
+        bytes_max: 1 << 20,
+        isolation: Isolation::Uncommitted,
+        is_replica: false,
+        deadline,
+        waits_for: WaitsFor::Bytes,
+    };
+    fetch.partitions = bench.shard.find_partitions(&fetch.context, address.version);
+    let looked = fetch.look(usize::MAX, false);
+    bench.append(TOPIC, b"too little");
+    let begun = bench.shard.begin_fetch(&address, fetch, looked, usize::MAX);
+    assert!(matches!(begun, Outcome::Waits));
+    assert_eq!(bench.waiting_count(), 1);
+    bench.append(TOPIC, &[7; 1000]);
+    assert_eq!(bench.waiting_count(), 0, "it is answered");
+}

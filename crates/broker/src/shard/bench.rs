@@ -1,0 +1,146 @@
+//! A shard for tests: requests are put before it by hand, and what waits and what is kept can be looked at.
+//!
+//! It shares topics and directories with a broker on a simulated machine that is never given a turn.
+
+use bytes::Bytes;
+use env::sim::{Faults, Machine};
+use wire::frame::encode_request;
+use wire::messages::CreateTopicsRequest;
+use wire::messages::create_topics_request::CreatableTopic;
+use wire::records::BatchBuilder;
+
+use super::*;
+use crate::Broker;
+
+pub(crate) struct Bench {
+    pub(crate) shard: Shard,
+    _broker: Broker,
+    _machine: Machine,
+}
+
+const CONN: ConnId = ConnId(1);
+
+impl Bench {
+    pub(crate) fn new() -> Bench {
+        let mut settings = config::Settings::default();
+        for (name, value) in [
+            ("node.id", "1"),
+            ("listeners", "PLAINTEXT://127.0.0.1:9092"),
+            ("log.dirs", "/data"),
+            ("num.network.threads", "1"),
+            ("auto.create.topics.enable", "false"),
+            ("esker.journal.piece.bytes", "4194304"),
+            ("esker.journal.bytes", "8388608"),
+        ] {
+            settings.put(name, value).expect("a known setting");
+        }
+        let this = config::Machine {
+            cores: 2,
+            memory_bytes: 0,
+            descriptors: 20_000,
+        };
+        let settings = config::Broker::new(settings, this).expect("settings that fit each other");
+        let machine = Machine::new(1, Faults::default());
+        let env = machine.env();
+        let broker = Broker::start(&env, settings).expect("a fresh start");
+        let poller = env.net.poller().expect("a poller");
+        let mut shard = Shard::new(ShardId(0), Arc::clone(&broker.shared), poller);
+        let here = std::net::SocketAddr::from(([127, 0, 0, 1], 9092));
+        let connection = Connection::new(CONN, here, here, shard.now);
+        shard.connections.insert(CONN, connection);
+        Bench {
+            shard,
+            _broker: broker,
+            _machine: machine,
+        }
+    }
+
+    /// A request arrives, with its length in front, and is handled.
+    pub(crate) fn put(&mut self, request: &[u8]) {
+        let Shard {
+            connections,
+            account,
+            ..
+        } = &mut self.shard;
+        let connection = connections.get_mut(&CONN).expect("it stays open");
+        connection.put(request, account);
+        self.shard.handle_frames(CONN);
+    }
+
+    /// The place of an answer that nobody has asked for.
+    pub(crate) fn address(&mut self) -> Address {
+        let connection = self.shard.connections.get_mut(&CONN);
+        Address {
+            conn: CONN,
+            slot: connection.expect("it stays open").open_slot(0),
+            correlation_id: 1,
+            version: 11,
+        }
+    }
+
+    /// What was appended becomes durable, and whoever waits for it is told.
+    pub(crate) fn commit(&mut self) {
+        for dir in self.shard.shared.dirs() {
+            while dir.has_queued() {
+                dir.commit(&mut self.shard.news);
+            }
+        }
+        self.shard.spread_news();
+    }
+
+    pub(crate) fn create(&mut self, name: &str, num_partitions: i32) {
+        let topic = CreatableTopic {
+            name: name.to_owned(),
+            num_partitions,
+            replication_factor: 1,
+            ..Default::default()
+        };
+        let request = CreateTopicsRequest {
+            topics: vec![topic],
+            timeout_ms: 1000,
+            ..Default::default()
+        };
+        self.put(&encoded(&request, 4));
+        self.commit();
+    }
+
+    pub(crate) fn partition(&mut self, topic: &str, index: i32) -> Arc<partition::Partition> {
+        let topics = self.shard.topics();
+        let partition = topics.named(topic).and_then(|topic| topic.partition(index));
+        Arc::clone(partition.expect("a partition that was created"))
+    }
+
+    pub(crate) fn append(&mut self, topic: &str, value: &[u8]) {
+        let bytes = batch(value);
+        let batch = wire::records::Batch::cut(&bytes, wire::records::Source::Produce).next();
+        let moment = partition::Moment {
+            now: self.shard.now,
+            wall: self.shard.wall,
+            stamp: &mut partition::Stamp::default(),
+        };
+        let batch = batch.and_then(Result::ok).expect("a whole batch");
+        let appended = self.partition(topic, 0).append(batch, None, moment);
+        appended.expect("it is let in");
+        self.commit();
+    }
+
+    pub(crate) fn timers_count(&self) -> usize {
+        self.shard.timers.len()
+    }
+
+    pub(crate) fn waiting_count(&self) -> usize {
+        self.shard.waiting.len()
+    }
+}
+
+/// A batch of one record, of the present of the machine.
+pub(crate) fn batch(value: &[u8]) -> Bytes {
+    let mut batch = BatchBuilder::new();
+    batch.push(Timestamp::NONE, None, Some(value), &[]);
+    batch.build().to_bytes()
+}
+
+pub(crate) fn encoded<R: wire::Request>(request: &R, version: i16) -> Vec<u8> {
+    let encoded = encode_request(request, version, 1, None).and_then(wire::Encoded::into_bytes);
+    encoded.expect("can be encoded").to_vec()
+}
