@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::io::{BufWriter, Write};
 use std::ops::ControlFlow;
+use std::time::Duration;
 
 use clap::Args;
-use client::{Consumer, ConsumerOptions, Fetched, Place, Taken, Topic};
+use client::{Client, Consumer, ConsumerOptions, Fetched, Place, Taken, Topic};
 use env::Env;
+use model::Instant;
 
 use crate::failure::Failure;
 use crate::grammar::Global;
@@ -36,7 +38,7 @@ pub(crate) struct ConsumeArgs {
     #[arg(short, long, value_name = "FORMAT", conflicts_with = "json")]
     pub(crate) format: Option<Template>,
     /// Only these partitions
-    #[arg(short, long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(i32).range(0..))]
+    #[arg(short, long, value_name = "LIST", value_delimiter = ',', allow_negative_numbers = true, value_parser = crate::grammar::partition)]
     pub(crate) partition: Vec<i32>,
     /// Hide records of open and aborted transactions
     #[arg(
@@ -112,6 +114,68 @@ pub(crate) fn chosen(topic: &Topic, asked: &[i32]) -> Result<Vec<i32>, Failure> 
     Ok(chosen)
 }
 
+/// An offset above the end of every partition that was asked for.
+pub(crate) fn beyond(
+    topic: &str,
+    asked: i64,
+    starts: &BTreeMap<i32, i64>,
+    ends: &BTreeMap<i32, i64>,
+) -> Failure {
+    let (log_start, log_end) = (
+        starts.values().min().copied().unwrap_or(0),
+        ends.values().max().copied().unwrap_or(0),
+    );
+    match ends.keys().collect::<Vec<_>>()[..] {
+        [partition] => Failure::from(client::Error::OutOfRange {
+            topic: topic.to_owned(),
+            partition: *partition,
+            asked,
+            log_start,
+            log_end,
+        }),
+        _ => Failure::new(format!(
+            "the partitions of {topic} keep offsets from {log_start} up to {log_end}; {asked} is outside of them"
+        ))
+        .hint("read from what is there with --from beginning"),
+    }
+}
+
+/// Between two looks for partitions that are new: a metadata request of one topic, so a hundred readers cost 20 a second.
+const NEW_PARTITIONS_PAUSE: Duration = Duration::from_secs(5);
+
+/// Looks for new partitions of a topic that is read as a whole.
+struct Growth {
+    known: i32,
+    next_look: Instant,
+}
+
+impl Growth {
+    fn new(client: &Client, known: usize) -> Growth {
+        Growth {
+            known: known as i32,
+            next_look: client.env().clock.now().plus(NEW_PARTITIONS_PAUSE),
+        }
+    }
+
+    /// New partitions are read from their beginning, wherever the others were begun: all they hold came since.
+    fn follow(&mut self, consumer: &mut Consumer, topic: &str) -> Result<(), Failure> {
+        let now = consumer.client().env().clock.now();
+        if now < self.next_look {
+            return Ok(());
+        }
+        self.next_look = now.plus(NEW_PARTITIONS_PAUSE);
+        consumer.client().forget_topic(topic);
+        let found = consumer.client().topic(topic)?;
+        let new = found.partitions.iter().skip(self.known as usize);
+        // One that nobody leads yet is for the next look.
+        for partition in new.take_while(|partition| partition.leader.is_some()) {
+            consumer.assign(topic, partition.index, 0)?;
+            self.known = partition.index + 1;
+        }
+        Ok(())
+    }
+}
+
 pub(crate) fn consume(global: &Global, args: &ConsumeArgs) -> Result<(), Failure> {
     let mut client = crate::connect(&Env::real(), global)?;
     let topic = client.topic(&args.topic)?;
@@ -130,6 +194,12 @@ pub(crate) fn consume(global: &Global, args: &ConsumeArgs) -> Result<(), Failure
     };
     if args.exit {
         left.ends = client.resolve(&args.topic, &at(Place::End), isolation)?;
+        if let Place::Offset(offset) = args.from
+            && left.ends.values().all(|end| *end < offset)
+        {
+            let begins = client.resolve(&args.topic, &at(Place::Beginning), isolation)?;
+            return Err(beyond(&args.topic, offset, &begins, &left.ends));
+        }
         left.ends
             .retain(|index, end| starts.get(index).is_some_and(|start| start < end));
     }
@@ -140,6 +210,8 @@ pub(crate) fn consume(global: &Global, args: &ConsumeArgs) -> Result<(), Failure
         isolation,
         ..ConsumerOptions::default()
     };
+    let follows = !args.exit && args.partition.is_empty();
+    let mut growth = follows.then(|| Growth::new(&client, indexes.len()));
     let mut consumer = Consumer::new(client, options);
     for (index, start) in &starts {
         if !args.exit || left.ends.contains_key(index) {
@@ -161,6 +233,9 @@ pub(crate) fn consume(global: &Global, args: &ConsumeArgs) -> Result<(), Failure
             }
         }
         out.flush()?;
+        if let Some(growth) = &mut growth {
+            growth.follow(&mut consumer, &args.topic)?;
+        }
         if args.exit {
             // Offsets that hold no record to show (markers, aborted or compacted records) also count as read.
             left.ends.retain(|index, end| {

@@ -21,6 +21,8 @@ pub(crate) struct Failure {
     kind: Kind,
     message: String,
     hint: Option<String>,
+    /// What else failed, of a command about several things.
+    others: Vec<Failure>,
 }
 
 impl Failure {
@@ -29,6 +31,7 @@ impl Failure {
             kind: Kind::Failed,
             message: message.to_string(),
             hint: None,
+            others: Vec::new(),
         }
     }
 
@@ -46,6 +49,26 @@ impl Failure {
         }
     }
 
+    /// The outcome of a command that tried several things: each failure is told, the first one's kind is the exit code.
+    pub(crate) fn all(failures: Vec<Failure>) -> Result<(), Failure> {
+        let mut failures = failures.into_iter();
+        let Some(mut first) = failures.next() else {
+            return Ok(());
+        };
+        first.others.extend(failures);
+        Err(first)
+    }
+
+    /// The same failure, with what it left behind.
+    #[must_use]
+    pub(crate) fn after(mut self, done: impl fmt::Display) -> Failure {
+        if self.kind != Kind::Quiet {
+            self.message.push_str("; ");
+            self.message.push_str(&done.to_string());
+        }
+        self
+    }
+
     #[must_use]
     pub(crate) fn hint(mut self, hint: impl fmt::Display) -> Failure {
         self.hint = Some(hint.to_string());
@@ -58,6 +81,9 @@ impl Failure {
             if let Some(hint) = &self.hint {
                 env::tell!("hint: {hint}");
             }
+        }
+        for other in &self.others {
+            other.report();
         }
         match self.kind {
             Kind::Quiet => ExitCode::SUCCESS,
@@ -90,7 +116,10 @@ impl From<io::Error> for Failure {
 impl From<client::Error> for Failure {
     fn from(error: client::Error) -> Failure {
         let hint = hint(&error);
-        let failure = Failure::new(error);
+        let failure = match error {
+            client::Error::Address { .. } => Failure::usage(error),
+            _ => Failure::new(error),
+        };
         match hint {
             Some(hint) => failure.hint(hint),
             None => failure,
@@ -110,9 +139,8 @@ fn hint(error: &client::Error) -> Option<String> {
         Error::Connect { .. } | Error::Address { .. } => {
             Some("name a broker with --bootstrap HOST:PORT, or set ESKER_BOOTSTRAP".to_owned())
         }
-        Error::Garbled { .. } => {
-            Some("is that the port of a Kafka listener without TLS?".to_owned())
-        }
+        Error::Garbled { .. } => Some(NO_KAFKA.to_owned()),
+        Error::Lost { source, .. } if is_mute(source.kind()) => Some(NO_KAFKA.to_owned()),
         Error::NoTopic { topic } => Some(format!(
             "`esker topic list` shows what there is, `esker topic create {topic}` makes it"
         )),
@@ -140,16 +168,41 @@ fn hint(error: &client::Error) -> Option<String> {
     }
 }
 
+const NO_KAFKA: &str = "is that the port of a Kafka listener without TLS?";
+
+/// What becomes of a connection to something that speaks another protocol: it is closed, or nothing ever comes.
+fn is_mute(kind: io::ErrorKind) -> bool {
+    matches!(
+        kind,
+        io::ErrorKind::UnexpectedEof
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::TimedOut
+            | io::ErrorKind::WouldBlock
+    )
+}
+
 /// The setting that a broker's refusal of an unknown one may have meant; its words are those of Kafka.
 fn nearest_setting(message: &str) -> Option<String> {
     let (_, name) = message.split_once("Unknown topic config name: ")?;
-    let name = name.split_whitespace().next()?;
+    meant(name.split_whitespace().next()?)
+}
+
+/// What a setting that does not exist may have meant.
+pub(crate) fn meant(name: &str) -> Option<String> {
     config::nearest_topic_setting(name).map(|nearest| format!("did you mean {nearest}?"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn several_failures_are_all_told_and_none_is_success() {
+        assert!(Failure::all(Vec::new()).is_ok());
+        let both = Failure::all(vec![Failure::new("a"), Failure::new("b")]).unwrap_err();
+        assert_eq!((both.message.as_str(), both.others.len()), ("a", 1));
+    }
 
     #[test]
     fn a_reader_that_went_away_is_no_failure() {

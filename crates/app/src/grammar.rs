@@ -4,8 +4,10 @@
 
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, Parser, Subcommand};
 
+use crate::failure::Failure;
 use crate::{bench, clients, consume, group, inspect, produce, repair, serve, topic, txn};
 
 /// A durable log that speaks the Kafka protocol.
@@ -28,15 +30,14 @@ pub(crate) struct Cli {
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Global {
-    /// Broker to ask first; several are separated by commas
+    /// Broker to ask first; several are separated by commas. ESKER_BOOTSTRAP names another default
     #[arg(
         short = 'b',
         long,
         visible_alias = "bootstrap-server",
         global = true,
         value_name = "HOST:PORT",
-        env = "ESKER_BOOTSTRAP",
-        default_value = "127.0.0.1:9092"
+        default_value_t = bootstrap()
     )]
     pub(crate) bootstrap: String,
     /// Print JSON instead of text
@@ -45,6 +46,41 @@ pub(crate) struct Global {
     /// Give up on an operation after this many seconds
     #[arg(long, global = true, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     pub(crate) timeout: Duration,
+}
+
+/// Read here and not by clap, which would name the flag in every usage line as one that is needed.
+fn bootstrap() -> String {
+    std::env::var("ESKER_BOOTSTRAP").unwrap_or_else(|_| "127.0.0.1:9092".to_owned())
+}
+
+/// Refuses global flags that mean nothing to the verb: who gives one expects something of it.
+pub(crate) fn check_used(matches: &ArgMatches) -> Result<(), Failure> {
+    let Some((verb, of_verb)) = matches.subcommand() else {
+        return Ok(());
+    };
+    let unused: &[&str] = match verb {
+        "serve" | "completions" => &["bootstrap", "json", "timeout"],
+        "inspect" | "repair" => &["bootstrap", "timeout"],
+        _ => &[],
+    };
+    let is_given = |id: &&&str| of_verb.value_source(id) == Some(ValueSource::CommandLine);
+    match unused.iter().find(is_given) {
+        Some(id) => Err(Failure::usage(format!(
+            "--{id} means nothing to `esker {verb}`"
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// One of a list of partitions.
+pub(crate) fn partition(text: &str) -> Result<i32, String> {
+    match text.parse::<i32>() {
+        Ok(number) if number >= 0 => Ok(number),
+        Ok(_) => Err("partitions are numbered from 0".to_owned()),
+        Err(_) => {
+            Err("it is not the number of a partition; commas separate several: 0,1".to_owned())
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -174,8 +210,55 @@ mod tests {
             "esker consume t -f %Q",
             "esker bench l99",
             "esker serve --set nothing",
+            "esker group list --state foo",
+            "esker group list --type foo",
+            "esker txn list --state foo",
+            "esker consume t -p 0-1",
+            "esker consume t -p -1",
         ] {
             assert!(check(line).is_err(), "{line} was accepted");
+        }
+    }
+
+    #[test]
+    fn a_number_below_zero_is_understood_and_refused() {
+        for line in [
+            "esker consume t -p -1",
+            "esker produce t -p -1",
+            "esker topic create t -p -1",
+            "esker topic trim t --before end -p -1",
+        ] {
+            let error = check(line).unwrap_err();
+            assert_eq!(
+                error.kind(),
+                clap::error::ErrorKind::ValueValidation,
+                "{line}"
+            );
+        }
+    }
+
+    #[test]
+    fn flags_that_mean_nothing_to_a_verb_are_refused() {
+        let check = |line: &str| {
+            let matches = Cli::command().try_get_matches_from(line.split_whitespace());
+            check_used(&matches.unwrap())
+        };
+        for line in [
+            "esker serve --json",
+            "esker server -b h:1",
+            "esker --timeout 3 serve",
+            "esker inspect data -b h:1",
+            "esker repair data --timeout 1",
+            "esker completions bash --json",
+        ] {
+            assert!(check(line).is_err(), "{line}");
+        }
+        for line in [
+            "esker serve -d a",
+            "esker inspect data --json",
+            "esker topic list --json",
+        ] {
+            assert!(check(line).is_ok(), "{line}");
         }
     }
 

@@ -32,10 +32,10 @@ pub(crate) enum GroupVerb {
     #[command(visible_alias = "ls")]
     List {
         /// Only groups in this state: Empty, Stable, PreparingRebalance, Assigning, ...
-        #[arg(long, value_name = "STATE", value_delimiter = ',')]
+        #[arg(long, value_name = "STATE", value_delimiter = ',', value_parser = state)]
         state: Vec<String>,
         /// Only groups of this type: classic, consumer
-        #[arg(long = "type", value_name = "TYPE", value_delimiter = ',')]
+        #[arg(long = "type", value_name = "TYPE", value_delimiter = ',', value_parser = kind)]
         kind: Vec<String>,
     },
     /// Show members, committed offsets and lag of groups
@@ -63,7 +63,7 @@ pub(crate) struct ResetArgs {
     #[arg(short, long, value_name = "TOPIC")]
     pub(crate) topic: Vec<String>,
     /// Only these partitions
-    #[arg(short, long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(i32).range(0..))]
+    #[arg(short, long, value_name = "LIST", value_delimiter = ',', allow_negative_numbers = true, value_parser = crate::grammar::partition)]
     pub(crate) partition: Vec<i32>,
     #[command(flatten)]
     pub(crate) to: Target,
@@ -84,6 +84,36 @@ pub(crate) struct Target {
     /// Forward by this many records, or back when negative
     #[arg(long, value_name = "RECORDS", allow_hyphen_values = true)]
     pub(crate) shift_by: Option<i64>,
+}
+
+/// Of groups of any type, as Kafka names them.
+const STATES: [&str; 8] = [
+    "Empty",
+    "Stable",
+    "PreparingRebalance",
+    "CompletingRebalance",
+    "Assigning",
+    "Reconciling",
+    "NotReady",
+    "Dead",
+];
+const KINDS: [&str; 4] = ["classic", "consumer", "share", "streams"];
+
+fn state(text: &str) -> Result<String, String> {
+    one_of(&STATES, text)
+}
+
+fn kind(text: &str) -> Result<String, String> {
+    one_of(&KINDS, text)
+}
+
+/// A name of a list in its own spelling, however its letters were typed.
+pub(crate) fn one_of(names: &[&str], text: &str) -> Result<String, String> {
+    let found = names.iter().find(|name| name.eq_ignore_ascii_case(text));
+    found.map_or_else(
+        || Err(format!("it is none of: {}", names.join(", "))),
+        |name| Ok((*name).to_owned()),
+    )
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
@@ -110,7 +140,9 @@ pub(crate) fn group(global: &Global, args: &GroupArgs) -> Result<(), Failure> {
         GroupVerb::List { state, kind } => list(&mut client, state, kind, global.json),
         GroupVerb::Describe { groups } => describe(&mut client, global, groups),
         GroupVerb::Reset(args) => reset(&mut client, args, global.json),
-        GroupVerb::Delete { groups, topic } => delete(&mut client, groups, topic.as_deref()),
+        GroupVerb::Delete { groups, topic } => {
+            delete(&mut client, groups, topic.as_deref(), global.json)
+        }
     }
 }
 
@@ -130,10 +162,25 @@ fn list(
         ]);
     }
     if table.is_empty() && !json {
-        env::tell!("no groups; a consumer with a group.id makes one");
+        env::tell!("{}", no_groups(states, kinds));
         return Ok(());
     }
     Ok(table.print(json)?)
+}
+
+/// Why a list is empty.
+fn no_groups(states: &[String], kinds: &[String]) -> String {
+    let mut words = "no groups".to_owned();
+    if !kinds.is_empty() {
+        words.push_str(&format!(" of type {}", kinds.join(" or ")));
+    }
+    if !states.is_empty() {
+        words.push_str(&format!(" in state {}", states.join(" or ")));
+    }
+    if kinds.is_empty() && states.is_empty() {
+        words.push_str("; a consumer with a group.id makes one");
+    }
+    words
 }
 
 const LAG_COLUMNS: &[&str] = &[
@@ -150,13 +197,16 @@ const LAG_COLUMNS: &[&str] = &[
 ];
 
 fn describe(client: &mut Client, global: &Global, groups: &[String]) -> Result<(), Failure> {
-    let mut all = Vec::new();
-    for (at, name) in groups.iter().enumerate() {
-        let group = client
-            .describe_group(name)
-            .map_err(|error| not_found(error, name))?;
-        let committed = client.committed(name)?;
-        let lags = lags(client, global, &group, &committed)?;
+    let (mut all, mut failures) = (Vec::new(), Vec::new());
+    let mut gap = "";
+    for name in groups {
+        let (group, lags) = match look(client, global, name) {
+            Ok(found) => found,
+            Err(failure) => {
+                failures.push(failure);
+                continue;
+            }
+        };
         if global.json {
             all.push(json!({
                 "group": group.id, "type": group.kind, "state": group.state, "assignor": group.assignor,
@@ -167,7 +217,6 @@ fn describe(client: &mut Client, global: &Global, groups: &[String]) -> Result<(
             continue;
         }
         let mut out = std::io::stdout().lock();
-        let gap = if at == 0 { "" } else { "\n" };
         write!(
             out,
             "{gap}group {}  {}  {}",
@@ -177,6 +226,7 @@ fn describe(client: &mut Client, global: &Global, groups: &[String]) -> Result<(
             write!(out, "  assignor {}", group.assignor)?;
         }
         writeln!(out, "  members {}", group.members.len())?;
+        gap = "\n";
         if let Some(reason) = &group.last_rebalance {
             writeln!(out, "last rebalance: {reason}")?;
         }
@@ -189,7 +239,16 @@ fn describe(client: &mut Client, global: &Global, groups: &[String]) -> Result<(
     if global.json {
         crate::table::print_json(&mut std::io::stdout().lock(), &Value::Array(all))?;
     }
-    Ok(())
+    Failure::all(failures)
+}
+
+fn look(client: &mut Client, global: &Global, name: &str) -> Result<(GroupInfo, Table), Failure> {
+    let group = client
+        .describe_group(name)
+        .map_err(|error| not_found(error, name))?;
+    let committed = client.committed(name)?;
+    let lags = lags(client, global, &group, &committed)?;
+    Ok((group, lags))
 }
 
 fn not_found(error: client::Error, group: &str) -> Failure {
@@ -431,30 +490,62 @@ fn target(
     Ok(asked)
 }
 
-fn delete(client: &mut Client, groups: &[String], topic: Option<&str>) -> Result<(), Failure> {
+fn delete(
+    client: &mut Client,
+    groups: &[String],
+    topic: Option<&str>,
+    json: bool,
+) -> Result<(), Failure> {
+    let mut table = Table::new(&["group", "topic"]);
+    let mut failures = Vec::new();
     for group in groups {
-        match topic {
-            None => client
-                .delete_group(group)
-                .map_err(|error| match error.code() {
-                    Some(ErrorCode::NonEmptyGroup) => {
-                        Failure::new(format!("group {group} has members"))
-                            .hint("stop its consumers first")
-                    }
-                    _ => not_found(error, group),
-                })?,
-            Some(topic) => {
-                let partitions: Vec<i32> = client
-                    .committed(group)?
-                    .into_keys()
-                    .filter(|(name, _)| name == topic)
-                    .map(|(_, partition)| partition)
-                    .collect();
-                client
-                    .delete_committed(group, topic, &partitions)
-                    .map_err(|error| not_found(error, group))?;
-            }
+        let deleted = match topic {
+            None => delete_group(client, group),
+            Some(topic) => delete_committed(client, group, topic),
+        };
+        match deleted {
+            Ok(()) => table.row([json!(group), json!(topic)]),
+            Err(failure) => failures.push(failure),
         }
+    }
+    crate::topic::print_done(&table, &failures, json)?;
+    Failure::all(failures)
+}
+
+fn delete_group(client: &mut Client, group: &str) -> Result<(), Failure> {
+    client
+        .delete_group(group)
+        .map_err(|error| match error.code() {
+            Some(ErrorCode::NonEmptyGroup) => {
+                Failure::new(format!("group {group} has members")).hint("stop its consumers first")
+            }
+            _ => not_found(error, group),
+        })
+}
+
+fn delete_committed(client: &mut Client, group: &str, topic: &str) -> Result<(), Failure> {
+    let mut partitions: Vec<i32> = client
+        .committed(group)?
+        .into_keys()
+        .filter(|(name, _)| name == topic)
+        .map(|(_, partition)| partition)
+        .collect();
+    let is_nothing = partitions.is_empty();
+    if is_nothing {
+        // Asked all the same, because the broker knows more: whether there is such a group, and whether it reads the topic.
+        partitions = crate::consume::chosen(&client.topic(topic)?, &[])?;
+    }
+    client
+        .delete_committed(group, topic, &partitions)
+        .map_err(|error| match error.code() {
+            Some(ErrorCode::GroupSubscribedToTopic) => {
+                Failure::from(error).hint("stop its consumers first")
+            }
+            _ => not_found(error, group),
+        })?;
+    if is_nothing {
+        let words = format!("group {group} has committed nothing for topic {topic}");
+        return Err(Failure::new(words));
     }
     Ok(())
 }
@@ -462,6 +553,13 @@ fn delete(client: &mut Client, groups: &[String], topic: Option<&str>) -> Result
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_states_are_known_however_they_are_typed() {
+        assert_eq!(state("stable"), Ok("Stable".to_owned()));
+        assert!(state("foo").unwrap_err().contains("PreparingRebalance"));
+        assert!(kind("foo").unwrap_err().contains("classic, consumer"));
+    }
 
     #[test]
     fn durations_have_a_unit() {

@@ -23,7 +23,7 @@ mod txn;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, FromArgMatches};
 use client::{Client, Options};
 use env::Env;
 
@@ -31,8 +31,9 @@ use crate::failure::Failure;
 use crate::grammar::{Cli, Command, Global};
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    match run(cli) {
+    let matches = Cli::command().get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    match grammar::check_used(&matches).and_then(|()| run(cli)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }

@@ -8,6 +8,7 @@ use clap::Args;
 use client::{Producer, ProducerOptions, Record, TopicRef};
 use env::Env;
 use indicatif::{ProgressBar, ProgressStyle};
+use wire::ErrorCode;
 use wire::records::Codec;
 
 use crate::failure::Failure;
@@ -32,7 +33,7 @@ pub(crate) struct ProduceArgs {
     #[arg(short = 'Z', long)]
     pub(crate) null: bool,
     /// Write to this partition instead of choosing by key
-    #[arg(short, long, value_name = "NUMBER", value_parser = clap::value_parser!(i32).range(0..))]
+    #[arg(short, long, value_name = "NUMBER", allow_negative_numbers = true, value_parser = crate::grammar::partition)]
     pub(crate) partition: Option<i32>,
     /// Compress batches
     #[arg(
@@ -127,14 +128,18 @@ pub(crate) fn produce(global: &Global, args: &ProduceArgs) -> Result<(), Failure
         topic,
         args,
         totals: Totals::default(),
+        at: At::default(),
     };
     let began = env.clock.now();
-    if files.is_empty() {
-        sink.load_stdin()?;
+    let loaded = if files.is_empty() {
+        sink.load_stdin()
     } else {
-        sink.load_files(files)?;
+        sink.load_files(files)
+    };
+    let written = loaded.and_then(|()| sink.written(Producer::flush));
+    if let Err(failure) = written {
+        return Err(sink.stopped(failure, global.json));
     }
-    sink.producer.flush()?;
     let seconds = env.clock.now().since(began).as_secs_f64();
     sink.totals
         .report(seconds, global.json, !args.files.is_empty())
@@ -188,14 +193,64 @@ impl Totals {
     }
 }
 
+/// The record that was read last.
+#[derive(Default)]
+struct At {
+    source: String,
+    /// From 1; 0 before the first.
+    line: u64,
+}
+
 struct Sink<'a> {
     producer: Producer,
     topic: TopicRef,
     args: &'a ProduceArgs,
     totals: Totals,
+    at: At,
 }
 
 impl Sink<'_> {
+    /// Asks the producer for something; what the topic refuses comes with the topic's name.
+    fn written(
+        &mut self,
+        ask: impl FnOnce(&mut Producer) -> Result<(), client::Error>,
+    ) -> Result<(), Failure> {
+        ask(&mut self.producer).map_err(|error| match error.code() {
+            Some(ErrorCode::MessageTooLarge) => {
+                let topic = &self.args.topic;
+                Failure::from(error).hint(format!(
+                    "allow more with `esker topic alter {topic} --set max.message.bytes=N`"
+                ))
+            }
+            _ => error.into(),
+        })
+    }
+
+    /// Says what was written before the failure: a later attempt has to know where to go on.
+    fn stopped(&self, failure: Failure, json: bool) -> Failure {
+        let (count, at) = (self.producer.records_acknowledged(), &self.at);
+        if json {
+            let value = serde_json::json!({
+                "records": count, "error": failure.to_string(), "file": at.source, "line": at.line,
+            });
+            if let Err(error) = crate::table::print_json(&mut io::stdout().lock(), &value) {
+                return error.into();
+            }
+        }
+        let done = match self.args.acks {
+            Acks::Zero => "sent",
+            Acks::All | Acks::One => "acknowledged",
+        };
+        let unit = match self.args.delimiter.0[..] {
+            [b'\n'] => "line",
+            _ => "record",
+        };
+        let (line, source) = (at.line, &at.source);
+        failure.after(format!(
+            "{count} records {done}, stopped at {unit} {line} of {source}"
+        ))
+    }
+
     fn load_files(&mut self, sources: Vec<Source>) -> Result<(), Failure> {
         let total: u64 = sources.iter().map(|source| source.len).sum();
         // Draws nothing when standard error is not a terminal.
@@ -225,8 +280,8 @@ impl Sink<'_> {
         self.load(&mut reader, "standard input", |sink, is_empty| {
             // The next read may wait for ever: what we have goes out first. A person at a keyboard wants to hear of errors at once.
             match (is_empty, typed) {
-                (true, true) => Ok(sink.producer.flush()?),
-                (true, false) => Ok(sink.producer.dispatch()?),
+                (true, true) => sink.written(Producer::flush),
+                (true, false) => sink.written(Producer::dispatch),
                 (false, _) => Ok(()),
             }
         })
@@ -240,6 +295,10 @@ impl Sink<'_> {
         mut after: impl FnMut(&mut Self, bool) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let mut record = Vec::new();
+        self.at = At {
+            source: name.to_owned(),
+            line: 0,
+        };
         loop {
             record.clear();
             let read = read_record(reader, &self.args.delimiter.0, &mut record);
@@ -248,6 +307,7 @@ impl Sink<'_> {
             if !more {
                 return Ok(());
             }
+            self.at.line += 1;
             self.send(&record)?;
             let is_empty = reader.buffer().is_empty();
             after(self, is_empty)?;
@@ -269,8 +329,8 @@ impl Sink<'_> {
             headers: &headers,
             timestamp: None,
         };
-        self.producer
-            .send(self.topic, self.args.partition, &record)?;
+        let (topic, partition) = (self.topic, self.args.partition);
+        self.written(|producer| producer.send(topic, partition, &record))?;
         self.totals.records += 1;
         self.totals.bytes += line.len() as u64;
         Ok(())

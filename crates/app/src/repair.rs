@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use broker::{Damage, accept_loss, unnamed_loss};
 use clap::Args;
 use env::Env;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::grammar::Global;
@@ -29,6 +29,7 @@ pub(crate) fn repair(global: &Global, args: &RepairArgs) -> Result<(), Failure> 
     let env = Env::real();
     let mut out = std::io::stdout().lock();
     let mut is_closed = false;
+    let mut rows = Vec::new();
     for path in &args.paths {
         if !env.disk.exists(path).unwrap_or(false) {
             return Err(Failure::new(format!("{} does not exist", path.display())));
@@ -42,16 +43,18 @@ pub(crate) fn repair(global: &Global, args: &RepairArgs) -> Result<(), Failure> 
         is_closed |= !args.accept_loss && !found.is_empty();
         if global.json {
             let range = |damage: &Damage| json!({ "from": damage.from, "to": damage.to });
-            let line = json!({
+            rows.push(json!({
                 "dir": path.display().to_string(),
                 "lost_rounds": found.iter().map(range).collect::<Vec<_>>(),
                 "accepted": args.accept_loss,
-            });
-            writeln!(out, "{line}")?;
+            }));
         } else {
             let told = tell(&found, args.accept_loss);
             writeln!(out, "{}: {told}", path.display())?;
         }
+    }
+    if global.json {
+        crate::table::print_json(&mut out, &Value::Array(rows))?;
     }
     if is_closed {
         let failure = Failure::damage("nothing tells which partitions these rounds were of");

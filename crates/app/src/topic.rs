@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use clap::{Args, Subcommand};
-use client::{Change, Client, Isolation, NewTopic, Place, Resource, SettingSource, Topic};
+use client::{Change, Client, Isolation, NewTopic, Place, Resource, Setting, SettingSource, Topic};
 use env::Env;
 use serde_json::{Value, json};
 use wire::{ErrorCode, Uuid};
@@ -58,7 +58,7 @@ pub(crate) struct CreateArgs {
     #[arg(required = true, value_name = "TOPIC")]
     pub(crate) topics: Vec<String>,
     /// Number of partitions; the broker's num.partitions when not given
-    #[arg(short, long, value_name = "COUNT", value_parser = clap::value_parser!(i32).range(1..))]
+    #[arg(short, long, value_name = "COUNT", allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(1..))]
     pub(crate) partitions: Option<i32>,
     /// Copies of each partition; the broker's default.replication.factor when not given
     #[arg(short, long, value_name = "COUNT", value_parser = clap::value_parser!(i16).range(1..))]
@@ -85,7 +85,7 @@ pub(crate) struct AlterArgs {
 #[group(required = true, multiple = true)]
 pub(crate) struct Wanted {
     /// New total number of partitions
-    #[arg(short, long, value_name = "COUNT", value_parser = clap::value_parser!(i32).range(1..))]
+    #[arg(short, long, value_name = "COUNT", allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(1..))]
     pub(crate) partitions: Option<i32>,
     /// Give a setting a value
     #[arg(long, visible_alias = "add-config", value_name = "NAME=VALUE")]
@@ -98,11 +98,12 @@ pub(crate) struct Wanted {
 #[derive(Args, Debug)]
 pub(crate) struct TrimArgs {
     pub(crate) topic: String,
-    /// Records below this go: an offset, `end`, or `@` and a time (milliseconds or RFC 3339)
+    /// Records below this go: an offset (of several partitions, those that end before it lose all their records), `end`, or `@`
+    /// and a time (milliseconds or RFC 3339)
     #[arg(long, value_name = "WHERE", allow_hyphen_values = true, value_parser = crate::consume::trim_place)]
     pub(crate) before: Place,
     /// Only these partitions
-    #[arg(short, long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(i32).range(0..))]
+    #[arg(short, long, value_name = "LIST", value_delimiter = ',', allow_negative_numbers = true, value_parser = crate::grammar::partition)]
     pub(crate) partition: Vec<i32>,
 }
 
@@ -115,14 +116,17 @@ pub(crate) fn topic(global: &Global, args: &TopicArgs) -> Result<(), Failure> {
             topics,
             all_configs,
         } => describe(&mut client, topics, *all_configs, global.json),
-        TopicVerb::Alter(args) => alter(&mut client, args),
-        TopicVerb::Delete { topics, if_exists } => delete(&mut client, topics, *if_exists),
+        TopicVerb::Alter(args) => alter(&mut client, args, global.json),
+        TopicVerb::Delete { topics, if_exists } => {
+            delete(&mut client, topics, *if_exists, global.json)
+        }
         TopicVerb::Trim(args) => trim(&mut client, args, global.json),
     }
 }
 
 fn create(client: &mut Client, args: &CreateArgs, json: bool) -> Result<(), Failure> {
     let mut table = Table::new(&["topic", "id", "partitions", "replication_factor"]);
+    let mut failures = Vec::new();
     for name in &args.topics {
         let topic = NewTopic {
             name: name.clone(),
@@ -137,20 +141,27 @@ fn create(client: &mut Client, args: &CreateArgs, json: bool) -> Result<(), Fail
         match client.create_topic(&topic, args.validate_only) {
             Ok(made) => table.row([
                 json!(made.name),
-                id(made.id),
+                // An answer to a question names an id that no topic will ever have.
+                id(if args.validate_only {
+                    Uuid::ZERO
+                } else {
+                    made.id
+                }),
                 json!(made.partitions),
                 json!(made.replication_factor),
             ]),
             Err(error)
                 if args.if_not_exists && error.code() == Some(ErrorCode::TopicAlreadyExists) => {}
-            Err(error) => return Err(error.into()),
+            Err(error) => failures.push(error.into()),
         }
     }
     if json || !table.is_empty() {
-        Ok(table.print(json)?)
-    } else {
-        Ok(())
+        table.print(json)?;
     }
+    if args.validate_only && !table.is_empty() {
+        env::tell!("--validate-only: nothing was made");
+    }
+    Failure::all(failures)
 }
 
 /// An id as clients print it; nothing where the broker has none.
@@ -206,21 +217,27 @@ fn describe(
     all_configs: bool,
     json: bool,
 ) -> Result<(), Failure> {
-    let mut described = Vec::new();
-    for (i, name) in topics.iter().enumerate() {
-        let topic = client.topic(name)?;
-        let partitions = partitions(client, &topic)?;
-        let mut configs = client.describe_configs(&Resource::Topic(name.clone()))?;
+    let (mut described, mut failures) = (Vec::new(), Vec::new());
+    let mut gap = "";
+    for name in topics {
+        let (topic, partitions, mut configs) = match look(client, name) {
+            Ok(found) => found,
+            Err(failure) => {
+                failures.push(failure);
+                continue;
+            }
+        };
         configs.retain(|setting| all_configs || setting.source == SettingSource::Topic);
         if json {
-            let setting = |s: &client::Setting| json!({"name": s.name, "value": s.value, "source": s.source.name()});
+            let setting =
+                |s: &Setting| json!({"name": s.name, "value": s.value, "source": s.source.name()});
             let configs: Vec<Value> = configs.iter().map(setting).collect();
             described.push(json!({"topic": name, "id": id(topic.id), "partitions": partitions.json(), "configs": configs}));
             continue;
         }
         let mut out = std::io::stdout().lock();
-        let gap = if i == 0 { "" } else { "\n" };
         writeln!(out, "{gap}topic {name}  id {}", topic.id)?;
+        gap = "\n";
         partitions.write_text(&mut out)?;
         if !configs.is_empty() {
             let mut table = Table::new(&["setting", "value", "source"]);
@@ -238,7 +255,14 @@ fn describe(
     if json {
         crate::table::print_json(&mut std::io::stdout().lock(), &Value::Array(described))?;
     }
-    Ok(())
+    Failure::all(failures)
+}
+
+fn look(client: &mut Client, name: &str) -> Result<(Topic, Table, Vec<Setting>), Failure> {
+    let topic = client.topic(name)?;
+    let partitions = partitions(client, &topic)?;
+    let configs = client.describe_configs(&Resource::Topic(name.to_owned()))?;
+    Ok((topic, partitions, configs))
 }
 
 /// One row per partition; offsets and sizes are left out where nobody can tell them now.
@@ -283,31 +307,86 @@ fn partitions(client: &mut Client, topic: &Topic) -> Result<Table, Failure> {
     Ok(table)
 }
 
-fn alter(client: &mut Client, args: &AlterArgs) -> Result<(), Failure> {
-    client.topic(&args.topic)?;
-    let set = args
-        .wanted
-        .set
-        .iter()
-        .map(|pair| Change::Set(pair.name.clone(), pair.value.clone()));
-    let changes: Vec<Change> = set
-        .chain(args.wanted.unset.iter().cloned().map(Change::Unset))
-        .collect();
-    if !changes.is_empty() {
-        client.alter_configs(&Resource::Topic(args.topic.clone()), &changes, false)?;
+/// Both halves are asked for before one is done: a refusal leaves the topic as it was.
+fn alter(client: &mut Client, args: &AlterArgs, json: bool) -> Result<(), Failure> {
+    let (name, wanted) = (&args.topic, &args.wanted);
+    client.topic(name)?;
+    let topic = Resource::Topic(name.clone());
+    if !wanted.unset.is_empty() {
+        let known = client.describe_configs(&topic)?;
+        check_known(name, &wanted.unset, &known)?;
     }
-    if let Some(count) = args.wanted.partitions {
-        client.create_partitions(&args.topic, count, false)?;
+    let set = wanted.set.iter();
+    let set = set.map(|pair| Change::Set(pair.name.clone(), pair.value.clone()));
+    let changes: Vec<Change> = set
+        .chain(wanted.unset.iter().cloned().map(Change::Unset))
+        .collect();
+    let is_both = wanted.partitions.is_some() && !changes.is_empty();
+    let steps: &[bool] = if is_both { &[true, false] } else { &[false] };
+    for validate_only in steps {
+        if !changes.is_empty() {
+            client.alter_configs(&topic, &changes, *validate_only)?;
+        }
+        if let Some(count) = wanted.partitions {
+            client.create_partitions(name, count, *validate_only)?;
+        }
+    }
+    if json {
+        let mut table = Table::new(&["topic", "partitions", "set", "unset"]);
+        let set: serde_json::Map<String, Value> = wanted
+            .set
+            .iter()
+            .map(|pair| (pair.name.clone(), json!(pair.value)))
+            .collect();
+        table.row([
+            json!(name),
+            json!(wanted.partitions),
+            Value::Object(set),
+            json!(wanted.unset),
+        ]);
+        table.print(json)?;
     }
     Ok(())
 }
 
-fn delete(client: &mut Client, topics: &[String], if_exists: bool) -> Result<(), Failure> {
+/// Brokers return to its default whatever they are told to, also what does not exist.
+fn check_known(topic: &str, names: &[String], known: &[Setting]) -> Result<(), Failure> {
+    let is_known = |name: &&String| known.iter().any(|setting| setting.name == **name);
+    let Some(unknown) = names.iter().find(|name| !is_known(name)) else {
+        return Ok(());
+    };
+    let failure = Failure::new(format!("topic {topic} has no setting {unknown}"));
+    Err(match crate::failure::meant(unknown) {
+        Some(hint) => failure.hint(hint),
+        None => failure.hint(format!(
+            "`esker topic describe {topic} --all-configs` shows those it has"
+        )),
+    })
+}
+
+fn delete(
+    client: &mut Client,
+    topics: &[String],
+    if_exists: bool,
+    json: bool,
+) -> Result<(), Failure> {
+    let mut table = Table::new(&["topic"]);
+    let mut failures = Vec::new();
     for name in topics {
         match client.delete_topic(name) {
+            Ok(()) => table.row([json!(name)]),
             Err(client::Error::NoTopic { .. }) if if_exists => {}
-            result => result?,
+            Err(error) => failures.push(error.into()),
         }
+    }
+    print_done(&table, &failures, json)?;
+    Failure::all(failures)
+}
+
+/// What was deleted: for programs always, for people where it is not all that they asked for.
+pub(crate) fn print_done(table: &Table, failures: &[Failure], json: bool) -> std::io::Result<()> {
+    if json || !(failures.is_empty() || table.is_empty()) {
+        table.print(json)?;
     }
     Ok(())
 }
@@ -316,21 +395,28 @@ fn trim(client: &mut Client, args: &TrimArgs, json: bool) -> Result<(), Failure>
     let topic = client.topic(&args.topic)?;
     let indexes = crate::consume::chosen(&topic, &args.partition)?;
     // What a time or the end means is asked first, so that nothing that arrives meanwhile is deleted.
-    let places: Vec<(i32, Place)> = indexes.iter().map(|index| (*index, args.before)).collect();
-    let ends: Vec<(i32, Place)> = indexes.iter().map(|index| (*index, Place::End)).collect();
-    let before = client.resolve(&args.topic, &places, Isolation::ReadUncommitted)?;
-    let ends = client.resolve(&args.topic, &ends, Isolation::ReadUncommitted)?;
-    // One offset for all partitions means "as far as each goes".
-    let reached = |index: &i32, offset: i64| {
-        if indexes.len() > 1 {
-            offset.min(ends.get(index).copied().unwrap_or(offset))
-        } else {
-            offset
-        }
+    let at = |place: Place| -> Vec<(i32, Place)> {
+        indexes.iter().map(|index| (*index, place)).collect()
     };
+    let isolation = Isolation::ReadUncommitted;
+    let before = client.resolve(&args.topic, &at(args.before), isolation)?;
+    let ends = client.resolve(&args.topic, &at(Place::End), isolation)?;
+    if let Place::Offset(offset) = args.before
+        && ends.values().all(|end| *end < offset)
+    {
+        let starts = client.resolve(&args.topic, &at(Place::Beginning), isolation)?;
+        return Err(crate::consume::beyond(&args.topic, offset, &starts, &ends)
+            .hint("`--before end` deletes all there is"));
+    }
+    // One offset for all partitions means "as far as each goes".
     let before: Vec<(i32, i64)> = before
         .iter()
-        .map(|(index, offset)| (*index, reached(index, *offset)))
+        .map(|(index, offset)| {
+            (
+                *index,
+                ends.get(index).map_or(*offset, |end| *offset.min(end)),
+            )
+        })
         .collect();
     let starts = client.delete_records(&args.topic, &before)?;
     let mut table = Table::new(&["topic", "partition", "log_start"]);

@@ -21,7 +21,7 @@ pub(crate) enum TxnVerb {
     #[command(visible_alias = "ls")]
     List {
         /// Only these states, such as Ongoing
-        #[arg(long, value_name = "LIST", value_delimiter = ',')]
+        #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = state)]
         state: Vec<String>,
         /// Only ids that this regular expression matches as a whole
         #[arg(long, value_name = "REGEX")]
@@ -40,11 +40,27 @@ pub(crate) enum TxnVerb {
 pub(crate) struct AbortArgs {
     #[arg(long)]
     pub(crate) topic: String,
-    #[arg(long, value_parser = clap::value_parser!(i32).range(0..))]
+    #[arg(long, allow_negative_numbers = true, value_parser = crate::grammar::partition)]
     pub(crate) partition: i32,
     /// First offset of the transaction, as `DescribeProducers` tells it; the oldest open one when not given
     #[arg(long, value_name = "OFFSET", value_parser = clap::value_parser!(i64).range(0..))]
     pub(crate) start_offset: Option<i64>,
+}
+
+/// As Kafka names them.
+const STATES: [&str; 8] = [
+    "Empty",
+    "Ongoing",
+    "PrepareCommit",
+    "PrepareAbort",
+    "CompleteCommit",
+    "CompleteAbort",
+    "PrepareEpochFence",
+    "Dead",
+];
+
+fn state(text: &str) -> Result<String, String> {
+    crate::group::one_of(&STATES, text)
 }
 
 pub(crate) fn txn(global: &Global, args: &TxnArgs) -> Result<(), Failure> {
@@ -73,6 +89,13 @@ fn list(
             json!(txn.state),
         ]);
     }
+    if table.is_empty() && !json {
+        match states {
+            [] => env::tell!("no transactions"),
+            states => env::tell!("no transactions in state {}", states.join(" or ")),
+        }
+        return Ok(());
+    }
     Ok(table.print(json)?)
 }
 
@@ -86,8 +109,15 @@ fn describe(client: &mut Client, ids: &[String], json: bool) -> Result<(), Failu
         "start_ms",
         "partitions",
     ]);
+    let mut failures = Vec::new();
     for id in ids {
-        let txn = client.describe_transaction(id)?;
+        let txn = match client.describe_transaction(id) {
+            Ok(txn) => txn,
+            Err(error) => {
+                failures.push(error.into());
+                continue;
+            }
+        };
         let partitions = txn.partitions.iter();
         let partitions: Vec<String> = partitions
             .map(|(topic, index)| format!("{topic}-{index}"))
@@ -102,7 +132,10 @@ fn describe(client: &mut Client, ids: &[String], json: bool) -> Result<(), Failu
             json!(partitions),
         ]);
     }
-    Ok(table.print(json)?)
+    if json || !table.is_empty() {
+        table.print(json)?;
+    }
+    Failure::all(failures)
 }
 
 fn abort(client: &mut Client, args: &AbortArgs, json: bool) -> Result<(), Failure> {

@@ -26,7 +26,7 @@ use crate::failure::Failure;
 use crate::grammar::{Global, Pair};
 use crate::produce::{Acks, CodecName};
 use crate::table::{Table, bytes};
-use case::{Case, Job};
+use case::{Case, Job, Watch};
 use preset::Preset;
 use report::{Report, Row};
 use work::Bench;
@@ -100,7 +100,14 @@ pub(crate) fn bench(global: &Global, args: &BenchArgs) -> Result<(), Failure> {
         let (name, title) = (preset.name(), preset.title());
         return Err(Failure::new(format!("{name} ({title}) {needs}")));
     }
+    if let Some(flag) = unused(preset, args) {
+        let name = preset.name();
+        return Err(Failure::usage(format!("--{flag} means nothing to {name}")));
+    }
     let env = Env::real();
+    if let Some(dir) = &args.out {
+        report::check_writable(&env, dir)?;
+    }
     let cases = case::cases(preset, args);
     let is_of_one = |case: &Case| matches!(case.job, Job::FetchInTurn | Job::Fetch { .. });
     if cases
@@ -158,6 +165,27 @@ pub(crate) fn bench(global: &Global, args: &BenchArgs) -> Result<(), Failure> {
         report.save(&env, global, args, dir)?;
     }
     Ok(())
+}
+
+/// A flag that was given and that no case of the preset looks at.
+fn unused(preset: Preset, args: &BenchArgs) -> Option<&'static str> {
+    let cases = case::cases(preset, args);
+    let any = |is: fn(&Job) -> bool| cases.iter().any(|case| is(&case.job));
+    let is_by_time = any(|job| match job {
+        Job::Produce { watch, .. } => *watch == Watch::Seconds,
+        job => matches!(job, Job::Append { .. } | Job::Fetch { .. }),
+    });
+    let has_appenders = any(|job| matches!(job, Job::Append { .. }));
+    let has_records = any(|job| !matches!(job, Job::Append { .. }));
+    let is_from_disk = |case: &Case| case.job.reads_only() && !case.is_cached;
+    let flags = [
+        ("connections", !args.connections.is_empty(), has_appenders),
+        ("seconds", args.seconds.is_some(), is_by_time),
+        ("records", args.records.is_some(), has_records),
+        ("cold", args.cold.is_some(), cases.iter().any(is_from_disk)),
+    ];
+    let unused = |(_, is_given, is_used): &&(&str, bool, bool)| *is_given && !*is_used;
+    flags.iter().find(unused).map(|(flag, ..)| *flag)
 }
 
 fn list(global: &Global) -> Result<(), Failure> {

@@ -79,7 +79,7 @@ impl Report {
         if global.json {
             return Ok(print_json(&mut out, &self.json(env, global, args))?);
         }
-        writeln!(out, "{}: {}", self.preset.name(), self.preset.title())?;
+        writeln!(out, "{}: {}", self.preset.name(), title(self.preset, args))?;
         let mut table = Table::new(COLUMNS);
         for row in &self.rows {
             let ms = |pick: fn(&Percentiles) -> f64| {
@@ -179,7 +179,7 @@ impl Report {
             .into_iter()
             .map(|(name, value)| (name.to_owned(), json!(value)))
             .collect();
-        json!({"preset": self.preset.name(), "title": self.preset.title(), "rows": self.rows, "repeat": repeat})
+        json!({"preset": self.preset.name(), "title": title(self.preset, args), "rows": self.rows, "repeat": repeat})
     }
 
     /// Writes `<preset>.json`, `<preset>.svg` where cases vary something, `<preset>-latency.svg` where latencies were taken.
@@ -192,7 +192,6 @@ impl Report {
     ) -> Result<(), Failure> {
         let unwritable =
             |error| Failure::new(format!("cannot write into {}: {error}", dir.display()));
-        env.disk.create_dir_all(dir).map_err(unwritable)?;
         let name = self.preset.name();
         let text = serde_json::to_string_pretty(&self.json(env, global, args))
             .expect("numbers and texts are JSON");
@@ -323,6 +322,29 @@ fn rounded(value: f64, digits: i32) -> Value {
     json!((value * scale).round() / scale)
 }
 
+/// Asked before anything is measured: a result that cannot be kept is time lost.
+pub(super) fn check_writable(env: &Env, dir: &Path) -> Result<(), Failure> {
+    let unwritable = |error| Failure::new(format!("cannot write into {}: {error}", dir.display()));
+    env.disk.create_dir_all(dir).map_err(unwritable)?;
+    let probe = dir.join(".esker-bench");
+    env.disk.open(&probe, Open::Truncate).map_err(unwritable)?;
+    env.disk.remove_file(&probe).map_err(unwritable)
+}
+
+/// What the preset does, with the partitions that were asked for.
+fn title(preset: Preset, args: &BenchArgs) -> String {
+    let title = preset.title();
+    match &args.partitions[..] {
+        [] => title.to_owned(),
+        asked => title.replace("6 partitions", &format!("{} partitions", list(asked))),
+    }
+}
+
+fn list<T: ToString>(items: &[T]) -> String {
+    let items: Vec<String> = items.iter().map(T::to_string).collect();
+    items.join(",")
+}
+
 /// The command, the program, the machine and the moment.
 fn repeat(
     preset: Preset,
@@ -346,12 +368,10 @@ fn repeat(
         command.push_str(&format!(" --seconds {}", time.as_secs_f64()));
     }
     if !args.connections.is_empty() {
-        let list: Vec<String> = args.connections.iter().map(u32::to_string).collect();
-        command.push_str(&format!(" --connections {}", list.join(",")));
+        command.push_str(&format!(" --connections {}", list(&args.connections)));
     }
     if !args.partitions.is_empty() {
-        let list: Vec<String> = args.partitions.iter().map(i32::to_string).collect();
-        command.push_str(&format!(" --partitions {}", list.join(",")));
+        command.push_str(&format!(" --partitions {}", list(&args.partitions)));
     }
     if let Some(copies) = args.replication_factor {
         command.push_str(&format!(" --replication-factor {copies}"));
@@ -362,6 +382,14 @@ fn repeat(
     }
     for pair in &args.config {
         command.push_str(&format!(" --config {}={}", pair.name, pair.value));
+    }
+    command.push_str(&format!(
+        " --topic {} --timeout {}",
+        args.topic,
+        global.timeout.as_secs_f64()
+    ));
+    if args.histogram {
+        command.push_str(" --histogram");
     }
     let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
     let kernel =

@@ -16,6 +16,13 @@ use super::files::read;
 /// Directory of the journal inside a log directory.
 pub(super) const DIR_NAME: &str = "journal";
 
+/// The journal that a file is a piece of.
+pub(super) fn of_piece(path: &Path) -> Option<&Path> {
+    let journal = path.parent()?;
+    let is_piece = path.extension()? == "journal" && journal.file_name()? == DIR_NAME;
+    is_piece.then_some(journal)
+}
+
 pub(super) fn checkpoint(disk: &dyn Disk, path: &Path) -> io::Result<Report> {
     let bytes = read(disk, path)?.len() as u64;
     let dir = path.parent().unwrap_or(Path::new("."));

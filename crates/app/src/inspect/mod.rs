@@ -19,7 +19,7 @@ use crate::table::Table;
 
 #[derive(Args, Debug)]
 pub(crate) struct InspectArgs {
-    /// Data directories, partition directories or single files
+    /// Data directories, partition directories, journals or single files; a piece of a journal stands for all of it
     #[arg(required = true, value_name = "DIR|FILE")]
     pub(crate) paths: Vec<PathBuf>,
     /// Show every batch of the segments instead of one line per file
@@ -54,6 +54,7 @@ pub(crate) fn inspect(global: &Global, args: &InspectArgs) -> Result<(), Failure
             );
         }
     }
+    files.dedup();
     if args.batches {
         return batches(disk, &files, global.json);
     }
@@ -88,10 +89,14 @@ const DEPTH_MAX: u32 = 3;
 fn collect(disk: &dyn Disk, path: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<bool> {
     let before = files.len();
     match disk.read_dir(path) {
+        Ok(_) if Kind::of(path) == Some(Kind::Journal) => files.push(path.to_owned()),
         Ok(_) => collect_dir(disk, path, DEPTH_MAX, files)?,
         Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {
             if Kind::of(path).is_some() {
                 files.push(path.to_owned());
+            } else if let Some(journal) = journal::of_piece(path) {
+                // Rounds go on from piece to piece, and pieces are used again: one alone tells nothing.
+                files.push(journal.to_owned());
             }
         }
         Err(error) => return Err(error),

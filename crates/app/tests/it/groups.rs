@@ -22,6 +22,59 @@ fn described(broker: &Broker, group: &str) -> Value {
 }
 
 #[test]
+fn offsets_of_a_topic_are_deleted_or_it_is_told_why_not() {
+    let dir = Dir::new();
+    let broker = Broker::start(&dir.0, &[]);
+    for topic in ["t", "other"] {
+        broker.ok(&["topic", "create", topic], b"");
+    }
+    broker.ok(&["group", "reset", "g", "-t", "t", "--to", "0"], b"");
+    let mut member = Peer::of(&broker, "reading", GROUP);
+    member.beat("reading", "someone", 0, "t");
+    let delete = |args: &[&str]| failure(&broker.run(&[&["group", "delete"], args].concat(), b""));
+    for (args, words) in [
+        (&["nobody", "--topic", "t"][..], "no group nobody"),
+        (
+            &["g", "--topic", "other"],
+            "committed nothing for topic other",
+        ),
+        (&["g", "--topic", "nowhere"], "no topic nowhere"),
+        (&["reading", "--topic", "t"], "subscribed to the topic"),
+    ] {
+        let (code, error) = delete(args);
+        assert!(code == 1 && error.contains(words), "{args:?}: {error}");
+    }
+    // The one that works is done and told, whatever stands before it.
+    let args = ["group", "delete", "nobody", "g", "--topic", "t", "--json"];
+    let output = broker.run(&args, b"");
+    let rows: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(rows, serde_json::json!([{"group": "g", "topic": "t"}]));
+    assert_eq!(output.status.code(), Some(1));
+    let (code, _) = delete(&["g", "--topic", "t"]);
+    assert_eq!(code, 1, "nothing is left to delete");
+}
+
+#[test]
+fn filters_know_their_names_and_an_empty_list_says_why() {
+    let dir = Dir::new();
+    let broker = Broker::start(&dir.0, &[]);
+    let told = |args: &[&str]| failure(&broker.run(args, b""));
+    for (args, words) in [
+        (
+            &["group", "list", "--state", "foo"][..],
+            "PreparingRebalance",
+        ),
+        (&["group", "list", "--type", "foo"], "classic, consumer"),
+        (&["txn", "list", "--state", "foo"], "CompleteCommit"),
+    ] {
+        let (code, error) = told(args);
+        assert!(code == 2 && error.contains(words), "{args:?}: {error}");
+    }
+    let (code, said) = told(&["group", "list", "--state", "stable"]);
+    assert_eq!((code, said.trim_end()), (0, "no groups in state Stable"));
+}
+
+#[test]
 fn a_group_is_moved_described_and_deleted() {
     let dir = Dir::new();
     let broker = Broker::start(&dir.0, &[]);

@@ -47,6 +47,16 @@ fn files_of_a_stopped_broker_are_sound_until_they_are_damaged() {
         "{rows}"
     );
 
+    // The journal, and a piece of it, by their own names.
+    let journal = dir.0.join("journal");
+    let piece = std::fs::read_dir(&journal).unwrap().next().unwrap();
+    let piece = piece.unwrap().path();
+    for path in [&journal, &piece] {
+        let report = esker(&["inspect", path.to_str().unwrap(), "--json"], "", b"");
+        let rows: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
+        assert_eq!(rows, serde_json::json!(of_kind("journal")));
+    }
+
     let batches = esker(
         &["inspect", "--batches", segment.to_str().unwrap(), "--json"],
         "",

@@ -1,5 +1,6 @@
 //! Writing and reading records.
 
+use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use crate::broker::{Broker, Dir, ESKER};
@@ -188,4 +189,61 @@ fn several_files_become_one_topic_in_their_order_and_json_tells_how_much() {
     assert_eq!(code, 1);
     assert!(error.contains("/no/such"), "{error}");
     assert_eq!(broker.text(&["consume", "t", "-e"]).lines().count(), 5);
+}
+
+/// The broker's default batch is larger than what this topic takes.
+#[test]
+fn a_topic_of_small_batches_takes_every_line_in_order() {
+    let dir = Dir::new();
+    let broker = Broker::start(&dir.0, &[]);
+    broker.ok(
+        &["topic", "create", "t", "-c", "max.message.bytes=2000"],
+        b"",
+    );
+    let numbers: String = (0..50_000).map(|i| format!("{i}\n")).collect();
+    broker.ok(&["produce", "t"], numbers.as_bytes());
+    assert!(broker.text(&["consume", "t", "-e"]) == numbers);
+}
+
+#[test]
+fn a_produce_that_fails_tells_what_was_written_and_where_it_stopped() {
+    let dir = Dir::new();
+    let broker = Broker::start(&dir.0.join("data"), &[]);
+    broker.ok(
+        &["topic", "create", "t", "-c", "max.message.bytes=2000"],
+        b"",
+    );
+    let mut lines = b"a\nb\n".to_vec();
+    lines.extend(vec![b'x'; 5000]);
+    let file = dir.file("file", &lines);
+    let file = file.to_str().unwrap();
+    let output = broker.run(&["produce", "t", file, "--json"], b"");
+    let (code, error) = crate::broker::failure(&output);
+    assert_eq!(code, 1);
+    let stopped = format!("2 records acknowledged, stopped at line 3 of {file}");
+    assert!(error.contains(&stopped), "{error}");
+    assert!(error.contains("esker topic alter t --set"), "{error}");
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&told["records"], &told["line"]), (&2.into(), &3.into()));
+    assert_eq!(broker.text(&["consume", "t", "-e"]), "a\nb\n");
+}
+
+#[test]
+fn a_reader_that_follows_sees_partitions_that_are_new() {
+    let dir = Dir::new();
+    let broker = Broker::start(&dir.0, &[]);
+    broker.ok(&["topic", "create", "t", "-p", "1"], b"");
+    broker.ok(&["produce", "t"], b"old\n");
+    #[allow(clippy::disallowed_methods)]
+    let mut consume = Command::new(ESKER)
+        .args(["consume", "t", "-n", "2", "-b", &broker.address])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(consume.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "old");
+    broker.ok(&["topic", "alter", "t", "-p", "3"], b"");
+    broker.ok(&["produce", "t", "-p", "2"], b"new\n");
+    assert_eq!(lines.next().unwrap().unwrap(), "new");
+    assert!(consume.wait().unwrap().success());
 }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::broker::{Broker, Dir, failure};
+use crate::broker::{Broker, Dir, esker, failure};
 
 #[test]
 fn a_topic_lives_from_create_to_delete() {
@@ -121,4 +121,127 @@ fn mistakes_are_answered_with_what_to_do() {
     }
     let (code, error) = failure(&broker.run(&["produce", "nope", "--timeout", "1"], b"x\n"));
     assert!(code == 1 && error.contains("esker topic create"), "{error}");
+}
+
+#[test]
+fn each_of_several_names_is_tried_and_each_failure_told() {
+    let dir = Dir::new();
+    let broker = Broker::start(&dir.0, &["--set", "auto.create.topics.enable=false"]);
+    broker.ok(&["topic", "create", "b"], b"");
+    let run = |args: &[&str]| {
+        let output = broker.run(args, b"");
+        let rows = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        let (code, error) = failure(&output);
+        (code, error, rows)
+    };
+    let topics = |rows: &serde_json::Value| -> Vec<String> {
+        let rows = rows.as_array().unwrap().iter();
+        rows.map(|row| row["topic"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let (code, error, rows) = run(&["--json", "topic", "create", "a", "b", "x/y", "c"]);
+    assert_eq!((code, topics(&rows)), (1, vec!["a".into(), "c".into()]));
+    assert_eq!(error.matches("error: ").count(), 2, "{error}");
+    let (code, error, rows) = run(&["--json", "topic", "describe", "nope", "a", "no", "b"]);
+    assert_eq!((code, topics(&rows)), (1, vec!["a".into(), "b".into()]));
+    assert!(
+        error.contains("no topic nope") && error.contains("no topic no\n"),
+        "{error}"
+    );
+    let (code, error, rows) = run(&["--json", "topic", "delete", "nope", "a", "b"]);
+    assert_eq!((code, topics(&rows)), (1, vec!["a".into(), "b".into()]));
+    assert!(error.contains("no topic nope"), "{error}");
+    assert_eq!(
+        broker.json(&["topic", "delete", "c", "--json"]),
+        json!([{"topic": "c"}])
+    );
+}
+
+#[test]
+fn an_alter_that_is_refused_changes_nothing() {
+    let dir = Dir::new();
+    let broker = Broker::start(&dir.0, &[]);
+    broker.ok(&["topic", "create", "t", "-p", "2"], b"");
+    let before = broker.json(&["topic", "describe", "t", "--json"]);
+    for (args, words) in [
+        (&["-p", "1", "--set", "retention.ms=1000"][..], "partition"),
+        (&["-p", "4", "--set", "retention.ms=soon"], "retention.ms"),
+        (
+            &["-p", "4", "--unset", "retention.mz"],
+            "did you mean retention.ms?",
+        ),
+        (&["--unset", "foo"], "no setting foo"),
+    ] {
+        let args = [&["topic", "alter", "t"], args].concat();
+        let (code, error) = failure(&broker.run(&args, b""));
+        assert!(code == 1 && error.contains(words), "{args:?}: {error}");
+        assert_eq!(
+            broker.json(&["topic", "describe", "t", "--json"]),
+            before,
+            "{args:?}"
+        );
+    }
+    let args = [
+        "topic",
+        "alter",
+        "t",
+        "-p",
+        "3",
+        "--set",
+        "retention.ms=1",
+        "--json",
+    ];
+    let done = broker.json(&args);
+    assert_eq!(
+        (&done[0]["partitions"], &done[0]["set"]["retention.ms"]),
+        (&json!(3), &json!("1"))
+    );
+}
+
+#[test]
+fn an_offset_that_no_partition_reaches_is_refused_with_the_range() {
+    let dir = Dir::new();
+    let broker = Broker::start(&dir.0, &[]);
+    broker.ok(&["topic", "create", "t", "-p", "2"], b"");
+    broker.ok(&["produce", "t", "-p", "0"], b"a\nb\nc\n");
+    for args in [
+        &["topic", "trim", "t", "--before", "9"][..],
+        &["topic", "trim", "t", "--before", "9", "-p", "0"],
+        &["consume", "t", "-o", "9", "-e"],
+        &["consume", "t", "-o", "9", "-e", "-p", "0"],
+    ] {
+        let (code, error) = failure(&broker.run(args, b""));
+        assert!(
+            code == 1 && error.contains("from 0 up to 3"),
+            "{args:?}: {error}"
+        );
+    }
+    assert_eq!(broker.text(&["consume", "t", "-o", "2", "-e"]), "c\n");
+    assert_eq!(broker.text(&["consume", "t", "-o", "3", "-e"]), "");
+    // One partition reaches it, the other gives what it has.
+    broker.ok(&["topic", "trim", "t", "--before", "2"], b"");
+    assert_eq!(broker.text(&["consume", "t", "-e"]), "c\n");
+}
+
+#[test]
+fn a_question_makes_nothing_and_says_so() {
+    let dir = Dir::new();
+    let broker = Broker::start(&dir.0, &[]);
+    let output = broker.run(&["topic", "create", "t", "--validate-only", "--json"], b"");
+    let (code, told) = failure(&output);
+    let rows: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((code, &rows[0]["id"]), (0, &json!(null)));
+    assert!(told.contains("nothing was made"), "{told}");
+}
+
+#[test]
+fn addresses_and_usage_lines_are_told_plainly() {
+    let (code, error) = failure(&esker(&["topic", "list"], "nonsense", b""));
+    assert!(code == 2 && error.contains("host:port"), "{error}");
+    let (code, error) = failure(&esker(&["topic", "create"], "127.0.0.1:1", b""));
+    assert!(
+        code == 2 && error.contains("Usage: esker topic create"),
+        "{error}"
+    );
+    assert!(!error.contains("--bootstrap"), "{error}");
 }

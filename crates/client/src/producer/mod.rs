@@ -139,6 +139,7 @@ pub struct Producer {
     ready: VecDeque<(usize, usize)>,
     /// Batches.
     unacknowledged: usize,
+    records_acknowledged: u64,
     next_serial: u64,
     swept_ms: i64,
     deliveries: Vec<Delivery>,
@@ -161,6 +162,7 @@ impl Producer {
             links: BTreeMap::new(),
             ready: VecDeque::new(),
             unacknowledged: 0,
+            records_acknowledged: 0,
             next_serial: 0,
             swept_ms: 0,
             deliveries: Vec::new(),
@@ -321,6 +323,12 @@ impl Producer {
     pub fn flush(&mut self) -> Result<(), Error> {
         self.sweep(None);
         self.drive(Goal::Acknowledged)
+    }
+
+    /// Records that brokers have acknowledged, or that were sent with `acks: None`.
+    #[must_use]
+    pub fn records_acknowledged(&self) -> u64 {
+        self.records_acknowledged
     }
 
     /// What was acknowledged since the last call; empty unless [`ProducerOptions::report`] is set.
@@ -529,6 +537,7 @@ impl Producer {
         };
         let done = self.topics[item.topic].lanes[item.partition].take(item.serial);
         self.unacknowledged -= 1;
+        self.records_acknowledged += u64::from(done.records.unsigned_abs());
         self.patience.reset();
         if self.options.report {
             let latency = self.client.env().clock.now().since(done.opened);
