@@ -5,7 +5,8 @@ A consumer that lost its partitions while it worked must not commit how far it c
 
 from groups import FENCED_INSTANCE, ILLEGAL_GENERATION, UNKNOWN_MEMBER, stable, unharmed
 from harness import coordinated as co
-from harness.check import equal, fact, new_name, topic
+from harness import own, raw
+from harness.check import TMP, equal, fact, new_name, topic
 from transactions import begun, connection
 
 # The first version that names a member, and the first whose offsets join the transaction by themselves (KIP-890).
@@ -135,3 +136,18 @@ def offsets_in_a_transaction_without_a_member_are_those_of_a_producer_that_names
             work.end(True)
             work.kept(5, "committed")
         unharmed(c, group, member, generation)
+
+
+@fact
+def offsets_join_a_transaction_before_the_broker_had_any_group():
+    """kafkajs asks for the group's coordinator, and so for the topic of offsets, only after it added them."""
+    with own.running("--data-dir", TMP / new_name("fresh")) as broker, raw.Connection(broker.bootstrap) as c:
+        name, group, id = new_name("topic"), "group-1", new_name("id")
+        equal(raw.create_topic(broker.bootstrap, name), 0)
+        co.find(c, id, co.TRANSACTION)
+        producer = begun(c, id)
+        equal(co.add_offsets(c, id, producer, group), 0, "the group")
+        co.find(c, group)
+        equal(co.commit_in(c, id, producer, group, name, 5), 0, "the offset")
+        equal((co.end(c, id, producer), co.ended(c, id)), (0, "commit"), "the end")
+        equal(co.committed(c, group, name)[:2], (0, 5), "what is committed")

@@ -182,19 +182,33 @@ impl Shard {
 
     /// The partition of `__consumer_offsets` that looks after a group.
     pub(crate) fn group_partition(&mut self, group_id: &str) -> i32 {
-        self.partition_of(meta::name::OFFSETS, group_id)
+        self.partition_of(
+            meta::name::OFFSETS,
+            "offsets.topic.num.partitions",
+            group_id,
+        )
     }
 
     /// The partition of `__transaction_state` that looks after a transactional id.
     pub(crate) fn txn_partition(&mut self, transactional_id: &str) -> i32 {
-        self.partition_of(meta::name::TRANSACTIONS, transactional_id)
+        self.partition_of(
+            meta::name::TRANSACTIONS,
+            "transaction.state.log.num.partitions",
+            transactional_id,
+        )
     }
 
-    fn partition_of(&mut self, topic: &str, id: &str) -> i32 {
-        let partitions = self
-            .topics()
-            .named(topic)
-            .map_or(0, |topic| topic.partitions.len());
-        coord::partition_of(id, i32::try_from(partitions).unwrap_or(i32::MAX))
+    /// Of a topic that is not made yet it is the partition that it will be: AddOffsetsToTxn may come before the first group.
+    fn partition_of(&mut self, topic: &str, setting: &str, id: &str) -> i32 {
+        let topics = self.topics();
+        let made = topics.named(topic).map(|topic| topic.partitions.len());
+        let partitions = match made {
+            Some(made) => i32::try_from(made).ok(),
+            None => {
+                let planned = self.shared.config().broker.number(setting);
+                planned.and_then(|planned| i32::try_from(planned).ok())
+            }
+        };
+        coord::partition_of(id, partitions.unwrap_or(i32::MAX))
     }
 }
