@@ -31,7 +31,7 @@ DIFFERENCES = """
 - A batch is checked by its checksum and its header. Its records are walked only where a setting of the topic asks about
   records: compaction, bounds of timestamps, another codec. Kafka walks, and decompresses, every batch. So a client that
   lies inside a batch with a right checksum is refused by Kafka and stored here; its reader finds out, nobody else is harmed.
-- A batch that would unpack to more than 128 MiB is refused where its records are walked, and a question for
+- A batch that would unpack to more than 128 MiB is refused with MESSAGE_TOO_LARGE where its records are walked, and a question for
   a time within it is answered with its first offset. Kafka has no such bound.
 - Produce starts at version 3, as in Kafka 4; versions 0 to 2 are listed for clients that look for them, and not served.
 - While partitions of a KIP-848 group move, its members are asked for heartbeats up to five times as often as otherwise, never

@@ -206,12 +206,25 @@ impl Sink {
         }
     }
 
+    /// A buffer that doubles is copied each time, and the allocator keeps the copies for a while: a large batch would cost four
+    /// times the limit. What is reserved and never written takes no memory.
+    fn reserve_all(&mut self) {
+        self.out.reserve_exact(self.limit + 1 - self.out.len());
+    }
+
     fn fill(&mut self, reader: impl Read) -> Result<(), CodecError> {
-        let room = (self.limit - self.out.len()) as u64;
+        let room = self.limit - self.out.len() + 1;
+        let mut reader = reader.take(room.min(RATIO_FREE_BYTES) as u64);
         reader
-            .take(room + 1)
             .read_to_end(&mut self.out)
             .map_err(self.codec.damaged())?;
+        if reader.limit() == 0 && room > RATIO_FREE_BYTES {
+            self.reserve_all();
+            reader.set_limit((room - RATIO_FREE_BYTES) as u64);
+            reader
+                .read_to_end(&mut self.out)
+                .map_err(self.codec.damaged())?;
+        }
         if self.out.len() > self.limit {
             Err(self.too_large())
         } else {
@@ -248,6 +261,9 @@ fn unsnappy_block(block: &[u8], sink: &mut Sink) -> Result<(), CodecError> {
     let start = sink.out.len();
     if len > sink.limit - start {
         return Err(sink.too_large());
+    }
+    if start + len > RATIO_FREE_BYTES {
+        sink.reserve_all();
     }
     sink.out.resize(start + len, 0);
     let written = snap::raw::Decoder::new().decompress(block, &mut sink.out[start..]);

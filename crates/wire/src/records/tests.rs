@@ -184,6 +184,25 @@ fn recompression_keeps_records_and_identity() {
 }
 
 #[test]
+fn a_batch_beyond_the_first_steps_of_the_buffer_comes_back_whole() {
+    let plain: Vec<u8> = (0..11u32 << 18)
+        .flat_map(|at| (at.wrapping_mul(0x9E37_79B1) >> 12).to_be_bytes())
+        .collect();
+    let plain = Bytes::from(plain);
+    for codec in Codec::ALL {
+        let packed = Compression::from(codec).compress(plain.clone());
+        let back = codec.decompress(&packed, Caps::default());
+        assert!(back.is_ok_and(|back| back == plain), "{codec}");
+        let exact = Caps {
+            bytes_max: plain.len(),
+            ..Caps::default()
+        };
+        let back = codec.decompress(&packed, exact);
+        assert!(back.is_ok_and(|back| back == plain), "{codec}");
+    }
+}
+
+#[test]
 fn bombs_end_at_the_cap() {
     // 64 MiB of zeros; caps of bytes and of ratio must each stop every codec.
     let plain = Bytes::from(vec![0u8; 64 << 20]);

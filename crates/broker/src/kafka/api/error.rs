@@ -4,7 +4,7 @@ use log::producer::ProducerError;
 use log::store::ReadError as StoreError;
 use partition::{AppendError, ReadError, TrimError};
 use wire::ErrorCode;
-use wire::records::{Fault, RecordFault, Rule};
+use wire::records::{CodecError, Fault, RecordFault, Rule};
 
 pub(crate) fn append(error: &AppendError) -> ErrorCode {
     match error {
@@ -24,6 +24,8 @@ pub(crate) fn append(error: &AppendError) -> ErrorCode {
         {
             ErrorCode::InvalidTimestamp
         }
+        AppendError::Record(RecordFault::Codec(CodecError::TooLarge { .. }))
+        | AppendError::Codec(CodecError::TooLarge { .. }) => ErrorCode::MessageTooLarge,
         AppendError::Record(RecordFault::Codec(_)) | AppendError::Codec(_) => {
             ErrorCode::CorruptMessage
         }
@@ -66,5 +68,27 @@ pub(crate) fn trim(error: &TrimError) -> ErrorCode {
         TrimError::Deleted => ErrorCode::UnknownTopicOrPartition,
         TrimError::Offline => ErrorCode::KafkaStorageError,
         TrimError::OutOfRange { .. } => ErrorCode::OffsetOutOfRange,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::records::Codec;
+
+    use super::*;
+
+    #[test]
+    fn a_batch_that_unpacks_to_too_much_is_not_sent_again() {
+        let codec = Codec::Zstd;
+        let too_large = CodecError::TooLarge { codec, limit: 1 };
+        for (fault, code) in [
+            (too_large, ErrorCode::MessageTooLarge),
+            (CodecError::Damaged { codec }, ErrorCode::CorruptMessage),
+        ] {
+            let walked = RecordFault::Codec(fault);
+            assert_eq!(append(&AppendError::Record(walked)), code);
+            assert_eq!(append(&AppendError::Codec(fault)), code);
+        }
+        assert!(!ErrorCode::MessageTooLarge.is_retriable());
     }
 }
