@@ -234,5 +234,5 @@ fn without_a_broker_the_client_says_how_to_start_one() {
     assert_eq!(code, 1);
     assert!(error.contains("esker serve"), "{error}");
     let (code, error) = failure(&esker(&["topic", "list"], "nowhere", b""));
-    assert!(code == 1 && error.contains("host:port"), "{error}");
+    assert!(code == 2 && error.contains("host:port"), "{error}");
 }

@@ -47,7 +47,7 @@ fn a_fetch_that_found_too_little_between_look_and_watch_hears_of_more() {
         .now
         .plus(std::time::Duration::from_secs(1_000_000));
     let asked = request(1000);
-    let context = bench.shard.sessions.open(asked, bench.shard.now, 1);
+    let context = bench.shard.sessions.open(asked, false, bench.shard.now, 1);
     let mut fetch = Fetch {
         context: context.expect("no session is asked for"),
         partitions: Vec::new(),
