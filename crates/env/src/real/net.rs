@@ -184,6 +184,7 @@ impl Poller for OsPoller {
             match TcpListener::bind(address) {
                 Ok(mut listener) => {
                     sys::set_backlog(listener.as_raw_fd(), BACKLOG)?;
+                    sys::keep_alive(listener.as_raw_fd())?;
                     let token = Token(LISTENER_LAST - self.listeners.len());
                     self.poll
                         .registry()
@@ -414,6 +415,21 @@ mod tests {
         for (peer, local) in [("10.0.0.8", "10.0.0.7"), ("2001:db8::1", "2001:db8::2")] {
             assert!(!is_here(at(peer), at(local)), "{peer} at {local}");
         }
+    }
+
+    #[test]
+    fn the_kernel_looks_after_connections_that_are_silent() {
+        let net = OsNet;
+        let mut poller = net.poller().unwrap();
+        let address = poller.listen("127.0.0.1:0").unwrap();
+        let _peer = std::net::TcpStream::connect(address).unwrap();
+        let socket = loop {
+            match poller.accept(None).unwrap() {
+                Some(socket) => break socket.inner.downcast::<TcpStream>().unwrap(),
+                None => std::thread::yield_now(),
+            }
+        };
+        assert!(sys::is_kept_alive(socket.as_raw_fd()).unwrap());
     }
 
     #[cfg(target_os = "linux")]

@@ -89,6 +89,42 @@ pub(super) fn set_backlog(listener: RawFd, backlog: i32) -> io::Result<()> {
     check(i64::from(unsafe { libc::listen(listener, backlog) })).map(drop)
 }
 
+/// Has the kernel ask peers of a socket that are silent for hours whether they are still there; a listening one hands that on to
+/// the connections that it accepts.
+#[allow(unsafe_code)]
+pub(super) fn keep_alive(socket: RawFd) -> io::Result<()> {
+    let on: libc::c_int = 1;
+    // SAFETY: pointer and length describe `on`, which outlives the call; the kernel only reads it.
+    let result = unsafe {
+        libc::setsockopt(
+            socket,
+            libc::SOL_SOCKET,
+            libc::SO_KEEPALIVE,
+            (&raw const on).cast(),
+            size_of_val(&on) as libc::socklen_t,
+        )
+    };
+    check(i64::from(result)).map(drop)
+}
+
+#[cfg(test)]
+#[allow(unsafe_code)]
+pub(super) fn is_kept_alive(socket: RawFd) -> io::Result<bool> {
+    let mut on: libc::c_int = 0;
+    let mut len = size_of_val(&on) as libc::socklen_t;
+    // SAFETY: pointer and length describe `on`, which outlives the call; the kernel writes no more than `len` bytes.
+    let result = unsafe {
+        libc::getsockopt(
+            socket,
+            libc::SOL_SOCKET,
+            libc::SO_KEEPALIVE,
+            (&raw mut on).cast(),
+            &raw mut len,
+        )
+    };
+    check(i64::from(result)).map(|_| on != 0)
+}
+
 /// Name of a congestion control, padded with zeroes.
 pub(super) type CongestionName = [u8; 16];
 

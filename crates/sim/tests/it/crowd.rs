@@ -475,3 +475,42 @@ fn readers_that_take_nothing_keep_little_of_the_hot_tail() {
     run(&machine, &mut [], Duration::from_secs(1), |_| false);
     assert!(ask(&machine, fetch("t", wanted)) > 2 << 20);
 }
+
+#[test]
+fn readers_that_take_nothing_for_long_are_closed_and_slow_ones_are_not() {
+    let machine = Machine::new(11, Faults::default());
+    let _broker = start(
+        &machine,
+        &[
+            ("num.network.threads", "1"),
+            ("queued.max.request.bytes", "4194304"),
+            ("connections.max.idle.ms", "60000"),
+        ],
+    );
+    fill(&machine);
+    let wanted = 3 << 20;
+    let slow = |_| Peer {
+        is_reading: false,
+        ..Peer::with(&machine, fetch("t", wanted))
+    };
+    let mut deaf: Vec<Peer> = (0..10).map(slow).collect();
+    run(&machine, &mut deaf, Duration::from_secs(1), |_| false);
+    assert!(ask(&machine, fetch("t", wanted)) < 300 << 10);
+
+    // One takes a little now and then.
+    let mut buf = vec![0; 64 << 10];
+    for _ in 0..10 {
+        run(&machine, &mut deaf, Duration::from_secs(30), |_| false);
+        assert!(matches!(deaf[0].conn.recv(&mut buf), Ok(taken) if taken > 0));
+    }
+    for peer in &mut deaf {
+        peer.is_reading = true;
+    }
+    run(&machine, &mut deaf, Duration::from_secs(5), |_| false);
+    let whole = 2 << 20;
+    assert!(!deaf[0].is_closed && deaf[0].received > whole);
+    for peer in &deaf[1..] {
+        assert!(peer.is_closed && peer.received < whole);
+    }
+    assert!(ask(&machine, fetch("t", wanted)) > whole);
+}
