@@ -1,6 +1,6 @@
 //! What brokers said about where logs start and end, held against what they had acknowledged.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::history::{EndSeen, History, Key, Op, Outcome};
 use super::report::{Anomaly, Report};
@@ -31,19 +31,29 @@ pub(super) fn check(history: &History, report: &mut Report) {
         .ends
         .iter()
         .for_each(|end| by_key.entry(end.key).or_default().push(end));
+    let of_transactions = transacted_keys(history);
     for (key, ends) in by_key {
-        covers_acks(&ends, acks.get(&key).map_or(&[], Vec::as_slice), report);
+        let acks: &[(u64, i64)] = acks.get(&key).map_or(&[], Vec::as_slice);
+        covers_acks(&ends, acks, of_transactions.contains(&key), report);
         goes_on(ends, report);
     }
 }
 
-fn covers_acks(ends: &[&EndSeen], acks: &[(u64, i64)], report: &mut Report) {
+/// Keys that some transaction writes to.
+pub(super) fn transacted_keys(history: &History) -> BTreeSet<Key> {
+    let ops = history.ops.iter().filter(|op| op.is_txn());
+    ops.flat_map(|op| &op.sends).map(|sent| sent.key).collect()
+}
+
+/// A stable end may stay behind what was acknowledged only where a transaction may be open.
+fn covers_acks(ends: &[&EndSeen], acks: &[(u64, i64)], may_be_unstable: bool, report: &mut Report) {
     for end in ends {
         let before = acks.partition_point(|(returned, _)| *returned < end.invoked);
-        let acked = before.checked_sub(1).map(|at| acks[at].1);
-        if let (Some(acked), Some(log_end)) = (acked, end.log_end)
-            && log_end <= acked
-        {
+        let Some(acked) = before.checked_sub(1).map(|at| acks[at].1) else {
+            continue;
+        };
+        let is_stale = |end: Option<i64>| end.is_some_and(|end| end <= acked);
+        if is_stale(end.log_end) || !may_be_unstable && is_stale(end.stable_end) {
             report.add(Anomaly::StaleEndOffset, || {
                 format!("offset {acked} was acknowledged before {end:?}")
             });

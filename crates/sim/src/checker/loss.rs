@@ -1,5 +1,6 @@
 //! Values that are missing, and values that should not be there.
 
+use super::ends::transacted_keys;
 use super::history::{History, Isolation, Outcome};
 use super::order::{Known, NONE, Orders};
 use super::report::{Anomaly, Report};
@@ -13,6 +14,12 @@ pub(super) fn check(history: &History, orders: &Orders, report: &mut Report) {
     }
     if history.read_to_the_end.contains(&Isolation::Committed) {
         torn(history, orders, report);
+    }
+    if Isolation::ALL
+        .iter()
+        .all(|level| history.read_to_the_end.contains(level))
+    {
+        differing(history, orders, report);
     }
     shown(history, orders, report);
 }
@@ -62,6 +69,21 @@ fn unseen(history: &History, orders: &Orders, level: Isolation, report: &mut Rep
             known.writer != NONE && history.ops[known.writer as usize].outcome == Outcome::Ok;
         if was_acked && !known.ok_read[level.index()] && !is_trimmed(history, known) {
             report.add(Anomaly::Unseen, || name(known));
+        }
+    }
+}
+
+/// Where nobody writes in transactions, readers of both levels are shown the same, also of what nobody acknowledged.
+fn differing(history: &History, orders: &Orders, report: &mut Report) {
+    let of_transactions = transacted_keys(history);
+    for known in &orders.known {
+        let [committed, uncommitted] = known.ok_read;
+        let is_due = !of_transactions.contains(&known.key) && !is_trimmed(history, known);
+        if is_due && committed != uncommitted {
+            report.add(Anomaly::LevelsDiffer, || {
+                let level = ["uncommitted", "committed"][usize::from(committed)];
+                format!("{} was read at level {level} only", name(known))
+            });
         }
     }
 }

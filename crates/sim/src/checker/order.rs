@@ -63,6 +63,16 @@ impl Order {
         Some(&mut self.dense[at])
     }
 
+    /// The number of the value at `offset`, [`NONE`] where none is known.
+    fn held(&self, offset: i64) -> u32 {
+        let near = usize::try_from(offset).ok();
+        let near = near.and_then(|at| self.dense.get(at));
+        near.filter(|slot| slot.id != NONE).map_or_else(
+            || self.far.get(&offset).map_or(NONE, |(id, _)| *id),
+            |slot| slot.id,
+        )
+    }
+
     /// Rank of what stands at `offset`.
     pub(super) fn rank(&self, offset: i64) -> Option<u32> {
         let near = usize::try_from(offset)
@@ -262,13 +272,20 @@ impl Orders {
         if held == id {
             return id;
         }
-        if held != NONE {
-            let other = self.known[held as usize].value;
-            report.add(Anomaly::InconsistentOffsets, || {
-                format!("key {key} offset {offset} held {other} and {value}")
-            });
+        let mut is_consistent = |held: u32| {
+            if held != NONE && held != id {
+                let other = self.known[held as usize].value;
+                report.add(Anomaly::InconsistentOffsets, || {
+                    format!("key {key} offset {offset} held {other} and {value}")
+                });
+            }
+            held == NONE
+        };
+        if !is_consistent(held) {
             return id;
         }
+        // An offset is one record for readers of both levels, though one of them may not be shown it.
+        is_consistent(self.keys[key as usize][1 - level].held(offset));
         let order = &mut self.keys[key as usize][level];
         match order.slot(offset) {
             Some(slot) => *slot = Slot { value, id },

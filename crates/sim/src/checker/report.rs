@@ -17,6 +17,8 @@ pub enum Anomaly {
     LostWrite,
     /// Acknowledged and never read although everything was read to the end.
     Unseen,
+    /// Read at one level and never at the other, though no transaction wrote to its key and both read everything.
+    LevelsDiffer,
     /// A read returned a value that certainly was not written.
     AbortedRead,
     /// A transaction read its own writes.

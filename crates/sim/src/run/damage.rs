@@ -3,20 +3,21 @@
 //! There is no copy to repair from, so a damaged place may answer with an error or keep the broker from starting. What must not
 //! happen is that a record reads differently, that acknowledged records are gone without a word, that a log comes back so short
 //! that their offsets would be used again, or that a second start shows something else than the first. Only the last round of
-//! a journal that was not closed cannot be told from one that was never finished. A batch whose checksum fails at the reader
-//! counts as told; offsets in old segments are under no checksum, and seeds that hit one fail.
+//! a journal that was not closed cannot be told from one that was never finished. A broker verifies what an earlier life wrote before
+//! it promises it to a reader, so rot in it is told as CORRUPT_MESSAGE and no reader ever meets it; offsets in old segments are under
+//! no checksum, and seeds that hit one fail.
 
 use std::path::{Path, PathBuf};
 
 use env::sim::{Chance, Faults, Machine, Rot};
+use wire::ErrorCode;
 
 use super::host::{End, settings};
 use super::plan::Plan;
-use super::survey::{Contents, Known, survey};
+use super::survey::{Known, REFUSED_START, survey};
 use super::table_damage;
 use super::{Run, Topics};
 use crate::client::keeper::{self, Keeper};
-use crate::client::reader::DAMAGED;
 
 #[derive(Clone, Debug, Default)]
 pub struct Damages {
@@ -92,6 +93,7 @@ pub fn damages(seed: u64, count: usize) -> Damages {
         let hurt = Hurt {
             path: &path,
             was_told: false,
+            is_rot: true,
             may_refuse_start: false,
             point,
             table: run.keeper.as_ref(),
@@ -121,6 +123,8 @@ pub(super) struct Hurt<'a> {
     pub(super) path: &'a Path,
     /// Someone was refused or warned already.
     pub(super) was_told: bool,
+    /// Bytes have changed, and none fails to be read: whoever asks for them is told that they are damaged.
+    pub(super) is_rot: bool,
     /// A start that cannot read what it needs is refused as a whole.
     pub(super) may_refuse_start: bool,
     /// Acknowledgements from here on may be missing.
@@ -150,6 +154,16 @@ pub(super) fn judge(
         contents.reported.extend(found.told);
     }
     let is_told = hurt.was_told || !contents.reported.is_empty();
+    let is_other = |told: &&String| {
+        !told.starts_with(REFUSED_START)
+            && !told.ends_with(&format!("{:?}", ErrorCode::CorruptMessage))
+    };
+    let others = contents.reported.iter().filter(|_| hurt.is_rot);
+    problems.extend(
+        others
+            .filter(is_other)
+            .map(|told| format!("rot is told as {told}")),
+    );
     // Where damage is reported, a gap is what it left.
     problems.retain(|problem| !is_told || !problem.contains("a gap between"));
     problems.extend(known.short(&contents, hurt.point));
@@ -158,7 +172,7 @@ pub(super) fn judge(
     let is_refused = contents
         .reported
         .iter()
-        .any(|told| told.starts_with("start:"));
+        .any(|told| told.starts_with(REFUSED_START));
     let place = place_of(hurt.path)
         .filter(|place| {
             let mut names = topics.iter().map(|(topic, _)| topic.as_str());
@@ -174,10 +188,6 @@ pub(super) fn judge(
                 .filter(of_others)
                 .map(|told| format!("damage of {place} is felt elsewhere: {told}")),
         );
-        // A reader that finds a damaged batch by itself ends the survey.
-        if contents.reported.iter().any(|told| told.contains(DAMAGED)) {
-            missing.clear();
-        }
         missing.retain(|(missing, _, _)| missing != place || !is_told);
     } else if is_told {
         missing.clear();
@@ -194,9 +204,9 @@ pub(super) fn judge(
         machine.kill();
     }
     let (second, _broker) = survey(machine, config, topics);
-    let by_reader = |told: &Contents| told.reported.iter().any(|told| told.contains(DAMAGED));
+    problems.extend(second.violations.iter().cloned());
     let is_same = (&second.records, &second.ends) == (&contents.records, &contents.ends);
-    if !is_same && !by_reader(&contents) && !by_reader(&second) {
+    if !is_same {
         problems.push("a second start shows something else than the first".to_owned());
     }
     (is_told, problems)

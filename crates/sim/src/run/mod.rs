@@ -12,6 +12,7 @@ mod injury;
 mod plan;
 mod survey;
 mod table_damage;
+mod timeouts;
 mod txn_damage;
 mod txn_images;
 
@@ -110,6 +111,8 @@ pub struct Verdict {
     pub settled: u64,
     /// Acknowledged records that retention took.
     pub expired: u64,
+    /// The run ended with transactions open that only time could end.
+    pub left_open: u64,
 }
 
 impl Verdict {
@@ -183,6 +186,8 @@ struct Run {
     counts_struck: Counts,
     /// Of producers, while there were faults.
     turns: u64,
+    /// Runs that found transactions open after healing, which only time could end.
+    left_open: u64,
 }
 
 impl Run {
@@ -228,6 +233,7 @@ impl Run {
             bites: Vec::new(),
             counts_struck: Counts::default(),
             turns: 0,
+            left_open: 0,
         }
     }
 
@@ -402,6 +408,7 @@ impl Run {
         // What is demanded from here on has a time limit, of which one sync of a slow disk may take five seconds.
         let fast = Faults::default().sync_nanos;
         self.host.machine.faults(|faults| faults.sync_nanos = fast);
+        self.demand_ends();
         self.demand_moves();
         self.demand_progress();
         self.demand_commits();
@@ -676,6 +683,7 @@ impl Run {
             topics,
             keeper,
             ledger,
+            left_open,
             ..
         } = self;
         let history = &notes.history;
@@ -745,6 +753,7 @@ impl Run {
             late_additions: notes.late_additions,
             settled: notes.settled,
             expired: notes.expired,
+            left_open,
         }
     }
 }

@@ -16,10 +16,13 @@ use crate::checker::{History, Isolation, Key, Outcome, Value};
 use crate::client::keep::Client;
 use crate::client::line::Line;
 use crate::client::notes::Notes;
-use crate::client::reader::{DAMAGED, Reader};
+use crate::client::reader::Reader;
 
 /// Virtual time in which everything must be read or refused.
 const READ_MAX: Duration = Duration::from_secs(30);
+
+/// How the report of a start that was refused begins.
+pub(super) const REFUSED_START: &str = "start: ";
 
 /// What a broker shows of its disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,7 +47,7 @@ pub(super) fn survey(
     let broker = match Broker::start(&machine.env(), config.clone()) {
         Ok(broker) => broker,
         Err(error) => {
-            contents.reported.insert(format!("start: {error}"));
+            contents.reported.insert(format!("{REFUSED_START}{error}"));
             return (contents, None);
         }
     };
@@ -82,14 +85,7 @@ pub(super) fn survey(
         }
         machine.step_until(next);
     }
-    contents.ends = ends(machine, topics);
-    // The batch's own checksum, checked by the reader, is the last line that damage meets.
-    let by_reader = |what: &String| what.contains(DAMAGED);
-    let (told, violations) = std::mem::take(&mut notes.violations)
-        .into_iter()
-        .partition(by_reader);
-    notes.violations = violations;
-    contents.reported.extend::<Vec<String>>(told);
+    contents.ends = ends(machine, topics, Isolation::Uncommitted);
     for reader in &readers {
         if contents.reported.is_empty() && !reader.is_settled() {
             contents
@@ -117,8 +113,12 @@ pub(super) fn survey(
     (contents, Some(broker))
 }
 
-/// Asks where the logs end, which is told of logs that cannot be read as well.
-fn ends(machine: &Machine, topics: &[(String, i32)]) -> BTreeMap<(String, i32), i64> {
+/// Asks where the logs end for readers of a level, which is told of logs that cannot be read as well.
+pub(super) fn ends(
+    machine: &Machine,
+    topics: &[(String, i32)],
+    level: Isolation,
+) -> BTreeMap<(String, i32), i64> {
     const LATEST: i64 = -1;
     let ask = |(topic, partitions): &(String, i32)| ListOffsetsTopic {
         name: topic.clone(),
@@ -132,6 +132,7 @@ fn ends(machine: &Machine, topics: &[(String, i32)]) -> BTreeMap<(String, i32), 
     };
     let request = ListOffsetsRequest {
         replica_id: -1,
+        isolation_level: i8::from(level == Isolation::Committed),
         topics: topics.iter().map(ask).collect(),
         ..ListOffsetsRequest::default()
     };

@@ -19,7 +19,7 @@ const FOREIGN: &str = "was never written";
 /// What came of it.
 #[derive(Default)]
 pub(super) struct Found {
-    /// Errors, and batches that the reader itself found damaged.
+    /// Errors.
     pub(super) told: Vec<String>,
     /// What is not excused by anything that was told.
     pub(super) wrong: Vec<String>,
@@ -43,10 +43,7 @@ pub(super) fn read(machine: &Machine, keeper: &Keeper) -> Found {
         .told
         .extend(refused.map(|code| format!("{TOPIC}-0: {code:?}")));
     for what in std::mem::take(&mut notes.violations) {
-        if what.contains(DAMAGED) {
-            // As readers name it, so that it is known whose damage it is.
-            found.told.push(format!("{TOPIC}-0: {what}"));
-        } else if what.contains(FOREIGN) {
+        if what.contains(DAMAGED) || what.contains(FOREIGN) {
             found.wrong.push(what);
         } else {
             found.missing.push(what);

@@ -1,6 +1,8 @@
 //! M-07 for transactions: bytes of a stopped broker's files change, those of the coordinators' logs and of what is derived from
-//! transactions with them. Whoever is hurt says so; what nobody reports is judged as if nothing had happened.
+//! transactions with them. Whoever is hurt says so; what nobody reports is judged as if nothing had happened,
+//! also where somebody else has reported something.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use env::sim::{Chance, Faults, Machine, Rot};
@@ -10,19 +12,20 @@ use wire::messages::{InitProducerIdRequest, OffsetFetchRequest};
 use super::damage::{Damages, FAILURES_MAX, files};
 use super::host::settings;
 use super::plan::Plan;
-use super::survey::call;
-use super::txn_images::{find, history, wrong_commits};
+use super::survey::{REFUSED_START, call};
+use super::txn_images::{Found, find, history, wrong_commits};
 use super::{GROUP, Run};
-use crate::checker::{Anomaly, check};
+use crate::checker::{Anomaly, History, Isolation, Key, check};
 use crate::client::transactor::TxnHabits;
 
 /// NOT_COORDINATOR.
 const NOT_COORDINATOR: i16 = ErrorCode::NotCoordinator as i16;
 
 /// What damage that was told may have left.
-const MISSING: [Anomaly; 5] = [
+const MISSING: [Anomaly; 6] = [
     Anomaly::LostWrite,
     Anomaly::Unseen,
+    Anomaly::LevelsDiffer,
     Anomaly::TornTransaction,
     Anomaly::PollSkip,
     Anomaly::PollSkipInside,
@@ -86,53 +89,137 @@ pub(super) fn judge(
     config: &config::Broker,
     plan: &Plan,
     run: &mut Run,
-    was_told: bool,
+    was_refused: bool,
 ) -> (bool, Vec<String>) {
     let (found, _broker) = find(machine, config, plan, run);
-    let is_told = was_told || !found.told.is_empty() || a_coordinator_refuses(machine, plan);
+    let excused = Excused::of(machine, plan, run, &found, was_refused);
     let mut problems = found.problems.clone();
-    if is_told {
-        // Who waits for what is damaged waits for ever.
+    if excused.somebody_waits() {
         problems.retain(|problem| !problem.contains("cannot be read to its end"));
     }
-    let mut report = check(&history(&run.notes.history, |_| true, &found.ops));
+    let all = history(&run.notes.history, |_| true, &found.ops);
+    let mut report = check(&all);
     report
         .findings
-        .retain(|anomaly, _| !is_told || !MISSING.contains(anomaly));
-    if !report.is_clean() {
-        problems.push(report.to_string());
+        .retain(|anomaly, _| !excused.is_told() || !MISSING.contains(anomaly));
+    problems.extend((!report.is_clean()).then(|| report.to_string()));
+    if excused.is_told() && !excused.everything {
+        for level in [Isolation::Committed, Isolation::Uncommitted] {
+            let report = check(&excused.rest_of(&all, level));
+            problems.extend((!report.is_clean()).then(|| format!("{level:?}: {report}")));
+        }
     }
-    let offsets = found.offsets.iter().filter(|_| !is_told);
-    for (group, offset) in offsets {
-        if let Err(what) = run.notes.numbers(group).judge(*offset, |_| true) {
+    for (group, offset) in &found.offsets {
+        if !excused.is_group(group)
+            && let Err(what) = run.notes.numbers(group).judge(*offset, |_| true)
+        {
             problems.push(format!("{group}: {what}"));
         }
     }
-    if !is_told {
+    if !excused.is_group(GROUP) {
         problems.extend(wrong_commits(run, &found, usize::MAX));
     }
-    (is_told, problems)
+    (excused.is_told(), problems)
+}
+
+/// Who was told of damage, and who suffers from it: nobody else may lack anything.
+#[derive(Default)]
+struct Excused {
+    /// The broker does not start.
+    everything: bool,
+    /// Partitions that answer with an error.
+    damaged: BTreeSet<Key>,
+    /// Those where a transaction stays open because its coordinator cannot read its log: readers of committed data wait for ever.
+    held_up: BTreeSet<Key>,
+    /// Those whose coordinator refuses them, or the transactions that commit their offsets.
+    groups: BTreeSet<String>,
+}
+
+impl Excused {
+    fn of(
+        machine: &Machine,
+        plan: &Plan,
+        run: &mut Run,
+        found: &Found,
+        was_refused: bool,
+    ) -> Excused {
+        let is_refused = |told: &String| told.starts_with(REFUSED_START);
+        let mut excused = Excused {
+            everything: was_refused || found.told.iter().any(is_refused),
+            ..Excused::default()
+        };
+        for (topic, partitions) in run.topics.clone() {
+            for partition in 0..partitions {
+                let place = format!("{topic}-{partition}: ");
+                if found.told.iter().any(|told| told.starts_with(&place)) {
+                    excused.damaged.insert(run.notes.key(&topic, partition));
+                }
+            }
+        }
+        for habits in &plan.transactors {
+            if refuses_txns(machine, habits) {
+                let places = habits.places.iter();
+                let keys = places.map(|(topic, partition)| run.notes.key(topic, *partition));
+                excused.held_up.extend(keys);
+                excused.groups.extend(habits.group.clone());
+            }
+        }
+        let groups = plan.transactors.iter().filter_map(|it| it.group.as_deref());
+        let refused = groups
+            .chain([GROUP])
+            .filter(|group| refuses_offsets(machine, group));
+        excused.groups.extend(refused.map(str::to_owned));
+        excused
+    }
+
+    fn is_told(&self) -> bool {
+        self.somebody_waits() || !self.groups.is_empty()
+    }
+
+    fn somebody_waits(&self) -> bool {
+        self.everything || !self.damaged.is_empty() || !self.held_up.is_empty()
+    }
+
+    fn is_group(&self, group: &str) -> bool {
+        self.everything || self.groups.contains(group)
+    }
+
+    /// What readers of a level did and saw where nothing excuses them.
+    fn rest_of(&self, all: &History, level: Isolation) -> History {
+        let is_excused = |key: &Key| {
+            self.damaged.contains(key)
+                || level == Isolation::Committed && self.held_up.contains(key)
+        };
+        let mut rest = History {
+            read_to_the_end: vec![level],
+            ..all.clone()
+        };
+        for op in &mut rest.ops {
+            op.sends.retain(|sent| !is_excused(&sent.key));
+            let is_of_level = op.isolation == level;
+            op.polls
+                .retain(|polled| is_of_level && !is_excused(&polled.key));
+        }
+        rest
+    }
 }
 
 /// A coordinator whose log is damaged tells everyone who asks it, and nobody else: what it had not ended stays open.
-fn a_coordinator_refuses(machine: &Machine, plan: &Plan) -> bool {
-    let refuses_txns = |habits: &TxnHabits| {
-        let request = InitProducerIdRequest {
-            transactional_id: Some(habits.id.clone()),
-            transaction_timeout_ms: 1_000,
-            producer_id: -1,
-            producer_epoch: -1,
-            ..InitProducerIdRequest::default()
-        };
-        call(machine, &request, 3).map(|told| told.error_code) == Some(NOT_COORDINATOR)
+fn refuses_txns(machine: &Machine, habits: &TxnHabits) -> bool {
+    let request = InitProducerIdRequest {
+        transactional_id: Some(habits.id.clone()),
+        transaction_timeout_ms: 1_000,
+        producer_id: -1,
+        producer_epoch: -1,
+        ..InitProducerIdRequest::default()
     };
-    let refuses_offsets = |group: &str| {
-        let request = OffsetFetchRequest {
-            group_id: group.to_owned(),
-            ..OffsetFetchRequest::default()
-        };
-        call(machine, &request, 7).map(|told| told.error_code) == Some(NOT_COORDINATOR)
+    call(machine, &request, 3).map(|told| told.error_code) == Some(NOT_COORDINATOR)
+}
+
+fn refuses_offsets(machine: &Machine, group: &str) -> bool {
+    let request = OffsetFetchRequest {
+        group_id: group.to_owned(),
+        ..OffsetFetchRequest::default()
     };
-    let groups = plan.transactors.iter().filter_map(|it| it.group.as_deref());
-    plan.transactors.iter().any(refuses_txns) || groups.chain([GROUP]).any(refuses_offsets)
+    call(machine, &request, 7).map(|told| told.error_code) == Some(NOT_COORDINATOR)
 }

@@ -17,12 +17,12 @@ use wire::messages::offset_fetch_request::OffsetFetchRequestTopic;
 use super::host::settings;
 use super::images::{Tally, each_image, record};
 use super::plan::Plan;
-use super::survey::call;
+use super::survey::{REFUSED_START, call};
 use super::{GROUP, Run, Topics};
 use crate::checker::{History, Isolation, Key, Op, Outcome, Value, check};
 use crate::client::keep::Client;
 use crate::client::notes::Notes;
-use crate::client::reader::{DAMAGED, Reader};
+use crate::client::reader::Reader;
 use crate::client::transactor::OFFSET_OF;
 
 /// Virtual time in which open transactions are aborted and everything is read.
@@ -62,7 +62,7 @@ pub fn txn_images(seed: u64, budget: usize) -> Tally {
 pub(super) struct Found {
     pub(super) ops: Vec<Op>,
     pub(super) problems: Vec<String>,
-    /// What the broker said instead of records, and batches that a reader finds damaged.
+    /// What the broker said instead of records, of which partition.
     pub(super) told: Vec<String>,
     /// By group.
     pub(super) offsets: BTreeMap<String, i64>,
@@ -170,7 +170,7 @@ pub(super) fn find(
     let broker = match Broker::start(&machine.env(), config.clone()) {
         Ok(broker) => broker,
         Err(error) => {
-            found.told.push(format!("start: {error}"));
+            found.told.push(format!("{REFUSED_START}{error}"));
             return (found, None);
         }
     };
@@ -195,9 +195,7 @@ pub(super) fn find(
         }
         machine.step_until(next);
     }
-    let by_reader = |what: &String| what.contains(DAMAGED);
-    let violations = std::mem::take(&mut notes.violations).into_iter();
-    (found.told, found.problems) = violations.partition(by_reader);
+    found.problems = std::mem::take(&mut notes.violations);
     for reader in readers.iter().filter(|reader| !reader.is_unknown()) {
         found.told.extend(reader.errors());
     }

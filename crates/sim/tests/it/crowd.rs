@@ -10,7 +10,7 @@ use std::time::Duration;
 use broker::Broker;
 use bytes::Bytes;
 use env::sim::{Faults, Machine, Rot, SimConn, Step};
-use wire::frame::encode_request;
+use wire::frame::{decode_response, encode_request};
 use wire::messages::create_topics_request::CreatableTopic;
 use wire::messages::fetch_request::{FetchPartition, FetchTopic};
 use wire::messages::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
@@ -20,12 +20,17 @@ use wire::messages::{
     ProduceRequest,
 };
 use wire::records::BatchBuilder;
+use wire::{ErrorCode, Reader};
 
 pub(crate) const PORT: u16 = 9092;
 /// How often peers that have more to send look whether they can.
 const TICK: Duration = Duration::from_millis(5);
 /// What one direction of a simulated connection holds.
 const PIPE_BYTES: usize = 128 << 10;
+/// The version in which fetches are asked.
+const FETCH: i16 = 11;
+/// What is kept of an answer: the whole of one that brings no records.
+const HEAD_BYTES: usize = 1000;
 /// What every connection may have whatever others use.
 const FREE_BYTES: usize = 32 << 10;
 
@@ -59,7 +64,7 @@ struct Peer {
     out: Vec<u8>,
     sent: usize,
     received: usize,
-    /// Where the first answer says its length.
+    /// How the first answer begins, which says its length first.
     head: Vec<u8>,
     is_reading: bool,
     is_closed: bool,
@@ -95,7 +100,7 @@ impl Peer {
             match self.conn.recv(&mut buf) {
                 Ok(0) | Err(_) => self.is_closed = true,
                 Ok(received) => {
-                    let lacks = 4 - self.head.len();
+                    let lacks = HEAD_BYTES - self.head.len();
                     self.head.extend(&buf[..received.min(lacks)]);
                     self.received += received;
                 }
@@ -182,7 +187,7 @@ fn fetch(topic: &str, bytes: i32) -> Vec<u8> {
         }],
         ..Default::default()
     };
-    encoded(&request, 11)
+    encoded(&request, FETCH)
 }
 
 fn small_request() -> Vec<u8> {
@@ -381,6 +386,12 @@ fn connections_that_go_away_in_mid_request_leave_nothing_behind() {
 /// Asks once on a connection of its own; returns the length of the answer.
 #[track_caller]
 fn ask(machine: &Machine, request: Vec<u8>) -> usize {
+    told(machine, request).received - 4
+}
+
+/// Asks once on a connection of its own, and waits for the whole answer.
+#[track_caller]
+fn told(machine: &Machine, request: Vec<u8>) -> Peer {
     let mut peers = [Peer::with(machine, request)];
     let whole = |peers: &[Peer]| {
         let announced = peers[0].head.first_chunk().copied();
@@ -388,7 +399,8 @@ fn ask(machine: &Machine, request: Vec<u8>) -> usize {
         announced.is_some_and(|announced| peers[0].received == 4 + announced as usize)
     };
     assert!(run(machine, &mut peers, Duration::from_secs(5), whole));
-    peers[0].received - 4
+    let [peer] = peers;
+    peer
 }
 
 /// A topic `t` with 3 MiB of records in 12 batches.
@@ -441,7 +453,12 @@ fn readers_of_an_earlier_life_get_what_is_sound_and_are_told_what_is_not() {
         .rot(segment, 1_000_000..1_000_001, Rot::Flip { bit: 3 })
         .expect("there is a segment");
     let _broker = start(&machine, forever);
-    assert!(ask(&machine, fetch("t", wanted)) < 1000, "an error");
+    let answer = told(&machine, fetch("t", wanted)).head;
+    let mut reader = Reader::new(Bytes::from(answer).slice(4..));
+    let (_, answer) = decode_response::<FetchRequest>(&mut reader, FETCH).expect("whole");
+    let partition = &answer.responses[0].partitions[0];
+    assert_eq!(partition.error_code, ErrorCode::CorruptMessage.code());
+    assert_eq!(partition.records.as_ref().map_or(0, |of| of.len()), 0);
     assert!(ask(&machine, fetch("t", 300 << 10)) > 256 << 10);
 }
 

@@ -1,5 +1,7 @@
 //! One way of breaking a clean history after the other, and the name the checker gives it.
 
+use std::collections::BTreeSet;
+
 use sim::checker::{Anomaly, History, Isolation, Kind, Op, Outcome, Polled, Sent, check};
 
 use super::clean;
@@ -93,6 +95,30 @@ fn acked_ops(history: &History, process: u32) -> Vec<Op> {
     let acked =
         |op: &&Op| op.process == process && op.kind == Kind::Send && op.outcome == Outcome::Ok;
     history.ops.iter().filter(acked).cloned().collect()
+}
+
+/// Sends outside of transactions, to keys that have none, of which nobody was told anything, that are there or are not.
+fn unknown_values(history: &History, is_there: bool) -> Vec<Sent> {
+    let polls = history.ops.iter().flat_map(|op| &op.polls);
+    let read: BTreeSet<u64> = polls
+        .flat_map(|polled| &polled.records)
+        .map(|(_, value)| *value)
+        .collect();
+    let unknown = |op: &&Op| op.kind == Kind::Send && op.outcome == Outcome::Info;
+    let sends = history
+        .ops
+        .iter()
+        .filter(unknown)
+        .flat_map(|op| op.sends.clone());
+    sends
+        .filter(|sent| matches!(sent.key, 0 | 3) && read.contains(&sent.value) == is_there)
+        .collect()
+}
+
+fn uncommitted_polls(history: &mut History) -> impl Iterator<Item = &mut Polled> {
+    let ops = history.ops.iter_mut();
+    ops.filter(|op| op.isolation == Isolation::Uncommitted)
+        .flat_map(|op| &mut op.polls)
 }
 
 const MUTATIONS: &[(&str, Anomaly, Mutation)] = &[
@@ -399,6 +425,55 @@ const MUTATIONS: &[(&str, Anomaly, Mutation)] = &[
                 op.sends[0].offset = Some(-1);
                 true
             })
+        },
+    ),
+    (
+        "a stable end forgets an acknowledged record",
+        Anomaly::StaleEndOffset,
+        |history| {
+            // Of a key without transactions.
+            let last = history.ends.iter().rfind(|end| end.key == 3).copied();
+            last.is_some_and(|last| {
+                history.ends.push(sim::checker::EndSeen {
+                    invoked: u64::MAX - 1,
+                    returned: u64::MAX,
+                    stable_end: Some(0),
+                    ..last
+                });
+                true
+            })
+        },
+    ),
+    (
+        "the levels differ about an offset",
+        Anomaly::InconsistentOffsets,
+        |history| {
+            let landed = unknown_values(history, true);
+            let gone = unknown_values(history, false);
+            let pair = landed.iter().find_map(|landed| {
+                let other = gone.iter().find(|gone| gone.key == landed.key)?;
+                Some((landed.value, other.value))
+            });
+            let Some((landed, other)) = pair else {
+                return false;
+            };
+            let polled = uncommitted_polls(history).flat_map(|polled| &mut polled.records);
+            for (_, value) in polled.filter(|(_, value)| *value == landed) {
+                *value = other;
+            }
+            true
+        },
+    ),
+    (
+        "one level lacks what was not acknowledged",
+        Anomaly::LevelsDiffer,
+        |history| {
+            let Some(landed) = unknown_values(history, true).first().copied() else {
+                return false;
+            };
+            uncommitted_polls(history)
+                .for_each(|polled| polled.records.retain(|(_, value)| *value != landed.value));
+            true
         },
     ),
     (
