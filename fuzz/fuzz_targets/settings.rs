@@ -3,8 +3,9 @@
 #![no_main]
 
 use std::fmt::Write;
+use std::sync::Arc;
 
-use config::{Broker, Format, Listener, Machine, Overrides, Settings, Topic};
+use config::{Broker, Format, Level, Listener, Machine, Overrides, Settings, Topic};
 use libfuzzer_sys::fuzz_target;
 
 const MACHINE: Machine = Machine {
@@ -110,7 +111,14 @@ fn overrides(text: &str) {
         let _ = config::ClientMetrics::resolve(&overrides);
         let _ = broker.describe_client_metrics(&overrides);
     }
-    let _ = broker.check_change(&overrides, true);
-    let cluster = std::sync::Arc::new(overrides);
-    let _ = broker.with_dynamic(cluster, std::sync::Arc::default());
+    let overrides = Arc::new(overrides);
+    let none = Arc::default();
+    let levels = [
+        Level::Cluster { own: &none },
+        Level::Own { cluster: &none },
+    ];
+    for level in levels {
+        let _ = broker.check_change(&overrides, level);
+    }
+    let _ = broker.with_dynamic(overrides, none);
 }
