@@ -435,8 +435,11 @@ fn ids_that_cannot_be_forgotten_keep_no_transaction_open() {
     let mut rig = Rig::default();
     let loaded = rig.machine.on_loaded(rig.at());
     rig.perform(loaded);
-    rig.machine
-        .replay(&Txn::new(ProducerId(1), 1_000).record("idle"));
+    // More than one check forgets, so that the next one is at it again.
+    for number in 0..=EXPIRED_PER_CHECK_MAX {
+        let idle = Txn::new(ProducerId(1), 1_000);
+        rig.machine.replay(&idle.record(&format!("idle {number}")));
+    }
     rig.wall += 2 * rig.machine.settings.expiration_ms;
     let mut aborted = 0;
     for number in 0..6 {
@@ -444,11 +447,11 @@ fn ids_that_cannot_be_forgotten_keep_no_transaction_open() {
         late.state = State::Ongoing;
         rig.machine.replay(&late.record(&format!("late {number}")));
         let step = rig.machine.tick(rig.at());
-        let is_refused = step.answers.is_empty();
-        assert!(!is_refused || step.records.len() == 1);
-        aborted += step.answers.len();
+        let mut records = step.records.iter();
         // The log has no room for what forgets an id, whatever the reason.
+        let is_refused = records.any(|TransactionRecord::TransactionLog(_, value)| value.is_none());
         if !is_refused {
+            aborted += step.answers.len();
             rig.perform(step);
         }
         rig.wall = (rig.machine.next_deadline().unwrap().0 / 1_000_000) as i64;
