@@ -130,6 +130,15 @@ class Reader:
     def array(self, item):
         return [item() for _ in range(self.i32())]
 
+    def uvarint(self):
+        value = shift = 0
+        while True:
+            byte = self.raw(1)[0]
+            value |= (byte & 0x7f) << shift
+            if byte < 0x80:
+                return value
+            shift += 7
+
 
 def answers(bootstrap):
     """Whether a broker is there and speaks."""

@@ -69,6 +69,7 @@ asking for a topic creates it where the client wants that, and nowhere else | fr
 no request stops the next one | hostile damaged_requests_never_stop_the_broker
 Produce is listed from version 0 | hostile api_versions_offers_produce_from_version_0
 ApiVersions of an unknown version is answered in version 0 | hostile api_versions_of_an_unknown_version_is_answered_in_version_0
+features that old Java clients cannot take are not told to them | hostile a_feature_whose_lowest_level_is_0_is_told_from_version_4_on
 a removed version closes the connection | hostile an_unknown_version_closes_the_connection
 """
 

@@ -105,6 +105,36 @@ def api_versions_offers_produce_from_version_0():
     equal(ranges[raw.PRODUCE][0], 0, "librdkafka takes a higher minimum for a broker without message formats")
 
 
+def supported_features(version):
+    """Levels by name, of an ApiVersions answer of version 3 or 4: tagged field 0 of KIP-584."""
+    with raw.Connection(BOOTSTRAP) as c:
+        reply = c.call(raw.API_VERSIONS, version, b"\0" + b"\4raw" + b"\0021" + b"\0")
+        equal(reply.i16(), 0)
+
+        def compact(item):
+            return [item() for _ in range(reply.uvarint() - 1)]
+
+        def tagged(*fields):
+            equal(reply.uvarint(), 0, "tagged fields of an entry")
+            return fields
+        compact(lambda: tagged(reply.i16(), reply.i16(), reply.i16()))
+        reply.i32()
+        for _ in range(reply.uvarint()):
+            tag, size = reply.uvarint(), reply.uvarint()
+            if tag == 0:
+                return {name: (low, high) for name, low, high in compact(
+                    lambda: tagged(reply.raw(reply.uvarint() - 1).decode(), reply.i16(), reply.i16()))}
+            reply.raw(size)
+        return {}
+
+
+@fact
+def a_feature_whose_lowest_level_is_0_is_told_from_version_4_on():
+    """Java clients from 3.3 to 3.7 refuse the whole answer otherwise (KAFKA-17492)."""
+    equal({n: l for n, (l, _) in supported_features(3).items() if l == 0}, {})
+    that("transaction.version" in supported_features(4), "its levels begin at 0")
+
+
 @fact
 def random_bytes_never_stop_the_broker():
     rng = random.Random(int(os.environ.get("SEED", "7")))
