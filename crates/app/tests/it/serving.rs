@@ -53,6 +53,20 @@ fn a_closed_terminal_stops_the_broker_as_a_person_would() {
     assert_eq!(broker.stop(), Some(0));
 }
 
+/// It has the name of a partition, of a topic that nobody knows, and was removed as one.
+#[test]
+fn a_directory_of_somebody_else_is_left_alone() {
+    let dir = Dir::new();
+    let backup = dir.0.join("data/backup-20260101");
+    std::fs::create_dir_all(&backup).unwrap();
+    std::fs::write(backup.join("notes.txt"), "mine").unwrap();
+    let broker = Broker::start(&dir.0.join("data"), &[]);
+    assert!(broker.said().contains("backup-20260101 is left alone"));
+    assert_eq!(broker.stop(), Some(0));
+    let notes = std::fs::read_to_string(backup.join("notes.txt"));
+    assert_eq!(notes.unwrap(), "mine");
+}
+
 #[test]
 fn a_broker_that_is_told_to_refuse_strangers_does_not_serve_them() {
     let dir = Dir::new();

@@ -12,13 +12,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use env::disk::{Lock, Open};
+use env::disk::{Entry, Lock, Open};
 use env::{Bell, Env};
 use log::checkpoint::{self, Checkpoint, LoadError};
 use log::config::LogConfig;
 use log::journal::{self, Replayed, Step};
 use log::store::StoreError;
-use log::{FilePool, ReadError};
+use log::{FilePool, ReadError, epochs, metadata};
 use model::{LeaderEpoch, PartitionIndex, Timestamp};
 use wire::Uuid;
 use wire::records::{Batch, BatchError};
@@ -408,11 +408,22 @@ impl Recovery {
             if entry.is_dir && is_stray && self.is_loss_accepted {
                 let aside = self.path.join(format!("{}{STRAY_SUFFIX}", entry.name));
                 self.env.disk.rename(&path, &aside).map_err(at)?;
+            } else if entry.is_dir && is_stray && !self.is_all_of_a_log(&path).map_err(at)? {
+                env::tell!(
+                    "{} is left alone: no partition of a known topic, and not all in it is of one",
+                    path.display()
+                );
             } else if entry.is_dir && (is_grave || is_stray) {
                 self.env.disk.remove_dir_all(&path).map_err(at)?;
             }
         }
         Ok(())
+    }
+
+    /// Somebody's `backup-2026` has the name of a partition too.
+    fn is_all_of_a_log(&self, path: &Path) -> io::Result<bool> {
+        let entries = self.env.disk.read_dir(path)?;
+        Ok(entries.iter().all(is_of_a_log))
     }
 }
 
@@ -470,9 +481,23 @@ fn is_partition_name(name: &str) -> bool {
 }
 
 fn has_partitions(env: &Env, path: &Path, counts: impl Fn(&str) -> bool) -> io::Result<bool> {
-    let entries = env.disk.read_dir(path)?;
-    let is_one = |name: &str| is_partition_name(name) && counts(name);
-    Ok((entries.iter()).any(|entry| entry.is_dir && is_one(&entry.name)))
+    for entry in env.disk.read_dir(path)? {
+        if entry.is_dir && is_partition_name(&entry.name) && counts(&entry.name) {
+            let inside = env.disk.read_dir(&path.join(&entry.name))?;
+            if inside.iter().any(is_of_a_log) {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// Whether a log keeps something of this name in its directory.
+fn is_of_a_log(entry: &Entry) -> bool {
+    let base = entry.name.split_once('.').map_or("", |(base, _)| base);
+    let is_segment = base.len() == 20 && base.bytes().all(|byte| byte.is_ascii_digit());
+    let is_named = |name| entry.name.starts_with(name);
+    !entry.is_dir && (is_segment || is_named(metadata::FILE_NAME) || is_named(epochs::FILE_NAME))
 }
 
 pub(super) fn grave_name(topic: &str, index: PartitionIndex, id: Uuid) -> String {
