@@ -76,7 +76,7 @@ def fill_memory(path, spare_bytes):
     """Fills the page cache with clean pages of one file, but for `spare_bytes`, as on a machine that has been up for long.
 
     A host that takes free memory back from a virtual machine gives each page again when
-    it is first touched, at many times what the write into it costs.
+    it is first touched, which may cost more than the write into it.
     """
     pieces = max(0, available_bytes() - spare_bytes) // FILL_PIECE
     piece = bytearray(FILL_PIECE)
