@@ -65,6 +65,7 @@ impl Places {
             let index = PartitionIndex(i32::try_from(index).unwrap_or(i32::MAX));
             if let Some(open) = known.and_then(|known| known.partition(index.0)) {
                 open.set_config(Arc::clone(&config));
+                open.set_epoch(planned.leader_epoch);
                 return Arc::clone(open);
             }
             let dir = self.dir(planned.directory(self.node));

@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use config::Overrides;
 use env::{Bell, Env};
+use log::config::Durability;
 use log::journal::SYNCS_MAX;
-use meta::decide::register_broker::{self, register_broker};
+use meta::decide::register_broker::{self, begin_leader_epochs, register_broker};
 use meta::{Endpoint, Image, RecordError, ReplayError, Resource};
 use model::{LeaderEpoch, PartitionIndex};
 use partition::{
@@ -139,6 +140,9 @@ impl Broker {
                 .collect(),
         };
         let records = register_broker(&image, &registration);
+        let begun = begin_leader_epochs(&image, node, |topic| {
+            may_have_lost(topic, &image, &settings.broker)
+        });
         let committer_bells: Vec<Arc<dyn Bell>> = dirs.iter().map(|_| env.threads.bell()).collect();
         let metadata = Metadata::new(image, log, places, cluster_id);
         let shared = Arc::new(Shared::new(
@@ -152,6 +156,10 @@ impl Broker {
         shared
             .change_at_start(&records)
             .map_err(StartError::Write)?;
+        // On a full disk they begin when there is room.
+        if let Err(code) = shared.change_at_start(&begun) {
+            env::tell!("cannot write to the metadata log which leader epochs begin: {code:?}");
+        }
         shared.set_mailboxes(
             pollers
                 .iter()
@@ -433,6 +441,12 @@ fn check_identity(
     }
 }
 
+/// A crash may have taken records that readers saw: nothing tells a stop that was clean from one that only seems so.
+fn may_have_lost(topic: &meta::Topic, image: &Image, broker: &config::Broker) -> bool {
+    let overrides = image.overrides(&Resource::topic(&topic.name));
+    log_config_of(&topic.name, &overrides, broker).durability == Durability::Os
+}
+
 fn find(
     image: &Image,
     broker: &config::Broker,
@@ -482,7 +496,7 @@ fn metadata_log_config(settings: &Settings) -> log::LogConfig {
             compact: false,
         },
         max_message_bytes: u64::from(u32::MAX),
-        durability: log::config::Durability::Sync,
+        durability: Durability::Sync,
         may_use_reserve: true,
         ..log_config(&settings.broker.topic)
     }

@@ -225,6 +225,11 @@ impl Partition {
         }
     }
 
+    /// Batches appended from now on are of this leader epoch.
+    pub fn set_epoch(&self, epoch: LeaderEpoch) {
+        self.state.lock().epoch = epoch;
+    }
+
     pub(crate) fn home(&self) -> Arc<Home> {
         Arc::clone(&self.state.lock().home)
     }

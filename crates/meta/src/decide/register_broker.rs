@@ -2,12 +2,14 @@
 //!
 //! Owns the level of the metadata format too: the first broker finalizes it.
 
+use std::sync::Arc;
+
 use model::BrokerId;
 use wire::Uuid;
 use wire::metadata::register_broker_record::{BrokerEndpoint, BrokerFeature};
 use wire::metadata::{FeatureLevelRecord, PartitionChangeRecord, RegisterBrokerRecord};
 
-use crate::image::{Endpoint, Image};
+use crate::image::{Endpoint, Image, Topic};
 use crate::record::Record;
 
 /// The feature that counts versions of the records.
@@ -87,25 +89,26 @@ pub fn register_broker(image: &Image, broker: &Broker) -> Vec<Record> {
     records
 }
 
-/// Records that begin a new leader epoch in every partition `broker` leads: after a crash, so that what was cut off the end of a
-/// log can be told from what comes after.
+/// Records that begin a new leader epoch in each partition that `broker` leads of the topics that may have lost the end of their
+/// logs: readers then see that what stands there now is not what they read (KIP-320).
 #[must_use]
-pub fn begin_leader_epochs(image: &Image, broker: BrokerId) -> Vec<Record> {
-    let of_topic = |topic: &std::sync::Arc<crate::image::Topic>| {
-        let topic_id = topic.id;
-        let led = topic
-            .partitions
-            .iter()
-            .enumerate()
-            .filter(|(_, partition)| partition.leader == broker);
+pub fn begin_leader_epochs(
+    image: &Image,
+    broker: BrokerId,
+    may_have_lost: impl Fn(&Topic) -> bool,
+) -> Vec<Record> {
+    let of_topic = |topic: &Arc<Topic>| {
+        let led = topic.partitions.iter().enumerate();
+        let led = led.filter(|(_, partition)| partition.leader == broker);
         let change = |at: usize| PartitionChangeRecord {
             partition_id: i32::try_from(at).unwrap_or(i32::MAX),
-            topic_id,
+            topic_id: topic.id,
             leader: broker.0,
             ..PartitionChangeRecord::default()
         };
         led.map(|(at, _)| Record::from(change(at)))
             .collect::<Vec<Record>>()
     };
-    image.topics().flat_map(of_topic).collect()
+    let topics = image.topics().filter(|topic| may_have_lost(topic));
+    topics.flat_map(of_topic).collect()
 }

@@ -664,7 +664,11 @@ fn a_new_leader_epoch_touches_only_the_partitions_a_broker_leads() {
     step(&mut image, |image| {
         create_topics(image, &broker(""), &[pair], &mut uuids()).records
     });
-    step(&mut image, |image| begin_leader_epochs(image, BrokerId(2)));
+    let begin = |name: &'static str| {
+        move |image: &Image| begin_leader_epochs(image, BrokerId(2), |topic| &*topic.name == name)
+    };
+    step(&mut image, begin("pair"));
+    step(&mut image, begin("another"));
     let epochs: Vec<i32> = image
         .topic("pair")
         .expect("created")

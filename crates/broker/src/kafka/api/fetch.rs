@@ -337,7 +337,8 @@ impl Fetch {
                 .min(left.bytes),
             memory_bytes_max: left.memory,
             at_least_one: at_least_one && left.bytes > 0,
-            current_epoch: LeaderEpoch(wanted.current_leader_epoch),
+            // Any number below zero says none here, unlike in other requests.
+            current_epoch: LeaderEpoch(wanted.current_leader_epoch.max(LeaderEpoch::NONE.0)),
             isolation: self.isolation,
             may_wait,
         };
