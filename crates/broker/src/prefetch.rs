@@ -1,5 +1,5 @@
 //! Cold reads: bytes that are not in memory are brought there by a helper thread, ahead of readers that go straight on, and bytes
-//! of an earlier life of the process are verified there before they are first served.
+//! of an earlier life of the process are verified there before they are first served. Records are found by their times there too.
 //!
 //! A shard never waits for the disk: a fetch of cold bytes is parked and told when they are there, and while its client
 //! decodes one answer the next ranges are read. One range at a time and a bounded window keep the device free for commits.
@@ -13,6 +13,7 @@ use model::Instant;
 use parking_lot::Mutex;
 use partition::{News, Partition, ReadRequest, Ticket};
 
+use crate::kafka::api::list_offsets::Search;
 use crate::shared::Shared;
 
 /// Read-ahead starts with one answer's worth, doubles while the reader goes straight on, and ends here.
@@ -43,6 +44,7 @@ struct Unverified {
 enum Work {
     Bring(Range),
     Verify(Unverified),
+    Search(Arc<Search>, Ticket),
 }
 
 #[derive(Default)]
@@ -74,6 +76,11 @@ impl Prefetcher {
     /// already, or nobody works on it any more.
     pub(crate) fn verify(&self, reads: Vec<(Arc<Partition>, ReadRequest)>, waiter: Ticket) -> bool {
         self.push(Work::Verify(Unverified { reads, waiter }))
+    }
+
+    /// Has times looked up; `waiter` is told when they are. False as for [`Prefetcher::verify`].
+    pub(crate) fn search(&self, search: Arc<Search>, waiter: Ticket) -> bool {
+        self.push(Work::Search(search, waiter))
     }
 
     fn ask(&self, range: Range) -> bool {
@@ -255,6 +262,10 @@ impl Worker for PrefetchLoop {
                         });
                     }
                     Some(unverified.waiter)
+                }
+                Some(Work::Search(search, waiter)) => {
+                    search.answer();
+                    Some(waiter)
                 }
             };
             if let Some(ticket) = waiter {

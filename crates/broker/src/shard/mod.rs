@@ -33,6 +33,7 @@ use timer::Timers;
 use crate::coordinate::{Asking, Coordinators, Marking};
 use crate::kafka::api::delete_records::Trim;
 use crate::kafka::api::fetch::Fetch;
+use crate::kafka::api::list_offsets::Search;
 use crate::kafka::api::produce::Produce;
 use crate::kafka::change::Change;
 use crate::kafka::session::Sessions;
@@ -82,6 +83,7 @@ pub(crate) enum Outcome {
 pub(crate) enum Waiting {
     Produce(Produce),
     Fetch(Fetch),
+    Search(Arc<Search>),
     Trim(Trim),
     Change(Change),
     Asking(Asking),
@@ -522,7 +524,10 @@ impl Shard {
         match news {
             News::Committed(ticket) => self.on_ticket(ticket, ErrorCode::None),
             News::Failed(ticket) => self.on_ticket(ticket, ErrorCode::KafkaStorageError),
-            News::Readable(ticket) => self.retry_fetch(ticket.waiter, Some(ticket.index)),
+            News::Readable(ticket) => match self.waiting(ticket.waiter) {
+                Some((Waiting::Search(_), _)) => self.on_found(ticket),
+                _ => self.retry_fetch(ticket.waiter, Some(ticket.index)),
+            },
         }
     }
 
@@ -533,7 +538,7 @@ impl Shard {
             Some((Waiting::Change(_), _)) => self.on_change_news(ticket, code),
             Some((Waiting::Asking(_), _)) => self.on_asking_news(ticket, code),
             Some((Waiting::Marking(_), _)) => self.on_marking_news(ticket, code),
-            Some((Waiting::Fetch(_), _)) | None => {}
+            Some((Waiting::Fetch(_) | Waiting::Search(_), _)) | None => {}
         }
     }
 

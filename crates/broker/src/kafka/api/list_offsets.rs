@@ -1,9 +1,10 @@
 //! ListOffsets: the ends of a log, and the record at a time.
 
 use std::collections::HashSet;
+use std::sync::{Arc, OnceLock};
 
 use model::{LeaderEpoch, Timestamp};
-use partition::{Isolation, Partition, ReadError};
+use partition::{Isolation, Partition, ReadError, Ticket};
 use wire::messages::list_offsets_request::ListOffsetsPartition;
 use wire::messages::list_offsets_response::{
     ListOffsetsPartitionResponse, ListOffsetsTopicResponse,
@@ -12,7 +13,8 @@ use wire::messages::{ListOffsetsRequest, ListOffsetsResponse};
 use wire::{ApiKey, ErrorCode};
 
 use super::{error, isolation};
-use crate::shard::{Address, Outcome, Shard};
+use crate::shard::{Address, Outcome, Shard, Waiting};
+use crate::topics::Topics;
 
 const LATEST: i64 = -1;
 const EARLIEST: i64 = -2;
@@ -33,24 +35,76 @@ const PENDING_UPLOAD_VERSION: i16 = 11;
 
 const UNKNOWN: i64 = -1;
 
+/// A request, and its answer once somebody has looked.
+pub(crate) struct Search {
+    topics: Arc<Topics>,
+    request: ListOffsetsRequest,
+    version: i16,
+    answer: OnceLock<ListOffsetsResponse>,
+}
+
 impl Shard {
+    /// Times are looked up in indexes and records, perhaps on disk, for which a shard does not wait.
     pub(crate) fn on_list_offsets(
         &mut self,
         address: &Address,
         request: ListOffsetsRequest,
     ) -> Outcome {
-        let topics = self.topics();
-        let repeated = repeated(&request);
-        let isolation = isolation(request.isolation_level);
+        let search = Arc::new(Search {
+            topics: self.topics(),
+            request,
+            version: address.version,
+            answer: OnceLock::new(),
+        });
+        if search.is_for_times() {
+            let ticket = Ticket {
+                waiter: self.next_waiter(),
+                index: 0,
+            };
+            if (self.shared.prefetcher).search(Arc::clone(&search), ticket) {
+                self.wait(Waiting::Search(search), *address);
+                return Outcome::Waits;
+            }
+        }
+        self.reply(address, ApiKey::ListOffsets, search.answer())
+    }
+
+    pub(crate) fn on_found(&mut self, ticket: Ticket) {
+        if let Some((Waiting::Search(search), address)) = self.take_waiting(ticket.waiter) {
+            let outcome = self.reply(&address, ApiKey::ListOffsets, search.answer());
+            self.settle(&address, outcome);
+        }
+    }
+}
+
+impl Search {
+    fn is_for_times(&self) -> bool {
+        let asked = self
+            .request
+            .topics
+            .iter()
+            .flat_map(|topic| &topic.partitions);
+        asked
+            .into_iter()
+            .any(|asked| asked.timestamp == MAX_TIMESTAMP || 0 <= asked.timestamp)
+    }
+
+    /// Looks, the first time.
+    pub(crate) fn answer(&self) -> &ListOffsetsResponse {
+        self.answer.get_or_init(|| self.look())
+    }
+
+    fn look(&self) -> ListOffsetsResponse {
+        let repeated = repeated(&self.request);
+        let isolation = isolation(self.request.isolation_level);
         let answer = |name: &str, asked: &ListOffsetsPartition| {
-            let found = topics
-                .named(name)
-                .and_then(|topic| topic.partition(asked.partition_index));
+            let found =
+                (self.topics.named(name)).and_then(|topic| topic.partition(asked.partition_index));
             let result = match found {
                 _ if repeated.contains(&(name, asked.partition_index)) => {
                     Err(ErrorCode::InvalidRequest)
                 }
-                Some(partition) => look_up(partition, asked, isolation, address.version),
+                Some(partition) => look_up(partition, asked, isolation, self.version),
                 None => Err(ErrorCode::UnknownTopicOrPartition),
             };
             let mut response = ListOffsetsPartitionResponse {
@@ -64,7 +118,7 @@ impl Shard {
                 Ok(place) => {
                     response.timestamp = place.timestamp;
                     response.offset = place.offset;
-                    if address.version >= LEADER_EPOCH_VERSION {
+                    if self.version >= LEADER_EPOCH_VERSION {
                         response.leader_epoch = place.epoch;
                     }
                 }
@@ -72,26 +126,20 @@ impl Shard {
             }
             response
         };
-        let topics = request
-            .topics
-            .iter()
-            .map(|topic| ListOffsetsTopicResponse {
-                name: topic.name.clone(),
-                partitions: topic
-                    .partitions
-                    .iter()
-                    .map(|asked| answer(&topic.name, asked))
-                    .collect(),
-            })
-            .collect();
-        self.reply(
-            address,
-            ApiKey::ListOffsets,
-            &ListOffsetsResponse {
-                topics,
-                ..Default::default()
-            },
-        )
+        let topics = self.request.topics.iter();
+        ListOffsetsResponse {
+            topics: topics
+                .map(|topic| ListOffsetsTopicResponse {
+                    name: topic.name.clone(),
+                    partitions: topic
+                        .partitions
+                        .iter()
+                        .map(|asked| answer(&topic.name, asked))
+                        .collect(),
+                })
+                .collect(),
+            ..Default::default()
+        }
     }
 }
 
