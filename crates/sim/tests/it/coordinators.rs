@@ -26,13 +26,13 @@ const METADATA_TOO_LARGE: i16 = 12;
 const NOT_COORDINATOR: i16 = 16;
 const MIXED_SESSION: i16 = 106;
 
-struct Client<'a> {
-    machine: &'a Machine,
+pub(crate) struct Client<'a> {
+    pub(crate) machine: &'a Machine,
     conn: SimConn,
 }
 
 impl Client<'_> {
-    fn of(machine: &Machine) -> Client<'_> {
+    pub(crate) fn of(machine: &Machine) -> Client<'_> {
         let conn = machine.connect(PORT).expect("the backlog has room");
         Client { machine, conn }
     }
@@ -76,7 +76,7 @@ impl Client<'_> {
         None
     }
 
-    fn ask<R: Request>(&self, request: &R, version: i16) -> R::Response {
+    pub(crate) fn ask<R: Request>(&self, request: &R, version: i16) -> R::Response {
         self.send(request, version);
         let answer = self.answer::<R>(version, 10_000);
         answer.expect("an answer in ten seconds")

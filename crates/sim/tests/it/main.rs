@@ -5,5 +5,6 @@ mod checker;
 mod coordinators;
 mod crowd;
 mod dirs;
+mod epochs;
 mod hangs;
 mod odd_loads;
