@@ -404,6 +404,7 @@ impl LogDir {
             // A piece that was ready is in use now.
             self.maker_bell.ring();
         }
+        let round = round.emptied();
         let mut queue = self.queue.lock();
         queue.linger.on_told(self.env.clock.now());
         queue.give_back(round);

@@ -41,6 +41,20 @@ pub(crate) struct Round {
     pub(crate) sync: bool,
 }
 
+/// A round with nothing but its buffers.
+pub(crate) struct Emptied(Round);
+
+impl Round {
+    /// Lets go of thousands of batches, perhaps: not under the lock of the queue, for which every append waits.
+    pub(crate) fn emptied(mut self) -> Emptied {
+        self.entries.clear();
+        self.members.clear();
+        self.bytes = 0;
+        self.sync = false;
+        Emptied(self)
+    }
+}
+
 #[derive(Default)]
 pub(crate) struct Queue {
     rounds: VecDeque<Round>,
@@ -110,11 +124,8 @@ impl Queue {
         self.rounds.push_front(round);
     }
 
-    pub(crate) fn give_back(&mut self, mut round: Round) {
-        round.entries.clear();
-        round.members.clear();
-        round.bytes = 0;
-        round.sync = false;
+    pub(crate) fn give_back(&mut self, round: Emptied) {
+        let Emptied(round) = round;
         // So many are alive at a time: one being filled, the others on their way to the disk.
         if self.idle.len() <= SYNCS_MAX {
             self.idle.push(round);
