@@ -36,7 +36,7 @@ pub(crate) fn objections(root: &Path) -> Result<Vec<String>, String> {
         let text = text.map_err(|why| format!("{patch}: {why}"))?;
         if !says_how_it_is_found(&text) {
             objections.push(format!(
-                "{patch}: no line `Caught by: sim LOAD SEEDS [--images N]`"
+                "{patch}: no line `Caught by: sim LOAD SEEDS [--images N | --damages N]`"
             ));
         }
         let checked = Command::new("git")
@@ -61,9 +61,9 @@ fn says_how_it_is_found(text: &str) -> bool {
     let words: Vec<_> = line.unwrap_or_default().split(' ').collect();
     match words[..] {
         [load, seeds] => LOADS.contains(&load) && is_count(seeds),
-        // Of each seed so many crash states.
-        [load, seeds, "--images", images] => {
-            LOADS.contains(&load) && is_count(seeds) && is_count(images)
+        // Of each seed so many crash states, or so many damages of its files.
+        [load, seeds, "--images" | "--damages", count] => {
+            LOADS.contains(&load) && is_count(seeds) && is_count(count)
         }
         _ => false,
     }
@@ -87,6 +87,8 @@ mod tests {
         assert!(says_how_it_is_found(
             "Caught by: sim transactions 5 --images 400\n"
         ));
+        assert!(says_how_it_is_found("Caught by: sim all 3 --damages 60\n"));
+        assert!(!says_how_it_is_found("Caught by: sim all 3 --damages\n"));
         assert!(!says_how_it_is_found("A promise.\n"));
         assert!(!says_how_it_is_found("Caught by: sim grouping 20\n"));
         assert!(!says_how_it_is_found("Caught by: sim group many\n"));

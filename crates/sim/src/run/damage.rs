@@ -148,31 +148,32 @@ pub(super) fn judge(
     if let (Some(keeper), true, usize::MAX) = (hurt.table, broker.is_some(), hurt.point) {
         let found = table_damage::read(machine, keeper);
         problems.extend(found.wrong);
-        if !hurt.was_told && contents.reported.is_empty() && found.told.is_empty() {
+        if !hurt.was_told && found.told.is_empty() {
             problems.extend(found.missing);
         }
         contents.reported.extend(found.told);
     }
     let is_told = hurt.was_told || !contents.reported.is_empty();
-    let is_other = |told: &&String| {
-        !told.starts_with(REFUSED_START)
-            && !told.ends_with(&format!("{:?}", ErrorCode::CorruptMessage))
-    };
-    let others = contents.reported.iter().filter(|_| hurt.is_rot);
-    problems.extend(
-        others
-            .filter(is_other)
-            .map(|told| format!("rot is told as {told}")),
-    );
-    // Where damage is reported, a gap is what it left.
-    problems.retain(|problem| !is_told || !problem.contains("a gap between"));
-    problems.extend(known.short(&contents, hurt.point));
-    let mut missing = known.missing(&contents, usize::MAX);
-    missing.retain(|(_, _, at)| *at < hurt.point);
+    let reported = contents.reported.iter();
+    let others = reported.filter(|told| hurt.is_rot && !is_told_as_rot(told));
+    problems.extend(others.map(|told| format!("rot is told as {told}")));
     let is_refused = contents
         .reported
         .iter()
         .any(|told| told.starts_with(REFUSED_START));
+    // A place is excused by what it tells itself, and by a broker that did not start.
+    let is_excused = |place: &str| {
+        let tells = |told: &String| told.starts_with(&format!("{place}: "));
+        hurt.was_told || is_refused || contents.reported.iter().any(tells)
+    };
+    // Where damage is reported, a gap is what it left.
+    problems.retain(|problem| {
+        let gap = problem.split_once(": a gap between");
+        gap.is_none_or(|(place, _)| !is_excused(place))
+    });
+    problems.extend(known.short(&contents, hurt.point));
+    let mut missing = known.missing(&contents, usize::MAX);
+    missing.retain(|(_, _, at)| *at < hurt.point);
     let place = place_of(hurt.path)
         .filter(|place| {
             let mut names = topics.iter().map(|(topic, _)| topic.as_str());
@@ -189,8 +190,8 @@ pub(super) fn judge(
                 .map(|told| format!("damage of {place} is felt elsewhere: {told}")),
         );
         missing.retain(|(missing, _, _)| missing != place || !is_told);
-    } else if is_told {
-        missing.clear();
+    } else {
+        missing.retain(|(missing, _, _)| !is_excused(missing));
     }
     problems.extend(
         missing.iter().take(3).map(|(place, offset, _)| {
@@ -212,8 +213,14 @@ pub(super) fn judge(
     (is_told, problems)
 }
 
+/// A start that is refused says why in words.
+pub(super) fn is_told_as_rot(told: &str) -> bool {
+    let code = format!("{:?}", ErrorCode::CorruptMessage);
+    told.starts_with(REFUSED_START) || told.ends_with(&code)
+}
+
 /// The partition whose directory a file lies in.
-fn place_of(path: &Path) -> Option<String> {
+pub(super) fn place_of(path: &Path) -> Option<String> {
     let name = path.parent()?.file_name()?.to_str()?;
     let (_, index) = name.rsplit_once('-')?;
     index.parse::<u32>().ok().map(|_| name.to_owned())

@@ -84,8 +84,12 @@ pub fn txn_injuries(seed: u64, count: usize) -> Damages {
         // It may be gone meanwhile.
         let _ = machine.fail_reads(&path, range);
         let config = settings(&plan);
-        let (is_told, found) =
-            txn_damage::judge(&machine, &config, &plan, &mut run, !refused.is_empty());
+        let hurt = txn_damage::Hurt {
+            path: &path,
+            was_refused: !refused.is_empty(),
+            is_rot: false,
+        };
+        let (is_told, found) = txn_damage::judge(&machine, &config, &plan, &mut run, &hurt);
         problems.extend(found);
         if !is_told {
             problems.extend(waiting);

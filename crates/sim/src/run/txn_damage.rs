@@ -1,5 +1,5 @@
 //! M-07 for transactions: bytes of a stopped broker's files change, those of the coordinators' logs and of what is derived from
-//! transactions with them. Whoever is hurt says so; what nobody reports is judged as if nothing had happened,
+//! transactions with them. Whoever is hurt says so, and nobody else; what nobody reports is judged as if nothing had happened,
 //! also where somebody else has reported something.
 
 use std::collections::BTreeSet;
@@ -9,7 +9,7 @@ use env::sim::{Chance, Faults, Machine, Rot};
 use wire::ErrorCode;
 use wire::messages::{InitProducerIdRequest, OffsetFetchRequest};
 
-use super::damage::{Damages, FAILURES_MAX, files};
+use super::damage::{Damages, FAILURES_MAX, files, is_told_as_rot, place_of};
 use super::host::settings;
 use super::plan::Plan;
 use super::survey::{REFUSED_START, call};
@@ -20,6 +20,11 @@ use crate::client::transactor::TxnHabits;
 
 /// NOT_COORDINATOR.
 const NOT_COORDINATOR: i16 = ErrorCode::NotCoordinator as i16;
+
+/// Where coordinators keep their records, and the broker its own.
+const TRANSACTIONS: &str = "__transaction_state";
+const OFFSETS: &str = "__consumer_offsets";
+const METADATA: &str = "__cluster_metadata";
 
 /// What damage that was told may have left.
 const MISSING: [Anomaly; 6] = [
@@ -67,7 +72,12 @@ pub fn txn_damages(seed: u64, count: usize) -> Damages {
         let changed = machine.rot(&path, at..(at + bytes).min(len), rot);
         changed.expect("a file that was listed is there");
         tally.tried += 1;
-        let (is_told, problems) = judge(&machine, &config, &plan, &mut run, false);
+        let hurt = Hurt {
+            path: &path,
+            was_refused: false,
+            is_rot: true,
+        };
+        let (is_told, problems) = judge(&machine, &config, &plan, &mut run, &hurt);
         *(if is_told {
             &mut tally.reported
         } else {
@@ -83,17 +93,52 @@ pub fn txn_damages(seed: u64, count: usize) -> Damages {
     tally
 }
 
+/// What was done to a disk.
+pub(super) struct Hurt<'a> {
+    /// Of a partition's file only that partition may suffer, and those whom its records coordinate.
+    pub(super) path: &'a Path,
+    /// A broker did not start already.
+    pub(super) was_refused: bool,
+    /// Bytes have changed, and none fails to be read: whoever asks for them is told that they are damaged.
+    pub(super) is_rot: bool,
+}
+
+impl Hurt<'_> {
+    /// What is told of places that are sound, and what is told as something else than it is.
+    fn misplaced(&self, told: &[String], excused: &Excused) -> Vec<String> {
+        let rot = told
+            .iter()
+            .filter(|told| self.is_rot && !is_told_as_rot(told));
+        let mut problems: Vec<String> = rot.map(|told| format!("rot is told as {told}")).collect();
+        let place = place_of(self.path).filter(|place| !place.starts_with(METADATA));
+        let Some(place) = place.filter(|_| !self.was_refused) else {
+            return problems;
+        };
+        let is_elsewhere = |told: &&String| {
+            let may_be_refused = told.starts_with(REFUSED_START) && !self.is_rot;
+            !may_be_refused && !told.starts_with(&format!("{place}: "))
+        };
+        let told = told.iter().filter(is_elsewhere).cloned();
+        let is_other = |topic: &&&str| !place.starts_with(**topic);
+        let refusing = excused.refusing.iter().filter(is_other);
+        let told = told.chain(refusing.map(|topic| format!("a coordinator of {topic} refuses")));
+        problems.extend(told.map(|told| format!("damage of {place} is felt elsewhere: {told}")));
+        problems
+    }
+}
+
 /// Starts a broker on what is left, and says whether it told of damage, and what is wrong with what it serves.
 pub(super) fn judge(
     machine: &Machine,
     config: &config::Broker,
     plan: &Plan,
     run: &mut Run,
-    was_refused: bool,
+    hurt: &Hurt<'_>,
 ) -> (bool, Vec<String>) {
     let (found, _broker) = find(machine, config, plan, run);
-    let excused = Excused::of(machine, plan, run, &found, was_refused);
+    let excused = Excused::of(machine, plan, run, &found, hurt.was_refused);
     let mut problems = found.problems.clone();
+    problems.extend(hurt.misplaced(&found.told, &excused));
     if excused.somebody_waits() {
         problems.retain(|problem| !problem.contains("cannot be read to its end"));
     }
@@ -133,6 +178,8 @@ struct Excused {
     held_up: BTreeSet<Key>,
     /// Those whose coordinator refuses them, or the transactions that commit their offsets.
     groups: BTreeSet<String>,
+    /// Topics in which a coordinator that refuses keeps its records.
+    refusing: BTreeSet<&'static str>,
 }
 
 impl Excused {
@@ -162,13 +209,16 @@ impl Excused {
                 let keys = places.map(|(topic, partition)| run.notes.key(topic, *partition));
                 excused.held_up.extend(keys);
                 excused.groups.extend(habits.group.clone());
+                excused.refusing.insert(TRANSACTIONS);
             }
         }
         let groups = plan.transactors.iter().filter_map(|it| it.group.as_deref());
-        let refused = groups
-            .chain([GROUP])
-            .filter(|group| refuses_offsets(machine, group));
-        excused.groups.extend(refused.map(str::to_owned));
+        for group in groups.chain([GROUP]) {
+            if refuses_offsets(machine, group) {
+                excused.groups.insert(group.to_owned());
+                excused.refusing.insert(OFFSETS);
+            }
+        }
         excused
     }
 
