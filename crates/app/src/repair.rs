@@ -6,7 +6,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use broker::{Damage, accept_loss, unnamed_loss};
+use broker::{Damage, OpenError, accept_loss, unnamed_loss};
 use clap::Args;
 use env::Env;
 use serde_json::{Value, json};
@@ -39,7 +39,10 @@ pub(crate) fn repair(global: &Global, args: &RepairArgs) -> Result<(), Failure> 
         } else {
             unnamed_loss(&env, path)
         };
-        let found = found.map_err(Failure::new)?;
+        let found = found.map_err(|error| match error {
+            OpenError::Locked { .. } => Failure::new(error).hint("stop that broker first"),
+            error => Failure::new(error),
+        })?;
         is_closed |= !args.accept_loss && !found.is_empty();
         if global.json {
             let range = |damage: &Damage| json!({ "from": damage.from, "to": damage.to });

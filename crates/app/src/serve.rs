@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use broker::{OpenError, StartError};
 use clap::Args;
 use config::{Broker, Format, Machine, Settings, SettingsError};
 use env::Env;
@@ -136,8 +137,7 @@ fn run(env: Env, config: Broker) -> Result<(), Failure> {
     let dirs = config.log_dirs.clone();
     let life = Arc::new(Mutex::new(Life::Starting));
     stop_on_signal(Arc::clone(&life))?;
-    let broker =
-        broker::Broker::start(&env, config).map_err(|error| Failure::new(error.to_string()))?;
+    let broker = broker::Broker::start(&env, config).map_err(not_started)?;
     if broker.rounds_replayed > 0 {
         env::tell!(
             "recovered {} journal rounds of a stop that was not clean",
@@ -151,6 +151,15 @@ fn run(env: Env, config: Broker) -> Result<(), Failure> {
     let _ = out.flush();
     drop(out);
     broker.join().map_err(Failure::new)
+}
+
+fn not_started(error: StartError) -> Failure {
+    match error {
+        StartError::Open(OpenError::Locked { .. }) => {
+            Failure::new(error).hint("stop that broker, or give this one another --data-dir")
+        }
+        error => Failure::new(error),
+    }
 }
 
 /// How far the broker is, for whoever gets a signal.

@@ -178,11 +178,14 @@ fn unused(preset: Preset, args: &BenchArgs) -> Option<&'static str> {
     let has_appenders = any(|job| matches!(job, Job::Append { .. }));
     let has_records = any(|job| !matches!(job, Job::Append { .. }));
     let is_from_disk = |case: &Case| case.job.reads_only() && !case.is_cached;
+    // What a consumer reads comes in answers that hold many records, and a file has none: nothing of it is timed by itself.
+    let is_timed = any(|job| !matches!(job, Job::Consume { .. } | Job::ReadFiles { .. }));
     let flags = [
         ("connections", !args.connections.is_empty(), has_appenders),
         ("seconds", args.seconds.is_some(), is_by_time),
         ("records", args.records.is_some(), has_records),
         ("cold", args.cold.is_some(), cases.iter().any(is_from_disk)),
+        ("histogram", args.histogram, is_timed),
     ];
     let unused = |(_, is_given, is_used): &&(&str, bool, bool)| *is_given && !*is_used;
     flags.iter().find(unused).map(|(flag, ..)| *flag)

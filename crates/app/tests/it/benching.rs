@@ -199,6 +199,7 @@ fn what_a_preset_does_not_look_at_is_refused_before_anything_is_measured() {
         (&["l11", "--seconds", "1"], 2, "--seconds"),
         (&["l11", "--cold", "data"], 2, "--cold"),
         (&["a24", "--records", "9"], 2, "--records"),
+        (&["l17", "--histogram"], 2, "--histogram"),
         (&["l11", "--out", file], 1, "cannot write into"),
     ] {
         // Nobody listens there: what is told is told first.

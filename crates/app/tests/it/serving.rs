@@ -100,7 +100,20 @@ fn a_second_broker_on_the_same_directory_is_told_that_it_is_in_use() {
     let (code, error) = failure(&second);
     assert_eq!(code, 1);
     assert!(
-        error.contains(dir.0.to_str().unwrap()) && error.contains("in use by another broker"),
+        error.contains(dir.0.to_str().unwrap())
+            && error.contains("in use by another broker")
+            && error.contains("another --data-dir"),
+        "{error}"
+    );
+    // Which has no such argument.
+    let dir_name = dir.0.to_str().unwrap();
+    let repair = esker(&["repair", "--accept-loss", dir_name], "", b"");
+    let (code, error) = failure(&repair);
+    assert_eq!(code, 1);
+    assert!(
+        error.contains("in use by another broker")
+            && error.contains("stop that broker")
+            && !error.contains("--data-dir"),
         "{error}"
     );
     assert_eq!(broker.stop(), Some(0));

@@ -45,7 +45,7 @@ const UNPLACED_BYTES_MAX: usize = 2 * super::UNWRITTEN_BYTES_MAX as usize;
 
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    #[error("{} is in use by another broker ({holder}); stop it, or give this one another --data-dir", path.display())]
+    #[error("{} is in use by another broker ({holder})", path.display())]
     Locked { path: PathBuf, holder: String },
     #[error("{}: {error}", path.display())]
     Io { path: PathBuf, error: io::Error },
