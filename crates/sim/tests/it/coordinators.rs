@@ -18,7 +18,7 @@ use wire::messages::{
 };
 use wire::{Reader, Request};
 
-use crate::crowd::{PORT, start};
+use crate::small_broker::{PORT, start};
 
 const NONE: i16 = 0;
 const SERVER: i16 = -1;

@@ -22,7 +22,8 @@ use wire::messages::{
 use wire::records::BatchBuilder;
 use wire::{ErrorCode, Reader};
 
-pub(crate) const PORT: u16 = 9092;
+use crate::small_broker::{PORT, start};
+
 /// How often peers that have more to send look whether they can.
 const TICK: Duration = Duration::from_millis(5);
 /// What one direction of a simulated connection holds.
@@ -33,30 +34,6 @@ const FETCH: i16 = 11;
 const HEAD_BYTES: usize = 1000;
 /// What every connection may have whatever others use.
 const FREE_BYTES: usize = 32 << 10;
-
-pub(crate) fn start(machine: &Machine, extra: &[(&str, &str)]) -> Broker {
-    let address = format!("PLAINTEXT://127.0.0.1:{PORT}");
-    let base = [
-        ("node.id", "1"),
-        ("listeners", &*address),
-        ("log.dirs", "/data"),
-        ("num.network.threads", "2"),
-        ("auto.create.topics.enable", "false"),
-        ("esker.journal.piece.bytes", "1048576"),
-        ("esker.journal.bytes", "2097152"),
-    ];
-    let mut settings = config::Settings::default();
-    for (name, value) in base.iter().chain(extra) {
-        settings.put(name, value).expect("a known setting");
-    }
-    let this = config::Machine {
-        cores: 2,
-        memory_bytes: 0,
-        descriptors: 20_000,
-    };
-    let settings = config::Broker::new(settings, this).expect("settings that fit each other");
-    Broker::start(&machine.env(), settings).expect("a fresh start")
-}
 
 /// A client that sends bytes as they fit and counts what comes back.
 struct Peer {

@@ -28,7 +28,8 @@ use wire::messages::{
 use wire::records::BatchBuilder;
 use wire::{Reader, Request};
 
-const PORT: u16 = 9092;
+use crate::small_broker::{PORT, start};
+
 const DIRS: [&str; 3] = ["/data/a", "/data/b", "/data/c"];
 const NONE: i16 = 0;
 const UNKNOWN_TOPIC: i16 = 3;
@@ -45,27 +46,7 @@ struct House {
 
 impl House {
     fn open(machine: Machine) -> House {
-        let address = format!("PLAINTEXT://127.0.0.1:{PORT}");
-        let pairs = [
-            ("node.id", "1"),
-            ("listeners", &*address),
-            ("log.dirs", &DIRS.join(",")),
-            ("num.network.threads", "2"),
-            ("auto.create.topics.enable", "false"),
-            ("esker.journal.piece.bytes", "1048576"),
-            ("esker.journal.bytes", "2097152"),
-        ];
-        let mut settings = config::Settings::default();
-        for (name, value) in pairs {
-            settings.put(name, value).expect("a known setting");
-        }
-        let this = config::Machine {
-            cores: 2,
-            memory_bytes: 0,
-            descriptors: 20_000,
-        };
-        let settings = config::Broker::new(settings, this).expect("settings that fit each other");
-        let broker = Broker::start(&machine.env(), settings).expect("a start");
+        let broker = start(&machine, &[("log.dirs", &DIRS.join(","))]);
         House {
             conn: machine.connect(PORT).expect("the backlog has room"),
             machine,

@@ -13,7 +13,7 @@ use wire::messages::{
 use wire::records::BatchBuilder;
 
 use crate::coordinators::Client;
-use crate::crowd::start;
+use crate::small_broker::start;
 
 const FENCED: i16 = 74;
 const WRITTEN: i64 = 30;

@@ -8,3 +8,4 @@ mod dirs;
 mod epochs;
 mod hangs;
 mod odd_loads;
+mod small_broker;
