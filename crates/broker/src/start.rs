@@ -11,11 +11,12 @@ use env::{Bell, Env};
 use log::config::Durability;
 use log::journal::SYNCS_MAX;
 use meta::decide::register_broker::{self, begin_leader_epochs, register_broker};
+use meta::record::Record;
 use meta::{Endpoint, Image, RecordError, ReplayError, Resource};
 use model::{LeaderEpoch, PartitionIndex};
 use partition::{
     Announce, Cleaning, Found, Identity, LogDir, News, OpenError, Partition, PieceMaker, Recovery,
-    SegmentWriter, ShardId, Start, Syncer,
+    SegmentWriter, ShardId, Start, Syncer, Told,
 };
 use wire::records::{Batch, Caps, CodecError, RecordError as BatchRecordError, RecordIter};
 use wire::{ErrorCode, Uuid};
@@ -291,7 +292,8 @@ fn recover(env: &Env, settings: &Settings) -> Result<Recovered, StartError> {
     if let (false, Ok(recovery)) = (is_claimed, &recoveries[metadata_dir]) {
         recovery.claim_metadata()?;
     }
-    let image = replay(&batches)?;
+    let (image, told) = replay(&batches)?;
+    let told = Arc::new(told);
 
     let own = image.overrides(&Resource::broker(node));
     let dynamic = settings
@@ -315,7 +317,7 @@ fn recover(env: &Env, settings: &Settings) -> Result<Recovered, StartError> {
             };
             let lookup =
                 |id: Uuid, index: PartitionIndex| find(&image, &dynamic, id, index, is_elsewhere);
-            recovery.finish(lookup, env.threads.bell())
+            recovery.finish(lookup, Arc::clone(&told), env.threads.bell())
         };
         let dir = match recovery.and_then(finish) {
             Ok(opened) => {
@@ -468,8 +470,10 @@ fn find(
     })
 }
 
-fn replay(batches: &[Batch]) -> Result<Image, StartError> {
+/// The metadata as they are, and every partition that they ever told of: the log is kept whole.
+fn replay(batches: &[Batch]) -> Result<(Image, Told), StartError> {
     let mut image = Image::default();
+    let mut told = Told::default();
     for batch in batches
         .iter()
         .filter(|batch| !batch.attributes().is_control())
@@ -480,10 +484,18 @@ fn replay(batches: &[Batch]) -> Result<Image, StartError> {
                 .value
                 .map(|value| plain.slice_ref(value))
                 .unwrap_or_default();
-            image.replay(&meta::record::decode(value)?)?;
+            let record = meta::record::decode(value)?;
+            match &record {
+                Record::Topic(topic) => told.note_topic(topic.topic_id, &topic.name),
+                Record::Partition(partition) => {
+                    told.note_partition(partition.topic_id, PartitionIndex(partition.partition_id))
+                }
+                _ => {}
+            }
+            image.replay(&record)?;
         }
     }
-    Ok(image)
+    Ok((image, told))
 }
 
 /// The metadata log keeps everything, synced, whatever topics default to.

@@ -39,6 +39,7 @@ use crate::txn_index::AbortedTxn;
 pub use copy::{CopyError, LogCopy};
 pub(crate) use open::DELETED;
 pub use open::{Found, Known};
+pub use progress::FILE_NAME as COMPACTION_FILE;
 pub use read::{Read, ReadError};
 use reserve::Reserved;
 pub use retire::{Deleted, Reason, Retire};

@@ -45,6 +45,8 @@ DIFFERENCES = """
 - A group that no member got into for want of a common protocol is not there. Kafka lists it as an empty one.
 - A `queued.max.request.bytes` below `socket.request.max.bytes` is accepted: a request larger than the whole bound is finished while
   others wait. Kafka, where it would wait for ever, refuses to start.
+- A start sets aside, as `-stray`, directories of partitions that the metadata log never told of, and removes those of deleted topics.
+  Kafka sets both aside.
 - A listener that `inter.broker.listener.name` and `security.inter.broker.protocol` do not name may stand alone where neither is set:
   there is no other broker to speak with. Kafka wants one called PLAINTEXT then.
 """

@@ -14,7 +14,7 @@ use wire::records::BatchBuilder;
 
 use crate::append::Moment;
 use crate::dir::{
-    Announce, Commit, DirSettings, Found, Identity, LogDir, Recovery, SegmentWriter, Stamp,
+    Announce, Commit, DirSettings, Found, Identity, LogDir, Recovery, SegmentWriter, Stamp, Told,
 };
 use crate::news::{News, ShardId, Ticket, WaiterKey};
 use crate::partition::{Partition, Start};
@@ -97,6 +97,16 @@ fn topic(at: usize) -> Uuid {
     Uuid([at as u8 + 1; 16])
 }
 
+/// The metadata told of all topics.
+fn told() -> Arc<Told> {
+    let mut told = Told::default();
+    for at in 0..10 {
+        told.note_topic(topic(at), &format!("t{at}"));
+        told.note_partition(topic(at), PartitionIndex(0));
+    }
+    Arc::new(told)
+}
+
 fn open(
     machine: &Machine,
     bell: Arc<dyn Bell>,
@@ -115,7 +125,7 @@ fn open(
             config: Arc::clone(config),
         })
     };
-    let dir = recovery.finish(lookup, bell).unwrap().dir;
+    let dir = recovery.finish(lookup, told(), bell).unwrap().dir;
     let partition = |at: usize| {
         dir.partition(topic(at), PartitionIndex(0))
             .unwrap_or_else(|| {
@@ -164,7 +174,7 @@ pub(crate) fn open_other(rig: &Rig, bell: Arc<dyn Bell>, is_home: bool) -> Arc<L
             config: Arc::clone(&rig.config),
         })
     };
-    recovery.finish(lookup, bell).unwrap().dir
+    recovery.finish(lookup, told(), bell).unwrap().dir
 }
 
 impl Rig {

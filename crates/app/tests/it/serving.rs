@@ -167,6 +167,96 @@ fn directories_may_be_named_in_another_order_and_none_may_be_left_out() {
     assert_eq!(broker.stop(), Some(0));
 }
 
+/// Replaces the metadata log, and what a start reads with it, by an older copy.
+fn put_back(copy: &Path, data: &Path) {
+    for name in ["esker.checkpoint", "journal", "__cluster_metadata-0"] {
+        let (from, to) = (copy.join(name), data.join(name));
+        if to.is_dir() {
+            std::fs::remove_dir_all(&to).unwrap();
+        }
+        copy_all(&from, &to);
+    }
+}
+
+fn copy_all(from: &Path, to: &Path) {
+    if !from.is_dir() {
+        std::fs::copy(from, to).unwrap();
+        return;
+    }
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let name = entry.unwrap().file_name();
+        copy_all(&from.join(&name), &to.join(&name));
+    }
+}
+
+/// To an older copy of the metadata log it looked deleted, and was removed.
+#[test]
+fn a_topic_that_is_younger_than_the_metadata_log_is_set_aside_and_told() {
+    let dir = Dir::new();
+    let (data, copy) = (dir.0.join("data"), dir.0.join("copy"));
+    let broker = Broker::start(&data, &[]);
+    broker.ok(&["produce", "old"], b"here before\n");
+    assert_eq!(broker.stop(), Some(0));
+    copy_all(&data, &copy);
+
+    let mut seen = Vec::new();
+    for round in 1..3 {
+        let broker = Broker::start(&data, &[]);
+        let line = format!("came later {round}\n");
+        broker.ok(&["produce", "young"], line.as_bytes());
+        assert_eq!(broker.text(&["consume", "young", "-e"]), line);
+        assert_eq!(broker.stop(), Some(0));
+        let young = data.join("young-0");
+        let log = |dir: &Path| std::fs::read(dir.join(format!("{:020}.log", 0))).unwrap();
+        let bytes = log(&young);
+
+        put_back(&copy, &data);
+        let broker = Broker::start(&data, &[]);
+        let said = broker.said();
+        let told = said.split_once("young-0 is set aside as ");
+        let (stray, rest) = told.expect(&said).1.split_once(": ").unwrap();
+        assert!(rest.contains("the metadata log never told of it"), "{said}");
+        assert_eq!(broker.text(&["consume", "old", "-e"]), "here before\n");
+        let topics = broker.text(&["topic", "list"]);
+        assert!(!topics.contains("young"), "{topics}");
+        assert!(!young.exists());
+        assert_eq!(broker.stop(), Some(0));
+
+        seen.push((PathBuf::from(stray), bytes));
+        for (stray, bytes) in &seen {
+            assert_eq!(log(stray), *bytes, "round {round}");
+            let args = ["inspect", "--batches", stray.to_str().unwrap()];
+            let inspected = esker(&args, "", b"");
+            assert!(inspected.status.success(), "{inspected:?}");
+        }
+        let broker = Broker::start(&data, &[]);
+        assert_eq!(broker.said(), "", "a stray is told once");
+        assert_eq!(broker.stop(), Some(0));
+    }
+}
+
+#[test]
+fn a_deleted_topic_of_which_a_crash_left_files_is_removed() {
+    let dir = Dir::new();
+    let broker = Broker::start(&dir.0, &[]);
+    broker.ok(&["produce", "gone"], b"one\n");
+    assert_eq!(broker.stop(), Some(0));
+    let copy = dir.0.join("kept-by-the-test");
+    copy_all(&dir.0.join("gone-0"), &copy);
+    let broker = Broker::start(&dir.0, &[]);
+    broker.ok(&["topic", "delete", "gone"], b"");
+    assert_eq!(broker.stop(), Some(0));
+    std::fs::rename(copy, dir.0.join("gone-0")).unwrap();
+    let broker = Broker::start(&dir.0, &[]);
+    assert_eq!(broker.said(), "");
+    let names = std::fs::read_dir(&dir.0).unwrap();
+    let names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+    let is_left = |name: &&std::ffi::OsString| name.to_string_lossy().contains("gone");
+    assert_eq!(names.iter().find(is_left), None);
+    assert_eq!(broker.stop(), Some(0));
+}
+
 #[test]
 fn a_port_in_use_is_named() {
     let dir = Dir::new();

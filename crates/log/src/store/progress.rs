@@ -17,7 +17,7 @@ use crate::clean::{LogFacts, SegmentFacts};
 use crate::epochs::read_text;
 use crate::scan::ScanError;
 
-const FILE_NAME: &str = "esker.compaction";
+pub const FILE_NAME: &str = "esker.compaction";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Progress {

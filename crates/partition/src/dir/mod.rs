@@ -18,6 +18,7 @@ mod recover;
 mod rescue;
 mod restore;
 mod settle;
+mod strays;
 mod writer;
 
 use std::collections::BTreeMap;
@@ -43,6 +44,7 @@ pub use moving::{Move, MoveError, MoveStep, Moved};
 pub use pieces::PieceMaker;
 pub(crate) use queue::{Push, Slot};
 pub use recover::{Found, OpenError, Opened, Recovery};
+pub use strays::Told;
 pub use writer::{Announce, SegmentWriter};
 
 use crate::news::News;

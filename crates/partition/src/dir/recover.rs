@@ -12,13 +12,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use env::disk::{Entry, Lock, Open};
+use env::disk::{Lock, Open};
 use env::{Bell, Env};
 use log::checkpoint::{self, Checkpoint, LoadError};
 use log::config::LogConfig;
 use log::journal::{self, Replayed, Step};
 use log::store::StoreError;
-use log::{FilePool, ReadError, epochs, metadata};
+use log::{FilePool, ReadError};
 use model::{LeaderEpoch, PartitionIndex, Timestamp};
 use wire::Uuid;
 use wire::records::{Batch, BatchError};
@@ -26,6 +26,7 @@ use wire::records::{Batch, BatchError};
 use super::identity::{self, Identity};
 use super::rescue;
 use super::restore::{Log, PENDING_BYTES_MAX, Wrote};
+use super::strays::{self, Stray, Told};
 use super::writer::VOLUME_SYNC_MIN;
 use super::{DirSettings, LogDir, accept};
 use crate::partition::Partition;
@@ -34,11 +35,9 @@ use crate::partition::Partition;
 const METADATA_MARK: &str = "esker.metadata";
 const LOCK_NAME: &str = ".lock";
 /// Directories of deleted topics end so until their files are gone.
-const GRAVE_SUFFIX: &str = "-delete";
+pub(super) const GRAVE_SUFFIX: &str = "-delete";
 /// And these hold a part of a partition that was on its way here from another directory.
-const FUTURE_SUFFIX: &str = "-future";
-/// Directories end so whose topic nobody knows after an accepted loss, which may be why.
-const STRAY_SUFFIX: &str = "-stray";
+pub(super) const FUTURE_SUFFIX: &str = "-future";
 /// 256 MiB of batches that a full disk has no room for are kept in memory: the segment writer's 128 MiB of an earlier life,
 /// and as much again for files that the checkpoint did not cover. More, and the start is refused.
 const UNPLACED_BYTES_MAX: usize = 2 * super::UNWRITTEN_BYTES_MAX as usize;
@@ -99,7 +98,11 @@ pub struct Recovery {
     /// The log without which there is no start.
     pub(super) metadata: Option<Uuid>,
     /// An operator accepted that logs are shorter than they were, the metadata log perhaps among them.
-    is_loss_accepted: bool,
+    pub(super) is_loss_accepted: bool,
+    /// Partitions that the metadata log ever told of; `None` until it is read.
+    pub(super) told: Option<Arc<Told>>,
+    /// What the journal has of others.
+    pub(super) strays: BTreeMap<(Uuid, PartitionIndex), Stray>,
     pub(super) wall: Timestamp,
 }
 
@@ -183,6 +186,8 @@ impl Recovery {
             taken_back: Vec::new(),
             metadata: None,
             is_loss_accepted: false,
+            told: None,
+            strays: BTreeMap::new(),
             wall: env.clock.wall_ms(),
         };
         Ok((recovery, identity))
@@ -223,7 +228,7 @@ impl Recovery {
         Ok(has_rows || has_files.map_err(|error| self.io(error))?)
     }
 
-    fn io(&self, error: io::Error) -> OpenError {
+    pub(super) fn io(&self, error: io::Error) -> OpenError {
         OpenError::Io {
             path: self.path.clone(),
             error,
@@ -269,13 +274,15 @@ impl Recovery {
         log.batches()
     }
 
-    /// Recovers the partitions that `lookup` knows here; what it does not know was deleted, or lives in another directory, and
-    /// its files go.
+    /// Recovers the partitions that `lookup` knows here. Of the others those that were `told` of were deleted, or live in another
+    /// directory, and their files go; the rest is set aside.
     pub fn finish(
         mut self,
         mut lookup: impl FnMut(Uuid, PartitionIndex) -> Option<Found>,
+        told: Arc<Told>,
         bell: Arc<dyn Bell>,
     ) -> Result<Opened, OpenError> {
+        self.told = Some(told);
         let lost = self.checkpoint.lost.iter();
         let lost = lost.map(|lost| (lost.topic, lost.partition));
         let known: BTreeSet<_> = self.rows.keys().copied().chain(lost).collect();
@@ -291,11 +298,13 @@ impl Recovery {
             self.write(key, 0)?;
         }
         self.sync_rescued()?;
-        self.remove_strays()?;
+        self.store_strays()?;
+        self.clear_unclaimed()?;
         self.settle(replayed, bell)
     }
 
-    /// Walks the journal; entries of partitions that `lookup` (or an earlier step) knows are applied.
+    /// Walks the journal; entries of partitions that `lookup` (or an earlier step) knows are applied, and those of which nobody
+    /// was told are kept aside.
     fn replay(
         &mut self,
         lookup: &mut dyn FnMut((Uuid, PartitionIndex)) -> Option<Found>,
@@ -321,20 +330,20 @@ impl Recovery {
             if skipped.contains(&key) || already.contains(&key) {
                 return Ok(());
             }
-            if !self.logs.contains_key(&key) {
-                let Some(found) = lookup(key) else {
-                    skipped.insert(key);
-                    return Ok(());
-                };
-                match self.open_log(key, found) {
-                    Ok(log) => self.logs.insert(key, log),
-                    Err(error) => {
-                        failed = Some(error);
-                        return Err(io::ErrorKind::Other.into());
-                    }
-                };
-            }
-            self.apply(key, step).map_err(|error| {
+            let taken = if self.logs.contains_key(&key) {
+                self.apply(key, step)
+            } else if let Some(found) = lookup(key) {
+                self.open_log(key, found).and_then(|log| {
+                    self.logs.insert(key, log);
+                    self.apply(key, step)
+                })
+            } else if self.may_be_stray(key) {
+                self.keep_stray(key, step)
+            } else {
+                skipped.insert(key);
+                Ok(())
+            };
+            taken.map_err(|error| {
                 failed = Some(error);
                 io::ErrorKind::Other.into()
             })
@@ -388,43 +397,6 @@ impl Recovery {
             error: io::ErrorKind::StorageFull.into(),
         }
     }
-
-    /// Directories of topics that are gone, and of partitions that live elsewhere.
-    fn remove_strays(&self) -> Result<(), OpenError> {
-        let at = |error| OpenError::Io {
-            path: self.path.clone(),
-            error,
-        };
-        let known: BTreeSet<_> = self.logs.values().map(|log| log.path.clone()).collect();
-        let rescued: BTreeSet<_> = (self.logs.iter())
-            .map(|((topic, index), log)| rescue::name(&log.found.topic, *index, *topic))
-            .collect();
-        for entry in self.env.disk.read_dir(&self.path).map_err(at)? {
-            let path = self.path.join(&entry.name);
-            let is_grave = entry.name.ends_with(GRAVE_SUFFIX)
-                || entry.name.ends_with(FUTURE_SUFFIX)
-                || (rescue::is_name(&entry.name) && !rescued.contains(&entry.name));
-            let is_stray = is_partition_name(&entry.name) && !known.contains(&path);
-            if entry.is_dir && is_stray && self.is_loss_accepted {
-                let aside = self.path.join(format!("{}{STRAY_SUFFIX}", entry.name));
-                self.env.disk.rename(&path, &aside).map_err(at)?;
-            } else if entry.is_dir && is_stray && !self.is_all_of_a_log(&path).map_err(at)? {
-                env::tell!(
-                    "{} is left alone: no partition of a known topic, and not all in it is of one",
-                    path.display()
-                );
-            } else if entry.is_dir && (is_grave || is_stray) {
-                self.env.disk.remove_dir_all(&path).map_err(at)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Somebody's `backup-2026` has the name of a partition too.
-    fn is_all_of_a_log(&self, path: &Path) -> io::Result<bool> {
-        let entries = self.env.disk.read_dir(path)?;
-        Ok(entries.iter().all(is_of_a_log))
-    }
 }
 
 impl OpenError {
@@ -475,29 +447,16 @@ fn sync_path(env: &Env, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn is_partition_name(name: &str) -> bool {
-    name.rsplit_once('-')
-        .is_some_and(|(_, index)| index.parse::<u32>().is_ok())
-}
-
 fn has_partitions(env: &Env, path: &Path, counts: impl Fn(&str) -> bool) -> io::Result<bool> {
     for entry in env.disk.read_dir(path)? {
-        if entry.is_dir && is_partition_name(&entry.name) && counts(&entry.name) {
+        if entry.is_dir && strays::partition_of(&entry.name).is_some() && counts(&entry.name) {
             let inside = env.disk.read_dir(&path.join(&entry.name))?;
-            if inside.iter().any(is_of_a_log) {
+            if inside.iter().any(strays::is_of_a_log) {
                 return Ok(true);
             }
         }
     }
     Ok(false)
-}
-
-/// Whether a log keeps something of this name in its directory.
-fn is_of_a_log(entry: &Entry) -> bool {
-    let base = entry.name.split_once('.').map_or("", |(base, _)| base);
-    let is_segment = base.len() == 20 && base.bytes().all(|byte| byte.is_ascii_digit());
-    let is_named = |name| entry.name.starts_with(name);
-    !entry.is_dir && (is_segment || is_named(metadata::FILE_NAME) || is_named(epochs::FILE_NAME))
 }
 
 pub(super) fn grave_name(topic: &str, index: PartitionIndex, id: Uuid) -> String {
@@ -506,8 +465,11 @@ pub(super) fn grave_name(topic: &str, index: PartitionIndex, id: Uuid) -> String
 
 /// A directory of a partition while another of its directories becomes it.
 pub(super) fn future_name(topic: &str, index: PartitionIndex, id: Uuid) -> String {
-    let id: String = id.0.iter().map(|byte| format!("{byte:02x}")).collect();
-    name_with(topic, &format!("-{index}.{id}{FUTURE_SUFFIX}"))
+    name_with(topic, &format!("-{index}.{}{FUTURE_SUFFIX}", hex(id)))
+}
+
+pub(super) fn hex(id: Uuid) -> String {
+    id.0.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// As much of the topic's name as a file name has room for, and `rest`.

@@ -21,6 +21,7 @@ use wire::Uuid;
 use super::Found;
 use super::recover::{OpenError, Recovery};
 use super::restore::{Log, Wrote};
+use super::strays;
 use crate::partition::Hole;
 
 const SUFFIX: &str = "-rescued";
@@ -34,6 +35,13 @@ pub(super) fn name(topic: &str, index: PartitionIndex, id: Uuid) -> String {
 
 pub(super) fn is_name(name: &str) -> bool {
     name.ends_with(SUFFIX)
+}
+
+/// The partition that was put aside under this name, and as much of its topic's name as has room.
+pub(super) fn partition_of(name: &str) -> Option<(&str, PartitionIndex, Uuid)> {
+    let (partition, id) = name.strip_suffix(SUFFIX)?.rsplit_once('.')?;
+    let (topic, index) = strays::partition_of(partition)?;
+    Some((topic, index, id.parse().ok()?))
 }
 
 /// What earlier starts have put aside.
@@ -60,6 +68,9 @@ impl Recovery {
                 to: lost.to,
             })
             .collect();
+        if !self.rows.get(&key).is_some_and(|row| row.has_files) {
+            self.clear_the_way(key, &path)?;
+        }
         let row = self.rows.get(&key);
         let is_rescued = self.rescues.contains(&rescue);
         let rescue = self.path.join(rescue);

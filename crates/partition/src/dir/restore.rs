@@ -85,53 +85,36 @@ impl Log {
         row: Option<&checkpoint::Row>,
         holes: Vec<Hole>,
     ) -> Result<Log, OpenError> {
-        let has_files = env.disk.exists(&path).map_err(|error| OpenError::Io {
-            path: path.clone(),
+        let mut log = Log::new(path, found, row, holes);
+        let Some(row) = row.filter(|row| row.has_files) else {
+            return Ok(log);
+        };
+        let known = Known {
+            log_start: row.log_start,
+            log_end: row.log_end,
+            active_base: row.active_base,
+            active_len: row.active_len.0,
+        };
+        derived::cut_files(&*env.disk, &log.path, &known).map_err(|error| OpenError::Io {
+            path: log.path.clone(),
             error,
         })?;
-        let mut log = Log::new(path, found, row, holes);
-        match row.filter(|row| row.has_files) {
-            Some(row) => {
-                let known = Known {
-                    log_start: row.log_start,
-                    log_end: row.log_end,
-                    active_base: row.active_base,
-                    active_len: row.active_len.0,
-                };
-                derived::cut_files(&*env.disk, &log.path, &known).map_err(|error| {
-                    OpenError::Io {
-                        path: log.path.clone(),
-                        error,
-                    }
-                })?;
-                let (store, state) =
-                    Store::open(files, &log.path, Arc::clone(&log.found.config), Some(known))?;
-                if state.known_is_stale || !state.is_clean() {
-                    store.truncate_to(row.log_end)?;
-                }
-                let hole = Hole {
-                    from: state.log_end,
-                    to: row.log_end,
-                };
-                if hole.from < hole.to && !log.holes.contains(&hole) {
-                    log.holes.push(hole);
-                }
-                let (derived, epochs) = derived::load(env, &store, row)?;
-                log.derived = derived;
-                log.epochs = epochs;
-                log.store = Some(store);
-            }
-            // Files that no checkpoint covers hold nothing that the journal lacks.
-            None if has_files => {
-                env.disk
-                    .remove_dir_all(&log.path)
-                    .map_err(|error| OpenError::Io {
-                        path: log.path.clone(),
-                        error,
-                    })?;
-            }
-            None => {}
+        let (store, state) =
+            Store::open(files, &log.path, Arc::clone(&log.found.config), Some(known))?;
+        if state.known_is_stale || !state.is_clean() {
+            store.truncate_to(row.log_end)?;
         }
+        let hole = Hole {
+            from: state.log_end,
+            to: row.log_end,
+        };
+        if hole.from < hole.to && !log.holes.contains(&hole) {
+            log.holes.push(hole);
+        }
+        let (derived, epochs) = derived::load(env, &store, row)?;
+        log.derived = derived;
+        log.epochs = epochs;
+        log.store = Some(store);
         Ok(log)
     }
 

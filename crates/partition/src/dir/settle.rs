@@ -41,9 +41,12 @@ impl Recovery {
             live_bytes: 0,
             room: 0,
         };
+        // A row of files that are gone, or set aside, would be missed by a start that knows its partition again.
+        let is_row_without_log = |row: &_| !self.logs.contains_key(row);
         let is_news = rounds > 0
             || !damage.is_empty()
             || !self.taken_back.is_empty()
+            || self.rows.keys().any(is_row_without_log)
             || self.checkpoint.sequence == 0;
         let mut full = self
             .is_full

@@ -254,7 +254,9 @@ fn a_topic_made_again_under_its_name_keeps_its_own_records() {
     };
     let (recovery, _) = Recovery::begin(&env, Path::new(DIR), settings(), &fresh).unwrap();
     let lookup = |id: Uuid, _| (id == topic(7)).then(|| found(0, &config));
-    let opened = recovery.finish(lookup, env.threads.bell()).unwrap();
+    let opened = recovery
+        .finish(lookup, told(TOPICS), env.threads.bell())
+        .unwrap();
     let made = opened.dir.partition(topic(7), PartitionIndex(0)).unwrap();
     assert_eq!(made.bounds().log_end, Offset(30));
 }

@@ -12,11 +12,13 @@ mod moving;
 mod pieces;
 mod power;
 mod rescue;
+mod strays;
 mod together;
 mod transactions;
 mod waiting;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +32,7 @@ use parking_lot::Mutex;
 use partition::{
     Announce, AppendError, Commit, DirSettings, Found, Identity, Isolation, LogDir, Moment, News,
     OpenError, Partition, PieceMaker, Plan, ReadRequest, Recovery, SegmentWriter, ShardId, Stamp,
-    Start, Syncer, Ticket, TrimError, WaiterKey,
+    Start, Syncer, Ticket, Told, TrimError, WaiterKey,
 };
 use wire::Uuid;
 use wire::records::{Batch, BatchBuilder, Caps, RecordIter, Source};
@@ -108,6 +110,19 @@ fn topic(at: usize) -> Uuid {
     Uuid([at as u8 + 1; 16])
 }
 
+/// More than any test has.
+const TOPICS: Range<usize> = 0..200;
+
+/// The metadata log told of these, and of their first partitions.
+fn told(topics: Range<usize>) -> Arc<Told> {
+    let mut told = Told::default();
+    for at in topics {
+        told.note_topic(topic(at), &format!("t{at}"));
+        told.note_partition(topic(at), PartitionIndex(0));
+    }
+    Arc::new(told)
+}
+
 fn found(at: usize, config: &LogConfig) -> Found {
     Found {
         topic: format!("t{at}").into(),
@@ -134,6 +149,18 @@ fn open_where(
     configs: &[LogConfig],
     lives: impl Fn(usize) -> bool,
 ) -> Result<Rig, OpenError> {
+    open_told(machine, path, settings, configs, lives, told(TOPICS))
+}
+
+/// The same, where the metadata never told of some.
+fn open_told(
+    machine: &Machine,
+    path: &Path,
+    settings: DirSettings,
+    configs: &[LogConfig],
+    lives: impl Fn(usize) -> bool,
+    told: Arc<Told>,
+) -> Result<Rig, OpenError> {
     let env = machine.env();
     let fresh = || Identity {
         cluster_id: "cluster".to_owned(),
@@ -145,7 +172,7 @@ fn open_where(
         let config = configs.get(at).filter(|_| lives(at));
         config.map(|config| found(at, config))
     };
-    let opened = recovery.finish(lookup, env.threads.bell())?;
+    let opened = recovery.finish(lookup, told, env.threads.bell())?;
     let dir = opened.dir;
     let here = (configs.iter().enumerate()).filter(|(at, _)| lives(*at));
     let partitions = here.map(|(at, config)| {

@@ -1,0 +1,332 @@
+//! Directories that no partition claims at a start: removed, or set aside for an operator.
+//!
+//! Invariant: nothing goes because the metadata do not know it. What they told of once was deleted or lives in another directory,
+//! and its files go. What they never told of is younger than they are, as when an older copy of them was put back: it is renamed
+//! as Kafka renames it, to a name that no start takes for that of a partition, and its bytes stay as they are. What the journal
+//! alone has of it goes to a log of its own beside it, since the journal is used again. Brings nothing of this back.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use env::disk::Entry;
+use log::config::LogConfig;
+use log::journal::Step;
+use log::store::COMPACTION_FILE;
+use log::{Syncing, epochs, metadata};
+use model::{LeaderEpoch, PartitionIndex};
+use wire::Uuid;
+
+use super::recover::{
+    FUTURE_SUFFIX, Found, GRAVE_SUFFIX, OpenError, Recovery, future_name, hex, name_with,
+};
+use super::rescue;
+use super::restore::{Log, PENDING_BYTES_MAX, Wrote};
+/// Directories of partitions that the metadata never told of end so.
+const STRAY_SUFFIX: &str = "-stray";
+
+/// All partitions that the metadata log ever told of, those of deleted topics too.
+#[derive(Clone, Debug, Default)]
+pub struct Told {
+    topics: BTreeMap<Uuid, Arc<str>>,
+    partitions: BTreeSet<(Uuid, PartitionIndex)>,
+    /// Names of their directories.
+    names: BTreeSet<String>,
+}
+
+impl Told {
+    pub fn note_topic(&mut self, id: Uuid, name: &str) {
+        self.topics.insert(id, name.into());
+    }
+
+    /// A partition of a topic that was noted.
+    pub fn note_partition(&mut self, topic: Uuid, index: PartitionIndex) {
+        self.partitions.insert((topic, index));
+        if let Some(name) = self.topics.get(&topic) {
+            self.names.insert(format!("{name}-{index}"));
+        }
+    }
+}
+
+/// What the journal has of a partition that the metadata never told of.
+pub(super) struct Stray {
+    log: Log,
+    /// In the names of its directory, until it is whole and after.
+    unique: Uuid,
+}
+
+impl Recovery {
+    /// Takes an entry of a partition that is not to be opened.
+    pub(super) fn keep_stray(
+        &mut self,
+        key: (Uuid, PartitionIndex),
+        step: Step,
+    ) -> Result<(), OpenError> {
+        if !self.strays.contains_key(&key) {
+            let topic = self.name_of_stray(key)?;
+            let unique = self.unique();
+            let path = self.path.join(future_name(&topic, key.1, unique));
+            let found = Found {
+                topic,
+                epoch: LeaderEpoch(0),
+                config: Arc::new(LogConfig::default()),
+            };
+            let log = Log::new(path, found, None, Vec::new());
+            self.strays.insert(key, Stray { log, unique });
+        }
+        let Some(stray) = self.strays.get_mut(&key) else {
+            return Ok(());
+        };
+        stray.log.apply(step);
+        match stray.log.pending_bytes() < PENDING_BYTES_MAX {
+            true => Ok(()),
+            false => self.write_stray(key),
+        }
+    }
+
+    fn write_stray(&mut self, key: (Uuid, PartitionIndex)) -> Result<(), OpenError> {
+        let Some(stray) = self.strays.get_mut(&key) else {
+            return Ok(());
+        };
+        match stray.log.write(&self.files, self.wall)? {
+            Wrote::All => Ok(()),
+            // As with what is rescued: nothing else keeps it once the journal is used again.
+            Wrote::Some => Err(self.no_room()),
+        }
+    }
+
+    /// Makes durable what the journal had of partitions that are set aside. Until then it has the name of what a crash leaves: the
+    /// journal still tells it, and the next start begins anew.
+    pub(super) fn store_strays(&mut self) -> Result<(), OpenError> {
+        let keys: Vec<_> = self.strays.keys().copied().collect();
+        for key in keys {
+            self.write_stray(key)?;
+            let Some(Stray { mut log, unique }) = self.strays.remove(&key) else {
+                continue;
+            };
+            let Some(store) = log.store.take() else {
+                continue; // trims alone
+            };
+            let (disk, files) = (&*self.env.disk, log.path.as_path());
+            let at = |error| OpenError::Io {
+                path: files.to_path_buf(),
+                error,
+            };
+            let epochs = Some(&log.epochs);
+            (log.derived.store(disk, files, key.0, epochs, Syncing::Now)).map_err(at)?;
+            store.write_long_indexes()?;
+            store.sync()?;
+            let ends = (store.log_start(), store.log_end());
+            drop(store);
+            let name = stray_name(&log.found.topic, key.1, unique);
+            disk.rename(files, &self.path.join(&name)).map_err(at)?;
+            disk.sync_dir(&self.path).map_err(at)?;
+            env::tell!(
+                "{}: offsets {} to {} of partition {} of topic {} (id {}) are set aside here, as the journal had them: the metadata log \
+                 never told of it",
+                self.path.join(name).display(),
+                ends.0,
+                ends.1,
+                key.1,
+                log.found.topic,
+                key.0
+            );
+        }
+        Ok(())
+    }
+
+    /// Takes what is in the way of a partition's directory: no checkpoint knows files of it there.
+    pub(super) fn clear_the_way(
+        &mut self,
+        key: (Uuid, PartitionIndex),
+        path: &Path,
+    ) -> Result<(), OpenError> {
+        let disk = &self.env.disk;
+        if !disk.exists(path).map_err(|error| self.io(error))? {
+            return Ok(());
+        }
+        match (metadata::read(&**disk, path), partition_of_path(path)) {
+            (Ok(Some(id)), Some((topic, index))) if id != key.0 && !self.knew((id, index)) => {
+                self.set_aside(path, topic, index, Some(id))
+            }
+            // Files that no checkpoint covers hold nothing that the journal lacks.
+            _ => self.remove(path),
+        }
+    }
+
+    /// Directories of topics that are gone, and of partitions that live elsewhere or that nobody told of.
+    pub(super) fn clear_unclaimed(&mut self) -> Result<(), OpenError> {
+        let known: BTreeSet<_> = self.logs.values().map(|log| log.path.clone()).collect();
+        let rescued: BTreeSet<_> = (self.logs.iter())
+            .map(|((topic, index), log)| rescue::name(&log.found.topic, *index, *topic))
+            .collect();
+        let entries = self.env.disk.read_dir(&self.path);
+        let entries = entries.map_err(|error| self.io(error))?;
+        for Entry { name, .. } in entries.into_iter().filter(|entry| entry.is_dir) {
+            let path = self.path.join(&name);
+            let is_claimed = known.contains(&path) || rescued.contains(&name);
+            if is_claimed {
+                continue;
+            } else if let Some((topic, index)) = partition_of(&name) {
+                self.clear_partition(&path, topic, index)?;
+            } else if let Some((topic, index, id)) = rescue::partition_of(&name) {
+                match self.knew((id, index)) {
+                    true => self.remove(&path)?,
+                    false => self.set_aside(&path, topic, index, Some(id))?,
+                }
+            } else if name.ends_with(GRAVE_SUFFIX) || name.ends_with(FUTURE_SUFFIX) {
+                self.remove(&path)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn clear_partition(
+        &mut self,
+        path: &Path,
+        topic: &str,
+        index: PartitionIndex,
+    ) -> Result<(), OpenError> {
+        let entries = self.env.disk.read_dir(path);
+        let entries = entries.map_err(|error| self.io(error))?;
+        // Somebody's `backup-2026` has the name of a partition too.
+        if !entries.iter().all(is_of_a_log) {
+            env::tell!(
+                "{} is left alone: no partition of a known topic, and not all in it is of one",
+                path.display()
+            );
+            return Ok(());
+        }
+        let (was_told_of, id) = match metadata::read(&*self.env.disk, path) {
+            Ok(Some(id)) => (self.knew((id, index)), Some(id)),
+            // A crash left it before its first checkpoint, which writes the id before it vouches for a file: all records in it are
+            // in the journal. Of a topic whose name was never told the journal may be an older copy as well, though.
+            Ok(None) => (self.knew_name(&format!("{topic}-{index}")), None),
+            Err(_) => (false, None),
+        };
+        // After an accepted loss it may be a later change of the metadata that is lost.
+        match was_told_of && !self.is_loss_accepted {
+            true => self.remove(path),
+            false => self.set_aside(path, topic, index, id),
+        }
+    }
+
+    fn set_aside(
+        &self,
+        path: &Path,
+        topic: &str,
+        index: PartitionIndex,
+        id: Option<Uuid>,
+    ) -> Result<(), OpenError> {
+        let disk = &self.env.disk;
+        let aside = loop {
+            let aside = self.path.join(stray_name(topic, index, self.unique()));
+            if !disk.exists(&aside).map_err(|error| self.io(error))? {
+                break aside;
+            }
+        };
+        // Durable before anything takes the name, and before a checkpoint without its row.
+        disk.rename(path, &aside)
+            .and_then(|()| disk.sync_dir(&self.path))
+            .map_err(|error| self.io(error))?;
+        let id = id.map_or("unreadable".to_owned(), |id| id.to_string());
+        let why = match self.is_loss_accepted {
+            true => "no partition that the metadata log knows after an accepted loss",
+            false => "the metadata log never told of it, and may be an older copy",
+        };
+        env::tell!(
+            "{} is set aside as {}: {why} (topic id {id}); nobody serves it, `esker inspect` reads it, remove it when it is not needed",
+            path.display(),
+            aside.display(),
+        );
+        Ok(())
+    }
+
+    fn remove(&self, path: &Path) -> Result<(), OpenError> {
+        let removed = self.env.disk.remove_dir_all(path);
+        removed.map_err(|error| self.io(error))
+    }
+
+    /// Whether the metadata log is read and never told of a partition.
+    pub(super) fn may_be_stray(&self, key: (Uuid, PartitionIndex)) -> bool {
+        self.told.is_some() && !self.knew(key)
+    }
+
+    fn knew(&self, key: (Uuid, PartitionIndex)) -> bool {
+        let told = self.told.as_ref();
+        told.is_some_and(|told| told.partitions.contains(&key))
+    }
+
+    fn knew_name(&self, of_dir: &str) -> bool {
+        let told = self.told.as_ref();
+        told.is_some_and(|told| told.names.contains(of_dir))
+    }
+
+    /// The topic's name, from the partition's directory, set aside or not; one without files goes by its id.
+    fn name_of_stray(&self, key: (Uuid, PartitionIndex)) -> Result<Arc<str>, OpenError> {
+        let disk = &*self.env.disk;
+        let entries = disk.read_dir(&self.path).map_err(|error| self.io(error))?;
+        let is_of_it = |name: &str| {
+            let id = metadata::read(disk, &self.path.join(name));
+            id.is_ok_and(|id| id == Some(key.0))
+        };
+        let mut topics = entries.iter().filter_map(|entry| {
+            let name = entry.name.strip_suffix(STRAY_SUFFIX);
+            let name = name.and_then(|name| Some(name.rsplit_once('.')?.0));
+            let (topic, index) = partition_of(name.unwrap_or(&entry.name))?;
+            if index != key.1 {
+                return None;
+            }
+            is_of_it(&entry.name).then(|| topic.into())
+        });
+        Ok(topics.next().unwrap_or_else(|| key.0.to_string().into()))
+    }
+
+    fn unique(&self) -> Uuid {
+        let mut id = [0; 16];
+        self.env.rng.fill(&mut id);
+        Uuid(id)
+    }
+}
+
+/// As Kafka calls it, whose ids are as random.
+fn stray_name(topic: &str, index: PartitionIndex, unique: Uuid) -> String {
+    name_with(topic, &format!("-{index}.{}{STRAY_SUFFIX}", hex(unique)))
+}
+
+/// The topic and the partition that a directory is named after.
+pub(super) fn partition_of(name: &str) -> Option<(&str, PartitionIndex)> {
+    let (topic, index) = name.rsplit_once('-')?;
+    let index = index.parse().ok().filter(|index| *index >= 0)?;
+    Some((topic, PartitionIndex(index)))
+}
+
+fn partition_of_path(path: &Path) -> Option<(&str, PartitionIndex)> {
+    partition_of(path.file_name()?.to_str()?)
+}
+
+/// Whether a log keeps something of this name in its directory.
+pub(super) fn is_of_a_log(entry: &Entry) -> bool {
+    let base = entry.name.split_once('.').map_or("", |(base, _)| base);
+    let is_segment = base.len() == 20 && base.bytes().all(|byte| byte.is_ascii_digit());
+    let mut named = [metadata::FILE_NAME, epochs::FILE_NAME, COMPACTION_FILE].iter();
+    !entry.is_dir && (is_segment || named.any(|name| entry.name.starts_with(name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stray_has_the_name_that_kafka_gives_it_and_is_no_partition() {
+        let unique = Uuid(std::array::from_fn(|at| at as u8 * 16));
+        let name = stray_name("t.x-y", PartitionIndex(7), unique);
+        assert_eq!(name, "t.x-y-7.00102030405060708090a0b0c0d0e0f0-stray");
+        assert_eq!(partition_of(&name), None);
+        assert_eq!(rescue::partition_of(&name), None);
+        assert!(!name.ends_with(GRAVE_SUFFIX) && !name.ends_with(FUTURE_SUFFIX));
+        let long = stray_name(&"t".repeat(249), PartitionIndex(12_345), unique);
+        assert_eq!(long.len(), 255);
+        assert!(long.ends_with("-12345.00102030405060708090a0b0c0d0e0f0-stray"));
+    }
+}
