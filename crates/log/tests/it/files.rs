@@ -2,6 +2,22 @@
 
 use super::*;
 
+/// Of so many partitions, each in a directory of its own.
+fn stores(place: &Place, pool: &Arc<FilePool>, count: usize) -> Vec<Store> {
+    let create = |at| {
+        let dir = place.dir.join(format!("t-{at}"));
+        Store::create(pool, &dir, Arc::new(LogConfig::default()), Offset(0)).unwrap()
+    };
+    (0..count).map(create).collect()
+}
+
+/// A few more than the pool of 10 holds may be open at a time.
+#[track_caller]
+fn assert_few_are_open(pool: &FilePool) {
+    let open = pool.open_count();
+    assert!(open <= 12, "{open} files are open");
+}
+
 #[test]
 fn more_files_than_the_pool_holds_are_opened_and_closed_in_turn() {
     let place = Place::real("pool");
@@ -24,20 +40,13 @@ fn more_files_than_the_pool_holds_are_opened_and_closed_in_turn() {
 fn many_partitions_with_unsynced_bytes_stay_below_the_bound_of_files() {
     let place = Place::simulated(3);
     let pool = FilePool::new(Arc::clone(&place.env.disk), 10);
-    let stores: Vec<Store> = (0..100)
-        .map(|at| {
-            let dir = place.dir.join(format!("t-{at}"));
-            Store::create(&pool, &dir, Arc::new(LogConfig::default()), Offset(0)).unwrap()
-        })
-        .collect();
+    let stores = stores(&place, &pool, 100);
     for round in 0..3 {
         for store in &stores {
             append(store, &[batch(round, 1, 0)]);
-            assert!(
-                round == 0 || pool.open_count() <= 12,
-                "{} files are open",
-                pool.open_count()
-            );
+            if round > 0 {
+                assert_few_are_open(&pool);
+            }
         }
     }
     for store in &stores {
@@ -58,22 +67,15 @@ fn files_with_unsynced_bytes_are_closed_when_the_next_sync_is_of_the_volume() {
     let syncs = || place.machine.as_ref().unwrap().counts().syncs;
     let pool = FilePool::new(Arc::clone(&place.env.disk), 10);
     pool.expect_volume_sync();
-    let stores: Vec<Store> = (0..100)
-        .map(|at| {
-            let dir = place.dir.join(format!("t-{at}"));
-            Store::create(&pool, &dir, Arc::new(LogConfig::default()), Offset(0)).unwrap()
-        })
-        .collect();
+    let stores = stores(&place, &pool, 100);
     let before = syncs();
     for round in 0..3 {
         for store in &stores {
             append(store, &[batch(round, 1, 0)]);
         }
-        assert!(
-            round == 0 || pool.open_count() <= 12,
-            "{} files are open",
-            pool.open_count()
-        );
+        if round > 0 {
+            assert_few_are_open(&pool);
+        }
     }
     assert_eq!(syncs(), before, "no file was synced by itself");
     let covered: Vec<_> = stores.iter().map(Store::before_volume_sync).collect();
@@ -91,12 +93,7 @@ fn what_is_closed_while_the_volume_is_synced_is_left_for_the_next_sync_of_it() {
     let place = Place::simulated(6);
     let pool = FilePool::new(Arc::clone(&place.env.disk), 10);
     pool.expect_volume_sync();
-    let stores: Vec<Store> = (0..40)
-        .map(|at| {
-            let dir = place.dir.join(format!("t-{at}"));
-            Store::create(&pool, &dir, Arc::new(LogConfig::default()), Offset(0)).unwrap()
-        })
-        .collect();
+    let stores = stores(&place, &pool, 40);
     let sync = |meanwhile: &dyn Fn()| {
         let closed = pool.closed_unsynced();
         let covered: Vec<_> = stores.iter().map(Store::before_volume_sync).collect();
