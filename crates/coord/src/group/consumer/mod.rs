@@ -41,9 +41,9 @@ mod refusal;
 mod replay;
 mod settings;
 mod settle;
-mod target;
 #[cfg(test)]
-mod tests;
+mod steps;
+mod target;
 mod timers;
 #[cfg(test)]
 mod world;
