@@ -13,7 +13,11 @@ pub const INDEFINITE: &[(ErrorCode, &str)] = &[
     ),
     (
         ErrorCode::RequestTimedOut,
-        "the records are appended and not yet synced: they may still be committed",
+        "what was written is not yet synced: records may still be committed, and changes made",
+    ),
+    (
+        ErrorCode::CoordinatorNotAvailable,
+        "mostly nothing was done; but on a full disk what was written and is not synced may still be committed",
     ),
     (
         ErrorCode::NotCoordinator,

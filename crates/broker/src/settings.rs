@@ -23,6 +23,10 @@ pub struct Settings {
     /// Of the listener that brokers use among themselves, where clients have another.
     pub(crate) protected_port: Option<u16>,
     pub(crate) connection_idle_max: Duration,
+    /// How long a change of the metadata whose request names no time may take to become durable.
+    pub(crate) request_wait_max: Duration,
+    /// How long what a coordinator wrote for a request may take to become durable.
+    pub(crate) coordinator_wait_max: Duration,
     pub(crate) groups: Arc<coord::group::Settings>,
     /// `group.coordinator.rebalance.protocols` names the one of KIP-848.
     pub(crate) has_consumer_protocol: bool,
@@ -42,6 +46,10 @@ impl Settings {
             (id.to_owned(), settings)
         });
         groups.own_consumer = own.collect();
+        let milliseconds = |name: &str| {
+            let ms = broker.number(name).unwrap_or_default();
+            Duration::from_millis(u64::try_from(ms).unwrap_or_default())
+        };
         Settings {
             frame_bytes_max: i32::try_from(broker.request_bytes_max).unwrap_or(i32::MAX),
             fetch_bytes_max: broker.fetch_bytes_max,
@@ -51,6 +59,8 @@ impl Settings {
             connections_per_ip_max: broker.connections_per_ip_max,
             protected_port: protected_port(&broker),
             connection_idle_max: broker.connection_idle_max.unwrap_or(NO_IDLE_LIMIT),
+            request_wait_max: milliseconds("request.timeout.ms"),
+            coordinator_wait_max: milliseconds("offsets.commit.timeout.ms"),
             groups: Arc::new(groups),
             has_consumer_protocol: broker
                 .text("group.coordinator.rebalance.protocols")

@@ -1,6 +1,7 @@
 //! The side of the request: it asks one or more coordinators, waits, and is finished when all have answered durably.
 
 use coord::{group, txn};
+use model::Instant;
 use partition::{NeverDurable, Ticket, WaiterKey};
 use wire::ErrorCode;
 
@@ -14,10 +15,26 @@ type Finish = Box<dyn FnOnce(&mut Shard, &Address, Vec<Told>) -> Outcome + Send>
 
 /// A request that waits for coordinators.
 pub(crate) struct Asking {
-    told: Vec<Option<Told>>,
+    told: Vec<Place>,
     /// Questions without an answer, or with one that is not durable.
     open: usize,
+    /// When answers that are still not durable are taken for none.
+    until: Option<Instant>,
     finish: Finish,
+}
+
+impl Asking {
+    pub(crate) fn until(&self) -> Option<Instant> {
+        self.until
+    }
+}
+
+enum Place {
+    /// Nothing was said: others are waited for, members of a group, or the coordinator's shard.
+    Empty,
+    /// What it rests on is not durable.
+    Waits(Said),
+    Done(Told),
 }
 
 impl Shard {
@@ -103,8 +120,9 @@ impl Shard {
         }
         let waiter = self.next_waiter();
         let asking = Asking {
-            told: questions.iter().map(|_| None).collect(),
+            told: questions.iter().map(|_| Place::Empty).collect(),
             open: questions.len(),
+            until: None,
             finish: Box::new(finish),
         };
         self.wait(Waiting::Asking(asking), *address);
@@ -128,23 +146,27 @@ impl Shard {
         if let Some((Waiting::Marking(_), _)) = self.waiting(ticket.waiter) {
             return self.on_marking_answer(ticket, said, log.as_deref());
         }
+        let overdue = self.now.plus(self.shared.config().coordinator_wait_max);
         let Some((Waiting::Asking(asking), _)) = self.waiting(ticket.waiter) else {
             return;
         };
         let Some(place) = asking.told.get_mut(ticket.index as usize) else {
             return;
         };
-        let waits = match (&said, log) {
-            (Ok(_), Some(log)) => log.await_end(ticket),
-            _ => Ok(false),
+        let told = match (said, log) {
+            (Ok(said), Some(log)) => match log.await_end(ticket) {
+                Ok(true) => {
+                    *place = Place::Waits(said);
+                    asking.until.get_or_insert(overdue);
+                    return;
+                }
+                Ok(false) => Ok(said),
+                Err(NeverDurable) => Err(ErrorCode::NotCoordinator),
+            },
+            (said, _) => said,
         };
-        *place = Some(match waits {
-            Ok(_) => said,
-            Err(NeverDurable) => Err(ErrorCode::NotCoordinator),
-        });
-        if waits != Ok(true) {
-            self.close_question(ticket.waiter);
-        }
+        *place = Place::Done(told);
+        self.close_question(ticket.waiter);
     }
 
     /// What an answer rests on is committed, or will not be in this process.
@@ -152,12 +174,38 @@ impl Shard {
         let Some((Waiting::Asking(asking), _)) = self.waiting(ticket.waiter) else {
             return;
         };
-        if code != ErrorCode::None
-            && let Some(place) = asking.told.get_mut(ticket.index as usize)
-        {
-            *place = Some(Err(ErrorCode::NotCoordinator));
+        let Some(place) = asking.told.get_mut(ticket.index as usize) else {
+            return;
+        };
+        match std::mem::replace(place, Place::Empty) {
+            Place::Waits(said) => {
+                *place = Place::Done(match code {
+                    ErrorCode::None => Ok(said),
+                    _ => Err(ErrorCode::NotCoordinator),
+                });
+                self.close_question(ticket.waiter);
+            }
+            // Its time was up before.
+            other => *place = other,
         }
-        self.close_question(ticket.waiter);
+    }
+
+    /// What was written for a request takes too long to become durable. It stands in the log, and may be found there later; the
+    /// client asks again.
+    pub(crate) fn time_out_asking(&mut self, waiter: WaiterKey) {
+        let Some((Waiting::Asking(asking), _)) = self.waiting(waiter) else {
+            return;
+        };
+        asking.until = None;
+        let waits = |place: &&mut Place| matches!(place, Place::Waits(_));
+        let mut late = 0;
+        for place in asking.told.iter_mut().filter(waits) {
+            *place = Place::Done(Err(ErrorCode::CoordinatorNotAvailable));
+            late += 1;
+        }
+        for _ in 0..late {
+            self.close_question(waiter);
+        }
     }
 
     fn close_question(&mut self, waiter: WaiterKey) {
@@ -174,7 +222,10 @@ impl Shard {
         let told = asking
             .told
             .into_iter()
-            .map(|told| told.unwrap_or(Err(ErrorCode::NotCoordinator)))
+            .map(|place| match place {
+                Place::Done(told) => told,
+                Place::Empty | Place::Waits(_) => Err(ErrorCode::NotCoordinator),
+            })
             .collect();
         let outcome = (asking.finish)(self, &address, told);
         self.settle(&address, outcome);

@@ -5,18 +5,21 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use meta::decide::assign_dir::assign_dir;
 use meta::decide::register_broker::TRANSACTION_VERSION;
 use meta::{Image, Record, Resource};
-use model::{Offset, PartitionIndex, ProducerId};
+use model::{Instant, Offset, PartitionIndex, ProducerId};
 use parking_lot::Mutex;
 use partition::{Bounds, LogDir, Moment, News, Partition, ShardId, Stamp, Ticket, WaiterKey};
 use wire::records::BatchBuilder;
 use wire::{ApiKey, ErrorCode, Message, Uuid};
 
+use super::Attempt;
+use super::api::overdue::Overdue;
 use crate::place::Places;
 use crate::shard::{Address, Outcome, Reply, Shard, Waiting};
 use crate::shared::Shared;
@@ -40,14 +43,33 @@ struct Plan {
 /// A change whose records are on their way to the disk.
 pub(crate) struct Change {
     image: Arc<Image>,
-    then: Then,
+    /// Nothing once the request was told that its time is up: the image is published all the same when it is durable.
+    then: Option<Then>,
+    until: Instant,
 }
 
+impl Change {
+    /// When the request is answered, durable or not.
+    pub(crate) fn until(&self) -> Option<Instant> {
+        self.then.as_ref().map(|_| self.until)
+    }
+}
+
+type Overrun = Box<dyn FnOnce(&mut Shard, &Address) -> Outcome + Send>;
+
 enum Then {
-    Reply(Reply),
+    Reply {
+        reply: Reply,
+        /// The answer when its time is up.
+        overdue: Overrun,
+    },
     /// Handle the request again: what it needed is there now.
     Again(Bytes),
 }
+
+/// A request that needs a change before it can be answered is answered without it then. Kafka does not wait for a topic that it
+/// creates by the way, and its clients ask again.
+const AGAIN_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// A directory of a partition, on its way to the disk.
 pub(crate) struct Assigned {
@@ -136,23 +158,30 @@ impl Plan {
 }
 
 impl Shard {
-    /// Decides on the newest image and answers when that is durable.
-    pub(crate) fn change<M: Message>(
+    /// Decides on the newest image and answers when that is durable, or when `patience` has passed.
+    pub(crate) fn change<M: Message + Overdue + Send + 'static>(
         &mut self,
         address: &Address,
         key: ApiKey,
+        patience: Duration,
         decide: impl FnOnce(&Image, &Shared) -> (Vec<Record>, M),
     ) -> Outcome {
         let shared = Arc::clone(&self.shared);
         let mut plan = shared.metadata.plan.lock();
         let usable = shared.metadata.places.usable(&plan.image);
-        let (mut records, response) = decide(&usable, &shared);
+        let (mut records, mut response) = decide(&usable, &shared);
         shared.prefer_dirs(&plan.image, &mut records);
         let reply = match self.reply(address, key, &response) {
             Outcome::Reply(reply) => reply,
             other => return other,
         };
-        self.write_change(address, &mut plan, &records, Then::Reply(reply))
+        let overdue = Box::new(move |shard: &mut Shard, address: &Address| {
+            response.time_out();
+            shard.reply(address, key, &response)
+        });
+        let until = self.now.plus(patience);
+        let then = Then::Reply { reply, overdue };
+        self.write_change(address, &mut plan, &records, until, then)
     }
 
     /// Writes records that a request needs before it can be answered, and handles it again then.
@@ -166,7 +195,8 @@ impl Shard {
         let mut plan = shared.metadata.plan.lock();
         let mut records = decide(&shared.metadata.places.usable(&plan.image), &shared);
         shared.prefer_dirs(&plan.image, &mut records);
-        self.write_change(address, &mut plan, &records, Then::Again(frame))
+        let until = self.now.plus(AGAIN_WAIT_MAX);
+        self.write_change(address, &mut plan, &records, until, Then::Again(frame))
     }
 
     fn write_change(
@@ -174,6 +204,7 @@ impl Shard {
         address: &Address,
         plan: &mut Plan,
         records: &[Record],
+        until: Instant,
         then: Then,
     ) -> Outcome {
         let ticket = Ticket {
@@ -183,13 +214,11 @@ impl Shard {
         match plan.write(&Arc::clone(&self.shared), records, ticket) {
             Ok(true) => {
                 let image = Arc::clone(&plan.image);
-                self.wait(Waiting::Change(Change { image, then }), *address);
+                let then = Some(then);
+                self.wait(Waiting::Change(Change { image, then, until }), *address);
                 Outcome::Waits
             }
-            Ok(false) => match then {
-                Then::Reply(reply) => Outcome::Reply(reply),
-                Then::Again(frame) => self.handle(address, frame, true),
-            },
+            Ok(false) => self.answer_change(address, then),
             // The metadata log is offline: nothing can be said for certain any more.
             Err(_) => Outcome::Close,
         }
@@ -200,15 +229,41 @@ impl Shard {
             return;
         };
         if code != ErrorCode::None {
-            self.settle(&address, Outcome::Close);
+            if change.then.is_some() {
+                self.settle(&address, Outcome::Close);
+            }
             return;
         }
         let mut news = Vec::new();
         self.shared.publish(change.image, &mut news);
         self.news.append(&mut news);
-        let outcome = match change.then {
-            Then::Reply(reply) => Outcome::Reply(reply),
-            Then::Again(frame) => self.handle(&address, frame, true),
+        if let Some(then) = change.then {
+            let outcome = self.answer_change(&address, then);
+            self.settle(&address, outcome);
+        }
+    }
+
+    fn answer_change(&mut self, address: &Address, then: Then) -> Outcome {
+        match then {
+            Then::Reply { reply, .. } => Outcome::Reply(reply),
+            Then::Again(frame) => self.handle(address, frame, Attempt::Second),
+        }
+    }
+
+    /// Its time is up. What it wrote is still in the queue of the metadata log, and takes effect when it is durable; unless it
+    /// `is_lost` to this process, which stops.
+    pub(crate) fn time_out_change(&mut self, key: WaiterKey, is_lost: bool) {
+        let Some((Waiting::Change(change), address)) = self.waiting(key) else {
+            return;
+        };
+        let (then, address) = (change.then.take(), *address);
+        if is_lost {
+            drop(self.take_waiting(key));
+        }
+        let outcome = match then {
+            Some(Then::Reply { overdue, .. }) => overdue(self, &address),
+            Some(Then::Again(frame)) => self.handle(&address, frame, Attempt::Overdue),
+            None => return,
         };
         self.settle(&address, outcome);
     }

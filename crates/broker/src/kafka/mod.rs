@@ -15,6 +15,16 @@ use wire::{ApiKey, Message, Reader, RequestHead, decode_request_header};
 use self::access::Principal;
 use crate::shard::{Address, Outcome, Shard, SlotNumber};
 
+/// Requests that need a change of the metadata are handled more than once.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Attempt {
+    First,
+    /// What it needed is there now.
+    Second,
+    /// What it needed was not durable in time: it is answered without.
+    Overdue,
+}
+
 impl Shard {
     /// Handles one frame; its answer goes to `slot`.
     pub(crate) fn on_request(&mut self, conn: ConnId, slot: SlotNumber, frame: Bytes) {
@@ -29,18 +39,18 @@ impl Shard {
             Ok(head) => {
                 address.correlation_id = head.correlation_id;
                 address.version = head.version;
-                self.dispatch(&address, &head, reader, frame, false)
+                self.dispatch(&address, &head, reader, frame, Attempt::First)
             }
             Err(_) => Outcome::Close,
         };
         self.settle(&address, outcome);
     }
 
-    /// Handles a request again whose needs were met meanwhile (`is_second`).
-    pub(crate) fn handle(&mut self, address: &Address, frame: Bytes, is_second: bool) -> Outcome {
+    /// Handles a request again that waited for what it needs.
+    pub(crate) fn handle(&mut self, address: &Address, frame: Bytes, attempt: Attempt) -> Outcome {
         let mut reader = Reader::new(frame.clone());
         match decode_request_header(&mut reader) {
-            Ok(head) => self.dispatch(address, &head, reader, frame, is_second),
+            Ok(head) => self.dispatch(address, &head, reader, frame, attempt),
             Err(_) => Outcome::Close,
         }
     }
@@ -51,7 +61,7 @@ impl Shard {
         head: &RequestHead,
         reader: Reader,
         frame: Bytes,
-        is_second: bool,
+        attempt: Attempt,
     ) -> Outcome {
         let Some(key) = head.api().filter(|key| api::is_served(*key, head.version)) else {
             return match head.api() {
@@ -80,13 +90,13 @@ impl Shard {
             }
             ApiKey::DescribeLogDirs => self.with(address, reader, Shard::on_describe_log_dirs),
             ApiKey::InitProducerId => self.with(address, reader, |shard, address, request| {
-                shard.on_init_producer_id(address, request, frame)
+                shard.on_init_producer_id(address, request, frame, attempt)
             }),
             ApiKey::Metadata => self.with(address, reader, |shard, address, request| {
-                shard.on_metadata(address, request, frame, is_second)
+                shard.on_metadata(address, request, frame, attempt)
             }),
             ApiKey::FindCoordinator => self.with(address, reader, |shard, address, request| {
-                shard.on_find_coordinator(address, request, frame, is_second)
+                shard.on_find_coordinator(address, request, frame, attempt)
             }),
             ApiKey::JoinGroup
             | ApiKey::SyncGroup
@@ -106,7 +116,7 @@ impl Shard {
             | ApiKey::TxnOffsetCommit
             | ApiKey::WriteTxnMarkers
             | ApiKey::DescribeTransactions
-            | ApiKey::ListTransactions => self.dispatch_txn(key, address, reader, frame),
+            | ApiKey::ListTransactions => self.dispatch_txn(key, address, reader, frame, attempt),
             ApiKey::GetTelemetrySubscriptions | ApiKey::PushTelemetry
                 if !self.receives_client_metrics() =>
             {
@@ -121,7 +131,7 @@ impl Shard {
             ApiKey::PushTelemetry => {
                 let who = self.identity(address, head);
                 self.with(address, reader, |shard, address, request| {
-                    shard.on_push_telemetry(address, &who, &request, frame, is_second)
+                    shard.on_push_telemetry(address, &who, &request, frame, attempt)
                 })
             }
             _ => self.dispatch_admin(key, address, reader),

@@ -15,7 +15,7 @@ use crate::Broker;
 pub(crate) struct Bench {
     pub(crate) shard: Shard,
     _broker: Broker,
-    _machine: Machine,
+    machine: Machine,
 }
 
 const CONN: ConnId = ConnId(1);
@@ -51,7 +51,7 @@ impl Bench {
         Bench {
             shard,
             _broker: broker,
-            _machine: machine,
+            machine,
         }
     }
 
@@ -65,6 +65,27 @@ impl Bench {
         let connection = connections.get_mut(&CONN).expect("it stays open");
         connection.put(request, account);
         self.shard.handle_frames(CONN);
+    }
+
+    /// The answer at the front, when it is there.
+    pub(crate) fn answer<R: wire::Request>(&mut self, version: i16) -> Option<R::Response> {
+        let connection = self.shard.connections.get_mut(&CONN);
+        let answer = connection.expect("it stays open").take_answer()?;
+        let mut reader = wire::Reader::new(Bytes::from(answer).slice(4..));
+        let decoded = wire::frame::decode_response::<R>(&mut reader, version);
+        Some(decoded.expect("an answer to that").1)
+    }
+
+    /// Time passes, and those are told whose time is up.
+    pub(crate) fn pass(&mut self, time: Duration) {
+        self.shard.now = self.shard.now.plus(time);
+        self.shard.expire_waiting();
+    }
+
+    /// The volume takes nothing more.
+    pub(crate) fn fill_disk(&self) {
+        let taken = self.machine.disk_taken();
+        self.machine.faults(|faults| faults.disk_bytes = taken);
     }
 
     /// The place of an answer that nobody has asked for.

@@ -13,6 +13,8 @@ use partition::Stamp;
 
 use super::inbox::{Frame, Inbox};
 use super::memory::Account;
+#[cfg(test)]
+use super::reply::Chunk;
 use super::reply::{Outbox, Reply};
 use crate::kafka::access::Principal;
 use crate::prefetch::Readers;
@@ -186,6 +188,24 @@ impl Connection {
             self.inbox.on_received(part.len(), self.last_active);
             rest = more;
         }
+    }
+
+    /// The answer at the front, if it is ready, for a test that is its peer.
+    #[cfg(test)]
+    pub(crate) fn take_answer(&mut self) -> Option<Vec<u8>> {
+        let front = self.slots.pop_front()?;
+        let SlotState::Ready(reply) = front.state else {
+            self.slots.push_front(front);
+            return None;
+        };
+        self.first_slot += 1;
+        self.ready_bytes -= reply.len;
+        self.ready_memory -= reply.memory;
+        let chunks = reply.chunks.iter().map(|chunk| match chunk {
+            Chunk::Bytes(bytes) => bytes.as_ref(),
+            Chunk::File(_) => panic!("an answer of records"),
+        });
+        Some(chunks.collect::<Vec<_>>().concat())
     }
 
     /// Reserves the place of the answer to a request.

@@ -9,6 +9,7 @@ pub(crate) mod bench;
 mod connection;
 mod inbox;
 pub(crate) mod memory;
+mod overdue;
 mod pending;
 mod reply;
 mod timer;
@@ -585,7 +586,7 @@ impl Shard {
             let pause = if is_short { SHORT_CHECK } else { IDLE_CHECK };
             self.idle_check = self.now.plus(pause);
             self.close_idle();
-            self.expire_produces();
+            self.expire_waiting();
         }
     }
 
@@ -629,38 +630,6 @@ impl Shard {
                 );
             }
             self.close(conn);
-        }
-    }
-
-    /// Only a commit that waits for room on a full disk takes so long. One that a stopping broker waits for may never come.
-    fn expire_produces(&mut self) {
-        let is_lost = self.is_stopping && self.shared.dirs().iter().any(|dir| dir.lacks_room());
-        let now = self.now;
-        let expired = self.waiting.keys(|(waiting, _)| {
-            matches!(waiting, Waiting::Produce(produce) if is_lost || produce.until <= now)
-        });
-        for key in expired {
-            self.time_out_produce(key);
-        }
-    }
-
-    /// Those that wait for more to read, or for other members of their group, would keep the broker from ending; their clients ask
-    /// again elsewhere.
-    fn drop_readers(&mut self) {
-        for key in self.waiting.keys(|(waiting, _)| {
-            // Markers that are missing are written after the next start.
-            matches!(
-                waiting,
-                Waiting::Fetch(_) | Waiting::Asking(_) | Waiting::Marking(_)
-            )
-        }) {
-            let Some((waiting, address)) = self.take_waiting(key) else {
-                continue;
-            };
-            if let Waiting::Fetch(fetch) = waiting {
-                fetch.unwatch(key);
-            }
-            self.settle(&address, Outcome::Close);
         }
     }
 
@@ -757,7 +726,7 @@ impl Worker for Shard {
         self.spread_news();
         self.fire_timers();
         if self.is_stopping {
-            self.expire_produces();
+            self.expire_waiting();
         }
         self.spread_news();
         // A commit lets more be written (markers of a transaction, a request that waited for its topic): not one poll later.

@@ -104,8 +104,8 @@ pub(super) const SETTINGS: &[Setting] = settings! {
     "group.streams.session.timeout.ms" Int "45000" AtLeast(1) ReadOnly Accepted
         "silence after which a member leaves its streams group";
     "offset.metadata.max.bytes" Int "4096" Any ReadOnly Works "largest text stored beside a committed offset";
-    "offsets.commit.timeout.ms" Int "5000" AtLeast(1) ReadOnly Meaningless
-        "A commit waits for the disk of this broker alone, and one that fails is told at once";
+    "offsets.commit.timeout.ms" Int "5000" AtLeast(1) ReadOnly Works
+        "wait of groups and transactions for a disk that is full, then COORDINATOR_NOT_AVAILABLE; up to 5 s longer";
     "offsets.load.buffer.size" Int "5242880" AtLeast(1) ReadOnly Meaningless
         "Group state is loaded in pieces of 256 KiB, between which clients are served";
     "offsets.retention.check.interval.ms" Long "600000" AtLeast(1) ReadOnly Works

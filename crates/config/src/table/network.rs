@@ -31,7 +31,7 @@ pub(super) const SETTINGS: &[Setting] = settings! {
     "queued.max.requests" Int "500" AtLeast(1) ReadOnly Meaningless
         "Requests are not queued between threads; bytes are bounded by queued.max.request.bytes";
     "request.timeout.ms" Int "30000" Any ReadOnly Works
-        "bound of add.partitions.to.txn.retry.backoff.max.ms; there is no other broker to wait for";
+        "wait of a change of settings for a disk that is full; bound of add.partitions.to.txn.retry.backoff.max.ms";
     "security.inter.broker.protocol" String "PLAINTEXT" OneOf(&["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]) ReadOnly Works
         "inter.broker.listener.name where that is not set";
     "socket.connection.setup.timeout.max.ms" Long "30000" Any ReadOnly Accepted

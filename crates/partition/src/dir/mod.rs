@@ -187,7 +187,9 @@ impl LogDir {
         let arrivals = std::mem::take(&mut *self.arrivals.lock());
         let dirty = std::mem::take(&mut *self.dirty.lock());
         let doomed = std::mem::take(&mut *self.doomed.lock());
-        drop((partitions, guests, arrivals, dirty, doomed));
+        // On a full disk rounds stay that were never committed.
+        let rounds = self.queue.lock().take_rounds();
+        drop((partitions, guests, arrivals, dirty, doomed, rounds));
     }
 
     pub fn set_producer_expiration(&self, ms: i64) {

@@ -124,6 +124,11 @@ impl Queue {
         self.rounds.push_front(round);
     }
 
+    /// Nobody will commit them.
+    pub(crate) fn take_rounds(&mut self) -> VecDeque<Round> {
+        std::mem::take(&mut self.rounds)
+    }
+
     pub(crate) fn give_back(&mut self, round: Emptied) {
         let Emptied(round) = round;
         // So many are alive at a time: one being filled, the others on their way to the disk.

@@ -20,11 +20,25 @@ use wire::{Reader, Request};
 
 use crate::small_broker::{PORT, start};
 
-const NONE: i16 = 0;
+pub(crate) const NONE: i16 = 0;
 const SERVER: i16 = -1;
 const METADATA_TOO_LARGE: i16 = 12;
 const NOT_COORDINATOR: i16 = 16;
 const MIXED_SESSION: i16 = 106;
+
+pub(crate) fn creation(name: &str, num_partitions: i32) -> CreateTopicsRequest {
+    let topic = CreatableTopic {
+        name: name.to_owned(),
+        num_partitions,
+        replication_factor: 1,
+        ..Default::default()
+    };
+    CreateTopicsRequest {
+        topics: vec![topic],
+        timeout_ms: 1000,
+        validate_only: false,
+    }
+}
 
 pub(crate) struct Client<'a> {
     pub(crate) machine: &'a Machine,
@@ -37,13 +51,13 @@ impl Client<'_> {
         Client { machine, conn }
     }
 
-    fn run(&self, time: Duration) {
+    pub(crate) fn run(&self, time: Duration) {
         let end = self.machine.now().plus(time);
         self.machine.alarm(end);
         while self.machine.now() < end && self.machine.step_until(end) != Step::Off {}
     }
 
-    fn send<R: Request>(&self, request: &R, version: i16) {
+    pub(crate) fn send<R: Request>(&self, request: &R, version: i16) {
         let encoded = encode_request(request, version, 1, None).and_then(wire::Encoded::into_bytes);
         let bytes = encoded.expect("can be encoded");
         let mut sent = 0;
@@ -56,7 +70,7 @@ impl Client<'_> {
     }
 
     /// What comes within so many milliseconds.
-    fn answer<R: Request>(&self, version: i16, patience_ms: u32) -> Option<R::Response> {
+    pub(crate) fn answer<R: Request>(&self, version: i16, patience_ms: u32) -> Option<R::Response> {
         let mut inbox = Vec::new();
         for _ in 0..=patience_ms {
             let mut buf = [0; 4096];
@@ -82,23 +96,15 @@ impl Client<'_> {
         answer.expect("an answer in ten seconds")
     }
 
-    fn create(&self, name: &str, num_partitions: i32) {
-        let topic = CreatableTopic {
-            name: name.to_owned(),
-            num_partitions,
-            replication_factor: 1,
-            ..Default::default()
-        };
-        let request = CreateTopicsRequest {
-            topics: vec![topic],
-            timeout_ms: 1000,
-            validate_only: false,
-        };
-        assert_eq!(self.ask(&request, 5).topics[0].error_code, NONE);
+    pub(crate) fn create(&self, name: &str, num_partitions: i32) {
+        assert_eq!(
+            self.ask(&creation(name, num_partitions), 5).topics[0].error_code,
+            NONE
+        );
     }
 
     /// Makes `__consumer_offsets`, the first time.
-    fn find_coordinator(&self, group: &str) {
+    pub(crate) fn find_coordinator(&self, group: &str) {
         let request = FindCoordinatorRequest {
             key: group.to_owned(),
             ..Default::default()

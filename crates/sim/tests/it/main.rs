@@ -6,6 +6,7 @@ mod coordinators;
 mod crowd;
 mod dirs;
 mod epochs;
+mod full;
 mod hangs;
 mod odd_loads;
 mod small_broker;

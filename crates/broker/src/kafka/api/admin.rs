@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use meta::{Image, Record};
@@ -11,6 +12,7 @@ use wire::messages::{
 };
 use wire::{ApiKey, Message, Reader};
 
+use super::overdue::{Overdue, Patience};
 use super::{
     View, alter_configs, alter_partition_reassignments, api_versions, create_partitions,
     create_topics, delegation_tokens, delete_topics, describe_cluster, describe_configs,
@@ -18,6 +20,7 @@ use super::{
     list_partition_reassignments, metadata, offline, update_features,
 };
 use crate::ids::random_uuid;
+use crate::kafka::Attempt;
 use crate::kafka::access::Principal;
 use crate::settings::Settings;
 use crate::shard::{Address, Outcome, Shard};
@@ -108,7 +111,7 @@ impl Shard {
         address: &Address,
         request: MetadataRequest,
         frame: Bytes,
-        is_second: bool,
+        attempt: Attempt,
     ) -> Outcome {
         let Some(scene) = self.scene(address) else {
             return Outcome::Close;
@@ -116,7 +119,7 @@ impl Shard {
         let shared = Arc::clone(&self.shared);
         let version = address.version;
         let view = scene.view(&shared.metadata.cluster_id);
-        if !is_second && !metadata::missing(&request, version, &view).is_empty() {
+        if attempt == Attempt::First && !metadata::missing(&request, version, &view).is_empty() {
             let asker = scene.asker;
             return self.change_first(address, frame, |image, shared| {
                 let settings = shared.config();
@@ -227,8 +230,9 @@ impl Shard {
         })
     }
 
-    /// Answers when what is decided is durable.
-    fn decide<R: Message, M: Message>(
+    /// Answers when what is decided is durable, or when the client's time is up. One that names none waits as long as a client
+    /// waits for any request; so long Kafka's broker waits for its controller.
+    fn decide<R: Message + Patience, M: Message + Overdue + Send + 'static>(
         &mut self,
         key: ApiKey,
         address: &Address,
@@ -239,7 +243,11 @@ impl Shard {
             return Outcome::Close;
         };
         self.with(address, reader, |shard, address, request: R| {
-            shard.change(address, key, |image, shared| {
+            let patience = match request.timeout_ms() {
+                Some(ms) => Duration::from_millis(ms.max(0).unsigned_abs().into()),
+                None => scene.settings.request_wait_max,
+            };
+            shard.change(address, key, patience, |image, shared| {
                 let settings = shared.config();
                 let view = view(image, &settings, &shared.metadata.cluster_id, scene.asker);
                 handle(&request, &view, shared)

@@ -3,8 +3,10 @@
 //! Refuses topics of the broker itself and those that are compacted and never deleted: their oldest records may be the newest
 //! of their keys.
 
-use model::Offset;
-use partition::{Partition, Ticket};
+use std::time::Duration;
+
+use model::{Instant, Offset};
+use partition::{Partition, Ticket, WaiterKey};
 use wire::messages::delete_records_response::{
     DeleteRecordsPartitionResult, DeleteRecordsTopicResult,
 };
@@ -17,8 +19,20 @@ use crate::shard::{Address, Outcome, Shard, Waiting};
 /// A trim whose commits are under way.
 pub(crate) struct Trim {
     response: DeleteRecordsResponse,
-    tickets: Vec<(u32, u32)>,
+    /// Topic and partition places in the response, by ticket index; taken out when they are settled.
+    tickets: Vec<Option<(u32, u32)>>,
     open: usize,
+    /// How long the client wants to wait.
+    pub(crate) until: Instant,
+}
+
+impl Trim {
+    fn fail(&mut self, (topic, partition): (u32, u32), code: ErrorCode) {
+        let topic = &mut self.response.topics[topic as usize];
+        let result = &mut topic.partitions[partition as usize];
+        result.error_code = code.code();
+        result.low_watermark = NO_WATERMARK;
+    }
 }
 
 /// "Up to the high watermark."
@@ -33,10 +47,12 @@ impl Shard {
     ) -> Outcome {
         let topics = self.topics();
         let key = self.next_waiter();
+        let timeout = Duration::from_millis(request.timeout_ms.max(0).unsigned_abs().into());
         let mut trim = Trim {
             response: DeleteRecordsResponse::default(),
             tickets: Vec::new(),
             open: 0,
+            until: self.now.plus(timeout),
         };
         for topic in request.topics {
             let mut partitions = Vec::with_capacity(topic.partitions.len());
@@ -59,8 +75,8 @@ impl Shard {
                 };
                 let (low_watermark, code) = match result {
                     Ok(start) => {
-                        trim.tickets
-                            .push((trim.response.topics.len() as u32, partitions.len() as u32));
+                        let place = (trim.response.topics.len() as u32, partitions.len() as u32);
+                        trim.tickets.push(Some(place));
                         trim.open += 1;
                         (start.0, ErrorCode::None)
                     }
@@ -88,18 +104,30 @@ impl Shard {
         let Some((Waiting::Trim(trim), _)) = self.waiting(ticket.waiter) else {
             return;
         };
-        if let Some((topic, partition)) = trim.tickets.get(ticket.index as usize) {
+        let place = trim.tickets.get_mut(ticket.index as usize);
+        if let Some(place) = place.and_then(Option::take) {
             if code != ErrorCode::None {
-                let result =
-                    &mut trim.response.topics[*topic as usize].partitions[*partition as usize];
-                result.error_code = code.code();
-                result.low_watermark = NO_WATERMARK;
+                trim.fail(place, code);
             }
             trim.open -= 1;
         }
-        if trim.open == 0
-            && let Some((Waiting::Trim(trim), address)) = self.take_waiting(ticket.waiter)
-        {
+        if trim.open == 0 {
+            self.finish_trim(ticket.waiter);
+        }
+    }
+
+    /// Its time is up. What it trimmed may still be committed, and is gone then.
+    pub(crate) fn time_out_trim(&mut self, key: WaiterKey) {
+        if let Some((Waiting::Trim(trim), _)) = self.waiting(key) {
+            for place in std::mem::take(&mut trim.tickets).into_iter().flatten() {
+                trim.fail(place, ErrorCode::RequestTimedOut);
+            }
+            self.finish_trim(key);
+        }
+    }
+
+    fn finish_trim(&mut self, key: WaiterKey) {
+        if let Some((Waiting::Trim(trim), address)) = self.take_waiting(key) {
             let outcome = self.reply(&address, ApiKey::DeleteRecords, &trim.response);
             self.settle(&address, outcome);
         }

@@ -6,7 +6,9 @@ use model::ProducerId;
 use wire::ApiKey;
 use wire::messages::{EndTxnRequest, EndTxnResponse};
 
+use super::init_producer_id::NO_PRODUCER_ID;
 use super::txn::{BROKER_ADDS, CLIENT_ADDS, fenced, producer, unexpected};
+use crate::kafka::Attempt;
 use crate::shard::{Address, Outcome, Shard};
 
 /// First version whose clients know PRODUCER_FENCED.
@@ -22,6 +24,7 @@ impl Shard {
         address: &Address,
         request: EndTxnRequest,
         frame: Bytes,
+        attempt: Attempt,
     ) -> Outcome {
         let is_last = request.producer_epoch >= LAST_EPOCH && address.version >= EPOCH_VERSION;
         let fresh = match is_last {
@@ -29,6 +32,15 @@ impl Shard {
             false => None,
         };
         if is_last && fresh.is_none() {
+            if attempt == Attempt::Overdue {
+                let response = EndTxnResponse {
+                    error_code: NO_PRODUCER_ID.code(),
+                    producer_id: ProducerId::NONE.0,
+                    producer_epoch: -1,
+                    ..Default::default()
+                };
+                return self.reply(address, ApiKey::EndTxn, &response);
+            }
             return self.allocate_producer_ids(address, frame);
         }
         let ask = Ask::End {

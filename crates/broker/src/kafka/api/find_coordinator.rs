@@ -12,6 +12,7 @@ use wire::{ApiKey, ErrorCode};
 use super::View;
 use super::admin::view;
 use crate::ids::random_uuid;
+use crate::kafka::Attempt;
 use crate::shard::{Address, Outcome, Shard};
 
 /// First version that asks for several keys at once (KIP-699).
@@ -35,7 +36,7 @@ impl Shard {
         address: &Address,
         request: FindCoordinatorRequest,
         frame: Bytes,
-        is_second: bool,
+        attempt: Attempt,
     ) -> Outcome {
         let Some(scene) = self.scene(address) else {
             return Outcome::Close;
@@ -43,7 +44,7 @@ impl Shard {
         let shared = std::sync::Arc::clone(&self.shared);
         let topic = topic_of(request.key_type);
         let is_missing = topic.is_some_and(|name| scene.image.topic(name).is_none());
-        if let Some(name) = topic.filter(|_| is_missing && !is_second) {
+        if let Some(name) = topic.filter(|_| is_missing && attempt == Attempt::First) {
             let asker = scene.asker;
             return self.change_first(address, frame, |image, shared| {
                 let settings = shared.config();

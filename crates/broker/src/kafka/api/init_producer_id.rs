@@ -6,10 +6,13 @@ use wire::messages::{InitProducerIdRequest, InitProducerIdResponse};
 use wire::{ApiKey, ErrorCode};
 
 use super::txn::{fenced, producer, unexpected};
+use crate::kafka::Attempt;
 use crate::shard::{Address, Outcome, Shard};
 
 /// First version whose clients know PRODUCER_FENCED.
 const FENCED_VERSION: i16 = 4;
+/// While the next block of producer ids is not durable. Nothing was done: the client asks again.
+pub(super) const NO_PRODUCER_ID: ErrorCode = ErrorCode::CoordinatorLoadInProgress;
 
 impl Shard {
     pub(crate) fn on_init_producer_id(
@@ -17,13 +20,17 @@ impl Shard {
         address: &Address,
         request: InitProducerIdRequest,
         frame: Bytes,
+        attempt: Attempt,
     ) -> Outcome {
         // Both or none: who he was, and in which incarnation.
         if (request.producer_id == -1) != (request.producer_epoch == -1) {
             return self.refuse_producer_id(address, ErrorCode::InvalidRequest);
         }
         let Some(id) = self.take_producer_id() else {
-            return self.allocate_producer_ids(address, frame);
+            return match attempt {
+                Attempt::Overdue => self.refuse_producer_id(address, NO_PRODUCER_ID),
+                Attempt::First | Attempt::Second => self.allocate_producer_ids(address, frame),
+            };
         };
         let Some(transactional_id) = request.transactional_id else {
             let response = InitProducerIdResponse {

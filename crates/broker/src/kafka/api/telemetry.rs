@@ -21,6 +21,7 @@ use wire::{ApiKey, ErrorCode, RequestHead, Uuid};
 use super::admin::view;
 use super::error;
 use crate::ids::random_uuid;
+use crate::kafka::Attempt;
 use crate::shard::{Address, Outcome, Shard};
 use crate::telemetry::{Identity, Push};
 
@@ -93,10 +94,10 @@ impl Shard {
         who: &Identity,
         request: &PushTelemetryRequest,
         frame: Bytes,
-        is_second: bool,
+        attempt: Attempt,
     ) -> Outcome {
         let topic = meta::name::CLIENT_METRICS;
-        if !is_second && self.topics().named(topic).is_none() {
+        if attempt == Attempt::First && self.topics().named(topic).is_none() {
             let Some(scene) = self.scene(address) else {
                 return Outcome::Close;
             };

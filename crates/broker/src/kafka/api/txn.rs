@@ -5,6 +5,7 @@ use coord::txn::{Answer, Producer};
 use model::{ProducerEpoch, ProducerId};
 use wire::{ApiKey, ErrorCode, Reader};
 
+use crate::kafka::Attempt;
 use crate::shard::{Address, Outcome, Shard};
 
 /// `transaction.version` of clients that ask for each partition, and of those that leave it to the broker (KIP-890).
@@ -43,6 +44,7 @@ impl Shard {
         address: &Address,
         reader: Reader,
         frame: Bytes,
+        attempt: Attempt,
     ) -> Outcome {
         match key {
             ApiKey::AddPartitionsToTxn => {
@@ -50,7 +52,7 @@ impl Shard {
             }
             ApiKey::AddOffsetsToTxn => self.with(address, reader, Shard::on_add_offsets_to_txn),
             ApiKey::EndTxn => self.with(address, reader, |shard, address, request| {
-                shard.on_end_txn(address, request, frame)
+                shard.on_end_txn(address, request, frame, attempt)
             }),
             ApiKey::TxnOffsetCommit => self.with(address, reader, Shard::on_txn_offset_commit),
             ApiKey::WriteTxnMarkers => self.with(address, reader, Shard::on_write_txn_markers),

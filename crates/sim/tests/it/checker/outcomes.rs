@@ -56,7 +56,7 @@ fn answers_mean_what_the_table_says() {
         (
             EndTransaction,
             Code(Error::CoordinatorNotAvailable),
-            Fail,
+            Info,
             Info,
         ),
         (EndTransaction, Code(Error::NotCoordinator), Info, Info),
