@@ -109,6 +109,8 @@ struct Inner {
     sealed: bool,
     index: Index,
     max: Option<MaxTime>,
+    /// Batches behind damage were not looked at: `max` may be too low.
+    is_damaged: bool,
     marks: VecDeque<Mark>,
     since_entry: u64,
 }
@@ -169,6 +171,7 @@ impl Segment {
                 sealed,
                 index: Index::Unknown,
                 max: None,
+                is_damaged: false,
                 marks: VecDeque::new(),
                 since_entry: 0,
             }),
@@ -228,6 +231,11 @@ impl Segment {
     pub(crate) fn sealed_end(&self) -> Option<Offset> {
         let inner = self.inner.read();
         inner.sealed.then_some(inner.end)
+    }
+
+    /// Not all of its batches could be looked at.
+    pub(crate) fn is_damaged(&self) -> bool {
+        self.inner.read().is_damaged
     }
 
     /// Entries of the offset index in memory.

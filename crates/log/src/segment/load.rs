@@ -99,6 +99,7 @@ impl Segment {
             sealed: false,
             index: Index::Memory { offsets, times },
             max,
+            is_damaged: false,
             marks: VecDeque::new(),
             since_entry: 0,
         };
@@ -107,6 +108,7 @@ impl Segment {
         // behind it. To end the segment at the damage would write over everything that follows.
         if believed && damage.is_some() {
             rebuilt.end = inner.end;
+            rebuilt.is_damaged = true;
             // No walk gets there: the first batch behind the damage is found by its mark, and by an index entry of its own.
             rebuilt.since_entry = u64::MAX;
             rebuilt.mark(file_len);
@@ -222,7 +224,8 @@ impl Segment {
         Ok((!zero).then(|| (count, Some(E::read(&bytes)))))
     }
 
-    /// Makes the indexes anew from the batches. An active segment keeps them in memory, a sealed one writes its files.
+    /// Makes the indexes anew from the batches. An active segment keeps them in memory, a sealed one writes its files, unless
+    /// damage hid batches: the next start would take those for all there are.
     pub(crate) fn rebuild(&self) -> Result<(), ScanError> {
         let len = self.len();
         let file = self.file()?;
@@ -238,10 +241,13 @@ impl Segment {
                 times: Vec::new(),
             },
             max: None,
+            is_damaged: false,
             marks: VecDeque::new(),
             since_entry: 0,
         };
         let (good, damage) = self.walk(&file, 0, len, false, &mut rebuilt)?;
+        let damage = damage.filter(|_| good < len);
+        rebuilt.is_damaged = damage.is_some();
         if sealed {
             rebuilt.end = end;
             rebuilt.finish(self.base);
@@ -252,13 +258,13 @@ impl Segment {
             *inner = rebuilt;
         }
         drop(inner);
+        if let Some(damage) = damage {
+            return Err(damage.into());
+        }
         if sealed && self.write_indexes()? {
             self.to_files();
         }
-        match damage {
-            Some(damage) if good < len => Err(damage.into()),
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
     /// Writes the index files from memory, so that the next start need not walk the batches. False for a segment whose name is

@@ -113,7 +113,8 @@ impl Store {
         }
     }
 
-    /// The newest time of a segment's records; where none has a time, when its file was last written.
+    /// The newest time of a segment's records; where none has a time, when its file was last written. Where damage hides some it is
+    /// the later of the two: a time that rot made would else take all of the segment.
     pub(super) fn largest_time(&self, segment: &Segment) -> Result<Timestamp, StoreError> {
         let max = match segment.max_time() {
             // What cannot be read has no time that could be known.
@@ -121,6 +122,7 @@ impl Store {
             max => max.map_err(|error| self.scan(segment.base(), error))?,
         };
         match max.filter(|max| max.timestamp.0 >= 0) {
+            Some(max) if segment.is_damaged() => Ok(self.modified(segment)?.max(max.timestamp)),
             Some(max) => Ok(max.timestamp),
             None => self.modified(segment),
         }

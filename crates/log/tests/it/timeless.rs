@@ -1,5 +1,6 @@
 //! Segments whose records have no time: they are as old as their files, also after a restart.
 
+use std::io::IoSlice;
 use std::path::Path;
 
 use env::disk::Open;
@@ -57,6 +58,46 @@ fn segments_of_records_without_a_time_expire_by_the_time_of_their_files() {
         store.unlink(&deleted).unwrap();
         let left = read_all(&store, bases[2], 40, 5000);
         assert_eq!(left.len() as i64, 40 - bases[2]);
+    });
+}
+
+/// Found by the simulator: zeroed bytes were a time of 1970, and retention took all that follows.
+#[test]
+fn a_time_that_damage_made_takes_no_segment() {
+    on_every_machine("timeless-damaged", |place| {
+        let now = place.env.clock.wall_ms().0;
+        let config = || LogConfig {
+            segment_bytes: 1 << 20,
+            ..kept_an_hour()
+        };
+        let store = place.create(config(), 0);
+        (0..10).for_each(|at| append(&store, &[batch(at, 1, now)]));
+        store.sync().unwrap();
+        let known = store.known();
+        let path = store.segments()[0].path("log");
+        drop(store);
+        let file = place.env.disk.open(&path, Open::Write).unwrap();
+        // From the largest time of the first batch into the head of the second.
+        let zeros = vec![0; batch(0, 1, now).size()];
+        file.write_at(&[IoSlice::new(&zeros)], 35).unwrap();
+
+        let (store, _) = place.open(config(), Some(known));
+        let check = |store: &Store, what: &str| {
+            assert_eq!(expired(store, now + HOUR / 2), [], "{what}");
+            assert_eq!(expired(store, now + HOUR / 2), [], "{what}, again");
+            assert_eq!(expired(store, now + 2 * HOUR)[..1], [0], "{what}");
+        };
+        check(&store, "active");
+        store.roll(Timestamp(now)).unwrap();
+        append(&store, &[batch(10, 1, now)]);
+        store.sync().unwrap();
+        check(&store, "sealed");
+        let known = store.known();
+        drop(store);
+        for start in 1..3 {
+            let (store, _) = place.open(config(), Some(known));
+            check(&store, &format!("start {start}"));
+        }
     });
 }
 
