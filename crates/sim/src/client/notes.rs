@@ -44,8 +44,8 @@ pub(crate) struct Notes {
     pub(crate) late_batches: u64,
     pub(crate) late_additions: u64,
     groups: BTreeMap<(String, i32), GroupPart>,
-    /// The process that the coordinator knows for an instance of a static member, and since when.
-    pub(crate) instances: BTreeMap<String, (u32, Instant)>,
+    /// Processes that the coordinator knew for an instance of a static member, and when it was asked and had answered that.
+    pub(crate) instances: BTreeMap<String, BTreeMap<u32, (Instant, Instant)>>,
     /// Static members that came back to what they had, or found another process in their place.
     pub(crate) resumed: u64,
     pub(crate) shut_out: u64,

@@ -169,7 +169,7 @@ impl Client for Member {
                     if let Some(owned) = owned {
                         notes.resumed += u64::from(classic.has_resumed());
                         self.on_generation(&owned, notes);
-                        self.is_instance(machine.now(), notes);
+                        self.is_instance((asked, machine.now()), notes);
                         self.take(&owned, machine.now(), notes)?;
                     }
                     self.renew_belief(notes);
@@ -179,7 +179,7 @@ impl Client for Member {
                     let was_out = consumer.is_out();
                     let (effect, assigned) = consumer.on_answer(answer, asked, &self.held)?;
                     if was_out && !consumer.is_out() {
-                        self.is_instance(machine.now(), notes);
+                        self.is_instance((asked, machine.now()), notes);
                     }
                     if let Some(assigned) = assigned {
                         self.take(&assigned, machine.now(), notes)?;
@@ -406,23 +406,29 @@ impl Member {
         }
     }
 
-    /// The coordinator knows this process as that of its instance, from now on.
-    fn is_instance(&self, now: Instant, notes: &mut Notes) {
+    /// The coordinator knew this process as that of its instance when it answered a question of that time.
+    fn is_instance(&self, (asked, answered): (Instant, Instant), notes: &mut Notes) {
         if let Some(instance) = &self.instance {
-            notes.instances.insert(instance.clone(), (self.number, now));
+            let known = notes.instances.entry(instance.clone()).or_default();
+            known.insert(self.number, (asked, answered));
         }
     }
 
-    /// A commit was taken that was sent at `asked`.
+    /// A commit was taken that was sent at `asked`: nobody may have had the place by then who asked for it after we last had it.
+    /// Whose question was on its way together with ours may have come before us, whatever answer arrived first.
     fn judge_instance(&self, asked: Instant, notes: &mut Notes) {
         let Some(instance) = &self.instance else {
             return;
         };
-        let known = notes.instances.get(instance).copied();
-        if let Some((other, since)) = known
-            && other != self.number
-            && since < asked
-        {
+        let Some(known) = notes.instances.get(instance) else {
+            return;
+        };
+        let since = known
+            .get(&self.number)
+            .map_or(Instant(0), |(_, since)| *since);
+        let mut others = known.iter().filter(|(other, _)| **other != self.number);
+        let fencing = others.find(|(_, (claimed, had))| since < *claimed && *had < asked);
+        if let Some((other, _)) = fencing {
             let (group, number) = (&self.group, self.number);
             notes.violation(format!(
                 "{group}: a commit of member {number} was taken, which was fenced by {other} as {instance}"
