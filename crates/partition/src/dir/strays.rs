@@ -174,7 +174,7 @@ impl Recovery {
                     true => self.remove(&path)?,
                     false => self.set_aside(&path, topic, index, Some(id))?,
                 }
-            } else if name.ends_with(GRAVE_SUFFIX) || name.ends_with(FUTURE_SUFFIX) {
+            } else if is_leftover(&name) {
                 self.remove(&path)?;
             }
         }
@@ -301,6 +301,21 @@ pub(super) fn partition_of(name: &str) -> Option<(&str, PartitionIndex)> {
     Some((topic, PartitionIndex(index)))
 }
 
+/// What a crash leaves of a partition that was going, or on its way here. Somebody's `to-delete` is none.
+fn is_leftover(name: &str) -> bool {
+    let of = [GRAVE_SUFFIX, FUTURE_SUFFIX].map(|suffix| name.strip_suffix(suffix));
+    let parts = of
+        .into_iter()
+        .flatten()
+        .filter_map(|of| of.rsplit_once('.'));
+    let is_id = |id: &str| {
+        let is_hex = id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+        is_hex || id.parse::<Uuid>().is_ok()
+    };
+    let mut ours = parts.filter(|(partition, id)| partition_of(partition).is_some() && is_id(id));
+    ours.next().is_some()
+}
+
 fn partition_of_path(path: &Path) -> Option<(&str, PartitionIndex)> {
     partition_of(path.file_name()?.to_str()?)
 }
@@ -315,7 +330,26 @@ pub(super) fn is_of_a_log(entry: &Entry) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::recover::grave_name;
     use super::*;
+
+    #[test]
+    fn what_only_ends_like_a_leftover_is_somebody_elses() {
+        let (index, id) = (PartitionIndex(12_345), Uuid([255; 16]));
+        for topic in ["t", "t.x-y", &"t".repeat(249)] {
+            assert!(is_leftover(&grave_name(topic, index, id)));
+            assert!(is_leftover(&future_name(topic, index, id)));
+        }
+        for other in [
+            "to-delete",
+            "my-future",
+            "t-0-delete",
+            "t-0.old-delete",
+            "t.x-future",
+        ] {
+            assert!(!is_leftover(other), "{other}");
+        }
+    }
 
     #[test]
     fn a_stray_has_the_name_that_kafka_gives_it_and_is_no_partition() {
