@@ -1,11 +1,10 @@
 //! Coordinators of groups behind the Kafka door: what is said of what their log cannot take, and to whom they leave.
 
+use std::borrow::Borrow;
 use std::time::Duration;
 
 use bytes::Bytes;
-use env::sim::{Faults, Machine, SimConn, Step};
-use wire::frame::{decode_response, encode_request};
-use wire::messages::create_topics_request::CreatableTopic;
+use env::sim::{Faults, Machine};
 use wire::messages::delete_topics_request::DeleteTopicState;
 use wire::messages::fetch_request::{FetchPartition, FetchTopic};
 use wire::messages::join_group_request::JoinGroupRequestProtocol;
@@ -13,96 +12,19 @@ use wire::messages::offset_commit_request::{
     OffsetCommitRequestPartition, OffsetCommitRequestTopic,
 };
 use wire::messages::{
-    CreateTopicsRequest, DeleteTopicsRequest, FetchRequest, FindCoordinatorRequest,
-    JoinGroupRequest, OffsetCommitRequest,
+    DeleteTopicsRequest, FetchRequest, FindCoordinatorRequest, JoinGroupRequest,
+    OffsetCommitRequest,
 };
-use wire::{Reader, Request};
 
-use crate::small_broker::{PORT, start};
+use crate::client::{Client, NONE};
+use crate::small_broker::start;
 
-pub(crate) const NONE: i16 = 0;
 const SERVER: i16 = -1;
 const METADATA_TOO_LARGE: i16 = 12;
 const NOT_COORDINATOR: i16 = 16;
 const MIXED_SESSION: i16 = 106;
 
-pub(crate) fn creation(name: &str, num_partitions: i32) -> CreateTopicsRequest {
-    let topic = CreatableTopic {
-        name: name.to_owned(),
-        num_partitions,
-        replication_factor: 1,
-        ..Default::default()
-    };
-    CreateTopicsRequest {
-        topics: vec![topic],
-        timeout_ms: 1000,
-        validate_only: false,
-    }
-}
-
-pub(crate) struct Client<'a> {
-    pub(crate) machine: &'a Machine,
-    conn: SimConn,
-}
-
-impl Client<'_> {
-    pub(crate) fn of(machine: &Machine) -> Client<'_> {
-        let conn = machine.connect(PORT).expect("the backlog has room");
-        Client { machine, conn }
-    }
-
-    pub(crate) fn run(&self, time: Duration) {
-        let end = self.machine.now().plus(time);
-        self.machine.alarm(end);
-        while self.machine.now() < end && self.machine.step_until(end) != Step::Off {}
-    }
-
-    pub(crate) fn send<R: Request>(&self, request: &R, version: i16) {
-        let encoded = encode_request(request, version, 1, None).and_then(wire::Encoded::into_bytes);
-        let bytes = encoded.expect("can be encoded");
-        let mut sent = 0;
-        while sent < bytes.len() {
-            match self.conn.send(&bytes[sent..]) {
-                Ok(more) => sent += more,
-                Err(_) => self.run(Duration::from_millis(1)),
-            }
-        }
-    }
-
-    /// What comes within so many milliseconds.
-    pub(crate) fn answer<R: Request>(&self, version: i16, patience_ms: u32) -> Option<R::Response> {
-        let mut inbox = Vec::new();
-        for _ in 0..=patience_ms {
-            let mut buf = [0; 4096];
-            while let Some(Ok(got @ 1..)) =
-                self.conn.is_readable().then(|| self.conn.recv(&mut buf))
-            {
-                inbox.extend(&buf[..got]);
-            }
-            let whole = inbox.first_chunk::<4>().map(|len| u32::from_be_bytes(*len));
-            if whole.is_some_and(|len| inbox.len() == 4 + len as usize) {
-                let mut reader = Reader::new(Bytes::copy_from_slice(&inbox[4..]));
-                let decoded = decode_response::<R>(&mut reader, version);
-                return Some(decoded.expect("an answer").1);
-            }
-            self.run(Duration::from_millis(1));
-        }
-        None
-    }
-
-    pub(crate) fn ask<R: Request>(&self, request: &R, version: i16) -> R::Response {
-        self.send(request, version);
-        let answer = self.answer::<R>(version, 10_000);
-        answer.expect("an answer in ten seconds")
-    }
-
-    pub(crate) fn create(&self, name: &str, num_partitions: i32) {
-        assert_eq!(
-            self.ask(&creation(name, num_partitions), 5).topics[0].error_code,
-            NONE
-        );
-    }
-
+impl<M: Borrow<Machine>> Client<M> {
     /// Makes `__consumer_offsets`, the first time.
     pub(crate) fn find_coordinator(&self, group: &str) {
         let request = FindCoordinatorRequest {

@@ -1,14 +1,12 @@
 //! Partitions that move between the log directories of a running broker, asked for and watched through the Kafka door.
 
+use std::ops::Deref;
 use std::time::Duration;
 
 use broker::Broker;
-use bytes::Bytes;
-use env::sim::{Faults, Machine, SimConn, Step};
-use wire::frame::{decode_response, encode_request};
+use env::sim::{Faults, Machine};
 use wire::messages::alter_replica_log_dirs_request::{AlterReplicaLogDir, AlterReplicaLogDirTopic};
 use wire::messages::create_partitions_request::CreatePartitionsTopic;
-use wire::messages::create_topics_request::CreatableTopic;
 use wire::messages::delete_topics_request::DeleteTopicState;
 use wire::messages::describe_producers_request::TopicRequest;
 use wire::messages::fetch_request::{FetchPartition, FetchTopic};
@@ -19,19 +17,17 @@ use wire::messages::offset_for_leader_epoch_request::{
 };
 use wire::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use wire::messages::{
-    AlterReplicaLogDirsRequest, ApiVersionsRequest, CreatePartitionsRequest, CreateTopicsRequest,
-    DeleteTopicsRequest, DescribeLogDirsRequest, DescribeProducersRequest,
-    DescribeTopicPartitionsRequest, FetchRequest, IncrementalAlterConfigsRequest,
-    ListOffsetsRequest, MetadataRequest, OffsetForLeaderEpochRequest, ProduceRequest,
-    describe_topic_partitions_request,
+    AlterReplicaLogDirsRequest, ApiVersionsRequest, CreatePartitionsRequest, DeleteTopicsRequest,
+    DescribeLogDirsRequest, DescribeProducersRequest, DescribeTopicPartitionsRequest, FetchRequest,
+    IncrementalAlterConfigsRequest, ListOffsetsRequest, MetadataRequest,
+    OffsetForLeaderEpochRequest, ProduceRequest, describe_topic_partitions_request,
 };
 use wire::records::BatchBuilder;
-use wire::{Reader, Request};
 
-use crate::small_broker::{PORT, start};
+use crate::client::{Client, NONE};
+use crate::small_broker::start;
 
 const DIRS: [&str; 3] = ["/data/a", "/data/b", "/data/c"];
-const NONE: i16 = 0;
 const UNKNOWN_TOPIC: i16 = 3;
 const NO_LEADER: i16 = 5;
 const INVALID_TOPIC: i16 = 17;
@@ -39,74 +35,25 @@ const STORAGE: i16 = 56;
 const NO_DIR: i16 = 57;
 
 struct House {
-    machine: Machine,
+    client: Client<Machine>,
     broker: Broker,
-    conn: SimConn,
+}
+
+impl Deref for House {
+    type Target = Client<Machine>;
+
+    fn deref(&self) -> &Client<Machine> {
+        &self.client
+    }
 }
 
 impl House {
     fn open(machine: Machine) -> House {
         let broker = start(&machine, &[("log.dirs", &DIRS.join(","))]);
         House {
-            conn: machine.connect(PORT).expect("the backlog has room"),
-            machine,
+            client: Client::of(machine),
             broker,
         }
-    }
-
-    fn run(&self, time: Duration) {
-        let end = self.machine.now().plus(time);
-        self.machine.alarm(end);
-        while self.machine.now() < end && self.machine.step_until(end) != Step::Off {}
-    }
-
-    fn send<R: Request>(&self, request: &R, version: i16) {
-        let encoded = encode_request(request, version, 1, None).and_then(wire::Encoded::into_bytes);
-        let bytes = encoded.expect("can be encoded");
-        let mut sent = 0;
-        while sent < bytes.len() {
-            match self.conn.send(&bytes[sent..]) {
-                Ok(more) => sent += more,
-                Err(_) => self.run(Duration::from_millis(1)),
-            }
-        }
-    }
-
-    fn answer<R: Request>(&self, version: i16) -> R::Response {
-        let mut inbox = Vec::new();
-        loop {
-            let whole = inbox.first_chunk::<4>().map(|len| u32::from_be_bytes(*len));
-            if whole.is_some_and(|len| inbox.len() == 4 + len as usize) {
-                let mut reader = Reader::new(Bytes::copy_from_slice(&inbox[4..]));
-                let decoded = decode_response::<R>(&mut reader, version);
-                return decoded.expect("an answer").1;
-            }
-            let mut buf = [0; 4096];
-            match self.conn.is_readable().then(|| self.conn.recv(&mut buf)) {
-                Some(Ok(got)) if got > 0 => inbox.extend(&buf[..got]),
-                _ => self.run(Duration::from_millis(1)),
-            }
-        }
-    }
-
-    fn ask<R: Request>(&self, request: &R, version: i16) -> R::Response {
-        self.send(request, version);
-        self.answer::<R>(version)
-    }
-
-    fn create(&self, name: &str, num_partitions: i32) {
-        let topic = CreatableTopic {
-            name: name.to_owned(),
-            num_partitions,
-            replication_factor: 1,
-            ..Default::default()
-        };
-        let request = CreateTopicsRequest {
-            topics: vec![topic],
-            timeout_ms: 1000,
-            validate_only: false,
-        };
-        assert_eq!(self.ask(&request, 5).topics[0].error_code, NONE);
     }
 
     fn alter(&self, topic: &str, index: i32, path: &str) -> i16 {
@@ -149,28 +96,6 @@ impl House {
         let (here, coming) = self.places(topic, index);
         assert!(here.len() == 1 && coming.is_empty(), "{here:?} {coming:?}");
         here[0].clone()
-    }
-
-    fn produce(&self, topic: &str, value: &[u8]) -> (i16, i64) {
-        let mut builder = BatchBuilder::new();
-        let now = self.machine.env().clock.wall_ms();
-        builder.push(now, None, Some(value), &[]);
-        let request = ProduceRequest {
-            acks: -1,
-            timeout_ms: 10_000,
-            topic_data: vec![TopicProduceData {
-                name: topic.to_owned(),
-                partition_data: vec![PartitionProduceData {
-                    index: 0,
-                    records: Some(builder.build().to_bytes().into()),
-                }],
-                ..Default::default()
-            }],
-            ..Default::default()
-        };
-        let response = self.ask(&request, 9);
-        let partition = &response.responses[0].partition_responses[0];
-        (partition.error_code, partition.base_offset)
     }
 
     /// Error code, high watermark and bytes of a fetch from `offset` on.
@@ -255,9 +180,8 @@ fn a_partition_moves_while_it_is_written_and_read_and_stays_there() {
         assert!(number < 10_000, "the move does not end");
     }
     assert_eq!(house.place("t", 0), to);
-    let House {
-        machine, broker, ..
-    } = house;
+    let House { client, broker } = house;
+    let machine = client.machine;
     machine.power_cut();
     drop(broker);
     let house = House::open(machine);
@@ -560,9 +484,8 @@ fn a_move_goes_on_after_a_restart() {
         assert_eq!(house.alter("t", 0, to), NONE);
         house.run(Duration::from_secs(2));
         let restart = |house: House| {
-            let House {
-                machine, broker, ..
-            } = house;
+            let House { client, broker } = house;
+            let machine = client.machine;
             match ending {
                 0 => drop(machine.power_cut()),
                 1 => machine.kill(),
@@ -607,9 +530,8 @@ fn a_power_cut_at_any_moment_of_a_move_leaves_one_place_and_an_end() {
         let (from, to) = (house.place("t", 0), house.other("t"));
         assert_eq!(house.alter("t", 0, to), NONE);
         house.run(Duration::from_micros(200) * millis);
-        let House {
-            machine, broker, ..
-        } = house;
+        let House { client, broker } = house;
+        let machine = client.machine;
         machine.power_cut();
         drop(broker);
         let house = House::open(machine);

@@ -1,24 +1,25 @@
 //! Leader epochs across power cuts: readers of what no sync had promised see that it is gone (KIP-101, KIP-320).
 
+use std::borrow::Borrow;
+
 use env::sim::{Faults, Machine};
 use wire::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use wire::messages::fetch_request::{FetchPartition, FetchTopic};
 use wire::messages::offset_for_leader_epoch_request::{
     OffsetForLeaderPartition, OffsetForLeaderTopic,
 };
-use wire::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use wire::messages::{
-    CreateTopicsRequest, FetchRequest, MetadataRequest, OffsetForLeaderEpochRequest, ProduceRequest,
+    CreateTopicsRequest, FetchRequest, MetadataRequest, OffsetForLeaderEpochRequest,
 };
-use wire::records::BatchBuilder;
 
-use crate::coordinators::Client;
+use crate::client::{Client, NONE};
 use crate::small_broker::start;
 
 const FENCED: i16 = 74;
 const WRITTEN: i64 = 30;
+const RECORD: &[u8] = &[7; 1000];
 
-impl Client<'_> {
+impl<M: Borrow<Machine>> Client<M> {
     fn create_with(&self, name: &str, durability: &str) {
         let request = CreateTopicsRequest {
             topics: vec![CreatableTopic {
@@ -35,27 +36,6 @@ impl Client<'_> {
             validate_only: false,
         };
         assert_eq!(self.ask(&request, 5).topics[0].error_code, 0);
-    }
-
-    /// The offset of a record of 1,000 bytes.
-    fn produce(&self, topic: &str) -> i64 {
-        let mut builder = BatchBuilder::new();
-        let now = self.machine.env().clock.wall_ms();
-        builder.push(now, None, Some(&[7; 1000]), &[]);
-        let request = ProduceRequest {
-            acks: -1,
-            timeout_ms: 10_000,
-            topic_data: vec![TopicProduceData {
-                name: topic.to_owned(),
-                partition_data: vec![PartitionProduceData {
-                    index: 0,
-                    records: Some(builder.build().to_bytes().into()),
-                }],
-                ..Default::default()
-            }],
-            ..Default::default()
-        };
-        self.ask(&request, 9).responses[0].partition_responses[0].base_offset
     }
 
     fn leader_epoch(&self, topic: &str) -> i32 {
@@ -116,11 +96,11 @@ fn a_power_cut_begins_new_epochs_where_records_were_not_promised_and_only_there(
             client.create_with(durability, durability);
             assert_eq!(client.leader_epoch(durability), 0);
             for offset in 0..WRITTEN {
-                assert_eq!(client.produce(durability), offset);
+                assert_eq!(client.produce(durability, RECORD), (NONE, offset));
             }
         }
         for _ in 0..WRITTEN {
-            client.produce("os");
+            client.produce("os", RECORD);
         }
         drop(broker);
         machine.power_cut();
@@ -131,17 +111,17 @@ fn a_power_cut_begins_new_epochs_where_records_were_not_promised_and_only_there(
             (client.leader_epoch("os"), client.leader_epoch("sync")),
             (1, 0)
         );
-        let first = client.produce("os");
+        let first = client.produce("os", RECORD).1;
         lost += 2 * WRITTEN - first;
         for _ in 0..2 * WRITTEN {
-            client.produce("os");
+            client.produce("os", RECORD);
         }
         assert_eq!(client.end_of("os", 0), (0, first), "where it forked");
         assert_eq!(client.end_of("os", 1), (1, first + 2 * WRITTEN + 1));
         assert_eq!(client.fetch_code("os", 0), FENCED);
         assert_eq!(client.fetch_code("os", 1), 0);
         assert_eq!(client.fetch_code("os", -2), 0, "as if it named none");
-        assert_eq!(client.produce("sync"), WRITTEN);
+        assert_eq!(client.produce("sync", RECORD), (NONE, WRITTEN));
         assert_eq!(client.end_of("sync", 0), (0, WRITTEN + 1));
     }
     assert!(lost > 0, "no cut took anything");

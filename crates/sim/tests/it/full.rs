@@ -19,7 +19,7 @@ use wire::messages::{
 };
 use wire::records::BatchBuilder;
 
-use crate::coordinators::{Client, NONE, creation};
+use crate::client::{Client, NONE, creation};
 use crate::small_broker::start;
 
 const SETTINGS: &[(&str, &str)] = &[
@@ -137,12 +137,12 @@ fn produce() -> ProduceRequest {
 /// A broker whose journal finds no room for what requests wait for.
 struct Full<'a> {
     broker: Broker,
-    commit: Client<'a>,
-    fetch: Client<'a>,
-    trim: Client<'a>,
-    create: Client<'a>,
-    alter: Client<'a>,
-    find: Client<'a>,
+    commit: Client<&'a Machine>,
+    fetch: Client<&'a Machine>,
+    trim: Client<&'a Machine>,
+    create: Client<&'a Machine>,
+    alter: Client<&'a Machine>,
+    find: Client<&'a Machine>,
 }
 
 fn fill(machine: &Machine) -> Full<'_> {

@@ -2,6 +2,7 @@
 
 mod broker;
 mod checker;
+mod client;
 mod coordinators;
 mod crowd;
 mod dirs;

@@ -231,7 +231,7 @@ impl Shard {
     }
 
     /// Answers when what is decided is durable, or when the client's time is up. One that names none waits as long as a client
-    /// waits for any request; so long Kafka's broker waits for its controller.
+    /// waits for any request.
     fn decide<R: Message + Patience, M: Message + Overdue + Send + 'static>(
         &mut self,
         key: ApiKey,

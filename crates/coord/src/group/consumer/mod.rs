@@ -41,9 +41,9 @@ mod refusal;
 mod replay;
 mod settings;
 mod settle;
-#[cfg(test)]
-mod steps;
 mod target;
+#[cfg(test)]
+mod tests;
 mod timers;
 #[cfg(test)]
 mod world;

@@ -1,0 +1,125 @@
+//! Who leads a partition: epochs that begin, and elections as Kafka 4.3 decides them.
+
+use ::model::BrokerId;
+use meta::Image;
+use meta::decide::create_topics::{NewTopic, create_topics};
+use meta::decide::elect_leaders::{ElectError, Election, elect_leaders};
+use meta::decide::register_broker::begin_leader_epochs;
+
+use crate::answers::topic;
+use crate::{broker, image, replay, step, uuids};
+
+#[test]
+fn a_new_leader_epoch_touches_only_the_partitions_a_broker_leads() {
+    let mut image = image(2);
+    let pair = NewTopic {
+        assignments: vec![(0, vec![1]), (1, vec![2])],
+        ..topic("pair")
+    };
+    step(&mut image, |image| {
+        create_topics(image, &broker(""), &[pair], &mut uuids()).records
+    });
+    let begin = |name: &'static str| {
+        move |image: &Image| begin_leader_epochs(image, BrokerId(2), |topic| &*topic.name == name)
+    };
+    step(&mut image, begin("pair"));
+    step(&mut image, begin("another"));
+    let epochs: Vec<i32> = image
+        .topic("pair")
+        .expect("created")
+        .partitions
+        .iter()
+        .map(|one| one.leader_epoch.0)
+        .collect();
+    assert_eq!(epochs, [0, 1]);
+}
+
+fn lead(image: &mut Image, leader: i32, isr: &[i32]) {
+    let topic_id = image.topic("p").expect("there").id;
+    let change = wire::metadata::PartitionChangeRecord {
+        partition_id: 0,
+        topic_id,
+        leader,
+        isr: Some(isr.to_vec()),
+        ..Default::default()
+    };
+    replay(image, &[change.into()]);
+}
+
+/// Three brokers, and the topic `p` on all of them; the second is its preferred leader.
+fn replicated() -> Image {
+    let mut image = image(3);
+    let assigned = NewTopic {
+        assignments: vec![(0, vec![2, 3, 1])],
+        ..topic("p")
+    };
+    let created = create_topics(&image, &broker(""), &[assigned], &mut uuids());
+    replay(&mut image, &created.records);
+    image
+}
+
+#[test]
+fn the_preferred_leader_comes_back_when_it_is_in_sync() {
+    let mut image = replicated();
+    let asked = [("p".to_owned(), vec![0])];
+    let elect = |image: &Image, election| {
+        let decision = elect_leaders(image, election, Some(&asked));
+        let answer = decision.answers[0].1[0].1.clone();
+        (decision.records, answer)
+    };
+    let leader = |image: &Image| image.topic("p").expect("there").partitions[0].leader;
+
+    let not_needed = Err(ElectError::NotNeeded);
+    assert_eq!(
+        elect(&image, Election::Preferred),
+        (vec![], not_needed.clone())
+    );
+
+    lead(&mut image, 3, &[3, 1]);
+    let absent = Err(ElectError::NoPreferred);
+    assert_eq!(elect(&image, Election::Preferred), (vec![], absent));
+    assert_eq!(elect(&image, Election::Unclean), (vec![], not_needed));
+
+    lead(&mut image, 3, &[3, 2]);
+    let (records, answer) = elect(&image, Election::Preferred);
+    assert_eq!(answer, Ok(()));
+    replay(&mut image, &records);
+    assert_eq!(leader(&image), BrokerId(2));
+}
+
+#[test]
+fn without_a_leader_a_replica_in_sync_goes_before_one_that_is_behind() {
+    let mut image = replicated();
+    let fence = |image: &mut Image, id: i32| {
+        let epoch = image.broker(BrokerId(id)).expect("registered").epoch;
+        let record = wire::metadata::FenceBrokerRecord { id, epoch };
+        replay(image, &[record.into()]);
+    };
+    let elect = |image: &mut Image| {
+        let decision = elect_leaders(image, Election::Unclean, None);
+        replay(image, &decision.records);
+        let partition = image.topic("p").expect("there").partitions[0].clone();
+        let answer = decision.answers[0].1[0].1.clone();
+        (
+            answer,
+            partition.leader.0,
+            partition.isr,
+            partition.is_recovering,
+        )
+    };
+
+    lead(&mut image, -1, &[3]);
+    let (answer, leader, _, is_recovering) = elect(&mut image);
+    assert_eq!((answer, leader, is_recovering), (Ok(()), 3, false));
+
+    lead(&mut image, -1, &[3]);
+    fence(&mut image, 3);
+    let alone = vec![BrokerId(2)];
+    assert_eq!(elect(&mut image), (Ok(()), 2, alone, true));
+
+    lead(&mut image, -1, &[]);
+    fence(&mut image, 2);
+    fence(&mut image, 1);
+    let (answer, leader, ..) = elect(&mut image);
+    assert_eq!((answer, leader), (Err(ElectError::NoEligible), -1));
+}
