@@ -6,6 +6,7 @@
 //! An epoch is never given out twice. Does not write markers itself and does not know which partitions exist.
 
 mod ask;
+mod late;
 mod state;
 
 pub use ask::{Answer, Ask, Described, Filter, Markers, Place, Producer};
@@ -19,6 +20,7 @@ use wire::ErrorCode;
 use wire::transaction::TransactionRecord;
 
 use crate::{Caller, Moment, Step};
+use late::Late;
 use state::{NO_EPOCH, Txn, bumped, is_exhausted};
 
 /// The driver itself, who is asked to write markers.
@@ -33,8 +35,6 @@ pub const EPOCH_PER_TXN: i16 = 2;
 const STEP_BYTES_MAX: usize = 256 << 10;
 /// Transactional ids that one check forgets; the next one goes on.
 const EXPIRED_PER_CHECK_MAX: usize = 1000;
-/// Late transactions that one check aborts; the others follow soon.
-const ABORTED_PER_CHECK_MAX: usize = 100;
 const CHECK_GOES_ON: Duration = Duration::from_millis(100);
 /// Callers that wait for markers, about 200 bytes each. Past it they are told to come again at once, which costs a round trip.
 const WAITING_MAX: usize = 4096;
@@ -77,6 +77,7 @@ pub struct Transactions {
     check_at: Option<Instant>,
     /// From when on a check looks for ids to forget too.
     expire_at: Option<Instant>,
+    late: Late,
     /// The last check aborted transactions, so that ids to forget have their turn at the next one.
     has_aborted: bool,
     /// Who adds partitions once markers are written. All wait equally long, so the first ends first.
@@ -482,48 +483,15 @@ impl Transactions {
         }
         let step = self.abort_late(at);
         self.has_aborted = !step.records.is_empty();
-        match expires {
-            true if self.has_aborted => self.check_again_soon(at),
-            true => return self.expire(at),
-            false => {}
+        match expires && !self.has_aborted {
+            true => self.expire(at),
+            false => step,
         }
-        step
     }
 
     fn check_again_soon(&mut self, at: Moment) {
         let soon = self.check_interval().min(CHECK_GOES_ON);
         self.check_at = Some(at.now.plus(soon));
-    }
-
-    fn abort_late(&mut self, at: Moment) -> Decision {
-        let mut step = Step::default();
-        let (mut bytes, mut is_all) = (0, true);
-        for (id, txn) in &mut self.txns {
-            let timeout = Duration::from_millis(u64::try_from(txn.timeout_ms).unwrap_or(0));
-            let open_since = *txn.seen_open.get_or_insert(at.now);
-            // A wall clock that was set back must not keep a transaction open for longer.
-            let is_late = txn.start.0.saturating_add(i64::from(txn.timeout_ms)) < at.wall.0
-                || at.now.since(open_since) > timeout;
-            if txn.state != State::Ongoing || !is_late {
-                continue;
-            }
-            bytes += txn.size(id);
-            let is_full = step.records.len() == ABORTED_PER_CHECK_MAX || STEP_BYTES_MAX < bytes;
-            if is_full && !step.records.is_empty() {
-                is_all = false;
-                break;
-            }
-            // Without a fresh id the last epoch of this one is kept for its marker; the next `Init` brings another id.
-            if let Some(fenced) = fence(txn, None, at.wall) {
-                step.records.push(fenced.record(id));
-                let markers = Answer::Markers(fenced.markers(id));
-                step.answers.push((DRIVER, markers));
-            }
-        }
-        if !is_all {
-            self.check_again_soon(at);
-        }
-        step
     }
 
     fn expire(&mut self, at: Moment) -> Decision {

@@ -1,5 +1,6 @@
 //! Transactions by script, and a random model with a restart after any step.
 
+use super::late::ABORTED_PER_CHECK_MAX;
 use super::*;
 
 const LATER: i64 = 1_000_000;
@@ -378,6 +379,89 @@ fn many_late_transactions_are_aborted_a_batch_at_a_time() {
     rig.wall += 100;
     let step = rig.machine.tick(rig.at());
     assert_eq!(step.records.len(), 1);
+}
+
+/// A machine with so many late transactions, and a log that refuses what it is told to.
+struct LateRig {
+    rig: Rig,
+    checks: usize,
+}
+
+impl LateRig {
+    fn of(count: i64) -> LateRig {
+        let mut rig = Rig::default();
+        let loaded = rig.machine.on_loaded(rig.at());
+        rig.perform(loaded);
+        for number in 0..count {
+            let mut late = Txn::new(ProducerId(number), 1_000);
+            late.state = State::Ongoing;
+            rig.machine.replay(&late.record(&format!("t{number:04}")));
+        }
+        rig.wall += 10_000;
+        LateRig { rig, checks: 0 }
+    }
+
+    /// One check; how many it aborted, or would have.
+    fn check(&mut self, refuses: impl Fn(&[TransactionRecord]) -> bool) -> usize {
+        let step = self.rig.machine.tick(self.rig.at());
+        let count = step.records.len();
+        if !refuses(&step.records) {
+            self.rig.perform(step);
+        }
+        self.checks += 1;
+        let next = self.rig.machine.next_deadline().unwrap();
+        self.rig.wall = (next.0 / 1_000_000) as i64;
+        count
+    }
+
+    fn open(&self) -> Vec<&str> {
+        let txns = self.rig.machine.txns.iter();
+        let open = txns.filter(|(_, txn)| txn.state == State::Ongoing);
+        open.map(|(id, _)| id.as_str()).collect()
+    }
+}
+
+#[test]
+fn a_late_transaction_that_is_never_taken_keeps_no_other_open() {
+    const NEVER: [&str; 4] = ["t0000", "t0117", "t0118", "t0249"];
+    let refuses = |records: &[TransactionRecord]| {
+        records
+            .iter()
+            .any(|TransactionRecord::TransactionLog(key, _)| {
+                NEVER.contains(&key.transactional_id.as_str())
+            })
+    };
+    let mut late = LateRig::of(250);
+    while late.open() != NEVER {
+        late.check(refuses);
+        assert!(late.checks < 100, "{} are open", late.open().len());
+    }
+    assert!(late.rig.wall < 30_000, "it took until {}", late.rig.wall);
+    // They are few and tried one by one, at the interval of checks.
+    let (before, rounds) = (late.checks, 10);
+    while late.rig.wall < 30_000 + 10_000 * rounds {
+        late.check(refuses);
+    }
+    let each = (late.checks - before) as i64 / rounds;
+    assert!(each <= 8, "{each} checks in a round");
+    while !late.open().is_empty() {
+        late.check(|_| false);
+        assert!(late.checks < before + 100, "the log takes them now");
+    }
+}
+
+#[test]
+fn late_transactions_are_aborted_as_fast_as_ever_after_a_full_disk() {
+    let mut late = LateRig::of(1_000);
+    for full in 0..50 {
+        let tried = late.check(|_| true);
+        assert!(tried == 1 || full == 0, "{tried} are tried on a full disk");
+    }
+    let before = late.checks;
+    while !late.open().is_empty() {
+        late.check(|_| false);
+        assert!(late.checks < before + 30, "{} are open", late.open().len());
+    }
 }
 
 /// What a batch of these records needs for sure.
