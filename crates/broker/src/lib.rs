@@ -19,6 +19,7 @@ mod shared;
 mod start;
 mod telemetry;
 mod topics;
+mod whereabouts;
 mod wishes;
 
 pub use log::journal::Damage;

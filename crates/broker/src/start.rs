@@ -16,7 +16,7 @@ use meta::{Endpoint, Image, RecordError, ReplayError, Resource};
 use model::{LeaderEpoch, PartitionIndex};
 use partition::{
     Announce, Cleaning, Found, Identity, LogDir, News, OpenError, Partition, PieceMaker, Recovery,
-    SegmentWriter, ShardId, Start, Syncer, Told,
+    Restored, SegmentWriter, ShardId, Start, Syncer, Told,
 };
 use wire::records::{Batch, Caps, CodecError, RecordError as BatchRecordError, RecordIter};
 use wire::{ErrorCode, Uuid};
@@ -31,6 +31,7 @@ use crate::settings::{Settings, log_config, log_config_of};
 use crate::shard::Shard;
 use crate::shared::{Mailbox, Shared};
 use crate::topics::Topics;
+use crate::whereabouts;
 
 /// Kafka's id of the metadata topic.
 const METADATA_TOPIC_ID: Uuid = Uuid([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
@@ -107,6 +108,7 @@ impl Broker {
             dirs,
             log,
             places,
+            moved,
             cluster_id,
             rounds,
         } = recover(env, &fixed)?;
@@ -140,7 +142,8 @@ impl Broker {
                 .map(|dir| dir.id)
                 .collect(),
         };
-        let records = register_broker(&image, &registration);
+        let mut records = register_broker(&image, &registration);
+        records.extend(moved);
         let begun = begin_leader_epochs(&image, node, |topic| {
             may_have_lost(topic, &image, &settings.broker)
         });
@@ -242,6 +245,8 @@ struct Recovered {
     dirs: Vec<Arc<LogDir>>,
     log: Arc<Partition>,
     places: Places,
+    /// Name the directories of partitions that are not where the image says.
+    moved: Vec<Record>,
     cluster_id: String,
     rounds: u64,
 }
@@ -302,24 +307,21 @@ fn recover(env: &Env, settings: &Settings) -> Result<Recovered, StartError> {
     if let Some(why) = &dynamic.passed_over {
         env::tell!("{why}");
     }
-    let open: Vec<Uuid> = (recoveries.iter())
-        .filter_map(|recovery| Some(recovery.as_ref().ok()?.id()))
-        .collect();
+    let mut restored = Vec::new();
+    for (at, recovery) in recoveries.into_iter().enumerate() {
+        let lookup = |id: Uuid, index: PartitionIndex| find(&image, &dynamic, id, index);
+        let restore = |recovery: Recovery| recovery.restore(lookup, Arc::clone(&told));
+        match recovery.and_then(restore) {
+            Err(error) if !may_fail(at, &error) => return Err(error.into()),
+            done => restored.push(done),
+        }
+    }
+    let adopted = whereabouts::settle(&mut restored, &image, node);
     let mut dirs = Vec::new();
     let mut rounds = 0;
-    for (at, recovery) in recoveries.into_iter().enumerate() {
-        let finish = |recovery: Recovery| {
-            let dir = recovery.id();
-            // What lives in another directory that is there has left this one, or never came.
-            let is_elsewhere = |planned: &meta::Partition| {
-                let planned = planned.directory(node);
-                planned.is_some_and(|id| id != dir && open.contains(&id))
-            };
-            let lookup =
-                |id: Uuid, index: PartitionIndex| find(&image, &dynamic, id, index, is_elsewhere);
-            recovery.finish(lookup, Arc::clone(&told), env.threads.bell())
-        };
-        let dir = match recovery.and_then(finish) {
+    for (at, restored) in restored.into_iter().enumerate() {
+        let finish = |restored: Restored| restored.finish(env.threads.bell());
+        let dir = match restored.and_then(finish) {
             Ok(opened) => {
                 rounds += opened.rounds;
                 opened.dir
@@ -329,6 +331,11 @@ fn recover(env: &Env, settings: &Settings) -> Result<Recovered, StartError> {
         };
         dirs.push(dir);
     }
+    let moved = (adopted.into_iter())
+        // What is there is not set aside yet: the partition stays offline, and the next start decides anew.
+        .filter(|adopted| !dirs[adopted.named].is_failed())
+        .map(|adopted| adopted.record)
+        .collect();
     let log = dirs[metadata_dir]
         .partition(METADATA_TOPIC_ID, METADATA_PARTITION)
         .unwrap_or_else(|| {
@@ -349,8 +356,12 @@ fn recover(env: &Env, settings: &Settings) -> Result<Recovered, StartError> {
         env.threads.bell(),
     );
     let places = Places::new(node, dirs.clone(), missing);
+    let mut placed = image.clone();
+    for record in &moved {
+        placed.replay(record)?;
+    }
     let mut topics = Topics::default();
-    for topic in image.topics() {
+    for topic in placed.topics() {
         let overrides: Arc<Overrides> = image.overrides(&Resource::topic(&topic.name));
         topics.insert(Arc::new(places.open(topic, &overrides, &dynamic, None)));
     }
@@ -361,6 +372,7 @@ fn recover(env: &Env, settings: &Settings) -> Result<Recovered, StartError> {
         dirs,
         log,
         places,
+        moved,
         cluster_id: cluster_id.unwrap_or_default(),
         rounds,
     })
@@ -449,18 +461,9 @@ fn may_have_lost(topic: &meta::Topic, image: &Image, broker: &config::Broker) ->
     log_config_of(&topic.name, &overrides, broker).durability == Durability::Os
 }
 
-fn find(
-    image: &Image,
-    broker: &config::Broker,
-    id: Uuid,
-    index: PartitionIndex,
-    is_elsewhere: impl Fn(&meta::Partition) -> bool,
-) -> Option<Found> {
+fn find(image: &Image, broker: &config::Broker, id: Uuid, index: PartitionIndex) -> Option<Found> {
     let topic = image.topic_by_id(id)?;
     let planned = topic.partitions.get(usize::try_from(index.0).ok()?)?;
-    if is_elsewhere(planned) {
-        return None;
-    }
     let overrides = image.overrides(&Resource::topic(&topic.name));
     let config = log_config_of(&topic.name, &overrides, broker);
     Some(Found {

@@ -8,6 +8,7 @@ mod arrive;
 mod build;
 mod checkpoints;
 mod cleaner;
+mod elsewhere;
 mod flight;
 mod identity;
 pub mod linger;
@@ -36,6 +37,7 @@ use wire::Uuid;
 pub use accept::{accept_loss, unnamed_loss};
 pub use checkpoints::Syncer;
 pub use cleaner::{Cleaner, CleanerSettings, Cleaning};
+pub use elsewhere::{Extent, Restored};
 pub use flight::Flight;
 pub use identity::Identity;
 pub use linger::{Stamp, Wait};
@@ -56,7 +58,7 @@ use flight::{Flights, Untold};
 use queue::{Queue, Round};
 
 /// Names a partition.
-type Key = (Uuid, PartitionIndex);
+pub type Key = (Uuid, PartitionIndex);
 
 /// Settings of a log directory.
 #[derive(Clone, Copy, Debug)]

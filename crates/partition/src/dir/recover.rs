@@ -1,7 +1,7 @@
 //! Opening a log directory: lock it, read its checkpoint, bring the journal's rounds into the segment files.
 //!
 //! Two steps, because names and settings of partitions come from the metadata log, which lies in the journal itself:
-//! [`Recovery::open_metadata`] first, [`Recovery::finish`] for everything else. Ends with a checkpoint, so that recovering
+//! [`Recovery::open_metadata`] first, [`Recovery::restore`] for everything else; [`Restored::finish`] ends with a checkpoint, so that recovering
 //! twice equals recovering once. Bytes below the durable point that do not verify become a [`Hole`]; a log never comes back
 //! shorter than it was acknowledged. Where nothing tells which logs lost something the directory stays closed until an
 //! operator accepts it (see `accept`). On a full disk, what finds no room stays in memory, the last checkpoint holds on, and
@@ -12,8 +12,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use env::Env;
 use env::disk::{Lock, Open};
-use env::{Bell, Env};
 use log::checkpoint::{self, Checkpoint, LoadError};
 use log::config::LogConfig;
 use log::journal::{self, Replayed, Step};
@@ -23,6 +23,7 @@ use model::{LeaderEpoch, PartitionIndex, Timestamp};
 use wire::Uuid;
 use wire::records::{Batch, BatchError};
 
+use super::elsewhere::Restored;
 use super::identity::{self, Identity};
 use super::rescue;
 use super::restore::{Log, PENDING_BYTES_MAX, Wrote};
@@ -274,14 +275,13 @@ impl Recovery {
         log.batches()
     }
 
-    /// Recovers the partitions that `lookup` knows here. Of the others those that were `told` of were deleted, or live in another
-    /// directory, and their files go; the rest is set aside.
-    pub fn finish(
+    /// Brings back the partitions that `lookup` knows; some may live in another directory. Nothing is removed: of the others those
+    /// that were `told` of were deleted, and what the journal has of the rest is kept aside.
+    pub fn restore(
         mut self,
         mut lookup: impl FnMut(Uuid, PartitionIndex) -> Option<Found>,
         told: Arc<Told>,
-        bell: Arc<dyn Bell>,
-    ) -> Result<Opened, OpenError> {
+    ) -> Result<Restored, OpenError> {
         self.told = Some(told);
         let lost = self.checkpoint.lost.iter();
         let lost = lost.map(|lost| (lost.topic, lost.partition));
@@ -297,10 +297,10 @@ impl Recovery {
         for key in keys {
             self.write(key, 0)?;
         }
-        self.sync_rescued()?;
-        self.store_strays()?;
-        self.clear_unclaimed()?;
-        self.settle(replayed, bell)
+        Ok(Restored {
+            recovery: self,
+            replayed,
+        })
     }
 
     /// Walks the journal; entries of partitions that `lookup` (or an earlier step) knows are applied, and those of which nobody

@@ -89,8 +89,12 @@ impl Recovery {
                 Ok(log)
             }
             Err(error) => {
-                let row = self.may_do_without(key, &path, &error).ok_or(error)?;
+                let missing = self.row_without_files(key, &path);
+                let is_missing = missing.is_some();
+                let row = missing.or_else(|| self.may_do_without(key, &path, &error));
+                let row = row.ok_or(error)?;
                 let mut log = Log::new(path, found, Some(&row), holes);
+                log.is_missing = is_missing;
                 let store = match is_rescued {
                     true => Some(self.open_rescued(&rescue, &log.found)?),
                     false => None,
@@ -173,6 +177,19 @@ impl Recovery {
         }
         env::tell!("partition {} offline: {error}", path.display());
         Some(*row)
+    }
+
+    /// What the checkpoint knows of a partition whose directory is not there: it may live in another one, and have left this one
+    /// since that checkpoint.
+    fn row_without_files(
+        &self,
+        key: (Uuid, PartitionIndex),
+        path: &Path,
+    ) -> Option<checkpoint::Row> {
+        let row = self.rows.get(&key).filter(|row| row.has_files)?;
+        let may_be_elsewhere = self.metadata != Some(key.0);
+        let is_there = self.env.disk.exists(path);
+        (may_be_elsewhere && is_there.is_ok_and(|is_there| !is_there)).then_some(*row)
     }
 
     fn open_rescued(&self, path: &Path, found: &Found) -> Result<Store, OpenError> {

@@ -16,6 +16,7 @@ use model::{Offset, PartitionIndex, Timestamp};
 use wire::Uuid;
 use wire::records::{Batch, BatchError, Source};
 
+use super::elsewhere::Extent;
 use super::{Found, LogDir, OpenError, checkpoints};
 use crate::derived::{self, Derived};
 use crate::partition::{Hole, Partition, Start};
@@ -39,6 +40,8 @@ pub(super) struct Log {
     pub(super) is_written: bool,
     /// Its files cannot be read: `store` is another one, at this path, for what the journal tells.
     pub(super) unread: Option<(PathBuf, checkpoint::Row)>,
+    /// That is because its directory is not there.
+    pub(super) is_missing: bool,
 }
 
 /// How a log gets along with its disk.
@@ -71,6 +74,7 @@ impl Log {
             is_changed: false,
             is_written: false,
             unread: None,
+            is_missing: false,
             found,
             path,
         }
@@ -121,6 +125,24 @@ impl Log {
     /// Next offset that nobody was told of: behind everything that was told of, or trimmed.
     fn end(&self) -> Offset {
         self.told_end().max(self.log_start)
+    }
+
+    pub(super) fn extent(&self) -> Extent {
+        let end = self.end();
+        let holes = self.holes.iter();
+        let lost = holes.map(|hole| (hole.to.0 - hole.from.max(self.log_start).0).max(0));
+        Extent {
+            end,
+            lost_count: match self.unread {
+                Some(_) => end.0 - self.log_start.0,
+                None => lost.sum(),
+            },
+        }
+    }
+
+    pub(super) fn has_records(&self) -> bool {
+        let is_stored = |store: &Store| store.log_start() < store.log_end();
+        !self.pending.is_empty() || self.store.as_ref().is_some_and(is_stored)
     }
 
     /// End of everything written, pending or lost. The log start may be ahead of it, in the middle of a batch that is still to

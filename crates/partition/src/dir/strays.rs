@@ -1,7 +1,7 @@
 //! Directories that no partition claims at a start: removed, or set aside for an operator.
 //!
-//! Invariant: nothing goes because the metadata do not know it. What they told of once was deleted or lives in another directory,
-//! and its files go. What they never told of is younger than they are, as when an older copy of them was put back: it is renamed
+//! Invariant: nothing goes because the metadata do not know it. What they told of once was deleted, or another directory has all of
+//! it (`elsewhere`), and its files go. What they never told of is younger than they are, as when an older copy of them was put back: it is renamed
 //! as Kafka renames it, to a name that no start takes for that of a partition, and its bytes stay as they are. What the journal
 //! alone has of it goes to a log of its own beside it, since the journal is used again. Brings nothing of this back.
 
@@ -18,7 +18,8 @@ use model::{LeaderEpoch, PartitionIndex};
 use wire::Uuid;
 
 use super::recover::{
-    FUTURE_SUFFIX, Found, GRAVE_SUFFIX, OpenError, Recovery, future_name, hex, name_with,
+    FUTURE_SUFFIX, Found, GRAVE_SUFFIX, OpenError, Recovery, future_name, grave_name, hex,
+    name_with,
 };
 use super::rescue;
 use super::restore::{Log, PENDING_BYTES_MAX, Wrote};
@@ -48,9 +49,10 @@ impl Told {
     }
 }
 
-/// What the journal has of a partition that the metadata never told of.
+/// A log that is set aside.
 pub(super) struct Stray {
     log: Log,
+    why: &'static str,
     /// In the names of its directory, until it is whole and after.
     unique: Uuid,
 }
@@ -72,7 +74,8 @@ impl Recovery {
                 config: Arc::new(LogConfig::default()),
             };
             let log = Log::new(path, found, None, Vec::new());
-            self.strays.insert(key, Stray { log, unique });
+            let why = "as the journal had them: the metadata log never told of it";
+            self.strays.insert(key, Stray { log, why, unique });
         }
         let Some(stray) = self.strays.get_mut(&key) else {
             return Ok(());
@@ -82,6 +85,13 @@ impl Recovery {
             true => Ok(()),
             false => self.write_stray(key),
         }
+    }
+
+    /// Takes a log of a partition that lives in another directory.
+    pub(super) fn keep_other(&mut self, key: (Uuid, PartitionIndex), log: Log) {
+        let why = "the partition lives in another log directory, whose log is not the same";
+        let unique = self.unique();
+        self.strays.insert(key, Stray { log, why, unique });
     }
 
     fn write_stray(&mut self, key: (Uuid, PartitionIndex)) -> Result<(), OpenError> {
@@ -95,19 +105,25 @@ impl Recovery {
         }
     }
 
-    /// Makes durable what the journal had of partitions that are set aside. Until then it has the name of what a crash leaves: the
-    /// journal still tells it, and the next start begins anew.
+    /// Makes durable the logs that are set aside. Until then one that only the journal has carries the name of what a crash leaves,
+    /// and the others the one that they had: the checkpoint and the journal still tell of them, and the next start begins anew.
     pub(super) fn store_strays(&mut self) -> Result<(), OpenError> {
         let keys: Vec<_> = self.strays.keys().copied().collect();
         for key in keys {
             self.write_stray(key)?;
-            let Some(Stray { mut log, unique }) = self.strays.remove(&key) else {
+            let Some(Stray {
+                mut log,
+                why,
+                unique,
+            }) = self.strays.remove(&key)
+            else {
                 continue;
             };
             let Some(store) = log.store.take() else {
                 continue; // trims alone
             };
-            let (disk, files) = (&*self.env.disk, log.path.as_path());
+            let (disk, files) = (&*self.env.disk, store.dir().to_path_buf());
+            let files = files.as_path();
             let at = |error| OpenError::Io {
                 path: files.to_path_buf(),
                 error,
@@ -122,8 +138,7 @@ impl Recovery {
             disk.rename(files, &self.path.join(&name)).map_err(at)?;
             disk.sync_dir(&self.path).map_err(at)?;
             env::tell!(
-                "{}: offsets {} to {} of partition {} of topic {} (id {}) are set aside here, as the journal had them: the metadata log \
-                 never told of it",
+                "{}: offsets {} to {} of partition {} of topic {} (id {}) are set aside here, {why}",
                 self.path.join(name).display(),
                 ends.0,
                 ends.1,
@@ -242,8 +257,19 @@ impl Recovery {
         Ok(())
     }
 
+    /// A crash leaves its whole name or none: what is left of a log must not be taken for one that is shorter.
     fn remove(&self, path: &Path) -> Result<(), OpenError> {
-        let removed = self.env.disk.remove_dir_all(path);
+        let disk = &self.env.disk;
+        let grave = match partition_of_path(path) {
+            Some((topic, index)) => self.path.join(grave_name(topic, index, self.unique())),
+            None => path.to_path_buf(),
+        };
+        let is_renamed = grave != path;
+        let renamed = match is_renamed {
+            true => (disk.rename(path, &grave)).and_then(|()| disk.sync_dir(&self.path)),
+            false => Ok(()),
+        };
+        let removed = renamed.and_then(|()| disk.remove_dir_all(&grave));
         removed.map_err(|error| self.io(error))
     }
 
@@ -330,7 +356,6 @@ pub(super) fn is_of_a_log(entry: &Entry) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::recover::grave_name;
     use super::*;
 
     #[test]

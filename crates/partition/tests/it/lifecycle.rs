@@ -255,7 +255,8 @@ fn a_topic_made_again_under_its_name_keeps_its_own_records() {
     let (recovery, _) = Recovery::begin(&env, Path::new(DIR), settings(), &fresh).unwrap();
     let lookup = |id: Uuid, _| (id == topic(7)).then(|| found(0, &config));
     let opened = recovery
-        .finish(lookup, told(TOPICS), env.threads.bell())
+        .restore(lookup, told(TOPICS))
+        .and_then(|restored| restored.finish(env.threads.bell()))
         .unwrap();
     let made = opened.dir.partition(topic(7), PartitionIndex(0)).unwrap();
     assert_eq!(made.bounds().log_end, Offset(30));
@@ -510,5 +511,41 @@ fn restarts_leave_no_snapshots_of_producers_behind() {
         let snapshots = names.iter().filter(|it| it.name.ends_with(".snapshot"));
         let count = snapshots.count();
         assert!((1..=2).contains(&count), "{count} after life {life}");
+    }
+}
+
+#[test]
+fn a_log_directory_that_lacks_the_files_of_a_partition_stays_closed_while_no_other_has_them() {
+    let machine = machine(70);
+    let configs = [small_segments()];
+    let mut known = vec![Known::default()];
+    for is_cut in [false, true] {
+        let mut rig = open(&machine, &configs).unwrap();
+        for number in 0..60 {
+            rig.append(0, &[value("v", number)], &mut known).unwrap();
+            rig.commit(&mut known);
+        }
+        // The second time the journal has records behind the checkpoint.
+        if !is_cut {
+            rig.stop();
+        }
+        drop(rig);
+        machine.kill();
+        let files = Path::new(DIR).join("t0-0");
+        let away = Path::new(DIR).join("away");
+        machine.env().disk.rename(&files, &away).unwrap();
+        for _ in 0..2 {
+            let opened = open(&machine, &configs);
+            let Some(OpenError::Io { path, .. }) = opened.err() else {
+                panic!("the directory opened without {}", files.display());
+            };
+            assert_eq!(path, files);
+            machine.kill();
+        }
+        machine.env().disk.rename(&away, &files).unwrap();
+        let rig = open(&machine, &configs).unwrap();
+        check(&rig, &mut known, "the files are back");
+        drop(rig);
+        machine.kill();
     }
 }

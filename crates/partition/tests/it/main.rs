@@ -30,9 +30,9 @@ use log::config::{Durability, LogConfig};
 use model::{LeaderEpoch, Offset, PartitionIndex, Timestamp};
 use parking_lot::Mutex;
 use partition::{
-    Announce, AppendError, Commit, DirSettings, Found, Identity, Isolation, LogDir, Moment, News,
-    OpenError, Partition, PieceMaker, Plan, ReadRequest, Recovery, SegmentWriter, ShardId, Stamp,
-    Start, Syncer, Ticket, Told, TrimError, WaiterKey,
+    Announce, AppendError, Commit, DirSettings, Extent, Found, Identity, Isolation, LogDir, Moment,
+    News, OpenError, Partition, PieceMaker, Plan, ReadRequest, Recovery, SegmentWriter, ShardId,
+    Stamp, Start, Syncer, Ticket, Told, TrimError, WaiterKey,
 };
 use wire::Uuid;
 use wire::records::{Batch, BatchBuilder, Caps, RecordIter, Source};
@@ -104,6 +104,8 @@ struct Rig {
     tickets: u32,
     failed: Vec<Wait>,
     rounds: u64,
+    /// Of all logs that were found, those of partitions that live elsewhere too.
+    extents: BTreeMap<(Uuid, PartitionIndex), Extent>,
 }
 
 fn topic(at: usize) -> Uuid {
@@ -169,10 +171,14 @@ fn open_told(
     let (recovery, _) = Recovery::begin(&env, path, settings, &fresh)?;
     let lookup = |id: Uuid, _| {
         let at = usize::from(id.0[0]).checked_sub(1)?;
-        let config = configs.get(at).filter(|_| lives(at));
-        config.map(|config| found(at, config))
+        configs.get(at).map(|config| found(at, config))
     };
-    let opened = recovery.finish(lookup, told, env.threads.bell())?;
+    let mut restored = recovery.restore(lookup, told)?;
+    let extents = restored.extents().collect();
+    for at in (0..configs.len()).filter(|at| !lives(*at)) {
+        restored.leave((topic(at), PartitionIndex(0)));
+    }
+    let opened = restored.finish(env.threads.bell())?;
     let dir = opened.dir;
     let here = (configs.iter().enumerate()).filter(|(at, _)| lives(*at));
     let partitions = here.map(|(at, config)| {
@@ -198,6 +204,7 @@ fn open_told(
         tickets: 0,
         failed: Vec::new(),
         rounds: opened.rounds,
+        extents,
     })
 }
 

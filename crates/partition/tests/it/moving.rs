@@ -57,6 +57,17 @@ impl House {
             open_where(machine, path, settings(), configs, |at| places[at] == dir)
         };
         let (mut first, second) = (open(0)?, open(1)?);
+        let key = (topic(MOVES), PartitionIndex(0));
+        let [first_has, second_has] = [&first, &second].map(|rig| rig.extents.get(&key).copied());
+        let (named, other) = match places[MOVES] {
+            0 => (first_has, second_has),
+            _ => (second_has, first_has),
+        };
+        if let Some(other) = other.filter(|other| other.end > Offset::ZERO) {
+            let named = named.expect("the place that is named has something");
+            let is_copy = other.end <= named.end && named.lost_count <= other.lost_count;
+            assert!(is_copy, "{named:?} where it lives, {other:?} in the other");
+        }
         let all = first.partitions.iter().chain(&second.partitions);
         let mut all: Vec<_> = all.cloned().collect();
         all.sort_by_key(|partition| partition.topic_id.0);

@@ -203,7 +203,9 @@ fn a_known_partition_does_not_take_the_files_of_a_stray_of_its_name() {
         told.note_topic(topic(at), name);
         told.note_partition(topic(at), PartitionIndex(0));
     }
-    let opened = recovery.finish(lookup, Arc::new(told), env.threads.bell());
+    let opened = recovery
+        .restore(lookup, Arc::new(told))
+        .and_then(|restored| restored.finish(env.threads.bell()));
     let dir = opened.unwrap().dir;
     let own = dir.partition(topic(2), PartitionIndex(0)).unwrap();
     assert_eq!(own.bounds().log_end, Offset(known[2].acked));

@@ -1,9 +1,12 @@
 //! Partitions that move between the log directories of a running broker, asked for and watched through the Kafka door.
 
+use std::io::IoSlice;
 use std::ops::Deref;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use broker::Broker;
+use env::disk::Open;
 use env::sim::{Faults, Machine};
 use wire::messages::alter_replica_log_dirs_request::{AlterReplicaLogDir, AlterReplicaLogDirTopic};
 use wire::messages::create_partitions_request::CreatePartitionsTopic;
@@ -543,4 +546,132 @@ fn a_power_cut_at_any_moment_of_a_move_leaves_one_place_and_an_end() {
         assert_eq!(house.produce("t", b"more"), (NONE, 20));
     }
     assert!(ends[1] > 30, "{ends:?}");
+}
+
+/// What a log directory holds, to be put back later.
+struct Copy {
+    dirs: Vec<PathBuf>,
+    files: Vec<(PathBuf, Vec<u8>)>,
+}
+
+impl Copy {
+    fn of(machine: &Machine, dir: &str) -> Copy {
+        let disk = machine.env().disk;
+        let mut copy = Copy {
+            dirs: vec![PathBuf::from(dir)],
+            files: Vec::new(),
+        };
+        let mut at = 0;
+        while let Some(dir) = copy.dirs.get(at).cloned() {
+            for entry in disk.read_dir(&dir).unwrap() {
+                let path = dir.join(&entry.name);
+                if entry.is_dir {
+                    copy.dirs.push(path);
+                    continue;
+                }
+                let file = disk.open(&path, Open::Read).unwrap();
+                let mut bytes = vec![0; file.len().unwrap() as usize];
+                file.read_exact_at(&mut bytes, 0).unwrap();
+                copy.files.push((path, bytes));
+            }
+            at += 1;
+        }
+        copy
+    }
+
+    fn put_back(&self, machine: &Machine) {
+        let disk = machine.env().disk;
+        disk.remove_dir_all(&self.dirs[0]).unwrap();
+        for dir in &self.dirs {
+            disk.create_dir_all(dir).unwrap();
+        }
+        for (path, bytes) in &self.files {
+            let file = disk.open(path, Open::Truncate).unwrap();
+            file.write_at(&[IoSlice::new(bytes)], 0).unwrap();
+            file.sync_data().unwrap();
+        }
+        self.dirs.iter().for_each(|dir| disk.sync_dir(dir).unwrap());
+    }
+}
+
+/// Ends the broker in an orderly way; its disk stays.
+fn stop(house: House) -> Machine {
+    let House { client, broker } = house;
+    let machine = client.machine;
+    broker.stop();
+    let is_over = |machine: &Machine| machine.workers_count() == 0;
+    assert!(machine.run_until(Duration::from_secs(30), is_over));
+    machine.kill();
+    machine
+}
+
+fn names(machine: &Machine, dir: &str) -> Vec<String> {
+    let entries = machine.env().disk.read_dir(dir.as_ref()).unwrap();
+    entries.into_iter().map(|entry| entry.name).collect()
+}
+
+/// A partition of 30 records moves from `from` to `to` and gets 10 more, if `goes_on`, and then the directory of the metadata log is
+/// put back as it was before.
+fn house_with_older_metadata(from: &str, to: &str, goes_on: bool) -> House {
+    let metadata = DIRS[0];
+    let house = house();
+    assert_eq!(house.alter("t", 0, from), UNKNOWN_TOPIC);
+    house.create("t", 1);
+    assert_eq!(house.place("t", 0), from);
+    for number in 0..30 {
+        assert_eq!(house.produce("t", &[7; 2000]), (NONE, number));
+    }
+    let machine = stop(house);
+    let copy = Copy::of(&machine, metadata);
+    let house = House::open(machine);
+    assert_eq!(house.alter("t", 0, to), NONE);
+    house.run(Duration::from_secs(3));
+    assert_eq!(house.place("t", 0), to);
+    if goes_on {
+        for number in 30..40 {
+            assert_eq!(house.produce("t", &[7; 2000]), (NONE, number));
+        }
+    }
+    let House { client, broker } = house;
+    let machine = client.machine;
+    machine.power_cut();
+    drop(broker);
+    copy.put_back(&machine);
+    House::open(machine)
+}
+
+#[test]
+fn older_metadata_follow_a_partition_to_where_it_has_moved_since() {
+    // Between two other directories, away from that of the metadata log, whose copy has the first records, and with nothing since.
+    for (from, to, goes_on) in [(1, 2, true), (1, 2, false), (0, 2, true)] {
+        let (from, to) = (DIRS[from], DIRS[to]);
+        let end = if goes_on { 40 } else { 30 };
+        let house = house_with_older_metadata(from, to, goes_on);
+        let case = format!("{from} to {to}, then {end}");
+        assert_eq!(house.place("t", 0), to, "{case}");
+        for offset in [0, 15, end - 1] {
+            let (code, high_watermark, bytes) = house.fetch("t", offset);
+            assert_eq!((code, high_watermark), (NONE, end), "{case}");
+            assert!(bytes > 2000, "{case}");
+        }
+        assert_eq!(house.produce("t", b"more"), (NONE, end), "{case}");
+        let strays = |house: &House| {
+            let mut names = names(&house.machine, from);
+            names.retain(|name| name.starts_with("t-0"));
+            names
+        };
+        let aside = strays(&house);
+        assert_eq!(aside.len(), usize::from(from == DIRS[0]), "{aside:?}");
+        assert!(
+            aside.iter().all(|name| name.ends_with("-stray")),
+            "{aside:?}"
+        );
+
+        // The metadata say so now: without that directory it is nowhere, not empty where it was.
+        let machine = stop(house);
+        let house = House::open(machine);
+        assert_eq!(house.place("t", 0), to, "{case}");
+        assert_eq!(house.fetch("t", end).1, end + 1, "{case}");
+        assert_eq!(strays(&house), aside, "{case}");
+    }
 }
