@@ -102,7 +102,12 @@ impl Partition {
         let batch = prepare(batch, &config, moment.wall)?;
         let mut guard = self.state.lock();
         let state = &mut *guard;
-        self.check_open(state, &config)?;
+        if let Err(refused) = self.check_open(state, &config) {
+            if matches!(refused, AppendError::Storage { full: true }) && origin == Origin::Client {
+                state.await_again(&batch, moment.wall);
+            }
+            return Err(refused);
+        }
         let verdict = state.producers.check(&batch, origin);
         if !matches!(verdict, Ok(Verdict::Duplicate(_))) {
             state.check_warrant(&batch, warrant)?;
@@ -391,6 +396,15 @@ impl State {
             Ok(())
         } else {
             Err(AppendError::NoTransaction)
+        }
+    }
+
+    /// The client sends it again when there is room; of a known producer the next sequence is known anyhow.
+    fn await_again(&mut self, batch: &Batch, wall: Timestamp) {
+        let (id, epoch) = (batch.producer_id(), batch.producer_epoch());
+        if batch.has_producer_id() && self.producers.get(id).is_none() {
+            self.guards
+                .on_refused((id, epoch), batch.base_sequence(), wall);
         }
     }
 

@@ -210,7 +210,11 @@ impl Partition {
     /// Forgets producers that were silent for longer than `producer.id.expiration.ms`.
     pub(crate) fn expire_producers(&self, now: Timestamp, expiration_ms: i64) {
         let home = self.home();
-        self.state.lock().producers.expire(now, expiration_ms);
+        {
+            let mut state = self.state.lock();
+            state.producers.expire(now, expiration_ms);
+            state.guards.expire(now, expiration_ms);
+        }
         home.derived.lock().producers.expire(now, expiration_ms);
     }
 }

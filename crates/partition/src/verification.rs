@@ -4,12 +4,13 @@
 //! transaction, and appends with the guard. A marker that arrives in between takes the guard away: a batch that was delayed
 //! past the end of its transaction would open another one that nobody ends.
 //!
-//! A refused batch comes again, and the ones its client has sent behind it may be verified meanwhile. Nothing is known of a
-//! producer that is new here, so the lowest sequence that was asked for is remembered: none above it begins.
+//! A refused batch comes again, and the ones its client has sent behind it may be let in meanwhile: verified, or sent when a full
+//! disk has room again. Nothing is known of a producer that is new here, so the lowest sequence that was asked for is remembered:
+//! none above it begins.
 
 use std::collections::HashMap;
 
-use model::{ProducerEpoch, ProducerId, Sequence};
+use model::{ProducerEpoch, ProducerId, Sequence, Timestamp};
 
 use crate::partition::Partition;
 
@@ -28,7 +29,8 @@ pub enum Warrant {
     Waived,
 }
 
-/// Producers of a partition whose batches were refused and did not come again.
+/// Producers of a partition whose batches were refused and did not come again, about 64 bytes each. Past it all of them are
+/// forgotten, and one whose later batch comes before its first is let in.
 const REFUSED_MAX: usize = 1024;
 
 struct Entry {
@@ -38,6 +40,8 @@ struct Entry {
     holders: u32,
     /// The lowest first sequence of the batches that were verified or refused under it; `None` for offsets of a group.
     lowest: Option<Sequence>,
+    /// When a full disk refused the last of them, or about when another reason did; [`Timestamp::NONE`] until somebody looks.
+    refused: Timestamp,
 }
 
 /// Guards in use, each held by a request that waits, whose number the connections bound; and up to [`REFUSED_MAX`] that nobody
@@ -62,9 +66,28 @@ impl Guards {
             guard,
             holders: 1,
             lowest: first,
+            refused: Timestamp::NONE,
         };
         self.known.insert(id, entry);
         guard
+    }
+
+    /// There was no room for a batch of a producer of which nothing else is known; it begins with the sequence `first`.
+    pub(crate) fn on_refused(
+        &mut self,
+        (id, epoch): (ProducerId, ProducerEpoch),
+        first: Sequence,
+        wall: Timestamp,
+    ) {
+        if self.known.get(&id).is_some_and(|entry| entry.epoch > epoch) {
+            // A newer incarnation was here; this one is not awaited.
+            return;
+        }
+        let guard = self.take(id, epoch, Some(first));
+        if let Some(entry) = self.known.get_mut(&id) {
+            entry.refused = wall;
+        }
+        self.release(id, guard);
     }
 
     pub(crate) fn holds(&self, id: ProducerId, guard: Guard) -> bool {
@@ -91,7 +114,20 @@ impl Guards {
     pub(crate) fn on_batch(&mut self, id: ProducerId) {
         if let Some(entry) = self.known.get_mut(&id) {
             entry.lowest = None;
+            if entry.holders == 0 {
+                self.known.remove(&id);
+            }
         }
+    }
+
+    /// Forgets those that were refused and did not come again for `expiration_ms`, as producers are forgotten that were silent.
+    pub(crate) fn expire(&mut self, now: Timestamp, expiration_ms: i64) {
+        self.known.retain(|_, entry| {
+            if entry.refused == Timestamp::NONE {
+                entry.refused = now;
+            }
+            entry.holders > 0 || now.0.saturating_sub(entry.refused.0) < expiration_ms
+        });
     }
 
     /// The sequence that a producer of which nothing else is known has to begin with, when `first` is above it.

@@ -197,3 +197,106 @@ fn a_duplicate_of_a_batch_that_was_trimmed_is_answered_and_not_written_again() {
         assert_eq!(seen, [3], "{context}");
     }
 }
+
+/// Sequences of one producer that a disk takes or refuses.
+struct Sent {
+    machine: Machine,
+    rig: Rig,
+    known: Vec<Known>,
+}
+
+impl Sent {
+    fn new(producer_expiration_ms: i64) -> Sent {
+        let machine = machine(1);
+        let settings = DirSettings {
+            reserve_bytes: 1 << 20,
+            producer_expiration_ms,
+            producer_expiration_check: SECOND,
+            ..settings()
+        };
+        let rig = open_at(&machine, Path::new(DIR), settings, &[small_segments()]).unwrap();
+        let known = vec![Known::default(); 1];
+        Sent {
+            machine,
+            rig,
+            known,
+        }
+    }
+
+    fn send(&mut self, epoch: i16, sequence: i32) -> Result<(), AppendError> {
+        let (id, epoch) = (ProducerId(5), ProducerEpoch(epoch));
+        let wall = self.machine.env().clock.wall_ms();
+        let mut builder = BatchBuilder::new().producer(id, epoch, Sequence(sequence));
+        builder.push(wall, None, Some(b"value"), &[]);
+        let moment = Moment {
+            now: self.machine.now(),
+            wall,
+            stamp: &mut self.rig.stamp,
+        };
+        let partition = &self.rig.partitions[0];
+        partition.append(builder.build(), None, moment).map(drop)
+    }
+
+    /// All of them while the disk is full; there is room again afterwards.
+    fn refuse(&mut self, epoch: i16, sequences: &[i32]) {
+        self.resize(1 << 20);
+        assert!(self.rig.dir.is_full());
+        for sequence in sequences {
+            let sent = self.send(epoch, *sequence);
+            assert!(
+                matches!(sent, Err(AppendError::Storage { full: true })),
+                "{sent:?}"
+            );
+        }
+        self.resize(1 << 30);
+        assert!(!self.rig.dir.is_full());
+    }
+
+    fn resize(&mut self, bytes: u64) {
+        self.machine.faults(|faults| faults.disk_bytes = bytes);
+        self.rig.work(&self.machine, 5 * SECOND, &mut self.known);
+    }
+}
+
+#[test]
+fn what_was_sent_behind_a_batch_that_found_no_room_does_not_overtake_it() {
+    let mut sent = Sent::new(i64::MAX);
+    sent.refuse(0, &[3, 4, 5]);
+    for late in [4, 5] {
+        let early = sent.send(0, late);
+        assert!(
+            matches!(
+                early,
+                Err(AppendError::Producer(ProducerError::OutOfOrderSequence { want, .. }))
+                    if want == Sequence(3)
+            ),
+            "{early:?}"
+        );
+    }
+    for sequence in [3, 4, 5] {
+        sent.send(0, sequence).unwrap();
+    }
+}
+
+#[test]
+fn a_producer_that_gave_up_what_found_no_room_begins_anew() {
+    let mut sent = Sent::new(i64::MAX);
+    sent.refuse(0, &[3, 4]);
+    sent.send(1, 0).unwrap();
+
+    let mut sent = Sent::new(i64::MAX);
+    sent.refuse(0, &[3]);
+    sent.send(0, 2).unwrap();
+    sent.send(0, 3).unwrap();
+    // Of one that is known nothing is noted: when it is forgotten, it may begin anywhere.
+    sent.refuse(0, &[4]);
+    sent.rig.dir.set_producer_expiration(1);
+    sent.resize(1 << 30);
+    sent.send(0, 5).unwrap();
+
+    let mut sent = Sent::new(60_000);
+    sent.refuse(0, &[3]);
+    assert!(sent.send(0, 4).is_err());
+    sent.rig.work(&sent.machine, 61 * SECOND, &mut sent.known);
+    sent.send(0, 4).unwrap();
+}

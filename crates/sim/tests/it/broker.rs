@@ -328,6 +328,13 @@ fn a_transaction_goes_on_whose_first_batch_was_refused() {
     }
 }
 
+/// Found by a seed: a full disk refused the first batch of a producer, the one sent behind it found room, and the first one, sent
+/// again, was out of order.
+#[test]
+fn a_producer_keeps_its_order_whose_first_batch_found_no_room() {
+    check(910_148, &Plan::of_load(910_148, Load::Instances));
+}
+
 /// A volume with many changed files is synced while the segment writer goes on, and directories change their order. Seed 686 found
 /// that a directory was not told of pages that the sync of another one had lost.
 #[test]
