@@ -121,7 +121,7 @@ impl<'a> HeadScan<'a> {
     }
 }
 
-fn check_head(head: &Head, room: u64, floor: Offset) -> Result<(), DamageKind> {
+pub(crate) fn check_head(head: &Head, room: u64, floor: Offset) -> Result<(), DamageKind> {
     if head.0.iter().all(|byte| *byte == 0) {
         return Err(DamageKind::Zeros);
     }

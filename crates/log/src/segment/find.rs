@@ -10,9 +10,13 @@ use model::{Offset, Timestamp};
 use wire::records::{Batch, Caps, RecordIter, TimestampType};
 
 use super::{Found, Index, MaxTime, RecordTime, Segment};
+use crate::behind::first_behind_damage;
 use crate::index::{self, Entry, OffsetEntry, TimeEntry};
 use crate::pool::Slot;
 use crate::scan::{HeadScan, ScanError, read_batch};
+
+/// A reader behind damage searches at most this, at each read: index entries lie a batch and 4 KiB from each other.
+const SEARCHED_BYTES_MAX: u64 = 4 << 20;
 
 impl Segment {
     /// Whether a place in it is found without walking it, or the files of its indexes, first.
@@ -42,7 +46,7 @@ impl Segment {
             Err(ScanError::Io(error)) => return Err(error.into()),
             _ => {
                 self.rebuild()?;
-                return self.first_from(0, limit, from);
+                return self.first_or_behind(0, limit, from);
             }
         }
         self.first_or_behind(position, limit, from)
@@ -55,7 +59,7 @@ impl Segment {
         from: Offset,
     ) -> Result<Option<Found>, ScanError> {
         match self.first_from(position, limit, from) {
-            Err(ScanError::Damage(damage)) => match self.first_behind(from, limit)? {
+            Err(ScanError::Damage(damage)) => match self.first_behind(position, limit, from)? {
                 Some(found) => Ok(Some(found)),
                 None => Err(ScanError::Damage(damage)),
             },
@@ -63,22 +67,40 @@ impl Segment {
         }
     }
 
-    /// Where a walk to `from` meets damage: the batch of the next index entry, if `from` lies in it.
-    fn first_behind(&self, from: Offset, limit: u64) -> Result<Option<Found>, ScanError> {
-        let Some(entry) = self.offset_ceiling(from)? else {
-            return Ok(None);
-        };
+    /// Where a walk from `position` to `from` meets damage: the batch that holds `from`, if batches lead from it, or from one before
+    /// it, to that of the next index entry or to the limit.
+    fn first_behind(
+        &self,
+        position: u64,
+        limit: u64,
+        from: Offset,
+    ) -> Result<Option<Found>, ScanError> {
         let file = self.file()?;
-        let position = entry.position.max(0) as u64;
-        match HeadScan::new(&*file, position, limit, self.base).step() {
-            Ok(Some((position, head)))
-                if head.last_offset().0 == self.base.0 + i64::from(entry.relative)
-                    && head.base_offset() <= from =>
-            {
-                Ok(Some(Found { position, head }))
+        let mut end = limit;
+        if let Some(entry) = self.offset_ceiling(from)? {
+            let at = entry.position.max(0) as u64;
+            match HeadScan::new(&*file, at, limit, self.base).step() {
+                Ok(Some((position, head)))
+                    if head.last_offset().0 == self.base.0 + i64::from(entry.relative) =>
+                {
+                    if head.base_offset() <= from {
+                        return Ok(Some(Found { position, head }));
+                    }
+                    end = position;
+                }
+                // Nothing at the limit or above it is looked at.
+                Ok(None) => {}
+                Err(ScanError::Io(error)) => return Err(error.into()),
+                Ok(Some(_)) | Err(ScanError::Damage(_)) => return Ok(None),
             }
-            Err(ScanError::Io(error)) => Err(error.into()),
-            _ => Ok(None),
+        }
+        if end.saturating_sub(position) > SEARCHED_BYTES_MAX {
+            return Ok(None);
+        }
+        let offsets = self.base..from.advance(1);
+        match first_behind_damage(&*file, position, end, offsets)? {
+            Some((position, _)) => self.first_from(position, limit, from),
+            None => Ok(None),
         }
     }
 
@@ -155,7 +177,7 @@ impl Segment {
         if self.names_batch(Timestamp(entry.timestamp), offset)? {
             return Ok(offset);
         }
-        self.rebuild()?;
+        self.rebuild_all()?;
         Ok(self.base)
     }
 

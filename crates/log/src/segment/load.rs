@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use env::FileHandle;
@@ -11,6 +12,7 @@ use env::disk::Open;
 use model::{Offset, Timestamp};
 
 use super::{FOREIGN, Index, Inner, MaxTime, Segment};
+use crate::behind::first_behind_damage;
 use crate::index::{self, Entry, OffsetEntry, TimeEntry};
 use crate::pool::Slot;
 use crate::scan::{Damage, HeadScan, ScanError, scan_batches};
@@ -103,13 +105,21 @@ impl Segment {
             marks: VecDeque::new(),
             since_entry: 0,
         };
-        let (len, damage) = self.walk(&file, from, file_len, verify, &mut rebuilt)?;
+        let (len, damage) = match verify {
+            true => scan_batches(&*file, from, file_len, self.base, |position, batch| {
+                rebuilt.note(self.base, position, &batch, INTERVAL_OF_REBUILD);
+            })?,
+            false => {
+                let known_end = believed.then_some(inner.end);
+                self.walk(&file, from..file_len, known_end, &mut rebuilt)?
+            }
+        };
         // What a checkpoint vouches for was acknowledged: damage inside answers reads with an error, and the next append goes
         // behind it. To end the segment at the damage would write over everything that follows.
         if believed && damage.is_some() {
             rebuilt.end = inner.end;
             rebuilt.is_damaged = true;
-            // No walk gets there: the first batch behind the damage is found by its mark, and by an index entry of its own.
+            // A walk may not get there: the next batch is found by its mark, and by an index entry of its own.
             rebuilt.since_entry = u64::MAX;
             rebuilt.mark(file_len);
             *inner = rebuilt;
@@ -120,30 +130,44 @@ impl Segment {
         Ok(damage)
     }
 
+    /// Takes note of batches by their heads. Of a segment that is known to go on to `known_end`, those behind damage too. Returns the
+    /// end of the last one and the first damage.
     fn walk(
         &self,
         file: &FileHandle,
-        from: u64,
-        end: u64,
-        verify: bool,
+        positions: Range<u64>,
+        known_end: Option<Offset>,
         into: &mut Inner,
     ) -> io::Result<(u64, Option<Damage>)> {
-        if verify {
-            return scan_batches(&**file, from, end, self.base, |position, batch| {
-                into.note(self.base, position, &batch, INTERVAL_OF_REBUILD);
-            });
-        }
-        let mut scan = HeadScan::new(&**file, from, end, self.base);
-        let mut good = from;
+        let Range { start, end } = positions;
+        let mut scan = HeadScan::new(&**file, start, end, self.base);
+        let (mut good, mut last) = (start, (start, self.base));
+        let mut met = None;
         loop {
             match scan.step() {
                 Ok(Some((position, head))) => {
                     into.note(self.base, position, &head, INTERVAL_OF_REBUILD);
                     good = position + head.size() as u64;
+                    last = (position, head.base_offset());
                 }
-                Ok(None) => return Ok((good, None)),
-                Err(ScanError::Damage(damage)) => return Ok((good, Some(damage))),
+                Ok(None) => return Ok((good, met)),
                 Err(ScanError::Io(error)) => return Err(error),
+                Err(ScanError::Damage(damage)) => {
+                    let is_first = met.is_none();
+                    met.get_or_insert(damage);
+                    let Some(known_end) = known_end.filter(|_| is_first) else {
+                        return Ok((good, met));
+                    };
+                    // The last head may be what is damaged, its length.
+                    let (from, floor) = last;
+                    let found = first_behind_damage(&**file, from, end, floor..known_end)?;
+                    let Some((position, _)) = found else {
+                        return Ok((good, met));
+                    };
+                    scan = HeadScan::new(&**file, position, end, floor);
+                    // No walk from an entry before gets there.
+                    into.since_entry = u64::MAX;
+                }
             }
         }
     }
@@ -159,17 +183,19 @@ impl Segment {
                 return Ok(());
             }
         }
-        self.rebuild()
+        // Who reads meets the damage by himself, or does not.
+        self.rebuild()?;
+        Ok(())
     }
 
     /// Makes the largest time known that the index of a sealed segment says. Retention goes by it, so it is not believed unless a
     /// batch has it; whoever asks while it is checked checks it too.
     pub(super) fn check_max(&self) -> Result<(), ScanError> {
         let Some((_, _, max)) = self.sound_files()? else {
-            return self.rebuild();
+            return self.rebuild_all();
         };
         if !self.names_batch(max.timestamp, max.offset)? {
-            return self.rebuild();
+            return self.rebuild_all();
         }
         let mut inner = self.inner.write();
         if inner.sealed {
@@ -224,9 +250,18 @@ impl Segment {
         Ok((!zero).then(|| (count, Some(E::read(&bytes)))))
     }
 
+    /// Makes the indexes anew, of all batches or with an error.
+    pub(super) fn rebuild_all(&self) -> Result<(), ScanError> {
+        match self.rebuild()? {
+            Some(damage) => Err(damage.into()),
+            None => Ok(()),
+        }
+    }
+
     /// Makes the indexes anew from the batches. An active segment keeps them in memory, a sealed one writes its files, unless
-    /// damage hid batches: the next start would take those for all there are.
-    pub(crate) fn rebuild(&self) -> Result<(), ScanError> {
+    /// there is damage: the next start would take the batches that it left for all there are.
+    /// Returns the damage behind which nothing was found.
+    pub(super) fn rebuild(&self) -> io::Result<Option<Damage>> {
         let len = self.len();
         let file = self.file()?;
         let (sealed, end) = {
@@ -245,9 +280,11 @@ impl Segment {
             marks: VecDeque::new(),
             since_entry: 0,
         };
-        let (good, damage) = self.walk(&file, 0, len, false, &mut rebuilt)?;
+        let (good, damage) = self.walk(&file, 0..len, Some(end), &mut rebuilt)?;
+        let is_damaged = damage.is_some();
+        // Damage that was passed is told to those who read it.
         let damage = damage.filter(|_| good < len);
-        rebuilt.is_damaged = damage.is_some();
+        rebuilt.is_damaged = is_damaged;
         if sealed {
             rebuilt.end = end;
             rebuilt.finish(self.base);
@@ -258,13 +295,10 @@ impl Segment {
             *inner = rebuilt;
         }
         drop(inner);
-        if let Some(damage) = damage {
-            return Err(damage.into());
-        }
-        if sealed && self.write_indexes()? {
+        if sealed && !is_damaged && self.write_indexes()? {
             self.to_files();
         }
-        Ok(())
+        Ok(damage)
     }
 
     /// Writes the index files from memory, so that the next start need not walk the batches. False for a segment whose name is

@@ -1,6 +1,7 @@
 //! The log on disk, on the real machine and on simulated ones.
 
 mod aborted;
+mod behind;
 mod clean;
 mod corruption;
 mod files;

@@ -1,0 +1,108 @@
+//! Finding the batches behind damage, where no index leads to them.
+//!
+//! A batch has nothing that marks its beginning, and a value may hold the bytes of one. So a place is believed only if a whole
+//! batch with its checksum lies there and batches follow each other from it to a place that is known to begin one, or the end:
+//! behind what lies in a value there are more bytes of its record. Of several damaged places the batches between them are not found.
+
+use std::io;
+use std::ops::Range;
+
+use env::File;
+use model::Offset;
+use wire::records::{HEAD_SIZE, Head};
+
+use crate::scan::{HeadScan, ScanError, check_head, read_batch, read_up_to};
+
+const READ_BYTES: u64 = 256 << 10;
+/// Twice what a segment may have: heads of batches that are none cost the reading of what they claim.
+const SEARCHED_BYTES_MAX: u64 = 4 << 30;
+/// A head's offset, its length and epoch, and the byte that says which format it has.
+const MAGIC_AT: usize = 16;
+
+/// The first batch in `from..end` from which batches follow each other to `end`, with offsets within `offsets`. Damage lies inside
+/// the range, and `end` is the end of a batch.
+pub(crate) fn first_behind_damage(
+    file: &dyn File,
+    from: u64,
+    end: u64,
+    offsets: Range<Offset>,
+) -> io::Result<Option<(u64, Head)>> {
+    let mut room = SEARCHED_BYTES_MAX;
+    let mut at = from;
+    while let Some((position, head)) = next_batch(file, at, end, &offsets, &mut room)? {
+        match follow(file, position, end)? {
+            None => return Ok(Some((position, head))),
+            Some(next) => at = next,
+        }
+    }
+    Ok(None)
+}
+
+/// Follows batches by their heads. Where they do not lead to `end`, returns where to go on searching.
+fn follow(file: &dyn File, from: u64, end: u64) -> io::Result<Option<u64>> {
+    let mut scan = HeadScan::new(file, from, end, Offset::ZERO);
+    let mut last = None;
+    loop {
+        match (scan.step(), last) {
+            (Ok(None), _) => return Ok(None),
+            (Ok(found), _) => last = found,
+            (Err(ScanError::Io(error)), _) => return Err(error),
+            (Err(ScanError::Damage(damage)), None) => return Ok(Some(damage.position + 1)),
+            // It was the length of the batch before that is damaged, and batches were jumped over.
+            (Err(ScanError::Damage(damage)), Some((position, head))) => {
+                return match read_batch(file, position, &head) {
+                    Ok(_) => Ok(Some(damage.position.max(from + 1))),
+                    Err(ScanError::Damage(_)) => Ok(Some(position + 1)),
+                    Err(ScanError::Io(error)) => Err(error),
+                };
+            }
+        }
+    }
+}
+
+/// The first whole batch in `from..end`, wherever it begins.
+fn next_batch(
+    file: &dyn File,
+    from: u64,
+    end: u64,
+    offsets: &Range<Offset>,
+    room: &mut u64,
+) -> io::Result<Option<(u64, Head)>> {
+    let mut at = from;
+    while at + HEAD_SIZE as u64 <= end {
+        let mut bytes = vec![0; (end - at).min(READ_BYTES) as usize];
+        let got = read_up_to(file, &mut bytes, at)?;
+        bytes.truncate(got);
+        let Some(left) = room.checked_sub(got as u64) else {
+            return Ok(None);
+        };
+        *room = left;
+        let mut position = at;
+        for window in bytes.windows(HEAD_SIZE) {
+            let is_head = window.get(MAGIC_AT) == Some(&2)
+                && (window.first_chunk())
+                    .is_some_and(|base| offsets.contains(&Offset(i64::from_be_bytes(*base))));
+            let head = is_head.then(|| Head::read(window)).flatten();
+            if let Some(head) = head
+                && check_head(&head, end - position, offsets.start).is_ok()
+            {
+                let Some(left) = room.checked_sub(head.size() as u64) else {
+                    return Ok(None);
+                };
+                *room = left;
+                match read_batch(file, position, &head) {
+                    Ok(_) => return Ok(Some((position, head))),
+                    Err(ScanError::Damage(_)) => {}
+                    Err(ScanError::Io(error)) => return Err(error),
+                }
+            }
+            position += 1;
+        }
+        // The file is shorter than its segment.
+        if position == at {
+            return Ok(None);
+        }
+        at = position;
+    }
+    Ok(None)
+}

@@ -1,0 +1,214 @@
+//! What lies behind damage is served, whether or not an index leads there, and what only looks like a batch is not.
+
+use std::io::IoSlice;
+use std::ops::Range;
+
+use env::disk::Open;
+use env::sim::Rot;
+
+use super::*;
+
+const FIRST: &str = "00000000000000000000";
+
+fn config() -> LogConfig {
+    small_segments(2000)
+}
+
+fn machine(place: &Place) -> &Machine {
+    place.machine.as_ref().unwrap()
+}
+
+/// Writes batches and their indexes; where each lies, by segment file.
+fn write(place: &Place, batches: &[Batch]) -> (Known, Vec<(PathBuf, Range<u64>)>) {
+    let store = place.create(config(), 0);
+    let mut places = Vec::new();
+    for batch in batches {
+        append(&store, std::slice::from_ref(batch));
+        let segments = store.segments();
+        let active = segments.last().unwrap();
+        let end = active.len();
+        let path = active.path("log").into_path_buf();
+        places.push((path, end - batch.size() as u64..end));
+    }
+    store.sync().unwrap();
+    store.write_indexes().unwrap();
+    (store.known(), places)
+}
+
+fn remove_indexes(place: &Place) {
+    for name in place.names() {
+        if name.ends_with("index") {
+            place.env.disk.remove_file(&place.dir.join(name)).unwrap();
+        }
+    }
+}
+
+fn read_one(store: &Store, from: Offset) -> Option<Batch> {
+    let Ok(Read::Slice(slice)) = store.read(from, store.log_end(), 1) else {
+        return None;
+    };
+    let bytes = slice.read().unwrap();
+    Some(Batch::cut(&bytes, Source::Log).next().unwrap().unwrap())
+}
+
+/// Every batch that no rot touched is read by each of its offsets, and the others are refused.
+fn check(place: &Place, known: Known, batches: &[Batch], is_rotten: impl Fn(usize) -> bool) {
+    for is_rising in [true, false] {
+        let (store, _) = place.open(config(), Some(known));
+        let mut order: Vec<usize> = (0..batches.len()).collect();
+        if !is_rising {
+            order.reverse();
+        }
+        for at in order {
+            let batch = &batches[at];
+            for offset in batch.base_offset().0..batch.next_offset().0 {
+                let read = read_one(&store, Offset(offset));
+                let wanted = (!is_rotten(at)).then(|| batch.clone());
+                assert!(read == wanted, "offset {offset}: {read:?}, want {wanted:?}");
+            }
+        }
+    }
+}
+
+fn batches() -> Vec<Batch> {
+    let count = |number: i64| [1, 3, 2][number as usize % 3];
+    let mut base = 0;
+    let each = (0..45).map(|number| {
+        let made = batch(base, count(number) as usize, 1000 + number);
+        base += count(number);
+        made
+    });
+    each.collect()
+}
+
+#[test]
+fn every_batch_that_rot_left_is_served_and_no_other_whatever_is_left_of_the_indexes() {
+    let batches = batches();
+    // All of it, the head, its length, its format, the records.
+    let damages = [
+        (0..1000, Rot::Zero),
+        (0..30, Rot::Zero),
+        (8..9, Rot::Flip { bit: 0 }),
+        (11..12, Rot::Flip { bit: 3 }),
+        (16..17, Rot::Flip { bit: 1 }),
+        (70..71, Rot::Flip { bit: 5 }),
+    ];
+    for has_indexes in [true, false] {
+        for (bytes, rot) in &damages {
+            for at in 0..batches.len() {
+                let place = Place::simulated(1);
+                let (known, places) = write(&place, &batches);
+                let (path, lies) = &places[at];
+                let rotten = lies.start + bytes.start..lies.end.min(lies.start + bytes.end);
+                machine(&place).rot(path, rotten, *rot).unwrap();
+                if !has_indexes {
+                    remove_indexes(&place);
+                }
+                check(&place, known, &batches, |of| of == at);
+            }
+        }
+    }
+}
+
+/// Seeds 91, 107 and 230 of the simulator: DeleteRecords had moved the log start behind the damage, a power cut left no index, and
+/// nobody could read the log any more.
+#[test]
+fn damage_below_the_log_start_is_felt_by_nobody() {
+    let batches = batches();
+    for has_indexes in [true, false] {
+        for sizes in [1..2, 3..6] {
+            let place = Place::simulated(2);
+            let (known, places) = write(&place, &batches);
+            let start = batches[sizes.end].base_offset();
+            for (path, lies) in &places[sizes.clone()] {
+                machine(&place).rot(path, lies.clone(), Rot::Zero).unwrap();
+            }
+            if !has_indexes {
+                remove_indexes(&place);
+            }
+            let known = Known {
+                log_start: start,
+                ..known
+            };
+            let (store, _) = place.open(config(), Some(known));
+            let read = read_all(&store, start.0, store.log_end().0, 1 << 20);
+            assert!(read == batches[sizes.end..], "from {start} on");
+        }
+    }
+}
+
+#[test]
+fn what_lies_between_two_damaged_places_may_be_refused_and_what_follows_is_served() {
+    let batches = batches();
+    let place = Place::simulated(3);
+    let (known, places) = write(&place, &batches);
+    let of_first = |(path, _): &&(PathBuf, Range<u64>)| path.ends_with(format!("{FIRST}.log"));
+    let count = places.iter().filter(of_first).count();
+    for at in [2, 7] {
+        let (path, lies) = &places[at];
+        machine(&place).rot(path, lies.clone(), Rot::Zero).unwrap();
+    }
+    assert!(7 < count);
+    remove_indexes(&place);
+    let (store, _) = place.open(config(), Some(known));
+    for (at, batch) in batches.iter().enumerate() {
+        let read = read_one(&store, batch.base_offset());
+        match at {
+            2 | 7 => assert_eq!(read, None),
+            3..7 => assert!(read.is_none_or(|read| read == *batch)),
+            _ => assert_eq!(read.as_ref(), Some(batch)),
+        }
+    }
+}
+
+/// Somebody stores batches in values; where the batch around them rots they must not be taken for what follows it.
+#[test]
+fn batches_inside_a_value_are_not_taken_for_those_of_the_log() {
+    let mut inner = Vec::new();
+    for base in 10..14 {
+        inner.extend(batch(base, 1, 5).to_bytes());
+    }
+    let outer = |base: i64, count: i64| {
+        let mut builder = BatchBuilder::new()
+            .base_offset(Offset(base))
+            .leader_epoch(LeaderEpoch(1));
+        for _ in 0..count {
+            builder.push(Timestamp(5), None, Some(&inner), &[]);
+        }
+        builder.build()
+    };
+    let batches = [batch(0, 9, 5), outer(9, 1), outer(10, 4), batch(14, 1, 6)];
+    for at in 1..3 {
+        for has_indexes in [true, false] {
+            let place = Place::simulated(4);
+            let (known, places) = write(&place, &batches);
+            let (path, lies) = &places[at];
+            let head = lies.start..lies.start + 61;
+            machine(&place).rot(path, head, Rot::Zero).unwrap();
+            if !has_indexes {
+                remove_indexes(&place);
+            }
+            check(&place, known, &batches, |of| of == at);
+        }
+    }
+}
+
+/// A file that ends early, as one that was cut by hand: no batch follows, and the search ends.
+#[test]
+fn a_search_ends_where_nothing_is_left() {
+    let batches = batches();
+    let place = Place::simulated(5);
+    let (known, places) = write(&place, &batches);
+    let (path, lies) = &places[2];
+    let file = place.env.disk.open(path, Open::Write).unwrap();
+    let zeros = vec![0; (file.len().unwrap() - lies.start) as usize];
+    file.write_at(&[IoSlice::new(&zeros)], lies.start).unwrap();
+    remove_indexes(&place);
+    let (store, _) = place.open(config(), Some(known));
+    let of_second = places.iter().position(|(other, _)| other != path).unwrap();
+    for (at, batch) in batches.iter().enumerate() {
+        let read = read_one(&store, batch.base_offset());
+        let is_there = at < 2 || of_second <= at;
+        assert_eq!(read.as_ref(), is_there.then_some(batch), "batch {at}");
+    }
+}
