@@ -125,7 +125,12 @@ fn open(
             config: Arc::clone(config),
         })
     };
-    let dir = recovery.finish(lookup, told(), bell).unwrap().dir;
+    let dir = recovery
+        .restore(lookup, told())
+        .unwrap()
+        .finish(bell)
+        .unwrap()
+        .dir;
     let partition = |at: usize| {
         dir.partition(topic(at), PartitionIndex(0))
             .unwrap_or_else(|| {
@@ -174,7 +179,12 @@ pub(crate) fn open_other(rig: &Rig, bell: Arc<dyn Bell>, is_home: bool) -> Arc<L
             config: Arc::clone(&rig.config),
         })
     };
-    recovery.finish(lookup, told(), bell).unwrap().dir
+    recovery
+        .restore(lookup, told())
+        .unwrap()
+        .finish(bell)
+        .unwrap()
+        .dir
 }
 
 impl Rig {
