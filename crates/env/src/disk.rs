@@ -78,6 +78,11 @@ pub trait File: Send + Sync {
     fn read_at(&self, buf: &mut [u8], position: u64) -> io::Result<usize>;
     /// Writes all of `bufs` at `position`, in calls of at most 128 KiB (larger ones fall off a cliff on large folios).
     fn write_at(&self, bufs: &[IoSlice<'_>], position: u64) -> io::Result<()>;
+    /// Writes whole pages of 4 KiB, at a multiple of that, which nobody reads soon: around the page cache, where the file system
+    /// can, and then it waits for the disk. Promises no more than `write_at`.
+    fn write_pages(&self, bufs: &[IoSlice<'_>], position: u64) -> io::Result<()> {
+        self.write_at(bufs, position)
+    }
     /// Makes content and length durable (`fdatasync`).
     fn sync_data(&self) -> io::Result<()>;
     fn len(&self) -> io::Result<u64>;

@@ -9,12 +9,12 @@ use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 
-use super::sys;
+use super::{around, sys};
 use crate::disk::{Dir, Disk, Entry, File, FileHandle, Lock, Open, Space};
 
 /// Larger calls fall off a cliff on file systems with large folios.
@@ -54,6 +54,7 @@ impl Disk for OsDisk {
         };
         Ok(Arc::new(Opened {
             file: options.open(path)?,
+            around: OnceLock::new(),
         }))
     }
 
@@ -161,6 +162,8 @@ impl Lock for Locked {}
 
 struct Opened {
     file: OsFile,
+    /// The same file, for writes around the page cache; nothing where it takes none.
+    around: OnceLock<Option<OsFile>>,
 }
 
 struct OpenedDir(OsFile);
@@ -200,6 +203,18 @@ impl File for Opened {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    fn write_pages(&self, bufs: &[IoSlice<'_>], position: u64) -> io::Result<()> {
+        let around = self.around.get_or_init(|| around::reopen(&self.file));
+        if let Some(file) = around {
+            match around::write(file, bufs, position) {
+                // Opened so, and yet not written, or not with this alignment.
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
+                other => return other,
+            }
+        }
+        self.write_at(bufs, position)
     }
 
     fn sync_data(&self) -> io::Result<()> {

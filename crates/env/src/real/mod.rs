@@ -3,6 +3,7 @@
 //! Owns every system call of the broker. Portable Unix, with the Linux calls behind `cfg(target_os = "linux")` and a slower
 //! equivalent elsewhere. Decides nothing: no retry but after an interruption, no limit, no default path.
 
+mod around;
 mod clock;
 mod disk;
 mod memory;

@@ -88,6 +88,37 @@ fn large_writes_of_many_slices_arrive_whole_and_in_order() {
 }
 
 #[test]
+fn pages_are_written_like_all_else_whatever_the_cache_holds_of_them() {
+    const PAGE: usize = 4096;
+    on_every_machine("pages", |place| {
+        let open = |how| place.env.disk.open(&place.dir.join("a"), how).unwrap();
+        let (file, other) = (open(Open::Truncate), open(Open::Write));
+        let mut want = vec![0; 8 << 20];
+        file.write_at(&[IoSlice::new(&want)], 0).unwrap();
+        // Sizes around the largest call, in slices that end anywhere; the place before was just read.
+        let sizes = [PAGE, (1 << 20) - PAGE, 1 << 20, (1 << 20) + PAGE, 3 << 20];
+        for (round, bytes) in sizes.into_iter().enumerate() {
+            let position = (round + 1) * PAGE;
+            let sent: Vec<u8> = (0..bytes).map(|at| (at * 13 + round) as u8).collect();
+            let bufs: Vec<_> = sent.chunks(1000 + round).map(IoSlice::new).collect();
+            file.write_pages(&bufs, position as u64).unwrap();
+            want[position..position + bytes].copy_from_slice(&sent);
+            other
+                .write_at(&[IoSlice::new(b"in the cache")], position as u64 + 100)
+                .unwrap();
+            want[position + 100..position + 112].copy_from_slice(b"in the cache");
+            other.sync_data().unwrap();
+            assert!(content(place, "a") == want, "{bytes} bytes");
+        }
+        let end = want.len() as u64;
+        file.write_pages(&[IoSlice::new(&[7; 2 * PAGE])], end)
+            .unwrap();
+        want.extend([7; 2 * PAGE]);
+        assert!(content(place, "a") == want, "behind the end");
+    });
+}
+
+#[test]
 fn opening_keeps_creates_empties_or_refuses_as_asked() {
     on_every_machine("open", |place| {
         let open = |name: &str, how| {

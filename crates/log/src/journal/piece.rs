@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use super::format::PAGE;
 
-/// Zeroes are written in calls of this size.
+/// Zeroes are written in slices of this size.
 const ZERO_BYTES: usize = 128 << 10;
 pub(super) static ZEROES: [u8; ZERO_BYTES] = [0; ZERO_BYTES];
 
@@ -99,11 +99,12 @@ impl Making {
         let file = &self.piece.file;
         let from = self.zeroed;
         let to = self.piece.bytes.min(from.saturating_add(bytes));
-        while self.zeroed < to {
-            let take = (to - self.zeroed).min(ZERO_BYTES as u64) as usize;
-            file.write_at(&[IoSlice::new(&ZEROES[..take])], self.zeroed)?;
-            self.zeroed += take as u64;
-        }
+        let slices: Vec<IoSlice<'_>> = (from..to)
+            .step_by(ZERO_BYTES)
+            .map(|at| IoSlice::new(&ZEROES[..ZERO_BYTES.min((to - at) as usize)]))
+            .collect();
+        file.write_pages(&slices, from)?;
+        self.zeroed = to;
         if self.zeroed < self.piece.bytes {
             file.start_writeback(from, to - from);
             return Ok(None);

@@ -23,14 +23,15 @@ use super::piece::{Piece, Spares, ZEROES, is_full, make_piece, piece_path};
 
 /// A commit that finds no piece ready makes one itself, this large: what it costs is felt by everyone who waits for the round.
 const INLINE_PIECE_BYTES: u64 = 8 << 20;
-/// One write call takes at most this many slices (IOV_MAX is 1024 on Linux).
-const SLICES_MAX: usize = 512;
 /// Rounds of one directory whose syncs may be under way together: enough to hide what clients and network need between an
 /// answer and the next request, where a sync takes some milliseconds.
 pub const SYNCS_MAX: usize = 8;
 /// The write-back of rounds without a sync begins when so much of them has gathered: the sync of the piece that is left
 /// behind would take long otherwise, and everyone waits for it.
 const WRITEBACK_BYTES: u64 = 1 << 20;
+/// A round of this size goes around the page cache, where nobody would read it and its pages cost more than its bytes. Smaller
+/// ones are left to their sync: the next round may be written meanwhile, which counts where a write takes long.
+const AROUND_BYTES_MIN: u64 = 256 << 10;
 
 /// One thing to make durable.
 #[derive(Clone, Debug)]
@@ -228,7 +229,6 @@ impl Writer {
             Some(head) => head,
             None => self.encode(entries),
         };
-        let mut slices: Vec<IoSlice<'_>> = Vec::with_capacity((entries.len() + 3).min(SLICES_MAX));
         self.make_room(head.span())?;
         let head = RoundHead {
             piece: self.piece_number,
@@ -242,24 +242,20 @@ impl Writer {
         let Some(live) = self.live.back_mut() else {
             unreachable!("make_room leaves a live piece")
         };
-        let mut position = self.position;
-        let mut queued = 0u64;
-        let file = &live.piece.file;
+        let padding = head.span() - self.buffer.len() as u64 - head.body_bytes;
+        let mut slices = Vec::with_capacity(entries.len() + 2);
         slices.push(IoSlice::new(&self.buffer));
-        queued += self.buffer.len() as u64;
-        for body in entries.iter().filter_map(|entry| entry.row().1) {
-            if slices.len() == SLICES_MAX {
-                file.write_at(&slices, position)?;
-                position += queued;
-                slices.clear();
-                queued = 0;
-            }
-            slices.push(IoSlice::new(body));
-            queued += body.len() as u64;
+        let bodies = entries.iter().filter_map(|entry| entry.row().1);
+        slices.extend(bodies.map(|body| IoSlice::new(body)));
+        slices.push(IoSlice::new(&ZEROES[..padding as usize]));
+        let file = &live.piece.file;
+        if will_sync && AROUND_BYTES_MIN <= head.span() {
+            file.write_pages(&slices, self.position)?;
+        } else {
+            file.write_at(&slices, self.position)?;
         }
+
         let end = self.position + head.span();
-        slices.push(IoSlice::new(&ZEROES[..(end - position - queued) as usize]));
-        file.write_at(&slices, position)?;
 
         self.position = end;
         self.sequence = head.sequence;
