@@ -42,7 +42,16 @@ func clusterSamples(ctx context.Context, name string) []kmsg.Request {
 	describe := kmsg.NewPtrDescribeACLsRequest()
 	describe.ResourceType, describe.ResourcePatternType = kmsg.ACLResourceTypeAny, kmsg.ACLResourcePatternTypeAny
 	describe.Operation, describe.PermissionType = kmsg.ACLOperationAny, kmsg.ACLPermissionTypeAny
+	quotas, everyUser := kmsg.NewPtrDescribeClientQuotasRequest(), kmsg.NewDescribeClientQuotasRequestComponent()
+	everyUser.EntityType, everyUser.MatchType = "user", kmsg.QuotasMatchTypeAny
+	quotas.Components = append(quotas.Components, everyUser)
+	users, stranger := kmsg.NewPtrDescribeUserSCRAMCredentialsRequest(), kmsg.NewDescribeUserSCRAMCredentialsRequestUser()
+	stranger.Name = "nobody"
+	users.Users = append(users.Users, stranger)
+	gone := kmsg.NewPtrUnregisterBrokerRequest()
+	gone.BrokerID = 4_711
 	return []kmsg.Request{markers, move, elect, assign, list, quorum, kmsg.NewPtrUpdateFeaturesRequest(), create, remove, describe,
 		kmsg.NewPtrCreateDelegationTokenRequest(), kmsg.NewPtrRenewDelegationTokenRequest(), kmsg.NewPtrExpireDelegationTokenRequest(),
-		kmsg.NewPtrDescribeDelegationTokenRequest(), kmsg.NewPtrGetTelemetrySubscriptionsRequest(), kmsg.NewPtrPushTelemetryRequest()}
+		kmsg.NewPtrDescribeDelegationTokenRequest(), kmsg.NewPtrGetTelemetrySubscriptionsRequest(), kmsg.NewPtrPushTelemetryRequest(),
+		quotas, users, gone}
 }

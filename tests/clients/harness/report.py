@@ -49,6 +49,8 @@ DIFFERENCES = """
   Kafka sets both aside.
 - A listener that `inter.broker.listener.name` and `security.inter.broker.protocol` do not name may stand alone where neither is set:
   there is no other broker to speak with. Kafka wants one called PLAINTEXT then.
+- UnregisterBroker refuses the broker that it is sent to (INVALID_REQUEST): it is the only one. Kafka unregisters a cluster's only
+  broker, which then leads nothing and makes no topic until it is started again.
 """
 
 

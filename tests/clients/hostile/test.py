@@ -20,7 +20,8 @@ from harness.check import BOOTSTRAP, equal, fact, main, new_name, that
 
 POLICY_VIOLATION, UNSUPPORTED_VERSION, INVALID_TOPIC, INVALID_ACKS, UNKNOWN_TOPIC = 44, 35, 17, 21, 3
 INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, OFFSET_OUT_OF_RANGE = 37, 38, 1
-OFFSET_FOR_LEADER_EPOCH = 23
+INVALID_REQUEST, RESOURCE_NOT_FOUND, DUPLICATE_RESOURCE, BROKER_ID_NOT_REGISTERED = 42, 91, 92, 102
+OFFSET_FOR_LEADER_EPOCH, DESCRIBE_CLIENT_QUOTAS, DESCRIBE_USER_SCRAM_CREDENTIALS, UNREGISTER_BROKER = 23, 48, 50, 64
 SESSION_ID_NOT_FOUND, INVALID_SESSION_EPOCH, FENCED_EPOCH, UNKNOWN_EPOCH = 70, 71, 74, 75
 
 
@@ -236,6 +237,59 @@ def a_client_name_may_be_long_or_absent():
     with raw.Connection(BOOTSTRAP) as c:
         c.send_bytes(raw.frame(struct.pack(">hhih", raw.METADATA, 1, 6, -1) + body))
         equal(c.receive()[0], 6)
+
+
+def quotas(*components):
+    """DescribeClientQuotas v0: its code, and how many entities were found."""
+    filters = [raw.string(kind) + struct.pack(">b", match) + (struct.pack(">h", -1) if name is None else raw.string(name))
+               for kind, match, name in components]
+    with raw.Connection(BOOTSTRAP) as c:
+        reply = c.call(DESCRIBE_CLIENT_QUOTAS, 0, raw.array(filters) + b"\0")
+        reply.i32()
+        code, _, found = reply.i16(), reply.string(), reply.i32()
+    return code, found
+
+
+@fact
+def a_filter_of_quotas_that_says_nothing_definite_is_refused():
+    exact, default, specified = 0, 1, 2
+    for components in ((), (("user", specified, None), ("client-id", default, None)), (("ip", exact, "no address"),)):
+        equal(quotas(*components), (0, 0), str(components))
+    for components in ((("", exact, "a"),), (("user", exact, None),), (("user", default, "a"),), (("user", specified, "a"),),
+                       (("user", 3, None),), (("user", default, None),) * 2, (("ip", default, None), ("client-id", default, None))):
+        equal(quotas(*components), (INVALID_REQUEST, -1), str(components))
+    equal(quotas(("colour", exact, "a")), (UNSUPPORTED_VERSION, -1), "an entity that nobody knows")
+
+
+@fact
+def users_that_are_not_there_are_told_once():
+    compact = lambda text: bytes([len(text) + 1]) + text.encode()
+    for names, expected in ((None, {}), ([], {}), (["a"], {"a": RESOURCE_NOT_FOUND}),
+                            (["a", "b", "a"], {"a": DUPLICATE_RESOURCE, "b": RESOURCE_NOT_FOUND})):
+        asked = b"\0" if names is None else bytes([len(names) + 1]) + b"".join(compact(name) + b"\0" for name in names)
+        with raw.Connection(BOOTSTRAP) as c:
+            reply = c.call(DESCRIBE_USER_SCRAM_CREDENTIALS, 0, b"\0" + asked + b"\0")
+            reply.raw(1), reply.i32()  # tags of the header, throttle time
+            equal(reply.i16(), 0, f"{names}: code of the answer")
+            text = lambda: reply.raw(reply.uvarint() - 1).decode()
+            text()
+            told = {}
+            for _ in range(reply.uvarint() - 1):
+                user, code, _, mechanisms = text(), reply.i16(), text(), reply.uvarint() - 1
+                reply.raw(1)
+                equal(mechanisms, 0, user)
+                that(user not in told, f"{user} is told twice")
+                told[user] = code
+            equal(told, expected, str(names))
+
+
+@fact
+def a_broker_that_is_not_there_cannot_be_unregistered():
+    for node in (4_711, -1):
+        with raw.Connection(BOOTSTRAP) as c:
+            reply = c.call(UNREGISTER_BROKER, 0, b"\0" + struct.pack(">i", node) + b"\0")
+            reply.raw(1), reply.i32()
+            equal(reply.i16(), BROKER_ID_NOT_REGISTERED, str(node))
 
 
 @fact

@@ -10,7 +10,7 @@ import time
 from command import command, run, tool, wait_for
 from harness import coordinated as co
 from harness import raw
-from harness.check import BOOTSTRAP, DATA_DIR, TMP, Skip, equal, fact, new_name, that, topic
+from harness.check import BOOTSTRAP, BROKER_KIND, DATA_DIR, TMP, Skip, equal, fact, new_name, that, topic
 
 LEFT = TMP / "coordinated.json"  # what the coordinators' logs must hold afterwards
 HOUR = 3_600_000
@@ -180,6 +180,19 @@ def kafka_cluster_tells_its_id_and_endpoints():
     that(re.search(r"^Cluster ID: \S{22}$", cluster("cluster-id"), re.M), cluster("cluster-id"))
     host, port = BOOTSTRAP.split(":")
     that(re.search(rf"^\d+\s+{host}\s+{port}\s", cluster("list-endpoints"), re.M), cluster("list-endpoints"))
+
+
+@fact
+def kafka_cluster_unregisters_nobody_who_is_needed():
+    def refusal(node):
+        done = run("org.apache.kafka.tools.ClusterTool", "unregister", "--bootstrap-server", BOOTSTRAP, "--id", node, code=1)
+        return (done.stdout + done.stderr).decode()
+    that("Broker ID 4711 is not currently registered" in refusal(4711), refusal(4711))
+    if BROKER_KIND == "kafka":
+        return  # which takes itself out of the cluster, and is of no use afterwards
+    node = re.search(r"\(id: (\d+)", tool("org.apache.kafka.tools.BrokerApiVersionsCommand")).group(1)
+    that(f"Broker ID {node} is the only one of this cluster" in refusal(node), refusal(node))
+    topic("registered")
 
 
 @fact

@@ -112,6 +112,13 @@ def kafka_configs_alters_a_subscription_to_client_metrics():
 
 
 @fact
+def kafka_configs_finds_no_quotas_and_no_users():
+    for kind in ("users", "clients", "ips"):
+        for entity in ((), ("--entity-default",), ("--entity-name", "127.0.0.1" if kind == "ips" else "nobody")):
+            equal(configs("--describe", "--entity-type", kind, *entity).strip(), "", f"{kind} {entity}")
+
+
+@fact
 def kafka_broker_api_versions_shows_what_is_supported():
     out = tool("org.apache.kafka.tools.BrokerApiVersionsCommand")
     that(out.startswith(f"{BOOTSTRAP.split(':')[0]}:{BOOTSTRAP.split(':')[1]} (id: "), out[:200])

@@ -140,9 +140,12 @@ pub(crate) const fn needs(key: ApiKey) -> Option<&'static [AnyOf]> {
             (AlterConfigs, Group),
             (AlterConfigs, Cluster),
         ]],
-        ApiKey::ListConfigResources => &[&[(DescribeConfigs, Cluster)]],
+        ApiKey::ListConfigResources | ApiKey::DescribeClientQuotas => {
+            &[&[(DescribeConfigs, Cluster)]]
+        }
         ApiKey::DescribeAcls
         | ApiKey::DescribeLogDirs
+        | ApiKey::DescribeUserScramCredentials
         | ApiKey::DescribeQuorum
         | ApiKey::ListPartitionReassignments => &[&[(Describe, Cluster)]],
         ApiKey::ElectLeaders
@@ -150,6 +153,7 @@ pub(crate) const fn needs(key: ApiKey) -> Option<&'static [AnyOf]> {
         | ApiKey::DeleteAcls
         | ApiKey::AlterPartitionReassignments
         | ApiKey::AlterReplicaLogDirs
+        | ApiKey::UnregisterBroker
         | ApiKey::UpdateFeatures => &[&[(Alter, Cluster)]],
 
         ApiKey::FindCoordinator => &[&[(Describe, Group), (Describe, TransactionalId)]],

@@ -15,9 +15,10 @@ use wire::{ApiKey, Message, Reader};
 use super::overdue::{Overdue, Patience};
 use super::{
     View, alter_configs, alter_partition_reassignments, api_versions, create_partitions,
-    create_topics, delegation_tokens, delete_topics, describe_cluster, describe_configs,
-    describe_topic_partitions, elect_leaders, incremental_alter_configs, list_config_resources,
-    list_partition_reassignments, metadata, offline, update_features,
+    create_topics, delegation_tokens, delete_topics, describe_client_quotas, describe_cluster,
+    describe_configs, describe_topic_partitions, describe_user_scram_credentials, elect_leaders,
+    incremental_alter_configs, list_config_resources, list_partition_reassignments, metadata,
+    offline, unregister_broker, update_features,
 };
 use crate::ids::random_uuid;
 use crate::kafka::Attempt;
@@ -193,6 +194,15 @@ impl Shard {
                 };
                 self.tell(key, address, reader, describe)
             }
+            ApiKey::DescribeClientQuotas => self.tell(key, address, reader, |request, _| {
+                describe_client_quotas::handle(request)
+            }),
+            ApiKey::DescribeUserScramCredentials => {
+                self.tell(key, address, reader, |request, _| {
+                    describe_user_scram_credentials::handle(request)
+                })
+            }
+            ApiKey::UnregisterBroker => self.tell(key, address, reader, unregister_broker::handle),
             ApiKey::DescribeQuorum => self.with(address, reader, Shard::on_describe_quorum),
             ApiKey::ElectLeaders => self.decide(key, address, reader, |request, view, _| {
                 elect_leaders::handle(request, view)

@@ -19,6 +19,7 @@ pub(crate) mod delegation_tokens;
 pub(crate) mod delete_groups;
 pub(crate) mod delete_records;
 pub(crate) mod delete_topics;
+pub(crate) mod describe_client_quotas;
 pub(crate) mod describe_cluster;
 pub(crate) mod describe_configs;
 pub(crate) mod describe_groups;
@@ -27,6 +28,7 @@ pub(crate) mod describe_producers;
 pub(crate) mod describe_quorum;
 pub(crate) mod describe_topic_partitions;
 pub(crate) mod describe_transactions;
+pub(crate) mod describe_user_scram_credentials;
 pub(crate) mod elect_leaders;
 pub(crate) mod end_txn;
 pub(crate) mod error;
@@ -57,6 +59,7 @@ pub(crate) mod sync_group;
 pub(crate) mod telemetry;
 pub(crate) mod txn;
 pub(crate) mod txn_offset_commit;
+pub(crate) mod unregister_broker;
 pub(crate) mod update_features;
 pub(crate) mod write_txn_markers;
 
@@ -137,10 +140,13 @@ pub(crate) const TABLE: &[Served] = &[
     served(ApiKey::AlterPartitionReassignments, 0, 1),
     served(ApiKey::ListPartitionReassignments, 0, 0),
     served(ApiKey::OffsetDelete, 0, 0),
+    served(ApiKey::DescribeClientQuotas, 0, 1),
+    served(ApiKey::DescribeUserScramCredentials, 0, 0),
     served(ApiKey::DescribeQuorum, 0, 2),
     served(ApiKey::UpdateFeatures, 0, 2),
     served(ApiKey::DescribeCluster, 0, 2),
     served(ApiKey::DescribeProducers, 0, 0),
+    served(ApiKey::UnregisterBroker, 0, 0),
     served(ApiKey::DescribeTransactions, 0, 0),
     served(ApiKey::ListTransactions, 0, 2),
     served(ApiKey::ConsumerGroupHeartbeat, 0, 1),
@@ -467,6 +473,27 @@ mod tests {
             |request: &ListPartitionReassignmentsRequest, _, view| {
                 list_partition_reassignments::handle(request, view)
             },
+        );
+        check(
+            ApiKey::DescribeClientQuotas,
+            fixture,
+            |request: &DescribeClientQuotasRequest, _, _| describe_client_quotas::handle(request),
+        );
+        check(
+            ApiKey::DescribeUserScramCredentials,
+            fixture,
+            |_: &DescribeUserScramCredentialsRequest, _, _| {
+                let user = describe_user_scram_credentials_request::UserName { name: "a".into() };
+                let request = DescribeUserScramCredentialsRequest {
+                    users: Some(vec![user]),
+                };
+                describe_user_scram_credentials::handle(&request)
+            },
+        );
+        check(
+            ApiKey::UnregisterBroker,
+            fixture,
+            |request: &UnregisterBrokerRequest, _, view| unregister_broker::handle(request, view),
         );
         check(
             ApiKey::UpdateFeatures,
