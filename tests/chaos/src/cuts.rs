@@ -28,7 +28,7 @@ pub(crate) fn run(plan: &Plan, place: &Place) -> Outcome {
         let (accounts, shown) = load.finish()?;
         let log = read_all(&address)?;
         stock::check_log(&address, TOPIC, &log)?;
-        place.say(stock::remark());
+        stock::tell(place);
         broker.kill();
         let counts = judge(&accounts, &shown, &log)?;
         place.say(&site.describe());

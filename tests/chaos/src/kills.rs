@@ -48,7 +48,7 @@ pub(crate) fn run(plan: &Plan, place: &Place) -> Outcome {
     let log = read_all(&launch.address())?;
     let counts = judge(&accounts, &shown, &log)?;
     stock::check_log(&launch.address(), TOPIC, &log)?;
-    place.say(stock::remark());
+    stock::tell(place);
     starts.sort_unstable();
     let longest = starts.last().copied().unwrap_or_default();
     place.say(&format!(

@@ -3,7 +3,8 @@
 //!
 //! Prints what it did and one closing line, `N passed, N failed, N skipped`, with what was skipped and why; before it what failed, why
 //! and where everything is kept that may explain it. Needs no network beyond loopback. The scenarios that need root and loop devices
-//! say so and are skipped where those are not permitted, unless `--strict` makes that a failure. Judges only by what clients were told.
+//! say so and are skipped where those are not permitted, and those that a stock client reads back pass without it where it is not
+//! installed, unless `--strict` makes that a failure. Judges only by what clients were told.
 
 #![allow(clippy::disallowed_macros, clippy::disallowed_methods)] // acts on processes, clocks and files as an operator does
 
@@ -63,7 +64,7 @@ struct Arguments {
     plan: Plan,
     /// All if there are none.
     chosen: Vec<String>,
-    /// What is skipped has failed.
+    /// What is skipped or incomplete has failed.
     is_strict: bool,
 }
 
@@ -97,7 +98,7 @@ const SCENARIOS: [Scenario; 23] = [
 
 const USAGE: &str = "usage: chaos [SCENARIO]... [--kills N] [--cuts N] [--seed N] [--strict]
 
-  --strict  a scenario that is skipped has failed";
+  --strict  a scenario that is skipped, or that no stock client has read back, has failed";
 
 fn arguments() -> Result<Arguments, String> {
     let esker =
@@ -157,7 +158,7 @@ fn main() -> ExitCode {
         }
     };
     println!("broker {}, seed {}", plan.esker.display(), plan.seed);
-    let (mut passed, mut failures, mut skipped) = (0, Vec::new(), Vec::new());
+    let mut tally = Tally::default();
     for (name, run) in SCENARIOS {
         if !chosen.is_empty() && !chosen.iter().any(|known| known == name) {
             continue;
@@ -167,7 +168,7 @@ fn main() -> ExitCode {
         let place = match Place::new(name) {
             Ok(place) => place,
             Err(why) => {
-                failures.push(format!("{name}: {why}"));
+                tally.failures.push(format!("{name}: {why}"));
                 continue;
             }
         };
@@ -175,48 +176,77 @@ fn main() -> ExitCode {
         let seconds = start.elapsed().as_secs_f64();
         match outcome {
             Ok(Verdict::Passed) => {
-                passed += 1;
+                tally.passed += 1;
                 println!("  passed in {seconds:.1} s");
+                let missing = place.missing().into_iter();
+                tally.incomplete.extend(missing.map(|what| (name, what)));
                 place.remove();
             }
             Ok(Verdict::Skipped(why)) => {
                 println!("  skipped: {why}");
-                skipped.push((name, why));
+                tally.skipped.push((name, why));
                 place.remove();
             }
             Err(why) => {
                 println!("  FAILED after {seconds:.1} s: {why}");
                 let kept = place.keep(&format!("{name}, seed {}: {why}", plan.seed));
-                failures.push(format!("{name}: {why}\n  kept in {}", kept.display()));
+                let failure = format!("{name}: {why}\n  kept in {}", kept.display());
+                tally.failures.push(failure);
             }
         }
     }
-    for failure in &failures {
+    for failure in &tally.failures {
         println!("FAILED {failure}");
     }
-    println!("{}", closing_line(passed, failures.len(), &skipped));
-    match failures.is_empty() && (skipped.is_empty() || !is_strict) {
+    println!("{}", tally.closing_line());
+    match tally.is_success(is_strict) {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     }
 }
 
-/// A run that left something out must not look like one that tried everything.
-fn closing_line(passed: usize, failed: usize, skipped: &[(&str, String)]) -> String {
-    let mut line = format!(
-        "{passed} passed, {failed} failed, {} skipped",
-        skipped.len()
-    );
-    let mut reasons: Vec<&str> = skipped.iter().map(|(_, why)| why.as_str()).collect();
+/// What the scenarios came to.
+#[derive(Default)]
+struct Tally {
+    passed: usize,
+    failures: Vec<String>,
+    /// By scenario, and why.
+    skipped: Vec<(&'static str, String)>,
+    /// Passed, but not everything was looked at: by scenario, and what was missing.
+    incomplete: Vec<(&'static str, String)>,
+}
+
+impl Tally {
+    fn is_success(&self, is_strict: bool) -> bool {
+        let is_whole = self.skipped.is_empty() && self.incomplete.is_empty();
+        self.failures.is_empty() && (is_whole || !is_strict)
+    }
+
+    /// A run that left something out must not look like one that tried everything.
+    fn closing_line(&self) -> String {
+        format!(
+            "{} passed, {} failed, {} skipped{}{}",
+            self.passed,
+            self.failures.len(),
+            self.skipped.len(),
+            by_reason(&self.skipped, "skipped"),
+            by_reason(&self.incomplete, "incomplete")
+        )
+    }
+}
+
+/// Scenarios with one reason stand together.
+fn by_reason(left_out: &[(&str, String)], how: &str) -> String {
+    let mut reasons: Vec<&str> = left_out.iter().map(|(_, why)| why.as_str()).collect();
     reasons.sort_unstable();
     reasons.dedup();
-    for reason in reasons {
-        let of_it = skipped.iter().filter(|(_, why)| why == reason);
+    let told = |reason: &str| {
+        let of_it = left_out.iter().filter(|(_, why)| why == reason);
         let names: Vec<&str> = of_it.map(|(name, _)| *name).collect();
         let reason = reason.trim().replace('\n', " ");
-        line.push_str(&format!("; {} skipped: {reason}", names.join(", ")));
-    }
-    line
+        format!("; {} {how}: {reason}", names.join(", "))
+    };
+    reasons.into_iter().map(told).collect()
 }
 
 /// A scenario that panics has failed like any other, and the next ones still run.
@@ -233,16 +263,49 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_closing_line_says_what_was_skipped_and_why() {
-        assert_eq!(closing_line(3, 1, &[]), "3 passed, 1 failed, 0 skipped");
-        let skipped = [
+    fn the_closing_line_says_what_was_left_out_and_why() {
+        let mut tally = Tally {
+            passed: 3,
+            failures: vec!["full".to_owned()],
+            ..Tally::default()
+        };
+        assert_eq!(tally.closing_line(), "3 passed, 1 failed, 0 skipped");
+        tally.failures.clear();
+        tally.skipped = vec![
             ("cuts", "needs root".to_owned()),
             ("eos-cuts", "needs root".to_owned()),
             ("slow", "needs cc".to_owned()),
         ];
+        tally.incomplete = vec![("kills", "no kcat".to_owned())];
         assert_eq!(
-            closing_line(3, 0, &skipped),
-            "3 passed, 0 failed, 3 skipped; slow skipped: needs cc; cuts, eos-cuts skipped: needs root"
+            tally.closing_line(),
+            "3 passed, 0 failed, 3 skipped; slow skipped: needs cc; cuts, eos-cuts skipped: needs root; kills incomplete: no kcat"
         );
+    }
+
+    #[test]
+    fn what_is_left_out_is_a_failure_of_a_strict_run_alone() {
+        let left_out = || vec![("kills", "no kcat".to_owned())];
+        let failed = Tally {
+            failures: vec!["kills".to_owned()],
+            ..Tally::default()
+        };
+        let skipped = Tally {
+            skipped: left_out(),
+            ..Tally::default()
+        };
+        let incomplete = Tally {
+            incomplete: left_out(),
+            ..Tally::default()
+        };
+        for (tally, is_success, is_strict_success) in [
+            (Tally::default(), true, true),
+            (skipped, true, false),
+            (incomplete, true, false),
+            (failed, false, false),
+        ] {
+            assert_eq!(tally.is_success(false), is_success);
+            assert_eq!(tally.is_success(true), is_strict_success);
+        }
     }
 }

@@ -13,6 +13,7 @@ pub(crate) struct Place {
     /// Volume images, in memory if there is a tmpfs.
     images: PathBuf,
     lines: Mutex<String>,
+    missing: Mutex<Vec<String>>,
 }
 
 impl Place {
@@ -29,6 +30,7 @@ impl Place {
             dir,
             images,
             lines: Mutex::default(),
+            missing: Mutex::default(),
         })
     }
 
@@ -41,6 +43,16 @@ impl Place {
         let mut lines = self.lines.lock();
         lines.push_str(line);
         lines.push('\n');
+    }
+
+    /// Something that the scenario would have looked at with what is not there.
+    pub(crate) fn miss(&self, what: &str) {
+        self.say(what);
+        self.missing.lock().push(what.to_owned());
+    }
+
+    pub(crate) fn missing(&self) -> Vec<String> {
+        self.missing.lock().clone()
     }
 
     /// Nothing went wrong: nothing stays.

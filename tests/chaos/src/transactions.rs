@@ -43,7 +43,7 @@ fn judged(plan: &Plan, place: &Place, mut site: Site, deaths: usize) -> Outcome 
     let report = check(&history);
     broker.kill();
     place.say(&site.describe());
-    place.say(stock::remark());
+    stock::tell(place);
     place.say(&format!("{tally}; {} events judged", report.events));
     site.launch.check_words()?;
     if !report.is_clean() {
