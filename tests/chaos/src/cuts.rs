@@ -7,10 +7,19 @@ use crate::ledger::judge;
 use crate::load::{Load, TOPIC, create_topic, read_all};
 use crate::place::Place;
 use crate::site::Site;
+use crate::volume::FileSystem;
 use crate::{Outcome, Plan, Verdict, stock};
 
 pub(crate) fn run(plan: &Plan, place: &Place) -> Outcome {
-    Site::with_power(plan, place, |mut site| {
+    on(FileSystem::Ext4, plan, place)
+}
+
+pub(crate) fn on_xfs(plan: &Plan, place: &Place) -> Outcome {
+    on(FileSystem::Xfs, plan, place)
+}
+
+fn on(kind: FileSystem, plan: &Plan, place: &Place) -> Outcome {
+    Site::with_power_of(kind, plan, place, |mut site| {
         let address = site.launch.address();
         let mut moments = Moments(plan.seed);
         let mut broker = site.launch.start()?;

@@ -12,7 +12,7 @@ use crate::broker::Launch;
 use crate::ledger::{Account, Log, Value};
 use crate::load::{PARTITIONS, TOPIC, connect, create_topic, read_all};
 use crate::place::Place;
-use crate::volume::Volume;
+use crate::volume::{FileSystem, Volume};
 use crate::{Outcome, Plan, Verdict};
 
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -117,7 +117,7 @@ fn fill(mount: &Path, left: u64) -> Result<File, String> {
 }
 
 pub(crate) fn run(plan: &Plan, place: &Place) -> Outcome {
-    let volume = match Volume::new(place, "full", 320) {
+    let volume = match Volume::new(place, "full", FileSystem::Ext4, 320) {
         Ok(volume) => volume,
         Err(why) => {
             return Ok(Verdict::Skipped(format!(

@@ -70,7 +70,7 @@ struct Arguments {
 
 type Scenario = (&'static str, fn(&Plan, &Place) -> Outcome);
 
-const SCENARIOS: [Scenario; 23] = [
+const SCENARIOS: [Scenario; 24] = [
     ("kills", kills::run),
     ("transactions", transactions::run),
     ("zombies", zombies::run),
@@ -80,6 +80,7 @@ const SCENARIOS: [Scenario; 23] = [
     ("money", money::run),
     ("settings", settings::run),
     ("cuts", cuts::run),
+    ("xfs-cuts", cuts::on_xfs),
     ("txn-cuts", transactions::cuts),
     ("group-cuts", groups::cuts),
     ("eos-cuts", eos::cuts),

@@ -6,7 +6,7 @@ use crate::broker::Launch;
 use crate::ledger::judge;
 use crate::load::{Load, TOPIC, create_topic, read_all};
 use crate::place::Place;
-use crate::volume::Volume;
+use crate::volume::{FileSystem, Volume};
 use crate::{Outcome, Plan, Verdict};
 
 fn says(words: &str, needed: &[&str]) -> Result<(), String> {
@@ -89,7 +89,7 @@ pub(crate) fn unwritable_directory(plan: &Plan, place: &Place) -> Outcome {
     let below = file.join("data");
     let launch = Launch::new(plan, place, &below)?;
     says(&launch.refusal()?, &[&below.display().to_string()])?;
-    let mut volume = match Volume::new(place, "unwritable", 256) {
+    let mut volume = match Volume::new(place, "unwritable", FileSystem::Ext4, 256) {
         Ok(volume) => volume,
         Err(why) => {
             return Ok(Verdict::Skipped(format!(

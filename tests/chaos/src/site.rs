@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::broker::{Broker, Launch};
 use crate::kills::Moments;
 use crate::place::Place;
-use crate::volume::Volume;
+use crate::volume::{FileSystem, Volume};
 use crate::{Outcome, Plan, Verdict};
 
 const VOLUME_MEBIBYTES: u64 = 1024;
@@ -39,7 +39,17 @@ impl Site {
         place: &Place,
         scenario: impl FnOnce(Site) -> Outcome,
     ) -> Outcome {
-        let volume = Volume::new(place, "power", VOLUME_MEBIBYTES).and_then(|mut volume| {
+        Site::with_power_of(FileSystem::Ext4, plan, place, scenario)
+    }
+
+    pub(crate) fn with_power_of(
+        kind: FileSystem,
+        plan: &Plan,
+        place: &Place,
+        scenario: impl FnOnce(Site) -> Outcome,
+    ) -> Outcome {
+        let made = Volume::new(place, "power", kind, VOLUME_MEBIBYTES);
+        let volume = made.and_then(|mut volume| {
             // Not every file system can be shut down; better to hear it now.
             volume.cut_power()?;
             volume.unmount()?;
