@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use model::Offset;
 
-use crate::news::{Awaiting, News, Ticket, WaiterKey, Watcher};
+use crate::news::{Awaiting, News, ShardId, Ticket, WaiterKey, Watcher};
 use crate::partition::{Bounds, Partition, State};
 use crate::read::Isolation;
 
@@ -63,6 +63,17 @@ impl Partition {
         }
         state.awaiting.push_back(Awaiting { until, ticket });
         Ok(true)
+    }
+
+    /// Forgets those of `shard` who wait for a commit no more. On a full disk it may take hours to come, and clients that ask again
+    /// wait once more each time.
+    pub fn forget_waiters(&self, shard: ShardId, is_waiting: impl Fn(WaiterKey) -> bool) {
+        let mut state = self.state.lock();
+        let is_over = |ticket: &Ticket| ticket.waiter.shard == shard && !is_waiting(ticket.waiter);
+        state.awaiting.retain(|awaiting| !is_over(&awaiting.ticket));
+        for (_, ticket) in &mut state.trims {
+            ticket.take_if(|ticket| is_over(ticket));
+        }
     }
 
     /// Tells `watcher` once when what a reader of its isolation sees grows past `seen`; `false` when it already has.

@@ -46,6 +46,8 @@ pub(crate) struct Change {
     /// Nothing once the request was told that its time is up: the image is published all the same when it is durable.
     then: Option<Then>,
     until: Instant,
+    /// It has records of its own. One that has none waits for those of others, who publish the image.
+    writes: bool,
 }
 
 impl Change {
@@ -110,6 +112,10 @@ impl Metadata {
 
     pub(crate) fn log_dir(&self) -> &LogDir {
         &self.log_dir
+    }
+
+    pub(crate) fn log(&self) -> Arc<Partition> {
+        Arc::clone(&self.plan.lock().log)
     }
 
     /// How far the metadata log goes.
@@ -214,8 +220,13 @@ impl Shard {
         match plan.write(&Arc::clone(&self.shared), records, ticket) {
             Ok(true) => {
                 let image = Arc::clone(&plan.image);
-                let then = Some(then);
-                self.wait(Waiting::Change(Change { image, then, until }), *address);
+                let change = Change {
+                    image,
+                    then: Some(then),
+                    until,
+                    writes: !records.is_empty(),
+                };
+                self.wait(Waiting::Change(change), *address);
                 Outcome::Waits
             }
             Ok(false) => self.answer_change(address, then),
@@ -250,14 +261,14 @@ impl Shard {
         }
     }
 
-    /// Its time is up. What it wrote is still in the queue of the metadata log, and takes effect when it is durable; unless it
-    /// `is_lost` to this process, which stops.
+    /// Its time is up. What it wrote, if anything, is still in the queue of the metadata log, and takes effect when it is durable;
+    /// unless it `is_lost` to this process, which stops.
     pub(crate) fn time_out_change(&mut self, key: WaiterKey, is_lost: bool) {
         let Some((Waiting::Change(change), address)) = self.waiting(key) else {
             return;
         };
         let (then, address) = (change.then.take(), *address);
-        if is_lost {
+        if is_lost || !change.writes {
             drop(self.take_waiting(key));
         }
         let outcome = match then {

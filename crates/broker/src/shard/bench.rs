@@ -71,6 +71,8 @@ impl Bench {
     pub(crate) fn answer<R: wire::Request>(&mut self, version: i16) -> Option<R::Response> {
         let connection = self.shard.connections.get_mut(&CONN);
         let answer = connection.expect("it stays open").take_answer()?;
+        // The client has it, though nothing was sent.
+        self.shard.answers_unsent = 0;
         let mut reader = wire::Reader::new(Bytes::from(answer).slice(4..));
         let decoded = wire::frame::decode_response::<R>(&mut reader, version);
         Some(decoded.expect("an answer to that").1)
@@ -101,12 +103,24 @@ impl Bench {
 
     /// What was appended becomes durable, and whoever waits for it is told.
     pub(crate) fn commit(&mut self) {
+        self.news_count();
+    }
+
+    /// The same, and how many were to be told.
+    pub(crate) fn news_count(&mut self) -> usize {
         for dir in self.shard.shared.dirs() {
             while dir.has_queued() {
                 dir.commit(&mut self.shard.news);
             }
         }
+        let count = self.shard.news.len();
         self.shard.spread_news();
+        count
+    }
+
+    /// The client closes its connection.
+    pub(crate) fn leave(&mut self) {
+        self.shard.close(CONN);
     }
 
     pub(crate) fn create(&mut self, name: &str, num_partitions: i32) {

@@ -19,6 +19,11 @@ impl Waiting {
         }
     }
 
+    /// Without its connection nobody needs it: what it wrote is committed all the same.
+    fn is_for_client_alone(&self) -> bool {
+        matches!(self, Waiting::Produce(_) | Waiting::Trim(_))
+    }
+
     /// It keeps a stopping broker until what it wrote is durable. Whoever waits for a coordinator is dropped by a stop.
     fn needs_commit(&self) -> bool {
         matches!(
@@ -32,11 +37,16 @@ impl Shard {
     /// Only a commit that waits for room on a full disk takes so long. One that a stopping broker waits for may never come.
     pub(super) fn expire_waiting(&mut self) {
         let is_lost = self.is_stopping && self.shared.dirs().iter().any(|dir| dir.lacks_room());
-        let now = self.now;
-        let expired = self.waiting.keys(|(waiting, _)| {
-            is_lost && waiting.needs_commit() || waiting.until().is_some_and(|until| until <= now)
+        let (now, connections) = (self.now, &self.connections);
+        let expired = self.waiting.keys(|(waiting, address)| {
+            let is_left = !self.is_stopping
+                && waiting.is_for_client_alone()
+                && !connections.contains_key(&address.conn);
+            is_left
+                || is_lost && waiting.needs_commit()
+                || waiting.until().is_some_and(|until| until <= now)
         });
-        for key in expired {
+        for key in expired.iter().copied() {
             match self.waiting(key) {
                 Some((Waiting::Produce(_), _)) => self.time_out_produce(key),
                 Some((Waiting::Trim(_), _)) => self.time_out_trim(key),
@@ -44,6 +54,22 @@ impl Shard {
                 Some((Waiting::Asking(_), _)) => self.time_out_asking(key),
                 Some((Waiting::Fetch(_) | Waiting::Search(_) | Waiting::Marking(_), _)) | None => {}
             }
+        }
+        if !expired.is_empty() {
+            self.forget_waiters();
+        }
+    }
+
+    /// Every partition may know of someone who waits no more.
+    fn forget_waiters(&mut self) {
+        let topics = self.topics();
+        let metadata = self.shared.metadata.log();
+        let partitions = topics
+            .sorted()
+            .into_iter()
+            .flat_map(|topic| &topic.partitions);
+        for partition in partitions.chain([&metadata]) {
+            partition.forget_waiters(self.id, |key| self.waiting.contains(key));
         }
     }
 

@@ -85,6 +85,11 @@ impl<T> Pending<T> {
         }
     }
 
+    pub(crate) fn contains(&self, key: WaiterKey) -> bool {
+        let place = self.places.get(key.slot as usize);
+        place.is_some_and(|place| place.generation == key.generation && place.value.is_some())
+    }
+
     pub(crate) fn remove(&mut self, key: WaiterKey) -> Option<T> {
         let place = self.places.get_mut(key.slot as usize)?;
         if place.generation != key.generation {

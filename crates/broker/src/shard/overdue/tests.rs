@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use env::{Turn, Worker};
+use model::{ProducerEpoch, ProducerId, Sequence, Timestamp};
 use wire::messages::create_topics_request::CreatableTopic;
 use wire::messages::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
 use wire::messages::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
@@ -18,6 +19,7 @@ use wire::messages::{
     IncrementalAlterConfigsRequest, InitProducerIdRequest, JoinGroupRequest, OffsetCommitRequest,
     OffsetFetchRequest, ProduceRequest,
 };
+use wire::records::BatchBuilder;
 use wire::{ErrorCode, Request};
 
 use crate::shard::bench::{Bench, batch, encoded};
@@ -201,6 +203,47 @@ fn a_trim_is_told_after_its_time_which_partitions_still_wait() {
     assert_eq!(bench.waiting_count(), 0);
     bench.commit();
     assert_eq!(bench.partition(TOPIC, 0).bounds().log_start.0, 1);
+}
+
+/// A batch of an idempotent producer, each time the same.
+fn repeated() -> ProduceRequest {
+    let mut batch = BatchBuilder::new().producer(ProducerId(5), ProducerEpoch(0), Sequence(0));
+    batch.push(Timestamp::NONE, None, Some(b"again"), &[]);
+    let mut request = produce(1);
+    request.timeout_ms = 1500;
+    request.topic_data[0].partition_data[0].records = Some(batch.build().to_bytes().into());
+    request
+}
+
+#[test]
+fn nobody_is_kept_in_mind_whose_time_was_up() {
+    let mut bench = bench();
+    bench.find(0);
+    bench.append(TOPIC, b"one");
+    bench.late(&commit(7), COMMIT, 5000 * MS);
+    bench.late(&create(&["n"]), CREATE, 2500 * MS);
+    for _ in 0..5 {
+        bench.late(&repeated(), 9, 1500 * MS);
+        bench.late(&trim(&[TOPIC]), DELETE_RECORDS, 1500 * MS);
+        bench.late(&fetch_offsets(), FETCH_OFFSETS, 5000 * MS);
+        bench.late(&create(&["n"]), CREATE, 2500 * MS);
+    }
+    assert_eq!(bench.waiting_count(), 1, "the image of the topic");
+    assert_eq!(bench.news_count(), 1);
+    assert!(bench.shard.topics().named("n").is_some(), "it is there");
+}
+
+#[test]
+fn a_produce_whose_client_has_left_waits_no_more() {
+    let mut bench = bench();
+    bench.put(&encoded(&produce(1), 9));
+    bench.pass(MS);
+    assert_eq!(bench.waiting_count(), 1);
+    bench.leave();
+    bench.pass(MS);
+    assert_eq!(bench.waiting_count(), 0);
+    assert_eq!(bench.news_count(), 0);
+    assert_eq!(bench.partition(TOPIC, 0).bounds().high_watermark.0, 1);
 }
 
 #[test]
