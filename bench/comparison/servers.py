@@ -126,11 +126,11 @@ class Server:
 
     def segments(self, topic, partition=0):
         """Segment files of a partition, first to last: both brokers keep the same names."""
-        return sorted(self.data.glob(f"**/{topic}-{partition}/*.log"))
+        return sorted(self.data.glob(f"{topic}-{partition}/*.log"))
 
     def unfinished(self, topic, partition=0):
         """Files that a compaction of a partition is writing or putting in place."""
-        return [f for ending in ("cleaned", "swap") for f in self.data.glob(f"**/{topic}-{partition}/*.{ending}")]
+        return [f for ending in ("cleaned", "swap") for f in self.data.glob(f"{topic}-{partition}/*.{ending}")]
 
     def journal_bytes(self):
         """Bytes of the files that a start after a crash may have to read through; 0 where there are none."""

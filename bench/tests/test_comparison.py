@@ -5,13 +5,14 @@ import tempfile
 import unittest
 import xml.dom.minidom
 from pathlib import Path
+from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from comparison import cli, figures, protocol, report  # noqa: E402
 from comparison.chart import draw_charts  # noqa: E402
 from comparison.preset import Case, Preset, Result, run_preset  # noqa: E402
-from comparison.presets import PRESETS  # noqa: E402
+from comparison.presets import PRESETS, produce  # noqa: E402
 from comparison.processes import ClientFailed, Processes  # noqa: E402
 
 
@@ -61,6 +62,24 @@ class Figures(unittest.TestCase):
             compute(table)
         for preset, case in set(table.asked):
             self.assertIn(case, [c.name for c in PRESETS[preset]().cases(None)], preset)
+
+
+class Logs(unittest.TestCase):
+    def test_a_log_is_measured_when_all_of_it_is_in_its_files(self):
+        class Server:
+            """Its file grows a little each time somebody looks, until it is whole."""
+
+            def __init__(self, path):
+                self.path = path
+
+            def segments(self, topic):
+                with self.path.open("ab") as log:
+                    log.write(bytes(min(100, 1_500 - self.path.stat().st_size)))
+                return [self.path]
+        with tempfile.TemporaryDirectory() as directory, mock.patch.object(produce, "SETTLED_SECONDS", 0.2):
+            server, out = Server(Path(directory, "0.log")), {"records": 10}
+            PRESETS["n36"]().after(server, "t", {"size": 100}, out)
+        self.assertEqual(out["log_overhead_bytes"], 50)
 
 
 class Reports(unittest.TestCase):

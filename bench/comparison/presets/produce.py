@@ -1,5 +1,10 @@
 """Producers: librdkafka as fast as it goes, acks=all, values of fixed size."""
+import time
+
 from ..preset import Case, Preset
+
+SETTLED_SECONDS = 1.0
+SETTLE_SECONDS_MAX = 30
 
 COLUMNS = ("mib_per_s", "p50_us", "p99_us", "broker_ns_per_record", "client_ns_per_record",
            "flushes_per_s", "written_bytes_per_record", "rss_mib", "others_cores")
@@ -76,6 +81,19 @@ class SmallBatches(Producers):
                 for n in (1, 50)]
 
     def after(self, server, topic, options, out):
-        stored = sum(f.stat().st_size for f in server.segments(topic))
+        stored = self._log_bytes(server, topic)
         if stored:
             out["log_overhead_bytes"] = stored / out["records"] - options["size"]
+
+    @staticmethod
+    def _log_bytes(server, topic):
+        """Of a log that is whole in its files: Esker brings what is acknowledged from the journal there a little later."""
+        deadline, before, since = time.monotonic() + SETTLE_SECONDS_MAX, -1, time.monotonic()
+        while time.monotonic() < deadline:
+            stored = sum(f.stat().st_size for f in server.segments(topic))
+            if stored != before:
+                before, since = stored, time.monotonic()
+            elif time.monotonic() - since >= SETTLED_SECONDS:
+                break
+            time.sleep(0.05)
+        return before
