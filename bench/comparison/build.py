@@ -58,7 +58,7 @@ def librdkafka_client():
         flags = []
     else:
         raise Missing("librdkafka is not installed (Debian: apt install librdkafka-dev)")
-    return _compile(BIN / "client", sorted(source.glob("*.c")), sorted(source.glob("*.h")), *flags, "-lrdkafka", "-lpthread")
+    return _compile(BIN / "client", sorted(source.glob("*.c")), sorted(source.glob("*.h")), *flags, "-lrdkafka", "-lpthread", "-lm")
 
 
 def baseline():

@@ -21,6 +21,7 @@ TITLES = {
     "longest_gap_ms": "gap ms", "poll_ms": "poll ms", "gap_of_poll": "/ poll", "moves": "moves", "rolled_s": "rolled s",
     "kib_each": "KiB each", "connect_s": "connect s", "compact_mib_per_s": "MiB/s", "quiet_p99_us": "quiet p99 us", "beside_p99_us": "p99 us",
     "of_quiet": "/ quiet", "kept_mib": "kept MiB", "live_mib": "live MiB", "taken_s": "took s",
+    "lowest_per_s": "lowest/s", "highest_per_s": "highest/s", "deviation_per_s": "deviation", "fetches": "fetches",
 }
 # One of the two processors used by others for a third of the time: the row is marked.
 NOISY_CORES = 0.3

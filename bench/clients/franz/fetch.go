@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"flag"
+	"fmt"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -16,7 +17,10 @@ import (
 // Fetch after another on one connection, and looks only at batch headers. With
 // nearly no work in the client it shows the broker and the round trips, and so
 // whether a full client was the limit. With -rate it is a reader that catches
-// up at a steady pace, until the end or the end of its time.
+// up at a steady pace, until the end or the end of its time. With -decode it
+// does the work of a client, and with -ahead the next Fetch is under way
+// meanwhile. With -repeat it asks for the first offset so many times and tells
+// how long each reply took.
 func runFetch(f *flag.FlagSet, args []string) (map[string]any, error) {
 	var (
 		brokers  = f.String("brokers", "", "bootstrap list")
@@ -24,6 +28,9 @@ func runFetch(f *flag.FlagSet, args []string) (map[string]any, error) {
 		bytesMax = f.Int("bytes", 1<<20, "most bytes of one Fetch")
 		rate     = f.Float64("rate", 0, "MiB/s to read at; 0: as fast as it goes")
 		duration = f.Duration("duration", time.Hour, "longest time to read")
+		decode   = f.Bool("decode", false, "check and decode every batch")
+		ahead    = f.Bool("ahead", false, "send the next Fetch before decoding")
+		repeat   = f.Int("repeat", 0, "fetch the first offset so many times, and nothing else")
 	)
 	f.Parse(args)
 	ctx := context.Background()
@@ -47,18 +54,28 @@ func runFetch(f *flag.FlagSet, args []string) (map[string]any, error) {
 	if next >= end {
 		return nil, errors.New("the partition is empty")
 	}
+	if *repeat > 0 {
+		return repeatFetch(ctx, client, t, next, *bytesMax, *repeat)
+	}
 	cpu, began := cpuSeconds(), time.Now()
 	var records, bytes, fetches int64
+	var under chan reply // the Fetch that was sent ahead
 	for next < end && time.Since(began) < *duration {
 		if *rate > 0 {
 			due := time.Duration(float64(bytes) / (*rate * (1 << 20)) * float64(time.Second))
 			time.Sleep(due - time.Since(began))
 		}
-		batches, err := fetchOnce(ctx, client, t, next, *bytesMax)
-		if err != nil {
-			return nil, err
+		var got reply
+		if under != nil {
+			got, under = <-under, nil
+		} else {
+			got.batches, got.err = fetchOnce(ctx, client, t, next, *bytesMax)
+		}
+		if got.err != nil {
+			return nil, got.err
 		}
 		fetches++
+		at, before, batches := next, records, got.batches
 		for len(batches) >= batchHeaderBytes {
 			n := batchUncountedLen + int(binary.BigEndian.Uint32(batches[batchLengthAt:]))
 			if n > len(batches) {
@@ -70,6 +87,18 @@ func runFetch(f *flag.FlagSet, args []string) (map[string]any, error) {
 			bytes += int64(n)
 			batches = batches[n:]
 		}
+		if *ahead && next < end {
+			under = make(chan reply, 1)
+			go func(at int64, to chan<- reply) {
+				batches, err := fetchOnce(ctx, client, t, at, *bytesMax)
+				to <- reply{batches, err}
+			}(next, under)
+		}
+		if *decode {
+			if err := decodeBatches(t.name, at, got.batches, records-before); err != nil {
+				return nil, err
+			}
+		}
 	}
 	secs := time.Since(began).Seconds()
 	return map[string]any{
@@ -77,6 +106,43 @@ func runFetch(f *flag.FlagSet, args []string) (map[string]any, error) {
 		"mib_per_s": float64(bytes) / (1 << 20) / secs, "records_per_s": float64(records) / secs,
 		"client_cpu_s": cpuSeconds() - cpu,
 	}, nil
+}
+
+type reply struct {
+	batches []byte
+	err     error
+}
+
+// repeatFetch times replies that are the same: from the request to the last byte.
+func repeatFetch(ctx context.Context, client *kgo.Client, t topicOnBroker, at int64, bytesMax, times int) (map[string]any, error) {
+	var all []time.Duration
+	var bytes int
+	began := time.Now()
+	for range times {
+		asked := time.Now()
+		batches, err := fetchOnce(ctx, client, t, at, bytesMax)
+		if err != nil {
+			return nil, err
+		}
+		all, bytes = append(all, time.Since(asked)), bytes+len(batches)
+	}
+	secs := time.Since(began).Seconds()
+	out := map[string]any{"fetches": times, "bytes": bytes, "kib_each": float64(bytes) / float64(times) / 1024,
+		"mib_per_s": float64(bytes) / (1 << 20) / secs}
+	percentiles(out, all)
+	return out, nil
+}
+
+// decodeBatches does with a reply what franz-go's consumer does; all of its records must come of it.
+func decodeBatches(topic string, at int64, batches []byte, due int64) error {
+	rp := kmsg.NewFetchResponseTopicPartition()
+	rp.RecordBatches = batches
+	opts := kgo.ProcessFetchPartitionOpts{Topic: topic, Offset: at}
+	got, _ := kgo.ProcessFetchPartition(opts, &rp, kgo.DefaultDecompressor(), nil)
+	if got.Err != nil || int64(len(got.Records)) != due {
+		return fmt.Errorf("%d of %d records in the reply at offset %d: %v", len(got.Records), due, at, got.Err)
+	}
+	return nil
 }
 
 func fetchOnce(ctx context.Context, client *kgo.Client, t topicOnBroker, at int64, bytesMax int) ([]byte, error) {

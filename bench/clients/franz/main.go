@@ -3,6 +3,7 @@
 //	franz appenders  -brokers HOST:PORT -topic T -conns 128        kafkaw: appenders over connections
 //	franz partitions -brokers HOST:PORT -topic T -partitions 1000  one outstanding append per appender, many partitions
 //	franz fetch      -brokers HOST:PORT -topic T                   one Fetch after another, batch headers only
+//	franz consume    -brokers HOST:PORT -topic T -partitions 6     its consumer, from the first record to the last
 //	franz groups     -brokers HOST:PORT -topic T -groups 100       members that join at once
 //	franz commits    -brokers HOST:PORT -topic T -members 64       members that commit offsets
 //	franz rolling    -brokers HOST:PORT -topic T -members 50       members that restart one after another
@@ -36,6 +37,7 @@ var loads = map[string]func(*flag.FlagSet, []string) (map[string]any, error){
 	"appenders":  runAppenders,
 	"partitions": runPartitions,
 	"fetch":      runFetch,
+	"consume":    runConsume,
 	"groups":     runGroups,
 	"commits":    runCommits,
 	"rolling":    runRolling,
@@ -44,7 +46,7 @@ var loads = map[string]func(*flag.FlagSet, []string) (map[string]any, error){
 
 func main() {
 	if len(os.Args) < 2 || loads[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: franz appenders|partitions|fetch|groups|commits|rolling|keyed -brokers HOST:PORT -topic NAME ...")
+		fmt.Fprintln(os.Stderr, "usage: franz appenders|partitions|fetch|consume|groups|commits|rolling|keyed -brokers HOST:PORT -topic NAME ...")
 		os.Exit(2)
 	}
 	out, err := loads[os.Args[1]](flag.NewFlagSet(os.Args[1], flag.ExitOnError), os.Args[2:])

@@ -24,6 +24,7 @@ struct options {
     int64_t sample;   /* time one record in this many */
     int64_t warmup;   /* records not counted, latency only */
     double rate;      /* records/s of all workers; 0: as fast as it goes */
+    double step;      /* seconds; how even the rate was, step by step; 0: not asked */
     int64_t follow;   /* consume past the present end until `seconds` are over */
     int settings_count;
     const char *settings[SETTINGS_MAX];

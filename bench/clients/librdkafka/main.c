@@ -84,7 +84,7 @@ static struct options parse(int argc, char **argv)
         {"workers", &o.workers}, {"sample", &o.sample}, {"warmup", &o.warmup}, {"follow", &o.follow},
     };
     struct { const char *name; double *to; } reals[] = {
-        {"seconds", &o.seconds}, {"rate", &o.rate},
+        {"seconds", &o.seconds}, {"rate", &o.rate}, {"step", &o.step},
     };
     for (int i = 2; i < argc; i++) {
         const char *v = NULL;

@@ -5,6 +5,7 @@
  * a slow broker would otherwise be given a minute to drain the client's queue.
  * Values are windows of one random block, so they neither
  * compress to nothing nor cost a copy. */
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +28,13 @@ struct producer {
     uint64_t began, ended;
     const char *why;
     struct histogram latency;
+    int64_t *steps; /* acknowledged in each step of the time, where that is asked for */
 };
+
+static int64_t steps_count(const struct options *o)
+{
+    return o->step > 0 ? (int64_t)(o->seconds / o->step + 0.5) : 0;
+}
 
 static void on_delivery(rd_kafka_t *rk, const rd_kafka_message_t *m, void *opaque)
 {
@@ -43,6 +50,11 @@ static void on_delivery(rd_kafka_t *rk, const rd_kafka_message_t *m, void *opaqu
         return;
     }
     p->acked++;
+    if (p->steps) {
+        int64_t step = (int64_t)((double)(now_ns() - p->began) / 1e9 / p->o->step);
+        if (step < steps_count(p->o))
+            p->steps[step]++;
+    }
     uint64_t sent_at = (uint64_t)(uintptr_t)m->_private;
     if (sent_at)
         histogram_add(&p->latency, now_ns() - sent_at);
@@ -122,10 +134,33 @@ static char *random_block(size_t bytes)
     return block;
 }
 
+/* How even the rate was: its lowest and highest step, and the standard deviation over all of them. */
+static void print_steps(const struct options *o, const struct producer *producers)
+{
+    int64_t count = steps_count(o);
+    if (!count)
+        return;
+    double sum = 0, squares = 0, lowest = INFINITY, highest = 0;
+    for (int64_t s = 0; s < count; s++) {
+        double rate = 0;
+        for (int64_t i = 0; i < o->workers; i++)
+            rate += (double)producers[i].steps[s] / o->step;
+        sum += rate;
+        squares += rate * rate;
+        lowest = rate < lowest ? rate : lowest;
+        highest = rate > highest ? rate : highest;
+    }
+    double mean = sum / (double)count, variance = squares / (double)count - mean * mean;
+    printf(", \"lowest_per_s\": %.1f, \"highest_per_s\": %.1f, \"deviation_per_s\": %.1f", lowest, highest,
+           variance > 0 ? sqrt(variance) : 0);
+}
+
 int run_produce(const struct options *o)
 {
     if (!o->records && o->seconds <= 0)
         die("produce needs records= or seconds=");
+    if (o->step > 0 && o->seconds < o->step)
+        die("step= needs seconds= of at least one step");
     struct producer *producers = calloc((size_t)o->workers, sizeof *producers);
     char *block = random_block((size_t)o->size + WINDOWS);
     pthread_barrier_t start;
@@ -137,6 +172,8 @@ int run_produce(const struct options *o)
         producers[i].o = o;
         producers[i].block = block;
         producers[i].start = &start;
+        if (o->step > 0 && !(producers[i].steps = calloc((size_t)steps_count(o), sizeof(int64_t))))
+            die("out of memory");
         if (pthread_create(&producers[i].thread, NULL, producer_main, &producers[i]))
             die("cannot start a thread");
     }
@@ -159,6 +196,7 @@ int run_produce(const struct options *o)
     printf("{\"records\": %lld, \"seconds\": %.4f, \"records_per_s\": %.1f, \"mib_per_s\": %.3f, "
            "\"client_cpu_s\": %.4f", (long long)acked, secs, (double)acked / secs,
            (double)acked * (double)o->size / secs / 1048576.0, cpu);
+    print_steps(o, producers);
     histogram_print(all);
     printf("}\n");
     return 0;

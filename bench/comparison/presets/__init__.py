@@ -7,12 +7,13 @@ from .groups import JoinAtOnce, OffsetCommits, RawOffsetCommits, RollingRestart
 from .latency import ColdReaderBesideProducer, EndToEnd
 from .lifecycle import ManyPartitionsStart, Startup
 from .partitions import DirtyPartitions
-from .produce import MessageSizes, OneProducer, SmallBatches, ThreeProducers
+from .produce import BytesBesideValue, EvenRate, MessageSizes, OneProducer, SmallBatches, ThreeProducers
+from .reads import LargeReply, NextFetchUnderWay, SizesOfFetch, StockConsumers
 from .transactions import CommittedReads, StreamsWordCount, Transactions
 
 PRESETS = {p.name: p for p in (
-    OneProducer, ThreeProducers, OneConsumer, ThreeConsumers, ProducerAndConsumer, MessageSizes, EndToEnd,
-    SmallBatches, ConsumerOfSmallBatches, AppendersOverConnections, AppendersRaw, AppendersSlowSync, Sink,
+    OneProducer, ThreeProducers, EvenRate, OneConsumer, ThreeConsumers, ProducerAndConsumer, MessageSizes, EndToEnd, BytesBesideValue,
+    SmallBatches, ConsumerOfSmallBatches, SizesOfFetch, StockConsumers, NextFetchUnderWay, LargeReply, AppendersOverConnections, AppendersRaw, AppendersSlowSync, Sink,
     ColdReaderBesideProducer, DirtyPartitions, ManyPartitionsStart, Startup,
     Transactions, CommittedReads, StreamsWordCount, OffsetCommits, RawOffsetCommits, JoinAtOnce, RollingRestart, IdleConnections, Compaction,
 )}

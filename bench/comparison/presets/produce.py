@@ -97,3 +97,38 @@ class SmallBatches(Producers):
                 break
             time.sleep(0.05)
         return before
+
+
+class EvenRate(Producers):
+    name = "l16"
+    title = "One producer, 100-byte records: how even its rate is over time"
+    source = "2014: variance from the flushes of Linux"
+    columns = ("lowest_per_s", "highest_per_s", "deviation_per_s", *COLUMNS)
+    SECONDS = 12
+
+    def cases(self, bench):
+        # a short run is looked at in tenths
+        step = 1 if bench.seconds(self.SECONDS) >= 10 else 0.1
+        return [Case("rate of each step", {"size": 100, "partitions": 6, "seconds": self.SECONDS, "step": step,
+                                           "settings": {"linger.ms": 5}})]
+
+    def warm(self, bench, side, state):
+        options = {**self.cases(bench)[0].options, "seconds": 3, "step": 0.1}
+        self.measure(bench, side, Case("warm", options), state)
+
+
+class BytesBesideValue(SmallBatches):
+    name = "l22"
+    title = "Bytes that a value of 100 bytes takes in the log beside its own"
+    source = "2014: about 22 bytes beside each message"
+    metric = "log_overhead_bytes"
+    unit = "bytes"
+    more_is_better = False
+    sides = ("esker", "kafka")
+    columns = ("records_per_s", *COLUMNS)
+
+    def cases(self, bench):
+        load = {"size": 100, "partitions": 1, "seconds": 1.5}
+        return [Case(f"batches of {n}", {**load, "settings": {
+            "linger.ms": 0 if n == 1 else 5, "batch.num.messages": n, "queue.buffering.max.messages": max(n, 10) * 100}})
+                for n in (1, 10, 100, 1000)]
