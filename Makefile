@@ -1,4 +1,5 @@
-# Everything a user or a developer runs. `make serve` and `make test` need a Rust toolchain and a C compiler, nothing else.
+# Everything a user or a developer runs. `make serve` needs a Rust toolchain and a C compiler, nothing else. `make test` also needs
+# Python 3 with venv, kcat, and the network once, for the clients that it installs into .cache/.
 
 CARGO ?= cargo
 SEEDS ?= 100
