@@ -12,14 +12,16 @@ use super::*;
 
 const SEGMENT: &str = "00000000000000000100.log";
 
+/// A log directory with one partition.
 struct Dir {
     env: Env,
+    root: PathBuf,
     path: PathBuf,
 }
 
 impl Drop for Dir {
     fn drop(&mut self) {
-        let _ = self.env.disk.remove_dir_all(&self.path);
+        let _ = self.env.disk.remove_dir_all(&self.root);
     }
 }
 
@@ -28,9 +30,9 @@ fn dir() -> Dir {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let env = Env::real();
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let path = std::env::temp_dir()
-        .join(format!("esker-inspect-{}-{number}", std::process::id()))
-        .join("t-0");
+    let root =
+        std::env::temp_dir().join(format!("esker-inspect-{}-{number}", std::process::id()));
+    let path = root.join("t-0");
     env.disk.create_dir_all(&path).unwrap();
     let (mut bytes, mut offsets, mut times) = (Vec::new(), Vec::new(), Vec::new());
     for i in 0..3 {
@@ -51,7 +53,7 @@ fn dir() -> Dir {
             });
         }
     }
-    let dir = Dir { env, path };
+    let dir = Dir { env, root, path };
     dir.write(SEGMENT, &bytes);
     index::store(
         &*dir.env.disk,
@@ -93,7 +95,7 @@ impl Dir {
 
     fn reports(&self) -> Vec<(String, Report)> {
         let mut files = Vec::new();
-        collect(&*self.env.disk, self.path.parent().unwrap(), &mut files).unwrap();
+        collect(&*self.env.disk, &self.root, &mut files).unwrap();
         let name = |file: &Path| file.file_name().unwrap().to_string_lossy().into_owned();
         files
             .iter()
