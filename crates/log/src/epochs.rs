@@ -10,6 +10,8 @@ use env::Disk;
 use env::disk::Open;
 use model::{LeaderEpoch, Offset};
 
+use crate::scan::DamageKind;
+
 pub const FILE_NAME: &str = "leader-epoch-checkpoint";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +67,17 @@ impl Epochs {
             .checked_sub(1)
             .and_then(|at| self.entries.get(at))
             .map(|entry| entry.epoch)
+    }
+
+    /// What speaks against a batch of `epoch` that ends with `last`: its epoch is outside of its checksum. Who knows nothing of
+    /// these offsets has no objection, nor has anyone to batches of brokers that knew no epochs.
+    pub fn check(&self, epoch: LeaderEpoch, last: Offset) -> Result<(), DamageKind> {
+        match self.epoch_at(last) {
+            Some(want) if epoch != want && epoch != LeaderEpoch::NONE => {
+                Err(DamageKind::Epoch { got: epoch, want })
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// Where the largest epoch not above `epoch` ends, in a log that ends at `log_end`. `None` when nothing is known of it:
@@ -265,6 +278,21 @@ mod tests {
             "begins earlier than we knew"
         );
         assert_eq!(all, epochs(&[(1, 5), (6, 10)]));
+    }
+
+    #[test]
+    fn a_batch_of_another_epoch_is_contradicted_where_something_is_known() {
+        let all = epochs(&[(1, 5), (3, 20)]);
+        let is_damage = |epoch: i32, last: i64| {
+            let found = all.check(LeaderEpoch(epoch), Offset(last));
+            found.is_err()
+        };
+        for (epoch, last) in [(1, 5), (1, 19), (3, 20), (3, 900), (-1, 10), (7, 4), (0, 0)] {
+            assert!(!is_damage(epoch, last), "{epoch} at {last}");
+        }
+        for (epoch, last) in [(0, 5), (3, 19), (1, 20), (4, 900), (i32::MIN, 10)] {
+            assert!(is_damage(epoch, last), "{epoch} at {last}");
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::io;
 
 use bytes::Bytes;
 use env::File;
-use model::Offset;
+use model::{LeaderEpoch, Offset};
 use wire::records::{Batch, BatchError, HEAD_SIZE, Head, Source};
 
 /// Larger batches cannot arrive (a request is bounded by 100 MiB), so a header that claims one is damaged.
@@ -36,6 +36,8 @@ pub enum DamageKind {
     Missing { from: Offset, to: Offset },
     #[error("base offset {got} where {want} or more was expected")]
     Order { got: Offset, want: Offset },
+    #[error("leader epoch {got} where the checkpoint of epochs has {want}")]
+    Epoch { got: LeaderEpoch, want: LeaderEpoch },
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -7,6 +7,7 @@
 //! is no such failure: `log_end` shows what went before, and the rest may come again.
 
 mod copy;
+mod epochs;
 mod mend;
 mod open;
 mod progress;
@@ -29,6 +30,7 @@ use parking_lot::Mutex;
 use wire::records::Batch;
 
 use crate::config::LogConfig;
+use crate::epochs::Epochs;
 use crate::index::{Entry, OffsetEntry};
 use crate::journal::is_full;
 use crate::pool::FilePool;
@@ -108,6 +110,8 @@ pub struct Store {
     segments: ArcSwap<Vec<Arc<Segment>>>,
     log_start: AtomicI64,
     log_end: AtomicI64,
+    /// Those of the batches in the files, as far as they are known.
+    epochs: ArcSwap<Epochs>,
     /// End of what the last sync covered.
     synced: AtomicI64,
     /// Counts up before and after files are cut or go away, so it is odd meanwhile; see `read::undisturbed`.
@@ -290,6 +294,7 @@ impl Store {
             let first = self.active().first_time().ok().flatten();
             tail.first_time = first.or(batches.first().map(|batch| batch.max_timestamp()));
         }
+        self.note_epochs(batches);
         let mut rolled = None;
         let mut rest = batches;
         while let Some(first) = rest.first() {

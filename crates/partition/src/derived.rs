@@ -97,11 +97,7 @@ impl Derived {
 }
 
 /// The derived state of a partition whose files were just opened at a checkpoint's `row`.
-pub(crate) fn load(
-    env: &Env,
-    store: &Store,
-    row: &checkpoint::Row,
-) -> Result<(Derived, Epochs), StoreError> {
+pub(crate) fn load(env: &Env, store: &Store, row: &checkpoint::Row) -> Result<Derived, StoreError> {
     let disk = &*env.disk;
     let at = |error| StoreError::Io {
         path: store.dir().to_path_buf(),
@@ -123,14 +119,10 @@ pub(crate) fn load(
     snapshots.sort_unstable();
     derived.snapshots = snapshots.into();
     derived.prune(disk, store.dir()).map_err(at)?;
-    let epochs = match Epochs::read(disk, store.dir()) {
-        Ok(epochs) => epochs,
-        // Damaged: one epoch is certain, that of the newest batch; older ones only matter to followers that ask for them.
-        Err(error) if error.kind() == io::ErrorKind::InvalidData => Epochs::default(),
-        Err(error) => return Err(at(error)),
-    };
-    derived.are_epochs_stored = true;
-    Ok((derived, epochs))
+    // A checkpoint that came to nothing stored those of records that it never vouched for. They may come again from the journal, or
+    // never.
+    derived.are_epochs_stored = !store.forget_epochs(row.log_end);
+    Ok(derived)
 }
 
 /// Removes what lies behind a checkpoint's state: it was not synced, and the journal has it.

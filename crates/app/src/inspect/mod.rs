@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use env::{Disk, Env};
+use model::PartitionIndex;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
@@ -80,6 +81,17 @@ pub(crate) fn inspect(global: &Global, args: &InspectArgs) -> Result<(), Failure
         1 => Err(Failure::damage("1 file is damaged")),
         many => Err(Failure::damage(format!("{many} files are damaged"))),
     }
+}
+
+/// The number at the end of a partition directory's name.
+fn partition_of(dir: &Path) -> Option<PartitionIndex> {
+    let (topic, index) = dir.file_name()?.to_str()?.rsplit_once('-')?;
+    let is_number = !index.is_empty() && index.bytes().all(|byte| byte.is_ascii_digit());
+    let index = index
+        .parse()
+        .ok()
+        .filter(|_| is_number && !topic.is_empty());
+    index.map(PartitionIndex)
 }
 
 /// How deep we look: a folder of log directories, partition directories below them.

@@ -1,16 +1,18 @@
-//! Segment files: every batch's checksum, offsets that rise, records that can be read.
+//! Segment files: every batch's checksum, offsets that rise, epochs that the log had there, records that can be read.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use env::Disk;
 use env::disk::Open;
-use log::scan::scan_batches;
+use log::checkpoint::{Checkpoint, LoadError};
+use log::scan::{Damage, scan_batches};
+use log::{Epochs, metadata};
 use model::Offset;
 use serde_json::{Value, json};
 use wire::records::{Batch, Caps, RecordIter};
 
-use super::{Report, number};
+use super::{Report, number, partition_of};
 use crate::moment;
 use crate::table::Table;
 
@@ -18,9 +20,11 @@ pub(super) fn examine(disk: &dyn Disk, path: &Path, base: i64) -> io::Result<Rep
     let file = disk.open(path, Open::Read)?;
     let bytes = file.len()?;
     let (mut records, mut first, mut last, mut unreadable) = (0u64, None, None, None);
+    let mut epochs = EpochCheck::beside(disk, path)?;
     let (_, stopped) = scan_batches(&*file, 0, bytes, Offset(base), |position, batch| {
         first = first.or(Some(batch.base_offset().0));
         last = Some(batch.last_offset().0);
+        epochs.note(position, &batch);
         match count(&batch) {
             Ok(count) => records += count,
             Err(fault) => {
@@ -28,7 +32,10 @@ pub(super) fn examine(disk: &dyn Disk, path: &Path, base: i64) -> io::Result<Rep
             }
         }
     })?;
-    let damage = stopped.map(|damage| damage.to_string()).or(unreadable);
+    let damage = stopped
+        .or(epochs.found(disk, path)?)
+        .map(|damage| damage.to_string())
+        .or(unreadable);
     Ok(Report {
         kind: "segment",
         entries: records,
@@ -77,7 +84,9 @@ pub(super) fn batches(
 ) -> io::Result<Option<String>> {
     let file = disk.open(path, Open::Read)?;
     let name = path.display().to_string();
+    let mut epochs = EpochCheck::beside(disk, path)?;
     let (_, stopped) = scan_batches(&*file, 0, file.len()?, Offset(base), |position, batch| {
+        epochs.note(position, &batch);
         table.row([
             json!(name),
             json!(position),
@@ -97,7 +106,67 @@ pub(super) fn batches(
             json!(flags(&batch)),
         ]);
     })?;
-    Ok(stopped.map(|damage| damage.to_string()))
+    let damage = stopped.or(epochs.found(disk, path)?);
+    Ok(damage.map(|damage| damage.to_string()))
+}
+
+/// Holds the leader epochs of a segment's batches, which no checksum covers, against the file of epochs beside it.
+struct EpochCheck {
+    epochs: Epochs,
+    /// The first batch that does not fit, and its last offset.
+    first: Option<(Damage, Offset)>,
+}
+
+impl EpochCheck {
+    fn beside(disk: &dyn Disk, segment: &Path) -> io::Result<EpochCheck> {
+        let epochs = match Epochs::read(disk, &dir_of(segment)) {
+            // The file's own report tells.
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => Epochs::default(),
+            read => read?,
+        };
+        let first = None;
+        Ok(EpochCheck { epochs, first })
+    }
+
+    fn note(&mut self, position: u64, batch: &Batch) {
+        let last = batch.last_offset();
+        if self.first.is_none()
+            && let Err(why) = self.epochs.check(batch.leader_epoch(), last)
+        {
+            self.first = Some((Damage { position, why }, last));
+        }
+    }
+
+    /// What was written since the last checkpoint may be of an epoch that the file does not have yet.
+    fn found(self, disk: &dyn Disk, segment: &Path) -> io::Result<Option<Damage>> {
+        let Some((damage, last)) = self.first else {
+            return Ok(None);
+        };
+        let is_vouched_for = last < vouched_end(disk, &dir_of(segment))?;
+        Ok(is_vouched_for.then_some(damage))
+    }
+}
+
+fn dir_of(segment: &Path) -> PathBuf {
+    segment.parent().unwrap_or(Path::new("")).to_path_buf()
+}
+
+/// Up to where the log directory's checkpoint vouches for the files of a partition; all of them where there is none, as in a
+/// directory of Kafka.
+fn vouched_end(disk: &dyn Disk, dir: &Path) -> io::Result<Offset> {
+    let checkpoint = match Checkpoint::load(disk, &dir.join("..")) {
+        Ok(Some(checkpoint)) => checkpoint,
+        Ok(None) | Err(LoadError::Damaged) => return Ok(Offset(i64::MAX)),
+        Err(LoadError::Io(error)) => return Err(error),
+    };
+    let topic = match metadata::read(disk, dir) {
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => None,
+        read => read?,
+    };
+    let index = partition_of(dir);
+    let mut rows = checkpoint.rows.iter();
+    let row = rows.find(|row| Some(row.topic) == topic && Some(row.partition) == index);
+    Ok(row.map_or(Offset::ZERO, |row| row.log_end))
 }
 
 fn flags(batch: &Batch) -> Vec<&'static str> {

@@ -4,8 +4,11 @@ use std::io::IoSlice;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use env::disk::Open;
+use log::checkpoint::{Checkpoint, Row};
 use log::index::{self, OffsetEntry, TimeEntry};
-use model::{Offset, Timestamp};
+use log::{Syncing, metadata};
+use model::{LeaderEpoch, Offset, Position, Timestamp};
+use wire::Uuid;
 use wire::records::BatchBuilder;
 
 use super::*;
@@ -30,13 +33,14 @@ fn dir() -> Dir {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let env = Env::real();
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let root =
-        std::env::temp_dir().join(format!("esker-inspect-{}-{number}", std::process::id()));
+    let root = std::env::temp_dir().join(format!("esker-inspect-{}-{number}", std::process::id()));
     let path = root.join("t-0");
     env.disk.create_dir_all(&path).unwrap();
     let (mut bytes, mut offsets, mut times) = (Vec::new(), Vec::new(), Vec::new());
     for i in 0..3 {
-        let mut builder = BatchBuilder::new().base_offset(Offset(100 + 2 * i));
+        let mut builder = BatchBuilder::new()
+            .base_offset(Offset(100 + 2 * i))
+            .leader_epoch(LeaderEpoch(0));
         for value in ["a", "b"] {
             builder.push(Timestamp(1000 + i), None, Some(value.as_bytes()), &[]);
         }
@@ -135,19 +139,50 @@ fn whole_files_are_counted_and_found_sound() {
 }
 
 #[test]
-fn every_flipped_byte_under_a_checksum_is_found() {
+fn every_flipped_byte_that_something_vouches_for_is_found() {
     let dir = dir();
     let good = dir.read(SEGMENT);
     let size = good.len() / 3;
     for at in 0..good.len() {
-        // Base offset and leader epoch lie outside of the checksum, so that brokers can set them.
-        if matches!(at % size, 0..8 | 12..16) {
+        // The base offset lies outside of the checksum, so that brokers can set it.
+        if at % size < 8 {
             continue;
         }
         let mut bad = good.clone();
         bad[at] ^= 0x40;
         dir.write(SEGMENT, &bad);
         assert!(dir.damage(SEGMENT).is_some(), "byte {at}");
+    }
+}
+
+/// A checkpoint stores the epochs first, so the file may lack those of what came later, and of nothing else.
+#[test]
+fn an_epoch_that_began_behind_the_checkpoint_is_no_damage() {
+    let dir = dir();
+    let topic = Uuid([7; 16]);
+    metadata::write(&*dir.env.disk, &dir.path, topic, Syncing::Now).unwrap();
+    let row = Row {
+        topic,
+        partition: PartitionIndex(0),
+        log_start: Offset(100),
+        log_end: Offset(104),
+        active_base: Offset(100),
+        active_len: Position(0),
+        has_files: true,
+        has_producers: false,
+    };
+    let checkpoint = Checkpoint {
+        rows: vec![row],
+        ..Checkpoint::default()
+    };
+    checkpoint.store(&*dir.env.disk, &dir.root).unwrap();
+    let good = dir.read(SEGMENT);
+    let size = good.len() / 3;
+    for (number, is_damage) in [(0, true), (1, true), (2, false)] {
+        let mut later = good.clone();
+        later[number * size + 15] = 1;
+        dir.write(SEGMENT, &later);
+        assert_eq!(dir.damage(SEGMENT).is_some(), is_damage, "batch {number}");
     }
 }
 

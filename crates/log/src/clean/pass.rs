@@ -189,7 +189,7 @@ impl Pass {
         let Some(open) = source else {
             return Ok(Step::default());
         };
-        let run = open.run(&self.gaps).map_err(&at_segment)?;
+        let run = open.run(store, &self.gaps).map_err(&at_segment)?;
         let (is_at_end, end) = (open.is_at_end(), segment.end());
         for batch in &run.batches {
             if batch.attributes().is_control() {
@@ -289,7 +289,7 @@ impl Pass {
                 open.source.insert(Source::new(segment))
             }
         };
-        let run = source.run(&self.gaps).map_err(&at_segment)?;
+        let run = source.run(store, &self.gaps).map_err(&at_segment)?;
         let is_at_end = source.is_at_end();
         let is_last = is_at_end && open.at + 1 == open.sources.end;
         let rules = Rules {

@@ -1,7 +1,7 @@
 //! Reading the segments that a pass goes over, in runs of whole batches.
 //!
-//! Everything read is verified: checksums, and offsets that follow each other but for the gaps that an earlier pass left and
-//! for known holes. A pass that found damage must not go on: it would bury it.
+//! Everything read is verified: checksums, leader epochs, and offsets that follow each other but for the gaps that an earlier
+//! pass left and for known holes. A pass that found damage must not go on: it would bury it.
 
 use std::sync::Arc;
 
@@ -11,6 +11,7 @@ use wire::records::{Batch, Head, Source as Origin};
 
 use crate::scan::{BATCH_BYTES_MAX, Damage, DamageKind, ScanError, read_up_to};
 use crate::segment::Segment;
+use crate::store::Store;
 
 /// Bytes of one read; a larger batch is read alone.
 const RUN_BYTES: u64 = 1 << 20;
@@ -80,7 +81,7 @@ impl Source {
     }
 
     /// The next batches; no bytes at the end of the segment.
-    pub(crate) fn run(&mut self, gaps: &Gaps) -> Result<Run, ScanError> {
+    pub(crate) fn run(&mut self, store: &Store, gaps: &Gaps) -> Result<Run, ScanError> {
         let file = self.segment.file()?;
         let mut want = RUN_BYTES;
         loop {
@@ -88,7 +89,7 @@ impl Source {
             let mut bytes = vec![0; left.min(want) as usize];
             let got = read_up_to(&*file, &mut bytes, self.position)?;
             bytes.truncate(got);
-            let run = self.cut(bytes.into(), gaps)?;
+            let run = self.cut(store, bytes.into(), gaps)?;
             if !run.batches.is_empty() || left == 0 {
                 return Ok(run);
             }
@@ -104,7 +105,7 @@ impl Source {
         }
     }
 
-    fn cut(&mut self, bytes: Bytes, gaps: &Gaps) -> Result<Run, ScanError> {
+    fn cut(&mut self, store: &Store, bytes: Bytes, gaps: &Gaps) -> Result<Run, ScanError> {
         let mut run = Run {
             batches: Vec::new(),
             bytes: 0,
@@ -115,6 +116,7 @@ impl Source {
                 let (got, want) = (batch.base_offset(), self.next);
                 return Err(self.damage(DamageKind::Order { got, want }));
             }
+            store.check_epoch(&self.segment, self.position, &batch)?;
             self.next = batch.next_offset();
             self.position += batch.size() as u64;
             run.bytes += batch.size() as u64;

@@ -1,15 +1,16 @@
 //! Which bytes of a segment may be served: those appended in this life of the process, and older ones once they were verified.
 //!
-//! A batch's checksum does not cover its base offset, and bytes rot while nobody looks. So what was on the disk before this
-//! process is walked once before it is first read: checksums, and offsets that follow each other. What the device failed to
-//! give later loses that trust again, so that the next reader is told instead of cut off. Repairs nothing.
+//! A batch's checksum covers neither its base offset nor its leader epoch, and bytes rot while nobody looks. So what was on the
+//! disk before this process is walked once before it is first read: checksums, offsets that follow each other, and the epochs
+//! that the log knows. What the device failed to give later loses that trust again, so that the next reader is told instead of
+//! cut off. Repairs nothing.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use model::Offset;
 use parking_lot::Mutex;
-use wire::records::{Batch, BatchError, Source};
+use wire::records::{Batch, BatchError, Head, Source};
 
 use super::Segment;
 use crate::scan::{Damage, DamageKind, HeadScan, ScanError, read_batch, read_up_to};
@@ -84,13 +85,15 @@ impl Trust {
 
 impl Segment {
     /// Verifies what of `from..to` was never verified in this life. `from` is where the batch that holds `offset` begins, or the
-    /// next above it. Every batch must begin where the one before ends, but for gaps below `gaps_end` that compaction left.
+    /// next above it. Every batch must begin where the one before ends, but for gaps below `gaps_end` that compaction left, and
+    /// `check_epoch` must have nothing against its head.
     pub(crate) fn ensure_sound(
         &self,
         from: u64,
         to: u64,
         offset: Offset,
         gaps_end: Offset,
+        check_epoch: impl Fn(u64, &Head) -> Result<(), ScanError>,
     ) -> Result<(), ScanError> {
         let to = to.min(self.trust.appended_from.load(Ordering::Relaxed));
         if self.trust.covers(from, to) {
@@ -122,6 +125,7 @@ impl Segment {
                     why,
                 }));
             }
+            check_epoch(*position, batch)?;
             *position += batch.size() as u64;
             next = batch.next_offset();
             Ok(())

@@ -88,6 +88,7 @@ impl Store {
             error,
         };
         finish_swaps(&**pool.disk(), dir).map_err(at_dir)?;
+        let epochs = Store::stored_epochs(&**pool.disk(), dir).map_err(at_dir)?;
         let progress = Progress::load(&**pool.disk(), dir).map_err(at_dir)?;
         let files = list_segments(pool, dir).map_err(at_dir)?;
         let Some(first) = files.first().map(|file| file.base) else {
@@ -96,6 +97,7 @@ impl Store {
             // one came to nothing.
             let next = known.map_or(start, |known| known.log_end);
             let store = Store::create(pool, dir, config, next)?;
+            store.epochs.store(Arc::new(epochs));
             let found = Found {
                 log_start: start,
                 log_end: start,
@@ -137,6 +139,7 @@ impl Store {
             .map(|file| file.base)
             .collect();
         let mut store = Store::over(pool, shared, config, segments, log_start, log_end);
+        store.epochs.store(Arc::new(epochs));
         *store.clean_end.get_mut() = progress.clean_end.0;
         *store.gaps_end.get_mut() = progress.gaps_end.0;
         {
@@ -167,6 +170,7 @@ impl Store {
             segments: ArcSwap::from_pointee(segments),
             log_start: AtomicI64::new(log_start.0),
             log_end: AtomicI64::new(log_end.0),
+            epochs: ArcSwap::default(),
             synced: AtomicI64::new(-1),
             upheavals: AtomicU64::new(0),
             clean_end: AtomicI64::new(Progress::NONE.clean_end.0),

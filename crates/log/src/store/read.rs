@@ -145,7 +145,13 @@ impl Store {
                 if waits == Waits::ForDisk {
                     let end = slice.position + slice.len as u64;
                     segment
-                        .ensure_sound(slice.position, end, from, self.gaps_end())
+                        .ensure_sound(
+                            slice.position,
+                            end,
+                            from,
+                            self.gaps_end(),
+                            |position, head| self.check_epoch(segment, position, head),
+                        )
                         .map_err(at(segment.base()))?;
                 }
                 return Ok(Some(Read::Slice(slice)));
@@ -179,6 +185,7 @@ impl Store {
                 continue;
             }
             if let Some(found) = segment.find_time(timestamp, from, upto).map_err(at(base))? {
+                self.check_found(segment, &found).map_err(at(base))?;
                 return Ok(Some(found));
             }
         }
@@ -206,6 +213,10 @@ impl Store {
                 break;
             }
             let found = segment.find_max_time().map_err(at(segment.base()))?;
+            if let Some(found) = &found {
+                let checked = self.check_found(segment, found);
+                checked.map_err(at(segment.base()))?;
+            }
             if let Some(found) = found
                 && best.is_none_or(|best| best.timestamp < found.timestamp)
             {
@@ -299,7 +310,7 @@ impl Store {
         Ok(end.min(upto))
     }
 
-    /// Reads everything in `from..upto` and checks every checksum and the order of offsets. Returns the bytes read.
+    /// Reads everything in `from..upto` and checks every checksum, the order of offsets, and leader epochs. Returns the bytes read.
     pub fn verify(&self, from: Offset, upto: Offset) -> Result<u64, ReadError> {
         self.undisturbed(|| self.verify_once(from, upto))
     }
@@ -329,10 +340,15 @@ impl Store {
                 .map_err(|error| ReadError::Io { base, error })?;
             floor = floor.max(base);
             let mut next = floor;
-            let (end, damage) = scan_batches(&*file, start, limit, floor, |_, batch| {
-                next = batch.next_offset()
+            let mut epochs = Ok(());
+            let (end, damage) = scan_batches(&*file, start, limit, floor, |position, batch| {
+                next = batch.next_offset();
+                if epochs.is_ok() {
+                    epochs = self.check_epoch(segment, position, &batch);
+                }
             })
             .map_err(|error| ReadError::Io { base, error })?;
+            epochs.map_err(at(base))?;
             if let Some(damage) = damage {
                 return Err(ReadError::Damaged { base, damage });
             }

@@ -48,6 +48,7 @@ impl Store {
         for segment in gone.iter().rev() {
             self.remove_files(segment).map_err(|error| self.io(error))?;
         }
+        self.forget_epochs(to);
         let Some(active) = kept.last() else {
             return Ok(());
         };
@@ -92,6 +93,7 @@ impl Store {
     }
 
     fn restart_locked(&self, tail: &mut Tail, start: Offset) -> Result<(), StoreError> {
+        self.forget_epochs(start);
         let old = self.segments.load_full();
         for base in std::mem::take(&mut tail.extra).into_iter().rev() {
             self.remove_base(base).map_err(|error| self.io(error))?;

@@ -519,6 +519,13 @@ fn a_pass_ends_when_retention_takes_its_segments() {
 
 #[test]
 fn damage_ends_a_pass_and_the_log_stays() {
+    // A record, and the leader epoch, which no checksum covers.
+    for at in [100, 13] {
+        check_damage_ends_a_pass(at);
+    }
+}
+
+fn check_damage_ends_a_pass(at: u64) {
     let machine = Machine::new(4, Faults::default());
     let place = Place {
         env: machine.env(),
@@ -538,7 +545,7 @@ fn damage_ends_a_pass_and_the_log_stays() {
     store.sync().unwrap();
     let path = store.segments()[1].path("log");
     machine
-        .rot(&path, 100..101, env::sim::Rot::Flip { bit: 3 })
+        .rot(&path, at..at + 1, env::sim::Rot::Flip { bit: 3 })
         .unwrap();
     let how = How::default();
     let count = store.segments().len();

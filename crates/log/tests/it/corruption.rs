@@ -39,14 +39,13 @@ fn small_log(place: &Place) -> Vec<Batch> {
     append(&store, &batches);
     store.sync().unwrap();
     store.write_indexes().unwrap();
+    write_epochs(place, "0\n1\n1 0\n");
     batches
 }
 
-/// The leader epoch lies outside of the checksum: a flip there is seen by the epoch file, not by the batch.
-fn without_epoch(batch: &Batch) -> Batch {
-    let mut batch = batch.clone();
-    batch.set_leader_epoch(LeaderEpoch(0));
-    batch
+/// All batches of these tests are of epoch 1.
+fn write_epochs(place: &Place, text: &str) {
+    overwrite(place, log::epochs::FILE_NAME, text.as_bytes());
 }
 
 /// Whatever is read verifies and is what was written; a difference must be an error of `verify` or of opening.
@@ -67,9 +66,8 @@ fn check_damaged(place: &Place, batches: &[Batch], what: &str) {
             let original = batches
                 .iter()
                 .find(|b| b.base_offset() == batch.base_offset());
-            let same =
-                original.is_some_and(|original| without_epoch(original) == without_epoch(&batch));
-            // The base offset is not under the checksum either; then order or place give it away.
+            let same = original == Some(&batch);
+            // Base offset and epoch are not under the checksum; then order or place, and the epochs of the log, give it away.
             seen |= !same;
             assert!(
                 same || !verified || found.damage.is_some(),
@@ -109,10 +107,10 @@ fn every_flipped_byte_of_a_log_is_seen() {
                 .find(|range| range.contains(&at))
                 .unwrap()
                 .start;
-            // Base offset and leader epoch are not under the checksum. An offset is seen by what follows; of the very last
-            // batch nothing does, there the journal and the checkpoint know the end.
+            // The base offset is not under the checksum, it is seen by what follows; of the very last batch nothing does, there the
+            // journal and the checkpoint know the end.
             let is_last = name == logs.last().unwrap() && start == starts.last().unwrap().start;
-            if (12..16).contains(&(at - start)) || is_last && at - start < 8 {
+            if is_last && at - start < 8 {
                 continue;
             }
             for bits in [0x01, 0x80] {
@@ -400,6 +398,63 @@ fn a_time_that_could_not_be_checked_is_believed_by_nobody() {
     assert!(segment.max_time().unwrap().unwrap().timestamp < Timestamp(20));
 }
 
+/// The epoch goes out with a batch and with the offset of a time: a consumer that commits one from the future reads nothing more.
+#[test]
+fn a_batch_of_an_epoch_that_the_log_never_had_is_told_and_its_neighbours_are_served() {
+    let place = Place::simulated(9);
+    let batches = small_log(&place);
+    let known = place.open(config(), None).0.known();
+    let name = format!("{:020}.log", 0);
+    let good = file_bytes(&place, &name);
+    for (at, batch) in positions(&good) {
+        let mut bad = good.clone();
+        bad[at + 13] ^= 4;
+        overwrite(&place, &name, &bad);
+        let (store, found) = place.open(config(), Some(known));
+        assert_eq!(found.damage, None);
+        let damage = |read: Result<(), log::ReadError>| match read {
+            Err(log::ReadError::Damaged { damage, .. }) => Some(damage.position),
+            Ok(()) | Err(_) => None,
+        };
+        let base = batch.base_offset();
+        let read = store.read(base, Offset(40), 1).map(drop);
+        assert_eq!(damage(read), Some(at as u64));
+        // Of the two records the second has a time that no earlier one has.
+        let timed = store.offset_for_time(Timestamp(base.0 / 2 + 1), Offset(40));
+        assert_eq!(damage(timed.map(drop)), Some(at as u64));
+        for other in batches.iter().filter(|other| **other != batch) {
+            let Ok(Read::Slice(slice)) = store.read(other.base_offset(), Offset(40), 1) else {
+                panic!("{other:?} is sound");
+            };
+            assert_eq!(slice.read().unwrap(), other.to_bytes());
+        }
+    }
+    overwrite(&place, &name, &good);
+}
+
+#[test]
+fn epochs_that_the_whole_log_contradicts_make_no_batch_unreadable() {
+    let place = Place::simulated(10);
+    let batches = small_log(&place);
+    for text in [
+        "0\n1\n9 0\n",
+        "0\n2\n0 0\n1 9\n",
+        "0\n1\n1 8\n",
+        "0\n1\n\n",
+        "",
+    ] {
+        write_epochs(&place, text);
+        for from in [0, 4, 38] {
+            let (store, _) = place.open(config(), None);
+            let rest = &batches[from as usize / 2..];
+            assert_eq!(read_all(&store, from, 40, 1 << 20), rest, "{text:?}");
+            append(&store, &[batch(40, 1, 40)]);
+            store.truncate_to(Offset(40)).unwrap();
+            store.verify(Offset(0), Offset(40)).unwrap();
+        }
+    }
+}
+
 /// Where the log verifies, reading it in small pieces gives batches that decode and were written, each behind the one before, up to
 /// the end. Where it does not, reading ends; that it does not panic is all there is to show.
 fn check_readable(store: &Store, inputs: &[Batch], verified: bool) {
@@ -417,9 +472,7 @@ fn check_readable(store: &Store, inputs: &[Batch], verified: bool) {
                 assert!(!verified, "verifies and does not decode");
                 return;
             };
-            let is_input = inputs
-                .iter()
-                .any(|input| without_epoch(input) == without_epoch(&batch));
+            let is_input = inputs.contains(&batch);
             assert!(is_input || !verified, "nobody wrote {batch:?}");
             next = batch.next_offset().max(next);
         }
@@ -452,6 +505,7 @@ proptest::proptest! {
         overwrite(&place, "00000000000000000000.index", &index);
         overwrite(&place, "00000000000000000000.timeindex", &times);
         overwrite(&place, "00000000000000000007.log", &bytes);
+        write_epochs(&place, "0\n1\n1 0\n");
         let (store, _) = place.open(config(), None);
         let end = store.log_end();
         let verified = store.verify(store.log_start(), end).is_ok();

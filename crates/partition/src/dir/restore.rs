@@ -115,9 +115,8 @@ impl Log {
         if hole.from < hole.to && !log.holes.contains(&hole) {
             log.holes.push(hole);
         }
-        let (derived, epochs) = derived::load(env, &store, row)?;
-        log.derived = derived;
-        log.epochs = epochs;
+        log.derived = derived::load(env, &store, row)?;
+        log.epochs = Epochs::clone(&store.epochs());
         log.store = Some(store);
         Ok(log)
     }

@@ -131,6 +131,41 @@ fn only_an_epoch_that_the_log_knows_has_an_end() {
     assert_eq!(end(-1), (-1, -1));
 }
 
+/// A checkpoint writes the epochs of everything appended, and then comes to nothing: what they say of the records behind the last
+/// one is learned from the journal again, and what they say of those before it stays.
+#[test]
+fn epochs_that_a_checkpoint_left_half_done_keep_their_starts() {
+    let machine = machine(3);
+    let mut known = vec![Known::default()];
+    let configs = [small_segments()];
+    let append = |rig: &mut Rig, known: &mut [Known], epoch| {
+        rig.partitions[0].set_epoch(LeaderEpoch(epoch));
+        fill(rig, &machine, known, 3);
+    };
+    let mut rig = open(&machine, &configs).unwrap();
+    append(&mut rig, &mut known, 0);
+    append(&mut rig, &mut known, 1);
+    rig.stop();
+    drop(rig);
+    machine.kill();
+
+    let mut rig = open(&machine, &configs).unwrap();
+    append(&mut rig, &mut known, 1);
+    append(&mut rig, &mut known, 2);
+    let disk = machine.env().disk;
+    let epochs = Path::new(DIR).join("t0-0").join(log::epochs::FILE_NAME);
+    let file = disk.open(&epochs, env::disk::Open::Truncate).unwrap();
+    let text = b"0\n3\n0 0\n1 3\n2 9\n";
+    file.write_at(&[std::io::IoSlice::new(text)], 0).unwrap();
+    drop((rig, file));
+    machine.kill();
+
+    let rig = open(&machine, &configs).unwrap();
+    let end = |asked: i32| rig.partitions[0].end_for_epoch(LeaderEpoch(asked)).1.0;
+    assert_eq!([end(0), end(1), end(2)], [3, 9, 12]);
+    check(&rig, &mut known, "all of it is read");
+}
+
 #[test]
 fn a_trim_behind_a_higher_one_on_its_way_is_told_where_the_log_will_start() {
     let machine = machine(1);
