@@ -46,8 +46,8 @@ pub(crate) fn inspect(global: &Global, args: &InspectArgs) -> Result<(), Failure
     let disk = &*env.disk;
     let mut files = Vec::new();
     for path in &args.paths {
-        let unreadable = |error| Failure::new(format!("cannot read {}: {error}", path.display()));
-        let found = collect(disk, path, &mut files).map_err(unreadable)?;
+        let found =
+            collect(disk, path, &mut files).map_err(|error| unreadable(disk, path, &error))?;
         if !found {
             let known = "segments, indexes, snapshots, checkpoints and the journal are known by their names";
             return Err(
@@ -81,6 +81,23 @@ pub(crate) fn inspect(global: &Global, args: &InspectArgs) -> Result<(), Failure
         1 => Err(Failure::damage("1 file is damaged")),
         many => Err(Failure::damage(format!("{many} files are damaged"))),
     }
+}
+
+/// A partition of a running broker has no directory before its first records are copied out of the journal.
+fn unreadable(disk: &dyn Disk, path: &Path, error: &std::io::Error) -> Failure {
+    let failure = Failure::new(format!("cannot read {}: {error}", path.display()));
+    let journal = path.with_file_name(journal::DIR_NAME);
+    let may_come = error.kind() == std::io::ErrorKind::NotFound
+        && partition_of(path).is_some()
+        && disk.exists(&journal).unwrap_or(false);
+    if !may_come {
+        return failure;
+    }
+    failure.hint(format!(
+        "a new partition's records are in the journal alone until the broker copies them to segment files: try again in some \
+         seconds, or look at {}",
+        journal.display()
+    ))
 }
 
 /// The number at the end of a partition directory's name.

@@ -187,6 +187,23 @@ fn an_epoch_that_began_behind_the_checkpoint_is_no_damage() {
 }
 
 #[test]
+fn a_partition_that_has_no_directory_yet_is_told_apart_from_a_wrong_path() {
+    let dir = dir();
+    let hint = |name: &str| {
+        let error = std::io::Error::from(std::io::ErrorKind::NotFound);
+        format!(
+            "{:?}",
+            unreadable(&*dir.env.disk, &dir.root.join(name), &error)
+        )
+    };
+    assert!(!hint("u-0").contains("try again"), "no broker's directory");
+    let journal = dir.root.join(journal::DIR_NAME);
+    dir.env.disk.create_dir_all(&journal).unwrap();
+    assert!(hint("u-0").contains("try again"));
+    assert!(!hint("journals").contains("try again"));
+}
+
+#[test]
 fn a_cut_off_segment_names_the_position_where_it_breaks() {
     let dir = dir();
     let good = dir.read(SEGMENT);
