@@ -40,4 +40,17 @@ impl<T> ArcSwap<T> {
     pub fn store(&self, value: Arc<T>) {
         *self.0.lock().expect(POISONED) = value;
     }
+
+    /// Replaces what is there by what is made of it, and returns it.
+    pub fn rcu(&self, make: impl Fn(&Arc<T>) -> T) -> Arc<T> {
+        let mut value = self.0.lock().expect(POISONED);
+        let made = Arc::new(make(&value));
+        std::mem::replace(&mut value, made)
+    }
+}
+
+impl<T: Default> Default for ArcSwap<T> {
+    fn default() -> ArcSwap<T> {
+        ArcSwap::from_pointee(T::default())
+    }
 }
