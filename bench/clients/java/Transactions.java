@@ -84,6 +84,9 @@ public final class Transactions {
                 for (int i = 0; i < each; i++) {
                     sends.add(producer.send(new ProducerRecord<>(topic, i % partitions, null, value)));
                 }
+                // Without it the client's sender, in rare cases, ends the transaction before it has sent its records: it looks for
+                // records first and for a commit then. Either broker refuses that with INVALID_TXN_STATE.
+                producer.flush();
                 producer.commitTransaction();
                 for (Future<RecordMetadata> send : sends) {
                     send.get();

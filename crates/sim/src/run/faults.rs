@@ -110,7 +110,7 @@ impl Striker {
         match strike {
             Strike::PowerCut => run.host.end(End::PowerCut),
             Strike::PowerCutAtOperation => {
-                machine.faults(|faults| faults.crash_at_op = Some(counts.disk_ops + near))
+                machine.faults(|faults| set(&mut faults.crash_at_op, counts.disk_ops, near))
             }
             Strike::Kill => run.host.end(End::Kill),
             Strike::Restart => {
@@ -118,10 +118,10 @@ impl Striker {
                 self.stops = run.host.stops;
             }
             Strike::FailSync => {
-                machine.faults(|faults| faults.sync_fails_at = Some(counts.syncs + near))
+                machine.faults(|faults| set(&mut faults.sync_fails_at, counts.syncs, near))
             }
             Strike::FailWrite => {
-                machine.faults(|faults| faults.write_fails_at = Some(counts.writes + near))
+                machine.faults(|faults| set(&mut faults.write_fails_at, counts.writes, near))
             }
             Strike::FullDisk => {
                 let taken = machine.disk_taken();
@@ -199,7 +199,6 @@ impl Striker {
             (Strike::FailSync, 3, "failed sync", counts.syncs_failed),
             (Strike::FailWrite, 3, "failed write", counts.writes_failed),
             (Strike::FullDisk, 8, "full disk", counts.writes_refused_full),
-            (Strike::SlowDisk, 2, "slow sync", self.slow_syncs),
         ];
         let kinds = kinds.into_iter().chain(walls);
         // These find nothing to hit where nobody is connected or nothing is under way, however many strike.
@@ -208,6 +207,7 @@ impl Striker {
             (Strike::PowerCut, 8, "lost pages", counts.pages_lost),
             (Strike::Reset, 1, "broken connection", counts.resets),
             (Strike::Stall, 3, "data held back", counts.stalls),
+            (Strike::SlowDisk, 2, "slow sync", self.slow_syncs),
         ];
         let count = |all: &[Strike], strike| all.iter().filter(|it| **it == strike).count();
         let kinds = kinds.map(|kind| (kind, &self.struck));
@@ -233,4 +233,10 @@ impl Striker {
             }
         }
     }
+}
+
+/// The operation that is to go wrong: the one that waits for it already, or else this many from now. Strike after strike would put
+/// it off for ever.
+fn set(at: &mut Option<u64>, count: u64, near: u64) {
+    *at = at.filter(|at| count < *at).or(Some(count + near));
 }
