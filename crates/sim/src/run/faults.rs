@@ -170,12 +170,25 @@ impl Striker {
         for (_, undo) in std::mem::take(&mut self.undo) {
             self.undo_now(undo, run);
         }
-        run.host.machine.faults(|faults| {
-            (
-                faults.crash_at_op,
-                faults.sync_fails_at,
-                faults.write_fails_at,
-            ) = (None, None, None);
+        let machine = &run.host.machine;
+        let counts = machine.counts();
+        let struck = &mut self.struck;
+        machine.faults(|faults| {
+            let waiting = [
+                (
+                    Strike::PowerCutAtOperation,
+                    &mut faults.crash_at_op,
+                    counts.disk_ops,
+                ),
+                (Strike::FailSync, &mut faults.sync_fails_at, counts.syncs),
+                (Strike::FailWrite, &mut faults.write_fails_at, counts.writes),
+            ];
+            for (strike, at, count) in waiting {
+                // Its operation never came.
+                if at.take().is_some_and(|at| count < at) {
+                    struck.retain(|other| *other != strike);
+                }
+            }
             faults.sync_fails_on = false;
         });
     }
