@@ -219,6 +219,31 @@ impl Content {
         }
     }
 
+    /// Puts `bytes` at `position` behind everybody's back, on the platter and in memory, as far as the file goes; says how many
+    /// of those in memory are others now.
+    pub(crate) fn overwrite(&mut self, bytes: &[u8], position: u64) -> u64 {
+        let left = usize::try_from(self.live_len.saturating_sub(position)).unwrap_or(usize::MAX);
+        let bytes = &bytes[..bytes.len().min(left)];
+        let (mut done, mut changed) = (0, 0);
+        while done < bytes.len() {
+            let at = position as usize + done;
+            let (number, from) = (at / PAGE, at % PAGE);
+            let part = &bytes[done..bytes.len().min(done + PAGE - from)];
+            let place = from..from + part.len();
+            let old = &bytes_of(&self.live[number])[place.clone()];
+            changed += old.iter().zip(part).filter(|(old, new)| old != new).count() as u64;
+            for pages in [&mut self.live, &mut self.durable] {
+                if let Some(page) = pages.get_mut(number) {
+                    let mut bytes = *bytes_of(page);
+                    bytes[place.clone()].copy_from_slice(part);
+                    *page = page_of(&bytes);
+                }
+            }
+            done += part.len();
+        }
+        changed
+    }
+
     /// What the platter holds after the power came back, and how many pages differ from what programs had seen.
     pub(crate) fn crash(&self, chooser: &mut dyn Chooser) -> (Content, u64) {
         let cuts = if self.cuts == 0 {

@@ -271,6 +271,29 @@ impl Machine {
         Ok(())
     }
 
+    /// What a write or a copy that lands in a wrong file leaves: the bytes of `range` of `from` lie in `to` at `position` as well,
+    /// in memory and on the platter. No file gets longer by it: bytes beyond the end of either fall on nobody's. Tells how many
+    /// bytes of `to` are others now; with none nothing has happened to it.
+    pub fn misdirect(
+        &self,
+        from: &Path,
+        range: Range<u64>,
+        to: &Path,
+        position: u64,
+    ) -> io::Result<u64> {
+        let mut world = self.shared.world.lock();
+        let (from, to) = (world.volume.existing(from)?, world.volume.existing(to)?);
+        let source = world.volume.file(from)?;
+        let end = range.end.min(source.len());
+        let mut bytes = vec![0; end.saturating_sub(range.start) as usize];
+        source.read(&mut bytes, range.start);
+        let changed = world.volume.file_mut(to)?.overwrite(&bytes, position);
+        world.note(&Event::Fault {
+            name: "bytes of another file",
+        });
+        Ok(changed)
+    }
+
     /// Lets reads that touch the range fail from now on.
     pub fn fail_reads(&self, path: &Path, range: Range<u64>) -> io::Result<()> {
         let mut world = self.shared.world.lock();

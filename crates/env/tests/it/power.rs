@@ -292,6 +292,48 @@ fn reads_fail_bits_rot_and_writes_go_astray_where_asked() {
 }
 
 #[test]
+fn bytes_of_one_file_land_in_another_and_outlive_a_power_cut() {
+    const OTHER: &str = "/data/other";
+    let machine = machine(5, Faults::default());
+    synced_file(&machine, &[1; 10_000]);
+    let other = open(&machine, OTHER, Open::Create);
+    write(&other, &[2; 9_000], 0);
+    other.sync_data().unwrap();
+    machine.env().disk.sync_dir(Path::new("/data")).unwrap();
+    let (from, to) = (Path::new(FILE), Path::new(OTHER));
+    let writes = machine.counts().writes;
+
+    // Across a border of pages, and not at the place it has in its own file.
+    assert_eq!(machine.misdirect(from, 3000..6000, to, 4000).unwrap(), 3000);
+    let mut expected = vec![2; 9_000];
+    expected[4000..7000].fill(1);
+    assert_eq!(content(&machine, OTHER).unwrap(), expected, "at once");
+    machine.power_cut();
+    assert_eq!(
+        content(&machine, OTHER).unwrap(),
+        expected,
+        "on the platter"
+    );
+    assert_eq!(content(&machine, FILE).unwrap(), [1; 10_000]);
+
+    // What is the same already is no injury, and neither file gets longer or lends what it does not have.
+    assert_eq!(machine.misdirect(from, 0..3000, to, 4000).unwrap(), 0);
+    assert_eq!(
+        machine.misdirect(from, 9_000..20_000, to, 8_500).unwrap(),
+        500
+    );
+    expected[8_500..].fill(1);
+    assert_eq!(content(&machine, OTHER).unwrap(), expected);
+    assert_eq!(machine.misdirect(from, 0..10, to, 9_000).unwrap(), 0);
+    assert_eq!(machine.misdirect(from, 10_000..10_010, to, 0).unwrap(), 0);
+    assert_eq!(content(&machine, OTHER).unwrap(), expected);
+    assert_eq!(machine.counts().writes, writes, "nobody wrote it");
+
+    let gone = machine.misdirect(Path::new("/data/none"), 0..1, to, 0);
+    assert_eq!(gone.unwrap_err().kind(), ErrorKind::NotFound);
+}
+
+#[test]
 fn a_tape_gives_every_state_between_nothing_and_everything() {
     let machine = machine(1, Faults::default());
     let file = synced_file(&machine, &[1; 4096]);
