@@ -13,6 +13,8 @@ pub enum DecodeError {
     Length { at: u32, length: i32 },
     #[error("{count} elements announced at byte {at}, more than the bytes after it can hold")]
     Count { at: u32, count: u32 },
+    #[error("more than {most} elements in all lists together at byte {at}")]
+    Elements { at: u32, most: u32 },
     #[error("null at byte {at} where the version allows none")]
     Null { at: u32 },
     #[error("text at byte {at} is not valid utf-8")]

@@ -18,6 +18,9 @@ pub(crate) const STRING_BYTES_MAX: usize = 0x7fff;
 pub struct Reader {
     buf: Bytes,
     pos: usize,
+    /// Elements of lists so far, and how many there may be.
+    elements: usize,
+    elements_max: usize,
 }
 
 /// A tagged field about to be read.
@@ -29,7 +32,17 @@ pub struct Tag {
 
 impl Reader {
     pub fn new(buf: Bytes) -> Self {
-        Self { buf, pos: 0 }
+        Self {
+            buf,
+            pos: 0,
+            elements: 0,
+            elements_max: usize::MAX,
+        }
+    }
+
+    /// The lists that follow have so many elements together, or are refused: an element of one byte takes a hundred in memory.
+    pub fn bound_elements(&mut self, elements_max: usize) {
+        self.elements_max = elements_max;
     }
 
     /// Bytes read so far.
@@ -198,7 +211,16 @@ impl Reader {
             self.i32()?
         };
         match usize::try_from(count) {
-            Ok(count) if count <= self.remaining() / least.max(1) => Ok(Some(count)),
+            Ok(count) if count <= self.remaining() / least.max(1) => {
+                self.elements += count;
+                match self.elements <= self.elements_max {
+                    true => Ok(Some(count)),
+                    false => Err(DecodeError::Elements {
+                        at,
+                        most: clamp(self.elements_max),
+                    }),
+                }
+            }
             Ok(_) => Err(DecodeError::Count {
                 at,
                 count: count as u32,

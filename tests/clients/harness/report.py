@@ -33,6 +33,7 @@ DIFFERENCES = """
   lies inside a batch with a right checksum is refused by Kafka and stored here; its reader finds out, nobody else is harmed.
 - A batch that would unpack to more than 128 MiB is refused with MESSAGE_TOO_LARGE where its records are walked, and a question for
   a time within it is answered with its first offset. Kafka has no such bound.
+- A request that lists more than 262,144 names, partitions or the like closes its connection. Kafka has no such bound.
 - Produce starts at version 3, as in Kafka 4; versions 0 to 2 are listed for clients that look for them, and not served.
 - While partitions of a KIP-848 group move, its members are asked for heartbeats up to five times as often as otherwise, never
   more often than a `group.consumer.min.heartbeat.interval.ms` that is set. Kafka asks for the same interval always.

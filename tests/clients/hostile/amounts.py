@@ -6,7 +6,7 @@ import struct
 import time
 
 from harness import raw
-from harness.check import BOOTSTRAP, BROKER_KIND, equal, fact, new_name, that
+from harness.check import BOOTSTRAP, BROKER_KIND, Skip, equal, fact, new_name, that
 from memory import GROWTH_BYTES_MAX, bounded
 
 # What a connection that has not asked anything may take, and room for what the crowd moves in the broker's tables.
@@ -104,6 +104,23 @@ def half_requests_of_a_crowd_share_one_bound():
             equal(raw.produce(c, name, raw.batch([bytes(900_000)]))[0], 0, "a large request beside the crowd")
         for c, _ in held:
             c.socket.close()
+
+
+@fact
+def a_request_names_no_more_than_it_may():
+    """Groups of three letters: what is asked of each, and its part of the answer, take far more than the name."""
+    if BROKER_KIND == "kafka":
+        raise Skip("Kafka has no bound of its own on what a request lists")
+    most, describe_groups = 1 << 18, 15
+
+    def names(count):
+        return raw.array([raw.string(f"{n:05x}") for n in range(count)])
+    with bounded(f"{most} groups described"), raw.Connection(BOOTSTRAP) as c:
+        c.socket.settimeout(60)
+        equal(c.call(describe_groups, 0, names(most)).i32(), most, "groups")
+        c.send(describe_groups, 0, names(most + 1))
+        that(c.is_closed_by_peer(), "one more than may be was let in")
+    that(raw.answers(BOOTSTRAP), "the broker no longer answers")
 
 
 @fact

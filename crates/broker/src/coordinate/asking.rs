@@ -8,6 +8,10 @@ use wire::ErrorCode;
 use super::{Answered, Asked, Question, Said, caller};
 use crate::shard::{Address, Outcome, Shard, Waiting};
 
+/// Memory of a question that waits for its coordinator, and of what it says. The name that it is about may be one byte of the
+/// request.
+const QUESTION_BYTES: usize = 512;
+
 /// What became of one question.
 pub(crate) type Told = Result<Said, ErrorCode>;
 
@@ -118,6 +122,7 @@ impl Shard {
             // Who waits for other members now would keep the broker from ending.
             return Outcome::Close;
         }
+        self.charge(address, questions.len() * QUESTION_BYTES);
         let waiter = self.next_waiter();
         let asking = Asking {
             told: questions.iter().map(|_| Place::Empty).collect(),

@@ -15,6 +15,10 @@ use wire::{ApiKey, Message, Reader, RequestHead, decode_request_header};
 use self::access::Principal;
 use crate::shard::{Address, Outcome, Shard, SlotNumber};
 
+/// Names, partitions and whatever else one request may list. With its question and its part of the answer a name of one byte takes
+/// up to 700, so these are some 180 MiB; a large cluster has fewer partitions. A request that lists more closes its connection.
+const ELEMENTS_MAX: usize = 1 << 18;
+
 /// Requests that need a change of the metadata are handled more than once.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Attempt {
@@ -150,6 +154,7 @@ impl Shard {
         mut reader: Reader,
         handle: impl FnOnce(&mut Shard, &Address, R) -> Outcome,
     ) -> Outcome {
+        reader.bound_elements(ELEMENTS_MAX);
         match R::decode(&mut reader, address.version) {
             Ok(request) => handle(self, address, request),
             Err(error) => {
@@ -180,3 +185,6 @@ fn needs_commit(key: ApiKey) -> bool {
             | ApiKey::EndTxn
     )
 }
+
+#[cfg(test)]
+mod tests;

@@ -78,6 +78,10 @@ impl Bench {
         Some(decoded.expect("an answer to that").1)
     }
 
+    pub(crate) fn is_cut_off(&self) -> bool {
+        self.shard.connections[&CONN].is_closing
+    }
+
     /// Time passes, and those are told whose time is up.
     pub(crate) fn pass(&mut self, time: Duration) {
         self.shard.now = self.shard.now.plus(time);

@@ -217,6 +217,14 @@ impl Connection {
         self.first_slot + self.slots.len() as u64 - 1
     }
 
+    /// Has a request count as `bytes`; returns how many more that are than before.
+    pub(crate) fn charge(&mut self, number: SlotNumber, bytes: usize) -> usize {
+        let slot = &mut self.slots[(number - self.first_slot) as usize];
+        let more = bytes.saturating_sub(slot.request_bytes);
+        slot.request_bytes += more;
+        more
+    }
+
     pub(crate) fn answer(&mut self, number: SlotNumber, reply: Option<Reply>) {
         let at = (number - self.first_slot) as usize;
         if let Some(reply) = &reply {

@@ -180,6 +180,13 @@ impl Shard {
         }
     }
 
+    /// A request that takes `bytes` of memory until it is answered counts as that many, if it has fewer.
+    pub(crate) fn charge(&mut self, address: &Address, bytes: usize) {
+        if let Some(connection) = self.connections.get_mut(&address.conn) {
+            self.request_bytes += connection.charge(address.slot, bytes);
+        }
+    }
+
     pub(crate) fn is_stopping(&self) -> bool {
         self.is_stopping
     }

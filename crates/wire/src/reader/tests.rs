@@ -38,6 +38,16 @@ fn varints_hold_their_range_and_no_more() {
 }
 
 #[test]
+fn all_lists_together_have_a_bound() {
+    let mut r = reader(&[3, 1, 1, 2, 1, 2, 1]);
+    r.bound_elements(3);
+    assert_eq!(r.strings(true).map(|list| list.len()), Ok(2));
+    assert_eq!(r.strings(true).map(|list| list.len()), Ok(1));
+    let refused = DecodeError::Elements { at: 5, most: 3 };
+    assert_eq!(r.strings(true), Err(refused));
+}
+
+#[test]
 fn counts_beyond_the_frame_are_refused_before_any_element() {
     assert_eq!(
         reader(&[0x7f, 0xff, 0xff, 0xff]).i32s(false),

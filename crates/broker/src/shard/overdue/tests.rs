@@ -15,7 +15,7 @@ use wire::messages::offset_commit_request::{
 use wire::messages::offset_fetch_request::OffsetFetchRequestTopic;
 use wire::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use wire::messages::{
-    CreateTopicsRequest, DeleteRecordsRequest, FindCoordinatorRequest,
+    CreateTopicsRequest, DeleteRecordsRequest, DescribeGroupsRequest, FindCoordinatorRequest,
     IncrementalAlterConfigsRequest, InitProducerIdRequest, JoinGroupRequest, OffsetCommitRequest,
     OffsetFetchRequest, ProduceRequest,
 };
@@ -33,6 +33,7 @@ const INIT: i16 = 3;
 const COMMIT: i16 = 8;
 const FETCH_OFFSETS: i16 = 5;
 const JOIN: i16 = 3;
+const DESCRIBE: i16 = 5;
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -322,6 +323,24 @@ fn coordinators_answer_after_their_time_and_what_they_wrote_stands() {
     bench.commit();
     // The epoch of the one that was not told is passed.
     assert_eq!(bench.ask(&init(Some("x")), INIT).producer_epoch, 1);
+}
+
+#[test]
+fn each_name_of_a_request_that_waits_counts_as_the_memory_of_its_answer() {
+    let mut bench = bench();
+    bench.find(0);
+    bench.put(&encoded(&commit(7), COMMIT));
+    let before = bench.shard.request_bytes;
+    let groups = vec!["g".to_owned(); 1000];
+    let request = DescribeGroupsRequest {
+        groups,
+        ..Default::default()
+    };
+    bench.put(&encoded(&request, DESCRIBE));
+    assert_eq!(bench.waiting_count(), 2);
+    assert!(500_000 < bench.shard.request_bytes - before);
+    bench.leave();
+    assert!(bench.shard.request_bytes < before, "nobody waits any more");
 }
 
 #[test]
