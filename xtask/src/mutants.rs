@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::process::Command;
 
-const LOADS: [&str; 10] = [
+const LOADS: [&str; 11] = [
     "all",
     "transactions",
     "strays",
@@ -17,6 +17,7 @@ const LOADS: [&str; 10] = [
     "retries",
     "aging",
     "wide",
+    "crowd",
 ];
 
 /// What is wrong with the patches.

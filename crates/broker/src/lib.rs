@@ -6,6 +6,7 @@
 mod committer;
 mod coordinate;
 mod crowd;
+mod held;
 mod ids;
 mod kafka;
 mod mover;
@@ -22,7 +23,8 @@ mod topics;
 mod whereabouts;
 mod wishes;
 
+pub use held::Held;
 pub use log::journal::Damage;
-pub use partition::{OpenError, accept_loss, unnamed_loss};
+pub use partition::{InMemory, OpenError, accept_loss, unnamed_loss};
 pub use promises::{INDEFINITE, leaves_unknown};
 pub use start::{Broker, StartError};

@@ -15,6 +15,7 @@ use partition::{Cleaning, LogDir, News, ShardId, Wait};
 
 use crate::coordinate::{Answered, Asked};
 use crate::crowd::Crowd;
+use crate::held::{Held, Row};
 use crate::kafka::change::Metadata;
 use crate::moves::Moves;
 use crate::prefetch::Prefetcher;
@@ -66,6 +67,8 @@ pub(crate) struct Shared {
     pub(crate) telemetry: Mutex<Telemetry>,
     /// For requests that are not whole.
     pub(crate) unfinished: Arc<Budget>,
+    /// By shard.
+    held: Vec<Row>,
     /// Shards, commit threads and the mover: those that have not ended.
     loops: AtomicUsize,
     stopping: AtomicBool,
@@ -112,6 +115,7 @@ impl Shared {
             crowd: Mutex::default(),
             telemetry: Mutex::default(),
             unfinished: Arc::new(unfinished),
+            held: (0..shards).map(|_| Row::default()).collect(),
             loops: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
             failure: Mutex::new(None),
@@ -285,6 +289,20 @@ impl Shared {
 
     pub(crate) fn forget_connection(&self, ip: IpAddr) {
         self.crowd.lock().forget(ip);
+    }
+
+    /// A shard tells what it holds.
+    pub(crate) fn tell_held(&self, shard: ShardId, held: Held) {
+        if let Some(row) = self.held.get(usize::from(shard.0)) {
+            row.write(held);
+        }
+    }
+
+    /// What the shards held when the last turn of each ended.
+    pub(crate) fn held(&self) -> Held {
+        let mut all = Held::default();
+        self.held.iter().for_each(|row| all += row.read());
+        all
     }
 
     pub(crate) fn frame_bytes_max(&self) -> i32 {

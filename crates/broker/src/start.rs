@@ -15,13 +15,14 @@ use meta::record::Record;
 use meta::{Endpoint, Image, RecordError, ReplayError, Resource};
 use model::{LeaderEpoch, PartitionIndex};
 use partition::{
-    Announce, Cleaning, Found, Identity, LogDir, News, OpenError, Partition, PieceMaker, Recovery,
-    Restored, SegmentWriter, ShardId, Start, Syncer, Told,
+    Announce, Cleaning, Found, Identity, InMemory, LogDir, News, OpenError, Partition, PieceMaker,
+    Recovery, Restored, SegmentWriter, ShardId, Start, Syncer, Told,
 };
 use wire::records::{Batch, Caps, CodecError, RecordError as BatchRecordError, RecordIter};
 use wire::{ErrorCode, Uuid};
 
 use crate::committer::{Committer, Stage};
+use crate::held::Held;
 use crate::ids::random_uuid;
 use crate::kafka::change::{METADATA_PARTITION, METADATA_TOPIC, Metadata};
 use crate::mover::Mover;
@@ -222,6 +223,28 @@ impl Broker {
     /// Asks all loops to end; they finish what they have taken on, and write a checkpoint.
     pub fn stop(&self) {
         self.shared.stop();
+    }
+
+    /// What its shards hold for clients, as of the last turn of each.
+    #[must_use]
+    pub fn held(&self) -> Held {
+        self.shared.held()
+    }
+
+    /// Batches that all log directories together keep in memory.
+    #[must_use]
+    pub fn in_memory(&self) -> InMemory {
+        let mut all = InMemory::default();
+        let dirs = self.shared.dirs().iter();
+        dirs.for_each(|dir| all += dir.in_memory());
+        all
+    }
+
+    /// Tells whether anything of the broker is still in memory, for when it has ended.
+    pub fn remains(&self) -> impl Fn() -> bool + Send + Sync + 'static {
+        let shared = Arc::downgrade(&self.shared);
+        let dirs: Vec<_> = self.shared.dirs().iter().map(Arc::downgrade).collect();
+        move || shared.strong_count() > 0 || dirs.iter().any(|dir| dir.strong_count() > 0)
     }
 
     /// A way to stop the broker from elsewhere, for example from a signal.

@@ -16,8 +16,9 @@ mod verification;
 pub use append::{AppendError, Appended, Marker, Moment, TrimError};
 pub use dir::{
     Announce, Begun, Cleaner, CleanerSettings, Cleaning, Commit, DirSettings, Extent, Flight,
-    Found, Identity, LogDir, Move, MoveError, MoveStep, Moved, OpenError, Opened, PieceMaker,
-    Recovery, Restored, SegmentWriter, Stamp, Syncer, Told, Wait, accept_loss, unnamed_loss,
+    Found, Identity, InMemory, LogDir, Move, MoveError, MoveStep, Moved, OpenError, Opened,
+    PieceMaker, Recovery, Restored, SegmentWriter, Stamp, Syncer, Told, Wait, accept_loss,
+    unnamed_loss,
 };
 pub use news::{News, ShardId, Ticket, WaiterKey};
 pub use partition::{Bounds, Hole, Partition, Start};

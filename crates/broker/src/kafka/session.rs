@@ -65,6 +65,10 @@ impl Sessions {
         }
     }
 
+    pub(crate) fn count(&self) -> usize {
+        self.sessions.len()
+    }
+
     pub(crate) fn open(
         &mut self,
         request: FetchRequest,

@@ -88,6 +88,12 @@ impl Bench {
         self.shard.expire_waiting();
     }
 
+    /// The client goes, and somebody looks who waits.
+    pub(crate) fn hang_up(&mut self) {
+        self.shard.close(CONN);
+        self.shard.expire_waiting();
+    }
+
     /// The volume takes nothing more.
     pub(crate) fn fill_disk(&self) {
         let taken = self.machine.disk_taken();

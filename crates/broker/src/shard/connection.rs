@@ -153,8 +153,10 @@ impl Connection {
     pub(crate) fn next_frame(&mut self, frame_bytes_max: i32, account: &mut Account) -> Frame {
         let frame = self.inbox.next_frame(frame_bytes_max);
         if let Frame::Request(frame) = &frame {
-            account.finish(self.id);
-            self.inbox.leave_request(frame.len(), account);
+            match account.finish(self.id) {
+                true => self.inbox.cut(account),
+                false => self.inbox.leave_request(frame.len(), account),
+            }
         }
         frame
     }

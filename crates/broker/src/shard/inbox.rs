@@ -252,6 +252,18 @@ impl Inbox {
         }
     }
 
+    /// Gives back whatever is not filled, of a buffer that may be beyond the bound.
+    pub(super) fn cut(&mut self, account: &mut Account) {
+        let needs = match self.bytes.len() {
+            0 => 0,
+            filled => filled + ROOM_BYTES_MIN,
+        };
+        if needs < self.held {
+            account.resize(self.owner, charge(self.held), charge(needs));
+            self.replace(needs);
+        }
+    }
+
     /// Gives back the buffer of a connection that waits for nothing.
     pub(super) fn shrink(&mut self, account: &mut Account) {
         if self.bytes.is_empty() {
@@ -352,6 +364,22 @@ mod tests {
         let (mut inbox, mut account) = self::inbox();
         assert_eq!(receive(&mut inbox, &mut account, 10_000).len(), 10_000);
         assert!((ROOM_BYTES_MIN..=FREE_BYTES).contains(&inbox.held));
+    }
+
+    #[test]
+    fn who_was_let_beyond_the_bound_gives_back_before_the_next_one_is() {
+        let bound = 64 << 10;
+        let mut account = Account::new(Arc::new(Budget::new(bound, 1)));
+        let mut inboxes: Vec<Inbox> = (0..20).map(|at| Inbox::new(ConnId(at))).collect();
+        for inbox in &mut inboxes {
+            account.deny(inbox.owner, 1);
+            assert!(account.retry().contains(&inbox.owner), "it has the licence");
+            receive(inbox, &mut account, 400_000);
+            assert!(bound < account.used(), "it made use of it");
+            assert!(account.finish(inbox.owner));
+            inbox.cut(&mut account);
+            assert!(account.used() <= bound, "{} of {bound}", account.used());
+        }
     }
 
     #[test]

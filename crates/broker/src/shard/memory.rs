@@ -67,6 +67,11 @@ impl Account {
         }
     }
 
+    /// Bytes that the shard's connections use.
+    pub(crate) fn used(&self) -> usize {
+        self.used
+    }
+
     pub(crate) fn is_short(&self) -> bool {
         self.budget.is_short()
     }
@@ -131,11 +136,14 @@ impl Account {
         self.licence == Some(owner)
     }
 
-    /// The request of `owner` is whole, or its connection is gone: another may have the licence.
-    pub(crate) fn finish(&mut self, owner: ConnId) {
-        if self.licence == Some(owner) {
+    /// The request of `owner` is whole, or its connection is gone: another may have the licence. True when `owner` had it, and is to
+    /// give back what it does not need: the next one will take as much.
+    pub(crate) fn finish(&mut self, owner: ConnId) -> bool {
+        let had_licence = self.licence == Some(owner);
+        if had_licence {
             self.licence = None;
         }
+        had_licence
     }
 
     /// Those who wait, to try again. The one whose request lacks least gets the licence when nobody has it: it is soonest done.

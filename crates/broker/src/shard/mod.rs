@@ -32,6 +32,7 @@ pub(crate) use reply::{Chunk, Reply};
 use timer::Timers;
 
 use crate::coordinate::{Asking, Coordinators, Marking};
+use crate::held::Held;
 use crate::kafka::api::delete_records::Trim;
 use crate::kafka::api::fetch::Fetch;
 use crate::kafka::api::list_offsets::Search;
@@ -697,6 +698,19 @@ impl Shard {
         self.wall = self.shared.env.clock.wall_ms();
     }
 
+    fn tell_held(&self) {
+        let held = Held {
+            connections: self.connections.len(),
+            request_bytes: self.request_bytes,
+            unfinished_bytes: self.account.used(),
+            answer_bytes: self.unsent_memory,
+            waiting: self.waiting.len(),
+            deadlines: self.timers.len(),
+            fetch_sessions: self.sessions.count(),
+        };
+        self.shared.tell_held(self.id, held);
+    }
+
     fn poll(&mut self, timeout: Option<Duration>) {
         if let Err(error) = self.poller.wait(timeout, &mut self.ready) {
             env::tell!("shard {} cannot poll: {error}", self.id.0);
@@ -746,9 +760,11 @@ impl Worker for Shard {
         if self.is_stopping && self.waiting.len() == 0 {
             let open: BTreeSet<ConnId> = self.connections.keys().copied().collect();
             open.into_iter().for_each(|conn| self.close(conn));
+            self.tell_held();
             self.shared.on_loop_ended();
             return Turn::Done;
         }
+        self.tell_held();
         let is_budget_left = self.request_bytes < self.shared.request_bytes_max();
         if is_loading {
             return Turn::Again;

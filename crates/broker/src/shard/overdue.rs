@@ -19,9 +19,12 @@ impl Waiting {
         }
     }
 
-    /// Without its connection nobody needs it: what it wrote is committed all the same.
+    /// Without its connection nobody needs it: what it wrote is committed all the same. A client may have asked to wait for weeks.
     fn is_for_client_alone(&self) -> bool {
-        matches!(self, Waiting::Produce(_) | Waiting::Trim(_))
+        matches!(
+            self,
+            Waiting::Produce(_) | Waiting::Trim(_) | Waiting::Fetch(_)
+        )
     }
 
     /// It keeps a stopping broker until what it wrote is durable. Whoever waits for a coordinator is dropped by a stop.
@@ -52,7 +55,8 @@ impl Shard {
                 Some((Waiting::Trim(_), _)) => self.time_out_trim(key),
                 Some((Waiting::Change(_), _)) => self.time_out_change(key, is_lost),
                 Some((Waiting::Asking(_), _)) => self.time_out_asking(key),
-                Some((Waiting::Fetch(_) | Waiting::Search(_) | Waiting::Marking(_), _)) | None => {}
+                Some((Waiting::Fetch(_), _)) => self.drop_fetch(key),
+                Some((Waiting::Search(_) | Waiting::Marking(_), _)) | None => {}
             }
         }
         if !expired.is_empty() {

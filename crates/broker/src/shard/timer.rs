@@ -32,7 +32,6 @@ impl Timers {
         self.0.first().map(|(at, _)| *at)
     }
 
-    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }

@@ -45,6 +45,11 @@ pub(super) struct Flights {
 }
 
 impl Flights {
+    /// Nobody will be told any more.
+    pub(super) fn take(&mut self) -> VecDeque<Untold> {
+        std::mem::take(&mut self.untold)
+    }
+
     /// A descriptor that no round waits for.
     pub(super) fn free_descriptor(&self) -> usize {
         let is_used = |which: &usize| (self.untold.iter()).any(|of| of.descriptor == *which);

@@ -129,6 +129,25 @@ pub enum Commit {
     Done,
 }
 
+/// Batches that are kept in memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InMemory {
+    /// Bytes that the segment files have as well, so that readers find them in memory.
+    pub hot_bytes: usize,
+    /// Bytes that they lack.
+    pub unwritten_bytes: usize,
+    /// Log directories with a round that is queued and not on its way.
+    pub queues: usize,
+}
+
+impl std::ops::AddAssign for InMemory {
+    fn add_assign(&mut self, other: InMemory) {
+        self.hot_bytes += other.hot_bytes;
+        self.unwritten_bytes += other.unwritten_bytes;
+        self.queues += other.queues;
+    }
+}
+
 pub struct LogDir {
     pub id: Uuid,
     pub path: PathBuf,
@@ -189,8 +208,8 @@ impl LogDir {
         let arrivals = std::mem::take(&mut *self.arrivals.lock());
         let dirty = std::mem::take(&mut *self.dirty.lock());
         let doomed = std::mem::take(&mut *self.doomed.lock());
-        // On a full disk rounds stay that were never committed.
-        let rounds = self.queue.lock().take_rounds();
+        // On a full disk rounds stay that were never committed, and of a broker that was killed those whose syncs never came.
+        let rounds = (self.queue.lock().take_rounds(), self.flights.lock().take());
         drop((partitions, guests, arrivals, dirty, doomed, rounds));
     }
 
@@ -221,6 +240,22 @@ impl LogDir {
     /// A round is queued that found no room for its journal piece.
     pub fn lacks_room(&self) -> bool {
         self.lacks_piece.load(Ordering::Acquire)
+    }
+
+    /// What the partitions that live here keep in memory.
+    pub fn in_memory(&self) -> InMemory {
+        let partitions: Vec<_> = self.partitions.lock().values().cloned().collect();
+        let mut all = InMemory {
+            queues: usize::from(!self.queue.lock().is_empty()),
+            ..InMemory::default()
+        };
+        for partition in partitions {
+            let state = partition.state.lock();
+            let unwritten = state.tail.unwritten_bytes();
+            all.hot_bytes += state.tail.bytes() - unwritten;
+            all.unwritten_bytes += unwritten;
+        }
+        all
     }
 
     fn can_commit(&self) -> bool {

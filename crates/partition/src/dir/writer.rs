@@ -136,7 +136,8 @@ impl SegmentWriter {
         }
     }
 
-    /// Writes what the partitions on the list have; stops at the first that the disk has no room for.
+    /// Writes what the partitions on the list have, and lets go of what is too much in memory then; stops at the first that the
+    /// disk has no room for.
     pub(super) fn write_pending(
         &mut self,
         now: Instant,
@@ -151,6 +152,7 @@ impl SegmentWriter {
             match self.write_out(&partition, wall) {
                 Ok(()) => {
                     self.pending.pop_front();
+                    self.evict();
                 }
                 Err(error) if error.is_full() => {
                     self.dir.set_full(true, &error.to_string());
@@ -483,7 +485,6 @@ impl SegmentWriter {
             if is_stopping || is_hurried || self.is_write_due(now) {
                 self.waits_since = None;
                 self.write_pending(now, wall)?;
-                self.evict();
             }
         }
         let point = *self.dir.point.lock();

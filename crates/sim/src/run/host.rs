@@ -35,6 +35,8 @@ pub(crate) struct Host {
     pub(crate) pages_lost: u64,
     /// Clean stops that came to their end.
     pub(crate) stops: u64,
+    /// Brokers of which something stayed in memory after their end.
+    pub(crate) remains: u64,
 }
 
 /// Time between the end of a broker and its next start.
@@ -55,11 +57,20 @@ impl Host {
             failures: 0,
             pages_lost: 0,
             stops: 0,
+            remains: 0,
         }
     }
 
     pub(crate) fn start_at(&self) -> Option<Instant> {
         self.broker.is_none().then_some(self.start_at)
+    }
+
+    pub(crate) fn broker(&self) -> Option<&Broker> {
+        self.broker.as_ref()
+    }
+
+    pub(crate) fn config(&self) -> &config::Broker {
+        &self.config
     }
 
     /// Neither between two brokers nor with one that has come to its end and was not tended since.
@@ -124,7 +135,11 @@ impl Host {
             End::PowerCut => self.pages_lost += self.machine.power_cut().pages,
             End::Kill => self.machine.kill(),
         }
-        self.broker = None;
+        if let Some(broker) = self.broker.take() {
+            let remains = broker.remains();
+            drop(broker);
+            self.remains += u64::from(remains());
+        }
         self.start_at = self.machine.now().plus(PAUSE);
         self.machine.alarm(self.start_at);
     }
@@ -191,7 +206,14 @@ pub(super) fn settings(plan: &Plan) -> config::Broker {
     let mut settings = config::Settings::default();
     let internal = internal.iter();
     let internal = internal.map(|(name, value)| (name.as_str(), value.clone()));
-    for (name, value) in pairs.into_iter().chain(internal) {
+    let small = [
+        ("queued.max.request.bytes", 1 << 20),
+        ("esker.hot.tail.bytes", 128 << 10),
+        ("max.incremental.fetch.session.cache.slots", 6),
+    ];
+    let small = small.map(|(name, bound)| (name, bound.to_string()));
+    let small = small.into_iter().filter(|_| plan.crowd > 0);
+    for (name, value) in pairs.into_iter().chain(internal).chain(small) {
         settings
             .put(name, &value)
             .expect("a setting of the simulator is known");

@@ -9,6 +9,7 @@ mod faults;
 mod host;
 mod images;
 mod injury;
+mod memory;
 mod plan;
 mod survey;
 mod table_damage;
@@ -23,6 +24,7 @@ use model::Instant;
 
 use crate::checker::{Fault, Guard, Isolation, Kind, Report, check};
 use crate::client::admin::Admin;
+use crate::client::crowd::Crowd;
 use crate::client::keep::{ANSWER_MAX, Client};
 use crate::client::keeper::{self, Keeper};
 use crate::client::ledger::Ledger;
@@ -39,6 +41,8 @@ use faults::Striker;
 use host::{End, Host};
 pub use images::{Tally, images};
 pub use injury::{injuries, txn_injuries};
+use memory::Memory;
+pub use memory::Peaks;
 pub use plan::{Load, Plan, SLOW_SYNC_NANOS, Strike};
 pub use txn_damage::txn_damages;
 pub use txn_images::txn_images;
@@ -113,6 +117,8 @@ pub struct Verdict {
     pub expired: u64,
     /// The run ended with transactions open that only time could end.
     pub left_open: u64,
+    /// What the broker held at most.
+    pub peaks: Peaks,
 }
 
 impl Verdict {
@@ -176,6 +182,8 @@ struct Run {
     keeper: Option<Keeper>,
     ledger: Option<Ledger>,
     transactors: Vec<Transactor>,
+    crowd: Crowd,
+    memory: Memory,
     topics: Topics,
     /// While recording: how many disk operations had begun when each operation of the history was done.
     done_at: Option<Vec<usize>>,
@@ -222,6 +230,8 @@ impl Run {
             keeper: None,
             ledger: None,
             transactors: Vec::new(),
+            crowd: Crowd::new(0, Vec::new(), Chance::new(seed)),
+            memory: Memory::default(),
             topics: plan
                 .topics
                 .iter()
@@ -254,6 +264,7 @@ impl Run {
         for client in clients {
             next = next.min(client.act(machine, notes));
         }
+        next = next.min(self.crowd.act(machine));
         let decided = std::mem::take(&mut notes.decided);
         if let Some(done_at) = &mut self.done_at {
             let recorded = machine.recorded();
@@ -268,6 +279,9 @@ impl Run {
         }
         // A client that wants to act at once gets its turn after the machine's.
         let step = self.host.machine.step_until(next);
+        for what in self.memory.watch(&self.host) {
+            self.notes.violation(what);
+        }
         if step == Step::Idle && self.host.machine.now() < limit && next > now {
             self.notes.violation(format!(
                 "the machine is stuck: {}",
@@ -359,6 +373,10 @@ impl Run {
         }
         for habits in self.plan.transactors.clone() {
             self.transact(habits);
+        }
+        if self.plan.crowd > 0 {
+            let chance = self.chance.split();
+            self.crowd = Crowd::new(self.plan.crowd, self.topics.clone(), chance);
         }
     }
 
@@ -631,6 +649,7 @@ impl Run {
         if self.until(DRAIN_MAX, done) {
             self.judge_sizes();
             self.judge_handles();
+            self.judge_memory();
             self.notes.history.read_to_the_end = vec![Isolation::Committed, Isolation::Uncommitted];
         } else if self.notes.violations.is_empty() {
             let stuck: Vec<String> = self
@@ -684,8 +703,16 @@ impl Run {
             keeper,
             ledger,
             left_open,
+            memory,
             ..
         } = self;
+        let mut notes = notes;
+        if host.remains > 0 {
+            let remains = host.remains;
+            notes.violation(format!(
+                "of {remains} brokers something stays in memory after their end"
+            ));
+        }
         let history = &notes.history;
         let report = check(history);
         let mut kinds = vec![Kind::Send, Kind::Poll, Kind::Admin];
@@ -754,6 +781,7 @@ impl Run {
             settled: notes.settled,
             expired: notes.expired,
             left_open,
+            peaks: memory.peaks,
         }
     }
 }

@@ -87,9 +87,11 @@ pub enum Load {
     Aging,
     /// So many partitions that checkpoints sync the volume and not each file.
     Wide,
+    /// Peers that take memory and bring nothing, to a broker that has little.
+    Crowd,
 }
 
-const LOADS: [(&str, Load); 10] = [
+const LOADS: [(&str, Load); 11] = [
     ("all", Load::All),
     ("transactions", Load::Transactions),
     ("strays", Load::Strays),
@@ -100,6 +102,7 @@ const LOADS: [(&str, Load); 10] = [
     ("retries", Load::Retries),
     ("aging", Load::Aging),
     ("wide", Load::Wide),
+    ("crowd", Load::Crowd),
 ];
 
 impl Load {
@@ -155,6 +158,8 @@ pub struct Plan {
     pub(crate) internal_segment_bytes: u64,
     /// Topics are relaxed unless they say otherwise (`esker.durability=os`), and power cuts take what nothing synced.
     pub(crate) is_relaxed: bool,
+    /// Peers that take memory and bring nothing; the bounds of the broker are small then.
+    pub crowd: usize,
 }
 
 /// As a broker has them, and so small that a run rolls and compacts them.
@@ -253,6 +258,7 @@ impl Plan {
             Load::Retries => Plan::impatient(seed, &strikes),
             Load::Aging => Plan::aging(seed, &strikes),
             Load::Wide => Plan::wide(seed, &strikes),
+            Load::Crowd => Plan::crowded(seed, &strikes),
         };
         if chance.one_in(2) {
             plan.faults.sync_nanos = SLOW_SYNC_NANOS;
@@ -432,6 +438,14 @@ impl Plan {
         plan
     }
 
+    /// A run with these kinds of faults whose broker has little memory, and peers that take of it.
+    #[must_use]
+    pub fn crowded(seed: u64, strikes: &[Strike]) -> Plan {
+        let mut plan = Plan::striking(seed, strikes);
+        plan.crowd = 12;
+        plan
+    }
+
     /// A run with these kinds of faults and a group whose members commit meanwhile.
     #[must_use]
     pub fn grouped(seed: u64, strikes: &[Strike]) -> Plan {
@@ -487,6 +501,7 @@ impl Plan {
             transactors: Vec::new(),
             internal_segment_bytes: INTERNAL_SEGMENT_BYTES,
             is_relaxed: false,
+            crowd: 0,
         };
         for number in 0..*chance.pick(&[0, 0, 1, 2, 4]) {
             let before = plan.transactors.first();

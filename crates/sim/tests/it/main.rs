@@ -9,5 +9,6 @@ mod dirs;
 mod epochs;
 mod full;
 mod hangs;
+mod memory;
 mod odd_loads;
 mod small_broker;

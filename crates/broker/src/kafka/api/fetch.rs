@@ -225,6 +225,13 @@ impl Shard {
         self.settle(&address, outcome);
     }
 
+    /// Whoever asked is gone.
+    pub(crate) fn drop_fetch(&mut self, key: WaiterKey) {
+        if let Some((Waiting::Fetch(fetch), _)) = self.take_waiting(key) {
+            fetch.unwatch(key);
+        }
+    }
+
     /// Its bytes are verified, or it will be told of the damage.
     fn resume_fetch(&mut self, key: WaiterKey) {
         if let Some((Waiting::Fetch(fetch), address)) = self.take_waiting(key) {

@@ -38,6 +38,16 @@ fn a_fetch_that_was_answered_leaves_no_timer_behind() {
 }
 
 #[test]
+fn a_fetch_of_a_client_that_has_gone_waits_no_more() {
+    let mut bench = Bench::new();
+    bench.create(TOPIC, 1);
+    bench.put(&encoded(&request(1), 11));
+    assert_eq!((bench.waiting_count(), bench.timers_count()), (1, 1));
+    bench.hang_up();
+    assert_eq!((bench.waiting_count(), bench.timers_count()), (0, 0));
+}
+
+#[test]
 fn a_fetch_that_found_too_little_between_look_and_watch_hears_of_more() {
     let mut bench = Bench::new();
     bench.create(TOPIC, 1);
