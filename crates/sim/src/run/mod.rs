@@ -418,11 +418,7 @@ impl Run {
         }
         self.admin.is_quiet = true;
         self.drain();
-        match self.chance.below(3) {
-            0 => self.host.end(End::PowerCut),
-            1 => self.host.end(End::Kill),
-            _ => self.host.stop(&mut self.notes),
-        }
+        self.begin_anew();
         // What is demanded from here on has a time limit, of which one sync of a slow disk may take five seconds.
         let fast = Faults::default().sync_nanos;
         self.host.machine.faults(|faults| faults.sync_nanos = fast);
@@ -433,6 +429,14 @@ impl Run {
         self.demand_table();
         self.demand_ledger();
         self.read_everything();
+    }
+
+    fn begin_anew(&mut self) {
+        match self.chance.below(3) {
+            0 => self.host.end(End::PowerCut),
+            1 => self.host.end(End::Kill),
+            _ => self.host.stop(&mut self.notes),
+        }
     }
 
     /// What was on its way to another directory gets there, also over the restart.
