@@ -146,7 +146,16 @@ impl<M: Machine> Coordinator<M> {
 
     pub(super) fn tick(&mut self, at: Moment, topics: &dyn Topics) -> Progress<M::Answer> {
         let step = self.machine.tick(at, topics);
-        self.perform(step, Warrant::None, at)
+        let progress = self.perform(step, Warrant::None, at);
+        let is_too_large = |(_, answer): &(Caller, Result<M::Answer, ErrorCode>)| {
+            matches!(answer, Err(ErrorCode::MessageTooLarge))
+        };
+        if progress.answers.iter().any(is_too_large)
+            && let Some(complaint) = self.machine.on_too_large()
+        {
+            env::tell!("{}: {complaint}", self.name());
+        }
+        progress
     }
 
     /// Writes what was decided; the machine learns of it by replay, as it will after a restart.

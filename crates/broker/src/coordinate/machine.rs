@@ -37,6 +37,10 @@ pub(crate) trait Machine {
     ) -> Step<Self::Record, Self::Answer>;
     fn tick(&mut self, at: Moment, topics: &dyn Topics) -> Step<Self::Record, Self::Answer>;
     fn next_deadline(&self) -> Option<Instant>;
+    /// What the last tick decided does not fit a batch. What the operator is to know of it, once for each matter.
+    fn on_too_large(&mut self) -> Option<String> {
+        None
+    }
     /// Gives itself up: whoever waits for an answer will not have it from this machine.
     fn abandon(&mut self) -> Vec<Caller>;
     /// Topics were deleted while the log is read.
@@ -182,6 +186,14 @@ impl Machine for txn::Transactions {
 
     fn tick(&mut self, at: Moment, _topics: &dyn Topics) -> Step<TransactionRecord, txn::Answer> {
         self.tick(at)
+    }
+
+    fn on_too_large(&mut self) -> Option<String> {
+        let id = self.take_too_large()?;
+        Some(format!(
+            "transaction {id} is open for longer than it may be and cannot be aborted: its record does not fit a batch; it is tried \
+             again until `max.message.bytes` of the topic is large enough"
+        ))
     }
 
     fn next_deadline(&self) -> Option<Instant> {

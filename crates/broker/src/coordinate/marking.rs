@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use coord::{Caller, Moment, txn};
+use model::Instant;
 use partition::{Marker, NeverDurable, Partition, Stamp, Ticket, WaiterKey};
 use wire::ErrorCode;
 use wire::records::EndTxn;
@@ -16,6 +17,9 @@ use crate::shard::{Address, Shard, Waiting};
 
 /// How soon a marker that found no room, or a completion that could not be written, is tried again.
 const RETRY: Duration = Duration::from_millis(500);
+
+/// After so long without a marker somebody has to know: readers of committed records wait at it.
+const STUCK: Duration = Duration::from_secs(30);
 
 /// Ticket of the decision itself, and of the completion; partitions count from 0.
 const DECISION: u32 = u32::MAX;
@@ -31,6 +35,33 @@ pub(crate) struct Marking {
     left: Vec<Option<txn::Place>>,
     /// Markers under way.
     open: usize,
+    /// When the markers were first written.
+    since: Option<Instant>,
+    /// Why the last of those that are missing was not taken.
+    refusal: Option<ErrorCode>,
+    is_told: bool,
+}
+
+impl Marking {
+    /// What the operator is to know, once.
+    fn complaint(&mut self, now: Instant) -> Option<String> {
+        let (topic, index) = self.left.iter().flatten().next()?;
+        let refusal = self.refusal?;
+        let is_stuck = self.since?.plus(STUCK) <= now;
+        if !is_stuck || std::mem::replace(&mut self.is_told, true) {
+            return None;
+        }
+        let id = &self.transactional_id;
+        let end = match self.marker.end.committed {
+            true => "commit",
+            false => "abort",
+        };
+        Some(format!(
+            "transaction {id} does not end: {topic}-{index} has not taken its {end} marker for {} s ({refusal:?}), and readers of \
+             committed records wait there; it is tried on until its log directory is online and has room, or the topic is deleted",
+            STUCK.as_secs()
+        ))
+    }
 }
 
 impl Shard {
@@ -55,6 +86,9 @@ impl Shard {
             },
             left: markers.places.into_iter().map(Some).collect(),
             open: 0,
+            since: None,
+            refusal: None,
+            is_told: false,
         };
         self.wait(Waiting::Marking(marking), Address::nobody());
         let decision = Ticket {
@@ -78,9 +112,11 @@ impl Shard {
 
     /// Writes the markers that are missing.
     pub(crate) fn write_markers(&mut self, waiter: WaiterKey) {
+        let now = self.now;
         let Some(marking) = self.marking(waiter) else {
             return;
         };
+        marking.since.get_or_insert(now);
         let marker = marking.marker;
         let left: Vec<(u32, txn::Place)> = (0..)
             .zip(&marking.left)
@@ -107,11 +143,14 @@ impl Shard {
             && let Some(place) = marking.left.get_mut(ticket.index as usize)
         {
             *place = None;
+        } else {
+            marking.refusal = done;
         }
         self.close_marker(ticket.waiter);
     }
 
     fn close_marker(&mut self, waiter: WaiterKey) {
+        let now = self.now;
         let Some(marking) = self.marking(waiter) else {
             return;
         };
@@ -120,7 +159,10 @@ impl Shard {
             return;
         }
         if marking.left.iter().any(Option::is_some) {
-            return self.set_timer(self.now.plus(RETRY), waiter);
+            if let Some(complaint) = marking.complaint(now) {
+                env::tell!("{complaint}");
+            }
+            return self.set_timer(now.plus(RETRY), waiter);
         }
         let ask = txn::Ask::Marked {
             transactional_id: marking.transactional_id.clone(),
@@ -236,4 +278,40 @@ fn is_moot(code: ErrorCode) -> bool {
             | ErrorCode::InvalidProducerEpoch
             | ErrorCode::TransactionCoordinatorFenced
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use model::{ProducerEpoch, ProducerId};
+
+    use super::*;
+
+    #[test]
+    fn a_marker_that_is_not_taken_is_told_once() {
+        let mut marking = Marking {
+            coordinator: 0,
+            transactional_id: "id".to_owned(),
+            marker: Marker {
+                producer_id: ProducerId(1),
+                producer_epoch: ProducerEpoch(0),
+                end: EndTxn {
+                    committed: false,
+                    coordinator_epoch: 0,
+                },
+                transaction_version: 2,
+            },
+            left: vec![None, Some(("t".to_owned(), 3))],
+            open: 0,
+            since: Some(Instant(0)),
+            refusal: None,
+            is_told: false,
+        };
+        let stuck = Instant(0).plus(STUCK);
+        assert_eq!(marking.complaint(stuck), None, "it is on its way");
+        marking.refusal = Some(ErrorCode::KafkaStorageError);
+        assert_eq!(marking.complaint(Instant(0)), None, "it may be soon");
+        let told = marking.complaint(stuck).unwrap_or_default();
+        assert!(told.contains("id does not end: t-3"), "{told}");
+        assert_eq!(marking.complaint(stuck.plus(STUCK)), None, "once");
+    }
 }

@@ -5,6 +5,7 @@
 //! with it (its record is too large, say) keeps no other open. It is found by trying fewer, passed over, and tried again in the
 //! next round.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use model::Timestamp;
@@ -25,6 +26,8 @@ pub(super) struct Late {
     /// The last one that was refused alone; the round goes on behind it.
     behind: Option<String>,
     tried: Option<Tried>,
+    /// Those that are open and were told to be too large for the log.
+    too_large: BTreeSet<String>,
 }
 
 /// What the last check wanted to abort.
@@ -42,6 +45,7 @@ impl Default for Late {
             together_max: ABORTED_PER_CHECK_MAX,
             behind: None,
             tried: None,
+            too_large: BTreeSet::new(),
         }
     }
 }
@@ -96,6 +100,17 @@ impl Transactions {
             false => self.check_again_soon(at),
         }
         step
+    }
+
+    /// The last check was refused because the log takes no record so large. The transaction that this is about, if it was tried
+    /// alone and was not told before.
+    pub fn take_too_large(&mut self) -> Option<String> {
+        let txns = &self.txns;
+        let is_open = |id: &String| txns.get(id).is_some_and(|txn| txn.state == State::Ongoing);
+        self.late.too_large.retain(is_open);
+        let tried = self.late.tried.as_ref().filter(|tried| tried.count == 1)?;
+        let is_new = self.late.too_large.insert(tried.first.clone());
+        is_new.then(|| tried.first.clone())
     }
 
     fn judge_last_try(&mut self) {

@@ -385,6 +385,8 @@ fn many_late_transactions_are_aborted_a_batch_at_a_time() {
 struct LateRig {
     rig: Rig,
     checks: usize,
+    /// Those that the operator was told to be too large.
+    too_large: Vec<String>,
 }
 
 impl LateRig {
@@ -398,14 +400,20 @@ impl LateRig {
             rig.machine.replay(&late.record(&format!("t{number:04}")));
         }
         rig.wall += 10_000;
-        LateRig { rig, checks: 0 }
+        LateRig {
+            rig,
+            checks: 0,
+            too_large: Vec::new(),
+        }
     }
 
     /// One check; how many it aborted, or would have.
     fn check(&mut self, refuses: impl Fn(&[TransactionRecord]) -> bool) -> usize {
         let step = self.rig.machine.tick(self.rig.at());
         let count = step.records.len();
-        if !refuses(&step.records) {
+        if refuses(&step.records) {
+            self.too_large.extend(self.rig.machine.take_too_large());
+        } else {
             self.rig.perform(step);
         }
         self.checks += 1;
@@ -448,6 +456,22 @@ fn a_late_transaction_that_is_never_taken_keeps_no_other_open() {
         late.check(|_| false);
         assert!(late.checks < before + 100, "the log takes them now");
     }
+}
+
+#[test]
+fn a_late_transaction_that_is_too_large_for_the_log_is_told_once() {
+    let mut late = LateRig::of(3);
+    let is_large = |records: &[TransactionRecord]| {
+        let mut keys = records
+            .iter()
+            .map(|TransactionRecord::TransactionLog(key, _)| key);
+        keys.any(|key| key.transactional_id == "t0001")
+    };
+    for _ in 0..50 {
+        late.check(is_large);
+    }
+    assert_eq!(late.open(), ["t0001"]);
+    assert_eq!(late.too_large, ["t0001"]);
 }
 
 #[test]
