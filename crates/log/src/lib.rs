@@ -8,6 +8,7 @@ pub mod checkpoint;
 pub mod clean;
 pub mod config;
 pub mod epochs;
+pub mod heads;
 pub mod index;
 pub mod journal;
 pub mod metadata;

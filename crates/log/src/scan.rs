@@ -36,6 +36,8 @@ pub enum DamageKind {
     Missing { from: Offset, to: Offset },
     #[error("base offset {got} where {want} or more was expected")]
     Order { got: Offset, want: Offset },
+    #[error("the batch of offset {offset} is not the one that was written here")]
+    Stranger { offset: Offset },
     #[error("leader epoch {got} where the checkpoint of epochs has {want}")]
     Epoch { got: LeaderEpoch, want: LeaderEpoch },
 }

@@ -5,6 +5,7 @@
 
 mod clean;
 mod find;
+mod heads;
 mod load;
 mod trust;
 mod txns;
@@ -12,15 +13,17 @@ mod txns;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use env::FileHandle;
 use env::disk::Open;
-use model::{LeaderEpoch, Offset, Timestamp};
+use heads::Noted;
+use model::{LeaderEpoch, Offset, PartitionIndex, Timestamp};
 use parking_lot::{Mutex, RwLock};
 use txns::Txns;
 pub(crate) use txns::{Ended, Standing};
+use wire::Uuid;
 use wire::records::{Batch, Head};
 
 use crate::index::{OffsetEntry, TimeEntry};
@@ -82,16 +85,48 @@ pub struct MaxTime {
     pub offset: Offset,
 }
 
+/// The directory of a log, and whose it is once that was said.
+pub(crate) struct Dir {
+    path: Box<Path>,
+    whose: OnceLock<(Uuid, PartitionIndex)>,
+}
+
+impl Dir {
+    pub(crate) fn new(path: &Path) -> Arc<Dir> {
+        Arc::new(Dir {
+            path: path.into(),
+            whose: OnceLock::new(),
+        })
+    }
+
+    pub(crate) fn belongs_to(&self, topic: Uuid, partition: PartitionIndex) {
+        let _ = self.whose.set((topic, partition));
+    }
+
+    fn whose(&self) -> (Uuid, PartitionIndex) {
+        self.whose.get().copied().unwrap_or_default()
+    }
+}
+
+impl std::ops::Deref for Dir {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.path
+    }
+}
+
 pub use find::first_record;
 use trust::Trust;
 
 pub struct Segment {
     base: Offset,
-    dir: Arc<Path>,
+    dir: Arc<Dir>,
     pool: Arc<FilePool>,
     log: Slot,
     offsets_file: Slot,
     times_file: Slot,
+    heads_file: Slot,
     len: AtomicU64,
     /// Up to where the index files go, or [`FOREIGN`].
     indexed: AtomicU64,
@@ -99,6 +134,7 @@ pub struct Segment {
     inner: RwLock<Inner>,
     /// `None` until the file was looked at.
     txns: Mutex<Option<Txns>>,
+    heads: Mutex<Noted>,
     /// Another segment has our name: nothing is written under it. Held while indexes are written.
     detached: Mutex<bool>,
 }
@@ -150,7 +186,7 @@ impl Segment {
     /// A segment over an existing file of `len` good bytes that ends before `end`.
     pub(crate) fn existing(
         pool: &Arc<FilePool>,
-        dir: &Arc<Path>,
+        dir: &Arc<Dir>,
         base: Offset,
         len: u64,
         end: Offset,
@@ -163,6 +199,7 @@ impl Segment {
             log: Slot::default(),
             offsets_file: Slot::default(),
             times_file: Slot::default(),
+            heads_file: Slot::default(),
             len: AtomicU64::new(len),
             indexed: AtomicU64::new(0),
             trust: Arc::default(),
@@ -176,6 +213,7 @@ impl Segment {
                 since_entry: 0,
             }),
             txns: Mutex::new(None),
+            heads: Mutex::default(),
             detached: Mutex::new(false),
         }
     }
@@ -183,7 +221,7 @@ impl Segment {
     /// Creates the file of a new active segment. Its entry is not durable before the directory is synced.
     pub(crate) fn create(
         pool: &Arc<FilePool>,
-        dir: &Arc<Path>,
+        dir: &Arc<Dir>,
         base: Offset,
     ) -> io::Result<Segment> {
         let segment = Segment::existing(pool, dir, base, 0, base, false);
@@ -272,9 +310,18 @@ impl Segment {
         self.log.unpin();
     }
 
+    fn slots(&self) -> [&Slot; 4] {
+        [
+            &self.log,
+            &self.offsets_file,
+            &self.times_file,
+            &self.heads_file,
+        ]
+    }
+
     pub(crate) fn close(&self) {
         self.log.unpin();
-        for slot in [&self.log, &self.offsets_file, &self.times_file] {
+        for slot in self.slots() {
             slot.close();
         }
     }
@@ -282,7 +329,7 @@ impl Segment {
     /// Writes batches behind the last one. They must fit: positions below 2 GiB, offsets within 2^31 of the base.
     pub(crate) fn append(&self, batches: &[Batch], index_interval: u64) -> io::Result<()> {
         let file = self.pinned_file()?;
-        self.load_active()?;
+        self.load_to_append()?;
         let start = self.len();
         let bufs: Vec<IoSlice<'_>> = batches
             .iter()
@@ -290,6 +337,7 @@ impl Segment {
             .collect();
         self.trust.on_append(start);
         file.write_at(&bufs, start)?;
+        self.note_heads(start, batches);
         let mut inner = self.inner.write();
         let mut position = start;
         for batch in batches {
@@ -345,6 +393,13 @@ impl Inner {
                 relative,
             });
         }
+    }
+
+    /// A walk may not get to `position`: the next batch is found by its mark, and by an index entry of its own.
+    fn go_on_behind_damage(&mut self, position: u64) {
+        self.is_damaged = true;
+        self.since_entry = u64::MAX;
+        self.mark(position);
     }
 
     fn finish(&mut self, base: Offset) {

@@ -25,8 +25,9 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use env::Disk;
-use model::{Offset, Timestamp};
+use model::{Offset, PartitionIndex, Timestamp};
 use parking_lot::Mutex;
+use wire::Uuid;
 use wire::records::Batch;
 
 use crate::config::LogConfig;
@@ -35,7 +36,7 @@ use crate::index::{Entry, OffsetEntry};
 use crate::journal::is_full;
 use crate::pool::FilePool;
 use crate::scan::{Damage, ScanError};
-use crate::segment::Segment;
+use crate::segment::{Dir, Segment};
 use crate::txn_index::AbortedTxn;
 
 pub use copy::{CopyError, LogCopy};
@@ -105,7 +106,7 @@ pub struct Appended {
 
 pub struct Store {
     pool: Arc<FilePool>,
-    dir: Arc<Path>,
+    dir: Arc<Dir>,
     config: ArcSwap<LogConfig>,
     segments: ArcSwap<Vec<Arc<Segment>>>,
     log_start: AtomicI64,
@@ -146,6 +147,12 @@ impl Store {
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// Says whose log this is, before anything is read or written: checksums of heads of another's do not count. Only the first
+    /// word does.
+    pub fn belongs_to(&self, topic: Uuid, partition: PartitionIndex) {
+        self.dir.belongs_to(topic, partition);
     }
 
     #[must_use]
@@ -454,7 +461,7 @@ impl Store {
     /// Writes the indexes of the active segment, so that the next start finds them, and the aborted transactions of all (part of
     /// a checkpoint, not synced).
     pub fn write_indexes(&self) -> Result<(), StoreError> {
-        self.write_txns()?;
+        self.write_checks()?;
         let active = self.active();
         active
             .write_indexes()
@@ -467,18 +474,16 @@ impl Store {
     pub fn write_long_indexes(&self) -> Result<(), StoreError> {
         let short = UNINDEXED_BYTES_MAX.min(self.config.load().segment_bytes / 4);
         if self.active().unindexed_bytes() <= short {
-            self.write_txns()
+            self.write_checks()
         } else {
             self.write_indexes()
         }
     }
 
-    fn write_txns(&self) -> Result<(), StoreError> {
+    fn write_checks(&self) -> Result<(), StoreError> {
         for segment in self.segments.load().iter() {
-            let is_new = segment
-                .write_txns()
-                .map_err(|error| self.scan(segment.base(), error.into()))?;
-            if is_new {
+            let write = || Ok(segment.write_txns()? | segment.write_heads()?);
+            if write().map_err(|error: io::Error| self.scan(segment.base(), error.into()))? {
                 self.tail.lock().dir_dirty = true;
             }
         }

@@ -143,7 +143,7 @@ pub(crate) fn cut_files(disk: &dyn Disk, dir: &Path, known: &Known) -> io::Resul
         }
         let is_later = match extension {
             "snapshot" => Offset(base) > known.log_end,
-            "log" | "index" | "timeindex" | "txnindex" | "txncheck" => {
+            "log" | "index" | "timeindex" | "txnindex" | "txncheck" | "headcheck" => {
                 Offset(base) > known.active_base
             }
             _ => false,

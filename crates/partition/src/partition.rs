@@ -306,6 +306,7 @@ impl Partition {
         };
         let path = home.dir.partition_path(&self.topic, self.index);
         let store = Store::create(&home.dir.files, &path, config, start)?;
+        store.belongs_to(self.topic_id, self.index);
         Ok(home.store.get_or_init(|| store))
     }
 }

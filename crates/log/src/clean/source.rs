@@ -110,6 +110,9 @@ impl Source {
             batches: Vec::new(),
             bytes: 0,
         };
+        let heads = self
+            .segment
+            .heads(self.position..self.position + bytes.len() as u64)?;
         for batch in Batch::cut(&bytes, Origin::Log) {
             let batch = batch.map_err(|error| self.damage(DamageKind::Batch(error)))?;
             if !gaps.allow(self.next, batch.base_offset()) {
@@ -117,6 +120,7 @@ impl Source {
                 return Err(self.damage(DamageKind::Order { got, want }));
             }
             store.check_epoch(&self.segment, self.position, &batch)?;
+            heads.check(self.position, &batch)?;
             self.next = batch.next_offset();
             self.position += batch.size() as u64;
             run.bytes += batch.size() as u64;

@@ -3,7 +3,6 @@
 //! A new one is noted batch by batch while its file has a temporary name. An old one is detached before its name goes to the
 //! new file: its files stay open for the readers that have it, and it writes nothing under its name any more.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -11,7 +10,7 @@ use env::disk::Open;
 use model::Offset;
 use wire::records::Batch;
 
-use super::{Index, Segment};
+use super::{Dir, Index, Segment};
 use crate::index::{Entry, OffsetEntry, TimeEntry};
 use crate::pool::FilePool;
 use crate::scan::ScanError;
@@ -19,17 +18,19 @@ use crate::txn_index::AbortedTxn;
 
 impl Segment {
     /// A segment whose file is written elsewhere and gets its name in a swap.
-    pub(crate) fn cleaned(pool: &Arc<FilePool>, dir: &Arc<Path>, base: Offset) -> Segment {
+    pub(crate) fn cleaned(pool: &Arc<FilePool>, dir: &Arc<Dir>, base: Offset) -> Segment {
         let segment = Segment::existing(pool, dir, base, 0, base, false);
         segment.inner.write().index = Index::Memory {
             offsets: Vec::new(),
             times: Vec::new(),
         };
+        segment.keep_heads_apart();
         segment
     }
 
     /// Takes note of batches that were written at `position`.
     pub(crate) fn note_cleaned(&self, mut position: u64, batches: &[Batch], interval: u64) {
+        self.note_heads(position, batches);
         let mut inner = self.inner.write();
         for batch in batches {
             inner.note(self.base, position, batch, interval);
@@ -65,6 +66,7 @@ impl Segment {
             self.pool
                 .get_pinned(&self.times_file, Open::Read, || path(TimeEntry::EXTENSION))?;
         }
+        self.detach_heads()?;
         *detached = true;
         Ok(())
     }
@@ -72,7 +74,7 @@ impl Segment {
     /// The swap did not happen: the name is its own again.
     pub(crate) fn attach(&self) {
         *self.detached.lock() = false;
-        for slot in [&self.log, &self.offsets_file, &self.times_file] {
+        for slot in self.slots() {
             slot.unpin();
         }
     }

@@ -14,6 +14,7 @@ use model::{Offset, Timestamp};
 use super::{FOREIGN, Index, Inner, MaxTime, Segment};
 use crate::behind::first_behind_damage;
 use crate::index::{self, Entry, OffsetEntry, TimeEntry};
+use crate::journal::lacks_descriptors;
 use crate::pool::Slot;
 use crate::scan::{Damage, HeadScan, ScanError, scan_batches};
 
@@ -43,6 +44,22 @@ impl Segment {
         if matches!(inner.index, Index::Unknown) {
             self.reopen_locked(&mut inner, self.len(), false, true)?;
         }
+        Ok(())
+    }
+
+    /// The same for who is about to write: a disk that does not give the bytes back may take more of them. Readers of those before are
+    /// told, and find those behind by a mark and an index entry of their own.
+    pub(super) fn load_to_append(&self) -> io::Result<()> {
+        let loaded = self.load_active();
+        if loaded.as_ref().err().is_none_or(lacks_descriptors) {
+            return loaded;
+        }
+        let mut inner = self.inner.write();
+        inner.index = Index::Memory {
+            offsets: Vec::new(),
+            times: Vec::new(),
+        };
+        inner.go_on_behind_damage(self.len());
         Ok(())
     }
 
@@ -118,10 +135,7 @@ impl Segment {
         // behind it. To end the segment at the damage would write over everything that follows.
         if believed && damage.is_some() {
             rebuilt.end = inner.end;
-            rebuilt.is_damaged = true;
-            // A walk may not get there: the next batch is found by its mark, and by an index entry of its own.
-            rebuilt.since_entry = u64::MAX;
-            rebuilt.mark(file_len);
+            rebuilt.go_on_behind_damage(file_len);
             *inner = rebuilt;
             return Ok(damage);
         }
@@ -340,7 +354,7 @@ impl Segment {
 
     /// No more appends: the last time entry is made, the indexes go to their files and leave memory.
     pub(crate) fn seal(&self) -> io::Result<()> {
-        self.load_active()?;
+        self.load_to_append()?;
         {
             let mut inner = self.inner.write();
             inner.finish(self.base);
@@ -372,6 +386,7 @@ impl Segment {
             self.len.store(len, Ordering::Release);
         }
         self.trust.on_truncate(len);
+        self.cut_heads(len)?;
         self.offsets_file.close();
         self.times_file.close();
         self.pinned_file()?.set_len(len)?;

@@ -54,8 +54,12 @@ impl Trust {
         self.verified.lock().clear();
     }
 
+    pub(super) fn appended_from(&self) -> u64 {
+        self.appended_from.load(Ordering::Relaxed)
+    }
+
     pub(super) fn is_sound(&self, from: u64, to: u64) -> bool {
-        self.covers(from, to.min(self.appended_from.load(Ordering::Relaxed)))
+        self.covers(from, to.min(self.appended_from()))
     }
 
     fn covers(&self, from: u64, to: u64) -> bool {
@@ -84,6 +88,32 @@ impl Trust {
 }
 
 impl Segment {
+    /// Nothing is at the offset that was asked for, and the next batch begins at `position`. The one before ends below, or its offset
+    /// rotted to one that does.
+    pub(crate) fn ensure_gap(&self, position: u64) -> Result<(), ScanError> {
+        let Some(before) = position.checked_sub(1) else {
+            return Ok(());
+        };
+        if self.trust.is_sound(before, position) {
+            return Ok(());
+        }
+        let heads = self.heads(before..position)?;
+        if let Some(block) = heads.blocks().first() {
+            let file = self.file()?;
+            let mut scan = HeadScan::new(&*file, block.from(), position, self.base);
+            let mut last = None;
+            // Damage on the way is told to those who read it.
+            while let Ok(Some(found)) = scan.step() {
+                last = Some(found);
+            }
+            if let Some((at, head)) = last {
+                heads.check(at, &head)?;
+            }
+        }
+        self.trust.add(before, position);
+        Ok(())
+    }
+
     /// Verifies what of `from..to` was never verified in this life. `from` is where the batch that holds `offset` begins, or the
     /// next above it. Every batch must begin where the one before ends, but for gaps below `gaps_end` that compaction left, and
     /// `check_epoch` must have nothing against its head.
@@ -95,7 +125,7 @@ impl Segment {
         gaps_end: Offset,
         check_epoch: impl Fn(u64, &Head) -> Result<(), ScanError>,
     ) -> Result<(), ScanError> {
-        let to = to.min(self.trust.appended_from.load(Ordering::Relaxed));
+        let to = to.min(self.trust.appended_from());
         if self.trust.covers(from, to) {
             return Ok(());
         }
@@ -104,6 +134,8 @@ impl Segment {
         let mut bytes = vec![0; (to - from) as usize];
         let got = read_up_to(&*file, &mut bytes, from)?;
         bytes.truncate(got);
+        // The last batch may end behind the range.
+        let heads = self.heads(from..to)?;
         let mut position = from;
         let mut next = offset;
         let mut follow = |position: &mut u64, batch: &Batch| {
@@ -126,6 +158,7 @@ impl Segment {
                 }));
             }
             check_epoch(*position, batch)?;
+            heads.check(*position, batch)?;
             *position += batch.size() as u64;
             next = batch.next_offset();
             Ok(())

@@ -16,6 +16,7 @@ use model::Offset;
 use super::Store;
 use super::open::Known;
 use super::progress::Progress;
+use crate::heads;
 use crate::index::{Entry, OffsetEntry, TimeEntry};
 use crate::scan::read_up_to;
 use crate::segment::{Segment, file_name};
@@ -204,6 +205,10 @@ impl LogCopy {
                 .sound_txns(segment)
                 .and_then(|()| segment.all_aborted());
             let aborted = aborted.map_err(|error| CopyError::Source(error.into()))?;
+            let heads = segment.all_heads().map_err(CopyError::Source)?;
+            let path = self.dir.join(file_name(segment.base(), heads::EXTENSION));
+            heads::create(&*self.disk, &path, segment.whose(), heads.blocks())
+                .map_err(CopyError::Target)?;
             if !aborted.is_empty() {
                 Files::of(&self.dir, segment.base())
                     .create(&*self.disk, &aborted)

@@ -82,20 +82,17 @@ impl Store {
         Ok(())
     }
 
-    /// The same for the batch that a record was found in, whose epoch goes out with it.
+    /// The same for the batch that a record was found in, whose epoch and offset go out with it, and the checksum of its head.
     pub(super) fn check_found(
         &self,
         segment: &Segment,
         found: &RecordTime,
     ) -> Result<(), ScanError> {
-        let known = self.epochs.load();
-        if known.check(found.leader_epoch, found.offset).is_ok() {
+        let Some(batch) = segment.find(found.offset, segment.len())? else {
             return Ok(());
-        }
-        match segment.find(found.offset, segment.len())? {
-            Some(batch) => self.check_epoch(segment, batch.position, &batch.head),
-            None => Ok(()),
-        }
+        };
+        segment.check_head(batch.position, &batch.head)?;
+        self.check_epoch(segment, batch.position, &batch.head)
     }
 }
 

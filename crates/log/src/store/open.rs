@@ -18,7 +18,7 @@ use super::{Reserved, Store, StoreError, Tail};
 use crate::config::LogConfig;
 use crate::pool::FilePool;
 use crate::scan::{Damage, DamageKind};
-use crate::segment::Segment;
+use crate::segment::{Dir, Segment};
 
 /// State of a log at a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +67,7 @@ impl Store {
             error,
         };
         pool.disk().create_dir_all(dir).map_err(at_dir)?;
-        let shared: Arc<Path> = dir.into();
+        let shared = Dir::new(dir);
         let active = Segment::create(pool, &shared, start).map_err(at_dir)?;
         let store = Store::over(pool, shared, config, vec![Arc::new(active)], start, start);
         let config = store.config();
@@ -108,7 +108,7 @@ impl Store {
             };
             return Ok((store, found));
         };
-        let shared: Arc<Path> = dir.into();
+        let shared = Dir::new(dir);
         let believed = known.and_then(|known| believe(pool, &shared, &files, known));
         let known_is_stale = known.is_some() && believed.is_none();
         let is_believed = believed.is_some();
@@ -157,7 +157,7 @@ impl Store {
 
     fn over(
         pool: &Arc<FilePool>,
-        dir: Arc<Path>,
+        dir: Arc<Dir>,
         config: Arc<LogConfig>,
         segments: Vec<Arc<Segment>>,
         log_start: Offset,
@@ -205,7 +205,7 @@ struct Opened {
 /// The log as the checkpoint left it, when the files can be its continuation.
 fn believe(
     pool: &Arc<FilePool>,
-    dir: &Arc<Path>,
+    dir: &Arc<Dir>,
     files: &[SegmentFile],
     known: Known,
 ) -> Option<Opened> {
@@ -236,7 +236,7 @@ fn believe(
 }
 
 /// The log as far as all of its batches verify and follow each other.
-fn walk(pool: &Arc<FilePool>, dir: &Arc<Path>, files: &[SegmentFile]) -> io::Result<Opened> {
+fn walk(pool: &Arc<FilePool>, dir: &Arc<Dir>, files: &[SegmentFile]) -> io::Result<Opened> {
     let mut segments = Vec::with_capacity(files.len());
     for (at, file) in files.iter().enumerate() {
         let segment = Segment::existing(pool, dir, file.base, file.len, file.base, false);
@@ -292,7 +292,7 @@ fn list_segments(pool: &FilePool, dir: &Path) -> io::Result<Vec<SegmentFile>> {
                 len: entry.len,
             });
         } else {
-            let base = ["index", "timeindex", "txnindex", "txncheck"]
+            let base = ["index", "timeindex", "txnindex", "txncheck", "headcheck"]
                 .iter()
                 .find_map(|kind| base_of(&entry.name, kind));
             indexes.extend(base.map(|base| (base, entry.name)));

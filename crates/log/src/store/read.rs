@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use model::{Offset, Timestamp};
+use wire::records::Head;
 
 use super::Store;
 use crate::scan::{Damage, ScanError, scan_batches};
@@ -143,21 +144,27 @@ impl Store {
                 slice(segment, from, limit, bytes_max).map_err(at(segment.base()))?
             {
                 if waits == Waits::ForDisk {
-                    let end = slice.position + slice.len as u64;
-                    segment
-                        .ensure_sound(
-                            slice.position,
-                            end,
-                            from,
-                            self.gaps_end(),
-                            |position, head| self.check_epoch(segment, position, head),
-                        )
+                    self.ensure_sound(segment, &slice, from)
                         .map_err(at(segment.base()))?;
                 }
                 return Ok(Some(Read::Slice(slice)));
             }
         }
         Ok(Some(Read::AtEnd))
+    }
+
+    fn ensure_sound(
+        &self,
+        segment: &Segment,
+        slice: &FileSlice,
+        from: Offset,
+    ) -> Result<(), ScanError> {
+        if from < slice.base_offset {
+            segment.ensure_gap(slice.position)?;
+        }
+        let end = slice.position + slice.len as u64;
+        let check_epoch = |position, head: &Head| self.check_epoch(segment, position, head);
+        segment.ensure_sound(slice.position, end, from, self.gaps_end(), check_epoch)
     }
 
     /// First record at or above the log start and below `upto` that has `timestamp` or a later one.
@@ -340,15 +347,20 @@ impl Store {
                 .map_err(|error| ReadError::Io { base, error })?;
             floor = floor.max(base);
             let mut next = floor;
-            let mut epochs = Ok(());
+            let heads = segment
+                .heads(start..limit)
+                .map_err(|error| ReadError::Io { base, error })?;
+            let mut checked = Ok(());
             let (end, damage) = scan_batches(&*file, start, limit, floor, |position, batch| {
                 next = batch.next_offset();
-                if epochs.is_ok() {
-                    epochs = self.check_epoch(segment, position, &batch);
+                if checked.is_ok() {
+                    checked = self
+                        .check_epoch(segment, position, &batch)
+                        .and_then(|()| Ok(heads.check(position, &batch)?));
                 }
             })
             .map_err(|error| ReadError::Io { base, error })?;
-            epochs.map_err(at(base))?;
+            checked.map_err(at(base))?;
             if let Some(damage) = damage {
                 return Err(ReadError::Damaged { base, damage });
             }

@@ -44,12 +44,13 @@ pub struct Deleted {
     pub stopped_by: Option<StoreError>,
 }
 
-pub(super) const EXTENSIONS: [&str; 6] = [
+pub(super) const EXTENSIONS: [&str; 7] = [
     "log",
     "index",
     "timeindex",
     "txnindex",
     "txncheck",
+    "headcheck",
     "snapshot",
 ];
 

@@ -1,7 +1,7 @@
 //! New segments in the place of old ones, so that a crash at any moment leaves either.
 //!
-//! A new segment is written as `.log.cleaned`, with its aborted transactions as `.txnindex.swap` and `.txncheck.swap`, all synced. Renaming
-//! it to `.log.swap` (and syncing the directory) commits: from then on a start finishes what follows. The old files get other
+//! A new segment is written as `.log.cleaned`, with its aborted transactions and the checksums of its heads as `.txnindex.swap`, `.txncheck.swap` and
+//! `.headcheck.swap`, all synced. Renaming it to `.log.swap` (and syncing the directory) commits: from then on a start finishes what follows. The old files get other
 //! names, the new one takes the name of the first of them. Files that end in `.cleaned` were never committed and go at start.
 //! The directory is open from before the commit on: a process without descriptors cannot be stopped half-way.
 //! Readers keep the old segments, whose files are open, until they are done; no lock that an append waits for is held meanwhile.
@@ -17,6 +17,7 @@ use model::Offset;
 use super::open::base_of;
 use super::retire::EXTENSIONS;
 use super::{Deleted, Store, StoreError};
+use crate::heads;
 use crate::scan::scan_batches;
 use crate::segment::{Segment, file_name};
 use crate::txn_index::Files;
@@ -27,6 +28,7 @@ const CLEANED: &str = "log.cleaned";
 const SWAP: &str = "log.swap";
 const TXNS_SWAP: &str = "txnindex.swap";
 const CHECKS_SWAP: &str = "txncheck.swap";
+const HEADS_SWAP: &str = "headcheck.swap";
 
 /// The aborted transactions of a new segment before it has its place.
 fn swap_txns(dir: &Path, base: Offset) -> Files {
@@ -49,7 +51,7 @@ impl Store {
     }
 
     fn discard_locked(&self, base: Offset) {
-        for extension in [CLEANED, TXNS_SWAP, CHECKS_SWAP] {
+        for extension in [CLEANED, TXNS_SWAP, CHECKS_SWAP, HEADS_SWAP] {
             let _ = self
                 .disk()
                 .remove_file(&self.dir.join(file_name(base, extension)));
@@ -104,6 +106,7 @@ impl Store {
             tail.dirty
                 .retain(|dirty| !old.iter().any(|old| Arc::ptr_eq(old, dirty)));
         }
+        new.on_heads_stored();
         // Only a cache: a start without it makes it anew.
         let _ = new.settle();
         Ok(Some(deleted))
@@ -120,9 +123,12 @@ impl Store {
         let aborted = new
             .all_aborted()
             .map_err(|error| self.scan(new.base(), error))?;
+        let noted = new.all_heads().map_err(|error| self.io(error))?;
+        let blocks = noted.blocks();
         let commit = || -> io::Result<Box<dyn Dir>> {
             // Also when it is empty, so that it replaces the old one.
             swap_txns(&self.dir, new.base()).create(&**disk, &aborted)?;
+            heads::create(&**disk, &path(HEADS_SWAP), new.whose(), blocks)?;
             let opened = disk.open_dir(&self.dir)?;
             opened.sync()?;
             disk.rename(&path(CLEANED), &path(SWAP))?;
@@ -171,6 +177,7 @@ fn take_place(disk: &dyn Disk, dir: &Path, opened: &dyn Dir, base: Offset) -> io
         unless_missing(disk.remove_file(&path(cache)))?;
     }
     swap_txns(dir, base).rename_to(disk, &Files::of(dir, base))?;
+    unless_missing(disk.rename(&path(HEADS_SWAP), &path(heads::EXTENSION)))?;
     // The old names are gone for good before the one goes that says so.
     opened.sync()?;
     disk.rename(&path(SWAP), &path("log"))?;
@@ -197,9 +204,13 @@ pub(super) fn finish_swaps(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
         disk.remove_file(&dir.join(file_name(base, CLEANED)))?;
     }
     let committed = named(SWAP);
-    let uncommitted = [named(TXNS_SWAP), named(CHECKS_SWAP)].into_iter().flatten();
+    let uncommitted = [TXNS_SWAP, CHECKS_SWAP, HEADS_SWAP]
+        .map(named)
+        .into_iter()
+        .flatten();
     for base in uncommitted.filter(|base| !committed.contains(base)) {
         swap_txns(dir, base).remove(disk)?;
+        unless_missing(disk.remove_file(&dir.join(file_name(base, HEADS_SWAP))))?;
     }
     for base in committed {
         let path = dir.join(file_name(base, SWAP));

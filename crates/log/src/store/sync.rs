@@ -99,7 +99,8 @@ impl Store {
             file.sync_data().map_err(is_final)?;
         }
         for segment in self.segments.load().iter() {
-            for file in segment.take_unsynced_txns().into_iter().flatten() {
+            let txns = segment.take_unsynced_txns().into_iter().flatten();
+            for file in txns.chain(segment.take_unsynced_heads()) {
                 file.sync_data().map_err(is_final)?;
             }
         }
@@ -154,6 +155,7 @@ impl Store {
         // These are written for checkpoints only, one at a time.
         for segment in self.segments.load().iter() {
             segment.take_unsynced_txns();
+            segment.take_unsynced_heads();
         }
         drop(tail);
         self.synced.fetch_max(covered.end.0, Ordering::AcqRel);

@@ -23,7 +23,7 @@ struct Row {
 
 type Rows = BTreeMap<i64, Row>;
 
-fn compacted(segment_bytes: u64) -> LogConfig {
+pub(super) fn compacted(segment_bytes: u64) -> LogConfig {
     LogConfig {
         cleanup_policy: Cleanup {
             delete: false,
@@ -95,7 +95,7 @@ fn history(place: &Place, chosen: &Chosen) -> Vec<Batch> {
     batches
 }
 
-struct How {
+pub(super) struct How {
     now: i64,
     map_bytes: u64,
     producers: LastOfProducers,
@@ -136,7 +136,7 @@ fn drive(store: &Store, mut pass: Pass, how: &How) -> Result<Outcome, CleanError
 }
 
 /// One pass; `None` when none is due.
-fn compact(store: &Store, how: &How) -> Option<Outcome> {
+pub(super) fn compact(store: &Store, how: &How) -> Option<Outcome> {
     let order = order(store, how)?;
     Some(drive(store, Pass::new(store, order), how).unwrap())
 }

@@ -518,3 +518,46 @@ proptest::proptest! {
         append(&store, &[batch(end.0, 1, 0)]);
     }
 }
+
+/// One partition's unreadable bytes are no reason to refuse those of all others in the directory.
+#[test]
+fn a_segment_that_cannot_be_read_takes_appends_and_is_sealed() {
+    // All that was written before, its begin, and some place.
+    let written = 10 * batch(0, 2, 0).size() as u64;
+    for unreadable in [0..written, 0..1, 300..301] {
+        let place = Place::simulated(1);
+        let config = || LogConfig {
+            index_interval_bytes: 0,
+            segment_ms: 1000,
+            ..LogConfig::default()
+        };
+        let batches: Vec<Batch> = (0..20).map(|i| batch(i * 2, 2, i)).collect();
+        let store = place.create(config(), 0);
+        append(&store, &batches[..10]);
+        store.write_indexes().unwrap();
+        store.sync().unwrap();
+        let known = store.known();
+        let segment = PathBuf::from("/data/t-0/00000000000000000000");
+        let machine = place.machine.as_ref().unwrap();
+        for extension in ["log", "index", "timeindex", "headcheck"] {
+            let path = segment.with_extension(extension);
+            machine.fail_reads(&path, unreadable.clone()).unwrap();
+        }
+        let (store, _) = place.open(config(), Some(known));
+        for batch in &batches[10..15] {
+            append(&store, std::slice::from_ref(batch));
+        }
+        assert!(store.read(Offset(0), Offset(30), 1 << 20).is_err());
+        assert_eq!(read_all(&store, 20, 30, 1 << 20), batches[10..15]);
+        store.roll(NOW).unwrap();
+        append(&store, &batches[15..]);
+        assert_eq!(read_all(&store, 30, 40, 1 << 20), batches[15..]);
+        store.write_indexes().unwrap();
+        store.sync().unwrap();
+        let known = store.known();
+        drop(store);
+        machine.mend_reads();
+        let (store, _) = place.open(config(), Some(known));
+        assert_eq!(read_all(&store, 0, 40, 1 << 20), batches);
+    }
+}

@@ -118,9 +118,13 @@ fn the_files_we_write_are_those_that_kafka_has_read() {
     if std::env::var_os("BLESS").is_some() {
         copy(&place.env, &place.dir, &data("ours"));
     }
-    // A file that Kafka passes over.
-    let checks = place.dir.join("00000000000000000125.txncheck");
-    place.env.disk.remove_file(&checks).unwrap();
+    // Files that Kafka passes over.
+    let checks = [".txncheck", ".headcheck"];
+    for name in place.names() {
+        if checks.iter().any(|check| name.ends_with(check)) {
+            place.env.disk.remove_file(&place.dir.join(name)).unwrap();
+        }
+    }
     let (ours, kept) = (
         files(&place.env, &place.dir),
         files(&place.env, &data("ours")),

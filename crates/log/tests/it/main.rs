@@ -7,6 +7,7 @@ mod corruption;
 mod files;
 mod forged;
 mod full;
+mod heads;
 mod jitter;
 mod journal;
 mod kafka;

@@ -167,6 +167,7 @@ impl SegmentWriter {
         named.map_err(|error| self.io(error))?;
         let config = partition.config();
         let (store, found) = Store::open(&self.dir.files, &path, config, Some(known))?;
+        store.belongs_to(partition.topic_id, partition.index);
         if found.known_is_stale || !found.is_clean() || found.log_end != known.log_end {
             let what = format!("{} is not what was copied", path.display());
             return Err(self.io(io::Error::new(io::ErrorKind::InvalidData, what)));

@@ -77,6 +77,7 @@ impl Recovery {
         let opened = Log::open(
             &self.env,
             &self.files,
+            key,
             path.clone(),
             found.clone(),
             row,
@@ -93,7 +94,7 @@ impl Recovery {
                 let is_missing = missing.is_some();
                 let row = missing.or_else(|| self.may_do_without(key, &path, &error));
                 let row = row.ok_or(error)?;
-                let mut log = Log::new(path, found, Some(&row), holes);
+                let mut log = Log::new(key, path, found, Some(&row), holes);
                 log.is_missing = is_missing;
                 let store = match is_rescued {
                     true => Some(self.open_rescued(&rescue, &log.found)?),

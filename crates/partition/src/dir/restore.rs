@@ -17,12 +17,13 @@ use wire::Uuid;
 use wire::records::{Batch, BatchError, Source};
 
 use super::elsewhere::Extent;
-use super::{Found, LogDir, OpenError, checkpoints};
+use super::{Found, Key, LogDir, OpenError, checkpoints};
 use crate::derived::{self, Derived};
 use crate::partition::{Hole, Partition, Start};
 
 /// One partition on its way back.
 pub(super) struct Log {
+    key: Key,
     pub(super) found: Found,
     pub(super) path: PathBuf,
     pub(super) store: Option<Store>,
@@ -57,12 +58,14 @@ pub(super) const PENDING_BYTES_MAX: usize = 1 << 20;
 
 impl Log {
     pub(super) fn new(
+        key: Key,
         path: PathBuf,
         found: Found,
         row: Option<&checkpoint::Row>,
         holes: Vec<Hole>,
     ) -> Log {
         Log {
+            key,
             epochs: Epochs::default(),
             derived: Derived::default(),
             store: None,
@@ -84,12 +87,13 @@ impl Log {
     pub(super) fn open(
         env: &Env,
         files: &Arc<FilePool>,
+        key: Key,
         path: PathBuf,
         found: Found,
         row: Option<&checkpoint::Row>,
         holes: Vec<Hole>,
     ) -> Result<Log, OpenError> {
-        let mut log = Log::new(path, found, row, holes);
+        let mut log = Log::new(key, path, found, row, holes);
         let Some(row) = row.filter(|row| row.has_files) else {
             return Ok(log);
         };
@@ -105,6 +109,7 @@ impl Log {
         })?;
         let (store, state) =
             Store::open(files, &log.path, Arc::clone(&log.found.config), Some(known))?;
+        store.belongs_to(key.0, key.1);
         if state.known_is_stale || !state.is_clean() {
             store.truncate_to(row.log_end)?;
         }
@@ -260,6 +265,7 @@ impl Log {
                 let config = Arc::clone(&self.found.config);
                 let path = self.unread.as_ref().map_or(&self.path, |(path, _)| path);
                 let store = Store::create(files, path, config, first.base_offset())?;
+                store.belongs_to(self.key.0, self.key.1);
                 self.store.insert(store)
             }
         };

@@ -73,7 +73,7 @@ impl Recovery {
                 epoch: LeaderEpoch(0),
                 config: Arc::new(LogConfig::default()),
             };
-            let log = Log::new(path, found, None, Vec::new());
+            let log = Log::new(key, path, found, None, Vec::new());
             let why = "as the journal had them: the metadata log never told of it";
             self.strays.insert(key, Stray { log, why, unique });
         }

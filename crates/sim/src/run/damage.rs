@@ -4,8 +4,8 @@
 //! happen is that a record reads differently, that acknowledged records are gone without a word, that a log comes back so short
 //! that their offsets would be used again, or that a second start shows something else than the first. Only the last round of
 //! a journal that was not closed cannot be told from one that was never finished. A broker verifies what an earlier life wrote before
-//! it promises it to a reader, so rot in it is told as CORRUPT_MESSAGE and no reader ever meets it; offsets in old segments are under
-//! no checksum, and seeds that hit one fail.
+//! it promises it to a reader, so rot in it is told as CORRUPT_MESSAGE and no reader ever meets it. Beside rot there is what a write gone
+//! astray leaves: bytes of one file in the place of another's.
 
 use std::path::{Path, PathBuf};
 
@@ -68,6 +68,30 @@ pub fn damages(seed: u64, count: usize) -> Damages {
         failures: run.notes.violations.clone(),
         ..Damages::default()
     };
+    let judged = |tally: &mut Damages, machine: &Machine, path: &Path, what: String| {
+        tally.tried += 1;
+        let is_compacted = run.keeper.as_ref().is_some_and(|it| it.compacted > 0);
+        let is_of_table = place_of(path).is_some_and(|place| place.starts_with(keeper::TOPIC));
+        tally.of_tables += usize::from(is_of_table && is_compacted);
+        let is_open_journal = !is_clean && path.starts_with("/data/0/journal");
+        let point = if is_open_journal { last } else { usize::MAX };
+        let hurt = Hurt {
+            path,
+            was_told: false,
+            is_rot: true,
+            may_refuse_start: false,
+            point,
+            table: run.keeper.as_ref(),
+        };
+        let (told, problems) = judge(machine, &config, &topics, &known, &hurt);
+        *(if told {
+            &mut tally.reported
+        } else {
+            &mut tally.harmless
+        }) += 1;
+        let name = |problem| format!("seed {seed}, {what} of {}: {problem}", path.display());
+        tally.failures.extend(problems.into_iter().map(name));
+    };
     while tally.tried < count && tally.failures.len() < FAILURES_MAX {
         let (path, len) = chance.pick(&files).clone();
         let machine = Machine::on(seed, Faults::default(), volume.clone());
@@ -84,35 +108,37 @@ pub fn damages(seed: u64, count: usize) -> Damages {
         };
         let changed = machine.rot(&path, at..(at + bytes).min(len), rot);
         changed.expect("a file that was listed is there");
-        tally.tried += 1;
-        let is_compacted = run.keeper.as_ref().is_some_and(|it| it.compacted > 0);
-        let is_of_table = place_of(&path).is_some_and(|place| place.starts_with(keeper::TOPIC));
-        tally.of_tables += usize::from(is_of_table && is_compacted);
-        let is_open_journal = !is_clean && path.starts_with("/data/0/journal");
-        let point = if is_open_journal { last } else { usize::MAX };
-        let hurt = Hurt {
-            path: &path,
-            was_told: false,
-            is_rot: true,
-            may_refuse_start: false,
-            point,
-            table: run.keeper.as_ref(),
-        };
-        let (told, problems) = judge(&machine, &config, &topics, &known, &hurt);
-        *(if told {
-            &mut tally.reported
+        let what = format!("{rot:?} of {bytes} bytes at {at}");
+        judged(&mut tally, &machine, &path, what);
+    }
+    // As many again, with chances of their own.
+    let mut chance = Chance::new(!seed);
+    for _ in 0..count {
+        if tally.failures.len() >= FAILURES_MAX {
+            break;
+        }
+        let (from, _) = chance.pick(&files).clone();
+        // Of the same kind, at the same place: what comes may be taken for what was there.
+        let kin = |file: &&(PathBuf, u64)| file.0.extension() == from.extension() && file.0 != from;
+        let others: Vec<_> = files.iter().filter(kin).cloned().collect();
+        if others.is_empty() {
+            continue;
+        }
+        let (path, len) = chance.pick(&others).clone();
+        let machine = Machine::on(seed, Faults::default(), volume.clone());
+        let at = chance.below(len) & !511;
+        // More might take all the last rounds of a journal, as if they had never been.
+        let doublings = if path.starts_with("/data/0/journal") {
+            1
         } else {
-            &mut tally.harmless
-        }) += 1;
-        let what = format!(
-            "seed {seed}, {rot:?} of {bytes} bytes at {at} of {}",
-            path.display()
-        );
-        tally.failures.extend(
-            problems
-                .into_iter()
-                .map(|problem| format!("{what}: {problem}")),
-        );
+            8
+        };
+        let end = at + (512 << chance.below(doublings));
+        let changed = machine.misdirect(&from, at..end, &path, at);
+        if changed.expect("files that were listed are there") > 0 {
+            let what = format!("{at}..{end} of {} in the place", from.display());
+            judged(&mut tally, &machine, &path, what);
+        }
     }
     tally
 }
@@ -207,7 +233,13 @@ pub(super) fn judge(
     let (second, _broker) = survey(machine, config, topics);
     problems.extend(second.violations.iter().cloned());
     let is_same = (&second.records, &second.ends) == (&contents.records, &contents.ends);
-    if !is_same {
+    // A start that was refused synced nothing: a power cut may take the checkpoint that it went by, and the one before has the journal
+    // mend what was damaged.
+    let is_mended = is_refused && second.reported.is_empty() && {
+        let missing = known.missing(&second, usize::MAX);
+        known.wrong(&second).is_empty() && missing.iter().all(|(_, _, at)| *at >= hurt.point)
+    };
+    if !is_same && !is_mended {
         problems.push("a second start shows something else than the first".to_owned());
     }
     (is_told, problems)
