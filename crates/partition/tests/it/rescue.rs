@@ -62,7 +62,14 @@ fn a_partition_that_cannot_be_read_is_offline_alone_and_comes_back_whole() {
         let mut rig = open(&machine, &configs())
             .unwrap_or_else(|error| panic!("{file}: the start is refused: {error}"));
         if !rig.partitions[0].is_offline() {
-            continue; // no start needs this file
+            // No start needs this file, and batches are taken without what cannot be read.
+            rounds(&mut rig, "behind", 3, &mut known);
+            drop(rig);
+            machine.power_cut();
+            machine.mend_reads();
+            let rig = open(&machine, &configs()).unwrap();
+            check(&rig, &mut known, &file);
+            continue;
         }
         struck += 1;
         assert!(matches!(
@@ -104,7 +111,7 @@ fn a_partition_that_cannot_be_read_is_offline_alone_and_comes_back_whole() {
         );
     }
     assert!(
-        struck >= 2,
+        struck >= 1,
         "{struck} files kept a start from reading a partition"
     );
 }
