@@ -19,7 +19,7 @@ use wire::records::{
 
 use crate::dir::{Push, Stamp};
 use crate::news::{Awaiting, Ticket};
-use crate::partition::{Partition, State};
+use crate::partition::{Partition, PendingTrim, State};
 use crate::verification::Warrant;
 
 /// Facts of the moment of an append.
@@ -264,9 +264,12 @@ impl Partition {
             });
         }
         // Trims become durable in their order: one that is still on its way is done before this one is answered.
-        let pending = state.trims.back().map(|(start, _)| *start);
+        let pending = state.trims.back().map(|trim| trim.start);
         let start = to.max(state.log_start).max(pending.unwrap_or(to));
-        state.trims.push_back((start, ticket));
+        state.trims.push_back(PendingTrim {
+            start,
+            tickets: ticket.into_iter().collect(),
+        });
         let push = Push {
             bytes: 0,
             up_to: state.tail.end(),
@@ -289,9 +292,12 @@ impl Partition {
         push: Push,
         stamp: Option<(&mut Stamp, Instant)>,
     ) {
-        match &mut state.pause {
+        let has_joined = match &mut state.pause {
             Some(pause) => pause.hold(&state.home.dir, push),
             None => state.home.dir.enqueue(self, &mut state.slot, push, stamp),
+        };
+        if has_joined {
+            state.join_trims();
         }
     }
 

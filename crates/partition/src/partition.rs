@@ -54,7 +54,8 @@ pub(crate) struct State {
     pub(crate) producers: ProducerStates,
     pub(crate) config: Arc<LogConfig>,
     pub(crate) awaiting: VecDeque<Awaiting>,
-    pub(crate) trims: VecDeque<(Offset, Option<Ticket>)>,
+    /// At most one in each round.
+    pub(crate) trims: VecDeque<PendingTrim>,
     /// The log start moved since the segment writer last looked.
     pub(crate) has_trimmed: bool,
     pub(crate) watchers: Vec<Watcher>,
@@ -77,6 +78,12 @@ pub(crate) struct State {
     pub(crate) arrives_at: Option<Arc<LogDir>>,
     /// Offsets `from..to` that were durable and cannot be read any more; reported, never skipped over.
     pub(crate) holes: Vec<Hole>,
+}
+
+/// A log start that is not durable, and who waits for it.
+pub(crate) struct PendingTrim {
+    pub(crate) start: Offset,
+    pub(crate) tickets: Vec<Ticket>,
 }
 
 /// Offsets whose bytes are lost although they were acknowledged.
@@ -330,6 +337,14 @@ impl State {
         })
     }
 
+    /// The newest trim goes with the one before it.
+    pub(crate) fn join_trims(&mut self) {
+        if let (Some(last), Some(before)) = (self.trims.pop_back(), self.trims.back_mut()) {
+            before.start = last.start;
+            before.tickets.extend(last.tickets);
+        }
+    }
+
     fn release_all(&mut self, news: &mut Vec<News>) {
         news.extend(
             self.awaiting
@@ -339,7 +354,7 @@ impl State {
         news.extend(
             self.trims
                 .drain(..)
-                .filter_map(|(_, ticket)| ticket)
+                .flat_map(|trim| trim.tickets)
                 .map(News::Failed),
         );
         news.extend(

@@ -13,12 +13,12 @@ use crate::read::Isolation;
 pub struct NeverDurable;
 
 impl Partition {
-    /// Everything below `up_to`, and the oldest `trims` trims, are durable. Returns whether the partition must be put on the
+    /// Everything below `up_to`, and the oldest trim if the round `has_trim`, are durable. Returns whether the partition must be put on the
     /// segment writer's list.
     pub(crate) fn on_durable(
         self: &Arc<Self>,
         up_to: Offset,
-        trims: usize,
+        has_trim: bool,
         news: &mut Vec<News>,
     ) -> bool {
         let mut guard = self.state.lock();
@@ -37,13 +37,10 @@ impl Partition {
             state.awaiting.pop_front();
             news.push(News::Committed(awaiting.ticket));
         }
-        for _ in 0..trims {
-            let Some((start, ticket)) = state.trims.pop_front() else {
-                break;
-            };
-            state.log_start = state.log_start.max(start);
+        if let Some(trim) = state.trims.pop_front_if(|_| has_trim) {
+            state.log_start = state.log_start.max(trim.start);
             state.has_trimmed = true;
-            news.extend(ticket.map(News::Committed));
+            news.extend(trim.tickets.into_iter().map(News::Committed));
         }
         // The log start may have passed the beginning of an open transaction.
         state.tell_watchers(before, news);
@@ -71,8 +68,8 @@ impl Partition {
         let mut state = self.state.lock();
         let is_over = |ticket: &Ticket| ticket.waiter.shard == shard && !is_waiting(ticket.waiter);
         state.awaiting.retain(|awaiting| !is_over(&awaiting.ticket));
-        for (_, ticket) in &mut state.trims {
-            ticket.take_if(|ticket| is_over(ticket));
+        for trim in &mut state.trims {
+            trim.tickets.retain(|ticket| !is_over(ticket));
         }
     }
 

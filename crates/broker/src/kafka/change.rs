@@ -46,7 +46,7 @@ pub(crate) struct Change {
     /// Nothing once the request was told that its time is up: the image is published all the same when it is durable.
     then: Option<Then>,
     until: Instant,
-    /// It has records of its own. One that has none waits for those of others, who publish the image.
+    /// It has records of its own. One that has none waits for those of others, who publish the image, or for its time to be up.
     writes: bool,
 }
 
@@ -72,6 +72,10 @@ enum Then {
 /// A request that needs a change before it can be answered is answered without it then. Kafka does not wait for a topic that it
 /// creates by the way, and its clients ask again.
 const AGAIN_WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// Changes of one shard that wait for room on a full disk, each with its image. One more waits for its time to be up, and is not
+/// made: a client that asks for hours would have each of its requests written.
+const STUCK_MAX: usize = 64;
 
 /// A directory of a partition, on its way to the disk.
 pub(crate) struct Assigned {
@@ -112,10 +116,6 @@ impl Metadata {
 
     pub(crate) fn log_dir(&self) -> &LogDir {
         &self.log_dir
-    }
-
-    pub(crate) fn log(&self) -> Arc<Partition> {
-        Arc::clone(&self.plan.lock().log)
     }
 
     /// How far the metadata log goes.
@@ -217,6 +217,16 @@ impl Shard {
             waiter: self.next_waiter(),
             index: 0,
         };
+        if !records.is_empty() && self.has_stuck_changes() {
+            let change = Change {
+                image: Arc::clone(&plan.image),
+                then: Some(then),
+                until,
+                writes: false,
+            };
+            self.wait(Waiting::Change(change), *address);
+            return Outcome::Waits;
+        }
         match plan.write(&Arc::clone(&self.shared), records, ticket) {
             Ok(true) => {
                 let image = Arc::clone(&plan.image);
@@ -233,6 +243,12 @@ impl Shard {
             // The metadata log is offline: nothing can be said for certain any more.
             Err(_) => Outcome::Close,
         }
+    }
+
+    fn has_stuck_changes(&self) -> bool {
+        let writes =
+            |waiting: &Waiting| matches!(waiting, Waiting::Change(change) if change.writes);
+        self.shared.metadata.log_dir.lacks_room() && STUCK_MAX <= self.waiting_count(writes)
     }
 
     pub(crate) fn on_change_news(&mut self, ticket: Ticket, code: ErrorCode) {

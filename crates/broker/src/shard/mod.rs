@@ -205,6 +205,10 @@ impl Shard {
         self.waiting.get_mut(key)
     }
 
+    pub(crate) fn waiting_count(&self, of: impl Fn(&Waiting) -> bool) -> usize {
+        self.waiting.keys(|(waiting, _)| of(waiting)).len()
+    }
+
     pub(crate) fn take_waiting(&mut self, key: WaiterKey) -> Option<(Waiting, Address)> {
         let taken = self.waiting.remove(key)?;
         if let Waiting::Fetch(fetch) = &taken.0 {

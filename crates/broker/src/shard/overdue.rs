@@ -64,16 +64,12 @@ impl Shard {
         }
     }
 
-    /// Every partition may know of someone who waits no more.
-    fn forget_waiters(&mut self) {
-        let topics = self.topics();
-        let metadata = self.shared.metadata.log();
-        let partitions = topics
-            .sorted()
-            .into_iter()
-            .flat_map(|topic| &topic.partitions);
-        for partition in partitions.chain([&metadata]) {
-            partition.forget_waiters(self.id, |key| self.waiting.contains(key));
+    /// A partition with something that is not durable may know of someone who waits no more.
+    fn forget_waiters(&self) {
+        for dir in self.shared.dirs() {
+            for partition in dir.uncommitted() {
+                partition.forget_waiters(self.id, |key| self.waiting.contains(key));
+            }
         }
     }
 

@@ -5,12 +5,14 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::sync::Arc;
 
 use env::FileHandle;
 use model::Instant;
 
 use super::Point;
 use super::queue::Round;
+use crate::partition::Partition;
 
 /// A written round that wants its sync: to be given to [`LogDir::finish`](super::LogDir::finish) with what became of it.
 #[must_use]
@@ -67,6 +69,12 @@ impl Flights {
         if let Some(untold) = self.untold.iter_mut().find(is_it) {
             untold.is_synced = true;
         }
+    }
+
+    /// Of all rounds.
+    pub(super) fn partitions(&self) -> impl Iterator<Item = &Arc<Partition>> {
+        let members = self.untold.iter().flat_map(|of| &of.round.members);
+        members.map(|member| &member.partition)
     }
 
     /// The oldest round, if it may be told.

@@ -277,18 +277,27 @@ impl LogDir {
         self.queue.lock().linger.wait(now)
     }
 
+    /// Whether it became one with a trim that was queued before.
     pub(crate) fn enqueue(
         &self,
         partition: &Arc<Partition>,
         slot: &mut Slot,
         push: Push,
         stamp: Option<(&mut Stamp, Instant)>,
-    ) {
+    ) -> bool {
         let mut queue = self.queue.lock();
         if let Some((stamp, now)) = stamp {
             queue.linger.on_append(stamp, now);
         }
-        queue.push(partition, slot, push);
+        queue.push(partition, slot, push)
+    }
+
+    /// Those with something that is not durable, some of them more than once: nobody waits for a commit of any other. Of a round
+    /// that is just being written they may be missing.
+    pub fn uncommitted(&self) -> Vec<Arc<Partition>> {
+        let mut all: Vec<_> = self.queue.lock().partitions().cloned().collect();
+        all.extend(self.flights.lock().partitions().cloned());
+        all
     }
 
     /// Makes the oldest queued round durable and collects what its partitions have to tell.
@@ -430,7 +439,7 @@ impl LogDir {
         for member in &round.members {
             if member
                 .partition
-                .on_durable(member.up_to, member.trims, news)
+                .on_durable(member.up_to, member.trim.is_some(), news)
             {
                 dirty.push(Arc::clone(&member.partition));
             }

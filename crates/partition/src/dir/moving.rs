@@ -39,7 +39,8 @@ pub(crate) struct Pause {
     /// The log end when it began.
     at: Offset,
     held: Vec<Push>,
-    trims: usize,
+    /// The trim among them.
+    trim: Option<usize>,
     bytes: usize,
 }
 
@@ -48,22 +49,31 @@ impl Pause {
         Pause {
             at,
             held: Vec::new(),
-            trims: 0,
+            trim: None,
             bytes: 0,
         }
     }
 
-    pub(crate) fn hold(&mut self, dir: &LogDir, push: Push) {
-        self.trims += usize::from(push.is_trim);
+    /// Whether it became one with a trim that was held before.
+    pub(crate) fn hold(&mut self, dir: &LogDir, push: Push) -> bool {
+        if push.is_trim {
+            if let Some(held) = self.trim {
+                self.held[held].entry = push.entry;
+                return true;
+            }
+            self.trim = Some(self.held.len());
+        }
         self.bytes += push.bytes;
         let bytes = push.bytes as isize;
         dir.unwritten_bytes.fetch_add(bytes, Ordering::SeqCst);
         self.held.push(push);
+        false
     }
 
     /// What came before is committed, and in the segment files.
     fn is_quiet(&self, state: &State) -> bool {
-        let is_committed = self.at <= state.high_watermark && state.trims.len() == self.trims;
+        let is_committed = self.at <= state.high_watermark
+            && state.trims.len() == usize::from(self.trim.is_some());
         let is_written = !state.has_trimmed && state.tail.unwritten(self.at, 1).is_empty();
         is_committed && is_written
     }
@@ -72,7 +82,9 @@ impl Pause {
     fn release(self, partition: &Arc<Partition>, state: &mut State, counted_at: &LogDir) {
         let dir = Arc::clone(&state.home.dir);
         for push in self.held {
-            dir.enqueue(partition, &mut state.slot, push, None);
+            if dir.enqueue(partition, &mut state.slot, push, None) {
+                state.join_trims();
+            }
         }
         let bytes = self.bytes as isize;
         counted_at

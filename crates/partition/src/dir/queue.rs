@@ -27,8 +27,8 @@ pub(crate) struct Member {
     pub(crate) partition: Arc<Partition>,
     /// Log end after the last batch of the round.
     pub(crate) up_to: Offset,
-    /// How many trims the round holds.
-    pub(crate) trims: usize,
+    /// Its trim among the entries of the round.
+    pub(crate) trim: Option<usize>,
 }
 
 #[derive(Default)]
@@ -78,7 +78,15 @@ impl Queue {
         self.rounds.is_empty()
     }
 
-    pub(crate) fn push(&mut self, partition: &Arc<Partition>, slot: &mut Slot, push: Push) {
+    /// Whether it became one with a trim that was queued before: on a full disk clients ask for them again and again.
+    pub(crate) fn push(&mut self, partition: &Arc<Partition>, slot: &mut Slot, push: Push) -> bool {
+        if push.is_trim
+            && let Some(queued) = self.trim_in(*slot)
+        {
+            // Behind batches that were queued since they would be the same: no trim goes beyond what is durable.
+            *queued = push.entry;
+            return true;
+        }
         if self
             .rounds
             .back()
@@ -100,15 +108,32 @@ impl Queue {
             round.members.push(Member {
                 partition: Arc::clone(partition),
                 up_to: push.up_to,
-                trims: 0,
+                trim: None,
             });
         }
         let member = &mut round.members[slot.index];
         member.up_to = push.up_to;
-        member.trims += usize::from(push.is_trim);
+        if push.is_trim {
+            member.trim = Some(round.entries.len());
+        }
         round.entries.push(push.entry);
         round.bytes += push.bytes;
         round.sync |= push.sync;
+        false
+    }
+
+    /// The trim in the newest round that has anything of a partition, while that is queued.
+    fn trim_in(&mut self, slot: Slot) -> Option<&mut Entry> {
+        let mut rounds = self.rounds.iter_mut().rev();
+        let round = rounds.find(|round| round.number == slot.round)?;
+        let at = round.members[slot.index].trim?;
+        Some(&mut round.entries[at])
+    }
+
+    /// Of all rounds.
+    pub(crate) fn partitions(&self) -> impl Iterator<Item = &Arc<Partition>> {
+        let members = self.rounds.iter().flat_map(|round| &round.members);
+        members.map(|member| &member.partition)
     }
 
     pub(crate) fn take(&mut self) -> Option<Round> {

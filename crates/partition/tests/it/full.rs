@@ -152,6 +152,35 @@ fn the_metadata_may_use_the_reserve() {
     assert_eq!(known[1].acked, 1);
 }
 
+/// A client that finds the disk full asks again for hours.
+#[test]
+fn trims_of_a_partition_that_find_no_room_are_one_entry_with_all_who_wait() {
+    const TRIMS: usize = 4000;
+    let machine = machine(1);
+    let mut known = vec![Known::default(); 1];
+    let mut rig = open(&machine, &[small_segments()]).unwrap();
+    let values: Vec<_> = (0..TRIMS).map(|n| value("v", n)).collect();
+    rig.append(0, &values, &mut known).unwrap();
+    rig.commit(&mut known);
+    rig.work(&machine, SECOND, &mut known);
+    let before = machine.disk_taken();
+    machine.faults(|faults| faults.disk_bytes = before);
+    for to in 1..=TRIMS {
+        rig.trim(0, to as i64, &mut known).unwrap();
+    }
+    let piece = settings().journal_piece_bytes;
+    machine.faults(|faults| faults.disk_bytes = before + 2 * piece);
+    rig.commit(&mut known);
+    rig.work(&machine, 5 * SECOND, &mut known);
+    rig.commit(&mut known);
+    assert_eq!(known[0].start, TRIMS as i64);
+    assert!(rig.waiting.is_empty() && rig.failed.is_empty());
+    drop(rig);
+    machine.power_cut();
+    let rig = open(&machine, &[small_segments()]).unwrap();
+    check(&rig, &mut known, "with room again");
+}
+
 /// Fills a volume under load until appends are refused; returns with the broker gone and the volume as full as it was.
 fn fill(machine: &Machine, configs: &[LogConfig], room: u64, known: &mut [Known]) {
     let mut rig = open(machine, configs).unwrap();

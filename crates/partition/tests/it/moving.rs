@@ -410,6 +410,38 @@ fn what_is_appended_at_the_end_of_a_move_waits_and_is_committed_where_the_partit
 }
 
 #[test]
+fn a_trim_that_waited_for_a_move_that_is_called_off_joins_one_that_is_queued() {
+    let machine = machine(1);
+    let mut known = vec![Known::default(); 3];
+    let mut house = filled(&machine, &mut known);
+    house.begin(1);
+    house.first.trim(MOVES, 10, &mut known).unwrap();
+    for _ in 0..100 {
+        assert!(!house.step(&machine, &mut known));
+    }
+    for number in 0..3 {
+        house
+            .first
+            .append(MOVES, &[value("waits", number)], &mut known)
+            .unwrap();
+        house
+            .first
+            .trim(MOVES, 20 + number as i64, &mut known)
+            .unwrap();
+    }
+    let mut news = Vec::new();
+    house.moving.take().unwrap().call_off(None, &mut news);
+    house.hear(news, &mut known);
+    house.commit(&mut known);
+    assert_eq!((known[MOVES].acked, known[MOVES].start), (63, 22));
+    assert!(house.first.waiting.is_empty() && house.first.failed.is_empty());
+    drop(house);
+    machine.power_cut();
+    let house = House::open(&machine, &configs()).unwrap();
+    check(&house.first, &mut known, "after a cut");
+}
+
+#[test]
 fn a_topic_that_is_deleted_on_its_way_leaves_nothing_and_its_name_is_free_in_both_places() {
     for steps in 0..40 {
         let machine = machine(1);

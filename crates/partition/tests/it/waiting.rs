@@ -2,6 +2,7 @@
 
 use log::producer::ProducerError;
 use model::{ProducerEpoch, ProducerId, Sequence};
+use partition::Begun;
 
 use super::*;
 
@@ -53,6 +54,31 @@ fn a_duplicate_gets_the_first_answer_and_not_before_the_original_is_durable() {
         [0u32; 0],
         "what is durable is answered at once"
     );
+}
+
+#[test]
+fn only_what_is_not_durable_is_looked_through_for_who_waits_no_more() {
+    let machine = machine(1);
+    let mut rig = open(&machine, &[small_segments(), small_segments()]).unwrap();
+    append(&mut rig, idempotent(0), 1).unwrap();
+    append(&mut rig, idempotent(0), 2).unwrap();
+    let in_doubt = |rig: &Rig| -> Vec<_> {
+        let partitions = rig.dir.uncommitted().into_iter();
+        partitions.map(|partition| partition.topic_id).collect()
+    };
+    assert_eq!(in_doubt(&rig), [topic(0)]);
+    let mut news = Vec::new();
+    let Begun::Written(flight) = rig.dir.begin_commit(&mut news) else {
+        panic!("a round is written")
+    };
+    assert_eq!(in_doubt(&rig), [topic(0)], "until its sync returned");
+    for partition in rig.dir.uncommitted() {
+        partition.forget_waiters(ShardId(0), |_| false);
+    }
+    let synced = flight.sync();
+    rig.dir.finish(&flight, synced, &mut news);
+    assert_eq!(news, [], "nobody waits");
+    assert_eq!(in_doubt(&rig), []);
 }
 
 #[test]

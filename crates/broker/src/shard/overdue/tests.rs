@@ -273,6 +273,28 @@ fn a_change_whose_time_is_up_is_made_once_when_it_is_durable() {
 }
 
 #[test]
+fn changes_that_find_no_room_are_made_up_to_a_bound() {
+    let mut bench = bench();
+    bench.append(TOPIC, b"one");
+    bench.fill_disk();
+    for _ in 0..6 {
+        bench.put(&encoded(&produce(900 << 10), 9));
+    }
+    bench.commit();
+    assert!(
+        bench.shard.shared.dirs()[0].lacks_room(),
+        "no journal piece"
+    );
+    while bench.answer::<ProduceRequest>(9).is_some() {}
+    let waiting = bench.waiting_count();
+    for number in 0..100 {
+        bench.put(&encoded(&create(&[&format!("n{number}")]), CREATE));
+    }
+    bench.pass(2500 * MS);
+    assert_eq!(bench.waiting_count() - waiting, 64, "the others are gone");
+}
+
+#[test]
 fn a_change_that_names_no_time_has_that_of_a_request() {
     let mut bench = bench();
     let told = bench.late(&alter(), ALTER, 30_000 * MS);
