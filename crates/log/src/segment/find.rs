@@ -122,17 +122,23 @@ impl Segment {
 
     /// End of the batches that lie wholly below `upto`.
     pub fn end_position(&self, upto: Offset) -> Result<u64, ScanError> {
-        {
-            let inner = self.inner.read();
-            if upto >= inner.end {
-                return Ok(self.len());
-            }
+        self.cut_at(upto).map(|(position, _)| position)
+    }
+
+    /// The same, and the offset that follows them.
+    pub(super) fn cut_at(&self, upto: Offset) -> Result<(u64, Offset), ScanError> {
+        let end = self.inner.read().end;
+        if upto >= end {
+            return Ok((self.len(), end));
         }
         if let Some(position) = self.mark_at(upto) {
-            return Ok(position);
+            return Ok((position, upto));
         }
         let len = self.len();
-        Ok(self.find(upto, len)?.map_or(len, |found| found.position))
+        let found = self.find(upto, len)?;
+        Ok(found.map_or((len, end), |found| {
+            (found.position, found.head.base_offset().min(upto))
+        }))
     }
 
     /// First record at or after `from` whose time is `timestamp` or later, exact to the record.

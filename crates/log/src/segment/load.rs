@@ -374,14 +374,16 @@ impl Segment {
         }
     }
 
-    /// Cuts the file to the batches wholly below `upto` and makes the segment active again.
+    /// Cuts the file to the batches wholly below `upto` and makes the segment active again. What is kept is believed to be good:
+    /// damage inside is no end.
     pub(crate) fn truncate(&self, upto: Offset) -> Result<u64, ScanError> {
-        let len = self.end_position(upto)?;
+        let (len, end) = self.cut_at(upto)?;
         // Readers stop at the new end before the bytes go.
         {
             let mut inner = self.inner.write();
             inner.index = Index::Unknown;
             inner.sealed = false;
+            inner.end = end;
             inner.marks.clear();
             self.len.store(len, Ordering::Release);
         }
@@ -390,7 +392,7 @@ impl Segment {
         self.offsets_file.close();
         self.times_file.close();
         self.pinned_file()?.set_len(len)?;
-        self.reopen(len, false)?;
+        self.reopen_locked(&mut self.inner.write(), len, false, true)?;
         self.write_indexes()?;
         self.cut_txns(upto)?;
         Ok(len)

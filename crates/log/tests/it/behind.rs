@@ -212,3 +212,52 @@ fn a_search_ends_where_nothing_is_left() {
         assert_eq!(read.as_ref(), is_there.then_some(batch), "batch {at}");
     }
 }
+
+/// A start cuts off what the last checkpoint does not vouch for. What it does vouch for stays, also behind damage that no index
+/// entry leads past.
+#[test]
+fn a_cut_behind_damage_takes_nothing_that_is_below_it() {
+    let batches = batches();
+    let kept = 30;
+    for (has_indexes, rotten) in [(true, 10), (false, 10), (true, 29), (false, 29), (false, 0)] {
+        let place = Place::simulated(4);
+        let (known, places) = {
+            let config = small_segments(1 << 20);
+            let store = place.create(config, 0);
+            let mut places = Vec::new();
+            let mut known = None;
+            for (at, batch) in batches.iter().enumerate() {
+                if at == kept {
+                    known = Some(store.known());
+                }
+                append(&store, std::slice::from_ref(batch));
+                let active = store.segments().last().unwrap().clone();
+                places.push((
+                    active.path("log").into_path_buf(),
+                    active.len() - batch.size() as u64..active.len(),
+                ));
+            }
+            store.sync().unwrap();
+            store.write_indexes().unwrap();
+            (known.unwrap(), places)
+        };
+        let (path, lies) = &places[rotten];
+        machine(&place).rot(path, lies.clone(), Rot::Zero).unwrap();
+        if !has_indexes {
+            remove_indexes(&place);
+        }
+        let (store, found) = place.open(small_segments(1 << 20), Some(known));
+        assert!(!found.is_clean(), "there is something to cut");
+        let end = store.truncate_to(known.log_end).unwrap();
+        assert_eq!((end, store.log_end()), (known.log_end, known.log_end));
+        append(&store, &batches[kept..]);
+        for (at, batch) in batches.iter().enumerate() {
+            let read = read_one(&store, batch.base_offset());
+            let wanted = (at != rotten).then(|| batch.clone());
+            assert!(
+                read == wanted,
+                "indexes {has_indexes}, rotten {rotten}: batch {at} is {read:?}"
+            );
+        }
+    }
+}
