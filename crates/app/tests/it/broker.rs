@@ -52,17 +52,28 @@ impl Broker {
     pub(crate) fn start(data: &Path, more: &[&str]) -> Broker {
         let words = Dir::new();
         let file = std::fs::File::create(words.0.join(WORDS)).unwrap();
-        Broker::spawn(data, more, words, file.into())
+        Broker::spawn(Command::new(ESKER), data, more, words, file.into())
+    }
+
+    /// As `start`, from a terminal, though these tests may run without one: under `nohup` SIGHUP is ignored, and so it would be by
+    /// the broker.
+    pub(crate) fn start_attended(data: &Path) -> Broker {
+        let words = Dir::new();
+        let file = std::fs::File::create(words.0.join(WORDS)).unwrap();
+        let mut attended = Command::new("env");
+        attended.args(["--default-signal=HUP", ESKER]);
+        Broker::spawn(attended, data, &[], words, file.into())
     }
 
     /// As `start`, with a standard error that takes nothing.
     pub(crate) fn start_unheard(data: &Path, more: &[&str]) -> Broker {
         let full = std::fs::OpenOptions::new().write(true).open("/dev/full");
-        Broker::spawn(data, more, Dir::new(), full.unwrap().into())
+        let unheard = full.unwrap().into();
+        Broker::spawn(Command::new(ESKER), data, more, Dir::new(), unheard)
     }
 
-    fn spawn(data: &Path, more: &[&str], words: Dir, told: Stdio) -> Broker {
-        let mut process = Command::new(ESKER)
+    fn spawn(mut esker: Command, data: &Path, more: &[&str], words: Dir, told: Stdio) -> Broker {
+        let mut process = esker
             .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
             .arg(data)
             // Small journal pieces: a test writes little, and every broker zeroes its first pieces.

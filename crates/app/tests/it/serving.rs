@@ -44,7 +44,7 @@ fn a_log_that_cannot_be_written_costs_its_lines_only() {
 #[test]
 fn a_closed_terminal_stops_the_broker_as_a_person_would() {
     let dir = Dir::new();
-    let broker = Broker::start(&dir.0, &[]);
+    let broker = Broker::start_attended(&dir.0);
     broker.ok(&["produce", "t"], b"kept\n");
     assert_eq!(broker.signal("-HUP"), Some(0));
     let broker = Broker::start(&dir.0, &[]);
