@@ -6,6 +6,7 @@
 
 #[cfg(test)]
 pub(crate) mod bench;
+mod by_id;
 mod connection;
 mod inbox;
 pub(crate) mod memory;
@@ -14,7 +15,7 @@ mod pending;
 mod reply;
 mod timer;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +24,7 @@ use model::{Instant, Timestamp};
 use partition::{Commit, News, ShardId, Ticket, Wait, WaiterKey};
 use wire::{ApiKey, ErrorCode, Message};
 
+use by_id::ById;
 pub(crate) use connection::{Connection, SlotNumber};
 use inbox::Frame;
 use memory::Account;
@@ -96,7 +98,7 @@ pub(crate) enum Waiting {
 pub(crate) struct Shard {
     pub(crate) id: ShardId,
     pub(crate) shared: Arc<Shared>,
-    pub(crate) connections: HashMap<ConnId, Connection>,
+    pub(crate) connections: ById<ConnId, Connection>,
     pub(crate) sessions: Sessions,
     pub(crate) coordinators: Coordinators,
     /// Time of the current turn.
@@ -132,7 +134,7 @@ impl Shard {
         let now = shared.env.clock.now();
         Shard {
             id,
-            connections: HashMap::new(),
+            connections: ById::default(),
             sessions: Sessions::new(
                 shared.config().fetch_session_slots / shared.shards_count().max(1),
             ),
