@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::process::Command;
 
-const LOADS: [&str; 11] = [
+const LOADS: [&str; 12] = [
     "all",
     "transactions",
     "strays",
@@ -18,6 +18,7 @@ const LOADS: [&str; 11] = [
     "aging",
     "wide",
     "crowd",
+    "council",
 ];
 
 /// What is wrong with the patches.

@@ -11,6 +11,7 @@ mod cycles;
 mod ends;
 mod guard;
 mod history;
+mod linear;
 mod loss;
 mod order;
 mod outcome;
@@ -19,6 +20,7 @@ mod session;
 
 pub use guard::{Fault, Guard};
 pub use history::{EndSeen, History, Isolation, Key, Kind, Op, Outcome, Polled, Sent, Value};
+pub use linear::{Act, Told, Verb, linearize};
 pub use outcome::{Answer, Attempt, Meaning, Request, classify};
 pub use report::{Anomaly, Report};
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod admin;
 pub(crate) mod aging;
+pub(crate) mod council;
 pub(crate) mod crowd;
 pub(crate) mod keep;
 pub(crate) mod keeper;

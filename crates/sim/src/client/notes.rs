@@ -11,7 +11,7 @@ use wire::ApiKey;
 use super::aging::{Aging, Keep};
 use super::member::GroupPart;
 use super::offsets::Numbers;
-use crate::checker::{EndSeen, History, Key, Op, Outcome};
+use crate::checker::{Act, EndSeen, History, Key, Op, Outcome};
 
 #[derive(Default)]
 pub(crate) struct Notes {
@@ -65,6 +65,8 @@ pub(crate) struct Notes {
     pub(crate) wall_max: i64,
     /// Acknowledged records that went by themselves.
     pub(crate) expired: u64,
+    /// What several clients at once were told of topics, by name.
+    pub(crate) acts: BTreeMap<String, Vec<Act>>,
 }
 
 /// Examples kept; the run has failed with the first one.

@@ -27,6 +27,11 @@ const BEYOND: usize = REQUEST_BYTES_MAX as usize + RECEIVED_BYTES_MAX;
 /// What every connection gets while answers are short: one batch, or 64 KiB.
 const SHORT_ANSWER_BYTES: usize = 64 << 10;
 
+/// Handles of one file, those that stand apart, and those of files that are on their way out.
+const HANDLES_PER_FILE_MAX: u64 = 2;
+const HANDLES_MAX: u64 = 16;
+const NAMELESS_MAX: u64 = 16;
+
 /// The most that was ever held.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Peaks {
@@ -149,11 +154,23 @@ impl Run {
             .chain(self.ledger.iter_mut().map(Client::link_mut))
             .for_each(|link| link.line = None);
         self.crowd.disperse();
+        self.council.clear();
         let machine = &self.host.machine;
         machine.run_until(QUIET, |_| false);
         let left = self.host.broker().map(left);
         for what in left.into_iter().flatten() {
             self.notes.violation(what);
+        }
+    }
+
+    /// I13: nothing is held open beyond what is there to be read, however often the broker was struck.
+    pub(super) fn judge_handles(&mut self) {
+        let machine = &self.host.machine;
+        let ((handles, nameless), files) = (machine.handles(), machine.files_count());
+        if handles > HANDLES_PER_FILE_MAX * files + HANDLES_MAX || nameless > NAMELESS_MAX {
+            self.notes.violation(format!(
+                "{handles} handles are open, {nameless} of them of removed files; there are {files} files"
+            ));
         }
     }
 }

@@ -3,6 +3,7 @@
 //! Three phases: create the topics; load under faults; heal, restart, and demand that every partition takes a record within
 //! 15 seconds and that everything is read from start to end at both isolation levels. The same seed gives the same run.
 
+mod council;
 mod damage;
 mod every;
 mod faults;
@@ -24,6 +25,7 @@ use model::Instant;
 
 use crate::checker::{Fault, Guard, Isolation, Kind, Report, check};
 use crate::client::admin::Admin;
+use crate::client::council::Councillor;
 use crate::client::crowd::Crowd;
 use crate::client::keep::{ANSWER_MAX, Client};
 use crate::client::keeper::{self, Keeper};
@@ -59,11 +61,6 @@ const GROUP_MAX: Duration = Duration::from_secs(60);
 
 /// Of transactions after healing, which nothing holds up.
 const TXN_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// Handles of one file, those that stand apart, and those of files that are on their way out.
-const HANDLES_PER_FILE_MAX: u64 = 2;
-const HANDLES_MAX: u64 = 16;
-const NAMELESS_MAX: u64 = 16;
 
 const GROUP: &str = "group";
 
@@ -117,6 +114,8 @@ pub struct Verdict {
     pub expired: u64,
     /// The run ended with transactions open that only time could end.
     pub left_open: u64,
+    /// What clients did to the same topics, and heard of.
+    pub acts: usize,
     /// What the broker held at most.
     pub peaks: Peaks,
 }
@@ -183,6 +182,7 @@ struct Run {
     ledger: Option<Ledger>,
     transactors: Vec<Transactor>,
     crowd: Crowd,
+    council: Vec<Councillor>,
     memory: Memory,
     topics: Topics,
     /// While recording: how many disk operations had begun when each operation of the history was done.
@@ -231,6 +231,7 @@ impl Run {
             ledger: None,
             transactors: Vec::new(),
             crowd: Crowd::new(0, Vec::new(), Chance::new(seed)),
+            council: Vec::new(),
             memory: Memory::default(),
             topics: plan
                 .topics
@@ -260,7 +261,8 @@ impl Run {
             .chain(each(&mut self.members))
             .chain(each(self.keeper.as_mut_slice()))
             .chain(each(self.ledger.as_mut_slice()))
-            .chain(each(&mut self.transactors));
+            .chain(each(&mut self.transactors))
+            .chain(each(&mut self.council));
         for client in clients {
             next = next.min(client.act(machine, notes));
         }
@@ -298,7 +300,8 @@ impl Run {
             .chain(self.members.iter().map(Client::link))
             .chain(self.keeper.iter().map(Client::link))
             .chain(self.ledger.iter().map(Client::link))
-            .chain(self.transactors.iter().map(Client::link));
+            .chain(self.transactors.iter().map(Client::link))
+            .chain(self.council.iter().map(Client::link));
         links.filter_map(|link| link.line.as_ref())
     }
 
@@ -378,6 +381,7 @@ impl Run {
             let chance = self.chance.split();
             self.crowd = Crowd::new(self.plan.crowd, self.topics.clone(), chance);
         }
+        self.convene();
     }
 
     fn transact(&mut self, habits: TxnHabits) {
@@ -417,6 +421,7 @@ impl Run {
             return;
         }
         self.admin.is_quiet = true;
+        (self.council.iter_mut()).for_each(|member| member.is_quiet = true);
         self.drain();
         self.begin_anew();
         // What is demanded from here on has a time limit, of which one sync of a slow disk may take five seconds.
@@ -685,18 +690,8 @@ impl Run {
         }
     }
 
-    /// I13: nothing is held open beyond what is there to be read, however often the broker was struck.
-    fn judge_handles(&mut self) {
-        let machine = &self.host.machine;
-        let ((handles, nameless), files) = (machine.handles(), machine.files_count());
-        if handles > HANDLES_PER_FILE_MAX * files + HANDLES_MAX || nameless > NAMELESS_MAX {
-            self.notes.violation(format!(
-                "{handles} handles are open, {nameless} of them of removed files; there are {files} files"
-            ));
-        }
-    }
-
-    fn judge(self, seed: u64, plan: &Plan) -> Verdict {
+    fn judge(mut self, seed: u64, plan: &Plan) -> Verdict {
+        self.judge_council();
         let Run {
             host,
             notes,
@@ -785,6 +780,7 @@ impl Run {
             settled: notes.settled,
             expired: notes.expired,
             left_open,
+            acts: notes.acts.values().map(Vec::len).sum(),
             peaks: memory.peaks,
         }
     }

@@ -89,9 +89,11 @@ pub enum Load {
     Wide,
     /// Peers that take memory and bring nothing, to a broker that has little.
     Crowd,
+    /// Several clients at the same few topics.
+    Council,
 }
 
-const LOADS: [(&str, Load); 11] = [
+const LOADS: [(&str, Load); 12] = [
     ("all", Load::All),
     ("transactions", Load::Transactions),
     ("strays", Load::Strays),
@@ -103,6 +105,7 @@ const LOADS: [(&str, Load); 11] = [
     ("aging", Load::Aging),
     ("wide", Load::Wide),
     ("crowd", Load::Crowd),
+    ("council", Load::Council),
 ];
 
 impl Load {
@@ -160,6 +163,8 @@ pub struct Plan {
     pub(crate) is_relaxed: bool,
     /// Peers that take memory and bring nothing; the bounds of the broker are small then.
     pub crowd: usize,
+    /// Clients that create, delete, alter and read the same topics.
+    pub council: usize,
 }
 
 /// As a broker has them, and so small that a run rolls and compacts them.
@@ -259,6 +264,7 @@ impl Plan {
             Load::Aging => Plan::aging(seed, &strikes),
             Load::Wide => Plan::wide(seed, &strikes),
             Load::Crowd => Plan::crowded(seed, &strikes),
+            Load::Council => Plan::governed(seed, &strikes),
         };
         if chance.one_in(2) {
             plan.faults.sync_nanos = SLOW_SYNC_NANOS;
@@ -446,6 +452,17 @@ impl Plan {
         plan
     }
 
+    /// A run with these kinds of faults whose clients agree on nothing: four of them create, delete and alter the same topics.
+    #[must_use]
+    pub fn governed(seed: u64, strikes: &[Strike]) -> Plan {
+        let mut plan = Plan::striking(seed, strikes);
+        plan.council = 4;
+        plan.producers.truncate(2);
+        (plan.members, plan.network_threads) = (0, 3);
+        (plan.table, plan.ledger) = (None, None);
+        plan
+    }
+
     /// A run with these kinds of faults and a group whose members commit meanwhile.
     #[must_use]
     pub fn grouped(seed: u64, strikes: &[Strike]) -> Plan {
@@ -502,6 +519,7 @@ impl Plan {
             internal_segment_bytes: INTERNAL_SEGMENT_BYTES,
             is_relaxed: false,
             crowd: 0,
+            council: 0,
         };
         for number in 0..*chance.pick(&[0, 0, 1, 2, 4]) {
             let before = plan.transactors.first();

@@ -4,6 +4,7 @@ mod broker;
 mod checker;
 mod client;
 mod coordinators;
+mod council;
 mod crowd;
 mod dirs;
 mod epochs;
