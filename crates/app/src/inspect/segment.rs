@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use env::Disk;
 use env::disk::Open;
 use log::checkpoint::{Checkpoint, LoadError};
+use log::heads::{self, Heads, Whose};
 use log::scan::{Damage, scan_batches};
 use log::{Epochs, metadata};
 use model::Offset;
@@ -20,11 +21,11 @@ pub(super) fn examine(disk: &dyn Disk, path: &Path, base: i64) -> io::Result<Rep
     let file = disk.open(path, Open::Read)?;
     let bytes = file.len()?;
     let (mut records, mut first, mut last, mut unreadable) = (0u64, None, None, None);
-    let mut epochs = EpochCheck::beside(disk, path)?;
+    let mut heads = HeadCheck::beside(disk, path, Offset(base))?;
     let (_, stopped) = scan_batches(&*file, 0, bytes, Offset(base), |position, batch| {
         first = first.or(Some(batch.base_offset().0));
         last = Some(batch.last_offset().0);
-        epochs.note(position, &batch);
+        heads.note(position, &batch);
         match count(&batch) {
             Ok(count) => records += count,
             Err(fault) => {
@@ -33,7 +34,7 @@ pub(super) fn examine(disk: &dyn Disk, path: &Path, base: i64) -> io::Result<Rep
         }
     })?;
     let damage = stopped
-        .or(epochs.found(disk, path)?)
+        .or(heads.found(disk, path)?)
         .map(|damage| damage.to_string())
         .or(unreadable);
     Ok(Report {
@@ -84,9 +85,9 @@ pub(super) fn batches(
 ) -> io::Result<Option<String>> {
     let file = disk.open(path, Open::Read)?;
     let name = path.display().to_string();
-    let mut epochs = EpochCheck::beside(disk, path)?;
+    let mut heads = HeadCheck::beside(disk, path, Offset(base))?;
     let (_, stopped) = scan_batches(&*file, 0, file.len()?, Offset(base), |position, batch| {
-        epochs.note(position, &batch);
+        heads.note(position, &batch);
         table.row([
             json!(name),
             json!(position),
@@ -106,38 +107,46 @@ pub(super) fn batches(
             json!(flags(&batch)),
         ]);
     })?;
-    let damage = stopped.or(epochs.found(disk, path)?);
+    let damage = stopped.or(heads.found(disk, path)?);
     Ok(damage.map(|damage| damage.to_string()))
 }
 
-/// Holds the leader epochs of a segment's batches, which no checksum covers, against the file of epochs beside it.
-struct EpochCheck {
+/// Holds the heads of a segment's batches, whose offsets and leader epochs are not under their own checksum, against what lies beside
+/// it: the checksums of heads and the file of epochs.
+struct HeadCheck {
+    heads: Heads,
     epochs: Epochs,
     /// The first batch that does not fit, and its last offset.
     first: Option<(Damage, Offset)>,
 }
 
-impl EpochCheck {
-    fn beside(disk: &dyn Disk, segment: &Path) -> io::Result<EpochCheck> {
+impl HeadCheck {
+    fn beside(disk: &dyn Disk, segment: &Path, base: Offset) -> io::Result<HeadCheck> {
         let epochs = match Epochs::read(disk, &dir_of(segment)) {
             // The file's own report tells.
             Err(error) if error.kind() == io::ErrorKind::InvalidData => Epochs::default(),
             read => read?,
         };
-        let first = None;
-        Ok(EpochCheck { epochs, first })
+        Ok(HeadCheck {
+            heads: heads_of(disk, segment, base)?,
+            epochs,
+            first: None,
+        })
     }
 
     fn note(&mut self, position: u64, batch: &Batch) {
         let last = batch.last_offset();
-        if self.first.is_none()
-            && let Err(why) = self.epochs.check(batch.leader_epoch(), last)
-        {
-            self.first = Some((Damage { position, why }, last));
+        if self.first.is_some() {
+            return;
         }
+        let epoch = self.epochs.check(batch.leader_epoch(), last);
+        let checked = epoch.map_err(|why| Damage { position, why });
+        let checked = checked.and_then(|()| self.heads.check(position, batch));
+        self.first = checked.err().map(|damage| (damage, last));
     }
 
-    /// What was written since the last checkpoint may be of an epoch that the file does not have yet.
+    /// What was written since the last checkpoint may be of an epoch that the file does not have yet, and in the place of what a
+    /// power cut took, whose checksums it left.
     fn found(self, disk: &dyn Disk, segment: &Path) -> io::Result<Option<Damage>> {
         let Some((damage, last)) = self.first else {
             return Ok(None);
@@ -145,6 +154,26 @@ impl EpochCheck {
         let is_vouched_for = last < vouched_end(disk, &dir_of(segment))?;
         Ok(is_vouched_for.then_some(damage))
     }
+}
+
+fn heads_of(disk: &dyn Disk, segment: &Path, base: Offset) -> io::Result<Heads> {
+    let dir = dir_of(segment);
+    let topic = match metadata::read(disk, &dir) {
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => None,
+        read => read?,
+    };
+    let path = segment.with_extension(heads::EXTENSION);
+    let (Some(topic), Some(partition), true) = (topic, partition_of(&dir), disk.exists(&path)?)
+    else {
+        return Ok(Heads::default());
+    };
+    let whose = Whose {
+        topic,
+        partition,
+        base,
+    };
+    let file = disk.open(&path, Open::Read)?;
+    Ok(Heads::new(heads::read(&*file, whose, 0..u64::MAX)?))
 }
 
 fn dir_of(segment: &Path) -> PathBuf {

@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use env::disk::Open;
 use log::checkpoint::{Checkpoint, Row};
+use log::heads::{self, Whose};
 use log::index::{self, OffsetEntry, TimeEntry};
 use log::{Syncing, metadata};
 use model::{LeaderEpoch, Offset, Position, Timestamp};
 use wire::Uuid;
-use wire::records::BatchBuilder;
+use wire::records::{Batch, BatchBuilder, Source};
 
 use super::*;
 
@@ -184,6 +185,33 @@ fn an_epoch_that_began_behind_the_checkpoint_is_no_damage() {
         dir.write(SEGMENT, &later);
         assert_eq!(dir.damage(SEGMENT).is_some(), is_damage, "batch {number}");
     }
+}
+
+#[test]
+fn an_offset_that_only_the_checksums_of_heads_tell_is_damage() {
+    let dir = dir();
+    let whose = Whose {
+        topic: Uuid([7; 16]),
+        partition: PartitionIndex(0),
+        base: Offset(100),
+    };
+    let disk = &*dir.env.disk;
+    metadata::write(disk, &dir.path, whose.topic, Syncing::Now).unwrap();
+    let good = dir.read(SEGMENT);
+    let (mut position, mut blocks) = (0, Vec::new());
+    for batch in Batch::cut(&good.clone().into(), Source::Log) {
+        let batch = batch.unwrap();
+        heads::note(&mut blocks, position, &batch);
+        position += batch.size() as u64;
+    }
+    let path = dir.path.join(SEGMENT).with_extension(heads::EXTENSION);
+    heads::create(disk, &path, whose, &blocks).unwrap();
+    assert_eq!(dir.damage(SEGMENT), None);
+    let mut later = good.clone();
+    later[good.len() / 3 * 2 + 7] += 2;
+    dir.write(SEGMENT, &later);
+    let damage = dir.damage(SEGMENT).unwrap();
+    assert!(damage.contains("offset 106 is not the one"), "{damage}");
 }
 
 #[test]
