@@ -74,6 +74,7 @@ impl Segment {
     /// The swap did not happen: the name is its own again.
     pub(crate) fn attach(&self) {
         *self.detached.lock() = false;
+        self.attach_heads();
         for slot in self.slots() {
             slot.unpin();
         }

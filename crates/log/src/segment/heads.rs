@@ -22,10 +22,19 @@ pub(super) struct Noted {
     pending: Vec<Block>,
     /// Blocks of the file, once it was looked at.
     stored: Option<u64>,
-    /// Open until its bytes are synced: the kernel may forget a failed write-back of a closed file.
-    unsynced: Option<FileHandle>,
-    /// Another segment has our name, and we have no file.
-    is_apart: bool,
+    /// The file is not kept open for that, as one is that holds batches: when the kernel forgets a failed write-back, blocks are
+    /// missing or do not verify.
+    is_unsynced: bool,
+    place: Place,
+}
+
+/// Where the file is.
+#[derive(Default)]
+enum Place {
+    #[default]
+    ByName,
+    /// The name is another segment's: at most this one is ours.
+    Apart(Option<FileHandle>),
 }
 
 impl Segment {
@@ -67,11 +76,11 @@ impl Segment {
     }
 
     fn heads_file(&self, noted: &Noted) -> io::Result<Option<FileHandle>> {
-        if noted.is_apart {
-            return Ok(None);
+        if let Place::Apart(file) = &noted.place {
+            return Ok(file.clone());
         }
         let path = || self.path(heads::EXTENSION);
-        match self.pool.get(&self.heads_file, Open::Read, path) {
+        match self.pool.get(&self.heads_file, Open::Write, path) {
             Err(error) if lacks_descriptors(&error) => Err(error),
             opened => Ok(opened.ok()),
         }
@@ -97,8 +106,8 @@ impl Segment {
         else {
             return Ok(false);
         };
-        let disk = &**self.pool.disk();
-        let file = disk.open(&self.path(heads::EXTENSION), Open::Create)?;
+        let path = || self.path(heads::EXTENSION);
+        let file = self.pool.get(&self.heads_file, Open::Create, path)?;
         let len = file.len()?;
         let stored = match noted.stored {
             Some(stored) => stored,
@@ -110,28 +119,36 @@ impl Segment {
         heads::write(&*file, self.whose(), stored, &noted.pending)?;
         noted.stored = Some(stored + noted.pending.len() as u64);
         noted.pending.clear();
-        noted.unsynced = Some(file);
+        noted.is_unsynced = true;
         Ok(len == 0)
     }
 
-    /// The file whose bytes a sync must cover.
+    /// The file whose bytes a sync must cover; the next one does where this finds no descriptor.
     pub(crate) fn take_unsynced_heads(&self) -> Option<FileHandle> {
-        self.heads.lock().unsynced.take()
+        let mut noted = self.heads.lock();
+        let file = (noted.is_unsynced).then(|| self.heads_file(&noted))?.ok()?;
+        noted.is_unsynced = false;
+        file
+    }
+
+    /// A sync of the volume covered them.
+    pub(crate) fn on_heads_synced(&self) {
+        self.heads.lock().is_unsynced = false;
     }
 
     /// Forgets batches that end beyond `len`.
     pub(super) fn cut_heads(&self, len: u64) -> io::Result<()> {
         let mut noted = self.heads.lock();
         noted.pending.retain(|block| block.to() <= len);
-        let path = self.path(heads::EXTENSION);
-        let file = match self.pool.disk().open(&path, Open::Write) {
+        let path = || self.path(heads::EXTENSION);
+        let file = match self.pool.get(&self.heads_file, Open::Write, path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             opened => opened?,
         };
         let kept = heads::count_below(&*file, self.whose(), len).unwrap_or(0);
         file.set_len(kept * heads::BLOCK_SIZE as u64)?;
         noted.stored = Some(kept);
-        noted.unsynced = Some(file);
+        noted.is_unsynced = true;
         Ok(())
     }
 
@@ -143,23 +160,24 @@ impl Segment {
     /// The name goes to another segment.
     pub(super) fn detach_heads(&self) -> io::Result<()> {
         let mut noted = self.heads.lock();
-        let path = || self.path(heads::EXTENSION);
-        match self.pool.get_pinned(&self.heads_file, Open::Read, path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => noted.is_apart = true,
-            opened => drop(opened?),
-        }
+        noted.place = Place::Apart(self.heads_file(&noted)?);
         Ok(())
+    }
+
+    /// It stays ours.
+    pub(super) fn attach_heads(&self) {
+        self.heads.lock().place = Place::ByName;
     }
 
     /// The name is another's as yet.
     pub(super) fn keep_heads_apart(&self) {
-        self.heads.lock().is_apart = true;
+        self.heads.lock().place = Place::Apart(None);
     }
 
     /// The segment was swapped in, with a file that has them all.
     pub(crate) fn on_heads_stored(&self) {
         let mut noted = self.heads.lock();
-        noted.is_apart = false;
+        noted.place = Place::ByName;
         noted.stored = Some(noted.pending.len() as u64);
         noted.pending.clear();
     }

@@ -155,7 +155,7 @@ impl Store {
         // These are written for checkpoints only, one at a time.
         for segment in self.segments.load().iter() {
             segment.take_unsynced_txns();
-            segment.take_unsynced_heads();
+            segment.on_heads_synced();
         }
         drop(tail);
         self.synced.fetch_max(covered.end.0, Ordering::AcqRel);

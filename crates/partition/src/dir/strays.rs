@@ -1,9 +1,10 @@
 //! Directories that no partition claims at a start: removed, or set aside for an operator.
 //!
 //! Invariant: nothing goes because the metadata do not know it. What they told of once was deleted, or another directory has all of
-//! it (`elsewhere`), and its files go. What they never told of is younger than they are, as when an older copy of them was put back: it is renamed
-//! as Kafka renames it, to a name that no start takes for that of a partition, and its bytes stay as they are. What the journal
-//! alone has of it goes to a log of its own beside it, since the journal is used again. Brings nothing of this back.
+//! it (`elsewhere`), and its files go. What they never told of is younger than they are, as when an older copy of them was put
+//! back: it is renamed as Kafka renames it, to a name that no start takes for that of a partition, and its bytes stay as they are.
+//! What the journal alone has of it goes to a log of its own beside it, since the journal is used again. Brings nothing of this
+//! back.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
