@@ -482,9 +482,13 @@ impl Store {
 
     fn write_checks(&self) -> Result<(), StoreError> {
         for segment in self.segments.load().iter() {
-            let write = || Ok(segment.write_txns()? | segment.write_heads()?);
-            if write().map_err(|error: io::Error| self.scan(segment.base(), error.into()))? {
-                self.tail.lock().dir_dirty = true;
+            // A new file has to be told of also when the next one finds no room.
+            for write in [Segment::write_txns, Segment::write_heads] {
+                let is_new =
+                    write(segment).map_err(|error| self.scan(segment.base(), error.into()))?;
+                if is_new {
+                    self.tail.lock().dir_dirty = true;
+                }
             }
         }
         Ok(())

@@ -120,7 +120,7 @@ impl Segment {
         noted.stored = Some(stored + noted.pending.len() as u64);
         noted.pending.clear();
         noted.is_unsynced = true;
-        Ok(len == 0)
+        Ok(stored == 0)
     }
 
     /// The file whose bytes a sync must cover; the next one does where this finds no descriptor.
