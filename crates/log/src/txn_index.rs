@@ -175,11 +175,17 @@ impl Files {
         entries: &[AbortedTxn],
     ) -> io::Result<[FileHandle; 2]> {
         let (index, checks) = self.encode(at, entries);
-        let index_file = disk.open(&self.index, Open::Create)?;
-        let checks_file = disk.open(&self.checks, Open::Create)?;
+        let [index_file, checks_file] = self.open(disk)?;
         index_file.write_at(&[IoSlice::new(&index)], (at * ENTRY_SIZE) as u64)?;
         checks_file.write_at(&[IoSlice::new(&checks)], (at * CHECK_SIZE) as u64)?;
         Ok([index_file, checks_file])
+    }
+
+    /// The files as they are, to be synced.
+    pub fn open(&self, disk: &dyn Disk) -> io::Result<[FileHandle; 2]> {
+        let index = disk.open(&self.index, Open::Create)?;
+        let checks = disk.open(&self.checks, Open::Create)?;
+        Ok([index, checks])
     }
 
     /// Drops the entries whose marker lies at or above `end`. Files that do not verify stay as they are: what is missing in them is

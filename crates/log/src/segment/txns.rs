@@ -72,6 +72,8 @@ impl Segment {
                     txns.list.retain(|txn| txn.last_offset < end);
                     txns.standing = Standing::Doubtful;
                     txns.is_apart = true;
+                    // What tells that they are not sound, a torn end, must not go with a power cut after the next checkpoint.
+                    txns.unsynced = Some(self.txn_files().open(&**self.pool.disk())?);
                 }
                 guard.insert(txns)
             }
