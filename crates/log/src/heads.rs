@@ -34,12 +34,13 @@ pub struct Whose {
 }
 
 impl Whose {
-    fn check(&self, rest: &[u8]) -> u32 {
-        let mut bytes = Vec::with_capacity(28 + BLOCK_SIZE);
-        bytes.extend_from_slice(&self.topic.0);
-        bytes.extend_from_slice(&self.partition.0.to_be_bytes());
-        bytes.extend_from_slice(&self.base.0.to_be_bytes());
-        bytes.extend_from_slice(rest);
+    /// Of a block without its own checksum.
+    fn check(&self, rest: &[u8; BLOCK_SIZE - 4]) -> u32 {
+        let mut bytes = [0; 28 + BLOCK_SIZE - 4];
+        bytes[..16].copy_from_slice(&self.topic.0);
+        bytes[16..20].copy_from_slice(&self.partition.0.to_be_bytes());
+        bytes[20..28].copy_from_slice(&self.base.0.to_be_bytes());
+        bytes[28..].copy_from_slice(rest);
         crate::crc32c(&bytes)
     }
 }
@@ -86,27 +87,28 @@ impl Block {
     }
 
     fn encode(&self, whose: Whose, out: &mut Vec<u8>) {
-        let start = out.len();
-        out.extend_from_slice(&[0; 4]);
-        for word in [self.from, self.to, self.count].iter().chain(&self.sums) {
-            out.extend_from_slice(&word.to_be_bytes());
+        let words = [self.from, self.to, self.count];
+        let mut rest = [0; BLOCK_SIZE - 4];
+        let (slots, _) = rest.as_chunks_mut::<4>();
+        for (slot, word) in slots.iter_mut().zip(words.iter().chain(&self.sums)) {
+            *slot = word.to_be_bytes();
         }
-        let check = whose.check(&out[start + 4..]);
-        out[start..start + 4].copy_from_slice(&check.to_be_bytes());
+        out.extend_from_slice(&whose.check(&rest).to_be_bytes());
+        out.extend_from_slice(&rest);
     }
 
     /// `None` when the bytes are no block of theirs.
     fn decode(whose: Whose, bytes: &[u8; BLOCK_SIZE]) -> Option<Block> {
-        let (words, _) = bytes.as_chunks::<4>();
+        let (stored, rest) = bytes.split_first_chunk::<4>()?;
+        let (words, _) = rest.as_chunks::<4>();
         let mut words = words.iter().map(|word| u32::from_be_bytes(*word));
-        let stored = words.next()?;
         let (from, to, count) = (words.next()?, words.next()?, words.next()?);
         let mut sums = [0; SUMS_MAX];
         sums.iter_mut()
             .zip(words)
             .for_each(|(sum, word)| *sum = word);
-        let is_sound =
-            stored == whose.check(&bytes[4..]) && from < to && count as usize <= SUMS_MAX;
+        let is_theirs = u32::from_be_bytes(*stored) == whose.check(rest.as_array()?);
+        let is_sound = is_theirs && from < to && count as usize <= SUMS_MAX;
         is_sound.then_some(Block {
             from,
             to,
@@ -123,13 +125,8 @@ pub fn note(blocks: &mut Vec<Block>, position: u64, head: &Head) {
         u32::try_from(position + head.size() as u64),
     );
     let (Ok(from), Ok(to)) = ends else { return };
-    let goes_on = |block: &&mut Block| block.to == from && (block.count as usize) < SUMS_MAX;
-    if blocks
-        .last_mut()
-        .as_ref()
-        .filter(|block| goes_on(block))
-        .is_none()
-    {
+    let goes_on = |block: &Block| block.to == from && (block.count as usize) < SUMS_MAX;
+    if !blocks.last().is_some_and(goes_on) {
         blocks.push(Block::begin(from));
     }
     if let Some(block) = blocks.last_mut()
@@ -174,7 +171,7 @@ impl Heads {
 }
 
 /// Blocks of a file that there are whole.
-pub fn count(file: &dyn File) -> io::Result<u64> {
+fn count(file: &dyn File) -> io::Result<u64> {
     Ok(file.len()? / BLOCK_SIZE as u64)
 }
 

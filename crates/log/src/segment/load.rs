@@ -50,16 +50,25 @@ impl Segment {
     /// The same for who is about to write: a disk that does not give the bytes back may take more of them. Readers of those before are
     /// told, and find those behind by a mark and an index entry of their own.
     pub(super) fn load_to_append(&self) -> io::Result<()> {
-        let loaded = self.load_active();
-        if loaded.as_ref().err().is_none_or(lacks_descriptors) {
-            return loaded;
+        let Err(error) = self.load_active() else {
+            return Ok(());
+        };
+        if lacks_descriptors(&error) {
+            return Err(error);
         }
         let mut inner = self.inner.write();
-        inner.index = Index::Memory {
-            offsets: Vec::new(),
-            times: Vec::new(),
-        };
-        inner.go_on_behind_damage(self.len());
+        // A reader may have had more luck meanwhile.
+        if matches!(inner.index, Index::Unknown) {
+            env::tell!(
+                "{}: {error}; what is there cannot be read, and batches go behind it",
+                self.path("log").display()
+            );
+            inner.index = Index::Memory {
+                offsets: Vec::new(),
+                times: Vec::new(),
+            };
+            inner.go_on_behind_damage(self.len());
+        }
         Ok(())
     }
 
