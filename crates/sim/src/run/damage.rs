@@ -234,8 +234,9 @@ pub(super) fn judge(
     problems.extend(second.violations.iter().cloned());
     let is_same = (&second.records, &second.ends) == (&contents.records, &contents.ends);
     // A start that was refused synced nothing: a power cut may take the checkpoint that it went by, and the one before has the journal
-    // mend what was damaged.
-    let is_mended = is_refused && second.reported.is_empty() && {
+    // mend what was damaged. An index that the first could not read may be written anew by the second.
+    let may_mend = is_refused || (!hurt.is_rot && !contents.reported.is_empty());
+    let is_mended = may_mend && second.reported.is_empty() && {
         let missing = known.missing(&second, usize::MAX);
         known.wrong(&second).is_empty() && missing.iter().all(|(_, _, at)| *at >= hurt.point)
     };
