@@ -34,6 +34,8 @@ DIFFERENCES = """
 - A batch that would unpack to more than 128 MiB is refused with MESSAGE_TOO_LARGE where its records are walked, and a question for
   a time within it is answered with its first offset. Kafka has no such bound.
 - A request that lists more than 262,144 names, partitions or the like closes its connection. Kafka has no such bound.
+- A group, a transaction or a partition that a request to describe them names twice, and an offset that OffsetFetch does, is told once.
+  Kafka tells it twice; clients keep what they are told by name.
 - Produce starts at version 3, as in Kafka 4; versions 0 to 2 are listed for clients that look for them, and not served.
 - While partitions of a KIP-848 group move, its members are asked for heartbeats up to five times as often as otherwise, never
   more often than a `group.consumer.min.heartbeat.interval.ms` that is set. Kafka asks for the same interval always.

@@ -6,6 +6,7 @@ use partition::{NeverDurable, Ticket, WaiterKey};
 use wire::ErrorCode;
 
 use super::{Answered, Asked, Question, Said, caller};
+use crate::kafka::api::once::keep_once;
 use crate::shard::{Address, Outcome, Shard, Waiting};
 
 /// Memory of a question that waits for its coordinator, and of what it says. The name that it is about may be one byte of the
@@ -63,11 +64,11 @@ impl Shard {
         })
     }
 
-    /// Asks the coordinator of each of several groups. `finish` gets what they said, beside the groups.
+    /// Asks the coordinator of each of several groups once. `finish` gets what they said, beside the groups.
     pub(crate) fn ask_groups(
         &mut self,
         address: &Address,
-        group_ids: Vec<String>,
+        mut group_ids: Vec<String>,
         ask: impl Fn(String) -> group::Ask,
         finish: impl FnOnce(
             &mut Shard,
@@ -77,6 +78,7 @@ impl Shard {
         + Send
         + 'static,
     ) -> Outcome {
+        keep_once(&mut group_ids, String::clone);
         let question = |group_id: &String| {
             let partition = self.group_partition(group_id);
             (partition, Question::Group(ask(group_id.clone())))

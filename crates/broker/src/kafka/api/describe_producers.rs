@@ -1,4 +1,6 @@
-//! DescribeProducers: the idempotent producers a partition remembers (KIP-664).
+//! DescribeProducers: the idempotent producers a partition remembers (KIP-664), of each partition once.
+
+use std::collections::HashSet;
 
 use wire::messages::describe_producers_response::{
     PartitionResponse, ProducerState, TopicResponse,
@@ -49,6 +51,7 @@ impl Shard {
             }
             response
         };
+        let mut seen = HashSet::new();
         let topics = request
             .topics
             .iter()
@@ -57,6 +60,7 @@ impl Shard {
                 partitions: topic
                     .partition_indexes
                     .iter()
+                    .filter(|index| seen.insert((topic.name.as_str(), **index)))
                     .map(|index| describe(&topic.name, *index))
                     .collect(),
             })

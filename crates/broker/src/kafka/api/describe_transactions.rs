@@ -5,6 +5,7 @@ use wire::messages::describe_transactions_response::{TopicData, TransactionState
 use wire::messages::{DescribeTransactionsRequest, DescribeTransactionsResponse};
 use wire::{ApiKey, ErrorCode};
 
+use super::once::keep_once;
 use super::txn::unexpected;
 use crate::coordinate::{Question, Said};
 use crate::shard::{Address, Outcome, Shard};
@@ -15,7 +16,8 @@ impl Shard {
         address: &Address,
         request: DescribeTransactionsRequest,
     ) -> Outcome {
-        let ids = request.transactional_ids;
+        let mut ids = request.transactional_ids;
+        keep_once(&mut ids, String::clone);
         let questions = ids
             .iter()
             .map(|id| {

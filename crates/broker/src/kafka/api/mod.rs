@@ -51,6 +51,7 @@ pub(crate) mod offset_commit;
 pub(crate) mod offset_delete;
 pub(crate) mod offset_fetch;
 pub(crate) mod offset_for_leader_epoch;
+pub(crate) mod once;
 pub(crate) mod overdue;
 pub(crate) mod produce;
 pub(crate) mod produce_txn;

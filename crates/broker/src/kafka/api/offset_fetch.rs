@@ -1,5 +1,7 @@
 //! OffsetFetch: what groups have committed, one group in old versions, several since KIP-709.
 
+use std::collections::{HashMap, HashSet};
+
 use coord::group::{Answer, Ask};
 use wire::messages::offset_fetch_request::{OffsetFetchRequestGroup, OffsetFetchRequestTopics};
 use wire::messages::offset_fetch_response::{
@@ -30,11 +32,12 @@ impl Shard {
         request: OffsetFetchRequest,
     ) -> Outcome {
         let require_stable = request.require_stable;
-        let groups = if address.version >= BATCH_VERSION {
+        let mut groups = if address.version >= BATCH_VERSION {
             request.groups
         } else {
             vec![only_group(request)]
         };
+        ask_once(&mut groups);
         let questions = groups
             .iter()
             .map(|group| {
@@ -61,6 +64,20 @@ impl Shard {
             };
             shard.reply(address, ApiKey::OffsetFetch, &response)
         })
+    }
+}
+
+/// No offset is asked for twice: each comes with what its member wrote beside it.
+fn ask_once(groups: &mut Vec<OffsetFetchRequestGroup>) {
+    let mut all = HashSet::new();
+    groups.retain(|group| group.topics.is_some() || all.insert(group.group_id.clone()));
+    let mut places: HashMap<_, HashSet<i32>> = HashMap::new();
+    for group in groups {
+        for topic in group.topics.iter_mut().flatten() {
+            let key = (group.group_id.clone(), topic.name.clone(), topic.topic_id);
+            let seen = places.entry(key).or_default();
+            topic.partition_indexes.retain(|index| seen.insert(*index));
+        }
     }
 }
 
@@ -181,5 +198,37 @@ mod tests {
         assert_eq!(told(9, None), ["gone", "there"]);
         // What was asked for is answered, an unknown id with its error.
         assert_eq!(told(10, Some(Vec::new())), ["gone", "there"]);
+    }
+
+    #[test]
+    fn no_offset_is_asked_for_twice() {
+        let topic = |name: &str, partition_indexes: &[i32]| OffsetFetchRequestTopics {
+            name: name.to_owned(),
+            partition_indexes: partition_indexes.to_vec(),
+            ..Default::default()
+        };
+        let group = |id: &str, topics: Option<Vec<OffsetFetchRequestTopics>>| {
+            let group_id = id.to_owned();
+            OffsetFetchRequestGroup {
+                group_id,
+                topics,
+                ..Default::default()
+            }
+        };
+        let mut groups = vec![
+            group("g", None),
+            group("g", Some(vec![topic("t", &[0, 1, 0]), topic("u", &[0])])),
+            group("g", Some(vec![topic("t", &[2, 1])])),
+            group("g", None),
+            group("h", Some(vec![topic("t", &[1])])),
+        ];
+        ask_once(&mut groups);
+        let once = [
+            group("g", None),
+            group("g", Some(vec![topic("t", &[0, 1]), topic("u", &[0])])),
+            group("g", Some(vec![topic("t", &[2])])),
+            group("h", Some(vec![topic("t", &[1])])),
+        ];
+        assert_eq!(groups, once);
     }
 }

@@ -353,7 +353,7 @@ fn each_name_of_a_request_that_waits_counts_as_the_memory_of_its_answer() {
     bench.find(0);
     bench.put(&encoded(&commit(7), COMMIT));
     let before = bench.shard.request_bytes;
-    let groups = vec!["g".to_owned(); 1000];
+    let groups = (0..1000).map(|group| group.to_string()).collect();
     let request = DescribeGroupsRequest {
         groups,
         ..Default::default()
