@@ -38,7 +38,6 @@ fn what_is_named_again_is_told_once() {
 
     let request = DescribeTransactionsRequest {
         transactional_ids: ["a", "b", "a"].map(str::to_owned).to_vec(),
-        ..Default::default()
     };
     bench.put(&encoded(&request, 0));
     let told = bench.answer::<DescribeTransactionsRequest>(0);
@@ -49,11 +48,9 @@ fn what_is_named_again_is_told_once() {
     let topic = |partition_indexes: &[i32]| TopicRequest {
         name: "t".to_owned(),
         partition_indexes: partition_indexes.to_vec(),
-        ..Default::default()
     };
     let request = DescribeProducersRequest {
         topics: vec![topic(&[0, 1, 0]), topic(&[1, 2])],
-        ..Default::default()
     };
     bench.put(&encoded(&request, 0));
     let told = bench.answer::<DescribeProducersRequest>(0);
