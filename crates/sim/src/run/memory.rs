@@ -18,6 +18,8 @@ use crate::client::keep::Client;
 
 /// Idle connections and who waits are looked for every five seconds, batches are written after two, requests wait no longer than ten.
 const QUIET: Duration = Duration::from_secs(20);
+/// And whatever was committed at the very end.
+const WRITTEN_WITHIN: Duration = Duration::from_secs(5);
 /// Partitions are asked so often what they keep.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -116,6 +118,14 @@ impl Memory {
     }
 }
 
+/// What partitions keep in memory beside what they may.
+fn waiting(broker: &Broker) -> InMemory {
+    InMemory {
+        hot_bytes: 0,
+        ..broker.in_memory()
+    }
+}
+
 /// What is still there though nobody is.
 fn left(broker: &Broker) -> Vec<String> {
     let held = Held {
@@ -123,10 +133,7 @@ fn left(broker: &Broker) -> Vec<String> {
         fetch_sessions: 0,
         ..broker.held()
     };
-    let batches = InMemory {
-        hot_bytes: 0,
-        ..broker.in_memory()
-    };
+    let batches = waiting(broker);
     let mut left = Vec::new();
     if held != Held::default() {
         left.push(format!(
@@ -157,7 +164,12 @@ impl Run {
         self.council.clear();
         let machine = &self.host.machine;
         machine.run_until(QUIET, |_| false);
-        let left = self.host.broker().map(left);
+        // A transaction whose time was up just now is written soon.
+        let broker = self.host.broker();
+        machine.run_until(WRITTEN_WITHIN, |_| {
+            broker.is_none_or(|it| waiting(it) == InMemory::default())
+        });
+        let left = broker.map(left);
         for what in left.into_iter().flatten() {
             self.notes.violation(what);
         }
