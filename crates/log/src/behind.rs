@@ -19,18 +19,19 @@ const SEARCHED_BYTES_MAX: u64 = 4 << 30;
 /// A head's offset, its length and epoch, and the byte that says which format it has.
 const MAGIC_AT: usize = 16;
 
-/// The first batch in `from..end` from which batches follow each other to `end`, with offsets within `offsets`. Damage lies inside
-/// the range, and `end` is the end of a batch.
+/// The first batch in `from..end` with a base within `offsets` from which batches follow each other to `end`, none of them with offsets
+/// from `last_end` on. Damage lies inside the range, and `end` is the end of a batch.
 pub(crate) fn first_behind_damage(
     file: &dyn File,
     from: u64,
     end: u64,
     offsets: Range<Offset>,
+    last_end: Offset,
 ) -> io::Result<Option<(u64, Head)>> {
     let mut room = SEARCHED_BYTES_MAX;
     let mut at = from;
     while let Some((position, head)) = next_batch(file, at, end, &offsets, &mut room)? {
-        match follow(file, position, end)? {
+        match follow(file, position, end, last_end)? {
             None => return Ok(Some((position, head))),
             Some(next) => at = next,
         }
@@ -39,8 +40,8 @@ pub(crate) fn first_behind_damage(
 }
 
 /// Follows batches by their heads. Where they do not lead to `end`, returns where to go on searching.
-fn follow(file: &dyn File, from: u64, end: u64) -> io::Result<Option<u64>> {
-    let mut scan = HeadScan::new(file, from, end, Offset::ZERO);
+fn follow(file: &dyn File, from: u64, end: u64, last_end: Offset) -> io::Result<Option<u64>> {
+    let mut scan = HeadScan::new(file, from, end, Offset::ZERO).up_to(last_end);
     let mut last = None;
     loop {
         match (scan.step(), last) {

@@ -34,7 +34,7 @@ pub enum DamageKind {
     Oversized { size: u64 },
     #[error("offsets {from} to {to} are missing behind the last batch")]
     Missing { from: Offset, to: Offset },
-    #[error("base offset {got} where {want} or more was expected")]
+    #[error("base offset {got} where {want} was expected")]
     Order { got: Offset, want: Offset },
     #[error("the batch of offset {offset} is not the one that was written here")]
     Stranger { offset: Offset },
@@ -65,6 +65,7 @@ pub struct HeadScan<'a> {
     position: u64,
     end: u64,
     next_offset: Offset,
+    last_end: Offset,
     buf: Vec<u8>,
     buf_at: u64,
 }
@@ -80,8 +81,17 @@ impl<'a> HeadScan<'a> {
             position: from,
             end,
             next_offset: floor,
+            last_end: Offset(i64::MAX),
             buf: Vec::new(),
             buf_at: 0,
+        }
+    }
+
+    /// The last batch ends with the offset before `offset`, or below: a base offset that rotted upwards is damage.
+    pub(crate) fn up_to(self, offset: Offset) -> Self {
+        HeadScan {
+            last_end: offset,
+            ..self
         }
     }
 
@@ -101,6 +111,11 @@ impl<'a> HeadScan<'a> {
         };
         check_head(&head, self.end - position, self.next_offset)
             .map_err(|why| Damage { position, why })?;
+        if head.next_offset() > self.last_end {
+            let (got, want) = (head.base_offset(), self.next_offset);
+            let why = DamageKind::Order { got, want };
+            return Err(Damage { position, why }.into());
+        }
         self.position += head.size() as u64;
         self.next_offset = head.next_offset();
         Ok(Some((position, head)))

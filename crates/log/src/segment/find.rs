@@ -98,7 +98,7 @@ impl Segment {
             return Ok(None);
         }
         let offsets = self.base..from.advance(1);
-        match first_behind_damage(&*file, position, end, offsets)? {
+        match first_behind_damage(&*file, position, end, offsets, self.end())? {
             Some((position, _)) => self.first_from(position, limit, from),
             None => Ok(None),
         }
@@ -111,7 +111,7 @@ impl Segment {
         from: Offset,
     ) -> Result<Option<Found>, ScanError> {
         let file = self.file()?;
-        let mut scan = HeadScan::new(&*file, position, limit, self.base);
+        let mut scan = HeadScan::new(&*file, position, limit, self.base).up_to(self.end());
         while let Some((position, head)) = scan.step()? {
             if head.last_offset() >= from {
                 return Ok(Some(Found { position, head }));

@@ -163,7 +163,8 @@ impl Segment {
         into: &mut Inner,
     ) -> io::Result<(u64, Option<Damage>)> {
         let Range { start, end } = positions;
-        let mut scan = HeadScan::new(&**file, start, end, self.base);
+        let last_end = known_end.unwrap_or(Offset(i64::MAX));
+        let mut scan = HeadScan::new(&**file, start, end, self.base).up_to(last_end);
         let (mut good, mut last) = (start, (start, self.base));
         let mut met = None;
         loop {
@@ -183,11 +184,12 @@ impl Segment {
                     };
                     // The last head may be what is damaged, its length.
                     let (from, floor) = last;
-                    let found = first_behind_damage(&**file, from, end, floor..known_end)?;
+                    let offsets = floor..known_end;
+                    let found = first_behind_damage(&**file, from, end, offsets, last_end)?;
                     let Some((position, _)) = found else {
                         return Ok((good, met));
                     };
-                    scan = HeadScan::new(&**file, position, end, floor);
+                    scan = HeadScan::new(&**file, position, end, floor).up_to(last_end);
                     // No walk from an entry before gets there.
                     into.since_entry = u64::MAX;
                 }

@@ -84,7 +84,7 @@ fn batches() -> Vec<Batch> {
 #[test]
 fn every_batch_that_rot_left_is_served_and_no_other_whatever_is_left_of_the_indexes() {
     let batches = batches();
-    // All of it, the head, its length, its format, the records.
+    // All of it, the head, its length, its format, the records; its base offset beyond the end, and far beyond.
     let damages = [
         (0..1000, Rot::Zero),
         (0..30, Rot::Zero),
@@ -92,6 +92,8 @@ fn every_batch_that_rot_left_is_served_and_no_other_whatever_is_left_of_the_inde
         (11..12, Rot::Flip { bit: 3 }),
         (16..17, Rot::Flip { bit: 1 }),
         (70..71, Rot::Flip { bit: 5 }),
+        (6..7, Rot::Flip { bit: 0 }),
+        (0..1, Rot::Flip { bit: 3 }),
     ];
     for has_indexes in [true, false] {
         for (bytes, rot) in &damages {
@@ -260,4 +262,29 @@ fn a_cut_behind_damage_takes_nothing_that_is_below_it() {
             );
         }
     }
+}
+
+/// Found by fuzzing: the end of the last batch had rotted upwards, and what was appended behind it was found by nobody.
+#[test]
+fn batches_go_behind_a_base_offset_that_rotted_beyond_them() {
+    let place = Place::simulated(3);
+    let batches = &batches()[..4];
+    let (known, places) = write(&place, batches);
+    let (path, lies) = &places[3];
+    let rotten = lies.start..lies.start + 1;
+    (machine(&place).rot(path, rotten, Rot::Flip { bit: 3 })).unwrap();
+    remove_indexes(&place);
+    let (store, _) = place.open(config(), Some(known));
+    let end = store.log_end();
+    assert_eq!(end, batches[3].next_offset());
+    let new = batch(end.0, 2, 5000);
+    append(&store, std::slice::from_ref(&new));
+    assert_eq!(read_one(&store, end), Some(new.clone()));
+    assert_eq!(read_one(&store, batches[3].base_offset()), None);
+    store.sync().unwrap();
+    store.write_indexes().unwrap();
+    let known = store.known();
+    drop(store);
+    let all = [batches, &[new]].concat();
+    check(&place, known, &all, |of| of == 3);
 }
