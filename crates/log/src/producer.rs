@@ -347,12 +347,11 @@ impl ProducerStates {
         self.end = self.end.max(start);
     }
 
-    /// Adds a producer as a snapshot tells it.
-    fn restore(&mut self, id: ProducerId, producer: Producer) {
-        if let Some(start) = producer.txn_start {
-            self.open.insert(start, id);
-        }
-        self.producers.insert(id, producer);
+    /// Adds a producer as a snapshot tells it. False where another has its id, or an open transaction that began at the same offset.
+    fn restore(&mut self, id: ProducerId, producer: Producer) -> bool {
+        let start = producer.txn_start;
+        let is_first_there = start.is_none_or(|start| self.open.insert(start, id).is_none());
+        self.producers.insert(id, producer).is_none() && is_first_there
     }
 }
 

@@ -97,7 +97,9 @@ impl ProducerStates {
         }
         let mut states = ProducerStates::new(end);
         for (id, producer) in producers {
-            states.restore(id, producer);
+            if !states.restore(id, producer) {
+                return Err(SnapshotError::Damaged);
+            }
         }
         Ok(states)
     }

@@ -294,3 +294,24 @@ fn a_snapshot_with_a_batch_that_none_can_be_does_not_verify() {
         assert!(matches!(read, Err(SnapshotError::Damaged)), "{at}");
     }
 }
+
+/// Found by fuzzing: a transaction that nobody could end was open then, and readers of committed records waited before it.
+#[test]
+fn a_snapshot_with_two_producers_of_one_id_or_transactions_at_one_offset_does_not_verify() {
+    const ENTRY: usize = 46;
+    let mut states = ProducerStates::new(Offset(0));
+    append(&mut states, in_txn(0, 0, 1)).unwrap();
+    append(&mut states, in_txn(1, 0, 2)).unwrap();
+    let bytes = states.encode();
+    assert!(ProducerStates::decode(&bytes, states.end()).is_ok());
+    // Of two entries, their ids and the starts of their transactions.
+    for field in [0..8, 38..46] {
+        let from = 10 + field.start..10 + field.end;
+        let mut bad = bytes.clone();
+        bad.copy_within(from, 10 + ENTRY + field.start);
+        let crc = crate::crc32c(&bad[6..]);
+        bad[2..6].copy_from_slice(&crc.to_be_bytes());
+        let read = ProducerStates::decode(&bad, states.end());
+        assert!(matches!(read, Err(SnapshotError::Damaged)), "{field:?}");
+    }
+}
