@@ -78,7 +78,7 @@ impl Shard {
         + Send
         + 'static,
     ) -> Outcome {
-        keep_once(&mut group_ids, String::clone);
+        keep_once(&mut group_ids);
         let question = |group_id: &String| {
             let partition = self.group_partition(group_id);
             (partition, Question::Group(ask(group_id.clone())))

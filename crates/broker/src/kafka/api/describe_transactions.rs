@@ -17,7 +17,7 @@ impl Shard {
         request: DescribeTransactionsRequest,
     ) -> Outcome {
         let mut ids = request.transactional_ids;
-        keep_once(&mut ids, String::clone);
+        keep_once(&mut ids);
         let questions = ids
             .iter()
             .map(|id| {
