@@ -11,9 +11,11 @@ use env::File;
 use model::Offset;
 use wire::records::{HEAD_SIZE, Head};
 
-use crate::scan::{HeadScan, ScanError, check_head, read_batch, read_up_to};
+use crate::scan::{HeadScan, check_head, is_unreadable, read_batch, read_readable, read_up_to};
 
 const READ_BYTES: u64 = 256 << 10;
+/// What a disk fails to give back as one.
+const PAGE_BYTES: u64 = 4096;
 /// Twice what a segment may have: heads of batches that are none cost the reading of what they claim.
 const SEARCHED_BYTES_MAX: u64 = 4 << 30;
 /// A head's offset, its length and epoch, and the byte that says which format it has.
@@ -44,20 +46,22 @@ fn follow(file: &dyn File, from: u64, end: u64, last_end: Offset) -> io::Result<
     let mut scan = HeadScan::new(file, from, end, Offset::ZERO).up_to(last_end);
     let mut last = None;
     loop {
-        match (scan.step(), last) {
-            (Ok(None), _) => return Ok(None),
-            (Ok(found), _) => last = found,
-            (Err(ScanError::Io(error)), _) => return Err(error),
-            (Err(ScanError::Damage(damage)), None) => return Ok(Some(damage.position + 1)),
-            // It was the length of the batch before that is damaged, and batches were jumped over.
-            (Err(ScanError::Damage(damage)), Some((position, head))) => {
-                return match read_batch(file, position, &head) {
-                    Ok(_) => Ok(Some(damage.position.max(from + 1))),
-                    Err(ScanError::Damage(_)) => Ok(Some(position + 1)),
-                    Err(ScanError::Io(error)) => Err(error),
-                };
+        let damage = match scan.step() {
+            Ok(None) => return Ok(None),
+            Ok(found) => {
+                last = found;
+                continue;
             }
-        }
+            Err(error) => error.into_damage(scan.position())?,
+        };
+        let Some((position, head)) = last else {
+            return Ok(Some(damage.position + 1));
+        };
+        // Else it was the length of the batch before that is damaged, and batches were jumped over.
+        return match is_whole(file, position, &head)? {
+            true => Ok(Some(damage.position.max(from + 1))),
+            false => Ok(Some(position + 1)),
+        };
     }
 }
 
@@ -72,7 +76,8 @@ fn next_batch(
     let mut at = from;
     while at + HEAD_SIZE as u64 <= end {
         let mut bytes = vec![0; (end - at).min(READ_BYTES) as usize];
-        let got = read_up_to(file, &mut bytes, at)?;
+        let (got, failed) = read_readable(file, &mut bytes, at);
+        let failed_at = at + got as u64;
         bytes.truncate(got);
         let Some(left) = room.checked_sub(got as u64) else {
             return Ok(None);
@@ -91,13 +96,19 @@ fn next_batch(
                     return Ok(None);
                 };
                 *room = left;
-                match read_batch(file, position, &head) {
-                    Ok(_) => return Ok(Some((position, head))),
-                    Err(ScanError::Damage(_)) => {}
-                    Err(ScanError::Io(error)) => return Err(error),
+                if is_whole(file, position, &head)? {
+                    return Ok(Some((position, head)));
                 }
             }
             position += 1;
+        }
+        match failed {
+            Some(error) if is_unreadable(&error) => {
+                at = first_readable(file, failed_at, end)?;
+                continue;
+            }
+            Some(error) => return Err(error),
+            None => {}
         }
         // The file is shorter than its segment.
         if position == at {
@@ -106,4 +117,43 @@ fn next_batch(
         at = position;
     }
     Ok(None)
+}
+
+fn is_whole(file: &dyn File, position: u64, head: &Head) -> io::Result<bool> {
+    match read_batch(file, position, head) {
+        Ok(_) => Ok(true),
+        Err(error) => error.into_damage(position).map(|_| false),
+    }
+}
+
+/// Where bytes can be read again behind `from`, where they cannot. Each try may cost a disk seconds, so the steps grow until one is
+/// good, and are halved back: of several such places those between may not be found.
+fn first_readable(file: &dyn File, from: u64, end: u64) -> io::Result<u64> {
+    let mut bad = from & !(PAGE_BYTES - 1);
+    let mut step = PAGE_BYTES;
+    let mut good = loop {
+        let next = bad + step;
+        // Behind the end there is nothing that fails.
+        if end <= next || is_readable(file, next)? {
+            break next;
+        }
+        bad = next;
+        step *= 2;
+    };
+    while PAGE_BYTES < good - bad {
+        let middle = (bad + (good - bad) / 2) & !(PAGE_BYTES - 1);
+        match end <= middle || is_readable(file, middle)? {
+            true => good = middle,
+            false => bad = middle,
+        }
+    }
+    Ok(good.min(end))
+}
+
+fn is_readable(file: &dyn File, page: u64) -> io::Result<bool> {
+    match read_up_to(file, &mut [0; PAGE_BYTES as usize], page) {
+        Ok(_) => Ok(true),
+        Err(error) if is_unreadable(&error) => Ok(false),
+        Err(error) => Err(error),
+    }
 }

@@ -38,6 +38,8 @@ pub enum DamageKind {
     Order { got: Offset, want: Offset },
     #[error("the batch of offset {offset} is not the one that was written here")]
     Stranger { offset: Offset },
+    #[error("the disk does not give the bytes back")]
+    Unreadable,
     #[error("leader epoch {got} where the checkpoint of epochs has {want}")]
     Epoch { got: LeaderEpoch, want: LeaderEpoch },
 }
@@ -48,6 +50,28 @@ pub enum ScanError {
     Io(#[from] io::Error),
     #[error(transparent)]
     Damage(#[from] Damage),
+}
+
+impl ScanError {
+    /// It is of these bytes: what lies behind them may be read.
+    pub(crate) fn is_local(&self) -> bool {
+        match self {
+            ScanError::Damage(_) => true,
+            ScanError::Io(error) => is_unreadable(error),
+        }
+    }
+
+    /// As a walk that goes on behind it takes note of it.
+    pub(crate) fn into_damage(self, position: u64) -> io::Result<Damage> {
+        match self {
+            ScanError::Damage(damage) => Ok(damage),
+            ScanError::Io(error) if is_unreadable(&error) => Ok(Damage {
+                position,
+                why: DamageKind::Unreadable,
+            }),
+            ScanError::Io(error) => Err(error),
+        }
+    }
 }
 
 impl From<ScanError> for io::Error {
@@ -95,6 +119,11 @@ impl<'a> HeadScan<'a> {
         }
     }
 
+    /// Where the next batch begins.
+    pub(crate) fn position(&self) -> u64 {
+        self.position
+    }
+
     /// Position and header of the next batch, `None` at the end.
     pub fn step(&mut self) -> Result<Option<(u64, Head)>, ScanError> {
         let position = self.position;
@@ -134,9 +163,12 @@ impl<'a> HeadScan<'a> {
         let want = (self.end - position).min(HEAD_READ_BYTES as u64) as usize;
         self.buf.resize(want, 0);
         self.buf_at = position;
-        let got = read_up_to(self.file, &mut self.buf, position)?;
+        let (got, failed) = read_readable(self.file, &mut self.buf, position);
         self.buf.truncate(got);
-        Ok(Head::read(&self.buf))
+        match (Head::read(&self.buf), failed) {
+            (None, Some(error)) => Err(error),
+            (head, _) => Ok(head),
+        }
     }
 }
 
@@ -168,16 +200,41 @@ pub(crate) fn check_head(head: &Head, room: u64, floor: Offset) -> Result<(), Da
 
 /// Fills `buf` as far as the file goes.
 pub fn read_up_to(file: &dyn File, buf: &mut [u8], position: u64) -> io::Result<usize> {
+    match read_readable(file, buf, position) {
+        (filled, None) => Ok(filled),
+        (_, Some(error)) => Err(error),
+    }
+}
+
+/// The same as far as the bytes can be read, and why no further.
+pub(crate) fn read_readable(
+    file: &dyn File,
+    buf: &mut [u8],
+    position: u64,
+) -> (usize, Option<io::Error>) {
     let mut filled = 0;
     while filled < buf.len() {
         match file.read_at(&mut buf[filled..], position + filled as u64) {
             Ok(0) => break,
             Ok(n) => filled += n,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+            Err(error) => return (filled, Some(error)),
         }
     }
-    Ok(filled)
+    (filled, None)
+}
+
+/// The disk does not give these bytes back. Others of the same file it may.
+pub(crate) fn is_unreadable(error: &io::Error) -> bool {
+    const EIO: i32 = 5;
+    const ENODATA: i32 = 61;
+    const EBADMSG: i32 = 74;
+    const EILSEQ: i32 = 84;
+    const EREMOTEIO: i32 = 121;
+    matches!(
+        error.raw_os_error(),
+        Some(EIO | ENODATA | EBADMSG | EILSEQ | EREMOTEIO)
+    )
 }
 
 /// Reads one whole batch whose header was checked by a scan, and verifies its checksum.

@@ -307,10 +307,12 @@ impl File for SimFile {
         world.disk_op(self.boot, false)?;
         world.counts.reads += 1;
         let end = position.saturating_add(buf.len() as u64);
-        let bad = |bad: &super::world::BadRange| {
+        let overlaps = |bad: &&super::world::BadRange| {
             bad.node == self.node && position < bad.range.end && bad.range.start < end
         };
-        if world.bad.iter().any(bad) {
+        let bad = world.bad.iter().filter(overlaps);
+        let readable_to = bad.map(|bad| bad.range.start).min().unwrap_or(end);
+        if readable_to <= position && position < end {
             world.counts.reads_failed += 1;
             world.note(&Event::Read {
                 node: self.node,
@@ -320,7 +322,8 @@ impl File for SimFile {
             });
             return Err(io_error());
         }
-        let mut len = buf.len();
+        // As Linux does: what comes before is given.
+        let mut len = (readable_to - position) as usize;
         if world.faults.short_io && len > 1 && world.chance.one_in(64) {
             len = world.chance.between(1, len as u64) as usize;
         }

@@ -288,7 +288,8 @@ fn reads_fail_bits_rot_and_writes_go_astray_where_asked() {
 
     machine.fail_reads(Path::new(FILE), 4096..4097).unwrap();
     assert!(file.read_at(&mut [0; 4096], 0).is_ok());
-    assert!(file.read_at(&mut [0; 4096], 1).is_err());
+    assert_eq!(file.read_at(&mut [0; 4096], 1).unwrap(), 4095);
+    assert!(file.read_at(&mut [0; 4096], 4096).is_err());
 }
 
 #[test]

@@ -13,7 +13,7 @@ use super::{Found, Index, MaxTime, RecordTime, Segment};
 use crate::behind::first_behind_damage;
 use crate::index::{self, Entry, OffsetEntry, TimeEntry};
 use crate::pool::Slot;
-use crate::scan::{HeadScan, ScanError, read_batch};
+use crate::scan::{HeadScan, ScanError, is_unreadable, read_batch};
 
 /// A reader behind damage searches at most this, at each read: index entries lie a batch and 4 KiB from each other.
 const SEARCHED_BYTES_MAX: u64 = 4 << 20;
@@ -43,6 +43,8 @@ impl Segment {
             Ok(None) if position >= limit && limit < self.len() => {
                 return self.first_from(0, limit, from);
             }
+            // It may well be right: the batch that it leads to cannot be read.
+            Err(ScanError::Io(error)) if is_unreadable(&error) => {}
             Err(ScanError::Io(error)) => return Err(error.into()),
             _ => {
                 self.rebuild()?;
@@ -59,9 +61,9 @@ impl Segment {
         from: Offset,
     ) -> Result<Option<Found>, ScanError> {
         match self.first_from(position, limit, from) {
-            Err(ScanError::Damage(damage)) => match self.first_behind(position, limit, from)? {
+            Err(error) if error.is_local() => match self.first_behind(position, limit, from)? {
                 Some(found) => Ok(Some(found)),
-                None => Err(ScanError::Damage(damage)),
+                None => Err(error),
             },
             found => found,
         }
@@ -90,8 +92,8 @@ impl Segment {
                 }
                 // Nothing at the limit or above it is looked at.
                 Ok(None) => {}
-                Err(ScanError::Io(error)) => return Err(error.into()),
-                Ok(Some(_)) | Err(ScanError::Damage(_)) => return Ok(None),
+                Err(error) if !error.is_local() => return Err(error),
+                Ok(Some(_)) | Err(_) => return Ok(None),
             }
         }
         if end.saturating_sub(position) > SEARCHED_BYTES_MAX {
@@ -269,7 +271,7 @@ impl Segment {
             {
                 Ok(head.base_offset())
             }
-            Err(ScanError::Io(error)) => Err(error.into()),
+            Err(error) if !error.is_local() => Err(error),
             _ => Ok(self.end()),
         }
     }
@@ -284,17 +286,16 @@ impl Segment {
             .map(|mark| mark.position)
     }
 
-    pub(super) fn offset_floor(&self, offset: Offset) -> io::Result<Option<OffsetEntry>> {
+    pub(super) fn offset_floor(&self, offset: Offset) -> Result<Option<OffsetEntry>, ScanError> {
         let key = offset.0 - self.base.0;
-        let inner = self.inner.read();
-        match &inner.index {
+        self.ask_index(|index| match index {
             Index::Memory { offsets, .. } => Ok(index::floor(offsets, key)),
             Index::Files { offsets: count, .. } => self.floor_in(&self.offsets_file, *count, key),
             Index::Unknown => Ok(None),
-        }
+        })
     }
 
-    fn offset_ceiling(&self, offset: Offset) -> io::Result<Option<OffsetEntry>> {
+    fn offset_ceiling(&self, offset: Offset) -> Result<Option<OffsetEntry>, ScanError> {
         let key = offset.0 - self.base.0;
         self.first_entry(|entry| i64::from(entry.relative) < key)
     }
@@ -303,29 +304,39 @@ impl Segment {
     fn first_entry(
         &self,
         before: impl Fn(&OffsetEntry) -> bool,
-    ) -> io::Result<Option<OffsetEntry>> {
-        let inner = self.inner.read();
-        match &inner.index {
+    ) -> Result<Option<OffsetEntry>, ScanError> {
+        self.ask_index(|index| match index {
             Index::Memory { offsets, .. } => {
-                Ok(offsets.get(offsets.partition_point(before)).copied())
+                Ok(offsets.get(offsets.partition_point(&before)).copied())
             }
             Index::Files { offsets: count, .. } => {
                 let path = || self.path(OffsetEntry::EXTENSION);
                 let file = self.pool.get(&self.offsets_file, Open::Read, path)?;
-                index::first_in_file(&*file, *count, before)
+                index::first_in_file(&*file, *count, &before)
             }
             Index::Unknown => Ok(None),
-        }
+        })
     }
 
-    fn time_floor(&self, timestamp: Timestamp) -> io::Result<Option<TimeEntry>> {
-        let inner = self.inner.read();
-        match &inner.index {
+    fn time_floor(&self, timestamp: Timestamp) -> Result<Option<TimeEntry>, ScanError> {
+        self.ask_index(|index| match index {
             Index::Memory { times, .. } => Ok(index::floor(times, timestamp.0)),
             Index::Files { times: count, .. } => {
                 self.floor_in(&self.times_file, *count, timestamp.0)
             }
             Index::Unknown => Ok(None),
+        })
+    }
+
+    /// An index whose file cannot be read is made anew.
+    fn ask_index<T>(&self, ask: impl Fn(&Index) -> io::Result<T>) -> Result<T, ScanError> {
+        let answer = ask(&self.inner.read().index);
+        match answer {
+            Err(error) if is_unreadable(&error) => {
+                self.replace_files()?;
+                Ok(ask(&self.inner.read().index)?)
+            }
+            answer => Ok(answer?),
         }
     }
 

@@ -16,7 +16,7 @@ use crate::behind::first_behind_damage;
 use crate::index::{self, Entry, OffsetEntry, TimeEntry};
 use crate::journal::lacks_descriptors;
 use crate::pool::Slot;
-use crate::scan::{Damage, HeadScan, ScanError, scan_batches};
+use crate::scan::{Damage, HeadScan, ScanError, is_unreadable, scan_batches};
 
 /// Distance of entries when an index is made again; the topic's own setting is not known here.
 const INTERVAL_OF_REBUILD: u64 = 4096;
@@ -42,7 +42,7 @@ impl Segment {
         // Under the lock, and asked again: a reader that loads must not publish an end that the writer has passed meanwhile.
         let mut inner = self.inner.write();
         if matches!(inner.index, Index::Unknown) {
-            self.reopen_locked(&mut inner, self.len(), false, true)?;
+            self.reopen_locked(&mut inner, self.len(), true)?;
         }
         Ok(())
     }
@@ -72,26 +72,25 @@ impl Segment {
         Ok(())
     }
 
-    /// Makes a segment active: reads its indexes and walks the headers behind the last entry, or when `verify` walks all
-    /// batches with their checksums. Publishes the end found; returns the damage that ended the walk.
-    pub(crate) fn reopen(&self, file_len: u64, verify: bool) -> io::Result<Option<Damage>> {
-        self.reopen_locked(&mut self.inner.write(), file_len, verify, false)
+    /// Makes a segment active that nobody vouches for: walks all batches with their checksums. Publishes the end found; returns the
+    /// damage that ended the walk.
+    pub(crate) fn reopen(&self, file_len: u64) -> io::Result<Option<Damage>> {
+        self.reopen_locked(&mut self.inner.write(), file_len, false)
     }
 
+    /// Of a segment that is believed it reads the indexes, and walks the headers behind the last entry.
     fn reopen_locked(
         &self,
         inner: &mut Inner,
         file_len: u64,
-        verify: bool,
         believed: bool,
     ) -> io::Result<Option<Damage>> {
-        let disk = &**self.pool.disk();
-        let (mut offsets, mut times): (Vec<OffsetEntry>, Vec<TimeEntry>) = match verify {
-            true => (Vec::new(), Vec::new()),
-            false => (
-                index::load(disk, &self.path(OffsetEntry::EXTENSION))?,
-                index::load(disk, &self.path(TimeEntry::EXTENSION))?,
+        let (mut offsets, mut times) = match believed {
+            true => (
+                self.stored_entries::<OffsetEntry>()?,
+                self.stored_entries::<TimeEntry>()?,
             ),
+            false => (Vec::new(), Vec::new()),
         };
         let file = self.file()?;
         let stored = offsets.len();
@@ -105,8 +104,9 @@ impl Segment {
                 Ok(Some((_, head))) => {
                     head.last_offset().0 == self.base.0 + i64::from(last.relative)
                 }
-                Ok(None) | Err(ScanError::Damage(_)) => false,
-                Err(ScanError::Io(error)) => return Err(error),
+                Ok(None) => false,
+                Err(error) if error.is_local() => false,
+                Err(error) => return Err(error.into()),
             };
             if !leads {
                 offsets.clear();
@@ -114,10 +114,13 @@ impl Segment {
         }
         let last_indexed = offsets.last().map_or(-1, |last| last.relative);
         times.retain(|entry| 0 <= entry.relative && entry.relative <= last_indexed);
-        let from = offsets.last().map_or(0, |last| last.position as u64);
-        let is_foreign = verify || offsets.len() < stored;
-        let indexed = if is_foreign { FOREIGN } else { from };
-        self.indexed.store(indexed, Ordering::Relaxed);
+        let is_foreign = !believed || offsets.len() < stored;
+        // A power cut may have taken later times than the last, and left the offsets.
+        let is_timed = |last: &TimeEntry| index::floor(&offsets, i64::from(last.relative));
+        let timed = times.last().and_then(is_timed);
+        let from = timed.map_or(0, |entry| entry.position as u64);
+        let indexed_to = offsets.last().map_or(0, |last| last.position as u64);
+        let times_stored = times.len();
         let max = times.last().map(|entry| MaxTime {
             timestamp: Timestamp(entry.timestamp),
             offset: self.base.advance(i64::from(entry.relative)),
@@ -131,15 +134,21 @@ impl Segment {
             marks: VecDeque::new(),
             since_entry: 0,
         };
-        let (len, damage) = match verify {
-            true => scan_batches(&*file, from, file_len, self.base, |position, batch| {
+        let (len, damage) = match believed {
+            true => self.walk(&file, from..file_len, inner.end, &mut rebuilt)?,
+            false => scan_batches(&*file, from, file_len, self.base, |position, batch| {
                 rebuilt.note(self.base, position, &batch, INTERVAL_OF_REBUILD);
             })?,
-            false => {
-                let known_end = believed.then_some(inner.end);
-                self.walk(&file, from..file_len, known_end, &mut rebuilt)?
-            }
         };
+        let times_found = match &rebuilt.index {
+            Index::Memory { times, .. } => {
+                times.partition_point(|time| time.relative <= last_indexed)
+            }
+            Index::Unknown | Index::Files { .. } => 0,
+        };
+        let is_foreign = is_foreign || times_stored < times_found;
+        let indexed = if is_foreign { FOREIGN } else { indexed_to };
+        self.indexed.store(indexed, Ordering::Relaxed);
         // What a checkpoint vouches for was acknowledged: damage inside answers reads with an error, and the next append goes
         // behind it. To end the segment at the damage would write over everything that follows.
         if believed && damage.is_some() {
@@ -153,17 +162,24 @@ impl Segment {
         Ok(damage)
     }
 
-    /// Takes note of batches by their heads. Of a segment that is known to go on to `known_end`, those behind damage too. Returns the
-    /// end of the last one and the first damage.
+    /// The entries of an index file; none where it cannot be read.
+    fn stored_entries<E: Entry>(&self) -> io::Result<Vec<E>> {
+        match index::load(&**self.pool.disk(), &self.path(E::EXTENSION)) {
+            Err(error) if is_unreadable(&error) => Ok(Vec::new()),
+            entries => entries,
+        }
+    }
+
+    /// Takes note of batches by their heads, those behind damage too: the segment is known to go on to `last_end`. Returns the end of
+    /// the last one and the first damage.
     fn walk(
         &self,
         file: &FileHandle,
         positions: Range<u64>,
-        known_end: Option<Offset>,
+        last_end: Offset,
         into: &mut Inner,
     ) -> io::Result<(u64, Option<Damage>)> {
         let Range { start, end } = positions;
-        let last_end = known_end.unwrap_or(Offset(i64::MAX));
         let mut scan = HeadScan::new(&**file, start, end, self.base).up_to(last_end);
         let (mut good, mut last) = (start, (start, self.base));
         let mut met = None;
@@ -175,16 +191,15 @@ impl Segment {
                     last = (position, head.base_offset());
                 }
                 Ok(None) => return Ok((good, met)),
-                Err(ScanError::Io(error)) => return Err(error),
-                Err(ScanError::Damage(damage)) => {
-                    let is_first = met.is_none();
-                    met.get_or_insert(damage);
-                    let Some(known_end) = known_end.filter(|_| is_first) else {
+                Err(error) => {
+                    let damage = error.into_damage(scan.position())?;
+                    if met.is_some() {
                         return Ok((good, met));
-                    };
+                    }
+                    met = Some(damage);
                     // The last head may be what is damaged, its length.
                     let (from, floor) = last;
-                    let offsets = floor..known_end;
+                    let offsets = floor..last_end;
                     let found = first_behind_damage(&**file, from, end, offsets, last_end)?;
                     let Some((position, _)) = found else {
                         return Ok((good, met));
@@ -219,7 +234,7 @@ impl Segment {
         let Some((_, _, max)) = self.sound_files()? else {
             return self.rebuild_all();
         };
-        if !self.names_batch(max.timestamp, max.offset)? {
+        if !self.names_batch(max.timestamp, max.offset)? || self.has_later(max)? {
             return self.rebuild_all();
         }
         let mut inner = self.inner.write();
@@ -229,7 +244,41 @@ impl Segment {
         Ok(())
     }
 
-    /// Entries of both index files and the last time, when the files look like those of this segment.
+    /// A batch behind that of `max` has a larger time: a power cut took the end of the index. None is looked for behind damage.
+    fn has_later(&self, max: MaxTime) -> Result<bool, ScanError> {
+        let Some(found) = self.find(max.offset, self.len())? else {
+            return Ok(false);
+        };
+        let file = self.file()?;
+        let mut scan = HeadScan::new(&*file, found.position, self.len(), self.base);
+        loop {
+            match scan.step() {
+                Ok(Some((_, head))) if head.max_timestamp() <= max.timestamp => {}
+                Ok(later) => return Ok(later.is_some()),
+                Err(error) if error.is_local() => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Index files that cannot be read give way to others: what is written in their place may not be read either.
+    pub(super) fn replace_files(&self) -> io::Result<()> {
+        {
+            let detached = self.detached.lock();
+            self.offsets_file.close();
+            self.times_file.close();
+            for extension in [OffsetEntry::EXTENSION, TimeEntry::EXTENSION] {
+                if !*detached {
+                    // One that stays is told by who asks it.
+                    let _ = self.pool.disk().remove_file(&self.path(extension));
+                }
+            }
+        }
+        self.rebuild()?;
+        Ok(())
+    }
+
+    /// Entries of both index files and the last time, when the files look like those of this segment and can be read.
     fn sound_files(&self) -> io::Result<Option<(u64, u64, MaxTime)>> {
         let Some((offsets, last)) = self.last_entry::<OffsetEntry>(&self.offsets_file)? else {
             return Ok(None);
@@ -258,7 +307,9 @@ impl Segment {
     fn last_entry<E: Entry>(&self, slot: &Slot) -> io::Result<Option<(u64, Option<E>)>> {
         let file = match self.pool.get(slot, Open::Read, || self.path(E::EXTENSION)) {
             Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound || is_unreadable(&error) => {
+                return Ok(None);
+            }
             Err(error) => return Err(error),
         };
         let len = file.len()?;
@@ -270,7 +321,10 @@ impl Segment {
             return Ok(Some((0, None)));
         }
         let mut bytes = vec![0; E::SIZE];
-        file.read_exact_at(&mut bytes, (count - 1) * E::SIZE as u64)?;
+        match file.read_exact_at(&mut bytes, (count - 1) * E::SIZE as u64) {
+            Err(error) if is_unreadable(&error) => return Ok(None),
+            read => read?,
+        }
         let zero = bytes.iter().all(|byte| *byte == 0);
         Ok((!zero).then(|| (count, Some(E::read(&bytes)))))
     }
@@ -305,7 +359,7 @@ impl Segment {
             marks: VecDeque::new(),
             since_entry: 0,
         };
-        let (good, damage) = self.walk(&file, 0..len, Some(end), &mut rebuilt)?;
+        let (good, damage) = self.walk(&file, 0..len, end, &mut rebuilt)?;
         let is_damaged = damage.is_some();
         // Damage that was passed is told to those who read it.
         let damage = damage.filter(|_| good < len);
@@ -403,7 +457,7 @@ impl Segment {
         self.offsets_file.close();
         self.times_file.close();
         self.pinned_file()?.set_len(len)?;
-        self.reopen_locked(&mut self.inner.write(), len, false, true)?;
+        self.reopen_locked(&mut self.inner.write(), len, true)?;
         self.write_indexes()?;
         self.cut_txns(upto)?;
         Ok(len)

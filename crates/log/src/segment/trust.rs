@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use wire::records::{Batch, BatchError, Head, Source};
 
 use super::Segment;
-use crate::scan::{Damage, DamageKind, HeadScan, ScanError, read_batch, read_up_to};
+use crate::scan::{Damage, DamageKind, HeadScan, ScanError, read_batch, read_readable};
 
 /// Ranges remembered per segment; readers that jump about lose the oldest, which is then verified again.
 const RANGES_MAX: usize = 256;
@@ -116,7 +116,8 @@ impl Segment {
 
     /// Verifies what of `from..to` was never verified in this life. `from` is where the batch that holds `offset` begins, or the
     /// next above it. Every batch must begin where the one before ends, but for gaps below `gaps_end` that compaction left, and
-    /// `check_epoch` must have nothing against its head.
+    /// `check_epoch` must have nothing against its head. Returns `to`, or the begin of the first batch that may not be served; an
+    /// error where that is the first of all.
     pub(crate) fn ensure_sound(
         &self,
         from: u64,
@@ -124,19 +125,41 @@ impl Segment {
         offset: Offset,
         gaps_end: Offset,
         check_epoch: impl Fn(u64, &Head) -> Result<(), ScanError>,
-    ) -> Result<(), ScanError> {
-        let to = to.min(self.trust.appended_from());
-        if self.trust.covers(from, to) {
-            return Ok(());
+    ) -> Result<u64, ScanError> {
+        let old_to = to.min(self.trust.appended_from());
+        if self.trust.covers(from, old_to) {
+            return Ok(to);
         }
+        let mut position = from;
+        let checked = self.check_batches(&mut position, old_to, offset, gaps_end, check_epoch);
+        if from < position {
+            self.trust.add(from, position);
+        }
+        match checked {
+            Ok(()) => Ok(to),
+            Err(error) if from < position && error.is_local() => Ok(position),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Moves `position` over batches that verify, up to `to` or beyond.
+    fn check_batches(
+        &self,
+        position: &mut u64,
+        to: u64,
+        offset: Offset,
+        gaps_end: Offset,
+        check_epoch: impl Fn(u64, &Head) -> Result<(), ScanError>,
+    ) -> Result<(), ScanError> {
+        let from = *position;
         let file = self.file()?;
         // A slice of a fetch: bounded by what one answer may hold.
         let mut bytes = vec![0; (to - from) as usize];
-        let got = read_up_to(&*file, &mut bytes, from)?;
+        // What fails to be read is met below, where its batch is looked at.
+        let (got, _) = read_readable(&*file, &mut bytes, from);
         bytes.truncate(got);
         // The last batch may end behind the range.
         let heads = self.heads(from..to)?;
-        let mut position = from;
         let mut next = offset;
         let mut follow = |position: &mut u64, batch: &Batch| {
             // The first one only has to hold the offset; the walk that found it has seen that it does not end before.
@@ -165,23 +188,22 @@ impl Segment {
         };
         for batch in Batch::cut(&Bytes::from(bytes), Source::Log) {
             match batch {
-                Ok(batch) => follow(&mut position, &batch)?,
+                Ok(batch) => follow(position, &batch)?,
                 Err(BatchError::Truncated { .. }) => break,
                 Err(error) => {
-                    let why = DamageKind::Batch(error);
+                    let (position, why) = (*position, DamageKind::Batch(error));
                     return Err(Damage { position, why }.into());
                 }
             }
         }
-        if position < to {
+        if *position < to {
             // The batch at the end of the range reaches beyond it.
             let floor = self.base;
-            if let Some((_, head)) = HeadScan::new(&*file, position, self.len(), floor).step()? {
-                let batch = read_batch(&*file, position, &head)?;
-                follow(&mut position, &batch)?;
+            if let Some((_, head)) = HeadScan::new(&*file, *position, self.len(), floor).step()? {
+                let batch = read_batch(&*file, *position, &head)?;
+                follow(position, &batch)?;
             }
         }
-        self.trust.add(from, position);
         Ok(())
     }
 }

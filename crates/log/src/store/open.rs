@@ -240,7 +240,7 @@ fn walk(pool: &Arc<FilePool>, dir: &Arc<Dir>, files: &[SegmentFile]) -> io::Resu
     let mut segments = Vec::with_capacity(files.len());
     for (at, file) in files.iter().enumerate() {
         let segment = Segment::existing(pool, dir, file.base, file.len, file.base, false);
-        let mut damage = segment.reopen(file.len, true)?;
+        let mut damage = segment.reopen(file.len)?;
         let log_end = segment.end();
         let Some(next) = files.get(at + 1) else {
             segments.push(Arc::new(segment));

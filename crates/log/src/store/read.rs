@@ -140,12 +140,11 @@ impl Store {
                 Some(next) if next.base() <= upto => segment.len(),
                 _ => segment.end_position(upto).map_err(at(segment.base()))?,
             };
-            if let Some(slice) =
-                slice(segment, from, limit, bytes_max).map_err(at(segment.base()))?
-            {
+            let found = slice(segment, from, limit, bytes_max).map_err(at(segment.base()))?;
+            if let Some(mut slice) = found {
                 if waits == Waits::ForDisk {
-                    self.ensure_sound(segment, &slice, from)
-                        .map_err(at(segment.base()))?;
+                    let sound = self.ensure_sound(segment, &slice, from);
+                    slice.len = sound.map_err(at(segment.base()))?;
                 }
                 return Ok(Some(Read::Slice(slice)));
             }
@@ -153,18 +152,21 @@ impl Store {
         Ok(Some(Read::AtEnd))
     }
 
+    /// How many bytes of a slice may be served: all, or those before the first batch that does not verify.
     fn ensure_sound(
         &self,
         segment: &Segment,
         slice: &FileSlice,
         from: Offset,
-    ) -> Result<(), ScanError> {
+    ) -> Result<usize, ScanError> {
         if from < slice.base_offset {
             segment.ensure_gap(slice.position)?;
         }
         let end = slice.position + slice.len as u64;
         let check_epoch = |position, head: &Head| self.check_epoch(segment, position, head);
-        segment.ensure_sound(slice.position, end, from, self.gaps_end(), check_epoch)
+        let sound =
+            segment.ensure_sound(slice.position, end, from, self.gaps_end(), check_epoch)?;
+        Ok((sound - slice.position) as usize)
     }
 
     /// First record at or above the log start and below `upto` that has `timestamp` or a later one.

@@ -2,6 +2,7 @@
 
 use std::io::IoSlice;
 use std::ops::Range;
+use std::path::Path;
 
 use env::disk::Open;
 use env::sim::Rot;
@@ -10,17 +11,21 @@ use super::*;
 
 const FIRST: &str = "00000000000000000000";
 
-fn config() -> LogConfig {
-    small_segments(2000)
-}
+const SMALL: u64 = 2000;
+/// Many pages.
+const LARGE: u64 = 100_000;
 
 fn machine(place: &Place) -> &Machine {
     place.machine.as_ref().unwrap()
 }
 
 /// Writes batches and their indexes; where each lies, by segment file.
-fn write(place: &Place, batches: &[Batch]) -> (Known, Vec<(PathBuf, Range<u64>)>) {
-    let store = place.create(config(), 0);
+fn write(
+    place: &Place,
+    segment_bytes: u64,
+    batches: &[Batch],
+) -> (Known, Vec<(PathBuf, Range<u64>)>) {
+    let store = place.create(small_segments(segment_bytes), 0);
     let mut places = Vec::new();
     for batch in batches {
         append(&store, std::slice::from_ref(batch));
@@ -52,9 +57,15 @@ fn read_one(store: &Store, from: Offset) -> Option<Batch> {
 }
 
 /// Every batch that no rot touched is read by each of its offsets, and the others are refused.
-fn check(place: &Place, known: Known, batches: &[Batch], is_rotten: impl Fn(usize) -> bool) {
+fn check(
+    place: &Place,
+    segment_bytes: u64,
+    known: Known,
+    batches: &[Batch],
+    is_rotten: impl Fn(usize) -> bool,
+) {
     for is_rising in [true, false] {
-        let (store, _) = place.open(config(), Some(known));
+        let (store, _) = place.open(small_segments(segment_bytes), Some(known));
         let mut order: Vec<usize> = (0..batches.len()).collect();
         if !is_rising {
             order.reverse();
@@ -99,14 +110,14 @@ fn every_batch_that_rot_left_is_served_and_no_other_whatever_is_left_of_the_inde
         for (bytes, rot) in &damages {
             for at in 0..batches.len() {
                 let place = Place::simulated(1);
-                let (known, places) = write(&place, &batches);
+                let (known, places) = write(&place, SMALL, &batches);
                 let (path, lies) = &places[at];
                 let rotten = lies.start + bytes.start..lies.end.min(lies.start + bytes.end);
                 machine(&place).rot(path, rotten, *rot).unwrap();
                 if !has_indexes {
                     remove_indexes(&place);
                 }
-                check(&place, known, &batches, |of| of == at);
+                check(&place, SMALL, known, &batches, |of| of == at);
             }
         }
     }
@@ -120,7 +131,7 @@ fn damage_below_the_log_start_is_felt_by_nobody() {
     for has_indexes in [true, false] {
         for sizes in [1..2, 3..6] {
             let place = Place::simulated(2);
-            let (known, places) = write(&place, &batches);
+            let (known, places) = write(&place, SMALL, &batches);
             let start = batches[sizes.end].base_offset();
             for (path, lies) in &places[sizes.clone()] {
                 machine(&place).rot(path, lies.clone(), Rot::Zero).unwrap();
@@ -132,7 +143,7 @@ fn damage_below_the_log_start_is_felt_by_nobody() {
                 log_start: start,
                 ..known
             };
-            let (store, _) = place.open(config(), Some(known));
+            let (store, _) = place.open(small_segments(SMALL), Some(known));
             let read = read_all(&store, start.0, store.log_end().0, 1 << 20);
             assert!(read == batches[sizes.end..], "from {start} on");
         }
@@ -143,7 +154,7 @@ fn damage_below_the_log_start_is_felt_by_nobody() {
 fn what_lies_between_two_damaged_places_may_be_refused_and_what_follows_is_served() {
     let batches = batches();
     let place = Place::simulated(3);
-    let (known, places) = write(&place, &batches);
+    let (known, places) = write(&place, SMALL, &batches);
     let of_first = |(path, _): &&(PathBuf, Range<u64>)| path.ends_with(format!("{FIRST}.log"));
     let count = places.iter().filter(of_first).count();
     for at in [2, 7] {
@@ -152,7 +163,7 @@ fn what_lies_between_two_damaged_places_may_be_refused_and_what_follows_is_serve
     }
     assert!(7 < count);
     remove_indexes(&place);
-    let (store, _) = place.open(config(), Some(known));
+    let (store, _) = place.open(small_segments(SMALL), Some(known));
     for (at, batch) in batches.iter().enumerate() {
         let read = read_one(&store, batch.base_offset());
         match at {
@@ -183,14 +194,14 @@ fn batches_inside_a_value_are_not_taken_for_those_of_the_log() {
     for at in 1..3 {
         for has_indexes in [true, false] {
             let place = Place::simulated(4);
-            let (known, places) = write(&place, &batches);
+            let (known, places) = write(&place, SMALL, &batches);
             let (path, lies) = &places[at];
             let head = lies.start..lies.start + 61;
             machine(&place).rot(path, head, Rot::Zero).unwrap();
             if !has_indexes {
                 remove_indexes(&place);
             }
-            check(&place, known, &batches, |of| of == at);
+            check(&place, SMALL, known, &batches, |of| of == at);
         }
     }
 }
@@ -200,13 +211,13 @@ fn batches_inside_a_value_are_not_taken_for_those_of_the_log() {
 fn a_search_ends_where_nothing_is_left() {
     let batches = batches();
     let place = Place::simulated(5);
-    let (known, places) = write(&place, &batches);
+    let (known, places) = write(&place, SMALL, &batches);
     let (path, lies) = &places[2];
     let file = place.env.disk.open(path, Open::Write).unwrap();
     let zeros = vec![0; (file.len().unwrap() - lies.start) as usize];
     file.write_at(&[IoSlice::new(&zeros)], lies.start).unwrap();
     remove_indexes(&place);
-    let (store, _) = place.open(config(), Some(known));
+    let (store, _) = place.open(small_segments(SMALL), Some(known));
     let of_second = places.iter().position(|(other, _)| other != path).unwrap();
     for (at, batch) in batches.iter().enumerate() {
         let read = read_one(&store, batch.base_offset());
@@ -269,12 +280,12 @@ fn a_cut_behind_damage_takes_nothing_that_is_below_it() {
 fn batches_go_behind_a_base_offset_that_rotted_beyond_them() {
     let place = Place::simulated(3);
     let batches = &batches()[..4];
-    let (known, places) = write(&place, batches);
+    let (known, places) = write(&place, SMALL, batches);
     let (path, lies) = &places[3];
     let rotten = lies.start..lies.start + 1;
     (machine(&place).rot(path, rotten, Rot::Flip { bit: 3 })).unwrap();
     remove_indexes(&place);
-    let (store, _) = place.open(config(), Some(known));
+    let (store, _) = place.open(small_segments(SMALL), Some(known));
     let end = store.log_end();
     assert_eq!(end, batches[3].next_offset());
     let new = batch(end.0, 2, 5000);
@@ -286,5 +297,140 @@ fn batches_go_behind_a_base_offset_that_rotted_beyond_them() {
     let known = store.known();
     drop(store);
     let all = [batches, &[new]].concat();
-    check(&place, known, &all, |of| of == 3);
+    check(&place, SMALL, known, &all, |of| of == 3);
+}
+
+/// Batches of some hundred bytes to several pages.
+fn large_batches() -> Vec<Batch> {
+    let mut base = 0;
+    let each = (0..24).map(|number: i64| {
+        let value = vec![number as u8; [300, 9000, 5000, 700, 2500][number as usize % 5]];
+        let mut builder = BatchBuilder::new()
+            .base_offset(Offset(base))
+            .leader_epoch(LeaderEpoch(1));
+        let count = [1, 3, 2][number as usize % 3];
+        for _ in 0..count {
+            builder.push(Timestamp(1000 + number), None, Some(&value), &[]);
+        }
+        base += count;
+        builder.build()
+    });
+    each.collect()
+}
+
+/// Seed 71003 of the simulator: a power cut took an index, and healthy batches behind bytes that a disk did not give back were refused.
+#[test]
+fn every_batch_that_can_be_read_is_served_whatever_is_left_of_the_indexes() {
+    const PAGE: u64 = 4096;
+    let batches = large_batches();
+    let place = Place::simulated(6);
+    let (known, places) = write(&place, LARGE, &batches);
+    let ends = places
+        .iter()
+        .filter(|(path, _)| *path == places[0].0)
+        .map(|(_, lies)| lies.end);
+    let pages = ends.max().unwrap().div_ceil(PAGE);
+    assert!(10 < pages);
+    drop(place);
+    for has_indexes in [true, false] {
+        for (page, count) in (0..pages).flat_map(|page| [(page, 1), (page, 3)]) {
+            let place = Place::simulated(6);
+            let (_, places) = write(&place, LARGE, &batches);
+            let path = &places[0].0;
+            let bad = page * PAGE..(page + count) * PAGE;
+            machine(&place).fail_reads(path, bad.clone()).unwrap();
+            if !has_indexes {
+                remove_indexes(&place);
+            }
+            check(&place, LARGE, known, &batches, |at| {
+                let (of, lies) = &places[at];
+                of == path && lies.start < bad.end && bad.start < lies.end
+            });
+        }
+    }
+}
+
+/// The files come back as others, which can be read.
+#[test]
+fn indexes_that_cannot_be_read_are_made_anew() {
+    let times = |store: &Store| -> Vec<_> {
+        let from = |time| store.offset_for_time(Timestamp(time), store.log_end());
+        let each = (1000..1050).map(|time| from(time).unwrap());
+        each.chain([store.max_time().unwrap()]).collect()
+    };
+    let place = Place::simulated(7);
+    let (known, _) = write(&place, SMALL, &batches());
+    let whole = times(&place.open(small_segments(SMALL), Some(known)).0);
+    for extension in ["index", "timeindex"] {
+        for bad in [0..1, 0..1 << 20] {
+            let batches = batches();
+            let place = Place::simulated(7);
+            let (known, places) = write(&place, SMALL, &batches);
+            for (path, _) in &places {
+                let index = path.with_extension(extension);
+                machine(&place).fail_reads(&index, bad.clone()).unwrap();
+            }
+            check(&place, SMALL, known, &batches, |_| false);
+            let (store, _) = place.open(small_segments(SMALL), Some(known));
+            assert_eq!(times(&store), whole, "{extension}");
+        }
+    }
+}
+
+/// A reader asks for as much as fits; what is healthy comes first.
+#[test]
+fn a_reader_gets_what_lies_before_damage() {
+    for is_unreadable in [true, false] {
+        let batches = large_batches();
+        let place = Place::simulated(8);
+        let (known, places) = write(&place, LARGE, &batches);
+        let (path, lies) = &places[6];
+        match is_unreadable {
+            true => machine(&place).fail_reads(path, lies.clone()).unwrap(),
+            false => {
+                let records = lies.start + 70..lies.end;
+                machine(&place).rot(path, records, Rot::Zero).unwrap();
+            }
+        }
+        let (store, _) = place.open(small_segments(LARGE), Some(known));
+        let end = batches[6].base_offset();
+        let mut from = Offset::ZERO;
+        while from < end {
+            let Read::Slice(slice) = store.read(from, store.log_end(), 1 << 20).unwrap() else {
+                panic!("nothing at {from}");
+            };
+            let bytes = slice.read().unwrap();
+            let last = Batch::cut(&bytes, Source::Log).last().unwrap().unwrap();
+            from = last.next_offset();
+        }
+        assert_eq!(from, end);
+        assert!(store.read(from, store.log_end(), 1 << 20).is_err());
+    }
+}
+
+/// Whole entries, as where a power cut takes the last pages: what is left looks like an index.
+#[test]
+fn times_that_a_power_cut_took_are_found_all_the_same() {
+    for segment_bytes in [SMALL, LARGE] {
+        let batches = batches();
+        let place = Place::simulated(9);
+        let (known, places) = write(&place, segment_bytes, &batches);
+        let disk = &place.env.disk;
+        let times = |path: &Path| path.with_extension("timeindex");
+        let ends = || -> Vec<_> {
+            let (store, _) = place.open(small_segments(segment_bytes), Some(known));
+            let of_all = store.segments();
+            of_all.iter().map(|of| of.max_time().unwrap()).collect()
+        };
+        let whole = ends();
+        let len = disk.open(&times(&places[0].0), Open::Read).unwrap().len();
+        for left in (0..len.unwrap() / 12).rev() {
+            for (path, _) in &places {
+                let file = disk.open(&times(path), Open::Write).unwrap();
+                let len = file.len().unwrap();
+                file.set_len(len.min(left * 12)).unwrap();
+            }
+            assert_eq!(ends(), whole, "{left} entries");
+        }
+    }
 }

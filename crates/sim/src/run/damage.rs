@@ -225,8 +225,7 @@ pub(super) fn judge(
         }),
     );
     drop(broker);
-    let is_cut = machine.now().0.is_multiple_of(2);
-    if is_cut {
+    if machine.now().0.is_multiple_of(2) {
         machine.power_cut();
     } else {
         machine.kill();
@@ -238,22 +237,11 @@ pub(super) fn judge(
     // mend what was damaged. An index that the first could not read may be written anew by the second.
     let may_mend = is_refused || (!hurt.is_rot && !contents.reported.is_empty());
     let missing = known.missing(&second, usize::MAX);
-    let is_right = |excused: Option<&String>| {
-        let is_excused = |place, at| Some(place) == excused || at >= hurt.point;
-        known.wrong(&second).is_empty()
-            && missing.iter().all(|(place, _, at)| is_excused(place, *at))
-    };
-    let is_mended = may_mend && second.reported.is_empty() && is_right(None);
-    // It may take an index as well, without which nothing is found behind bytes that cannot be read.
-    let is_lost = is_cut
-        && !hurt.is_rot
-        && second.ends == contents.ends
-        && place.as_ref().is_some_and(|place| {
-            let is_its = |told: &String| told.starts_with(&format!("{place}: "));
-            !second.reported.is_empty() && second.reported.iter().all(is_its)
-        })
-        && is_right(place.as_ref());
-    if !is_same && !is_mended && !is_lost {
+    let is_mended = may_mend
+        && second.reported.is_empty()
+        && known.wrong(&second).is_empty()
+        && missing.iter().all(|(_, _, at)| *at >= hurt.point);
+    if !is_same && !is_mended {
         problems.push("a second start shows something else than the first".to_owned());
     }
     (is_told, problems)

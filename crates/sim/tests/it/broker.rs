@@ -266,9 +266,9 @@ fn writes_that_go_astray_and_files_that_cannot_be_read_are_told_or_harmless() {
 }
 
 /// Found by a seed: a power cut takes an index that the first start still had, and what lies behind bytes of its segment that cannot
-/// be read is not found without it. The second start tells so.
+/// be read was not found without it.
 #[test]
-fn a_lost_index_beside_bytes_that_cannot_be_read_is_told() {
+fn behind_bytes_that_cannot_be_read_no_index_is_needed() {
     let tally = sim::run::injuries(71003, 5);
     assert!(tally.failures.is_empty(), "{}", tally.failures.join("\n"));
 }
