@@ -214,6 +214,11 @@ class Bench:
         """The command of the client without a library."""
         return [build.raw_client(), load, f"port={server.port}", f"topic={topic}", *(f"{k}={v}" for k, v in options.items())]
 
+    def bare(self, load, slow_us=0, **options):
+        """The command of the same client beside a server that only writes, syncs and answers."""
+        slowed = ["env", f"LD_PRELOAD={build.slow_sync()}", f"SLOWSYNC_US={slow_us}"] if slow_us else []
+        return [*slowed, build.raw_client(), load, f"bare={self.work / 'bare'}", "topic=bare", *(f"{k}={v}" for k, v in options.items())]
+
     def baseline(self, *arguments):
         return self.run([build.baseline(), *arguments])
 

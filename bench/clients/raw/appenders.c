@@ -1,6 +1,7 @@
 /* kafkaw without a client library.
  *
  *     raw appenders port=9092 topic=T conns=128 warmup=0.4 seconds=2 [appenders=128 size=2048]
+ *     raw appenders bare=FILE topic=T conns=128 ...    to the server of bare.c, which writes to FILE
  *
  * Appenders share connections and each connection has exactly one Produce
  * request outstanding. An appender appends again as soon as it is acknowledged,
@@ -100,7 +101,9 @@ static void take_reply(struct run *r, struct connection *c)
 int appenders(int argc, char **argv)
 {
     const char *topic = option(argc, argv, "topic", NULL);
-    int port = atoi(option(argc, argv, "port", NULL)), conns = atoi(option(argc, argv, "conns", NULL));
+    const char *bare = option(argc, argv, "bare", "");
+    int port = *bare ? serve_bare(bare) : atoi(option(argc, argv, "port", NULL));
+    int conns = atoi(option(argc, argv, "conns", NULL));
     int count = atoi(option(argc, argv, "appenders", "128"));
     size_t size = (size_t)atol(option(argc, argv, "size", "2048"));
     double warmup = atof(option(argc, argv, "warmup", "0.4")), seconds = atof(option(argc, argv, "seconds", "2"));

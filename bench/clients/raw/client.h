@@ -57,5 +57,6 @@ void time_run(struct run *r, double warmup, double seconds);
 void run_loop(struct run *r, struct connection *cs, int conns);
 void report(const struct run *r, const char *unit, int conns);
 
+int serve_bare(const char *path);
 int appenders(int argc, char **argv);
 int commits(int argc, char **argv);

@@ -48,6 +48,11 @@ class AppendersRaw(AppendersOverConnections):
     def load(self, bench, server, topic, conns, seconds):
         return bench.raw("appenders", server, topic, conns=conns, warmup=0.4, seconds=seconds)
 
+    def machine(self, bench, case):
+        seconds = bench.seconds(1.6)
+        load = bench.bare("appenders", self.slow_us, conns=case.options["conns"], warmup=0.4, seconds=seconds)
+        return bench.run(load, seconds)
+
 
 class AppendersSlowSync(AppendersRaw):
     name = "a24-slow"
