@@ -148,6 +148,10 @@ fn produce(bytes: usize) -> Vec<u8> {
 }
 
 fn fetch(topic: &str, bytes: i32) -> Vec<u8> {
+    fetch_from(topic, 0, bytes)
+}
+
+fn fetch_from(topic: &str, offset: i64, bytes: i32) -> Vec<u8> {
     let request = FetchRequest {
         max_wait_ms: 100,
         min_bytes: 1,
@@ -157,6 +161,7 @@ fn fetch(topic: &str, bytes: i32) -> Vec<u8> {
             topic: topic.to_owned(),
             partitions: vec![FetchPartition {
                 partition_max_bytes: bytes,
+                fetch_offset: offset,
                 current_leader_epoch: -1,
                 ..Default::default()
             }],
@@ -430,13 +435,17 @@ fn readers_of_an_earlier_life_get_what_is_sound_and_are_told_what_is_not() {
         .rot(segment, 1_000_000..1_000_001, Rot::Flip { bit: 3 })
         .expect("there is a segment");
     let _broker = start(&machine, forever);
-    let answer = told(&machine, fetch("t", wanted)).head;
+    // Three batches come before the one that has rotted.
+    let before = 3 * (256 << 10)..4 * (256 << 10);
+    assert!(before.contains(&ask(&machine, fetch("t", wanted))));
+    let answer = told(&machine, fetch_from("t", 3, wanted)).head;
     let mut reader = Reader::new(Bytes::from(answer).slice(4..));
     let (_, answer) = decode_response::<FetchRequest>(&mut reader, FETCH).expect("whole");
     let partition = &answer.responses[0].partitions[0];
     assert_eq!(partition.error_code, ErrorCode::CorruptMessage.code());
     assert_eq!(partition.records.as_ref().map_or(0, |of| of.len()), 0);
     assert!(ask(&machine, fetch("t", 300 << 10)) > 256 << 10);
+    assert!(ask(&machine, fetch_from("t", 4, wanted)) > 2 << 20);
 }
 
 #[test]
