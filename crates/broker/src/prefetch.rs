@@ -23,11 +23,8 @@ const AHEAD_BYTES_MAX: u64 = 16 << 20;
 const QUEUE_MAX: usize = 256;
 /// Sequential readers remembered per connection.
 const READERS_MAX: usize = 32;
-/// Bytes of one read for a reader that waits. A plain read lets the kernel fill its cache with large pages, which takes a third of
-/// the processor time that `readahead` takes for small ones, the copy included; and one of this size is not cut down to what the
-/// disk is set to read ahead. But the kernel adds as much as that is, and commits wait behind it: a reader that is not faster
-/// than its window has it kept full by `readahead`.
-const STEP_BYTES: u64 = 1 << 20;
+/// The kernel fills its cache in steps of about this; touching one byte of each waits for it.
+const TOUCH_STEP: u64 = 128 << 10;
 
 /// A range of a file to be brought to memory, and who waits for its first `needed` bytes.
 pub(crate) struct Range {
@@ -36,8 +33,6 @@ pub(crate) struct Range {
     needed: u64,
     ahead: u64,
     waiter: Option<Ticket>,
-    /// The reader was faster than its window.
-    is_late: bool,
 }
 
 /// Reads of one fetch whose bytes nobody has verified.
@@ -189,7 +184,6 @@ impl Readers {
                     needed: 0,
                     ahead,
                     waiter: None,
-                    is_late: false,
                 });
             if is_asked {
                 reader.asked = from + ahead;
@@ -217,57 +211,28 @@ fn range(span: Span<'_>, ahead: u64, waiter: Option<Ticket>) -> Range {
         needed: span.len,
         ahead,
         waiter,
-        is_late: true,
     }
 }
 
 /// The loop of the helper thread.
 pub(crate) struct PrefetchLoop {
-    shared: Arc<Shared>,
-    /// What was read last: nobody looks at it.
-    bytes: Vec<u8>,
+    pub(crate) shared: Arc<Shared>,
 }
 
 impl PrefetchLoop {
-    pub(crate) fn new(shared: Arc<Shared>) -> PrefetchLoop {
-        PrefetchLoop {
-            shared,
-            bytes: Vec::new(),
-        }
-    }
-
-    /// Reads what is needed, or a step of what lies ahead. Returns who waited for it, and puts the rest behind what waits.
-    fn bring(&mut self, mut range: Range) -> Option<Ticket> {
-        if !range.is_late {
-            range.file.read_ahead(range.position, range.ahead);
-            return None;
-        }
-        let waiter = range.waiter.take();
-        let take = match range.needed {
-            0 => range.ahead.min(STEP_BYTES),
-            needed => needed,
-        };
-        self.bytes.resize(STEP_BYTES as usize, 0);
-        let mut left = take;
-        while left > 0 {
-            let want = left.min(STEP_BYTES) as usize;
+    fn bring(range: &Range) {
+        range
+            .file
+            .read_ahead(range.position, range.needed + range.ahead);
+        let end = range.position + range.needed;
+        let mut byte = [0];
+        let touches = (range.position..end)
+            .step_by(TOUCH_STEP as usize)
+            .chain((range.needed > 0).then_some(end - 1));
+        for position in touches {
             // An error shows again when the bytes are sent, and is dealt with there.
-            let bytes = &mut self.bytes[..want];
-            match range.file.read_at(bytes, range.position) {
-                Ok(0) | Err(_) => return waiter,
-                Ok(got) => {
-                    range.position += got as u64;
-                    left -= got as u64;
-                }
-            }
+            let _ = range.file.read_at(&mut byte, position);
         }
-        range.ahead -= if range.needed == 0 { take } else { 0 };
-        range.needed = 0;
-        if range.ahead > 0 {
-            let mut queue = self.shared.prefetcher.queue.lock();
-            queue.work.push_back(Work::Bring(range));
-        }
-        waiter
     }
 }
 
@@ -284,7 +249,10 @@ impl Worker for PrefetchLoop {
             };
             let waiter = match next {
                 None => return Turn::Sleep { until: None },
-                Some(Work::Bring(range)) => self.bring(range),
+                Some(Work::Bring(range)) => {
+                    Self::bring(&range);
+                    range.waiter
+                }
                 Some(Work::Verify(unverified)) => {
                     for (partition, request) in &unverified.reads {
                         // Planning verifies. Damage is found again by whoever asks, who is told.

@@ -203,8 +203,12 @@ impl Broker {
             let mover = Mover::new(Arc::clone(&shared));
             env.threads.spawn("mover", Box::new(mover));
         }
-        env.threads
-            .spawn("prefetch", Box::new(PrefetchLoop::new(Arc::clone(&shared))));
+        env.threads.spawn(
+            "prefetch",
+            Box::new(PrefetchLoop {
+                shared: Arc::clone(&shared),
+            }),
+        );
         for (id, poller) in pollers.into_iter().enumerate() {
             let shard = Shard::new(ShardId(id as u16), Arc::clone(&shared), poller);
             env.threads.spawn("shard", Box::new(shard));
