@@ -9,6 +9,10 @@ use std::path::Path;
 
 use env::disk::Open;
 use env::{Disk, File};
+use model::Offset;
+
+use crate::epochs::{Syncing, replace_file};
+use crate::segment::file_name;
 
 /// An entry of an index file.
 pub trait Entry: Copy + PartialEq + std::fmt::Debug {
@@ -164,16 +168,32 @@ pub fn load<E: Entry>(disk: &dyn Disk, path: &Path) -> io::Result<Vec<E>> {
 
 /// Writes all entries as the whole content of `path`. Not synced: a cache may be lost.
 pub fn store<E: Entry>(disk: &dyn Disk, path: &Path, entries: &[E]) -> io::Result<()> {
-    let mut bytes = Vec::with_capacity(entries.len() * E::SIZE);
-    for entry in entries {
-        entry.write(&mut bytes);
-    }
+    let bytes = bytes_of(entries);
     let file = disk.open(path, Open::Truncate)?;
     if bytes.is_empty() {
         Ok(())
     } else {
         file.write_at(&[IoSlice::new(&bytes)], 0)
     }
+}
+
+/// The same, and a power cut leaves all entries or none of them.
+pub(crate) fn store_whole<E: Entry>(
+    disk: &dyn Disk,
+    dir: &Path,
+    base: Offset,
+    entries: &[E],
+) -> io::Result<()> {
+    let name = file_name(base, E::EXTENSION);
+    replace_file(disk, dir, &name, &bytes_of(entries), Syncing::Now)
+}
+
+fn bytes_of<E: Entry>(entries: &[E]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(entries.len() * E::SIZE);
+    for entry in entries {
+        entry.write(&mut bytes);
+    }
+    bytes
 }
 
 #[cfg(test)]

@@ -22,6 +22,14 @@ pub struct Damage {
     pub why: DamageKind,
 }
 
+impl Damage {
+    /// The disk may do better another time.
+    #[must_use]
+    pub fn is_unread(&self) -> bool {
+        self.why == DamageKind::Unreadable
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DamageKind {
     #[error("zeros, as in blocks never written")]

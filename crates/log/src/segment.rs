@@ -28,6 +28,7 @@ use wire::records::{Batch, Head};
 
 use crate::index::{OffsetEntry, TimeEntry};
 use crate::pool::{FilePool, Slot};
+use crate::scan::Damage;
 
 /// Ends of the latest appends that are remembered, so that readers at the tail need no search: 3 KiB at most per partition.
 const MARKS_MAX: usize = 128;
@@ -147,6 +148,8 @@ struct Inner {
     max: Option<MaxTime>,
     /// Batches behind damage were not looked at: `max` may be too low.
     is_damaged: bool,
+    /// It is bytes that the disk did not give back, with nothing found behind them. Another time it may.
+    unread: Option<Damage>,
     marks: VecDeque<Mark>,
     since_entry: u64,
 }
@@ -209,6 +212,7 @@ impl Segment {
                 index: Index::Unknown,
                 max: None,
                 is_damaged: false,
+                unread: None,
                 marks: VecDeque::new(),
                 since_entry: 0,
             }),

@@ -237,6 +237,7 @@ impl Segment {
             return Ok(None);
         }
         self.load()?;
+        self.read_again()?;
         let (max, is_checked) = {
             let inner = self.inner.read();
             let is_checked = inner.max.is_some() || !matches!(inner.index, Index::Files { .. });

@@ -16,7 +16,7 @@ use crate::behind::first_behind_damage;
 use crate::index::{self, Entry, OffsetEntry, TimeEntry};
 use crate::journal::lacks_descriptors;
 use crate::pool::Slot;
-use crate::scan::{Damage, HeadScan, ScanError, is_unreadable, scan_batches};
+use crate::scan::{Damage, DamageKind, HeadScan, ScanError, is_unreadable, scan_batches};
 
 /// Distance of entries when an index is made again; the topic's own setting is not known here.
 const INTERVAL_OF_REBUILD: u64 = 4096;
@@ -67,6 +67,10 @@ impl Segment {
                 offsets: Vec::new(),
                 times: Vec::new(),
             };
+            inner.unread = Some(Damage {
+                position: 0,
+                why: DamageKind::Unreadable,
+            });
             inner.go_on_behind_damage(self.len());
         }
         Ok(())
@@ -131,6 +135,7 @@ impl Segment {
             index: Index::Memory { offsets, times },
             max,
             is_damaged: false,
+            unread: None,
             marks: VecDeque::new(),
             since_entry: 0,
         };
@@ -152,6 +157,7 @@ impl Segment {
         // What a checkpoint vouches for was acknowledged: damage inside answers reads with an error, and the next append goes
         // behind it. To end the segment at the damage would write over everything that follows.
         if believed && damage.is_some() {
+            rebuilt.unread = damage.filter(|damage| len < file_len && damage.is_unread());
             rebuilt.end = inner.end;
             rebuilt.go_on_behind_damage(file_len);
             *inner = rebuilt;
@@ -234,7 +240,7 @@ impl Segment {
         let Some((_, _, max)) = self.sound_files()? else {
             return self.rebuild_all();
         };
-        if !self.names_batch(max.timestamp, max.offset)? || self.has_later(max)? {
+        if !self.names_batch(max.timestamp, max.offset)? {
             return self.rebuild_all();
         }
         let mut inner = self.inner.write();
@@ -244,20 +250,16 @@ impl Segment {
         Ok(())
     }
 
-    /// A batch behind that of `max` has a larger time: a power cut took the end of the index. None is looked for behind damage.
-    fn has_later(&self, max: MaxTime) -> Result<bool, ScanError> {
-        let Some(found) = self.find(max.offset, self.len())? else {
-            return Ok(false);
-        };
-        let file = self.file()?;
-        let mut scan = HeadScan::new(&*file, found.position, self.len(), self.base);
-        loop {
-            match scan.step() {
-                Ok(Some((_, head))) if head.max_timestamp() <= max.timestamp => {}
-                Ok(later) => return Ok(later.is_some()),
-                Err(error) if error.is_local() => return Ok(false),
-                Err(error) => return Err(error),
-            }
+    /// Batches that the disk did not give back are asked for once more, where nothing behind them was found: they may have times that
+    /// nobody has seen.
+    pub(super) fn read_again(&self) -> Result<(), ScanError> {
+        if self.inner.read().unread.is_none() {
+            return Ok(());
+        }
+        self.rebuild()?;
+        match self.inner.read().unread {
+            Some(damage) => Err(damage.into()),
+            None => Ok(()),
         }
     }
 
@@ -356,6 +358,7 @@ impl Segment {
             },
             max: None,
             is_damaged: false,
+            unread: None,
             marks: VecDeque::new(),
             since_entry: 0,
         };
@@ -364,6 +367,7 @@ impl Segment {
         // Damage that was passed is told to those who read it.
         let damage = damage.filter(|_| good < len);
         rebuilt.is_damaged = is_damaged;
+        rebuilt.unread = damage.filter(Damage::is_unread);
         if sealed {
             rebuilt.end = end;
             rebuilt.finish(self.base);
@@ -387,13 +391,20 @@ impl Segment {
         if *detached {
             return Ok(false);
         }
-        let (offsets, times, len) = match &self.inner.read().index {
-            Index::Memory { offsets, times } => (offsets.clone(), times.clone(), self.len()),
-            Index::Unknown | Index::Files { .. } => return Ok(true),
+        let (offsets, times, len, sealed) = {
+            let inner = self.inner.read();
+            let Index::Memory { offsets, times } = &inner.index else {
+                return Ok(true);
+            };
+            (offsets.clone(), times.clone(), self.len(), inner.sealed)
         };
         let disk = &**self.pool.disk();
         index::store(disk, &self.path(OffsetEntry::EXTENSION), &offsets)?;
-        index::store(disk, &self.path(TimeEntry::EXTENSION), &times)?;
+        match sealed {
+            // Its last entry is believed to have the largest time: none may be missing behind it.
+            true => index::store_whole(disk, &self.dir, self.base, &times)?,
+            false => index::store(disk, &self.path(TimeEntry::EXTENSION), &times)?,
+        }
         self.offsets_file.close();
         self.times_file.close();
         self.indexed.store(len, Ordering::Relaxed);

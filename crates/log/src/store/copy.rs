@@ -271,7 +271,9 @@ impl LogCopy {
         let write = || -> io::Result<()> {
             let path = self.dir.join(file_name(segment.base(), extension));
             let file = self.disk.open(&path, Open::Truncate)?;
-            file.write_at(&[IoSlice::new(&bytes)], 0)
+            file.write_at(&[IoSlice::new(&bytes)], 0)?;
+            // Half of the times would be believed.
+            file.sync_data()
         };
         write().map_err(CopyError::Target)
     }

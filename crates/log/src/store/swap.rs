@@ -29,6 +29,8 @@ const SWAP: &str = "log.swap";
 const TXNS_SWAP: &str = "txnindex.swap";
 const CHECKS_SWAP: &str = "txncheck.swap";
 const HEADS_SWAP: &str = "headcheck.swap";
+/// Times of a segment that a crash kept from being sealed.
+const TIMES_TMP: &str = "timeindex.tmp";
 
 /// The aborted transactions of a new segment before it has its place.
 fn swap_txns(dir: &Path, base: Offset) -> Files {
@@ -200,8 +202,10 @@ pub(super) fn finish_swaps(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
             .filter_map(|entry| base_of(&entry.name, extension))
             .collect()
     };
-    for base in named(CLEANED) {
-        disk.remove_file(&dir.join(file_name(base, CLEANED)))?;
+    for extension in [CLEANED, TIMES_TMP] {
+        for base in named(extension) {
+            disk.remove_file(&dir.join(file_name(base, extension)))?;
+        }
     }
     let committed = named(SWAP);
     let uncommitted = [TXNS_SWAP, CHECKS_SWAP, HEADS_SWAP]

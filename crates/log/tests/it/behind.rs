@@ -410,27 +410,95 @@ fn a_reader_gets_what_lies_before_damage() {
 
 /// Whole entries, as where a power cut takes the last pages: what is left looks like an index.
 #[test]
-fn times_that_a_power_cut_took_are_found_all_the_same() {
-    for segment_bytes in [SMALL, LARGE] {
-        let batches = batches();
-        let place = Place::simulated(9);
-        let (known, places) = write(&place, segment_bytes, &batches);
-        let disk = &place.env.disk;
-        let times = |path: &Path| path.with_extension("timeindex");
-        let ends = || -> Vec<_> {
-            let (store, _) = place.open(small_segments(segment_bytes), Some(known));
-            let of_all = store.segments();
-            of_all.iter().map(|of| of.max_time().unwrap()).collect()
-        };
-        let whole = ends();
-        let len = disk.open(&times(&places[0].0), Open::Read).unwrap().len();
-        for left in (0..len.unwrap() / 12).rev() {
-            for (path, _) in &places {
-                let file = disk.open(&times(path), Open::Write).unwrap();
-                let len = file.len().unwrap();
-                file.set_len(len.min(left * 12)).unwrap();
+fn times_that_a_power_cut_took_from_an_active_segment_are_found_all_the_same() {
+    let place = Place::simulated(9);
+    let (known, places) = write(&place, LARGE, &batches());
+    let path = places[0].0.with_extension("timeindex");
+    let newest = || {
+        let (store, _) = place.open(small_segments(LARGE), Some(known));
+        assert_eq!(store.segments().len(), 1);
+        store.segments()[0].max_time().unwrap()
+    };
+    let whole = newest();
+    let file = place.env.disk.open(&path, Open::Write).unwrap();
+    for left in (0..file.len().unwrap() / 12).rev() {
+        file.set_len(left * 12).unwrap();
+        assert_eq!(newest(), whole, "{left} entries");
+    }
+}
+
+#[test]
+fn a_power_cut_leaves_the_times_of_a_sealed_segment_whole_or_none() {
+    let batches: Vec<Batch> = (0..3000).map(|at| batch(at, 1, at)).collect();
+    let mut lost = 0;
+    for seed in 0..40 {
+        let mut place = Place::simulated(seed);
+        place.env.disk.create_dir_all(&place.dir).unwrap();
+        place.env.disk.sync_dir(Path::new("/")).unwrap();
+        place.env.disk.sync_dir(Path::new("/data")).unwrap();
+        let store = place.create(small_segments(LARGE), 0);
+        for some in batches.chunks(300) {
+            append(&store, some);
+            store.write_indexes().unwrap();
+            // As when a checkpoint syncs the volume.
+            if some[0].base_offset().0 % 900 == 0 {
+                let path = store.segments().last().unwrap().path("timeindex");
+                let file = place.env.disk.open(&path, Open::Write).unwrap();
+                file.sync_data().unwrap();
             }
-            assert_eq!(ends(), whole, "{left} entries");
         }
+        store.sync().unwrap();
+        let known = store.known();
+        lost += machine(&place).power_cut().pages;
+        place.env = machine(&place).env();
+        let (store, found) = place.open(small_segments(LARGE), Some(known));
+        assert!(!found.known_is_stale);
+        for segment in store.segments().iter() {
+            let newest = segment.max_time().unwrap().unwrap();
+            let last = segment.end().0 - 1;
+            assert_eq!(
+                (newest.offset.0, newest.timestamp.0),
+                (last, last),
+                "{seed}"
+            );
+        }
+    }
+    assert!(lost > 0);
+}
+
+/// A disk that fails for a while.
+#[test]
+fn times_of_bytes_that_cannot_be_read_are_not_passed_over_and_found_when_they_can() {
+    for is_sealed in [true, false] {
+        let place = Place::simulated(10);
+        let (known, places) = write(&place, SMALL, &batches());
+        let (path, lies) = match is_sealed {
+            true => &places[1],
+            false => places.last().unwrap(),
+        };
+        remove_indexes(&place);
+        let open = || place.open(small_segments(SMALL), Some(known)).0;
+        let store = open();
+        let of = |segment: &&Arc<log::Segment>| *segment.path("log") == **path;
+        let segments = store.segments();
+        let newest = segments.iter().find(of).unwrap().max_time().unwrap();
+        let time = newest.unwrap().timestamp;
+        let times = |store: &Store| {
+            let found = store.offset_for_time(time, store.log_end())?;
+            Ok((found, store.max_time()?))
+        };
+        let whole = times(&store).unwrap();
+        remove_indexes(&place);
+        machine(&place).fail_reads(path, lies.start..SMALL).unwrap();
+        let store = open();
+        for _ in 0..2 {
+            match times(&store) {
+                Err(log::ReadError::Damaged { damage, .. }) => assert!(damage.is_unread()),
+                other => panic!("{other:?}"),
+            }
+            assert!(store.max_time().is_err());
+        }
+        machine(&place).mend_reads();
+        assert_eq!(times(&store).unwrap(), whole);
     }
 }

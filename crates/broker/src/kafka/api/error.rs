@@ -59,6 +59,7 @@ pub(crate) fn read(error: &ReadError) -> ErrorCode {
 fn store(error: &StoreError) -> ErrorCode {
     match error {
         StoreError::Io { .. } => ErrorCode::KafkaStorageError,
+        StoreError::Damaged { damage, .. } if damage.is_unread() => ErrorCode::KafkaStorageError,
         _ => ErrorCode::CorruptMessage,
     }
 }
@@ -73,9 +74,26 @@ pub(crate) fn trim(error: &TrimError) -> ErrorCode {
 
 #[cfg(test)]
 mod tests {
+    use log::scan::{Damage, DamageKind};
+    use model::Offset;
     use wire::records::Codec;
 
     use super::*;
+
+    /// A client tries again after the one and gives up after the other.
+    #[test]
+    fn what_a_disk_does_not_give_back_is_no_corruption() {
+        let damaged = |why| {
+            let damage = Damage { position: 0, why };
+            read(&ReadError::Store(StoreError::Damaged {
+                base: Offset::ZERO,
+                damage,
+            }))
+        };
+        let code = damaged(DamageKind::Unreadable);
+        assert_eq!(code, ErrorCode::KafkaStorageError);
+        assert_eq!(damaged(DamageKind::Zeros), ErrorCode::CorruptMessage);
+    }
 
     #[test]
     fn a_batch_that_unpacks_to_too_much_is_not_sent_again() {
