@@ -2,7 +2,7 @@
 //! of an earlier life of the process are verified there before they are first served. Records are found by their times there too.
 //!
 //! A shard never waits for the disk: a fetch of cold bytes is parked and told when they are there, and while its client
-//! decodes one answer the next ranges are read. One range at a time and a bounded window keep the device free for commits.
+//! decodes one answer the next ranges are read. Small steps, one at a time, and a bounded window keep the device free for commits.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -23,8 +23,8 @@ const AHEAD_BYTES_MAX: u64 = 16 << 20;
 const QUEUE_MAX: usize = 256;
 /// Sequential readers remembered per connection.
 const READERS_MAX: usize = 32;
-/// The kernel fills its cache in steps of about this; touching one byte of each waits for it.
-const TOUCH_STEP: u64 = 128 << 10;
+/// What is asked of the disk at once: a sync may have to wait behind it.
+const STEP_BYTES: u64 = 2 << 20;
 
 /// A range of a file to be brought to memory, and who waits for its first `needed` bytes.
 pub(crate) struct Range {
@@ -110,6 +110,14 @@ struct Reader {
     window: u64,
 }
 
+impl Reader {
+    /// Up to where to read ahead of `end`, now that the reader has come there.
+    fn widen(&mut self, end: u64) -> u64 {
+        self.window = (self.window * 2).min(AHEAD_BYTES_MAX);
+        (end + self.window).next_multiple_of(STEP_BYTES)
+    }
+}
+
 /// Bytes of a file that are about to be sent.
 #[derive(Clone, Copy)]
 struct Span<'a> {
@@ -165,18 +173,17 @@ impl Readers {
         let reader = &mut self.0[at];
         reader.next = end;
         if is_cold {
-            // The reader was faster than its window: widen it, and wait for this slice.
-            reader.window = (reader.window * 2).min(AHEAD_BYTES_MAX);
-            let window = reader.window;
-            if prefetcher.ask(range(span, window, ticket)) {
-                reader.asked = end + window;
+            // The reader was faster than its window: wait for this slice.
+            let upto = reader.widen(end);
+            if prefetcher.ask(range(span, upto - end, ticket)) {
+                reader.asked = upto;
                 return true;
             }
         }
         let from = reader.asked.max(end);
-        if from < end + reader.window / 2 {
+        if from < end + reader.window / 4 * 3 {
             // Bytes that are there already need no thread; the window then moves on over them.
-            let ahead = end + reader.window - from;
+            let ahead = reader.widen(end) - from;
             let is_asked = span.file.is_resident(from, ahead)
                 || prefetcher.ask(Range {
                     file: Arc::clone(span.file),
@@ -219,20 +226,22 @@ pub(crate) struct PrefetchLoop {
     pub(crate) shared: Arc<Shared>,
 }
 
-impl PrefetchLoop {
-    fn bring(range: &Range) {
-        range
-            .file
-            .read_ahead(range.position, range.needed + range.ahead);
-        let end = range.position + range.needed;
-        let mut byte = [0];
-        let touches = (range.position..end)
-            .step_by(TOUCH_STEP as usize)
-            .chain((range.needed > 0).then_some(end - 1));
-        for position in touches {
-            // An error shows again when the bytes are sent, and is dealt with there.
-            let _ = range.file.read_at(&mut byte, position);
-        }
+impl Range {
+    /// Brings its first bytes to memory. Returns who waited for them, if they are all there.
+    fn bring_some(&mut self) -> Option<Ticket> {
+        let left = self.needed + self.ahead;
+        // Steps begin where those of other ranges do.
+        let some = left.min(STEP_BYTES - self.position % STEP_BYTES);
+        self.file.bring_in(self.position, some);
+        self.position += some;
+        let ahead = some.saturating_sub(self.needed);
+        self.needed -= some - ahead;
+        self.ahead -= ahead;
+        self.waiter.take_if(|_| self.needed == 0)
+    }
+
+    fn is_brought(&self) -> bool {
+        self.needed + self.ahead == 0
     }
 }
 
@@ -249,9 +258,14 @@ impl Worker for PrefetchLoop {
             };
             let waiter = match next {
                 None => return Turn::Sleep { until: None },
-                Some(Work::Bring(range)) => {
-                    Self::bring(&range);
-                    range.waiter
+                Some(Work::Bring(mut range)) => {
+                    let waiter = range.bring_some();
+                    if !range.is_brought() {
+                        // Readers take turns. It had its place, and goes on without asking for one.
+                        let mut queue = self.shared.prefetcher.queue.lock();
+                        queue.work.push_back(Work::Bring(range));
+                    }
+                    waiter
                 }
                 Some(Work::Verify(unverified)) => {
                     for (partition, request) in &unverified.reads {

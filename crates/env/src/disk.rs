@@ -99,8 +99,8 @@ pub trait File: Send + Sync {
     fn trim(&self) -> io::Result<()>;
     /// Starts write-back of a range without waiting and without a promise.
     fn start_writeback(&self, position: u64, len: u64);
-    /// Asks for a range to be read into the page cache; may block.
-    fn read_ahead(&self, position: u64, len: u64);
+    /// Waits until a range is in the page cache, as far as it can be read; best effort.
+    fn bring_in(&self, position: u64, len: u64);
     /// Whether reading the range would not wait for the disk, as far as a few probes can tell.
     fn is_resident(&self, _position: u64, _len: u64) -> bool {
         true

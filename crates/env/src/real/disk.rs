@@ -14,7 +14,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 
-use super::{around, sys};
+use super::{around, cold, sys};
 use crate::disk::{Dir, Disk, Entry, File, FileHandle, Lock, Open, Space};
 
 /// Larger calls fall off a cliff on file systems with large folios.
@@ -252,16 +252,12 @@ impl File for Opened {
         sys::start_writeback(&self.file, position, len);
     }
 
-    fn read_ahead(&self, position: u64, len: u64) {
-        sys::read_ahead(&self.file, position, len);
+    fn bring_in(&self, position: u64, len: u64) {
+        cold::bring_in(&self.file, position, len);
     }
 
     fn is_resident(&self, position: u64, len: u64) -> bool {
-        let last = (position + len).saturating_sub(1);
-        (position..last)
-            .step_by(PROBE_STEP)
-            .chain([last])
-            .all(|position| sys::is_resident(&self.file, position))
+        cold::is_resident(&self.file, position, len)
     }
 
     fn drop_cache(&self, position: u64, len: u64) {
@@ -272,9 +268,6 @@ impl File for Opened {
         Some(self.file.as_raw_fd())
     }
 }
-
-/// A probe each 128 KiB: the kernel reads ahead in windows of that size or more.
-const PROBE_STEP: usize = 128 << 10;
 
 /// What is left of a vectored write: `bufs`, less the first `skip` bytes of the first one.
 struct Rest<'a> {

@@ -5,6 +5,7 @@
 
 mod around;
 mod clock;
+mod cold;
 mod disk;
 mod memory;
 mod net;

@@ -252,17 +252,10 @@ pub(super) fn start_writeback(file: &File, position: u64, len: u64) {
 }
 
 #[cfg(target_os = "linux")]
-const READ_AHEAD_STEP: u64 = 128 << 10;
-
-#[cfg(target_os = "linux")]
 #[allow(unsafe_code)]
 pub(super) fn read_ahead(file: &File, position: u64, len: u64) {
-    // The kernel cuts one call down to its own window.
-    for at in (position..position + len).step_by(READ_AHEAD_STEP as usize) {
-        let step = READ_AHEAD_STEP.min(position + len - at);
-        // SAFETY: plain numbers and an open descriptor.
-        unsafe { libc::readahead(file.as_raw_fd(), at as i64, step as usize) };
-    }
+    // SAFETY: plain numbers and an open descriptor.
+    unsafe { libc::readahead(file.as_raw_fd(), position as i64, len as usize) };
 }
 
 #[cfg(target_os = "linux")]
@@ -281,9 +274,6 @@ pub(super) fn drop_cache(file: &File, position: u64, len: u64) {
 
 #[cfg(not(target_os = "linux"))]
 pub(super) fn start_writeback(_: &File, _: u64, _: u64) {}
-
-#[cfg(not(target_os = "linux"))]
-pub(super) fn read_ahead(_: &File, _: u64, _: u64) {}
 
 #[cfg(not(target_os = "linux"))]
 pub(super) fn drop_cache(_: &File, _: u64, _: u64) {}
@@ -375,6 +365,105 @@ pub(super) fn patience() -> (i32, Duration) {
 #[cfg(not(target_os = "linux"))]
 pub(super) fn let_others_go_first() {
     // Elsewhere the niceness is that of the whole process.
+}
+
+/// Addresses of a part of a file that nobody reads by: they tell which of its pages are in the page cache, and bring pages there.
+#[cfg(target_os = "linux")]
+pub(super) struct View {
+    address: *mut libc::c_void,
+    len: usize,
+}
+
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)]
+impl View {
+    /// Of `len` bytes from `position`, which begins a page. The kernel is to read it in its largest pages, and nothing else of the file.
+    pub(super) fn of(file: &File, position: u64, len: usize) -> io::Result<View> {
+        // SAFETY: a new mapping at an address of the kernel's choice; nothing that lives is mapped over.
+        let address = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                len,
+                libc::PROT_READ,
+                libc::MAP_SHARED,
+                file.as_raw_fd(),
+                position as i64,
+            )
+        };
+        if address == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let view = View { address, len };
+        for advice in [libc::MADV_HUGEPAGE, libc::MADV_RANDOM] {
+            // SAFETY: the mapping is `len` bytes from `address` while the view lives. Advice changes no byte.
+            check(i64::from(unsafe {
+                libc::madvise(view.address, view.len, advice)
+            }))?;
+        }
+        Ok(view)
+    }
+
+    /// Sets the lowest bit of each entry whose page is in the page cache and can be read. Pages behind the end of the file are not there.
+    pub(super) fn present(&self, pages: &mut [u8]) -> io::Result<()> {
+        assert!(self.len.div_ceil(PAGE_BYTES) <= pages.len());
+        // SAFETY: the mapping as above, and an entry for each of its pages.
+        check(i64::from(unsafe {
+            libc::mincore(self.address, self.len, pages.as_mut_ptr())
+        }))
+        .map(drop)
+    }
+
+    /// Waits until a page is in the page cache; what cannot be read is an error, and so are bytes that were cut off.
+    pub(super) fn bring(&self, page: usize) -> io::Result<()> {
+        assert!((page + 1) * PAGE_BYTES <= self.len);
+        // SAFETY: the page lies in the mapping as above. The kernel reads into its own cache; no byte is read by its address here or
+        // anywhere, so none that is gone can fault.
+        check(i64::from(unsafe {
+            let address = self.address.byte_add(page * PAGE_BYTES);
+            libc::madvise(address, PAGE_BYTES, libc::MADV_POPULATE_READ)
+        }))
+        .map(drop)
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)]
+impl Drop for View {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this view's own, and nobody has its address.
+        unsafe { libc::munmap(self.address, self.len) };
+    }
+}
+
+/// What views count in.
+pub(super) const PAGE_BYTES: usize = 4096;
+
+#[allow(unsafe_code)]
+pub(super) fn page_bytes() -> Option<usize> {
+    // SAFETY: takes no pointer.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).ok()
+}
+
+/// How many pages of a range are in the page cache, or on their way there. Unlike a read it makes the kernel read nothing.
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)]
+pub(super) fn pages_cached(file: &File, position: u64, len: u64) -> io::Result<u64> {
+    /// `struct cachestat`: pages in the cache, then of those dirty, under write-back, and two kinds of evicted ones.
+    const FIELDS: usize = 5;
+    const CACHESTAT: libc::c_long = 451;
+    let range = [position, len];
+    let mut counts = [0_u64; FIELDS];
+    // SAFETY: the kernel reads the two numbers of a range and fills five, all of which live through the call.
+    check(unsafe {
+        libc::syscall(
+            CACHESTAT,
+            file.as_raw_fd(),
+            range.as_ptr(),
+            counts.as_mut_ptr(),
+            0,
+        )
+    })?;
+    Ok(counts[0])
 }
 
 /// Whether the byte at `position` is in the page cache; an error counts as yes, the read itself will tell.

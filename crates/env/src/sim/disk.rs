@@ -441,7 +441,7 @@ impl File for SimFile {
         // A crash may find any version of a page on the platter as it is.
     }
 
-    fn read_ahead(&self, _: u64, _: u64) {}
+    fn bring_in(&self, _: u64, _: u64) {}
 
     fn drop_cache(&self, position: u64, len: u64) {
         let mut world = self.shared.world.lock();

@@ -182,8 +182,40 @@ fn length_is_set_both_ways_and_reserving_does_not_change_it() {
         file.start_writeback(0, 6);
         file.sync_data().unwrap();
         file.drop_cache(0, 6);
-        file.read_ahead(0, 6);
+        file.bring_in(0, 6);
         assert_eq!(content(place, "a"), b"0123\0\0");
+    });
+}
+
+#[test]
+fn what_was_brought_in_is_resident_and_nothing_else_has_changed() {
+    on_every_machine("cold", |place| {
+        let len = 5_000_000;
+        let bytes: Vec<u8> = (0..len).map(|at: u32| (at / 1000) as u8).collect();
+        write(place, "a", Open::CreateNew, 0, &bytes);
+        let file = place
+            .env
+            .disk
+            .open(&place.dir.join("a"), Open::Read)
+            .unwrap();
+        let len = u64::from(len);
+        // Whole blocks, parts of them, single pages, and what lies behind the end.
+        for (position, len) in [
+            (0, len),
+            (4095, 2),
+            (1 << 20, 1 << 20),
+            (3_000_001, 1 << 40),
+            (len, 7),
+        ] {
+            file.sync_data().unwrap();
+            file.drop_cache(0, 0);
+            file.bring_in(position, len);
+            assert!(
+                file.is_resident(position, len.min(5_000_000 - position)),
+                "{position}"
+            );
+        }
+        assert!(content(place, "a") == bytes);
     });
 }
 
