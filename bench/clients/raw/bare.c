@@ -1,9 +1,9 @@
-/* A server that is no broker: what the machine makes of kafkaw if nothing is done but what must be.
+/* A server that is no broker: what the machine makes of appends and commits if nothing is done but what must be.
  *
  * One thread receives until nothing more comes, writes all requests as they are to a file of zeros with one
  * call, syncs it, and answers each. Nothing is checked, found again or kept. So no broker that makes each
- * append durable before it answers is much faster with this client, and the share that one reaches says more
- * than its appends a second, which are the machine's as well. */
+ * request durable before it answers is much faster with this client, and the share that one reaches says more
+ * than its requests a second, which are the machine's as well. */
 #define _GNU_SOURCE
 #include "client.h"
 
@@ -24,9 +24,12 @@
 #define REQUEST_MAX (2 << 20)
 #define FILE_BYTES (64 << 20)
 #define PAGE 4096
-/* Where a request of ours has its topic: behind length, API, version, correlation, "bench", transaction, acks, timeout
- * and the count of topics. */
-#define TOPIC_AT (4 + 2 + 2 + 4 + 7 + 2 + 2 + 4 + 4)
+#define API_AT 4
+#define CORRELATION_AT (4 + 2 + 2)
+/* Behind "bench", the client's name. */
+#define BODY_AT (CORRELATION_AT + 4 + 7)
+/* Where an append of ours has its topic: behind transaction, acks, timeout and the count of topics. */
+#define TOPIC_AT (BODY_AT + 2 + 2 + 4 + 4)
 /* And a batch its count of records, behind the topic's name: behind partition count, index, size and what comes before. */
 #define RECORDS_AT (4 + 4 + 4 + 57)
 
@@ -96,23 +99,47 @@ static void write_round(struct server *s)
     s->written += (bytes + PAGE - 1) / PAGE * PAGE;
 }
 
+/* One topic, and its first partition or the one that is named. */
+static void put_topic(struct buffer *b, const uint8_t *topic, size_t topic_len, uint32_t partition)
+{
+    put32(b, 1);
+    put(b, topic, topic_len);
+    put32(b, 1);
+    put32(b, partition);
+    put16(b, 0); /* no error */
+}
+
+static void put_appended(struct buffer *b, struct server *s, const uint8_t *request)
+{
+    const uint8_t *topic = request + TOPIC_AT;
+    size_t topic_len = 2 + (size_t)be(topic, 2);
+    put_topic(b, topic, topic_len, 0);
+    put64(b, (uint64_t)s->log_end);
+    put64(b, ~0ull); /* the time is the producer's */
+    put32(b, 0);     /* no throttle */
+    s->log_end += (int64_t)be(topic + topic_len + RECORDS_AT, 4);
+}
+
+static void put_committed(struct buffer *b, const uint8_t *request)
+{
+    const uint8_t *p = request + BODY_AT;
+    p += 2 + be(p, 2) + 4; /* group, generation */
+    p += 2 + be(p, 2) + 4; /* member, count of topics */
+    size_t topic_len = 2 + (size_t)be(p, 2);
+    put32(b, 0); /* no throttle */
+    put_topic(b, p, topic_len, (uint32_t)be(p + topic_len + 4, 4));
+}
+
 static void answer(struct server *s, struct caller *c)
 {
-    const uint8_t *topic = c->request + TOPIC_AT;
-    size_t topic_len = 2 + (size_t)be(topic, 2);
     struct buffer b = {0};
     put32(&b, 0);
-    put(&b, c->request + 8, 4); /* correlation */
-    put32(&b, 1);
-    put(&b, topic, topic_len);
-    put32(&b, 1);
-    put32(&b, 0);
-    put16(&b, 0); /* no error */
-    put64(&b, (uint64_t)s->log_end);
-    put64(&b, ~0ull); /* the time is the producer's */
-    put32(&b, 0);     /* no throttle */
+    put(&b, c->request + CORRELATION_AT, 4);
+    if (be(c->request + API_AT, 2) == API_OFFSET_COMMIT)
+        put_committed(&b, c->request);
+    else
+        put_appended(&b, s, c->request);
     patch32(&b, 0, (uint32_t)(b.len - 4));
-    s->log_end += (int64_t)be(topic + topic_len + RECORDS_AT, 4);
     c->got = 0;
     send(c->fd, b.bytes, b.len, MSG_NOSIGNAL);
     free(b.bytes);

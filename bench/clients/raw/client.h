@@ -39,6 +39,8 @@ struct run {
     struct histogram latency;
 };
 
+#define API_OFFSET_COMMIT 8
+
 const char *option(int argc, char **argv, const char *name, const char *otherwise);
 
 void put(struct buffer *b, const void *bytes, size_t n);

@@ -1,6 +1,7 @@
 /* Members of one group that commit offsets, without a client library.
  *
  *     raw commits port=9092 topic=T [members=64 warmup=0.4 seconds=2]
+ *     raw commits bare=FILE topic=T ...    to the server of bare.c, which has no groups and writes to FILE
  *
  * The members join a group of the classic protocol on a connection each, as any member does: each is given an id and joins
  * with it, beats while it waits for the others, and joins again when the group goes on without it. When all have been given
@@ -15,7 +16,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define API_OFFSET_COMMIT 8
 #define API_FIND_COORDINATOR 10
 #define API_JOIN_GROUP 11
 #define API_HEARTBEAT 12
@@ -37,6 +37,8 @@
 /* The leader is told of all members. */
 #define GROUP_REPLY_MAX (1 << 20)
 #define TEXT_MAX 256
+/* As long as the ids that coordinators give. */
+#define BARE_ID "bench-00000000-0000-0000-0000-000000000000"
 
 enum stage { JOINS, SYNCS, STAYS };
 
@@ -285,7 +287,9 @@ static void take_reply(struct run *r, struct connection *c)
 int commits(int argc, char **argv)
 {
     const char *topic = option(argc, argv, "topic", NULL);
-    int port = atoi(option(argc, argv, "port", NULL)), count = atoi(option(argc, argv, "members", "64"));
+    const char *bare = option(argc, argv, "bare", "");
+    int port = *bare ? serve_bare(bare) : atoi(option(argc, argv, "port", NULL));
+    int count = atoi(option(argc, argv, "members", "64"));
     double warmup = atof(option(argc, argv, "warmup", "0.4")), seconds = atof(option(argc, argv, "seconds", "2"));
     if (count < 1 || count > CONNS_MAX || strlen(topic) > 249)
         die("%d members of a group that reads %s", count, topic);
@@ -297,8 +301,13 @@ int commits(int argc, char **argv)
         cs[i].records = 1;
         cs[i].fd = open_connection(port);
     }
-    await_coordinator(cs[0].fd, topic);
-    join(cs, members, count, topic, topic);
+    if (*bare) {
+        for (int i = 0; i < count; i++)
+            members[i] = (struct member){.id = BARE_ID, .generation = 1};
+    } else {
+        await_coordinator(cs[0].fd, topic);
+        join(cs, members, count, topic, topic);
+    }
     for (int i = 0; i < count; i++)
         put_commit(&cs[i].request, topic, topic, &members[i], i);
     static struct run r = {.take = take_reply};

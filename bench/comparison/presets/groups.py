@@ -42,6 +42,10 @@ class RawOffsetCommits(OffsetCommits):
     def client(self, bench, server, topic, seconds):
         return bench.raw("commits", server, topic, members=self.MEMBERS, warmup=1, seconds=seconds)
 
+    def machine(self, bench, case):
+        seconds = bench.seconds(2)
+        return bench.run(bench.bare("commits", members=self.MEMBERS, warmup=0.4, seconds=seconds), seconds)
+
 
 class GroupServers(Preset):
     sides = ("esker", "kafka")
