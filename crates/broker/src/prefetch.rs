@@ -35,6 +35,25 @@ pub(crate) struct Range {
     waiter: Option<Ticket>,
 }
 
+impl Range {
+    /// Brings its first bytes to memory. Returns who waited for them, if they are all there.
+    fn bring_some(&mut self) -> Option<Ticket> {
+        let left = self.needed + self.ahead;
+        // Steps begin where those of other ranges do.
+        let some = left.min(STEP_BYTES - self.position % STEP_BYTES);
+        self.file.bring_in(self.position, some);
+        self.position += some;
+        let ahead = some.saturating_sub(self.needed);
+        self.needed -= some - ahead;
+        self.ahead -= ahead;
+        self.waiter.take_if(|_| self.needed == 0)
+    }
+
+    fn is_brought(&self) -> bool {
+        self.needed + self.ahead == 0
+    }
+}
+
 /// Reads of one fetch whose bytes nobody has verified.
 struct Unverified {
     reads: Vec<(Arc<Partition>, ReadRequest)>,
@@ -224,25 +243,6 @@ fn range(span: Span<'_>, ahead: u64, waiter: Option<Ticket>) -> Range {
 /// The loop of the helper thread.
 pub(crate) struct PrefetchLoop {
     pub(crate) shared: Arc<Shared>,
-}
-
-impl Range {
-    /// Brings its first bytes to memory. Returns who waited for them, if they are all there.
-    fn bring_some(&mut self) -> Option<Ticket> {
-        let left = self.needed + self.ahead;
-        // Steps begin where those of other ranges do.
-        let some = left.min(STEP_BYTES - self.position % STEP_BYTES);
-        self.file.bring_in(self.position, some);
-        self.position += some;
-        let ahead = some.saturating_sub(self.needed);
-        self.needed -= some - ahead;
-        self.ahead -= ahead;
-        self.waiter.take_if(|_| self.needed == 0)
-    }
-
-    fn is_brought(&self) -> bool {
-        self.needed + self.ahead == 0
-    }
 }
 
 impl Worker for PrefetchLoop {
