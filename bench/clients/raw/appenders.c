@@ -86,11 +86,11 @@ static void put_request(struct buffer *b, const char *topic, const uint8_t *valu
 }
 
 /* A whole reply: correlation, one topic with its name, one partition. */
-static void take_reply(struct run *r, struct connection *c)
+static void take_reply(struct run *r, struct connection *c, const uint8_t *reply, size_t len)
 {
-    const uint8_t *p = c->reply + 4 + 4 + 4 + 2 + r->topic_len + 4;
-    if (c->got < 4 + 4 + 4 + 2 + r->topic_len + 4 + 14)
-        die("a reply of %zu bytes", c->got);
+    const uint8_t *p = reply + 4 + 4 + 4 + 2 + r->topic_len + 4;
+    if (len < 4 + 4 + 4 + 2 + r->topic_len + 4 + 14)
+        die("a reply of %zu bytes", len);
     int16_t code = (int16_t)be(p + 4, 2);
     if (code)
         die("append refused with error %d", code);

@@ -35,7 +35,7 @@
 
 struct caller {
     int fd;
-    size_t got;
+    size_t got, whole; /* bytes, and of them in whole requests */
     uint8_t *request;
 };
 
@@ -77,7 +77,10 @@ static void receive(struct server *s, struct caller *c)
         return;
     }
     c->got += (size_t)n;
-    if (c->got < 4 || c->got < be(c->request, 4) + 4)
+    int is_new = !c->whole;
+    while (c->got - c->whole >= 4 && c->got - c->whole >= be(c->request + c->whole, 4) + 4)
+        c->whole += be(c->request + c->whole, 4) + 4;
+    if (!is_new || !c->whole)
         return;
     if (s->count == ROUND_MAX)
         die("more than %d requests at once", ROUND_MAX);
@@ -89,8 +92,8 @@ static void write_round(struct server *s)
     struct iovec parts[ROUND_MAX];
     ssize_t bytes = 0;
     for (int i = 0; i < s->count; i++) {
-        parts[i] = (struct iovec){s->round[i]->request, s->round[i]->got};
-        bytes += (ssize_t)s->round[i]->got;
+        parts[i] = (struct iovec){s->round[i]->request, s->round[i]->whole};
+        bytes += (ssize_t)s->round[i]->whole;
     }
     if (s->written + bytes > FILE_BYTES)
         s->written = 0;
@@ -130,18 +133,29 @@ static void put_committed(struct buffer *b, const uint8_t *request)
     put_topic(b, p, topic_len, (uint32_t)be(p + topic_len + 4, 4));
 }
 
+static void put_answer(struct buffer *b, struct server *s, const uint8_t *request)
+{
+    size_t at = b->len;
+    put32(b, 0);
+    put(b, request + CORRELATION_AT, 4);
+    if (be(request + API_AT, 2) == API_OFFSET_COMMIT)
+        put_committed(b, request);
+    else
+        put_appended(b, s, request);
+    patch32(b, at, (uint32_t)(b->len - at - 4));
+}
+
+/* All requests of a caller with one call. */
 static void answer(struct server *s, struct caller *c)
 {
     struct buffer b = {0};
-    put32(&b, 0);
-    put(&b, c->request + CORRELATION_AT, 4);
-    if (be(c->request + API_AT, 2) == API_OFFSET_COMMIT)
-        put_committed(&b, c->request);
-    else
-        put_appended(&b, s, c->request);
-    patch32(&b, 0, (uint32_t)(b.len - 4));
-    c->got = 0;
-    send(c->fd, b.bytes, b.len, MSG_NOSIGNAL);
+    for (size_t at = 0; at < c->whole; at += be(c->request + at, 4) + 4)
+        put_answer(&b, s, c->request + at);
+    c->got -= c->whole;
+    memmove(c->request, c->request + c->whole, c->got);
+    c->whole = 0;
+    if (send(c->fd, b.bytes, b.len, MSG_NOSIGNAL) != (ssize_t)b.len)
+        die("a caller that takes no answers");
     free(b.bytes);
 }
 

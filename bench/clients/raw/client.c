@@ -58,7 +58,7 @@ void put_head(struct buffer *b, int api, int version)
     put32(b, 0);
     put16(b, (uint16_t)api);
     put16(b, (uint16_t)version);
-    put32(b, 1); /* correlation: one request at a time */
+    put32(b, 1); /* correlation: replies come in order */
     put_text(b, "bench");
 }
 
@@ -70,17 +70,18 @@ uint64_t be(const uint8_t *p, int n)
     return v;
 }
 
-static void send_more(int epoll, struct connection *c)
+static void send_more(int epoll, const struct run *r, struct connection *c)
 {
-    while (c->sent < c->request.len) {
-        ssize_t n = send(c->fd, c->request.bytes + c->sent, c->request.len - c->sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const struct buffer *out = r->change ? &c->queue : &c->request;
+    while (c->sent < out->len) {
+        ssize_t n = send(c->fd, out->bytes + c->sent, out->len - c->sent, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n < 0 && errno != EAGAIN)
             die("send: %s", strerror(errno));
         if (n < 0)
             break;
         c->sent += (size_t)n;
     }
-    int unsent = c->sent < c->request.len;
+    int unsent = c->sent < out->len;
     if (unsent != c->waiting_to_send) {
         struct epoll_event e = {.events = EPOLLIN | (unsent ? EPOLLOUT : 0), .data.ptr = c};
         epoll_ctl(epoll, EPOLL_CTL_MOD, c->fd, &e);
@@ -88,21 +89,59 @@ static void send_more(int epoll, struct connection *c)
     }
 }
 
-/* Gives whether a whole reply is there. */
-static int receive_more(struct connection *c)
+static void send_requests(int epoll, const struct run *r, struct connection *c, int count)
 {
-    ssize_t n = recv(c->fd, c->reply + c->got, REPLY_MAX - c->got, MSG_DONTWAIT);
+    uint64_t now = now_ns();
+    if (!r->change || c->sent == c->queue.len)
+        c->sent = c->queue.len = 0;
+    for (int i = 0; i < count; i++) {
+        c->at[(c->oldest + c->count++) % DEPTH_MAX] = now;
+        if (r->change) {
+            put(&c->queue, c->request.bytes, c->request.len);
+            r->change(c);
+        }
+    }
+    send_more(epoll, r, c);
+}
+
+static void acknowledged(struct run *r, struct connection *c, uint64_t now)
+{
+    r->total += c->records;
+    if (now >= r->measure_from && now < r->measure_to) {
+        r->measured += c->records;
+        r->measured_requests++;
+        histogram_add(&r->latency, now - c->at[c->oldest % DEPTH_MAX]);
+    }
+    c->oldest++;
+    c->count--;
+}
+
+/* Takes the whole replies that are there, and gives how many. */
+static int receive_more(struct run *r, struct connection *c)
+{
+    ssize_t n = recv(c->fd, c->replies + c->got, REPLY_MAX - c->got, MSG_DONTWAIT);
     if (n < 0 && errno == EAGAIN)
         return 0;
     if (n <= 0)
         die("the broker closed the connection");
     c->got += (size_t)n;
-    if (c->got < 4)
-        return 0;
-    size_t want = (size_t)be(c->reply, 4) + 4;
-    if (want > REPLY_MAX)
-        die("a reply of %zu bytes", want);
-    return c->got >= want;
+    int count = 0;
+    size_t from = 0;
+    for (uint64_t now = now_ns(); c->got - from >= 4; count++) {
+        size_t len = (size_t)be(c->replies + from, 4) + 4;
+        if (len > REPLY_MAX)
+            die("a reply of %zu bytes", len);
+        if (c->got - from < len)
+            break;
+        if (!c->count)
+            die("a reply nobody asked for");
+        r->take(r, c, c->replies + from, len);
+        acknowledged(r, c, now);
+        from += len;
+    }
+    c->got -= from;
+    memmove(c->replies, c->replies + from, c->got);
+    return count;
 }
 
 int open_connection(int port)
@@ -115,31 +154,17 @@ int open_connection(int port)
     return fd;
 }
 
-static void acknowledged(struct run *r, struct connection *c)
-{
-    uint64_t now = now_ns();
-    r->total += c->records;
-    if (now >= r->measure_from && now < r->measure_to) {
-        r->measured += c->records;
-        r->measured_requests++;
-        histogram_add(&r->latency, now - c->at);
-    }
-    c->at = now;
-    c->got = 0;
-    c->sent = 0;
-}
-
 void run_loop(struct run *r, struct connection *cs, int conns)
 {
-    int epoll = epoll_create1(0);
+    int epoll = epoll_create1(0), outstanding = 0;
     for (int i = 0; i < conns; i++) {
         struct epoll_event e = {.events = EPOLLIN, .data.ptr = &cs[i]};
+        int depth = cs[i].depth ? cs[i].depth : 1;
         epoll_ctl(epoll, EPOLL_CTL_ADD, cs[i].fd, &e);
-        cs[i].at = now_ns();
-        send_more(epoll, &cs[i]);
+        send_requests(epoll, r, &cs[i], depth);
+        outstanding += depth;
     }
-    r->outstanding = conns;
-    while (r->outstanding > 0) {
+    while (outstanding > 0) {
         struct epoll_event events[EVENTS];
         int n = epoll_wait(epoll, events, EVENTS, SILENCE_MS);
         if (n == 0)
@@ -147,15 +172,12 @@ void run_loop(struct run *r, struct connection *cs, int conns)
         for (int i = 0; i < n; i++) {
             struct connection *c = events[i].data.ptr;
             if (events[i].events & EPOLLOUT)
-                send_more(epoll, c);
-            if (!(events[i].events & (EPOLLIN | EPOLLERR | EPOLLHUP)) || !receive_more(c))
-                continue;
-            r->take(r, c);
-            acknowledged(r, c);
-            if (c->at < r->measure_to)
-                send_more(epoll, c);
+                send_more(epoll, r, c);
+            int taken = events[i].events & (EPOLLIN | EPOLLERR | EPOLLHUP) ? receive_more(r, c) : 0;
+            if (taken && now_ns() < r->measure_to)
+                send_requests(epoll, r, c, taken);
             else
-                r->outstanding--;
+                outstanding -= taken;
         }
     }
     close(epoll);

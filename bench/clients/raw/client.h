@@ -10,32 +10,37 @@
 
 #define CONNS_MAX 4096
 #define REPLY_MAX 1024
+/* Requests that are outstanding on a connection at once. */
+#define DEPTH_MAX 64
 
 struct buffer {
     uint8_t *bytes;
     size_t len, room;
 };
 
-/* One connection with one request outstanding. */
+/* One connection. All its outstanding requests go out together at first, and later as many as replies came at once. */
 struct connection {
     int fd;
-    struct buffer request;
+    int depth;              /* requests outstanding; 0 is 1 */
+    struct buffer request, queue; /* the next request; with `change`, copies that are to be sent */
     size_t sent, got;
     int64_t records; /* what an acknowledgement counts */
-    uint64_t at;
+    uint64_t at[DEPTH_MAX]; /* when each of them was sent: a ring */
+    unsigned oldest, count;
     int waiting_to_send;
-    uint8_t reply[REPLY_MAX];
+    uint8_t replies[REPLY_MAX];
 };
 
 struct run {
-    /* Told of each whole reply: checks it, and may change the request that is sent next. */
-    void (*take)(struct run *, struct connection *);
+    /* Told of each whole reply: checks it. */
+    void (*take)(struct run *, struct connection *, const uint8_t *reply, size_t len);
+    /* Changes the request for the next time. Without it the same bytes are sent again, and not copied. */
+    void (*change)(struct connection *);
     size_t topic_len;
     int64_t total, log_end;
     uint64_t began, measure_from, measure_to;
     double cpu_began;
     int64_t measured, measured_requests;
-    int outstanding;
     struct histogram latency;
 };
 

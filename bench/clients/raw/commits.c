@@ -1,12 +1,12 @@
 /* Members of one group that commit offsets, without a client library.
  *
- *     raw commits port=9092 topic=T [members=64 warmup=0.4 seconds=2]
+ *     raw commits port=9092 topic=T [members=64 depth=1 warmup=0.4 seconds=2]
  *     raw commits bare=FILE topic=T ...    to the server of bare.c, which has no groups and writes to FILE
  *
  * The members join a group of the classic protocol on a connection each, as any member does: each is given an id and joins
  * with it, beats while it waits for the others, and joins again when the group goes on without it. When all have been given
- * the same generation, each commits a higher offset of its own partition as soon as its last commit is answered. A commit
- * is a sign of life, so no heartbeat is needed then. */
+ * the same generation, each commits a higher offset of its own partition as soon as one of its `depth` commits is answered.
+ * A commit is a sign of life, so no heartbeat is needed then. */
 #define _GNU_SOURCE
 #include "client.h"
 
@@ -272,14 +272,19 @@ static void join(struct connection *cs, struct member *members, int count, const
 }
 
 /* A whole reply: correlation, throttle time, one topic with its name, one partition. */
-static void take_reply(struct run *r, struct connection *c)
+static void take_reply(struct run *r, struct connection *c, const uint8_t *reply, size_t len)
 {
     size_t at = 4 + 4 + 4 + 4 + 2 + r->topic_len + 4 + 4;
-    if (c->got < at + 2)
-        die("a reply of %zu bytes", c->got);
-    int16_t code = (int16_t)be(c->reply + at, 2);
+    (void)c;
+    if (len < at + 2)
+        die("a reply of %zu bytes", len);
+    int16_t code = (int16_t)be(reply + at, 2);
     if (code)
         die("commit refused with error %d", code);
+}
+
+static void advance(struct connection *c)
+{
     size_t offset_at = c->request.len - 2 - 4;
     patch32(&c->request, offset_at, (uint32_t)be(c->request.bytes + offset_at, 4) + 1);
 }
@@ -290,15 +295,17 @@ int commits(int argc, char **argv)
     const char *bare = option(argc, argv, "bare", "");
     int port = *bare ? serve_bare(bare) : atoi(option(argc, argv, "port", NULL));
     int count = atoi(option(argc, argv, "members", "64"));
+    int depth = atoi(option(argc, argv, "depth", "1"));
     double warmup = atof(option(argc, argv, "warmup", "0.4")), seconds = atof(option(argc, argv, "seconds", "2"));
-    if (count < 1 || count > CONNS_MAX || strlen(topic) > 249)
-        die("%d members of a group that reads %s", count, topic);
+    if (count < 1 || count > CONNS_MAX || depth < 1 || depth > DEPTH_MAX || strlen(topic) > 249)
+        die("%d members, %d commits each, of a group that reads %s", count, depth, topic);
     struct connection *cs = calloc((size_t)count, sizeof *cs);
     struct member *members = calloc((size_t)count, sizeof *members);
     if (!cs || !members)
         die("out of memory");
     for (int i = 0; i < count; i++) {
         cs[i].records = 1;
+        cs[i].depth = depth;
         cs[i].fd = open_connection(port);
     }
     if (*bare) {
@@ -310,7 +317,7 @@ int commits(int argc, char **argv)
     }
     for (int i = 0; i < count; i++)
         put_commit(&cs[i].request, topic, topic, &members[i], i);
-    static struct run r = {.take = take_reply};
+    static struct run r = {.take = take_reply, .change = advance};
     r.topic_len = strlen(topic);
     time_run(&r, warmup, seconds);
     run_loop(&r, cs, count);

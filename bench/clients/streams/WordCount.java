@@ -33,7 +33,7 @@ import org.apache.kafka.streams.kstream.Produced;
  *
  * <pre>
  *     bench.WordCount fill brokers=HOST:PORT topic=T partitions=2 records=200000
- *     bench.WordCount run  brokers=HOST:PORT topic=T output=U partitions=2 records=200000 state=DIR threads=1 [limit=120]
+ *     bench.WordCount run  brokers=HOST:PORT topic=T output=U partitions=2 records=200000 state=DIR threads=1 [commit_ms=100] [limit=120]
  * </pre>
  *
  * A record is a line of eight words. `run` counts them, reads the counts as a committed reader does, and ends when they add up
@@ -95,6 +95,9 @@ public final class WordCount {
         settings.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
         settings.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
         settings.put("auto.offset.reset", "earliest");
+        if (given.containsKey("commit_ms")) {
+            settings.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, given.get("commit_ms"));
+        }
 
         AtomicLong began = new AtomicLong();
         StreamsBuilder builder = new StreamsBuilder();

@@ -28,23 +28,28 @@ class OffsetCommits(Preset):
         seconds = bench.seconds(5)
         with bench.topic(side, self.MEMBERS) as (server, topic):
             with bench.meter(server) as figures:
-                out = bench.run(self.client(bench, server, topic, seconds), seconds)
+                out = bench.run(self.client(bench, case, server, topic, seconds), seconds)
             return {**out, **figures(out["records"])}
 
-    def client(self, bench, server, topic, seconds):
+    def client(self, bench, case, server, topic, seconds):
         return bench.franz("commits", server, topic, members=self.MEMBERS, warmup=1, duration=seconds)
 
 
 class RawOffsetCommits(OffsetCommits):
     name = "offset-commits-raw"
     title = "64 members of one group commit offsets, with a client of one thread and no library, where franz-go is the limit"
+    # Of commits that are not waited for one by one, as of Java's commitAsync, each member has this many under way.
+    UNDER_WAY = 16
 
-    def client(self, bench, server, topic, seconds):
-        return bench.raw("commits", server, topic, members=self.MEMBERS, warmup=1, seconds=seconds)
+    def cases(self, bench):
+        return [*super().cases(bench), Case(f"64 members, {self.UNDER_WAY} under way", {"depth": self.UNDER_WAY})]
+
+    def client(self, bench, case, server, topic, seconds):
+        return bench.raw("commits", server, topic, members=self.MEMBERS, warmup=1, seconds=seconds, **case.options)
 
     def machine(self, bench, case):
         seconds = bench.seconds(2)
-        return bench.run(bench.bare("commits", members=self.MEMBERS, warmup=0.4, seconds=seconds), seconds)
+        return bench.run(bench.bare("commits", members=self.MEMBERS, warmup=0.4, seconds=seconds, **case.options), seconds)
 
 
 class GroupServers(Preset):

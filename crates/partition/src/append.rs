@@ -171,6 +171,12 @@ impl Partition {
         Ok(self.place(state, batch, Some(end), ticket, moment))
     }
 
+    /// Whether the log takes records now; one that was refused for its size or its producer says nothing of this.
+    pub fn check_append(&self) -> Result<(), AppendError> {
+        let state = self.state.lock();
+        self.check_open(&state, &state.config)
+    }
+
     fn check_open(&self, state: &State, config: &LogConfig) -> Result<(), AppendError> {
         if state.is_deleted {
             return Err(AppendError::Deleted);

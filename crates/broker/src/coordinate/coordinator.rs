@@ -1,13 +1,16 @@
 //! One coordinator: a machine and the partition that remembers what it decided.
 //!
-//! Invariant: the machine has replayed the log up to its end, in order, and nothing else changed it. A log that cannot be read
-//! or written makes the coordinator say so to everyone; it never answers from half of its state.
+//! What is asked within one turn of the shard is written together, as one batch. Invariant: the machine has replayed the log up to
+//! its end, and then what is not written yet, in order, and nothing else changed it; what is not written comes before anything else
+//! in the log, and is written before anybody hears of it. A log that cannot be read or written makes the coordinator say so to
+//! everyone; it never answers from half of its state.
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use coord::{Caller, Moment, Step, Topics};
 use log::producer::Origin;
-use model::{Instant, LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence};
+use model::{Instant, LeaderEpoch, Offset, Sequence};
 use partition::{Isolation, Marker, Partition, Plan, ReadRequest, Stamp, Warrant};
 use wire::ErrorCode;
 use wire::records::{Batch, BatchBuilder, Caps, Codec, ControlRecord, RecordIter, Source};
@@ -19,6 +22,10 @@ use crate::settings::Settings;
 
 /// Log bytes read in one piece while loading.
 const LOAD_READ_BYTES: usize = 256 << 10;
+/// Records that share a batch: enough for a hundred commits, and no reader has to unpack much for one of them.
+const TOGETHER_BYTES_MAX: usize = 16 << 10;
+/// What a record takes in a batch besides key and value, at most.
+const RECORD_BYTES: usize = 40;
 
 enum State {
     /// Replayed up to here.
@@ -31,11 +38,28 @@ enum State {
 pub(super) struct Coordinator<M: Machine> {
     pub(super) log: Arc<Partition>,
     machine: M,
+    settings: Arc<Settings>,
     codec: Codec,
     state: State,
+    unwritten: Option<Unwritten<M::Answer>>,
     /// What the machine said when it was loaded, to nobody who asked.
     begun: Option<Step<M::Record, M::Answer>>,
 }
+
+/// Records that the machine has replayed already, and what was said since the first of them.
+struct Unwritten<A> {
+    records: BatchBuilder,
+    answers: Vec<(Caller, A)>,
+}
+
+impl<A> Unwritten<A> {
+    fn has_room(&self, bytes: usize) -> bool {
+        self.records.size_estimate() + bytes <= TOGETHER_BYTES_MAX
+    }
+}
+
+/// Key and value.
+type EncodedRecord = (Bytes, Option<Bytes>);
 
 /// Answers that may leave when `log` is durable.
 pub(super) struct Progress<A> {
@@ -44,36 +68,34 @@ pub(super) struct Progress<A> {
 }
 
 impl<M: Machine> Coordinator<M> {
-    pub(super) fn new(log: Arc<Partition>, settings: &Settings) -> Self {
+    pub(super) fn new(log: Arc<Partition>, settings: &Arc<Settings>) -> Self {
         let start = log.bounds().log_start;
         Coordinator {
             log,
             machine: M::new(settings),
+            settings: Arc::clone(settings),
             codec: M::codec(settings),
             state: State::Loading(start),
+            unwritten: None,
             begun: None,
         }
     }
 
-    pub(super) fn set_settings(&mut self, settings: &Settings) {
+    pub(super) fn set_settings(&mut self, settings: &Arc<Settings>) {
         self.machine.set_settings(settings);
+        self.settings = Arc::clone(settings);
     }
 
     /// What the load led to.
     pub(super) fn take_begun(&mut self) -> Option<Progress<M::Answer>> {
         let begun = self.begun.take()?;
         assert!(begun.records.is_empty(), "a load decides nothing");
-        let answers = begun.answers.into_iter();
-        Some(Progress {
-            answers: answers
-                .map(|(caller, answer)| (caller, Ok(answer)))
-                .collect(),
-            log: Arc::clone(&self.log),
-        })
+        Some(self.said(all(begun.answers, Ok(()))))
     }
 
-    /// Appends the marker of a transaction with records in this log, and lets the machine know.
+    /// Appends the marker of a transaction with records in this log, and lets the machine know. Nothing may be unwritten.
     pub(super) fn mark(&mut self, marker: Marker, at: Moment) -> Result<(), ErrorCode> {
+        assert!(self.unwritten.is_none(), "a marker comes behind it");
         self.load(&mut { LOAD_READ_BYTES }, at);
         match self.state {
             State::Active => {}
@@ -88,6 +110,10 @@ impl<M: Machine> Coordinator<M> {
 
     pub(super) fn is_loading(&self) -> bool {
         matches!(self.state, State::Loading(_))
+    }
+
+    pub(super) fn has_unwritten(&self) -> bool {
+        self.unwritten.is_some()
     }
 
     pub(super) fn next_deadline(&self) -> Option<Instant> {
@@ -118,23 +144,29 @@ impl<M: Machine> Coordinator<M> {
             State::Loading(_) => ErrorCode::CoordinatorLoadInProgress,
             State::Failed => ErrorCode::NotCoordinator,
         };
-        Progress {
-            answers: vec![(caller, Err(refusal))],
-            log: Arc::clone(&self.log),
+        self.said(vec![(caller, Err(refusal))])
+    }
+
+    pub(super) fn on_topics_gone(
+        &mut self,
+        gone: &[String],
+        at: Moment,
+        topics: &dyn Topics,
+    ) -> Progress<M::Answer> {
+        match self.state {
+            State::Active => {
+                let step = self.machine.on_topics_gone(gone, at, topics);
+                return self.perform(step, Warrant::None, at);
+            }
+            State::Loading(_) => self.machine.on_topics_gone_early(gone, at),
+            State::Failed => {}
         }
+        self.said(Vec::new())
     }
 
-    pub(super) fn on_topics_gone(&mut self, gone: &[String], at: Moment, topics: &dyn Topics) {
-        let step = match self.state {
-            State::Active => self.machine.on_topics_gone(gone, at, topics),
-            State::Loading(_) => return self.machine.on_topics_gone_early(gone, at),
-            State::Failed => return,
-        };
-        self.perform(step, Warrant::None, at);
-    }
-
-    /// The partition is no longer looked after from here: whoever waits is told so.
+    /// The partition is no longer looked after from here: whoever waits is told so. Nothing may be unwritten.
     pub(super) fn resign(mut self) -> Progress<M::Answer> {
+        assert!(self.unwritten.is_none(), "somebody waits for it");
         let waiting = self.machine.abandon().into_iter();
         Progress {
             answers: waiting
@@ -158,52 +190,116 @@ impl<M: Machine> Coordinator<M> {
         progress
     }
 
-    /// Writes what was decided; the machine learns of it by replay, as it will after a restart.
-    fn perform(
-        &mut self,
-        step: Step<M::Record, M::Answer>,
-        warrant: Warrant,
-        at: Moment,
-    ) -> Progress<M::Answer> {
-        let written = if step.records.is_empty() {
-            Ok(())
-        } else {
-            self.write(&step.records, step.producer, warrant, at)
-        };
-        if written.is_ok() {
-            for record in &step.records {
-                self.machine.replay(record, step.producer);
-            }
-        }
-        let answers = step
-            .answers
-            .into_iter()
-            .map(|(caller, answer)| (caller, written.map(|()| answer)))
-            .collect();
+    fn said(&self, answers: Vec<(Caller, Result<M::Answer, ErrorCode>)>) -> Progress<M::Answer> {
         Progress {
             answers,
             log: Arc::clone(&self.log),
         }
     }
 
-    fn write(
-        &self,
-        records: &[M::Record],
-        producer: Option<(ProducerId, ProducerEpoch)>,
+    /// Writes what was decided, or has it written with what comes next; the machine learns of it by replay, as it will after a
+    /// restart.
+    fn perform(
+        &mut self,
+        step: Step<M::Record, M::Answer>,
         warrant: Warrant,
         at: Moment,
-    ) -> Result<(), ErrorCode> {
+    ) -> Progress<M::Answer> {
+        if step.records.is_empty() {
+            return self.answer(step.answers);
+        }
+        let records = match self.encode(&step.records) {
+            Ok(records) => records,
+            Err(code) => return self.said(all(step.answers, Err(code))),
+        };
+        let bytes = records.iter().map(record_bytes).sum();
+        let may_wait = step.producer.is_none() && warrant == Warrant::None && self.may_wait(bytes);
+        let mut said = match &self.unwritten {
+            Some(unwritten) if may_wait && unwritten.has_room(bytes) => self.said(Vec::new()),
+            _ => self.flush(at),
+        };
+        if !matches!(self.state, State::Active) {
+            // What it was decided from is not in the log.
+            let refusal = Err(ErrorCode::CoordinatorNotAvailable);
+            said.answers.extend(all(step.answers, refusal));
+            return said;
+        }
         let mut builder = BatchBuilder::new().compression(self.codec);
-        if let Some((id, epoch)) = producer {
+        if may_wait {
+            let unwritten = self.unwritten.get_or_insert_with(|| Unwritten {
+                records: builder,
+                answers: Vec::new(),
+            });
+            push(&mut unwritten.records, &records, at);
+            unwritten.answers.extend(step.answers);
+            for record in &step.records {
+                self.machine.replay(record, None);
+            }
+            return said;
+        }
+        if let Some((id, epoch)) = step.producer {
             builder = builder.producer(id, epoch, Sequence(-1)).transactional();
         }
-        for record in records {
-            let (key, value) = self.machine.encode(record).map_err(|error| {
-                env::tell!("{}: record cannot be written: {error}", self.name());
-                ErrorCode::UnknownServerError
-            })?;
-            builder.push(at.wall, Some(&key), value.as_deref(), &[]);
+        push(&mut builder, &records, at);
+        let written = self.append(builder, warrant, at);
+        if written.is_ok() {
+            for record in &step.records {
+                self.machine.replay(record, step.producer);
+            }
         }
+        said.answers.extend(all(step.answers, written));
+        said
+    }
+
+    /// What was said rests on what is not written as well.
+    fn answer(&mut self, answers: Vec<(Caller, M::Answer)>) -> Progress<M::Answer> {
+        match &mut self.unwritten {
+            Some(unwritten) => {
+                unwritten.answers.extend(answers);
+                self.said(Vec::new())
+            }
+            None => self.said(all(answers, Ok(()))),
+        }
+    }
+
+    /// Whether records may be replayed first and written later: the log must take them then.
+    fn may_wait(&self, bytes: usize) -> bool {
+        M::WRITES_TOGETHER
+            && self.log.check_append().is_ok()
+            && bytes <= TOGETHER_BYTES_MAX
+            // They may grow a little when they are compressed.
+            && bytes as u64 <= self.log.config().max_message_bytes / 2
+    }
+
+    /// Writes what is not written. When that cannot be, the machine knows what is not in the log: it starts anew from there, and
+    /// whoever waits is told so.
+    pub(super) fn flush(&mut self, at: Moment) -> Progress<M::Answer> {
+        let Some(unwritten) = self.unwritten.take() else {
+            return self.said(Vec::new());
+        };
+        let written = self.append(unwritten.records, Warrant::None, at);
+        // Asked again, each of them may be written.
+        let written = written.map_err(|_| ErrorCode::CoordinatorNotAvailable);
+        let mut answers = all(unwritten.answers, written);
+        if written.is_err() {
+            let waiting = self.machine.abandon().into_iter();
+            answers.extend(waiting.map(|caller| (caller, Err(ErrorCode::NotCoordinator))));
+            self.machine = M::new(&self.settings);
+            self.state = State::Loading(self.log.bounds().log_start);
+        }
+        self.said(answers)
+    }
+
+    fn encode(&self, records: &[M::Record]) -> Result<Vec<EncodedRecord>, ErrorCode> {
+        let encode = |record| self.machine.encode(record);
+        let encoded: Result<_, _> = records.iter().map(encode).collect();
+        encoded.map_err(|error| {
+            env::tell!("{}: record cannot be written: {error}", self.name());
+            ErrorCode::UnknownServerError
+        })
+    }
+
+    fn append(&self, records: BatchBuilder, warrant: Warrant, at: Moment) -> Result<(), ErrorCode> {
         let moment = partition::Moment {
             now: at.now,
             wall: at.wall,
@@ -212,7 +308,7 @@ impl<M: Machine> Coordinator<M> {
         let origin = Origin::Coordinator;
         match self
             .log
-            .append_as(builder.build(), origin, warrant, None, moment)
+            .append_as(records.build(), origin, warrant, None, moment)
         {
             Ok(_) => Ok(()),
             Err(refused) => Err(match error::append(&refused) {
@@ -328,5 +424,174 @@ impl<M: Machine> Coordinator<M> {
 
     fn name(&self) -> String {
         format!("coordinator of {}-{}", self.log.topic, self.log.index)
+    }
+}
+
+/// The same outcome for everyone.
+fn all<A>(
+    answers: Vec<(Caller, A)>,
+    outcome: Result<(), ErrorCode>,
+) -> Vec<(Caller, Result<A, ErrorCode>)> {
+    let answers = answers.into_iter();
+    answers
+        .map(|(caller, answer)| (caller, outcome.map(|()| answer)))
+        .collect()
+}
+
+fn record_bytes((key, value): &EncodedRecord) -> usize {
+    RECORD_BYTES + key.len() + value.as_ref().map_or(0, Bytes::len)
+}
+
+fn push(builder: &mut BatchBuilder, records: &[EncodedRecord], at: Moment) {
+    for (key, value) in records {
+        builder.push(at.wall, Some(key), value.as_deref(), &[]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::messages::offset_commit_request::{
+        OffsetCommitRequestPartition, OffsetCommitRequestTopic,
+    };
+    use wire::messages::offset_fetch_request::OffsetFetchRequestTopic;
+    use wire::messages::{FindCoordinatorRequest, OffsetCommitRequest, OffsetFetchRequest};
+
+    use super::*;
+    use crate::shard::bench::{Bench, encoded};
+
+    const TOPIC: &str = "t";
+    const COMMIT: i16 = 8;
+    const FETCH: i16 = 5;
+
+    fn bench() -> Bench {
+        let mut bench = Bench::new();
+        bench.create(TOPIC, 1);
+        bench.answer::<wire::messages::CreateTopicsRequest>(4);
+        let find = FindCoordinatorRequest {
+            key: "g".to_owned(),
+            ..Default::default()
+        };
+        bench.put(&encoded(&find, 3));
+        bench.commit();
+        assert!(bench.answer::<FindCoordinatorRequest>(3).is_some());
+        bench
+    }
+
+    fn commit(offset: i64, metadata: &str) -> Vec<u8> {
+        let partition = OffsetCommitRequestPartition {
+            committed_offset: offset,
+            committed_metadata: Some(metadata.to_owned()),
+            ..Default::default()
+        };
+        let request = OffsetCommitRequest {
+            group_id: "g".to_owned(),
+            generation_id_or_member_epoch: -1,
+            topics: vec![OffsetCommitRequestTopic {
+                name: TOPIC.to_owned(),
+                partitions: vec![partition],
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        encoded(&request, COMMIT)
+    }
+
+    fn told(bench: &mut Bench) -> Option<ErrorCode> {
+        let response = bench.answer::<OffsetCommitRequest>(COMMIT)?;
+        let code = response.topics[0].partitions[0].error_code;
+        Some(ErrorCode::try_from(code).expect("a known code"))
+    }
+
+    fn committed(bench: &mut Bench) -> i64 {
+        let topic = OffsetFetchRequestTopic {
+            name: TOPIC.to_owned(),
+            partition_indexes: vec![0],
+        };
+        let request = OffsetFetchRequest {
+            group_id: "g".to_owned(),
+            topics: Some(vec![topic]),
+            ..Default::default()
+        };
+        bench.put(&encoded(&request, FETCH));
+        bench.commit();
+        let response = bench.answer::<OffsetFetchRequest>(FETCH);
+        let topics = response.expect("an answer").topics;
+        topics[0].partitions[0].committed_offset
+    }
+
+    fn log(bench: &mut Bench) -> Arc<Partition> {
+        let index = bench.shard.group_partition("g");
+        bench.partition(meta::name::OFFSETS, index)
+    }
+
+    fn batches(log: &Partition) -> Vec<i32> {
+        let request = ReadRequest {
+            from: Offset::ZERO,
+            bytes_max: 1 << 20,
+            memory_bytes_max: usize::MAX,
+            at_least_one: true,
+            current_epoch: LeaderEpoch::NONE,
+            isolation: Isolation::Uncommitted,
+            may_wait: false,
+        };
+        match log.plan_read(request).map(|read| read.plan) {
+            Ok(Plan::Memory(batches)) => batches.iter().map(|batch| batch.record_count()).collect(),
+            _ => panic!("what was just written is in memory"),
+        }
+    }
+
+    #[test]
+    fn commits_that_come_together_are_one_batch() {
+        let mut bench = bench();
+        bench.put(&[commit(1, ""), commit(2, ""), commit(3, "")].concat());
+        assert_eq!(told(&mut bench), None, "nothing is durable");
+        bench.commit();
+        for _ in 0..3 {
+            assert_eq!(told(&mut bench), Some(ErrorCode::None));
+        }
+        bench.put(&commit(4, ""));
+        bench.commit();
+        assert_eq!(told(&mut bench), Some(ErrorCode::None));
+        let log = log(&mut bench);
+        assert_eq!(batches(&log), [3, 1]);
+        assert_eq!(committed(&mut bench), 4);
+    }
+
+    #[test]
+    fn a_batch_holds_no_more_than_it_may() {
+        let mut bench = bench();
+        let many: Vec<u8> = (1..=6)
+            .flat_map(|at| commit(at, &"x".repeat(4000)))
+            .collect();
+        bench.put(&many);
+        bench.commit();
+        for _ in 1..=6 {
+            assert_eq!(told(&mut bench), Some(ErrorCode::None));
+        }
+        let log = log(&mut bench);
+        assert_eq!(batches(&log), [4, 2]);
+        assert_eq!(committed(&mut bench), 6);
+    }
+
+    #[test]
+    fn what_the_log_does_not_take_is_forgotten() {
+        let mut bench = bench();
+        bench.put(&commit(1, ""));
+        bench.commit();
+        assert_eq!(told(&mut bench), Some(ErrorCode::None));
+        bench.receive(&[commit(2, ""), commit(3, "")].concat());
+        let log = log(&mut bench);
+        let config = log.config();
+        let mut short = (*config).clone();
+        short.max_message_bytes = 100;
+        log.set_config(Arc::new(short));
+        bench.shard.write_decisions();
+        for _ in 0..2 {
+            let code = told(&mut bench);
+            assert_eq!(code, Some(ErrorCode::CoordinatorNotAvailable));
+        }
+        log.set_config(config);
+        assert_eq!(committed(&mut bench), 1);
+        assert_eq!(batches(&log), [1]);
     }
 }

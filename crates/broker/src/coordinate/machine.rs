@@ -18,6 +18,9 @@ pub(crate) trait Machine {
     type Ask;
     type Answer;
 
+    /// What is decided within one turn of the shard becomes one batch.
+    const WRITES_TOGETHER: bool;
+
     fn new(settings: &Settings) -> Self;
     /// What its batches are compressed with.
     fn codec(settings: &Settings) -> Codec;
@@ -58,6 +61,8 @@ impl Machine for group::Groups {
     type Record = GroupRecord;
     type Ask = group::Ask;
     type Answer = group::Answer;
+
+    const WRITES_TOGETHER: bool = true;
 
     fn new(settings: &Settings) -> Self {
         group::Groups::new(Arc::clone(&settings.groups))
@@ -135,6 +140,8 @@ impl Machine for txn::Transactions {
     type Record = TransactionRecord;
     type Ask = txn::Ask;
     type Answer = txn::Answer;
+
+    const WRITES_TOGETHER: bool = false;
 
     fn new(settings: &Settings) -> Self {
         let mut machine = txn::Transactions::new(txn_settings(&settings.broker));

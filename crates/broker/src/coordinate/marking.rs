@@ -231,6 +231,8 @@ impl Shard {
         let found = topics.named(topic);
         let partition = found.and_then(|topic| topic.partition(*index));
         let at = self.moment();
+        // The marker comes behind it.
+        self.write_decisions();
         let groups = &mut self.coordinators.groups;
         let written = match partition {
             // Deleted, and the records with it.

@@ -2,7 +2,7 @@
 //! decides, and send its answers when that is durable.
 //!
 //! Each coordinator lives on one shard, which the number of its partition names; requests that arrive on another are posted
-//! there, and answers are posted back. Invariant: an answer leaves only when everything its coordinator had written before
+//! there, and answers are posted back. Before each commit everything that they have not written yet is. Invariant: an answer leaves only when everything its coordinator had written before
 //! it is committed, so that nothing a client was told can be forgotten.
 
 mod asking;
@@ -11,7 +11,7 @@ mod machine;
 mod marking;
 mod topics;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use coord::{Caller, Moment, group, txn};
@@ -88,8 +88,9 @@ pub(crate) struct Coordinators {
     /// No coordinator wants to be looked at before. May be early, never late: a turn of the shard asks this instead of each of
     /// up to a hundred coordinators.
     earliest: Option<Instant>,
-    /// Some coordinator has not read its log to the end.
     is_loading: bool,
+    /// Partitions whose groups have decided something that is not written.
+    unwritten: BTreeSet<i32>,
     /// What the coordinators were made from; another pointer means that partitions came or went.
     seen: Option<Arc<Topics>>,
     /// The settings that they go by.
@@ -100,6 +101,16 @@ impl Coordinators {
     /// When one of them wants to be looked at, or earlier.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.earliest
+    }
+
+    /// Some coordinator has not read its log to the end.
+    pub(crate) fn is_loading(&self) -> bool {
+        self.is_loading
+    }
+
+    /// Some coordinator has decided what is not written yet.
+    pub(crate) fn has_unwritten(&self) -> bool {
+        !self.unwritten.is_empty()
     }
 
     /// A coordinator was asked, loaded or marked: its deadline may have come nearer.
@@ -177,28 +188,14 @@ impl Shard {
         let at = self.moment();
         let topics = KnownTopics(self.shared.metadata.image());
         let (partition, caller) = (asked.partition, asked.caller);
-        let groups = &mut self.coordinators.groups;
         match asked.question {
             Question::MarkerAt(place, marker) => self.on_marker(caller, &place, marker),
-            Question::Group(ask) => match groups.get_mut(&partition) {
-                Some(coordinator) => {
-                    let none = Warrant::None;
-                    let progress = coordinator.ask(caller, ask, none, at, &topics);
-                    let deadline = coordinator.next_deadline();
-                    self.coordinators.expect(deadline);
-                    self.spread_answers(progress);
-                }
-                None => self.refuse_question(caller),
-            },
-            Question::TxnOffsets(ask, warrant) => match groups.get_mut(&partition) {
-                Some(coordinator) => {
-                    let progress = coordinator.ask(caller, ask, warrant, at, &topics);
-                    let deadline = coordinator.next_deadline();
-                    self.coordinators.expect(deadline);
-                    self.spread_answers(progress);
-                }
-                None => self.refuse_question(caller),
-            },
+            Question::Group(ask) => {
+                self.ask_coordinator(partition, caller, ask, Warrant::None);
+            }
+            Question::TxnOffsets(ask, warrant) => {
+                self.ask_coordinator(partition, caller, ask, warrant);
+            }
             Question::Txn(ask) => match self.coordinators.transactions.get_mut(&partition) {
                 Some(coordinator) => {
                     let none = Warrant::None;
@@ -213,6 +210,47 @@ impl Shard {
                 }
                 None => self.refuse_question(caller),
             },
+        }
+    }
+
+    fn ask_coordinator(
+        &mut self,
+        partition: i32,
+        caller: Caller,
+        ask: group::Ask,
+        warrant: Warrant,
+    ) {
+        let at = self.moment();
+        let topics = KnownTopics(self.shared.metadata.image());
+        let Some(coordinator) = self.coordinators.groups.get_mut(&partition) else {
+            return self.refuse_question(caller);
+        };
+        let progress = coordinator.ask(caller, ask, warrant, at, &topics);
+        self.on_progress(partition, progress);
+    }
+
+    /// A coordinator of groups was asked, marked or written for.
+    fn on_progress(&mut self, partition: i32, progress: Progress<group::Answer>) {
+        let coordinators = &mut self.coordinators;
+        if let Some(coordinator) = coordinators.groups.get(&partition) {
+            coordinators.is_loading |= coordinator.is_loading();
+            if coordinator.has_unwritten() {
+                coordinators.unwritten.insert(partition);
+            }
+            let deadline = coordinator.next_deadline();
+            coordinators.expect(deadline);
+        }
+        self.spread_answers(progress);
+    }
+
+    /// Writes what the coordinators decided since the last time.
+    pub(crate) fn write_decisions(&mut self) {
+        while let Some(partition) = self.coordinators.unwritten.pop_first() {
+            let at = self.moment();
+            if let Some(coordinator) = self.coordinators.groups.get_mut(&partition) {
+                let progress = coordinator.flush(at);
+                self.on_progress(partition, progress);
+            }
         }
     }
 
@@ -281,6 +319,7 @@ impl Shard {
         if is_seen {
             return;
         }
+        self.write_decisions();
         let mut groups = std::mem::take(&mut self.coordinators.groups);
         self.coordinators.groups = self.kept(&mut groups, topics.named(meta::name::OFFSETS));
         let mut transactions = std::mem::take(&mut self.coordinators.transactions);
@@ -337,15 +376,18 @@ impl Shard {
         }
         let at = self.moment();
         let topics = KnownTopics(self.shared.metadata.image());
-        for coordinator in self.coordinators.groups.values_mut() {
-            // Nobody waits for this.
-            coordinator.on_topics_gone(&gone, at, &topics);
+        let groups = self.coordinators.groups.iter_mut();
+        let progress: Vec<_> = groups
+            .map(|(index, coordinator)| (*index, coordinator.on_topics_gone(&gone, at, &topics)))
+            .collect();
+        for (index, progress) in progress {
+            self.on_progress(index, progress);
         }
         self.coordinators.renew_earliest();
     }
 
-    /// Loads what is to be loaded and fires what is due; true when there is more to load.
-    pub(crate) fn turn_coordinators(&mut self) -> bool {
+    /// Loads what is to be loaded and fires what is due.
+    pub(crate) fn turn_coordinators(&mut self) {
         self.refresh_coordinators();
         let at = self.moment();
         if self.coordinators.is_loading {
@@ -355,7 +397,6 @@ impl Shard {
         if self.coordinators.earliest.is_some_and(is_due) {
             self.tick_coordinators(at);
         }
-        self.coordinators.is_loading
     }
 
     fn load_coordinators(&mut self, at: Moment) {
@@ -385,13 +426,13 @@ impl Shard {
         let now = at.now;
         let topics = KnownTopics(self.shared.metadata.image());
         let ticked: Vec<_> = due(&mut self.coordinators.groups, now)
-            .map(|coordinator| coordinator.tick(at, &topics))
+            .map(|(index, coordinator)| (*index, coordinator.tick(at, &topics)))
             .collect();
-        ticked
-            .into_iter()
-            .for_each(|progress| self.spread_answers(progress));
+        for (index, progress) in ticked {
+            self.on_progress(index, progress);
+        }
         let ticked: Vec<_> = due(&mut self.coordinators.transactions, now)
-            .map(|coordinator| coordinator.tick(at, &topics))
+            .map(|(_, coordinator)| coordinator.tick(at, &topics))
             .collect();
         ticked
             .into_iter()
@@ -403,11 +444,10 @@ impl Shard {
 fn due<M: Machine>(
     coordinators: &mut BTreeMap<i32, Coordinator<M>>,
     now: Instant,
-) -> impl Iterator<Item = &mut Coordinator<M>> {
-    let is_due = move |coordinator: &&mut Coordinator<M>| {
-        coordinator.next_deadline().is_some_and(|at| at <= now)
-    };
-    coordinators.values_mut().filter(is_due)
+) -> impl Iterator<Item = (&i32, &mut Coordinator<M>)> {
+    coordinators
+        .iter_mut()
+        .filter(move |(_, coordinator)| coordinator.next_deadline().is_some_and(|at| at <= now))
 }
 
 #[cfg(test)]

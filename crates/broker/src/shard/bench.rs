@@ -55,15 +55,21 @@ impl Bench {
         }
     }
 
-    /// A request arrives, with its length in front, and is handled.
-    pub(crate) fn put(&mut self, request: &[u8]) {
+    /// Requests arrive, with their lengths in front, and are handled; what is decided is written, as before a commit.
+    pub(crate) fn put(&mut self, requests: &[u8]) {
+        self.receive(requests);
+        self.shard.write_decisions();
+    }
+
+    /// Requests arrive and are handled.
+    pub(crate) fn receive(&mut self, requests: &[u8]) {
         let Shard {
             connections,
             account,
             ..
         } = &mut self.shard;
         let connection = connections.get_mut(&CONN).expect("it stays open");
-        connection.put(request, account);
+        connection.put(requests, account);
         self.shard.handle_frames(CONN);
     }
 

@@ -478,6 +478,7 @@ impl Shard {
 
     /// Commits what is queued, here or on a commit thread; returns until when a commit waits for company.
     fn commit(&mut self) -> Option<Instant> {
+        self.write_decisions();
         let mut wait = None;
         let is_asked = |at: Instant| self.now < at.plus(ASKED_RECENTLY);
         let commits_inline = self.shared.commits_inline() && !self.asked_at.is_some_and(is_asked);
@@ -509,7 +510,10 @@ impl Shard {
     }
 
     /// On a slow disk a round begins while more requests come in: it need not wait for those, nor they for it.
-    fn commit_early(&self) {
+    fn commit_early(&mut self) {
+        if self.coordinators.has_unwritten() && self.shared.dirs().iter().any(|dir| dir.is_slow()) {
+            self.write_decisions();
+        }
         for (at, dir) in self.shared.dirs().iter().enumerate() {
             if !self.is_stopping && dir.is_slow() && dir.has_queued() {
                 self.shared.ring_committer(at);
@@ -743,7 +747,7 @@ impl Worker for Shard {
         }
         // After the last poll: a poll swallows the wake-up of whatever was posted before it.
         self.take_posts();
-        let is_loading = self.turn_coordinators();
+        self.turn_coordinators();
         if !self.is_stopping && self.shared.is_stopping() {
             self.is_stopping = true;
             self.drop_readers();
@@ -757,7 +761,9 @@ impl Worker for Shard {
         }
         self.spread_news();
         // A commit lets more be written (markers of a transaction, a request that waited for its topic): not one poll later.
-        if self.shared.dirs().iter().any(|dir| dir.has_queued()) {
+        if self.coordinators.has_unwritten()
+            || self.shared.dirs().iter().any(|dir| dir.has_queued())
+        {
             commit_wait = self.commit();
             self.spread_news();
         }
@@ -772,7 +778,7 @@ impl Worker for Shard {
         }
         self.tell_held();
         let is_budget_left = self.request_bytes < self.shared.request_bytes_max();
-        if is_loading {
+        if self.coordinators.is_loading() {
             return Turn::Again;
         }
         if !self.active.is_empty() && self.paused_until.is_none() && is_budget_left {
