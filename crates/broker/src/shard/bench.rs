@@ -100,6 +100,11 @@ impl Bench {
         self.shard.expire_waiting();
     }
 
+    /// The broker is to end, and something that was written is not durable yet.
+    pub(crate) fn begin_stop(&mut self) {
+        self.shard.is_stopping = true;
+    }
+
     /// The volume takes nothing more.
     pub(crate) fn fill_disk(&self) {
         let taken = self.machine.disk_taken();

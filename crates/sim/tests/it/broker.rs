@@ -352,6 +352,13 @@ fn many_partitions_are_checkpointed_while_they_are_written() {
     }
 }
 
+/// Found by a seed: two consumers that waited for more in turn, each answered while the other waited, kept a broker from ending
+/// that was told to.
+#[test]
+fn a_broker_ends_though_consumers_go_on_to_ask() {
+    check(130_241, &Plan::of_load(130_241, Load::Crowd));
+}
+
 /// Found by seeds: an abort whose marker no segment file had yet was not known to compaction, so that its records took the place
 /// of committed ones.
 #[test]

@@ -128,6 +128,10 @@ impl Shard {
             self.wait(Waiting::Fetch(fetch), *address);
             return Outcome::Waits;
         }
+        if self.is_stopping() {
+            // Two that wait in turn would keep the broker from ending.
+            return Outcome::Close;
+        }
         fetch.waits_for = WaitsFor::Bytes;
         let mut moved = Vec::new();
         for (index, (partition, looked)) in fetch.partitions.iter().zip(&looked).enumerate() {

@@ -48,6 +48,16 @@ fn a_fetch_of_a_client_that_has_gone_waits_no_more() {
 }
 
 #[test]
+fn a_fetch_that_would_wait_does_not_keep_a_stopping_broker() {
+    let mut bench = Bench::new();
+    bench.create(TOPIC, 1);
+    bench.begin_stop();
+    bench.put(&encoded(&request(1), 11));
+    assert_eq!((bench.waiting_count(), bench.timers_count()), (0, 0));
+    assert!(bench.is_cut_off());
+}
+
+#[test]
 fn a_fetch_that_found_too_little_between_look_and_watch_hears_of_more() {
     let mut bench = Bench::new();
     bench.create(TOPIC, 1);
