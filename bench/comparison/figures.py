@@ -132,6 +132,7 @@ BOUNDS = [
     times_kafka("streams", "word count", "exactly-once word count / Kafka un-synced", 1.5),
     times_kafka("offset-commits", "64 members", "64 members: commits/s / Kafka un-synced", 5),
     times_kafka("offset-commits-raw", "64 members", "64 members, raw client: commits/s / Kafka un-synced", 5),
+    times_kafka("offset-commits-raw", "64 members, 16 under way", "64 members, 16 commits of each under way: commits/s / Kafka un-synced", 5),
     settling("classic"), settling("consumer"),
     ("rolling", "longest gap of a partition that stays / poll interval", 2, False,
      lambda t: t("rolling", ROLLING, "esker", "gap_of_poll")),

@@ -4,6 +4,7 @@
 //! channel hop or a wake-up of its own. Invariant: when a turn ends with `Sleep`, every edge that was reported has been used
 //! up or is remembered in its connection.
 
+mod admission;
 #[cfg(test)]
 pub(crate) mod bench;
 mod by_id;
@@ -67,10 +68,6 @@ const DENIED_RETRY: Duration = Duration::from_millis(10);
 const SHORT_CHECK: Duration = Duration::from_millis(500);
 /// Record bytes in memory that an answer gets while readers keep too many of them; 64 KiB, or one batch.
 const ANSWER_MEMORY_SHORT: usize = 64 << 10;
-/// While there are as many connections as may be, new ones wait in the backlog, and are looked for so often.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
-/// Trouble that every new connection meets is told once in this time.
-const COMPLAINT_PAUSE: Duration = Duration::from_secs(1);
 
 /// What became of a request.
 pub(crate) enum Outcome {
@@ -305,66 +302,6 @@ impl Shard {
             }
         }
         self.ready = ready;
-    }
-
-    fn accept(&mut self) {
-        self.accept_at = None;
-        loop {
-            let is_full = !self.shared.has_room_for_connection() && !self.is_stopping;
-            let only = self.shared.protected_port().filter(|_| is_full);
-            if is_full {
-                self.accept_at = Some(self.now.plus(ACCEPT_PAUSE));
-                if only.is_none() {
-                    return;
-                }
-            }
-            match self.poller.accept(only) {
-                Ok(Some(socket)) if self.is_stopping => drop(socket),
-                Ok(Some(socket)) => self.admit(socket),
-                Ok(None) => return,
-                Err(error) => {
-                    // Out of descriptors, most likely: the backlog keeps the peer waiting until one is free. The poller asks again.
-                    self.complain(format_args!("cannot accept a connection: {error}"));
-                    return;
-                }
-            }
-        }
-    }
-
-    /// Tells what may happen with every new connection, but not for each of them.
-    fn complain(&mut self, what: std::fmt::Arguments<'_>) {
-        if self.may_complain <= self.now {
-            self.may_complain = self.now.plus(COMPLAINT_PAUSE);
-            env::tell!("{what}");
-        }
-    }
-
-    fn admit(&mut self, socket: Socket) {
-        let peer = socket.peer;
-        if !self.shared.admit_connection(peer.ip()) {
-            return self.complain(format_args!(
-                "connection from {peer} refused: its address has as many as max.connections.per.ip"
-            ));
-        }
-        match self.shared.place(self.id) {
-            shard if shard == self.id => self.adopt(socket),
-            shard => self.shared.post(shard, Post::Socket(socket)),
-        }
-    }
-
-    fn adopt(&mut self, socket: Socket) {
-        let (peer, local) = (socket.peer, socket.local);
-        match self.poller.adopt(socket) {
-            Ok(conn) => {
-                self.connections
-                    .insert(conn, Connection::new(conn, peer, local, self.now));
-                self.active.insert(conn);
-            }
-            Err(error) => {
-                self.shared.forget_connection(peer.ip());
-                env::tell!("connection from {peer} lost: {error}");
-            }
-        }
     }
 
     /// Reads and handles what the active connections have; returns whether anything was done.
@@ -608,13 +545,6 @@ impl Shard {
         }
     }
 
-    /// Somebody may have gone whose place another one waits for.
-    fn retry_accept(&mut self) {
-        if self.accept_at.is_some_and(|at| at <= self.now) {
-            self.accept();
-        }
-    }
-
     /// Lets those try again that waited for memory.
     fn retry_denied(&mut self) {
         if self.retry_denied.is_none_or(|at| self.now < at) {
@@ -628,74 +558,6 @@ impl Shard {
                 connection.is_denied = false;
                 self.active.insert(conn);
             }
-        }
-    }
-
-    /// Memory is short: buffers that are not needed are given back, and clients that keep theirs without sending are cut off.
-    fn economise(&mut self) {
-        let (now, account) = (self.now, &mut self.account);
-        let mut late = BTreeSet::new();
-        for connection in self.connections.values_mut() {
-            if !connection.economise(account, now) {
-                late.insert(connection.id);
-            }
-        }
-        for conn in late {
-            if let Some(connection) = self.connections.get(&conn) {
-                env::tell!(
-                    "connection from {} closed: memory for requests is short, and the rest of its request does not come",
-                    connection.peer
-                );
-            }
-            self.close(conn);
-        }
-    }
-
-    /// Clients that are silent, or that take none of the answers they asked for.
-    fn close_idle(&mut self) {
-        let age = self.shared.config().connection_idle_max;
-        let open = self.connections.values();
-        let deaf: BTreeSet<ConnId> = open
-            .filter(|connection| connection.unread_for(self.now) > Some(age))
-            .map(|connection| connection.id)
-            .collect();
-        deaf.into_iter().for_each(|conn| self.close(conn));
-        // In the order of their ids: what is given back when decides what an account keeps.
-        let idle: BTreeSet<ConnId> = self
-            .connections
-            .values()
-            .filter(|connection| connection.is_idle())
-            .filter(|connection| self.now.since(connection.last_active) > IDLE_CHECK)
-            .map(|connection| connection.id)
-            .collect();
-        for conn in idle {
-            if let Some(connection) = self.connections.get_mut(&conn) {
-                connection.shrink(&mut self.account);
-                if self.now.since(connection.last_active) > age {
-                    self.close(conn);
-                }
-            }
-        }
-        self.close_excess();
-    }
-
-    /// The limit of connections was lowered: those that were silent longest go first.
-    fn close_excess(&mut self) {
-        if !self.shared.is_overcrowded() {
-            return;
-        }
-        let protected = self.shared.protected_port();
-        let open = self.connections.values();
-        let mut by_silence: Vec<(Instant, ConnId)> = open
-            .filter(|connection| Some(connection.local.port()) != protected)
-            .map(|connection| (connection.last_active, connection.id))
-            .collect();
-        by_silence.sort_unstable();
-        for (_, conn) in by_silence {
-            if !self.shared.is_overcrowded() {
-                return;
-            }
-            self.close(conn);
         }
     }
 
