@@ -76,6 +76,11 @@ pub type FileHandle = Arc<dyn File>;
 pub trait File: Send + Sync {
     /// Reads up to `buf.len()` bytes at `position`; 0 means end of file.
     fn read_at(&self, buf: &mut [u8], position: u64) -> io::Result<usize>;
+    /// The same for bytes that nobody reads soon: those that are not in the page cache are read around it, where the file system
+    /// can, and push nothing out of it.
+    fn read_once(&self, buf: &mut [u8], position: u64) -> io::Result<usize> {
+        self.read_at(buf, position)
+    }
     /// Writes all of `bufs` at `position`, in calls of at most 128 KiB (larger ones fall off a cliff on large folios).
     fn write_at(&self, bufs: &[IoSlice<'_>], position: u64) -> io::Result<()>;
     /// Writes whole pages of 4 KiB, at a multiple of that, which nobody reads soon: around the page cache, where the file system

@@ -214,15 +214,31 @@ pub fn read_up_to(file: &dyn File, buf: &mut [u8], position: u64) -> io::Result<
     }
 }
 
-/// The same as far as the bytes can be read, and why no further.
+/// The same for bytes that nobody reads soon.
+pub(crate) fn read_once_up_to(file: &dyn File, buf: &mut [u8], position: u64) -> io::Result<usize> {
+    match fill(buf, position, |buf, position| file.read_once(buf, position)) {
+        (filled, None) => Ok(filled),
+        (_, Some(error)) => Err(error),
+    }
+}
+
+/// As far as the bytes can be read, and why no further.
 pub(crate) fn read_readable(
     file: &dyn File,
     buf: &mut [u8],
     position: u64,
 ) -> (usize, Option<io::Error>) {
+    fill(buf, position, |buf, position| file.read_at(buf, position))
+}
+
+fn fill(
+    buf: &mut [u8],
+    position: u64,
+    read: impl Fn(&mut [u8], u64) -> io::Result<usize>,
+) -> (usize, Option<io::Error>) {
     let mut filled = 0;
     while filled < buf.len() {
-        match file.read_at(&mut buf[filled..], position + filled as u64) {
+        match read(&mut buf[filled..], position + filled as u64) {
             Ok(0) => break,
             Ok(n) => filled += n,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use env::{ConnId, Poller, Readiness, Socket, Turn, Worker};
+use env::{ConnId, Poller, Readiness, Turn, Worker};
 use model::{Instant, Timestamp};
 use partition::{Commit, News, ShardId, Ticket, Wait, WaiterKey};
 use wire::{ApiKey, ErrorCode, Message};

@@ -1,7 +1,7 @@
-//! Writes around the page cache.
+//! Reads and writes around the page cache.
 //!
-//! The kernel wants buffer, position and length aligned, so a call's bytes are put together in a buffer of the thread. Where a
-//! file system takes no such writes, the caller writes as usual.
+//! The kernel wants buffer, position and length aligned, so the bytes of a call go through a buffer of the thread. Where a
+//! file system takes no such calls, the caller reads and writes as usual.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -10,15 +10,17 @@ use std::os::unix::fs::FileExt;
 
 /// What every disk and file system in use is content with.
 const ALIGNMENT: usize = 4096;
-/// Bytes per call: the kernel has a disk work on parts of it side by side.
+/// Bytes per write: the kernel has a disk work on parts of it side by side.
 const CALL_BYTES: usize = 1 << 20;
+/// Bytes per read: whoever reads a file through has one after the other under way, and a sync waits behind it.
+pub(super) const READ_BYTES: usize = 128 << 10;
 
 thread_local! {
     /// [`CALL_BYTES`] and what aligning them takes. Zeroed by the system and touched as far as calls reach.
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A descriptor of its own for writes around the page cache, if the file system has such.
+/// A descriptor of its own for what goes around the page cache, if the file system has such.
 #[cfg(target_os = "linux")]
 pub(super) fn reopen(file: &File) -> Option<File> {
     use std::fs::OpenOptions;
@@ -27,6 +29,7 @@ pub(super) fn reopen(file: &File) -> Option<File> {
 
     let same = format!("/proc/self/fd/{}", file.as_raw_fd());
     OpenOptions::new()
+        .read(true)
         .write(true)
         .custom_flags(libc::O_DIRECT)
         .open(same)
@@ -40,12 +43,7 @@ pub(super) fn reopen(_: &File) -> Option<File> {
 
 /// Writes `bufs`, whole pages in all, through a descriptor of [`reopen`].
 pub(super) fn write(file: &File, bufs: &[IoSlice<'_>], position: u64) -> io::Result<()> {
-    BUFFER.with_borrow_mut(|buffer| {
-        if buffer.is_empty() {
-            *buffer = vec![0; CALL_BYTES + ALIGNMENT];
-        }
-        let begin = buffer.as_ptr().align_offset(ALIGNMENT);
-        let call = &mut buffer[begin..begin + CALL_BYTES];
+    with_buffer(|call| {
         let (mut filled, mut position) = (0, position);
         for buf in bufs {
             let mut rest: &[u8] = buf;
@@ -62,5 +60,29 @@ pub(super) fn write(file: &File, bufs: &[IoSlice<'_>], position: u64) -> io::Res
             }
         }
         file.write_all_at(&call[..filled], position)
+    })
+}
+
+/// Reads up to the end of `buf` or of the file, at most [`READ_BYTES`], through a descriptor of [`reopen`].
+pub(super) fn read(file: &File, buf: &mut [u8], position: u64) -> io::Result<usize> {
+    with_buffer(|call| {
+        let skip = (position % ALIGNMENT as u64) as usize;
+        let len = (skip + buf.len().min(READ_BYTES)).next_multiple_of(ALIGNMENT);
+        let got = file.read_at(&mut call[..len], position - skip as u64)?;
+        let found = call[..got].get(skip..).unwrap_or_default();
+        let len = found.len().min(buf.len());
+        buf[..len].copy_from_slice(&found[..len]);
+        Ok(len)
+    })
+}
+
+/// Lends the thread's aligned [`CALL_BYTES`].
+fn with_buffer<T>(body: impl FnOnce(&mut [u8]) -> T) -> T {
+    BUFFER.with_borrow_mut(|buffer| {
+        if buffer.is_empty() {
+            *buffer = vec![0; CALL_BYTES + ALIGNMENT];
+        }
+        let begin = buffer.as_ptr().align_offset(ALIGNMENT);
+        body(&mut buffer[begin..begin + CALL_BYTES])
     })
 }

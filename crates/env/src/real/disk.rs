@@ -162,7 +162,7 @@ impl Lock for Locked {}
 
 struct Opened {
     file: OsFile,
-    /// The same file, for writes around the page cache; nothing where it takes none.
+    /// The same file, for what goes around the page cache; nothing where nothing can.
     around: OnceLock<Option<OsFile>>,
 }
 
@@ -174,6 +174,13 @@ impl Dir for OpenedDir {
     }
 }
 
+impl Opened {
+    fn around(&self) -> Option<&OsFile> {
+        let around = self.around.get_or_init(|| around::reopen(&self.file));
+        around.as_ref()
+    }
+}
+
 impl File for Opened {
     fn read_at(&self, buf: &mut [u8], position: u64) -> io::Result<usize> {
         loop {
@@ -182,6 +189,21 @@ impl File for Opened {
                 other => return other,
             }
         }
+    }
+
+    fn read_once(&self, buf: &mut [u8], position: u64) -> io::Result<usize> {
+        let len = buf.len().min(around::READ_BYTES);
+        let buf = &mut buf[..len];
+        if !cold::is_resident(&self.file, position, len as u64)
+            && let Some(around) = self.around()
+        {
+            match around::read(around, buf, position) {
+                // Opened so, and yet not read, or not with this alignment.
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
+                other => return other,
+            }
+        }
+        self.read_at(buf, position)
     }
 
     fn write_at(&self, bufs: &[IoSlice<'_>], position: u64) -> io::Result<()> {
@@ -206,8 +228,7 @@ impl File for Opened {
     }
 
     fn write_pages(&self, bufs: &[IoSlice<'_>], position: u64) -> io::Result<()> {
-        let around = self.around.get_or_init(|| around::reopen(&self.file));
-        if let Some(file) = around {
+        if let Some(file) = self.around() {
             match around::write(file, bufs, position) {
                 // Opened so, and yet not written, or not with this alignment.
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}

@@ -220,6 +220,55 @@ fn what_was_brought_in_is_resident_and_nothing_else_has_changed() {
 }
 
 #[test]
+fn what_is_read_once_is_the_same_wherever_it_is() {
+    on_every_machine("once", |place| {
+        let len = 3_000_001_u32;
+        let bytes: Vec<u8> = (0..len).map(|at| (at / 1000) as u8).collect();
+        write(place, "a", Open::CreateNew, 0, &bytes);
+        let open = |how| place.env.disk.open(&place.dir.join("a"), how).unwrap();
+        let file = open(Open::Read);
+        let read = |position: usize, len: usize| {
+            let mut got = vec![0; len];
+            let mut filled = 0;
+            while filled < len {
+                match file.read_once(&mut got[filled..], (position + filled) as u64) {
+                    Ok(0) => break,
+                    Ok(more) => filled += more,
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            got.truncate(filled);
+            got
+        };
+        // Whole pages, parts of them, more than one call, and what lies behind the end.
+        let spans = [
+            (0, 4096),
+            (1, 1),
+            (4095, 2),
+            (123_456, 1 << 20),
+            (2_999_000, 5000),
+            (3_000_001, 7),
+            (3_100_000, 7),
+        ];
+        for (position, len) in spans {
+            let upto = (position + len).min(bytes.len());
+            let want = bytes.get(position..upto).unwrap_or_default();
+            // In the cache and changed there, on the disk alone, and partly here and partly there.
+            open(Open::Write)
+                .write_at(&[IoSlice::new(&bytes[2 << 20..])], 2 << 20)
+                .unwrap();
+            assert!(read(position, len) == want, "dirty, {len} at {position}");
+            file.sync_data().unwrap();
+            file.drop_cache(0, 0);
+            assert!(read(position, len) == want, "cold, {len} at {position}");
+            file.bring_in(position as u64, len as u64 / 2);
+            assert!(read(position, len) == want, "half, {len} at {position}");
+        }
+    });
+}
+
+#[test]
 fn a_file_knows_when_it_was_written_last_or_what_it_was_told() {
     on_every_machine("modified", |place| {
         let (disk, path) = (&place.env.disk, place.dir.join("a"));
