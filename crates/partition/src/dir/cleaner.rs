@@ -147,6 +147,8 @@ struct Job {
     partition: Arc<Partition>,
     home: Arc<Home>,
     pass: Pass,
+    /// What the directory had committed after the last step.
+    committed: u64,
 }
 
 /// One thread that compacts.
@@ -234,10 +236,25 @@ impl Cleaner {
         let pass = Pass::new(home.store.get()?, order);
         Some(Box::new(Job {
             key,
+            committed: home.dir.committed(),
             home,
             partition,
             pass,
         }))
+    }
+
+    /// When a step that began at `began` and is over may be followed by the next: at once, or after as long again while the
+    /// directory commits. A pass that goes on without a pause takes as much of the disk as there is, and commits wait for it.
+    fn rested_at(&mut self, began: Instant) -> Instant {
+        let now = self.cleaning.env.clock.now();
+        let Some(job) = &mut self.job else {
+            return now;
+        };
+        let committed = job.home.dir.committed();
+        if std::mem::replace(&mut job.committed, committed) == committed {
+            return now;
+        }
+        now.plus(now.since(began))
     }
 
     fn step(&mut self, now: Instant) -> Progress {
@@ -353,7 +370,8 @@ impl Worker for Cleaner {
             }
             match self.step(now) {
                 Progress::On { bytes } => {
-                    self.resume_at = Some(self.cleaning.pay(bytes, now));
+                    let paid_at = self.cleaning.pay(bytes, now);
+                    self.resume_at = Some(self.rested_at(now).max(paid_at));
                 }
                 Progress::Over => self.end_job(),
             }

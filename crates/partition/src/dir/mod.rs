@@ -262,6 +262,11 @@ impl LogDir {
         !self.is_failed() && !self.lacks_piece.load(Ordering::Acquire)
     }
 
+    /// The last round of which a sync told that it is durable.
+    pub(crate) fn committed(&self) -> u64 {
+        self.synced.load(Ordering::Acquire)
+    }
+
     /// Usual time of a commit.
     pub fn commit_average(&self) -> Duration {
         self.queue.lock().linger.average()
@@ -346,7 +351,7 @@ impl LogDir {
             }
         };
         let started = self.env.clock.now();
-        journal.on_synced(self.synced.load(Ordering::Acquire));
+        journal.on_synced(self.committed());
         match journal.write(&round.entries, round.sync) {
             Ok(()) => {}
             Err(CommitError::NoRoom(error)) => {

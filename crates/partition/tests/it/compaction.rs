@@ -1,6 +1,9 @@
 //! Compaction beside the rest: what the cleaners do to partitions whose records are appended, checkpointed, deleted, and what a
 //! power cut leaves of it.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use env::{Clock, Env};
 use partition::{Cleaner, CleanerSettings, Cleaning};
 
 use super::*;
@@ -18,6 +21,10 @@ pub(super) fn compacted() -> LogConfig {
 }
 
 pub(super) fn cleaners(rig: &Rig, machine: &Machine, bytes_per_second: f64) -> Cleaner {
+    cleaners_in(rig, &machine.env(), bytes_per_second)
+}
+
+fn cleaners_in(rig: &Rig, env: &Env, bytes_per_second: f64) -> Cleaner {
     let settings = CleanerSettings {
         is_enabled: true,
         threads: 1,
@@ -27,7 +34,7 @@ pub(super) fn cleaners(rig: &Rig, machine: &Machine, bytes_per_second: f64) -> C
         bytes_per_second,
     };
     let dirs = vec![Arc::clone(&rig.dir)];
-    Cleaning::new(&machine.env(), dirs, rig.heard.clone(), settings).cleaner()
+    Cleaning::new(env, dirs, rig.heard.clone(), settings).cleaner()
 }
 
 /// Lets cleaner and segment writer take turns for `time`.
@@ -275,6 +282,83 @@ fn the_pace_bounds_what_is_moved_in_a_second() {
     work(&mut rig, &mut quick, &machine, SECOND * 10);
     assert!(rig.partitions[0].size() < size / 2);
     assert_eq!(fold(&rig, 0).0, table);
+}
+
+/// A clock by which a millisecond passes from one look of a turn to the next, as if all that lies between took as long.
+struct Laborious {
+    time: AtomicU64,
+}
+
+const LOOK: Duration = Duration::from_millis(1);
+
+impl Laborious {
+    fn turn(&self, cleaner: &mut Cleaner) -> Turn {
+        let turn = cleaner.turn();
+        let looked = self
+            .time
+            .fetch_sub(LOOK.as_nanos() as u64, Ordering::Relaxed);
+        if let Turn::Sleep { until: Some(until) } = turn {
+            self.time.store(until.0.max(looked), Ordering::Relaxed);
+        }
+        turn
+    }
+}
+
+impl Clock for Laborious {
+    fn now(&self) -> model::Instant {
+        let look = LOOK.as_nanos() as u64;
+        model::Instant(self.time.fetch_add(look, Ordering::Relaxed))
+    }
+
+    fn wall_ms(&self) -> Timestamp {
+        Timestamp(1_700_000_000_000)
+    }
+}
+
+#[test]
+fn a_cleaner_rests_as_long_as_it_works_while_others_commit() {
+    for is_alone in [true, false] {
+        let machine = machine(6);
+        let mut rig = open(&machine, &[compacted()]).unwrap();
+        let mut table = Table::new();
+        for number in 0..300 {
+            put(&mut rig, 0, number, &mut table);
+        }
+        let clock = Arc::new(Laborious {
+            time: AtomicU64::new(machine.now().0),
+        });
+        let env = Env {
+            clock: clock.clone(),
+            ..machine.env()
+        };
+        let mut cleaner = cleaners_in(&rig, &env, f64::MAX);
+        let (mut rests, mut works) = (0, 0);
+        for number in 300..600 {
+            if !is_alone {
+                put(&mut rig, 0, number, &mut table);
+            }
+            while rig.writer.turn() == Turn::Again {}
+            let before = clock.time.load(Ordering::Relaxed);
+            match clock.turn(&mut cleaner) {
+                Turn::Sleep { until: Some(until) }
+                    if until.since(model::Instant(before)) == LOOK =>
+                {
+                    rests += 1
+                }
+                Turn::Sleep { .. } => {}
+                _ => works += 1,
+            }
+        }
+        assert!(works > 10, "{works} turns of work");
+        if is_alone {
+            assert_eq!(rests, 0, "{works} turns of work");
+        } else {
+            assert!(rests > works / 2, "{rests} rests, {works} turns of work");
+        }
+        let (seen, count) = fold(&rig, 0);
+        assert_eq!(seen, table);
+        assert!(count < 900, "{count} records are left");
+    }
 }
 
 #[test]
