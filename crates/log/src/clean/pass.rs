@@ -22,8 +22,9 @@ use crate::scan::{Damage, ScanError};
 use crate::segment::Segment;
 use crate::store::{Deleted, ReadError, Store, StoreError};
 
-/// What is written at once.
-const WRITE_BYTES: usize = 1 << 20;
+/// What is written at once. More of it keeps the commits of others waiting for the disk, and is no faster
+/// (docs/decisions/disk-sharing.md).
+const WRITE_BYTES: usize = 1 << 18;
 
 #[derive(Debug, thiserror::Error)]
 pub enum CleanError {
