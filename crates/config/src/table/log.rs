@@ -20,7 +20,7 @@ pub(super) const SETTINGS: &[Setting] = settings! {
     "log.cleaner.enable" Boolean "true" Any ReadOnly Works "compaction runs";
     "log.cleaner.io.buffer.load.factor" Double "0.9" Any ClusterWide Works "share of the key buffer that may fill";
     "log.cleaner.io.buffer.size" Int "524288" AtLeast(0) ClusterWide Meaningless
-        "A cleaner reads and writes in pieces of about 1 MiB";
+        "A cleaner reads up to 1 MiB at once and writes 256 KiB";
     "log.cleaner.io.max.bytes.per.second" Double "1.7976931348623157E308" Any ClusterWide Works
         "bytes per second all cleaners read and write together";
     "log.cleaner.max.compaction.lag.ms" Long "9223372036854775807" AtLeast(1) ClusterWide Works

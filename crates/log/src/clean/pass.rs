@@ -1,6 +1,6 @@
 //! One pass over one log: learn the newest offset of each key, then write the segments anew without what is older.
 //!
-//! Works in steps of about 1 MiB, so that whoever drives it may pause, stop or pace it between any two. Each group of segments
+//! Reads about 1 MiB a step, so that whoever drives it may pause, stop or pace it between any two. Each group of segments
 //! is swapped in as soon as it is written; a pass that ends early leaves a log in which some older records are left. Invariant:
 //! nothing above what the map reached is dropped. Refuses to go on over damage.
 
@@ -152,7 +152,7 @@ impl Pass {
         }
     }
 
-    /// Goes on for about 1 MiB. `producers` tells what active producers wrote last. After an error the pass is over.
+    /// Goes on by what one read gives, about 1 MiB. `producers` tells what active producers wrote last. After an error the pass is over.
     pub fn step(
         &mut self,
         store: &Store,
