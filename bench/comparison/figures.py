@@ -129,7 +129,8 @@ BOUNDS = [
     times_kafka("transactions", "6 partitions", "6 partitions: committed/s / Kafka un-synced", 2),
     ("transactions-read", "read_committed / read_uncommitted", 0.95, True,
      lambda t: t("transactions-read", "read_committed", "esker") / t("transactions-read", "read_uncommitted", "esker")),
-    times_kafka("streams", "word count", "exactly-once word count / Kafka un-synced", 1.5),
+    *(times_kafka("streams", case, f"exactly-once word count, {case}: records/s / Kafka un-synced", 1.5)
+      for case in ("2 partitions, 1 thread", "16 partitions, 2 threads", "64 partitions, 2 threads", "128 partitions, 2 threads")),
     times_kafka("offset-commits", "64 members", "64 members: commits/s / Kafka un-synced", 5),
     times_kafka("offset-commits-raw", "64 members", "64 members, raw client: commits/s / Kafka un-synced", 5),
     times_kafka("offset-commits-raw", "64 members, 16 under way", "64 members, 16 commits of each under way: commits/s / Kafka un-synced", 5),

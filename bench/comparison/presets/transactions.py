@@ -69,20 +69,22 @@ class StreamsWordCount(Preset):
     source = "the application transactions were made for"
     sides = ("esker", "kafka")
     columns = ("seconds", "first_ms", "broker_cores", "broker_ns_per_record", "client_ns_per_record", "flushes_per_s", "rss_mib", "others_cores")
-    PARTITIONS = 2
 
     def cases(self, bench):
-        return [Case("word count")]
+        # The application has as many tasks as partitions, and each commit is one to all of them.
+        return [Case("2 partitions, 1 thread", {"partitions": 2, "threads": 1}),
+                *(Case(f"{partitions} partitions, 2 threads", {"partitions": partitions, "threads": 2}) for partitions in (16, 64, 128))]
 
     def measure(self, bench, side, case, state):
         lines = bench.count(400_000)
+        partitions = case.options["partitions"]
         directory = bench.work / "streams"
-        with bench.topic(side, self.PARTITIONS) as (server, topic):
-            bench.run(bench.java("WordCount fill", server, topic, partitions=self.PARTITIONS, records=lines), 60)
-            output = bench.make_topic(server, side, self.PARTITIONS)
+        with bench.topic(side, partitions) as (server, topic):
+            bench.run(bench.java("WordCount fill", server, topic, partitions=partitions, records=lines), 60)
+            output = bench.make_topic(server, side, partitions)
             try:
                 with bench.meter(server) as figures:
-                    out = bench.run(bench.java("WordCount run", server, topic, output=output, partitions=self.PARTITIONS,
+                    out = bench.run(bench.java("WordCount run", server, topic, output=output, **case.options,
                                                records=lines, state=directory, limit=150), 120)
                 return {**out, **figures(out["records"])}
             finally:
