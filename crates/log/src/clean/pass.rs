@@ -152,7 +152,7 @@ impl Pass {
         }
     }
 
-    /// Goes on by what one read gives, about 1 MiB. `producers` tells what active producers wrote last. After an error the pass is over.
+    /// Goes on by what one read gives. `producers` tells what active producers wrote last. After an error the pass is over.
     pub fn step(
         &mut self,
         store: &Store,
