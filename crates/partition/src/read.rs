@@ -317,7 +317,7 @@ impl Partition {
             if from < tail_start
                 && let Some(store) = seen.insert(home).store.get()
             {
-                let found = store.offset_for_time(time, tail_start)?;
+                let found = store.offset_for_time(time, log_start..tail_start)?;
                 if found.is_some() {
                     return Ok(found);
                 }

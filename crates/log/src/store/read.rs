@@ -4,6 +4,7 @@
 //! and comes up short when the log is truncated under it.
 
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -169,21 +170,21 @@ impl Store {
         Ok((sound - slice.position) as usize)
     }
 
-    /// First record at or above the log start and below `upto` that has `timestamp` or a later one.
+    /// First record in `within` that has `timestamp` or a later one. Who trims the log knows of its new start before the files do.
     pub fn offset_for_time(
         &self,
         timestamp: Timestamp,
-        upto: Offset,
+        within: Range<Offset>,
     ) -> Result<Option<RecordTime>, ReadError> {
-        self.undisturbed(|| self.offset_for_time_once(timestamp, upto))
+        self.undisturbed(|| self.offset_for_time_once(timestamp, &within))
     }
 
     fn offset_for_time_once(
         &self,
         timestamp: Timestamp,
-        upto: Offset,
+        within: &Range<Offset>,
     ) -> Result<Option<RecordTime>, ReadError> {
-        let from = self.log_start();
+        let from = within.start.max(self.log_start());
         for segment in self.segments.load().iter() {
             let base = segment.base();
             let reaches = segment
@@ -193,7 +194,10 @@ impl Store {
             if !reaches {
                 continue;
             }
-            if let Some(found) = segment.find_time(timestamp, from, upto).map_err(at(base))? {
+            if let Some(found) = segment
+                .find_time(timestamp, from, within.end)
+                .map_err(at(base))?
+            {
                 self.check_found(segment, &found).map_err(at(base))?;
                 return Ok(Some(found));
             }

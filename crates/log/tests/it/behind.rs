@@ -354,7 +354,7 @@ fn every_batch_that_can_be_read_is_served_whatever_is_left_of_the_indexes() {
 #[test]
 fn indexes_that_cannot_be_read_are_made_anew() {
     let times = |store: &Store| -> Vec<_> {
-        let from = |time| store.offset_for_time(Timestamp(time), store.log_end());
+        let from = |time| store.offset_for_time(Timestamp(time), Offset::ZERO..store.log_end());
         let each = (1000..1050).map(|time| from(time).unwrap());
         each.chain([store.max_time().unwrap()]).collect()
     };
@@ -484,7 +484,7 @@ fn times_of_bytes_that_cannot_be_read_are_not_passed_over_and_found_when_they_ca
         let newest = segments.iter().find(of).unwrap().max_time().unwrap();
         let time = newest.unwrap().timestamp;
         let times = |store: &Store| {
-            let found = store.offset_for_time(time, store.log_end())?;
+            let found = store.offset_for_time(time, Offset::ZERO..store.log_end())?;
             Ok((found, store.max_time()?))
         };
         let whole = times(&store).unwrap();

@@ -174,7 +174,9 @@ fn check(store: &Store, whole: &Rows, context: &str) {
             .iter()
             .find(|(_, row)| time <= row.time)
             .map(|of| *of.0);
-        let got = store.offset_for_time(Timestamp(time), end).unwrap();
+        let got = store
+            .offset_for_time(Timestamp(time), Offset::ZERO..end)
+            .unwrap();
         assert_eq!(got.map(|of| of.offset.0), want, "{context}: time {time}");
     }
     let latest = left.values().map(|row| row.time).max();

@@ -80,7 +80,7 @@ fn check_damaged(place: &Place, batches: &[Batch], what: &str) {
             break;
         }
     }
-    let _ = store.offset_for_time(Timestamp(5), end);
+    let _ = store.offset_for_time(Timestamp(5), Offset::ZERO..end);
     let _ = store.max_time();
     assert!(seen, "{what}: not seen");
 }
@@ -245,7 +245,9 @@ fn damaged_or_missing_indexes_change_no_answer() {
             );
         }
         for time in 0..22 {
-            let found = store.offset_for_time(Timestamp(time), Offset(40)).unwrap();
+            let found = store
+                .offset_for_time(Timestamp(time), Offset::ZERO..Offset(40))
+                .unwrap();
             // Batch i starts at offset 2i with times i and i + 1.
             let want = (time <= 20).then(|| (2 * time - 1).max(0));
             assert_eq!(
@@ -420,7 +422,7 @@ fn a_batch_of_an_epoch_that_the_log_never_had_is_told_and_its_neighbours_are_ser
         let read = store.read(base, Offset(40), 1).map(drop);
         assert_eq!(damage(read), Some(at as u64));
         // Of the two records the second has a time that no earlier one has.
-        let timed = store.offset_for_time(Timestamp(base.0 / 2 + 1), Offset(40));
+        let timed = store.offset_for_time(Timestamp(base.0 / 2 + 1), Offset::ZERO..Offset(40));
         assert_eq!(damage(timed.map(drop)), Some(at as u64));
         for other in batches.iter().filter(|other| **other != batch) {
             let Ok(Read::Slice(slice)) = store.read(other.base_offset(), Offset(40), 1) else {
@@ -510,7 +512,7 @@ proptest::proptest! {
         let end = store.log_end();
         let verified = store.verify(store.log_start(), end).is_ok();
         check_readable(&store, &inputs, verified);
-        let _ = store.offset_for_time(Timestamp(1), end);
+        let _ = store.offset_for_time(Timestamp(1), Offset::ZERO..end);
         let _ = store.max_time();
         let rebuilt = log::producer::rebuild(&*place.env.disk, &store, end);
         assert!(!verified || rebuilt.is_ok(), "verifies and cannot be walked");

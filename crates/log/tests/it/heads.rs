@@ -128,7 +128,7 @@ fn an_offset_that_rotted_within_a_gap_is_refused() {
             let read = read_one(&store, base);
             let is_ours = read.as_ref().is_none_or(|read| batches.contains(read));
             assert!(is_ours, "{context}: {base} read {read:?}");
-            let found = store.offset_for_time(Timestamp(1000), Offset(401));
+            let found = store.offset_for_time(Timestamp(1000), Offset::ZERO..Offset(401));
             assert!(
                 found.map_or(true, |found| found.unwrap().offset == Offset(0)),
                 "{context}"

@@ -172,7 +172,7 @@ fn a_directory_of_kafka_is_read_as_it_is() {
     }
     assert_eq!((records, codecs.len()), (165, 5));
     let found = store
-        .offset_for_time(Timestamp(1_700_000_000_995), Offset(168))
+        .offset_for_time(Timestamp(1_700_000_000_995), Offset::ZERO..Offset(168))
         .unwrap()
         .unwrap();
     assert_eq!(

@@ -39,7 +39,10 @@ impl Checked {
                 skip < i64::from(batch.record_count()) && batch.last_offset().0 >= self.start;
             there.then(|| batch.base_offset().0 + skip)
         });
-        let found = self.store.offset_for_time(time, Offset(self.end)).unwrap();
+        let found = self
+            .store
+            .offset_for_time(time, Offset::ZERO..Offset(self.end))
+            .unwrap();
         assert_eq!(
             found.map(|found| found.offset.0),
             first,

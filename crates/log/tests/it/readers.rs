@@ -96,7 +96,7 @@ fn run(truncates: bool) -> (Place, Shared) {
                     if bytes_max == 1 {
                         let _ = shared
                             .store
-                            .offset_for_time(Timestamp(next.0 - 5), next)
+                            .offset_for_time(Timestamp(next.0 - 5), Offset::ZERO..next)
                             .map(|found| {
                                 assert!(
                                     !shared.grows

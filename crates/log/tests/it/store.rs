@@ -314,7 +314,9 @@ fn times_are_found_exact_to_the_record_in_every_codec() {
                     (1012, 7),
                     (1594, 299),
                 ] {
-                    let found = store.offset_for_time(Timestamp(time), Offset(300)).unwrap();
+                    let found = store
+                        .offset_for_time(Timestamp(time), Offset::ZERO..Offset(300))
+                        .unwrap();
                     assert_eq!(
                         found.map(|found| found.offset),
                         Some(Offset(want)),
@@ -322,11 +324,15 @@ fn times_are_found_exact_to_the_record_in_every_codec() {
                     );
                 }
                 assert_eq!(
-                    store.offset_for_time(Timestamp(1595), Offset(300)).unwrap(),
+                    store
+                        .offset_for_time(Timestamp(1595), Offset::ZERO..Offset(300))
+                        .unwrap(),
                     None
                 );
                 assert_eq!(
-                    store.offset_for_time(Timestamp(1594), Offset(299)).unwrap(),
+                    store
+                        .offset_for_time(Timestamp(1594), Offset::ZERO..Offset(299))
+                        .unwrap(),
                     None,
                     "above the bound"
                 );
@@ -355,7 +361,7 @@ fn the_first_of_equal_or_disordered_times_is_found() {
     }
     let find = |time| {
         store
-            .offset_for_time(Timestamp(time), Offset(6))
+            .offset_for_time(Timestamp(time), Offset::ZERO..Offset(6))
             .unwrap()
             .map(|found| found.offset.0)
     };
@@ -364,6 +370,24 @@ fn the_first_of_equal_or_disordered_times_is_found() {
         [Some(0), Some(1), Some(1), Some(4), None]
     );
     assert_eq!(store.max_time().unwrap().unwrap().offset, Offset(4));
+}
+
+/// Whoever trims knows of the new start before the files do.
+#[test]
+fn a_time_is_not_looked_for_below_the_bound() {
+    let place = Place::real("time-from");
+    let store = place.create(LogConfig::default(), 0);
+    for at in 0..3 {
+        append(&store, &[batch(at * 4, 4, 50)]);
+    }
+    let find = |from| {
+        let found = store.offset_for_time(Timestamp(50), Offset(from)..Offset(12));
+        found.unwrap().map(|found| found.offset.0)
+    };
+    assert_eq!(
+        [find(0), find(4), find(6), find(11), find(12)],
+        [Some(0), Some(4), Some(6), Some(11), None]
+    );
 }
 
 #[test]
@@ -376,7 +400,7 @@ fn append_time_counts_where_the_log_sets_it() {
         append(&store, &[one]);
     }
     let found = store
-        .offset_for_time(Timestamp(101), Offset(6))
+        .offset_for_time(Timestamp(101), Offset::ZERO..Offset(6))
         .unwrap()
         .unwrap();
     assert_eq!((found.offset, found.timestamp), (Offset(2), Timestamp(101)));

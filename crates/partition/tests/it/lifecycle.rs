@@ -61,6 +61,31 @@ fn a_trim_is_durable_when_it_is_acknowledged_and_its_files_go() {
     }
 }
 
+/// The files learn of a trim later, and on a full disk perhaps never.
+#[test]
+fn a_time_is_looked_for_from_the_log_start_on_as_soon_as_a_trim_is_acknowledged() {
+    let machine = machine(1);
+    let mut known = vec![Known::default()];
+    let configs = [small_segments()];
+    let mut rig = open(&machine, &configs).unwrap();
+    fill(&mut rig, &machine, &mut known, 100);
+    rig.stop();
+    drop(rig);
+    machine.kill();
+
+    let mut rig = open(&machine, &configs).unwrap();
+    let found = |rig: &Rig| {
+        let found = rig.partitions[0].find_timestamp(Timestamp(1));
+        found.unwrap().map(|found| found.offset.0)
+    };
+    assert_eq!(found(&rig), Some(0));
+    for (to, first) in [(50, Some(50)), (100, None)] {
+        rig.trim(0, to, &mut known).unwrap();
+        rig.commit(&mut known);
+        assert_eq!(found(&rig), first);
+    }
+}
+
 #[test]
 fn what_a_full_disk_keeps_of_trimmed_segments_goes_when_there_is_room() {
     let mut kept = 0;
