@@ -12,10 +12,10 @@ use env::Disk;
 use env::disk::Open;
 use model::Offset;
 
+use super::read::{ReadError, at};
 use super::{Store, StoreError};
 use crate::clean::{LogFacts, SegmentFacts};
 use crate::epochs::read_text;
-use crate::scan::ScanError;
 
 pub const FILE_NAME: &str = "esker.compaction";
 
@@ -105,6 +105,18 @@ impl Store {
         })
     }
 
+    /// What is written at and above `to` from now on is not what a pass saw there. Durable before the old records go. Their gaps
+    /// stay told: a crash in between leaves the old log.
+    pub(super) fn forget_cleaning(&self, to: Offset) -> Result<(), StoreError> {
+        match self.clean_end() {
+            Some(clean_end) if to < clean_end => self.note_progress(Progress {
+                clean_end: to,
+                gaps_end: self.gaps_end(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
     fn note_progress(&self, progress: Progress) -> Result<(), StoreError> {
         let stored = progress.store(&**self.disk(), &self.dir);
         stored.map_err(|error| self.io(error))?;
@@ -114,28 +126,29 @@ impl Store {
         Ok(())
     }
 
-    /// What the choice of the next log to compact needs; times only where the settings ask for them.
-    pub fn compaction_facts(&self, limit: Offset) -> Result<LogFacts, StoreError> {
+    /// What the choice of the next log to compact needs; times only where the settings ask for them. Only reads.
+    pub fn compaction_facts(&self, limit: Offset) -> Result<LogFacts, ReadError> {
         let config = self.config();
         let (log_start, clean_end) = (self.log_start(), self.clean_end());
         let asks_first = config.max_compaction_lag_ms != i64::MAX;
         let asks_max = config.min_compaction_lag_ms > 0;
         let segments = self.segments();
         let count = segments.len();
-        let facts = segments.iter().enumerate().map(|(at, segment)| {
-            let scan = |error: ScanError| self.scan(segment.base(), error);
-            let is_asked = at + 1 < count && clean_end.is_none_or(|clean| clean < segment.end());
+        let facts = segments.iter().enumerate().map(|(number, segment)| {
+            let base = segment.base();
+            let is_asked =
+                number + 1 < count && clean_end.is_none_or(|clean| clean < segment.end());
             let first = (asks_first && is_asked).then(|| segment.first_time());
             let max = (asks_max && is_asked).then(|| self.largest_time(segment));
             Ok(SegmentFacts {
-                base: segment.base(),
+                base,
                 bytes: segment.len(),
-                first_time: first.transpose().map_err(scan)?.flatten(),
-                max_time: max.transpose()?,
+                first_time: first.transpose().map_err(at(base))?.flatten(),
+                max_time: (max.transpose()).map_err(|error| at(base)(error.into()))?,
             })
         });
         Ok(LogFacts {
-            segments: facts.collect::<Result<_, StoreError>>()?,
+            segments: facts.collect::<Result<_, ReadError>>()?,
             log_start,
             log_end: self.log_end(),
             limit,

@@ -47,7 +47,7 @@ pub enum ReadError {
     Io { base: Offset, error: io::Error },
 }
 
-fn at(base: Offset) -> impl FnOnce(ScanError) -> ReadError {
+pub(super) fn at(base: Offset) -> impl FnOnce(ScanError) -> ReadError {
     move |error| match error {
         ScanError::Io(error) => ReadError::Io { base, error },
         ScanError::Damage(damage) => ReadError::Damaged { base, damage },

@@ -107,20 +107,19 @@ impl Store {
         match self.largest_time(segment) {
             Ok(largest) => Ok(now.0.saturating_sub(largest.0) > retention_ms),
             // Compaction puts another file in its place: it is looked at again later.
-            Err(StoreError::Io { error, .. }) if error.kind() == io::ErrorKind::NotFound => {
-                Ok(false)
-            }
-            Err(error) => Err(error),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(self.scan(segment.base(), error.into())),
         }
     }
 
     /// The newest time of a segment's records; where none has a time, when its file was last written. Where damage hides some it is
     /// the later of the two: a time that rot made would else take all of the segment.
-    pub(super) fn largest_time(&self, segment: &Segment) -> Result<Timestamp, StoreError> {
+    pub(super) fn largest_time(&self, segment: &Segment) -> io::Result<Timestamp> {
         let max = match segment.max_time() {
-            // What cannot be read has no time that could be known.
+            Ok(max) => max,
+            // What is damaged has no time that could be known.
             Err(ScanError::Damage(_)) => None,
-            max => max.map_err(|error| self.scan(segment.base(), error))?,
+            Err(ScanError::Io(error)) => return Err(error),
         };
         match max.filter(|max| max.timestamp.0 >= 0) {
             Some(max) if segment.is_damaged() => Ok(self.modified(segment)?.max(max.timestamp)),
@@ -130,12 +129,9 @@ impl Store {
     }
 
     /// When the file of a segment was last written.
-    pub(crate) fn modified(&self, segment: &Segment) -> Result<Timestamp, StoreError> {
-        let path = segment.path("log").into_path_buf();
-        match self.disk().modified_ms(&path) {
-            Ok(ms) => Ok(Timestamp(ms)),
-            Err(error) => Err(StoreError::Io { path, error }),
-        }
+    pub(crate) fn modified(&self, segment: &Segment) -> io::Result<Timestamp> {
+        let ms = self.disk().modified_ms(&segment.path("log"))?;
+        Ok(Timestamp(ms))
     }
 
     /// The oldest segment has records below the log start alone, as when its removal did not come to its end.

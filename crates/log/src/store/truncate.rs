@@ -37,6 +37,7 @@ impl Store {
             .partition_point(|segment| segment.base() <= to)
             .max(1);
         let (kept, gone) = segments.split_at(keep);
+        self.forget_cleaning(to)?;
         // Readers see the shorter log first.
         self.log_end.store(to.0, Ordering::Release);
         self.synced.fetch_min(to.0, Ordering::AcqRel);
@@ -93,6 +94,7 @@ impl Store {
     }
 
     fn restart_locked(&self, tail: &mut Tail, start: Offset) -> Result<(), StoreError> {
+        self.forget_cleaning(start)?;
         self.forget_epochs(start);
         let old = self.segments.load_full();
         for base in std::mem::take(&mut tail.extra).into_iter().rev() {

@@ -405,7 +405,7 @@ impl Partition {
         home: &Arc<Home>,
         store: &Store,
         wall: model::Timestamp,
-    ) -> Result<Option<Candidate>, StoreError> {
+    ) -> Result<Option<Candidate>, ReadError> {
         let is_gone = home.cleaning.lock();
         if *is_gone || self.is_deleted() || !self.rests_in(home) {
             return Ok(None);

@@ -239,6 +239,38 @@ fn compaction_begins_and_ends_with_the_policy() {
 }
 
 #[test]
+fn a_log_whose_age_cannot_be_read_is_left_alone_and_others_are_compacted() {
+    let machine = machine(8);
+    let aged = LogConfig {
+        max_compaction_lag_ms: 3_600_000,
+        ..compacted()
+    };
+    let mut rig = open(&machine, &[small_segments(), small_segments()]).unwrap();
+    let mut tables = [Table::new(), Table::new()];
+    for number in 0..200 {
+        for (at, table) in tables.iter_mut().enumerate() {
+            put(&mut rig, at, number, table);
+        }
+    }
+    let mut idle = cleaners(&rig, &machine, f64::MAX);
+    work(&mut rig, &mut idle, &machine, SECOND * 10);
+    rig.stop();
+    drop((rig, idle));
+    machine.kill();
+    let mut rig = open(&machine, &[aged.clone(), aged]).unwrap();
+    let path = Path::new(DIR).join(format!("t0-0/{:020}.log", 0));
+    machine.fail_reads(&path, 0..1).unwrap();
+    let mut cleaner = cleaners(&rig, &machine, f64::MAX);
+    work(&mut rig, &mut cleaner, &machine, SECOND * 10);
+    assert!(!rig.dir.is_failed(), "the others have no part in it");
+    let (seen, count) = fold(&rig, 1);
+    assert_eq!(seen, tables[1]);
+    assert!(count < 300, "{count} of 600 records are left");
+    machine.mend_reads();
+    assert_eq!(fold(&rig, 0), (tables[0].clone(), 600), "left as it was");
+}
+
+#[test]
 fn a_policy_that_changes_under_a_pass_leaves_nothing_half_written() {
     let machine = machine(7);
     let mut rig = open(&machine, &[compacted()]).unwrap();
