@@ -183,8 +183,10 @@ impl Pass {
         };
         let at_segment = damaged(segment.base());
         if source.is_none() {
-            self.txns
-                .expect(store.aborted(segment.base(), segment.end())?);
+            // Of what ended before the first batch that is read, no marker would come: all that its producer writes later would
+            // count as aborted.
+            let from = segment.base().max(self.order.first_dirty);
+            self.txns.expect(store.aborted(from, segment.end())?);
             *source = Some(Source::at(segment, self.order.first_dirty).map_err(&at_segment)?);
         }
         let Some(open) = source else {

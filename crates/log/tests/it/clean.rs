@@ -453,6 +453,76 @@ fn aborted_records_go_at_once_and_markers_when_their_data_and_horizon_are_gone()
 }
 
 #[test]
+fn an_abort_before_the_dirty_range_hides_nothing_that_its_producer_wrote_later() {
+    let place = Place::simulated(8);
+    let store = place.create(compacted(4000), 0);
+    let tombstone = |base: i64| {
+        let mut builder = BatchBuilder::new()
+            .transactional()
+            .base_offset(Offset(base))
+            .producer(ProducerId(1), ProducerEpoch(0), Sequence(base as i32));
+        builder.push(Timestamp(10_000), Some(b"k"), None, &[]);
+        builder.build()
+    };
+    let batches = [
+        txn_data(1, 0, "x"),
+        marker(1, 1, false),
+        txn_data(1, 2, "k"),
+        marker(1, 3, true),
+        tombstone(4),
+        marker(1, 5, true),
+        batch_of(6, 1, 10_000, Codec::None),
+    ];
+    append(&store, &batches);
+    let aborted = AbortedTxn {
+        producer_id: ProducerId(1),
+        first_offset: Offset(0),
+        last_offset: Offset(1),
+        last_stable_offset: Offset(0),
+    };
+    store.add_aborted(aborted).unwrap();
+    store.roll(NOW).unwrap();
+    store.advance_log_start(Offset(2));
+    let rows = || rows_of(&read_all(&store, 2, store.log_end().0, 4000));
+    compact(&store, &How::default()).unwrap();
+    assert!(!rows().contains_key(&2), "it was deleted at 4");
+    append(&store, &[batch_of(7, 1, 20_000, Codec::None)]);
+    store.roll(NOW).unwrap();
+    let how = How {
+        now: 51_000,
+        ..How::default()
+    };
+    compact(&store, &how).unwrap();
+    assert_eq!(rows().keys().copied().collect::<Vec<_>>(), [7]);
+}
+
+#[test]
+fn what_is_written_over_a_cut_is_compacted_though_a_pass_had_come_further() {
+    let place = Place::simulated(9);
+    let store = place.create(compacted(4000), 0);
+    let write = |range: std::ops::Range<i64>| {
+        let batches: Vec<_> = range
+            .map(|base| batch_of(base, 1, 10_000 + base, Codec::None))
+            .collect();
+        append(&store, &batches);
+        store.roll(NOW).unwrap();
+    };
+    write(0..10);
+    compact(&store, &How::default()).unwrap();
+    assert_eq!(store.clean_end(), Some(Offset(10)));
+    store.truncate_to(Offset(9)).unwrap();
+    assert_eq!(store.clean_end(), Some(Offset(9)));
+    write(9..12);
+    compact(&store, &How::default()).unwrap();
+    let left = rows_of(&read_all(&store, 0, store.log_end().0, 4000));
+    assert_eq!(left.keys().copied().collect::<Vec<_>>(), [11]);
+    let (store, _) = place.open(compacted(4000), None);
+    assert_eq!(store.clean_end(), Some(Offset(12)));
+    store.restart_at(Offset(5)).unwrap();
+    assert_eq!(store.clean_end(), Some(Offset(5)));
+}
+
+#[test]
 fn readers_that_began_before_a_swap_finish_on_the_old_bytes() {
     on_every_machine("swap", |place| {
         let chosen = Chosen {
