@@ -263,6 +263,10 @@ impl Transactions {
             let producer = txn.producer;
             return (Some(txn), Ok(producer));
         };
+        if txn.state.is_prepared() {
+            // First of all: who asks may be of the id that takes over when this one completes.
+            return (None, Err(ErrorCode::ConcurrentTransactions));
+        }
         let is_known = |expected: Producer| {
             expected.id == txn.producer.id
                 || (expected.id == txn.previous_id && is_exhausted(expected.epoch))
@@ -270,40 +274,33 @@ impl Transactions {
         if !expected.is_none_or(is_known) {
             return (None, Err(ErrorCode::ProducerFenced));
         }
-        match txn.state {
-            State::PrepareCommit | State::PrepareAbort => {
-                (None, Err(ErrorCode::ConcurrentTransactions))
+        if txn.state == State::Ongoing {
+            let fenced = fence(txn, fresh, wall);
+            return (fenced, Err(ErrorCode::ConcurrentTransactions));
+        }
+        match next_incarnation(txn, expected, fresh) {
+            Ok(producer) if producer == txn.producer => (None, Ok(producer)),
+            Ok(producer) => {
+                let is_other = producer.id != txn.producer.id;
+                let next = Txn {
+                    producer,
+                    previous_id: match is_other {
+                        true => txn.producer.id,
+                        false => txn.previous_id,
+                    },
+                    next_id: ProducerId::NONE,
+                    last_epoch: expected.map_or(NO_EPOCH, |_| txn.producer.epoch),
+                    timeout_ms,
+                    state: State::Empty,
+                    places: Default::default(),
+                    start: Timestamp::NONE,
+                    updated: wall,
+                    version: txn.version,
+                    seen_open: None,
+                };
+                (Some(next), Ok(producer))
             }
-            State::Ongoing => {
-                let fenced = fence(txn, fresh, wall);
-                (fenced, Err(ErrorCode::ConcurrentTransactions))
-            }
-            State::Empty | State::CompleteCommit | State::CompleteAbort => {
-                match next_incarnation(txn, expected, fresh) {
-                    Ok(producer) if producer == txn.producer => (None, Ok(producer)),
-                    Ok(producer) => {
-                        let is_other = producer.id != txn.producer.id;
-                        let next = Txn {
-                            producer,
-                            previous_id: match is_other {
-                                true => txn.producer.id,
-                                false => txn.previous_id,
-                            },
-                            next_id: ProducerId::NONE,
-                            last_epoch: expected.map_or(NO_EPOCH, |_| txn.producer.epoch),
-                            timeout_ms,
-                            state: State::Empty,
-                            places: Default::default(),
-                            start: Timestamp::NONE,
-                            updated: wall,
-                            version: txn.version,
-                            seen_open: None,
-                        };
-                        (Some(next), Ok(producer))
-                    }
-                    Err(code) => (None, Err(code)),
-                }
-            }
+            Err(code) => (None, Err(code)),
         }
     }
 
@@ -689,7 +686,7 @@ impl End {
         match (txn.state, self.committed) {
             (State::Ongoing, _) => Ok(Verdict::New),
             (State::CompleteCommit, true) | (State::CompleteAbort, false) => Ok(Verdict::Repeated),
-            (State::PrepareCommit, true) | (State::PrepareAbort, false) => {
+            (State::PrepareCommit | State::PrepareAbort, _) => {
                 Err(ErrorCode::ConcurrentTransactions)
             }
             _ => Err(ErrorCode::InvalidTxnState),
@@ -698,6 +695,11 @@ impl End {
 
     /// The epoch says which transaction is meant: one that is delayed, or comes twice, never ends a later one (KAFKA-17754).
     fn judge_by_epoch(&self, txn: &Txn) -> Result<Verdict, ErrorCode> {
+        if txn.state.is_prepared() {
+            // First of all: the producer was told its next epoch, or its next id, when the end was decided, and may be done with the
+            // transaction that it began with it before the markers are written (KAFKA-18464).
+            return Err(ErrorCode::ConcurrentTransactions);
+        }
         let Producer { id, epoch } = self.producer;
         let knows_epochs = txn.version >= EPOCH_PER_TXN;
         let repeats_last_of_id = knows_epochs
@@ -711,19 +713,13 @@ impl End {
             return Err(ErrorCode::InvalidProducerIdMapping);
         }
         let is_current = txn.producer == self.producer;
-        let is_valid = match txn.state {
-            State::Ongoing | State::Empty => is_current,
-            State::PrepareCommit | State::PrepareAbort => repeats,
-            State::CompleteCommit | State::CompleteAbort => is_current || repeats,
-        };
-        if !is_valid {
+        let is_complete = matches!(txn.state, State::CompleteCommit | State::CompleteAbort);
+        let is_meant = is_current || (is_complete && repeats);
+        if !is_meant {
             return Err(ErrorCode::ProducerFenced);
         }
         match (txn.state, self.committed) {
             (State::Ongoing, _) => Ok(Verdict::New),
-            (State::PrepareCommit, true) | (State::PrepareAbort, false) => {
-                Err(ErrorCode::ConcurrentTransactions)
-            }
             (State::CompleteCommit, true) | (State::CompleteAbort, false) if repeats => {
                 Ok(Verdict::Repeated)
             }

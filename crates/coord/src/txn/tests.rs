@@ -78,6 +78,18 @@ impl Rig {
         self.init_as(None).unwrap()
     }
 
+    /// Begins anew until one epoch is left for transactions.
+    fn wear_out(&mut self) -> Producer {
+        let id = self.machine.txns["t"].producer.id;
+        loop {
+            let producer = self.init();
+            assert_eq!(producer.id, id);
+            if is_exhausted(producer.epoch) {
+                return producer;
+            }
+        }
+    }
+
     fn add(&mut self, producer: Producer, partition: i32, version: i16) -> Result<(), ErrorCode> {
         let ask = add(producer, partition, version, false);
         match self.ask(ask) {
@@ -205,11 +217,10 @@ fn a_transaction_goes_from_its_first_partition_to_its_markers() {
     let markers = &rig.markers[0];
     assert!(markers.committed);
     assert_eq!(markers.places.len(), 2);
-    assert_eq!(
-        rig.end(producer, true, 0),
-        Err(ErrorCode::ConcurrentTransactions)
-    );
-    assert_eq!(rig.end(producer, false, 0), Err(ErrorCode::InvalidTxnState));
+    for committed in [true, false] {
+        let told = rig.end(producer, committed, 0);
+        assert_eq!(told, Err(ErrorCode::ConcurrentTransactions));
+    }
     assert_eq!(
         rig.add(producer, 0, 0),
         Err(ErrorCode::ConcurrentTransactions)
@@ -248,6 +259,41 @@ fn with_version_2_each_transaction_has_an_epoch_and_a_late_end_touches_no_other(
     );
     rig.mark_all();
     assert_eq!(rig.state(), State::CompleteAbort);
+}
+
+/// The end is answered before its markers are written, and a transaction that was refused its first batch meanwhile is aborted.
+#[test]
+fn who_ends_the_next_transaction_while_the_last_is_marked_waits_and_is_not_fenced() {
+    let mut rig = Rig::default();
+    let first = rig.init();
+    rig.add(first, 0, 2).unwrap();
+    let second = rig.end(first, true, 2).unwrap();
+    let wait = Err(ErrorCode::ConcurrentTransactions);
+    for committed in [true, false] {
+        assert_eq!(rig.end(second, committed, 2), wait);
+        assert_eq!(rig.end(first, committed, 2), wait);
+    }
+    rig.mark_all();
+    let third = rig.end(second, false, 2).unwrap();
+    assert_eq!(third, epoch(1, 2));
+    rig.mark_all();
+    assert_eq!(rig.add(third, 0, 2), Ok(()));
+}
+
+/// The same, where the next transaction has an id that takes over with the markers.
+#[test]
+fn who_goes_on_under_the_next_id_waits_for_it() {
+    let mut rig = Rig::default();
+    rig.init();
+    let last = rig.wear_out();
+    rig.add(last, 0, 2).unwrap();
+    let next = rig.end(last, true, 2).unwrap();
+    assert_eq!(next, epoch(2, 0));
+    let wait = Err(ErrorCode::ConcurrentTransactions);
+    assert_eq!(rig.end(next, false, 2), wait);
+    assert_eq!(rig.init_as(Some(next)), wait);
+    rig.mark_all();
+    assert_eq!(rig.end(next, false, 2), Ok(epoch(2, 1)));
 }
 
 #[test]
@@ -289,11 +335,8 @@ fn a_producer_that_recovers_is_told_the_same_twice_and_a_fenced_one_nothing() {
 fn used_up_epochs_bring_another_producer_id() {
     let mut rig = Rig::default();
     rig.init();
-    for _ in 1..=i16::MAX - 1 {
-        rig.init();
-    }
-    let last = epoch(1, i16::MAX - 1);
-    assert_eq!(rig.machine.txns["t"].producer, last);
+    let last = rig.wear_out();
+    assert_eq!(last, epoch(1, i16::MAX - 1));
     rig.add(last, 0, 2).unwrap();
     let next = rig.end(last, true, 2).unwrap();
     assert_eq!(next, epoch(2, 0));

@@ -250,11 +250,7 @@ impl Transactor {
     pub(super) fn on_fenced(&mut self, code: ErrorCode, machine: &Machine, notes: &mut Notes) {
         let now = machine.now();
         notes.fenced += 1;
-        // The end of a transaction without records, or of which none has arrived yet, may meet the one before it still being marked,
-        // and is fenced, as in Kafka.
-        let gives_up = self.gives_up();
         if let Some(txn) = &self.txn
-            && txn.batches.iter().any(|batch| batch.is_acked || !gives_up)
             && self.habits.is_alone
             && now.since(txn.began) < self.habits.timeout
             && self.strays_until < txn.began
