@@ -315,12 +315,14 @@ impl Partition {
             return UNKNOWN;
         }
         let state = self.state.lock();
-        match state.epochs.end_of(asked, state.high_watermark) {
-            Some(end) => (end.epoch, end.end),
-            // An empty log of the present epoch ends where it begins.
-            None if asked == state.epoch => (asked, state.high_watermark),
-            None => UNKNOWN,
-        }
+        let end = state.epochs.end_of(asked, state.high_watermark);
+        end.map_or(UNKNOWN, |end| (end.epoch, end.end))
+    }
+
+    /// Leader epoch of what is at an offset of the log, or is going to be at its end; none where nobody knows.
+    pub fn epoch_at(&self, offset: Offset) -> LeaderEpoch {
+        let epoch = self.state.lock().epochs.epoch_at(offset);
+        epoch.unwrap_or(LeaderEpoch::NONE)
     }
 }
 

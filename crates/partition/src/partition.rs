@@ -208,6 +208,7 @@ impl Partition {
                 holes: start.holes,
             }),
         });
+        partition.state.lock().begin_epoch();
         dir.add(Arc::clone(&partition));
         if is_unsettled || has_spent {
             dir.add_dirty(unwritten_bytes, vec![Arc::clone(&partition)]);
@@ -234,7 +235,9 @@ impl Partition {
 
     /// Batches appended from now on are of this leader epoch.
     pub fn set_epoch(&self, epoch: LeaderEpoch) {
-        self.state.lock().epoch = epoch;
+        let mut state = self.state.lock();
+        state.epoch = epoch;
+        state.begin_epoch();
     }
 
     pub(crate) fn home(&self) -> Arc<Home> {
@@ -319,6 +322,15 @@ impl Partition {
 }
 
 impl State {
+    /// A new epoch begins where the log ends, and not with its first batch: who was told of it asks later where it ended, also
+    /// when nothing was appended in it (KIP-320).
+    fn begin_epoch(&mut self) {
+        let latest = self.epochs.latest();
+        if latest.is_none_or(|latest| latest.epoch < self.epoch) {
+            self.are_epochs_changed |= self.epochs.assign(self.epoch, self.tail.end());
+        }
+    }
+
     pub(crate) fn bounds(&self) -> Bounds {
         Bounds {
             log_start: self.log_start,

@@ -156,6 +156,44 @@ fn only_an_epoch_that_the_log_knows_has_an_end() {
     assert_eq!(end(-1), (-1, -1));
 }
 
+/// Each start begins an epoch in partitions that may have lost records; whoever was told of one asks the next life for its end.
+#[test]
+fn an_epoch_begins_where_the_log_ends_and_not_with_its_first_batch() {
+    let machine = machine(4);
+    let mut known = vec![Known::default()];
+    let configs = [small_segments()];
+    let end = |rig: &Rig, asked: i32| {
+        let (epoch, end) = rig.partitions[0].end_for_epoch(LeaderEpoch(asked));
+        (epoch.0, end.0)
+    };
+    let mut rig = open(&machine, &configs).unwrap();
+    assert_eq!(end(&rig, 0), (0, 0));
+    fill(&mut rig, &machine, &mut known, 10);
+    for life in 1..4 {
+        rig.stop();
+        drop(rig);
+        machine.kill();
+        rig = open(&machine, &configs).unwrap();
+        // The metadata tells of it.
+        rig.partitions[0].set_epoch(LeaderEpoch(life));
+        assert_eq!(end(&rig, life), (life, 10));
+        assert_eq!(end(&rig, life - 1), (0, 10), "nothing was appended in it");
+        assert_eq!(rig.partitions[0].epoch_at(Offset(9)), LeaderEpoch(0));
+        assert_eq!(rig.partitions[0].epoch_at(Offset(10)), LeaderEpoch(life));
+    }
+    fill(&mut rig, &machine, &mut known, 2);
+    rig.partitions[0].set_epoch(LeaderEpoch(4));
+    fill(&mut rig, &machine, &mut known, 2);
+    drop(rig);
+    machine.power_cut();
+    let rig = open(&machine, &configs).unwrap();
+    assert_eq!(
+        [2, 3, 4].map(|asked| end(&rig, asked)),
+        [(0, 10), (3, 12), (4, 14)]
+    );
+    check(&rig, &mut known, "in its epochs");
+}
+
 /// A checkpoint writes the epochs of everything appended, and then comes to nothing: what they say of the records behind the last
 /// one is learned from the journal again, and what they say of those before it stays.
 #[test]

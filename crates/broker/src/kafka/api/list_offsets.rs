@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 
-use model::{LeaderEpoch, Timestamp};
+use model::{LeaderEpoch, Offset, Timestamp};
 use partition::{Isolation, Partition, ReadError, Ticket};
 use wire::messages::list_offsets_request::ListOffsetsPartition;
 use wire::messages::list_offsets_response::{
@@ -170,11 +170,12 @@ fn look_up(
         .check_epoch(LeaderEpoch(asked.current_leader_epoch))
         .map_err(failed)?;
     let bounds = partition.bounds();
-    let end = |offset: i64| Place {
+    let edge = |offset: Offset, epoch: LeaderEpoch| Place {
         timestamp: UNKNOWN,
-        offset,
-        epoch: bounds.epoch.0,
+        offset: offset.0,
+        epoch: epoch.0,
     };
+    let earliest = || edge(bounds.log_start, partition.epoch_at(bounds.log_start));
     // What a record found by its time must lie below.
     let visible = bounds.end(isolation);
     let at = |found: Option<log::RecordTime>| match found.filter(|found| found.offset < visible) {
@@ -197,9 +198,9 @@ fn look_up(
         }
     };
     match asked.timestamp {
-        LATEST => Ok(end(visible.0)),
-        EARLIEST => Ok(end(bounds.log_start.0)),
-        EARLIEST_LOCAL => since(EARLIEST_LOCAL_VERSION).map(|()| end(bounds.log_start.0)),
+        LATEST => Ok(edge(visible, bounds.epoch)),
+        EARLIEST => Ok(earliest()),
+        EARLIEST_LOCAL => since(EARLIEST_LOCAL_VERSION).map(|()| earliest()),
         EARLIEST_PENDING_UPLOAD => since(PENDING_UPLOAD_VERSION).map(|()| at(None)),
         LATEST_TIERED => since(LATEST_TIERED_VERSION).map(|()| at(None)),
         MAX_TIMESTAMP => {
@@ -211,5 +212,80 @@ fn look_up(
             .map(at)
             .map_err(failed),
         _ => Err(ErrorCode::UnsupportedVersion),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shard::bench::{Bench, encoded};
+    use wire::messages::list_offsets_request::ListOffsetsTopic;
+    use wire::messages::offset_for_leader_epoch_request::{
+        OffsetForLeaderPartition, OffsetForLeaderTopic,
+    };
+    use wire::messages::{CreateTopicsRequest, OffsetForLeaderEpochRequest};
+
+    const TOPIC: &str = "t";
+
+    /// Offset and leader epoch of an end of the log.
+    fn edge(bench: &mut Bench, timestamp: i64) -> (i64, i32) {
+        let asked = ListOffsetsPartition {
+            current_leader_epoch: -1,
+            timestamp,
+            ..Default::default()
+        };
+        let request = ListOffsetsRequest {
+            topics: vec![ListOffsetsTopic {
+                name: TOPIC.to_owned(),
+                partitions: vec![asked],
+            }],
+            ..Default::default()
+        };
+        bench.put(&encoded(&request, 10));
+        let answer = bench.answer::<ListOffsetsRequest>(10);
+        let answer = &answer.expect("at once").topics[0].partitions[0];
+        assert_eq!(answer.error_code, 0);
+        (answer.offset, answer.leader_epoch)
+    }
+
+    /// Epoch and offset that an epoch ended at.
+    fn end_of(bench: &mut Bench, leader_epoch: i32) -> (i32, i64) {
+        let asked = OffsetForLeaderPartition {
+            current_leader_epoch: -1,
+            leader_epoch,
+            ..Default::default()
+        };
+        let request = OffsetForLeaderEpochRequest {
+            topics: vec![OffsetForLeaderTopic {
+                topic: TOPIC.to_owned(),
+                partitions: vec![asked],
+            }],
+            ..Default::default()
+        };
+        bench.put(&encoded(&request, 4));
+        let answer = bench.answer::<OffsetForLeaderEpochRequest>(4);
+        let answer = &answer.expect("at once").topics[0].partitions[0];
+        assert_eq!(answer.error_code, 0);
+        (answer.leader_epoch, answer.end_offset)
+    }
+
+    #[test]
+    fn an_end_of_the_log_comes_with_an_epoch_that_is_known_later() {
+        let mut bench = Bench::new();
+        bench.create(TOPIC, 1);
+        bench.answer::<CreateTopicsRequest>(4);
+        assert_eq!(edge(&mut bench, EARLIEST), (0, 0));
+        bench.append(TOPIC, b"of epoch 0");
+        for epoch in 1..=2 {
+            bench.partition(TOPIC, 0).set_epoch(LeaderEpoch(epoch));
+            assert_eq!(edge(&mut bench, LATEST), (1, epoch));
+            assert_eq!(edge(&mut bench, EARLIEST), (0, 0));
+            assert_eq!(edge(&mut bench, EARLIEST_LOCAL), (0, 0));
+            assert_eq!(end_of(&mut bench, epoch), (epoch, 1));
+        }
+        assert_eq!(end_of(&mut bench, 1), (0, 1), "nothing was appended in it");
+        bench.append(TOPIC, b"of epoch 2");
+        assert_eq!(end_of(&mut bench, 1), (0, 1));
+        assert_eq!(end_of(&mut bench, 2), (2, 2));
     }
 }
