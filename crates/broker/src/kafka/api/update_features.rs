@@ -10,6 +10,8 @@ use wire::messages::{UpdateFeaturesRequest, UpdateFeaturesResponse};
 
 use super::{View, refusal};
 
+/// First version that says which way an update goes; before it a flag says whether down is fine.
+const UPGRADE_TYPE_VERSION: i16 = 1;
 /// Last version with a result for each feature; they change together.
 const RESULTS_UNTIL: i16 = 1;
 
@@ -24,7 +26,11 @@ pub(crate) fn handle(
         .iter()
         .map(|update| {
             let level = update.max_version_level;
-            let direction = Direction::from_wire(update.upgrade_type);
+            let direction = match version {
+                ..UPGRADE_TYPE_VERSION if update.allow_downgrade => Some(Direction::SafeDowngrade),
+                ..UPGRADE_TYPE_VERSION => Some(Direction::Upgrade),
+                _ => Direction::from_wire(update.upgrade_type),
+            };
             (update.feature.clone(), Update { level, direction })
         })
         .collect();
@@ -102,6 +108,19 @@ mod tests {
             fixture.replay(&records);
             assert_eq!(fixture.image.feature("transaction.version"), level);
         }
+    }
+
+    #[test]
+    fn a_level_goes_down_with_the_flag_of_version_0() {
+        let mut fixture = Fixture::new("");
+        for (allow_downgrade, level, code) in [(false, 0, 95), (true, 0, 0), (false, 1, 0)] {
+            let mut request = request(&[("group.version", level, UPGRADE)], false);
+            request.feature_updates[0].allow_downgrade = allow_downgrade;
+            let (records, response) = handle(&request, 0, &fixture.view());
+            assert_eq!(response.error_code, code, "{allow_downgrade} {level}");
+            fixture.replay(&records);
+        }
+        assert_eq!(fixture.image.feature("group.version"), 1);
     }
 
     #[test]
