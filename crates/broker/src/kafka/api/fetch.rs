@@ -347,7 +347,7 @@ impl Fetch {
                 .unwrap_or(0)
                 .min(left.bytes),
             memory_bytes_max: left.memory,
-            at_least_one: at_least_one && left.bytes > 0,
+            at_least_one,
             // Any number below zero says none here, unlike in other requests.
             current_epoch: LeaderEpoch(wanted.current_leader_epoch.max(LeaderEpoch::NONE.0)),
             isolation: self.isolation,

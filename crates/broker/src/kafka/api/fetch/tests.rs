@@ -1,5 +1,6 @@
 //! Fetches that are parked: what they leave behind, and what they must not miss.
 
+use wire::messages::CreateTopicsRequest;
 use wire::messages::fetch_request::FetchTopic;
 
 use super::*;
@@ -86,4 +87,38 @@ fn a_fetch_that_found_too_little_between_look_and_watch_hears_of_more() {
     assert_eq!(bench.waiting_count(), 1);
     bench.append(TOPIC, &[7; 1000]);
     assert_eq!(bench.waiting_count(), 0, "it is answered");
+}
+
+/// Clients may set `fetch.max.bytes=0`: no limit keeps them from the next batch (KIP-74).
+#[test]
+fn a_fetch_of_no_bytes_gets_its_first_batch_and_no_other() {
+    const OTHER: &str = "other";
+    let mut bench = Bench::new();
+    for name in [TOPIC, OTHER] {
+        bench.create(name, 1);
+        bench.answer::<CreateTopicsRequest>(4);
+    }
+    let size = crate::shard::bench::batch(b"first").len();
+    let fetch = |bench: &mut Bench, names: [&str; 2]| {
+        let mut asked = request(1);
+        asked.max_bytes = 0;
+        let topic = asked.topics.remove(0);
+        asked.topics = Vec::from(names.map(|name| FetchTopic {
+            topic: name.to_owned(),
+            ..topic.clone()
+        }));
+        bench.put(&encoded(&asked, 11));
+        let answer = bench.answer::<FetchRequest>(11).expect("at once");
+        let sizes = answer.responses.iter().map(|topic| {
+            let records = &topic.partitions[0].records;
+            records.as_ref().map_or(0, Records::len)
+        });
+        sizes.collect::<Vec<_>>()
+    };
+    bench.append(TOPIC, b"first");
+    bench.append(TOPIC, b"second");
+    assert_eq!(fetch(&mut bench, [TOPIC, OTHER]), [size, 0]);
+    assert_eq!(fetch(&mut bench, [OTHER, TOPIC]), [0, size]);
+    bench.append(OTHER, b"first");
+    assert_eq!(fetch(&mut bench, [OTHER, TOPIC]), [size, 0]);
 }
