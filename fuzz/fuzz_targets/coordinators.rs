@@ -148,7 +148,7 @@ impl Ledger {
         if let Some(due) = self.machine.next_deadline() {
             self.now_ms = self.now_ms.max(due.0.div_ceil(1_000_000));
         }
-        let step = self.machine.tick(self.at());
+        let step = self.machine.tick(self.at(), &|| None);
         self.perform(step);
     }
 

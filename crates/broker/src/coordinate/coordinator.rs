@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use coord::{Caller, Moment, Step, Topics};
+use coord::{Caller, Moment, Step, Topics, txn};
 use log::producer::Origin;
 use model::{Instant, LeaderEpoch, Offset, Sequence};
 use partition::{Isolation, Marker, Partition, Plan, ReadRequest, Stamp, Warrant};
@@ -176,8 +176,13 @@ impl<M: Machine> Coordinator<M> {
         }
     }
 
-    pub(super) fn tick(&mut self, at: Moment, topics: &dyn Topics) -> Progress<M::Answer> {
-        let step = self.machine.tick(at, topics);
+    pub(super) fn tick(
+        &mut self,
+        at: Moment,
+        topics: &dyn Topics,
+        fresh: txn::Fresh<'_>,
+    ) -> Progress<M::Answer> {
+        let step = self.machine.tick(at, topics, fresh);
         let progress = self.perform(step, Warrant::None, at);
         let is_too_large = |(_, answer): &(Caller, Result<M::Answer, ErrorCode>)| {
             matches!(answer, Err(ErrorCode::MessageTooLarge))

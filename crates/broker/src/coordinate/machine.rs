@@ -38,7 +38,12 @@ pub(crate) trait Machine {
         at: Moment,
         topics: &dyn Topics,
     ) -> Step<Self::Record, Self::Answer>;
-    fn tick(&mut self, at: Moment, topics: &dyn Topics) -> Step<Self::Record, Self::Answer>;
+    fn tick(
+        &mut self,
+        at: Moment,
+        topics: &dyn Topics,
+        fresh: txn::Fresh<'_>,
+    ) -> Step<Self::Record, Self::Answer>;
     fn next_deadline(&self) -> Option<Instant>;
     /// What the last tick decided does not fit a batch. What the operator is to know of it, once for each matter.
     fn on_too_large(&mut self) -> Option<String> {
@@ -110,7 +115,12 @@ impl Machine for group::Groups {
         self.ask(caller, ask, at, topics)
     }
 
-    fn tick(&mut self, at: Moment, topics: &dyn Topics) -> Step<GroupRecord, group::Answer> {
+    fn tick(
+        &mut self,
+        at: Moment,
+        topics: &dyn Topics,
+        _fresh: txn::Fresh<'_>,
+    ) -> Step<GroupRecord, group::Answer> {
         self.tick(at, topics)
     }
 
@@ -191,8 +201,13 @@ impl Machine for txn::Transactions {
         self.ask(caller, ask, at)
     }
 
-    fn tick(&mut self, at: Moment, _topics: &dyn Topics) -> Step<TransactionRecord, txn::Answer> {
-        self.tick(at)
+    fn tick(
+        &mut self,
+        at: Moment,
+        _topics: &dyn Topics,
+        fresh: txn::Fresh<'_>,
+    ) -> Step<TransactionRecord, txn::Answer> {
+        self.tick(at, fresh)
     }
 
     fn on_too_large(&mut self) -> Option<String> {

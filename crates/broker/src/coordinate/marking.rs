@@ -136,15 +136,19 @@ impl Shard {
     }
 
     fn on_marked(&mut self, ticket: Ticket, done: Option<ErrorCode>) {
+        let topics = self.topics();
         let Some(marking) = self.marking(ticket.waiter) else {
             return;
         };
-        if done.is_none_or(is_moot)
-            && let Some(place) = marking.left.get_mut(ticket.index as usize)
-        {
-            *place = None;
-        } else {
-            marking.refusal = done;
+        let place = marking.left.get_mut(ticket.index as usize);
+        let partition = place.as_ref().and_then(|place| {
+            let (topic, index) = place.as_ref()?;
+            topics.named(topic)?.partition(*index)
+        });
+        let is_over = done.is_none_or(|code| is_moot(code, &marking.marker, partition));
+        match place {
+            Some(place) if is_over => *place = None,
+            _ => marking.refusal = done,
         }
         self.close_marker(ticket.waiter);
     }
@@ -272,36 +276,78 @@ pub(super) fn append_marker(
     }
 }
 
-/// The partition needs no marker of ours: it is gone, or a later incarnation was here.
-fn is_moot(code: ErrorCode) -> bool {
-    matches!(
-        code,
-        ErrorCode::UnknownTopicOrPartition
-            | ErrorCode::InvalidProducerEpoch
-            | ErrorCode::TransactionCoordinatorFenced
-    )
+/// The partition needs no marker of ours: it is gone, or a later incarnation was here, and nothing is open that this marker ends.
+fn is_moot(code: ErrorCode, marker: &Marker, partition: Option<&Arc<Partition>>) -> bool {
+    let is_open = |partition: &Arc<Partition>| {
+        let (id, epoch) = (marker.producer_id, marker.producer_epoch);
+        partition.producers(|all| all.has_open_txn(id, epoch))
+    };
+    match code {
+        ErrorCode::UnknownTopicOrPartition | ErrorCode::TransactionCoordinatorFenced => true,
+        ErrorCode::InvalidProducerEpoch => !partition.is_some_and(is_open),
+        _ => false,
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use model::{ProducerEpoch, ProducerId};
+    use model::{ProducerEpoch, ProducerId, Sequence};
+    use partition::Warrant;
+    use wire::records::BatchBuilder;
 
     use super::*;
+    use crate::shard::bench::Bench;
+
+    fn marker(epoch: i16, transaction_version: i16) -> Marker {
+        Marker {
+            producer_id: ProducerId(1),
+            producer_epoch: ProducerEpoch(epoch),
+            end: EndTxn {
+                committed: true,
+                coordinator_epoch: 0,
+            },
+            transaction_version,
+        }
+    }
+
+    /// A transaction that was begun with the epoch of its marker.
+    #[test]
+    fn a_refused_marker_is_not_done_with_while_something_is_open_that_it_ends() {
+        let mut bench = Bench::new();
+        bench.create("t", 1);
+        let partition = bench.partition("t", 0);
+        let at = bench.shard.moment();
+        let producer = BatchBuilder::new().producer(ProducerId(1), ProducerEpoch(5), Sequence(0));
+        let mut open = producer.transactional();
+        open.push(at.wall, None, Some(b"v"), &[]);
+        let moment = partition::Moment {
+            now: at.now,
+            wall: at.wall,
+            stamp: &mut Stamp::default(),
+        };
+        let origin = log::producer::Origin::Client;
+        let appended = partition.append_as(open.build(), origin, Warrant::Waived, None, moment);
+        appended.expect("nobody was here before");
+
+        let refused = ErrorCode::InvalidProducerEpoch;
+        for (epoch, version, is_done) in [(4, 0, true), (5, 2, false)] {
+            let marker = marker(epoch, version);
+            assert_eq!(append_marker(&partition, marker, at), Err(refused));
+            assert_eq!(is_moot(refused, &marker, Some(&partition)), is_done);
+        }
+        assert_eq!(append_marker(&partition, marker(6, 2), at), Ok(()));
+        let late = marker(5, 2);
+        assert_eq!(append_marker(&partition, late, at), Err(refused));
+        assert!(is_moot(refused, &late, Some(&partition)), "it has ended");
+        assert!(is_moot(ErrorCode::UnknownTopicOrPartition, &late, None));
+    }
 
     #[test]
     fn a_marker_that_is_not_taken_is_told_once() {
         let mut marking = Marking {
             coordinator: 0,
             transactional_id: "id".to_owned(),
-            marker: Marker {
-                producer_id: ProducerId(1),
-                producer_epoch: ProducerEpoch(0),
-                end: EndTxn {
-                    committed: false,
-                    coordinator_epoch: 0,
-                },
-                transaction_version: 2,
-            },
+            marker: marker(0, 2),
             left: vec![None, Some(("t".to_owned(), 3))],
             open: 0,
             since: Some(Instant(0)),

@@ -425,14 +425,16 @@ impl Shard {
     fn tick_coordinators(&mut self, at: Moment) {
         let now = at.now;
         let topics = KnownTopics(self.shared.metadata.image());
+        let shared = Arc::clone(&self.shared);
+        let fresh = || shared.take_producer_id();
         let ticked: Vec<_> = due(&mut self.coordinators.groups, now)
-            .map(|(index, coordinator)| (*index, coordinator.tick(at, &topics)))
+            .map(|(index, coordinator)| (*index, coordinator.tick(at, &topics, &fresh)))
             .collect();
         for (index, progress) in ticked {
             self.on_progress(index, progress);
         }
         let ticked: Vec<_> = due(&mut self.coordinators.transactions, now)
-            .map(|(_, coordinator)| coordinator.tick(at, &topics))
+            .map(|(_, coordinator)| coordinator.tick(at, &topics, &fresh))
             .collect();
         ticked
             .into_iter()

@@ -294,19 +294,14 @@ impl Shard {
         };
         self.settle(&address, outcome);
     }
-
-    /// A producer id that nobody had before; `None` until a new block is durable.
-    pub(crate) fn take_producer_id(&self) -> Option<ProducerId> {
-        self.shared
-            .metadata
-            .producer_ids
-            .lock()
-            .next()
-            .map(ProducerId)
-    }
 }
 
 impl Shared {
+    /// A producer id that nobody had before; `None` until a new block is durable.
+    pub(crate) fn take_producer_id(&self) -> Option<ProducerId> {
+        self.metadata.producer_ids.lock().next().map(ProducerId)
+    }
+
     /// Writes records before the broker serves anyone; commits them itself.
     pub(crate) fn change_at_start(&self, records: &[Record]) -> Result<(), ErrorCode> {
         if records.is_empty() {

@@ -11,8 +11,8 @@ use std::time::Duration;
 use model::Timestamp;
 
 use super::ask::Producer;
-use super::state::{State, Txn};
-use super::{DRIVER, Decision, STEP_BYTES_MAX, Transactions, fence};
+use super::state::{State, Txn, is_exhausted};
+use super::{DRIVER, Decision, Fresh, STEP_BYTES_MAX, Transactions, fence};
 use crate::txn::Answer;
 use crate::{Moment, Step};
 
@@ -69,7 +69,7 @@ impl Late {
 
 impl Transactions {
     /// Aborts late transactions of the present round; nothing when it is over, and the next check begins another one.
-    pub(super) fn abort_late(&mut self, at: Moment) -> Decision {
+    pub(super) fn abort_late(&mut self, at: Moment, fresh: Fresh<'_>) -> Decision {
         self.judge_last_try();
         let mut step = Step::default();
         let mut bytes = 0;
@@ -82,18 +82,20 @@ impl Transactions {
             if is_full && !step.records.is_empty() {
                 break;
             }
-            // Without a fresh id the last epoch of this one is kept for its marker; the next `Init` brings another id.
-            if let Some(fenced) = fence(txn, None, at.wall) {
-                step.records.push(fenced.record(id));
-                let markers = Answer::Markers(fenced.markers(id));
-                step.answers.push((DRIVER, markers));
-                let tried = self.late.tried.get_or_insert_with(|| Tried {
-                    first: id.clone(),
-                    producer: txn.producer,
-                    count: 0,
-                });
-                tried.count += 1;
-            }
+            let fresh = match is_exhausted(txn.producer.epoch) {
+                true => fresh(),
+                false => None,
+            };
+            let fenced = fence(txn, fresh, at.wall);
+            step.records.push(fenced.record(id));
+            let markers = Answer::Markers(fenced.markers(id));
+            step.answers.push((DRIVER, markers));
+            let tried = self.late.tried.get_or_insert_with(|| Tried {
+                first: id.clone(),
+                producer: txn.producer,
+                count: 0,
+            });
+            tried.count += 1;
         }
         match step.records.is_empty() {
             true => self.late.behind = None,

@@ -21,7 +21,7 @@ use wire::transaction::TransactionRecord;
 
 use crate::{Caller, Moment, Step};
 use late::Late;
-use state::{NO_EPOCH, Txn, bumped, is_exhausted};
+use state::{NO_EPOCH, Txn, bumped, is_exhausted, is_for_marker};
 
 /// The driver itself, who is asked to write markers.
 pub const DRIVER: Caller = Caller(u128::MAX);
@@ -90,6 +90,9 @@ struct Waiting {
     caller: Caller,
     ask: Ask,
 }
+
+/// Gives a producer id that nobody had before, unless there is none at hand.
+pub type Fresh<'a> = &'a dyn Fn() -> Option<ProducerId>;
 
 /// What one question changes: at most one transaction.
 type Decision = Step<TransactionRecord, Answer>;
@@ -276,7 +279,7 @@ impl Transactions {
         }
         if txn.state == State::Ongoing {
             let fenced = fence(txn, fresh, wall);
-            return (fenced, Err(ErrorCode::ConcurrentTransactions));
+            return (Some(fenced), Err(ErrorCode::ConcurrentTransactions));
         }
         match next_incarnation(txn, expected, fresh) {
             Ok(producer) if producer == txn.producer => (None, Ok(producer)),
@@ -454,8 +457,8 @@ impl Transactions {
         waiting.map(|waiting| waiting.caller).collect()
     }
 
-    /// Does what is due.
-    pub fn tick(&mut self, at: Moment) -> Decision {
+    /// Does what is due. `fresh` gives unused producer ids, as far as there are any.
+    pub fn tick(&mut self, at: Moment, fresh: Fresh<'_>) -> Decision {
         let mut step = Step::default();
         let waited = self
             .waiting
@@ -464,21 +467,21 @@ impl Transactions {
             step.extend(come_again(caller));
         }
         if self.check_at.is_none_or(|check_at| check_at <= at.now) {
-            step.extend(self.clean_up(at));
+            step.extend(self.clean_up(at, fresh));
         }
         step
     }
 
     /// Ends transactions that were open for too long, and forgets ids that nobody used for long. Never both in one step: a batch
     /// of one kind that is refused must not keep the other from being written.
-    fn clean_up(&mut self, at: Moment) -> Decision {
+    fn clean_up(&mut self, at: Moment, fresh: Fresh<'_>) -> Decision {
         self.check_at = Some(at.now.plus(self.check_interval()));
         let expires = self.expire_at.is_none_or(|expire_at| expire_at <= at.now);
         if expires && std::mem::take(&mut self.has_aborted) {
             self.check_again_soon(at);
             return self.expire(at);
         }
-        let step = self.abort_late(at);
+        let step = self.abort_late(at, fresh);
         self.has_aborted = !step.records.is_empty();
         match expires && !self.has_aborted {
             true => self.expire(at),
@@ -541,7 +544,7 @@ fn come_again(caller: Caller) -> Decision {
 fn check(txn: &Txn, producer: Producer) -> Result<(), ErrorCode> {
     if txn.producer.id != producer.id {
         Err(ErrorCode::InvalidProducerIdMapping)
-    } else if txn.producer.epoch != producer.epoch {
+    } else if txn.producer.epoch != producer.epoch || is_for_marker(producer.epoch) {
         Err(ErrorCode::ProducerFenced)
     } else {
         Ok(())
@@ -574,9 +577,10 @@ fn next_incarnation(
     }
 }
 
-/// Aborts the open transaction under an epoch that its producer does not have.
-fn fence(txn: &Txn, fresh: Option<ProducerId>, wall: Timestamp) -> Option<Txn> {
-    let next = Txn {
+/// Aborts the open transaction under an epoch that its producer does not have. The last one but one is followed by that of the
+/// marker, and by another id; where none is at hand, `Init` brings it (KAFKA-20090).
+fn fence(txn: &Txn, fresh: Option<ProducerId>, wall: Timestamp) -> Txn {
+    Txn {
         producer: Producer {
             epoch: bumped(txn.producer.epoch),
             ..txn.producer
@@ -589,8 +593,7 @@ fn fence(txn: &Txn, fresh: Option<ProducerId>, wall: Timestamp) -> Option<Txn> {
         state: State::PrepareAbort,
         updated: wall,
         ..txn.clone()
-    };
-    (next.producer != txn.producer).then_some(next)
+    }
 }
 
 /// The transaction with its end decided; `None` when it needs a producer id and was brought none.
@@ -711,6 +714,10 @@ impl End {
                 || repeats_last_of_id);
         if txn.producer.id != id && !repeats_last_of_id {
             return Err(ErrorCode::InvalidProducerIdMapping);
+        }
+        if is_for_marker(txn.producer.epoch) {
+            // It was aborted when no other id was at hand.
+            return Err(ErrorCode::ProducerFenced);
         }
         let is_current = txn.producer == self.producer;
         let is_complete = matches!(txn.state, State::CompleteCommit | State::CompleteAbort);

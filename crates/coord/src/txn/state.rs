@@ -95,6 +95,11 @@ pub(super) fn is_exhausted(epoch: ProducerEpoch) -> bool {
     epoch.0 >= LAST_EPOCH
 }
 
+/// The epoch of that marker: nobody writes with it, and no transaction follows under this id.
+pub(super) fn is_for_marker(epoch: ProducerEpoch) -> bool {
+    epoch.0 == i16::MAX
+}
+
 /// Never past the last number; an id whose epochs are used up is replaced.
 pub(super) fn bumped(epoch: ProducerEpoch) -> ProducerEpoch {
     ProducerEpoch(epoch.0.saturating_add(1))
@@ -198,7 +203,12 @@ impl Txn {
             producer: self.producer,
             committed: self.state == State::PrepareCommit,
             places: self.places.iter().cloned().collect(),
-            version: self.version,
+            // Behind the last epoch no transaction begins that the marker might end instead, but one may have been begun with it, by
+            // software that gave it out: a marker that has to be newer would never be taken there.
+            version: match is_for_marker(self.producer.epoch) {
+                true => 0,
+                false => self.version,
+            },
         }
     }
 

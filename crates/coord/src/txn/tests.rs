@@ -1,5 +1,7 @@
 //! Transactions by script, and a random model with a restart after any step.
 
+use std::cell::Cell;
+
 use super::late::ABORTED_PER_CHECK_MAX;
 use super::*;
 
@@ -76,6 +78,18 @@ impl Rig {
 
     fn init(&mut self) -> Producer {
         self.init_as(None).unwrap()
+    }
+
+    fn tick(&mut self) -> Decision {
+        let ids = Cell::new(self.ids);
+        let fresh = || {
+            ids.set(ids.get() + 1);
+            Some(ProducerId(ids.get()))
+        };
+        let at = self.at();
+        let step = self.machine.tick(at, &fresh);
+        self.ids = ids.get();
+        step
     }
 
     /// Begins anew until one epoch is left for transactions.
@@ -351,6 +365,102 @@ fn used_up_epochs_bring_another_producer_id() {
     assert_eq!(rig.end(last, true, 2), Err(ErrorCode::ProducerFenced));
 }
 
+/// A machine whose producer has used up its epochs and lets its last transaction time out; and that producer.
+fn late_at_the_end_of_its_epochs(version: i16) -> (Rig, Producer) {
+    let mut rig = Rig::default();
+    rig.machine.settings.abort_check = Duration::from_millis(1);
+    rig.machine.set_level(EPOCH_PER_TXN);
+    rig.init();
+    let last = rig.wear_out();
+    rig.add(last, 0, version).unwrap();
+    rig.wall += 60_001;
+    (rig, last)
+}
+
+#[test]
+fn a_late_transaction_of_the_last_epoch_is_followed_by_another_id() {
+    let (mut rig, last) = late_at_the_end_of_its_epochs(2);
+    let step = rig.tick();
+    rig.perform(step);
+    assert_eq!(rig.markers[0].producer, epoch(1, i16::MAX));
+    rig.mark_all();
+    let next = epoch(2, 0);
+    assert_eq!(rig.end(last, false, 2), Ok(next), "the abort comes late");
+    assert_eq!(rig.add(next, 0, 2), Ok(()));
+    assert_eq!(rig.end(next, true, 2), Ok(epoch(2, 1)));
+}
+
+/// Its epoch is the marker's, which nobody may write with: such a batch would be older than no marker.
+#[test]
+fn where_no_other_id_is_at_hand_the_last_epoch_is_given_to_nobody() {
+    for version in [0, 2] {
+        let (mut rig, last) = late_at_the_end_of_its_epochs(version);
+        let at = rig.at();
+        let step = rig.machine.tick(at, &|| None);
+        rig.perform(step);
+        rig.mark_all();
+        let marker = epoch(1, i16::MAX);
+        assert_eq!(rig.machine.txns["t"].producer, marker);
+        for producer in [last, marker] {
+            let fenced = Err(ErrorCode::ProducerFenced);
+            assert_eq!(rig.end(producer, false, version), fenced);
+            assert_eq!(rig.end(producer, true, version), fenced);
+            assert_eq!(
+                rig.add(producer, 0, version),
+                Err(ErrorCode::ProducerFenced)
+            );
+        }
+        assert_eq!(rig.state(), State::CompleteAbort);
+        let next = rig.init();
+        assert_eq!((next.id > last.id, next.epoch), (true, ProducerEpoch(0)));
+    }
+}
+
+/// An older build let producers go on with it, and what they began is in the log.
+#[test]
+fn a_transaction_of_the_markers_epoch_ends_with_a_marker_that_is_taken() {
+    let held = || {
+        let (mut rig, last) = late_at_the_end_of_its_epochs(2);
+        let mut held = rig.machine.txns["t"].clone();
+        held.producer = epoch(1, i16::MAX);
+        (rig.wall, held.start) = (LATER, Timestamp(LATER));
+        let record = held.record("t");
+        rig.machine.replay(&record);
+        assert_eq!(rig.end(last, false, 2), Err(ErrorCode::ProducerFenced));
+        (rig, held)
+    };
+    let aborted = |rig: &mut Rig| {
+        let markers = &rig.markers[0];
+        assert_eq!(markers.producer, epoch(1, i16::MAX));
+        assert_eq!((markers.version, markers.committed), (0, false));
+        rig.mark_all();
+        assert_eq!(rig.state(), State::CompleteAbort);
+    };
+    let (mut rig, _) = held();
+    rig.wall += 60_001;
+    let step = rig.tick();
+    rig.perform(step);
+    aborted(&mut rig);
+
+    let (mut rig, _) = held();
+    assert_eq!(rig.init_as(None), Err(ErrorCode::ConcurrentTransactions));
+    aborted(&mut rig);
+    assert!(rig.init().id > ProducerId(1));
+
+    // It was committed, and never became visible.
+    let (mut rig, held) = held();
+    let prepared = Txn {
+        state: State::PrepareCommit,
+        ..held
+    };
+    rig.log.push(prepared.record("t"));
+    rig.restart();
+    assert_eq!(
+        (rig.markers[0].version, rig.markers[0].committed),
+        (0, true)
+    );
+}
+
 #[test]
 fn timeouts_are_bounded_and_a_late_transaction_is_aborted() {
     let mut rig = Rig::default();
@@ -368,18 +478,18 @@ fn timeouts_are_bounded_and_a_late_transaction_is_aborted() {
     let producer = rig.init();
     rig.add(producer, 0, 2).unwrap();
     rig.wall += 60_000;
-    let step = rig.machine.tick(rig.at());
+    let step = rig.tick();
     assert_eq!(rig.perform(step), []);
     assert_eq!(rig.state(), State::Ongoing);
     rig.wall += 1;
-    let step = rig.machine.tick(rig.at());
+    let step = rig.tick();
     rig.perform(step);
     assert_eq!(rig.state(), State::PrepareAbort);
     rig.mark_all();
     assert_eq!(rig.end(producer, true, 2), Err(ErrorCode::InvalidTxnState));
     assert_eq!(rig.add(producer, 0, 2), Err(ErrorCode::ProducerFenced));
     rig.wall += 604_800_000;
-    let step = rig.machine.tick(rig.at());
+    let step = rig.tick();
     rig.perform(step);
     assert!(rig.machine.txns.is_empty(), "nobody used it for long");
 }
@@ -396,7 +506,7 @@ fn ids_that_nobody_used_are_looked_for_at_an_interval_of_their_own() {
         while !rig.machine.txns.is_empty() {
             let next = rig.machine.next_deadline().unwrap();
             rig.wall = (next.0 / 1_000_000) as i64;
-            let step = rig.machine.tick(rig.at());
+            let step = rig.tick();
             rig.perform(step);
         }
         assert_eq!(rig.wall, first * 1_000);
@@ -415,12 +525,12 @@ fn many_late_transactions_are_aborted_a_batch_at_a_time() {
         rig.machine.replay(&record);
     }
     rig.wall += 10_000;
-    let step = rig.machine.tick(rig.at());
+    let step = rig.tick();
     assert_eq!(step.records.len(), ABORTED_PER_CHECK_MAX);
     rig.perform(step);
     assert_eq!(rig.machine.next_deadline(), Some(Instant(10_100_000_000)));
     rig.wall += 100;
-    let step = rig.machine.tick(rig.at());
+    let step = rig.tick();
     assert_eq!(step.records.len(), 1);
 }
 
@@ -452,7 +562,7 @@ impl LateRig {
 
     /// One check; how many it aborted, or would have.
     fn check(&mut self, refuses: impl Fn(&[TransactionRecord]) -> bool) -> usize {
-        let step = self.rig.machine.tick(self.rig.at());
+        let step = self.rig.tick();
         let count = step.records.len();
         if refuses(&step.records) {
             self.too_large.extend(self.rig.machine.take_too_large());
@@ -561,7 +671,7 @@ fn long_ids_are_forgotten_and_large_transactions_aborted_within_one_batch_each()
     while !rig.machine.txns.is_empty() {
         checks += 1;
         assert!(checks < 1_000, "{} are left", rig.machine.txns.len());
-        let step = rig.machine.tick(rig.at());
+        let step = rig.tick();
         assert!(batch_bytes(&step.records) <= STEP_BYTES_MAX);
         let is_gone =
             |TransactionRecord::TransactionLog(_, value): &TransactionRecord| value.is_none();
@@ -597,7 +707,7 @@ fn ids_that_cannot_be_forgotten_keep_no_transaction_open() {
         let mut late = Txn::new(ProducerId(number), 1_000);
         late.state = State::Ongoing;
         rig.machine.replay(&late.record(&format!("late {number}")));
-        let step = rig.machine.tick(rig.at());
+        let step = rig.tick();
         let mut records = step.records.iter();
         // The log has no room for what forgets an id, whatever the reason.
         let is_refused = records.any(|TransactionRecord::TransactionLog(_, value)| value.is_none());
@@ -637,7 +747,7 @@ fn a_wall_clock_that_was_set_back_keeps_no_transaction_open() {
         rig.wall += passed;
         rig.set_back += back;
         rig.add(producer, (rig.wall % 2) as i32, 2).ok();
-        let step = rig.machine.tick(rig.at());
+        let step = rig.tick();
         rig.perform(step);
         assert_eq!(rig.state(), state, "at {}", rig.wall);
     }
@@ -689,7 +799,7 @@ fn who_waits_for_markers_is_told_to_come_again_after_a_while() {
         rig.perform(step)
     };
     let tick = |rig: &mut Rig| {
-        let step = rig.machine.tick(rig.at());
+        let step = rig.tick();
         rig.perform(step)
     };
     let come_again = Answer::Add(Err(ErrorCode::ConcurrentTransactions));
@@ -801,7 +911,7 @@ fn a_restart_anywhere_changes_nothing() {
                 }
                 _ => {
                     rig.wall += 30_000;
-                    let step = rig.machine.tick(rig.at());
+                    let step = rig.tick();
                     rig.perform(step);
                 }
             }

@@ -28,7 +28,7 @@ impl Shard {
     ) -> Outcome {
         let is_last = request.producer_epoch >= LAST_EPOCH && address.version >= EPOCH_VERSION;
         let fresh = match is_last {
-            true => self.take_producer_id(),
+            true => self.shared.take_producer_id(),
             false => None,
         };
         if is_last && fresh.is_none() {

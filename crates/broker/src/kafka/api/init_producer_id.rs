@@ -26,7 +26,7 @@ impl Shard {
         if (request.producer_id == -1) != (request.producer_epoch == -1) {
             return self.refuse_producer_id(address, ErrorCode::InvalidRequest);
         }
-        let Some(id) = self.take_producer_id() else {
+        let Some(id) = self.shared.take_producer_id() else {
             return match attempt {
                 Attempt::Overdue => self.refuse_producer_id(address, NO_PRODUCER_ID),
                 Attempt::First | Attempt::Second => self.allocate_producer_ids(address, frame),
