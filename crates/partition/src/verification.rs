@@ -7,6 +7,9 @@
 //! A refused batch comes again, and the ones its client has sent behind it may be let in meanwhile: verified, or sent when a full
 //! disk has room again. Nothing is known of a producer that is new here, so the lowest sequence that was asked for is remembered:
 //! none above it begins.
+//!
+//! A producer has one guard, whatever the epoch of the request: only the coordinator knows whether that epoch is the producer's, so
+//! none takes the guard away from another.
 
 use std::collections::HashMap;
 
@@ -34,11 +37,12 @@ pub enum Warrant {
 const REFUSED_MAX: usize = 1024;
 
 struct Entry {
+    /// The highest that asked.
     epoch: ProducerEpoch,
     guard: Guard,
     /// Requests that are being verified under it.
     holders: u32,
-    /// The lowest first sequence of the batches that were verified or refused under it; `None` for offsets of a group.
+    /// The lowest first sequence of the batches of this epoch that were verified or refused; `None` for offsets of a group.
     lowest: Option<Sequence>,
     /// When a full disk refused the last of them, or about when another reason did; [`Timestamp::NONE`] until somebody looks.
     refused: Timestamp,
@@ -54,9 +58,15 @@ pub(crate) struct Guards {
 
 impl Guards {
     fn take(&mut self, id: ProducerId, epoch: ProducerEpoch, first: Option<Sequence>) -> Guard {
-        if let Some(entry) = self.known.get_mut(&id).filter(|entry| entry.epoch == epoch) {
+        if let Some(entry) = self.known.get_mut(&id) {
             entry.holders += 1;
-            entry.lowest = [entry.lowest, first].into_iter().flatten().min();
+            if entry.epoch < epoch {
+                entry.epoch = epoch;
+                entry.lowest = first;
+                entry.refused = Timestamp::NONE;
+            } else if entry.epoch == epoch {
+                entry.lowest = [entry.lowest, first].into_iter().flatten().min();
+            }
             return entry.guard;
         }
         self.last += 1;

@@ -243,21 +243,44 @@ fn a_marker_leaves_the_guard_of_the_transaction_that_waits_for_it() {
         },
         transaction_version: 2,
     };
-    let batch = || {
-        let builder = BatchBuilder::new().producer(id, next, Sequence(0));
-        let mut builder = builder.transactional();
-        builder.push(WALL, None, Some(&value("txn", 1)), &[]);
-        builder.build()
-    };
 
     let guard = rig.partitions[0].begin_verification(id, next, Some(Sequence(0)));
     let guard = guard.unwrap();
     end_by(&mut rig, marker(1)).unwrap();
-    append(&mut rig, batch(), Warrant::Verified(guard)).unwrap();
+    append(&mut rig, of_epoch(1), Warrant::Verified(guard)).unwrap();
 
     end_by(&mut rig, marker(2)).unwrap();
-    let late = append(&mut rig, batch(), Warrant::Verified(guard));
+    let late = append(&mut rig, of_epoch(1), Warrant::Verified(guard));
     assert!(late.is_err(), "that transaction has ended: {late:?}");
+}
+
+/// Who was fenced goes on asking for a while, and is told so by the coordinator.
+#[test]
+fn an_older_epoch_does_not_take_the_guard_of_its_successor() {
+    for asked in [[2, 1], [1, 2]] {
+        let machine = machine(1);
+        let mut rig = open(&machine, &[small_segments()]).unwrap();
+        let id = ProducerId(5);
+        let [first, second] = asked.map(|epoch| {
+            let (epoch, sequence) = (ProducerEpoch(epoch), Some(Sequence(0)));
+            let guard = rig.partitions[0].begin_verification(id, epoch, sequence);
+            guard.unwrap()
+        });
+        let (of_old, of_new) = match asked {
+            [2, 1] => (second, first),
+            _ => (first, second),
+        };
+        rig.partitions[0].end_verification(id, of_old);
+        append(&mut rig, of_epoch(2), Warrant::Verified(of_new)).unwrap();
+    }
+}
+
+/// The first batch of producer 5 in a transaction.
+fn of_epoch(epoch: i16) -> Batch {
+    let builder = BatchBuilder::new().producer(ProducerId(5), ProducerEpoch(epoch), Sequence(0));
+    let mut builder = builder.transactional();
+    builder.push(WALL, None, Some(&value("txn", 1)), &[]);
+    builder.build()
 }
 
 /// The first batch was refused, as its transaction before was not over; the second was sent behind it and is verified when it is.
