@@ -199,6 +199,12 @@ impl ProducerStates {
         Ok(Verdict::New)
     }
 
+    /// Whether a newer incarnation of the producer was here.
+    pub fn check_epoch(&self, id: ProducerId, epoch: ProducerEpoch) -> Result<(), ProducerError> {
+        let producer = self.producers.get(&id);
+        producer.map_or(Ok(()), |producer| producer.check_epoch(id, epoch))
+    }
+
     /// Judges a marker. With transactions version 2 each transaction has an epoch of its own, so the marker's is higher.
     pub fn check_marker(
         &self,

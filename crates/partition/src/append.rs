@@ -109,6 +109,10 @@ impl Partition {
             return Err(refused);
         }
         let verdict = state.producers.check(&batch, origin);
+        if let Err(fenced @ ProducerError::InvalidEpoch { .. }) = verdict {
+            // First of all: its transaction was ended for it, so there is none that it could be part of (KAFKA-19690).
+            return Err(fenced.into());
+        }
         if !matches!(verdict, Ok(Verdict::Duplicate(_))) {
             state.check_warrant(&batch, warrant)?;
             if origin == Origin::Client {

@@ -13,6 +13,7 @@
 
 use std::collections::HashMap;
 
+use log::producer::ProducerError;
 use model::{ProducerEpoch, ProducerId, Sequence, Timestamp};
 
 use crate::partition::Partition;
@@ -169,19 +170,20 @@ impl Guards {
 
 impl Partition {
     /// A guard to verify a batch under that begins with the sequence `first`; `None` when the transaction is open here already and
-    /// nothing need be asked.
+    /// nothing need be asked. Who is fenced here gets none (KAFKA-18042).
     pub fn begin_verification(
         &self,
         id: ProducerId,
         epoch: ProducerEpoch,
         first: Option<Sequence>,
-    ) -> Option<Guard> {
+    ) -> Result<Option<Guard>, ProducerError> {
         let mut state = self.state.lock();
         if state.producers.has_open_txn(id, epoch) {
-            return None;
+            return Ok(None);
         }
+        state.producers.check_epoch(id, epoch)?;
         let first = first.filter(|_| state.producers.get(id).is_none());
-        Some(state.guards.take(id, epoch, first))
+        Ok(Some(state.guards.take(id, epoch, first)))
     }
 
     /// The request that took the guard is done with it.

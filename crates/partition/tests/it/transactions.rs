@@ -187,7 +187,9 @@ fn a_transaction_begins_only_with_a_warrant_and_a_marker_takes_it_away() {
     )));
 
     let guard = |rig: &Rig| -> Option<Guard> {
-        rig.partitions[0].begin_verification(ProducerId(5), ProducerEpoch(0), None)
+        rig.partitions[0]
+            .begin_verification(ProducerId(5), ProducerEpoch(0), None)
+            .unwrap()
     };
     let first = guard(&rig).unwrap();
     assert_eq!(guard(&rig), Some(first), "one transaction, one guard");
@@ -245,7 +247,7 @@ fn a_marker_leaves_the_guard_of_the_transaction_that_waits_for_it() {
     };
 
     let guard = rig.partitions[0].begin_verification(id, next, Some(Sequence(0)));
-    let guard = guard.unwrap();
+    let guard = guard.unwrap().unwrap();
     end_by(&mut rig, marker(1)).unwrap();
     append(&mut rig, of_epoch(1), Warrant::Verified(guard)).unwrap();
 
@@ -264,7 +266,7 @@ fn an_older_epoch_does_not_take_the_guard_of_its_successor() {
         let [first, second] = asked.map(|epoch| {
             let (epoch, sequence) = (ProducerEpoch(epoch), Some(Sequence(0)));
             let guard = rig.partitions[0].begin_verification(id, epoch, sequence);
-            guard.unwrap()
+            guard.unwrap().unwrap()
         });
         let (of_old, of_new) = match asked {
             [2, 1] => (second, first),
@@ -273,6 +275,39 @@ fn an_older_epoch_does_not_take_the_guard_of_its_successor() {
         rig.partitions[0].end_verification(id, of_old);
         append(&mut rig, of_epoch(2), Warrant::Verified(of_new)).unwrap();
     }
+}
+
+/// Its transaction was aborted in the meantime, and the marker has the next epoch.
+#[test]
+fn who_is_fenced_is_told_so_and_not_that_no_transaction_is_open() {
+    let is_fenced = |error: &ProducerError| {
+        let current = ProducerEpoch(1);
+        matches!(error, ProducerError::InvalidEpoch { current: seen, .. } if *seen == current)
+    };
+    let machine = machine(1);
+    let mut rig = open(&machine, &[small_segments()]).unwrap();
+    let guard = rig.partitions[0].begin_verification(ProducerId(5), ProducerEpoch(0), None);
+    let guard = guard.unwrap().unwrap();
+    append(&mut rig, of_epoch(0), Warrant::Verified(guard)).unwrap();
+    let marker = Marker {
+        producer_id: ProducerId(5),
+        producer_epoch: ProducerEpoch(1),
+        end: EndTxn {
+            committed: false,
+            coordinator_epoch: 1,
+        },
+        transaction_version: 2,
+    };
+    end_by(&mut rig, marker).unwrap();
+    for warrant in [Warrant::None, Warrant::Waived, Warrant::Verified(guard)] {
+        let late = append(&mut rig, records(5, 1, 1, true), warrant);
+        assert!(
+            matches!(&late, Err(AppendError::Producer(error)) if is_fenced(error)),
+            "{warrant:?}: {late:?}"
+        );
+    }
+    let asked = rig.partitions[0].begin_verification(ProducerId(5), ProducerEpoch(0), None);
+    assert!(asked.is_err_and(|error| is_fenced(&error)));
 }
 
 /// The first batch of producer 5 in a transaction.
@@ -292,7 +327,7 @@ fn a_batch_that_was_sent_behind_a_refused_one_does_not_begin_in_its_place() {
     let guard = |rig: &Rig, first| {
         let first = Some(Sequence(first));
         let guard = rig.partitions[0].begin_verification(id, epoch, first);
-        guard.unwrap()
+        guard.unwrap().unwrap()
     };
     let refused = guard(&rig, 0);
     rig.partitions[0].end_verification(id, refused);

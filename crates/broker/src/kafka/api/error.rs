@@ -30,17 +30,17 @@ pub(crate) fn append(error: &AppendError) -> ErrorCode {
             ErrorCode::CorruptMessage
         }
         AppendError::Record(_) | AppendError::Count { .. } => ErrorCode::InvalidRecord,
-        AppendError::Producer(ProducerError::OutOfOrderSequence { .. }) => {
-            ErrorCode::OutOfOrderSequenceNumber
-        }
-        AppendError::Producer(ProducerError::InvalidEpoch { .. }) => {
-            ErrorCode::InvalidProducerEpoch
-        }
-        AppendError::Producer(ProducerError::CoordinatorFenced { .. }) => {
-            ErrorCode::TransactionCoordinatorFenced
-        }
-        AppendError::Producer(ProducerError::InvalidTxnState { .. })
-        | AppendError::NoTransaction => ErrorCode::InvalidTxnState,
+        AppendError::Producer(error) => producer(error),
+        AppendError::NoTransaction => ErrorCode::InvalidTxnState,
+    }
+}
+
+pub(crate) fn producer(error: &ProducerError) -> ErrorCode {
+    match error {
+        ProducerError::OutOfOrderSequence { .. } => ErrorCode::OutOfOrderSequenceNumber,
+        ProducerError::InvalidEpoch { .. } => ErrorCode::InvalidProducerEpoch,
+        ProducerError::CoordinatorFenced { .. } => ErrorCode::TransactionCoordinatorFenced,
+        ProducerError::InvalidTxnState { .. } => ErrorCode::InvalidTxnState,
     }
 }
 

@@ -13,6 +13,7 @@ use partition::{Guard, Partition, Warrant};
 use wire::messages::ProduceRequest;
 use wire::{ErrorCode, Records};
 
+use super::error;
 use super::txn::{BROKER_ADDS, producer, unexpected};
 use crate::shard::{Address, Outcome, Shard};
 
@@ -44,8 +45,13 @@ impl Warrants {
 }
 
 /// A batch that would open its transaction in a partition: place in the request, name and number, and the guard under which to
-/// ask.
-type Unopened = ((usize, usize), Place, Arc<Partition>, Guard);
+/// ask, or why nobody need be asked.
+type Unopened = (
+    (usize, usize),
+    Place,
+    Arc<Partition>,
+    Result<Guard, ErrorCode>,
+);
 
 impl Shard {
     pub(crate) fn warrant(&mut self, address: &Address, request: ProduceRequest) -> Outcome {
@@ -64,6 +70,13 @@ impl Shard {
         let waives = !adds && !self.verifies_txns();
         let mut places = Vec::new();
         for (at, place, partition, guard) in self.unopened(&request, producer) {
+            let guard = match guard {
+                Ok(guard) => guard,
+                Err(code) => {
+                    warrants.of.insert(at, Err(code));
+                    continue;
+                }
+            };
             let warrant = match waives {
                 true => Warrant::Waived,
                 false => Warrant::Verified(guard),
@@ -123,7 +136,8 @@ impl Shard {
                     continue;
                 };
                 let Producer { id, epoch } = producer;
-                if let Some(guard) = partition.begin_verification(id, epoch, Some(first)) {
+                let begun = partition.begin_verification(id, epoch, Some(first));
+                if let Some(guard) = begun.map_err(|error| error::producer(&error)).transpose() {
                     let place = (topic.name.as_ref().to_owned(), data.index);
                     unopened.push(((topic_at, at), place, Arc::clone(partition), guard));
                 }

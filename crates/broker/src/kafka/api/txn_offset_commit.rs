@@ -13,6 +13,7 @@ use wire::messages::txn_offset_commit_response::{
 use wire::messages::{TxnOffsetCommitRequest, TxnOffsetCommitResponse};
 use wire::{ApiKey, ErrorCode};
 
+use super::error;
 use super::txn::{BROKER_ADDS, producer, unexpected};
 use crate::coordinate::{Question, Said, Told};
 use crate::shard::{Address, Outcome, Shard};
@@ -72,8 +73,13 @@ impl Shard {
             request,
         };
         let Producer { id, epoch } = commit.producer;
-        let Some(guard) = commit.log.begin_verification(id, epoch, None) else {
-            return self.commit_in_txn(address, commit, Warrant::None);
+        let guard = match commit.log.begin_verification(id, epoch, None) {
+            Ok(Some(guard)) => guard,
+            Ok(None) => return self.commit_in_txn(address, commit, Warrant::None),
+            Err(error) => {
+                let told = refuse_all(&commit.request.topics, error::producer(&error));
+                return self.answer_txn_commit(address, told, commit.refused);
+            }
         };
         let transactional_id = commit.request.transactional_id.clone();
         let places = vec![(meta::name::OFFSETS.to_owned(), partition)];
