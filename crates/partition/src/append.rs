@@ -11,7 +11,7 @@ use log::AbortedTxn;
 use log::config::{Durability, LogConfig, TopicCompression};
 use log::journal::{Entry, What};
 use log::producer::{Origin, ProducerError, Verdict};
-use model::{Instant, LeaderEpoch, Offset, ProducerEpoch, ProducerId, Timestamp};
+use model::{Instant, LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
 use wire::records::{
     Batch, BatchError, Caps, Codec, CodecError, EndTxn, RecordFault, Rules, TimestampType,
     end_txn_batch, recompress, validate_records,
@@ -116,7 +116,7 @@ impl Partition {
         if !matches!(verdict, Ok(Verdict::Duplicate(_))) {
             state.check_warrant(&batch, warrant)?;
             if origin == Origin::Client {
-                state.check_beginning(&batch)?;
+                state.check_beginning(&batch, warrant)?;
             }
         }
         if let Verdict::Duplicate(first) = verdict? {
@@ -406,10 +406,14 @@ impl State {
     /// A batch may join the transaction that its producer has open here; to begin one it needs a warrant.
     fn check_warrant(&self, batch: &Batch, warrant: Warrant) -> Result<(), AppendError> {
         let (id, epoch) = (batch.producer_id(), batch.producer_epoch());
+        let is_warranted = match warrant {
+            Warrant::None => false,
+            Warrant::Waived => true,
+            Warrant::Verified(guard) | Warrant::Added(guard) => self.guards.holds(id, guard),
+        };
         let is_in = !batch.attributes().is_transactional()
-            || warrant == Warrant::Waived
-            || self.producers.has_open_txn(id, epoch)
-            || matches!(warrant, Warrant::Verified(guard) if self.guards.holds(id, guard));
+            || is_warranted
+            || self.producers.has_open_txn(id, epoch);
         if is_in {
             Ok(())
         } else {
@@ -426,13 +430,18 @@ impl State {
         }
     }
 
-    /// A producer of which nothing is known may begin with any sequence, but not behind a batch that was refused a moment ago.
-    fn check_beginning(&self, batch: &Batch) -> Result<(), AppendError> {
+    /// A producer of which nothing is known may begin with any sequence, but not behind a batch that was refused a moment ago, nor
+    /// where it is known to begin (KAFKA-18202).
+    fn check_beginning(&self, batch: &Batch, warrant: Warrant) -> Result<(), AppendError> {
         let (id, got) = (batch.producer_id(), batch.base_sequence());
         if !batch.has_producer_id() || self.producers.get(id).is_some() {
             return Ok(());
         }
-        match self.guards.awaits(id, batch.producer_epoch(), got) {
+        let want = match warrant {
+            Warrant::Added(_) => Some(Sequence(0)).filter(|first| *first != got),
+            _ => self.guards.awaits(id, batch.producer_epoch(), got),
+        };
+        match want {
             Some(want) => Err(ProducerError::OutOfOrderSequence { id, got, want }.into()),
             None => Ok(()),
         }

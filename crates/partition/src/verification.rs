@@ -29,6 +29,9 @@ pub enum Warrant {
     None,
     /// The coordinator knows of it.
     Verified(Guard),
+    /// The coordinator took the partition in for this very batch. Each transaction of such a producer has its epoch, which counts
+    /// from 0 in each partition.
+    Added(Guard),
     /// `transaction.partition.verification.enable` is off.
     Waived,
 }

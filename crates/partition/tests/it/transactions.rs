@@ -351,6 +351,28 @@ fn a_batch_that_was_sent_behind_a_refused_one_does_not_begin_in_its_place() {
     append(&mut rig, records(5, 3, 1, true), Warrant::Verified(next)).unwrap();
 }
 
+/// What came before it is lost, or is still to come; of an older client its records may have been deleted.
+#[test]
+fn where_each_transaction_has_an_epoch_the_first_batch_has_the_first_sequence() {
+    let machine = machine(1);
+    let mut rig = open(&machine, &[small_segments()]).unwrap();
+    let guard = |rig: &Rig, id| {
+        let asked = rig.partitions[0].begin_verification(ProducerId(id), ProducerEpoch(0), None);
+        asked.unwrap().unwrap()
+    };
+    let added = Warrant::Added(guard(&rig, 5));
+    let gap = append(&mut rig, records(5, 5, 1, true), added);
+    assert!(matches!(
+        gap,
+        Err(AppendError::Producer(ProducerError::OutOfOrderSequence { got, want, .. }))
+            if (got, want) == (Sequence(5), Sequence(0))
+    ));
+    append(&mut rig, records(5, 0, 1, true), added).unwrap();
+    append(&mut rig, records(5, 1, 1, true), Warrant::None).unwrap();
+    let verified = Warrant::Verified(guard(&rig, 6));
+    append(&mut rig, records(6, 5, 1, true), verified).unwrap();
+}
+
 /// Random producers begin, write and end transactions while the segment writer works and the power fails: last stable offset,
 /// open transactions and aborted ones are always those that a plain walk over the log finds.
 #[test]

@@ -77,8 +77,9 @@ impl Shard {
                     continue;
                 }
             };
-            let warrant = match waives {
-                true => Warrant::Waived,
+            let warrant = match adds {
+                true => Warrant::Added(guard),
+                false if waives => Warrant::Waived,
                 false => Warrant::Verified(guard),
             };
             warrants.of.insert(at, Ok(warrant));
