@@ -289,7 +289,7 @@ impl Transactions {
                     producer,
                     previous_id: match is_other {
                         true => txn.producer.id,
-                        false => txn.previous_id,
+                        false => ProducerId::NONE,
                     },
                     next_id: ProducerId::NONE,
                     last_epoch: expected.map_or(NO_EPOCH, |_| txn.producer.epoch),
@@ -343,6 +343,7 @@ impl Transactions {
             return Step::answer(caller, Answer::Add(Ok(())));
         }
         let mut next = Txn {
+            previous_id: ProducerId::NONE,
             state: State::Ongoing,
             start: if is_open { txn.start } else { at.wall },
             updated: at.wall,
@@ -586,6 +587,7 @@ fn fence(txn: &Txn, fresh: Option<ProducerId>, wall: Timestamp) -> Txn {
             ..txn.producer
         },
         last_epoch: NO_EPOCH,
+        previous_id: ProducerId::NONE,
         next_id: match is_exhausted(txn.producer.epoch) {
             true => fresh.unwrap_or(ProducerId::NONE),
             false => ProducerId::NONE,
@@ -612,6 +614,7 @@ fn prepared(txn: &Txn, end: &End, wall: Timestamp) -> Option<Txn> {
             epoch,
             ..txn.producer
         },
+        previous_id: ProducerId::NONE,
         next_id,
         last_epoch,
         state: match end.committed {
@@ -644,7 +647,7 @@ fn completed(txn: &Txn, wall: Timestamp) -> Txn {
         previous_id: if takes_over {
             txn.producer.id
         } else {
-            txn.previous_id
+            ProducerId::NONE
         },
         next_id: ProducerId::NONE,
         last_epoch: txn.last_epoch,

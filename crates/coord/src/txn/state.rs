@@ -71,7 +71,8 @@ impl State {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Txn {
     pub(super) producer: Producer,
-    /// Before the epochs of the present id were used up; -1 when that never happened.
+    /// Whose epochs were used up, so that the present id took over; -1 as soon as the producer has gone on with that, and nobody
+    /// repeats what it asked under the old one.
     pub(super) previous_id: ProducerId,
     /// Takes over when the transaction completes; -1 for none.
     pub(super) next_id: ProducerId,

@@ -362,7 +362,8 @@ fn used_up_epochs_bring_another_producer_id() {
         "a repeat under the old id"
     );
     rig.add(next, 0, 2).unwrap();
-    assert_eq!(rig.end(last, true, 2), Err(ErrorCode::ProducerFenced));
+    let unknown = Err(ErrorCode::InvalidProducerIdMapping);
+    assert_eq!(rig.end(last, true, 2), unknown);
 }
 
 /// A machine whose producer has used up its epochs and lets its last transaction time out; and that producer.
@@ -459,6 +460,26 @@ fn a_transaction_of_the_markers_epoch_ends_with_a_marker_that_is_taken() {
         (rig.markers[0].version, rig.markers[0].committed),
         (0, true)
     );
+}
+
+#[test]
+fn a_producer_id_that_was_used_up_is_forgotten_when_its_successor_goes_on() {
+    let mut rig = Rig::default();
+    rig.init();
+    let last = rig.wear_out();
+    rig.add(last, 0, 2).unwrap();
+    let next = rig.end(last, true, 2).unwrap();
+    rig.mark_all();
+    rig.add(next, 0, 2).unwrap();
+    let fenced = Err(ErrorCode::ProducerFenced);
+    assert_eq!(rig.init_as(Some(last)), fenced, "it aborts nothing");
+    assert_eq!(rig.state(), State::Ongoing);
+    assert_eq!(rig.machine.txns["t"].previous_id, ProducerId::NONE);
+    rig.end(next, true, 2).unwrap();
+    rig.mark_all();
+    assert_eq!(rig.init_as(Some(last)), fenced);
+    let unknown = Err(ErrorCode::InvalidProducerIdMapping);
+    assert_eq!(rig.end(last, true, 2), unknown);
 }
 
 #[test]
