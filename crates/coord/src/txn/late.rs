@@ -72,6 +72,7 @@ impl Transactions {
     pub(super) fn abort_late(&mut self, at: Moment, fresh: Fresh<'_>) -> Decision {
         self.judge_last_try();
         let mut step = Step::default();
+        let mut recovered = Vec::new();
         let mut bytes = 0;
         for (id, txn) in &mut self.txns {
             if !is_late(txn, at) || self.late.has_passed(id) {
@@ -86,7 +87,8 @@ impl Transactions {
                 true => fresh(),
                 false => None,
             };
-            let fenced = fence(txn, fresh, at.wall);
+            let fenced = fence(txn, fresh, self.level, at.wall);
+            recovered.push((fenced.producer, fenced.last_epoch));
             step.records.push(fenced.record(id));
             let markers = Answer::Markers(fenced.markers(id));
             step.answers.push((DRIVER, markers));
@@ -99,7 +101,10 @@ impl Transactions {
         }
         match step.records.is_empty() {
             true => self.late.behind = None,
-            false => self.check_again_soon(at),
+            false => {
+                self.recovered = recovered;
+                self.check_again_soon(at);
+            }
         }
         step
     }

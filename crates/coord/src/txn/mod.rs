@@ -72,8 +72,8 @@ pub struct Transactions {
     /// The level of `transaction.version` that the cluster has agreed on.
     level: i16,
     txns: BTreeMap<String, Txn>,
-    /// Whom the last decision recovered from: not in its record, and remembered only as long as this process lives.
-    recovered: Option<(Producer, ProducerEpoch)>,
+    /// Whom the last decisions recovered from, one for each record: not in it, and remembered only as long as this process lives.
+    recovered: Vec<(Producer, ProducerEpoch)>,
     check_at: Option<Instant>,
     /// From when on a check looks for ids to forget too.
     expire_at: Option<Instant>,
@@ -135,10 +135,11 @@ impl Transactions {
         };
         if let Some(before) = self.txns.get(&key.transactional_id) {
             txn.seen_open = before.seen_open.filter(|_| txn.goes_on(before));
-            txn.last_epoch = match self.recovered.take() {
-                Some((producer, epoch)) if producer == txn.producer => epoch,
-                _ if before.producer == txn.producer => before.last_epoch,
-                _ => NO_EPOCH,
+            let is_of = |(producer, _): &(Producer, ProducerEpoch)| *producer == txn.producer;
+            txn.last_epoch = match self.recovered.iter().position(is_of) {
+                Some(at) => self.recovered.swap_remove(at).1,
+                None if before.producer == txn.producer => before.last_epoch,
+                None => NO_EPOCH,
             };
         }
         self.txns.insert(key.transactional_id.clone(), txn);
@@ -238,7 +239,7 @@ impl Transactions {
                 let markers = Answer::Markers(txn.markers(id));
                 step.answers.push((DRIVER, markers));
             }
-            self.recovered = Some((txn.producer, txn.last_epoch));
+            self.recovered = vec![(txn.producer, txn.last_epoch)];
         }
         step
     }
@@ -278,7 +279,7 @@ impl Transactions {
             return (None, Err(ErrorCode::ProducerFenced));
         }
         if txn.state == State::Ongoing {
-            let fenced = fence(txn, fresh, wall);
+            let fenced = fence(txn, fresh, self.level, wall);
             return (Some(fenced), Err(ErrorCode::ConcurrentTransactions));
         }
         match next_incarnation(txn, expected, fresh) {
@@ -292,7 +293,7 @@ impl Transactions {
                         false => ProducerId::NONE,
                     },
                     next_id: ProducerId::NONE,
-                    last_epoch: expected.map_or(NO_EPOCH, |_| txn.producer.epoch),
+                    last_epoch: expected.map_or(NO_EPOCH, |expected| expected.epoch),
                     timeout_ms,
                     state: State::Empty,
                     places: Default::default(),
@@ -430,6 +431,7 @@ impl Transactions {
             }
         }
         self.txns.insert(id.to_owned(), before);
+        self.recovered = vec![(next.producer, next.last_epoch)];
         step.records.push(next.record(id));
         step.answers.extend(answers);
         step
@@ -560,7 +562,8 @@ fn next_incarnation(
 ) -> Result<Producer, ErrorCode> {
     let epoch = txn.producer.epoch;
     let is_current = expected.is_none_or(|expected| expected.epoch == epoch);
-    if is_exhausted(epoch) && is_current {
+    let is_repeated = expected.is_some_and(|expected| expected.epoch == txn.last_epoch);
+    if (is_exhausted(epoch) && is_current) || (is_for_marker(epoch) && is_repeated) {
         return fresh.map_or(Err(ErrorCode::CoordinatorNotAvailable), |id| {
             Ok(Producer {
                 id,
@@ -569,7 +572,7 @@ fn next_incarnation(
         });
     }
     match expected {
-        Some(expected) if expected.epoch == txn.last_epoch => Ok(txn.producer),
+        Some(_) if is_repeated => Ok(txn.producer),
         Some(_) if !is_current => Err(ErrorCode::ProducerFenced),
         _ => Ok(Producer {
             epoch: bumped(epoch),
@@ -579,14 +582,18 @@ fn next_incarnation(
 }
 
 /// Aborts the open transaction under an epoch that its producer does not have. The last one but one is followed by that of the
-/// marker, and by another id; where none is at hand, `Init` brings it (KAFKA-20090).
-fn fence(txn: &Txn, fresh: Option<ProducerId>, wall: Timestamp) -> Txn {
+/// marker, and by another id; where none is at hand, `Init` brings it (KAFKA-20090). From `EPOCH_PER_TXN` on that is the one bump of
+/// an end, and the producer may recover with it, unless another one came first (KAFKA-19367).
+fn fence(txn: &Txn, fresh: Option<ProducerId>, level: i16, wall: Timestamp) -> Txn {
     Txn {
         producer: Producer {
             epoch: bumped(txn.producer.epoch),
             ..txn.producer
         },
-        last_epoch: NO_EPOCH,
+        last_epoch: match EPOCH_PER_TXN <= level && !is_for_marker(txn.producer.epoch) {
+            true => txn.producer.epoch,
+            false => NO_EPOCH,
+        },
         previous_id: ProducerId::NONE,
         next_id: match is_exhausted(txn.producer.epoch) {
             true => fresh.unwrap_or(ProducerId::NONE),

@@ -482,6 +482,91 @@ fn a_producer_id_that_was_used_up_is_forgotten_when_its_successor_goes_on() {
     assert_eq!(rig.end(last, true, 2), unknown);
 }
 
+/// A machine at `level`, and two producers whose transactions it has aborted, as they were open for too long.
+fn aborted_in_absence(level: i16) -> (Rig, Producer) {
+    let mut rig = Rig::default();
+    rig.machine.settings.abort_check = Duration::from_millis(1);
+    rig.machine.set_level(level);
+    let producer = rig.init();
+    rig.add(producer, 0, 0).unwrap();
+    let mut other = rig.machine.txns["t"].clone();
+    other.producer = epoch(100, 7);
+    rig.machine.replay(&other.record("another"));
+    rig.wall += 60_001;
+    let step = rig.tick();
+    assert_eq!(step.records.len(), 2, "both in one batch");
+    rig.perform(step);
+    rig.mark_all();
+    (rig, producer)
+}
+
+#[test]
+fn a_producer_whose_transaction_was_aborted_in_its_absence_recovers_unless_another_came() {
+    let next = epoch(1, 1);
+    let (mut rig, producer) = aborted_in_absence(2);
+    assert_eq!(rig.init_as(Some(producer)), Ok(next));
+    assert_eq!(rig.init_as(Some(producer)), Ok(next), "the answer was lost");
+    assert_eq!(rig.add(next, 0, 0), Ok(()));
+
+    let (mut rig, producer) = aborted_in_absence(2);
+    let other = rig.init();
+    assert_eq!(other, epoch(1, 2));
+    let fenced = Err(ErrorCode::ProducerFenced);
+    assert_eq!(rig.init_as(Some(producer)), fenced);
+    assert_eq!(rig.init_as(Some(next)), fenced);
+    assert_eq!(rig.add(other, 0, 0), Ok(()));
+
+    let (mut rig, producer) = aborted_in_absence(1);
+    assert_eq!(rig.init_as(Some(producer)), fenced, "as at that level");
+}
+
+/// Another one asks first, and comes again when the transaction is aborted: then it is the only one.
+#[test]
+fn who_recovers_from_a_fence_is_fenced_when_the_other_comes_again() {
+    let mut rig = Rig::default();
+    rig.machine.set_level(EPOCH_PER_TXN);
+    let first = rig.init();
+    rig.add(first, 0, 2).unwrap();
+    let wait = Err(ErrorCode::ConcurrentTransactions);
+    assert_eq!(rig.init_as(None), wait);
+    rig.mark_all();
+    let second = rig.init_as(Some(first)).unwrap();
+    assert_eq!(second, epoch(1, 1));
+    rig.add(second, 0, 2).unwrap();
+    assert_eq!(rig.init_as(None), wait);
+    rig.mark_all();
+    assert_eq!(rig.init(), epoch(1, 3));
+    for late in [first, second] {
+        let fenced = Err(ErrorCode::ProducerFenced);
+        assert_eq!(rig.init_as(Some(late)), fenced);
+        assert_eq!(rig.end(late, true, 2), fenced);
+    }
+}
+
+#[test]
+fn who_recovers_in_the_last_epoch_goes_on_with_another_id() {
+    let (mut rig, last) = late_at_the_end_of_its_epochs(2);
+    let step = rig.tick();
+    rig.perform(step);
+    rig.mark_all();
+    assert_eq!(rig.init_as(Some(last)), Ok(epoch(2, 0)));
+    assert_eq!(
+        rig.init_as(Some(last)),
+        Ok(epoch(2, 0)),
+        "the answer was lost"
+    );
+
+    // No other id was at hand.
+    let (mut rig, last) = late_at_the_end_of_its_epochs(2);
+    let at = rig.at();
+    let step = rig.machine.tick(at, &|| None);
+    rig.perform(step);
+    rig.mark_all();
+    let next = rig.init_as(Some(last)).unwrap();
+    assert_eq!(next, epoch(2, 0));
+    assert_eq!(rig.init_as(Some(last)), Ok(next), "the answer was lost");
+}
+
 #[test]
 fn timeouts_are_bounded_and_a_late_transaction_is_aborted() {
     let mut rig = Rig::default();
