@@ -54,6 +54,9 @@ DIFFERENCES = """
   there is no other broker to speak with. Kafka wants one called PLAINTEXT then.
 - UnregisterBroker refuses the broker that it is sent to (INVALID_REQUEST): it is the only one. Kafka unregisters a cluster's only
   broker, which then leads nothing and makes no topic until it is started again.
+- `kafka-features upgrade|downgrade --release-version` from 3.9 on is refused as a whole: it names also features that are not here yet
+  (`kraft.version`, `eligible.leader.replicas.version`, `share.version`, `streams.version`), and what is not advertised cannot be set.
+  `--feature` sets one that is.
 """
 
 

@@ -176,6 +176,14 @@ mod tests {
                 "Unsupported metadata.version downgrade from 30 to 20. Unsafe metadata downgrade is not supported in this \
                  version.",
             ),
+            // What kafka-features makes of a release has features that come later.
+            (
+                &[
+                    ("group.version", 1, UPGRADE),
+                    ("streams.version", 1, UPGRADE),
+                ],
+                "Invalid update version 1 for feature streams.version. Local controller 1 does not support this feature.",
+            ),
             // One that is wrong keeps all from changing.
             (
                 &[("transaction.version", 0, SAFE), ("no.such", 1, UPGRADE)],
