@@ -94,16 +94,11 @@ fn settings(args: &ServeArgs, file: Option<(&str, &str)>) -> Result<Broker, Fail
         memory_bytes: Env::memory_bytes(),
         descriptors: Env::descriptors(),
     };
-    let mut config = Broker::new(settings, machine).map_err(wrong)?;
-    for dir in config
-        .log_dirs
-        .iter_mut()
-        .chain(&mut config.metadata_log_dir)
-    {
-        *dir = std::path::absolute(&*dir)
-            .map_err(|error| Failure::new(format!("log.dirs: {}: {error}", dir.display())))?;
-    }
-    Ok(config)
+    let config = Broker::new(settings, machine).map_err(wrong)?;
+    config.located(|dir| {
+        std::path::absolute(dir)
+            .map_err(|error| Failure::new(format!("log.dirs: {}: {error}", dir.display())))
+    })
 }
 
 fn wrong(error: SettingsError) -> Failure {

@@ -39,16 +39,19 @@ impl Places {
         }
     }
 
-    /// The image that decisions look at: a directory that has failed since the broker registered gets nothing new.
-    pub(crate) fn usable(&self, image: &Arc<Image>) -> Arc<Image> {
-        let failed: Vec<Uuid> = (self.dirs.iter())
-            .filter(|dir| dir.is_failed())
-            .map(|dir| dir.id)
-            .collect();
-        if failed.is_empty() {
+    /// The image that decisions look at: a directory that has failed since the broker registered gets nothing new, nor does one that
+    /// the settings cordon.
+    pub(crate) fn usable(&self, image: &Arc<Image>, broker: &config::Broker) -> Arc<Image> {
+        let ids = |is: &dyn Fn(&LogDir) -> bool| -> Vec<Uuid> {
+            let dirs = self.dirs.iter().filter(|dir| is(dir));
+            dirs.map(|dir| dir.id).collect()
+        };
+        let failed = ids(&LogDir::is_failed);
+        let cordoned = ids(&|dir| broker.is_cordoned(&dir.path));
+        if failed.is_empty() && cordoned.is_empty() {
             Arc::clone(image)
         } else {
-            Arc::new(image.without_log_dirs(self.node, &failed))
+            Arc::new(image.without_log_dirs(self.node, &failed, &cordoned))
         }
     }
 

@@ -4,7 +4,7 @@
 //! here, at start; dynamic ones are refused by [`Broker::check_change`] before they are written.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use model::BrokerId;
 use crate::contradictions;
 use crate::layers::{Layers, Machine, Overrides};
 use crate::listener::{self, Listener};
+use crate::log_dirs::{CORDONED, LogDirs};
 use crate::settings::{Settings, SettingsError};
 use crate::table::{self, Update};
 use crate::topic::Topic;
@@ -42,6 +43,7 @@ pub struct Broker {
     pub node_id: BrokerId,
     pub rack: Option<String>,
     pub log_dirs: Vec<PathBuf>,
+    cordoned_log_dirs: Vec<PathBuf>,
     /// `None`: the one that has the metadata log, or the first of a new broker.
     pub metadata_log_dir: Option<PathBuf>,
     /// Doors for clients; the controller's are left out.
@@ -111,8 +113,27 @@ impl Broker {
             cluster: Arc::default(),
             fixed: Arc::new(settings),
             machine,
+            located_dirs: Arc::default(),
         };
+        check_cordoned(&layers)?;
         Broker::from_layers(layers)
+    }
+
+    /// The same broker with its directories where `locate` finds them: a relative path is one of the process, and clients are told of
+    /// the whole one.
+    pub fn located<E>(mut self, locate: impl Fn(&Path) -> Result<PathBuf, E>) -> Result<Broker, E> {
+        for dir in self.log_dirs.iter_mut().chain(&mut self.metadata_log_dir) {
+            *dir = locate(dir)?;
+        }
+        self.layers.located_dirs = self.log_dirs.as_slice().into();
+        self.cordoned_log_dirs = cordoned(&self.layers);
+        Ok(self)
+    }
+
+    /// Takes no new partitions, and none that move there.
+    #[must_use]
+    pub fn is_cordoned(&self, log_dir: &Path) -> bool {
+        self.cordoned_log_dirs.iter().any(|dir| dir == log_dir)
     }
 
     /// The same broker after its dynamic settings changed: `cluster` for all brokers, `own` for this one.
@@ -167,11 +188,7 @@ impl Broker {
             (None, Some(id)) if 0 <= id => id,
             _ => layers.number("node.id").unwrap_or(1),
         };
-        let dirs = layers
-            .text("log.dirs")
-            .or_else(|| layers.text("log.dir"))
-            .unwrap_or_default();
-        let log_dirs: Vec<PathBuf> = value::list(&dirs).into_iter().map(PathBuf::from).collect();
+        let log_dirs = LogDirs::new(&layers).paths;
         if log_dirs.is_empty() {
             return Err(unusable("log.dirs", "names no directory"));
         }
@@ -249,6 +266,7 @@ impl Broker {
             hot_tail_bytes: bytes("esker.hot.tail.bytes"),
             journal_bytes: bytes("esker.journal.bytes"),
             journal_piece_bytes: bytes("esker.journal.piece.bytes"),
+            cordoned_log_dirs: cordoned(&layers),
             log_dirs,
             layers,
         })
@@ -317,8 +335,12 @@ impl Broker {
             cluster,
             ..self.layers.clone()
         };
-        Broker::from_layers(layers)
-            .map(|_| ())
+        let checked = match layers.own.contains_key(CORDONED) {
+            true => check_cordoned(&layers),
+            false => Ok(()),
+        };
+        checked
+            .and_then(|()| Broker::from_layers(layers).map(|_| ()))
             .map_err(|error| match error {
                 SettingsError::Value(error) => ChangeError::Value(error),
                 error => ChangeError::Contradiction(error.to_string()),
@@ -346,6 +368,19 @@ pub enum ChangeError {
     Value(#[from] ValueError),
     #[error("{0}")]
     Contradiction(String),
+}
+
+fn cordoned(layers: &Layers) -> Vec<PathBuf> {
+    LogDirs::new(layers).cordoned(&layers.text(CORDONED).unwrap_or_default())
+}
+
+fn check_cordoned(layers: &Layers) -> Result<(), SettingsError> {
+    let list = layers.text(CORDONED).unwrap_or_default();
+    let checked = LogDirs::new(layers).check_cordoned(&list);
+    checked.map_err(|reason| SettingsError::Unusable {
+        name: CORDONED,
+        reason,
+    })
 }
 
 struct Doors {

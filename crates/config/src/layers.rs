@@ -4,6 +4,7 @@
 //! version) is passed over for the next layer, so reading never fails.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::settings::Settings;
@@ -41,6 +42,8 @@ pub(crate) struct Layers {
     pub(crate) cluster: Arc<Overrides>,
     pub(crate) fixed: Arc<Settings>,
     pub(crate) machine: Machine,
+    /// Where `log.dirs` are, one by one, where somebody has looked.
+    pub(crate) located_dirs: Arc<[PathBuf]>,
 }
 
 impl Layers {

@@ -13,6 +13,7 @@ mod fixture;
 mod group;
 mod layers;
 mod listener;
+mod log_dirs;
 mod properties;
 mod settings;
 mod table;

@@ -107,6 +107,21 @@ pub struct Registration {
     pub is_fenced: bool,
     /// Directories that work.
     pub log_dirs: Vec<Uuid>,
+    /// Those of them that take no new partitions (KIP-1066), where a decision was told of any.
+    pub cordoned_log_dirs: Vec<Uuid>,
+}
+
+impl Registration {
+    /// Directories that take new partitions.
+    pub(crate) fn open_log_dirs(&self) -> impl Iterator<Item = &Uuid> {
+        let cordoned = &self.cordoned_log_dirs;
+        self.log_dirs.iter().filter(|dir| !cordoned.contains(dir))
+    }
+
+    /// All directories are cordoned. A broker that told of none has one that nobody can name.
+    pub(crate) fn is_cordoned(&self) -> bool {
+        !self.log_dirs.is_empty() && self.open_log_dirs().next().is_none()
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -187,12 +202,14 @@ impl Image {
         self.brokers.get(&id)
     }
 
-    /// The same, where some directories of a broker have failed since it registered: for decisions, never to be replayed on.
+    /// The same, where some directories of a broker have failed since it registered, and others are cordoned: for decisions, never
+    /// to be replayed on.
     #[must_use]
-    pub fn without_log_dirs(&self, broker: BrokerId, failed: &[Uuid]) -> Image {
+    pub fn without_log_dirs(&self, broker: BrokerId, failed: &[Uuid], cordoned: &[Uuid]) -> Image {
         let mut image = self.clone();
         if let Some(registration) = image.brokers.get_mut(&broker) {
             registration.log_dirs.retain(|dir| !failed.contains(dir));
+            registration.cordoned_log_dirs = cordoned.to_vec();
         }
         image
     }
@@ -450,6 +467,7 @@ impl Image {
             rack: record.rack.clone(),
             is_fenced: record.fenced,
             log_dirs: record.log_dirs.clone(),
+            cordoned_log_dirs: Vec::new(),
         };
         self.brokers.insert(registration.id, registration);
     }

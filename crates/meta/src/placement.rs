@@ -1,7 +1,7 @@
 //! Which brokers and directories hold a new partition.
 //!
 //! Owns the choice: leaders go round over the usable brokers, each replica to the directory of its broker that holds fewest
-//! partitions. Refuses more replicas than there are usable brokers.
+//! partitions, of those that are not cordoned. Refuses more replicas than there are usable brokers.
 
 use std::collections::BTreeMap;
 
@@ -26,13 +26,27 @@ pub(crate) struct TooFew {
     pub(crate) usable: usize,
 }
 
+/// Why so many replicas have no place, in the words of Kafka.
+pub(crate) fn no_place(wanted: i16, usable: usize) -> String {
+    let why = match usable {
+        0 => "All brokers are currently fenced, or have all their log directories cordoned."
+            .to_owned(),
+        _ => format!(
+            "The target replication factor of {wanted} cannot be reached because only {usable} broker(s) are registered or some brokers have all their log directories cordoned."
+        ),
+    };
+    format!("Unable to replicate the partition {wanted} time(s): {why}")
+}
+
 impl<'a> Placement<'a> {
     pub(crate) fn new(image: &'a Image) -> Placement<'a> {
-        let usable: Vec<&Registration> =
-            image.brokers().filter(|broker| !broker.is_fenced).collect();
+        let usable: Vec<&Registration> = (image
+            .brokers()
+            .filter(|broker| !broker.is_fenced && !broker.is_cordoned()))
+        .collect();
         let mut load: BTreeMap<Uuid, usize> = usable
             .iter()
-            .flat_map(|broker| &broker.log_dirs)
+            .flat_map(|broker| broker.open_log_dirs())
             .map(|dir| (*dir, 0))
             .collect();
         // One directory takes everything; only several are worth a count.
@@ -66,14 +80,9 @@ impl<'a> Placement<'a> {
     }
 
     pub(crate) fn directory(&mut self, broker: BrokerId) -> Uuid {
-        let dirs = self
-            .usable
-            .iter()
-            .find(|usable| usable.id == broker)
-            .map_or(&[][..], |broker| &broker.log_dirs);
-        let least = dirs
-            .iter()
-            .min_by_key(|dir| self.load.get(*dir).copied().unwrap_or(0));
+        let broker = self.usable.iter().find(|usable| usable.id == broker);
+        let dirs = broker.iter().flat_map(|broker| broker.open_log_dirs());
+        let least = dirs.min_by_key(|dir| self.load.get(*dir).copied().unwrap_or(0));
         let Some(least) = least.copied() else {
             return UNASSIGNED;
         };

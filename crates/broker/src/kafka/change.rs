@@ -174,7 +174,8 @@ impl Shard {
     ) -> Outcome {
         let shared = Arc::clone(&self.shared);
         let mut plan = shared.metadata.plan.lock();
-        let usable = shared.metadata.places.usable(&plan.image);
+        let broker = Arc::clone(&shared.config().broker);
+        let usable = shared.metadata.places.usable(&plan.image, &broker);
         let (mut records, mut response) = decide(&usable, &shared);
         shared.prefer_dirs(&plan.image, &mut records);
         let reply = match self.reply(address, key, &response) {
@@ -199,7 +200,9 @@ impl Shard {
     ) -> Outcome {
         let shared = Arc::clone(&self.shared);
         let mut plan = shared.metadata.plan.lock();
-        let mut records = decide(&shared.metadata.places.usable(&plan.image), &shared);
+        let broker = Arc::clone(&shared.config().broker);
+        let usable = shared.metadata.places.usable(&plan.image, &broker);
+        let mut records = decide(&usable, &shared);
         shared.prefer_dirs(&plan.image, &mut records);
         let until = self.now.plus(AGAIN_WAIT_MAX);
         self.write_change(address, &mut plan, &records, until, Then::Again(frame))

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 
 use model::PartitionIndex;
 
-use super::{AssignmentError, RECORDS_MAX, check_assignment, new_partition};
+use super::{AssignmentError, RECORDS_MAX, check_new_assignment, new_partition};
 use crate::image::{Image, Topic};
-use crate::placement::Placement;
+use crate::placement::{self, Placement};
 use crate::record::Record;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,9 +43,7 @@ pub enum CreatePartitionsError {
     Assignments { added: usize, assigned: usize },
     #[error(transparent)]
     Assignment(#[from] AssignmentError),
-    #[error(
-        "Unable to replicate the partition {wanted} time(s): The target replication factor of {wanted} cannot be reached because only {usable} broker(s) are registered or some brokers have all their log directories cordoned."
-    )]
+    #[error("{}", placement::no_place(*wanted, *usable))]
     TooFewBrokers { wanted: i16, usable: usize },
     #[error("Unable to perform excessively large batch operation.")]
     TooManyRecords,
@@ -122,14 +120,13 @@ fn grow(
             .as_ref()
             .and_then(|assignments| assignments.get(at))
         {
-            Some(replicas) => check_assignment(image, replicas, Some(factor))?,
+            Some(replicas) => check_new_assignment(image, replicas, Some(factor))?,
             None => {
                 let wanted = i16::try_from(factor).unwrap_or(i16::MAX);
-                let too_few =
-                    |error: crate::placement::TooFew| CreatePartitionsError::TooFewBrokers {
-                        wanted,
-                        usable: error.usable,
-                    };
+                let too_few = |error: placement::TooFew| CreatePartitionsError::TooFewBrokers {
+                    wanted,
+                    usable: error.usable,
+                };
                 placement.place(wanted).map_err(too_few)?
             }
         };

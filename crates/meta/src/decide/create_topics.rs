@@ -10,10 +10,10 @@ use model::PartitionIndex;
 use wire::Uuid;
 use wire::metadata::{ConfigRecord, TopicRecord};
 
-use super::{AssignmentError, RECORDS_MAX, Uuids, check_assignment, new_partition};
+use super::{AssignmentError, RECORDS_MAX, Uuids, check_new_assignment, new_partition};
 use crate::image::{Image, ResourceKind};
 use crate::name::{self, NameError};
-use crate::placement::Placement;
+use crate::placement::{self, Placement};
 use crate::record::Record;
 
 /// "Take the broker's default" in partitions and replication factor.
@@ -70,9 +70,7 @@ pub enum CreateTopicError {
     Partitions,
     #[error("Replication factor must be larger than 0, or -1 to use the default value.")]
     ReplicationFactor,
-    #[error(
-        "Unable to replicate the partition {wanted} time(s): The target replication factor of {wanted} cannot be reached because only {usable} broker(s) are registered or some brokers have all their log directories cordoned."
-    )]
+    #[error("{}", placement::no_place(*wanted, *usable))]
     TooFewBrokers { wanted: i16, usable: usize },
     #[error("Excessively large number of partitions per request.")]
     TooManyPartitions,
@@ -389,7 +387,7 @@ impl Maker<'_, '_> {
             if by_index.contains_key(index) {
                 return Err(CreateTopicError::AssignedTwice(*index));
             }
-            let replicas = check_assignment(self.image, replicas, factor)?;
+            let replicas = check_new_assignment(self.image, replicas, factor)?;
             factor = Some(replicas.len());
             by_index.insert(*index, replicas);
         }

@@ -20,7 +20,7 @@ use model::{BrokerId, LeaderEpoch, PartitionIndex};
 use wire::Uuid;
 use wire::metadata::PartitionRecord;
 
-use crate::image::Image;
+use crate::image::{Image, Registration};
 use crate::placement::Placement;
 use crate::record::Record;
 
@@ -50,6 +50,10 @@ pub enum AssignmentError {
         "The manual partition assignment includes broker {0}, but no such broker is registered."
     )]
     NoBroker(BrokerId),
+    #[error(
+        "The manual partition assignment includes broker {0}, but all its log directories are cordoned."
+    )]
+    Cordoned(BrokerId),
     #[error(
         "The manual partition assignment includes a partition with {got} replica(s), but this is not consistent with previous partitions, which have {want} replica(s)."
     )]
@@ -82,6 +86,20 @@ fn check_assignment(
             want,
         }),
         _ => Ok(replicas),
+    }
+}
+
+/// The same of partitions that do not exist yet, which a broker may refuse to take.
+fn check_new_assignment(
+    image: &Image,
+    replicas: &[i32],
+    want: Option<usize>,
+) -> Result<Vec<BrokerId>, AssignmentError> {
+    let replicas = check_assignment(image, replicas, want)?;
+    let is_cordoned = |id: &&BrokerId| image.broker(**id).is_some_and(Registration::is_cordoned);
+    match replicas.iter().find(is_cordoned) {
+        Some(cordoned) => Err(AssignmentError::Cordoned(*cordoned)),
+        None => Ok(replicas),
     }
 }
 

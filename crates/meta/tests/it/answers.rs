@@ -22,6 +22,14 @@ pub(crate) fn topic(name: &str) -> NewTopic {
     }
 }
 
+fn growth(name: &str, count: i32, assignments: Option<Vec<Vec<i32>>>) -> Growth {
+    Growth {
+        name: name.into(),
+        count,
+        assignments,
+    }
+}
+
 fn says(topics: &[NewTopic]) -> Vec<String> {
     let mut image = image(1);
     let existing = create_topics(
@@ -230,6 +238,89 @@ fn leaders_and_directories_take_turns() {
                 .count(),
             2
         );
+    }
+}
+
+#[test]
+fn a_cordoned_directory_gets_nothing_new() {
+    let image = image(1);
+    let all = &image.broker(BrokerId(1)).expect("registered").log_dirs;
+    let image = image.without_log_dirs(BrokerId(1), &[], &all[..1]);
+    let wide = NewTopic {
+        partitions: 6,
+        ..topic("wide")
+    };
+    let chosen = NewTopic {
+        assignments: vec![(0, vec![1])],
+        ..topic("chosen")
+    };
+    let created = create_topics(&image, &broker(""), &[wide, chosen], &mut uuids());
+    let mut after = image.clone();
+    replay(&mut after, &created.records);
+    let grown = create_partitions(&after, &[growth("wide", 9, None)]);
+    replay(&mut after, &grown.records);
+    let partitions = after.topics().flat_map(|topic| &topic.partitions);
+    let dirs: Vec<_> = partitions.flat_map(|of| of.directories.clone()).collect();
+    assert_eq!(dirs, vec![all[1]; 10]);
+}
+
+#[test]
+fn where_all_directories_are_cordoned_nothing_new_is_made_in_the_words_of_kafka() {
+    let mut image = image(2);
+    step(&mut image, |image| {
+        create_topics(image, &broker(""), &[topic("old")], &mut uuids()).records
+    });
+    for (cordoned, wanted, words) in [
+        (
+            1..=1,
+            2,
+            "Unable to replicate the partition 2 time(s): The target replication factor of 2 cannot be reached because only 1 \
+             broker(s) are registered or some brokers have all their log directories cordoned.",
+        ),
+        (
+            1..=2,
+            1,
+            "Unable to replicate the partition 1 time(s): All brokers are currently fenced, or have all their log directories \
+             cordoned.",
+        ),
+    ] {
+        let mut image = image.clone();
+        for id in cordoned {
+            let all = image
+                .broker(BrokerId(id))
+                .expect("registered")
+                .log_dirs
+                .clone();
+            image = image.without_log_dirs(BrokerId(id), &[], &all);
+        }
+        let wide = NewTopic {
+            replication_factor: wanted,
+            ..topic("wide")
+        };
+        let chosen = NewTopic {
+            assignments: vec![(0, vec![2, 1])],
+            ..topic("chosen")
+        };
+        let created = create_topics(&image, &broker(""), &[wide, chosen], &mut uuids());
+        assert_eq!(created.records, []);
+        let said: Vec<String> = (created.answers.iter())
+            .filter_map(|(_, answer)| answer.as_ref().err().map(ToString::to_string))
+            .collect();
+        let chosen_words = |id: i32| {
+            format!(
+                "The manual partition assignment includes broker {id}, but all its log directories are cordoned."
+            )
+        };
+        let first = if wanted == 2 { 1 } else { 2 };
+        assert_eq!(said, [words.to_owned(), chosen_words(first)]);
+        if wanted == 1 {
+            for assignments in [None, Some(vec![vec![1]])] {
+                let grown = create_partitions(&image, &[growth("old", 2, assignments.clone())]);
+                let error = grown.answers[0].1.as_ref().expect_err("nowhere to go");
+                let want = assignments.map_or(words.to_owned(), |_| chosen_words(1));
+                assert_eq!((error.to_string(), grown.records.len()), (want, 0));
+            }
+        }
     }
 }
 

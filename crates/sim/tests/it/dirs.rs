@@ -27,13 +27,16 @@ use wire::messages::{
 };
 use wire::records::BatchBuilder;
 
-use crate::client::{Client, NONE};
+use crate::client::{Client, NONE, creation};
 use crate::small_broker::start;
 
 const DIRS: [&str; 3] = ["/data/a", "/data/b", "/data/c"];
 const UNKNOWN_TOPIC: i16 = 3;
 const NO_LEADER: i16 = 5;
 const INVALID_TOPIC: i16 = 17;
+const INVALID_FACTOR: i16 = 38;
+const INVALID_ASSIGNMENT: i16 = 39;
+const INVALID_REQUEST: i16 = 42;
 const STORAGE: i16 = 56;
 const NO_DIR: i16 = 57;
 
@@ -129,12 +132,12 @@ impl House {
         (partition.error_code, partition.high_watermark, bytes)
     }
 
-    /// Bytes per second for all moves.
-    fn throttle(&self, rate: u64) {
+    /// Sets a setting of the broker, and tells the error code.
+    fn set(&self, name: &str, value: &str) -> i16 {
         let config = AlterableConfig {
-            name: "replica.alter.log.dirs.io.max.bytes.per.second".to_owned(),
+            name: name.to_owned(),
             config_operation: 0,
-            value: Some(rate.to_string()),
+            value: Some(value.to_owned()),
         };
         let request = IncrementalAlterConfigsRequest {
             resources: vec![AlterConfigsResource {
@@ -144,7 +147,22 @@ impl House {
             }],
             validate_only: false,
         };
-        assert_eq!(self.ask(&request, 1).responses[0].error_code, NONE);
+        self.ask(&request, 1).responses[0].error_code
+    }
+
+    /// Bytes per second for all moves.
+    fn throttle(&self, rate: u64) {
+        let name = "replica.alter.log.dirs.io.max.bytes.per.second";
+        assert_eq!(self.set(name, &rate.to_string()), NONE);
+    }
+
+    /// The directories that are said to be cordoned.
+    fn cordoned(&self) -> Vec<String> {
+        let dirs = self
+            .ask(&DescribeLogDirsRequest { topics: None }, 5)
+            .results;
+        let cordoned = dirs.into_iter().filter(|dir| dir.is_cordoned);
+        cordoned.map(|dir| dir.log_dir).collect()
     }
 
     fn other(&self, topic: &str) -> &'static str {
@@ -214,6 +232,56 @@ fn what_cannot_be_moved_is_refused_with_the_codes_of_kafka_4_3() {
     let served = house.ask(&ApiVersionsRequest::default(), 2).api_keys;
     let row = served.iter().find(|row| row.api_key == 34).expect("served");
     assert_eq!((row.min_version, row.max_version), (1, 2));
+}
+
+#[test]
+fn a_cordoned_directory_takes_no_new_partitions_and_none_that_move() {
+    const CORDONED: &str = "cordoned.log.dirs";
+    let house = house();
+    assert_eq!(house.cordoned(), [""; 0]);
+    for wrong in ["/data/d", "/data/a,/data/d", "*,/data/a", "/data/a,"] {
+        assert_eq!(house.set(CORDONED, wrong), INVALID_REQUEST, "{wrong}");
+    }
+    assert_eq!(house.set(CORDONED, "/data/a, /data/c"), NONE);
+    assert_eq!(house.cordoned(), ["/data/a", "/data/c"]);
+    house.create("t", 6);
+    for index in 0..6 {
+        assert_eq!(house.place("t", index), "/data/b");
+    }
+    assert_eq!(house.alter("t", 0, "/data/a"), INVALID_ASSIGNMENT);
+    assert_eq!(house.alter("t", 0, "/data/b"), NONE);
+    assert_eq!(house.alter("none", 0, "/data/a"), INVALID_ASSIGNMENT);
+
+    // What is there goes on, and nothing comes.
+    assert_eq!(house.set(CORDONED, "*"), NONE);
+    assert_eq!(house.cordoned(), DIRS);
+    assert_eq!(house.produce("t", b"goes on"), (NONE, 0));
+    let refused = house.ask(&creation("u", 1), 5);
+    assert_eq!(refused.topics[0].error_code, INVALID_FACTOR);
+    let grown = CreatePartitionsRequest {
+        topics: vec![CreatePartitionsTopic {
+            name: "t".to_owned(),
+            count: 7,
+            assignments: None,
+        }],
+        timeout_ms: 1000,
+        validate_only: false,
+    };
+    assert_eq!(house.ask(&grown, 3).results[0].error_code, INVALID_FACTOR);
+    let House { client, broker } = house;
+    let machine = client.machine;
+    machine.power_cut();
+    drop(broker);
+    let house = House::open(machine);
+    assert_eq!(house.cordoned(), DIRS);
+    assert_eq!(house.set(CORDONED, "/data/b"), NONE);
+    house.create("u", 2);
+    assert_eq!(
+        [0, 1].map(|index| house.place("u", index)),
+        ["/data/a", "/data/c"]
+    );
+    assert_eq!(house.set(CORDONED, ""), NONE);
+    assert_eq!(house.ask(&grown, 3).results[0].error_code, NONE);
 }
 
 #[test]

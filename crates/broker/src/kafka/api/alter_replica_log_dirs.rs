@@ -68,6 +68,9 @@ impl Shard {
         if dir.is_failed() {
             return ErrorCode::KafkaStorageError;
         }
+        if self.shared.config().broker.is_cordoned(&dir.path) {
+            return ErrorCode::InvalidReplicaAssignment;
+        }
         let moves = &self.shared.moves;
         let found = topics.named(topic).and_then(|topic| topic.partition(index));
         let Some(partition) = found else {

@@ -1,4 +1,5 @@
-//! DescribeLogDirs: what lies in which directory, what is on its way there, and how much room is left (KIP-113, KIP-827).
+//! DescribeLogDirs: what lies in which directory, what is on its way there, how much room is left, and whether it takes new
+//! partitions (KIP-113, KIP-827, KIP-1066).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -107,7 +108,7 @@ impl Shard {
                 .collect(),
             total_bytes: space.map_or(UNKNOWN, |space| space.total as i64),
             usable_bytes: space.map_or(UNKNOWN, |space| space.available as i64),
-            is_cordoned: false,
+            is_cordoned: self.shared.config().broker.is_cordoned(&dir.path),
         }
     }
 }
