@@ -41,7 +41,7 @@ impl Shard {
         };
         let refused: Vec<Option<TopicResults>> = transactions
             .iter()
-            .map(|txn| self.refuse_unknown(&txn.topics))
+            .map(|txn| self.refuse_unknown(&txn.topics, version))
             .collect();
         let asked = transactions.iter().zip(&refused);
         let asked: Vec<AddPartitionsToTxnTransaction> = asked
@@ -84,23 +84,34 @@ impl Shard {
         })
     }
 
-    /// With a partition that does not exist nothing is added at all.
-    fn refuse_unknown(&mut self, asked: &[AddPartitionsToTxnTopic]) -> Option<TopicResults> {
+    /// With a partition that does not exist, or that a client has no business in, nothing is added at all.
+    fn refuse_unknown(
+        &mut self,
+        asked: &[AddPartitionsToTxnTopic],
+        version: i16,
+    ) -> Option<TopicResults> {
         let topics = self.topics();
-        let is_there = |name: &str, index: i32| {
+        let refusal = |name: &str, index: i32| {
             let topic = topics.named(name);
-            topic.is_some_and(|topic| topic.partition(index).is_some())
-        };
-        let code = |name: &str, index: i32| match is_there(name, index) {
-            true => ErrorCode::OperationNotAttempted,
-            false => ErrorCode::UnknownTopicOrPartition,
+            let is_there = topic.is_some_and(|topic| topic.partition(index).is_some());
+            if version < BATCH_VERSION && meta::name::is_internal(name) {
+                Some(ErrorCode::TopicAuthorizationFailed)
+            } else if !is_there {
+                Some(ErrorCode::UnknownTopicOrPartition)
+            } else {
+                None
+            }
         };
         let mut places = asked.iter().flat_map(|topic| {
             let partitions = topic.partitions.iter();
             partitions.map(|index| (topic.name.as_str(), *index))
         });
-        let all_there = places.all(|(name, index)| is_there(name, index));
-        (!all_there).then(|| answers(asked, code))
+        let is_refused = places.any(|(name, index)| refusal(name, index).is_some());
+        is_refused.then(|| {
+            answers(asked, |name, index| {
+                refusal(name, index).unwrap_or(ErrorCode::OperationNotAttempted)
+            })
+        })
     }
 }
 
@@ -167,4 +178,52 @@ fn answers(
             .collect(),
     };
     topics.iter().map(&mut answer).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::messages::{CreateTopicsRequest, FindCoordinatorRequest};
+
+    use super::*;
+    use crate::shard::bench::{Bench, encoded};
+
+    /// Offsets of a group join by its name; who could add their partition would hold up the readers of all groups in it.
+    #[test]
+    fn clients_add_no_partition_that_the_broker_keeps_for_itself() {
+        let mut bench = Bench::new();
+        bench.create("t", 1);
+        bench.answer::<CreateTopicsRequest>(4);
+        let find = FindCoordinatorRequest {
+            key: "g".to_owned(),
+            ..Default::default()
+        };
+        bench.put(&encoded(&find, 3));
+        bench.commit();
+        assert!(bench.answer::<FindCoordinatorRequest>(3).is_some());
+
+        let topic = |name: &str| AddPartitionsToTxnTopic {
+            name: name.to_owned(),
+            partitions: vec![0],
+        };
+        for version in 0..BATCH_VERSION {
+            let request = AddPartitionsToTxnRequest {
+                v3_and_below_transactional_id: "x".to_owned(),
+                v3_and_below_topics: vec![topic("t"), topic(meta::name::OFFSETS), topic("absent")],
+                ..Default::default()
+            };
+            bench.put(&encoded(&request, version));
+            let response = bench.answer::<AddPartitionsToTxnRequest>(version);
+            let response = response.expect("nobody need be asked");
+            let topics = response.results_by_topic_v3_and_below.iter();
+            let told: Vec<i16> = topics
+                .map(|topic| topic.results_by_partition[0].partition_error_code)
+                .collect();
+            let codes = [
+                ErrorCode::OperationNotAttempted,
+                ErrorCode::TopicAuthorizationFailed,
+                ErrorCode::UnknownTopicOrPartition,
+            ];
+            assert_eq!(told, codes.map(ErrorCode::code));
+        }
+    }
 }
