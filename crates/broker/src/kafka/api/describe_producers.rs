@@ -23,6 +23,9 @@ impl Shard {
                 ..Default::default()
             };
             match topics.named(name).and_then(|topic| topic.partition(index)) {
+                None if meta::name::check(name).is_err() => {
+                    response.error_code = ErrorCode::InvalidTopicException.code();
+                }
                 None => response.error_code = ErrorCode::UnknownTopicOrPartition.code(),
                 // Its producers were not read, or are those of a log that nobody may trust any more.
                 Some(partition) if partition.is_offline() => {
@@ -73,5 +76,37 @@ impl Shard {
                 ..Default::default()
             },
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::messages::describe_producers_request::TopicRequest;
+
+    use super::*;
+    use crate::shard::bench::{Bench, encoded};
+
+    #[test]
+    fn a_name_that_no_topic_can_have_is_not_an_unknown_topic() {
+        let mut bench = Bench::new();
+        let topic = |name: &str| TopicRequest {
+            name: name.to_owned(),
+            partition_indexes: vec![0],
+        };
+        let request = DescribeProducersRequest {
+            topics: vec![topic("no/topic"), topic("absent")],
+        };
+        bench.put(&encoded(&request, 0));
+        let response = bench.answer::<DescribeProducersRequest>(0);
+        let topics = response.expect("an answer").topics;
+        let told: Vec<i16> = topics
+            .iter()
+            .map(|topic| topic.partitions[0].error_code)
+            .collect();
+        let codes = [
+            ErrorCode::InvalidTopicException,
+            ErrorCode::UnknownTopicOrPartition,
+        ];
+        assert_eq!(told, codes.map(ErrorCode::code));
     }
 }

@@ -18,7 +18,9 @@ use super::txn::{BROKER_ADDS, producer, unexpected};
 use crate::coordinate::{Question, Said, Told};
 use crate::shard::{Address, Outcome, Shard};
 
-/// First version whose clients know TRANSACTION_ABORTABLE, and the first that adds the offsets itself.
+/// First version whose clients know what to do while a coordinator is loaded (KAFKA-7296), the first whose clients know
+/// TRANSACTION_ABORTABLE, and the first that adds the offsets itself.
+const LOADING_VERSION: i16 = 2;
 const ABORTABLE_VERSION: i16 = 4;
 const ADDING_VERSION: i16 = 5;
 
@@ -63,7 +65,7 @@ impl Shard {
             }
             !topic.partitions.is_empty()
         });
-        if request.topics.is_empty() && !refused.is_empty() {
+        if request.topics.is_empty() {
             return self.answer_txn_commit(address, refused, Vec::new());
         }
         let commit = Commit {
@@ -173,6 +175,14 @@ impl Shard {
         refused: Vec<TxnOffsetCommitResponseTopic>,
     ) -> Outcome {
         topics.extend(refused);
+        if address.version < LOADING_VERSION {
+            let partitions = topics.iter_mut().flat_map(|topic| &mut topic.partitions);
+            for partition in partitions {
+                if partition.error_code == ErrorCode::CoordinatorLoadInProgress.code() {
+                    partition.error_code = ErrorCode::CoordinatorNotAvailable.code();
+                }
+            }
+        }
         let response = TxnOffsetCommitResponse {
             topics,
             ..Default::default()
@@ -199,5 +209,115 @@ fn refuse(topic: &TxnOffsetCommitRequestTopic, code: ErrorCode) -> TxnOffsetComm
                 error_code: code.code(),
             })
             .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::Request;
+    use wire::messages::txn_offset_commit_request::TxnOffsetCommitRequestPartition;
+    use wire::messages::{
+        AddOffsetsToTxnRequest, CreateTopicsRequest, EndTxnRequest, FindCoordinatorRequest,
+        InitProducerIdRequest,
+    };
+
+    use super::*;
+    use crate::shard::bench::{Bench, encoded};
+
+    const ID: &str = "x";
+    const GROUP: &str = "g";
+
+    fn ask<R: Request>(bench: &mut Bench, request: &R, version: i16) -> R::Response {
+        bench.put(&encoded(request, version));
+        bench.commit();
+        bench.answer::<R>(version).expect("an answer")
+    }
+
+    /// A broker with coordinators for both, and a producer with a transactional id.
+    fn bench() -> (Bench, i64) {
+        let mut bench = Bench::new();
+        bench.create("t", 1);
+        bench.answer::<CreateTopicsRequest>(4);
+        for (key_type, key) in [(0, GROUP), (1, ID)] {
+            let find = FindCoordinatorRequest {
+                key: key.to_owned(),
+                key_type,
+                ..Default::default()
+            };
+            assert_eq!(ask(&mut bench, &find, 3).error_code, 0);
+        }
+        let init = InitProducerIdRequest {
+            transactional_id: Some(ID.to_owned()),
+            transaction_timeout_ms: 1000,
+            ..Default::default()
+        };
+        bench.put(&encoded(&init, 3));
+        let begun = loop {
+            bench.commit();
+            if let Some(begun) = bench.answer::<InitProducerIdRequest>(3) {
+                break begun;
+            }
+        };
+        assert_eq!((begun.error_code, begun.producer_epoch), (0, 0));
+        (bench, begun.producer_id)
+    }
+
+    fn commit(producer_id: i64, topics: &[&str]) -> TxnOffsetCommitRequest {
+        let topics = topics.iter().map(|name| TxnOffsetCommitRequestTopic {
+            name: (*name).to_owned(),
+            partitions: vec![TxnOffsetCommitRequestPartition::default()],
+        });
+        TxnOffsetCommitRequest {
+            transactional_id: ID.to_owned(),
+            group_id: GROUP.to_owned(),
+            producer_id,
+            generation_id: -1,
+            topics: topics.collect(),
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn clients_that_know_no_loading_coordinator_are_told_that_there_is_none() {
+        let (mut bench, producer_id) = bench();
+        let add = AddOffsetsToTxnRequest {
+            transactional_id: ID.to_owned(),
+            producer_id,
+            group_id: GROUP.to_owned(),
+            ..Default::default()
+        };
+        assert_eq!(ask(&mut bench, &add, 0).error_code, 0);
+        let end = EndTxnRequest {
+            transactional_id: ID.to_owned(),
+            producer_id,
+            committed: true,
+            ..Default::default()
+        };
+        // Decided, and not marked: nothing is durable.
+        bench.put(&encoded(&end, 1));
+        let told = [
+            (0, ErrorCode::CoordinatorNotAvailable),
+            (1, ErrorCode::CoordinatorNotAvailable),
+            (2, ErrorCode::CoordinatorLoadInProgress),
+        ];
+        for (version, _) in told {
+            bench.put(&encoded(&commit(producer_id, &["t"]), version));
+        }
+        bench.commit();
+        assert!(bench.answer::<EndTxnRequest>(1).is_some());
+        for (version, code) in told {
+            let response = bench.answer::<TxnOffsetCommitRequest>(version);
+            let topics = response.expect("it was decided").topics;
+            assert_eq!(topics[0].partitions[0].error_code, code.code());
+        }
+    }
+
+    #[test]
+    fn a_commit_of_nothing_begins_no_transaction() {
+        let (mut bench, producer_id) = bench();
+        let nothing = commit(producer_id, &[]);
+        bench.put(&encoded(&nothing, ADDING_VERSION));
+        let answered = bench.answer::<TxnOffsetCommitRequest>(ADDING_VERSION);
+        assert_eq!(answered.map(|response| response.topics), Some(Vec::new()));
     }
 }

@@ -30,7 +30,7 @@ impl Shard {
         self.ask_all(address, questions, move |shard, address, told| {
             let mut told = told.into_iter();
             let mut next = || match told.next() {
-                Some(Err(code)) => code,
+                Some(Err(code)) => refusal(code),
                 Some(Ok(_)) | None => ErrorCode::None,
             };
             let mut answer = |asked: &WritableTxnMarker| WritableTxnMarkerResult {
@@ -59,6 +59,16 @@ impl Shard {
     }
 }
 
+/// Who asks looks for the leader of a partition, also where that is the log of groups and its coordinator is not there yet.
+fn refusal(code: ErrorCode) -> ErrorCode {
+    match code {
+        ErrorCode::CoordinatorLoadInProgress
+        | ErrorCode::CoordinatorNotAvailable
+        | ErrorCode::NotCoordinator => ErrorCode::NotLeaderOrFollower,
+        code => code,
+    }
+}
+
 fn marker(asked: &WritableTxnMarker) -> Marker {
     Marker {
         producer_id: ProducerId(asked.producer_id),
@@ -76,4 +86,26 @@ fn places(asked: &WritableTxnMarker) -> impl Iterator<Item = Place> {
         let indexes = topic.partition_indexes.iter();
         indexes.map(|index| (topic.name.clone(), *index))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_of_groups_that_is_being_loaded_has_no_leader_yet() {
+        for (code, told) in [
+            (
+                ErrorCode::CoordinatorLoadInProgress,
+                ErrorCode::NotLeaderOrFollower,
+            ),
+            (ErrorCode::NotCoordinator, ErrorCode::NotLeaderOrFollower),
+            (
+                ErrorCode::InvalidProducerEpoch,
+                ErrorCode::InvalidProducerEpoch,
+            ),
+        ] {
+            assert_eq!(refusal(code), told);
+        }
+    }
 }
