@@ -6,6 +6,7 @@
 //! everyone; it never answers from half of its state.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use coord::{Caller, Moment, Step, Topics, txn};
@@ -27,9 +28,15 @@ const TOGETHER_BYTES_MAX: usize = 16 << 10;
 /// What a record takes in a batch besides key and value, at most.
 const RECORD_BYTES: usize = 40;
 
+/// When to look again whether what a load has still to read is durable, unless somebody asks before. It is told to nobody here: on a
+/// full disk it may take hours.
+const LOAD_PAUSE: Duration = Duration::from_millis(10);
+
 enum State {
     /// Replayed up to here.
     Loading(Offset),
+    /// The same, but what comes next is not durable yet, and looked for again then.
+    Waiting(Offset, Instant),
     Active,
     /// The log cannot be read; said once, and to everyone who asks.
     Failed,
@@ -56,6 +63,16 @@ impl<A> Unwritten<A> {
     fn has_room(&self, bytes: usize) -> bool {
         self.records.size_estimate() + bytes <= TOGETHER_BYTES_MAX
     }
+}
+
+/// What a load found at some offset.
+enum Piece {
+    /// Batches, which are replayed.
+    Read { next: Offset, bytes: usize },
+    /// Batches that nobody may see yet. No more are appended before they are replayed.
+    NotDurable,
+    /// The end of the log.
+    End,
 }
 
 /// Key and value.
@@ -99,7 +116,9 @@ impl<M: Machine> Coordinator<M> {
         self.load(&mut { LOAD_READ_BYTES }, at);
         match self.state {
             State::Active => {}
-            State::Loading(_) => return Err(ErrorCode::CoordinatorLoadInProgress),
+            State::Loading(_) | State::Waiting(..) => {
+                return Err(ErrorCode::CoordinatorLoadInProgress);
+            }
             State::Failed => return Err(ErrorCode::NotCoordinator),
         }
         append_marker(&self.log, marker, at)?;
@@ -108,6 +127,7 @@ impl<M: Machine> Coordinator<M> {
         Ok(())
     }
 
+    /// There is more to be replayed now.
     pub(super) fn is_loading(&self) -> bool {
         matches!(self.state, State::Loading(_))
     }
@@ -119,6 +139,7 @@ impl<M: Machine> Coordinator<M> {
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         match self.state {
             State::Active => self.machine.next_deadline(),
+            State::Waiting(_, until) => Some(until),
             State::Loading(_) | State::Failed => None,
         }
     }
@@ -141,7 +162,7 @@ impl<M: Machine> Coordinator<M> {
                 let step = self.machine.ask(caller, ask, at, topics);
                 return self.perform(step, warrant, at);
             }
-            State::Loading(_) => ErrorCode::CoordinatorLoadInProgress,
+            State::Loading(_) | State::Waiting(..) => ErrorCode::CoordinatorLoadInProgress,
             State::Failed => ErrorCode::NotCoordinator,
         };
         self.said(vec![(caller, Err(refusal))])
@@ -158,7 +179,7 @@ impl<M: Machine> Coordinator<M> {
                 let step = self.machine.on_topics_gone(gone, at, topics);
                 return self.perform(step, Warrant::None, at);
             }
-            State::Loading(_) => self.machine.on_topics_gone_early(gone, at),
+            State::Loading(_) | State::Waiting(..) => self.machine.on_topics_gone_early(gone, at),
             State::Failed => {}
         }
         self.said(Vec::new())
@@ -182,6 +203,10 @@ impl<M: Machine> Coordinator<M> {
         topics: &dyn Topics,
         fresh: txn::Fresh<'_>,
     ) -> Progress<M::Answer> {
+        if let State::Waiting(from, _) = self.state {
+            self.state = State::Loading(from);
+            return self.said(Vec::new());
+        }
         let step = self.machine.tick(at, topics, fresh);
         let progress = self.perform(step, Warrant::None, at);
         let is_too_large = |(_, answer): &(Caller, Result<M::Answer, ErrorCode>)| {
@@ -329,17 +354,26 @@ impl<M: Machine> Coordinator<M> {
     }
 
     /// Replays at most `budget` bytes; `Active` when the end is reached.
+    ///
+    /// A batch that was appended before the one that was refused is not durable (1), a load that ended before it would be asked and
+    /// decide without it (2), and whoever waits for the batch is told that it counts (3). So a load ends where the log does.
     pub(super) fn load(&mut self, budget: &mut usize, at: Moment) {
+        if let State::Waiting(from, _) = self.state {
+            self.state = State::Loading(from);
+        }
         while let State::Loading(from) = self.state {
             if *budget == 0 {
                 return;
             }
             match self.load_piece(from) {
-                Ok(Some((next, bytes))) => {
+                Ok(Piece::Read { next, bytes }) => {
                     *budget = budget.saturating_sub(bytes);
                     self.state = State::Loading(next);
                 }
-                Ok(None) => {
+                Ok(Piece::NotDurable) => {
+                    self.state = State::Waiting(from, at.now.plus(LOAD_PAUSE));
+                }
+                Ok(Piece::End) => {
                     let begun = self.machine.on_loaded(at);
                     self.begun = (!begun.answers.is_empty()).then_some(begun);
                     self.state = State::Active;
@@ -352,8 +386,8 @@ impl<M: Machine> Coordinator<M> {
         }
     }
 
-    /// Replays the batches at `from`; where they end and how long they are, `None` at the end of the log.
-    fn load_piece(&mut self, from: Offset) -> Result<Option<(Offset, usize)>, String> {
+    /// Replays the batches at `from`.
+    fn load_piece(&mut self, from: Offset) -> Result<Piece, String> {
         let from = from.max(self.log.bounds().log_start);
         let request = ReadRequest {
             from,
@@ -380,8 +414,10 @@ impl<M: Machine> Coordinator<M> {
             }
         };
         let Some(last) = batches.last() else {
-            return if read.bounds.high_watermark == from {
-                Ok(None)
+            return if read.bounds.log_end == from {
+                Ok(Piece::End)
+            } else if read.bounds.high_watermark == from {
+                Ok(Piece::NotDurable)
             } else {
                 Err(format!("no batch at offset {from}"))
             };
@@ -391,7 +427,7 @@ impl<M: Machine> Coordinator<M> {
         for batch in &batches {
             self.replay(batch)?;
         }
-        Ok(Some((next, bytes)))
+        Ok(Piece::Read { next, bytes })
     }
 
     fn replay(&mut self, batch: &Batch) -> Result<(), String> {
@@ -545,6 +581,17 @@ mod tests {
         }
     }
 
+    /// Refuses what was decided and is not written yet.
+    fn refuse(bench: &mut Bench) {
+        let log = log(bench);
+        let config = log.config();
+        let mut short = (*config).clone();
+        short.max_message_bytes = 100;
+        log.set_config(Arc::new(short));
+        bench.shard.write_decisions();
+        log.set_config(config);
+    }
+
     #[test]
     fn commits_that_come_together_are_one_batch() {
         let mut bench = bench();
@@ -585,18 +632,57 @@ mod tests {
         bench.commit();
         assert_eq!(told(&mut bench), Some(ErrorCode::None));
         bench.receive(&[commit(2, ""), commit(3, "")].concat());
-        let log = log(&mut bench);
-        let config = log.config();
-        let mut short = (*config).clone();
-        short.max_message_bytes = 100;
-        log.set_config(Arc::new(short));
-        bench.shard.write_decisions();
+        refuse(&mut bench);
         for _ in 0..2 {
             let code = told(&mut bench);
             assert_eq!(code, Some(ErrorCode::CoordinatorNotAvailable));
         }
-        log.set_config(config);
         assert_eq!(committed(&mut bench), 1);
+        let log = log(&mut bench);
         assert_eq!(batches(&log), [1]);
+    }
+
+    #[test]
+    fn what_was_appended_before_a_refused_batch_is_not_forgotten_with_it() {
+        let mut bench = bench();
+        bench.put(&commit(1, ""));
+        bench.receive(&[commit(2, ""), commit(3, "")].concat());
+        refuse(&mut bench);
+        // They are told behind the first, which is not durable yet.
+        bench.put(&commit(4, ""));
+        assert_eq!(told(&mut bench), None);
+        bench.shard.turn_coordinators();
+        assert!(!bench.shard.coordinators.is_loading(), "it does not spin");
+        let due = bench.shard.coordinators.next_deadline();
+        assert_eq!(due, Some(bench.shard.now.plus(LOAD_PAUSE)));
+        bench.commit();
+        assert_eq!(told(&mut bench), Some(ErrorCode::None));
+        for _ in 0..2 {
+            let code = told(&mut bench);
+            assert_eq!(code, Some(ErrorCode::CoordinatorNotAvailable));
+        }
+        let code = told(&mut bench);
+        assert_eq!(code, Some(ErrorCode::CoordinatorLoadInProgress));
+        assert_eq!(committed(&mut bench), 1);
+        let log = log(&mut bench);
+        assert_eq!(batches(&log), [1]);
+    }
+
+    #[test]
+    fn a_load_that_waited_goes_on_though_nobody_asks() {
+        let mut bench = bench();
+        bench.put(&commit(1, ""));
+        bench.receive(&commit(2, ""));
+        refuse(&mut bench);
+        bench.shard.turn_coordinators();
+        bench.shard.turn_coordinators();
+        bench.commit();
+        bench.pass(LOAD_PAUSE);
+        bench.shard.turn_coordinators();
+        assert!(bench.shard.coordinators.is_loading());
+        bench.shard.turn_coordinators();
+        assert!(!bench.shard.coordinators.is_loading());
+        let due = bench.shard.coordinators.next_deadline();
+        assert!(due > Some(bench.shard.now.plus(LOAD_PAUSE)), "{due:?}");
     }
 }

@@ -439,6 +439,7 @@ impl Shard {
         ticked
             .into_iter()
             .for_each(|progress| self.spread_txn_answers(progress));
+        self.coordinators.renew_loading();
         self.coordinators.renew_earliest();
     }
 }
