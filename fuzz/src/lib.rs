@@ -136,6 +136,8 @@ impl coord::Topics for Topics {
 const BEGUN_MS: u64 = 1_700_000_000_000;
 /// No step is larger than a batch may be by far; what nobody asked for comes in several.
 const RECORDS_MAX: usize = 10_000;
+/// `max.message.bytes` of the topic.
+const BATCH_BYTES_MAX: usize = 1 << 20;
 
 pub struct World {
     pub groups: Groups,
@@ -218,8 +220,9 @@ impl World {
         if let Some(due) = self.groups.next_deadline() {
             self.now_ms = self.now_ms.max(due.0.div_ceil(1_000_000));
         }
-        let step = self.groups.tick(self.at(), &Topics);
-        self.perform(step);
+        for step in self.groups.tick(self.at(), &Topics, BATCH_BYTES_MAX) {
+            self.perform(step);
+        }
     }
 
     fn perform(&mut self, step: Step<GroupRecord, group::Answer>) {

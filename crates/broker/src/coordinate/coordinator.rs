@@ -176,7 +176,8 @@ impl<M: Machine> Coordinator<M> {
     ) -> Progress<M::Answer> {
         match self.state {
             State::Active => {
-                let step = self.machine.on_topics_gone(gone, at, topics);
+                let bytes_max = self.batch_bytes_max();
+                let step = self.machine.on_topics_gone(gone, at, topics, bytes_max);
                 return self.perform(step, Warrant::None, at);
             }
             State::Loading(_) | State::Waiting(..) => self.machine.on_topics_gone_early(gone, at),
@@ -207,8 +208,11 @@ impl<M: Machine> Coordinator<M> {
             self.state = State::Loading(from);
             return self.said(Vec::new());
         }
-        let step = self.machine.tick(at, topics, fresh);
-        let progress = self.perform(step, Warrant::None, at);
+        let mut progress = self.said(Vec::new());
+        for step in (self.machine).tick(at, topics, fresh, self.batch_bytes_max()) {
+            let said = self.perform(step, Warrant::None, at);
+            progress.answers.extend(said.answers);
+        }
         let is_too_large = |(_, answer): &(Caller, Result<M::Answer, ErrorCode>)| {
             matches!(answer, Err(ErrorCode::MessageTooLarge))
         };
@@ -235,6 +239,10 @@ impl<M: Machine> Coordinator<M> {
         warrant: Warrant,
         at: Moment,
     ) -> Progress<M::Answer> {
+        if !matches!(self.state, State::Active) {
+            // The step before it in the same tick was refused, and what it was decided from forgotten.
+            return self.said(all(step.answers, Err(ErrorCode::CoordinatorNotAvailable)));
+        }
         if step.records.is_empty() {
             return self.answer(step.answers);
         }
@@ -292,6 +300,10 @@ impl<M: Machine> Coordinator<M> {
         }
     }
 
+    fn batch_bytes_max(&self) -> usize {
+        usize::try_from(self.log.config().max_message_bytes).unwrap_or(usize::MAX)
+    }
+
     /// Whether records may be replayed first and written later: the log must take them then.
     fn may_wait(&self, bytes: usize) -> bool {
         M::WRITES_TOGETHER
@@ -314,7 +326,11 @@ impl<M: Machine> Coordinator<M> {
         if written.is_err() {
             let waiting = self.machine.abandon().into_iter();
             answers.extend(waiting.map(|caller| (caller, Err(ErrorCode::NotCoordinator))));
+            let gone = self.machine.take_gone_topics();
             self.machine = M::new(&self.settings);
+            if !gone.is_empty() {
+                self.machine.on_topics_gone_early(&gone, at);
+            }
             self.state = State::Loading(self.log.bounds().log_start);
         }
         self.said(answers)
@@ -495,7 +511,9 @@ mod tests {
         OffsetCommitRequestPartition, OffsetCommitRequestTopic,
     };
     use wire::messages::offset_fetch_request::OffsetFetchRequestTopic;
-    use wire::messages::{FindCoordinatorRequest, OffsetCommitRequest, OffsetFetchRequest};
+    use wire::messages::{
+        DeleteTopicsRequest, FindCoordinatorRequest, OffsetCommitRequest, OffsetFetchRequest,
+    };
 
     use super::*;
     use crate::shard::bench::{Bench, encoded};
@@ -666,6 +684,32 @@ mod tests {
         assert_eq!(committed(&mut bench), 1);
         let log = log(&mut bench);
         assert_eq!(batches(&log), [1]);
+    }
+
+    #[test]
+    fn offsets_of_a_deleted_topic_go_though_that_was_refused_first() {
+        let mut bench = bench();
+        bench.put(&commit(1, ""));
+        bench.commit();
+        assert_eq!(told(&mut bench), Some(ErrorCode::None));
+        let delete = DeleteTopicsRequest {
+            topic_names: vec![TOPIC.to_owned()],
+            timeout_ms: 1000,
+            ..Default::default()
+        };
+        bench.put(&encoded(&delete, 4));
+        bench.commit();
+        bench.shard.turn_coordinators();
+        assert!(bench.shard.coordinators.has_unwritten(), "the removal");
+        refuse(&mut bench);
+        let log = log(&mut bench);
+        assert_eq!(batches(&log), [1]);
+        for _ in 0..2 {
+            bench.shard.turn_coordinators();
+        }
+        bench.shard.write_decisions();
+        bench.commit();
+        assert_eq!(batches(&log), [1, 1]);
     }
 
     #[test]

@@ -38,12 +38,14 @@ pub(crate) trait Machine {
         at: Moment,
         topics: &dyn Topics,
     ) -> Step<Self::Record, Self::Answer>;
+    /// Steps that are written one by one; what is refused of one is no matter of the others. A batch may have `batch_bytes_max`.
     fn tick(
         &mut self,
         at: Moment,
         topics: &dyn Topics,
         fresh: txn::Fresh<'_>,
-    ) -> Step<Self::Record, Self::Answer>;
+        batch_bytes_max: usize,
+    ) -> Vec<Step<Self::Record, Self::Answer>>;
     fn next_deadline(&self) -> Option<Instant>;
     /// What the last tick decided does not fit a batch. What the operator is to know of it, once for each matter.
     fn on_too_large(&mut self) -> Option<String> {
@@ -53,12 +55,15 @@ pub(crate) trait Machine {
     fn abandon(&mut self) -> Vec<Caller>;
     /// Topics were deleted while the log is read.
     fn on_topics_gone_early(&mut self, gone: &[String], at: Moment);
+    /// Deleted topics of which something is still remembered, for the machine that takes the place of this one.
+    fn take_gone_topics(&mut self) -> Vec<String>;
     /// Topics were deleted; nothing is remembered of them.
     fn on_topics_gone(
         &mut self,
         gone: &[String],
         at: Moment,
         topics: &dyn Topics,
+        batch_bytes_max: usize,
     ) -> Step<Self::Record, Self::Answer>;
 }
 
@@ -120,8 +125,9 @@ impl Machine for group::Groups {
         at: Moment,
         topics: &dyn Topics,
         _fresh: txn::Fresh<'_>,
-    ) -> Step<GroupRecord, group::Answer> {
-        self.tick(at, topics)
+        batch_bytes_max: usize,
+    ) -> Vec<Step<GroupRecord, group::Answer>> {
+        self.tick(at, topics, batch_bytes_max)
     }
 
     fn next_deadline(&self) -> Option<Instant> {
@@ -136,13 +142,18 @@ impl Machine for group::Groups {
         self.on_topics_gone_early(gone, at);
     }
 
+    fn take_gone_topics(&mut self) -> Vec<String> {
+        self.take_gone_topics()
+    }
+
     fn on_topics_gone(
         &mut self,
         gone: &[String],
         at: Moment,
         topics: &dyn Topics,
+        batch_bytes_max: usize,
     ) -> Step<GroupRecord, group::Answer> {
-        self.on_topics_gone(gone, at, topics)
+        self.on_topics_gone(gone, at, topics, batch_bytes_max)
     }
 }
 
@@ -206,8 +217,9 @@ impl Machine for txn::Transactions {
         at: Moment,
         _topics: &dyn Topics,
         fresh: txn::Fresh<'_>,
-    ) -> Step<TransactionRecord, txn::Answer> {
-        self.tick(at, fresh)
+        _batch_bytes_max: usize,
+    ) -> Vec<Step<TransactionRecord, txn::Answer>> {
+        vec![self.tick(at, fresh)]
     }
 
     fn on_too_large(&mut self) -> Option<String> {
@@ -228,12 +240,17 @@ impl Machine for txn::Transactions {
 
     fn on_topics_gone_early(&mut self, _gone: &[String], _at: Moment) {}
 
+    fn take_gone_topics(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Markers of a partition that is gone are not written; its transaction ends as decided.
     fn on_topics_gone(
         &mut self,
         _gone: &[String],
         _at: Moment,
         _topics: &dyn Topics,
+        _batch_bytes_max: usize,
     ) -> Step<TransactionRecord, txn::Answer> {
         Step::default()
     }

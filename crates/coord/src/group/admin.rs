@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use wire::ErrorCode;
-use wire::group::GroupRecord;
+use wire::group::{GroupRecord, OffsetCommitKey};
 use wire::messages::delete_groups_response::DeletableGroupResult;
 use wire::messages::describe_groups_response::DescribedGroup;
 use wire::messages::list_groups_response::ListedGroup;
@@ -22,6 +22,9 @@ use crate::{Caller, Moment, Topics};
 
 /// Between two steps that remove the offsets of deleted topics.
 const GONE_PAUSE: Duration = Duration::from_millis(20);
+
+/// The same after one that was refused.
+const GONE_RETRY: Duration = Duration::from_millis(500);
 
 impl Groups {
     pub(super) fn describe(&self, group_id: String, is_strict: bool) -> DescribedGroup {
@@ -197,10 +200,11 @@ impl Groups {
         records: &mut Vec<GroupRecord>,
     ) -> Option<Arc<str>> {
         let mut bytes = 0;
+        let bytes_max = record::step_bytes_max(usize::MAX);
         let from = self.retention_from.as_ref();
         let ids = self.group_ids().into_iter();
         for id in ids.filter(|id| from.is_none_or(|from| *id >= from)) {
-            if bytes > record::STEP_BYTES_MAX {
+            if bytes > bytes_max {
                 return Some(Arc::clone(id));
             }
             let before = records.len();
@@ -235,28 +239,40 @@ impl Groups {
         }
     }
 
-    /// Removals for deleted topics, as many as one step takes; the rest a little later, so that other work gets its turn.
+    /// Removals for deleted topics, as many as one step takes; the rest a little later, so that other work gets its turn. A topic is
+    /// done with when a later look finds nothing: the log may refuse the step.
     pub(super) fn remove_gone_topics(
         &mut self,
         at: Moment,
         topics: &dyn Topics,
-    ) -> Vec<GroupRecord> {
+        batch_bytes_max: usize,
+    ) -> Out {
+        let is_there = |key: OffsetCommitKey| {
+            (self.offsets).has_partition(&key.group, &key.topic, key.partition)
+        };
+        let pause = match self.gone_tried.take().is_some_and(is_there) {
+            true => GONE_RETRY,
+            false => GONE_PAUSE,
+        };
         let mut records = Vec::new();
-        while let Some(topic) = self.gone_topics.first() {
+        let mut room = record::step_bytes_max(batch_bytes_max);
+        let mut is_all = true;
+        let offsets = &self.offsets;
+        self.gone_topics.retain(|topic| {
             let current = topics.topic(topic).map(|(id, _)| id);
-            let room = record::STEP_BYTES_MAX
-                .saturating_sub(records.iter().map(record::size).sum::<usize>());
-            if !self
-                .offsets
-                .remove_topic(topic, current, room, &mut records)
-            {
-                break;
-            }
-            self.gone_topics.pop_first();
+            let before = records.len();
+            is_all = is_all && offsets.remove_topic(topic, current, &mut room, &mut records);
+            !is_all || records.len() > before
+        });
+        if let Some(GroupRecord::OffsetCommit(key, _)) = records.first() {
+            self.gone_tried = Some(key.clone());
         }
-        let is_all = self.gone_topics.is_empty();
-        self.gone_at = (!is_all).then(|| at.now.plus(GONE_PAUSE));
-        records
+        let is_done = self.gone_topics.is_empty();
+        self.gone_at = (!is_done).then(|| at.now.plus(pause));
+        Out {
+            records,
+            ..Out::default()
+        }
     }
 }
 

@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::{Instant, ProducerEpoch, ProducerId};
-use wire::group::GroupRecord;
+use wire::group::{GroupRecord, OffsetCommitKey};
 
 use self::classic::Classic;
 use self::consumer::Context;
@@ -71,6 +71,8 @@ pub struct Groups {
     /// Deleted topics whose offsets are not all removed yet.
     gone_topics: BTreeSet<String>,
     gone_at: Option<Instant>,
+    /// The first that the last step removed of them. Still there, the step was refused.
+    gone_tried: Option<OffsetCommitKey>,
     /// When expired offsets are looked for next; None before the log is loaded.
     retention_at: Option<Instant>,
     /// Where that look goes on, when it was too much for one step.
@@ -162,10 +164,16 @@ impl Groups {
         self.dispatch(caller, ask, at, topics)
     }
 
-    /// Sessions, rebalances and offsets whose time is up.
-    pub fn tick(&mut self, at: Moment, topics: &dyn Topics) -> Step<GroupRecord, Answer> {
-        let mut out = Out::default();
-        let mut bytes = 0;
+    /// Sessions, rebalances and offsets whose time is up. Each group has a step of its own, and what the log does not take of one
+    /// is no matter of the others; a batch may have `batch_bytes_max`.
+    pub fn tick(
+        &mut self,
+        at: Moment,
+        topics: &dyn Topics,
+        batch_bytes_max: usize,
+    ) -> Vec<Step<GroupRecord, Answer>> {
+        let mut steps = Vec::new();
+        let mut room = record::step_bytes_max(usize::MAX);
         // Each once: what it decides next depends on the replay of what it decides now.
         let due: Vec<Arc<str>> = self
             .wakes
@@ -174,33 +182,40 @@ impl Groups {
             .map(|(_, id)| Arc::clone(id))
             .collect();
         for id in due {
-            if bytes > record::STEP_BYTES_MAX {
-                return out;
+            if room == 0 {
+                return steps;
             }
-            bytes += record::gone_size(&id, "");
             if let Some(entry) = self.groups.get_mut(&id) {
-                match &mut entry.group {
-                    Group::Classic(classic) => out.extend(classic.tick(at, &self.settings)),
+                let step = match &mut entry.group {
+                    Group::Classic(classic) => classic.tick(at, &self.settings),
                     Group::Consumer(consumer) => {
-                        let step = consumer.tick(&Context {
+                        let cx = Context {
                             at,
                             topics,
                             settings: self.settings.consumer_of(&id),
-                        });
-                        bytes += step.records.len() * record::gone_size(&id, "");
-                        out.extend(step);
+                        };
+                        consumer.tick(&cx, batch_bytes_max)
                     }
+                };
+                let bytes = record::gone_size(&id, "") + record::size(&step.records);
+                room = room.saturating_sub(bytes);
+                if step != Out::default() {
+                    steps.push(step);
                 }
             }
             self.settle(&id);
         }
         if self.gone_at.is_some_and(|when| when <= at.now) {
-            out.records.extend(self.remove_gone_topics(at, topics));
+            steps.push(self.remove_gone_topics(at, topics, batch_bytes_max));
         }
-        if out.records.is_empty() && self.retention_at.is_some_and(|when| when <= at.now) {
-            out.records = self.expire(at, topics);
+        let writes = |step: &Out| !step.records.is_empty();
+        if !steps.iter().any(writes) && self.retention_at.is_some_and(|when| when <= at.now) {
+            steps.push(Step {
+                records: self.expire(at, topics),
+                ..Step::default()
+            });
         }
-        out
+        steps
     }
 
     /// When `tick` is wanted next.
@@ -220,18 +235,21 @@ impl Groups {
         gone: &[String],
         at: Moment,
         topics: &dyn Topics,
+        batch_bytes_max: usize,
     ) -> Step<GroupRecord, Answer> {
         self.gone_topics.extend(gone.iter().cloned());
-        Step {
-            records: self.remove_gone_topics(at, topics),
-            ..Step::default()
-        }
+        self.remove_gone_topics(at, topics, batch_bytes_max)
     }
 
     /// The same while the log is read: they go with the first tick after that.
     pub fn on_topics_gone_early(&mut self, gone: &[String], at: Moment) {
         self.gone_topics.extend(gone.iter().cloned());
         self.gone_at = Some(at.now);
+    }
+
+    /// Deleted topics that another machine of this partition has to see to, if this one is given up.
+    pub fn take_gone_topics(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.gone_topics).into_iter().collect()
     }
 
     /// The partition is no longer looked after from here. Everyone who waits is given back, for another answer.

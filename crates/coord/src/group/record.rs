@@ -4,9 +4,18 @@ use wire::group::{
     GroupMetadataKey, GroupMetadataValue, GroupRecord, OffsetCommitKey, OffsetCommitValue,
 };
 
-/// Records of one step that nobody asked for stay below this, so that their batch is within `message.max.bytes` of any
-/// sensible setting; what is left over follows with the next tick. A key can have 32 KiB, so the true bound is 288 KiB.
-pub(super) const STEP_BYTES_MAX: usize = 256 << 10;
+/// Records of one step that nobody asked for stay below this, so that other work gets its turn; what is left over follows with
+/// the next tick.
+const STEP_BYTES_MAX: usize = 256 << 10;
+
+/// What a record takes in a batch besides key and value, at most.
+const RECORD_BYTES: usize = 40;
+
+/// What a step that can be divided may take where a batch may have `batch_bytes_max`: batches have a header, and may grow a little
+/// when they are compressed.
+pub(super) fn step_bytes_max(batch_bytes_max: usize) -> usize {
+    STEP_BYTES_MAX.min(batch_bytes_max / 2)
+}
 
 /// The version in which the value of `record` is written: the one of Kafka 4.3, so that it can take over the log.
 #[must_use]
@@ -52,10 +61,11 @@ pub(super) fn gone_size(group: &str, topic: &str) -> usize {
     32 + group.len() + topic.len()
 }
 
-/// About how many bytes of a batch a removal of an offset needs; other records count as none.
-pub(super) fn size(record: &GroupRecord) -> usize {
-    match record {
-        GroupRecord::OffsetCommit(key, None) => gone_size(&key.group, &key.topic),
-        _ => 0,
-    }
+/// How many bytes of a batch the records need, at most. One that cannot be encoded will not be written.
+pub(super) fn size(records: &[GroupRecord]) -> usize {
+    let size = |record: &GroupRecord| {
+        let (key, value) = record.encode(record_version(record)).unwrap_or_default();
+        RECORD_BYTES + key.len() + value.map_or(0, |value| value.len())
+    };
+    records.iter().map(size).sum()
 }

@@ -231,6 +231,38 @@ fn an_empty_consumer_group_is_deleted_or_forgotten() {
     );
 }
 
+#[test]
+fn silent_members_with_long_names_are_removed_in_parts_and_hold_nobody_up() {
+    let mut script = String::new();
+    let names: Vec<String> = (10..50)
+        .map(|at| format!("m{at}{}", "x".repeat(20_000)))
+        .collect();
+    for name in &names {
+        script += &format!("consumer {name} => {name}: epoch 2\n");
+    }
+    // 40 removals of three records are 2.4 MB, and four of them with a new epoch fit a step. Who joins elsewhere at that moment is
+    // told.
+    script += "after 42s =>
+        join a group=h v=3 =>
+        after 3s => a: joined 1 range led by a of a; wrote 130\n";
+    check(&script);
+}
+
+#[test]
+fn what_is_refused_of_one_group_is_no_matter_of_another() {
+    check(
+        "consumer m             => m: epoch 2
+         consumer n group=h     => n: epoch 2
+         after 42s              =>
+         join a group=i v=3     =>
+         refuse after 3s        => a: joined 1 range led by a of a; wrote 4
+         describe-consumer      => Stable m
+         describe-consumer group=h => Empty
+         after 1s               => wrote 4
+         describe-consumer      => Empty",
+    );
+}
+
 /// What the coordinator says to a heartbeat of member `m`.
 fn beat(world: &mut World, epoch: i32) -> ConsumerGroupHeartbeatResponse {
     let joins = epoch == 0;

@@ -232,6 +232,20 @@ fn offsets_of_topics_that_were_deleted_while_the_log_was_read_go_after_that() {
 }
 
 #[test]
+fn offsets_of_deleted_topics_go_though_the_log_does_not_take_that_at_once() {
+    check(
+        "commit t:0=1 t:1=3 u:0=2    => ok ok ok
+         refuse gone t               =>
+         fetch all                   => t:0=1 t:1=3 u:0=2
+         refuse after 20ms           =>
+         after 499ms                 =>
+         after 1ms                   => wrote 2
+         fetch all                   => u:0=2
+         after 1m                    =>",
+    );
+}
+
+#[test]
 fn many_offsets_of_a_deleted_topic_go_in_pieces() {
     let groups = 9;
     let name = |group| format!("{group}{}", "x".repeat(32_000));

@@ -84,6 +84,8 @@ pub(crate) struct World {
     pub(crate) log: Vec<Entry>,
     pub(crate) topics: FakeTopics,
     pub(crate) now: u64,
+    /// What the log takes as one batch.
+    pub(crate) batch_bytes_max: usize,
     /// The next append is refused.
     pub(crate) refuses: bool,
     /// Some append was.
@@ -104,6 +106,7 @@ impl World {
             log: Vec::new(),
             topics: FakeTopics(topics.collect()),
             now: 1_000_000,
+            batch_bytes_max: 1 << 20,
             refuses: false,
             has_refused: false,
             told: Vec::new(),
@@ -136,10 +139,16 @@ impl World {
     }
 
     pub(crate) fn perform(&mut self, step: Step<GroupRecord, Answer>) {
-        let is_refused = !step.records.is_empty() && std::mem::take(&mut self.refuses);
+        let encode = |record: &GroupRecord| record.encode(record_version(record)).expect("encodes");
+        let encoded: Vec<_> = step.records.iter().map(encode).collect();
+        let size = |(key, value): &(bytes::Bytes, Option<bytes::Bytes>)| {
+            key.len() + value.as_ref().map_or(0, bytes::Bytes::len)
+        };
+        let is_too_large = encoded.iter().map(size).sum::<usize>() > self.batch_bytes_max;
+        let is_refused =
+            is_too_large || (!step.records.is_empty() && std::mem::take(&mut self.refuses));
         self.has_refused |= is_refused;
-        for record in step.records.iter().filter(|_| !is_refused) {
-            let (key, value) = record.encode(record_version(record)).expect("encodes");
+        for (key, value) in encoded.into_iter().filter(|_| !is_refused) {
             let entry = Entry::Record {
                 key,
                 value,
@@ -168,7 +177,9 @@ impl World {
         for topic in gone {
             self.topics.0.remove(topic);
         }
-        let step = self.groups.on_topics_gone(gone, self.at(), &self.topics);
+        let at = self.at();
+        let room = self.batch_bytes_max;
+        let step = self.groups.on_topics_gone(gone, at, &self.topics, room);
         self.perform(step);
     }
 
@@ -179,8 +190,11 @@ impl World {
             match self.groups.next_deadline() {
                 Some(deadline) if deadline.0 <= end * 1_000_000 => {
                     self.now = self.now.max(deadline.0.div_ceil(1_000_000));
-                    let step = self.groups.tick(self.at(), &self.topics);
-                    self.perform(step);
+                    let at = self.at();
+                    let steps = self.groups.tick(at, &self.topics, self.batch_bytes_max);
+                    for step in steps {
+                        self.perform(step);
+                    }
                 }
                 _ => {
                     self.now = end;

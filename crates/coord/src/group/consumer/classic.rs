@@ -249,7 +249,7 @@ impl ConsumerGroup {
             None => Vec::new(),
             Some(first) => {
                 self.moves_on(reason::of_leaver(first), cx);
-                self.fence(&gone, cx)
+                self.fence(&gone, cx, usize::MAX)
             }
         };
         (codes, records)

@@ -10,21 +10,25 @@ use super::settle::Outlook;
 use super::timers::Wait;
 use super::{ConsumerGroup, Context, reason};
 use crate::Step;
-use crate::group::Answer;
+use crate::group::{Answer, record};
 
-/// At 300 bytes of tombstones each, a tick stays far below the size of a batch; the rest follows at the next tick, which is due
-/// at once.
+/// Members that one tick removes: every member of the group is compared with each of them. The rest follows at the next tick, which
+/// is due at once.
 const FENCED_MAX: usize = 500;
+
+/// What a batch has besides its records.
+const BATCH_BYTES: usize = 61;
 
 /// When to try again, should the records be refused.
 const RETRY: Duration = Duration::from_millis(500);
 
 impl ConsumerGroup {
-    /// Members whose time is up are gone.
-    pub fn tick(&mut self, cx: &Context) -> Step<GroupRecord, Answer> {
+    /// Members whose time is up are gone: at least one, and as many as fit a batch.
+    pub fn tick(&mut self, cx: &Context, batch_bytes_max: usize) -> Step<GroupRecord, Answer> {
         self.watch(cx);
         let mut late = BTreeSet::new();
         let mut first = None;
+        let mut room = record::step_bytes_max(batch_bytes_max);
         for (id, wait) in self.timers.due(cx.at.now) {
             if late.len() == FENCED_MAX {
                 break;
@@ -35,6 +39,15 @@ impl ConsumerGroup {
                 (Some(_), Wait::Session | Wait::Join | Wait::Sync) => true,
             };
             if is_late {
+                // Its second deadline needs no second removal.
+                let bytes = match late.contains(&id) {
+                    true => 0,
+                    false => self.removal_bytes(&id),
+                };
+                if room < bytes && !late.is_empty() {
+                    break;
+                }
+                room = room.saturating_sub(bytes);
                 self.timers.set(&id, wait, cx.at.now.plus(RETRY));
                 first.get_or_insert_with(|| (id.clone(), wait));
                 late.insert(id);
@@ -48,18 +61,32 @@ impl ConsumerGroup {
                 None => Vec::new(),
                 Some((first, wait)) => {
                     self.moves_on(reason::of_late(&first, wait, late.len()), cx);
-                    self.fence(&late, cx)
+                    self.fence(&late, cx, batch_bytes_max)
                 }
             },
             ..Step::default()
         }
     }
 
-    /// The records that remove members, and make the group a classic one if none but classic members stay. What members had is
-    /// free with the replay of these.
-    pub(super) fn fence(&self, gone: &[&str], cx: &Context) -> Vec<GroupRecord> {
+    /// About how many bytes of a batch it takes to remove the member, and the pattern that it may be the last to subscribe to.
+    fn removal_bytes(&self, id: &str) -> usize {
+        let pattern = self.members.get(id).map_or("", |member| &member.pattern);
+        let member =
+            records::member_tombstones(&self.id, "").len() * record::gone_size(&self.id, id);
+        member + record::gone_size(&self.id, pattern)
+    }
+
+    /// The records that remove members, and make the group a classic one if none but classic members stay. One whose record would
+    /// not fit a batch stays a consumer group, so that its members can go. What members had is free with the replay of these.
+    pub(super) fn fence(
+        &self,
+        gone: &[&str],
+        cx: &Context,
+        batch_bytes_max: usize,
+    ) -> Vec<GroupRecord> {
         if self.downgrades(gone, None, cx.settings)
             && let Some(downgrade) = self.downgrade(gone, None, cx)
+            && BATCH_BYTES + record::size(&downgrade.records) <= batch_bytes_max
         {
             return downgrade.records;
         }

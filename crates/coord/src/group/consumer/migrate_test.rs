@@ -349,6 +349,22 @@ fn a_group_that_may_not_downgrade_stays_a_consumer_group() {
 }
 
 #[test]
+fn a_group_whose_record_would_not_fit_stays_a_consumer_group_without_its_silent_member() {
+    let mut world = mixed();
+    world.batch_bytes_max = 500;
+    for _ in 0..10 {
+        world.pass(5_000);
+        let epoch = world.group.members["c1"].epoch;
+        world.classic_beat("c1", epoch);
+        world.classic_beat("c2", epoch);
+        world.tick();
+    }
+    let left: Vec<&String> = world.group.members.keys().collect();
+    assert_eq!(left, ["c1", "c2"]);
+    assert!(world.group.exists());
+}
+
+#[test]
 fn classic_members_are_gone_when_they_are_silent_or_do_not_join_again() {
     let mut world = mixed();
     // Their sessions are their own, and began with the upgrade, where nobody had heard of them yet.

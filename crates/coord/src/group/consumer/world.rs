@@ -83,6 +83,7 @@ pub(super) struct World {
     /// Compacted: of each key the last record, unless that is a tombstone.
     log: Vec<(Bytes, GroupRecord)>,
     pub(super) settings: Settings,
+    pub(super) batch_bytes_max: usize,
     pub(super) at: Moment,
     pub(super) clients: BTreeMap<String, TestClient>,
     fresh: u8,
@@ -99,6 +100,7 @@ impl World {
             group: ConsumerGroup::new("g"),
             log: Vec::new(),
             settings,
+            batch_bytes_max: 1 << 20,
             at: Moment {
                 now: Instant(1_000_000),
                 wall: Timestamp(1_700_000_000_000),
@@ -159,7 +161,7 @@ impl World {
 
     pub(super) fn tick(&mut self) {
         let cx = Self::cx(&self.topics, &self.settings, self.at);
-        let step = self.group.tick(&cx);
+        let step = self.group.tick(&cx, self.batch_bytes_max);
         self.take(step);
     }
 

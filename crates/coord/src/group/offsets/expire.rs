@@ -69,16 +69,15 @@ impl Offsets {
         is_all
     }
 
-    /// Removals of the offsets of a topic that is gone, groups in order, until they have about `bytes_max`; whether that was
-    /// all. What was committed to a new topic of the name, `current`, stays.
+    /// Removals of the offsets of a topic that is gone, groups in order, at least one and as many as there is room for; whether
+    /// that was all. What was committed to a new topic of the name, `current`, stays.
     pub(in crate::group) fn remove_topic(
         &self,
         topic: &str,
         current: Option<Uuid>,
-        bytes_max: usize,
+        room: &mut usize,
         records: &mut Vec<GroupRecord>,
     ) -> bool {
-        let mut bytes = 0;
         for (id, group) in &self.groups {
             let stores = std::iter::once(&group.committed).chain(group.pending.values());
             let gone: BTreeSet<i32> = stores
@@ -88,10 +87,11 @@ impl Offsets {
                 .map(|(partition, _)| *partition)
                 .collect();
             for partition in gone {
-                bytes += record::gone_size(id, topic);
-                if bytes > bytes_max {
+                let bytes = record::gone_size(id, topic);
+                if *room < bytes && !records.is_empty() {
                     return false;
                 }
+                *room = room.saturating_sub(bytes);
                 records.push(record::offset_gone(id, topic, partition));
             }
         }

@@ -120,7 +120,19 @@ fn refused_records_leave_the_group_as_it_was() {
     // Nor does a member that was not removed keep the driver busy.
     world.pass(45_000);
     let cx = World::cx(&world.topics, &world.settings, world.at);
-    assert!(!world.group.tick(&cx).records.is_empty());
+    assert!(
+        !world
+            .group
+            .tick(&cx, world.batch_bytes_max)
+            .records
+            .is_empty()
+    );
     assert!(world.group.next_deadline() > Some(world.at.now));
-    assert!(world.group.tick(&cx).records.is_empty());
+    assert!(
+        world
+            .group
+            .tick(&cx, world.batch_bytes_max)
+            .records
+            .is_empty()
+    );
 }
