@@ -16,7 +16,7 @@ use wire::messages::{OffsetDeleteRequest, OffsetDeleteResponse};
 
 use super::classic::{State, millis};
 use super::entry::Group;
-use super::offsets::Look;
+use super::offsets::{Look, Looked, Place};
 use super::{Answer, Groups, Out, Retention, record};
 use crate::{Caller, Moment, Topics};
 
@@ -182,45 +182,52 @@ impl Groups {
         millis(self.settings.offsets_retention_check_interval_ms)
     }
 
-    /// One look for expired offsets, or as much of it as one step takes; groups that have nothing left are removed.
-    pub(super) fn expire(&mut self, at: Moment, topics: &dyn Topics) -> Vec<GroupRecord> {
+    /// One look for expired offsets, or as much of it as one step takes; groups that have nothing left are removed. It goes on
+    /// behind what was refused: that has its turn with the next look.
+    pub(super) fn expire(
+        &mut self,
+        at: Moment,
+        topics: &dyn Topics,
+        batch_bytes_max: usize,
+    ) -> Vec<GroupRecord> {
         let mut records = Vec::new();
-        self.retention_from = self.expire_groups(at, topics, &mut records);
+        let mut room = record::step_bytes_max(batch_bytes_max);
+        self.retention_from = self.expire_groups(at, topics, &mut room, &mut records);
         if self.retention_from.is_none() {
             self.retention_at = Some(at.now.plus(self.retention_interval()));
         }
         records
     }
 
-    /// The group at which to go on, if it was too much.
+    /// Where to go on, if it was too much.
     fn expire_groups(
         &self,
         at: Moment,
         topics: &dyn Topics,
+        room: &mut usize,
         records: &mut Vec<GroupRecord>,
-    ) -> Option<Arc<str>> {
-        let mut bytes = 0;
-        let bytes_max = record::step_bytes_max(usize::MAX);
+    ) -> Option<(Arc<str>, Place)> {
         let from = self.retention_from.as_ref();
         let ids = self.group_ids().into_iter();
-        for id in ids.filter(|id| from.is_none_or(|from| *id >= from)) {
-            if bytes > bytes_max {
-                return Some(Arc::clone(id));
+        for id in ids.filter(|id| from.is_none_or(|(from, _)| *id >= from)) {
+            let from = from.filter(|(from, _)| from == id).map(|(_, place)| place);
+            if let Some(place) = self.expire_group(id, from, at, topics, room, records) {
+                return Some((Arc::clone(id), place));
             }
-            let before = records.len();
-            self.expire_group(id, at, topics, records);
-            bytes += (records.len() - before) * record::gone_size(id, "");
         }
         None
     }
 
+    /// The same for one group.
     fn expire_group(
         &self,
-        id: &str,
+        id: &Arc<str>,
+        from: Option<&Place>,
         at: Moment,
         topics: &dyn Topics,
+        room: &mut usize,
         records: &mut Vec<GroupRecord>,
-    ) {
+    ) -> Option<Place> {
         let entry = self.groups.get(id);
         let retention = entry.map_or(Retention::SinceCommit, |entry| entry.group.retention());
         let look = Look {
@@ -229,14 +236,25 @@ impl Groups {
             retention_ms: self.settings.offsets_retention_ms,
             now: at.wall.0,
             is_subscribed: |topic: &str| self.is_subscribed_to(id, topic),
+            from,
         };
-        let is_all = self.offsets.expire(&look, topics, records);
-        if let Some(entry) = entry
-            && is_all
-            && entry.group.is_idle()
-        {
-            records.extend(entry.group.tombstones(id));
+        match self.offsets.expire(&look, topics, room, records) {
+            Looked::UpTo(place) => return Some(place),
+            Looked::Through { is_left: true } => return None,
+            Looked::Through { is_left: false } => {}
         }
+        let group = &entry.filter(|entry| entry.group.is_idle())?.group;
+        let tombstones = group.tombstones(id);
+        let bytes = record::size(&tombstones);
+        if *room < bytes
+            && let Some(GroupRecord::OffsetCommit(last, _)) = records.last()
+        {
+            // Behind the last of its partitions, should it be one of this group.
+            return Some((last.topic.as_str().into(), i32::MAX));
+        }
+        *room = room.saturating_sub(bytes);
+        records.extend(tombstones);
+        None
     }
 
     /// Removals for deleted topics, as many as one step takes; the rest a little later, so that other work gets its turn. A topic is

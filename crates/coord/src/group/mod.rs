@@ -25,7 +25,7 @@ use wire::group::{GroupRecord, OffsetCommitKey};
 use self::classic::Classic;
 use self::consumer::Context;
 use self::entry::{Entry, Group};
-use self::offsets::{Offsets, Retention};
+use self::offsets::{Offsets, Place, Retention};
 use crate::{Caller, Moment, Step, Topics};
 
 pub use self::ask::{Answer, Ask, Client};
@@ -76,7 +76,7 @@ pub struct Groups {
     /// When expired offsets are looked for next; None before the log is loaded.
     retention_at: Option<Instant>,
     /// Where that look goes on, when it was too much for one step.
-    retention_from: Option<Arc<str>>,
+    retention_from: Option<(Arc<str>, Place)>,
     /// Why a classic group is to be a consumer group, from the step that says so to the replay of its records.
     changed_over: Option<Rebalance>,
 }
@@ -211,7 +211,7 @@ impl Groups {
         let writes = |step: &Out| !step.records.is_empty();
         if !steps.iter().any(writes) && self.retention_at.is_some_and(|when| when <= at.now) {
             steps.push(Step {
-                records: self.expire(at, topics),
+                records: self.expire(at, topics, batch_bytes_max),
                 ..Step::default()
             });
         }

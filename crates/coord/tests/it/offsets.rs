@@ -333,6 +333,33 @@ fn offsets_of_topics_that_a_stable_group_reads_stay() {
 }
 
 #[test]
+fn offsets_of_one_group_expire_in_as_many_batches_as_that_takes() {
+    let commits = "commit a t:0=1 t:1=1 t:2=1 u:0=1 u:1=1 => ok ok ok ok ok
+         leave a                     => ok
+         commit t:0=1 group=h        => ok
+         batch 60                    =>
+";
+    // Six removals and one of the group, each in a batch of its own.
+    check_member(&format!(
+        "{commits}
+         after 170h                  => wrote 7
+         list                        =>
+         restart                     =>
+         list                        =>"
+    ));
+    // What is refused is removed with the next look, and the group not before.
+    check_member(&format!(
+        "{commits}
+         after 168h                  =>
+         refuse after 10m            => wrote 5
+         fetch all                   => t:0=1
+         list                        => g:classic:consumer:Empty
+         after 10m                   => wrote 2
+         list                        =>"
+    ));
+}
+
+#[test]
 fn what_hangs_on_a_transaction_does_not_expire() {
     check(
         "commit t:0=1                => ok

@@ -163,6 +163,7 @@ impl Run {
         match verb {
             "after" => self.world.pass(time(rest)),
             "restart" => self.world.restart(),
+            "batch" => self.world.batch_bytes_max = rest.parse().expect("a number of bytes"),
             "marker" => {
                 let producer = words.names[0].parse().expect("a producer");
                 self.world.marker(producer, words.is("commit"));

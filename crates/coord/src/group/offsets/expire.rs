@@ -2,12 +2,13 @@
 //!
 //! Only makes the removals; they count when they are replayed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use wire::Uuid;
 use wire::group::GroupRecord;
 
-use super::{Committed, Offsets, flat};
+use super::{Committed, Offsets, flat_from};
 use crate::Topics;
 use crate::group::record;
 
@@ -22,6 +23,18 @@ pub(in crate::group) enum Retention {
     SinceEmpty(i64),
 }
 
+/// Topic and partition where a look goes on. No partition has the largest number: it stands for the end of its topic.
+pub(in crate::group) type Place = (Arc<str>, i32);
+
+/// How far a look at one group has come.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::group) enum Looked {
+    /// There was no room for the removal of this one.
+    UpTo(Place),
+    /// To the end. With the removals of this look, nothing `is_left`.
+    Through { is_left: bool },
+}
+
 /// A look at the offsets of one group.
 pub(in crate::group) struct Look<'a, F> {
     pub(in crate::group) group_id: &'a str,
@@ -29,6 +42,7 @@ pub(in crate::group) struct Look<'a, F> {
     pub(in crate::group) retention_ms: i64,
     pub(in crate::group) now: i64,
     pub(in crate::group) is_subscribed: F,
+    pub(in crate::group) from: Option<&'a Place>,
 }
 
 impl<F: Fn(&str) -> bool> Look<'_, F> {
@@ -45,28 +59,40 @@ impl<F: Fn(&str) -> bool> Look<'_, F> {
 }
 
 impl Offsets {
-    /// Adds the removals of what has expired in one group; whether nothing is left of it then.
+    /// Adds the removals of what has expired in one group, at least one and as many as there is room for.
     pub(in crate::group) fn expire(
         &self,
         look: &Look<'_, impl Fn(&str) -> bool>,
         topics: &dyn Topics,
+        room: &mut usize,
         records: &mut Vec<GroupRecord>,
-    ) -> bool {
+    ) -> Looked {
         let Some(group) = self.groups.get(look.group_id) else {
-            return true;
+            return Looked::Through { is_left: false };
         };
-        let mut is_all = group.pending.is_empty();
-        for (topic, partition, committed) in flat(&group.committed) {
+        let before = records.len();
+        let from = look
+            .from
+            .map_or(("", i32::MIN), |(topic, partition)| (&**topic, *partition));
+        for (topic, partition, committed) in flat_from(&group.committed, from) {
             let current = topics.topic(topic);
             let is_of_gone_topic = current.is_some_and(|(id, _)| committed.is_of_other_topic(id));
             let is_over = is_of_gone_topic || look.is_over(topic, committed);
-            if is_over && !group.is_pending(topic, partition) {
-                records.push(record::offset_gone(look.group_id, topic, partition));
-            } else {
-                is_all = false;
+            if !is_over || group.is_pending(topic, partition) {
+                continue;
             }
+            let bytes = record::gone_size(look.group_id, topic);
+            if *room < bytes && !records.is_empty() {
+                return Looked::UpTo((Arc::clone(topic), partition));
+            }
+            *room = room.saturating_sub(bytes);
+            records.push(record::offset_gone(look.group_id, topic, partition));
         }
-        is_all
+        // What lies before `from` is removed by now, or was refused.
+        let count: usize = group.committed.values().map(BTreeMap::len).sum();
+        Looked::Through {
+            is_left: !group.pending.is_empty() || records.len() - before < count,
+        }
     }
 
     /// Removals of the offsets of a topic that is gone, groups in order, at least one and as many as there is room for; whether

@@ -9,6 +9,7 @@ mod expire;
 mod fetch;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use model::ProducerId;
@@ -16,7 +17,7 @@ use wire::Uuid;
 use wire::group::{OffsetCommitKey, OffsetCommitValue};
 
 pub(super) use commit::resolve;
-pub(super) use expire::{Look, Retention};
+pub(super) use expire::{Look, Looked, Place, Retention};
 
 #[derive(Debug, Default)]
 pub(super) struct Offsets {
@@ -86,6 +87,26 @@ fn flat(topics: &ByTopic) -> impl Iterator<Item = (&str, i32, &Committed)> {
             .iter()
             .map(move |(partition, committed)| (&**topic, *partition, committed))
     })
+}
+
+/// The same from a partition on, which need not be there.
+fn flat_from<'a>(
+    topics: &'a ByTopic,
+    (from_topic, from): (&'a str, i32),
+) -> impl Iterator<Item = (&'a Arc<str>, i32, &'a Committed)> {
+    let range = (Bound::Included(from_topic), Bound::Unbounded);
+    topics
+        .range::<str, _>(range)
+        .flat_map(move |(topic, partitions)| {
+            let least = if **topic == *from_topic {
+                from
+            } else {
+                i32::MIN
+            };
+            partitions
+                .range(least..)
+                .map(move |(partition, committed)| (topic, *partition, committed))
+        })
 }
 
 fn put(topics: &mut ByTopic, topic: &str, partition: i32, committed: Committed) {
