@@ -500,3 +500,18 @@ fn a_restart_knows_what_members_said_in_the_last_generation() {
          join b protocols=rr    => b: joined 2 rr led by a",
     );
 }
+
+#[test]
+fn a_member_has_as_many_protocols_as_there_is_room_for() {
+    let names = |count: usize| {
+        let names: Vec<String> = (0..count).map(|at| at.to_string()).collect();
+        names.join(",")
+    };
+    check(&format!(
+        "join a v=3 metadata= protocols={}  => a: INVALID_REQUEST
+         join a v=3 metadata= protocols={}  =>
+         after 3s                => a: joined 1 0 led by a of a",
+        names(9_000),
+        names(7_000)
+    ));
+}

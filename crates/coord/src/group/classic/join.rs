@@ -8,7 +8,7 @@ use wire::messages::join_group_response::JoinGroupResponseMember;
 use wire::messages::{JoinGroupRequest, JoinGroupResponse};
 use wire::{ErrorCode, Uuid};
 
-use super::{Classic, Member, Protocol, State, millis, refuse_join};
+use super::{Classic, Member, Protocol, State, fits, millis, refuse_join};
 use crate::group::{Answer, Client, Out, Settings};
 use crate::{Caller, Moment};
 
@@ -17,9 +17,6 @@ const NEWCOMER_WAIT_MS: i64 = 5 * 60 * 1000;
 
 /// Member ids given out and not used yet in one group: about 1.5 MiB of them. Past it a newcomer is told that the group is full.
 const PENDING_MAX: usize = 10_000;
-
-/// What one member may say about itself, all protocols together: more would not fit the record of its group anyway.
-const MEMBER_BYTES_MAX: usize = 1 << 20;
 
 /// A join and all that came with it.
 pub(in crate::group) struct Join<'a> {
@@ -86,11 +83,7 @@ impl Classic {
     pub(in crate::group) fn join(&mut self, join: &Join<'_>) -> Out {
         let request = join.request;
         let protocols = &request.protocols;
-        let size: usize = protocols
-            .iter()
-            .map(|p| p.name.len() + p.metadata.len())
-            .sum();
-        if size > MEMBER_BYTES_MAX {
+        if !fits(protocols) {
             return join.refuse(ErrorCode::InvalidRequest);
         }
         if !self.has_room_for(&request.member_id, join.settings.members_max) {

@@ -1,11 +1,19 @@
 //! A member of a classic group: what it told us, what it was given, and who of it waits.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use model::Instant;
 use wire::messages::join_group_request::JoinGroupRequestProtocol;
 
 use crate::Caller;
 use crate::group::Client;
+
+/// What one member may say about itself, all protocols together: more would not fit the record of its group anyway.
+const MEMBER_BYTES_MAX: usize = 1 << 20;
+
+/// About what a protocol takes in memory besides name and metadata, be they a byte: a member has 8,000 of them at most.
+const PROTOCOL_BYTES: usize = 128;
 
 /// One way in which the members could divide the work, and what this member says about itself in it.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,18 +25,24 @@ pub(super) struct Protocol {
 impl Protocol {
     /// Copies: a slice would keep the whole received frame in memory for as long as the member lives.
     pub(super) fn all(asked: &[JoinGroupRequestProtocol]) -> Vec<Protocol> {
-        let mut protocols: Vec<Protocol> = Vec::with_capacity(asked.len());
-        for protocol in asked {
-            // Of two with one name the first counts, as in a Kafka collection.
-            if protocols.iter().all(|known| known.name != protocol.name) {
-                protocols.push(Protocol {
-                    name: protocol.name.clone(),
-                    metadata: Bytes::copy_from_slice(&protocol.metadata),
-                });
-            }
-        }
-        protocols
+        let mut names = BTreeSet::new();
+        // Of two with one name the first counts, as in a Kafka collection.
+        let first = asked
+            .iter()
+            .filter(|protocol| names.insert(&*protocol.name));
+        first
+            .map(|protocol| Protocol {
+                name: protocol.name.clone(),
+                metadata: Bytes::copy_from_slice(&protocol.metadata),
+            })
+            .collect()
     }
+}
+
+/// Whether a member may say so much about itself.
+pub(in crate::group) fn fits(protocols: &[JoinGroupRequestProtocol]) -> bool {
+    let bytes = |it: &JoinGroupRequestProtocol| PROTOCOL_BYTES + it.name.len() + it.metadata.len();
+    protocols.iter().map(bytes).sum::<usize>() <= MEMBER_BYTES_MAX
 }
 
 #[derive(Clone, Debug)]

@@ -30,6 +30,7 @@ use super::{Answer, Client, Out, record};
 use crate::{Caller, Moment};
 
 pub(super) use self::join::Join;
+pub(super) use self::member::fits;
 pub(super) use self::view::Committer;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use wire::group::GroupRecord;
 use wire::group::consumer_group_member_metadata_value::{ClassicMemberMetadata, ClassicProtocol};
+use wire::messages::join_group_request::JoinGroupRequestProtocol;
 use wire::messages::{
     HeartbeatRequest, JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest, SyncGroupRequest,
     SyncGroupResponse,
@@ -19,6 +20,7 @@ use super::partitions::owns;
 use super::refusal::Refusal;
 use super::timers::Wait;
 use super::{ConsumerGroup, Context, after, embedded, reason};
+use crate::group::classic::fits;
 use crate::group::{Answer, Client};
 use crate::{Caller, Step};
 
@@ -69,11 +71,14 @@ impl ConsumerGroup {
         let request = join.request;
         let is_unknown = request.member_id.is_empty();
         self.refuse_if_full(id, cx.settings)?;
-        let supported = (request.protocols.iter())
-            .find(|protocol| self.all_classic_support(&protocol.name, id));
+        if !fits(&request.protocols) {
+            let message = "The member says more about itself than it may.";
+            return Err(Refusal::new(ErrorCode::InvalidRequest, message));
+        }
+        let is_supported = self.is_one_supported(&request.protocols, id);
         // The first protocol speaks for the member: their subscriptions are the same.
         let subscription = (request.protocols.first())
-            .filter(|_| request.protocol_type == embedded::CONSUMER && supported.is_some())
+            .filter(|_| request.protocol_type == embedded::CONSUMER && is_supported)
             .and_then(|protocol| embedded::subscription(&protocol.metadata));
         let Some((_, subscription)) = subscription else {
             return Err(Refusal::new(
@@ -274,12 +279,17 @@ impl ConsumerGroup {
         self.members.get(id).ok_or(ErrorCode::UnknownMemberId)
     }
 
-    /// Whether every classic member but `id` could use the protocol.
-    fn all_classic_support(&self, protocol: &str, id: &str) -> bool {
-        (self.members.values())
-            .filter(|member| member.id != id)
-            .filter_map(|member| member.classic.as_ref())
-            .all(|it| it.supported_protocols.iter().any(|it| it.name == protocol))
+    /// Whether every classic member but `id` could use one of the protocols.
+    fn is_one_supported(&self, protocols: &[JoinGroupRequestProtocol], id: &str) -> bool {
+        let own = self.members.get(id);
+        let own_names = own.map(Member::protocol_names).unwrap_or_default();
+        let is_guest = own.is_some_and(|member| member.classic.is_some());
+        let others = self.guests_count - usize::from(is_guest);
+        protocols.iter().any(|protocol| {
+            let name = protocol.name.as_str();
+            let count = self.protocol_counts.get(name).copied().unwrap_or(0);
+            count - usize::from(own_names.contains(name)) == others
+        })
     }
 
     /// Somebody else has still something of what the member is to have.

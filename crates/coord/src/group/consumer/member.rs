@@ -94,6 +94,15 @@ impl Member {
         }
     }
 
+    /// Of the classic protocol, in order of the names. None of one that does not speak it.
+    pub(super) fn protocol_names(&self) -> BTreeSet<&str> {
+        let classic = self.classic.iter();
+        classic
+            .flat_map(|classic| &classic.supported_protocols)
+            .map(|protocol| protocol.name.as_str())
+            .collect()
+    }
+
     pub(super) fn is_reconciled_to(&self, epoch: i32) -> bool {
         self.progress == Progress::Stable && self.epoch == epoch
     }

@@ -166,21 +166,17 @@ impl ConsumerGroup {
     ) -> Option<Downgrade> {
         let remain: Vec<&Member> = self.remaining(gone, joining).collect();
         // They all support one: who did not was not let in.
-        let protocols = |member: &Member| {
-            let classic = member.classic.as_ref();
-            classic.map_or(Vec::new(), |it| it.supported_protocols.clone())
-        };
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        for name in remain.iter().flat_map(|member| member.protocol_names()) {
+            *counts.entry(name).or_default() += 1;
+        }
         let first = remain.first()?;
-        let chosen = protocols(first).into_iter().find(|protocol| {
-            let supports = |member: &&Member| {
-                (protocols(member).iter()).any(|known| known.name == protocol.name)
-            };
-            remain.iter().all(supports)
-        })?;
+        let chosen = (protocols(first).iter())
+            .find(|protocol| counts.get(&*protocol.name) == Some(&remain.len()))?;
         let members = remain.iter().map(|member| {
-            let metadata = (protocols(member).into_iter())
+            let metadata = (protocols(member).iter())
                 .find(|protocol| protocol.name == chosen.name)
-                .map(|protocol| protocol.metadata)
+                .map(|protocol| protocol.metadata.clone())
                 .unwrap_or_default();
             let version = embedded::subscription(&metadata).map_or(0, |(version, _)| version);
             let classic = member.classic.as_ref();
@@ -211,10 +207,15 @@ impl ConsumerGroup {
             Some(value),
         ));
         Some(Downgrade {
-            protocol: chosen.name,
+            protocol: chosen.name.clone(),
             records,
         })
     }
+}
+
+fn protocols(member: &Member) -> &[ClassicProtocol] {
+    let classic = member.classic.as_ref();
+    classic.map_or(&[], |classic| &classic.supported_protocols)
 }
 
 fn made_consumer(classic: &ClassicMember, group: &ClassicGroup, cx: &Context) -> Option<Member> {

@@ -131,6 +131,19 @@ impl World {
         protocol: &str,
         has: &[i32],
     ) -> (JoinGroupResponse, Vec<GroupRecord>) {
+        let protocol = JoinGroupRequestProtocol {
+            name: protocol.into(),
+            metadata: metadata(has),
+        };
+        self.classic_join_with(id, instance, vec![protocol])
+    }
+
+    fn classic_join_with(
+        &mut self,
+        id: &str,
+        instance: Option<&str>,
+        protocols: Vec<JoinGroupRequestProtocol>,
+    ) -> (JoinGroupResponse, Vec<GroupRecord>) {
         let request = JoinGroupRequest {
             group_id: "g".into(),
             member_id: id.into(),
@@ -138,10 +151,7 @@ impl World {
             session_timeout_ms: 10_000,
             rebalance_timeout_ms: 60_000,
             protocol_type: "consumer".into(),
-            protocols: vec![JoinGroupRequestProtocol {
-                name: protocol.into(),
-                metadata: metadata(has),
-            }],
+            protocols,
             ..JoinGroupRequest::default()
         };
         let cx = World::cx(&self.topics, &self.settings, self.at);
@@ -362,6 +372,55 @@ fn a_group_whose_record_would_not_fit_stays_a_consumer_group_without_its_silent_
     let left: Vec<&String> = world.group.members.keys().collect();
     assert_eq!(left, ["c1", "c2"]);
     assert!(world.group.exists());
+}
+
+/// Protocols of these names, each with the same to say.
+fn protocols(names: impl Iterator<Item = String>) -> Vec<JoinGroupRequestProtocol> {
+    let protocol = |name| JoinGroupRequestProtocol {
+        name,
+        metadata: metadata(&[]),
+    };
+    names.map(protocol).collect()
+}
+
+#[test]
+fn a_guest_needs_one_protocol_that_all_other_guests_support() {
+    let mut world = mixed();
+    let mut joined = |id: &str, names: &[&str]| {
+        let names = names.iter().map(|&name| name.to_owned());
+        let (joined, _) = world.classic_join_with(id, None, protocols(names));
+        ErrorCode::try_from(joined.error_code).expect("a known code")
+    };
+    let both = ["range", "range", "cooperative-sticky"];
+    assert_eq!(
+        joined("c3", &["range"]),
+        ErrorCode::InconsistentGroupProtocol
+    );
+    assert_eq!(joined("c1", &both), ErrorCode::None);
+    // Now c2 is the only one that does not know it.
+    assert_eq!(
+        joined("c1", &["range"]),
+        ErrorCode::InconsistentGroupProtocol
+    );
+    assert_eq!(joined("c2", &["range"]), ErrorCode::None);
+    assert_eq!(
+        joined("c3", &["cooperative-sticky"]),
+        ErrorCode::InconsistentGroupProtocol
+    );
+    assert_eq!(joined("c3", &both), ErrorCode::None);
+}
+
+#[test]
+fn a_guest_says_no_more_about_itself_than_a_classic_member() {
+    let mut world = mixed();
+    let names = (0..100_000).map(|at| at.to_string());
+    let mut many = protocols(["cooperative-sticky".to_owned()].into_iter().chain(names));
+    let (joined, records) = world.classic_join_with("c3", None, many.clone());
+    assert_eq!(joined.error_code, ErrorCode::InvalidRequest.code());
+    assert!(records.is_empty());
+    many.truncate(5_000);
+    let (joined, _) = world.classic_join_with("c3", None, many);
+    assert_eq!(joined.error_code, 0);
 }
 
 #[test]

@@ -105,6 +105,9 @@ pub struct ConsumerGroup {
     /// Names, and how many members subscribe to each.
     name_counts: BTreeMap<String, usize>,
     pattern_counts: BTreeMap<String, usize>,
+    /// Members of the classic protocol, and how many of them support each of theirs.
+    guests_count: usize,
+    protocol_counts: BTreeMap<String, usize>,
     owners: HashMap<(Uuid, i32), Arc<str>>,
 
     // Soft.
@@ -134,6 +137,8 @@ impl ConsumerGroup {
             statics: BTreeMap::new(),
             name_counts: BTreeMap::new(),
             pattern_counts: BTreeMap::new(),
+            guests_count: 0,
+            protocol_counts: BTreeMap::new(),
             owners: HashMap::new(),
             timers: Timers::default(),
             unwatched: BTreeSet::new(),

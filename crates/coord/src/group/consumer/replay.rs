@@ -99,6 +99,10 @@ impl ConsumerGroup {
         if !member.pattern.is_empty() {
             *(self.pattern_counts.entry(member.pattern.clone())).or_default() += 1;
         }
+        self.guests_count += usize::from(member.classic.is_some());
+        for name in member.protocol_names() {
+            *(self.protocol_counts.entry(name.to_owned())).or_default() += 1;
+        }
         let id: Arc<str> = member.id.as_str().into();
         for partition in each(&member.assigned).chain(each(&member.revoking)) {
             self.owners.insert(partition, Arc::clone(&id));
@@ -116,6 +120,10 @@ impl ConsumerGroup {
         }
         if !member.pattern.is_empty() {
             count_down(&mut self.pattern_counts, &member.pattern);
+        }
+        self.guests_count -= usize::from(member.classic.is_some());
+        for name in member.protocol_names() {
+            count_down(&mut self.protocol_counts, name);
         }
         for partition in each(&member.assigned).chain(each(&member.revoking)) {
             // A later record may have given it to somebody else.

@@ -331,6 +331,7 @@ impl ConsumerGroup {
                     &self.statics,
                     &self.name_counts,
                     &self.pattern_counts,
+                    (self.guests_count, &self.protocol_counts),
                     owners
                 ),
             )
