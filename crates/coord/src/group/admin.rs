@@ -17,7 +17,7 @@ use wire::messages::{OffsetDeleteRequest, OffsetDeleteResponse};
 use super::classic::{State, millis};
 use super::entry::Group;
 use super::offsets::{Look, Looked, Place};
-use super::{Answer, Groups, Out, Retention, record};
+use super::{Answer, Filter, Groups, Out, Retention, record};
 use crate::{Caller, Moment, Topics};
 
 /// Between two steps that remove the offsets of deleted topics.
@@ -51,13 +51,7 @@ impl Groups {
         }
     }
 
-    pub(super) fn list(&self, states: &[String], types: &[String]) -> Vec<ListedGroup> {
-        let passes = |filter: &[String], value: &str| {
-            filter.is_empty()
-                || filter
-                    .iter()
-                    .any(|wanted| wanted.eq_ignore_ascii_case(value))
-        };
+    pub(super) fn list(&self, states: &Filter, types: &Filter) -> Vec<ListedGroup> {
         self.group_ids()
             .into_iter()
             .map(|id| match self.groups.get(id).map(|entry| &entry.group) {
@@ -71,7 +65,7 @@ impl Groups {
             })
             // The first records of a consumer group were refused.
             .filter(|group| group.group_state != "Dead")
-            .filter(|group| passes(states, &group.group_state) && passes(types, &group.group_type))
+            .filter(|group| states.passes(&group.group_state) && types.passes(&group.group_type))
             .collect()
     }
 

@@ -1,5 +1,8 @@
 //! What can be asked of the groups, free of protocol versions, and what they answer.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use wire::Uuid;
 use wire::messages::consumer_group_describe_response::DescribedGroup as DescribedConsumerGroup;
 use wire::messages::delete_groups_response::DeletableGroupResult;
@@ -19,6 +22,26 @@ use wire::messages::{
 pub struct Client {
     pub id: String,
     pub host: String,
+}
+
+/// Names that pass, in any case; all do where there are none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter(BTreeSet<String>);
+
+impl FromIterator<String> for Filter {
+    fn from_iter<I: IntoIterator<Item = String>>(names: I) -> Self {
+        let lower = |mut name: String| {
+            name.make_ascii_lowercase();
+            name
+        };
+        Filter(names.into_iter().map(lower).collect())
+    }
+}
+
+impl Filter {
+    pub(super) fn passes(&self, name: &str) -> bool {
+        self.0.is_empty() || self.0.contains(&name.to_ascii_lowercase())
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -68,10 +91,10 @@ pub enum Ask {
     ConsumerDescribe {
         group_id: String,
     },
-    /// ListGroups; empty filters let everything pass.
+    /// ListGroups. Shared: a client may send as many names as it likes, and every coordinator is asked.
     List {
-        states: Vec<String>,
-        types: Vec<String>,
+        states: Arc<Filter>,
+        types: Arc<Filter>,
     },
     Delete {
         group_id: String,

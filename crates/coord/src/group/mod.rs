@@ -28,7 +28,7 @@ use self::entry::{Entry, Group};
 use self::offsets::{Offsets, Place, Retention};
 use crate::{Caller, Moment, Step, Topics};
 
-pub use self::ask::{Answer, Ask, Client};
+pub use self::ask::{Answer, Ask, Client, Filter};
 pub use self::classic::Rebalance;
 pub use self::record::record_version;
 pub use self::settings::Settings;

@@ -4,6 +4,7 @@
 //! `check` panics with the whole script as it really went.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -344,9 +345,8 @@ impl Run {
             "list" => {
                 let filter = |key| {
                     let list = words.list(key, "").into_iter();
-                    list.filter(|text| !text.is_empty())
-                        .map(str::to_owned)
-                        .collect()
+                    let names = list.filter(|text| !text.is_empty()).map(str::to_owned);
+                    Arc::new(names.collect())
                 };
                 Ask::List {
                     states: filter("states"),

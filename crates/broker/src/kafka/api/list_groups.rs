@@ -1,5 +1,7 @@
 //! ListGroups: the groups of every coordinator of this broker.
 
+use std::sync::Arc;
+
 use coord::group::{Answer, Ask};
 use wire::messages::{ListGroupsRequest, ListGroupsResponse};
 use wire::{ApiKey, ErrorCode};
@@ -18,33 +20,64 @@ impl Shard {
             .topics()
             .named(meta::name::OFFSETS)
             .map_or(0, |topic| super::number(topic.partitions.len()));
-        let questions = (0..partitions)
-            .map(|partition| {
-                let ask = Ask::List {
-                    states: request.states_filter.clone(),
-                    types: request.types_filter.clone(),
-                };
-                (partition, Question::Group(ask))
-            })
-            .collect();
-        self.ask_all(address, questions, |shard, address, told| {
-            let mut response = ListGroupsResponse::default();
-            for told in told {
-                match told.map(Said::group) {
-                    Ok(Answer::List(groups)) => response.groups.extend(groups),
-                    // A list with a part missing would look as if those groups were gone.
-                    Err(ErrorCode::CoordinatorLoadInProgress) => {
-                        response.error_code = ErrorCode::CoordinatorLoadInProgress.code();
+        self.ask_all(
+            address,
+            questions(partitions, request),
+            |shard, address, told| {
+                let mut response = ListGroupsResponse::default();
+                for told in told {
+                    match told.map(Said::group) {
+                        Ok(Answer::List(groups)) => response.groups.extend(groups),
+                        // A list with a part missing would look as if those groups were gone.
+                        Err(ErrorCode::CoordinatorLoadInProgress) => {
+                            response.error_code = ErrorCode::CoordinatorLoadInProgress.code();
+                        }
+                        // Not ours to list.
+                        Err(ErrorCode::NotCoordinator) => {}
+                        other => response.error_code = unexpected(other).code(),
                     }
-                    // Not ours to list.
-                    Err(ErrorCode::NotCoordinator) => {}
-                    other => response.error_code = unexpected(other).code(),
                 }
-            }
-            if response.error_code != 0 {
-                response.groups.clear();
-            }
-            shard.reply(address, ApiKey::ListGroups, &response)
-        })
+                if response.error_code != 0 {
+                    response.groups.clear();
+                }
+                shard.reply(address, ApiKey::ListGroups, &response)
+            },
+        )
+    }
+}
+
+/// The same for each partition of the offsets topic.
+fn questions(partitions: i32, request: ListGroupsRequest) -> Vec<(i32, Question)> {
+    let states = Arc::new(request.states_filter.into_iter().collect());
+    let types = Arc::new(request.types_filter.into_iter().collect());
+    let ask = || Ask::List {
+        states: Arc::clone(&states),
+        types: Arc::clone(&types),
+    };
+    (0..partitions)
+        .map(|partition| (partition, Question::Group(ask())))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_coordinators_are_asked_with_one_filter() {
+        let request = ListGroupsRequest {
+            states_filter: vec!["Stable".to_owned(), "Nonsense".to_owned()],
+            types_filter: vec!["Classic".to_owned()],
+        };
+        let asked = questions(50, request);
+        assert_eq!(asked.len(), 50);
+        for (partition, (at, question)) in (0..).zip(&asked) {
+            let Question::Group(Ask::List { states, types }) = question else {
+                panic!("another question");
+            };
+            assert_eq!(*at, partition);
+            let holders = (Arc::strong_count(states), Arc::strong_count(types));
+            assert_eq!(holders, (50, 50));
+        }
     }
 }
