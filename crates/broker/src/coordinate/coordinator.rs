@@ -23,7 +23,8 @@ use crate::settings::Settings;
 
 /// Log bytes read in one piece while loading.
 const LOAD_READ_BYTES: usize = 256 << 10;
-/// Records that share a batch: enough for a hundred commits, and no reader has to unpack much for one of them.
+/// Records that share a batch, where the topic allows so much: enough for a hundred commits, and no reader has to unpack much for
+/// one of them.
 const TOGETHER_BYTES_MAX: usize = 16 << 10;
 /// What a record takes in a batch besides key and value, at most.
 const RECORD_BYTES: usize = 40;
@@ -60,8 +61,8 @@ struct Unwritten<A> {
 }
 
 impl<A> Unwritten<A> {
-    fn has_room(&self, bytes: usize) -> bool {
-        self.records.size_estimate() + bytes <= TOGETHER_BYTES_MAX
+    fn has_room(&self, bytes: usize, bytes_max: usize) -> bool {
+        self.records.size_estimate() + bytes <= bytes_max
     }
 }
 
@@ -251,9 +252,13 @@ impl<M: Machine> Coordinator<M> {
             Err(code) => return self.said(all(step.answers, Err(code))),
         };
         let bytes = records.iter().map(record_bytes).sum();
-        let may_wait = step.producer.is_none() && warrant == Warrant::None && self.may_wait(bytes);
+        let bytes_max = self.together_bytes_max();
+        let is_plain = step.producer.is_none() && warrant == Warrant::None;
+        let may_wait = is_plain && bytes <= bytes_max && self.may_wait();
         let mut said = match &self.unwritten {
-            Some(unwritten) if may_wait && unwritten.has_room(bytes) => self.said(Vec::new()),
+            Some(unwritten) if may_wait && unwritten.has_room(bytes, bytes_max) => {
+                self.said(Vec::new())
+            }
             _ => self.flush(at),
         };
         if !matches!(self.state, State::Active) {
@@ -304,13 +309,14 @@ impl<M: Machine> Coordinator<M> {
         usize::try_from(self.log.config().max_message_bytes).unwrap_or(usize::MAX)
     }
 
+    /// Records that share a batch may grow a little when they are compressed.
+    fn together_bytes_max(&self) -> usize {
+        TOGETHER_BYTES_MAX.min(self.batch_bytes_max() / 2)
+    }
+
     /// Whether records may be replayed first and written later: the log must take them then.
-    fn may_wait(&self, bytes: usize) -> bool {
-        M::WRITES_TOGETHER
-            && self.log.check_append().is_ok()
-            && bytes <= TOGETHER_BYTES_MAX
-            // They may grow a little when they are compressed.
-            && bytes as u64 <= self.log.config().max_message_bytes / 2
+    fn may_wait(&self) -> bool {
+        M::WRITES_TOGETHER && self.log.check_append().is_ok()
     }
 
     /// Writes what is not written. When that cannot be, the machine knows what is not in the log: it starts anew from there, and
@@ -599,13 +605,17 @@ mod tests {
         }
     }
 
+    fn set_max_message_bytes(log: &Partition, bytes: u64) {
+        let mut config = (*log.config()).clone();
+        config.max_message_bytes = bytes;
+        log.set_config(Arc::new(config));
+    }
+
     /// Refuses what was decided and is not written yet.
     fn refuse(bench: &mut Bench) {
         let log = log(bench);
         let config = log.config();
-        let mut short = (*config).clone();
-        short.max_message_bytes = 100;
-        log.set_config(Arc::new(short));
+        set_max_message_bytes(&log, 50);
         bench.shard.write_decisions();
         log.set_config(config);
     }
@@ -640,6 +650,23 @@ mod tests {
         }
         let log = log(&mut bench);
         assert_eq!(batches(&log), [4, 2]);
+        assert_eq!(committed(&mut bench), 6);
+    }
+
+    #[test]
+    fn a_batch_holds_no_more_than_its_topic_allows() {
+        let mut bench = bench();
+        let log = log(&mut bench);
+        set_max_message_bytes(&log, 900);
+        let many: Vec<u8> = (1..=6)
+            .flat_map(|at| commit(at, &"x".repeat(100)))
+            .collect();
+        bench.put(&many);
+        bench.commit();
+        for _ in 1..=6 {
+            assert_eq!(told(&mut bench), Some(ErrorCode::None));
+        }
+        assert_eq!(batches(&log), [2, 2, 2]);
         assert_eq!(committed(&mut bench), 6);
     }
 
