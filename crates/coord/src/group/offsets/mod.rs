@@ -34,6 +34,9 @@ type ByTopic = BTreeMap<Arc<str>, BTreeMap<i32, Committed>>;
 struct OfGroup {
     committed: ByTopic,
     pending: BTreeMap<ProducerId, ByTopic>,
+    /// Who has something pending for a partition: a group may have thousands of open transactions, and as many partitions are asked
+    /// about at once.
+    producers: BTreeMap<Arc<str>, BTreeMap<i32, Vec<ProducerId>>>,
 }
 
 #[derive(Clone, Debug)]
@@ -62,9 +65,61 @@ impl OfGroup {
     }
 
     fn is_pending(&self, topic: &str, partition: i32) -> bool {
-        self.pending
-            .values()
-            .any(|topics| get(topics, topic, partition).is_some())
+        let producers = self.producers.get(topic);
+        producers.is_some_and(|partitions| partitions.contains_key(&partition))
+    }
+
+    fn put_pending(&mut self, producer: ProducerId, topic: &str, partition: i32, new: Committed) {
+        let pending = self.pending.entry(producer).or_default();
+        if !put(pending, topic, partition, new) {
+            return;
+        }
+        match self.producers.get_mut(topic) {
+            Some(partitions) => partitions.entry(partition).or_default().push(producer),
+            None => {
+                let partitions = BTreeMap::from([(partition, vec![producer])]);
+                self.producers.insert(topic.into(), partitions);
+            }
+        }
+    }
+
+    /// Takes out what hangs on the transaction of `producer`.
+    fn take_pending(&mut self, producer: ProducerId) -> ByTopic {
+        let pending = self.pending.remove(&producer).unwrap_or_default();
+        for (topic, partition, _) in flat(&pending) {
+            let Some(partitions) = self.producers.get_mut(topic) else {
+                continue;
+            };
+            if let Some(producers) = partitions.get_mut(&partition) {
+                producers.retain(|known| *known != producer);
+                if producers.is_empty() {
+                    partitions.remove(&partition);
+                }
+            }
+            if partitions.is_empty() {
+                self.producers.remove(topic);
+            }
+        }
+        pending
+    }
+
+    /// A removal takes what is pending with it.
+    fn forget(&mut self, topic: &str, partition: i32) {
+        remove(&mut self.committed, topic, partition);
+        let Some(partitions) = self.producers.get_mut(topic) else {
+            return;
+        };
+        for producer in partitions.remove(&partition).unwrap_or_default() {
+            if let Some(pending) = self.pending.get_mut(&producer) {
+                remove(pending, topic, partition);
+                if pending.is_empty() {
+                    self.pending.remove(&producer);
+                }
+            }
+        }
+        if partitions.is_empty() {
+            self.producers.remove(topic);
+        }
     }
 
     /// Every partition with an offset, committed or pending, once.
@@ -109,11 +164,14 @@ fn flat_from<'a>(
         })
 }
 
-fn put(topics: &mut ByTopic, topic: &str, partition: i32, committed: Committed) {
-    if let Some(partitions) = topics.get_mut(topic) {
-        partitions.insert(partition, committed);
-    } else {
-        topics.insert(topic.into(), BTreeMap::from([(partition, committed)]));
+/// Whether it is the first of its partition.
+fn put(topics: &mut ByTopic, topic: &str, partition: i32, committed: Committed) -> bool {
+    match topics.get_mut(topic) {
+        Some(partitions) => partitions.insert(partition, committed).is_none(),
+        None => {
+            topics.insert(topic.into(), BTreeMap::from([(partition, committed)]));
+            true
+        }
     }
 }
 
@@ -152,26 +210,22 @@ impl Offsets {
             None => key.group.as_str().into(),
         };
         let group = self.groups.entry(Arc::clone(&id)).or_default();
-        let topics = match producer {
-            None => &mut group.committed,
+        match producer {
+            None => {
+                put(&mut group.committed, &key.topic, key.partition, committed);
+            }
             Some(producer) => {
                 self.open.entry(producer).or_default().insert(id);
-                group.pending.entry(producer).or_default()
+                group.put_pending(producer, &key.topic, key.partition, committed);
             }
-        };
-        put(topics, &key.topic, key.partition, committed);
+        }
     }
 
-    /// A removal takes what is pending with it.
     fn forget(&mut self, group_id: &str, topic: &str, partition: i32) {
         let Some(group) = self.groups.get_mut(group_id) else {
             return;
         };
-        remove(&mut group.committed, topic, partition);
-        group.pending.retain(|_, topics| {
-            remove(topics, topic, partition);
-            !topics.is_empty()
-        });
+        group.forget(topic, partition);
         if group.is_empty() {
             self.groups.remove(group_id);
         }
@@ -182,7 +236,7 @@ impl Offsets {
             let Some(group) = self.groups.get_mut(&id) else {
                 continue;
             };
-            let pending = group.pending.remove(&producer).unwrap_or_default();
+            let pending = group.take_pending(producer);
             for (topic, partitions) in pending.into_iter().filter(|_| committed) {
                 for (partition, new) in partitions {
                     let is_later = get(&group.committed, &topic, partition)
@@ -220,5 +274,93 @@ impl Offsets {
             .get(group_id)
             .map(OfGroup::partitions)
             .unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What `producers` has to be.
+    fn by_partition(group: &OfGroup) -> BTreeMap<(&str, i32), BTreeSet<ProducerId>> {
+        let mut all: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+        for (producer, topics) in &group.pending {
+            for (topic, partition, _) in flat(topics) {
+                all.entry((topic, partition)).or_default().insert(*producer);
+            }
+        }
+        all
+    }
+
+    fn check(offsets: &Offsets) {
+        for group in offsets.groups.values() {
+            let producers = group.producers.iter().flat_map(|(topic, partitions)| {
+                let each = partitions.iter();
+                each.map(move |(partition, it)| ((&**topic, *partition), it))
+            });
+            let known: BTreeMap<_, BTreeSet<_>> = producers
+                .map(|(place, known)| {
+                    let once: BTreeSet<ProducerId> = known.iter().copied().collect();
+                    assert_eq!(once.len(), known.len(), "{place:?}");
+                    (place, once)
+                })
+                .collect();
+            assert_eq!(known, by_partition(group));
+            assert!(
+                group
+                    .producers
+                    .values()
+                    .all(|partitions| !partitions.is_empty())
+            );
+        }
+    }
+
+    #[test]
+    fn whoever_has_something_pending_is_found_by_its_partition() {
+        let mut offsets = Offsets::default();
+        let mut seed = 1_u64;
+        let mut dice = |sides: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 33) % sides
+        };
+        for _ in 0..5_000 {
+            let key = OffsetCommitKey {
+                group: ["g", "h"][dice(2) as usize].to_owned(),
+                topic: ["t", "u"][dice(2) as usize].to_owned(),
+                partition: dice(3) as i32,
+            };
+            let producer = ProducerId(dice(4) as i64);
+            let value = OffsetCommitValue::default();
+            match dice(8) {
+                0 => offsets.replay_marker(producer, dice(2) == 0),
+                1 => offsets.replay(&key, None, None),
+                2 => offsets.replay(&key, Some(&value), None),
+                _ => offsets.replay(&key, Some(&value), Some(producer)),
+            }
+            check(&offsets);
+        }
+    }
+
+    #[test]
+    fn many_partitions_are_looked_up_beside_many_open_transactions() {
+        let key = |partition| OffsetCommitKey {
+            group: "g".to_owned(),
+            topic: "t".to_owned(),
+            partition,
+        };
+        let value = OffsetCommitValue::default();
+        let mut offsets = Offsets::default();
+        for producer in 0..5_000 {
+            offsets.replay(
+                &key(producer),
+                Some(&value),
+                Some(ProducerId(producer.into())),
+            );
+        }
+        // Each with a look at each transaction would be a billion.
+        let pending = (0..250_000).filter(|it| offsets.has_partition("g", "t", *it));
+        assert_eq!(pending.count(), 5_000);
+        (0..250_000).for_each(|it| offsets.replay(&key(it), None, None));
+        assert!(!offsets.has("g"));
     }
 }
