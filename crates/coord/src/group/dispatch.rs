@@ -16,7 +16,7 @@ use wire::messages::{
 use super::classic::{Classic, Committer, Join, refuse_join, refuse_sync};
 use super::consumer::{Beat, ConsumerGroup, Context};
 use super::entry::Group;
-use super::offsets::{Offsets, resolve};
+use super::offsets::{Offsets, acceptable, acceptable_of_txn};
 use super::{Answer, Ask, Groups, Out};
 use crate::{Caller, Moment, Topics};
 
@@ -250,14 +250,7 @@ impl Groups {
         } else {
             ErrorCode::IllegalGeneration
         };
-        let partitions = request.topics.iter().flat_map(|topic| {
-            let id = resolve(&topic.name, topic.topic_id, topics).map(|(_, id, _)| id);
-            let partitions = topic
-                .partitions
-                .iter()
-                .map(|partition| partition.partition_index);
-            partitions.filter_map(move |partition| Some((id.ok()?, partition)))
-        });
+        let partitions = acceptable(request, &self.settings, topics);
         let check = |group: &Group| group.check_commit(&committer, knows_member_epochs, partitions);
         let refusal = self
             .check_commit(id, committer.generation, check, unknown)
@@ -294,14 +287,7 @@ impl Groups {
         let refusal = if id.is_empty() {
             Some(ErrorCode::InvalidGroupId)
         } else {
-            let partitions = request.topics.iter().flat_map(|topic| {
-                let id = topics.topic(&topic.name).map(|(id, _)| id);
-                let partitions = topic
-                    .partitions
-                    .iter()
-                    .map(|partition| partition.partition_index);
-                partitions.filter_map(move |partition| Some((id?, partition)))
-            });
+            let partitions = acceptable_of_txn(request, &self.settings, topics);
             let check = |group: &Group| match group.check_commit(&committer, true, partitions) {
                 // This request has no member epochs in its vocabulary.
                 Err(ErrorCode::StaleMemberEpoch) => Err(ErrorCode::IllegalGeneration),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use coord::group::{Answer, Ask, Client, Settings, consumer};
 use wire::messages::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
 
-use crate::script::check;
+use crate::script::{check, check_with};
 use crate::world::World;
 
 const UNKNOWN_MEMBER_ID: i16 = 25;
@@ -158,6 +158,26 @@ fn commits_for_a_consumer_group_say_the_member_epoch() {
          fetch all              => t:0=5 t:1=7
          delete-offsets t:0     => GROUP_SUBSCRIBED_TO_TOPIC
          delete                 => NON_EMPTY_GROUP",
+    );
+}
+
+#[test]
+fn partitions_that_are_refused_by_themselves_do_not_make_a_late_commit_stale() {
+    let settings = Settings {
+        offset_metadata_max: 4,
+        ..Settings::default()
+    };
+    check_with(
+        settings,
+        "consumer m             => m: epoch 2
+         after 1s               =>
+         consumer m topics=t,u  => m: epoch 3
+         commit m gen=2 t:0=5   => ok
+         commit m gen=2 t:0=6 t:9=1 t:1=1/12345 nope:0=1 => UNKNOWN_TOPIC_OR_PARTITION ok OFFSET_METADATA_TOO_LARGE UNKNOWN_TOPIC_OR_PARTITION
+         txn 7 m gen=2 t:1=7 t:-1=1 => UNKNOWN_TOPIC_OR_PARTITION ok
+         commit m gen=2 t:0=8 u:0=1 => STALE_MEMBER_EPOCH STALE_MEMBER_EPOCH
+         marker 7 commit        =>
+         fetch all              => t:0=6 t:1=7",
     );
 }
 

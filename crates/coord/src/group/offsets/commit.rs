@@ -50,7 +50,7 @@ impl Commit<'_> {
             (Ok(topic), None) => topic,
         };
         let metadata = said.metadata.unwrap_or_default();
-        if metadata.encode_utf16().count() > self.metadata_max {
+        if !fits(metadata, self.metadata_max) {
             return ErrorCode::OffsetMetadataTooLarge.code();
         }
         let key = OffsetCommitKey {
@@ -69,6 +69,55 @@ impl Commit<'_> {
         self.records.push(record::offset(key, value));
         ErrorCode::None.code()
     }
+}
+
+/// Whether a commit may say so much; counted as Kafka does.
+fn fits(metadata: &str, metadata_max: usize) -> bool {
+    metadata.encode_utf16().count() <= metadata_max
+}
+
+/// The partitions that a commit is about, with the id of their topic; not those that it will be refused for by themselves.
+pub(in crate::group) fn acceptable<'a>(
+    request: &'a OffsetCommitRequest,
+    settings: &'a Settings,
+    topics: &'a dyn Topics,
+) -> impl Iterator<Item = (Uuid, i32)> + 'a {
+    request.topics.iter().flat_map(move |topic| {
+        let known = resolve(&topic.name, topic.topic_id, topics).ok();
+        let said = topic.partitions.iter().map(|said| {
+            let metadata = said.committed_metadata.as_deref();
+            (said.partition_index, metadata.unwrap_or_default())
+        });
+        of_topic(known, said, settings)
+    })
+}
+
+/// The same in a transaction.
+pub(in crate::group) fn acceptable_of_txn<'a>(
+    request: &'a TxnOffsetCommitRequest,
+    settings: &'a Settings,
+    topics: &'a dyn Topics,
+) -> impl Iterator<Item = (Uuid, i32)> + 'a {
+    request.topics.iter().flat_map(move |topic| {
+        let known = resolve(&topic.name, Uuid::ZERO, topics).ok();
+        let said = topic.partitions.iter().map(|said| {
+            let metadata = said.committed_metadata.as_deref();
+            (said.partition_index, metadata.unwrap_or_default())
+        });
+        of_topic(known, said, settings)
+    })
+}
+
+fn of_topic<'a>(
+    known: Option<Known<'a>>,
+    said: impl Iterator<Item = (i32, &'a str)> + 'a,
+    settings: &'a Settings,
+) -> impl Iterator<Item = (Uuid, i32)> + 'a {
+    said.filter_map(move |(partition, metadata)| {
+        let (_, id, count) = known?;
+        let is_there = (0..count).contains(&partition);
+        (is_there && fits(metadata, settings.offset_metadata_max)).then_some((id, partition))
+    })
 }
 
 /// Name and id of a topic, and how many partitions it has.
