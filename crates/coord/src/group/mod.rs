@@ -102,6 +102,11 @@ impl Groups {
                 let producer = producer.map(|(id, _)| id);
                 self.offsets.replay(key, value.as_ref(), producer);
             }
+            GroupRecord::LegacyOffsetCommit(key, value) => {
+                let (key, value) = record::as_offset(key, value.as_ref());
+                let producer = producer.map(|(id, _)| id);
+                self.offsets.replay(&key, value.as_ref(), producer);
+            }
             GroupRecord::GroupMetadata(key, Some(value)) => {
                 // A group that was of the other protocol has lost its records before.
                 let is_classic = |entry: &Entry| matches!(entry.group, Group::Classic(_));

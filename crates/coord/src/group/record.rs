@@ -1,7 +1,9 @@
 //! Records of `__consumer_offsets` as Kafka writes them: which version, and what a removal looks like.
 
+use wire::Uuid;
 use wire::group::{
-    GroupMetadataKey, GroupMetadataValue, GroupRecord, OffsetCommitKey, OffsetCommitValue,
+    GroupMetadataKey, GroupMetadataValue, GroupRecord, LegacyOffsetCommitKey,
+    LegacyOffsetCommitValue, OffsetCommitKey, OffsetCommitValue,
 };
 
 /// Records of one step that nobody asked for stay below this, so that other work gets its turn; what is left over follows with
@@ -31,6 +33,27 @@ pub fn record_version(record: &GroupRecord) -> i16 {
 
 pub(super) fn offset(key: OffsetCommitKey, value: OffsetCommitValue) -> GroupRecord {
     GroupRecord::OffsetCommit(key, Some(value))
+}
+
+/// An offset under a key of the first Kafka that had them in its log.
+pub(super) fn as_offset(
+    key: &LegacyOffsetCommitKey,
+    value: Option<&LegacyOffsetCommitValue>,
+) -> (OffsetCommitKey, Option<OffsetCommitValue>) {
+    let key = OffsetCommitKey {
+        group: key.group.clone(),
+        topic: key.topic.clone(),
+        partition: key.partition,
+    };
+    let value = value.map(|value| OffsetCommitValue {
+        offset: value.offset,
+        leader_epoch: -1,
+        metadata: value.metadata.clone(),
+        commit_timestamp: value.commit_timestamp,
+        expire_timestamp: -1,
+        topic_id: Uuid::ZERO,
+    });
+    (key, value)
 }
 
 pub(super) fn offset_gone(group: &str, topic: &str, partition: i32) -> GroupRecord {

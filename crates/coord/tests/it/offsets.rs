@@ -1,8 +1,12 @@
 //! Committed offsets: plain, in transactions, and how long they stay.
 
-use coord::group::Settings;
+use coord::group::{Ask, Settings};
+use wire::group::{GroupRecord, LegacyOffsetCommitKey, LegacyOffsetCommitValue};
+use wire::messages::offset_fetch_request::OffsetFetchRequestGroup;
 
+use crate::render;
 use crate::script::{check, check_with};
+use crate::world::World;
 
 #[test]
 fn offsets_without_members_are_committed_and_found_after_a_restart() {
@@ -16,6 +20,37 @@ fn offsets_without_members_are_committed_and_found_after_a_restart() {
          describe                    => Empty
          list                        => g:classic::Empty",
     );
+}
+
+#[test]
+fn offsets_of_the_first_kafka_that_had_them_in_its_log_are_there() {
+    let mut world = World::new(Settings::default());
+    let key = |partition| LegacyOffsetCommitKey {
+        group: "g".to_owned(),
+        topic: "t".to_owned(),
+        partition,
+    };
+    let value = LegacyOffsetCommitValue {
+        offset: 5,
+        metadata: "note".to_owned(),
+        commit_timestamp: 1,
+    };
+    for (partition, value) in [(0, Some(&value)), (1, Some(&value)), (1, None)] {
+        let record = GroupRecord::LegacyOffsetCommit(key(partition), value.cloned());
+        world.groups.replay(&record, None);
+    }
+    world.ask(Ask::FetchOffsets {
+        group: OffsetFetchRequestGroup {
+            group_id: "g".to_owned(),
+            topics: None,
+            member_epoch: -1,
+            ..OffsetFetchRequestGroup::default()
+        },
+        require_stable: false,
+    });
+    let (_, told) = world.told.pop().expect("an answer");
+    let answer = told.map(|answer| render::answer(&answer));
+    assert_eq!(answer, Ok("t:0=5/note".to_owned()));
 }
 
 #[test]
