@@ -76,10 +76,11 @@ pub type FileHandle = Arc<dyn File>;
 pub trait File: Send + Sync {
     /// Reads up to `buf.len()` bytes at `position`; 0 means end of file.
     fn read_at(&self, buf: &mut [u8], position: u64) -> io::Result<usize>;
-    /// The same for bytes that nobody reads soon: those that are not in the page cache are read around it, where the file system
-    /// can, and push nothing out of it.
-    fn read_once(&self, buf: &mut [u8], position: u64) -> io::Result<usize> {
-        self.read_at(buf, position)
+    /// The same for bytes that nobody reads soon, at most `at_once` of them: those that are not in the page cache are read around
+    /// it, where the file system can, and push nothing out of it.
+    fn read_once(&self, buf: &mut [u8], position: u64, at_once: usize) -> io::Result<usize> {
+        let len = buf.len().min(at_once);
+        self.read_at(&mut buf[..len], position)
     }
     /// Writes all of `bufs` at `position`, in calls of at most 128 KiB (larger ones fall off a cliff on large folios).
     fn write_at(&self, bufs: &[IoSlice<'_>], position: u64) -> io::Result<()>;

@@ -214,9 +214,15 @@ pub fn read_up_to(file: &dyn File, buf: &mut [u8], position: u64) -> io::Result<
     }
 }
 
-/// The same for bytes that nobody reads soon.
-pub(crate) fn read_once_up_to(file: &dyn File, buf: &mut [u8], position: u64) -> io::Result<usize> {
-    match fill(buf, position, |buf, position| file.read_once(buf, position)) {
+/// The same for bytes that nobody reads soon, `at_once` at a time.
+pub(crate) fn read_once_up_to(
+    file: &dyn File,
+    buf: &mut [u8],
+    position: u64,
+    at_once: usize,
+) -> io::Result<usize> {
+    let read = |buf: &mut [u8], position| file.read_once(buf, position, at_once);
+    match fill(buf, position, read) {
         (filled, None) => Ok(filled),
         (_, Some(error)) => Err(error),
     }

@@ -10,13 +10,12 @@ use std::os::unix::fs::FileExt;
 
 /// What every disk and file system in use is content with.
 const ALIGNMENT: usize = 4096;
-/// Bytes per write: the kernel has a disk work on parts of it side by side.
-const CALL_BYTES: usize = 1 << 20;
-/// Bytes per read: whoever reads a file through has one after the other under way, and a sync waits behind it.
-pub(super) const READ_BYTES: usize = 128 << 10;
+/// Bytes per call, at most: the kernel has a disk work on parts of it side by side.
+pub(super) const CALL_BYTES: usize = 1 << 20;
 
 thread_local! {
-    /// [`CALL_BYTES`] and what aligning them takes. Zeroed by the system and touched as far as calls reach.
+    /// [`CALL_BYTES`] wherever they begin and end in a page, and what aligning the buffer takes. Zeroed by the system and touched as
+    /// far as calls reach.
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -53,7 +52,7 @@ pub(super) fn write(file: &File, bufs: &[IoSlice<'_>], position: u64) -> io::Res
                 filled += part.len();
                 rest = behind;
                 if filled == CALL_BYTES {
-                    file.write_all_at(call, position)?;
+                    file.write_all_at(&call[..CALL_BYTES], position)?;
                     position += CALL_BYTES as u64;
                     filled = 0;
                 }
@@ -63,11 +62,11 @@ pub(super) fn write(file: &File, bufs: &[IoSlice<'_>], position: u64) -> io::Res
     })
 }
 
-/// Reads up to the end of `buf` or of the file, at most [`READ_BYTES`], through a descriptor of [`reopen`].
+/// Reads up to the end of `buf`, which is at most [`CALL_BYTES`], or of the file, through a descriptor of [`reopen`].
 pub(super) fn read(file: &File, buf: &mut [u8], position: u64) -> io::Result<usize> {
     with_buffer(|call| {
         let skip = (position % ALIGNMENT as u64) as usize;
-        let len = (skip + buf.len().min(READ_BYTES)).next_multiple_of(ALIGNMENT);
+        let len = (skip + buf.len()).next_multiple_of(ALIGNMENT);
         let got = file.read_at(&mut call[..len], position - skip as u64)?;
         let found = call[..got].get(skip..).unwrap_or_default();
         let len = found.len().min(buf.len());
@@ -76,13 +75,13 @@ pub(super) fn read(file: &File, buf: &mut [u8], position: u64) -> io::Result<usi
     })
 }
 
-/// Lends the thread's aligned [`CALL_BYTES`].
+/// Lends the thread's aligned [`CALL_BYTES`] and a page, for those that begin inside of one.
 fn with_buffer<T>(body: impl FnOnce(&mut [u8]) -> T) -> T {
     BUFFER.with_borrow_mut(|buffer| {
         if buffer.is_empty() {
-            *buffer = vec![0; CALL_BYTES + ALIGNMENT];
+            *buffer = vec![0; CALL_BYTES + 2 * ALIGNMENT];
         }
         let begin = buffer.as_ptr().align_offset(ALIGNMENT);
-        body(&mut buffer[begin..begin + CALL_BYTES])
+        body(&mut buffer[begin..begin + CALL_BYTES + ALIGNMENT])
     })
 }

@@ -191,8 +191,8 @@ impl File for Opened {
         }
     }
 
-    fn read_once(&self, buf: &mut [u8], position: u64) -> io::Result<usize> {
-        let len = buf.len().min(around::READ_BYTES);
+    fn read_once(&self, buf: &mut [u8], position: u64, at_once: usize) -> io::Result<usize> {
+        let len = buf.len().min(at_once).min(around::CALL_BYTES);
         let buf = &mut buf[..len];
         if !cold::is_resident(&self.file, position, len as u64)
             && let Some(around) = self.around()

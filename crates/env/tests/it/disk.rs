@@ -227,11 +227,11 @@ fn what_is_read_once_is_the_same_wherever_it_is() {
         write(place, "a", Open::CreateNew, 0, &bytes);
         let open = |how| place.env.disk.open(&place.dir.join("a"), how).unwrap();
         let file = open(Open::Read);
-        let read = |position: usize, len: usize| {
+        let read = |position: usize, len: usize, at_once: usize| {
             let mut got = vec![0; len];
             let mut filled = 0;
             while filled < len {
-                match file.read_once(&mut got[filled..], (position + filled) as u64) {
+                match file.read_once(&mut got[filled..], (position + filled) as u64, at_once) {
                     Ok(0) => break,
                     Ok(more) => filled += more,
                     Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -258,12 +258,15 @@ fn what_is_read_once_is_the_same_wherever_it_is() {
             open(Open::Write)
                 .write_at(&[IoSlice::new(&bytes[2 << 20..])], 2 << 20)
                 .unwrap();
-            assert!(read(position, len) == want, "dirty, {len} at {position}");
-            file.sync_data().unwrap();
-            file.drop_cache(0, 0);
-            assert!(read(position, len) == want, "cold, {len} at {position}");
-            file.bring_in(position as u64, len as u64 / 2);
-            assert!(read(position, len) == want, "half, {len} at {position}");
+            for at_once in [usize::MAX, 128 << 10, 1000] {
+                let context = format!("{len} at {position}, {at_once} at once");
+                assert!(read(position, len, at_once) == want, "dirty, {context}");
+                file.sync_data().unwrap();
+                file.drop_cache(0, 0);
+                assert!(read(position, len, at_once) == want, "cold, {context}");
+                file.bring_in(position as u64, len as u64 / 2);
+                assert!(read(position, len, at_once) == want, "half, {context}");
+            }
         }
     });
 }

@@ -11,14 +11,24 @@ pub const ENTRY_BYTES: u64 = 24;
 /// A map below this would find no room for the keys of one batch.
 const SLOTS_MIN: u64 = 64;
 
+/// Bytes of a map that few keys have been put into. It stays in a processor's caches, and one of full size does not: every key would
+/// wait for memory twice in a pass.
+const SMALL_BYTES: u64 = 8 << 20;
+/// The share of slots up to which they are found quickly.
+const LOAD: f64 = 0.7;
+
 pub struct KeyMap {
     seed: [u64; 2],
-    /// Hash, and offset plus one; 0 there is a free slot.
-    slots: Vec<[u64; 3]>,
+    slots: Vec<Slot>,
     len: usize,
     len_max: usize,
+    /// Slots and keys of the map that takes the place of this one when it is full.
+    larger: Option<(usize, usize)>,
     latest: Option<Offset>,
 }
+
+/// Hash, and offset plus one; 0 there is a free slot.
+type Slot = [u64; 3];
 
 /// The map has no room for a further key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,13 +39,27 @@ impl KeyMap {
     #[must_use]
     pub fn new(seed: [u64; 2], keys_max: u64, bytes_max: u64, load: f64) -> KeyMap {
         let load = load.clamp(0.1, 0.95);
-        let wanted = (keys_max as f64 / load.min(0.7)).ceil() as u64;
-        let slots = wanted.min(bytes_max / ENTRY_BYTES).max(SLOTS_MIN);
+        let wanted = (keys_max as f64 / load.min(LOAD)).ceil() as u64;
+        let small = SMALL_BYTES / ENTRY_BYTES;
+        // While the small one is emptied into the other, both are there.
+        let room = bytes_max / ENTRY_BYTES;
+        let grows = small < wanted && 2 * small < room;
+        let slots = match grows {
+            true => wanted.min(room - small),
+            false => wanted.min(room),
+        };
+        let slots = usize::try_from(slots.max(SLOTS_MIN)).unwrap_or(usize::MAX / 24);
+        let keys = |slots: usize, load: f64| ((slots as f64 * load) as usize).max(1);
+        let (first, first_load) = match grows {
+            true => (small as usize, load.min(LOAD)),
+            false => (slots, load),
+        };
         KeyMap {
             seed,
-            slots: vec![[0; 3]; usize::try_from(slots).unwrap_or(usize::MAX / 24)],
+            slots: vec![[0; 3]; first],
             len: 0,
-            len_max: ((slots as f64 * load) as usize).max(1),
+            len_max: keys(first, first_load),
+            larger: grows.then(|| (slots, keys(slots, load))),
             latest: None,
         }
     }
@@ -63,44 +87,53 @@ impl KeyMap {
 
     /// `key` has a record at `offset`, above all that were put before.
     pub fn put(&mut self, key: &[u8], offset: Offset) -> Result<(), Full> {
-        let hash = sip128::<1, 3>(self.seed, key);
-        let at = self.slot(hash);
-        let Some(slot) = self.slots.get_mut(at) else {
-            return Err(Full);
-        };
-        if slot[2] == 0 {
+        let [low, high] = sip128::<1, 3>(self.seed, key);
+        let mut at = slot_of(&self.slots, [low, high]);
+        if self.slots[at][2] == 0 {
             if self.len >= self.len_max {
-                return Err(Full);
+                self.grow()?;
+                at = slot_of(&self.slots, [low, high]);
             }
             self.len += 1;
         }
-        *slot = [hash[0], hash[1], offset.0 as u64 + 1];
+        self.slots[at] = [low, high, offset.0 as u64 + 1];
         self.latest = self.latest.max(Some(offset));
+        Ok(())
+    }
+
+    fn grow(&mut self) -> Result<(), Full> {
+        let (slots, len_max) = self.larger.take().ok_or(Full)?;
+        let small = std::mem::replace(&mut self.slots, vec![[0; 3]; slots]);
+        for entry in small.into_iter().filter(|slot| slot[2] != 0) {
+            let at = slot_of(&self.slots, [entry[0], entry[1]]);
+            self.slots[at] = entry;
+        }
+        self.len_max = len_max;
         Ok(())
     }
 
     /// The newest offset of `key`, if it was put.
     #[must_use]
     pub fn get(&self, key: &[u8]) -> Option<Offset> {
-        let at = self.slot(sip128::<1, 3>(self.seed, key));
-        let slot = self.slots.get(at)?;
-        slot[2].checked_sub(1).map(|offset| Offset(offset as i64))
+        let at = slot_of(&self.slots, sip128::<1, 3>(self.seed, key));
+        let offset = self.slots[at][2].checked_sub(1)?;
+        Some(Offset(offset as i64))
     }
+}
 
-    /// Where the hash is, or the free slot where it would be. There is always one: the load is below 1.
-    fn slot(&self, hash: [u64; 2]) -> usize {
-        let count = self.slots.len();
-        // The high bits of a product spread over any number of slots.
-        let mut at = ((u128::from(hash[0]) * count as u128) >> 64) as usize;
-        loop {
-            let slot = &self.slots[at];
-            if slot[2] == 0 || (slot[0] == hash[0] && slot[1] == hash[1]) {
-                return at;
-            }
-            at += 1;
-            if at == count {
-                at = 0;
-            }
+/// Where the hash is, or the free slot where it would be. There is always one: the load is below 1.
+fn slot_of(slots: &[Slot], hash: [u64; 2]) -> usize {
+    let count = slots.len();
+    // The high bits of a product spread over any number of slots.
+    let mut at = ((u128::from(hash[0]) * count as u128) >> 64) as usize;
+    loop {
+        let slot = &slots[at];
+        if slot[2] == 0 || (slot[0] == hash[0] && slot[1] == hash[1]) {
+            return at;
+        }
+        at += 1;
+        if at == count {
+            at = 0;
         }
     }
 }
@@ -193,6 +226,24 @@ mod tests {
             assert_eq!(map.get(key.as_bytes()), Some(*offset));
         }
         assert_eq!(map.get(b"never put"), None);
+    }
+
+    #[test]
+    fn a_map_that_outgrows_the_caches_keeps_what_it_has_and_its_bound() {
+        let bytes_max = 3 * SMALL_BYTES;
+        let mut map = KeyMap::new([5, 6], u64::MAX, bytes_max, 0.9);
+        let small = map.slots.len();
+        let mut count = 0_i64;
+        while map.put(&count.to_le_bytes(), Offset(count)).is_ok() {
+            count += 1;
+        }
+        let large = map.slots.len();
+        assert!((small + large) as u64 * ENTRY_BYTES <= bytes_max);
+        assert_eq!(map.len(), (large as f64 * 0.9) as usize);
+        for key in (0..count).step_by(997) {
+            assert_eq!(map.get(&key.to_le_bytes()), Some(Offset(key)));
+        }
+        assert_eq!(map.get(&count.to_le_bytes()), None);
     }
 
     #[test]

@@ -152,15 +152,17 @@ impl Pass {
         }
     }
 
-    /// Goes on by what one read gives. `producers` tells what active producers wrote last. After an error the pass is over.
+    /// Goes on by about 1 MiB, of which the disk is asked for `at_once` bytes at a time. `producers` tells what active producers
+    /// wrote last. After an error the pass is over.
     pub fn step(
         &mut self,
         store: &Store,
+        at_once: usize,
         producers: &mut dyn FnMut() -> LastOfProducers,
     ) -> Result<Step, CleanError> {
         match &self.phase {
-            Phase::Learn { .. } => self.learn(store),
-            Phase::Write { .. } => self.write(store, producers),
+            Phase::Learn { .. } => self.learn(store, at_once),
+            Phase::Write { .. } => self.write(store, at_once, producers),
         }
     }
 
@@ -174,7 +176,7 @@ impl Pass {
         }
     }
 
-    fn learn(&mut self, store: &Store) -> Result<Step, CleanError> {
+    fn learn(&mut self, store: &Store, at_once: usize) -> Result<Step, CleanError> {
         let Phase::Learn { at, source } = &mut self.phase else {
             return Ok(Step::default());
         };
@@ -192,7 +194,7 @@ impl Pass {
         let Some(open) = source else {
             return Ok(Step::default());
         };
-        let run = open.run(store, &self.gaps).map_err(&at_segment)?;
+        let run = (open.run(store, &self.gaps, at_once)).map_err(&at_segment)?;
         let (is_at_end, end) = (open.is_at_end(), segment.end());
         for batch in &run.batches {
             if batch.attributes().is_control() {
@@ -242,6 +244,7 @@ impl Pass {
     fn write(
         &mut self,
         store: &Store,
+        at_once: usize,
         producers: &mut dyn FnMut() -> LastOfProducers,
     ) -> Result<Step, CleanError> {
         let Phase::Write { groups, at, group } = &mut self.phase else {
@@ -292,7 +295,7 @@ impl Pass {
                 open.source.insert(Source::new(segment))
             }
         };
-        let run = source.run(store, &self.gaps).map_err(&at_segment)?;
+        let run = (source.run(store, &self.gaps, at_once)).map_err(&at_segment)?;
         let is_at_end = source.is_at_end();
         let is_last = is_at_end && open.at + 1 == open.sources.end;
         let rules = Rules {

@@ -84,15 +84,20 @@ impl Source {
         self.position >= self.len
     }
 
-    /// The next batches; no bytes at the end of the segment.
-    pub(crate) fn run(&mut self, store: &Store, gaps: &Gaps) -> Result<Run, ScanError> {
+    /// The next batches, of which the disk is asked for `at_once` bytes at a time; no bytes at the end of the segment.
+    pub(crate) fn run(
+        &mut self,
+        store: &Store,
+        gaps: &Gaps,
+        at_once: usize,
+    ) -> Result<Run, ScanError> {
         let file = self.segment.file()?;
         let mut want = RUN_BYTES;
         loop {
             let left = self.len - self.position;
             let mut bytes = self.take_memory();
             bytes.resize(left.min(want) as usize, 0);
-            let got = read_once_up_to(&*file, &mut bytes, self.position)?;
+            let got = read_once_up_to(&*file, &mut bytes, self.position, at_once)?;
             bytes.truncate(got);
             self.last = bytes.freeze();
             let run = self.cut(store, self.last.clone(), gaps)?;

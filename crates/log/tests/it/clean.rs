@@ -127,7 +127,7 @@ fn order(store: &Store, how: &How) -> Option<Order> {
 
 fn drive(store: &Store, mut pass: Pass, how: &How) -> Result<Outcome, CleanError> {
     loop {
-        let step = pass.step(store, &mut || how.producers.clone())?;
+        let step = pass.step(store, usize::MAX, &mut || how.producers.clone())?;
         store.unlink(&step.deleted)?;
         if let Some(outcome) = step.outcome {
             return Ok(outcome);

@@ -41,6 +41,13 @@ pub struct CleanerSettings {
 /// Longest wait for the pace: a rate near zero must not stop a shutdown or a change of the rate from being seen.
 const PACE_WAIT_MAX: Duration = Duration::from_secs(1);
 
+/// What the disk is asked for at once while others commit: a sync waits behind it (docs/decisions/disk-sharing.md).
+const BESIDE_BYTES: usize = 128 << 10;
+/// And while nobody does: it is half as fast again.
+const ALONE_BYTES: usize = 1 << 20;
+/// A directory that has committed nothing for so long is nobody's concern at the moment.
+const ALONE_AFTER: Duration = Duration::from_millis(100);
+
 /// Batches of the hot tail that are forgotten under one hold of the partition's lock.
 const FORGET_BYTES: usize = 1 << 20;
 
@@ -147,8 +154,9 @@ struct Job {
     partition: Arc<Partition>,
     home: Arc<Home>,
     pass: Pass,
-    /// What the directory had committed after the last step.
+    /// What the directory had committed after the last step, and when that was last found to have grown.
     committed: u64,
+    committed_at: Instant,
 }
 
 /// One thread that compacts.
@@ -237,6 +245,7 @@ impl Cleaner {
         Some(Box::new(Job {
             key,
             committed: home.dir.committed(),
+            committed_at: cleaning.env.clock.now(),
             home,
             partition,
             pass,
@@ -254,6 +263,7 @@ impl Cleaner {
         if std::mem::replace(&mut job.committed, committed) == committed {
             return now;
         }
+        job.committed_at = now;
         now.plus(now.since(began))
     }
 
@@ -275,7 +285,11 @@ impl Cleaner {
         }
         let partition = Arc::clone(&job.partition);
         let mut producers = || partition.producers(clean::last_of).into_iter().collect();
-        match job.pass.step(store, &mut producers) {
+        let at_once = match now.since(job.committed_at) < ALONE_AFTER {
+            true => BESIDE_BYTES,
+            false => ALONE_BYTES,
+        };
+        match job.pass.step(store, at_once, &mut producers) {
             Ok(step) => {
                 if !step.deleted.paths.is_empty() {
                     let delay = u64::try_from(config.file_delete_delay_ms).unwrap_or(0);

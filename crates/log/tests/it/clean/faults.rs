@@ -114,7 +114,7 @@ fn a_pass_without_descriptors_leaves_a_log_that_goes_on() {
         machine.faults(|faults| faults.opens_fail = refused);
         let mut pass = Pass::new(&store, due);
         let done = loop {
-            match pass.step(&store, &mut || how.producers.clone()) {
+            match pass.step(&store, 100, &mut || how.producers.clone()) {
                 Ok(step) if step.outcome.is_some() => break Ok(()),
                 Ok(_) => {}
                 Err(error) => {
