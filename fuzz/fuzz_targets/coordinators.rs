@@ -3,8 +3,10 @@
 
 #![no_main]
 
+use std::sync::Arc;
+
 use coord::group::{Ask as GroupAsk, Client};
-use coord::txn::{self, Answer, Ask, Filter, Transactions};
+use coord::txn::{self, Answer, Ask, Transactions};
 use coord::{Caller, Moment, Step};
 use esker_fuzz::{Entry, World};
 use libfuzzer_sys::fuzz_target;
@@ -153,7 +155,7 @@ impl Ledger {
     }
 
     fn all(&mut self) -> Vec<txn::Described> {
-        match self.ask(Ask::List(Filter::default())).pop() {
+        match self.ask(Ask::List(Arc::default())).pop() {
             Some(Answer::List(all)) => all,
             other => panic!("asked for a list, told {other:?}"),
         }

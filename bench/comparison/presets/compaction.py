@@ -99,10 +99,7 @@ class Compaction(Preset):
             bench.drop_topic(state, topic)
 
     def _beside(self, bench, side, server, log, filled):
-        """The producer alone, beside the pass, and alone again: each for as long as the pass took alone, so that it does not outlast it.
-
-        Quiet is the mean of before and after: the disk of a shared machine has better and worse seconds.
-        """
+        """The producer alone, then beside the pass: for as long as the pass took alone, so that it does not outlast it."""
         seconds = max(1.0, self.alone_s.get(side.name, 1.0))
         topic = bench.make_topic(server, side, 6)
 
@@ -110,7 +107,7 @@ class Compaction(Preset):
             return bench.librdkafka("produce", server, topic, {"linger.ms": 0}, size=1000, partitions=6, sample=1,
                                     rate=self.RATE, seconds=seconds)
         try:
-            before = bench.run(produce(), seconds)
+            quiet = bench.run(produce(), seconds)
             with bench.meter(server) as figures:
                 producer = bench.processes.begin(produce())
                 try:
@@ -118,13 +115,11 @@ class Compaction(Preset):
                     beside = bench.finish_client(producer, seconds)
                 finally:
                     bench.processes.kill(producer)
-            after = bench.run(produce(), seconds)
         finally:
             bench.drop_topic(server, topic)
         out.update(figures(beside["records"]))
-        out["quiet_p99_us"] = (before["p99_us"] + after["p99_us"]) / 2
-        out["beside_p99_us"] = beside["p99_us"]
-        out["of_quiet"] = out["beside_p99_us"] / out["quiet_p99_us"]
+        out["quiet_p99_us"], out["beside_p99_us"] = quiet["p99_us"], beside["p99_us"]
+        out["of_quiet"] = beside["p99_us"] / quiet["p99_us"]
         return out
 
     def teardown(self, bench, side, state):

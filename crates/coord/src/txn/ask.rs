@@ -1,5 +1,8 @@
 //! What can be asked of the transactions, free of protocol versions, and what they answer.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use model::{ProducerEpoch, ProducerId, Timestamp};
 use wire::ErrorCode;
 
@@ -57,7 +60,8 @@ pub enum Ask {
     Describe {
         transactional_id: String,
     },
-    List(Filter),
+    /// All coordinators are asked with one filter.
+    List(Arc<Filter>),
 }
 
 impl Ask {
@@ -85,11 +89,11 @@ impl Ask {
     }
 }
 
-/// Which transactions to list; what is empty lets everything pass.
+/// Which transactions to list; what is empty lets everything pass. A state stands there once.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Filter {
     pub states: Vec<State>,
-    pub producer_ids: Vec<ProducerId>,
+    pub producer_ids: BTreeSet<ProducerId>,
     /// Open for longer than this.
     pub duration_ms: Option<i64>,
     /// Of the transactional id.

@@ -785,7 +785,7 @@ fn lists_go_by_state_producer_time_and_id() {
     let producer = rig.init();
     rig.add(producer, 0, 0).unwrap();
     rig.wall = LATER;
-    let mut count = |filter: Filter| match rig.ask(Ask::List(filter)) {
+    let mut count = |filter: Filter| match rig.ask(Ask::List(filter.into())) {
         Answer::List(list) => list.len(),
         other => panic!("{other:?}"),
     };

@@ -1,5 +1,7 @@
 //! ListTransactions: the transactions of every coordinator of this broker (KIP-664, 994, 1152).
 
+use std::sync::Arc;
+
 use coord::Pattern;
 use coord::txn::{Answer, Ask, Filter, State};
 use model::ProducerId;
@@ -21,7 +23,12 @@ impl Shard {
             .state_filters
             .into_iter()
             .partition(|name| State::is_known(name));
-        let states: Vec<State> = known.iter().filter_map(|name| State::named(name)).collect();
+        let mut states: Vec<State> = Vec::new();
+        for state in known.iter().filter_map(|name| State::named(name)) {
+            if !states.contains(&state) {
+                states.push(state);
+            }
+        }
         let names_none = states.is_empty() && !(known.is_empty() && unknown.is_empty());
         let pattern = request.transactional_id_pattern.unwrap_or_default();
         let pattern = match pattern.as_str() {
@@ -35,7 +42,7 @@ impl Shard {
             };
             return self.reply(address, ApiKey::ListTransactions, &response);
         };
-        let filter = Filter {
+        let filter = Arc::new(Filter {
             pattern,
             states,
             producer_ids: request
@@ -44,7 +51,7 @@ impl Shard {
                 .map(ProducerId)
                 .collect(),
             duration_ms: (request.duration_filter >= 0).then_some(request.duration_filter),
-        };
+        });
         let topics = self.topics();
         let partitions = match topics.named(meta::name::TRANSACTIONS) {
             // No transaction is in a state that nobody knows, or that none rests in.
@@ -52,7 +59,7 @@ impl Shard {
             _ => 0,
         };
         let questions = (0..partitions)
-            .map(|partition| (partition, Question::Txn(Ask::List(filter.clone()))))
+            .map(|partition| (partition, Question::Txn(Ask::List(Arc::clone(&filter)))))
             .collect();
         self.ask_all(address, questions, |shard, address, told| {
             let mut response = ListTransactionsResponse {
