@@ -43,6 +43,8 @@ DIFFERENCES = """
   the epoch and the assignment that were there before, looks for the topics meanwhile, and tells the next heartbeat.
 - DescribeGroups and ConsumerGroupDescribe tell why a group last rebalanced in the message that stands beside an error code,
   while the code is NONE. Kafka leaves the message empty; clients look at it when there is an error.
+- A JoinGroup whose protocols take more than 1 MiB, 128 bytes counted for each beside name and metadata, is refused
+  (INVALID_REQUEST): the record of its group would not fit a batch. Kafka has no such bound.
 - JoinGroup hands through whatever its members call their subscription. Kafka's coordinator fails inside on one that counts more
   topics than it has bytes for, and the join of the whole group is never answered.
 - A group that no member got into for want of a common protocol is not there. Kafka lists it as an empty one.
