@@ -3,7 +3,8 @@
  * One thread receives until nothing more comes, writes all requests as they are to a file of zeros with one
  * call, syncs it, and answers each. Nothing is checked, found again or kept. So no broker that makes each
  * request durable before it answers is much faster with this client, and the share that one reaches says more
- * than its requests a second, which are the machine's as well. */
+ * than its requests a second, which are the machine's as well. With `bare=none` nothing is written or synced either:
+ * what is left is the machine's loopback and this client. */
 #define _GNU_SOURCE
 #include "client.h"
 
@@ -19,6 +20,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#define BARE_NO_FILE "none"
 #define EVENTS 256
 #define ROUND_MAX 1024
 #define REQUEST_MAX (2 << 20)
@@ -95,6 +97,8 @@ static void write_round(struct server *s)
         parts[i] = (struct iovec){s->round[i]->request, s->round[i]->whole};
         bytes += (ssize_t)s->round[i]->whole;
     }
+    if (s->file < 0)
+        return;
     if (s->written + bytes > FILE_BYTES)
         s->written = 0;
     if (pwritev(s->file, parts, s->count, s->written) != bytes || fdatasync(s->file))
@@ -179,24 +183,30 @@ static void serve(struct server *s)
     }
 }
 
+/* A file of zeros that ends with its descriptor. */
+static int open_zeros(const char *path)
+{
+    int file = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
+    char *zeros = calloc(1, 1 << 20);
+    for (off_t at = 0; zeros && at < FILE_BYTES; at += 1 << 20)
+        if (pwrite(file, zeros, 1 << 20, at) != 1 << 20)
+            die("%s: %s", path, strerror(errno));
+    if (fdatasync(file) || unlink(path))
+        die("%s: %s", path, strerror(errno));
+    free(zeros);
+    return file;
+}
+
 /* Starts it as a process of its own that ends with this one; returns its port. */
 int serve_bare(const char *path)
 {
-    struct server s = {.epoll = epoll_create1(0)};
+    struct server s = {.epoll = epoll_create1(0), .file = strcmp(path, BARE_NO_FILE) ? open_zeros(path) : -1};
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof a;
     s.listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
     if (bind(s.listener, (struct sockaddr *)&a, len) || listen(s.listener, CONNS_MAX)
         || getsockname(s.listener, (struct sockaddr *)&a, &len))
         die("listen: %s", strerror(errno));
-    s.file = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
-    char *zeros = calloc(1, 1 << 20);
-    for (off_t at = 0; zeros && at < FILE_BYTES; at += 1 << 20)
-        if (pwrite(s.file, zeros, 1 << 20, at) != 1 << 20)
-            die("%s: %s", path, strerror(errno));
-    if (fdatasync(s.file) || unlink(path))
-        die("%s: %s", path, strerror(errno));
-    free(zeros);
     pid_t parent = getpid(), child = fork();
     if (child < 0)
         die("fork: %s", strerror(errno));
@@ -209,6 +219,7 @@ int serve_bare(const char *path)
     }
     close(s.listener);
     close(s.epoll);
-    close(s.file);
+    if (s.file >= 0)
+        close(s.file);
     return ntohs(a.sin_port);
 }

@@ -1,7 +1,7 @@
 /* Members of one group that commit offsets, without a client library.
  *
  *     raw commits port=9092 topic=T [members=64 depth=1 warmup=0.4 seconds=2]
- *     raw commits bare=FILE topic=T ...    to the server of bare.c, which has no groups and writes to FILE
+ *     raw commits bare=FILE topic=T ...    to the server of bare.c, which has no groups and writes to FILE, or nowhere: none
  *
  * The members join a group of the classic protocol on a connection each, as any member does: each is given an id and joins
  * with it, beats while it waits for the others, and joins again when the group goes on without it. When all have been given

@@ -3,7 +3,9 @@
 //! A bounded cache per shard; a connection stays on its shard, and a client that comes back on another one is told that its
 //! session is unknown, upon which it sends a full request. Decides only: clock and randomness are handed in.
 
-use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
 use model::Instant;
@@ -13,14 +15,16 @@ use wire::{ErrorCode, Uuid};
 
 /// A session that was used this recently is not evicted for a new one.
 const EVICTION_AGE: Duration = Duration::from_secs(120);
+/// Partitions that all sessions of a shard together remember, some 150 bytes each. Kafka bounds the sessions alone.
+const REMEMBERED_MAX: usize = 1 << 20;
 const FINAL_EPOCH: i32 = -1;
 const INITIAL_EPOCH: i32 = 0;
 
 /// One partition that a client reads.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Place {
     pub(crate) topic_id: Uuid,
-    pub(crate) topic: String,
+    pub(crate) topic: Arc<str>,
     pub(crate) partition: i32,
 }
 
@@ -31,6 +35,17 @@ pub(crate) struct Remembered {
     pub(crate) high_watermark: i64,
     pub(crate) log_start: i64,
     pub(crate) is_told: bool,
+}
+
+impl Remembered {
+    fn new(wanted: FetchPartition) -> Remembered {
+        Remembered {
+            wanted,
+            high_watermark: -1,
+            log_start: -1,
+            is_told: false,
+        }
+    }
 }
 
 struct Session {
@@ -46,6 +61,9 @@ struct Session {
 pub(crate) struct Sessions {
     sessions: BTreeMap<i32, Session>,
     slots: usize,
+    /// Partitions of all sessions.
+    remembered: usize,
+    remembered_max: usize,
 }
 
 /// How a fetch relates to sessions.
@@ -62,6 +80,8 @@ impl Sessions {
         Sessions {
             sessions: BTreeMap::new(),
             slots,
+            remembered: 0,
+            remembered_max: REMEMBERED_MAX,
         }
     }
 
@@ -78,8 +98,8 @@ impl Sessions {
     ) -> Result<Context, ErrorCode> {
         let (id, epoch) = (request.session_id, request.session_epoch);
         if epoch == FINAL_EPOCH || epoch == INITIAL_EPOCH {
-            self.sessions.remove(&id);
-            let wanted: Vec<_> = places(&request);
+            self.end(id);
+            let wanted = places(&request);
             let session_id = if epoch == INITIAL_EPOCH {
                 self.create(&wanted, uses_ids, now, random)
             } else {
@@ -104,28 +124,28 @@ impl Sessions {
         session.epoch = if epoch == i32::MAX { 1 } else { epoch + 1 };
         session.used = now;
         for (place, wanted) in places(&request) {
-            match session.partitions.get_mut(&place) {
-                Some(known) => known.wanted = wanted,
-                None => {
-                    session.partitions.insert(
-                        place,
-                        Remembered {
-                            wanted,
-                            high_watermark: -1,
-                            log_start: -1,
-                            is_told: false,
-                        },
-                    );
+            match session.partitions.entry(place) {
+                Entry::Occupied(mut known) => known.get_mut().wanted = wanted,
+                Entry::Vacant(_) if self.remembered == self.remembered_max => {
+                    // The client then asks for all it wants, and gets no session.
+                    self.end(id);
+                    return Err(ErrorCode::FetchSessionIdNotFound);
+                }
+                Entry::Vacant(new) => {
+                    self.remembered += 1;
+                    new.insert(Remembered::new(wanted));
                 }
             }
         }
         for topic in &request.forgotten_topics_data {
+            let name: Arc<str> = topic.topic.as_str().into();
             for partition in &topic.partitions {
-                session.partitions.remove(&Place {
+                let place = Place {
                     topic_id: topic.topic_id,
-                    topic: topic.topic.clone(),
+                    topic: Arc::clone(&name),
                     partition: *partition,
-                });
+                };
+                self.remembered -= usize::from(session.partitions.remove(&place).is_some());
             }
         }
         let wanted = session
@@ -175,23 +195,24 @@ impl Sessions {
         now: Instant,
         random: u64,
     ) -> i32 {
-        if self.sessions.len() >= self.slots && !self.evict(now) {
-            return 0;
+        let has_room = |sessions: &Sessions| {
+            sessions.sessions.len() < sessions.slots
+                && sessions.remembered + wanted.len() <= sessions.remembered_max
+        };
+        while !has_room(self) {
+            if !self.evict(now) {
+                return 0;
+            }
         }
         let mut id = ((random >> 33) as i32).max(1);
         while self.sessions.contains_key(&id) {
             id = if id == i32::MAX { 1 } else { id + 1 };
         }
-        let remember = |wanted: &FetchPartition| Remembered {
-            wanted: wanted.clone(),
-            high_watermark: -1,
-            log_start: -1,
-            is_told: false,
-        };
-        let partitions = wanted
+        let partitions: BTreeMap<Place, Remembered> = wanted
             .iter()
-            .map(|(place, wanted)| (place.clone(), remember(wanted)))
+            .map(|(place, wanted)| (place.clone(), Remembered::new(wanted.clone())))
             .collect();
+        self.remembered += partitions.len();
         self.sessions.insert(
             id,
             Session {
@@ -205,6 +226,12 @@ impl Sessions {
         id
     }
 
+    fn end(&mut self, id: i32) {
+        if let Some(session) = self.sessions.remove(&id) {
+            self.remembered -= session.partitions.len();
+        }
+    }
+
     fn evict(&mut self, now: Instant) -> bool {
         let Some((id, used)) = self
             .sessions
@@ -216,7 +243,7 @@ impl Sessions {
         };
         let is_old = now.since(used) > EVICTION_AGE;
         if is_old {
-            self.sessions.remove(&id);
+            self.end(id);
         }
         is_old
     }
@@ -239,21 +266,38 @@ impl Session {
     }
 }
 
+/// What a request names. A partition that it names again is the one partition, as it was named last: each of them is
+/// watched and looked at by itself.
 fn places(request: &FetchRequest) -> Vec<(Place, FetchPartition)> {
-    request
-        .topics
-        .iter()
-        .flat_map(|topic| {
-            topic.partitions.iter().map(|partition| {
-                let place = Place {
-                    topic_id: topic.topic_id,
-                    topic: topic.topic.clone(),
-                    partition: partition.partition,
-                };
-                (place, partition.clone())
-            })
-        })
-        .collect()
+    let mut places: Vec<(Place, FetchPartition)> = Vec::new();
+    for topic in &request.topics {
+        let name: Arc<str> = topic.topic.as_str().into();
+        places.extend(topic.partitions.iter().map(|partition| {
+            let place = Place {
+                topic_id: topic.topic_id,
+                topic: Arc::clone(&name),
+                partition: partition.partition,
+            };
+            (place, partition.clone())
+        }));
+    }
+    match places.is_sorted_by(|(one, _), (next, _)| one < next) {
+        true => places,
+        false => once_each(places),
+    }
+}
+
+fn once_each(places: Vec<(Place, FetchPartition)>) -> Vec<(Place, FetchPartition)> {
+    let mut found = HashMap::with_capacity(places.len());
+    let mut kept: Vec<(Place, FetchPartition)> = Vec::with_capacity(places.len());
+    for (place, wanted) in places {
+        let at = *found.entry(place.clone()).or_insert(kept.len());
+        match kept.get_mut(at) {
+            Some((_, known)) => *known = wanted,
+            None => kept.push((place, wanted)),
+        }
+    }
+    kept
 }
 
 #[cfg(test)]
@@ -347,7 +391,7 @@ mod tests {
             .session_id;
         let place = Place {
             topic_id: Uuid::ZERO,
-            topic: "t".to_owned(),
+            topic: "t".into(),
             partition: 1,
         };
         assert!(sessions.tell(id, &place, 5, 0, true, false));
@@ -386,5 +430,38 @@ mod tests {
                 .session_id
                 > 0
         );
+    }
+    #[test]
+    fn a_partition_that_is_named_again_is_one() {
+        let mut sessions = Sessions::new(1);
+        let mut again = request(0, -1, &[1, 0, 1], &[]);
+        again.topics[0].partitions[2].fetch_offset = 7;
+        let context = sessions.open(again, false, Instant(0), 0).expect("opened");
+        assert_eq!(partitions(&context), [1, 0]);
+        assert_eq!(context.wanted[0].1.fetch_offset, 7, "the last one counts");
+    }
+
+    #[test]
+    fn what_sessions_remember_is_bounded() {
+        let mut sessions = Sessions::new(10);
+        sessions.remembered_max = 4;
+        let mut open = |id, epoch, partitions: &[i32], now| {
+            let asked = request(id, epoch, partitions, &[]);
+            sessions.open(asked, false, now, (id as u64 + 1) << 40)
+        };
+        let id = open(0, 0, &[0, 1, 2], Instant(0)).unwrap().session_id;
+        assert!(id > 0);
+        let large = open(0, 0, &[0, 1], Instant(0)).unwrap();
+        assert_eq!((large.session_id, partitions(&large)), (0, vec![0, 1]));
+        assert_eq!(
+            partitions(&open(id, 1, &[3], Instant(1)).unwrap()),
+            [0, 1, 2, 3]
+        );
+        let full = open(id, 2, &[4], Instant(2)).err();
+        assert_eq!(full, Some(ErrorCode::FetchSessionIdNotFound));
+        assert!(open(0, 0, &[0, 1, 2, 3], Instant(3)).unwrap().session_id > 0);
+        // One that nobody used for long makes way.
+        let later = Instant(3).plus(EVICTION_AGE * 2);
+        assert!(open(0, 0, &[0], later).unwrap().session_id > 0);
     }
 }

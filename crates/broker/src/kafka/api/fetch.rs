@@ -277,11 +277,11 @@ impl Shard {
                 }
             });
             match response.responses.last_mut() {
-                Some(topic) if topic.topic_id == place.topic_id && topic.topic == place.topic => {
+                Some(topic) if topic.topic_id == place.topic_id && *topic.topic == *place.topic => {
                     topic.partitions.push(data)
                 }
                 _ => response.responses.push(FetchableTopicResponse {
-                    topic: place.topic.clone(),
+                    topic: place.topic.to_string(),
                     topic_id: place.topic_id,
                     partitions: vec![data],
                 }),
