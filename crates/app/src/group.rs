@@ -19,6 +19,8 @@ use crate::table::Table;
 
 /// How long `describe` waits for the records that tell the lag in seconds.
 const LAG_WAIT: Duration = Duration::from_secs(5);
+/// Of a partition in one answer: its first batch is wanted, and most are smaller.
+const LAG_BYTES: i32 = 16 << 10;
 
 #[derive(Args, Debug)]
 pub(crate) struct GroupArgs {
@@ -294,10 +296,10 @@ fn lags(
             Some((part, at.offset.max(log.start)..log.end))
         })
         .collect();
-    let behind: Vec<(&Part, i64)> = unread
+    let behind: BTreeMap<&Part, Range<i64>> = unread
         .iter()
         .filter(|(_, unread)| !unread.is_empty())
-        .map(|(part, unread)| (*part, unread.start))
+        .map(|(part, unread)| (*part, unread.clone()))
         .collect();
     let ages = ages(client, global, &behind)?;
     let mut table = Table::new(LAG_COLUMNS);
@@ -308,7 +310,7 @@ fn lags(
             .map(|unread| (unread.end - unread.start).max(0));
         let seconds = match lag {
             Some(0) => Some(0.0),
-            _ => ages.get(part).copied(),
+            _ => ages.get(part).copied().flatten(),
         };
         let owner = owners.get(part);
         table.row([
@@ -337,7 +339,7 @@ fn logs(client: &mut Client, parts: &[&Part]) -> Result<BTreeMap<Part, Range<i64
     for (topic, partitions) in by_topic {
         let mut find = |place: Place| {
             let places: Vec<(i32, Place)> = partitions.iter().map(|it| (*it, place)).collect();
-            client.resolve(topic, &places, Isolation::ReadCommitted)
+            client.resolve(topic, &places, Isolation::ReadUncommitted)
         };
         let found = find(Place::Beginning).and_then(|starts| Ok((starts, find(Place::End)?)));
         match found {
@@ -352,24 +354,25 @@ fn logs(client: &mut Client, parts: &[&Part]) -> Result<BTreeMap<Part, Range<i64
     Ok(logs)
 }
 
-/// How old the first record is that the group can read and has not, in seconds.
+/// How old the first record is that the group can read and has not, in seconds: 0 where nothing is left but markers of
+/// transactions, none where that record has no time. What was not found out within `LAG_WAIT` is left out.
 fn ages(
     client: &mut Client,
     global: &Global,
-    behind: &[(&Part, i64)],
-) -> Result<BTreeMap<Part, f64>, Failure> {
+    behind: &BTreeMap<&Part, Range<i64>>,
+) -> Result<BTreeMap<Part, Option<f64>>, Failure> {
     let mut ages = BTreeMap::new();
     let clock = std::sync::Arc::clone(&client.env().clock);
     let until = clock.now().plus(LAG_WAIT);
     let options = ConsumerOptions {
-        partition_bytes_max: 1,
+        partition_bytes_max: LAG_BYTES,
         isolation: Isolation::ReadUncommitted,
         wait: Duration::from_millis(100),
         ..ConsumerOptions::default()
     };
     let mut consumer = Consumer::new(crate::connect(client.env(), global)?, options);
-    for ((topic, partition), offset) in behind {
-        consumer.assign(topic, *partition, *offset)?;
+    for ((topic, partition), unread) in behind {
+        consumer.assign(topic, *partition, unread.start)?;
     }
     while ages.len() < behind.len() && clock.now() < until {
         let fetched = match consumer.poll() {
@@ -380,16 +383,21 @@ fn ages(
         };
         let now = clock.wall_ms().0;
         for answer in fetched {
+            let part = (answer.topic.to_string(), answer.partition);
             let mut first = None;
             let _ = answer.each(|record| {
                 first = Some(record.timestamp);
                 ControlFlow::Break(())
             })?;
-            if let Some(timestamp) = first {
-                let age = (now - timestamp).max(0) as f64 / 1000.0;
-                ages.entry((answer.topic.to_string(), answer.partition))
-                    .or_insert(age);
-            }
+            let (at, end) = (consumer.position(&part.0, part.1), behind[&part].end);
+            let age = match first {
+                Some(timestamp) if timestamp < 0 => None,
+                Some(timestamp) => Some((now - timestamp).max(0) as f64 / 1000.0),
+                None if at.is_some_and(|at| at < end) => continue,
+                None => Some(0.0),
+            };
+            consumer.pause(&part.0, part.1);
+            ages.entry(part).or_insert(age);
         }
     }
     Ok(ages)
@@ -475,11 +483,17 @@ fn target(
         (_, _, shift) => {
             let by = shift.unwrap_or(0);
             let from = |index: &i32| {
-                committed
-                    .get(&(topic.to_owned(), *index))
-                    .map(|at| (*index, at.offset.saturating_add(by)))
+                let at = committed.get(&(topic.to_owned(), *index));
+                let at = at.ok_or_else(|| {
+                    Failure::new(format!("nothing is committed for {topic}-{index} to shift"))
+                        .hint("leave it out with --partition, or say --to")
+                })?;
+                Ok((*index, at.offset.saturating_add(by)))
             };
-            partitions.iter().filter_map(from).collect()
+            partitions
+                .iter()
+                .map(from)
+                .collect::<Result<_, Failure>>()?
         }
     };
     for (partition, offset) in &mut asked {

@@ -1,7 +1,9 @@
 //! `esker txn`: transactions that are open, and the end of one that hangs.
 
+use std::collections::BTreeMap;
+
 use clap::{Args, Subcommand};
-use client::Client;
+use client::{ActiveProducer, Client};
 use env::Env;
 use serde_json::json;
 
@@ -42,7 +44,7 @@ pub(crate) struct AbortArgs {
     pub(crate) topic: String,
     #[arg(long, allow_negative_numbers = true, value_parser = crate::grammar::partition)]
     pub(crate) partition: i32,
-    /// First offset of the transaction, as `DescribeProducers` tells it; the oldest open one when not given
+    /// First offset of the transaction; those of all that are open are told when it is not given
     #[arg(long, value_name = "OFFSET", value_parser = clap::value_parser!(i64).range(0..))]
     pub(crate) start_offset: Option<i64>,
 }
@@ -140,14 +142,18 @@ fn describe(client: &mut Client, ids: &[String], json: bool) -> Result<(), Failu
 
 fn abort(client: &mut Client, args: &AbortArgs, json: bool) -> Result<(), Failure> {
     let producers = client.describe_producers(&args.topic, args.partition)?;
-    let wanted = |start: i64| args.start_offset.is_none_or(|wanted| wanted == start);
-    let open = producers.iter().filter_map(|producer| {
-        let start = producer.transaction_start?;
-        wanted(start).then_some((start, producer))
-    });
-    let Some((start, producer)) = open.min_by_key(|(start, _)| *start) else {
-        let place = format!("{}-{}", args.topic, args.partition);
-        return Err(Failure::new(format!("no transaction is open in {place}")));
+    let open: BTreeMap<i64, &ActiveProducer> = producers
+        .iter()
+        .filter_map(|producer| Some((producer.transaction_start?, producer)))
+        .collect();
+    let place = format!("{}-{}", args.topic, args.partition);
+    let found = |start: i64| Some((start, *open.get(&start)?));
+    let (start, producer) = match args.start_offset {
+        // One that is alive would go on and commit what comes after the marker.
+        None if !open.is_empty() => return Err(which(&place, &open)),
+        start => start
+            .and_then(found)
+            .ok_or_else(|| Failure::new(format!("no such transaction is open in {place}")))?,
     };
     client.abort_hanging(&args.topic, args.partition, producer)?;
     let mut table = Table::new(&["topic", "partition", "producer_id", "start_offset"]);
@@ -158,4 +164,14 @@ fn abort(client: &mut Client, args: &AbortArgs, json: bool) -> Result<(), Failur
         json!(start),
     ]);
     Ok(table.print(json)?)
+}
+
+fn which(place: &str, open: &BTreeMap<i64, &ActiveProducer>) -> Failure {
+    let starts: Vec<String> = open
+        .iter()
+        .map(|(start, producer)| format!("{start} (of producer {})", producer.producer_id))
+        .collect();
+    let starts = starts.join(", ");
+    Failure::new(format!("which transaction of {place}?"))
+        .hint(format!("say --start-offset; these are open: {starts}"))
 }

@@ -514,10 +514,7 @@ mod tests {
         assert_eq!(broker.listeners[0].address(), "127.0.0.1:9092");
         assert_eq!(broker.network_threads, 3);
         assert_eq!(broker.queued_bytes_max, 128 << 20, "one 64th of 8 GiB");
-        assert_eq!(
-            broker.producer_id_expiration,
-            Duration::from_secs(7 * 86_400)
-        );
+        assert_eq!(broker.producer_id_expiration, Duration::from_secs(86_400));
         assert_eq!(broker.connection_idle_max, Some(Duration::from_secs(600)));
         assert!(broker.auto_create_topics && broker.delete_topics);
     }

@@ -13,8 +13,8 @@ use log::journal::{Entry, What};
 use log::producer::{Origin, ProducerError, Verdict};
 use model::{Instant, LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
 use wire::records::{
-    Batch, BatchError, Caps, Codec, CodecError, EndTxn, RecordFault, Rules, TimestampType,
-    end_txn_batch, recompress, validate_records,
+    BREACHES_MAX, Batch, BatchError, Breach, Caps, Codec, CodecError, EndTxn, RecordFault, Rule,
+    Rules, TimestampType, end_txn_batch, recompress, validate_records,
 };
 
 use crate::dir::{Push, Stamp};
@@ -345,7 +345,16 @@ fn prepare(mut batch: Batch, config: &LogConfig, wall: Timestamp) -> Result<Batc
     if batch.attributes().is_control() {
         return Err(BatchError::Control.into());
     }
+    // Before anything is unpacked, and again when it has its form.
+    check_size(&batch, config)?;
     let stamps = config.message_timestamp_type == TimestampType::LogAppendTime;
+    let is_stamped = batch.attributes().timestamp_type() == TimestampType::LogAppendTime;
+    if is_stamped && stamps {
+        return Err(stamped_by_producer(&batch).into());
+    }
+    if is_stamped {
+        batch.set_create_time();
+    }
     let bounds = wall
         .0
         .saturating_sub(config.message_timestamp_before_max_ms)
@@ -362,7 +371,7 @@ fn prepare(mut batch: Batch, config: &LogConfig, wall: Timestamp) -> Result<Batc
     };
     let is_bounded_below = !stamps && config.message_timestamp_before_max_ms != i64::MAX;
     let key_required = config.cleanup_policy.compact;
-    if key_required || is_bounded_below || is_out_of_bounds || wanted.is_some() {
+    if key_required || is_bounded_below || is_out_of_bounds || is_stamped || wanted.is_some() {
         let rules = Rules {
             caps: Caps::default(),
             key_required,
@@ -380,12 +389,7 @@ fn prepare(mut batch: Batch, config: &LogConfig, wall: Timestamp) -> Result<Batc
     if stamps {
         batch.set_append_time(wall);
     }
-    if batch.size() as u64 > config.max_message_bytes {
-        return Err(AppendError::TooLarge {
-            bytes: batch.size(),
-            max: config.max_message_bytes,
-        });
-    }
+    check_size(&batch, config)?;
     debug_assert!(
         batch
             .attributes()
@@ -393,6 +397,24 @@ fn prepare(mut batch: Batch, config: &LogConfig, wall: Timestamp) -> Result<Batc
             .is_some_and(|codec| codec != Codec::None || !batch.body().is_empty())
     );
     Ok(batch)
+}
+
+fn check_size(batch: &Batch, config: &LogConfig) -> Result<(), AppendError> {
+    let (bytes, max) = (batch.size(), config.max_message_bytes);
+    match bytes as u64 > max {
+        true => Err(AppendError::TooLarge { bytes, max }),
+        false => Ok(()),
+    }
+}
+
+/// As Kafka does, every record is refused; those behind the first many unnamed.
+fn stamped_by_producer(batch: &Batch) -> RecordFault {
+    let count = batch.record_count().min(BREACHES_MAX as i32);
+    let breach = |index| Breach {
+        index,
+        rule: Rule::AppendTime,
+    };
+    RecordFault::Rules((0..count).map(breach).collect())
 }
 
 fn append_time(batch: &Batch) -> Timestamp {

@@ -248,9 +248,9 @@ def produce_body(topic, partition, records, acks=-1):
     return struct.pack(">hhi", -1, acks, 10000) + array([string(topic) + array([part])])
 
 
-def produce(connection, topic, records, partition=0, acks=-1):
-    """Produce v7: (error code, base offset) of one partition."""
-    reply = connection.call(PRODUCE, 7, produce_body(topic, partition, records, acks))
+def produce(connection, topic, records, partition=0, acks=-1, version=7):
+    """Produce v5 to v7: (error code, base offset) of one partition."""
+    reply = connection.call(PRODUCE, version, produce_body(topic, partition, records, acks))
     reply.i32(), reply.string(), reply.i32(), reply.i32()
     return reply.i16(), reply.i64()
 

@@ -7,7 +7,7 @@ import struct
 from harness import raw
 from harness.check import BOOTSTRAP, equal, fact, new_name, that, topic
 
-CORRUPT, TOO_LARGE, INVALID_RECORD, INVALID_TIMESTAMP = 2, 10, 87, 32
+CORRUPT, TOO_LARGE, INVALID_RECORD, INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION = 2, 10, 87, 32, 76
 
 
 def refused(prefix, code, records, what, **configs):
@@ -50,6 +50,8 @@ def old_message_formats_are_refused():
 def an_oversized_record_is_refused():
     refused("large", TOO_LARGE, raw.batch([bytes(1_048_588)]), "1 MiB record")
     refused("large", TOO_LARGE, raw.batch([bytes(20_000)]), "over the topic's limit", max_message_bytes="10000")
+    refused("large", TOO_LARGE, raw.batch([bytes(20_000)]), "over the limit before the topic compresses it",
+            max_message_bytes="10000", compression_type="gzip")
 
 
 @fact
@@ -135,6 +137,31 @@ def a_timestamp_outside_the_topics_bounds_is_refused():
             message_timestamp_before_max_ms="3600000")
     refused("early", INVALID_TIMESTAMP, raw.batch([b"x"], timestamp=4_000_000_000_000), "far ahead",
             message_timestamp_after_max_ms="3600000")
+
+
+@fact
+def a_producer_does_not_say_when_it_is_appended():
+    far, stamped = 4_000_000_000_000, 0x08
+    refused("stamped", INVALID_TIMESTAMP, raw.batch([b"x"], attributes=stamped, timestamp=far), "the future as time of the append")
+    refused("stamped", INVALID_TIMESTAMP, raw.batch([b"x"], attributes=stamped), "the broker stamps",
+            message_timestamp_type="LogAppendTime")
+    name = topic("stamped")
+    with raw.Connection(BOOTSTRAP) as c:
+        equal(raw.produce(c, name, raw.batch([b"x"], attributes=stamped)), (0, 0))
+        stored = raw.fetch(c, name, 0)[3]
+        equal(struct.unpack(">h", stored[21:23])[0], 0, "attributes of a topic that keeps the producers' times")
+
+
+@fact
+def zstd_is_not_for_clients_that_cannot_read_it():
+    content = raw.record(b"x")
+    size = len(content)
+    # One frame of one block that is not compressed.
+    frame = bytes.fromhex("28b52ffd20") + bytes([size]) + struct.pack("<I", size << 3 | 1)[:3] + content
+    name, zstd = topic("zstd"), raw.batch([], count=1, attributes=4, content=frame)
+    with raw.Connection(BOOTSTRAP) as c:
+        equal(raw.produce(c, name, zstd, version=6)[0], UNSUPPORTED_COMPRESSION)
+        equal(raw.produce(c, name, zstd), (0, 0))
 
 
 @fact

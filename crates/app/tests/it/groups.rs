@@ -8,6 +8,7 @@ use crate::broker::{Broker, Dir, esker, failure};
 use crate::members::Peer;
 
 const GROUP: i8 = 0;
+const TRANSACTION: i8 = 1;
 
 fn lines(count: usize) -> String {
     (0..count).map(|i| format!("line {i}\n")).collect()
@@ -103,6 +104,14 @@ fn a_group_is_moved_described_and_deleted() {
         let committed = &described(&broker, "g")["partitions"][0]["committed"];
         assert_eq!(*committed, after, "{to:?}");
     }
+    let (code, error) = failure(&broker.run(
+        &["group", "reset", "other", "-t", "t", "--shift-by", "-1"],
+        b"",
+    ));
+    assert!(
+        code == 1 && error.contains("nothing is committed for t-0"),
+        "{error}"
+    );
     broker.ok(&["group", "reset", "g", "--to", "9", "--dry-run"], b"");
     assert_eq!(described(&broker, "g")["partitions"][0]["committed"], 0);
 
@@ -136,6 +145,62 @@ fn lag_is_what_can_still_be_read_of_each_partition() {
             "{part}"
         );
     }
+    assert_eq!(broker.stop(), Some(0));
+}
+
+#[test]
+fn lag_counts_what_is_not_committed_yet_and_its_age_needs_one_answer_of_each_partition() {
+    let dir = Dir::new();
+    let unverified = ["--set", "transaction.partition.verification.enable=false"];
+    let broker = Broker::start(&dir.0, &unverified);
+    broker.ok(&["topic", "create", "t", "-p", "3"], b"");
+    broker.ok(&["topic", "create", "open"], b"");
+    for partition in ["0", "1", "2"] {
+        // Many batches: whoever reads one partition to its end first has no time for the next.
+        for _ in 0..10 {
+            broker.ok(&["produce", "t", "-p", partition], lines(20).as_bytes());
+        }
+    }
+    broker.ok(&["produce", "open"], b"before\n");
+    let mut peer = Peer::of(&broker, "any", TRANSACTION);
+    assert_eq!(peer.produce("hangs", (777, 0), "open"), 1);
+    broker.ok(&["produce", "open"], b"after\n");
+    let args = ["group", "reset", "g", "-t", "t", "-t", "open", "--to", "1"];
+    broker.ok(&args, b"");
+    let parts = described(&broker, "g")["partitions"].clone();
+    let lags = [
+        ("open", 3, 2),
+        ("t", 200, 199),
+        ("t", 200, 199),
+        ("t", 200, 199),
+    ];
+    for (number, (topic, end, lag)) in lags.into_iter().enumerate() {
+        let part = &parts[number];
+        assert_eq!(
+            (&part["topic"], &part["log_end"]),
+            (&topic.into(), &end.into())
+        );
+        assert_eq!(part["lag"], lag);
+        assert!(part["lag_seconds"].as_f64().is_some(), "{part}");
+    }
+    // Behind the last record there is a marker, which nobody can read.
+    let args = [
+        "txn",
+        "abort",
+        "--topic",
+        "open",
+        "--partition",
+        "0",
+        "--start-offset",
+        "1",
+    ];
+    broker.ok(&args, b"");
+    broker.ok(&["group", "reset", "g", "-t", "open", "--to", "3"], b"");
+    let part = described(&broker, "g")["partitions"][0].clone();
+    assert_eq!(
+        (&part["lag"], &part["lag_seconds"]),
+        (&1.into(), &0.0.into())
+    );
     assert_eq!(broker.stop(), Some(0));
 }
 

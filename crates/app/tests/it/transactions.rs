@@ -71,7 +71,10 @@ fn a_transaction_that_hangs_is_aborted() {
     };
     let (code, error) = failure(&abort(&[]));
     assert_eq!(code, 1);
-    assert!(error.contains("no transaction is open in t-0"), "{error}");
+    assert!(
+        error.contains("no such transaction is open in t-0"),
+        "{error}"
+    );
 
     // No coordinator knows these producers: nothing but an operator ends what they began.
     let mut peer = Peer::of(&broker, "any", TRANSACTION);
@@ -82,9 +85,16 @@ fn a_transaction_that_hangs_is_aborted() {
     assert_eq!(committed(), b"");
     assert_eq!(ids(&told(&broker, &["list"])), [""; 0]);
     let (_, error) = failure(&abort(&["--start-offset", "9"]));
-    assert!(error.contains("no transaction is open in t-0"), "{error}");
+    assert!(
+        error.contains("no such transaction is open in t-0"),
+        "{error}"
+    );
 
-    let oldest: Value = serde_json::from_slice(&abort(&[]).stdout).unwrap();
+    let (code, error) = failure(&abort(&[]));
+    let open = "0 (of producer 777), 1 (of producer 778)";
+    assert!(code == 1 && error.contains(open), "{error}");
+    assert_eq!(committed(), b"", "none is chosen for the operator");
+    let oldest: Value = serde_json::from_slice(&abort(&["--start-offset", "0"]).stdout).unwrap();
     assert_eq!(oldest[0]["producer_id"], 777);
     assert_eq!(oldest[0]["start_offset"], 0);
     assert_eq!(committed(), b"", "the other one is still open");

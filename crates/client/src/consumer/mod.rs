@@ -66,6 +66,7 @@ struct Assigned {
     leader: Option<i32>,
     /// Wants a place in the next request (not while one is under way).
     is_asked: bool,
+    is_paused: bool,
 }
 
 struct Link {
@@ -117,8 +118,17 @@ impl Consumer {
             next,
             leader,
             is_asked: false,
+            is_paused: false,
         });
         Ok(())
+    }
+
+    /// Asks for no more of a partition; what was asked for already may still come. One at least has to stay.
+    pub fn pause(&mut self, topic: &str, partition: i32) {
+        let mut all = self.assigned.iter_mut();
+        if let Some(found) = all.find(|a| &*a.topic == topic && a.partition == partition) {
+            found.is_paused = true;
+        }
     }
 
     /// The next offset of a partition that has not been handed out.
@@ -241,7 +251,7 @@ impl Consumer {
         let mut leaders: Vec<i32> = self
             .assigned
             .iter()
-            .filter(|a| !a.is_asked)
+            .filter(|a| !a.is_asked && !a.is_paused)
             .filter_map(|a| a.leader)
             .collect();
         leaders.sort_unstable();
@@ -296,7 +306,7 @@ impl Consumer {
         let mut limit = i16::MAX;
         let mut asked = Vec::new();
         for (at, assigned) in self.assigned.iter_mut().enumerate() {
-            if assigned.leader != Some(leader) || assigned.is_asked {
+            if assigned.leader != Some(leader) || assigned.is_asked || assigned.is_paused {
                 continue;
             }
             assigned.is_asked = true;

@@ -82,7 +82,7 @@ pub(super) const SETTINGS: &[Setting] = settings! {
     "num.partitions" Int "1" AtLeast(1) ReadOnly Works "partitions of a topic whose creator did not say";
     "num.recovery.threads.per.data.dir" Int "2" AtLeast(1) ClusterWide Accepted
         "threads per directory that recover logs at start and close them at the end";
-    "producer.id.expiration.ms" Int "604800000" AtLeast(1) ClusterWide Works
+    "producer.id.expiration.ms" Int "86400000" AtLeast(1) ClusterWide Works
         "idle time after which an idempotent producer is forgotten";
     "unclean.leader.election.enable" Boolean "false" Any ClusterWide Accepted
         "a replica out of sync may lead when no other is left, at the cost of records";

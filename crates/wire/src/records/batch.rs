@@ -346,6 +346,15 @@ impl Batch {
         self.head.set_crc(checksum(&self.head, &self.body));
     }
 
+    /// Turns the batch into one of `CreateTime`: every record then reads its own time.
+    pub fn set_create_time(&mut self) {
+        let attributes = self
+            .attributes()
+            .with_timestamp_type(TimestampType::CreateTime);
+        self.head.set_attributes(attributes);
+        self.head.set_crc(checksum(&self.head, &self.body));
+    }
+
     /// Corrects a wrong maximum of a `CreateTime` batch after its records were walked.
     pub fn set_max_timestamp(&mut self, time: Timestamp) {
         if self.max_timestamp() != time {

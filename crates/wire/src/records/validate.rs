@@ -55,6 +55,8 @@ pub enum Rule {
     Key,
     #[error("timestamp {timestamp}, accepted are {low} to {high}")]
     Timestamp { timestamp: i64, low: i64, high: i64 },
+    #[error("says it has the time of its append, which a producer cannot know")]
+    AppendTime,
 }
 
 /// Records of one batch that are named when they break a rule: more than a batch of ordinary size holds, and an answer below 1 MiB

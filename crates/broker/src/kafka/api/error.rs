@@ -20,7 +20,7 @@ pub(crate) fn append(error: &AppendError) -> ErrorCode {
         AppendError::Record(RecordFault::Rules(breaches))
             if breaches
                 .iter()
-                .any(|breach| matches!(breach.rule, Rule::Timestamp { .. })) =>
+                .any(|breach| matches!(breach.rule, Rule::Timestamp { .. } | Rule::AppendTime)) =>
         {
             ErrorCode::InvalidTimestamp
         }

@@ -15,7 +15,7 @@ use wire::messages::produce_request::PartitionProduceData;
 use wire::messages::produce_response::{
     BatchIndexAndErrorMessage, PartitionProduceResponse, TopicProduceResponse,
 };
-use wire::records::{Batch, Breach, Head, RecordFault, Source};
+use wire::records::{Batch, BatchError, Breach, Codec, Head, RecordFault, Source};
 use wire::{ApiKey, ErrorCode, Records, Uuid};
 
 use super::error;
@@ -33,6 +33,8 @@ pub(crate) struct Produce {
 }
 
 const INVALID_OFFSET: i64 = -1;
+/// Clients below it cannot read zstd (KIP-110).
+const ZSTD_VERSION: i16 = 7;
 
 /// On what terms a batch is appended.
 struct Terms {
@@ -186,6 +188,13 @@ impl Shard {
         // Since version 3 a produce request carries exactly one batch per partition (KIP-98).
         if !batches.rest().is_empty() {
             return Err(AppendError::Count { batches: 2 });
+        }
+        let codec = batch.attributes().codec();
+        if address.version < ZSTD_VERSION && codec == Some(Codec::Zstd) {
+            return Err(BatchError::UnknownCodec {
+                id: Codec::Zstd as u8,
+            }
+            .into());
         }
         let (now, wall) = (self.now, self.wall);
         let dir = self.dir_of(partition);
