@@ -33,6 +33,7 @@ DIFFERENCES = """
   lies inside a batch with a right checksum is refused by Kafka and stored here; its reader finds out, nobody else is harmed.
 - A batch that would unpack to more than 128 MiB is refused with MESSAGE_TOO_LARGE where its records are walked, and a question for
   a time within it is answered with its first offset. Kafka has no such bound.
+- A batch larger than `segment.bytes` is stored, in a segment of its own. Kafka refuses it with RECORD_LIST_TOO_LARGE.
 - A request that lists more than 262,144 names, partitions or the like closes its connection. Kafka has no such bound.
 - A group, a transaction or a partition that a request to describe them names twice, and an offset that OffsetFetch does, is told once.
   Kafka tells it twice; clients keep what they are told by name.
