@@ -167,6 +167,11 @@ impl Bench {
     }
 
     pub(crate) fn append(&mut self, topic: &str, value: &[u8]) {
+        self.append_undurably(topic, value);
+        self.commit();
+    }
+
+    pub(crate) fn append_undurably(&mut self, topic: &str, value: &[u8]) {
         let bytes = batch(value);
         let batch = wire::records::Batch::cut(&bytes, wire::records::Source::Produce).next();
         let moment = partition::Moment {
@@ -177,7 +182,6 @@ impl Bench {
         let batch = batch.and_then(Result::ok).expect("a whole batch");
         let appended = self.partition(topic, 0).append(batch, None, moment);
         appended.expect("it is let in");
-        self.commit();
     }
 
     pub(crate) fn timers_count(&self) -> usize {

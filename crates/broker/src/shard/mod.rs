@@ -109,6 +109,8 @@ pub(crate) struct Shard {
     waiting: Pending<(Waiting, Address)>,
     timers: Timers,
     pub(crate) news: Vec<News>,
+    /// More to read for those that wait: each looks once at all that came together.
+    readable: Vec<Ticket>,
     topics: Arc<Topics>,
     request_bytes: usize,
     /// Memory for requests that are not whole.
@@ -145,6 +147,7 @@ impl Shard {
             waiting: Pending::new(id),
             timers: Timers::default(),
             news: Vec::new(),
+            readable: Vec::new(),
             topics: shared.topics(),
             request_bytes: 0,
             account: Account::new(Arc::clone(&shared.unfinished)),
@@ -473,7 +476,19 @@ impl Shard {
                     self.shared.post(item.shard(), Post::News(item))
                 }
             }
+            self.spread_readable();
         }
+    }
+
+    fn spread_readable(&mut self) {
+        let mut told = std::mem::take(&mut self.readable);
+        told.sort_unstable_by_key(|ticket| (ticket.waiter, ticket.index));
+        for tickets in told.chunk_by(|one, next| one.waiter == next.waiter) {
+            self.retry_fetch(tickets[0].waiter, tickets);
+            self.send_early();
+        }
+        told.clear();
+        self.readable = told;
     }
 
     fn on_news(&mut self, news: News) {
@@ -482,7 +497,8 @@ impl Shard {
             News::Failed(ticket) => self.on_ticket(ticket, ErrorCode::KafkaStorageError),
             News::Readable(ticket) => match self.waiting(ticket.waiter) {
                 Some((Waiting::Search(_), _)) => self.on_found(ticket),
-                _ => self.retry_fetch(ticket.waiter, Some(ticket.index)),
+                Some((Waiting::Fetch(_), _)) => self.readable.push(ticket),
+                _ => {}
             },
         }
     }
@@ -510,6 +526,7 @@ impl Shard {
                 Post::Answered(answered) => self.on_answer(*answered),
             }
         }
+        self.spread_readable();
     }
 
     /// Many connections wait for one commit: the first of them think of their next request while we answer the others.
@@ -530,7 +547,7 @@ impl Shard {
         while let Some(key) = self.timers.due(self.now) {
             match self.waiting(key) {
                 Some((Waiting::Marking(_), _)) => self.write_markers(key),
-                _ => self.retry_fetch(key, None),
+                _ => self.retry_fetch(key, &[]),
             }
         }
         if self.now >= self.idle_check {

@@ -139,7 +139,7 @@ impl Shard {
                 let index = index as u32;
                 let ticket = Ticket { waiter: key, index };
                 if !partition.watch(ticket, looked.seen, fetch.isolation) {
-                    moved.push(index);
+                    moved.push(ticket);
                 }
             }
         }
@@ -147,8 +147,8 @@ impl Shard {
         self.wait(Waiting::Fetch(fetch), *address);
         self.set_timer(deadline, key);
         // What has come since is not watched for: each of these is, once it is seen that there is still too little.
-        for index in moved {
-            self.retry_fetch(key, Some(index));
+        if !moved.is_empty() {
+            self.retry_fetch(key, &moved);
         }
         Outcome::Waits
     }
@@ -196,8 +196,8 @@ impl Shard {
             .collect()
     }
 
-    /// A parked fetch may have enough now, or its time is up.
-    pub(crate) fn retry_fetch(&mut self, key: WaiterKey, readable: Option<u32>) {
+    /// A parked fetch may have enough now, with more in these partitions of it, or its time is up.
+    pub(crate) fn retry_fetch(&mut self, key: WaiterKey, readable: &[Ticket]) {
         let now = self.now;
         let memory_max = self.answer_memory_max();
         let Some((Waiting::Fetch(fetch), _)) = self.waiting(key) else {
@@ -208,15 +208,10 @@ impl Shard {
         }
         let waits = matches!(fetch.waits_for, WaitsFor::Bytes);
         let mut looked = fetch.look(memory_max, false);
+        let mut unwatched = readable.to_vec();
         while waits && !fetch.is_satisfied(&looked, memory_max) && now < fetch.deadline {
-            let Some(index) = readable else { return };
-            let (Some(Ok(partition)), Some(look)) = (
-                fetch.partitions.get(index as usize),
-                looked.get(index as usize),
-            ) else {
-                return;
-            };
-            if partition.watch(Ticket { waiter: key, index }, look.seen, fetch.isolation) {
+            unwatched.retain(|ticket| !fetch.watch(*ticket, &looked));
+            if unwatched.is_empty() {
                 return;
             }
             looked = fetch.look(memory_max, false);
@@ -401,6 +396,15 @@ impl Fetch {
         bytes >= enough
             || looked.iter().any(|looked| looked.data.error_code != 0)
             || looked.is_empty()
+    }
+
+    /// False when there is more in that partition than was seen.
+    fn watch(&self, ticket: Ticket, looked: &[Looked]) -> bool {
+        let at = ticket.index as usize;
+        match (self.partitions.get(at), looked.get(at)) {
+            (Some(Ok(partition)), Some(look)) => partition.watch(ticket, look.seen, self.isolation),
+            _ => true,
+        }
     }
 
     pub(crate) fn unwatch(&self, key: WaiterKey) {

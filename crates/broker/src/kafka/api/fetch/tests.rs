@@ -89,6 +89,30 @@ fn a_fetch_that_found_too_little_between_look_and_watch_hears_of_more() {
     assert_eq!(bench.waiting_count(), 0, "it is answered");
 }
 
+#[test]
+fn a_fetch_that_heard_of_too_little_in_several_partitions_hears_of_more_in_each() {
+    for last in [TOPIC, "other"] {
+        let mut bench = Bench::new();
+        for name in [TOPIC, "other"] {
+            bench.create(name, 1);
+        }
+        let mut asked = request(1000);
+        let other = FetchTopic {
+            topic: "other".to_owned(),
+            ..asked.topics[0].clone()
+        };
+        asked.topics.push(other);
+        bench.put(&encoded(&asked, 11));
+        for name in [TOPIC, "other"] {
+            bench.append_undurably(name, b"too little");
+        }
+        bench.commit();
+        assert_eq!(bench.waiting_count(), 1);
+        bench.append(last, &[7; 1000]);
+        assert_eq!(bench.waiting_count(), 0, "it is answered");
+    }
+}
+
 /// Clients may set `fetch.max.bytes=0`: no limit keeps them from the next batch (KIP-74).
 #[test]
 fn a_fetch_of_no_bytes_gets_its_first_batch_and_no_other() {
