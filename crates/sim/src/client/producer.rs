@@ -18,7 +18,7 @@ use super::aging::stamp;
 use super::keep::{Client, Link};
 use super::line::{Answer, LineError, code, nonsense};
 use super::notes::{Notes, payload};
-use super::requests::{init_producer_id, produce};
+use super::requests::{able_to_bring, init_producer_id, produce};
 use crate::checker::{self, Attempt, Kind, Meaning, Op, Outcome, Request, Sent, classify};
 
 /// How a producer behaves.
@@ -298,7 +298,8 @@ impl Producer {
         let sent = batches.iter();
         let sent = sent.map(|batch| (batch.partition, batch.records.clone()));
         let request = produce(None, self.habits.acks, &self.habits.topic, sent);
-        let version = self.chance.between(3, 12) as i16;
+        let records: Vec<&Bytes> = batches.iter().map(|batch| &batch.records).collect();
+        let version = able_to_bring(&records, self.chance.between(3, 12));
         let correlation = line.ask(&request, version, self.habits.acks != 0);
         for mut batch in batches {
             if self.habits.acks == 0 {

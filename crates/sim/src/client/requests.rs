@@ -7,6 +7,7 @@ use wire::messages::produce_response::PartitionProduceResponse;
 use wire::messages::{
     FetchRequest, FindCoordinatorRequest, InitProducerIdRequest, ProduceRequest, ProduceResponse,
 };
+use wire::records::{Batch, Codec, Source};
 
 use super::line::{LineError, nonsense};
 
@@ -56,6 +57,19 @@ pub(super) fn produce(
             partition_data: partition_data.collect(),
             ..Default::default()
         }],
+    }
+}
+
+/// The version that was drawn, or the first that may bring such batches: zstd comes since 7 (KIP-110).
+pub(super) fn able_to_bring(records: &[&Bytes], drawn: u64) -> i16 {
+    let is_zstd = |records: &&Bytes| {
+        let batch = Batch::cut(records, Source::Produce).next();
+        let batch = batch.and_then(Result::ok).expect("a batch of ours");
+        batch.attributes().codec() == Some(Codec::Zstd)
+    };
+    match records.iter().any(is_zstd) {
+        true => drawn.max(7) as i16,
+        false => drawn as i16,
     }
 }
 

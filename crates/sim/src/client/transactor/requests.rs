@@ -21,7 +21,7 @@ use crate::checker::Sent;
 use crate::client::line::Line;
 use crate::client::notes::Notes;
 use crate::client::producer::{Identity, build};
-use crate::client::requests::{GROUP, TRANSACTION, find_coordinator, produce};
+use crate::client::requests::{GROUP, TRANSACTION, able_to_bring, find_coordinator, produce};
 
 /// How long the answer to something that is held back is waited for.
 const PATIENCE_MS: Range<u64> = 50..1_000;
@@ -133,7 +133,7 @@ impl Transactor {
     }
 
     pub(super) fn send(&mut self, at: usize, now: Instant) {
-        let version = match self.habits.is_old {
+        let drawn = match self.habits.is_old {
             true => self.chance.between(3, 11),
             false => 12,
         };
@@ -143,6 +143,7 @@ impl Transactor {
         let batch = &mut txn.batches[at];
         let (topic, partition) = &batch.place;
         let sent = [(*partition, batch.records.clone())];
+        let version = able_to_bring(&[&batch.records], drawn);
         let request = produce(Some(&self.habits.id), -1, topic, sent);
         if let Some(patience) = delay(
             line,
@@ -152,7 +153,7 @@ impl Transactor {
         ) {
             self.patience = self.patience.min(patience);
         }
-        batch.correlation = self.link.ask(&request, version as i16, now);
+        batch.correlation = self.link.ask(&request, version, now);
     }
 
     pub(super) fn group_topic(&self) -> (String, String, i32) {
