@@ -1,6 +1,7 @@
 //! What the metadata crate promises: Kafka's records, Kafka's answers, and an image that equals a model of it.
 
 mod answers;
+mod changes;
 mod leaders;
 mod model;
 mod records;
