@@ -38,6 +38,13 @@ pub fn check(name: &str) -> Result<(), NameError> {
     }
 }
 
+/// As much of a name as a topic's may have. A request names a topic once and thousands of its partitions, and what is said of each
+/// of them repeats the name: of one that no topic can have it would be 32 KiB each time.
+pub(crate) fn shown(name: &str) -> &str {
+    name.get(..name.floor_char_boundary(LENGTH_MAX))
+        .unwrap_or(name)
+}
+
 /// Topics that the broker writes and nobody else.
 #[must_use]
 pub fn is_internal(name: &str) -> bool {

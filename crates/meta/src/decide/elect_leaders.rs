@@ -8,6 +8,7 @@ use wire::metadata::PartitionChangeRecord;
 
 use super::RECORDS_MAX;
 use crate::image::{Image, NO_LEADER, Partition, Topic};
+use crate::name;
 use crate::record::Record;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +89,7 @@ fn elect_in(
 ) -> Vec<Elected> {
     let elect = |index: i32| {
         let answer = match image.topic(name) {
-            None => Err(ElectError::UnknownTopic(name.to_owned())),
+            None => Err(ElectError::UnknownTopic(name::shown(name).to_owned())),
             Some(topic) => leader(image, election, topic, index),
         };
         let answer = answer.and_then(|record| {

@@ -8,6 +8,7 @@ use model::PartitionIndex;
 
 use super::{AssignmentError, check_assignment};
 use crate::image::{Image, Partition};
+use crate::name;
 
 /// Where a partition shall go; no replicas: where it was before the reassignment that is in progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +61,7 @@ fn check(
 ) -> Result<(), ReassignError> {
     let topic = image
         .topic(name)
-        .ok_or_else(|| ReassignError::UnknownTopic(name.to_owned()))?;
+        .ok_or_else(|| ReassignError::UnknownTopic(name::shown(name).to_owned()))?;
     let partition = usize::try_from(target.partition)
         .ok()
         .and_then(|at| topic.partitions.get(at))

@@ -4,6 +4,7 @@ use ::model::BrokerId;
 use meta::Image;
 use meta::decide::create_topics::{NewTopic, create_topics};
 use meta::decide::elect_leaders::{ElectError, Election, elect_leaders};
+use meta::decide::reassign::{Target, reassign};
 use meta::decide::register_broker::begin_leader_epochs;
 
 use crate::answers::topic;
@@ -122,4 +123,31 @@ fn without_a_leader_a_replica_in_sync_goes_before_one_that_is_behind() {
     fence(&mut image, 1);
     let (answer, leader, ..) = elect(&mut image);
     assert_eq!((answer, leader), (Err(ElectError::NoEligible), -1));
+}
+
+/// A request names a topic once, and as many of its partitions as it likes.
+#[test]
+fn what_is_said_of_each_partition_repeats_no_more_of_a_name_than_a_topic_can_have() {
+    let image = image(1);
+    for (name, shown) in [
+        ("x".repeat(32_700), "x".repeat(249)),
+        ("é".repeat(200), "é".repeat(124)),
+        ("x".repeat(249), "x".repeat(249)),
+    ] {
+        let asked = [(name.clone(), vec![0])];
+        let elected = elect_leaders(&image, Election::Preferred, Some(&asked));
+        let error = elected.answers[0].1[0].1.as_ref().expect_err("not there");
+        assert_eq!(error.to_string(), format!("No such topic as {shown}"));
+
+        let target = Target {
+            partition: 0,
+            replicas: None,
+        };
+        let answers = reassign(&image, &[(name, vec![target])], true);
+        let error = answers[0].1[0].1.as_ref().expect_err("not there");
+        assert_eq!(
+            error.to_string(),
+            format!("Unable to find a topic named {shown}.")
+        );
+    }
 }
