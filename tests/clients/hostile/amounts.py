@@ -137,6 +137,25 @@ def a_long_name_is_not_told_once_for_each_partition():
 
 
 @fact
+def settings_that_are_looked_at_have_an_end():
+    """A key that nobody has is looked for among all settings of a topic, each time that it is asked for."""
+    if BROKER_KIND == "kafka":
+        raise Skip("Kafka has no bound on what a request makes it look at")
+    describe_configs, topic, asked = 32, 2, 60_000
+    name = new_name("looked-at")
+    equal(raw.create_topic(BOOTSTRAP, name), 0)
+
+    refused = struct.pack(">h", 42) + raw.string("too many resources in one request") + struct.pack(">b", topic) + raw.string(name)
+    with bounded("settings looked at"), raw.Connection(BOOTSTRAP) as c:
+        c.socket.settimeout(60)
+        for keys in (raw.array([raw.string("no.such.key")]), struct.pack(">i", -1)):
+            resource = struct.pack(">b", topic) + raw.string(name) + keys
+            reply = c.call(describe_configs, 1, raw.array([resource] * asked) + b"\1")
+            described = asked - reply.content.count(refused)
+            that(20_000 <= described < 30_000, f"{described} resources are described")
+
+
+@fact
 def a_request_may_come_one_byte_at_a_time():
     with raw.Connection(BOOTSTRAP) as c:
         for byte in raw.frame(raw.header(raw.METADATA, 1, 77) + raw.array([])):

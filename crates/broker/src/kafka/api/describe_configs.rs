@@ -1,5 +1,7 @@
 //! DescribeConfigs: settings with their sources, synonyms and meaning (KIP-133, KIP-226, KIP-569).
 
+use std::collections::HashSet;
+
 use config::{Description, Kind};
 use meta::{Resource, ResourceKind};
 use wire::ErrorCode;
@@ -13,27 +15,59 @@ use super::View;
 
 const BROKER_LOGGER: i8 = 8;
 
-/// A million settings in one answer, some 100 MiB: the topics of a large cluster, and an end to a request that names one broker
-/// over and over. Past it resources are refused, and the client asks again for fewer.
+/// A million settings looked at for one answer, told or not: half a second of a network thread, and the topics of a large cluster.
+/// Past it resources are refused, as past [`BYTES_MAX`], and the client asks again for fewer.
 const SETTINGS_MAX: usize = 1_000_000;
+/// A value is read before it is told, item by item where it is a list: that many bytes of one count as another setting.
+const VALUE_BYTES: usize = 32;
+/// 128 MiB of settings to be told, as they are held until the answer is encoded: 20,000 topics with all that stands behind their
+/// settings, or 15,000 with what those mean. Encoded they take half of that once more.
+const BYTES_MAX: usize = 128 << 20;
 
-#[must_use]
-pub(crate) fn handle(request: &DescribeConfigsRequest, view: &View<'_>) -> DescribeConfigsResponse {
-    let mut room = SETTINGS_MAX;
-    let mut results = Vec::new();
-    for resource in &request.resources {
-        let result = describe(resource, request, view, room);
-        room = room.saturating_sub(result.configs.len());
-        results.push(result);
+/// What may still be looked at and told. A resource is looked at as a whole, so the last one may take more than there is.
+struct Room {
+    settings: usize,
+    bytes: usize,
+}
+
+impl Room {
+    fn is_used_up(&self) -> bool {
+        self.settings == 0 || self.bytes == 0
     }
-    DescribeConfigsResponse {
-        results,
-        ..DescribeConfigsResponse::default()
+
+    fn look_at(&mut self, one: &Description) {
+        let read = one.value.as_ref().map_or(0, String::len) / VALUE_BYTES;
+        self.settings = self.settings.saturating_sub(1 + read);
+    }
+
+    fn tell(&mut self, one: &DescribeConfigsResourceResult) {
+        let length = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        let synonym = |synonym: &DescribeConfigsSynonym| {
+            size_of::<DescribeConfigsSynonym>() + synonym.name.len() + length(&synonym.value)
+        };
+        let told = size_of::<DescribeConfigsResourceResult>()
+            + one.name.len()
+            + length(&one.value)
+            + length(&one.documentation);
+        let synonyms: usize = one.synonyms.iter().map(synonym).sum();
+        self.bytes = self.bytes.saturating_sub(told + synonyms);
     }
 }
 
-/// More than any resource has, unless someone gave a broker hundreds of settings that only they know.
-const MOST_PER_RESOURCE: usize = 1000;
+#[must_use]
+pub(crate) fn handle(request: &DescribeConfigsRequest, view: &View<'_>) -> DescribeConfigsResponse {
+    let mut room = Room {
+        settings: SETTINGS_MAX,
+        bytes: BYTES_MAX,
+    };
+    let results = request.resources.iter();
+    DescribeConfigsResponse {
+        results: results
+            .map(|resource| describe(resource, request, view, &mut room))
+            .collect(),
+        ..DescribeConfigsResponse::default()
+    }
+}
 
 struct Refusal {
     code: ErrorCode,
@@ -44,22 +78,28 @@ fn describe(
     resource: &DescribeConfigsResource,
     request: &DescribeConfigsRequest,
     view: &View<'_>,
-    room: usize,
+    room: &mut Room,
 ) -> DescribeConfigsResult {
     let (resource_type, resource_name) = (resource.resource_type, resource.resource_name.clone());
     match settings(resource, view, room) {
         Ok(all) => {
-            // An empty list of names asks for all of them, like none.
-            let asked = resource
-                .configuration_keys
-                .as_deref()
-                .filter(|names| !names.is_empty());
-            let is_asked = |one: &Description| asked.is_none_or(|names| names.contains(&one.name));
-            let configs = all
-                .into_iter()
-                .filter(is_asked)
-                .map(|one| result(one, request))
+            let asked: HashSet<&str> = (resource.configuration_keys.iter().flatten())
+                .map(String::as_str)
                 .collect();
+            let most = match asked.len() {
+                0 => all.len(),
+                some => some.min(all.len()),
+            };
+            let mut configs = Vec::with_capacity(most);
+            for one in all {
+                room.look_at(&one);
+                // An empty list of names asks for all of them, like none.
+                if asked.is_empty() || asked.contains(one.name.as_str()) {
+                    let told = result(one, request);
+                    room.tell(&told);
+                    configs.push(told);
+                }
+            }
             DescribeConfigsResult {
                 error_code: 0,
                 error_message: Some(String::new()),
@@ -88,7 +128,7 @@ fn tell_that_it_is_synced(setting: &mut Description) {
 fn settings(
     resource: &DescribeConfigsResource,
     view: &View<'_>,
-    room: usize,
+    room: &Room,
 ) -> Result<Vec<Description>, Refusal> {
     let name = resource.resource_name.as_str();
     let invalid = |words: String| Refusal {
@@ -100,7 +140,7 @@ fn settings(
         name.parse::<i32>()
             .map_err(|_| invalid(format!("Broker id must be an integer, but it is: {name}")))
     };
-    if room < MOST_PER_RESOURCE {
+    if room.is_used_up() {
         return Err(invalid("too many resources in one request".into()));
     }
     if resource.resource_type == BROKER_LOGGER {
@@ -302,28 +342,76 @@ mod tests {
         assert_eq!(session(&fixture), ("50000".to_owned(), 8));
     }
 
+    /// How many of `count` resources are described, and how many settings are told, before the others are refused.
+    fn described(
+        fixture: &Fixture,
+        resource: (i8, &str),
+        key: Option<&str>,
+        count: usize,
+    ) -> (usize, usize) {
+        let resource = DescribeConfigsResource {
+            resource_type: resource.0,
+            resource_name: resource.1.into(),
+            configuration_keys: key.map(|key| vec![key.to_owned()]),
+        };
+        let request = DescribeConfigsRequest {
+            resources: vec![resource; count],
+            include_synonyms: true,
+            include_documentation: false,
+        };
+        let results = handle(&request, &fixture.view()).results;
+        let told = results.iter().map(|result| result.configs.len()).sum();
+        let answered = results.iter().take_while(|result| result.error_code == 0);
+        let answered = answered.count();
+        let rest = &results[answered..];
+        assert!(rest.iter().all(|result| result.error_code == 42));
+        (answered, told)
+    }
+
     #[test]
-    fn an_answer_has_an_end() {
+    fn an_answer_has_an_end_whether_what_is_looked_at_is_told_or_not() {
+        let mut fixture = Fixture::new("");
+        let unknown = Some("nosuch");
+        let (brokers, told) = described(&fixture, (4, "1"), unknown, 3_000);
+        assert!(brokers < 1 + SETTINGS_MAX / 346, "{brokers} brokers");
+        assert_eq!(told, 0);
+        let (topics, told) = described(&fixture, (2, "t"), Some("flush.ms"), 30_000);
+        assert_eq!((topics, told), (1 + SETTINGS_MAX / 34, topics));
+
+        let items: Vec<String> = (1000..7500).map(|item| item.to_string()).collect();
+        let record = wire::metadata::ConfigRecord {
+            resource_type: 16,
+            resource_name: "m".into(),
+            name: "metrics".into(),
+            value: Some(items.join(",")),
+        };
+        fixture.replay(&[record.into()]);
+        let long = described(&fixture, (16, "m"), Some("interval.ms"), 2_000).0;
+        assert!(long < 1_100, "a long value is read {long} times");
+    }
+
+    /// The settings of a topic are some 6 KiB, and 9 with what they mean.
+    #[test]
+    fn an_answer_holds_no_more_bytes_than_it_may() {
         let fixture = Fixture::new("");
-        let broker = DescribeConfigsResource {
-            resource_type: 4,
-            resource_name: "1".into(),
+        let topic = DescribeConfigsResource {
+            resource_type: 2,
+            resource_name: "t".into(),
             configuration_keys: None,
         };
-        let none = describe(
-            &broker,
-            &DescribeConfigsRequest::default(),
-            &fixture.view(),
-            MOST_PER_RESOURCE - 1,
-        );
-        assert_eq!((none.error_code, none.configs.len()), (42, 0));
-        let all = describe(
-            &broker,
-            &DescribeConfigsRequest::default(),
-            &fixture.view(),
-            MOST_PER_RESOURCE,
-        );
-        assert_eq!((all.error_code, all.configs.len()), (0, 346));
+        let answered = |include_documentation| {
+            let request = DescribeConfigsRequest {
+                resources: vec![topic.clone(); 25_000],
+                include_synonyms: true,
+                include_documentation,
+            };
+            let results = handle(&request, &fixture.view()).results;
+            let answered = results.iter().filter(|result| result.error_code == 0);
+            answered.count()
+        };
+        let (plain, explained) = (answered(false), answered(true));
+        assert!((20_000..25_000).contains(&plain), "{plain} topics");
+        assert!((15_000..plain).contains(&explained), "{explained} topics");
     }
 
     #[test]
