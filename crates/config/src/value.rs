@@ -3,6 +3,8 @@
 //! Owns how text becomes a value of a [`Kind`] and what a [`Check`] says about it. Text is trimmed first, as Kafka does; an
 //! error shows the text as it came.
 
+use std::collections::HashSet;
+
 use crate::layers::Overrides;
 use crate::table::{Check, Kind, Setting};
 
@@ -181,8 +183,8 @@ fn admit(setting: &Setting, value: &Value) -> Result<(), ValueError> {
         (Check::Items, Value::List(items)) => no_empty_item(setting, items),
         (Check::UniqueItems, Value::List(items)) => {
             no_empty_item(setting, items)?;
-            let repeated = (1..items.len()).any(|at| items[..at].contains(&items[at]));
-            if repeated {
+            let mut seen = HashSet::new();
+            if !items.iter().all(|item| seen.insert(item)) {
                 let name = setting.name.into();
                 return Err(ValueError::RepeatedItem { name });
             }

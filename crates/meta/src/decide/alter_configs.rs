@@ -337,16 +337,15 @@ fn apply(
                 });
             }
             let now = current(after, broker, resource, name);
-            let mut items: Vec<&str> = items(&now).collect();
-            for item in self::items(&value) {
-                match operation {
-                    Operation::Append if !items.contains(&item) => items.push(item),
-                    Operation::Subtract => items.retain(|other| *other != item),
-                    _ => {}
-                }
+            let mut list: Vec<&str> = items(&now).collect();
+            if operation == Operation::Append {
+                let mut known: BTreeSet<&str> = list.iter().copied().collect();
+                list.extend(items(&value).filter(|item| known.insert(item)));
+            } else {
+                let gone: BTreeSet<&str> = items(&value).collect();
+                list.retain(|item| !gone.contains(item));
             }
-            let joined = items.join(",");
-            after.insert(name.clone(), joined);
+            after.insert(name.clone(), list.join(","));
         }
     }
     Ok(())
