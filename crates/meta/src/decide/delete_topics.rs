@@ -1,6 +1,7 @@
 //! Deleting topics, by name or by id.
 //!
-//! Owns which of the two a request means. A topic named twice, in whatever way, is not deleted at all.
+//! Owns which of the two a request means. A topic named by its name and by its id is not deleted at all; a name that stands twice,
+//! or an id that does, counts as not given.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,7 +40,8 @@ pub enum DeleteTopicError {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeleteTopics {
     pub records: Vec<Record>,
-    /// One for each topic, in the order of the request; a name asked for gives back the id it had, and the reverse.
+    /// One for each topic, in the order of the request; a name asked for gives back the id it had, and the reverse. A topic that
+    /// is named by both is answered where its name stands.
     pub answers: Vec<(Target, Result<(), DeleteTopicError>)>,
 }
 
@@ -55,31 +57,33 @@ pub fn delete_topics(image: &Image, targets: &[Target]) -> DeleteTopics {
         .filter(|target| target.name.is_none())
         .map(|target| target.id)
         .collect();
+    let is_name = |target: &&Target| target.id.is_zero() && counts.get(target) == Some(&1);
+    let by_name: BTreeSet<Uuid> = targets
+        .iter()
+        .filter(is_name)
+        .filter_map(|target| Some(image.topic(target.name.as_deref()?)?.id))
+        .collect();
     let mut answered = BTreeSet::new();
     for target in targets.iter().filter(|target| answered.insert(*target)) {
         let times = counts.get(target).copied().unwrap_or(1);
-        let outcome = find(image, target, times).and_then(|(name, id)| {
-            match target.id.is_zero() && by_id.contains(&id) {
-                true => Err(DeleteTopicError::NameOfId),
-                false => Ok((name, id)),
+        let (name, id) = match find(image, target, times) {
+            // The name that stands for the same topic is answered for both.
+            Ok((_, id)) if target.name.is_none() && by_name.contains(&id) => continue,
+            Ok(found) => found,
+            Err(error) => {
+                decision.answers.push((target.clone(), Err(error)));
+                continue;
             }
-        });
-        let (target, answer) = match outcome {
-            Ok((name, id)) => {
-                decision
-                    .records
-                    .push(RemoveTopicRecord { topic_id: id }.into());
-                (
-                    Target {
-                        name: Some(name),
-                        id,
-                    },
-                    Ok(()),
-                )
-            }
-            Err(error) => (target.clone(), Err(error)),
         };
-        decision.answers.push((target, answer));
+        let answer = if target.name.is_some() && by_id.contains(&id) {
+            Err(DeleteTopicError::NameOfId)
+        } else {
+            let record = RemoveTopicRecord { topic_id: id };
+            decision.records.push(record.into());
+            Ok(())
+        };
+        let name = Some(name);
+        decision.answers.push((Target { name, id }, answer));
     }
     decision
 }

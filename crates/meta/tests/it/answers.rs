@@ -399,7 +399,22 @@ fn topics_are_deleted_by_name_or_by_id() {
         ),
         (
             vec![by_name("t"), by_id(id)],
-            vec![Err(DeleteTopicError::NameOfId), Ok(())],
+            vec![Err(DeleteTopicError::NameOfId)],
+        ),
+        (
+            vec![by_id(id), by_name("t")],
+            vec![Err(DeleteTopicError::NameOfId)],
+        ),
+        (
+            vec![by_id(id), by_id(id), by_name("t")],
+            vec![
+                Err(DeleteTopicError::DuplicateId),
+                Err(DeleteTopicError::NameOfId),
+            ],
+        ),
+        (
+            vec![by_name("t"), by_name("t"), by_id(id)],
+            vec![Err(DeleteTopicError::DuplicateName), Ok(())],
         ),
         (vec![by_name("t")], vec![Ok(())]),
         (

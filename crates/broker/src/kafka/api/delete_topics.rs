@@ -120,6 +120,29 @@ mod tests {
     }
 
     #[test]
+    fn a_topic_named_by_name_and_by_id_stays_and_is_answered_once() {
+        let fixture = Fixture::new("");
+        let id = fixture.id("t");
+        let by = |name: Option<&str>, topic_id| DeleteTopicState {
+            name: name.map(Into::into),
+            topic_id,
+        };
+        let request = DeleteTopicsRequest {
+            topics: vec![by(None, id), by(Some("t"), Uuid::ZERO)],
+            ..Default::default()
+        };
+        let (records, response) = handle(&request, 6, &fixture.view());
+        assert_eq!(records, []);
+        let target = Target {
+            name: Some("t".into()),
+            id,
+        };
+        let words = "The provided topic name maps to an ID that was already supplied.";
+        let refused = result(target, ErrorCode::InvalidRequest, Some(words.into()));
+        assert_eq!(response.responses, [refused]);
+    }
+
+    #[test]
     fn older_requests_name_their_topics_in_a_list() {
         let names = ["a", "nope", "", "t", "t"].map(String::from).to_vec();
         let request = DeleteTopicsRequest {
