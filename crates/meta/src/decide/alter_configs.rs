@@ -14,6 +14,9 @@ use crate::image::{Image, Resource, ResourceKind};
 use crate::name::{self, NameError};
 use crate::record::Record;
 
+/// A record holds no longer value, nor does a request: only a list that grows gets there. Kafka counts UTF-16 units.
+const VALUE_BYTES_MAX: usize = 0x7fff;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     Set,
@@ -94,6 +97,10 @@ pub enum AlterError {
         operation: &'static str,
         name: String,
     },
+    #[error(
+        "The configuration value cannot be added because it exceeds the maximum value size of {VALUE_BYTES_MAX} bytes."
+    )]
+    TooLong,
     #[error("Unable to perform excessively large batch operation.")]
     TooManyRecords,
     #[error(transparent)]
@@ -345,7 +352,11 @@ fn apply(
                 let gone: BTreeSet<&str> = items(&value).collect();
                 list.retain(|item| !gone.contains(item));
             }
-            after.insert(name.clone(), list.join(","));
+            let joined = list.join(",");
+            if VALUE_BYTES_MAX < joined.len() {
+                return Err(AlterError::TooLong);
+            }
+            after.insert(name.clone(), joined);
         }
     }
     Ok(())

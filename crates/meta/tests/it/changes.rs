@@ -71,6 +71,35 @@ fn lists_grow_from_what_holds_without_an_override() {
 }
 
 #[test]
+fn a_list_grows_no_longer_than_a_value_may_be() {
+    let image = with_topic(1);
+    let metrics = |operation, item: &str, length: usize| {
+        vec![change("metrics", operation, Some(&item.repeat(length)))]
+    };
+    let says = |image: &Image, changes| {
+        let decision = change_configs(image, &broker(""), &[(named(16, "s"), changes)]);
+        let answer = decision.answers[0].1.clone();
+        let words = answer.map_or_else(|error| error.to_string(), |()| "fine".into());
+        (words, decision.records)
+    };
+    let mut grown = image.clone();
+    replay(
+        &mut grown,
+        &says(&image, metrics(Operation::Set, "x", 32_000)).1,
+    );
+    let (words, records) = says(&grown, metrics(Operation::Append, "y", 766));
+    assert_eq!((words.as_str(), records.len()), ("fine", 1));
+    let (words, records) = says(&grown, metrics(Operation::Append, "y", 767));
+    assert_eq!(
+        (words.as_str(), records.len()),
+        (
+            "The configuration value cannot be added because it exceeds the maximum value size of 32767 bytes.",
+            0
+        )
+    );
+}
+
+#[test]
 fn bad_changes_are_refused_in_the_words_of_kafka() {
     use Operation::{Append, Delete, Set};
     let mut image = with_topic(1);

@@ -85,7 +85,9 @@ pub(crate) fn alter(error: &AlterError) -> ErrorCode {
         AlterError::Name(_) => ErrorCode::InvalidTopicException,
         AlterError::UnknownTopic(_) => ErrorCode::UnknownTopicOrPartition,
         AlterError::TooManyRecords => ErrorCode::PolicyViolation,
-        AlterError::NotAList { .. } | AlterError::Value(_) => ErrorCode::InvalidConfig,
+        AlterError::NotAList { .. } | AlterError::TooLong | AlterError::Value(_) => {
+            ErrorCode::InvalidConfig
+        }
     }
 }
 
