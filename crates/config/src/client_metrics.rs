@@ -2,6 +2,7 @@
 //!
 //! They are kept and described. Where `esker.client.metrics.enable` is set, clients are asked to push what they name.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::broker::Broker;
@@ -28,8 +29,8 @@ pub struct ClientMetrics {
     /// Beginnings of names; `*` for all.
     pub metrics: Vec<String>,
     pub interval: Duration,
-    /// What of a client has to match which pattern.
-    pub patterns: Vec<(String, String)>,
+    /// What of a client has to match which pattern; of two for the same the last one, as in Kafka.
+    pub patterns: BTreeMap<String, String>,
 }
 
 impl ClientMetrics {
@@ -123,6 +124,15 @@ impl Broker {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_two_patterns_for_the_same_the_last_one_counts() {
+        let matches = "client_id=a,client_source_port=1,client_id=b";
+        let overrides = [("match".to_owned(), matches.to_owned())].into();
+        let read = ClientMetrics::resolve(&overrides).patterns;
+        let read: Vec<_> = read.iter().map(|(of, it)| (&**of, &**it)).collect();
+        assert_eq!(read, [("client_id", "b"), ("client_source_port", "1")]);
+    }
 
     #[test]
     fn bad_subscriptions_are_refused_in_the_words_of_kafka_4_3() {

@@ -26,6 +26,11 @@ impl Pattern {
     }
 
     #[must_use]
+    pub fn compiles(pattern: &str) -> bool {
+        Pattern::new(pattern).is_ok()
+    }
+
+    #[must_use]
     pub fn matches(&self, name: &str) -> bool {
         self.0.is_match(name)
     }

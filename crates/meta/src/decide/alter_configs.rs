@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use config::{Broker, ChangeError, Kind, Level, Overrides, ValueError};
+use config::{Broker, ChangeError, ClientMetrics, Kind, Level, Overrides, ValueError};
 use wire::metadata::ConfigRecord;
 
 use super::RECORDS_MAX;
@@ -16,6 +16,14 @@ use crate::record::Record;
 
 /// A record holds no longer value, nor does a request: only a list that grows gets there. Kafka counts UTF-16 units.
 const VALUE_BYTES_MAX: usize = 0x7fff;
+
+/// Patterns of subscriptions that one request may set, in bytes, with [`PATTERN_COST`] for each: 39 short ones, or one as long as a
+/// value. What they compile to is bounded, at some 30 ms for a short one that was made to hurt, so this is a second.
+const PATTERN_BYTES_MAX: usize = 40 << 10;
+const PATTERN_COST: usize = 1 << 10;
+
+/// Whether a pattern is one; the engine is not here.
+pub type Compiles = fn(&str) -> bool;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
@@ -121,10 +129,12 @@ pub struct AlterConfigs {
 pub fn change_configs(
     image: &Image,
     broker: &Broker,
+    compiles: Compiles,
     resources: &[(Named, Vec<Change>)],
 ) -> AlterConfigs {
     decide(
         image,
+        Planned::new(image, broker, compiles),
         resources,
         |broker, resource, before, changes: &Vec<Change>| {
             let nulls = changes.iter().filter(|change| {
@@ -140,7 +150,6 @@ pub fn change_configs(
             }
             Ok(after)
         },
-        broker,
     )
 }
 
@@ -149,10 +158,12 @@ pub fn change_configs(
 pub fn replace_configs(
     image: &Image,
     broker: &Broker,
+    compiles: Compiles,
     resources: &[(Named, Replacement)],
 ) -> AlterConfigs {
     decide(
         image,
+        Planned::new(image, broker, compiles),
         resources,
         |_, _, _, settings: &Replacement| {
             let nulls = settings
@@ -165,25 +176,23 @@ pub fn replace_configs(
                 .filter_map(|(name, value)| Some((name.clone(), value.clone()?)))
                 .collect())
         },
-        broker,
     )
 }
 
 fn decide<C>(
     image: &Image,
+    mut planned: Planned,
     resources: &[(Named, C)],
     change: impl Fn(&Broker, &Resource, &Overrides, &C) -> Result<Overrides, AlterError>,
-    broker: &Broker,
 ) -> AlterConfigs {
     let mut decision = AlterConfigs::default();
     let mut counts: BTreeMap<&Named, usize> = BTreeMap::new();
     for (named, _) in resources {
         *counts.entry(named).or_default() += 1;
     }
-    let mut planned = Planned::new(image, broker);
     for (named, changes) in resources {
         let times = counts.get(named).copied().unwrap_or(1);
-        let outcome = find(image, broker, named, times).and_then(|resource| {
+        let outcome = find(image, &planned.broker, named, times).and_then(|resource| {
             let before = image.overrides(&resource);
             let after = change(&planned.broker, &resource, &before, changes)?;
             planned.check(&resource, &after)?;
@@ -207,20 +216,24 @@ struct Planned {
     cluster: Arc<Overrides>,
     own: Arc<Overrides>,
     broker: Broker,
+    compiles: Compiles,
+    pattern_bytes_left: usize,
 }
 
 impl Planned {
-    fn new(image: &Image, broker: &Broker) -> Planned {
+    fn new(image: &Image, broker: &Broker, compiles: Compiles) -> Planned {
         let cluster = image.overrides(&Resource::cluster());
         let own = image.overrides(&Resource::broker(broker.node_id));
         Planned {
             broker: broker.with_dynamic(Arc::clone(&cluster), Arc::clone(&own)),
             cluster,
             own,
+            compiles,
+            pattern_bytes_left: PATTERN_BYTES_MAX,
         }
     }
 
-    fn check(&self, resource: &Resource, after: &Overrides) -> Result<(), AlterError> {
+    fn check(&mut self, resource: &Resource, after: &Overrides) -> Result<(), AlterError> {
         match resource.kind {
             ResourceKind::Broker => {
                 let level = match is_cluster(resource) {
@@ -232,9 +245,25 @@ impl Planned {
                 Ok(self.broker.check_change(after, level)?)
             }
             ResourceKind::Group => Ok(self.broker.check_group(after)?),
-            ResourceKind::ClientMetrics => Ok(config::check_client_metrics(after)?),
+            ResourceKind::ClientMetrics => {
+                config::check_client_metrics(after)?;
+                self.check_patterns(after)
+            }
             ResourceKind::Topic => Ok(self.broker.check_topic(after)?),
         }
+    }
+
+    fn check_patterns(&mut self, after: &Overrides) -> Result<(), AlterError> {
+        for (name, pattern) in ClientMetrics::resolve(after).patterns {
+            self.pattern_bytes_left = (self.pattern_bytes_left)
+                .checked_sub(PATTERN_COST + pattern.len())
+                .ok_or(AlterError::TooManyRecords)?;
+            if !(self.compiles)(&pattern) {
+                let pattern = format!("{name}={pattern}");
+                return Err(ValueError::Pattern { pattern }.into());
+            }
+        }
+        Ok(())
     }
 
     fn accept(&mut self, resource: &Resource, after: Overrides) {

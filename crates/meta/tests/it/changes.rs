@@ -7,6 +7,10 @@ use meta::{Image, Resource};
 use crate::answers::with_topic;
 use crate::{broker, replay, settings, step};
 
+fn any_pattern(_: &str) -> bool {
+    true
+}
+
 fn change(name: &str, operation: Operation, value: Option<&str>) -> Change {
     Change {
         name: name.into(),
@@ -23,7 +27,7 @@ fn named(kind: i8, name: &str) -> Named {
 }
 
 fn after(image: &mut Image, changes: Vec<Change>) -> (Vec<String>, Overrides) {
-    let decision = change_configs(image, &broker(""), &[(named(2, "t"), changes)]);
+    let decision = change_configs(image, &broker(""), any_pattern, &[(named(2, "t"), changes)]);
     replay(image, &decision.records);
     let answers = decision.answers.iter().map(|(_, answer)| {
         answer
@@ -77,7 +81,12 @@ fn a_list_grows_no_longer_than_a_value_may_be() {
         vec![change("metrics", operation, Some(&item.repeat(length)))]
     };
     let says = |image: &Image, changes| {
-        let decision = change_configs(image, &broker(""), &[(named(16, "s"), changes)]);
+        let decision = change_configs(
+            image,
+            &broker(""),
+            any_pattern,
+            &[(named(16, "s"), changes)],
+        );
         let answer = decision.answers[0].1.clone();
         let words = answer.map_or_else(|error| error.to_string(), |()| "fine".into());
         (words, decision.records)
@@ -97,6 +106,43 @@ fn a_list_grows_no_longer_than_a_value_may_be() {
             0
         )
     );
+}
+
+#[test]
+fn patterns_of_subscriptions_are_tried_and_a_request_sets_only_so_many() {
+    let image = with_topic(1);
+    let matching = |name: &str, text: &str| {
+        let set = vec![change("match", Operation::Set, Some(text))];
+        (named(16, name), set)
+    };
+    let says = |resources: &[_]| -> Vec<String> {
+        let compiles = |pattern: &str| pattern != "(";
+        let decision = change_configs(&image, &broker(""), compiles, resources);
+        let words = |answer: &Result<(), _>| match answer {
+            Ok(()) => "fine".to_owned(),
+            Err(error) => ToString::to_string(error),
+        };
+        let answers = decision.answers.iter();
+        answers.map(|(_, answer)| words(answer)).collect()
+    };
+    let resources = [
+        matching("a", "client_source_port=1,client_id=("),
+        matching("b", "client_id=(,client_id=b"),
+    ];
+    let words = "Illegal client matching pattern: client_id=(";
+    assert_eq!(says(&resources), [words, "fine"]);
+
+    let resources: Vec<_> = (0..40)
+        .map(|at| matching(&at.to_string(), "client_id=a"))
+        .collect();
+    let said = says(&resources);
+    assert!(said[..39].iter().all(|words| words == "fine"));
+    assert_eq!(
+        said[39],
+        "Unable to perform excessively large batch operation."
+    );
+    let long = matching("long", &format!("client_id={}", "a".repeat(32_000)));
+    assert_eq!(says(&[long]), ["fine"]);
 }
 
 #[test]
@@ -170,7 +216,12 @@ fn resources_are_checked_in_the_words_of_kafka() {
         (named(4, ""), "log.retention.ms", "fine"),
         (named(4, "1"), "log.retention.ms", "fine"),
     ] {
-        let decision = change_configs(&image, &broker(""), &[(resource, set(setting))]);
+        let decision = change_configs(
+            &image,
+            &broker(""),
+            any_pattern,
+            &[(resource, set(setting))],
+        );
         let answer = decision.answers[0]
             .1
             .as_ref()
@@ -183,7 +234,7 @@ fn resources_are_checked_in_the_words_of_kafka() {
         (named(2, "t"), set("retention.ms")),
         (named(4, ""), set("log.flush.interval.ms")),
     ];
-    let decision = change_configs(&image, &broker(""), &twice);
+    let decision = change_configs(&image, &broker(""), any_pattern, &twice);
     let refused: Vec<bool> = decision
         .answers
         .iter()
@@ -201,7 +252,7 @@ fn settings_that_contradict_each_other_are_refused_in_one_request_and_in_two() {
     let threads = set("log.cleaner.threads", "4");
     let memory = |bytes| set("log.cleaner.dedupe.buffer.size", bytes);
     let said = |image: &Image, resources: &[(Named, Vec<Change>)]| -> (Vec<String>, usize) {
-        let decision = change_configs(image, &broker(""), resources);
+        let decision = change_configs(image, &broker(""), any_pattern, resources);
         let words = |answer: &Result<(), _>| match answer {
             Ok(()) => "fine".to_owned(),
             Err(error) => ToString::to_string(error),
@@ -224,7 +275,7 @@ fn settings_that_contradict_each_other_are_refused_in_one_request_and_in_two() {
         // The settings that the broker goes by know nothing yet of the first request.
         let mut planned = with_topic(1);
         step(&mut planned, |image| {
-            change_configs(image, &broker(""), &[first]).records
+            change_configs(image, &broker(""), any_pattern, &[first]).records
         });
         assert_eq!(said(&planned, &[second]), (vec![refused.to_owned()], 0));
     }
@@ -238,7 +289,9 @@ fn one_request_writes_ten_thousand_records_at_most() {
     let change = |at: i32| change(&format!("my.own.{at}"), Operation::Set, Some("1"));
     let ask = |count| {
         let resource = [(named(4, "1"), (0..count).map(change).collect())];
-        change_configs(&image, &broker(""), &resource).records.len()
+        change_configs(&image, &broker(""), any_pattern, &resource)
+            .records
+            .len()
     };
     assert_eq!((ask(10_000), ask(10_001)), (10_000, 0));
 }
@@ -258,7 +311,7 @@ fn replacing_settings_drops_those_that_are_not_named() {
         vec![("retention.ms".to_owned(), Some("55".to_owned()))],
     )];
     step(&mut image, |image| {
-        replace_configs(image, &broker(""), &all).records
+        replace_configs(image, &broker(""), any_pattern, &all).records
     });
     assert_eq!(
         *image.overrides(&Resource::topic("t")),
@@ -266,7 +319,7 @@ fn replacing_settings_drops_those_that_are_not_named() {
     );
     let none = [(named(2, "t"), Vec::new())];
     step(&mut image, |image| {
-        replace_configs(image, &broker(""), &none).records
+        replace_configs(image, &broker(""), any_pattern, &none).records
     });
     assert_eq!(image.configured().count(), 0);
 }

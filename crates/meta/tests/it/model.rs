@@ -201,6 +201,7 @@ fn change(
     change_configs(
         image,
         broker,
+        |_| true,
         &[(
             Named {
                 kind: 2,

@@ -1,5 +1,6 @@
 //! AlterConfigs: replaces all settings of a resource (KIP-133).
 
+use coord::Pattern;
 use meta::Record;
 use meta::decide::alter_configs::{AlterError, Named, Replacement, replace_configs};
 use wire::ErrorCode;
@@ -26,7 +27,7 @@ pub(crate) fn handle(
         (named, settings)
     };
     let resources: Vec<(Named, Replacement)> = request.resources.iter().map(resource).collect();
-    let decision = replace_configs(view.image, view.broker, &resources);
+    let decision = replace_configs(view.image, view.broker, Pattern::compiles, &resources);
     let responses = decision
         .answers
         .into_iter()

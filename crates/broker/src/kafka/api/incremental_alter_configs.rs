@@ -1,5 +1,6 @@
 //! IncrementalAlterConfigs: sets, removes, appends and subtracts single settings (KIP-339).
 
+use coord::Pattern;
 use meta::Record;
 use meta::decide::alter_configs::{AlterError, Change, Named, Operation, change_configs};
 use wire::ErrorCode;
@@ -28,7 +29,7 @@ pub(crate) fn handle(
             (named, resource.configs.iter().map(change).collect())
         };
     let resources: Vec<(Named, Vec<Change>)> = request.resources.iter().map(resource).collect();
-    let decision = change_configs(view.image, view.broker, &resources);
+    let decision = change_configs(view.image, view.broker, Pattern::compiles, &resources);
     let responses = decision
         .answers
         .into_iter()
@@ -127,6 +128,8 @@ mod tests {
                 ("consumer.session.timeout.ms", 0, Some("50000")),
                 42,
             ),
+            ((16, "m"), ("match", 0, Some("client_id=a.*")), 0),
+            ((16, "m"), ("match", 0, Some("client_id=(")), 40),
             ((77, "1"), ("root", 0, Some("INFO")), 42),
         ] {
             let (_, response) = handle(&request(resource, config, false), &fixture.view());
