@@ -192,10 +192,11 @@ fn decide<C>(
     }
     for (named, changes) in resources {
         let times = counts.get(named).copied().unwrap_or(1);
-        let outcome = find(image, &planned.broker, named, times).and_then(|resource| {
+        let outcome = find(&planned.broker, named, times).and_then(|resource| {
             let before = image.overrides(&resource);
             let after = change(&planned.broker, &resource, &before, changes)?;
             planned.check(&resource, &after)?;
+            check_is_there(image, &resource)?;
             let records = difference(&resource, &before, &after);
             let room = RECORDS_MAX - decision.records.len();
             if room < records.len() {
@@ -234,6 +235,7 @@ impl Planned {
     }
 
     fn check(&mut self, resource: &Resource, after: &Overrides) -> Result<(), AlterError> {
+        check_name(resource)?;
         match resource.kind {
             ResourceKind::Broker => {
                 let level = match is_cluster(resource) {
@@ -300,25 +302,32 @@ fn check_keys<'a>(
     }
 }
 
-fn find(
-    image: &Image,
-    broker: &Broker,
-    named: &Named,
-    times: usize,
-) -> Result<Resource, AlterError> {
+/// Asked after what is to change, as Kafka does: of two faults the other one is told.
+fn check_name(resource: &Resource) -> Result<(), AlterError> {
+    let name = resource.name.as_str();
+    match resource.kind {
+        ResourceKind::Topic if name.is_empty() => Err(AlterError::DefaultTopic),
+        ResourceKind::Topic => Ok(name::check(name)?),
+        ResourceKind::Group if name.is_empty() => Err(AlterError::DefaultGroup),
+        ResourceKind::ClientMetrics if name.is_empty() => Err(AlterError::DefaultClientMetrics),
+        ResourceKind::Group | ResourceKind::ClientMetrics | ResourceKind::Broker => Ok(()),
+    }
+}
+
+/// Last of all. There need not be a group of that name yet.
+fn check_is_there(image: &Image, resource: &Resource) -> Result<(), AlterError> {
+    if resource.kind == ResourceKind::Topic && image.topic(&resource.name).is_none() {
+        return Err(AlterError::UnknownTopic(resource.name.clone()));
+    }
+    Ok(())
+}
+
+fn find(broker: &Broker, named: &Named, times: usize) -> Result<Resource, AlterError> {
     if 1 < times {
         return Err(AlterError::Duplicate);
     }
     let name = named.name.as_str();
     match ResourceKind::from_wire(named.kind) {
-        Some(ResourceKind::Topic) if name.is_empty() => Err(AlterError::DefaultTopic),
-        Some(ResourceKind::Topic) => {
-            name::check(name)?;
-            image
-                .topic(name)
-                .map(|_| Resource::topic(name))
-                .ok_or_else(|| AlterError::UnknownTopic(name.into()))
-        }
         Some(ResourceKind::Broker) if name.is_empty() => Ok(Resource::cluster()),
         Some(ResourceKind::Broker) => {
             let got = name
@@ -331,13 +340,7 @@ fn find(
                 Err(AlterError::OtherBroker { want, got })
             }
         }
-        Some(ResourceKind::Group) if name.is_empty() => Err(AlterError::DefaultGroup),
-        // There need not be a group of that name yet.
-        Some(ResourceKind::Group) => Ok(Resource::group(name)),
-        Some(ResourceKind::ClientMetrics) if name.is_empty() => {
-            Err(AlterError::DefaultClientMetrics)
-        }
-        Some(kind @ ResourceKind::ClientMetrics) => Ok(Resource {
+        Some(kind) => Ok(Resource {
             kind,
             name: name.into(),
         }),

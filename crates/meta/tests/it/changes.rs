@@ -244,6 +244,51 @@ fn resources_are_checked_in_the_words_of_kafka() {
     assert_eq!(decision.records.len(), 1);
 }
 
+/// Whether a topic is there is asked when all else is right, and what its name may be only after what is asked.
+#[test]
+fn of_two_faults_the_one_that_kafka_finds_first_is_told() {
+    use Operation::{Append, Set};
+    let image = with_topic(1);
+    let null = "Null value not supported for : flush.ms";
+    let no_list = "Can't APPEND to key flush.ms because its type is not LIST.";
+    for (topic, changes, words) in [
+        (
+            "none",
+            vec![change("flush.ms", Set, Some("x"))],
+            "Invalid value x for configuration flush.ms: Not a number of type LONG",
+        ),
+        (
+            "none",
+            vec![change("nosuch", Set, Some("x"))],
+            "Unknown topic config name: nosuch",
+        ),
+        ("none", vec![change("flush.ms", Append, Some("1"))], no_list),
+        ("none", vec![change("flush.ms", Set, None)], null),
+        ("b b", vec![change("flush.ms", Set, None)], null),
+        (
+            "b b",
+            vec![change("flush.ms", Set, Some("x"))],
+            "Topic name is invalid: 'b b' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'",
+        ),
+        ("", vec![change("flush.ms", Append, Some("1"))], no_list),
+        (
+            "",
+            vec![change("flush.ms", Set, Some("x"))],
+            "Default topic resources are not allowed.",
+        ),
+        ("none", vec![], "The topic 'none' does not exist."),
+    ] {
+        let decision = change_configs(
+            &image,
+            &broker(""),
+            any_pattern,
+            &[(named(2, topic), changes)],
+        );
+        let error = decision.answers[0].1.as_ref().expect_err("refused");
+        assert_eq!(error.to_string(), words);
+    }
+}
+
 /// Either is fine by itself: four threads have 128 MiB, and the one there is has more than one.
 #[test]
 fn settings_that_contradict_each_other_are_refused_in_one_request_and_in_two() {
