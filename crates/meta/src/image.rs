@@ -24,6 +24,9 @@ const SAME_LEADER: i32 = -2;
 
 static NOTHING: LazyLock<Arc<Overrides>> = LazyLock::new(Arc::default);
 
+/// A kind on the wire that carries none: loggers, of which this broker has none to set.
+pub const BROKER_LOGGER: i8 = 8;
+
 /// What carries settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(i8)]

@@ -11,6 +11,7 @@ mod placement;
 pub mod record;
 
 pub use image::{
-    Endpoint, Image, NO_LEADER, Partition, Registration, ReplayError, Resource, ResourceKind, Topic,
+    BROKER_LOGGER, Endpoint, Image, NO_LEADER, Partition, Registration, ReplayError, Resource,
+    ResourceKind, Topic,
 };
 pub use record::{Record, RecordError};

@@ -60,6 +60,8 @@ DIFFERENCES = """
 - `kafka-features upgrade|downgrade --release-version` from 3.9 on is refused as a whole: it names also features that are not here yet
   (`kraft.version`, `eligible.leader.replicas.version`, `share.version`, `streams.version`), and what is not advertised cannot be set.
   `--feature` sets one that is.
+- There are no loggers to set: the list of them (resource type BROKER_LOGGER) is empty, and a change of one is INVALID_REQUEST. Kafka
+  sets their levels.
 - A manual assignment to a broker whose log directories are all cordoned is refused with INVALID_REPLICA_ASSIGNMENT. So does Kafka
   after 4.3.1 (KAFKA-20832); until then it puts the partition into one of them.
 """

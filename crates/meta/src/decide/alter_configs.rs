@@ -10,7 +10,7 @@ use config::{Broker, ChangeError, ClientMetrics, Kind, Level, Overrides, ValueEr
 use wire::metadata::ConfigRecord;
 
 use super::RECORDS_MAX;
-use crate::image::{Image, Resource, ResourceKind};
+use crate::image::{BROKER_LOGGER, Image, Resource, ResourceKind};
 use crate::name::{self, NameError};
 use crate::record::Record;
 
@@ -73,13 +73,15 @@ pub struct Named {
 /// All settings a resource shall have.
 pub type Replacement = Vec<(String, Option<String>)>;
 
-/// Why settings are not changed; the texts are those of Kafka.
+/// Why settings are not changed; the texts are those of Kafka, which has loggers.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AlterError {
     #[error("Each resource must appear at most once.")]
     Duplicate,
     #[error("Unknown resource type {0}")]
     Kind(i8),
+    #[error("there are no loggers to set")]
+    NoLoggers,
     #[error("Error due to duplicate config keys")]
     DuplicateKeys,
     #[error("Null value not supported for : {}", .0.join(", "))]
@@ -344,6 +346,7 @@ fn find(broker: &Broker, named: &Named, times: usize) -> Result<Resource, AlterE
             kind,
             name: name.into(),
         }),
+        None if named.kind == BROKER_LOGGER => Err(AlterError::NoLoggers),
         None => Err(AlterError::Kind(named.kind)),
     }
 }

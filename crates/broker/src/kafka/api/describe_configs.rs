@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use config::{Description, Kind};
-use meta::{Resource, ResourceKind};
+use meta::{BROKER_LOGGER, Resource, ResourceKind};
 use wire::ErrorCode;
 use wire::messages::describe_configs_request::DescribeConfigsResource;
 use wire::messages::describe_configs_response::{
@@ -12,8 +12,6 @@ use wire::messages::describe_configs_response::{
 use wire::messages::{DescribeConfigsRequest, DescribeConfigsResponse};
 
 use super::View;
-
-const BROKER_LOGGER: i8 = 8;
 
 /// A million settings looked at for one answer, told or not: half a second of a network thread, and the topics of a large cluster.
 /// Past it resources are refused, as past [`BYTES_MAX`], and the client asks again for fewer.

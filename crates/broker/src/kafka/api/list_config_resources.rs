@@ -1,13 +1,12 @@
 //! ListConfigResources: what can carry settings (KIP-1142). Version 0 asks for client metrics alone.
 
-use meta::ResourceKind;
+use meta::{BROKER_LOGGER, ResourceKind};
 use wire::ErrorCode;
 use wire::messages::list_config_resources_response::ConfigResource;
 use wire::messages::{ListConfigResourcesRequest, ListConfigResourcesResponse};
 
 use super::View;
 
-const BROKER_LOGGER: i8 = 8;
 const ALL: [i8; 5] = [
     BROKER_LOGGER,
     ResourceKind::Broker as i8,

@@ -70,6 +70,7 @@ pub(crate) fn alter(error: &AlterError) -> ErrorCode {
     match error {
         AlterError::Duplicate
         | AlterError::Kind(_)
+        | AlterError::NoLoggers
         | AlterError::DuplicateKeys
         | AlterError::NullValue(_)
         | AlterError::Operation(_)
