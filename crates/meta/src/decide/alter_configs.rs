@@ -3,6 +3,7 @@
 //! Owns the operations on a setting and the check of what comes out. A resource named twice is refused each time; a resource
 //! with one bad change keeps all its settings.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -64,7 +65,7 @@ pub struct Change {
 }
 
 /// What a request names; the kind is what came, known or not.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
     pub kind: i8,
     pub name: String,
@@ -188,12 +189,12 @@ fn decide<C>(
     change: impl Fn(&Broker, &Resource, &Overrides, &C) -> Result<Overrides, AlterError>,
 ) -> AlterConfigs {
     let mut decision = AlterConfigs::default();
-    let mut counts: BTreeMap<&Named, usize> = BTreeMap::new();
+    let mut counts: BTreeMap<(i8, Cow<'_, str>), usize> = BTreeMap::new();
     for (named, _) in resources {
-        *counts.entry(named).or_default() += 1;
+        *counts.entry(plain(named)).or_default() += 1;
     }
     for (named, changes) in resources {
-        let times = counts.get(named).copied().unwrap_or(1);
+        let times = counts.get(&plain(named)).copied().unwrap_or(1);
         let outcome = find(&planned.broker, named, times).and_then(|resource| {
             let before = image.overrides(&resource);
             let after = change(&planned.broker, &resource, &before, changes)?;
@@ -211,6 +212,14 @@ fn decide<C>(
         decision.answers.push((named.clone(), answer));
     }
     decision
+}
+
+/// A broker's number may be spelled in thousands of ways, and a look at all its settings is dear.
+fn plain(named: &Named) -> (i8, Cow<'_, str>) {
+    let is_broker = named.kind == ResourceKind::Broker as i8;
+    let number: Option<i32> = named.name.parse().ok().filter(|_| is_broker);
+    let name = number.map_or(Cow::from(&named.name), |number| number.to_string().into());
+    (named.kind, name)
 }
 
 /// The broker as it will be after what was decided so far, by this request and by those before it: what contradicts that is

@@ -290,6 +290,23 @@ fn of_two_faults_the_one_that_kafka_finds_first_is_told() {
     }
 }
 
+#[test]
+fn a_broker_that_is_spelled_in_two_ways_is_named_twice() {
+    let image = with_topic(1);
+    let set = || vec![change("log.retention.ms", Operation::Set, Some("5000"))];
+    let resources = [
+        (named(4, "1"), set()),
+        (named(4, "01"), set()),
+        (named(4, "+1"), set()),
+    ];
+    let decision = change_configs(&image, &broker(""), any_pattern, &resources);
+    for (_, answer) in &decision.answers {
+        let error = answer.as_ref().expect_err("refused");
+        assert_eq!(error.to_string(), "Each resource must appear at most once.");
+    }
+    assert_eq!(decision.records, []);
+}
+
 /// Either is fine by itself: four threads have 128 MiB, and the one there is has more than one.
 #[test]
 fn settings_that_contradict_each_other_are_refused_in_one_request_and_in_two() {
