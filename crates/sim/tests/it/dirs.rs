@@ -466,13 +466,13 @@ fn a_partition_of_a_failed_directory_tells_nothing_of_its_log() {
 #[test]
 fn a_partition_of_a_failed_directory_has_no_leader() {
     let (house, victim) = house_with_a_failed_directory();
-    let (served, gone) = ((NONE, 1, vec![]), (NO_LEADER, -1, vec![1]));
-    let wanted: Vec<_> = (0..3)
-        .map(|index| match index == victim {
-            true => gone.clone(),
-            false => served.clone(),
-        })
-        .collect();
+    let wanted = |code: i16| -> Vec<_> {
+        let one = |index| match index == victim {
+            true => (code, -1, vec![1]),
+            false => (NONE, 1, vec![]),
+        };
+        (0..3).map(one).collect()
+    };
     let request = MetadataRequest {
         topics: None,
         ..Default::default()
@@ -486,7 +486,7 @@ fn a_partition_of_a_failed_directory_has_no_leader() {
     let told: Vec<_> = partitions
         .map(|one| (one.error_code, one.leader_id, one.offline_replicas.clone()))
         .collect();
-    assert_eq!(told, wanted);
+    assert_eq!(told, wanted(NO_LEADER));
     let request = DescribeTopicPartitionsRequest {
         topics: vec![describe_topic_partitions_request::TopicRequest {
             name: "a".to_owned(),
@@ -499,7 +499,7 @@ fn a_partition_of_a_failed_directory_has_no_leader() {
     let told: Vec<_> = partitions
         .map(|one| (one.error_code, one.leader_id, one.offline_replicas.clone()))
         .collect();
-    assert_eq!(told, wanted);
+    assert_eq!(told, wanted(NONE));
 }
 
 #[test]

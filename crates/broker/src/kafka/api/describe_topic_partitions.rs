@@ -86,10 +86,8 @@ fn page(
     let partitions = topic.partitions.iter().enumerate().take(end).skip(begin);
     let describe =
         |(index, partition): (usize, &meta::Partition)| DescribeTopicPartitionsResponsePartition {
-            error_code: match partition.leader {
-                meta::NO_LEADER => ErrorCode::LeaderNotAvailable.code(),
-                _ => 0,
-            },
+            // Without a leader, too: its clients look at who leads.
+            error_code: 0,
             partition_index: number(index),
             leader_id: partition.leader.0,
             leader_epoch: partition.leader_epoch.0,
@@ -196,6 +194,25 @@ mod tests {
         assert_eq!(pages(&["t"], 2000, Some(("t", 9))), "t[]");
         assert_eq!(pages(&[], 9, Some(("b", 1))), "t[0,1,2]");
         assert_eq!(pages(&["b b"], 9, None), "b b!17");
+    }
+
+    #[test]
+    fn a_partition_without_a_leader_is_no_error() {
+        let mut fixture = Fixture::new("");
+        let change = wire::metadata::PartitionChangeRecord {
+            partition_id: 0,
+            topic_id: fixture.id("a"),
+            leader: meta::NO_LEADER.0,
+            ..Default::default()
+        };
+        fixture.replay(&[change.into()]);
+        let request = DescribeTopicPartitionsRequest {
+            response_partition_limit: 2000,
+            ..Default::default()
+        };
+        let response = handle(&request, &fixture.view());
+        let one = &response.topics[0].partitions[0];
+        assert_eq!((one.error_code, one.leader_id), (0, -1));
     }
 
     #[test]

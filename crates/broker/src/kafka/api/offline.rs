@@ -1,8 +1,8 @@
 //! Partitions that this broker cannot serve, in what is told of topics.
 //!
-//! Owns how a failed log directory shows: such a partition has no leader, and this broker is among its offline replicas. The
-//! metadata log knows nothing of it: with one replica there is nobody else to elect, and a start that can read the directory
-//! leads again.
+//! Owns how a failed log directory shows: such a partition has no leader, which only Metadata calls an error, and this broker is
+//! among its offline replicas. The metadata log knows nothing of it: with one replica there is nobody else to elect, and a start
+//! that can read the directory leads again.
 
 use model::BrokerId;
 use wire::ErrorCode;
@@ -15,7 +15,8 @@ pub(super) fn in_metadata(told: &mut MetadataResponse, topics: &Topics, node: Br
         let known = topics.with_id(topic.topic_id);
         for one in &mut topic.partitions {
             if known.is_some_and(|it| is_offline(it, one.partition_index)) {
-                (one.error_code, one.leader_id) = no_leader();
+                one.error_code = ErrorCode::LeaderNotAvailable.code();
+                one.leader_id = meta::NO_LEADER.0;
                 one.offline_replicas = vec![node.0];
             }
         }
@@ -31,7 +32,7 @@ pub(super) fn in_pages(
         let known = topics.with_id(topic.topic_id);
         for one in &mut topic.partitions {
             if known.is_some_and(|it| is_offline(it, one.partition_index)) {
-                (one.error_code, one.leader_id) = no_leader();
+                one.leader_id = meta::NO_LEADER.0;
                 one.offline_replicas = vec![node.0];
             }
         }
@@ -41,8 +42,4 @@ pub(super) fn in_pages(
 fn is_offline(topic: &Topic, index: i32) -> bool {
     let found = topic.partition(index);
     found.is_some_and(|partition| partition.is_offline())
-}
-
-fn no_leader() -> (i16, i32) {
-    (ErrorCode::LeaderNotAvailable.code(), meta::NO_LEADER.0)
 }
