@@ -62,6 +62,8 @@ DIFFERENCES = """
   `--feature` sets one that is.
 - There are no loggers to set: the list of them (resource type BROKER_LOGGER) is empty, and a change of one is INVALID_REQUEST. Kafka
   sets their levels.
+- DescribeConfigs with a resource of a type that nobody knows describes the others. Kafka refuses them all (INVALID_REQUEST).
+- The pattern of a client metrics subscription is one of RE2: what only Java's have (look-around, references back) is INVALID_CONFIG.
 - A manual assignment to a broker whose log directories are all cordoned is refused with INVALID_REPLICA_ASSIGNMENT. So does Kafka
   after 4.3.1 (KAFKA-20832); until then it puts the partition into one of them.
 """
