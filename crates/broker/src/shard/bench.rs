@@ -22,8 +22,13 @@ const CONN: ConnId = ConnId(1);
 
 impl Bench {
     pub(crate) fn new() -> Bench {
+        Bench::with(&[])
+    }
+
+    /// A broker that is set up otherwise.
+    pub(crate) fn with(more: &[(&str, &str)]) -> Bench {
         let mut settings = config::Settings::default();
-        for (name, value) in [
+        let own = [
             ("node.id", "1"),
             ("listeners", "PLAINTEXT://127.0.0.1:9092"),
             ("log.dirs", "/data"),
@@ -31,7 +36,8 @@ impl Bench {
             ("auto.create.topics.enable", "false"),
             ("esker.journal.piece.bytes", "4194304"),
             ("esker.journal.bytes", "8388608"),
-        ] {
+        ];
+        for (name, value) in own.iter().chain(more) {
             settings.put(name, value).expect("a known setting");
         }
         let this = config::Machine {

@@ -96,27 +96,20 @@ impl Shard {
         frame: Bytes,
         attempt: Attempt,
     ) -> Outcome {
-        let topic = meta::name::CLIENT_METRICS;
-        if attempt == Attempt::First && self.topics().named(topic).is_none() {
-            let Some(scene) = self.scene(address) else {
-                return Outcome::Close;
-            };
-            let asker = scene.asker;
-            return self.change_first(address, frame, |image, shared| {
-                let settings = shared.config();
-                let view = view(image, &settings, &shared.metadata.cluster_id, asker);
-                let names = BTreeSet::from([topic]);
-                auto_create(view.image, view.broker, &names, &mut || {
-                    random_uuid(&shared.env)
-                })
-                .records
-            });
-        }
-        self.take_subscriptions();
-        let code = match self.take_push(who, request) {
-            Ok(()) => ErrorCode::None,
-            Err(code) => code,
+        // What waited for its topic was let in before, and an instance is let in once.
+        let admitted = match attempt {
+            Attempt::First => self.admit_push(who, request),
+            Attempt::Second | Attempt::Overdue => Ok(()),
         };
+        let kept = match admitted.and_then(|()| unfolded(request)) {
+            Ok(Some(_)) if attempt == Attempt::First && self.lacks_topic() => {
+                return self.create_client_metrics(address, frame);
+            }
+            Ok(Some(metrics)) => self.keep_metrics(request.client_instance_id, who, &metrics),
+            Ok(None) => Ok(()),
+            Err(code) => Err(code),
+        };
+        let code = kept.err().unwrap_or(ErrorCode::None);
         let response = PushTelemetryResponse {
             error_code: code.code(),
             ..Default::default()
@@ -124,7 +117,28 @@ impl Shard {
         self.reply(address, ApiKey::PushTelemetry, &response)
     }
 
-    fn take_push(
+    fn lacks_topic(&mut self) -> bool {
+        self.topics().named(meta::name::CLIENT_METRICS).is_none()
+    }
+
+    /// Makes the topic, and handles the push again.
+    fn create_client_metrics(&mut self, address: &Address, frame: Bytes) -> Outcome {
+        let Some(scene) = self.scene(address) else {
+            return Outcome::Close;
+        };
+        let asker = scene.asker;
+        self.change_first(address, frame, |image, shared| {
+            let settings = shared.config();
+            let view = view(image, &settings, &shared.metadata.cluster_id, asker);
+            let names = BTreeSet::from([meta::name::CLIENT_METRICS]);
+            auto_create(view.image, view.broker, &names, &mut || {
+                random_uuid(&shared.env)
+            })
+            .records
+        })
+    }
+
+    fn admit_push(
         &mut self,
         who: &Identity,
         request: &PushTelemetryRequest,
@@ -133,32 +147,15 @@ impl Shard {
         if RESERVED.contains(&id) {
             return Err(ErrorCode::InvalidRequest);
         }
-        let codec = u8::try_from(request.compression_type).ok();
-        let codec = codec.and_then(Codec::from_id);
+        self.take_subscriptions();
         let push = Push {
             subscription_id: request.subscription_id,
             is_last: request.terminating,
-            is_codec_known: codec.is_some(),
+            is_codec_known: codec(request).is_some(),
             fits: request.metrics.len() <= self.telemetry_bytes_max(),
         };
         let mut telemetry = self.shared.telemetry.lock();
-        telemetry.push(id, who, push, self.now)?;
-        drop(telemetry);
-        if request.metrics.is_empty() {
-            return Ok(());
-        }
-        let caps = Caps {
-            bytes_max: UNFOLDED_MAX,
-            ..Caps::default()
-        };
-        let codec = codec.unwrap_or_default();
-        let metrics = codec
-            .decompress(&request.metrics, caps)
-            .map_err(|error| match error {
-                CodecError::TooLarge { .. } => ErrorCode::TelemetryTooLarge,
-                _ => ErrorCode::InvalidRecord,
-            })?;
-        self.keep_metrics(id, who, &metrics)
+        telemetry.push(id, who, push, self.now)
     }
 
     /// Where the newest of each instance stays: compaction drops the others.
@@ -212,5 +209,78 @@ impl Shard {
 
     fn telemetry_bytes_max(&self) -> usize {
         self.shared.config().broker.telemetry_bytes_max
+    }
+}
+
+fn codec(request: &PushTelemetryRequest) -> Option<Codec> {
+    let id = u8::try_from(request.compression_type).ok();
+    id.and_then(Codec::from_id)
+}
+
+/// What is to be kept of a push; `None` where it brings nothing.
+fn unfolded(request: &PushTelemetryRequest) -> Result<Option<Bytes>, ErrorCode> {
+    if request.metrics.is_empty() {
+        return Ok(None);
+    }
+    let caps = Caps {
+        bytes_max: UNFOLDED_MAX,
+        ..Caps::default()
+    };
+    let codec = codec(request).unwrap_or_default();
+    let metrics = codec.decompress(&request.metrics, caps);
+    metrics.map(Some).map_err(|error| match error {
+        CodecError::TooLarge { .. } => ErrorCode::TelemetryTooLarge,
+        _ => ErrorCode::InvalidRecord,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shard::bench::{Bench, encoded};
+
+    #[test]
+    fn only_a_push_that_is_kept_makes_the_topic() {
+        let mut bench = Bench::with(&[("esker.client.metrics.enable", "true")]);
+        let id = Uuid([7; 16]);
+        bench.put(&encoded(
+            &GetTelemetrySubscriptionsRequest {
+                client_instance_id: id,
+            },
+            0,
+        ));
+        let told = bench.answer::<GetTelemetrySubscriptionsRequest>(0);
+        let subscription_id = told.expect("told at once").subscription_id;
+        let push = PushTelemetryRequest {
+            client_instance_id: id,
+            subscription_id,
+            metrics: b"metrics".as_slice().into(),
+            ..Default::default()
+        };
+        let nobody = PushTelemetryRequest {
+            client_instance_id: Uuid::ZERO,
+            ..push.clone()
+        };
+        let stranger = PushTelemetryRequest {
+            client_instance_id: Uuid([8; 16]),
+            ..push.clone()
+        };
+        for (refused, code) in [
+            (&nobody, ErrorCode::InvalidRequest),
+            (&stranger, ErrorCode::UnknownSubscriptionId),
+        ] {
+            bench.put(&encoded(refused, 0));
+            let told = bench.answer::<PushTelemetryRequest>(0);
+            assert_eq!(told.expect("told at once").error_code, code.code());
+        }
+        assert!(bench.shard.lacks_topic());
+
+        bench.put(&encoded(&push, 0));
+        assert!(bench.answer::<PushTelemetryRequest>(0).is_none());
+        bench.commit();
+        let told = bench.answer::<PushTelemetryRequest>(0);
+        assert_eq!(told.expect("its topic is there").error_code, 0);
+        let kept = bench.partition(meta::name::CLIENT_METRICS, 0);
+        assert_eq!(kept.bounds().log_end.0, 1);
     }
 }
