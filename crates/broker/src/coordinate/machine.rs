@@ -257,7 +257,7 @@ impl Machine for txn::Transactions {
 }
 
 /// What transaction coordinators go by.
-fn txn_settings(broker: &config::Broker) -> txn::Settings {
+pub(crate) fn txn_settings(broker: &config::Broker) -> txn::Settings {
     let defaults = txn::Settings::default();
     let timeout_ms_max = broker.number("transaction.max.timeout.ms");
     let milliseconds = |name: &str| {

@@ -22,6 +22,7 @@ use wire::ErrorCode;
 pub(crate) use asking::{Asking, Told};
 use coordinator::{Coordinator, Progress};
 use machine::Machine;
+pub(crate) use machine::txn_settings;
 pub(crate) use marking::Marking;
 use topics::KnownTopics;
 

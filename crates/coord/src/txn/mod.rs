@@ -53,6 +53,19 @@ pub struct Settings {
     pub add_wait_max: Duration,
 }
 
+impl Settings {
+    /// What no coordinator takes, whoever asks: it need not be asked, nor given a producer id.
+    pub fn check_init(&self, id: &str, timeout_ms: i32) -> Result<(), ErrorCode> {
+        if id.is_empty() {
+            return Err(ErrorCode::InvalidRequest);
+        }
+        if timeout_ms <= 0 || timeout_ms > self.timeout_ms_max {
+            return Err(ErrorCode::InvalidTransactionTimeout);
+        }
+        Ok(())
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Settings {
@@ -252,11 +265,8 @@ impl Transactions {
         fresh: Option<ProducerId>,
         wall: Timestamp,
     ) -> (Option<Txn>, Result<Producer, ErrorCode>) {
-        if id.is_empty() {
-            return (None, Err(ErrorCode::InvalidRequest));
-        }
-        if timeout_ms <= 0 || timeout_ms > self.settings.timeout_ms_max {
-            return (None, Err(ErrorCode::InvalidTransactionTimeout));
+        if let Err(code) = self.settings.check_init(id, timeout_ms) {
+            return (None, Err(code));
         }
         let Some(txn) = self.txns.get(id) else {
             let Some(fresh) = fresh else {

@@ -6,6 +6,7 @@ use wire::messages::{InitProducerIdRequest, InitProducerIdResponse};
 use wire::{ApiKey, ErrorCode};
 
 use super::txn::{fenced, producer, unexpected};
+use crate::coordinate::txn_settings;
 use crate::kafka::Attempt;
 use crate::shard::{Address, Outcome, Shard};
 
@@ -25,6 +26,12 @@ impl Shard {
         // Both or none: who he was, and in which incarnation.
         if (request.producer_id == -1) != (request.producer_epoch == -1) {
             return self.refuse_producer_id(address, ErrorCode::InvalidRequest);
+        }
+        if let Some(id) = &request.transactional_id {
+            let settings = txn_settings(&self.shared.config().broker);
+            if let Err(code) = settings.check_init(id, request.transaction_timeout_ms) {
+                return self.refuse_producer_id(address, code);
+            }
         }
         let Some(id) = self.shared.take_producer_id() else {
             return match attempt {
@@ -88,5 +95,33 @@ impl Shard {
             ..Default::default()
         };
         self.reply(address, ApiKey::InitProducerId, &response)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shard::bench::{Bench, encoded};
+
+    /// The first id there is has to be made durable; who gets none does not wait for it.
+    #[test]
+    fn a_request_that_is_refused_takes_no_producer_id() {
+        let mut bench = Bench::new();
+        for (id, transaction_timeout_ms, code) in [
+            ("", 1_000, ErrorCode::InvalidRequest),
+            ("t", 0, ErrorCode::InvalidTransactionTimeout),
+            ("t", i32::MAX, ErrorCode::InvalidTransactionTimeout),
+        ] {
+            let request = InitProducerIdRequest {
+                transactional_id: Some(id.to_owned()),
+                transaction_timeout_ms,
+                producer_id: -1,
+                producer_epoch: -1,
+                ..Default::default()
+            };
+            bench.put(&encoded(&request, 4));
+            let told = bench.answer::<InitProducerIdRequest>(4);
+            assert_eq!(told.expect("told at once").error_code, code.code());
+        }
     }
 }
