@@ -5,6 +5,7 @@
 
 mod council;
 mod damage;
+mod demands;
 mod every;
 mod faults;
 mod host;
@@ -27,14 +28,14 @@ use crate::checker::{Fault, Guard, Isolation, Kind, Report, check};
 use crate::client::admin::Admin;
 use crate::client::council::Councillor;
 use crate::client::crowd::Crowd;
-use crate::client::keep::{ANSWER_MAX, Client};
+use crate::client::keep::Client;
 use crate::client::keeper::{self, Keeper};
 use crate::client::ledger::Ledger;
 use crate::client::line::Line;
 pub use crate::client::member::GroupProtocol;
 use crate::client::member::Member;
 use crate::client::notes::Notes;
-use crate::client::producer::{Habits, Producer};
+use crate::client::producer::Producer;
 use crate::client::reader::Reader;
 use crate::client::transactor::{Transactor, TxnHabits};
 pub use damage::{Damages, damages};
@@ -56,11 +57,6 @@ type Topics = Vec<(String, i32)>;
 const SETUP_MAX: Duration = Duration::from_secs(60);
 const LIVE_MAX: Duration = Duration::from_secs(15);
 const DRAIN_MAX: Duration = Duration::from_secs(200);
-/// Sessions and a rebalance or two, with members that sleep and leave meanwhile.
-const GROUP_MAX: Duration = Duration::from_secs(60);
-
-/// Of transactions after healing, which nothing holds up.
-const TXN_TIMEOUT: Duration = Duration::from_secs(60);
 
 const GROUP: &str = "group";
 
@@ -444,91 +440,6 @@ impl Run {
         }
     }
 
-    /// What was on its way to another directory gets there, also over the restart.
-    fn demand_moves(&mut self) {
-        if self.plan.moves == 0 {
-            return;
-        }
-        self.admin.moving = None;
-        let is_done = |run: &Run| run.admin.moving == Some(0);
-        if !self.until(DRAIN_MAX, is_done) && self.notes.violations.is_empty() {
-            let moving = self.admin.moving;
-            self.notes.violation(format!(
-                "moves do not end after everything healed: {moving:?} partitions"
-            ));
-        }
-    }
-
-    /// The table is what was written, before and after what compaction may still do.
-    fn demand_table(&mut self) {
-        let Some(keeper) = &self.keeper else { return };
-        // One that began before, and two that tell the fate of what the first met on its way out. What could not be written
-        // while a directory was offline is written now.
-        let enough = keeper.readings + 3;
-        let is_read = |run: &Run| {
-            let keeper = run.keeper.as_ref();
-            keeper.is_none_or(|keeper| keeper.readings >= enough && !keeper.has_unanswered())
-        };
-        if !self.until(DRAIN_MAX, is_read)
-            && self.notes.violations.is_empty()
-            && let Some(keeper) = &self.keeper
-        {
-            let stuck = keeper.describe();
-            self.notes
-                .violation(format!("the table cannot be read to its end: {stuck}"));
-        }
-    }
-
-    /// The ledger is what was committed, and nothing hangs in it.
-    fn demand_ledger(&mut self) {
-        let Some(ledger) = &self.ledger else { return };
-        let enough = ledger.readings + 3;
-        let is_read = |run: &Run| {
-            let ledger = run.ledger.as_ref();
-            ledger.is_none_or(|ledger| {
-                ledger.readings >= enough && ledger.is_stable && !ledger.is_open()
-            })
-        };
-        if !self.until(DRAIN_MAX, is_read)
-            && self.notes.violations.is_empty()
-            && let Some(ledger) = &self.ledger
-        {
-            let stuck = ledger.describe();
-            self.notes
-                .violation(format!("the ledger cannot be read to its end: {stuck}"));
-        }
-    }
-
-    /// Every partition of the group has an owner that commits, soon after everything healed.
-    fn demand_commits(&mut self) {
-        if self.members.is_empty() || !self.notes.violations.is_empty() {
-            return;
-        }
-        let partitions = self.topics[0].1;
-        let commits = |run: &mut Run| -> Vec<u64> {
-            (0..partitions)
-                .map(|partition| run.notes.part(GROUP, partition).commits)
-                .collect()
-        };
-        let before = commits(self);
-        let limit = self.host.machine.now().plus(GROUP_MAX);
-        while self.host.machine.now() < limit && self.notes.violations.is_empty() {
-            let now = commits(self);
-            if before.iter().zip(now).all(|(before, now)| *before < now) {
-                return;
-            }
-            self.step(limit);
-        }
-        if !self.notes.violations.is_empty() {
-            return;
-        }
-        let members: Vec<String> = self.members.iter().map(Member::describe).collect();
-        self.notes.violation(format!(
-            "not every partition of the group is committed after healing: {}",
-            members.join("; ")
-        ));
-    }
-
     /// Lets the producers hear the end of what they have sent.
     fn drain(&mut self) {
         self.producers
@@ -562,84 +473,6 @@ impl Run {
                 open.join(", ")
             ));
         }
-    }
-
-    /// Every partition takes a record within 15 seconds, and every transactional id that is used again commits a transaction over
-    /// all its partitions; one of them may stay unused.
-    fn demand_progress(&mut self) {
-        self.producers.clear();
-        self.transactors.clear();
-        let mut ids = std::collections::BTreeSet::new();
-        for habits in self.plan.transactors.clone() {
-            let is_new = ids.insert(habits.id.clone());
-            if is_new && (ids.len() == 1 || !self.chance.one_in(3)) {
-                self.transact(TxnHabits {
-                    batches_max: 2,
-                    pause: Duration::from_millis(20),
-                    delays: 0,
-                    strays: 0,
-                    timeout: TXN_TIMEOUT,
-                    is_calm: true,
-                    ..habits
-                });
-            }
-        }
-        let now = self.host.machine.now();
-        for (topic, partitions) in self.topics.clone() {
-            let habits = Habits {
-                topic,
-                partitions,
-                acks: -1,
-                idempotent: true,
-                in_flight_max: 5,
-                records_max: 2,
-                pause: Duration::from_millis(20),
-                patience: ANSWER_MAX,
-            };
-            let producer = Producer::new(habits, self.chance.split(), now, &mut self.notes);
-            self.producers.push(producer);
-        }
-        let all = |run: &Run| {
-            run.producers
-                .iter()
-                .all(|producer| producer.acked.len() == producer.partitions() as usize)
-                && run
-                    .transactors
-                    .iter()
-                    .all(|transactor| transactor.commits > 0)
-        };
-        if !self.until(LIVE_MAX, all) && self.notes.violations.is_empty() {
-            let idle = self.transactors.iter();
-            let idle = idle.filter(|transactor| transactor.commits == 0);
-            let idle: Vec<String> = idle.map(Transactor::describe).collect();
-            let lacking: Vec<String> = self
-                .producers
-                .iter()
-                .map(|producer| {
-                    format!(
-                        "{}: {:?} of {}",
-                        producer.topic(),
-                        producer.acked,
-                        producer.partitions()
-                    )
-                })
-                .collect();
-            self.notes.violation(format!(
-                "not every partition takes records after healing: {}; without a commit: {}",
-                lacking.join(", "),
-                idle.join(", ")
-            ));
-        }
-        self.producers
-            .iter_mut()
-            .for_each(|producer| producer.is_ending = true);
-        self.transactors
-            .iter_mut()
-            .for_each(|transactor| transactor.is_ending = true);
-        self.until(DRAIN_MAX, |run| {
-            !run.producers.iter().any(Producer::has_unanswered)
-                && !run.transactors.iter().any(Transactor::is_open)
-        });
     }
 
     fn read_everything(&mut self) {
