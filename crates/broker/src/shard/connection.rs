@@ -1,6 +1,7 @@
 //! One client connection: frames come in, answers leave in the order of their requests.
 //!
-//! Owns the reply slots and the outbox. Invariant: slots are answered in any order but sent from the front only.
+//! Owns the reply slots and the outbox. Invariant: slots are answered in any order but sent from the front only, and none behind one
+//! that will have no answer although its client waits for it.
 
 use std::collections::VecDeque;
 use std::io;
@@ -36,6 +37,8 @@ enum SlotState {
     Ready(Reply),
     /// The request wants no answer (acks=0).
     Silent,
+    /// It wants one and gets none. The client would take the next answer for this one's.
+    Dropped,
 }
 
 /// Names a slot of a connection.
@@ -63,7 +66,7 @@ pub(crate) struct Connection {
     /// The socket may have more to read: edges are reported once.
     pub(crate) is_readable: bool,
     is_writable: bool,
-    /// Close once the answers are out.
+    /// Close once the answers are out, up to the first that was dropped.
     pub(crate) is_closing: bool,
     /// A request waits that no later one may overtake.
     pub(crate) is_held: bool,
@@ -106,8 +109,10 @@ impl Connection {
             && !self.is_denied
     }
 
+    /// Nothing is to be sent, now or later.
     pub(crate) fn is_idle(&self) -> bool {
-        self.slots.is_empty() && self.outbox.bytes() == 0
+        let next = self.slots.front();
+        next.is_none_or(|slot| matches!(slot.state, SlotState::Dropped)) && self.outbox.bytes() == 0
     }
 
     pub(crate) fn on_writable(&mut self) {
@@ -236,6 +241,12 @@ impl Connection {
         self.slots[at].state = reply.map_or(SlotState::Silent, SlotState::Ready);
     }
 
+    /// A request will have no answer, and with it the connection comes to its end.
+    pub(crate) fn drop_from(&mut self, number: SlotNumber) {
+        self.slots[(number - self.first_slot) as usize].state = SlotState::Dropped;
+        self.is_closing = true;
+    }
+
     /// Moves answers from the front to the outbox; returns how many request bytes are done with.
     pub(crate) fn collect(&mut self, now: Instant) -> usize {
         if self.outbox.bytes() == 0 {
@@ -245,7 +256,7 @@ impl Connection {
         while self
             .slots
             .front()
-            .is_some_and(|slot| !matches!(slot.state, SlotState::Waiting))
+            .is_some_and(|slot| !matches!(slot.state, SlotState::Waiting | SlotState::Dropped))
         {
             let Some(slot) = self.slots.pop_front() else {
                 break;
@@ -340,5 +351,20 @@ mod tests {
         connection.collect(Instant(0));
         assert!(!connection.has_room(), "none of them has left");
         assert_eq!(connection.ready_bytes, 0);
+    }
+
+    #[test]
+    fn nothing_leaves_behind_a_request_that_is_dropped() {
+        let here = SocketAddr::from(([127, 0, 0, 1], 9092));
+        let mut connection = Connection::new(ConnId(1), here, here, Instant(0));
+        let slots = [1, 2, 4, 8].map(|bytes| connection.open_slot(bytes));
+        connection.answer(slots[2], Some(Reply::default()));
+        connection.drop_from(slots[1]);
+        assert_eq!(connection.collect(Instant(0)), 0);
+        assert!(!connection.is_idle(), "the first may be answered");
+        connection.answer(slots[0], Some(Reply::default()));
+        assert_eq!(connection.collect(Instant(0)), 1);
+        assert!(connection.is_idle());
+        assert_eq!(connection.unanswered_bytes(), 14);
     }
 }

@@ -263,10 +263,7 @@ impl Shard {
                 connection.answer(address.slot, Some(reply));
             }
             Outcome::Silent => connection.answer(address.slot, None),
-            Outcome::Close => {
-                connection.answer(address.slot, None);
-                connection.is_closing = true;
-            }
+            Outcome::Close => connection.drop_from(address.slot),
         }
         self.answers_unsent += 1;
         self.active.insert(address.conn);

@@ -60,6 +60,20 @@ impl<M: Borrow<Machine>> Client<M> {
     }
 }
 
+fn join(group: &str) -> JoinGroupRequest {
+    JoinGroupRequest {
+        group_id: group.to_owned(),
+        session_timeout_ms: 30_000,
+        rebalance_timeout_ms: 600_000,
+        protocol_type: "consumer".to_owned(),
+        protocols: vec![JoinGroupRequestProtocol {
+            name: "range".to_owned(),
+            metadata: Bytes::new(),
+        }],
+        ..Default::default()
+    }
+}
+
 #[test]
 fn a_commit_too_large_for_its_log_is_the_servers_trouble_and_metadata_too_large_is_the_clients() {
     let machine = Machine::new(1, Faults::default());
@@ -80,17 +94,6 @@ fn whoever_waits_for_a_group_is_told_when_the_log_of_its_coordinator_is_deleted(
     let client = Client::of(&machine);
     let groups = ["a", "b", "c", "d"];
     client.find_coordinator(groups[0]);
-    let join = |group: &str| JoinGroupRequest {
-        group_id: group.to_owned(),
-        session_timeout_ms: 30_000,
-        rebalance_timeout_ms: 600_000,
-        protocol_type: "consumer".to_owned(),
-        protocols: vec![JoinGroupRequestProtocol {
-            name: "range".to_owned(),
-            metadata: Bytes::new(),
-        }],
-        ..Default::default()
-    };
     let members = groups.map(|group| {
         let member = Client::of(&machine);
         member.send(&join(group), 3);
@@ -113,6 +116,24 @@ fn whoever_waits_for_a_group_is_told_when_the_log_of_its_coordinator_is_deleted(
         let told = member.answer::<JoinGroupRequest>(3, 1000);
         assert_eq!(told.map(|told| told.error_code), Some(NOT_COORDINATOR));
     }
+}
+
+/// Found by seed 6 of `ledger`: what was asked behind it is answered already, and the client would take that for the answer to the
+/// first.
+#[test]
+fn a_stop_that_drops_a_request_sends_no_answer_to_what_came_behind_it() {
+    let machine = Machine::new(1, Faults::default());
+    let broker = start(&machine, &[("group.initial.rebalance.delay.ms", "600000")]);
+    let member = Client::of(&machine);
+    member.find_coordinator("g");
+    member.send(&join("g"), 3);
+    member.send(&FindCoordinatorRequest::default(), 3);
+    member.run(Duration::from_millis(100));
+    broker.stop();
+    assert!(machine.run_until(Duration::from_secs(10), |machine| {
+        machine.workers_count() == 0
+    }));
+    assert!(member.answer::<FindCoordinatorRequest>(3, 10).is_none());
 }
 
 #[test]
