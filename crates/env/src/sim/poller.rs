@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 
 use super::net::{CLIENT, SERVER};
-use super::threads::{Step, step};
+use super::threads::{Step, interrupt, step};
 use super::world::{SharedWorld, World};
 use crate::disk::FileHandle;
 use crate::net::{ConnId, Net, Poller, Readiness, Socket, Stream, Wake};
@@ -82,6 +82,7 @@ impl SimPoller {
 
 impl Poller for SimPoller {
     fn wait(&mut self, timeout: Option<Duration>, ready: &mut Vec<Readiness>) -> io::Result<()> {
+        interrupt(&self.shared);
         let start = self.world()?.now;
         let until = timeout.map(|timeout| start.saturating_add(timeout.as_nanos() as u64));
         loop {

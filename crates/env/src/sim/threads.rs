@@ -7,10 +7,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::Instant;
+use parking_lot::MutexGuard;
 
 use super::trace::Event;
 use super::world::{SharedWorld, World};
 use crate::threads::{Bell, Threads, Turn, Worker};
+
+/// How long a worker is kept from going on, at most.
+const INTERRUPT_NANOS: u64 = 2_000_000;
 
 #[derive(Default)]
 pub(crate) struct Crew {
@@ -20,6 +24,8 @@ pub(crate) struct Crew {
     next_bell: u64,
     /// Set while a worker runs: whoever waits then must not wait.
     current: Option<Listening>,
+    /// That worker is in the middle of its turn, and another one has its own meanwhile.
+    is_interrupted: bool,
 }
 
 struct Member {
@@ -33,7 +39,12 @@ struct Member {
 
 enum State {
     Ready,
-    Asleep { until: Option<Instant>, ears: Ears },
+    Asleep {
+        until: Option<Instant>,
+        ears: Ears,
+    },
+    /// Taken off the list once nobody is in the middle of a turn.
+    Ended,
 }
 
 #[derive(Default)]
@@ -89,6 +100,7 @@ impl World {
     fn can_run(&self, member: &Member) -> bool {
         match &member.state {
             State::Ready => true,
+            State::Ended => false,
             State::Asleep { until, ears } => {
                 until.is_some_and(|until| until.0 <= self.now)
                     || ears
@@ -103,15 +115,19 @@ impl World {
         }
     }
 
+    /// The places of those that can have a turn now.
+    fn ready(&self) -> Vec<usize> {
+        let members = self.crew.workers.iter().enumerate();
+        let ready = members.filter(|(_, member)| member.worker.is_some() && self.can_run(member));
+        ready.map(|(index, _)| index).collect()
+    }
+
     fn next_instant(&self) -> Option<u64> {
-        let sleepers = self
-            .crew
-            .workers
-            .iter()
-            .filter_map(|member| match member.state {
-                State::Asleep { until, .. } => until.map(|until| until.0),
-                State::Ready => None,
-            });
+        let at_home = (self.crew.workers.iter()).filter(|member| member.worker.is_some());
+        let sleepers = at_home.filter_map(|member| match member.state {
+            State::Asleep { until, .. } => until.map(|until| until.0),
+            State::Ready | State::Ended => None,
+        });
         sleepers.chain(self.network.next_event()).min()
     }
 
@@ -123,6 +139,7 @@ impl World {
     pub(crate) fn describe_workers(&self) -> String {
         let describe = |member: &Member| match &member.state {
             State::Ready => format!("{} ready", member.name),
+            State::Ended => format!("{} ended", member.name),
             State::Asleep { until, ears } => format!(
                 "{} asleep until {:?} or bells {:?} or pollers {:?}",
                 member.name, until, ears.bells, ears.pollers
@@ -154,12 +171,7 @@ pub(crate) fn step(shared: &SharedWorld, limit: Option<u64>) -> Step {
         return Step::Off;
     }
     world.deliver();
-    let ready: Vec<usize> = (0..world.crew.workers.len())
-        .filter(|index| {
-            let member = &world.crew.workers[*index];
-            member.worker.is_some() && world.can_run(member)
-        })
-        .collect();
+    let ready = world.ready();
     if ready.is_empty() {
         let next = match (world.next_instant(), limit) {
             (Some(next), Some(limit)) => next.min(limit),
@@ -175,6 +187,36 @@ pub(crate) fn step(shared: &SharedWorld, limit: Option<u64>) -> Step {
         return Step::Time;
     }
     let index = *world.chance.pick(&ready);
+    take_turn(shared, world, index);
+    Step::Turn
+}
+
+/// Now and then others have their turns while the running worker polls, as threads do beside one that gets no processor.
+pub(crate) fn interrupt(shared: &SharedWorld) {
+    let mut world = shared.world.lock();
+    let one_in = world.faults.interrupts_one_in;
+    let may_be = one_in > 0 && world.in_turn() && !world.crew.is_interrupted;
+    if !may_be || !world.chance.one_in(one_in) {
+        return;
+    }
+    world.crew.is_interrupted = true;
+    let end = world.now + world.chance.below(INTERRUPT_NANOS);
+    while world.now < end && !world.crashed {
+        world.deliver();
+        let ready = world.ready();
+        if ready.is_empty() {
+            let next = world.next_instant().filter(|next| world.now < *next);
+            world.now = next.map_or(end, |next| next.min(end));
+            continue;
+        }
+        let index = *world.chance.pick(&ready);
+        take_turn(shared, world, index);
+        world = shared.world.lock();
+    }
+    world.crew.is_interrupted = false;
+}
+
+fn take_turn(shared: &SharedWorld, mut world: MutexGuard<'_, World>, index: usize) {
     world.counts.turns += 1;
     // Thinking takes time, so that a worker that never sleeps does not stop the clock.
     world.now += world.chance.between(500, 5_000);
@@ -222,18 +264,20 @@ pub(crate) fn step(shared: &SharedWorld, limit: Option<u64>) -> Step {
         }),
         Turn::Done => None,
     };
+    let member = &mut world.crew.workers[index];
     match state {
-        Some(state) => {
-            let member = &mut world.crew.workers[index];
-            (member.state, member.worker) = (state, Some(worker));
-        }
+        Some(state) => (member.state, member.worker) = (state, Some(worker)),
         None => {
-            world.crew.workers.remove(index);
+            member.state = State::Ended;
             drop(world);
             drop(worker);
+            world = shared.world.lock();
         }
     }
-    Step::Turn
+    if !world.crew.is_interrupted {
+        let workers = &mut world.crew.workers;
+        workers.retain(|member| !matches!(member.state, State::Ended));
+    }
 }
 
 pub(crate) struct SimThreads {

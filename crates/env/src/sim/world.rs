@@ -45,6 +45,8 @@ pub struct Faults {
     pub net_nanos: Range<u64>,
     /// Reads and sends may do less than asked, as the operating system may.
     pub short_io: bool,
+    /// In one of so many polls a worker waits while others have their turns; 0 for never.
+    pub interrupts_one_in: u64,
 }
 
 impl Default for Faults {
@@ -62,6 +64,7 @@ impl Default for Faults {
             sync_nanos: 50_000..500_000,
             net_nanos: 10_000..100_000,
             short_io: true,
+            interrupts_one_in: 0,
         }
     }
 }

@@ -200,6 +200,53 @@ fn echo(machine: &Machine) {
     env.threads.spawn("echo", Box::new(echo));
 }
 
+/// Polls once, and notes how many turns another worker had meanwhile.
+struct Poll {
+    poller: Box<dyn Poller>,
+    others: Arc<AtomicU32>,
+    meanwhile: Arc<AtomicU32>,
+}
+
+impl Worker for Poll {
+    fn turn(&mut self) -> Turn {
+        let before = self.others.load(Ordering::SeqCst);
+        let polled = self.poller.wait(Some(Duration::ZERO), &mut Vec::new());
+        polled.unwrap();
+        let had = self.others.load(Ordering::SeqCst) - before;
+        self.meanwhile.fetch_add(had, Ordering::SeqCst);
+        Turn::Done
+    }
+
+    fn park(&mut self, _until: Option<Instant>) {}
+}
+
+#[test]
+fn others_have_turns_while_one_polls_if_it_is_interrupted() {
+    for interrupts_one_in in [0, 1] {
+        let machine = Machine::new(
+            1,
+            Faults {
+                interrupts_one_in,
+                ..Faults::default()
+            },
+        );
+        let (others, _bell) = sleeper(&machine, Some(Duration::from_micros(1)));
+        let meanwhile = Arc::new(AtomicU32::new(0));
+        let env = machine.env();
+        let worker = Poll {
+            poller: env.net.poller().unwrap(),
+            others,
+            meanwhile: meanwhile.clone(),
+        };
+        env.threads.spawn("poll", Box::new(worker));
+        machine.run_until(Duration::from_secs(1), |machine| {
+            machine.workers_count() == 1
+        });
+        let had = meanwhile.load(Ordering::SeqCst);
+        assert_eq!(had > 0, interrupts_one_in > 0, "{had}");
+    }
+}
+
 /// Three clients say something each and wait for the echo.
 fn talk(seed: u64) -> (u64, u64, Instant) {
     let machine = Machine::new(seed, Faults::default());
