@@ -14,7 +14,7 @@ use std::time::Duration;
 use env::Env;
 use parking_lot::Mutex;
 use sim::run::{
-    Load, Place, Plan, Strike, Verdict, damages, everywhere, images, injuries, run, txn_damages,
+    Load, Place, Plan, Verdict, damages, everywhere, images, injuries, run, txn_damages,
     txn_images, txn_injuries,
 };
 
@@ -167,7 +167,8 @@ fn summary(verdict: &Verdict) -> String {
         "{} acked, {} read, {} starts, {} cuts (lost {} pages, {} names), {} kills, {} syncs failed, {} writes failed, {} full, \
          {} resent, {} refused, {} unanswered, {} topics, {} trims, {} moves, {} commits, {} resumed, {} shut out, {} switched, \
          {} transactions ({} aborted, {} undecided, {} fenced, {} late batches, {} late additions, {} offsets looked up), \
-         {} cleaned, {} before an open one, {} records expired, {} events, trace {:016x}",
+         {} cleaned, {} before an open one, {} records expired, {} squeezes ({} commits too large, {} forgotten), {} events, \
+         trace {:016x}",
         verdict.acked,
         verdict.polled,
         verdict.starts,
@@ -198,6 +199,9 @@ fn summary(verdict: &Verdict) -> String {
         verdict.cleaned.0,
         verdict.cleaned.1,
         verdict.expired,
+        verdict.squeezes,
+        verdict.too_large,
+        verdict.forgotten,
         verdict.events,
         verdict.trace,
     )
@@ -497,14 +501,16 @@ fn listen(err: ChildStderr, options: Options) -> Heard {
     let ear = std::thread::spawn(move || {
         let mut heard = BTreeMap::new();
         let mut seed = 0;
-        let mut explained = true;
+        let (mut explained, mut has_squeezes) = (true, false);
         // To the end, so that nobody waits for us.
         for line in BufReader::new(err).lines().map_while(Result::ok) {
             let number = line.strip_prefix(SEED_SAYS);
             if let Some(number) = number.and_then(|number| number.trim().parse().ok()) {
                 seed = number;
-                explained = has_disk_faults(seed, options);
-            } else if line.contains("panicked") || !explained && is_trouble(&line) {
+                let plan = Plan::of_load(seed, options.load);
+                explained = has_disk_faults(&plan, options);
+                has_squeezes = plan.squeezes > 0;
+            } else if line.contains("panicked") || !explained && is_trouble(&line, has_squeezes) {
                 heard.entry(seed).or_insert(line);
             }
         }
@@ -520,23 +526,19 @@ impl Heard {
 }
 
 /// Whoever hurts the disk hears of it.
-fn has_disk_faults(seed: u64, options: Options) -> bool {
+fn has_disk_faults(plan: &Plan, options: Options) -> bool {
     let is_plain = options.images == 0
         && options.damages == 0
         && options.injuries == 0
         && options.place().is_none();
-    let faults = [
-        Strike::FailSync,
-        Strike::FailWrite,
-        Strike::FullDisk,
-        Strike::PowerCutAtOperation,
-    ];
-    let plan = Plan::of_load(seed, options.load);
-    !is_plain || faults.iter().any(|fault| plan.strikes.contains(fault))
+    !is_plain || plan.hurts_disk()
 }
 
-fn is_trouble(line: &str) -> bool {
-    ["cannot", "offline", "damaged", "corrupt"]
-        .iter()
-        .any(|word| line.contains(word))
+/// What a coordinator says whose log takes no batch for a moment.
+const DOES_NOT_FIT: &str = "its record does not fit a batch";
+
+fn is_trouble(line: &str, has_squeezes: bool) -> bool {
+    let is_explained = has_squeezes && line.contains(DOES_NOT_FIT);
+    let mut words = ["cannot", "offline", "damaged", "corrupt"].iter();
+    !is_explained && words.any(|word| line.contains(word))
 }

@@ -13,7 +13,7 @@ use wire::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig
 use wire::messages::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
 use wire::messages::{
     AlterReplicaLogDirsRequest, CreateTopicsRequest, DeleteRecordsRequest, DeleteTopicsRequest,
-    DescribeLogDirsRequest, MetadataRequest,
+    DescribeLogDirsRequest, IncrementalAlterConfigsRequest, MetadataRequest,
 };
 use wire::{ApiKey, ErrorCode};
 
@@ -21,10 +21,16 @@ use super::aging::Keep;
 use super::keep::{Client, Link};
 use super::line::{Answer, LineError, nonsense};
 use super::notes::Notes;
+use super::requests::{STRAY_MAX, alter};
 use crate::checker::{EndSeen, Kind, Op};
 
 const RECONNECT: Duration = Duration::from_millis(250);
 const ANSWER_MAX: Duration = Duration::from_secs(60);
+/// Topics whose logs the coordinators write, and what their batches may have when they are squeezed: nothing, or one commit of an
+/// offset and no more.
+const COORDINATED: [&str; 2] = ["__consumer_offsets", "__transaction_state"];
+const NOTHING_FITS: u64 = 1;
+const SQUEEZED: [u64; 4] = [NOTHING_FITS, NOTHING_FITS, 150, 400];
 
 /// A topic of the load.
 #[derive(Clone, Debug)]
@@ -53,6 +59,8 @@ enum Asked {
         offset: i64,
     },
     Move,
+    /// The topics of the coordinators take batches of so many bytes, or again what they took before.
+    Squeeze(Option<u64>),
     /// Where partitions live.
     Dirs,
     Look,
@@ -66,6 +74,11 @@ pub(crate) struct Admin {
     pub(crate) changes: u64,
     /// And that it moves a partition to another log directory, or looks where they are.
     pub(crate) moves: u64,
+    /// And that it lets the logs of the coordinators take no batch for a moment.
+    pub(crate) squeezes: u64,
+    /// It did, and has not heard that they take them again; and until when such a change may arrive from a connection that was lost.
+    pub(crate) is_tight: bool,
+    tight_until: Instant,
     dirs: Vec<String>,
     places: BTreeMap<(String, i32), String>,
     chance: Chance,
@@ -174,6 +187,23 @@ impl Client for Admin {
                     }
                 }
             }
+            (Asked::Squeeze(bytes), ApiKey::IncrementalAlterConfigs) => {
+                let results = answer.decode::<IncrementalAlterConfigsRequest>()?.responses;
+                let is_done = |code: i16| code == ErrorCode::None.code();
+                let is_gone = |code: i16| code == ErrorCode::UnknownTopicOrPartition.code();
+                match bytes {
+                    Some(bytes) => {
+                        let is_squeezed = results
+                            .iter()
+                            .any(|of| of.resource_name == COORDINATED[0] && is_done(of.error_code));
+                        notes.squeezes += u64::from(is_squeezed && bytes == NOTHING_FITS);
+                    }
+                    None => {
+                        let mut codes = results.iter().map(|of| of.error_code);
+                        self.is_tight &= !codes.all(|code| is_done(code) || is_gone(code));
+                    }
+                }
+            }
             (Asked::Dirs, ApiKey::DescribeLogDirs) => self.on_dirs(answer, notes)?,
             (Asked::Look, ApiKey::Metadata) => self.on_look(answer, notes)?,
             (_, key) => {
@@ -200,7 +230,7 @@ impl Client for Admin {
             }
             return;
         }
-        let what = self.next(notes);
+        let what = self.next(now, notes);
         self.ask(what, now, notes);
     }
 }
@@ -216,6 +246,9 @@ impl Admin {
             trims: 0,
             changes: 0,
             moves: 0,
+            squeezes: 0,
+            is_tight: false,
+            tight_until: Instant(0),
             dirs: Vec::new(),
             places: BTreeMap::new(),
             chance,
@@ -236,7 +269,7 @@ impl Admin {
             .all(|topic| self.states.get(&topic.name) == Some(&State::There))
     }
 
-    fn next(&mut self, notes: &Notes) -> Asked {
+    fn next(&mut self, now: Instant, notes: &Notes) -> Asked {
         let wanted: Vec<String> = self
             .topics
             .iter()
@@ -247,12 +280,20 @@ impl Admin {
         if !wanted.is_empty() {
             return Asked::Create(wanted);
         }
+        let may_be_tight = self.is_tight || now < self.tight_until;
+        if may_be_tight && (self.is_quiet || self.chance.one_in(2)) {
+            return Asked::Squeeze(None);
+        }
         let draw = self.chance.below(100);
         if self.is_quiet && self.moves > 0 && self.moving != Some(0) {
             return Asked::Dirs;
         }
-        if self.is_quiet || draw >= self.trims + self.changes + self.moves {
+        let others = self.trims + self.changes + self.moves;
+        if self.is_quiet || draw >= others + self.squeezes {
             return Asked::Look;
+        }
+        if draw >= others {
+            return Asked::Squeeze(Some(*self.chance.pick(&SQUEEZED)));
         }
         if draw >= self.trims + self.changes {
             let is_known = !self.dirs.is_empty() && self.chance.one_in(2);
@@ -351,6 +392,13 @@ impl Admin {
                 let path = self.chance.pick(&self.dirs).clone();
                 let dirs = vec![AlterReplicaLogDir { path, topics }];
                 self.link.ask(&AlterReplicaLogDirsRequest { dirs }, 2, now);
+            }
+            Asked::Squeeze(bytes) => {
+                if bytes.is_some() {
+                    (self.is_tight, self.tight_until) = (true, now.plus(STRAY_MAX));
+                }
+                let request = alter(&COORDINATED, "max.message.bytes", *bytes);
+                self.link.ask(&request, 1, now);
             }
             Asked::Dirs => {
                 let request = DescribeLogDirsRequest { topics: None };

@@ -9,7 +9,6 @@ use env::sim::{Chance, Machine};
 use model::Instant;
 use wire::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use wire::messages::describe_configs_request::DescribeConfigsResource;
-use wire::messages::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
 use wire::messages::{
     CreateTopicsRequest, DeleteTopicsRequest, DescribeConfigsRequest,
     IncrementalAlterConfigsRequest,
@@ -19,6 +18,7 @@ use wire::{ApiKey, ErrorCode};
 use super::keep::{ANSWER_MAX, Client, Link};
 use super::line::{Answer, LineError, nonsense};
 use super::notes::Notes;
+use super::requests::alter;
 use crate::checker::{Act, Told, Verb};
 
 const RECONNECT: Duration = Duration::from_millis(100);
@@ -90,7 +90,7 @@ impl Councillor {
                 };
                 self.link.ask(&request, 4, now)
             }
-            Verb::Alter(value) => self.link.ask(&alter(name, value), 1, now),
+            Verb::Alter(value) => self.link.ask(&alter(&[name], VALUE, Some(value)), 1, now),
             Verb::Read => self.link.ask(&describe(name), 3, now),
         };
     }
@@ -192,23 +192,6 @@ fn create(name: &str, value: u64) -> CreateTopicsRequest {
     CreateTopicsRequest {
         topics: vec![topic],
         timeout_ms: 10_000,
-        validate_only: false,
-    }
-}
-
-fn alter(name: &str, value: u64) -> IncrementalAlterConfigsRequest {
-    let setting = AlterableConfig {
-        name: VALUE.to_owned(),
-        config_operation: 0,
-        value: Some(value.to_string()),
-    };
-    let resource = AlterConfigsResource {
-        resource_type: TOPIC,
-        resource_name: name.to_owned(),
-        configs: vec![setting],
-    };
-    IncrementalAlterConfigsRequest {
-        resources: vec![resource],
         validate_only: false,
     }
 }

@@ -8,6 +8,7 @@ pub(crate) mod keep;
 pub(crate) mod keeper;
 pub(crate) mod ledger;
 pub(crate) mod line;
+pub(crate) mod loner;
 pub(crate) mod member;
 pub(crate) mod notes;
 pub(crate) mod offsets;

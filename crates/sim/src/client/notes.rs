@@ -65,6 +65,12 @@ pub(crate) struct Notes {
     pub(crate) wall_max: i64,
     /// Acknowledged records that went by themselves.
     pub(crate) expired: u64,
+    /// Changes that left the logs of the coordinators no room for a batch.
+    pub(crate) squeezes: u64,
+    /// Commits without members that were too large for such a log, and those that were taken and then refused with everything that
+    /// was decided and not written.
+    pub(crate) too_large: u64,
+    pub(crate) forgotten: u64,
     /// What several clients at once were told of topics, by name.
     pub(crate) acts: BTreeMap<String, Vec<Act>>,
 }

@@ -1,11 +1,15 @@
 //! Requests that several kinds of clients make alike, and what is alike in their answers.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use wire::messages::fetch_request::{FetchPartition, FetchTopic};
+use wire::messages::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
 use wire::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use wire::messages::produce_response::PartitionProduceResponse;
 use wire::messages::{
-    FetchRequest, FindCoordinatorRequest, InitProducerIdRequest, ProduceRequest, ProduceResponse,
+    FetchRequest, FindCoordinatorRequest, IncrementalAlterConfigsRequest, InitProducerIdRequest,
+    ProduceRequest, ProduceResponse,
 };
 use wire::records::{Batch, Codec, Source};
 
@@ -15,6 +19,9 @@ use super::line::{LineError, nonsense};
 pub(super) const GROUP: i8 = 0;
 pub(super) const TRANSACTION: i8 = 1;
 
+/// Longer than any connection stalls: what was sent before has arrived or never will.
+pub(super) const STRAY_MAX: Duration = Duration::from_secs(10);
+
 /// Partition and batch.
 type Sent = (i32, Bytes);
 
@@ -23,6 +30,29 @@ pub(super) fn find_coordinator(key: &str, key_type: i8) -> FindCoordinatorReques
         key: key.to_owned(),
         key_type,
         ..Default::default()
+    }
+}
+
+/// Gives each of these topics a setting of its own, or takes it away.
+pub(super) fn alter(
+    topics: &[&str],
+    name: &str,
+    value: Option<u64>,
+) -> IncrementalAlterConfigsRequest {
+    const TOPIC: i8 = 2;
+    const DELETE: i8 = 1;
+    let resource = |topic: &&str| AlterConfigsResource {
+        resource_type: TOPIC,
+        resource_name: (*topic).to_owned(),
+        configs: vec![AlterableConfig {
+            name: name.to_owned(),
+            config_operation: if value.is_some() { 0 } else { DELETE },
+            value: value.map(|value| value.to_string()),
+        }],
+    };
+    IncrementalAlterConfigsRequest {
+        resources: topics.iter().map(resource).collect(),
+        validate_only: false,
     }
 }
 

@@ -16,6 +16,31 @@ const GROUP_MAX: Duration = Duration::from_secs(60);
 const TXN_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Run {
+    /// The logs of the coordinators take batches again. While the directory of the metadata was offline nothing could be changed.
+    pub(super) fn demand_room(&mut self) {
+        if !self.until(DRAIN_MAX, |run| !run.admin.is_tight) && self.notes.violations.is_empty() {
+            let what = "the topics of the coordinators do not get their settings back".to_owned();
+            self.notes.violation(what);
+        }
+    }
+
+    /// Who commits without a group's members commits, and is told what is committed.
+    pub(super) fn demand_looks(&mut self) {
+        let count = |run: &Run| -> Vec<(u64, u64)> {
+            let loners = run.loners.iter();
+            loners.map(|loner| (loner.commits, loner.looks)).collect()
+        };
+        let before = count(self);
+        let is_done = |run: &Run| {
+            let mut both = before.iter().zip(count(run));
+            both.all(|(before, now)| before.0 < now.0 && before.1 < now.1)
+        };
+        if !self.until(LIVE_MAX, is_done) && self.notes.violations.is_empty() {
+            let what = format!("of {before:?} commits and looks no more come after healing");
+            self.notes.violation(what);
+        }
+    }
+
     /// What was on its way to another directory gets there, also over the restart.
     pub(super) fn demand_moves(&mut self) {
         if self.plan.moves == 0 {

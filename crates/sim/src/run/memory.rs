@@ -154,6 +154,7 @@ impl Run {
         self.readers.clear();
         self.producers.clear();
         self.members.clear();
+        self.loners.clear();
         self.transactors.clear();
         let links = [self.admin.link_mut()].into_iter();
         links

@@ -32,6 +32,7 @@ use crate::client::keep::Client;
 use crate::client::keeper::{self, Keeper};
 use crate::client::ledger::Ledger;
 use crate::client::line::Line;
+use crate::client::loner::Loner;
 pub use crate::client::member::GroupProtocol;
 use crate::client::member::Member;
 use crate::client::notes::Notes;
@@ -110,6 +111,11 @@ pub struct Verdict {
     pub expired: u64,
     /// The run ended with transactions open that only time could end.
     pub left_open: u64,
+    /// Changes that left the coordinators' logs no room, commits that were too large for them, and commits that were taken and
+    /// forgotten again, for the clients to hear of.
+    pub squeezes: u64,
+    pub too_large: u64,
+    pub forgotten: u64,
     /// What clients did to the same topics, and heard of.
     pub acts: usize,
     /// What the broker held at most.
@@ -162,6 +168,15 @@ fn strays(plan: &Plan, notes: &Notes, starts: u64) -> Option<Fault> {
     })
 }
 
+/// Whose logs had no room so often must have refused something.
+fn squeezes(notes: &Notes) -> Option<Fault> {
+    const SQUEEZES_MIN: u64 = 3;
+    (notes.squeezes > SQUEEZES_MIN).then_some(Fault {
+        name: "log that refuses its coordinator",
+        bit: notes.too_large + notes.forgotten,
+    })
+}
+
 fn each<'a, C: Client + 'a>(clients: &'a mut [C]) -> impl Iterator<Item = &'a mut dyn Client> {
     clients.iter_mut().map(|client| client as &mut dyn Client)
 }
@@ -174,6 +189,7 @@ struct Run {
     producers: Vec<Producer>,
     readers: Vec<Reader>,
     members: Vec<Member>,
+    loners: Vec<Loner>,
     keeper: Option<Keeper>,
     ledger: Option<Ledger>,
     transactors: Vec<Transactor>,
@@ -223,6 +239,7 @@ impl Run {
             producers: Vec::new(),
             readers: Vec::new(),
             members: Vec::new(),
+            loners: Vec::new(),
             keeper: None,
             ledger: None,
             transactors: Vec::new(),
@@ -255,6 +272,7 @@ impl Run {
             .chain(each(&mut self.producers))
             .chain(each(&mut self.readers))
             .chain(each(&mut self.members))
+            .chain(each(&mut self.loners))
             .chain(each(self.keeper.as_mut_slice()))
             .chain(each(self.ledger.as_mut_slice()))
             .chain(each(&mut self.transactors))
@@ -294,6 +312,7 @@ impl Run {
             .chain(self.producers.iter().map(Client::link))
             .chain(self.readers.iter().map(Client::link))
             .chain(self.members.iter().map(Client::link))
+            .chain(self.loners.iter().map(Client::link))
             .chain(self.keeper.iter().map(Client::link))
             .chain(self.ledger.iter().map(Client::link))
             .chain(self.transactors.iter().map(Client::link))
@@ -327,7 +346,7 @@ impl Run {
                 .violation("the topics were not created within a minute".to_owned());
         }
         (self.admin.trims, self.admin.changes) = (self.plan.trims, self.plan.changes);
-        self.admin.moves = self.plan.moves;
+        (self.admin.moves, self.admin.squeezes) = (self.plan.moves, self.plan.squeezes);
         let now = self.host.machine.now();
         for habits in self.plan.producers.clone() {
             let producer = Producer::new(habits, self.chance.split(), now, &mut self.notes);
@@ -378,6 +397,11 @@ impl Run {
             self.crowd = Crowd::new(self.plan.crowd, self.topics.clone(), chance);
         }
         self.convene();
+        for number in 0..self.plan.loners {
+            let (topic, is_disk_sound) = (self.topics[0].clone(), !self.plan.hurts_disk());
+            let loner = Loner::new(number, topic, is_disk_sound, self.chance.split());
+            self.loners.push(loner);
+        }
     }
 
     fn transact(&mut self, habits: TxnHabits) {
@@ -423,10 +447,12 @@ impl Run {
         // What is demanded from here on has a time limit, of which one sync of a slow disk may take five seconds.
         let fast = Faults::default().sync_nanos;
         self.host.machine.faults(|faults| faults.sync_nanos = fast);
+        self.demand_room();
         self.demand_ends();
         self.demand_moves();
         self.demand_progress();
         self.demand_commits();
+        self.demand_looks();
         self.demand_table();
         self.demand_ledger();
         self.read_everything();
@@ -555,6 +581,7 @@ impl Run {
             kinds.push(Kind::Txn);
         }
         bites.extend(strays(plan, &notes, host.starts));
+        bites.extend(squeezes(&notes));
         let cleaned = ledger.as_ref().map_or((0, 0), Ledger::cleaned);
         if ledger.is_some_and(|ledger| ledger.is_busy()) {
             let (name, bit) = ("aborted records that are cleaned", cleaned.0);
@@ -613,6 +640,9 @@ impl Run {
             settled: notes.settled,
             expired: notes.expired,
             left_open,
+            squeezes: notes.squeezes,
+            too_large: notes.too_large,
+            forgotten: notes.forgotten,
             acts: notes.acts.values().map(Vec::len).sum(),
             peaks: memory.peaks,
         }

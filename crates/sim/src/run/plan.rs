@@ -145,6 +145,10 @@ pub struct Plan {
     pub changes: u64,
     /// And those that move a partition to another log directory, or look where they are.
     pub moves: u64,
+    /// And those that leave the coordinators' logs no room for a batch, for a moment.
+    pub squeezes: u64,
+    /// Clients that commit offsets without a group's members.
+    pub loners: usize,
     pub(crate) topics: Vec<Topic>,
     pub(crate) producers: Vec<Habits>,
     /// Members of the one consumer group, and how they share its partitions.
@@ -187,6 +191,7 @@ impl Plan {
             plan.age(&mut chance);
         }
         plan.internal_segments(&mut chance);
+        plan.squeeze_one_in(6, seed);
         plan
     }
 
@@ -289,7 +294,23 @@ impl Plan {
         if keeps_nothing_else && chance.one_in(2) {
             plan.relax();
         }
+        if keeps_nothing_else {
+            plan.squeeze_one_in(3, seed);
+        }
         plan
+    }
+
+    /// In one of so many runs the logs of the coordinators refuse what these decided, now and then.
+    fn squeeze_one_in(&mut self, times: u64, seed: u64) {
+        if Chance::new(seed ^ 0x7371_7565).one_in(times) {
+            self.squeeze();
+        }
+    }
+
+    /// Lets the logs of the coordinators refuse what these decided, now and then, and gives each of them somebody who commits.
+    pub fn squeeze(&mut self) {
+        (self.squeezes, self.loners) = (60, 6);
+        self.faults.interrupts_one_in = 3;
     }
 
     /// Lets a broker keep transactions and groups whose topics are relaxed where nobody said more (P-15): what producers without
@@ -508,6 +529,8 @@ impl Plan {
             trims: *chance.pick(&[0, 0, 3, 10]),
             changes: *chance.pick(&[0, 5, 20]),
             moves: 0,
+            squeezes: 0,
+            loners: 0,
             topics,
             producers,
             members: *chance.pick(&[0, 0, 2, 3, 5]),
@@ -538,6 +561,18 @@ impl Plan {
             plan.transactors[at].is_shared = !is_alone;
         }
         plan
+    }
+
+    /// Its disk fails, or is full.
+    #[must_use]
+    pub fn hurts_disk(&self) -> bool {
+        let faults = [
+            Strike::FailSync,
+            Strike::FailWrite,
+            Strike::FullDisk,
+            Strike::PowerCutAtOperation,
+        ];
+        faults.iter().any(|fault| self.strikes.contains(fault))
     }
 
     pub(super) fn is_clock_true(&self) -> bool {

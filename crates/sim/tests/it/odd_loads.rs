@@ -1,5 +1,5 @@
 //! Loads that meet what happens seldom: requests that come after their transaction, transactions in a compacted topic, members that
-//! are static or change their protocol.
+//! are static or change their protocol, coordinators whose logs refuse what they decided.
 
 use sim::run::{Plan, Strike};
 
@@ -71,5 +71,36 @@ fn members_that_come_back_or_change_their_protocol_share_nothing() {
     assert!(
         resumed > 0 && shut_out > 0 && switched > 0,
         "{resumed} resumed, {shut_out} shut out, {switched} switched"
+    );
+}
+
+/// What was acknowledged before a log refused something is not forgotten with it.
+#[test]
+fn a_log_that_refuses_its_coordinator_takes_nothing_from_what_was_acknowledged() {
+    let kinds: [&[Strike]; 3] = [
+        &[],
+        &[Strike::PowerCut, Strike::Kill, Strike::SlowDisk],
+        &[Strike::FullDisk, Strike::FailSync, Strike::Restart],
+    ];
+    let (mut too_large, mut forgotten) = (0, 0);
+    for strikes in kinds {
+        for seed in 760..762 {
+            let plans = [
+                Plan::grouped(seed, strikes),
+                Plan::of_instances(seed, strikes),
+                Plan::transactional(seed, strikes, seed % 2 == 0),
+                Plan::transacting_table(seed, strikes),
+            ];
+            for mut plan in plans {
+                plan.squeeze();
+                let verdict = check(seed, &plan);
+                too_large += verdict.too_large;
+                forgotten += verdict.forgotten;
+            }
+        }
+    }
+    assert!(
+        too_large > 1_000 && forgotten > 5,
+        "{too_large} commits too large, {forgotten} taken and forgotten"
     );
 }

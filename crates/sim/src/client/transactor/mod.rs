@@ -18,6 +18,7 @@ use model::Instant;
 use super::keep::{ANSWER_MAX, Client, Link};
 use super::line::{Answer, Line, LineError};
 use super::notes::Notes;
+use super::requests::STRAY_MAX;
 use crate::checker::{Kind, Op, Outcome};
 pub(super) use answers::is_fencing;
 
@@ -52,8 +53,6 @@ pub(crate) struct TxnHabits {
 const RECONNECT: Duration = Duration::from_millis(300);
 /// A transaction that could not be ended for so long is given up with its producer.
 const GIVE_UP: Duration = Duration::from_secs(90);
-/// Longer than any connection stalls: what was sent before has arrived or never will.
-const STRAY_MAX: Duration = Duration::from_secs(10);
 const IN_FLIGHT_MAX: usize = 5;
 /// Where the offsets of all groups point.
 pub(crate) const OFFSET_OF: (&str, i32) = ("load-0", 0);
