@@ -211,13 +211,13 @@ impl Striker {
             (Strike::Restart, 1, "clean stop", self.stops),
             (Strike::FailSync, 3, "failed sync", counts.syncs_failed),
             (Strike::FailWrite, 3, "failed write", counts.writes_failed),
-            (Strike::FullDisk, 8, "full disk", counts.writes_refused_full),
         ];
         let kinds = kinds.into_iter().chain(walls);
         // These find nothing to hit where nobody is connected or nothing is under way, however many strike.
         let at_work = [
             // Of so many one must have met what was on its way to the disk; seven did not (`retries`, seed 1100).
             (Strike::PowerCut, 8, "lost pages", counts.pages_lost),
+            (Strike::FullDisk, 8, "full disk", counts.writes_refused_full),
             (Strike::Reset, 1, "broken connection", counts.resets),
             (Strike::Stall, 3, "data held back", counts.stalls),
             (Strike::SlowDisk, 2, "slow sync", self.slow_syncs),
