@@ -10,6 +10,7 @@ mod dirs;
 mod epochs;
 mod full;
 mod hangs;
+mod last_epoch;
 mod memory;
 mod odd_loads;
 mod small_broker;
