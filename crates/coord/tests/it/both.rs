@@ -41,9 +41,10 @@ fn a_classic_member_works_in_a_consumer_group_and_leaves_it() {
     check_member(
         "join a                 => a: MEMBER_ID_REQUIRED as a
          join a                 => a: joined 2 range led by
-         sync a                 => a: REBALANCE_IN_PROGRESS
-         beat a                 => a: REBALANCE_IN_PROGRESS
+         sync a                 => a: gets 10 bytes
+         beat a                 => a: ok
          after 1s               =>
+         beat a                 => a: REBALANCE_IN_PROGRESS
          join a                 => a: joined 3 range led by
          sync a gen=2           => a: ILLEGAL_GENERATION
          describe-consumer      => Reconciling a,m

@@ -22,7 +22,11 @@ pub(crate) fn answer(answer: &Answer) -> String {
     match answer {
         Answer::Join(joined) => join(joined),
         Answer::Sync(synced) if synced.error_code == 0 => {
-            format!("gets {}", text(&synced.assignment))
+            // What a consumer group assigns is binary.
+            match synced.assignment.contains(&0) {
+                true => format!("gets {} bytes", synced.assignment.len()),
+                false => format!("gets {}", text(&synced.assignment)),
+            }
         }
         Answer::Sync(synced) => code(synced.error_code).to_owned(),
         Answer::Heartbeat(beat) => code(beat.error_code).to_owned(),

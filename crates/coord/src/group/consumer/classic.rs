@@ -1,8 +1,8 @@
 //! Members of the classic protocol in a consumer group: while a group migrates, both kinds work in it together.
 //!
 //! A classic member sees a group without a leader, whose generation is its own member epoch. JoinGroup is its heartbeat with
-//! everything in it, SyncGroup fetches what it has, and Heartbeat says when to join again: when the group moved on, when it has to
-//! give something up, or when what it waits for is free.
+//! everything in it, SyncGroup fetches what it has, and Heartbeat says when to join again: when the group is assigned anew, or may
+//! be, when it has to give something up, or when what it waits for is free.
 
 use std::collections::BTreeSet;
 
@@ -185,8 +185,9 @@ impl ConsumerGroup {
         {
             return Err(ErrorCode::InconsistentGroupProtocol);
         }
-        // One that has still to give up finishes that first: it joined for this epoch already.
-        if member.epoch < self.epoch && member.progress != Progress::Unrevoked {
+        // One that has still to give up finishes that first: it joined for this epoch already. And one that joined while nothing
+        // may be assigned yet is not sent to join again at once: it would do so without end.
+        if member.epoch < self.assignment_epoch && member.progress != Progress::Unrevoked {
             let (id, join) = (member.id.clone(), after(cx.at, member.rebalance_timeout_ms));
             self.timers.set_if_absent(&id, Wait::Join, join);
             return Err(ErrorCode::RebalanceInProgress);
@@ -212,7 +213,10 @@ impl ConsumerGroup {
         if request.generation_id != member.epoch {
             return ErrorCode::IllegalGeneration;
         }
-        let joins = member.epoch < self.epoch
+        // Where there are none but guests, one of them has to come for the assignment to be made.
+        let is_due = self.epoch > self.assignment_epoch && self.may_assign(cx);
+        let joins = is_due
+            || member.epoch < self.assignment_epoch
             || member.progress == Progress::Unrevoked
             || (member.progress == Progress::Unreleased && !self.is_waiting(member));
         let id = member.id.clone();

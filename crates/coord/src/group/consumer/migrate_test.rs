@@ -82,7 +82,7 @@ impl World {
         self.show(&response)
     }
 
-    fn classic_beat(&mut self, id: &str, generation: i32) -> ErrorCode {
+    pub(super) fn classic_beat(&mut self, id: &str, generation: i32) -> ErrorCode {
         let request = HeartbeatRequest {
             group_id: "g".into(),
             generation_id: generation,
@@ -115,7 +115,12 @@ impl World {
     }
 
     /// Generation, or error.
-    fn classic_join(&mut self, id: &str, protocol: &str, has: &[i32]) -> Result<i32, ErrorCode> {
+    pub(super) fn classic_join(
+        &mut self,
+        id: &str,
+        protocol: &str,
+        has: &[i32],
+    ) -> Result<i32, ErrorCode> {
         let (joined, _) = self.classic_join_as(id, None, protocol, has);
         match ErrorCode::try_from(joined.error_code) {
             Ok(ErrorCode::None) => Ok(joined.generation_id),
@@ -169,7 +174,11 @@ impl World {
         }
     }
 
-    fn classic_sync(&mut self, id: &str, generation: i32) -> Result<Vec<i32>, ErrorCode> {
+    pub(super) fn classic_sync(
+        &mut self,
+        id: &str,
+        generation: i32,
+    ) -> Result<Vec<i32>, ErrorCode> {
         let request = SyncGroupRequest {
             group_id: "g".into(),
             generation_id: generation,
@@ -233,6 +242,29 @@ fn a_classic_group_goes_on_as_a_consumer_group() {
         .map(|member| (member.member_id.as_str(), member.member_type))
         .collect();
     assert_eq!(kinds, [("a", 1), ("c1", 0), ("c2", 0)]);
+}
+
+#[test]
+fn guests_go_on_until_what_changed_may_be_assigned() {
+    let mut world = mixed();
+    let t = |request: &mut ConsumerGroupHeartbeatRequest| {
+        request.subscribed_topic_names = Some(vec!["t".into()]);
+    };
+    assert_eq!(world.beat("b", t).member_epoch, 4);
+    assert_eq!((world.group.epoch, world.group.assignment_epoch), (5, 4));
+    assert_eq!(world.classic_beat("c1", 4), ErrorCode::None);
+    // One that joins all the same has its assignment, and need not come again.
+    assert_eq!(world.classic_join("c1", "cooperative-sticky", &[0]), Ok(4));
+    assert_eq!(world.classic_sync("c1", 4), Ok(vec![0]));
+    assert_eq!(world.classic_beat("c1", 4), ErrorCode::None);
+    world.pass(1_000);
+    assert_eq!(world.classic_beat("c1", 4), ErrorCode::RebalanceInProgress);
+    assert_eq!(world.classic_sync("c2", 4), Ok(vec![2]));
+    assert_eq!(world.classic_join("c1", "cooperative-sticky", &[0]), Ok(5));
+    let again = Err(ErrorCode::RebalanceInProgress);
+    assert_eq!(world.classic_sync("c2", 4), again);
+    assert_eq!(world.classic_join("c2", "cooperative-sticky", &[2]), Ok(5));
+    assert_eq!(world.classic_beat("c2", 5), ErrorCode::None);
 }
 
 #[test]
@@ -355,6 +387,8 @@ fn a_group_that_may_not_downgrade_stays_a_consumer_group() {
     world.settings.migration = Migration::Upgrade;
     world.beat("a", |request| request.member_epoch = -1);
     assert_eq!(world.group.members_count(), 2);
+    assert_eq!(world.classic_beat("c1", 4), ErrorCode::None);
+    world.pass(1_000);
     assert_eq!(world.classic_beat("c1", 4), ErrorCode::RebalanceInProgress);
 }
 
@@ -462,7 +496,7 @@ fn classic_requests_of_others_are_refused() {
         world.classic_join("", "cooperative-sticky", &[]),
         Err(ErrorCode::MemberIdRequired)
     );
-    assert_eq!(world.classic_join("c3", "cooperative-sticky", &[]), Ok(5));
+    assert_eq!(world.classic_join("c3", "cooperative-sticky", &[]), Ok(4));
 }
 
 #[test]

@@ -1,11 +1,15 @@
-//! Many members, at random: joins, pauses, lost answers, leaves, topics that come and go, restarts. One seed is one run.
+//! Many members of both protocols, at random: joins, pauses, lost answers, leaves, topics that come and go, restarts. One seed is one run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::State;
-use super::world::{Place, World};
+use wire::ErrorCode;
 
-const NAMES: [&str; 4] = ["ta", "tb", "ua", "ub"];
+use super::world::{Place, World};
+use super::{Migration, State};
+
+const NAMES: [&str; 5] = ["t", "ta", "tb", "ua", "ub"];
+/// Of the classic protocol; they read `t`.
+const GUESTS: [&str; 2] = ["g0", "g1"];
 const MEMBERS: [&str; 6] = ["m0", "m1", "m2", "m3", "m4", "m5"];
 
 struct Dice(u64);
@@ -41,7 +45,7 @@ impl World {
             .clients
             .get(name)
             .is_some_and(|client| client.epoch > 0);
-        match dice.below(20) {
+        match dice.below(22) {
             0 => {
                 let topic = NAMES[dice.below(NAMES.len())];
                 let now = self.topics.topics.get(topic).map_or(0, |it| it.1);
@@ -95,6 +99,7 @@ impl World {
                 self.clients.get_mut(name).expect("a client").drop_all();
             }
             9 => self.tick(),
+            20.. => self.guest(GUESTS[dice.below(GUESTS.len())]),
             _ if is_in => {
                 self.beat(name, |_| {});
             }
@@ -107,6 +112,32 @@ impl World {
             }
             _ => {}
         }
+    }
+
+    /// A heartbeat of a guest and what follows from it. One that joined has its assignment at once, and is not sent to join again.
+    fn guest(&mut self, name: &str) {
+        let client = self.clients.entry(name.to_owned()).or_default();
+        client.id = name.to_owned();
+        if client.epoch > 0 {
+            let generation = client.epoch;
+            match self.classic_beat(name, generation) {
+                ErrorCode::None => return,
+                ErrorCode::RebalanceInProgress => {}
+                ErrorCode::UnknownMemberId => {
+                    return self.clients.get_mut(name).expect("a client").drop_all();
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        let has: Vec<i32> = self.clients[name].has.iter().map(|it| it.1).collect();
+        let generation = (self.classic_join(name, "range", &has)).expect("a generation");
+        let told = self.classic_sync(name, generation).expect("an assignment");
+        let topic = self.topics.topics.get("t").map(|it| it.0);
+        let client = self.clients.get_mut(name).expect("a client");
+        client.epoch = generation;
+        client.has = (told.into_iter())
+            .filter_map(|partition| Some((topic?, partition)))
+            .collect();
     }
 
     fn full(&mut self, name: &str) {
@@ -174,6 +205,11 @@ impl World {
                     self.beat(name, |_| {});
                 }
             }
+            for name in GUESTS {
+                if self.clients.get(name).is_some_and(|it| it.epoch > 0) {
+                    self.guest(name);
+                }
+            }
             self.pass(5_000);
             self.tick();
         }
@@ -213,6 +249,7 @@ fn random_runs_keep_every_promise() {
         let mut dice = Dice(seed);
         let mut world = World::new();
         world.settings.assignment_interval_ms.value = [0, 1_000][dice.below(2)];
+        world.settings.migration = Migration::Upgrade;
         let mut seen = Seen::default();
         for _ in 0..4 {
             for _ in 0..80 {
@@ -251,6 +288,7 @@ fn partitions_that_need_not_move_are_never_taken_away() {
             kept.retain(|it| has.contains(it));
         }
         world.beat("m3", |_| {});
+        world.pass(1_000);
     }
     // Four had 4 each; one of each moved.
     assert!(kept.iter().all(|kept| kept.len() == 3), "{kept:?}");
@@ -266,6 +304,7 @@ fn partitions_that_need_not_move_are_never_taken_away() {
             world.beat(name, |_| {});
             assert!(world.clients[*name].has.is_superset(kept));
         }
+        world.pass(1_000);
     }
     world.assert_converged();
 }

@@ -13,9 +13,10 @@ use super::world::{World, report};
 use super::*;
 
 /// Plays a script: one command a line, and after `=>` what comes of it. Answers are shown as `epoch`, `epoch: partitions`, or the
-/// name of an error.
+/// name of an error. Changes are assigned at once, unless the script says otherwise.
 fn play(script: &str) -> World {
     let mut world = World::new();
+    world.settings.assignment_interval_ms.value = 0;
     for line in script
         .lines()
         .map(str::trim)

@@ -93,13 +93,11 @@ pub(super) const REBALANCE_MS: i32 = 60_000;
 
 impl World {
     pub(super) fn new() -> Self {
-        let mut settings = Settings::default();
-        settings.assignment_interval_ms.value = 0;
         World {
             topics: FakeTopics::default(),
             group: ConsumerGroup::new("g"),
             log: Vec::new(),
-            settings,
+            settings: Settings::default(),
             batch_bytes_max: 1 << 20,
             at: Moment {
                 now: Instant(1_000_000),
