@@ -1,11 +1,17 @@
 //! Patterns as Kafka's clients send them: RE2's syntax, matched against whole names.
 //!
-//! The engine takes time linear in the name for any pattern, and a pattern that compiles to too much is refused.
+//! The engine takes time linear in the name for any pattern, and a pattern that compiles to too much is refused. RE2's classes
+//! (`\w`, `\d`, `\s`) and its `\b` know ASCII alone; the engine's own ones know all of Unicode and take ten times as much.
 
 use regex::{Regex, RegexBuilder};
+use regex_syntax::hir::{Hir, HirKind};
 
 /// 1 MiB of compiled program; a pattern that needs more is called invalid.
 const PROGRAM_BYTES_MAX: usize = 1 << 20;
+/// What a program may remember of the names it has seen, to be faster with the next one.
+const MEMORY_BYTES_MAX: usize = 256 << 10;
+/// How often repetitions within each other may repeat something, as in RE2.
+const REPEATS_MAX: u64 = 1_000;
 
 #[derive(Clone, Debug)]
 pub struct Pattern(Regex);
@@ -13,16 +19,18 @@ pub struct Pattern(Regex);
 impl Pattern {
     /// The error is for people.
     pub fn new(pattern: &str) -> Result<Pattern, String> {
-        let build = |pattern: &str| {
-            RegexBuilder::new(pattern)
-                .size_limit(PROGRAM_BYTES_MAX)
-                .build()
-                .map_err(|error| error.to_string())
-        };
-        let pattern = unquote(pattern);
+        let pattern = translated(pattern);
         // By itself first: "a)|(b" is wrong, and would be right between parentheses.
-        build(&pattern)?;
-        build(&format!("^(?:{pattern})$")).map(Pattern)
+        let meaning = regex_syntax::parse(&pattern).map_err(|error| error.to_string())?;
+        if repeats(&meaning) > REPEATS_MAX {
+            return Err(format!("it repeats more than {REPEATS_MAX} times"));
+        }
+        RegexBuilder::new(&format!("^(?:{pattern})$"))
+            .size_limit(PROGRAM_BYTES_MAX)
+            .dfa_size_limit(MEMORY_BYTES_MAX)
+            .build()
+            .map(Pattern)
+            .map_err(|error| error.to_string())
     }
 
     #[must_use]
@@ -42,27 +50,78 @@ impl PartialEq for Pattern {
     }
 }
 
-/// RE2's `\Q...\E`, which the engine does not know, as escaped letters.
-fn unquote(pattern: &str) -> String {
-    let mut plain = String::with_capacity(pattern.len());
-    let mut rest = pattern;
-    while let Some(at) = rest.find('\\') {
-        let (before, after) = rest.split_at(at);
-        plain.push_str(before);
-        if let Some(quoted) = after.strip_prefix("\\Q") {
-            let (literal, tail) = quoted.split_once("\\E").unwrap_or((quoted, ""));
-            plain.push_str(&regex::escape(literal));
-            rest = tail;
-        } else {
-            // An escape and what it escapes stay together: `\\Q` is a backslash and a Q.
-            let length = after.chars().take(2).map(char::len_utf8).sum();
-            let (escape, tail) = after.split_at(length);
-            plain.push_str(escape);
-            rest = tail;
+/// How often repetitions within each other repeat what is innermost.
+fn repeats(meaning: &Hir) -> u64 {
+    match meaning.kind() {
+        HirKind::Empty | HirKind::Look(_) | HirKind::Class(_) | HirKind::Literal(_) => 1,
+        HirKind::Capture(inner) => repeats(&inner.sub),
+        HirKind::Repetition(inner) => {
+            let copies = inner.max.unwrap_or(inner.min).max(1);
+            repeats(&inner.sub).saturating_mul(u64::from(copies))
+        }
+        HirKind::Concat(parts) | HirKind::Alternation(parts) => {
+            parts.iter().map(repeats).max().unwrap_or(1)
         }
     }
-    plain.push_str(rest);
+}
+
+/// The pattern in the words of the engine, which does not know `\Q...\E`, has other classes, and combines sets within a set.
+fn translated(pattern: &str) -> String {
+    let mut plain = String::with_capacity(pattern.len());
+    let mut rest = pattern;
+    let mut is_in_set = false;
+    while !rest.is_empty() {
+        let (token, tail) = rest.split_at(token_length(rest, is_in_set));
+        rest = tail;
+        match token {
+            r"\w" => plain.push_str("[0-9A-Za-z_]"),
+            r"\W" => plain.push_str("[^0-9A-Za-z_]"),
+            r"\d" => plain.push_str("[0-9]"),
+            r"\D" => plain.push_str("[^0-9]"),
+            r"\s" => plain.push_str(r"[\t\n\f\r ]"),
+            r"\S" => plain.push_str(r"[^\t\n\f\r ]"),
+            r"\b" | r"\B" if !is_in_set => plain.extend(["(?-u:", token, ")"]),
+            "[" | "&" | "~" if is_in_set => plain.extend(["\\", token]),
+            "]" => {
+                is_in_set = false;
+                plain.push_str(token);
+            }
+            _ => {
+                let quoted = token.strip_prefix(r"\Q");
+                if let Some(quoted) = quoted {
+                    let literal = quoted.strip_suffix(r"\E").unwrap_or(quoted);
+                    plain.push_str(&regex::escape(literal));
+                    continue;
+                }
+                is_in_set |= token.starts_with('[');
+                plain.push_str(token);
+            }
+        }
+    }
     plain
+}
+
+/// Of what belongs together at the start of `rest`.
+fn token_length(rest: &str, is_in_set: bool) -> usize {
+    let through = |end: &str| rest.find(end).map(|at| at + end.len());
+    if rest.starts_with(r"\Q") {
+        return through(r"\E").unwrap_or(rest.len());
+    }
+    if rest.starts_with('\\') {
+        // `\\Q` is a backslash and a Q.
+        return rest.chars().take(2).map(char::len_utf8).sum();
+    }
+    if is_in_set && rest.starts_with("[:") {
+        return through(":]").unwrap_or(1);
+    }
+    // A bracket that closes is an ordinary sign where a set begins.
+    let opening = ["[^]", "[]", "[^"]
+        .into_iter()
+        .find(|it| rest.starts_with(it));
+    match opening {
+        Some(opening) if !is_in_set => opening.len(),
+        _ => rest.chars().next().map_or(0, char::len_utf8),
+    }
 }
 
 #[cfg(test)]
@@ -93,6 +152,32 @@ mod tests {
     }
 
     #[test]
+    fn classes_are_those_of_re2() {
+        let uuid = r"\w{8}-\w{4}-\w{4}-\w{4}-\w{12}";
+        check(uuid, "0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f", true);
+        check(r"[\w.-]{1,249}", &"a.b-c_9".repeat(30), true);
+        check(r"\w", "é", false);
+        check(r"\W", "é", true);
+        check(r"[^\W\d]+", "abc", true);
+        check(r"[^\W\d]+", "ab1", false);
+        check(r"\d\D\s\S", "1a b", true);
+        check(r"\d", "٣", false);
+        check(r"é\bx", "éx", true);
+        check(r"x\By.\b", "xyz", true);
+        check(r"\pL+", "éa", true);
+        check(r"\p{Greek}", "α", true);
+        check(r"(?i)Ä\w", "äB", true);
+        check(".{1,1000}", "é", true);
+        // Signs that would begin or combine sets of sets.
+        check("[[:alpha:]_]+", "a_", true);
+        check("[[a]+", "[a", true);
+        check("[]a]+", "]a", true);
+        check("[^]a]", "]", false);
+        check("[a&&b~]+", "a&b~", true);
+        check(r"[\]\w]+", "a]", true);
+    }
+
+    #[test]
     fn what_does_not_compile_is_refused() {
         for pattern in [
             "(",
@@ -102,6 +187,8 @@ mod tests {
             r"(?<!a)b",
             r"(a)\1",
             r"((a{100}){100}){100}",
+            r"([ab]{0,249}){0,20}",
+            r"[\b]",
         ] {
             assert!(Pattern::new(pattern).is_err(), "{pattern}");
         }
