@@ -78,6 +78,8 @@ pub trait Topics {
     fn racks(&self, name: &str, partition: i32) -> Vec<&str>;
     /// Changes when a topic, a partition or a rack does: what was computed for the same number still holds.
     fn version(&self) -> u64;
+    /// Changes when a topic comes or goes.
+    fn names_version(&self) -> u64;
 }
 
 /// Which partition of an internal topic looks after `id`: Java's hash of the string, as in Kafka, so that every client and tool

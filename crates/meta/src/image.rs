@@ -197,6 +197,8 @@ pub struct Image {
     features: BTreeMap<String, i16>,
     next_producer_id: i64,
     end: i64,
+    /// The end when a topic last came or went.
+    names_end: i64,
 }
 
 impl Image {
@@ -298,6 +300,12 @@ impl Image {
         self.end
     }
 
+    /// What `end` was when a topic last came or went.
+    #[must_use]
+    pub fn names_end(&self) -> i64 {
+        self.names_end
+    }
+
     pub fn replay(&mut self, record: &Record) -> Result<(), ReplayError> {
         match record {
             Record::Topic(record) => self.on_topic(record)?,
@@ -324,6 +332,9 @@ impl Image {
             other => return Err(ReplayError::Unsupported(other.key())),
         }
         self.end += 1;
+        if matches!(record, Record::Topic(_) | Record::RemoveTopic(_)) {
+            self.names_end = self.end;
+        }
         Ok(())
     }
 

@@ -40,8 +40,9 @@ DIFFERENCES = """
 - Produce starts at version 3, as in Kafka 4; versions 0 to 2 are listed for clients that look for them, and not served.
 - While partitions of a KIP-848 group move, its members are asked for heartbeats up to five times as often as otherwise, never
   more often than a `group.consumer.min.heartbeat.interval.ms` that is set. Kafka asks for the same interval always.
-- The first heartbeat of a KIP-848 member that subscribes to a pattern is answered with what the pattern matches. Kafka answers with
-  the epoch and the assignment that were there before, looks for the topics meanwhile, and tells the next heartbeat.
+- The first heartbeat of a KIP-848 member that subscribes to a pattern is answered with what the pattern matches, where that is little
+  work. Kafka answers with the epoch and the assignment that were there before, looks for the topics meanwhile, and tells the next heartbeat.
+- A KIP-848 group has up to 256 distinct patterns; a member that brings one more is told GROUP_MAX_SIZE_REACHED. Kafka has no such bound.
 - DescribeGroups and ConsumerGroupDescribe tell why a group last rebalanced in the message that stands beside an error code,
   while the code is NONE. Kafka leaves the message empty; clients look at it when there is an error.
 - A JoinGroup whose protocols take more than 1 MiB, 128 bytes counted for each beside name and metadata, is refused

@@ -40,6 +40,10 @@ impl coord::Topics for KnownTopics {
     fn version(&self) -> u64 {
         self.0.end().unsigned_abs()
     }
+
+    fn names_version(&self) -> u64 {
+        self.0.names_end().unsigned_abs()
+    }
 }
 
 #[cfg(test)]
@@ -51,14 +55,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pattern_may_name_internal_topics() {
+    fn a_pattern_may_name_internal_topics_and_is_looked_at_when_one_comes() {
         let mut image = Image::default();
         for (name, id) in [("__consumer_offsets", 1), ("orders", 2)] {
             let (name, topic_id) = (name.to_owned(), Uuid([id; 16]));
             let made = Record::Topic(TopicRecord { name, topic_id });
             image.replay(&made).expect("a new topic");
         }
+        let block = Record::ProducerIds(wire::metadata::ProducerIdsRecord::default());
+        image.replay(&block).expect("a block of producer ids");
         let known = KnownTopics(Arc::new(image));
         assert_eq!(known.names(), ["__consumer_offsets", "orders"]);
+        assert_eq!((known.names_version(), known.version()), (2, 3));
     }
 }

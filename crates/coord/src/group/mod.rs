@@ -58,6 +58,10 @@ impl Topics for NoTopics {
     fn version(&self) -> u64 {
         0
     }
+
+    fn names_version(&self) -> u64 {
+        0
+    }
 }
 
 /// The groups of one partition.

@@ -69,6 +69,10 @@ impl Topics for FakeTopics {
     fn version(&self) -> u64 {
         0
     }
+
+    fn names_version(&self) -> u64 {
+        0
+    }
 }
 
 pub(crate) fn topic_id(number: u8) -> Uuid {

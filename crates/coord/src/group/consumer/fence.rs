@@ -17,13 +17,13 @@ use crate::group::{Answer, record};
 const FENCED_MAX: usize = 500;
 
 /// What a batch has besides its records.
-const BATCH_BYTES: usize = 61;
+pub(super) const BATCH_BYTES: usize = 61;
 
 /// When to try again, should the records be refused.
-const RETRY: Duration = Duration::from_millis(500);
+pub(super) const RETRY: Duration = Duration::from_millis(500);
 
 impl ConsumerGroup {
-    /// Members whose time is up are gone: at least one, and as many as fit a batch.
+    /// Members whose time is up are gone: at least one, and as many as fit a batch. Where there are none, patterns have their turn.
     pub fn tick(&mut self, cx: &Context, batch_bytes_max: usize) -> Step<GroupRecord, Answer> {
         self.watch(cx);
         let mut late = BTreeSet::new();
@@ -58,7 +58,7 @@ impl ConsumerGroup {
         let late: Vec<&str> = late.iter().map(String::as_str).collect();
         Step {
             records: match first {
-                None => Vec::new(),
+                None => self.look(cx, batch_bytes_max),
                 Some((first, wait)) => {
                     self.moves_on(reason::of_late(&first, wait, late.len()), cx);
                     self.fence(&late, cx, batch_bytes_max)

@@ -14,6 +14,7 @@
 //! | `settle` | what a changed member does to group epoch and target |
 //! | `reconcile` | one member's next step towards the target |
 //! | `fence` | members that leave, are late, or are gone |
+//! | `pattern` | the topics that patterns stand for |
 //! | `target`, `assignor` | the target assignment |
 //! | `classic`, `migrate`, `embedded` | members of the classic protocol, and how groups change between the two |
 //! | `reason` | why the group last moved on |
@@ -67,6 +68,7 @@ use crate::group::Rebalance;
 use crate::{Moment, Topics};
 use member::{Member, Progress};
 use partitions::Target;
+use pattern::Lookout;
 use records::Resolved;
 use timers::{Timers, Wait};
 
@@ -114,8 +116,11 @@ pub struct ConsumerGroup {
     timers: Timers,
     /// Members that came by replay alone: their sessions begin with the next tick.
     unwatched: BTreeSet<String>,
-    /// The version of the topics that `metadata_hash` and `resolved` were last found to fit.
+    /// The version of the topics that `metadata_hash` was last found to fit.
     topics_version: Option<u64>,
+    /// A hash that is to be written, and the version of the topics that it is of.
+    hashed: Option<(u64, i64)>,
+    lookout: Lookout,
     /// Of the epoch that was given up last, once its successor is replayed.
     last_rebalance: Option<Rebalance>,
 }
@@ -143,6 +148,8 @@ impl ConsumerGroup {
             timers: Timers::default(),
             unwatched: BTreeSet::new(),
             topics_version: None,
+            hashed: None,
+            lookout: Lookout::default(),
             last_rebalance: None,
         }
     }
@@ -178,7 +185,10 @@ impl ConsumerGroup {
         if !self.unwatched.is_empty() {
             return Some(Instant(0));
         }
-        self.timers.next()
+        [self.timers.next(), self.lookout.next()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Every record is in: members have a whole session to be heard of again.

@@ -27,11 +27,13 @@ impl ConsumerGroup {
     }
 }
 
+pub(super) const TOPICS_CHANGED: &str = "topics that members subscribe to have changed";
+
 /// Of a member that joined, changed, or came when the topics were not what they had been.
 pub(super) fn of_member(entry: &Entry, member: &Member, is_resubscribed: bool) -> String {
     let id = &member.id;
     match &entry.replaced {
-        _ if !is_resubscribed => "topics that members subscribe to have changed".to_owned(),
+        _ if !is_resubscribed => TOPICS_CHANGED.to_owned(),
         Some(before) => format!("member {id} took the place of {before} and subscribes otherwise"),
         None if entry.is_known => format!("member {id} changed its subscription"),
         None => format!("member {id} is new"),

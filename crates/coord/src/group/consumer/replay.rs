@@ -21,6 +21,11 @@ impl ConsumerGroup {
                 self.epoch = (value.as_ref()).map_or(EPOCH_INITIAL, |value| value.epoch);
                 self.has_epoch = value.is_some();
                 self.metadata_hash = value.as_ref().map_or(0, |value| value.metadata_hash);
+                if let Some((version, hash)) = self.hashed.take()
+                    && hash == self.metadata_hash
+                {
+                    self.topics_version = Some(version);
+                }
             }
             GroupRecord::ConsumerGroupPartitionMetadata(_, value) => {
                 self.has_partition_metadata = value.is_some();
@@ -63,6 +68,7 @@ impl ConsumerGroup {
                     at: Timestamp(value.timestamp),
                 };
                 (self.resolved).insert(key.regular_expression.clone(), resolved);
+                self.lookout.on_written(&key.regular_expression);
             }
             GroupRecord::ConsumerGroupRegularExpression(key, None) => {
                 self.resolved.remove(&key.regular_expression);

@@ -11,7 +11,7 @@ use super::reconcile::{Goal, advance};
 use super::records::{self, Resolved};
 use super::refusal::Refusal;
 use super::timers::Wait;
-use super::{ConsumerGroup, Context, after, pattern, reason};
+use super::{ConsumerGroup, Context, after, reason};
 
 /// A member before its request is looked at.
 #[derive(Debug)]
@@ -158,7 +158,12 @@ impl ConsumerGroup {
             records.push(member.metadata_record(&self.id));
         }
 
-        let resolved = self.resolve_patterns(entry, &member, cx, records)?;
+        let found = self.take_pattern(entry, &member, cx)?;
+        let resolved: BTreeMap<String, Resolved> = (found.into_iter())
+            .map(|found| (member.pattern.clone(), found))
+            .collect();
+        let may_give_up =
+            self.looks_again(cx) || !entry.is_known || member.pattern != before.pattern;
         let gone: Vec<&str> = entry.replaced.iter().map(String::as_str).collect();
         let outlook = Outlook {
             group: self,
@@ -166,17 +171,27 @@ impl ConsumerGroup {
             member: Some(&member),
             resolved: &resolved,
         };
+        if may_give_up {
+            let patterns = outlook.patterns();
+            let given_up = (self.resolved.keys()).filter(|it| !patterns.contains(it.as_str()));
+            records.extend(given_up.map(|it| records::pattern(&self.id, it, None)));
+        }
+        for (pattern, resolved) in &resolved {
+            records.push(records::pattern(&self.id, pattern, Some(resolved)));
+        }
         let is_resubscribed =
             member.topic_names != before.topic_names || member.pattern != before.pattern;
-        let mut bumps = is_resubscribed || !resolved.is_empty();
+        let mut bumps = is_resubscribed;
         let mut epoch = self.epoch;
         let mut fits = None;
+        let mut hashed = None;
         if bumps || self.topics_version != Some(cx.topics.version()) {
             let hash = outlook.metadata_hash(cx.topics);
             bumps |= hash != self.metadata_hash;
             if bumps {
                 epoch += 1;
                 records.push(records::epoch(&self.id, epoch, hash));
+                hashed = Some((cx.topics.version(), hash));
                 if self.has_partition_metadata {
                     records.push(records::partition_metadata_tombstone(&self.id));
                 }
@@ -225,6 +240,7 @@ impl ConsumerGroup {
         if fits.is_some() {
             self.topics_version = fits;
         }
+        self.hashed = hashed;
         if epoch > self.epoch {
             self.moves_on(reason::of_member(entry, &member, is_resubscribed), cx);
         }
@@ -245,50 +261,5 @@ impl ConsumerGroup {
 
     pub(super) fn target_of(&self, member: &str) -> Target {
         self.target.get(member).cloned().unwrap_or_default()
-    }
-
-    /// Patterns whose topics are not known, or not the same any more. All of them at once: one rebalance, not one for each.
-    fn resolve_patterns(
-        &self,
-        entry: &Entry,
-        member: &Member,
-        cx: &Context,
-        records: &mut Vec<GroupRecord>,
-    ) -> Result<BTreeMap<String, Resolved>, Refusal> {
-        let gone: Vec<&str> = entry.replaced.iter().map(String::as_str).collect();
-        let none = BTreeMap::new();
-        let outlook = Outlook {
-            group: self,
-            gone: &gone,
-            member: Some(member),
-            resolved: &none,
-        };
-        let patterns = outlook.patterns();
-        for given_up in self.resolved.keys() {
-            if !patterns.contains(given_up.as_str()) {
-                records.push(records::pattern(&self.id, given_up, None));
-            }
-        }
-        let is_outdated = self.topics_version != Some(cx.topics.version());
-        let mut changed = BTreeMap::new();
-        for pattern in patterns {
-            let known = self.resolved.get(pattern);
-            if known.is_some() && !is_outdated {
-                continue;
-            }
-            let resolved = match pattern::resolve(pattern, cx.topics, cx.at) {
-                Ok(resolved) => resolved,
-                Err(refusal) if pattern == member.pattern && pattern != entry.before.pattern => {
-                    return Err(refusal);
-                }
-                // Accepted before, by another engine: it stands for what it stood for.
-                Err(_) => continue,
-            };
-            if known.map(|known| &known.topics) != Some(&resolved.topics) {
-                records.push(records::pattern(&self.id, pattern, Some(&resolved)));
-                changed.insert(pattern.to_owned(), resolved);
-            }
-        }
-        Ok(changed)
     }
 }

@@ -14,13 +14,14 @@ use wire::{ErrorCode, Uuid};
 
 use super::member::{JOIN, LEAVE, LEAVE_STATIC};
 use super::{Beat, ConsumerGroup, Context, Settings};
-use crate::group::{Answer, Client as From};
+use crate::group::{Answer, Client as From, record};
 use crate::{Caller, Moment, Step, Topics};
 
 #[derive(Debug, Default)]
 pub(super) struct FakeTopics {
     pub(super) topics: BTreeMap<String, (Uuid, i32)>,
     pub(super) version: u64,
+    names_version: u64,
 }
 
 impl Topics for FakeTopics {
@@ -45,12 +46,19 @@ impl Topics for FakeTopics {
     fn version(&self) -> u64 {
         self.version
     }
+
+    fn names_version(&self) -> u64 {
+        self.names_version
+    }
 }
 
 impl FakeTopics {
     /// Creates, grows, or deletes (0) a topic. A topic that comes again has another id.
     pub(super) fn set(&mut self, name: &str, partitions: i32) {
         self.version += 1;
+        if partitions == 0 || !self.topics.contains_key(name) {
+            self.names_version += 1;
+        }
         if partitions == 0 {
             self.topics.remove(name);
         } else {
@@ -86,6 +94,8 @@ pub(super) struct World {
     pub(super) batch_bytes_max: usize,
     pub(super) at: Moment,
     pub(super) clients: BTreeMap<String, TestClient>,
+    /// Bytes of the largest batch.
+    pub(super) largest: usize,
     fresh: u8,
 }
 
@@ -104,6 +114,7 @@ impl World {
                 wall: Timestamp(1_700_000_000_000),
             },
             clients: BTreeMap::new(),
+            largest: 0,
             fresh: 0,
         }
     }
@@ -127,6 +138,7 @@ impl World {
 
     /// Takes a step as a driver does.
     pub(super) fn take(&mut self, step: Step<GroupRecord, Answer>) -> Vec<Answer> {
+        self.largest = self.largest.max(record::size(&step.records));
         for record in &step.records {
             // What the log would hold: records that do not survive it would not survive a restart.
             let (key, value) = record.encode(record.max_version()).expect("a record");
@@ -155,6 +167,15 @@ impl World {
         self.group = self.replayed();
         let cx = Self::cx(&self.topics, &self.settings, self.at);
         self.group.on_loaded(&cx);
+    }
+
+    /// Ticks as they are wanted, until none is.
+    pub(super) fn look_to_the_end(&mut self) {
+        while let Some(next) = self.group.lookout.next() {
+            let ms = next.0.saturating_sub(self.at.now.0).div_ceil(1_000_000);
+            self.pass(ms.cast_signed());
+            self.tick();
+        }
     }
 
     pub(super) fn tick(&mut self) {
