@@ -1,0 +1,245 @@
+//! What a driver tells, writes and forgets when its log refuses, and what of a turn becomes one batch.
+
+use wire::messages::offset_commit_request::{
+    OffsetCommitRequestPartition, OffsetCommitRequestTopic,
+};
+use wire::messages::offset_fetch_request::OffsetFetchRequestTopic;
+use wire::messages::{
+    DeleteTopicsRequest, FindCoordinatorRequest, OffsetCommitRequest, OffsetFetchRequest,
+};
+
+use super::*;
+use crate::shard::bench::{Bench, encoded};
+
+const TOPIC: &str = "t";
+const COMMIT: i16 = 8;
+const FETCH: i16 = 5;
+
+fn bench() -> Bench {
+    let mut bench = Bench::new();
+    bench.create(TOPIC, 1);
+    bench.answer::<wire::messages::CreateTopicsRequest>(4);
+    let find = FindCoordinatorRequest {
+        key: "g".to_owned(),
+        ..Default::default()
+    };
+    bench.put(&encoded(&find, 3));
+    bench.commit();
+    assert!(bench.answer::<FindCoordinatorRequest>(3).is_some());
+    bench
+}
+
+fn commit(offset: i64, metadata: &str) -> Vec<u8> {
+    let partition = OffsetCommitRequestPartition {
+        committed_offset: offset,
+        committed_metadata: Some(metadata.to_owned()),
+        ..Default::default()
+    };
+    let request = OffsetCommitRequest {
+        group_id: "g".to_owned(),
+        generation_id_or_member_epoch: -1,
+        topics: vec![OffsetCommitRequestTopic {
+            name: TOPIC.to_owned(),
+            partitions: vec![partition],
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    encoded(&request, COMMIT)
+}
+
+fn told(bench: &mut Bench) -> Option<ErrorCode> {
+    let response = bench.answer::<OffsetCommitRequest>(COMMIT)?;
+    let code = response.topics[0].partitions[0].error_code;
+    Some(ErrorCode::try_from(code).expect("a known code"))
+}
+
+fn committed(bench: &mut Bench) -> i64 {
+    let topic = OffsetFetchRequestTopic {
+        name: TOPIC.to_owned(),
+        partition_indexes: vec![0],
+    };
+    let request = OffsetFetchRequest {
+        group_id: "g".to_owned(),
+        topics: Some(vec![topic]),
+        ..Default::default()
+    };
+    bench.put(&encoded(&request, FETCH));
+    bench.commit();
+    let response = bench.answer::<OffsetFetchRequest>(FETCH);
+    let topics = response.expect("an answer").topics;
+    topics[0].partitions[0].committed_offset
+}
+
+fn log(bench: &mut Bench) -> Arc<Partition> {
+    let index = bench.shard.group_partition("g");
+    bench.partition(meta::name::OFFSETS, index)
+}
+
+fn batches(log: &Partition) -> Vec<i32> {
+    let request = ReadRequest {
+        from: Offset::ZERO,
+        bytes_max: 1 << 20,
+        memory_bytes_max: usize::MAX,
+        at_least_one: true,
+        current_epoch: LeaderEpoch::NONE,
+        isolation: Isolation::Uncommitted,
+        may_wait: false,
+    };
+    match log.plan_read(request).map(|read| read.plan) {
+        Ok(Plan::Memory(batches)) => batches.iter().map(|batch| batch.record_count()).collect(),
+        _ => panic!("what was just written is in memory"),
+    }
+}
+
+fn set_max_message_bytes(log: &Partition, bytes: u64) {
+    let mut config = (*log.config()).clone();
+    config.max_message_bytes = bytes;
+    log.set_config(Arc::new(config));
+}
+
+/// Refuses what was decided and is not written yet.
+fn refuse(bench: &mut Bench) {
+    let log = log(bench);
+    let config = log.config();
+    set_max_message_bytes(&log, 50);
+    bench.shard.write_decisions();
+    log.set_config(config);
+}
+
+#[test]
+fn commits_that_come_together_are_one_batch() {
+    let mut bench = bench();
+    bench.put(&[commit(1, ""), commit(2, ""), commit(3, "")].concat());
+    assert_eq!(told(&mut bench), None, "nothing is durable");
+    bench.commit();
+    for _ in 0..3 {
+        assert_eq!(told(&mut bench), Some(ErrorCode::None));
+    }
+    bench.put(&commit(4, ""));
+    bench.commit();
+    assert_eq!(told(&mut bench), Some(ErrorCode::None));
+    let log = log(&mut bench);
+    assert_eq!(batches(&log), [3, 1]);
+    assert_eq!(committed(&mut bench), 4);
+}
+
+#[test]
+fn a_batch_holds_no_more_than_it_may() {
+    let mut bench = bench();
+    let many: Vec<u8> = (1..=6)
+        .flat_map(|at| commit(at, &"x".repeat(4000)))
+        .collect();
+    bench.put(&many);
+    bench.commit();
+    for _ in 1..=6 {
+        assert_eq!(told(&mut bench), Some(ErrorCode::None));
+    }
+    let log = log(&mut bench);
+    assert_eq!(batches(&log), [4, 2]);
+    assert_eq!(committed(&mut bench), 6);
+}
+
+#[test]
+fn a_batch_holds_no_more_than_its_topic_allows() {
+    let mut bench = bench();
+    let log = log(&mut bench);
+    set_max_message_bytes(&log, 900);
+    let many: Vec<u8> = (1..=6)
+        .flat_map(|at| commit(at, &"x".repeat(100)))
+        .collect();
+    bench.put(&many);
+    bench.commit();
+    for _ in 1..=6 {
+        assert_eq!(told(&mut bench), Some(ErrorCode::None));
+    }
+    assert_eq!(batches(&log), [2, 2, 2]);
+    assert_eq!(committed(&mut bench), 6);
+}
+
+#[test]
+fn what_the_log_does_not_take_is_forgotten() {
+    let mut bench = bench();
+    bench.put(&commit(1, ""));
+    bench.commit();
+    assert_eq!(told(&mut bench), Some(ErrorCode::None));
+    bench.receive(&[commit(2, ""), commit(3, "")].concat());
+    refuse(&mut bench);
+    for _ in 0..2 {
+        let code = told(&mut bench);
+        assert_eq!(code, Some(ErrorCode::CoordinatorNotAvailable));
+    }
+    assert_eq!(committed(&mut bench), 1);
+    let log = log(&mut bench);
+    assert_eq!(batches(&log), [1]);
+}
+
+#[test]
+fn what_was_appended_before_a_refused_batch_is_not_forgotten_with_it() {
+    let mut bench = bench();
+    bench.put(&commit(1, ""));
+    bench.receive(&[commit(2, ""), commit(3, "")].concat());
+    refuse(&mut bench);
+    // They are told behind the first, which is not durable yet.
+    bench.put(&commit(4, ""));
+    assert_eq!(told(&mut bench), None);
+    bench.shard.turn_coordinators();
+    assert!(!bench.shard.coordinators.is_loading(), "it does not spin");
+    let due = bench.shard.coordinators.next_deadline();
+    assert_eq!(due, Some(bench.shard.now.plus(LOAD_PAUSE)));
+    bench.commit();
+    assert_eq!(told(&mut bench), Some(ErrorCode::None));
+    for _ in 0..2 {
+        let code = told(&mut bench);
+        assert_eq!(code, Some(ErrorCode::CoordinatorNotAvailable));
+    }
+    let code = told(&mut bench);
+    assert_eq!(code, Some(ErrorCode::CoordinatorLoadInProgress));
+    assert_eq!(committed(&mut bench), 1);
+    let log = log(&mut bench);
+    assert_eq!(batches(&log), [1]);
+}
+
+#[test]
+fn offsets_of_a_deleted_topic_go_though_that_was_refused_first() {
+    let mut bench = bench();
+    bench.put(&commit(1, ""));
+    bench.commit();
+    assert_eq!(told(&mut bench), Some(ErrorCode::None));
+    let delete = DeleteTopicsRequest {
+        topic_names: vec![TOPIC.to_owned()],
+        timeout_ms: 1000,
+        ..Default::default()
+    };
+    bench.put(&encoded(&delete, 4));
+    bench.commit();
+    bench.shard.turn_coordinators();
+    assert!(bench.shard.coordinators.has_unwritten(), "the removal");
+    refuse(&mut bench);
+    let log = log(&mut bench);
+    assert_eq!(batches(&log), [1]);
+    for _ in 0..2 {
+        bench.shard.turn_coordinators();
+    }
+    bench.shard.write_decisions();
+    bench.commit();
+    assert_eq!(batches(&log), [1, 1]);
+}
+
+#[test]
+fn a_load_that_waited_goes_on_though_nobody_asks() {
+    let mut bench = bench();
+    bench.put(&commit(1, ""));
+    bench.receive(&commit(2, ""));
+    refuse(&mut bench);
+    bench.shard.turn_coordinators();
+    bench.shard.turn_coordinators();
+    bench.commit();
+    bench.pass(LOAD_PAUSE);
+    bench.shard.turn_coordinators();
+    assert!(bench.shard.coordinators.is_loading());
+    bench.shard.turn_coordinators();
+    assert!(!bench.shard.coordinators.is_loading());
+    let due = bench.shard.coordinators.next_deadline();
+    assert!(due > Some(bench.shard.now.plus(LOAD_PAUSE)), "{due:?}");
+}
