@@ -4,7 +4,8 @@
 //! (`__consumer_offsets`, `__transaction_state`), and what it must not forget is in the records of that partition, in Kafka's
 //! schemas. Does no IO, tells no time, throws no dice, and never answers by itself: its driver does with each [`Step`]
 //!
-//! 1. append the records as one batch; if that is refused, every caller of the step gets a retriable error instead;
+//! 1. append the records as one batch; if that is refused, every caller of the step gets a retriable error instead, except those who
+//!    are answered anyway;
 //! 2. `replay` each record: the only place where durable state changes, and the same code as after a restart;
 //! 3. send the answers once these records, and all that were appended before them, are committed.
 
@@ -35,6 +36,8 @@ pub struct Step<R, A> {
     /// The records belong to a transaction of this producer: they count when its marker says so.
     pub producer: Option<(ProducerId, ProducerEpoch)>,
     pub answers: Vec<(Caller, A)>,
+    /// What is said whether the records are written or not: it does not rest on them.
+    pub anyway: Vec<(Caller, A)>,
 }
 
 impl<R, A> Default for Step<R, A> {
@@ -43,6 +46,7 @@ impl<R, A> Default for Step<R, A> {
             records: Vec::new(),
             producer: None,
             answers: Vec::new(),
+            anyway: Vec::new(),
         }
     }
 }
@@ -64,6 +68,7 @@ impl<R, A> Step<R, A> {
         );
         self.records.extend(other.records);
         self.answers.extend(other.answers);
+        self.anyway.extend(other.anyway);
     }
 }
 

@@ -232,9 +232,20 @@ impl<M: Machine> Coordinator<M> {
         }
     }
 
+    fn perform(
+        &mut self,
+        mut step: Step<M::Record, M::Answer>,
+        warrant: Warrant,
+        at: Moment,
+    ) -> Progress<M::Answer> {
+        let mut said = self.answer(std::mem::take(&mut step.anyway));
+        said.answers.extend(self.write(step, warrant, at).answers);
+        said
+    }
+
     /// Writes what was decided, or has it written with what comes next; the machine learns of it by replay, as it will after a
     /// restart.
-    fn perform(
+    fn write(
         &mut self,
         step: Step<M::Record, M::Answer>,
         warrant: Warrant,

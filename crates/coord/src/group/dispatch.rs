@@ -307,6 +307,7 @@ impl Groups {
             producer: (!records.is_empty()).then_some(producer),
             records,
             answers: vec![(caller, Answer::TxnCommit(response))],
+            ..Out::default()
         }
     }
 

@@ -143,6 +143,20 @@ fn those_who_wait_in_a_classic_group_are_sent_back_when_it_is_upgraded() {
          consumer m             => a: REBALANCE_IN_PROGRESS as a; m: epoch 1
          list                   => g:consumer:consumer:Reconciling",
     );
+    // They are sent back also when that is refused, and find the classic group again.
+    check(
+        "join a v=3             =>
+         refuse consumer m      => a: REBALANCE_IN_PROGRESS as a; m: refused
+         list                   => g:classic:consumer:PreparingRebalance
+         join a                 =>
+         after 3s               => a: joined 1 range led by a of a
+         join b v=3             =>
+         join a                 => a: joined 2 range led by a of a,b; b: joined 2 range led by a
+         sync b                 =>
+         refuse consumer m      => b: REBALANCE_IN_PROGRESS; m: refused
+         sync b                 =>
+         sync a a=x b=y         => a: gets x; b: gets y",
+    );
 }
 
 #[test]

@@ -1,11 +1,13 @@
 //! What a driver tells, writes and forgets when its log refuses, and what of a turn becomes one batch.
 
+use wire::messages::join_group_request::JoinGroupRequestProtocol;
 use wire::messages::offset_commit_request::{
     OffsetCommitRequestPartition, OffsetCommitRequestTopic,
 };
 use wire::messages::offset_fetch_request::OffsetFetchRequestTopic;
 use wire::messages::{
-    DeleteTopicsRequest, FindCoordinatorRequest, OffsetCommitRequest, OffsetFetchRequest,
+    ConsumerGroupHeartbeatRequest, DeleteTopicsRequest, FindCoordinatorRequest, JoinGroupRequest,
+    OffsetCommitRequest, OffsetFetchRequest,
 };
 
 use super::*;
@@ -105,6 +107,39 @@ fn refuse(bench: &mut Bench) {
     set_max_message_bytes(&log, 50);
     bench.shard.write_decisions();
     log.set_config(config);
+}
+
+#[test]
+fn who_waits_in_a_classic_group_is_sent_back_though_its_upgrade_is_refused() {
+    let mut bench = bench();
+    let join = JoinGroupRequest {
+        group_id: "g".to_owned(),
+        session_timeout_ms: 10_000,
+        protocol_type: "consumer".to_owned(),
+        protocols: vec![JoinGroupRequestProtocol {
+            name: "range".to_owned(),
+            metadata: Bytes::from_static(&[0; 10]),
+        }],
+        ..Default::default()
+    };
+    bench.put(&encoded(&join, 3));
+    let log = log(&mut bench);
+    set_max_message_bytes(&log, 50);
+    let beat = ConsumerGroupHeartbeatRequest {
+        group_id: "g".to_owned(),
+        member_id: "m".to_owned(),
+        rebalance_timeout_ms: 1_000,
+        subscribed_topic_names: Some(vec![TOPIC.to_owned()]),
+        topic_partitions: Some(Vec::new()),
+        ..Default::default()
+    };
+    bench.put(&encoded(&beat, 1));
+    bench.commit();
+    let joined = bench.answer::<JoinGroupRequest>(3).expect("an answer");
+    let code = ErrorCode::RebalanceInProgress.code();
+    assert_eq!(joined.error_code, code);
+    let beaten = bench.answer::<ConsumerGroupHeartbeatRequest>(1);
+    assert_ne!(beaten.expect("an answer").error_code, 0);
 }
 
 #[test]

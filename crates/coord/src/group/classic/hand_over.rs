@@ -29,16 +29,16 @@ impl Classic {
         }
     }
 
-    /// Whoever waits is sent to join again, and finds the other protocol then.
+    /// Whoever waits is sent to join again, and finds the other protocol then. Should the log refuse the other group, it finds this one.
     pub(in crate::group) fn send_away(&mut self) -> Out {
         let mut out = Out::default();
         let code = ErrorCode::RebalanceInProgress;
         for (id, member) in &mut self.members {
             if let Some(caller) = member.waits_join.take() {
-                out.answers.push((caller, join_refused(id, code)));
+                out.anyway.push((caller, join_refused(id, code)));
             }
             if let Some(caller) = member.waits_sync.take() {
-                out.answers.push((caller, sync_refused(code)));
+                out.anyway.push((caller, sync_refused(code)));
             }
         }
         out
