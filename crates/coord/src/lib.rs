@@ -79,8 +79,8 @@ pub trait Topics {
     fn name(&self, id: Uuid) -> Option<&str>;
     /// Every topic in name order, internal ones too: a pattern that the coordinator resolves may stand for them.
     fn names(&self) -> Vec<&str>;
-    /// Racks of the brokers that have a replica of the partition; empty where none are known.
-    fn racks(&self, name: &str, partition: i32) -> Vec<&str>;
+    /// For each partition the racks of the brokers that have a replica of it; empty where none are known.
+    fn racks(&self, name: &str) -> Vec<Vec<&str>>;
     /// Changes when a topic, a partition or a rack does: what was computed for the same number still holds.
     fn version(&self) -> u64;
     /// Changes when a topic comes or goes.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use meta::Image;
+use model::BrokerId;
 use wire::Uuid;
 
 pub(crate) struct KnownTopics(pub(crate) Arc<Image>);
@@ -24,16 +25,12 @@ impl coord::Topics for KnownTopics {
         self.0.topics().map(|topic| topic.name.as_ref()).collect()
     }
 
-    fn racks(&self, name: &str, partition: i32) -> Vec<&str> {
-        let planned = self.0.topic(name).and_then(|topic| {
-            usize::try_from(partition)
-                .ok()
-                .and_then(|partition| topic.partitions.get(partition))
-        });
-        planned
-            .into_iter()
-            .flat_map(|partition| &partition.replicas)
-            .filter_map(|broker| self.0.broker(*broker)?.rack.as_deref())
+    fn racks(&self, name: &str) -> Vec<Vec<&str>> {
+        let rack = |broker: &BrokerId| self.0.broker(*broker)?.rack.as_deref();
+        let topic = self.0.topic(name).into_iter();
+        topic
+            .flat_map(|topic| &topic.partitions)
+            .map(|partition| partition.replicas.iter().filter_map(rack).collect())
             .collect()
     }
 

@@ -51,7 +51,7 @@ impl Topics for NoTopics {
         Vec::new()
     }
 
-    fn racks(&self, _name: &str, _partition: i32) -> Vec<&str> {
+    fn racks(&self, _name: &str) -> Vec<Vec<&str>> {
         Vec::new()
     }
 

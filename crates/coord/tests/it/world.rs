@@ -62,7 +62,7 @@ impl Topics for FakeTopics {
         self.0.keys().map(String::as_str).collect()
     }
 
-    fn racks(&self, _name: &str, _partition: i32) -> Vec<&str> {
+    fn racks(&self, _name: &str) -> Vec<Vec<&str>> {
         Vec::new()
     }
 

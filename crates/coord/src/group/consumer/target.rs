@@ -1,6 +1,7 @@
 //! The target assignment: what every member is to have in the group's epoch.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use model::Timestamp;
 use wire::Uuid;
@@ -85,18 +86,25 @@ impl Outlook<'_> {
             .map(|(&(_, id, _), place)| (id, place))
             .collect();
 
+        let places = |member: &Member| -> Rc<[u32]> {
+            let mut places: Vec<u32> = (member.topic_names.iter())
+                .chain(self.resolved(&member.pattern).into_iter().flatten())
+                .filter_map(|name| by_name.get(name.as_str()).copied())
+                .collect();
+            places.sort_unstable();
+            places.dedup();
+            places.into()
+        };
+        // Most members subscribe to what others do.
+        let mut subscriptions: BTreeMap<(&str, &BTreeSet<String>), Rc<[u32]>> = BTreeMap::new();
         let members = (members.iter())
             .map(|member| {
-                let mut subscribed: Vec<u32> = (member.topic_names.iter())
-                    .chain(self.resolved(&member.pattern).into_iter().flatten())
-                    .filter_map(|name| by_name.get(name.as_str()).copied())
-                    .collect();
-                subscribed.sort_unstable();
-                subscribed.dedup();
+                let subscription = (member.pattern.as_str(), &member.topic_names);
+                let topics = (subscriptions.entry(subscription)).or_insert_with(|| places(member));
                 MemberSpec {
                     id: &member.id,
                     instance: member.instance_id.as_deref(),
-                    topics: subscribed,
+                    topics: Rc::clone(topics),
                     held: self.held(member, &by_id),
                 }
             })
@@ -133,8 +141,7 @@ impl Outlook<'_> {
             hash.text(name);
             hash.bytes(&id.0);
             hash.bytes(&partitions.to_be_bytes());
-            for partition in 0..partitions {
-                let mut racks = topics.racks(name, partition);
+            for mut racks in topics.racks(name) {
                 racks.sort_unstable();
                 hash.bytes(&racks.len().to_be_bytes());
                 racks.iter().for_each(|rack| hash.text(rack));
@@ -172,5 +179,40 @@ impl Fnv {
     fn text(&mut self, text: &str) {
         self.bytes(&text.len().to_be_bytes());
         self.bytes(text.as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::world::World;
+    use super::*;
+
+    #[test]
+    fn members_share_what_they_subscribe_to() {
+        let mut world = World::new();
+        world.topics.set("t", 1);
+        world.topics.set("u", 1);
+        let subscribe = |world: &mut World, name: &str, topics: &[&str], pattern: Option<&str>| {
+            let client = world.clients.entry(name.to_owned()).or_default();
+            client.names = topics.iter().map(|&it| it.to_owned()).collect();
+            client.pattern = pattern.map(str::to_owned);
+            world.beat(name, |_| {});
+        };
+        subscribe(&mut world, "a", &["t"], None);
+        subscribe(&mut world, "b", &["t"], None);
+        subscribe(&mut world, "c", &["t"], Some("u"));
+        subscribe(&mut world, "d", &["t"], Some("u"));
+        let none = BTreeMap::new();
+        let outlook = Outlook {
+            group: &world.group,
+            gone: &[],
+            member: None,
+            resolved: &none,
+        };
+        let members = outlook.members();
+        let spec = outlook.spec(&members, &world.topics);
+        let topics: Vec<_> = spec.members.iter().map(|it| &it.topics).collect();
+        assert_eq!((topics[0].len(), topics[2].len()), (1, 2));
+        assert!(Rc::ptr_eq(topics[0], topics[1]) && Rc::ptr_eq(topics[2], topics[3]));
     }
 }

@@ -39,7 +39,7 @@ impl Topics for FakeTopics {
         self.topics.keys().map(String::as_str).collect()
     }
 
-    fn racks(&self, _: &str, _: i32) -> Vec<&str> {
+    fn racks(&self, _: &str) -> Vec<Vec<&str>> {
         Vec::new()
     }
 

@@ -9,6 +9,8 @@ mod range;
 mod tests;
 mod uniform;
 
+use std::rc::Rc;
+
 use wire::Uuid;
 
 /// The assignors that members may ask for by name.
@@ -59,8 +61,8 @@ pub(super) struct Spec<'a> {
 pub(super) struct MemberSpec<'a> {
     pub(super) id: &'a str,
     pub(super) instance: Option<&'a str>,
-    /// Places of the topics that it subscribes to, ascending.
-    pub(super) topics: Vec<u32>,
+    /// Places of the topics that it subscribes to, ascending; shared by members that subscribe to the same.
+    pub(super) topics: Rc<[u32]>,
     /// What it has by the last target, ascending; may name partitions that it may not have any more.
     pub(super) held: Vec<Place>,
 }
@@ -76,7 +78,7 @@ impl Spec<'_> {
     fn subscribers(&self) -> Vec<Vec<u32>> {
         let mut subscribers = vec![Vec::new(); self.topics.len()];
         for (member, spec) in (0..).zip(&self.members) {
-            for &topic in &spec.topics {
+            for &topic in &*spec.topics {
                 subscribers[topic as usize].push(member);
             }
         }

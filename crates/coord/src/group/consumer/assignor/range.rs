@@ -13,7 +13,7 @@ pub(super) fn assign(spec: &Spec) -> Vec<Vec<Place>> {
     });
     let mut subscribers = vec![Vec::new(); spec.topics.len()];
     for member in rank {
-        for &topic in &spec.members[member as usize].topics {
+        for &topic in &*spec.members[member as usize].topics {
             subscribers[topic as usize].push(member);
         }
     }

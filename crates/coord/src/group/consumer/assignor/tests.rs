@@ -61,7 +61,7 @@ impl Case {
                 .map(|(id, instance, topics, held)| MemberSpec {
                     id,
                     instance: instance.as_deref(),
-                    topics: topics.clone(),
+                    topics: topics.as_slice().into(),
                     held: held.clone(),
                 })
                 .collect(),
