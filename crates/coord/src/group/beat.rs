@@ -95,7 +95,7 @@ impl Groups {
             Some(Entry {
                 group: Group::Classic(classic),
                 ..
-            }) if classic.state() != State::Empty => {
+            }) if classic.state() != State::Empty && !self.foreign.contains_key(id.as_str()) => {
                 // Only one who joins changes the protocol of a group.
                 if beat.request.member_epoch != 0 {
                     return refuse(caller, id);
@@ -112,6 +112,7 @@ impl Groups {
                 }
                 return out;
             }
+            _ if self.foreign.contains_key(id.as_str()) => return refuse(caller, id),
             _ => {}
         }
         // Of an empty classic group the offsets stay; the rest begins anew.

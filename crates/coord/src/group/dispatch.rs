@@ -17,7 +17,7 @@ use super::classic::{Classic, Committer, Join, refuse_join, refuse_sync};
 use super::consumer::{Beat, ConsumerGroup, Context};
 use super::entry::Group;
 use super::offsets::{Offsets, acceptable, acceptable_of_txn};
-use super::{Answer, Ask, Groups, Out};
+use super::{Answer, Ask, Foreign, Groups, Out};
 use crate::{Caller, Moment, Topics};
 
 impl Groups {
@@ -104,6 +104,10 @@ impl Groups {
         let allowed = self.settings.session_timeout_ms_min..=self.settings.session_timeout_ms_max;
         if !allowed.contains(&request.session_timeout_ms) {
             return refuse(ErrorCode::InvalidSessionTimeout);
+        }
+        // A streams group may go on as a classic one: in Kafka it may, too, once it is empty.
+        if self.foreign.get(id.as_str()) == Some(&Foreign::Share) {
+            return refuse(ErrorCode::InconsistentGroupProtocol);
         }
         if !request.member_id.is_empty() && !self.groups.contains_key(id.as_str()) {
             return refuse(ErrorCode::UnknownMemberId);

@@ -64,6 +64,12 @@ impl Topics for NoTopics {
     }
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Foreign {
+    Share,
+    Streams,
+}
+
 /// The groups of one partition.
 #[derive(Debug, Default)]
 pub struct Groups {
@@ -81,6 +87,9 @@ pub struct Groups {
     retention_at: Option<Instant>,
     /// Where that look goes on, when it was too much for one step.
     retention_from: Option<(Arc<str>, Place)>,
+    /// Share and streams groups, which a Kafka log may have and this coordinator has not. Kafka cannot load a log in which a consumer
+    /// group took the id of one, nor if a classic group did so in between: compaction may leave nothing of that.
+    foreign: BTreeMap<String, Foreign>,
     /// Why a classic group is to be a consumer group, from the step that says so to the replay of its records.
     changed_over: Option<Rebalance>,
 }
@@ -110,6 +119,12 @@ impl Groups {
                 let (key, value) = record::as_offset(key, value.as_ref());
                 let producer = producer.map(|(id, _)| id);
                 self.offsets.replay(&key, value.as_ref(), producer);
+            }
+            GroupRecord::ShareGroupMetadata(key, value) => {
+                self.replay_foreign(&key.group_id, value.as_ref().map(|_| Foreign::Share));
+            }
+            GroupRecord::StreamsGroupMetadata(key, value) => {
+                self.replay_foreign(&key.group_id, value.as_ref().map(|_| Foreign::Streams));
             }
             GroupRecord::GroupMetadata(key, Some(value)) => {
                 // A group that was of the other protocol has lost its records before.
@@ -277,6 +292,13 @@ impl Groups {
             Group::Classic(classic) => classic.last_rebalance(),
             Group::Consumer(consumer) => consumer.last_rebalance(),
         }
+    }
+
+    fn replay_foreign(&mut self, id: &str, kind: Option<Foreign>) {
+        match kind {
+            Some(kind) => self.foreign.insert(id.to_owned(), kind),
+            None => self.foreign.remove(id),
+        };
     }
 
     /// The group of this id, made if there is none.

@@ -247,6 +247,32 @@ fn a_heartbeat_that_makes_no_group_leaves_none() {
 }
 
 #[test]
+fn no_group_takes_the_id_of_one_that_kafka_could_not_load_beside_it() {
+    check(
+        "kafka share            =>
+         consumer m             => m: GROUP_ID_NOT_FOUND
+         join a v=3             => a: INCONSISTENT_GROUP_PROTOCOL
+         restart                =>
+         consumer m             => m: GROUP_ID_NOT_FOUND
+         kafka share gone       =>
+         consumer m             => m: epoch 2",
+    );
+    check(
+        "kafka streams          =>
+         consumer m             => m: GROUP_ID_NOT_FOUND
+         join a v=3             =>
+         after 3s               => a: joined 1 range led by a of a
+         sync a a=x             => a: gets x
+         consumer m             => m: GROUP_ID_NOT_FOUND
+         leave a                => ok
+         restart                =>
+         consumer m             => m: GROUP_ID_NOT_FOUND
+         kafka streams gone     =>
+         consumer m             => m: epoch 2",
+    );
+}
+
+#[test]
 fn an_empty_consumer_group_is_deleted_or_forgotten() {
     check_member(
         "commit m gen=2 t:0=5   => ok

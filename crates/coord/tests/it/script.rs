@@ -8,8 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use coord::Caller;
 use coord::group::{Answer, Ask, Client, Settings};
+use coord::{Caller, Step};
+use wire::group::{
+    GroupRecord, ShareGroupMetadataKey, ShareGroupMetadataValue, StreamsGroupMetadataKey,
+    StreamsGroupMetadataValue,
+};
 use wire::messages::join_group_request::JoinGroupRequestProtocol;
 use wire::messages::leave_group_request::MemberIdentity;
 use wire::messages::offset_commit_request::{
@@ -168,6 +172,23 @@ impl Run {
             "marker" => {
                 let producer = words.names[0].parse().expect("a producer");
                 self.world.marker(producer, words.is("commit"));
+            }
+            // A record of a group that only Kafka has.
+            "kafka" => {
+                let is_value = !words.is("gone");
+                let group_id = words.group();
+                let record = if words.is("share") {
+                    let value = is_value.then(ShareGroupMetadataValue::default);
+                    GroupRecord::ShareGroupMetadata(ShareGroupMetadataKey { group_id }, value)
+                } else {
+                    let value = is_value.then(StreamsGroupMetadataValue::default);
+                    GroupRecord::StreamsGroupMetadata(StreamsGroupMetadataKey { group_id }, value)
+                };
+                self.world.perform(Step {
+                    records: vec![record],
+                    ..Step::default()
+                });
+                return String::new();
             }
             "gone" => {
                 let gone: Vec<String> = words.names.iter().map(|&name| name.to_owned()).collect();
