@@ -8,7 +8,7 @@ use wire::messages::ConsumerGroupHeartbeatResponse;
 use wire::messages::consumer_group_describe_response::DescribedGroup;
 
 use super::classic::State;
-use super::consumer::{Beat, ConsumerGroup, Context};
+use super::consumer::{Beat, ConsumerGroup, Context, check};
 use super::entry::{Entry, Group};
 use super::{Answer, Groups, Out, Rebalance};
 use crate::{Caller, Moment, Topics};
@@ -96,6 +96,11 @@ impl Groups {
                 group: Group::Classic(classic),
                 ..
             }) if classic.state() != State::Empty && !self.foreign.contains_key(id.as_str()) => {
+                // First, as the upgrade copies all that the group has.
+                if let Err(refusal) = check(&beat.request, beat.brings_member_id, cx.settings) {
+                    let answer = Answer::ConsumerHeartbeat(refusal.into_response());
+                    return Out::answer(caller, answer);
+                }
                 // Only one who joins changes the protocol of a group.
                 if beat.request.member_epoch != 0 {
                     return refuse(caller, id);

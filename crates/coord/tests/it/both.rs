@@ -83,6 +83,7 @@ fn a_consumer_that_joins_a_classic_group_upgrades_it_and_the_last_to_leave_gives
          sync a a=              => a: gets
          commit a t:0=5         => ok
          consumer m epoch=3     => m: GROUP_ID_NOT_FOUND
+         consumer m epoch=-3    => m: INVALID_REQUEST
          refuse consumer m      => m: refused
          list                   => g:classic:consumer:Stable
          consumer m             => m: epoch 2
