@@ -126,10 +126,10 @@ impl ConsumerGroup {
         });
         // The last of the consumer protocol speaks the classic one from now on. What it had is its own in the classic group too,
         // which rebalances at once.
-        let place = entry.replaced.as_deref().unwrap_or(id);
+        let place = [entry.replaced.as_deref().unwrap_or(id)].into();
         if entry.was_consumer()
-            && self.downgrades(&[place], Some(&member), cx.settings)
-            && let Some(downgrade) = self.downgrade(&[place], Some(&member), cx)
+            && self.downgrades(&place, Some(&member), cx.settings)
+            && let Some(downgrade) = self.downgrade(&place, Some(&member), cx)
         {
             let response = joined(member.id, self.epoch, Some(downgrade.protocol));
             return Ok((downgrade.records, response));
@@ -253,7 +253,7 @@ impl ConsumerGroup {
                 Err(code) => code,
             });
         }
-        let gone: Vec<&str> = gone.iter().map(String::as_str).collect();
+        let gone: BTreeSet<&str> = gone.iter().map(String::as_str).collect();
         let records = match gone.first() {
             None => Vec::new(),
             Some(first) => {

@@ -12,10 +12,6 @@ use super::{ConsumerGroup, Context, reason};
 use crate::Step;
 use crate::group::{Answer, record};
 
-/// Members that one tick removes: every member of the group is compared with each of them. The rest follows at the next tick, which
-/// is due at once.
-const FENCED_MAX: usize = 500;
-
 /// What a batch has besides its records.
 pub(super) const BATCH_BYTES: usize = 61;
 
@@ -23,16 +19,13 @@ pub(super) const BATCH_BYTES: usize = 61;
 pub(super) const RETRY: Duration = Duration::from_millis(500);
 
 impl ConsumerGroup {
-    /// Members whose time is up are gone: at least one, and as many as fit a batch. Where there are none, patterns have their turn.
+    /// Members whose time is up are gone: at least one, and as many as fit a batch; the rest at the next tick, which is due at once. Where there are none, patterns have their turn.
     pub fn tick(&mut self, cx: &Context, batch_bytes_max: usize) -> Step<GroupRecord, Answer> {
         self.watch(cx);
         let mut late = BTreeSet::new();
         let mut first = None;
         let mut room = record::step_bytes_max(batch_bytes_max);
         for (id, wait) in self.timers.due(cx.at.now) {
-            if late.len() == FENCED_MAX {
-                break;
-            }
             let is_late = match (self.members.get(&id), wait) {
                 (None, _) => false,
                 (Some(member), Wait::Revocation { epoch }) => member.epoch == epoch,
@@ -55,7 +48,7 @@ impl ConsumerGroup {
                 self.timers.cancel(&id, wait);
             }
         }
-        let late: Vec<&str> = late.iter().map(String::as_str).collect();
+        let late: BTreeSet<&str> = late.iter().map(String::as_str).collect();
         Step {
             records: match first {
                 None => self.look(cx, batch_bytes_max),
@@ -80,7 +73,7 @@ impl ConsumerGroup {
     /// not fit a batch stays a consumer group, so that its members can go. What members had is free with the replay of these.
     pub(super) fn fence(
         &self,
-        gone: &[&str],
+        gone: &BTreeSet<&str>,
         cx: &Context,
         batch_bytes_max: usize,
     ) -> Vec<GroupRecord> {

@@ -159,7 +159,7 @@ impl ConsumerGroup {
             vec![away.current_record(&self.id)]
         } else {
             self.moves_on(reason::of_leaver(&request.member_id), cx);
-            self.fence(&[&request.member_id], cx, usize::MAX)
+            self.fence(&[request.member_id.as_str()].into(), cx, usize::MAX)
         };
         let response = ConsumerGroupHeartbeatResponse {
             member_id: Some(request.member_id.clone()),

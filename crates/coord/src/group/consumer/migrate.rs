@@ -4,7 +4,7 @@
 //! members remain and the last other one has gone, or has come back as a classic one. Either way nobody loses a partition by the
 //! change itself: what members had is what they have, and the epoch goes on from the generation or the other way round.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use wire::group::consumer_group_member_metadata_value::{ClassicMemberMetadata, ClassicProtocol};
@@ -122,7 +122,7 @@ impl ConsumerGroup {
         let resolved = BTreeMap::new();
         let outlook = Outlook {
             group: &group,
-            gone: &[],
+            gone: &BTreeSet::new(),
             member: None,
             resolved: &resolved,
         };
@@ -136,31 +136,34 @@ impl ConsumerGroup {
     /// Whether those who stay, and one that joins, could go on as a classic group, and are to.
     pub(super) fn downgrades(
         &self,
-        gone: &[&str],
+        gone: &BTreeSet<&str>,
         joining: Option<&Member>,
         settings: &Settings,
     ) -> bool {
-        let mut remain = self.remaining(gone, joining).peekable();
+        let is_guest = |member: &Member| usize::from(member.classic.is_some());
+        let leavers = (gone.iter()).filter_map(|&id| self.members.get(id));
+        let leaving: usize = leavers.clone().map(is_guest).sum();
+        let guests = self.guests_count - leaving + joining.map_or(0, is_guest);
+        let remain = self.members.len() - leavers.count() + usize::from(joining.is_some());
         settings.migration.downgrades()
-            && remain.peek().is_some()
-            && self.remaining(gone, joining).count() <= settings.classic_members_max
-            && remain.all(|member| member.classic.is_some())
+            && (1..=settings.classic_members_max).contains(&remain)
+            && guests == remain
     }
 
     fn remaining<'a>(
         &'a self,
-        gone: &'a [&str],
+        gone: &'a BTreeSet<&str>,
         joining: Option<&'a Member>,
     ) -> impl Iterator<Item = &'a Member> {
         (self.members.values())
-            .filter(|member| !gone.contains(&member.id.as_str()))
+            .filter(|member| !gone.contains(member.id.as_str()))
             .chain(joining)
     }
 
     /// The records that make a classic group of those who stay and the one that joins.
     pub(super) fn downgrade(
         &self,
-        gone: &[&str],
+        gone: &BTreeSet<&str>,
         joining: Option<&Member>,
         cx: &Context,
     ) -> Option<Downgrade> {

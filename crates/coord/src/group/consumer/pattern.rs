@@ -237,7 +237,7 @@ impl ConsumerGroup {
             .collect();
         let outlook = Outlook {
             group: self,
-            gone: &[],
+            gone: &BTreeSet::new(),
             member: None,
             resolved: &changed,
         };

@@ -64,7 +64,7 @@ impl Entry {
 /// The group as it will be: some members gone, one new or changed, some patterns resolved anew.
 pub(super) struct Outlook<'a> {
     pub(super) group: &'a ConsumerGroup,
-    pub(super) gone: &'a [&'a str],
+    pub(super) gone: &'a BTreeSet<&'a str>,
     pub(super) member: Option<&'a Member>,
     pub(super) resolved: &'a BTreeMap<String, Resolved>,
 }
@@ -73,7 +73,7 @@ impl<'a> Outlook<'a> {
     /// In the order of their ids.
     pub(super) fn members(&self) -> Vec<&'a Member> {
         let mut members: Vec<_> = (self.group.members.values())
-            .filter(|it| !self.gone.contains(&it.id.as_str()))
+            .filter(|it| !self.gone.contains(it.id.as_str()))
             .collect();
         if let Some(member) = self.member {
             match members.binary_search_by(|it| it.id.cmp(&member.id)) {
@@ -164,7 +164,7 @@ impl ConsumerGroup {
             .collect();
         let may_give_up =
             self.looks_again(cx) || !entry.is_known || member.pattern != before.pattern;
-        let gone: Vec<&str> = entry.replaced.iter().map(String::as_str).collect();
+        let gone: BTreeSet<&str> = entry.replaced.iter().map(String::as_str).collect();
         let outlook = Outlook {
             group: self,
             gone: &gone,

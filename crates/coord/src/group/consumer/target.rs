@@ -205,7 +205,7 @@ mod tests {
         let none = BTreeMap::new();
         let outlook = Outlook {
             group: &world.group,
-            gone: &[],
+            gone: &BTreeSet::new(),
             member: None,
             resolved: &none,
         };
