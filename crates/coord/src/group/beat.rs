@@ -58,6 +58,8 @@ impl Groups {
             entry.is_written = true;
             consumer.replay(record);
             if let GroupRecord::ConsumerGroupMetadata(_, None) = record {
+                let handed_back = consumer.take_handed_back();
+                self.handed_back = handed_back.map(|it| (Arc::clone(&id), it));
                 self.remove(&id);
             } else if consumer.exists() {
                 // A compacted log may begin a group with any of its records.

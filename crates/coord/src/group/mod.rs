@@ -23,7 +23,7 @@ use model::{Instant, ProducerEpoch, ProducerId};
 use wire::group::{GroupRecord, OffsetCommitKey};
 
 use self::classic::Classic;
-use self::consumer::Context;
+use self::consumer::{Context, HandedBack};
 use self::entry::{Entry, Group};
 use self::offsets::{Offsets, Place, Retention};
 use crate::{Caller, Moment, Step, Topics};
@@ -92,6 +92,8 @@ pub struct Groups {
     foreign: BTreeMap<String, Foreign>,
     /// Why a classic group is to be a consumer group, from the step that says so to the replay of its records.
     changed_over: Option<Rebalance>,
+    /// The other way round, from the removal of the consumer group to the record of the classic one.
+    handed_back: Option<(Arc<str>, HandedBack)>,
 }
 
 impl Groups {
@@ -134,12 +136,14 @@ impl Groups {
                     self.remove(&key.group);
                 }
                 let is_loaded = self.retention_at.is_some();
+                let handed_back = self.handed_back.take().filter(|(id, _)| **id == *key.group);
+                let handed_back = handed_back.map(|(_, handed_back)| handed_back);
                 let entry = self.classic_entry(&key.group, model::Timestamp::NONE);
                 entry.is_written = true;
                 if let Some(classic) = entry.group.classic() {
                     classic.replay(value);
                     if is_new && is_loaded {
-                        classic.take_over();
+                        classic.take_over(handed_back);
                     }
                 }
                 self.settle(&key.group);

@@ -135,6 +135,29 @@ fn static_members_that_come_back_as_classic_ones_give_the_group_back() {
          join a instance=M      => a: joined 2 range led by
          list                   => g:classic:consumer:Stable",
     );
+    // Nothing has changed for anybody: nobody joins again.
+    check(
+        "consumer m instance=M  => m: epoch 2
+         consumer m instance=M epoch=-2 => m: epoch -2
+         join a instance=M      => a: joined 2 range led by
+         after 1s               =>
+         list                   => g:classic:consumer:Stable
+         sync a instance=M      => a: gets 33 bytes
+         beat a instance=M      => a: ok
+         after 11s              => wrote 1
+         list                   => g:classic:consumer:Empty",
+    );
+}
+
+#[test]
+fn a_group_that_is_classic_again_knows_all_that_its_members_speak() {
+    check(
+        "consumer m             => m: epoch 2
+         join a v=3 protocols=range,rr => a: joined 2 range led by
+         consumer m epoch=-1    => m: epoch -1
+         join b v=3 protocols=rr =>
+         join a protocols=range,rr => a: joined 4 rr led by a of a,b; b: joined 4 rr led by a",
+    );
 }
 
 #[test]

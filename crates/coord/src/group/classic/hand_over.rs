@@ -2,10 +2,17 @@
 
 use wire::ErrorCode;
 
+use super::member::Protocol;
 use super::{Classic, join_refused, sync_refused};
-use crate::group::consumer::{ClassicGroup, ClassicMember};
+use crate::group::consumer::{ClassicGroup, ClassicMember, HandedBack};
 use crate::group::{Out, Settings};
 use crate::{Caller, Moment};
+
+/// It was a consumer group until now: sessions begin with the next tick.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TakenOver {
+    rebalances: bool,
+}
 
 impl Classic {
     /// All that the other protocol goes on from.
@@ -55,16 +62,32 @@ impl Classic {
 
     /// The records of a consumer group that gave itself up are replayed: nobody's session was watched yet, and what those who
     /// left had is to be divided.
-    pub(in crate::group) fn take_over(&mut self) {
-        self.is_taken_over = true;
+    pub(in crate::group) fn take_over(&mut self, handed_back: Option<HandedBack>) {
+        let handed_back = handed_back.unwrap_or(HandedBack {
+            rebalances: true,
+            ..HandedBack::default()
+        });
+        for (id, spoken) in handed_back.protocols {
+            if let Some(mut member) = self.members.remove(&id) {
+                self.uncount(&member);
+                member.protocols = Protocol::all(&spoken);
+                self.insert(id, member);
+            }
+        }
+        self.taken_over = Some(TakenOver {
+            rebalances: handed_back.rebalances,
+        });
         self.wake_by(model::Instant(0));
     }
 
     pub(super) fn begin_taken_over(&mut self, at: Moment, settings: &Settings) -> Out {
-        if !std::mem::take(&mut self.is_taken_over) {
+        let Some(taken_over) = self.taken_over.take() else {
+            return Out::default();
+        };
+        self.on_loaded(at, usize::MAX);
+        if !taken_over.rebalances {
             return Out::default();
         }
-        self.on_loaded(at, usize::MAX);
         let reason = "the last member of the consumer protocol left";
         self.rebalance_or_complete(reason, at, settings)
     }

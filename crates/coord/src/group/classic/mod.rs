@@ -25,6 +25,7 @@ use wire::group::group_metadata_value::MemberMetadata;
 use wire::group::{GroupMetadataValue, GroupRecord};
 use wire::messages::{JoinGroupResponse, SyncGroupResponse};
 
+use self::hand_over::TakenOver;
 use self::member::{Member, Protocol};
 use super::{Answer, Client, Out, record};
 use crate::{Caller, Moment};
@@ -103,8 +104,7 @@ pub(super) struct Classic {
     /// A static member under its new id, until the record that says so is replayed.
     staged: Option<(String, Member)>,
     last_rebalance: Option<Rebalance>,
-    /// It was a consumer group until now: sessions and a rebalance begin with the next tick.
-    is_taken_over: bool,
+    taken_over: Option<TakenOver>,
     /// Not later than the earliest deadline in here.
     wake: Option<Instant>,
 }
@@ -135,7 +135,7 @@ impl Classic {
             newcomer: None,
             staged: None,
             last_rebalance: None,
-            is_taken_over: false,
+            taken_over: None,
             wake: None,
         }
     }

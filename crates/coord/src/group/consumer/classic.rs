@@ -124,12 +124,12 @@ impl ConsumerGroup {
                 })
                 .collect(),
         });
-        // The last of the consumer protocol speaks the classic one from now on. What it had is its own in the classic group too,
-        // which rebalances at once.
+        // The last of the consumer protocol speaks the classic one from now on. What it had is its own in the classic group too.
         let place = [entry.replaced.as_deref().unwrap_or(id)].into();
         if entry.was_consumer()
             && self.downgrades(&place, Some(&member), cx.settings)
-            && let Some(downgrade) = self.downgrade(&place, Some(&member), cx)
+            && let rebalances = !self.is_settled_with(&member, &entry.before, cx)
+            && let Some(downgrade) = self.downgrade(&place, Some(&member), rebalances, cx)
         {
             let response = joined(member.id, self.epoch, Some(downgrade.protocol));
             return Ok((downgrade.records, response));

@@ -72,13 +72,13 @@ impl ConsumerGroup {
     /// The records that remove members, and make the group a classic one if none but classic members stay. One whose record would
     /// not fit a batch stays a consumer group, so that its members can go. What members had is free with the replay of these.
     pub(super) fn fence(
-        &self,
+        &mut self,
         gone: &BTreeSet<&str>,
         cx: &Context,
         batch_bytes_max: usize,
     ) -> Vec<GroupRecord> {
         if self.downgrades(gone, None, cx.settings)
-            && let Some(downgrade) = self.downgrade(gone, None, cx)
+            && let Some(downgrade) = self.downgrade(gone, None, true, cx)
             && BATCH_BYTES + record::size(&downgrade.records) <= batch_bytes_max
         {
             return downgrade.records;

@@ -10,9 +10,10 @@ use bytes::Bytes;
 use wire::group::consumer_group_member_metadata_value::{ClassicMemberMetadata, ClassicProtocol};
 use wire::group::group_metadata_value::MemberMetadata;
 use wire::group::{GroupMetadataKey, GroupMetadataValue, GroupRecord};
+use wire::messages::join_group_request::JoinGroupRequestProtocol;
 
-use super::member::Member;
-use super::partitions::Owned;
+use super::member::{LEAVE_STATIC, Member, Progress};
+use super::partitions::{Owned, each, each_target};
 use super::refusal::Refusal;
 use super::settle::Outlook;
 use super::{Beat, ConsumerGroup, Context, Settings, embedded, records, target};
@@ -39,6 +40,15 @@ pub struct ClassicMember {
     /// Names and metadata, in order of preference.
     pub protocols: Vec<(String, Bytes)>,
     pub assignment: Bytes,
+}
+
+/// What a classic group has of the consumer group that it was, and no record tells.
+#[derive(Debug, Default)]
+pub struct HandedBack {
+    /// All that its members speak. The record has the one that was chosen.
+    pub protocols: BTreeMap<String, Vec<JoinGroupRequestProtocol>>,
+    /// What members have is not, or may not be, what they are to have.
+    pub rebalances: bool,
 }
 
 /// A consumer group that is to be a classic one.
@@ -160,11 +170,40 @@ impl ConsumerGroup {
             .chain(joining)
     }
 
+    /// Whether all is as it shall be once `joining` has the place of `before`.
+    pub(super) fn is_settled_with(&self, joining: &Member, before: &Member, cx: &Context) -> bool {
+        let gone = BTreeSet::new();
+        let resolved = BTreeMap::new();
+        let outlook = Outlook {
+            group: self,
+            gone: &gone,
+            member: None,
+            resolved: &resolved,
+        };
+        let is_subscription_same =
+            joining.topic_names == before.topic_names && joining.pattern == before.pattern;
+        let has_its_target = |member: &Member| {
+            let is_away = member.epoch == LEAVE_STATIC && member.progress == Progress::Stable;
+            (is_away || member.is_reconciled_to(self.assignment_epoch))
+                && each(&member.assigned).eq(each_target(&self.target_of(&member.id)))
+        };
+        is_subscription_same
+            && self.epoch == self.assignment_epoch
+            && self.metadata_hash == outlook.metadata_hash(cx.topics)
+            && self.members.values().all(has_its_target)
+    }
+
+    /// For the classic group that this one is to be, when its records are replayed.
+    pub fn take_handed_back(&mut self) -> Option<HandedBack> {
+        self.handed_back.take()
+    }
+
     /// The records that make a classic group of those who stay and the one that joins.
     pub(super) fn downgrade(
-        &self,
+        &mut self,
         gone: &BTreeSet<&str>,
         joining: Option<&Member>,
+        rebalances: bool,
         cx: &Context,
     ) -> Option<Downgrade> {
         let remain: Vec<&Member> = self.remaining(gone, joining).collect();
@@ -194,14 +233,27 @@ impl ConsumerGroup {
                 assignment: embedded::assignment(&member.assigned, version, cx.topics),
             }
         });
+        let name = chosen.name.clone();
         let value = GroupMetadataValue {
             protocol_type: embedded::CONSUMER.to_owned(),
             generation: self.epoch,
-            protocol: Some(chosen.name.clone()),
+            protocol: Some(name.clone()),
             leader: Some(first.id.clone()),
             current_state_timestamp: cx.at.wall.0,
             members: members.collect(),
         };
+        let spoken = remain.iter().map(|member| {
+            let protocol = |protocol: &ClassicProtocol| JoinGroupRequestProtocol {
+                name: protocol.name.clone(),
+                metadata: protocol.metadata.clone(),
+            };
+            let spoken = protocols(member).iter().map(protocol).collect();
+            (member.id.clone(), spoken)
+        });
+        self.handed_back = Some(HandedBack {
+            protocols: spoken.collect(),
+            rebalances,
+        });
         let mut records = self.tombstones();
         records.push(GroupRecord::GroupMetadata(
             GroupMetadataKey {
@@ -210,7 +262,7 @@ impl ConsumerGroup {
             Some(value),
         ));
         Some(Downgrade {
-            protocol: chosen.name.clone(),
+            protocol: name,
             records,
         })
     }

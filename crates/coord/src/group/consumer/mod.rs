@@ -53,7 +53,7 @@ pub use classic::ClassicJoin;
 pub use commit::CommitBy;
 pub use describe::State;
 pub use heartbeat::Beat;
-pub use migrate::{ClassicGroup, ClassicMember};
+pub use migrate::{ClassicGroup, ClassicMember, HandedBack};
 pub use refusal::{Refusal, check};
 pub use settings::{Bounded, Migration, Overrides, Settings};
 
@@ -121,6 +121,7 @@ pub struct ConsumerGroup {
     /// A hash that is to be written, and the version of the topics that it is of.
     hashed: Option<(u64, i64)>,
     lookout: Lookout,
+    handed_back: Option<HandedBack>,
     /// Of the epoch that was given up last, once its successor is replayed.
     last_rebalance: Option<Rebalance>,
 }
@@ -150,6 +151,7 @@ impl ConsumerGroup {
             topics_version: None,
             hashed: None,
             lookout: Lookout::default(),
+            handed_back: None,
             last_rebalance: None,
         }
     }

@@ -23,6 +23,10 @@ pub(super) fn each(owned: &Owned) -> impl Iterator<Item = (Uuid, i32)> + '_ {
     (owned.iter()).flat_map(|(&topic, partitions)| partitions.keys().map(move |&p| (topic, p)))
 }
 
+pub(super) fn each_target(target: &Target) -> impl Iterator<Item = (Uuid, i32)> + '_ {
+    (target.iter()).flat_map(|(&topic, partitions)| partitions.iter().map(move |&p| (topic, p)))
+}
+
 /// Whether a member reports nothing but what it has. A member that reports nothing is not believed to have nothing.
 pub(super) fn reports_within(reported: Option<&[ReportedTopic]>, owned: &Owned) -> bool {
     reported.is_some_and(|reported| {
