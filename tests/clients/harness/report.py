@@ -43,6 +43,11 @@ DIFFERENCES = """
 - The first heartbeat of a KIP-848 member that subscribes to a pattern is answered with what the pattern matches, where that is little
   work. Kafka answers with the epoch and the assignment that were there before, looks for the topics meanwhile, and tells the next heartbeat.
 - A KIP-848 group has up to 256 distinct patterns; a member that brings one more is told GROUP_MAX_SIZE_REACHED. Kafka has no such bound.
+- A static KIP-848 member that joins again under its own member id without having left, as after a join whose answer was lost, is taken.
+  Kafka tells it UNRELEASED_INSTANCE_ID until its session is over.
+- OffsetFetch with an empty member id and epoch -1 is taken for a tool's, which sends none. Kafka tells it UNKNOWN_MEMBER_ID.
+- A group is classic again also when its last KIP-848 member, if it is dynamic, joins with the classic protocol under its own id. Kafka
+  waits for the next member that leaves.
 - DescribeGroups and ConsumerGroupDescribe tell why a group last rebalanced in the message that stands beside an error code,
   while the code is NONE. Kafka leaves the message empty; clients look at it when there is an error.
 - A JoinGroup whose protocols take more than 1 MiB, 128 bytes counted for each beside name and metadata, is refused
