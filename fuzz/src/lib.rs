@@ -123,11 +123,15 @@ impl coord::Topics for Topics {
         NAMES.iter().map(|(name, _, _)| *name).collect()
     }
 
-    fn racks(&self, _name: &str, _partition: i32) -> Vec<&str> {
+    fn racks(&self, _name: &str) -> Vec<Vec<&str>> {
         Vec::new()
     }
 
     fn version(&self) -> u64 {
+        0
+    }
+
+    fn names_version(&self) -> u64 {
         0
     }
 }
@@ -238,6 +242,7 @@ impl World {
                 producer: step.producer.map(|(id, _)| id.0),
             });
         }
+        self.told.extend(step.anyway);
         self.told.extend(step.answers);
     }
 
