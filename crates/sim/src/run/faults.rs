@@ -220,7 +220,8 @@ impl Striker {
             (Strike::FullDisk, 8, "full disk", counts.writes_refused_full),
             (Strike::Reset, 1, "broken connection", counts.resets),
             (Strike::Stall, 3, "data held back", counts.stalls),
-            (Strike::SlowDisk, 2, "slow sync", self.slow_syncs),
+            // Three struck while a group stood still (`group`, seed 36).
+            (Strike::SlowDisk, 4, "slow sync", self.slow_syncs),
         ];
         let count = |all: &[Strike], strike| all.iter().filter(|it| **it == strike).count();
         let kinds = kinds.map(|kind| (kind, &self.struck));
