@@ -208,8 +208,9 @@ impl Shard {
         }
         let waits = matches!(fetch.waits_for, WaitsFor::Bytes);
         let mut looked = fetch.look(memory_max, false);
-        let mut unwatched = readable.to_vec();
+        let mut unwatched = None;
         while waits && !fetch.is_satisfied(&looked, memory_max) && now < fetch.deadline {
+            let unwatched: &mut Vec<Ticket> = unwatched.get_or_insert_with(|| readable.to_vec());
             unwatched.retain(|ticket| !fetch.watch(*ticket, &looked));
             if unwatched.is_empty() {
                 return;
