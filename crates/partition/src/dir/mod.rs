@@ -3,23 +3,15 @@
 //! Owns the way from *queued* to *durable*. Invariant: once a sync or write of the journal failed the directory is offline for
 //! the life of the process; every waiting append is told, no later one is accepted, and the sync is never tried again.
 
-mod accept;
-mod arrive;
 mod build;
 mod checkpoints;
 mod cleaner;
-mod elsewhere;
 mod flight;
-mod identity;
 pub mod linger;
-mod moving;
+mod r#move;
+mod open;
 mod pieces;
 mod queue;
-mod recover;
-mod rescue;
-mod restore;
-mod settle;
-mod strays;
 mod writer;
 
 use std::collections::BTreeMap;
@@ -34,27 +26,25 @@ use log::journal::{self, CommitError};
 use model::{Instant, PartitionIndex};
 use wire::Uuid;
 
-pub use accept::{accept_loss, unnamed_loss};
 pub use checkpoints::Syncer;
 pub use cleaner::{Cleaner, CleanerSettings, Cleaning};
-pub use elsewhere::{Extent, Restored};
 pub use flight::Flight;
-pub use identity::Identity;
 pub use linger::{Stamp, Wait};
-pub(crate) use moving::Pause;
-pub use moving::{Move, MoveError, MoveStep, Moved};
+pub(crate) use r#move::Pause;
+pub use r#move::{Move, MoveError, MoveStep, Moved};
+pub use open::{
+    Extent, Found, Identity, OpenError, Opened, Recovery, Restored, Told, accept_loss, unnamed_loss,
+};
 pub use pieces::PieceMaker;
 pub(crate) use queue::{Push, Slot};
-pub use recover::{Found, OpenError, Opened, Recovery};
-pub use strays::Told;
 pub use writer::{Announce, SegmentWriter};
 
 use crate::news::News;
 use crate::partition::{Home, Partition};
 use crate::sync::{AtomicBool, AtomicIsize, AtomicU64, Mutex, Ordering};
-use arrive::{Arrival, Guest};
 use checkpoints::VolumeSync;
 use flight::{Flights, Untold};
+use r#move::arrival::{Arrival, Guest};
 use queue::{Queue, Round};
 
 /// Names a partition.

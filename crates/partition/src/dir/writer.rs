@@ -313,7 +313,7 @@ impl SegmentWriter {
         let path = self.dir.partition_path(&partition.topic, partition.index);
         let disk = &self.dir.env.disk;
         let grave =
-            super::recover::grave_name(&partition.topic, partition.index, partition.topic_id);
+            super::open::recover::grave_name(&partition.topic, partition.index, partition.topic_id);
         let grave = self.dir.path.join(grave);
         if disk.exists(&path)? {
             disk.rename(&path, &grave)?;

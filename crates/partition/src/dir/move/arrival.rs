@@ -12,34 +12,34 @@ use log::checkpoint::Row;
 use log::store::{Known, Store, StoreError};
 use model::Timestamp;
 
-use super::SegmentWriter;
 use crate::derived::Derived;
+use crate::dir::SegmentWriter;
 use crate::partition::{Home, Partition};
 use crate::sync::{AtomicU64, Mutex};
 
 /// A partition that is about to live here.
 #[derive(Clone)]
-pub(super) struct Guest {
-    pub(super) partition: Arc<Partition>,
+pub(crate) struct Guest {
+    pub(crate) partition: Arc<Partition>,
     /// What checkpoints say of it; nothing of one that was never used.
-    pub(super) row: Option<Row>,
+    pub(crate) row: Option<Row>,
 }
 
 /// Complete files of a partition, on their way from one directory to another.
-pub(super) struct Arrival {
-    pub(super) partition: Arc<Partition>,
+pub(crate) struct Arrival {
+    pub(crate) partition: Arc<Partition>,
     /// The directory that has them.
-    pub(super) files: PathBuf,
-    pub(super) row: Option<Row>,
+    pub(crate) files: PathBuf,
+    pub(crate) row: Option<Row>,
     /// Of the end of the log.
-    pub(super) derived: Derived,
+    pub(crate) derived: Derived,
     /// Held while the files get their name.
     place: Mutex<Place>,
 }
 
 /// What became of an arrival.
 #[derive(Clone)]
-pub(super) enum Place {
+pub(crate) enum Place {
     Waiting,
     Here(Arc<Home>),
     /// The disk has no room.
@@ -49,7 +49,7 @@ pub(super) enum Place {
 }
 
 impl Arrival {
-    pub(super) fn new(
+    pub(crate) fn new(
         partition: &Arc<Partition>,
         files: PathBuf,
         row: Option<Row>,
@@ -64,11 +64,11 @@ impl Arrival {
         })
     }
 
-    pub(super) fn place(&self) -> Place {
+    pub(crate) fn place(&self) -> Place {
         self.place.lock().clone()
     }
 
-    pub(super) fn abandon(&self) {
+    pub(crate) fn abandon(&self) {
         *self.place.lock() = Place::Abandoned;
     }
 
@@ -81,7 +81,7 @@ impl Arrival {
 }
 
 impl SegmentWriter {
-    pub(super) fn take_in(&mut self, wall: Timestamp) -> Result<(), StoreError> {
+    pub(crate) fn take_in(&mut self, wall: Timestamp) -> Result<(), StoreError> {
         let arrivals = std::mem::take(&mut *self.dir.arrivals.lock());
         if arrivals.is_empty() {
             return Ok(());

@@ -1,7 +1,7 @@
 //! Directories that no partition claims at a start: removed, or set aside for an operator.
 //!
 //! Invariant: nothing goes because the metadata do not know it. What they told of once was deleted, or another directory has all of
-//! it (`elsewhere`), and its files go. What they never told of is younger than they are, as when an older copy of them was put
+//! it (`restored`), and its files go. What they never told of is younger than they are, as when an older copy of them was put
 //! back: it is renamed as Kafka renames it, to a name that no start takes for that of a partition, and its bytes stay as they are.
 //! What the journal alone has of it goes to a log of its own beside it, since the journal is used again. Brings nothing of this
 //! back.
@@ -18,12 +18,12 @@ use log::{Syncing, epochs, metadata};
 use model::{LeaderEpoch, PartitionIndex};
 use wire::Uuid;
 
+use super::log_loader::{Log, PENDING_BYTES_MAX, Wrote};
 use super::recover::{
     FUTURE_SUFFIX, Found, GRAVE_SUFFIX, OpenError, Recovery, future_name, grave_name, hex,
     name_with,
 };
-use super::rescue;
-use super::restore::{Log, PENDING_BYTES_MAX, Wrote};
+use super::unreadable;
 /// Directories of partitions that the metadata never told of end so.
 const STRAY_SUFFIX: &str = "-stray";
 
@@ -174,7 +174,7 @@ impl Recovery {
     pub(super) fn clear_unclaimed(&mut self) -> Result<(), OpenError> {
         let known: BTreeSet<_> = self.logs.values().map(|log| log.path.clone()).collect();
         let rescued: BTreeSet<_> = (self.logs.iter())
-            .map(|((topic, index), log)| rescue::name(&log.found.topic, *index, *topic))
+            .map(|((topic, index), log)| unreadable::name(&log.found.topic, *index, *topic))
             .collect();
         let entries = self.env.disk.read_dir(&self.path);
         let entries = entries.map_err(|error| self.io(error))?;
@@ -185,7 +185,7 @@ impl Recovery {
                 continue;
             } else if let Some((topic, index)) = partition_of(&name) {
                 self.clear_partition(&path, topic, index)?;
-            } else if let Some((topic, index, id)) = rescue::partition_of(&name) {
+            } else if let Some((topic, index, id)) = unreadable::partition_of(&name) {
                 match self.knew((id, index)) {
                     true => self.remove(&path)?,
                     false => self.set_aside(&path, topic, index, Some(id))?,
@@ -383,7 +383,7 @@ mod tests {
         let name = stray_name("t.x-y", PartitionIndex(7), unique);
         assert_eq!(name, "t.x-y-7.00102030405060708090a0b0c0d0e0f0-stray");
         assert_eq!(partition_of(&name), None);
-        assert_eq!(rescue::partition_of(&name), None);
+        assert_eq!(unreadable::partition_of(&name), None);
         assert!(!name.ends_with(GRAVE_SUFFIX) && !name.ends_with(FUTURE_SUFFIX));
         let long = stray_name(&"t".repeat(249), PartitionIndex(12_345), unique);
         assert_eq!(long.len(), 255);

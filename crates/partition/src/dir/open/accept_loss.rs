@@ -12,8 +12,9 @@ use env::disk::Open;
 use log::checkpoint::{Checkpoint, LoadError};
 use log::journal::{self, Damage};
 
+use super::meta_properties;
 use super::recover::{self, OpenError};
-use super::{LogDir, identity};
+use crate::dir::LogDir;
 
 const FILE_NAME: &str = "esker.accepted-loss";
 /// A line has two numbers; a longer file is not ours.
@@ -38,7 +39,7 @@ pub fn unnamed_loss(env: &Env, path: &Path) -> Result<Vec<Damage>, OpenError> {
         path: path.to_path_buf(),
         error,
     };
-    let Some((id, _)) = identity::read(env, path).map_err(at)? else {
+    let Some((id, _)) = meta_properties::read(env, path).map_err(at)? else {
         return Err(OpenError::Damaged {
             path: path.to_path_buf(),
             what: "this is no log directory".to_owned(),

@@ -4,7 +4,7 @@
 //! [`Recovery::open_metadata`] first, [`Recovery::restore`] for everything else; [`Restored::finish`] ends with a checkpoint, so
 //! that recovering twice equals recovering once. Bytes below the durable point that do not verify become a [`Hole`]; a log never
 //! comes back shorter than it was acknowledged. Where nothing tells which logs lost something the directory stays closed until an
-//! operator accepts it (see `accept`). On a full disk, what finds no room stays in memory, the last checkpoint holds on, and
+//! operator accepts it (see `accept_loss`). On a full disk, what finds no room stays in memory, the last checkpoint holds on, and
 //! the segment writer goes on from there.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,13 +23,13 @@ use model::{LeaderEpoch, PartitionIndex, Timestamp};
 use wire::Uuid;
 use wire::records::{Batch, BatchError};
 
-use super::elsewhere::Restored;
-use super::identity::{self, Identity};
-use super::rescue;
-use super::restore::{Log, PENDING_BYTES_MAX, Wrote};
+use super::log_loader::{Log, PENDING_BYTES_MAX, Wrote};
+use super::meta_properties::{self, Identity};
+use super::restored::Restored;
 use super::strays::{self, Stray, Told};
-use super::writer::VOLUME_SYNC_MIN;
-use super::{DirSettings, LogDir, accept};
+use super::{accept_loss, unreadable};
+use crate::dir::writer::VOLUME_SYNC_MIN;
+use crate::dir::{DirSettings, LogDir, UNWRITTEN_BYTES_MAX};
 use crate::partition::Partition;
 
 /// Says that the metadata log is in this directory, from before its first record on.
@@ -41,7 +41,7 @@ pub(super) const GRAVE_SUFFIX: &str = "-delete";
 pub(super) const FUTURE_SUFFIX: &str = "-future";
 /// 256 MiB of batches that a full disk has no room for are kept in memory: the segment writer's 128 MiB of an earlier life,
 /// and as much again for files that the checkpoint did not cover. More, and the start is refused.
-const UNPLACED_BYTES_MAX: usize = 2 * super::UNWRITTEN_BYTES_MAX as usize;
+const UNPLACED_BYTES_MAX: usize = 2 * UNWRITTEN_BYTES_MAX as usize;
 
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -134,13 +134,13 @@ impl Recovery {
         sync_path(env, path).map_err(at)?;
         // Before anything is written: the sync of another directory on this volume may be the one that finds it lost.
         disk.watch_volume(path).map_err(at)?;
-        let (id, identity) = match identity::read(env, path).map_err(at)? {
+        let (id, identity) = match meta_properties::read(env, path).map_err(at)? {
             Some(known) => known,
             None => {
                 let mut id = [0; 16];
                 env.rng.fill(&mut id);
                 let identity = fresh();
-                identity::write(env, path, Uuid(id), &identity).map_err(at)?;
+                meta_properties::write(env, path, Uuid(id), &identity).map_err(at)?;
                 (Uuid(id), identity)
             }
         };
@@ -183,7 +183,7 @@ impl Recovery {
             is_full: false,
             pending_bytes: 0,
             changed: 0,
-            rescues: rescue::list(env, path).map_err(at)?,
+            rescues: unreadable::list(env, path).map_err(at)?,
             taken_back: Vec::new(),
             metadata: None,
             is_loss_accepted: false,
@@ -366,7 +366,7 @@ impl Recovery {
                 damage.to
             );
         }
-        self.is_loss_accepted |= accept::check(&self.env, &self.path, &replayed.damage)?;
+        self.is_loss_accepted |= accept_loss::check(&self.env, &self.path, &replayed.damage)?;
         Ok(replayed)
     }
 
@@ -459,12 +459,12 @@ fn has_partitions(env: &Env, path: &Path, counts: impl Fn(&str) -> bool) -> io::
     Ok(false)
 }
 
-pub(super) fn grave_name(topic: &str, index: PartitionIndex, id: Uuid) -> String {
+pub(crate) fn grave_name(topic: &str, index: PartitionIndex, id: Uuid) -> String {
     name_with(topic, &format!("-{index}.{id}{GRAVE_SUFFIX}"))
 }
 
 /// A directory of a partition while another of its directories becomes it.
-pub(super) fn future_name(topic: &str, index: PartitionIndex, id: Uuid) -> String {
+pub(crate) fn future_name(topic: &str, index: PartitionIndex, id: Uuid) -> String {
     name_with(topic, &format!("-{index}.{}{FUTURE_SUFFIX}", hex(id)))
 }
 
@@ -487,7 +487,7 @@ mod tests {
     #[test]
     fn names_of_directories_fit_a_file_system_however_long_the_topic_is_called() {
         let (index, id) = (PartitionIndex(12_345), Uuid([255; 16]));
-        for name in [grave_name, future_name, rescue::name] {
+        for name in [grave_name, future_name, unreadable::name] {
             let long = name(&"t".repeat(249), index, id);
             assert_eq!(long.len(), 255, "{long}");
             assert_ne!(long, name(&"t".repeat(249), PartitionIndex(12_346), id));

@@ -12,8 +12,8 @@ use log::journal::Replayed;
 use model::Offset;
 use wire::Uuid;
 
-use super::Key;
 use super::recover::{OpenError, Opened, Recovery};
+use crate::dir::Key;
 
 /// How much of a partition a directory has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,10 +12,10 @@ use log::Syncing;
 use log::checkpoint::Checkpoint;
 use log::journal::{self, Piece, Replayed, is_full, make_piece};
 
-use super::build::Parts;
-use super::checkpoints;
+use super::accept_loss;
 use super::recover::{OpenError, Opened, Recovery};
-use super::{DirSettings, LogDir, Point, accept};
+use crate::dir::build::Parts;
+use crate::dir::{DirSettings, LogDir, Point, SPARE_PIECES_MAX, checkpoints};
 
 impl Recovery {
     /// Makes what was replayed durable, notes it in a checkpoint, and only then lets the journal pieces be used again. Where
@@ -182,7 +182,7 @@ impl Recovery {
         for rescued in &self.taken_back {
             disk.remove_dir_all(rescued).map_err(at)?;
         }
-        accept::forget(&self.env, path).map_err(at)
+        accept_loss::forget(&self.env, path).map_err(at)
     }
 }
 
@@ -195,7 +195,7 @@ fn keep_pieces(
     settings: DirSettings,
 ) -> io::Result<Option<io::Error>> {
     let mut pieces = VecDeque::from(pieces);
-    while pieces.len() > super::SPARE_PIECES_MAX {
+    while pieces.len() > SPARE_PIECES_MAX {
         let Some(piece) = pieces.pop_back() else {
             break;
         };

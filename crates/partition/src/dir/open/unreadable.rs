@@ -18,9 +18,8 @@ use log::store::{Store, StoreError};
 use model::PartitionIndex;
 use wire::Uuid;
 
-use super::Found;
-use super::recover::{OpenError, Recovery};
-use super::restore::{Log, Wrote};
+use super::log_loader::{Log, Wrote};
+use super::recover::{Found, OpenError, Recovery};
 use super::strays;
 use crate::partition::Hole;
 

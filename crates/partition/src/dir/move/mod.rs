@@ -1,10 +1,12 @@
 //! A partition on its way from one log directory of the broker to another, while it is written and read.
 //!
 //! Its files are copied under a name of their own until little is missing; then appends wait, what is left is copied, and the
-//! segment writer of the target takes the files in (`arrive`). Whoever drives the move makes it so in the metadata: that is the
+//! segment writer of the target takes the files in (`arrival`). Whoever drives the move makes it so in the metadata: that is the
 //! commit. From then on the partition lives at the target, and what waited goes into the journal there. Invariant: until the
 //! commit the old place holds, and nothing is taken from it; after it the new one does, and has everything that was committed.
 //! Appends wait and do not fail. Knows nothing of the metadata, and keeps no list of moves.
+
+pub(super) mod arrival;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,11 +18,12 @@ use log::store::{CopyError, LogCopy};
 use model::{Instant, Offset};
 use wire::Uuid;
 
-use super::arrive::{Arrival, Place};
-use super::{Commit, LogDir, Push, Slot, checkpoints, recover};
+use super::open::recover;
+use super::{Commit, LogDir, Push, Slot, checkpoints};
 use crate::news::News;
 use crate::partition::{Home, Partition, State};
 use crate::sync::{AtomicU64, Ordering};
+use arrival::{Arrival, Place};
 
 /// Room that a step finds: none copies more.
 const STEP_BYTES: usize = 1 << 20;

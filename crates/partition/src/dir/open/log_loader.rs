@@ -16,9 +16,10 @@ use model::{Offset, PartitionIndex, Timestamp};
 use wire::Uuid;
 use wire::records::{Batch, BatchError, Source};
 
-use super::elsewhere::Extent;
-use super::{Found, Key, LogDir, OpenError, checkpoints};
+use super::recover::{Found, OpenError};
+use super::restored::Extent;
 use crate::derived::{self, Derived};
+use crate::dir::{Key, LogDir, checkpoints};
 use crate::partition::{Hole, Partition, Start};
 
 /// One partition on its way back.

@@ -1,0 +1,20 @@
+//! Opening a log directory at a start, from its lock to partitions that are ready for work.
+//!
+//! In this order: `meta_properties` and `recover` lock the directory and read what it is; `log_loader` brings back one log from its
+//! files and the journal; `unreadable` and `strays` set aside what cannot be served; `restored` lets the caller of several directories
+//! choose; `first_checkpoint` makes all of it durable. `accept_loss` is for an operator whose journal is damaged.
+
+mod accept_loss;
+mod first_checkpoint;
+mod log_loader;
+mod meta_properties;
+pub(super) mod recover;
+mod restored;
+mod strays;
+mod unreadable;
+
+pub use accept_loss::{accept_loss, unnamed_loss};
+pub use meta_properties::Identity;
+pub use recover::{Found, OpenError, Opened, Recovery};
+pub use restored::{Extent, Restored};
+pub use strays::Told;
