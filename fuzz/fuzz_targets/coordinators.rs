@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use coord::group::{Ask as GroupAsk, Client};
 use coord::txn::{self, Answer, Ask, Transactions};
-use coord::{Caller, Moment, Step};
-use esker_fuzz::{Entry, World};
+use coord::{Moment, Step};
+use esker_fuzz::{Entry, World, caller};
 use libfuzzer_sys::fuzz_target;
 use model::{Instant, ProducerEpoch, ProducerId, Timestamp};
 use wire::DecodeError;
@@ -130,7 +130,7 @@ impl Ledger {
     }
 
     fn ask(&mut self, ask: Ask) -> Vec<Answer> {
-        let step = self.machine.ask(Caller(1), ask, self.at());
+        let step = self.machine.ask(caller(1), ask, self.at());
         self.perform(step)
     }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use coord::group::{self, Groups, Settings, record_version};
 use coord::{Caller, Moment, Step};
-use model::{Instant, ProducerEpoch, ProducerId, Timestamp};
+use model::{InboxId, Instant, ProducerEpoch, ProducerId, Ticket, Timestamp, WaiterKey};
 use wire::group::GroupRecord;
 use wire::messages::offset_fetch_request::OffsetFetchRequestGroup;
 use wire::messages::offset_fetch_response::OffsetFetchResponseGroup;
@@ -143,12 +143,21 @@ const RECORDS_MAX: usize = 10_000;
 /// `max.message.bytes` of the topic.
 const BATCH_BYTES_MAX: usize = 1 << 20;
 
+/// One of several questions.
+pub fn caller(number: u64) -> Caller {
+    Caller::Ticket(Ticket {
+        inbox: InboxId(0),
+        key: WaiterKey(number),
+        part: 0,
+    })
+}
+
 pub struct World {
     pub groups: Groups,
     pub log: Vec<Entry>,
     pub told: BTreeMap<Caller, group::Answer>,
     now_ms: u64,
-    callers: u128,
+    callers: u64,
 }
 
 impl World {
@@ -213,7 +222,7 @@ impl World {
     /// Asks; the answer may come with that to another question.
     pub fn send(&mut self, ask: group::Ask) -> Caller {
         self.callers += 1;
-        let caller = Caller(self.callers);
+        let caller = caller(self.callers);
         let step = self.groups.ask(caller, ask, self.at(), &Topics);
         self.perform(step);
         caller

@@ -8,6 +8,7 @@ mod coordinate;
 mod crowd;
 mod held;
 mod ids;
+mod inboxes;
 mod kafka;
 mod mover;
 mod moves;

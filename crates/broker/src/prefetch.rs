@@ -9,9 +9,9 @@ use std::sync::{Arc, Weak};
 
 use env::{Bell, File, FileHandle, Turn, Worker};
 use log::FileSlice;
-use model::Instant;
+use model::{Instant, Ticket};
 use parking_lot::Mutex;
-use partition::{News, Partition, ReadRequest, Ticket};
+use partition::{News, Partition, ReadRequest};
 
 use crate::kafka::api::list_offsets::Search;
 use crate::shared::Shared;

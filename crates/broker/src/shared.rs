@@ -8,14 +8,16 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
-use env::{Bell, Env, Socket, Wake};
+use env::{Bell, Env, Socket};
 use log::journal::SYNCS_MAX;
+use model::InboxId;
 use parking_lot::Mutex;
-use partition::{Cleaning, LogDir, News, ShardId, Wait};
+use partition::{Cleaning, LogDir, News, Wait};
 
-use crate::coordinate::{Answered, Asked};
+use crate::coordinate::Asked;
 use crate::crowd::Crowd;
 use crate::held::{Held, Row};
+use crate::inboxes::{Inboxes, Redeemed, ShardId};
 use crate::kafka::change::Metadata;
 use crate::moves::Moves;
 use crate::prefetch::Prefetcher;
@@ -27,25 +29,10 @@ use crate::topics::Topics;
 /// Something for another shard.
 pub(crate) enum Post {
     Socket(Socket),
-    News(News),
-    /// A question for a coordinator that lives there, and an answer of one to a request that waits there.
+    /// A question for a coordinator that lives there.
     Asked(Box<Asked>),
-    Answered(Box<Answered>),
-}
-
-/// The way to one shard.
-pub(crate) struct Mailbox {
-    posts: Mutex<Vec<Post>>,
-    waker: Arc<dyn Wake>,
-}
-
-impl Mailbox {
-    pub(crate) fn new(waker: Arc<dyn Wake>) -> Mailbox {
-        Mailbox {
-            posts: Mutex::new(Vec::new()),
-            waker,
-        }
-    }
+    /// For requests that wait there.
+    Redeemed(Redeemed),
 }
 
 pub(crate) struct Shared {
@@ -61,7 +48,7 @@ pub(crate) struct Shared {
     committers: Vec<Arc<dyn Bell>>,
     /// By directory: a commit thread waits for company, and knows until when.
     lingering: Vec<AtomicBool>,
-    mailboxes: OnceLock<Vec<Mailbox>>,
+    inboxes: Inboxes,
     next_shard: AtomicUsize,
     crowd: Mutex<Crowd>,
     pub(crate) telemetry: Mutex<Telemetry>,
@@ -94,8 +81,11 @@ impl Shared {
         topics: Topics,
         dirs: Vec<Arc<LogDir>>,
         committers: Vec<Arc<dyn Bell>>,
+        inboxes: Inboxes,
     ) -> Shared {
-        let shards = settings.broker.network_threads;
+        let shards = inboxes.shards_count();
+        let movers = usize::from(dirs.len() > 1);
+        let loops = shards + committers.len() * SYNCS_MAX + movers;
         let unfinished = Budget::new(settings.request_bytes_max / 2, shards);
         // They were opened before the settings that the metadata hold were known.
         set_dirs(&dirs, &settings);
@@ -110,25 +100,16 @@ impl Shared {
             lingering: dirs.iter().map(|_| AtomicBool::new(false)).collect(),
             dirs,
             committers,
-            mailboxes: OnceLock::new(),
+            inboxes,
             next_shard: AtomicUsize::new(0),
             crowd: Mutex::default(),
             telemetry: Mutex::default(),
             unfinished: Arc::new(unfinished),
             held: (0..shards).map(|_| Row::default()).collect(),
-            loops: AtomicUsize::new(0),
+            loops: AtomicUsize::new(loops),
             stopping: AtomicBool::new(false),
             failure: Mutex::new(None),
         }
-    }
-
-    /// Called once, before the shards start.
-    pub(crate) fn set_mailboxes(&self, mailboxes: Vec<Mailbox>) {
-        let movers = usize::from(self.dirs.len() > 1);
-        let loops = mailboxes.len() + self.committers.len() * SYNCS_MAX + movers;
-        self.loops.store(loops, Ordering::Release);
-        let is_first = self.mailboxes.set(mailboxes).is_ok();
-        assert!(is_first, "shards are made once");
     }
 
     pub(crate) fn config(&self) -> Arc<Settings> {
@@ -169,7 +150,7 @@ impl Shared {
     }
 
     pub(crate) fn shards_count(&self) -> usize {
-        self.mailboxes.get().map_or(1, Vec::len)
+        self.inboxes.shards_count()
     }
 
     /// With one shard nobody else waits for the disk, so commits need no thread of their own while they are short.
@@ -200,55 +181,25 @@ impl Shared {
         self.lingering[dir].store(false, Ordering::SeqCst);
     }
 
+    pub(crate) fn inbox_of(&self, shard: ShardId) -> InboxId {
+        self.inboxes.of_shard(shard)
+    }
+
     pub(crate) fn post(&self, to: ShardId, post: Post) {
-        self.post_all(to, vec![post]);
-    }
-
-    fn post_all(&self, to: ShardId, mut posts: Vec<Post>) {
-        let Some(mailbox) = self
-            .mailboxes
-            .get()
-            .and_then(|mailboxes| mailboxes.get(usize::from(to.0)))
-        else {
-            return;
-        };
-        let was_empty = {
-            let mut waiting = mailbox.posts.lock();
-            let was_empty = waiting.is_empty();
-            waiting.append(&mut posts);
-            was_empty
-        };
-        if was_empty {
-            mailbox.waker.wake();
-        }
-    }
-
-    /// Sends each piece of news to the shard that waits for it.
-    pub(crate) fn spread(&self, news: Vec<News>) {
-        let mut by_shard: Vec<Vec<Post>> = (0..self.shards_count()).map(|_| Vec::new()).collect();
-        for item in news {
-            if let Some(posts) = by_shard.get_mut(usize::from(item.shard().0)) {
-                posts.push(Post::News(item));
-            }
-        }
-        for (shard, posts) in by_shard
-            .into_iter()
-            .enumerate()
-            .filter(|(_, posts)| !posts.is_empty())
-        {
-            self.post_all(ShardId(shard as u16), posts);
-        }
+        self.inboxes.post(to, post);
     }
 
     pub(crate) fn take_posts(&self, shard: ShardId) -> Vec<Post> {
-        match self
-            .mailboxes
-            .get()
-            .and_then(|mailboxes| mailboxes.get(usize::from(shard.0)))
-        {
-            Some(mailbox) => std::mem::take(&mut *mailbox.posts.lock()),
-            None => Vec::new(),
-        }
+        self.inboxes.take_posts(shard)
+    }
+
+    pub(crate) fn put(&self, to: InboxId, redeemed: Redeemed) {
+        self.inboxes.put(to, vec![redeemed]);
+    }
+
+    /// Puts each piece of news where its ticket waits.
+    pub(crate) fn spread(&self, news: Vec<News>) {
+        self.inboxes.spread(news);
     }
 
     /// Which shard takes the next connection: one after the other.
@@ -331,9 +282,7 @@ impl Shared {
     /// Asks the loops to end; wakes those that sleep. The segment writers follow when all that commit have ended.
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
-        for mailbox in self.mailboxes.get().into_iter().flatten() {
-            mailbox.waker.wake();
-        }
+        self.inboxes.wake_shards();
         self.committers.iter().for_each(|bell| bell.ring());
         self.prefetcher.ring();
         self.moves.ring();

@@ -16,7 +16,7 @@ use meta::{Endpoint, Image, RecordError, ReplayError, Resource};
 use model::{LeaderEpoch, PartitionIndex};
 use partition::{
     Announce, Cleaning, Found, Identity, InMemory, LogDir, News, OpenError, Partition, PieceMaker,
-    Recovery, Restored, SegmentWriter, ShardId, Start, Syncer, Told,
+    Recovery, Restored, SegmentWriter, Start, Syncer, Told,
 };
 use wire::records::{Batch, Caps, CodecError, RecordError as BatchRecordError, RecordIter};
 use wire::{ErrorCode, Uuid};
@@ -24,13 +24,14 @@ use wire::{ErrorCode, Uuid};
 use crate::committer::{Committer, Stage};
 use crate::held::Held;
 use crate::ids::random_uuid;
+use crate::inboxes::{Inboxes, ShardId};
 use crate::kafka::change::{METADATA_PARTITION, METADATA_TOPIC, Metadata};
 use crate::mover::Mover;
 use crate::place::Places;
 use crate::prefetch::PrefetchLoop;
 use crate::settings::{Settings, log_config, log_config_of};
 use crate::shard::Shard;
-use crate::shared::{Mailbox, Shared};
+use crate::shared::Shared;
 use crate::topics::Topics;
 use crate::whereabouts;
 
@@ -121,6 +122,8 @@ impl Broker {
                 error,
             })?);
         }
+        let mut inboxes = Inboxes::default();
+        (pollers.iter()).for_each(|poller| inboxes.add_shard(poller.waker()));
         let mut addresses = Vec::new();
         for listener in &settings.broker.listeners {
             let address = listener.address();
@@ -157,6 +160,7 @@ impl Broker {
             topics,
             dirs.clone(),
             committer_bells.clone(),
+            inboxes,
         ));
         shared
             .change_at_start(&records)
@@ -165,12 +169,6 @@ impl Broker {
         if let Err(code) = shared.change_at_start(&begun) {
             env::tell!("cannot write to the metadata log which leader epochs begin: {code:?}");
         }
-        shared.set_mailboxes(
-            pollers
-                .iter()
-                .map(|poller| Mailbox::new(poller.waker()))
-                .collect(),
-        );
 
         let announce: Arc<dyn Announce> = Arc::new(Spread(Arc::downgrade(&shared)));
         for (at, (dir, bell)) in dirs.iter().zip(committer_bells).enumerate() {

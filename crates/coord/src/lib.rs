@@ -15,12 +15,17 @@ pub mod txn;
 
 pub use pattern::Pattern;
 
-use model::{Instant, ProducerEpoch, ProducerId, Timestamp};
+use model::{Instant, ProducerEpoch, ProducerId, Ticket, Timestamp};
 use wire::Uuid;
 
-/// Who asked: the driver's own mark, handed back with the answer.
+/// Where an answer goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Caller(pub u128);
+pub enum Caller {
+    /// To the question that waits under this ticket.
+    Ticket(Ticket),
+    /// To the driver, which asked nothing: it has something to do when the records are committed.
+    Driver,
+}
 
 /// When something happens: timers run on `now`, records carry `wall`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +101,16 @@ pub fn partition_of(id: &str, partitions: i32) -> i32 {
     });
     // `i32::MIN` has no absolute value; Kafka takes 0 there.
     hash.checked_abs().unwrap_or(0) % partitions.max(1)
+}
+
+/// One of several questions of a test.
+#[cfg(test)]
+fn caller(number: u64) -> Caller {
+    Caller::Ticket(Ticket {
+        inbox: model::InboxId(0),
+        key: model::WaiterKey(number),
+        part: 0,
+    })
 }
 
 #[cfg(test)]

@@ -2,21 +2,23 @@
 //!
 //! Owns no behaviour beyond arithmetic that must not be got wrong twice. Ranges are half open unless a name says `last`.
 
-use std::fmt;
-
 macro_rules! number {
     ($(#[$doc:meta])* $name:ident($inner:ty)) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(pub $inner);
 
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 self.0.fmt(f)
             }
         }
     };
 }
+
+mod ticket;
+
+pub use ticket::{InboxId, Ticket, WaiterKey};
 
 number! {
     /// Place of a record in its partition: starts at 0, grows by one, never changes.

@@ -11,14 +11,14 @@ use log::AbortedTxn;
 use log::config::{Durability, LogConfig, TopicCompression};
 use log::journal::{Entry, What};
 use log::producer::{Origin, ProducerError, Verdict};
-use model::{Instant, LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
+use model::{Instant, LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Ticket, Timestamp};
 use wire::records::{
     BREACHES_MAX, Batch, BatchError, Breach, Caps, Codec, CodecError, EndTxn, RecordFault, Rule,
     Rules, TimestampType, end_txn_batch, recompress, validate_records,
 };
 
 use crate::dir::{Push, Stamp};
-use crate::news::{Awaiting, Ticket};
+use crate::news::Awaiting;
 use crate::partition::{Partition, PendingTrim, State};
 use crate::verification::Warrant;
 

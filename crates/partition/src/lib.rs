@@ -20,7 +20,7 @@ pub use dir::{
     PieceMaker, Recovery, Restored, SegmentWriter, Stamp, Syncer, Told, Wait, accept_loss,
     unnamed_loss,
 };
-pub use news::{News, ShardId, Ticket, WaiterKey};
+pub use news::News;
 pub use partition::{Bounds, Hole, Partition, Start};
 pub use progress::NeverDurable;
 pub use read::{Isolation, Plan, Read, ReadError, ReadRequest};

@@ -1,31 +1,10 @@
-//! What travels upwards: who waited for an offset, and what became of it.
+//! News travel upwards: the tickets that waited for an offset, and what became of it.
 //!
-//! The partition knows nothing of connections; it holds tickets and hands them back as news for the shard that wrote them.
+//! The partition knows nothing of connections; it holds tickets and hands them back as news for the inboxes that they name.
 
-use model::Offset;
+use model::{InboxId, Offset, Ticket};
 
 use crate::read::Isolation;
-
-/// A loop of the broker that owns connections.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ShardId(pub u16);
-
-/// Names one waiting request to its shard; opaque here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct WaiterKey {
-    pub shard: ShardId,
-    pub slot: u32,
-    /// Guards against a slot that was used again.
-    pub generation: u32,
-}
-
-/// One partition of a waiting request: an append that waits for its commit, or a read that waits for more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ticket {
-    pub waiter: WaiterKey,
-    /// Which partition of the request.
-    pub index: u32,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
@@ -38,11 +17,11 @@ pub enum News {
 }
 
 impl News {
-    pub fn shard(&self) -> ShardId {
+    /// The inbox where they are to be put.
+    #[must_use]
+    pub fn inbox(&self) -> InboxId {
         match self {
-            News::Committed(ticket) | News::Failed(ticket) | News::Readable(ticket) => {
-                ticket.waiter.shard
-            }
+            News::Committed(ticket) | News::Failed(ticket) | News::Readable(ticket) => ticket.inbox,
         }
     }
 }

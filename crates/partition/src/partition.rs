@@ -12,13 +12,13 @@ use log::producer::{ProducerStates, marker_of};
 use log::store::{Store, StoreError};
 use log::tail::Tail;
 use log::{AbortedTxn, Epochs, checkpoint};
-use model::{Instant, LeaderEpoch, Offset, PartitionIndex};
+use model::{Instant, LeaderEpoch, Offset, PartitionIndex, Ticket};
 use wire::Uuid;
 use wire::records::Batch;
 
 use crate::derived::Derived;
 use crate::dir::{LogDir, Pause, Slot};
-use crate::news::{Awaiting, News, Ticket, Watcher};
+use crate::news::{Awaiting, News, Watcher};
 use crate::sync::{AtomicU64, Mutex};
 use crate::verification::Guards;
 

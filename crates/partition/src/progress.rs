@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use model::Offset;
+use model::{InboxId, Offset, Ticket, WaiterKey};
 
-use crate::news::{Awaiting, News, ShardId, Ticket, WaiterKey, Watcher};
+use crate::news::{Awaiting, News, Watcher};
 use crate::partition::{Bounds, Partition, State};
 use crate::read::Isolation;
 
@@ -62,11 +62,11 @@ impl Partition {
         Ok(true)
     }
 
-    /// Forgets those of `shard` who wait for a commit no more. On a full disk it may take hours to come, and clients that ask again
+    /// Forgets those of `inbox` that wait for a commit no more. On a full disk it may take hours to come, and clients that ask again
     /// wait once more each time.
-    pub fn forget_waiters(&self, shard: ShardId, is_waiting: impl Fn(WaiterKey) -> bool) {
+    pub fn forget_waiters(&self, inbox: InboxId, is_waiting: impl Fn(WaiterKey) -> bool) {
         let mut state = self.state.lock();
-        let is_over = |ticket: &Ticket| ticket.waiter.shard == shard && !is_waiting(ticket.waiter);
+        let is_over = |ticket: &Ticket| ticket.inbox == inbox && !is_waiting(ticket.key);
         state.awaiting.retain(|awaiting| !is_over(&awaiting.ticket));
         for trim in &mut state.trims {
             trim.tickets.retain(|ticket| !is_over(ticket));
@@ -87,11 +87,10 @@ impl Partition {
         is_current
     }
 
-    pub fn unwatch(&self, watcher: WaiterKey) {
-        self.state
-            .lock()
-            .watchers
-            .retain(|known| known.ticket.waiter != watcher);
+    pub fn unwatch(&self, inbox: InboxId, watcher: WaiterKey) {
+        let is_of = |ticket: Ticket| ticket.inbox == inbox && ticket.key == watcher;
+        let mut state = self.state.lock();
+        state.watchers.retain(|known| !is_of(known.ticket));
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use env::sim::{Faults, Machine};
 use env::{Bell, Turn, Worker};
 use log::config::LogConfig;
-use model::{Instant, LeaderEpoch, Offset, PartitionIndex, Timestamp};
+use model::{InboxId, Instant, LeaderEpoch, Offset, PartitionIndex, Ticket, Timestamp, WaiterKey};
 use shuttle::sync::Condvar;
 use wire::Uuid;
 use wire::records::BatchBuilder;
@@ -16,7 +16,7 @@ use crate::append::Moment;
 use crate::dir::{
     Announce, Commit, DirSettings, Found, Identity, LogDir, Recovery, SegmentWriter, Stamp, Told,
 };
-use crate::news::{News, ShardId, Ticket, WaiterKey};
+use crate::news::News;
 use crate::partition::{Partition, Start};
 use crate::sync::Mutex;
 
@@ -144,12 +144,11 @@ fn open(
 }
 
 pub(crate) fn ticket(index: u32) -> Ticket {
-    let waiter = WaiterKey {
-        shard: ShardId(0),
-        slot: 0,
-        generation: 0,
-    };
-    Ticket { waiter, index }
+    Ticket {
+        inbox: InboxId(0),
+        key: WaiterKey(0),
+        part: index,
+    }
 }
 
 fn append(to: &Arc<Partition>, time: u32, ticket: Option<Ticket>) -> Option<Offset> {
@@ -253,7 +252,7 @@ impl Rig {
 
     pub(crate) fn committed(&self) -> Vec<u32> {
         self.heard(|item| match item {
-            News::Committed(ticket) => Some(ticket.index),
+            News::Committed(ticket) => Some(ticket.part),
             _ => None,
         })
     }

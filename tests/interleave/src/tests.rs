@@ -178,7 +178,7 @@ fn a_reader_that_waits_is_told_of_the_commit_it_did_not_see() {
         let (waits, seen) = reader.join().unwrap();
         shard.join().unwrap();
         let told = rig.heard(|item| match item {
-            News::Readable(ticket) => Some(ticket.index),
+            News::Readable(ticket) => Some(ticket.part),
             _ => None,
         });
         match (waits, seen) {
@@ -220,7 +220,7 @@ fn a_failing_directory_answers_every_append_once_and_takes_none_later() {
             .collect();
         taken.sort_unstable();
         let answered = rig.heard(|item| match item {
-            News::Committed(ticket) | News::Failed(ticket) => Some(ticket.index),
+            News::Committed(ticket) | News::Failed(ticket) => Some(ticket.part),
             News::Readable(_) => None,
         });
         assert_eq!(

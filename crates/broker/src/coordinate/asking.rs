@@ -1,11 +1,11 @@
 //! The side of the request: it asks one or more coordinators, waits, and is finished when all have answered durably.
 
 use coord::{group, txn};
-use model::Instant;
-use partition::{NeverDurable, Ticket, WaiterKey};
+use model::{Instant, Ticket, WaiterKey};
+use partition::NeverDurable;
 use wire::ErrorCode;
 
-use super::{Answered, Asked, Question, Said, caller};
+use super::{Answered, Asked, Question, Said};
 use crate::kafka::api::once::keep_once;
 use crate::shard::{Address, Outcome, Shard, Waiting};
 
@@ -134,13 +134,10 @@ impl Shard {
         };
         self.wait(Waiting::Asking(asking), *address);
         for (index, (partition, question)) in questions.into_iter().enumerate() {
-            let ticket = Ticket {
-                waiter,
-                index: index as u32,
-            };
+            let ticket = self.ticket(waiter, index as u32);
             self.send_question(Asked {
                 partition,
-                caller: caller(ticket),
+                ticket,
                 question,
             });
         }
@@ -150,14 +147,14 @@ impl Shard {
     /// A coordinator has spoken; its answer counts when its log is durable.
     pub(crate) fn on_answer(&mut self, answered: Answered) {
         let Answered { ticket, said, log } = answered;
-        if let Some((Waiting::Marking(_), _)) = self.waiting(ticket.waiter) {
+        if self.marking(ticket.key).is_some() {
             return self.on_marking_answer(ticket, said, log.as_deref());
         }
         let overdue = self.now.plus(self.shared.config().coordinator_wait_max);
-        let Some((Waiting::Asking(asking), _)) = self.waiting(ticket.waiter) else {
+        let Some((Waiting::Asking(asking), _)) = self.waiting(ticket.key) else {
             return;
         };
-        let Some(place) = asking.told.get_mut(ticket.index as usize) else {
+        let Some(place) = asking.told.get_mut(ticket.part as usize) else {
             return;
         };
         let told = match (said, log) {
@@ -173,15 +170,15 @@ impl Shard {
             (said, _) => said,
         };
         *place = Place::Done(told);
-        self.close_question(ticket.waiter);
+        self.close_question(ticket.key);
     }
 
     /// What an answer rests on is committed, or will not be in this process.
     pub(crate) fn on_asking_news(&mut self, ticket: Ticket, code: ErrorCode) {
-        let Some((Waiting::Asking(asking), _)) = self.waiting(ticket.waiter) else {
+        let Some((Waiting::Asking(asking), _)) = self.waiting(ticket.key) else {
             return;
         };
-        let Some(place) = asking.told.get_mut(ticket.index as usize) else {
+        let Some(place) = asking.told.get_mut(ticket.part as usize) else {
             return;
         };
         match std::mem::replace(place, Place::Empty) {
@@ -190,7 +187,7 @@ impl Shard {
                     ErrorCode::None => Ok(said),
                     _ => Err(ErrorCode::NotCoordinator),
                 });
-                self.close_question(ticket.waiter);
+                self.close_question(ticket.key);
             }
             // Its time was up before.
             other => *place = other,

@@ -6,14 +6,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use coord::{Caller, Moment, txn};
-use model::Instant;
-use partition::{Marker, NeverDurable, Partition, Stamp, Ticket, WaiterKey};
+use coord::{Moment, txn};
+use model::{Instant, Ticket, WaiterKey};
+use partition::{Marker, NeverDurable, Partition, Stamp};
 use wire::ErrorCode;
 use wire::records::EndTxn;
 
-use super::{Answered, Asked, Question, Said, Told, caller, ticket};
-use crate::shard::{Address, Shard, Waiting};
+use super::{Answered, Asked, Question, Said, Told};
+use crate::shard::Shard;
 
 /// How soon a marker that found no room, or a completion that could not be written, is tried again.
 const RETRY: Duration = Duration::from_millis(500);
@@ -21,7 +21,7 @@ const RETRY: Duration = Duration::from_millis(500);
 /// After so long without a marker somebody has to know: readers of committed records wait at it.
 const STUCK: Duration = Duration::from_secs(30);
 
-/// Ticket of the decision itself, and of the completion; partitions count from 0.
+/// Part of the decision itself, and of the completion; partitions count from 0.
 const DECISION: u32 = u32::MAX;
 const COMPLETION: u32 = u32::MAX - 1;
 
@@ -31,7 +31,7 @@ pub(crate) struct Marking {
     coordinator: i32,
     transactional_id: String,
     marker: Marker,
-    /// Partitions by ticket index; taken out when their marker is committed.
+    /// Partitions by the part of their ticket; taken out when their marker is committed.
     left: Vec<Option<txn::Place>>,
     /// Markers under way.
     open: usize,
@@ -90,23 +90,13 @@ impl Shard {
             refusal: None,
             is_told: false,
         };
-        self.wait(Waiting::Marking(marking), Address::nobody());
-        let decision = Ticket {
-            waiter,
-            index: DECISION,
-        };
+        self.park_marking(marking);
+        let decision = self.ticket(waiter, DECISION);
         match log.await_end(decision) {
             Ok(true) => {}
             Ok(false) => self.write_markers(waiter),
             // Whether it was decided is not known before the next start.
-            Err(NeverDurable) => drop(self.take_waiting(waiter)),
-        }
-    }
-
-    fn marking(&mut self, waiter: WaiterKey) -> Option<&mut Marking> {
-        match self.waiting(waiter) {
-            Some((Waiting::Marking(marking), _)) => Some(marking),
-            _ => None,
+            Err(NeverDurable) => self.drop_marking(waiter),
         }
     }
 
@@ -126,9 +116,10 @@ impl Shard {
         marking.open = left.len() + 1;
         for (index, place) in left {
             let partition = place.1;
+            let ticket = self.ticket(waiter, index);
             self.send_question(Asked {
                 partition,
-                caller: caller(Ticket { waiter, index }),
+                ticket,
                 question: Question::MarkerAt(place, marker),
             });
         }
@@ -137,10 +128,10 @@ impl Shard {
 
     fn on_marked(&mut self, ticket: Ticket, done: Option<ErrorCode>) {
         let topics = self.topics();
-        let Some(marking) = self.marking(ticket.waiter) else {
+        let Some(marking) = self.marking(ticket.key) else {
             return;
         };
-        let place = marking.left.get_mut(ticket.index as usize);
+        let place = marking.left.get_mut(ticket.part as usize);
         let partition = place.as_ref().and_then(|place| {
             let (topic, index) = place.as_ref()?;
             topics.named(topic)?.partition(*index)
@@ -150,7 +141,7 @@ impl Shard {
             Some(place) if is_over => *place = None,
             _ => marking.refusal = done,
         }
-        self.close_marker(ticket.waiter);
+        self.close_marker(ticket.key);
     }
 
     fn close_marker(&mut self, waiter: WaiterKey) {
@@ -175,14 +166,11 @@ impl Shard {
                 epoch: marking.marker.producer_epoch,
             },
         };
-        let completion = Ticket {
-            waiter,
-            index: COMPLETION,
-        };
         let partition = marking.coordinator;
+        let ticket = self.ticket(waiter, COMPLETION);
         self.send_question(Asked {
             partition,
-            caller: caller(completion),
+            ticket,
             question: Question::Txn(ask),
         });
     }
@@ -194,10 +182,10 @@ impl Shard {
         told: Told,
         log: Option<&Partition>,
     ) {
-        if ticket.index == COMPLETION {
+        if ticket.part == COMPLETION {
             match told {
-                Ok(_) => drop(self.take_waiting(ticket.waiter)),
-                Err(_) => self.set_timer(self.now.plus(RETRY), ticket.waiter),
+                Ok(_) => self.drop_marking(ticket.key),
+                Err(_) => self.set_timer(self.now.plus(RETRY), ticket.key),
             }
             return;
         }
@@ -213,10 +201,10 @@ impl Shard {
     }
 
     pub(crate) fn on_marking_news(&mut self, ticket: Ticket, code: ErrorCode) {
-        match (ticket.index, code) {
-            (DECISION, ErrorCode::None) => self.write_markers(ticket.waiter),
+        match (ticket.part, code) {
+            (DECISION, ErrorCode::None) => self.write_markers(ticket.key),
             // Whether it was decided is not known before the next start.
-            (DECISION, _) => drop(self.take_waiting(ticket.waiter)),
+            (DECISION, _) => self.drop_marking(ticket.key),
             (_, ErrorCode::None) => self.on_marked(ticket, None),
             (_, code) => self.on_marked(ticket, Some(code)),
         }
@@ -227,7 +215,7 @@ impl Shard {
     /// Appends a marker; one for offsets of groups goes through their coordinator, which must know in the order of its log.
     pub(super) fn on_marker(
         &mut self,
-        caller: Caller,
+        ticket: Ticket,
         (topic, index): &txn::Place,
         marker: Marker,
     ) {
@@ -253,7 +241,7 @@ impl Shard {
             Some(partition) => append_marker(partition, marker, at),
         };
         self.send_answer(Answered {
-            ticket: ticket(caller),
+            ticket,
             said: written.map(|()| Said::Marked),
             log: partition.cloned(),
         });

@@ -15,8 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use coord::{Caller, Moment, group, txn};
-use model::Instant;
-use partition::{Marker, Partition, ShardId, Ticket, WaiterKey, Warrant};
+use model::{Instant, Ticket};
+use partition::{Marker, Partition, Warrant};
 use wire::ErrorCode;
 
 pub(crate) use asking::{Asking, Told};
@@ -26,6 +26,7 @@ pub(crate) use machine::txn_settings;
 pub(crate) use marking::Marking;
 use topics::KnownTopics;
 
+use crate::inboxes::{Redeemed, ShardId};
 use crate::shard::Shard;
 use crate::shared::Post;
 use crate::topics::{Topic, Topics};
@@ -70,7 +71,7 @@ impl Said {
 /// A question on its way to the shard of its coordinator.
 pub(crate) struct Asked {
     pub(crate) partition: i32,
-    pub(crate) caller: Caller,
+    pub(crate) ticket: Ticket,
     pub(crate) question: Question,
 }
 
@@ -134,33 +135,6 @@ impl Coordinators {
     }
 }
 
-/// A waiter and the place of the answer in its request, as the machines carry it.
-fn caller(ticket: Ticket) -> Caller {
-    let WaiterKey {
-        shard,
-        slot,
-        generation,
-    } = ticket.waiter;
-    Caller(
-        u128::from(shard.0) << 96
-            | u128::from(slot) << 64
-            | u128::from(generation) << 32
-            | u128::from(ticket.index),
-    )
-}
-
-fn ticket(caller: Caller) -> Ticket {
-    // Each cast takes the bits that `caller` put there.
-    Ticket {
-        waiter: WaiterKey {
-            shard: ShardId((caller.0 >> 96) as u16),
-            slot: (caller.0 >> 64) as u32,
-            generation: (caller.0 >> 32) as u32,
-        },
-        index: caller.0 as u32,
-    }
-}
-
 impl Shard {
     fn moment(&self) -> Moment {
         Moment {
@@ -188,18 +162,19 @@ impl Shard {
         self.refresh_coordinators();
         let at = self.moment();
         let topics = KnownTopics(self.shared.metadata.image());
-        let (partition, caller) = (asked.partition, asked.caller);
+        let (partition, ticket) = (asked.partition, asked.ticket);
         match asked.question {
-            Question::MarkerAt(place, marker) => self.on_marker(caller, &place, marker),
+            Question::MarkerAt(place, marker) => self.on_marker(ticket, &place, marker),
             Question::Group(ask) => {
-                self.ask_coordinator(partition, caller, ask, Warrant::None);
+                self.ask_coordinator(partition, ticket, ask, Warrant::None);
             }
             Question::TxnOffsets(ask, warrant) => {
-                self.ask_coordinator(partition, caller, ask, warrant);
+                self.ask_coordinator(partition, ticket, ask, warrant);
             }
             Question::Txn(ask) => match self.coordinators.transactions.get_mut(&partition) {
                 Some(coordinator) => {
                     let none = Warrant::None;
+                    let caller = Caller::Ticket(ticket);
                     let progress = coordinator.ask(caller, ask, none, at, &topics);
                     let begun = coordinator.take_begun();
                     let deadline = coordinator.next_deadline();
@@ -209,7 +184,7 @@ impl Shard {
                         .chain([progress])
                         .for_each(|progress| self.spread_txn_answers(progress));
                 }
-                None => self.refuse_question(caller),
+                None => self.refuse_question(ticket),
             },
         }
     }
@@ -217,16 +192,16 @@ impl Shard {
     fn ask_coordinator(
         &mut self,
         partition: i32,
-        caller: Caller,
+        ticket: Ticket,
         ask: group::Ask,
         warrant: Warrant,
     ) {
         let at = self.moment();
         let topics = KnownTopics(self.shared.metadata.image());
         let Some(coordinator) = self.coordinators.groups.get_mut(&partition) else {
-            return self.refuse_question(caller);
+            return self.refuse_question(ticket);
         };
-        let progress = coordinator.ask(caller, ask, warrant, at, &topics);
+        let progress = coordinator.ask(Caller::Ticket(ticket), ask, warrant, at, &topics);
         self.on_progress(partition, progress);
     }
 
@@ -255,9 +230,9 @@ impl Shard {
         }
     }
 
-    fn refuse_question(&mut self, caller: Caller) {
+    fn refuse_question(&mut self, ticket: Ticket) {
         self.send_answer(Answered {
-            ticket: ticket(caller),
+            ticket,
             said: Err(ErrorCode::NotCoordinator),
             log: None,
         });
@@ -265,8 +240,11 @@ impl Shard {
 
     fn spread_answers(&mut self, progress: Progress<group::Answer>) {
         for (caller, said) in progress.answers {
+            let Caller::Ticket(ticket) = caller else {
+                unreachable!("groups ask nothing of their driver");
+            };
             self.send_answer(Answered {
-                ticket: ticket(caller),
+                ticket,
                 said: said.map(Said::Group),
                 log: Some(Arc::clone(&progress.log)),
             });
@@ -275,12 +253,15 @@ impl Shard {
 
     fn spread_txn_answers(&mut self, progress: Progress<txn::Answer>) {
         for (caller, said) in progress.answers {
-            match said {
-                Ok(txn::Answer::Markers(markers)) => self.begin_marking(&progress.log, markers),
+            match (caller, said) {
+                (_, Ok(txn::Answer::Markers(markers))) => {
+                    self.begin_marking(&progress.log, markers);
+                }
                 // Nothing was decided, so there is nothing to mark.
-                Err(_) if caller == txn::DRIVER => {}
-                said => self.send_answer(Answered {
-                    ticket: ticket(caller),
+                (Caller::Driver, Err(_)) => {}
+                (Caller::Driver, Ok(said)) => unreachable!("nobody asked for {said:?}"),
+                (Caller::Ticket(ticket), said) => self.send_answer(Answered {
+                    ticket,
                     said: said.map(Said::Txn),
                     log: Some(Arc::clone(&progress.log)),
                 }),
@@ -289,11 +270,11 @@ impl Shard {
     }
 
     fn send_answer(&mut self, answered: Answered) {
-        let to = answered.ticket.waiter.shard;
-        if to == self.id {
+        let to = answered.ticket.inbox;
+        if to == self.inbox {
             self.on_answer(answered);
         } else {
-            self.shared.post(to, Post::Answered(Box::new(answered)));
+            self.shared.put(to, Redeemed::Answered(Box::new(answered)));
         }
     }
 
@@ -452,22 +433,4 @@ fn due<M: Machine>(
     coordinators
         .iter_mut()
         .filter(move |(_, coordinator)| coordinator.next_deadline().is_some_and(|at| at <= now))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_caller_names_its_waiter_and_place() {
-        let asked = Ticket {
-            waiter: WaiterKey {
-                shard: ShardId(u16::MAX),
-                slot: 0x0123_4567,
-                generation: u32::MAX,
-            },
-            index: 0x89ab_cdef,
-        };
-        assert_eq!(ticket(caller(asked)), asked);
-    }
 }

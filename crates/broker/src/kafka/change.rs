@@ -12,9 +12,9 @@ use bytes::Bytes;
 use meta::decide::assign_dir::assign_dir;
 use meta::decide::register_broker::TRANSACTION_VERSION;
 use meta::{Image, Record, Resource};
-use model::{Instant, Offset, PartitionIndex, ProducerId};
+use model::{Instant, Offset, PartitionIndex, ProducerId, Ticket, WaiterKey};
 use parking_lot::Mutex;
-use partition::{Bounds, LogDir, Moment, News, Partition, ShardId, Stamp, Ticket, WaiterKey};
+use partition::{Bounds, LogDir, Moment, News, Partition, Stamp};
 use wire::records::BatchBuilder;
 use wire::{ApiKey, ErrorCode, Message, Uuid};
 
@@ -83,18 +83,6 @@ pub(crate) struct Assigned {
     end: Offset,
 }
 
-/// A ticket of nobody: its news are dropped, and who needs the commit waits for it.
-fn nobodys_ticket() -> Ticket {
-    Ticket {
-        waiter: WaiterKey {
-            shard: ShardId(u16::MAX),
-            slot: 0,
-            generation: 0,
-        },
-        index: 0,
-    }
-}
-
 impl Metadata {
     pub(crate) fn new(
         image: Image,
@@ -129,8 +117,8 @@ impl Metadata {
 }
 
 impl Plan {
-    /// Appends records to the metadata log; they hold for later decisions at once.
-    fn write(
+    /// Appends records, or waits for those that were appended before; false when these are durable.
+    fn write_or_wait(
         &mut self,
         shared: &Shared,
         records: &[Record],
@@ -140,6 +128,16 @@ impl Plan {
             let never = |_| ErrorCode::KafkaStorageError;
             return self.log.await_end(ticket).map_err(never);
         }
+        self.write(shared, records, Some(ticket)).map(|()| true)
+    }
+
+    /// Appends records to the metadata log; they hold for later decisions at once.
+    fn write(
+        &mut self,
+        shared: &Shared,
+        records: &[Record],
+        ticket: Option<Ticket>,
+    ) -> Result<(), ErrorCode> {
         let mut image = Image::clone(&self.image);
         let mut builder = BatchBuilder::new();
         for record in records {
@@ -156,10 +154,10 @@ impl Plan {
             stamp: &mut Stamp::default(),
         };
         self.log
-            .append(batch, Some(ticket), moment)
+            .append(batch, ticket, moment)
             .map_err(|error| crate::kafka::api::error::append(&error))?;
         self.image = Arc::new(image);
-        Ok(true)
+        Ok(())
     }
 }
 
@@ -216,10 +214,8 @@ impl Shard {
         until: Instant,
         then: Then,
     ) -> Outcome {
-        let ticket = Ticket {
-            waiter: self.next_waiter(),
-            index: 0,
-        };
+        let key = self.next_waiter();
+        let ticket = self.ticket(key, 0);
         if !records.is_empty() && self.has_stuck_changes() {
             let change = Change {
                 image: Arc::clone(&plan.image),
@@ -230,7 +226,7 @@ impl Shard {
             self.wait(Waiting::Change(change), *address);
             return Outcome::Waits;
         }
-        match plan.write(&Arc::clone(&self.shared), records, ticket) {
+        match plan.write_or_wait(&Arc::clone(&self.shared), records, ticket) {
             Ok(true) => {
                 let image = Arc::clone(&plan.image);
                 let change = Change {
@@ -255,7 +251,7 @@ impl Shard {
     }
 
     pub(crate) fn on_change_news(&mut self, ticket: Ticket, code: ErrorCode) {
-        let Some((Waiting::Change(change), address)) = self.take_waiting(ticket.waiter) else {
+        let Some((Waiting::Change(change), address)) = self.take_waiting(ticket.key) else {
             return;
         };
         if code != ErrorCode::None {
@@ -312,7 +308,7 @@ impl Shared {
         }
         let image = {
             let mut plan = self.metadata.plan.lock();
-            plan.write(self, records, nobodys_ticket())?;
+            plan.write(self, records, None)?;
             Arc::clone(&plan.image)
         };
         let mut news = Vec::new();
@@ -339,7 +335,7 @@ impl Shared {
         let Some(record) = assign_dir(&plan.image, node, topic, index, dir) else {
             return Ok(None);
         };
-        plan.write(self, &[record], nobodys_ticket())?;
+        plan.write(self, &[record], None)?;
         Ok(Some(Assigned {
             image: Arc::clone(&plan.image),
             end: plan.log.bounds().log_end,

@@ -195,7 +195,7 @@ impl Bench {
     }
 
     pub(crate) fn waiting_count(&self) -> usize {
-        self.shard.waiting.len()
+        self.shard.parked.len()
     }
 }
 

@@ -21,8 +21,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use env::{ConnId, Poller, Readiness, Turn, Worker};
-use model::{Instant, Timestamp};
-use partition::{Commit, News, ShardId, Ticket, Wait, WaiterKey};
+use model::{InboxId, Instant, Ticket, Timestamp, WaiterKey};
+use partition::{Commit, News, Wait};
 use wire::{ApiKey, ErrorCode, Message};
 
 use by_id::ById;
@@ -36,6 +36,7 @@ use timer::Timers;
 
 use crate::coordinate::{Asking, Coordinators, Marking};
 use crate::held::Held;
+use crate::inboxes::{Redeemed, ShardId};
 use crate::kafka::api::delete_records::Trim;
 use crate::kafka::api::fetch::Fetch;
 use crate::kafka::api::list_offsets::Search;
@@ -88,12 +89,19 @@ pub(crate) enum Waiting {
     Trim(Trim),
     Change(Change),
     Asking(Asking),
-    /// No request: the markers of a transaction.
+}
+
+/// What waits under a key of this shard.
+enum Parked {
+    Request((Waiting, Address)),
+    /// Nobody asked: the markers of a transaction.
     Marking(Marking),
 }
 
 pub(crate) struct Shard {
     pub(crate) id: ShardId,
+    /// Where news of its tickets are put.
+    pub(crate) inbox: InboxId,
     pub(crate) shared: Arc<Shared>,
     pub(crate) connections: ById<ConnId, Connection>,
     pub(crate) sessions: Sessions,
@@ -106,7 +114,7 @@ pub(crate) struct Shard {
     /// Connections to be read or flushed in this turn.
     active: BTreeSet<ConnId>,
     answers_unsent: usize,
-    waiting: Pending<(Waiting, Address)>,
+    parked: Pending<Parked>,
     timers: Timers,
     pub(crate) news: Vec<News>,
     /// More to read for those that wait: each looks once at all that came together.
@@ -133,6 +141,7 @@ impl Shard {
         let now = shared.env.clock.now();
         Shard {
             id,
+            inbox: shared.inbox_of(id),
             connections: ById::default(),
             sessions: Sessions::new(
                 shared.config().fetch_session_slots / shared.shards_count().max(1),
@@ -144,7 +153,7 @@ impl Shard {
             ready: Vec::new(),
             active: BTreeSet::new(),
             answers_unsent: 0,
-            waiting: Pending::new(id),
+            parked: Pending::new(),
             timers: Timers::default(),
             news: Vec::new(),
             readable: Vec::new(),
@@ -195,28 +204,76 @@ impl Shard {
     }
 
     pub(crate) fn next_waiter(&mut self) -> WaiterKey {
-        self.waiting.next_key()
+        self.parked.next_key()
+    }
+
+    /// One part of what waits under `key`.
+    pub(crate) fn ticket(&self, key: WaiterKey, part: u32) -> Ticket {
+        Ticket {
+            inbox: self.inbox,
+            key,
+            part,
+        }
     }
 
     /// Parks a request under the key that `next_waiter` gave.
     pub(crate) fn wait(&mut self, waiting: Waiting, address: Address) {
-        self.waiting.insert((waiting, address));
+        self.parked.insert(Parked::Request((waiting, address)));
     }
 
     pub(crate) fn waiting(&mut self, key: WaiterKey) -> Option<&mut (Waiting, Address)> {
-        self.waiting.get_mut(key)
+        match self.parked.get_mut(key)? {
+            Parked::Request(request) => Some(request),
+            Parked::Marking(_) => None,
+        }
+    }
+
+    /// Keys of the requests that `wanted` accepts.
+    fn waiting_keys(&self, wanted: impl Fn(&Waiting, &Address) -> bool) -> Vec<WaiterKey> {
+        self.parked.keys(|parked| match parked {
+            Parked::Request((waiting, address)) => wanted(waiting, address),
+            Parked::Marking(_) => false,
+        })
     }
 
     pub(crate) fn waiting_count(&self, of: impl Fn(&Waiting) -> bool) -> usize {
-        self.waiting.keys(|(waiting, _)| of(waiting)).len()
+        self.waiting_keys(|waiting, _| of(waiting)).len()
     }
 
     pub(crate) fn take_waiting(&mut self, key: WaiterKey) -> Option<(Waiting, Address)> {
-        let taken = self.waiting.remove(key)?;
+        self.waiting(key)?;
+        let Some(Parked::Request(taken)) = self.parked.remove(key) else {
+            return None;
+        };
         if let Waiting::Fetch(fetch) = &taken.0 {
             self.timers.cancel(fetch.deadline, key);
         }
         Some(taken)
+    }
+
+    /// Parks a marking under the key that `next_waiter` gave.
+    pub(crate) fn park_marking(&mut self, marking: Marking) {
+        self.parked.insert(Parked::Marking(marking));
+    }
+
+    pub(crate) fn marking(&mut self, key: WaiterKey) -> Option<&mut Marking> {
+        match self.parked.get_mut(key)? {
+            Parked::Marking(marking) => Some(marking),
+            Parked::Request(_) => None,
+        }
+    }
+
+    pub(crate) fn drop_marking(&mut self, key: WaiterKey) {
+        if self.marking(key).is_some() {
+            self.parked.remove(key);
+        }
+    }
+
+    fn drop_markings(&mut self) {
+        let is_marking = |parked: &Parked| matches!(parked, Parked::Marking(_));
+        for key in self.parked.keys(is_marking) {
+            self.parked.remove(key);
+        }
     }
 
     pub(crate) fn set_timer(&mut self, at: Instant, key: WaiterKey) {
@@ -466,11 +523,11 @@ impl Shard {
     fn spread_news(&mut self) {
         while !self.news.is_empty() {
             for item in std::mem::take(&mut self.news) {
-                if item.shard() == self.id {
+                if item.inbox() == self.inbox {
                     self.on_news(item);
                     self.send_early();
                 } else {
-                    self.shared.post(item.shard(), Post::News(item))
+                    self.shared.put(item.inbox(), Redeemed::News(item));
                 }
             }
             self.spread_readable();
@@ -479,9 +536,9 @@ impl Shard {
 
     fn spread_readable(&mut self) {
         let mut told = std::mem::take(&mut self.readable);
-        told.sort_unstable_by_key(|ticket| (ticket.waiter, ticket.index));
-        for tickets in told.chunk_by(|one, next| one.waiter == next.waiter) {
-            self.retry_fetch(tickets[0].waiter, tickets);
+        told.sort_unstable_by_key(|ticket| (ticket.key, ticket.part));
+        for tickets in told.chunk_by(|one, next| one.key == next.key) {
+            self.retry_fetch(tickets[0].key, tickets);
             self.send_early();
         }
         told.clear();
@@ -492,7 +549,7 @@ impl Shard {
         match news {
             News::Committed(ticket) => self.on_ticket(ticket, ErrorCode::None),
             News::Failed(ticket) => self.on_ticket(ticket, ErrorCode::KafkaStorageError),
-            News::Readable(ticket) => match self.waiting(ticket.waiter) {
+            News::Readable(ticket) => match self.waiting(ticket.key) {
                 Some((Waiting::Search(_), _)) => self.on_found(ticket),
                 Some((Waiting::Fetch(_), _)) => self.readable.push(ticket),
                 _ => {}
@@ -501,13 +558,17 @@ impl Shard {
     }
 
     fn on_ticket(&mut self, ticket: Ticket, code: ErrorCode) {
-        match self.waiting(ticket.waiter) {
-            Some((Waiting::Produce(_), _)) => self.on_produce_news(ticket, code),
-            Some((Waiting::Trim(_), _)) => self.on_trim_news(ticket, code),
-            Some((Waiting::Change(_), _)) => self.on_change_news(ticket, code),
-            Some((Waiting::Asking(_), _)) => self.on_asking_news(ticket, code),
-            Some((Waiting::Marking(_), _)) => self.on_marking_news(ticket, code),
-            Some((Waiting::Fetch(_) | Waiting::Search(_), _)) | None => {}
+        let waiting = match self.parked.get_mut(ticket.key) {
+            Some(Parked::Request((waiting, _))) => waiting,
+            Some(Parked::Marking(_)) => return self.on_marking_news(ticket, code),
+            None => return,
+        };
+        match waiting {
+            Waiting::Produce(_) => self.on_produce_news(ticket, code),
+            Waiting::Trim(_) => self.on_trim_news(ticket, code),
+            Waiting::Change(_) => self.on_change_news(ticket, code),
+            Waiting::Asking(_) => self.on_asking_news(ticket, code),
+            Waiting::Fetch(_) | Waiting::Search(_) => {}
         }
     }
 
@@ -515,12 +576,12 @@ impl Shard {
         for post in self.shared.take_posts(self.id) {
             match post {
                 Post::Socket(socket) => self.adopt(socket),
-                Post::News(news) => {
+                Post::Redeemed(Redeemed::News(news)) => {
                     self.on_news(news);
                     self.send_early();
                 }
+                Post::Redeemed(Redeemed::Answered(answered)) => self.on_answer(*answered),
                 Post::Asked(asked) => self.on_question(*asked),
-                Post::Answered(answered) => self.on_answer(*answered),
             }
         }
         self.spread_readable();
@@ -542,9 +603,9 @@ impl Shard {
 
     fn fire_timers(&mut self) {
         while let Some(key) = self.timers.due(self.now) {
-            match self.waiting(key) {
-                Some((Waiting::Marking(_), _)) => self.write_markers(key),
-                _ => self.retry_fetch(key, &[]),
+            match self.marking(key) {
+                Some(_) => self.write_markers(key),
+                None => self.retry_fetch(key, &[]),
             }
         }
         if self.now >= self.idle_check {
@@ -590,7 +651,7 @@ impl Shard {
             request_bytes: self.request_bytes,
             unfinished_bytes: self.account.used(),
             answer_bytes: self.unsent_memory,
-            waiting: self.waiting.len(),
+            waiting: self.parked.len(),
             deadlines: self.timers.len(),
             fetch_sessions: self.sessions.count(),
         };
@@ -645,7 +706,7 @@ impl Worker for Shard {
         }
         self.send_all();
 
-        if self.is_stopping && self.waiting.len() == 0 {
+        if self.is_stopping && self.parked.len() == 0 {
             let open: BTreeSet<ConnId> = self.connections.keys().copied().collect();
             open.into_iter().for_each(|conn| self.close(conn));
             self.tell_held();

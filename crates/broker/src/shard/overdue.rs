@@ -15,7 +15,7 @@ impl Waiting {
             Waiting::Trim(trim) => Some(trim.until),
             Waiting::Change(change) => change.until(),
             Waiting::Asking(asking) => asking.until(),
-            Waiting::Fetch(_) | Waiting::Search(_) | Waiting::Marking(_) => None,
+            Waiting::Fetch(_) | Waiting::Search(_) => None,
         }
     }
 
@@ -41,7 +41,7 @@ impl Shard {
     pub(super) fn expire_waiting(&mut self) {
         let is_lost = self.is_stopping && self.shared.dirs().iter().any(|dir| dir.lacks_room());
         let (now, connections) = (self.now, &self.connections);
-        let expired = self.waiting.keys(|(waiting, address)| {
+        let expired = self.waiting_keys(|waiting, address| {
             let is_left = !self.is_stopping
                 && waiting.is_for_client_alone()
                 && !connections.contains_key(&address.conn);
@@ -56,7 +56,7 @@ impl Shard {
                 Some((Waiting::Change(_), _)) => self.time_out_change(key, is_lost),
                 Some((Waiting::Asking(_), _)) => self.time_out_asking(key),
                 Some((Waiting::Fetch(_), _)) => self.drop_fetch(key),
-                Some((Waiting::Search(_) | Waiting::Marking(_), _)) | None => {}
+                Some((Waiting::Search(_), _)) | None => {}
             }
         }
         if !expired.is_empty() {
@@ -68,7 +68,7 @@ impl Shard {
     fn forget_waiters(&self) {
         for dir in self.shared.dirs() {
             for partition in dir.uncommitted() {
-                partition.forget_waiters(self.id, |key| self.waiting.contains(key));
+                partition.forget_waiters(self.inbox, |key| self.parked.contains(key));
             }
         }
     }
@@ -76,18 +76,16 @@ impl Shard {
     /// Those that wait for more to read, or for other members of their group, would keep the broker from ending; their clients ask
     /// again elsewhere.
     pub(super) fn drop_readers(&mut self) {
-        for key in self.waiting.keys(|(waiting, _)| {
-            // Markers that are missing are written after the next start.
-            matches!(
-                waiting,
-                Waiting::Fetch(_) | Waiting::Asking(_) | Waiting::Marking(_)
-            )
-        }) {
+        // Markers that are missing are written after the next start.
+        self.drop_markings();
+        let is_reader =
+            |waiting: &Waiting| matches!(waiting, Waiting::Fetch(_) | Waiting::Asking(_));
+        for key in self.waiting_keys(|waiting, _| is_reader(waiting)) {
             let Some((waiting, address)) = self.take_waiting(key) else {
                 continue;
             };
             if let Waiting::Fetch(fetch) = waiting {
-                fetch.unwatch(key);
+                fetch.unwatch(self.inbox, key);
             }
             self.settle(&address, Outcome::Close);
         }

@@ -3,7 +3,7 @@
 //! A slab with generations: keys of requests that were answered long ago are recognised and ignored.
 
 use env::ConnId;
-use partition::{ShardId, WaiterKey};
+use model::WaiterKey;
 
 use super::connection::SlotNumber;
 
@@ -16,33 +16,33 @@ pub(crate) struct Address {
     pub(crate) version: i16,
 }
 
-impl Address {
-    /// Of what waits without a request: connections are numbered from the other end.
-    pub(crate) fn nobody() -> Address {
-        Address {
-            conn: ConnId(u64::MAX),
-            slot: 0,
-            correlation_id: 0,
-            version: 0,
-        }
-    }
-}
-
 struct Place<T> {
     generation: u32,
     value: Option<T>,
 }
 
+/// Keys name a place in the slab, and which of its uses is meant.
 pub(crate) struct Pending<T> {
-    shard: ShardId,
     places: Vec<Place<T>>,
     free: Vec<u32>,
 }
 
+fn key(slot: u32, generation: u32) -> WaiterKey {
+    WaiterKey(u64::from(slot) << 32 | u64::from(generation))
+}
+
+// Each cast takes the bits that `key` put there.
+fn slot(key: WaiterKey) -> usize {
+    (key.0 >> 32) as usize
+}
+
+fn generation(key: WaiterKey) -> u32 {
+    key.0 as u32
+}
+
 impl<T> Pending<T> {
-    pub(crate) fn new(shard: ShardId) -> Pending<T> {
+    pub(crate) fn new() -> Pending<T> {
         Pending {
-            shard,
             places: Vec::new(),
             free: Vec::new(),
         }
@@ -62,23 +62,19 @@ impl<T> Pending<T> {
                 slot
             }
         };
-        WaiterKey {
-            shard: self.shard,
-            slot,
-            generation: self.places[slot as usize].generation,
-        }
+        key(slot, self.places[slot as usize].generation)
     }
 
     pub(crate) fn insert(&mut self, value: T) -> WaiterKey {
         let key = self.next_key();
         self.free.pop();
-        self.places[key.slot as usize].value = Some(value);
+        self.places[slot(key)].value = Some(value);
         key
     }
 
     pub(crate) fn get_mut(&mut self, key: WaiterKey) -> Option<&mut T> {
-        let place = self.places.get_mut(key.slot as usize)?;
-        if place.generation == key.generation {
+        let place = self.places.get_mut(slot(key))?;
+        if place.generation == generation(key) {
             place.value.as_mut()
         } else {
             None
@@ -86,18 +82,18 @@ impl<T> Pending<T> {
     }
 
     pub(crate) fn contains(&self, key: WaiterKey) -> bool {
-        let place = self.places.get(key.slot as usize);
-        place.is_some_and(|place| place.generation == key.generation && place.value.is_some())
+        let place = self.places.get(slot(key));
+        place.is_some_and(|place| place.generation == generation(key) && place.value.is_some())
     }
 
     pub(crate) fn remove(&mut self, key: WaiterKey) -> Option<T> {
-        let place = self.places.get_mut(key.slot as usize)?;
-        if place.generation != key.generation {
+        let place = self.places.get_mut(slot(key))?;
+        if place.generation != generation(key) {
             return None;
         }
         let value = place.value.take()?;
         place.generation = place.generation.wrapping_add(1);
-        self.free.push(key.slot);
+        self.free.push(slot(key) as u32);
         Some(value)
     }
 
@@ -107,15 +103,38 @@ impl<T> Pending<T> {
             .iter()
             .enumerate()
             .filter(|(_, place)| place.value.as_ref().is_some_and(&wanted))
-            .map(|(slot, place)| WaiterKey {
-                shard: self.shard,
-                slot: slot as u32,
-                generation: place.generation,
-            })
+            .map(|(slot, place)| key(slot as u32, place.generation))
             .collect()
     }
 
     pub(crate) fn len(&self) -> usize {
         self.places.len() - self.free.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_key_of_an_earlier_use_of_a_place_names_nothing() {
+        let mut pending = Pending::new();
+        let (first, other) = (pending.insert('a'), pending.insert('b'));
+        assert_eq!(pending.remove(first), Some('a'));
+        let second = pending.next_key();
+        assert_eq!(pending.insert('c'), second);
+        assert_ne!(first, second, "the place is the same, its use is not");
+        assert!(!pending.contains(first) && pending.contains(second));
+        assert_eq!(pending.remove(first), None);
+        assert_eq!(pending.get_mut(first), None);
+        assert_eq!(pending.get_mut(second), Some(&mut 'c'));
+        let mut keys = pending.keys(|_| true);
+        keys.sort_unstable();
+        assert_eq!((keys, pending.len()), (vec![second, other], 2));
+        assert_eq!(
+            pending.remove(WaiterKey(u64::MAX)),
+            None,
+            "it is no key of ours"
+        );
     }
 }

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use model::Instant;
-use partition::WaiterKey;
+use model::WaiterKey;
 
 #[derive(Default)]
 pub(crate) struct Timers(BTreeSet<(Instant, WaiterKey)>);

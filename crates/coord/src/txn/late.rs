@@ -12,9 +12,9 @@ use model::Timestamp;
 
 use super::ask::Producer;
 use super::state::{State, Txn, is_exhausted};
-use super::{DRIVER, Decision, Fresh, STEP_BYTES_MAX, Transactions, fence};
+use super::{Decision, Fresh, STEP_BYTES_MAX, Transactions, fence};
 use crate::txn::Answer;
-use crate::{Moment, Step};
+use crate::{Caller, Moment, Step};
 
 /// Late transactions that one check aborts; the others follow soon.
 pub(super) const ABORTED_PER_CHECK_MAX: usize = 100;
@@ -91,7 +91,7 @@ impl Transactions {
             recovered.push((fenced.producer, fenced.last_epoch));
             step.records.push(fenced.record(id));
             let markers = Answer::Markers(fenced.markers(id));
-            step.answers.push((DRIVER, markers));
+            step.answers.push((Caller::Driver, markers));
             let tried = self.late.tried.get_or_insert_with(|| Tried {
                 first: id.clone(),
                 producer: txn.producer,

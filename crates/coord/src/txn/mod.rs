@@ -23,9 +23,6 @@ use crate::{Caller, Moment, Step};
 use late::Late;
 use state::{NO_EPOCH, Txn, bumped, is_exhausted, is_for_marker};
 
-/// The driver itself, who is asked to write markers.
-pub const DRIVER: Caller = Caller(u128::MAX);
-
 /// `transaction.version` from which records carry tagged fields, and from which each transaction has an epoch of its own (KIP-890).
 const TAGGED_RECORDS: i16 = 1;
 pub const EPOCH_PER_TXN: i16 = 2;
@@ -163,7 +160,7 @@ impl Transactions {
         self.expire_at = Some(at.now.plus(self.settings.expiration_check));
         self.check_at = Some(at.now.plus(self.check_interval()));
         let prepared = self.txns.iter().filter(|(_, txn)| txn.state.is_prepared());
-        let markers = prepared.map(|(id, txn)| (DRIVER, Answer::Markers(txn.markers(id))));
+        let markers = prepared.map(|(id, txn)| (Caller::Driver, Answer::Markers(txn.markers(id))));
         Step {
             answers: markers.collect(),
             ..Step::default()
@@ -250,7 +247,7 @@ impl Transactions {
             step.records.push(txn.record(id));
             if txn.state.is_prepared() {
                 let markers = Answer::Markers(txn.markers(id));
-                step.answers.push((DRIVER, markers));
+                step.answers.push((Caller::Driver, markers));
             }
             self.recovered = vec![(txn.producer, txn.last_epoch)];
         }

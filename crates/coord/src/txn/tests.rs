@@ -3,6 +3,7 @@
 use std::cell::Cell;
 
 use super::*;
+use crate::caller;
 
 mod last_epoch;
 mod late;
@@ -41,7 +42,7 @@ impl Rig {
         for (caller, answer) in step.answers {
             match answer {
                 Answer::Markers(markers) => {
-                    assert_eq!(caller, DRIVER);
+                    assert_eq!(caller, Caller::Driver);
                     self.markers.push(markers);
                 }
                 answer => told.push(answer),
@@ -59,7 +60,7 @@ impl Rig {
                 _ => {}
             }
         }
-        let step = self.machine.ask(Caller(1), ask, self.at());
+        let step = self.machine.ask(caller(1), ask, self.at());
         let mut told = self.perform(step);
         assert_eq!(told.len(), 1, "{told:?}");
         told.remove(0)
@@ -144,7 +145,7 @@ impl Rig {
                 transactional_id: markers.transactional_id,
                 producer: markers.producer,
             };
-            let step = self.machine.ask(Caller(1), ask, self.at());
+            let step = self.machine.ask(caller(1), ask, self.at());
             let told = self.perform(step);
             assert_eq!(told[0], Answer::Marked);
             assert_eq!(told[1..], vec![Answer::Add(Ok(())); waited]);
@@ -398,9 +399,9 @@ fn who_waits_is_given_back_when_another_looks_after_the_partition() {
     let producer = rig.init();
     rig.add(producer, 0, 2).unwrap();
     let next = rig.end(producer, true, 2).unwrap();
-    let step = rig.machine.ask(Caller(7), add(next, 1, 2, true), rig.at());
+    let step = rig.machine.ask(caller(7), add(next, 1, 2, true), rig.at());
     assert_eq!(rig.perform(step), []);
-    assert_eq!(rig.machine.abandon(), [Caller(7)]);
+    assert_eq!(rig.machine.abandon(), [caller(7)]);
     assert_eq!(rig.machine.abandon(), []);
 }
 
@@ -412,7 +413,7 @@ fn who_may_wait_begins_the_next_transaction_when_the_last_is_complete() {
     let second = rig.end(first, true, 2).unwrap();
     for partition in [1, 2] {
         let ask = add(second, partition, 2, true);
-        let step = rig.machine.ask(Caller(7), ask, rig.at());
+        let step = rig.machine.ask(caller(7), ask, rig.at());
         assert_eq!(rig.perform(step), []);
     }
     let markers = rig.markers.remove(0);
@@ -420,7 +421,7 @@ fn who_may_wait_begins_the_next_transaction_when_the_last_is_complete() {
         transactional_id: "t".into(),
         producer: markers.producer,
     };
-    let step = rig.machine.ask(Caller(1), ask, rig.at());
+    let step = rig.machine.ask(caller(1), ask, rig.at());
     let told = rig.perform(step);
     assert_eq!(
         told,
@@ -446,7 +447,7 @@ fn who_waits_for_markers_is_told_to_come_again_after_a_while() {
     let ask = |rig: &mut Rig| {
         let step = rig
             .machine
-            .ask(Caller(7), add(second, 1, 2, true), rig.at());
+            .ask(caller(7), add(second, 1, 2, true), rig.at());
         rig.perform(step)
     };
     let tick = |rig: &mut Rig| {
@@ -470,7 +471,7 @@ fn who_waits_for_markers_is_told_to_come_again_after_a_while() {
     for number in 0..=WAITING_MAX {
         let step = rig
             .machine
-            .ask(Caller(number as u128), again.clone(), rig.at());
+            .ask(caller(number as u64), again.clone(), rig.at());
         let told = rig.perform(step);
         let expected = (number == WAITING_MAX).then(|| come_again.clone());
         assert_eq!(told, Vec::from_iter(expected));

@@ -28,7 +28,7 @@ use wire::messages::{
     TxnOffsetCommitRequest,
 };
 
-use crate::world::{Entry, World};
+use crate::world::{Entry, World, caller};
 
 const GROUPS: [&str; 2] = ["g", "h"];
 
@@ -696,7 +696,7 @@ fn fetch(group: &str, require_stable: bool) -> Ask {
 /// Asks that change nothing.
 fn read(groups: &mut Groups, settings: &Settings, ask: Ask) -> Answer {
     let world = World::new(settings.clone());
-    let step = groups.ask(Caller(u128::MAX), ask, world.at(), &world.topics);
+    let step = groups.ask(caller(u64::MAX), ask, world.at(), &world.topics);
     assert!(step.records.is_empty());
     let mut answers = step.answers.into_iter();
     answers.next().expect("an answer").1

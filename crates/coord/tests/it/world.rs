@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use coord::group::{Answer, Ask, Groups, Settings, record_version};
 use coord::{Caller, Moment, Step, Topics};
-use model::{Instant, ProducerEpoch, ProducerId, Timestamp};
+use model::{InboxId, Instant, ProducerEpoch, ProducerId, Ticket, Timestamp, WaiterKey};
 use wire::Uuid;
 use wire::group::GroupRecord;
 
@@ -82,6 +82,14 @@ pub(crate) fn topic_id(number: u8) -> Uuid {
 /// What a caller was told: an answer, or that its step could not be written.
 pub(crate) type Told = Result<Answer, ()>;
 
+pub(crate) fn caller(number: u64) -> Caller {
+    Caller::Ticket(Ticket {
+        inbox: InboxId(0),
+        key: WaiterKey(number),
+        part: 0,
+    })
+}
+
 pub(crate) struct World {
     pub(crate) groups: Groups,
     pub(crate) settings: Arc<Settings>,
@@ -95,7 +103,7 @@ pub(crate) struct World {
     /// Some append was.
     pub(crate) has_refused: bool,
     pub(crate) told: Vec<(Caller, Told)>,
-    callers: u128,
+    callers: u64,
     fresh: u128,
 }
 
@@ -136,7 +144,7 @@ impl World {
 
     pub(crate) fn ask(&mut self, ask: Ask) -> Caller {
         self.callers += 1;
-        let caller = Caller(self.callers);
+        let caller = caller(self.callers);
         let step = self.groups.ask(caller, ask, self.at(), &self.topics);
         self.perform(step);
         caller

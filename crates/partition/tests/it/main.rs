@@ -27,12 +27,12 @@ use bytes::Bytes;
 use env::sim::{Faults, Machine};
 use env::{Turn, Worker};
 use log::config::{Durability, LogConfig};
-use model::{LeaderEpoch, Offset, PartitionIndex, Timestamp};
+use model::{InboxId, LeaderEpoch, Offset, PartitionIndex, Ticket, Timestamp, WaiterKey};
 use parking_lot::Mutex;
 use partition::{
     Announce, AppendError, Commit, DirSettings, Extent, Found, Identity, Isolation, LogDir, Moment,
-    News, OpenError, Partition, PieceMaker, Plan, ReadRequest, Recovery, SegmentWriter, ShardId,
-    Stamp, Start, Syncer, Ticket, Told, TrimError, WaiterKey,
+    News, OpenError, Partition, PieceMaker, Plan, ReadRequest, Recovery, SegmentWriter, Stamp,
+    Start, Syncer, Told, TrimError,
 };
 use wire::Uuid;
 use wire::records::{Batch, BatchBuilder, Caps, RecordIter, Source};
@@ -213,12 +213,11 @@ fn open(machine: &Machine, configs: &[LogConfig]) -> Result<Rig, OpenError> {
 }
 
 fn ticket(index: u32) -> Ticket {
-    let waiter = WaiterKey {
-        shard: ShardId(0),
-        slot: 0,
-        generation: 0,
-    };
-    Ticket { waiter, index }
+    Ticket {
+        inbox: InboxId(0),
+        key: WaiterKey(0),
+        part: index,
+    }
 }
 
 fn batch_of(values: &[Vec<u8>]) -> Batch {
@@ -292,7 +291,7 @@ impl Rig {
         news.append(&mut self.heard.0.lock());
         for item in news {
             match item {
-                News::Committed(ticket) => match self.waiting.remove(&ticket.index) {
+                News::Committed(ticket) => match self.waiting.remove(&ticket.part) {
                     Some(Wait::Append { partition, end }) => {
                         known[partition].acked = known[partition].acked.max(end);
                     }
@@ -302,7 +301,7 @@ impl Rig {
                     None => panic!("{ticket:?} was redeemed twice"),
                 },
                 News::Failed(ticket) => {
-                    let wait = self.waiting.remove(&ticket.index);
+                    let wait = self.waiting.remove(&ticket.part);
                     self.failed.push(wait.expect("a ticket fails once"));
                 }
                 News::Readable(_) => {}

@@ -64,7 +64,7 @@ fn readable(rig: &Rig) -> Vec<u32> {
     let mut news = Vec::new();
     while rig.dir.commit(&mut news) == Commit::Done && rig.dir.has_queued() {}
     let index = |item: &News| match item {
-        News::Readable(ticket) => Some(ticket.index),
+        News::Readable(ticket) => Some(ticket.part),
         _ => None,
     };
     news.iter().filter_map(index).collect()

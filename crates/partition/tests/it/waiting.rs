@@ -26,7 +26,7 @@ fn committed(rig: &Rig) -> Vec<u32> {
     let mut news = Vec::new();
     rig.dir.commit(&mut news);
     let index = |item: &News| match item {
-        News::Committed(ticket) => ticket.index,
+        News::Committed(ticket) => ticket.part,
         other => panic!("{other:?}"),
     };
     news.iter().map(index).collect()
@@ -73,7 +73,7 @@ fn only_what_is_not_durable_is_looked_through_for_who_waits_no_more() {
     };
     assert_eq!(in_doubt(&rig), [topic(0)], "until its sync returned");
     for partition in rig.dir.uncommitted() {
-        partition.forget_waiters(ShardId(0), |_| false);
+        partition.forget_waiters(InboxId(0), |_| false);
     }
     let synced = flight.sync();
     rig.dir.finish(&flight, synced, &mut news);
@@ -128,7 +128,7 @@ fn a_watcher_is_told_once_when_there_is_more_than_it_has_seen() {
     append(&mut rig, batch_of(&[value("v", 1)]), 2).unwrap();
     assert_eq!(committed(&rig), [2]);
     assert!(rig.partitions[0].watch(ticket(9), Offset(2), Isolation::Uncommitted));
-    rig.partitions[0].unwatch(ticket(9).waiter);
+    rig.partitions[0].unwatch(InboxId(0), WaiterKey(0));
     append(&mut rig, batch_of(&[value("v", 1)]), 3).unwrap();
     assert_eq!(committed(&rig), [3]);
 }

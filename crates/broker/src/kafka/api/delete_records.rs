@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use model::{Instant, Offset};
-use partition::{Partition, Ticket, WaiterKey};
+use model::{Instant, Offset, Ticket, WaiterKey};
+use partition::Partition;
 use wire::messages::delete_records_response::{
     DeleteRecordsPartitionResult, DeleteRecordsTopicResult,
 };
@@ -60,10 +60,7 @@ impl Shard {
                 let found = topics
                     .named(&topic.name)
                     .and_then(|topic| topic.partition(asked.partition_index));
-                let ticket = Ticket {
-                    waiter: key,
-                    index: trim.tickets.len() as u32,
-                };
+                let ticket = self.ticket(key, trim.tickets.len() as u32);
                 let to = (asked.offset != HIGH_WATERMARK).then_some(Offset(asked.offset));
                 let result = match found {
                     Some(partition) => may_delete(&topic.name, partition).and_then(|()| {
@@ -101,10 +98,10 @@ impl Shard {
     }
 
     pub(crate) fn on_trim_news(&mut self, ticket: Ticket, code: ErrorCode) {
-        let Some((Waiting::Trim(trim), _)) = self.waiting(ticket.waiter) else {
+        let Some((Waiting::Trim(trim), _)) = self.waiting(ticket.key) else {
             return;
         };
-        let place = trim.tickets.get_mut(ticket.index as usize);
+        let place = trim.tickets.get_mut(ticket.part as usize);
         if let Some(place) = place.and_then(Option::take) {
             if code != ErrorCode::None {
                 trim.fail(place, code);
@@ -112,7 +109,7 @@ impl Shard {
             trim.open -= 1;
         }
         if trim.open == 0 {
-            self.finish_trim(ticket.waiter);
+            self.finish_trim(ticket.key);
         }
     }
 

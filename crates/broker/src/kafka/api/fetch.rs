@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use model::{Instant, LeaderEpoch, Offset};
-use partition::{Isolation, Partition, Plan, ReadError, ReadRequest, Ticket, WaiterKey};
+use model::{InboxId, Instant, LeaderEpoch, Offset, Ticket, WaiterKey};
+use partition::{Isolation, Partition, Plan, ReadError, ReadRequest};
 use wire::messages::fetch_request::FetchPartition;
 use wire::messages::fetch_response::{AbortedTransaction, FetchableTopicResponse, PartitionData};
 use wire::messages::{FetchRequest, FetchResponse};
@@ -97,10 +97,8 @@ impl Shard {
         let mut looked = fetch.look(memory_max, true);
         let unverified = fetch.unverified(&looked);
         if !unverified.is_empty() {
-            let ticket = Ticket {
-                waiter: self.next_waiter(),
-                index: 0,
-            };
+            let key = self.next_waiter();
+            let ticket = self.ticket(key, 0);
             if self.shared.prefetcher.verify(unverified, ticket) {
                 fetch.waits_for = WaitsFor::Verification;
                 self.wait(Waiting::Fetch(fetch), *address);
@@ -136,8 +134,7 @@ impl Shard {
         let mut moved = Vec::new();
         for (index, (partition, looked)) in fetch.partitions.iter().zip(&looked).enumerate() {
             if let Ok(partition) = partition {
-                let index = index as u32;
-                let ticket = Ticket { waiter: key, index };
+                let ticket = self.ticket(key, index as u32);
                 if !partition.watch(ticket, looked.seen, fetch.isolation) {
                     moved.push(ticket);
                 }
@@ -155,6 +152,7 @@ impl Shard {
 
     /// Keeps the window of sequential readers full; true when the answer has to wait until its bytes are in memory.
     fn warm_up(&mut self, address: &Address, key: WaiterKey, looked: &[Looked]) -> bool {
+        let ticket = self.ticket(key, 0);
         let Some(connection) = self.connections.get_mut(&address.conn) else {
             return false;
         };
@@ -162,10 +160,7 @@ impl Shard {
         let mut waits = false;
         for looked in looked {
             if let Plan::File(slice) = &looked.plan {
-                let ticket = (!waits).then_some(Ticket {
-                    waiter: key,
-                    index: 0,
-                });
+                let ticket = (!waits).then_some(ticket);
                 waits |= connection.readers.on_slice(slice, ticket, prefetcher);
             }
         }
@@ -220,7 +215,7 @@ impl Shard {
         let Some((Waiting::Fetch(fetch), address)) = self.take_waiting(key) else {
             return;
         };
-        fetch.unwatch(key);
+        fetch.unwatch(self.inbox, key);
         let outcome = self.answer_fetch(&address, &fetch, looked);
         self.settle(&address, outcome);
     }
@@ -228,7 +223,7 @@ impl Shard {
     /// Whoever asked is gone.
     pub(crate) fn drop_fetch(&mut self, key: WaiterKey) {
         if let Some((Waiting::Fetch(fetch), _)) = self.take_waiting(key) {
-            fetch.unwatch(key);
+            fetch.unwatch(self.inbox, key);
         }
     }
 
@@ -401,16 +396,16 @@ impl Fetch {
 
     /// False when there is more in that partition than was seen.
     fn watch(&self, ticket: Ticket, looked: &[Looked]) -> bool {
-        let at = ticket.index as usize;
+        let at = ticket.part as usize;
         match (self.partitions.get(at), looked.get(at)) {
             (Some(Ok(partition)), Some(look)) => partition.watch(ticket, look.seen, self.isolation),
             _ => true,
         }
     }
 
-    pub(crate) fn unwatch(&self, key: WaiterKey) {
+    pub(crate) fn unwatch(&self, inbox: InboxId, key: WaiterKey) {
         for partition in self.partitions.iter().flatten() {
-            partition.unwatch(key);
+            partition.unwatch(inbox, key);
         }
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 
-use model::{LeaderEpoch, Offset, Timestamp};
-use partition::{Isolation, Partition, ReadError, Ticket};
+use model::{LeaderEpoch, Offset, Ticket, Timestamp};
+use partition::{Isolation, Partition, ReadError};
 use wire::messages::list_offsets_request::ListOffsetsPartition;
 use wire::messages::list_offsets_response::{
     ListOffsetsPartitionResponse, ListOffsetsTopicResponse,
@@ -57,10 +57,8 @@ impl Shard {
             answer: OnceLock::new(),
         });
         if search.is_for_times() {
-            let ticket = Ticket {
-                waiter: self.next_waiter(),
-                index: 0,
-            };
+            let key = self.next_waiter();
+            let ticket = self.ticket(key, 0);
             if (self.shared.prefetcher).search(Arc::clone(&search), ticket) {
                 self.wait(Waiting::Search(search), *address);
                 return Outcome::Waits;
@@ -70,7 +68,7 @@ impl Shard {
     }
 
     pub(crate) fn on_found(&mut self, ticket: Ticket) {
-        if let Some((Waiting::Search(search), address)) = self.take_waiting(ticket.waiter) {
+        if let Some((Waiting::Search(search), address)) = self.take_waiting(ticket.key) {
             let outcome = self.reply(&address, ApiKey::ListOffsets, search.answer());
             self.settle(&address, outcome);
         }

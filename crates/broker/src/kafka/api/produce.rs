@@ -5,8 +5,8 @@
 
 use bytes::Bytes;
 use log::producer::Origin;
-use model::{Instant, Timestamp};
-use partition::{AppendError, Appended, Moment, Partition, Ticket, WaiterKey, Warrant};
+use model::{Instant, Ticket, Timestamp, WaiterKey};
+use partition::{AppendError, Appended, Moment, Partition, Warrant};
 use std::sync::Arc;
 use std::time::Duration;
 use wire::messages::ProduceRequest;
@@ -83,10 +83,8 @@ impl Shard {
         for (topic_at, topic) in request.topic_data.into_iter().enumerate() {
             let mut partitions = Vec::with_capacity(topic.partition_data.len());
             for (at, data) in topic.partition_data.into_iter().enumerate() {
-                let ticket = (acks != 0).then_some(Ticket {
-                    waiter: key,
-                    index: produce.tickets.len() as u32,
-                });
+                let part = produce.tickets.len() as u32;
+                let ticket = (acks != 0).then_some(self.ticket(key, part));
                 let answer = self.produce_partition(
                     address,
                     topic.topic_id,
@@ -269,10 +267,10 @@ impl Shard {
 
     /// One partition of a waiting request is committed, or will not be in this process.
     pub(crate) fn on_produce_news(&mut self, ticket: Ticket, code: ErrorCode) {
-        let Some((Waiting::Produce(produce), _)) = self.waiting(ticket.waiter) else {
+        let Some((Waiting::Produce(produce), _)) = self.waiting(ticket.key) else {
             return;
         };
-        let place = produce.tickets.get_mut(ticket.index as usize);
+        let place = produce.tickets.get_mut(ticket.part as usize);
         if let Some(place) = place.and_then(Option::take) {
             if code != ErrorCode::None {
                 produce.fail(place, code);
@@ -280,7 +278,7 @@ impl Shard {
             produce.open -= 1;
         }
         if produce.open == 0 {
-            self.finish_produce(ticket.waiter);
+            self.finish_produce(ticket.key);
         }
     }
 

@@ -14,7 +14,7 @@ use wire::{ErrorCode, Message, Uuid, Writer};
 use super::partitions::Target;
 use super::world::World;
 use super::*;
-use crate::Caller;
+use crate::caller;
 use crate::group::{Answer, Client};
 
 /// What a classic member says about itself: reads t, has these.
@@ -74,7 +74,7 @@ fn join_of(name: &str) -> Beat {
 impl World {
     fn upgrade(&mut self, classic: &ClassicGroup, name: &str) -> String {
         let cx = World::cx(&self.topics, &self.settings, self.at);
-        let step = ConsumerGroup::upgrade("g", classic, Caller(1), &join_of(name), &cx);
+        let step = ConsumerGroup::upgrade("g", classic, caller(1), &join_of(name), &cx);
         let Some(Answer::ConsumerHeartbeat(response)) = self.take(step).pop() else {
             panic!("no answer");
         };
@@ -166,7 +166,7 @@ impl World {
             needs_member_id: true,
             fresh: Uuid([9; 16]),
         };
-        let step = self.group.classic_join(Caller(1), join, &cx);
+        let step = self.group.classic_join(caller(1), join, &cx);
         let records = step.records.clone();
         match self.take(step).pop() {
             Some(Answer::Join(joined)) => (joined, records),
@@ -186,7 +186,7 @@ impl World {
             ..SyncGroupRequest::default()
         };
         let cx = World::cx(&self.topics, &self.settings, self.at);
-        let step = self.group.classic_sync(Caller(1), &request, &cx);
+        let step = self.group.classic_sync(caller(1), &request, &cx);
         match self.take(step).pop() {
             Some(Answer::Sync(it)) if it.error_code == 0 => {
                 let target: Target =
@@ -299,7 +299,7 @@ fn a_group_without_consumer_members_is_classic_again() {
     let cx = World::cx(&world.topics, &world.settings, world.at);
     let mut leave = join_of("a");
     leave.request.member_epoch = -1;
-    let step = world.group.heartbeat(Caller(1), &leave, &cx);
+    let step = world.group.heartbeat(caller(1), &leave, &cx);
     let Some(GroupRecord::GroupMetadata(_, Some(value))) = step.records.last() else {
         panic!("{:?}", step.records.last());
     };
@@ -323,7 +323,7 @@ fn with_static() -> (World, ConsumerGroupHeartbeatResponse) {
     let mut join = join_of("a");
     join.request.instance_id = Some("i".into());
     let cx = World::cx(&world.topics, &world.settings, world.at);
-    let step = ConsumerGroup::upgrade("g", &classic, Caller(1), &join, &cx);
+    let step = ConsumerGroup::upgrade("g", &classic, caller(1), &join, &cx);
     let Some(Answer::ConsumerHeartbeat(response)) = world.take(step).pop() else {
         panic!("no answer");
     };
@@ -337,7 +337,7 @@ fn a_group_is_classic_again_when_its_last_consumer_is_back_as_a_classic_member()
     away.request.member_epoch = -2;
     away.request.instance_id = Some("i".into());
     let cx = World::cx(&world.topics, &world.settings, world.at);
-    let step = world.group.heartbeat(Caller(1), &away, &cx);
+    let step = world.group.heartbeat(caller(1), &away, &cx);
     world.take(step);
 
     let (joined, records) = world.classic_join_as("", Some("i"), "cooperative-sticky", &[]);

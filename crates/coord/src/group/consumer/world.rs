@@ -15,7 +15,7 @@ use wire::{ErrorCode, Uuid};
 use super::member::{JOIN, LEAVE, LEAVE_STATIC};
 use super::{Beat, ConsumerGroup, Context, Settings};
 use crate::group::{Answer, Client as From, record};
-use crate::{Caller, Moment, Step, Topics};
+use crate::{Moment, Step, Topics};
 
 #[derive(Debug, Default)]
 pub(super) struct FakeTopics {
@@ -201,7 +201,7 @@ impl World {
             fresh: Uuid([self.fresh; 16]),
         };
         let cx = Self::cx(&self.topics, &self.settings, self.at);
-        let step = self.group.heartbeat(Caller(7), &beat, &cx);
+        let step = self.group.heartbeat(crate::caller(7), &beat, &cx);
         let mut answers = self.take(step);
         match answers.pop() {
             Some(Answer::ConsumerHeartbeat(response)) if answers.is_empty() => response,

@@ -113,7 +113,7 @@ fn refused_records_leave_the_group_as_it_was() {
         brings_member_id: true,
         fresh: Uuid::ZERO,
     };
-    let step = world.group.heartbeat(crate::Caller(1), &beat, &cx);
+    let step = world.group.heartbeat(crate::caller(1), &beat, &cx);
     assert!(!step.records.is_empty());
     assert_eq!(world.group.durable(), before);
 

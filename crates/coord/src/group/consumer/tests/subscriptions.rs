@@ -231,7 +231,7 @@ fn topics_that_a_new_epoch_was_made_of_are_not_compared_again() {
     beat.request.member_epoch = 2;
     beat.request.rebalance_timeout_ms = -1;
     let cx = World::cx(&world.topics, &world.settings, world.at);
-    let step = world.group.heartbeat(crate::Caller(1), &beat, &cx);
+    let step = world.group.heartbeat(crate::caller(1), &beat, &cx);
     assert!(!step.records.is_empty());
     let response = world.beat("a", |_| {});
     assert_eq!(world.show(&response), "3: t0 t1");
