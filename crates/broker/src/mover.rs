@@ -177,7 +177,11 @@ impl Mover {
             return Turn::Again;
         }
         let id = random_uuid(&self.shared.env);
-        let moving = Move::begin(&wish.partition, &wish.to, id, wish.moved);
+        let mut residents = self.shared.residents().iter();
+        let Some(to) = residents.find(|of| Arc::ptr_eq(&of.dir, &wish.to)) else {
+            unreachable!("moves go to directories of this broker")
+        };
+        let moving = Move::begin(&wish.partition, to, id, wish.moved);
         self.current = Some(Current {
             moving,
             assigned: None,

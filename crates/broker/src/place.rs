@@ -5,7 +5,7 @@ use std::sync::Arc;
 use config::Overrides;
 use meta::Image;
 use model::{BrokerId, PartitionIndex};
-use partition::{LogDir, Partition};
+use partition::{LogDir, Residents};
 use wire::Uuid;
 
 use crate::topics::Topic;
@@ -13,13 +13,17 @@ use crate::topics::Topic;
 /// The directories of this broker.
 pub(crate) struct Places {
     node: BrokerId,
-    dirs: Vec<Arc<LogDir>>,
-    missing: Arc<LogDir>,
+    dirs: Vec<Arc<Residents>>,
+    missing: Arc<Residents>,
 }
 
 impl Places {
     /// `missing` stands for directories that are in the metadata and not among ours.
-    pub(crate) fn new(node: BrokerId, dirs: Vec<Arc<LogDir>>, missing: Arc<LogDir>) -> Places {
+    pub(crate) fn new(
+        node: BrokerId,
+        dirs: Vec<Arc<Residents>>,
+        missing: Arc<Residents>,
+    ) -> Places {
         Places {
             node,
             dirs,
@@ -28,13 +32,13 @@ impl Places {
     }
 
     /// The directory with `id`; the first one for partitions that were never given any.
-    fn dir(&self, id: Option<Uuid>) -> &Arc<LogDir> {
+    fn dir(&self, id: Option<Uuid>) -> &Arc<Residents> {
         match id.filter(|id| *id != Uuid::ZERO) {
             None => &self.dirs[0],
             Some(id) => self
                 .dirs
                 .iter()
-                .find(|dir| dir.id == id)
+                .find(|residents| residents.dir.id == id)
                 .unwrap_or(&self.missing),
         }
     }
@@ -43,8 +47,8 @@ impl Places {
     /// the settings cordon.
     pub(crate) fn usable(&self, image: &Arc<Image>, broker: &config::Broker) -> Arc<Image> {
         let ids = |is: &dyn Fn(&LogDir) -> bool| -> Vec<Uuid> {
-            let dirs = self.dirs.iter().filter(|dir| is(dir));
-            dirs.map(|dir| dir.id).collect()
+            let dirs = self.dirs.iter().map(|residents| &residents.dir);
+            dirs.filter(|dir| is(dir)).map(|dir| dir.id).collect()
         };
         let failed = ids(&LogDir::is_failed);
         let cordoned = ids(&|dir| broker.is_cordoned(&dir.path));
@@ -71,16 +75,10 @@ impl Places {
                 open.set_epoch(planned.leader_epoch);
                 return Arc::clone(open);
             }
-            let dir = self.dir(planned.directory(self.node));
-            dir.partition(topic.id, index).unwrap_or_else(|| {
+            let residents = self.dir(planned.directory(self.node));
+            residents.partition(topic.id, index).unwrap_or_else(|| {
                 let start = partition::Start::empty(planned.leader_epoch, Arc::clone(&config));
-                Partition::new(
-                    topic.id,
-                    Arc::clone(&topic.name),
-                    index,
-                    Arc::clone(dir),
-                    start,
-                )
+                residents.create(topic.id, Arc::clone(&topic.name), index, start)
             })
         };
         Topic {

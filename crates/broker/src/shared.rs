@@ -12,7 +12,7 @@ use env::{Bell, Env, Socket};
 use log::journal::SYNCS_MAX;
 use model::InboxId;
 use parking_lot::Mutex;
-use partition::{Cleaning, LogDir, News, Wait};
+use partition::{Cleaning, LogDir, News, Residents, Wait};
 
 use crate::coordinate::Asked;
 use crate::crowd::Crowd;
@@ -45,6 +45,8 @@ pub(crate) struct Shared {
     settings: ArcSwap<Settings>,
     topics: ArcSwap<Topics>,
     dirs: Vec<Arc<LogDir>>,
+    /// The partitions in each of them: this keeps them alive.
+    residents: Vec<Arc<Residents>>,
     committers: Vec<Arc<dyn Bell>>,
     /// By directory: a commit thread waits for company, and knows until when.
     lingering: Vec<AtomicBool>,
@@ -62,15 +64,9 @@ pub(crate) struct Shared {
     failure: Mutex<Option<String>>,
 }
 
-fn set_dirs(dirs: &[Arc<LogDir>], settings: &Settings) {
+fn set_dirs(residents: &[Arc<Residents>], settings: &Settings) {
     let expiration_ms = settings.dir().producer_expiration_ms;
-    (dirs.iter()).for_each(|dir| dir.set_producer_expiration(expiration_ms));
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        self.dirs.iter().for_each(|dir| dir.let_go());
-    }
+    (residents.iter()).for_each(|of| of.set_producer_expiration(expiration_ms));
 }
 
 impl Shared {
@@ -79,16 +75,17 @@ impl Shared {
         settings: Settings,
         metadata: Metadata,
         topics: Topics,
-        dirs: Vec<Arc<LogDir>>,
+        residents: Vec<Arc<Residents>>,
         committers: Vec<Arc<dyn Bell>>,
         inboxes: Inboxes,
     ) -> Shared {
         let shards = inboxes.shards_count();
-        let movers = usize::from(dirs.len() > 1);
+        let movers = usize::from(residents.len() > 1);
         let loops = shards + committers.len() * SYNCS_MAX + movers;
         let unfinished = Budget::new(settings.request_bytes_max / 2, shards);
         // They were opened before the settings that the metadata hold were known.
-        set_dirs(&dirs, &settings);
+        set_dirs(&residents, &settings);
+        let dirs: Vec<_> = residents.iter().map(|of| Arc::clone(&of.dir)).collect();
         Shared {
             prefetcher: Prefetcher::new(env.threads.bell()),
             moves: Moves::new(env.threads.bell()),
@@ -99,6 +96,7 @@ impl Shared {
             topics: ArcSwap::from_pointee(topics),
             lingering: dirs.iter().map(|_| AtomicBool::new(false)).collect(),
             dirs,
+            residents,
             committers,
             inboxes,
             next_shard: AtomicUsize::new(0),
@@ -125,12 +123,17 @@ impl Shared {
         if let Some(cleaning) = self.cleaning.get() {
             cleaning.set_settings(settings.cleaner());
         }
-        set_dirs(&self.dirs, &settings);
+        set_dirs(&self.residents, &settings);
         self.settings.store(Arc::new(settings));
     }
 
     pub(crate) fn dirs(&self) -> &[Arc<LogDir>] {
         &self.dirs
+    }
+
+    /// In the order of the directories.
+    pub(crate) fn residents(&self) -> &[Arc<Residents>] {
+        &self.residents
     }
 
     pub(crate) fn topics(&self) -> Arc<Topics> {

@@ -15,8 +15,8 @@ use meta::record::Record;
 use meta::{Endpoint, Image, RecordError, ReplayError, Resource};
 use model::{LeaderEpoch, PartitionIndex};
 use partition::{
-    Announce, Cleaning, Found, Identity, InMemory, LogDir, News, OpenError, Partition, PieceMaker,
-    Recovery, Restored, SegmentWriter, Start, Syncer, Told,
+    Announce, Cleaning, Found, Identity, InMemory, News, OpenError, Partition, PieceMaker,
+    Recovery, Residents, Restored, SegmentWriter, Start, Syncer, Told,
 };
 use wire::records::{Batch, Caps, CodecError, RecordError as BatchRecordError, RecordIter};
 use wire::{ErrorCode, Uuid};
@@ -107,7 +107,7 @@ impl Broker {
             settings,
             image,
             topics,
-            dirs,
+            residents,
             log,
             places,
             moved,
@@ -140,8 +140,9 @@ impl Broker {
             incarnation: random_uuid(env),
             endpoints,
             rack: settings.broker.rack.clone(),
-            log_dirs: dirs
+            log_dirs: residents
                 .iter()
+                .map(|residents| &residents.dir)
                 .filter(|dir| !dir.is_failed())
                 .map(|dir| dir.id)
                 .collect(),
@@ -151,14 +152,15 @@ impl Broker {
         let begun = begin_leader_epochs(&image, node, |topic| {
             may_have_lost(topic, &image, &settings.broker)
         });
-        let committer_bells: Vec<Arc<dyn Bell>> = dirs.iter().map(|_| env.threads.bell()).collect();
+        let committer_bells: Vec<Arc<dyn Bell>> =
+            residents.iter().map(|_| env.threads.bell()).collect();
         let metadata = Metadata::new(image, log, places, cluster_id);
         let shared = Arc::new(Shared::new(
             env.clone(),
             settings,
             metadata,
             topics,
-            dirs.clone(),
+            residents.clone(),
             committer_bells.clone(),
             inboxes,
         ));
@@ -171,7 +173,8 @@ impl Broker {
         }
 
         let announce: Arc<dyn Announce> = Arc::new(Spread(Arc::downgrade(&shared)));
-        for (at, (dir, bell)) in dirs.iter().zip(committer_bells).enumerate() {
+        for (at, (residents, bell)) in residents.iter().zip(committer_bells).enumerate() {
+            let dir = &residents.dir;
             for _ in 0..SYNCS_MAX {
                 let committer = Committer {
                     at,
@@ -184,7 +187,10 @@ impl Broker {
             }
             env.threads.spawn(
                 "segments",
-                Box::new(SegmentWriter::new(Arc::clone(dir), Arc::clone(&announce))),
+                Box::new(SegmentWriter::new(
+                    Arc::clone(residents),
+                    Arc::clone(&announce),
+                )),
             );
             let syncer = Syncer::new(Arc::clone(dir));
             env.threads.spawn_syncer("syncer", Box::new(syncer));
@@ -193,7 +199,7 @@ impl Broker {
                 Box::new(PieceMaker::new(Arc::clone(dir), Arc::clone(&announce))),
             );
         }
-        let cleaning = Cleaning::new(env, dirs, announce, shared.config().cleaner());
+        let cleaning = Cleaning::new(env, residents, announce, shared.config().cleaner());
         shared.set_cleaning(Arc::clone(&cleaning));
         cleaning.spawn();
         // With one directory there is nowhere to move to.
@@ -233,8 +239,8 @@ impl Broker {
     #[must_use]
     pub fn in_memory(&self) -> InMemory {
         let mut all = InMemory::default();
-        let dirs = self.shared.dirs().iter();
-        dirs.for_each(|dir| all += dir.in_memory());
+        let residents = self.shared.residents().iter();
+        residents.for_each(|of| all += of.in_memory());
         all
     }
 
@@ -263,7 +269,7 @@ struct Recovered {
     settings: Settings,
     image: Image,
     topics: Topics,
-    dirs: Vec<Arc<LogDir>>,
+    residents: Vec<Arc<Residents>>,
     log: Arc<Partition>,
     places: Places,
     /// Name the directories of partitions that are not where the image says.
@@ -278,7 +284,7 @@ fn recover(env: &Env, settings: &Settings) -> Result<Recovered, StartError> {
     let paths = &settings.broker.log_dirs;
     let offline = |at: usize, error: &OpenError| {
         env::tell!("log dir {} is offline: {error}", paths[at].display());
-        LogDir::offline(env, &paths[at], settings.dir(), env.threads.bell())
+        Residents::offline(env, &paths[at], settings.dir(), env.threads.bell())
     };
     let mut recoveries = Vec::new();
     for path in paths {
@@ -338,45 +344,44 @@ fn recover(env: &Env, settings: &Settings) -> Result<Recovered, StartError> {
         }
     }
     let adopted = whereabouts::settle(&mut restored, &image, node);
-    let mut dirs = Vec::new();
+    let mut residents = Vec::new();
     let mut rounds = 0;
     for (at, restored) in restored.into_iter().enumerate() {
         let finish = |restored: Restored| restored.finish(env.threads.bell());
-        let dir = match restored.and_then(finish) {
+        let here = match restored.and_then(finish) {
             Ok(opened) => {
                 rounds += opened.rounds;
-                opened.dir
+                opened.residents
             }
             Err(error) if may_fail(at, &error) => offline(at, &error),
             Err(error) => return Err(error.into()),
         };
-        dirs.push(dir);
+        residents.push(here);
     }
     let moved = (adopted.into_iter())
         // What is there is not set aside yet: the partition stays offline, and the next start decides anew.
-        .filter(|adopted| !dirs[adopted.named].is_failed())
+        .filter(|adopted| !residents[adopted.named].dir.is_failed())
         .map(|adopted| adopted.record)
         .collect();
-    let log = dirs[metadata_dir]
+    let log = residents[metadata_dir]
         .partition(METADATA_TOPIC_ID, METADATA_PARTITION)
         .unwrap_or_else(|| {
             let start = Start::empty(LeaderEpoch(0), metadata_config);
-            Partition::new(
+            residents[metadata_dir].create(
                 METADATA_TOPIC_ID,
                 METADATA_TOPIC.into(),
                 METADATA_PARTITION,
-                Arc::clone(&dirs[metadata_dir]),
                 start,
             )
         });
     // Named after nothing on disk: no request shows it.
-    let missing = LogDir::offline(
+    let missing = Residents::offline(
         env,
         Path::new("missing"),
         settings.dir(),
         env.threads.bell(),
     );
-    let places = Places::new(node, dirs.clone(), missing);
+    let places = Places::new(node, residents.clone(), missing);
     let mut placed = image.clone();
     for record in &moved {
         placed.replay(record)?;
@@ -390,7 +395,7 @@ fn recover(env: &Env, settings: &Settings) -> Result<Recovered, StartError> {
         settings: Settings::new(dynamic, &image),
         image,
         topics,
-        dirs,
+        residents,
         log,
         places,
         moved,

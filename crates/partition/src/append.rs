@@ -17,7 +17,8 @@ use wire::records::{
     Rules, TimestampType, end_txn_batch, recompress, validate_records,
 };
 
-use crate::dir::{Push, Stamp};
+use crate::dir::linger::Stamp;
+use crate::dir::queue::Push;
 use crate::news::Awaiting;
 use crate::partition::{Partition, PendingTrim, State};
 use crate::verification::Warrant;
@@ -303,7 +304,7 @@ impl Partition {
         stamp: Option<(&mut Stamp, Instant)>,
     ) {
         let has_joined = match &mut state.pause {
-            Some(pause) => pause.hold(&state.home.dir, push),
+            Some(pause) => pause.hold(&state.home.dir.backlog, push),
             None => state.home.dir.enqueue(self, &mut state.slot, push, stamp),
         };
         if has_joined {

@@ -15,13 +15,12 @@ mod verification;
 
 pub use append::{AppendError, Appended, Marker, Moment, TrimError};
 pub use dir::{
-    Announce, Begun, Cleaner, CleanerSettings, Cleaning, Commit, DirSettings, Extent, Flight,
-    Found, Identity, InMemory, LogDir, Move, MoveError, MoveStep, Moved, OpenError, Opened,
-    PieceMaker, Recovery, Restored, SegmentWriter, Stamp, Syncer, Told, Wait, accept_loss,
-    unnamed_loss,
+    Announce, Begun, Cleaner, CleanerSettings, Cleaning, Commit, DirSettings, Durable, Extent,
+    Flight, Found, Identity, InMemory, Key, LogDir, Move, MoveError, MoveStep, Moved, NeverDurable,
+    OpenError, Opened, PieceMaker, Push, Reached, Recovery, Residents, Restored, SegmentWriter,
+    Slot, Stamp, Syncer, Told, Wait, accept_loss, unnamed_loss,
 };
 pub use news::News;
 pub use partition::{Bounds, Hole, Partition, Start};
-pub use progress::NeverDurable;
 pub use read::{Isolation, Plan, Read, ReadError, ReadRequest};
 pub use verification::{Guard, Warrant};

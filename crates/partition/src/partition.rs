@@ -5,7 +5,7 @@
 //! short: taken per append, read plan and commit, never held during IO.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use log::config::LogConfig;
 use log::producer::{ProducerStates, marker_of};
@@ -17,7 +17,10 @@ use wire::Uuid;
 use wire::records::Batch;
 
 use crate::derived::Derived;
-use crate::dir::{LogDir, Pause, Slot};
+use crate::dir::durable::{Durable, Key, NeverDurable, Reached};
+use crate::dir::log_dir::LogDir;
+use crate::dir::r#move::pause::Pause;
+use crate::dir::queue::Slot;
 use crate::news::{Awaiting, News, Watcher};
 use crate::sync::{AtomicU64, Mutex};
 use crate::verification::Guards;
@@ -31,9 +34,18 @@ pub struct Partition {
     pub(crate) unread: Option<checkpoint::Row>,
 }
 
+/// Those who own the partitions of a directory.
+pub(crate) trait Registry: Send + Sync {
+    /// A partition was deleted, or lives elsewhere now: its files go in the background, before another one of its name writes any.
+    /// `home` is `None` for one that did not come to live here.
+    fn remove(&self, partition: &Arc<Partition>, home: Option<Arc<Home>>);
+}
+
 /// Where the files of a partition are, and what goes with them. A partition that moves gets another one.
 pub(crate) struct Home {
     pub(crate) dir: Arc<LogDir>,
+    /// Weak: it owns the partition.
+    pub(crate) registry: Weak<dyn Registry>,
     /// Empty until the first batch reaches a segment file: an unused partition costs no file.
     pub(crate) store: OnceLock<Store>,
     pub(crate) derived: Mutex<Derived>,
@@ -75,7 +87,7 @@ pub(crate) struct State {
     /// The last step of a move: what is appended waits.
     pub(crate) pause: Option<Pause>,
     /// The directory that may have files of this partition under their final name, before it is the home.
-    pub(crate) arrives_at: Option<Arc<LogDir>>,
+    pub(crate) arrives_at: Option<Weak<dyn Registry>>,
     /// Offsets `from..to` that were durable and cannot be read any more; reported, never skipped over.
     pub(crate) holes: Vec<Hole>,
 }
@@ -142,13 +154,14 @@ pub struct Bounds {
 }
 
 impl Partition {
-    pub fn new(
+    pub(crate) fn new(
         topic_id: Uuid,
         topic: Arc<str>,
         index: PartitionIndex,
         dir: Arc<LogDir>,
+        registry: Weak<dyn Registry>,
         start: Start,
-    ) -> Arc<Partition> {
+    ) -> Partition {
         let mut producers = start.derived.producers.clone();
         let mut aborted = VecDeque::new();
         for batch in &start.unwritten {
@@ -157,12 +170,12 @@ impl Partition {
         }
         // Everything replayed is committed.
         producers.on_high_watermark(start.log_end);
-        let unwritten_bytes = start.unwritten.iter().map(|batch| batch.size()).sum();
         let is_unsettled = start.is_unsettled;
         // A life that ended between a trim and the removal of the files leaves that to this one.
         let has_spent = start.store.as_ref().is_some_and(Store::has_spent);
         let home = Arc::new(Home {
-            dir: Arc::clone(&dir),
+            dir,
+            registry,
             // A start ends with a checkpoint, or found everything as the last one left it; else the next one tells.
             checkpointed: AtomicU64::new(
                 start
@@ -175,7 +188,7 @@ impl Partition {
             store: start.store.map_or_else(OnceLock::new, OnceLock::from),
             derived: Mutex::new(start.derived),
         });
-        let partition = Arc::new(Partition {
+        let partition = Partition {
             topic_id,
             topic,
             index,
@@ -207,13 +220,20 @@ impl Partition {
                 arrives_at: None,
                 holes: start.holes,
             }),
-        });
+        };
         partition.state.lock().begin_epoch();
-        dir.add(Arc::clone(&partition));
-        if is_unsettled || has_spent {
-            dir.add_dirty(unwritten_bytes, vec![Arc::clone(&partition)]);
-        }
         partition
+    }
+
+    /// Names it in the journal.
+    pub(crate) fn key(&self) -> Key {
+        (self.topic_id, self.index)
+    }
+
+    /// Bytes that a start left to the segment writer; `None` where it has nothing to see to.
+    pub(crate) fn unwritten_at_start(&self) -> Option<usize> {
+        let state = self.state.lock();
+        state.dirty.then(|| state.tail.unwritten_bytes())
     }
 
     pub fn bounds(&self) -> Bounds {
@@ -291,16 +311,18 @@ impl Partition {
             let mut state = self.state.lock();
             (Arc::clone(&state.home), state.arrives_at.take())
         };
-        if let Some(dir) = arrives_at {
-            dir.doom(self, None);
+        if let Some(residents) = arrives_at.and_then(|of| of.upgrade()) {
+            residents.remove(self, None);
         }
-        home.dir.forget(self);
-        home.dir.doom(self, Some(Arc::clone(&home)));
+        if let Some(residents) = home.registry.upgrade() {
+            residents.remove(self, Some(home));
+        }
     }
 
-    pub(crate) fn on_dir_failed(&self, dir: &LogDir, news: &mut Vec<News>) {
+    /// A directory failed. One that the partition has left, or is on its way to, is of no concern.
+    pub(crate) fn on_dir_failed(&self, news: &mut Vec<News>) {
         let mut state = self.state.lock();
-        if std::ptr::eq(&*state.home.dir, dir) {
+        if state.home.dir.is_failed() {
             state.release_all(news);
         }
     }
@@ -318,6 +340,15 @@ impl Partition {
         let store = Store::create(&home.dir.files, &path, config, start)?;
         store.belongs_to(self.topic_id, self.index);
         Ok(home.store.get_or_init(|| store))
+    }
+}
+
+impl Durable for Partition {
+    fn on_durable(self: Arc<Self>, reached: Result<Reached, NeverDurable>, news: &mut Vec<News>) {
+        match reached {
+            Ok(reached) => self.on_reached(reached, news),
+            Err(NeverDurable) => self.on_dir_failed(news),
+        }
     }
 }
 

@@ -4,25 +4,24 @@ use std::sync::Arc;
 
 use model::{InboxId, Offset, Ticket, WaiterKey};
 
+use crate::dir::durable::{NeverDurable, Reached};
 use crate::news::{Awaiting, News, Watcher};
 use crate::partition::{Bounds, Partition, State};
 use crate::read::Isolation;
 
-/// What was appended will not become durable in this process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NeverDurable;
-
 impl Partition {
-    /// Everything below `up_to`, and the oldest trim if the round `has_trim`, are durable. Returns whether the partition must be put on the
-    /// segment writer's list.
-    pub(crate) fn on_durable(
-        self: &Arc<Self>,
-        up_to: Offset,
-        has_trim: bool,
-        news: &mut Vec<News>,
-    ) -> bool {
+    /// A round became durable, and the segment writer has more to write.
+    pub(crate) fn on_reached(&self, reached: Reached, news: &mut Vec<News>) {
+        let Reached {
+            up_to,
+            has_trim,
+            bytes,
+        } = reached;
         let mut guard = self.state.lock();
         let state = &mut *guard;
+        if state.is_deleted {
+            return; // nobody waits, and nothing is written any more
+        }
         let mut before = state.bounds();
         if up_to > state.high_watermark {
             state.high_watermark = up_to;
@@ -44,7 +43,11 @@ impl Partition {
         }
         // The log start may have passed the beginning of an open transaction.
         state.tell_watchers(before, news);
-        !std::mem::replace(&mut state.dirty, true)
+        let is_first = !std::mem::replace(&mut state.dirty, true);
+        let home = Arc::clone(&state.home);
+        drop(guard);
+        let listed = is_first.then(|| self.key());
+        home.dir.backlog.add(bytes, listed);
     }
 
     /// Redeems `ticket` when everything appended so far is durable; `false` when it is already.

@@ -6,7 +6,7 @@ use model::{Offset, PartitionIndex};
 use shuttle::thread;
 use wire::Uuid;
 
-use crate::dir::{Commit, LogDir, Move, MoveStep, Moved, SegmentWriter};
+use crate::dir::{Commit, LogDir, Move, MoveStep, Moved, Residents, SegmentWriter};
 use crate::rig::{Rig, TestBell, open_other, run_until_stopped};
 use crate::tests::explore;
 
@@ -20,7 +20,7 @@ fn commit(rig: &Rig, dir: &LogDir) {
 }
 
 /// Moves partition 0, or calls the move off when it could be settled.
-fn run_move(rig: &Rig, other: &Arc<LogDir>, is_settled: bool) {
+fn run_move(rig: &Rig, other: &Arc<Residents>, is_settled: bool) {
     let id = Uuid([9; 16]);
     let mut moving = Move::begin(&rig.partitions[0], other, id, Arc::new(Moved::default()));
     // Time stands still for it: no wait is too long.
@@ -41,11 +41,11 @@ fn moves(is_settled: bool) {
     explore(move || {
         let rig = Rig::new();
         let other = open_other(&rig, Arc::new(TestBell::default()), false);
-        let writers: Vec<_> = [Arc::clone(&rig.dir), Arc::clone(&other)]
+        let writers: Vec<_> = [Arc::clone(&rig.residents), Arc::clone(&other)]
             .into_iter()
-            .map(|dir| {
+            .map(|residents| {
                 let rig = Arc::clone(&rig);
-                let mut writer = SegmentWriter::new(dir, rig.heard.clone());
+                let mut writer = SegmentWriter::new(residents, rig.heard.clone());
                 thread::spawn(move || run_until_stopped(&rig, &mut writer))
             })
             .collect();
@@ -57,7 +57,7 @@ fn moves(is_settled: bool) {
                         let appended = rig.append(0, number * APPENDS + turn);
                         assert!(appended.is_some(), "appends wait, they do not fail");
                         commit(&rig, &rig.dir);
-                        commit(&rig, &other);
+                        commit(&rig, &other.dir);
                     }
                 })
             })
@@ -67,19 +67,19 @@ fn moves(is_settled: bool) {
             appender.join().unwrap();
         }
         assert!(
-            !rig.dir.has_queued() && !other.has_queued(),
+            !rig.dir.has_queued() && !other.dir.has_queued(),
             "nobody is left who would commit it"
         );
         let all = APPENDERS * APPENDS;
         assert_eq!(rig.committed(), (0..all).collect::<Vec<_>>());
-        let home = if is_settled { &other } else { &rig.dir };
+        let home = if is_settled { &other.dir } else { &rig.dir };
         assert!(Arc::ptr_eq(&rig.partitions[0].dir(), home));
         rig.dir.stop();
-        other.stop();
+        other.dir.stop();
         writers
             .into_iter()
             .for_each(|writer| writer.join().unwrap());
-        assert!(!rig.dir.is_failed() && !other.is_failed());
+        assert!(!rig.dir.is_failed() && !other.dir.is_failed());
         drop(other);
         let end = match is_settled {
             false => rig.ends_after_a_power_cut()[0],

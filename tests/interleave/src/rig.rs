@@ -14,7 +14,8 @@ use wire::records::BatchBuilder;
 
 use crate::append::Moment;
 use crate::dir::{
-    Announce, Commit, DirSettings, Found, Identity, LogDir, Recovery, SegmentWriter, Stamp, Told,
+    Announce, Commit, DirSettings, Found, Identity, LogDir, Recovery, Residents, SegmentWriter,
+    Stamp, Told,
 };
 use crate::news::News;
 use crate::partition::{Partition, Start};
@@ -87,6 +88,7 @@ impl Announce for Heard {
 pub(crate) struct Rig {
     config: Arc<LogConfig>,
     pub(crate) machine: Machine,
+    pub(crate) residents: Arc<Residents>,
     pub(crate) dir: Arc<LogDir>,
     pub(crate) partitions: Vec<Arc<Partition>>,
     pub(crate) bell: Arc<TestBell>,
@@ -111,7 +113,7 @@ fn open(
     machine: &Machine,
     bell: Arc<dyn Bell>,
     config: &Arc<LogConfig>,
-) -> (Arc<LogDir>, Vec<Arc<Partition>>) {
+) -> (Arc<Residents>, Vec<Arc<Partition>>) {
     let env = machine.env();
     let fresh = || Identity {
         cluster_id: "cluster".to_owned(),
@@ -125,22 +127,23 @@ fn open(
             config: Arc::clone(config),
         })
     };
-    let dir = recovery
+    let residents = recovery
         .restore(lookup, told())
         .unwrap()
         .finish(bell)
         .unwrap()
-        .dir;
+        .residents;
     let partition = |at: usize| {
-        dir.partition(topic(at), PartitionIndex(0))
+        residents
+            .partition(topic(at), PartitionIndex(0))
             .unwrap_or_else(|| {
                 let start = Start::empty(LeaderEpoch(0), Arc::clone(config));
                 let name = format!("t{at}").into();
-                Partition::new(topic(at), name, PartitionIndex(0), Arc::clone(&dir), start)
+                residents.create(topic(at), name, PartitionIndex(0), start)
             })
     };
     let partitions = (0..2).map(partition).collect();
-    (dir, partitions)
+    (residents, partitions)
 }
 
 pub(crate) fn ticket(index: u32) -> Ticket {
@@ -164,7 +167,7 @@ fn append(to: &Arc<Partition>, time: u32, ticket: Option<Ticket>) -> Option<Offs
 }
 
 /// The second directory, with partition 0 in it if it is to live there.
-pub(crate) fn open_other(rig: &Rig, bell: Arc<dyn Bell>, is_home: bool) -> Arc<LogDir> {
+pub(crate) fn open_other(rig: &Rig, bell: Arc<dyn Bell>, is_home: bool) -> Arc<Residents> {
     let env = rig.machine.env();
     let fresh = || Identity {
         cluster_id: "cluster".to_owned(),
@@ -183,7 +186,7 @@ pub(crate) fn open_other(rig: &Rig, bell: Arc<dyn Bell>, is_home: bool) -> Arc<L
         .unwrap()
         .finish(bell)
         .unwrap()
-        .dir
+        .residents
 }
 
 impl Rig {
@@ -199,8 +202,8 @@ impl Rig {
         };
         let rig = Rig::on(slow, LogConfig::default());
         let start = Start::empty(LeaderEpoch(0), Arc::clone(&rig.config));
-        let dir = Arc::clone(&rig.dir);
-        let other = Partition::new(topic(2), "t2".into(), PartitionIndex(0), dir, start);
+        let residents = &rig.residents;
+        let other = residents.create(topic(2), "t2".into(), PartitionIndex(0), start);
         append(&other, 0, None);
         rig.commit();
         assert!(rig.dir.is_slow());
@@ -215,11 +218,12 @@ impl Rig {
         let machine = Machine::new(1, faults);
         let bell = Arc::new(TestBell::default());
         let config = Arc::new(config);
-        let (dir, partitions) = open(&machine, bell.clone(), &config);
+        let (residents, partitions) = open(&machine, bell.clone(), &config);
         Arc::new(Rig {
             config,
             machine,
-            dir,
+            dir: Arc::clone(&residents.dir),
+            residents,
             partitions,
             bell,
             heard: Arc::default(),
@@ -228,7 +232,7 @@ impl Rig {
 
     pub(crate) fn writer(&self) -> SegmentWriter {
         let heard: Arc<dyn Announce> = self.heard.clone();
-        SegmentWriter::new(Arc::clone(&self.dir), heard)
+        SegmentWriter::new(Arc::clone(&self.residents), heard)
     }
 
     /// Appends one record to partition `at`, with `index` as its time; `None` when the directory has failed.
@@ -260,7 +264,8 @@ impl Rig {
     /// Cuts the power and gives the log ends after recovery.
     pub(crate) fn ends_after_a_power_cut(&self) -> Vec<Offset> {
         self.machine.power_cut();
-        let (_dir, partitions) = open(&self.machine, Arc::new(TestBell::default()), &self.config);
+        let (_residents, partitions) =
+            open(&self.machine, Arc::new(TestBell::default()), &self.config);
         partitions
             .iter()
             .map(|partition| partition.bounds().log_end)

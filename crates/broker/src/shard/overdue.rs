@@ -66,8 +66,8 @@ impl Shard {
 
     /// A partition with something that is not durable may know of someone who waits no more.
     fn forget_waiters(&self) {
-        for dir in self.shared.dirs() {
-            for partition in dir.uncommitted() {
+        for residents in self.shared.residents() {
+            for partition in residents.uncommitted() {
                 partition.forget_waiters(self.inbox, |key| self.parked.contains(key));
             }
         }

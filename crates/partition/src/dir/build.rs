@@ -9,8 +9,10 @@ use log::FilePool;
 use log::journal;
 use wire::Uuid;
 
-use super::{DirSettings, LogDir, Point, UNWRITTEN_BYTES_RING};
-use crate::sync::{AtomicBool, AtomicIsize, AtomicU64, Mutex, Ordering};
+use super::backlog::Backlog;
+use super::log_dir::{LogDir, Point};
+use super::settings::DirSettings;
+use crate::sync::{AtomicBool, AtomicU64, Mutex};
 
 /// What a log directory is put together from, beside its settings.
 pub(super) struct Parts {
@@ -31,9 +33,7 @@ impl Lock for NoLock {}
 
 impl LogDir {
     pub(super) fn new(env: Env, path: PathBuf, settings: DirSettings, parts: Parts) -> LogDir {
-        let expiration_ms = u64::try_from(settings.producer_expiration_ms).unwrap_or(0);
         LogDir {
-            producer_expiration_ms: AtomicU64::new(expiration_ms),
             id: parts.id,
             path,
             maker_bell: env.threads.bell(),
@@ -51,32 +51,24 @@ impl LogDir {
             failed: AtomicBool::new(false),
             lacks_piece: AtomicBool::new(false),
             full: AtomicBool::new(false),
-            partitions: Mutex::default(),
-            guests: Mutex::default(),
-            arrivals: Mutex::default(),
-            dirty: Mutex::default(),
-            unwritten_bytes: AtomicIsize::new(0),
-            ring_at: AtomicIsize::new(UNWRITTEN_BYTES_RING),
+            logs: Mutex::default(),
+            backlog: Backlog::new(Arc::clone(&parts.bell)),
             point: Mutex::new(parts.point),
             release_to: AtomicU64::new(parts.checkpointed),
-            doomed: Mutex::default(),
-            hurried: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             checkpoint_wanted: AtomicBool::new(false),
             writer_bell: parts.bell,
-            writer_asleep: AtomicBool::new(false),
             _lock: parts.lock,
         }
     }
 
-    /// A directory that could not be opened: its partitions answer that their storage is offline, and none is made anew in
-    /// another directory, where it would look empty.
-    pub fn offline(
+    /// A directory that could not be opened, and has failed from the beginning.
+    pub(super) fn offline(
         env: &Env,
         path: &Path,
         settings: DirSettings,
         bell: Arc<dyn Bell>,
-    ) -> Arc<LogDir> {
+    ) -> LogDir {
         let resume = journal::Resume::default();
         let journal = LogDir::journal_path(path);
         let piece_bytes = settings.journal_piece_bytes;
@@ -89,8 +81,9 @@ impl LogDir {
             bell,
             lock: Box::new(NoLock),
         };
-        let dir = LogDir::new(env.clone(), path.to_path_buf(), settings, parts);
-        dir.failed.store(true, Ordering::Release);
-        Arc::new(dir)
+        LogDir {
+            failed: AtomicBool::new(true),
+            ..LogDir::new(env.clone(), path.to_path_buf(), settings, parts)
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Checkpoints: the segment files alone become sufficient up to a point of the journal, and the pieces below it free.
 //!
 //! What is committed is written, the files are synced, one file says so, and the journal lets go. A volume with many changed
-//! files takes long to sync, so the [`Syncer`] does it while the segment writer goes on. Invariants: what a checkpoint says was
+//! files takes long to sync, so the syncer does it while the segment writer goes on. Invariants: what a checkpoint says was
 //! true when its sync began, and bytes written since are behind it; one is under way at a time, so none is stored over a later
 //! one; journal pieces are let go only when it is stored.
 
@@ -9,16 +9,16 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
-use env::{Turn, Worker};
 use log::Syncing;
 use log::checkpoint::{self, Checkpoint};
-use log::store::{self, Known, Store, StoreError};
-use model::{Instant, Offset, PartitionIndex, Position, Timestamp};
-use wire::Uuid;
+use log::store::{self, StoreError};
+use model::Timestamp;
 
-use super::writer::is_passing;
-use super::{Key, LogDir, Point, SegmentWriter};
-use crate::partition::{Hole, Home, Partition};
+use super::durable::Key;
+use super::log_dir::Point;
+use super::syncer::VolumeSync;
+use super::writer::{SegmentWriter, is_passing};
+use crate::partition::{Home, Partition};
 use crate::sync::Ordering;
 
 /// What a checkpoint is about to say, and what its sync covers.
@@ -31,16 +31,6 @@ pub(super) struct Covered {
     stores: Vec<(Arc<Home>, store::Covered)>,
     /// Files that were closed with unsynced bytes when it began.
     closed: u64,
-}
-
-/// A sync of the volume between the segment writer, which asks for it, and the syncer.
-#[derive(Default)]
-pub(super) enum VolumeSync {
-    #[default]
-    Idle,
-    Asked,
-    Running,
-    Done(io::Result<()>),
 }
 
 impl SegmentWriter {
@@ -155,8 +145,8 @@ impl SegmentWriter {
     /// batches that it went through.
     fn cover(&mut self, point: Point) -> Covered {
         // First those that are about to live here: when one of them is here now, the list that is taken after has it.
-        let guests: BTreeMap<_, _> = self.dir.guests.lock().clone();
-        let partitions: Vec<_> = self.dir.partitions.lock().values().cloned().collect();
+        let guests: BTreeMap<_, _> = self.residents.guests.lock().clone();
+        let partitions = self.residents.all();
         let mut rows: Vec<_> = partitions
             .iter()
             .filter_map(|partition| partition.checkpoint_row(&*self.home_of(partition)?))
@@ -184,10 +174,10 @@ impl SegmentWriter {
 
     /// Acknowledged offsets that cannot be read, of all partitions; the next start must tell them too.
     fn lost(&self) -> Vec<checkpoint::Lost> {
-        let guests: Vec<_> = (self.dir.guests.lock().values())
+        let guests: Vec<_> = (self.residents.guests.lock().values())
             .map(|guest| Arc::clone(&guest.partition))
             .collect();
-        let mut partitions = self.dir.partitions.lock().clone();
+        let mut partitions = self.residents.partitions.lock().clone();
         for guest in guests {
             partitions.insert((guest.topic_id, guest.index), guest);
         }
@@ -262,7 +252,7 @@ impl SegmentWriter {
 
     /// Segments below the active ones of a checkpoint stay closed, so compaction may have them.
     fn note_closed(&self, rows: &[checkpoint::Row]) {
-        let partitions = self.dir.partitions.lock();
+        let partitions = self.residents.partitions.lock();
         for row in rows.iter().filter(|row| row.has_files) {
             if let Some(partition) = partitions.get(&(row.topic, row.partition)) {
                 let base = row.active_base.0 as u64;
@@ -281,125 +271,4 @@ impl SegmentWriter {
         self.dir.set_full(true, &error.to_string());
         Ok(())
     }
-}
-
-impl LogDir {
-    /// One sync for everything written, files that were closed meanwhile as well.
-    fn sync_volume(&self) -> io::Result<()> {
-        let disk = &self.env.disk;
-        disk.sync_volume(&self.path)?;
-        disk.sync_dir(&self.path)
-    }
-}
-
-/// Syncs the volume of a log directory when the segment writer asks for it. Sync and news are turns of their own: what other
-/// threads do between them, the simulator does too.
-pub struct Syncer {
-    dir: Arc<LogDir>,
-    synced: Option<io::Result<()>>,
-}
-
-impl Syncer {
-    pub fn new(dir: Arc<LogDir>) -> Syncer {
-        Syncer { dir, synced: None }
-    }
-}
-
-impl Worker for Syncer {
-    fn turn(&mut self) -> Turn {
-        if let Some(synced) = self.synced.take() {
-            *self.dir.volume_sync.lock() = VolumeSync::Done(synced);
-            self.dir.writer_bell.ring();
-            return Turn::Again;
-        }
-        {
-            let mut stage = self.dir.volume_sync.lock();
-            if !matches!(*stage, VolumeSync::Asked) {
-                return match self.dir.stopping.load(Ordering::Acquire) {
-                    true => Turn::Done,
-                    false => Turn::Sleep { until: None },
-                };
-            }
-            *stage = VolumeSync::Running;
-        }
-        self.synced = Some(self.dir.sync_volume());
-        Turn::Again
-    }
-
-    fn park(&mut self, until: Option<Instant>) {
-        self.dir.syncer_bell.wait(until);
-    }
-}
-
-impl Partition {
-    /// What a checkpoint says of its files in `home`.
-    pub(super) fn checkpoint_row(&self, home: &Home) -> Option<checkpoint::Row> {
-        let known = home.store.get().map(Store::known);
-        let (log_start, is_deleted) = {
-            let state = self.state.lock();
-            (state.log_start, state.is_deleted)
-        };
-        if is_deleted {
-            None
-        } else if self.unread.is_some() {
-            self.unread
-        } else {
-            row(
-                self.topic_id,
-                self.index,
-                log_start,
-                known,
-                home.derived.lock().has_producers(),
-            )
-        }
-    }
-}
-
-impl Partition {
-    fn lost(&self) -> Vec<checkpoint::Lost> {
-        let state = self.state.lock();
-        lost(self.topic_id, self.index, &state.holes, state.log_start)
-    }
-}
-
-/// The holes of a partition that its log still spans.
-pub(super) fn lost(
-    topic: Uuid,
-    partition: PartitionIndex,
-    holes: &[Hole],
-    log_start: Offset,
-) -> Vec<checkpoint::Lost> {
-    holes
-        .iter()
-        .filter(|hole| hole.to > log_start)
-        .map(|hole| checkpoint::Lost {
-            topic,
-            partition,
-            from: hole.from,
-            to: hole.to,
-        })
-        .collect()
-}
-
-/// What a checkpoint says of a partition; nothing of one that was never used.
-pub(super) fn row(
-    topic: Uuid,
-    partition: PartitionIndex,
-    log_start: Offset,
-    known: Option<Known>,
-    has_producers: bool,
-) -> Option<checkpoint::Row> {
-    if known.is_none() && log_start == Offset::ZERO {
-        return None;
-    }
-    Some(checkpoint::Row {
-        topic,
-        partition,
-        log_start,
-        log_end: known.map_or(log_start, |known| known.log_end),
-        active_base: known.map_or(log_start, |known| known.active_base),
-        active_len: Position(known.map_or(0, |known| known.active_len)),
-        has_files: known.is_some(),
-        has_producers,
-    })
 }

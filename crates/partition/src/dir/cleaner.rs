@@ -15,14 +15,13 @@ use log::ReadError;
 use log::clean::{self, Candidate, CleanError, Order, Outcome, Pass};
 use log::journal::is_full;
 use log::store::{Deleted, Store, StoreError};
-use model::{Instant, Offset, PartitionIndex};
-use wire::Uuid;
+use model::{Instant, Offset};
 
-use super::{Announce, LogDir};
+use super::announce::Announce;
+use super::durable::Key;
+use super::residents::Residents;
 use crate::partition::{Home, Partition};
 use crate::sync::{AtomicBool, Mutex, Ordering};
-
-type Key = (Uuid, PartitionIndex);
 
 /// Settings of all cleaners together (`log.cleaner.*`).
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -54,7 +53,7 @@ const FORGET_BYTES: usize = 1 << 20;
 /// What the cleaners of a broker share.
 pub struct Cleaning {
     env: Env,
-    dirs: Vec<Arc<LogDir>>,
+    dirs: Vec<Arc<Residents>>,
     announce: Arc<dyn Announce>,
     settings: Mutex<CleanerSettings>,
     bells: Mutex<Vec<Arc<dyn Bell>>>,
@@ -69,7 +68,7 @@ pub struct Cleaning {
 impl Cleaning {
     pub fn new(
         env: &Env,
-        dirs: Vec<Arc<LogDir>>,
+        dirs: Vec<Arc<Residents>>,
         announce: Arc<dyn Announce>,
         settings: CleanerSettings,
     ) -> Arc<Cleaning> {
@@ -192,13 +191,12 @@ impl Cleaner {
         let cleaning = &self.cleaning;
         let wall = cleaning.env.clock.wall_ms();
         let mut best: Option<(Key, Arc<Partition>, Arc<Home>, Candidate)> = None;
-        for dir in &cleaning.dirs {
-            if dir.is_failed() || dir.is_full() {
+        for residents in &cleaning.dirs {
+            if residents.dir.is_failed() || residents.dir.is_full() {
                 continue;
             }
-            let partitions: Vec<_> = dir.partitions.lock().values().cloned().collect();
-            for partition in partitions {
-                let key = (partition.topic_id, partition.index);
+            for partition in residents.all() {
+                let key = partition.key();
                 let home = partition.home();
                 let Some(store) = home.store.get() else {
                     continue;
@@ -317,7 +315,7 @@ impl Cleaner {
 
     fn on_error(&self, partition: &Arc<Partition>, home: &Home, error: CleanError) {
         let shun = |error: &CleanError| {
-            let key = (partition.topic_id, partition.index);
+            let key = partition.key();
             if self.cleaning.shunned.lock().insert(key) {
                 env::tell!(
                     "{}-{} cannot be compacted: {error}",

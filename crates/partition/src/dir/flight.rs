@@ -1,20 +1,19 @@
 //! Rounds between their write and the news of it.
 //!
 //! On a slow disk several rounds wait for their syncs together. Invariant: rounds are told in the order they were written, so
-//! a partition never hears of a later one first, and what is told after a failed sync is the failure. Does no IO.
+//! a log never hears of a later one first, and what is told after a failed sync is the failure. Does no IO.
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::Arc;
 
 use env::FileHandle;
 use model::Instant;
 
-use super::Point;
+use super::durable::Key;
+use super::log_dir::Point;
 use super::queue::Round;
-use crate::partition::Partition;
 
-/// A written round that wants its sync: to be given to [`LogDir::finish`](super::LogDir::finish) with what became of it.
+/// A written round that wants its sync: to be given to [`LogDir::finish`](super::log_dir::LogDir::finish) with what became of it.
 #[must_use]
 pub struct Flight {
     /// `None` for a round that promised no durability.
@@ -47,11 +46,6 @@ pub(super) struct Flights {
 }
 
 impl Flights {
-    /// Nobody will be told any more.
-    pub(super) fn take(&mut self) -> VecDeque<Untold> {
-        std::mem::take(&mut self.untold)
-    }
-
     /// A descriptor that no round waits for.
     pub(super) fn free_descriptor(&self) -> usize {
         let is_used = |which: &usize| (self.untold.iter()).any(|of| of.descriptor == *which);
@@ -72,9 +66,9 @@ impl Flights {
     }
 
     /// Of all rounds.
-    pub(super) fn partitions(&self) -> impl Iterator<Item = &Arc<Partition>> {
+    pub(super) fn logs(&self) -> impl Iterator<Item = Key> {
         let members = self.untold.iter().flat_map(|of| &of.round.members);
-        members.map(|member| &member.partition)
+        members.map(|member| member.key)
     }
 
     /// The oldest round, if it may be told.

@@ -12,7 +12,8 @@ use env::{Turn, Worker};
 use log::journal::{Making, is_full};
 use model::Instant;
 
-use super::{Announce, LogDir};
+use super::announce::Announce;
+use super::log_dir::LogDir;
 use crate::sync::Ordering;
 
 /// Whole pieces kept ready: while one is used up the next is made.

@@ -1,34 +1,34 @@
 //! Appends that wait for the next round of their log directory.
 //!
-//! Invariant: entries of one partition stand in offset order, because they are pushed under that partition's lock. A round is
-//! bounded; what does not fit opens the next one.
+//! Invariant: entries of one log stand in offset order, because they are pushed under that log's lock. A round is bounded; what does
+//! not fit opens the next one. Keeps no log alive: what is queued on a full disk stays queued, and would keep them for ever.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use log::journal::{Entry, SYNCS_MAX};
 use model::Offset;
 
+use super::durable::{Durable, Key, Reached};
 use super::linger::Linger;
-use crate::partition::Partition;
 
 /// 16 MiB of batches per round: longer ones would only delay the first answer.
 const ROUND_BYTES_MAX: usize = 16 << 20;
 
-/// Where a partition stands in a queued round, so that its entries share one member.
+/// Where a log stands in a queued round, so that its entries share one member.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Slot {
+pub struct Slot {
     round: u64,
     index: usize,
 }
 
-/// One partition of a round, and how far the round takes it.
+/// One log of a round, and how far the round takes it.
 pub(crate) struct Member {
-    pub(crate) partition: Arc<Partition>,
-    /// Log end after the last batch of the round.
-    pub(crate) up_to: Offset,
+    pub(crate) log: Weak<dyn Durable>,
+    pub(crate) key: Key,
+    pub(crate) reached: Reached,
     /// Its trim among the entries of the round.
-    pub(crate) trim: Option<usize>,
+    trim: Option<usize>,
 }
 
 #[derive(Default)]
@@ -65,12 +65,14 @@ pub(crate) struct Queue {
 }
 
 /// What is pushed, beside the entry itself.
-pub(crate) struct Push {
-    pub(crate) entry: Entry,
-    pub(crate) bytes: usize,
-    pub(crate) up_to: Offset,
-    pub(crate) is_trim: bool,
-    pub(crate) sync: bool,
+pub struct Push {
+    pub entry: Entry,
+    pub bytes: usize,
+    /// Log end behind it.
+    pub up_to: Offset,
+    pub is_trim: bool,
+    /// It promises durability: its round is synced.
+    pub sync: bool,
 }
 
 impl Queue {
@@ -78,8 +80,8 @@ impl Queue {
         self.rounds.is_empty()
     }
 
-    /// Whether it became one with a trim that was queued before: on a full disk clients ask for them again and again.
-    pub(crate) fn push(&mut self, partition: &Arc<Partition>, slot: &mut Slot, push: Push) -> bool {
+    /// Returns true if it was merged into a trim that was queued before: on a full disk clients ask for them again and again.
+    pub(crate) fn push<D: Durable>(&mut self, log: &Arc<D>, slot: &mut Slot, push: Push) -> bool {
         if push.is_trim
             && let Some(queued) = self.trim_in(*slot)
         {
@@ -106,14 +108,21 @@ impl Queue {
                 index: round.members.len(),
             };
             round.members.push(Member {
-                partition: Arc::clone(partition),
-                up_to: push.up_to,
+                log: Arc::downgrade(log) as _,
+                key: (push.entry.topic, push.entry.partition),
+                reached: Reached {
+                    up_to: push.up_to,
+                    has_trim: false,
+                    bytes: 0,
+                },
                 trim: None,
             });
         }
         let member = &mut round.members[slot.index];
-        member.up_to = push.up_to;
+        member.reached.up_to = push.up_to;
+        member.reached.bytes += push.bytes;
         if push.is_trim {
+            member.reached.has_trim = true;
             member.trim = Some(round.entries.len());
         }
         round.entries.push(push.entry);
@@ -122,7 +131,7 @@ impl Queue {
         false
     }
 
-    /// The trim in the newest round that has anything of a partition, while that is queued.
+    /// The trim in the newest round that has anything of a log, while that is queued.
     fn trim_in(&mut self, slot: Slot) -> Option<&mut Entry> {
         let mut rounds = self.rounds.iter_mut().rev();
         let round = rounds.find(|round| round.number == slot.round)?;
@@ -131,9 +140,9 @@ impl Queue {
     }
 
     /// Of all rounds.
-    pub(crate) fn partitions(&self) -> impl Iterator<Item = &Arc<Partition>> {
+    pub(crate) fn logs(&self) -> impl Iterator<Item = Key> {
         let members = self.rounds.iter().flat_map(|round| &round.members);
-        members.map(|member| &member.partition)
+        members.map(|member| member.key)
     }
 
     pub(crate) fn take(&mut self) -> Option<Round> {
@@ -147,11 +156,6 @@ impl Queue {
     /// The oldest round could not be committed yet.
     pub(crate) fn put_back(&mut self, round: Round) {
         self.rounds.push_front(round);
-    }
-
-    /// Nobody will commit them.
-    pub(crate) fn take_rounds(&mut self) -> VecDeque<Round> {
-        std::mem::take(&mut self.rounds)
     }
 
     pub(crate) fn give_back(&mut self, round: Emptied) {

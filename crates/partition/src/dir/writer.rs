@@ -15,9 +15,13 @@ use log::store::{Deleted, Store, StoreError};
 use model::{Instant, Offset, Timestamp};
 use wire::records::Batch;
 
+use super::announce::Announce;
+use super::backlog::{UNWRITTEN_BYTES_GATHERED_MAX, UNWRITTEN_BYTES_RING};
 use super::checkpoints::Covered;
-use super::{Doomed, Key, LogDir, Point, UNWRITTEN_BYTES_GATHERED_MAX, UNWRITTEN_BYTES_RING};
-use crate::news::News;
+use super::durable::Key;
+use super::log_dir::{Commit, LogDir, Point};
+use super::names::grave_name;
+use super::residents::{Doomed, Residents};
 use crate::partition::{Home, Partition};
 use crate::sync::Ordering;
 
@@ -38,11 +42,6 @@ const SPACE_CHECK: Duration = Duration::from_secs(2);
 /// With this many partitions to sync, one sync of the volume is cheaper than those of the files.
 pub(super) const VOLUME_SYNC_MIN: usize = 16;
 
-/// Where news go that no shard's own commit produced.
-pub trait Announce: Send + Sync {
-    fn announce(&self, news: Vec<News>);
-}
-
 /// A written span that is still in memory.
 struct Hot {
     partition: Arc<Partition>,
@@ -51,6 +50,7 @@ struct Hot {
 }
 
 pub struct SegmentWriter {
+    pub(super) residents: Arc<Residents>,
     pub(super) dir: Arc<LogDir>,
     announce: Arc<dyn Announce>,
     pub(super) pending: VecDeque<Arc<Partition>>,
@@ -78,12 +78,14 @@ pub struct SegmentWriter {
 }
 
 impl SegmentWriter {
-    pub fn new(dir: Arc<LogDir>, announce: Arc<dyn Announce>) -> SegmentWriter {
+    pub fn new(residents: Arc<Residents>, announce: Arc<dyn Announce>) -> SegmentWriter {
+        let dir = Arc::clone(&residents.dir);
         let now = dir.env.clock.now();
         let checkpointed = dir.release_to.load(Ordering::Relaxed);
         let retention_at = now.plus(dir.settings.retention_check);
         let producers_at = now.plus(dir.settings.producer_expiration_check);
         SegmentWriter {
+            residents,
             dir,
             announce,
             pending: VecDeque::new(),
@@ -111,7 +113,8 @@ impl SegmentWriter {
 
     /// Takes the list of partitions to write.
     pub(super) fn take_dirty(&mut self) -> Result<(), StoreError> {
-        let dirty = std::mem::take(&mut *self.dir.dirty.lock());
+        let listed = self.dir.backlog.take_listed();
+        let dirty = self.residents.named(&listed);
         for partition in &dirty {
             let flush_at = partition.state.lock().flush_at;
             self.note_flush(partition, flush_at);
@@ -120,7 +123,7 @@ impl SegmentWriter {
         // the old directory, which then goes (3).
         let removed = self.remove_doomed();
         if removed.is_err() {
-            self.dir.dirty.lock().splice(0..0, dirty);
+            self.dir.backlog.put_back(listed);
             return removed;
         }
         self.pending.extend(dirty);
@@ -181,16 +184,8 @@ impl SegmentWriter {
                     return Ok(());
                 }
                 if state.is_deleted {
-                    // What is not committed yet is not counted yet: its commit puts the partition on the list again.
-                    let end = state.high_watermark;
-                    let gone = state.tail.unwritten(end, usize::MAX);
-                    let bytes: usize = gone.iter().map(|batch| batch.size()).sum();
-                    self.dir
-                        .unwritten_bytes
-                        .fetch_sub(bytes as isize, Ordering::Relaxed);
-                    state.tail.on_written(end);
-                    state.tail.evict(end);
-                    state.dirty = false;
+                    drop(state);
+                    self.drop_unwritten(partition, &home);
                     return Ok(());
                 }
                 let batches = state.tail.unwritten(state.high_watermark, WRITE_BYTES);
@@ -227,6 +222,21 @@ impl SegmentWriter {
         }
     }
 
+    /// What a deleted partition has in memory is not written any more. Nothing comes after: its rounds are not counted.
+    fn drop_unwritten(&self, partition: &Partition, home: &Arc<Home>) {
+        let mut state = partition.state.lock();
+        if !state.is_deleted || !Arc::ptr_eq(&state.home, home) {
+            return;
+        }
+        let end = state.high_watermark;
+        let gone = state.tail.unwritten(end, usize::MAX);
+        let bytes: usize = gone.iter().map(|batch| batch.size()).sum();
+        self.dir.backlog.remove(bytes);
+        state.tail.on_written(end);
+        state.tail.evict(end);
+        state.dirty = false;
+    }
+
     /// The files of a partition that lives here.
     pub(super) fn home_of(&self, partition: &Partition) -> Option<Arc<Home>> {
         let home = partition.home();
@@ -245,9 +255,7 @@ impl SegmentWriter {
         partition.note_written(home, batches)?;
         let bytes: usize = batches.iter().map(|batch| batch.size()).sum();
         partition.state.lock().tail.on_written(last.next_offset());
-        self.dir
-            .unwritten_bytes
-            .fetch_sub(bytes as isize, Ordering::Relaxed);
+        self.dir.backlog.remove(bytes);
         self.hot.push_back(Hot {
             partition: Arc::clone(partition),
             up_to: last.next_offset(),
@@ -275,7 +283,7 @@ impl SegmentWriter {
     }
 
     pub(super) fn remove_doomed(&mut self) -> Result<(), StoreError> {
-        let mut doomed = VecDeque::from(std::mem::take(&mut *self.dir.doomed.lock()));
+        let mut doomed = VecDeque::from(std::mem::take(&mut *self.residents.doomed.lock()));
         while let Some(Doomed { partition, home }) = doomed.pop_front() {
             let key = (partition.topic_id, partition.index);
             self.unsynced.remove(&key);
@@ -286,6 +294,7 @@ impl SegmentWriter {
             // From here on nobody compacts it: the next topic of this name gets the same directory.
             let mut is_gone = home.as_ref().map(|home| home.cleaning.lock());
             if let (Some(home), Some(is_gone)) = (&home, &mut is_gone) {
+                self.drop_unwritten(&partition, home);
                 self.unlinks.retain(|(_, of, _)| !Arc::ptr_eq(of, home));
                 **is_gone = true;
             }
@@ -297,10 +306,10 @@ impl SegmentWriter {
             if let Some(Err(error)) = has_files.then(|| self.bury(&partition)) {
                 drop(is_gone);
                 doomed.push_front(Doomed { partition, home });
-                self.dir.doomed.lock().splice(0..0, doomed);
+                self.residents.doomed.lock().splice(0..0, doomed);
                 return Err(self.io(error));
             }
-            self.dir
+            self.residents
                 .guests
                 .lock()
                 .retain(|_, guest| !Arc::ptr_eq(&guest.partition, &partition));
@@ -312,8 +321,7 @@ impl SegmentWriter {
     pub(super) fn bury(&self, partition: &Partition) -> io::Result<()> {
         let path = self.dir.partition_path(&partition.topic, partition.index);
         let disk = &self.dir.env.disk;
-        let grave =
-            super::open::recover::grave_name(&partition.topic, partition.index, partition.topic_id);
+        let grave = grave_name(&partition.topic, partition.index, partition.topic_id);
         let grave = self.dir.path.join(grave);
         if disk.exists(&path)? {
             disk.rename(&path, &grave)?;
@@ -331,7 +339,7 @@ impl SegmentWriter {
         self.space_at = now.plus(SPACE_CHECK);
         if self.dir.is_full() {
             self.dir.release_pieces().map_err(|error| self.io(error))?;
-            // Who found the journal in our hands relies on us to look at the queue.
+            // A commit that found the journal in our hands relies on us to look at the queue.
             self.commit_queued();
             self.trim_segments();
         }
@@ -349,7 +357,7 @@ impl SegmentWriter {
 
     /// Gives back the room that segments reserved ahead.
     fn trim_segments(&self) {
-        let partitions: Vec<_> = self.dir.partitions.lock().values().cloned().collect();
+        let partitions = self.residents.all();
         for home in partitions.iter().filter_map(|of| self.home_of(of)) {
             if let Some(store) = home.store.get() {
                 store.trim();
@@ -378,8 +386,7 @@ impl SegmentWriter {
             return Ok(());
         }
         self.retention_at = now.plus(self.dir.settings.retention_check);
-        let partitions: Vec<_> = self.dir.partitions.lock().values().cloned().collect();
-        for partition in &partitions {
+        for partition in &self.residents.all() {
             let home = self.home_of(partition);
             let Some(store) = home.as_ref().and_then(|home| home.store.get()) else {
                 continue;
@@ -408,17 +415,16 @@ impl SegmentWriter {
             return;
         }
         self.producers_at = now.plus(self.dir.settings.producer_expiration_check);
-        let expiration_ms = self.dir.producer_expiration_ms.load(Ordering::Relaxed);
-        let partitions: Vec<_> = self.dir.partitions.lock().values().cloned().collect();
-        for partition in &partitions {
-            partition.expire_producers(wall, i64::try_from(expiration_ms).unwrap_or(i64::MAX));
+        let expiration_ms = self.residents.producer_expiration_ms();
+        for partition in &self.residents.all() {
+            partition.expire_producers(wall, expiration_ms);
         }
     }
 
     /// Commits what this loop has queued itself; whoever else is committing takes it along.
     fn commit_queued(&self) {
         let mut news = Vec::new();
-        while self.dir.commit(&mut news) == super::Commit::Done && self.dir.has_queued() {}
+        while self.dir.commit(&mut news) == Commit::Done && self.dir.has_queued() {}
         self.announce.announce(news);
     }
 
@@ -479,7 +485,7 @@ impl SegmentWriter {
         if self.under_way.is_none() {
             self.take_in(wall)?;
         }
-        let is_hurried = self.dir.hurried.swap(false, Ordering::AcqRel);
+        let is_hurried = self.dir.backlog.take_hurry();
         if !self.pending.is_empty() && self.retry_at.is_none_or(|at| at <= now) {
             self.waits_since.get_or_insert(now);
             if is_stopping || is_hurried || self.is_write_due(now) {
@@ -518,7 +524,7 @@ impl SegmentWriter {
 
     /// Until when what is on the list may wait for more.
     fn write_at(&self) -> Option<Instant> {
-        let unwritten = self.dir.unwritten_bytes.load(Ordering::Relaxed);
+        let unwritten = self.dir.backlog.unwritten_bytes();
         let delay = match unwritten < self.gathered_bytes_min() {
             true if self.pending.len() > PARTITIONS_MANY => WRITE_DELAY_MANY,
             _ => WRITE_DELAY,
@@ -527,7 +533,7 @@ impl SegmentWriter {
     }
 
     fn is_write_due(&self, now: Instant) -> bool {
-        let unwritten = self.dir.unwritten_bytes.load(Ordering::Relaxed);
+        let unwritten = self.dir.backlog.unwritten_bytes();
         self.gathered_bytes_min() <= unwritten || self.write_at().is_some_and(|at| at <= now)
     }
 
@@ -540,9 +546,9 @@ impl SegmentWriter {
     fn next_turn(&self, now: Instant) -> Turn {
         let has_work = !self.pending.is_empty();
         let ring_at = self.gathered_bytes_min();
-        self.dir.ring_at.store(ring_at, Ordering::SeqCst);
+        self.dir.backlog.ring_at(ring_at);
         // A commit that passed the new mark before it stood there did not ring.
-        let unwritten = self.dir.unwritten_bytes.load(Ordering::SeqCst);
+        let unwritten = self.dir.backlog.unwritten_bytes();
         if has_work && self.retry_at.is_none() && ring_at <= unwritten {
             return Turn::Again;
         }
@@ -554,12 +560,8 @@ impl SegmentWriter {
             .into_iter()
             .flatten()
             .fold(self.retention_at.min(self.producers_at), Instant::min);
-        if !has_work {
-            self.dir.writer_asleep.store(true, Ordering::Release);
-            // A commit between our last look and the flag did not ring.
-            if !self.dir.dirty.lock().is_empty() {
-                return Turn::Again;
-            }
+        if !has_work && !self.dir.backlog.fall_asleep() {
+            return Turn::Again;
         }
         Turn::Sleep { until: Some(until) }
     }

@@ -33,7 +33,7 @@ fn cleaners_in(rig: &Rig, env: &Env, bytes_per_second: f64) -> Cleaner {
         map_load: 0.9,
         bytes_per_second,
     };
-    let dirs = vec![Arc::clone(&rig.dir)];
+    let dirs = vec![Arc::clone(&rig.residents)];
     Cleaning::new(env, dirs, rig.heard.clone(), settings).cleaner()
 }
 
@@ -416,7 +416,7 @@ fn a_topic_that_is_deleted_under_a_pass_leaves_its_name_to_the_next() {
     let start = Start::empty(LeaderEpoch(1), Arc::new(compacted()));
     let name = Arc::clone(&old.topic);
     let id = Uuid([77; 16]);
-    rig.partitions[0] = Partition::new(id, name, PartitionIndex(0), Arc::clone(&rig.dir), start);
+    rig.partitions[0] = rig.residents.create(id, name, PartitionIndex(0), start);
     let mut table = Table::new();
     for number in 0..300 {
         put(&mut rig, 0, number, &mut table);

@@ -314,7 +314,11 @@ fn a_deleted_partition_leaves_nothing_and_its_neighbours_everything() {
                 .iter()
                 .any(|name| name.starts_with("t2"))
         );
-        assert!(rig.dir.partition(topic(2), PartitionIndex(0)).is_none());
+        assert!(
+            rig.residents
+                .partition(topic(2), PartitionIndex(0))
+                .is_none()
+        );
     }
 }
 
@@ -339,8 +343,9 @@ fn a_topic_made_again_under_its_name_keeps_its_own_records() {
     old.delete(&mut Vec::new());
     old.discard();
     let start = Start::empty(LeaderEpoch(0), Arc::new(config.clone()));
-    let dir = Arc::clone(&rig.dir);
-    rig.partitions[0] = Partition::new(topic(7), "t0".into(), PartitionIndex(0), dir, start);
+    rig.partitions[0] = rig
+        .residents
+        .create(topic(7), "t0".into(), PartitionIndex(0), start);
     known[0] = Known::default();
     fill(&mut rig, &machine, &mut known, 30);
     drop(rig);
@@ -356,7 +361,10 @@ fn a_topic_made_again_under_its_name_keeps_its_own_records() {
         .restore(lookup, told(TOPICS))
         .and_then(|restored| restored.finish(env.threads.bell()))
         .unwrap();
-    let made = opened.dir.partition(topic(7), PartitionIndex(0)).unwrap();
+    let made = opened
+        .residents
+        .partition(topic(7), PartitionIndex(0))
+        .unwrap();
     assert_eq!(made.bounds().log_end, Offset(30));
 }
 
@@ -588,7 +596,7 @@ fn another_expiration_of_producers_counts_from_the_next_look_on() {
         &mut [],
     );
     assert_eq!(rig.partitions[0].producers(|them| them.len()), 1);
-    rig.dir.set_producer_expiration(2_000);
+    rig.residents.set_producer_expiration(2_000);
     rig.work(&machine, settings().producer_expiration_check, &mut []);
     assert_eq!(rig.partitions[0].producers(|them| them.len()), 0);
 }

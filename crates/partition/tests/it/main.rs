@@ -9,6 +9,7 @@ mod full;
 mod hot;
 mod lifecycle;
 mod moving;
+mod owners;
 mod pieces;
 mod power;
 mod rescue;
@@ -31,8 +32,8 @@ use model::{InboxId, LeaderEpoch, Offset, PartitionIndex, Ticket, Timestamp, Wai
 use parking_lot::Mutex;
 use partition::{
     Announce, AppendError, Commit, DirSettings, Extent, Found, Identity, Isolation, LogDir, Moment,
-    News, OpenError, Partition, PieceMaker, Plan, ReadRequest, Recovery, SegmentWriter, Stamp,
-    Start, Syncer, Told, TrimError,
+    News, OpenError, Partition, PieceMaker, Plan, ReadRequest, Recovery, Residents, SegmentWriter,
+    Stamp, Start, Syncer, Told, TrimError,
 };
 use wire::Uuid;
 use wire::records::{Batch, BatchBuilder, Caps, RecordIter, Source};
@@ -93,6 +94,7 @@ enum Wait {
 
 /// Topics `t0`, `t1`, ... with one partition each, in one directory.
 struct Rig {
+    residents: Arc<Residents>,
     dir: Arc<LogDir>,
     partitions: Vec<Arc<Partition>>,
     writer: SegmentWriter,
@@ -179,23 +181,26 @@ fn open_told(
         restored.leave((topic(at), PartitionIndex(0)));
     }
     let opened = restored.finish(env.threads.bell())?;
-    let dir = opened.dir;
+    let residents = opened.residents;
+    let dir = Arc::clone(&residents.dir);
     let here = (configs.iter().enumerate()).filter(|(at, _)| lives(*at));
     let partitions = here.map(|(at, config)| {
-        dir.partition(topic(at), PartitionIndex(0))
+        residents
+            .partition(topic(at), PartitionIndex(0))
             .unwrap_or_else(|| {
                 let start = Start::empty(LeaderEpoch(at as i32), Arc::new(config.clone()));
                 let name = format!("t{at}").into();
-                Partition::new(topic(at), name, PartitionIndex(0), Arc::clone(&dir), start)
+                residents.create(topic(at), name, PartitionIndex(0), start)
             })
     });
     let partitions = partitions.collect();
     let heard = Arc::new(Heard::default());
     let announce: Arc<dyn Announce> = heard.clone();
     Ok(Rig {
-        writer: SegmentWriter::new(Arc::clone(&dir), Arc::clone(&announce)),
+        writer: SegmentWriter::new(Arc::clone(&residents), Arc::clone(&announce)),
         maker: PieceMaker::new(Arc::clone(&dir), announce),
         syncer: Syncer::new(Arc::clone(&dir)),
+        residents,
         dir,
         partitions,
         heard,

@@ -84,8 +84,12 @@ impl House {
         self.first.rounds + self.second.rounds
     }
 
+    fn residents(&self, at: usize) -> &Arc<Residents> {
+        [&self.first.residents, &self.second.residents][at]
+    }
+
     fn dir(&self, at: usize) -> &Arc<LogDir> {
-        [&self.first.dir, &self.second.dir][at]
+        &self.residents(at).dir
     }
 
     fn begin(&mut self, to: usize) {
@@ -93,7 +97,7 @@ impl House {
         let partition = &self.first.partitions[MOVES];
         let id = Uuid([self.moves; 16]);
         let moved = Arc::new(Moved::default());
-        self.moving = Some(Move::begin(partition, self.dir(to), id, moved));
+        self.moving = Some(Move::begin(partition, self.residents(to), id, moved));
     }
 
     fn hear(&mut self, mut news: Vec<News>, known: &mut [Known]) {
@@ -460,17 +464,11 @@ fn a_topic_that_is_deleted_on_its_way_leaves_nothing_and_its_name_is_free_in_bot
         old.delete(&mut news);
         old.discard();
         // Made again at once, and written, before anyone has looked at what is to go.
-        let again = |dir: &Arc<LogDir>, id: usize| {
+        let again = |residents: &Arc<Residents>, id: usize| {
             let start = Start::empty(LeaderEpoch(0), Arc::new(small_segments()));
-            Partition::new(
-                topic(id),
-                "t0".into(),
-                PartitionIndex(0),
-                Arc::clone(dir),
-                start,
-            )
+            residents.create(topic(id), "t0".into(), PartitionIndex(0), start)
         };
-        let new = again(house.dir(steps % 2), 7);
+        let new = again(house.residents(steps % 2), 7);
         house.first.partitions[MOVES] = Arc::clone(&new);
         known[MOVES] = Known::default();
         house

@@ -206,8 +206,8 @@ fn a_known_partition_does_not_take_the_files_of_a_stray_of_its_name() {
     let opened = recovery
         .restore(lookup, Arc::new(told))
         .and_then(|restored| restored.finish(env.threads.bell()));
-    let dir = opened.unwrap().dir;
-    let own = dir.partition(topic(2), PartitionIndex(0)).unwrap();
+    let residents = opened.unwrap().residents;
+    let own = residents.partition(topic(2), PartitionIndex(0)).unwrap();
     assert_eq!(own.bounds().log_end, Offset(known[2].acked));
     let aside = strays(&machine);
     let kept = aside.iter().filter(|dir| files(&machine, dir) == before);

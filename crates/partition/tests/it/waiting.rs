@@ -63,7 +63,7 @@ fn only_what_is_not_durable_is_looked_through_for_who_waits_no_more() {
     append(&mut rig, idempotent(0), 1).unwrap();
     append(&mut rig, idempotent(0), 2).unwrap();
     let in_doubt = |rig: &Rig| -> Vec<_> {
-        let partitions = rig.dir.uncommitted().into_iter();
+        let partitions = rig.residents.uncommitted().into_iter();
         partitions.map(|partition| partition.topic_id).collect()
     };
     assert_eq!(in_doubt(&rig), [topic(0)]);
@@ -72,7 +72,7 @@ fn only_what_is_not_durable_is_looked_through_for_who_waits_no_more() {
         panic!("a round is written")
     };
     assert_eq!(in_doubt(&rig), [topic(0)], "until its sync returned");
-    for partition in rig.dir.uncommitted() {
+    for partition in rig.residents.uncommitted() {
         partition.forget_waiters(InboxId(0), |_| false);
     }
     let synced = flight.sync();
@@ -316,7 +316,7 @@ fn a_producer_that_gave_up_what_found_no_room_begins_anew() {
     sent.send(0, 3).unwrap();
     // Of one that is known nothing is noted: when it is forgotten, it may begin anywhere.
     sent.refuse(0, &[4]);
-    sent.rig.dir.set_producer_expiration(1);
+    sent.rig.residents.set_producer_expiration(1);
     sent.resize(1 << 30);
     sent.send(0, 5).unwrap();
 

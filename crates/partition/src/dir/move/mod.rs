@@ -6,10 +6,11 @@
 //! commit the old place holds, and nothing is taken from it; after it the new one does, and has everything that was committed.
 //! Appends wait and do not fail. Knows nothing of the metadata, and keeps no list of moves.
 
-pub(super) mod arrival;
+pub(crate) mod arrival;
+pub(crate) mod pause;
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use log::Syncing;
@@ -18,12 +19,16 @@ use log::store::{CopyError, LogCopy};
 use model::{Instant, Offset};
 use wire::Uuid;
 
-use super::open::recover;
-use super::{Commit, LogDir, Push, Slot, checkpoints};
+use super::log_dir::{Commit, LogDir};
+use super::names::future_name;
+use super::queue::Slot;
+use super::residents::Residents;
+use super::rows;
 use crate::news::News;
-use crate::partition::{Home, Partition, State};
+use crate::partition::{Home, Partition, Registry, State};
 use crate::sync::{AtomicU64, Ordering};
 use arrival::{Arrival, Place};
+use pause::Pause;
 
 /// Room that a step finds: none copies more.
 const STEP_BYTES: usize = 1 << 20;
@@ -35,66 +40,6 @@ const ROOM_CHECK: Duration = Duration::from_secs(1);
 const QUIET_WAIT_MAX: Duration = Duration::from_secs(3);
 /// And so long for the target to take the files in, whose checkpoint may have much to sync.
 const ARRIVAL_WAIT_MAX: Duration = Duration::from_secs(15);
-
-/// Appends and trims of a partition that wait for its next directory. They count as bytes to be written: past the bound of
-/// those the shards stop reading sockets.
-pub(crate) struct Pause {
-    /// The log end when it began.
-    at: Offset,
-    held: Vec<Push>,
-    /// The trim among them.
-    trim: Option<usize>,
-    bytes: usize,
-}
-
-impl Pause {
-    fn new(at: Offset) -> Pause {
-        Pause {
-            at,
-            held: Vec::new(),
-            trim: None,
-            bytes: 0,
-        }
-    }
-
-    /// Whether it became one with a trim that was held before.
-    pub(crate) fn hold(&mut self, dir: &LogDir, push: Push) -> bool {
-        if push.is_trim {
-            if let Some(held) = self.trim {
-                self.held[held].entry = push.entry;
-                return true;
-            }
-            self.trim = Some(self.held.len());
-        }
-        self.bytes += push.bytes;
-        let bytes = push.bytes as isize;
-        dir.unwritten_bytes.fetch_add(bytes, Ordering::SeqCst);
-        self.held.push(push);
-        false
-    }
-
-    /// What came before is committed, and in the segment files.
-    fn is_quiet(&self, state: &State) -> bool {
-        let is_committed = self.at <= state.high_watermark
-            && state.trims.len() == usize::from(self.trim.is_some());
-        let is_written = !state.has_trimmed && state.tail.unwritten(self.at, 1).is_empty();
-        is_committed && is_written
-    }
-
-    /// Puts everything that waited in the queue of `dir`, where the partition lives.
-    fn release(self, partition: &Arc<Partition>, state: &mut State, counted_at: &LogDir) {
-        let dir = Arc::clone(&state.home.dir);
-        for push in self.held {
-            if dir.enqueue(partition, &mut state.slot, push, None) {
-                state.join_trims();
-            }
-        }
-        let bytes = self.bytes as isize;
-        counted_at
-            .unwritten_bytes
-            .fetch_sub(bytes, Ordering::SeqCst);
-    }
-}
 
 /// How far a move is, for those who ask.
 #[derive(Default)]
@@ -170,7 +115,7 @@ enum Stage {
 pub struct Move {
     partition: Arc<Partition>,
     from: Arc<Home>,
-    to: Arc<LogDir>,
+    to: Arc<Residents>,
     files: PathBuf,
     copy: Option<LogCopy>,
     stage: Stage,
@@ -181,7 +126,7 @@ impl Move {
     /// Begins a move of `partition`, which has no other, to `to`, where it does not live. `id` is like no other.
     pub fn begin(
         partition: &Arc<Partition>,
-        to: &Arc<LogDir>,
+        to: &Arc<Residents>,
         id: Uuid,
         moved: Arc<Moved>,
     ) -> Move {
@@ -192,15 +137,15 @@ impl Move {
         };
         // A step of compaction that has begun ends first; there is no other before the move is over.
         drop(from.cleaning.lock());
-        let name = recover::future_name(&partition.topic, partition.index, id);
+        let name = future_name(&partition.topic, partition.index, id);
         moved.bytes.store(0, Ordering::Relaxed);
         moved.end.store(0, Ordering::Relaxed);
         Move {
             partition: Arc::clone(partition),
-            files: to.path.join(name),
+            files: to.dir.path.join(name),
             to: Arc::clone(to),
             stage: Stage::Copying {
-                not_before: to.env.clock.now(),
+                not_before: to.dir.env.clock.now(),
             },
             from,
             copy: None,
@@ -209,7 +154,7 @@ impl Move {
     }
 
     pub fn target(&self) -> &Arc<LogDir> {
-        &self.to
+        &self.to.dir
     }
 
     pub fn partition(&self) -> &Arc<Partition> {
@@ -226,7 +171,7 @@ impl Move {
         if self.partition.is_deleted() {
             return Err(MoveError::Deleted);
         }
-        if self.from.dir.is_failed() || self.to.is_failed() {
+        if self.from.dir.is_failed() || self.to.dir.is_failed() {
             return Err(MoveError::Offline);
         }
         match &self.stage {
@@ -251,13 +196,13 @@ impl Move {
     }
 
     fn copy(&mut self, now: Instant, bytes_max: usize) -> Result<MoveStep, MoveError> {
-        if self.to.is_full() || !self.has_room() {
+        if self.to.dir.is_full() || !self.has_room() {
             return Ok(MoveStep::Wait(ROOM_CHECK));
         }
         if let Some(store) = self.from.store.get() {
             let copy = match &mut self.copy {
                 Some(copy) => copy,
-                none => none.insert(LogCopy::begin(&self.to.env.disk, &self.files)?),
+                none => none.insert(LogCopy::begin(&self.to.dir.env.disk, &self.files)?),
             };
             let stepped = match copy.step(store, bytes_max) {
                 // What was not written is copied again.
@@ -282,23 +227,17 @@ impl Move {
 
     /// What the target keeps free stays free.
     fn has_room(&self) -> bool {
-        let settings = &self.to.settings;
+        let settings = &self.to.dir.settings;
         let needed = settings.reserve_bytes + settings.journal_piece_bytes + STEP_BYTES as u64;
-        let space = self.to.env.disk.space(&self.to.path);
+        let space = self.to.dir.env.disk.space(&self.to.dir.path);
         space.is_ok_and(|space| needed <= space.available)
     }
 
     /// Nobody appends: copies what is left once it is in the files, and hands it to the target.
     fn end_copy(&mut self, since: Instant, now: Instant) -> Result<MoveStep, MoveError> {
-        let is_quiet = {
-            let state = self.partition.state.lock();
-            state
-                .pause
-                .as_ref()
-                .is_some_and(|pause| pause.is_quiet(&state))
-        };
+        let is_quiet = self.partition.state.lock().is_quiet();
         if !is_quiet && now <= since.plus(QUIET_WAIT_MAX) {
-            self.from.dir.hurry();
+            self.from.dir.backlog.hurry();
             return Ok(MoveStep::Wait(LOOK_AGAIN));
         }
         if !is_quiet {
@@ -315,10 +254,11 @@ impl Move {
             if state.is_deleted {
                 return Err(MoveError::Deleted);
             }
-            state.arrives_at = Some(Arc::clone(&self.to));
+            let to: Weak<dyn Registry> = Arc::downgrade(&self.to) as _;
+            state.arrives_at = Some(to);
         }
         self.to.arrivals.lock().push(Arc::clone(&arrival));
-        self.to.writer_bell.ring();
+        self.to.dir.writer_bell.ring();
         self.stage = Stage::Arriving {
             arrival,
             since: now,
@@ -331,7 +271,7 @@ impl Move {
         &mut self,
     ) -> Result<(Option<log::checkpoint::Row>, crate::derived::Derived), CopyError> {
         let partition = &self.partition;
-        let disk = &self.to.env.disk;
+        let disk = &self.to.dir.env.disk;
         let known = match self.from.store.get() {
             Some(store) => {
                 let copy = match &mut self.copy {
@@ -351,10 +291,7 @@ impl Move {
             let state = partition.state.lock();
             let mut epochs = state.epochs.clone();
             // What waits is of no directory yet.
-            let at = state
-                .pause
-                .as_ref()
-                .map_or(state.tail.end(), |pause| pause.at);
+            let at = state.pause.as_ref().map_or(state.tail.end(), Pause::at);
             epochs.truncate_from_end(at);
             (state.log_start, epochs)
         };
@@ -369,7 +306,7 @@ impl Move {
                 )
                 .map_err(CopyError::Target)?;
         }
-        let row = checkpoints::row(
+        let row = rows::row(
             partition.topic_id,
             partition.index,
             log_start,
@@ -382,9 +319,7 @@ impl Move {
     /// Lets go on what waits, where the partition lives.
     fn resume(&self) {
         let mut state = self.partition.state.lock();
-        if let Some(pause) = state.pause.take() {
-            pause.release(&self.partition, &mut state, &self.from.dir);
-        }
+        state.end_pause(&self.partition, &self.from.dir);
     }
 
     /// Ends a move before its commit: the partition stays where it is, and nothing is left at the target, which goes offline
@@ -392,21 +327,21 @@ impl Move {
     pub fn call_off(self, error: Option<MoveError>, news: &mut Vec<News>) {
         if let Some(MoveError::Copy(CopyError::Target(error))) = &error
             && !is_full(error)
-            && !self.to.is_failed()
+            && !self.to.dir.is_failed()
         {
-            self.to.fail(error, news);
+            self.to.dir.fail(error, news);
         }
         if let Stage::Arriving { arrival, .. } | Stage::Placed { arrival, .. } = &self.stage {
             arrival.abandon();
             // Its deletion may have done this already.
             if self.partition.state.lock().arrives_at.take().is_some() {
-                self.to.doom(&self.partition, None);
+                self.to.remove(&self.partition, None);
             }
         }
         self.resume();
         self.partition.state.lock().is_moving = false;
         commit(&self.from.dir, news);
-        let disk = &self.to.env.disk;
+        let disk = &self.to.dir.env.disk;
         let removed = disk
             .exists(&self.files)
             .and_then(|is_there| match is_there {
@@ -414,7 +349,7 @@ impl Move {
                 false => Ok(()),
             });
         // What cannot be removed now goes at the next start.
-        if let (Err(error), false) = (removed, self.to.is_failed()) {
+        if let (Err(error), false) = (removed, self.to.dir.is_failed()) {
             env::tell!("cannot remove {}: {error}", self.files.display());
         }
     }
@@ -425,32 +360,30 @@ impl Move {
             unreachable!("only what is in place is settled")
         };
         let partition = &self.partition;
-        let key = (partition.topic_id, partition.index);
         let is_settled = {
             // Together: a checkpoint of the target that knows of a round with what waited must find the partition there.
             let mut partitions = self.to.partitions.lock();
             let mut state = partition.state.lock();
             let is_settled = !state.is_deleted;
             if is_settled {
-                partitions.insert(key, Arc::clone(partition));
+                self.to.insert(&mut partitions, partition);
                 state.move_to(home);
-                if let Some(pause) = state.pause.take() {
-                    pause.release(partition, &mut state, &self.from.dir);
-                }
+                state.end_pause(partition, &self.from.dir);
             }
             is_settled
         };
         if !is_settled {
             return self.call_off(None, news);
         }
-        self.to.guests.lock().remove(&key);
-        self.from.dir.forget(partition);
-        self.from.dir.doom(partition, Some(Arc::clone(&self.from)));
-        // A directory that fails walks over its partitions; this one may have come too late for that.
-        if self.to.is_failed() {
-            partition.on_dir_failed(&self.to, news);
+        self.to.guests.lock().remove(&partition.key());
+        if let Some(residents) = self.from.registry.upgrade() {
+            residents.remove(partition, Some(Arc::clone(&self.from)));
         }
-        commit(&self.to, news);
+        // A directory that fails walks over its logs; this one may have come too late for that.
+        if self.to.dir.is_failed() {
+            partition.on_dir_failed(news);
+        }
+        commit(&self.to.dir, news);
     }
 }
 
@@ -460,6 +393,30 @@ fn commit(dir: &LogDir, news: &mut Vec<News>) {
 }
 
 impl State {
+    /// What came before the pause is committed, and in the segment files.
+    fn is_quiet(&self) -> bool {
+        let Some(pause) = &self.pause else {
+            return false;
+        };
+        let is_committed =
+            pause.at() <= self.high_watermark && self.trims.len() == pause.trims_count();
+        let is_written = !self.has_trimmed && self.tail.unwritten(pause.at(), 1).is_empty();
+        is_committed && is_written
+    }
+
+    /// Puts everything that waited in the queue of the directory where the partition lives.
+    fn end_pause(&mut self, partition: &Arc<Partition>, counted_at: &LogDir) {
+        let Some(pause) = self.pause.take() else {
+            return;
+        };
+        let dir = Arc::clone(&self.home.dir);
+        pause.release(&counted_at.backlog, |push| {
+            if dir.enqueue(partition, &mut self.slot, push, None) {
+                self.join_trims();
+            }
+        });
+    }
+
     /// Everything committed is in the files of `home`.
     fn move_to(&mut self, home: &Arc<Home>) {
         if let Some(store) = home.store.get() {

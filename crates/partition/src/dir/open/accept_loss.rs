@@ -14,7 +14,7 @@ use log::journal::{self, Damage};
 
 use super::meta_properties;
 use super::recover::{self, OpenError};
-use crate::dir::LogDir;
+use crate::dir::log_dir::LogDir;
 
 const FILE_NAME: &str = "esker.accepted-loss";
 /// A line has two numbers; a longer file is not ours.

@@ -15,7 +15,10 @@ use log::journal::{self, Piece, Replayed, is_full, make_piece};
 use super::accept_loss;
 use super::recover::{OpenError, Opened, Recovery};
 use crate::dir::build::Parts;
-use crate::dir::{DirSettings, LogDir, Point, SPARE_PIECES_MAX, checkpoints};
+use crate::dir::log_dir::{LogDir, Point, SPARE_PIECES_MAX};
+use crate::dir::residents::Residents;
+use crate::dir::rows;
+use crate::dir::settings::DirSettings;
 
 impl Recovery {
     /// Makes what was replayed durable, notes it in a checkpoint, and only then lets the journal pieces be used again. Where
@@ -114,16 +117,17 @@ impl Recovery {
             bell,
             lock,
         };
-        let dir = Arc::new(LogDir::new(env, path, settings, parts));
+        let dir = LogDir::new(env, path, settings, parts);
         if let Some(why) = full {
             dir.set_full(true, &why);
         }
+        let residents = Residents::new(dir);
         let partitions = logs
             .into_iter()
-            .map(|(key, log)| log.into_partition(key, &dir, !is_settled))
+            .map(|(key, log)| log.into_partition(key, &residents, !is_settled))
             .collect();
         Ok(Opened {
-            dir,
+            residents,
             partitions,
             rounds,
         })
@@ -167,7 +171,7 @@ impl Recovery {
         if is_news {
             let rows = self.logs.iter().filter_map(|(key, log)| log.row(*key));
             let lost = self.logs.iter().flat_map(|((topic, partition), log)| {
-                checkpoints::lost(*topic, *partition, &log.holes, log.log_start)
+                rows::lost(*topic, *partition, &log.holes, log.log_start)
             });
             Checkpoint {
                 sequence: point.sequence,

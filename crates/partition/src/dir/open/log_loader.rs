@@ -19,7 +19,9 @@ use wire::records::{Batch, BatchError, Source};
 use super::recover::{Found, OpenError};
 use super::restored::Extent;
 use crate::derived::{self, Derived};
-use crate::dir::{Key, LogDir, checkpoints};
+use crate::dir::durable::Key;
+use crate::dir::residents::Residents;
+use crate::dir::rows;
 use crate::partition::{Hole, Partition, Start};
 
 /// One partition on its way back.
@@ -295,7 +297,7 @@ impl Log {
         }
         let known = self.store.as_ref().map(Store::known);
         let has_producers = !self.derived.producers.is_empty();
-        checkpoints::row(topic, partition, self.log_start, known, has_producers)
+        rows::row(topic, partition, self.log_start, known, has_producers)
     }
 
     /// Of what is missing, only what was not deleted anyway: segments below a log start that the journal tells are gone too.
@@ -314,7 +316,7 @@ impl Log {
     pub(super) fn into_partition(
         self,
         (topic, index): (Uuid, PartitionIndex),
-        dir: &Arc<LogDir>,
+        residents: &Arc<Residents>,
         is_unsettled: bool,
     ) -> Arc<Partition> {
         self.tell_holes();
@@ -333,7 +335,7 @@ impl Log {
             is_unsettled: is_unsettled && self.is_changed && unread.is_none(),
             unread,
         };
-        Partition::new(topic, self.found.topic, index, Arc::clone(dir), start)
+        residents.create(topic, self.found.topic, index, start)
     }
 }
 

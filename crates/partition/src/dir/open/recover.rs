@@ -28,17 +28,16 @@ use super::meta_properties::{self, Identity};
 use super::restored::Restored;
 use super::strays::{self, Stray, Told};
 use super::{accept_loss, unreadable};
+use crate::dir::backlog::UNWRITTEN_BYTES_MAX;
+use crate::dir::log_dir::LogDir;
+use crate::dir::residents::Residents;
+use crate::dir::settings::DirSettings;
 use crate::dir::writer::VOLUME_SYNC_MIN;
-use crate::dir::{DirSettings, LogDir, UNWRITTEN_BYTES_MAX};
 use crate::partition::Partition;
 
 /// Says that the metadata log is in this directory, from before its first record on.
 const METADATA_MARK: &str = "esker.metadata";
 const LOCK_NAME: &str = ".lock";
-/// Directories of deleted topics end so until their files are gone.
-pub(super) const GRAVE_SUFFIX: &str = "-delete";
-/// And these hold a part of a partition that was on its way here from another directory.
-pub(super) const FUTURE_SUFFIX: &str = "-future";
 /// 256 MiB of batches that a full disk has no room for are kept in memory: the segment writer's 128 MiB of an earlier life,
 /// and as much again for files that the checkpoint did not cover. More, and the start is refused.
 const UNPLACED_BYTES_MAX: usize = 2 * UNWRITTEN_BYTES_MAX as usize;
@@ -109,7 +108,7 @@ pub struct Recovery {
 
 /// A directory ready for work, with the partitions that were found in it.
 pub struct Opened {
-    pub dir: Arc<LogDir>,
+    pub residents: Arc<Residents>,
     pub partitions: Vec<Arc<Partition>>,
     /// Journal rounds that were replayed.
     pub rounds: u64,
@@ -457,41 +456,4 @@ fn has_partitions(env: &Env, path: &Path, counts: impl Fn(&str) -> bool) -> io::
         }
     }
     Ok(false)
-}
-
-pub(crate) fn grave_name(topic: &str, index: PartitionIndex, id: Uuid) -> String {
-    name_with(topic, &format!("-{index}.{id}{GRAVE_SUFFIX}"))
-}
-
-/// A directory of a partition while another of its directories becomes it.
-pub(crate) fn future_name(topic: &str, index: PartitionIndex, id: Uuid) -> String {
-    name_with(topic, &format!("-{index}.{}{FUTURE_SUFFIX}", hex(id)))
-}
-
-pub(super) fn hex(id: Uuid) -> String {
-    id.0.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// As much of the topic's name as a file name has room for, and `rest`.
-pub(super) fn name_with(topic: &str, rest: &str) -> String {
-    const NAME_BYTES_MAX: usize = 255;
-    let room = NAME_BYTES_MAX.saturating_sub(rest.len());
-    let topic = topic.get(..room.min(topic.len())).unwrap_or_default();
-    format!("{topic}{rest}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_of_directories_fit_a_file_system_however_long_the_topic_is_called() {
-        let (index, id) = (PartitionIndex(12_345), Uuid([255; 16]));
-        for name in [grave_name, future_name, unreadable::name] {
-            let long = name(&"t".repeat(249), index, id);
-            assert_eq!(long.len(), 255, "{long}");
-            assert_ne!(long, name(&"t".repeat(249), PartitionIndex(12_346), id));
-            assert!(name("short", index, id).starts_with("short-12345."));
-        }
-    }
 }

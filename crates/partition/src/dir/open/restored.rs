@@ -13,7 +13,7 @@ use model::Offset;
 use wire::Uuid;
 
 use super::recover::{OpenError, Opened, Recovery};
-use crate::dir::Key;
+use crate::dir::durable::Key;
 
 /// How much of a partition a directory has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,11 +19,10 @@ use model::{LeaderEpoch, PartitionIndex};
 use wire::Uuid;
 
 use super::log_loader::{Log, PENDING_BYTES_MAX, Wrote};
-use super::recover::{
-    FUTURE_SUFFIX, Found, GRAVE_SUFFIX, OpenError, Recovery, future_name, grave_name, hex,
-    name_with,
-};
+use super::recover::{Found, OpenError, Recovery};
 use super::unreadable;
+use crate::dir::names::{FUTURE_SUFFIX, GRAVE_SUFFIX, future_name, grave_name, hex, name_with};
+
 /// Directories of partitions that the metadata never told of end so.
 const STRAY_SUFFIX: &str = "-stray";
 

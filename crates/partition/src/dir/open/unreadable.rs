@@ -21,6 +21,7 @@ use wire::Uuid;
 use super::log_loader::{Log, Wrote};
 use super::recover::{Found, OpenError, Recovery};
 use super::strays;
+use crate::dir::names::name_with;
 use crate::partition::Hole;
 
 const SUFFIX: &str = "-rescued";
@@ -29,7 +30,7 @@ const SUFFIX: &str = "-rescued";
 const TRIED_BYTES_MAX: u64 = 8 << 20;
 
 pub(super) fn name(topic: &str, index: PartitionIndex, id: Uuid) -> String {
-    super::recover::name_with(topic, &format!("-{index}.{id}{SUFFIX}"))
+    name_with(topic, &format!("-{index}.{id}{SUFFIX}"))
 }
 
 pub(super) fn is_name(name: &str) -> bool {
@@ -248,4 +249,20 @@ fn try_reading(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_put_aside_has_a_name_that_fits_a_file_system() {
+        let id = Uuid([255; 16]);
+        let long = name(&"t".repeat(249), PartitionIndex(12_345), id);
+        assert_eq!(long.len(), 255, "{long}");
+        assert_eq!(
+            partition_of(&name("short", PartitionIndex(7), id)),
+            Some(("short", PartitionIndex(7), id))
+        );
+    }
 }

@@ -1,0 +1,113 @@
+//! The end of a move, at its target: files that are complete under another name become those of a partition that lives here.
+//!
+//! The segment writer does it, which alone renames and removes directories of partitions here. Invariant: a checkpoint vouches
+//! for the files before anyone is told that they are in place, and every later one does, until the partition lives here or its
+//! files are doomed. What a crash leaves is removed by the next start, unless the metadata say that the partition lives here.
+
+use std::io;
+use std::sync::{Arc, OnceLock, Weak};
+
+use log::store::{Known, Store, StoreError};
+use model::Timestamp;
+
+use super::r#move::arrival::{Arrival, Guest, Place};
+use super::writer::SegmentWriter;
+use crate::partition::{Home, Registry};
+use crate::sync::{AtomicU64, Mutex};
+
+impl SegmentWriter {
+    pub(super) fn take_in(&mut self, wall: Timestamp) -> Result<(), StoreError> {
+        let arrivals = std::mem::take(&mut *self.residents.arrivals.lock());
+        if arrivals.is_empty() {
+            return Ok(());
+        }
+        // An earlier life of such a partition here may have ended a moment ago: its files go first.
+        let removed = self.remove_doomed();
+        if removed.is_err() {
+            self.residents.arrivals.lock().splice(0..0, arrivals);
+            return removed;
+        }
+        let mut placed = Vec::new();
+        for arrival in arrivals {
+            match self.receive(&arrival) {
+                Ok(Some(home)) => placed.push((arrival, home)),
+                Ok(None) => {}
+                Err(error) if error.is_full() => {
+                    self.dir.set_full(true, &error.to_string());
+                    arrival.conclude(Place::Refused);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        if placed.is_empty() {
+            return Ok(());
+        }
+        let point = *self.dir.point.lock();
+        // What cannot be opened now is opened later; this move begins anew.
+        let is_vouched_for = match self.checkpoint_anyway(point, wall) {
+            Err(error) if error.is_full() => false,
+            done => done?,
+        };
+        for (arrival, home) in placed {
+            arrival.conclude(match is_vouched_for {
+                true => Place::Here(home),
+                false => Place::Refused,
+            });
+        }
+        Ok(())
+    }
+
+    /// Gives the files their final name. `None` when nobody wants them any more.
+    fn receive(&self, arrival: &Arrival) -> Result<Option<Arc<Home>>, StoreError> {
+        let place = arrival.place.lock();
+        let partition = &arrival.partition;
+        if !matches!(*place, Place::Waiting) || partition.is_deleted() {
+            return Ok(None);
+        }
+        let known = arrival.row.filter(|row| row.has_files).map(|row| Known {
+            log_start: row.log_start,
+            log_end: row.log_end,
+            active_base: row.active_base,
+            active_len: row.active_len.0,
+        });
+        let store = match known {
+            Some(known) => Some(self.open_here(arrival, known)?),
+            None => None,
+        };
+        let guest = Guest {
+            partition: Arc::clone(partition),
+            row: arrival.row,
+        };
+        self.residents.guests.lock().insert(partition.key(), guest);
+        let closed = known.map_or(0, |known| known.active_base.0 as u64);
+        let registry: Weak<dyn Registry> = Arc::downgrade(&self.residents) as _;
+        Ok(Some(Arc::new(Home {
+            dir: Arc::clone(&self.dir),
+            registry,
+            store: store.map_or_else(OnceLock::new, OnceLock::from),
+            derived: Mutex::new(arrival.derived.clone()),
+            checkpointed: AtomicU64::new(closed),
+            cleaning: Mutex::new(false),
+        })))
+    }
+
+    fn open_here(&self, arrival: &Arrival, known: Known) -> Result<Store, StoreError> {
+        let partition = &arrival.partition;
+        let path = self.dir.partition_path(&partition.topic, partition.index);
+        let disk = &self.dir.env.disk;
+        // Under this name there is at most what a move left that was called off.
+        let named = self
+            .bury(partition)
+            .and_then(|()| disk.rename(&arrival.files, &path))
+            .and_then(|()| disk.sync_dir(&self.dir.path));
+        named.map_err(|error| self.io(error))?;
+        let config = partition.config();
+        let (store, found) = Store::open(&self.dir.files, &path, config, Some(known))?;
+        store.belongs_to(partition.topic_id, partition.index);
+        if found.known_is_stale || !found.is_clean() || found.log_end != known.log_end {
+            let what = format!("{} is not what was copied", path.display());
+            return Err(self.io(io::Error::new(io::ErrorKind::InvalidData, what)));
+        }
+        Ok(store)
+    }
+}

@@ -1,0 +1,413 @@
+//! A log directory: one journal, one lock, and its failure.
+//!
+//! Owns the way from *queued* to *durable*, for any log that is [`Durable`]. Invariant: once a sync or write of the journal failed
+//! the directory is offline for the life of the process; every waiting append is told, no later one is accepted, and the sync is
+//! never tried again. Keeps no log alive.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use env::{Bell, Env};
+use log::FilePool;
+use log::journal::{self, CommitError};
+use model::{Instant, PartitionIndex};
+use wire::Uuid;
+
+use super::backlog::Backlog;
+use super::durable::{Durable, Key, NeverDurable};
+use super::flight::{Flight, Flights, Untold};
+use super::linger::{Stamp, Wait};
+use super::queue::{Push, Queue, Round, Slot};
+use super::settings::DirSettings;
+use super::syncer::VolumeSync;
+use crate::news::News;
+use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
+
+/// Journal pieces kept for later rounds; more are deleted.
+pub(super) const SPARE_PIECES_MAX: usize = 8;
+
+/// Where the journal stands.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Point {
+    pub(crate) sequence: u64,
+    pub(crate) checksum: u32,
+    pub(crate) piece: u64,
+    pub(crate) live_bytes: u64,
+    /// Bytes that the newest piece still takes.
+    pub(crate) room: u64,
+}
+
+/// What a call of [`LogDir::begin_commit`] did.
+pub enum Begun {
+    /// Nothing is queued that could be committed now.
+    Idle,
+    /// As many rounds as may be are on their way to the disk; who ends one will look at the queue again.
+    Busy,
+    /// A round is written.
+    Written(Flight),
+    /// The directory failed, as the news say.
+    Failed,
+}
+
+/// What a call of [`LogDir::commit`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Commit {
+    /// Nothing is queued that could be committed now.
+    Idle,
+    /// Other threads are committing; they will look at the queue again.
+    Busy,
+    /// A round is durable, or the directory failed; the news say which. Look whether more is queued.
+    Done,
+}
+
+pub struct LogDir {
+    pub id: Uuid,
+    pub path: PathBuf,
+    pub(crate) env: Env,
+    pub(crate) settings: DirSettings,
+    pub(crate) files: Arc<FilePool>,
+    /// Logs that live here, to be told when the directory fails.
+    pub(super) logs: Mutex<BTreeMap<Key, Weak<dyn Durable>>>,
+    pub(super) queue: Mutex<Queue>,
+    /// Held from taking a round until it is written.
+    pub(super) journal: Mutex<journal::Writer>,
+    pub(super) flights: Mutex<Flights>,
+    /// Held by whoever tells logs of rounds, or of the failure: one at a time and in the order of the rounds, so `point` never
+    /// runs ahead of a log that was not told yet, and nothing is told to be durable after a sync failed.
+    pub(super) telling: Mutex<()>,
+    /// The last round that was told after a sync of its own: one without may be told and not be on the disk.
+    pub(super) synced: AtomicU64,
+    pub(super) failed: AtomicBool,
+    /// The oldest round waits for a journal piece that the volume had no room for.
+    pub(super) lacks_piece: AtomicBool,
+    /// The volume is (almost) full: appends are refused, everything else goes on.
+    pub(super) full: AtomicBool,
+    /// What is durable and not in segment files.
+    pub(crate) backlog: Backlog,
+    /// The last committed round whose logs all know of it.
+    pub(super) point: Mutex<Point>,
+    /// Pieces whose rounds are all up to this one may be used again.
+    pub(super) release_to: AtomicU64,
+    pub(super) spares: journal::Spares,
+    pub(super) stopping: AtomicBool,
+    /// Someone waits for a checkpoint that knows what the one before does not.
+    pub(super) checkpoint_wanted: AtomicBool,
+    pub(super) writer_bell: Arc<dyn Bell>,
+    pub(super) maker_bell: Arc<dyn Bell>,
+    pub(super) volume_sync: Mutex<VolumeSync>,
+    pub(super) syncer_bell: Arc<dyn Bell>,
+    pub(super) _lock: Box<dyn env::disk::Lock>,
+}
+
+impl LogDir {
+    pub fn is_failed(&self) -> bool {
+        self.failed.load(Ordering::Acquire)
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.full.load(Ordering::Relaxed)
+    }
+
+    /// More is committed than the segment writer keeps up with: stop taking in requests for a moment.
+    pub fn is_overloaded(&self) -> bool {
+        // A full disk refuses appends, so nothing more comes, and reads must go on.
+        !self.is_full() && self.backlog.is_over_bound()
+    }
+
+    /// Bytes that wait for the segment writer, as the bound counts them.
+    pub fn unwritten_bytes(&self) -> isize {
+        self.backlog.unwritten_bytes()
+    }
+
+    /// Something is queued that a commit would take.
+    pub fn has_queued(&self) -> bool {
+        self.can_commit() && !self.queue.lock().is_empty()
+    }
+
+    /// A round is queued that found no room for its journal piece.
+    pub fn lacks_room(&self) -> bool {
+        self.lacks_piece.load(Ordering::Acquire)
+    }
+
+    /// True if a round is queued, however long it may stay so.
+    pub(super) fn has_rounds(&self) -> bool {
+        !self.queue.lock().is_empty()
+    }
+
+    fn can_commit(&self) -> bool {
+        !self.is_failed() && !self.lacks_piece.load(Ordering::Acquire)
+    }
+
+    /// The last round of which a sync told that it is durable.
+    pub(crate) fn committed(&self) -> u64 {
+        self.synced.load(Ordering::Acquire)
+    }
+
+    /// Usual time of a commit.
+    pub fn commit_average(&self) -> Duration {
+        self.queue.lock().linger.average()
+    }
+
+    /// The disk is so slow that several rounds may be on their way to it together.
+    pub fn is_slow(&self) -> bool {
+        self.queue.lock().linger.is_slow()
+    }
+
+    /// Whether the next commit should wait, for more appends or for the end of another.
+    pub fn commit_wait(&self, now: Instant) -> Wait {
+        self.queue.lock().linger.wait(now)
+    }
+
+    /// A log lives here from now on: it is told when the directory fails.
+    pub fn join<D: Durable>(&self, key: Key, log: &Arc<D>) {
+        let log: Weak<dyn Durable> = Arc::downgrade(log) as _;
+        self.logs.lock().insert(key, log);
+    }
+
+    /// A log was deleted, or lives elsewhere now.
+    pub fn leave(&self, key: Key) {
+        self.logs.lock().remove(&key);
+    }
+
+    /// Queues an entry of `log` for the next round. Returns true if it was merged into a trim that was queued before.
+    pub fn enqueue<D: Durable>(
+        &self,
+        log: &Arc<D>,
+        slot: &mut Slot,
+        push: Push,
+        stamp: Option<(&mut Stamp, Instant)>,
+    ) -> bool {
+        let mut queue = self.queue.lock();
+        if let Some((stamp, now)) = stamp {
+            queue.linger.on_append(stamp, now);
+        }
+        queue.push(log, slot, push)
+    }
+
+    /// Logs with something that is not durable, some of them more than once: nobody waits for a commit of any other. Of a round
+    /// that is just being written they may be missing.
+    pub fn uncommitted(&self) -> Vec<Key> {
+        let mut all: Vec<_> = self.queue.lock().logs().collect();
+        all.extend(self.flights.lock().logs());
+        all
+    }
+
+    /// Makes the oldest queued round durable and collects what its logs have to tell.
+    pub fn commit(&self, news: &mut Vec<News>) -> Commit {
+        match self.begin_commit(news) {
+            Begun::Idle => Commit::Idle,
+            Begun::Busy => Commit::Busy,
+            Begun::Failed => Commit::Done,
+            Begun::Written(flight) => {
+                let synced = flight.sync();
+                self.finish(&flight, synced, news);
+                Commit::Done
+            }
+        }
+    }
+
+    /// Writes the oldest queued round. Its sync, and [`LogDir::finish`], are the caller's.
+    pub fn begin_commit(&self, news: &mut Vec<News>) -> Begun {
+        let (mut journal, round, descriptor) = loop {
+            let Some(mut journal) = self.journal.try_lock() else {
+                return Begun::Busy;
+            };
+            if !self.can_commit() {
+                return Begun::Idle;
+            }
+            let mut must_be_alone = false;
+            if let Some(round) = self.take_round() {
+                let descriptor = self.flights.lock().free_descriptor();
+                must_be_alone =
+                    journal.prepare(&round.entries) || journal.descriptor(descriptor).is_none();
+                let mut queue = self.queue.lock();
+                if !must_be_alone || queue.linger.is_alone() {
+                    break (journal, round, descriptor);
+                }
+                queue.put_back(round);
+            }
+            // Someone may have queued, or ended a round, (1) after we looked and (2) been told `Busy` because we still held the
+            // journal. He relies on us to look again.
+            drop(journal);
+            let queue = self.queue.lock();
+            if !self.can_commit() || queue.is_empty() {
+                return Begun::Idle;
+            }
+            if queue.linger.is_busy() || must_be_alone && !queue.linger.is_alone() {
+                return Begun::Busy;
+            }
+        };
+        let started = self.env.clock.now();
+        journal.on_synced(self.committed());
+        match journal.write(&round.entries, round.sync) {
+            Ok(()) => {}
+            Err(CommitError::NoRoom(error)) => {
+                self.queue.lock().put_back(round);
+                self.lacks_piece.store(true, Ordering::Release);
+                self.set_full(true, &error.to_string());
+                // The segment writer tries again when there is room.
+                self.writer_bell.ring();
+                return Begun::Idle;
+            }
+            Err(CommitError::Failed(error)) => {
+                // Nobody may write behind it.
+                self.failed.store(true, Ordering::Release);
+                drop(journal);
+                let _telling = self.telling.lock();
+                self.fail(&error, news);
+                return Begun::Failed;
+            }
+        }
+        let released = journal.release(self.release_to.load(Ordering::Relaxed), SPARE_PIECES_MAX);
+        if let Err(error) = released {
+            env::tell!(
+                "log dir {}: cannot remove a journal piece: {error}",
+                self.path.display()
+            );
+        }
+        let point = Point {
+            sequence: journal.sequence(),
+            checksum: journal.checksum(),
+            piece: journal.piece_number(),
+            live_bytes: journal.live_bytes(),
+            room: journal.room(),
+        };
+        let file = round.sync.then(|| journal.descriptor(descriptor)).flatten();
+        self.queue.lock().linger.on_begin();
+        self.flights.lock().push(Untold {
+            round,
+            point,
+            descriptor,
+            is_synced: false,
+        });
+        Begun::Written(Flight {
+            file,
+            sequence: point.sequence,
+            started,
+        })
+    }
+
+    /// The oldest queued round, if one more may be under way.
+    fn take_round(&self) -> Option<Round> {
+        let mut queue = self.queue.lock();
+        if queue.linger.is_busy() {
+            return None;
+        }
+        queue.take()
+    }
+
+    /// The sync of a round has ended: collects what the logs of all rounds have to tell that are durable now. The caller
+    /// looks at the queue again.
+    pub fn finish(&self, flight: &Flight, synced: io::Result<()>, news: &mut Vec<News>) {
+        let now = self.env.clock.now();
+        let took = now.since(flight.started);
+        let _telling = self.telling.lock();
+        if self.is_failed() {
+            return; // everyone was told
+        }
+        if let Err(error) = synced {
+            self.fail(&error, news);
+            return;
+        }
+        if flight.file.is_some() {
+            self.queue.lock().linger.on_commit(took);
+        }
+        self.flights.lock().on_synced(flight.sequence);
+        loop {
+            let Some(untold) = self.flights.lock().next() else {
+                return;
+            };
+            self.tell(untold, news);
+        }
+    }
+
+    /// A round and all before it are durable.
+    fn tell(&self, untold: Untold, news: &mut Vec<News>) {
+        let Untold { round, point, .. } = untold;
+        if round.sync {
+            self.synced.store(point.sequence, Ordering::Release);
+        }
+        for member in &round.members {
+            // Whoever is gone waits for nothing.
+            if let Some(log) = member.log.upgrade() {
+                log.on_durable(Ok(member.reached), news);
+            }
+        }
+        let before = std::mem::replace(&mut *self.point.lock(), point);
+        let due = self.settings.checkpoint_bytes;
+        if before.live_bytes < due && due <= point.live_bytes {
+            self.writer_bell.ring();
+        }
+        if before.piece != point.piece {
+            // A piece that was ready is in use now.
+            self.maker_bell.ring();
+        }
+        let round = round.emptied();
+        let mut queue = self.queue.lock();
+        queue.linger.on_told(self.env.clock.now());
+        queue.give_back(round);
+    }
+
+    /// Frees the journal pieces that a checkpoint made needless. Commits do that, but none comes while the disk is full.
+    pub(super) fn release_pieces(&self) -> io::Result<()> {
+        let released = self.release_to.load(Ordering::Relaxed);
+        match self.journal.try_lock() {
+            Some(mut journal) => journal.release(released, SPARE_PIECES_MAX),
+            None => Ok(()), // whoever writes a round now does it
+        }
+    }
+
+    /// Takes the directory offline: tells everyone who waits. The first error is the one that is logged.
+    pub(crate) fn fail(&self, error: &io::Error, news: &mut Vec<News>) {
+        self.failed.store(true, Ordering::Release);
+        env::tell!("log dir {} offline: {error}", self.path.display());
+        let logs: Vec<_> = self
+            .logs
+            .lock()
+            .values()
+            .filter_map(Weak::upgrade)
+            .collect();
+        for log in logs {
+            log.on_durable(Err(NeverDurable), news);
+        }
+    }
+
+    pub(super) fn set_full(&self, is_full: bool, why: &str) {
+        if self.full.swap(is_full, Ordering::Relaxed) != is_full {
+            let state = if is_full {
+                "full, appends are refused"
+            } else {
+                "has room again"
+            };
+            env::tell!("log dir {} {state}: {why}", self.path.display());
+            self.maker_bell.ring();
+        }
+    }
+
+    /// Where the files of a partition live.
+    pub(crate) fn partition_path(&self, topic: &str, index: PartitionIndex) -> PathBuf {
+        self.path.join(format!("{topic}-{index}"))
+    }
+
+    pub(crate) fn journal_path(path: &Path) -> PathBuf {
+        path.join("journal")
+    }
+
+    /// Asks the segment writer for a checkpoint soon.
+    pub(crate) fn want_checkpoint(&self) {
+        if !self.checkpoint_wanted.swap(true, Ordering::AcqRel) {
+            self.writer_bell.ring();
+        }
+    }
+
+    /// Asks the segment writer to write everything, checkpoint and end, and the syncer and the maker of pieces to end.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        self.writer_bell.ring();
+        self.maker_bell.ring();
+        self.syncer_bell.ring();
+    }
+}

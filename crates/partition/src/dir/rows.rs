@@ -1,0 +1,79 @@
+//! What a checkpoint says of one partition.
+
+use log::checkpoint;
+use log::store::{Known, Store};
+use model::{Offset, PartitionIndex, Position};
+use wire::Uuid;
+
+use crate::partition::{Hole, Home, Partition};
+
+impl Partition {
+    /// What a checkpoint says of its files in `home`.
+    pub(super) fn checkpoint_row(&self, home: &Home) -> Option<checkpoint::Row> {
+        let known = home.store.get().map(Store::known);
+        let (log_start, is_deleted) = {
+            let state = self.state.lock();
+            (state.log_start, state.is_deleted)
+        };
+        if is_deleted {
+            None
+        } else if self.unread.is_some() {
+            self.unread
+        } else {
+            row(
+                self.topic_id,
+                self.index,
+                log_start,
+                known,
+                home.derived.lock().has_producers(),
+            )
+        }
+    }
+
+    pub(super) fn lost(&self) -> Vec<checkpoint::Lost> {
+        let state = self.state.lock();
+        lost(self.topic_id, self.index, &state.holes, state.log_start)
+    }
+}
+
+/// The holes of a partition that its log still spans.
+pub(super) fn lost(
+    topic: Uuid,
+    partition: PartitionIndex,
+    holes: &[Hole],
+    log_start: Offset,
+) -> Vec<checkpoint::Lost> {
+    holes
+        .iter()
+        .filter(|hole| hole.to > log_start)
+        .map(|hole| checkpoint::Lost {
+            topic,
+            partition,
+            from: hole.from,
+            to: hole.to,
+        })
+        .collect()
+}
+
+/// What a checkpoint says of a partition; nothing of one that was never used.
+pub(super) fn row(
+    topic: Uuid,
+    partition: PartitionIndex,
+    log_start: Offset,
+    known: Option<Known>,
+    has_producers: bool,
+) -> Option<checkpoint::Row> {
+    if known.is_none() && log_start == Offset::ZERO {
+        return None;
+    }
+    Some(checkpoint::Row {
+        topic,
+        partition,
+        log_start,
+        log_end: known.map_or(log_start, |known| known.log_end),
+        active_base: known.map_or(log_start, |known| known.active_base),
+        active_len: Position(known.map_or(0, |known| known.active_len)),
+        has_files: known.is_some(),
+        has_producers,
+    })
+}
