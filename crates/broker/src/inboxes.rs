@@ -31,9 +31,8 @@ pub(crate) trait Inbox: Send + Sync {
     fn put(&self, redeemed: Vec<Redeemed>);
 }
 
-/// The inbox of a shard, which takes more than the outcome of tickets.
+/// What comes to a shard, which takes more than the outcome of tickets.
 pub(crate) struct Mailbox {
-    inbox: InboxId,
     posts: Mutex<Vec<Post>>,
     waker: Arc<dyn Wake>,
 }
@@ -67,7 +66,14 @@ impl Inbox for Mailbox {
 pub(crate) struct Inboxes {
     all: Vec<Arc<dyn Inbox>>,
     /// Those of shards, in their order.
-    shards: Vec<Arc<Mailbox>>,
+    shards: Vec<ShardInboxes>,
+}
+
+/// A shard takes what comes for its doors and what comes for its coordinators out of one mailbox.
+struct ShardInboxes {
+    mailbox: Arc<Mailbox>,
+    doors: InboxId,
+    coordinators: InboxId,
 }
 
 impl Inboxes {
@@ -78,15 +84,19 @@ impl Inboxes {
         id
     }
 
-    /// An inbox for one more shard, which sleeps until `waker` wakes it.
+    /// Inboxes for one more shard, which sleeps until `waker` wakes it.
     pub(crate) fn add_shard(&mut self, waker: Arc<dyn Wake>) {
         let mailbox = Arc::new(Mailbox {
-            inbox: self.next_id(),
             posts: Mutex::new(Vec::new()),
             waker,
         });
-        self.register(Arc::clone(&mailbox) as Arc<dyn Inbox>);
-        self.shards.push(mailbox);
+        let mut register = || self.register(Arc::clone(&mailbox) as Arc<dyn Inbox>);
+        let (doors, coordinators) = (register(), register());
+        self.shards.push(ShardInboxes {
+            mailbox,
+            doors,
+            coordinators,
+        });
     }
 
     fn next_id(&self) -> InboxId {
@@ -97,17 +107,22 @@ impl Inboxes {
         self.shards.len()
     }
 
-    /// The inbox that tickets of this shard name.
-    pub(crate) fn of_shard(&self, shard: ShardId) -> InboxId {
-        self.shards[usize::from(shard.0)].inbox
+    /// The inbox that tickets of requests name which wait on this shard.
+    pub(crate) fn of_doors(&self, shard: ShardId) -> InboxId {
+        self.shards[usize::from(shard.0)].doors
+    }
+
+    /// The inbox that tickets of the coordinators of this shard name.
+    pub(crate) fn of_coordinators(&self, shard: ShardId) -> InboxId {
+        self.shards[usize::from(shard.0)].coordinators
     }
 
     pub(crate) fn post(&self, to: ShardId, post: Post) {
-        self.shards[usize::from(to.0)].post([post]);
+        self.shards[usize::from(to.0)].mailbox.post([post]);
     }
 
     pub(crate) fn take_posts(&self, shard: ShardId) -> Vec<Post> {
-        self.shards[usize::from(shard.0)].take()
+        self.shards[usize::from(shard.0)].mailbox.take()
     }
 
     pub(crate) fn put(&self, to: InboxId, redeemed: Vec<Redeemed>) {
@@ -133,7 +148,9 @@ impl Inboxes {
 
     /// Wakes every shard.
     pub(crate) fn wake_shards(&self) {
-        self.shards.iter().for_each(|mailbox| mailbox.waker.wake());
+        self.shards
+            .iter()
+            .for_each(|shard| shard.mailbox.waker.wake());
     }
 }
 

@@ -6,17 +6,22 @@
 mod committer;
 mod coordinate;
 mod crowd;
+mod error;
+// `loop` is a keyword, so the folder cannot name its module.
+#[path = "loop/mod.rs"]
+mod event_loop;
 mod held;
 mod ids;
 mod inboxes;
 mod kafka;
+mod metadata;
 mod mover;
 mod moves;
+mod ops;
 mod place;
 mod prefetch;
 mod promises;
 pub mod settings;
-mod shard;
 mod shared;
 mod start;
 mod telemetry;

@@ -16,7 +16,7 @@ use partition::{LogDir, Move, MoveError, MoveStep};
 use wire::Uuid;
 
 use crate::ids::random_uuid;
-use crate::kafka::change::Assigned;
+use crate::metadata::Assigned;
 use crate::shared::Shared;
 use crate::wishes::{self, Key};
 

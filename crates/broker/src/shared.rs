@@ -16,13 +16,13 @@ use partition::{Cleaning, LogDir, News, Residents, Wait};
 
 use crate::coordinate::Asked;
 use crate::crowd::Crowd;
+use crate::event_loop::memory::Budget;
 use crate::held::{Held, Row};
 use crate::inboxes::{Inboxes, Redeemed, ShardId};
-use crate::kafka::change::Metadata;
+use crate::metadata::Metadata;
 use crate::moves::Moves;
 use crate::prefetch::Prefetcher;
 use crate::settings::Settings;
-use crate::shard::memory::Budget;
 use crate::telemetry::Telemetry;
 use crate::topics::Topics;
 
@@ -184,8 +184,8 @@ impl Shared {
         self.lingering[dir].store(false, Ordering::SeqCst);
     }
 
-    pub(crate) fn inbox_of(&self, shard: ShardId) -> InboxId {
-        self.inboxes.of_shard(shard)
+    pub(crate) fn inboxes(&self) -> &Inboxes {
+        &self.inboxes
     }
 
     pub(crate) fn post(&self, to: ShardId, post: Post) {

@@ -22,15 +22,15 @@ use wire::records::{Batch, Caps, CodecError, RecordError as BatchRecordError, Re
 use wire::{ErrorCode, Uuid};
 
 use crate::committer::{Committer, Stage};
+use crate::event_loop::Shard;
 use crate::held::Held;
 use crate::ids::random_uuid;
 use crate::inboxes::{Inboxes, ShardId};
-use crate::kafka::change::{METADATA_PARTITION, METADATA_TOPIC, Metadata};
+use crate::metadata::{METADATA_PARTITION, METADATA_TOPIC, Metadata};
 use crate::mover::Mover;
 use crate::place::Places;
 use crate::prefetch::PrefetchLoop;
 use crate::settings::{Settings, log_config, log_config_of};
-use crate::shard::Shard;
 use crate::shared::Shared;
 use crate::topics::Topics;
 use crate::whereabouts;

@@ -17,12 +17,17 @@ pub enum News {
 }
 
 impl News {
+    #[must_use]
+    pub fn ticket(&self) -> Ticket {
+        match self {
+            News::Committed(ticket) | News::Failed(ticket) | News::Readable(ticket) => *ticket,
+        }
+    }
+
     /// The inbox where they are to be put.
     #[must_use]
     pub fn inbox(&self) -> InboxId {
-        match self {
-            News::Committed(ticket) | News::Failed(ticket) | News::Readable(ticket) => ticket.inbox,
-        }
+        self.ticket().inbox
     }
 }
 

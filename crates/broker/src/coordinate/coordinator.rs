@@ -18,7 +18,7 @@ use wire::records::{Batch, BatchBuilder, Caps, Codec, ControlRecord, RecordIter,
 
 use super::machine::Machine;
 use super::marking::append_marker;
-use crate::kafka::api::error;
+use crate::error;
 use crate::settings::Settings;
 
 /// Log bytes read in one piece while loading.

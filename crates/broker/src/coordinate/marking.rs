@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use coord::{Moment, txn};
 use model::{Instant, Ticket, WaiterKey};
-use partition::{Marker, NeverDurable, Partition, Stamp};
+use partition::{Marker, NeverDurable, News, Partition, Stamp};
 use wire::ErrorCode;
 use wire::records::EndTxn;
 
-use super::{Answered, Asked, Question, Said, Told};
-use crate::shard::Shard;
+use super::{Answered, Asked, Coordinators, Question, Said};
+use crate::ops::Desk;
 
 /// How soon a marker that found no room, or a completion that could not be written, is tried again.
 const RETRY: Duration = Duration::from_millis(500);
@@ -64,14 +64,14 @@ impl Marking {
     }
 }
 
-impl Shard {
+impl Desk {
     /// Writes markers as soon as everything in `log`, the decision with it, is durable.
     pub(super) fn begin_marking(&mut self, log: &Arc<Partition>, markers: txn::Markers) {
-        if self.is_stopping() {
+        if self.is_stopping {
             // The shards of its partitions may have ended, and nobody would answer: the next start writes them.
             return;
         }
-        let waiter = self.next_waiter();
+        let waiter = self.coordinators.markings.next_key();
         let marking = Marking {
             coordinator: log.index.0,
             transactional_id: markers.transactional_id,
@@ -90,20 +90,20 @@ impl Shard {
             refusal: None,
             is_told: false,
         };
-        self.park_marking(marking);
-        let decision = self.ticket(waiter, DECISION);
+        self.coordinators.markings.insert(marking);
+        let decision = self.coordinators.ticket(waiter, DECISION);
         match log.await_end(decision) {
             Ok(true) => {}
             Ok(false) => self.write_markers(waiter),
             // Whether it was decided is not known before the next start.
-            Err(NeverDurable) => self.drop_marking(waiter),
+            Err(NeverDurable) => self.coordinators.drop_marking(waiter),
         }
     }
 
     /// Writes the markers that are missing.
-    pub(crate) fn write_markers(&mut self, waiter: WaiterKey) {
+    fn write_markers(&mut self, waiter: WaiterKey) {
         let now = self.now;
-        let Some(marking) = self.marking(waiter) else {
+        let Some(marking) = self.coordinators.markings.get_mut(waiter) else {
             return;
         };
         marking.since.get_or_insert(now);
@@ -116,7 +116,7 @@ impl Shard {
         marking.open = left.len() + 1;
         for (index, place) in left {
             let partition = place.1;
-            let ticket = self.ticket(waiter, index);
+            let ticket = self.coordinators.ticket(waiter, index);
             self.send_question(Asked {
                 partition,
                 ticket,
@@ -128,7 +128,7 @@ impl Shard {
 
     fn on_marked(&mut self, ticket: Ticket, done: Option<ErrorCode>) {
         let topics = self.topics();
-        let Some(marking) = self.marking(ticket.key) else {
+        let Some(marking) = self.coordinators.markings.get_mut(ticket.key) else {
             return;
         };
         let place = marking.left.get_mut(ticket.part as usize);
@@ -146,7 +146,7 @@ impl Shard {
 
     fn close_marker(&mut self, waiter: WaiterKey) {
         let now = self.now;
-        let Some(marking) = self.marking(waiter) else {
+        let Some(marking) = self.coordinators.markings.get_mut(waiter) else {
             return;
         };
         marking.open -= 1;
@@ -157,7 +157,7 @@ impl Shard {
             if let Some(complaint) = marking.complaint(now) {
                 env::tell!("{complaint}");
             }
-            return self.set_timer(now.plus(RETRY), waiter);
+            return self.coordinators.retries.set(now.plus(RETRY), waiter);
         }
         let ask = txn::Ask::Marked {
             transactional_id: marking.transactional_id.clone(),
@@ -167,7 +167,7 @@ impl Shard {
             },
         };
         let partition = marking.coordinator;
-        let ticket = self.ticket(waiter, COMPLETION);
+        let ticket = self.coordinators.ticket(waiter, COMPLETION);
         self.send_question(Asked {
             partition,
             ticket,
@@ -176,16 +176,19 @@ impl Shard {
     }
 
     /// What became of one marker, or of the completion.
-    pub(super) fn on_marking_answer(
-        &mut self,
-        ticket: Ticket,
-        told: Told,
-        log: Option<&Partition>,
-    ) {
+    pub(crate) fn on_marking_answer(&mut self, answered: Answered) {
+        let Answered {
+            ticket,
+            said: told,
+            log,
+        } = answered;
         if ticket.part == COMPLETION {
             match told {
-                Ok(_) => self.drop_marking(ticket.key),
-                Err(_) => self.set_timer(self.now.plus(RETRY), ticket.key),
+                Ok(_) => self.coordinators.drop_marking(ticket.key),
+                Err(_) => {
+                    let at = self.now.plus(RETRY);
+                    self.coordinators.retries.set(at, ticket.key);
+                }
             }
             return;
         }
@@ -200,18 +203,68 @@ impl Shard {
         }
     }
 
-    pub(crate) fn on_marking_news(&mut self, ticket: Ticket, code: ErrorCode) {
+    pub(crate) fn on_marking_news(&mut self, news: News) {
+        let (ticket, code) = match news {
+            News::Committed(ticket) => (ticket, ErrorCode::None),
+            News::Failed(ticket) => (ticket, ErrorCode::KafkaStorageError),
+            News::Readable(_) => return,
+        };
         match (ticket.part, code) {
             (DECISION, ErrorCode::None) => self.write_markers(ticket.key),
             // Whether it was decided is not known before the next start.
-            (DECISION, _) => self.drop_marking(ticket.key),
+            (DECISION, _) => self.coordinators.drop_marking(ticket.key),
             (_, ErrorCode::None) => self.on_marked(ticket, None),
             (_, code) => self.on_marked(ticket, Some(code)),
         }
     }
+
+    /// Tries again the markings whose pause is over.
+    pub(crate) fn retry_markings(&mut self) {
+        while let Some(waiter) = self.coordinators.retries.due(self.now) {
+            self.write_markers(waiter);
+        }
+    }
 }
 
-impl Shard {
+impl Coordinators {
+    /// True if the ticket is one of a marking.
+    pub(crate) fn waits_for(&self, ticket: Ticket) -> bool {
+        ticket.inbox == self.inbox
+    }
+
+    fn ticket(&self, key: WaiterKey, part: u32) -> Ticket {
+        Ticket {
+            inbox: self.inbox,
+            key,
+            part,
+        }
+    }
+
+    fn drop_marking(&mut self, waiter: WaiterKey) {
+        self.markings.remove(waiter);
+    }
+
+    /// The broker stops: markers that are missing are written after the next start.
+    pub(crate) fn drop_markings(&mut self) {
+        for waiter in self.markings.keys(|_| true) {
+            self.markings.remove(waiter);
+        }
+    }
+
+    pub(crate) fn markings_count(&self) -> usize {
+        self.markings.len()
+    }
+
+    pub(crate) fn retries_count(&self) -> usize {
+        self.retries.len()
+    }
+
+    pub(crate) fn next_retry(&self) -> Option<Instant> {
+        self.retries.next()
+    }
+}
+
+impl Desk {
     /// Appends a marker; one for offsets of groups goes through their coordinator, which must know in the order of its log.
     pub(super) fn on_marker(
         &mut self,
@@ -260,7 +313,7 @@ pub(super) fn append_marker(
     };
     match partition.append_marker(marker, None, moment) {
         Ok(_) => Ok(()),
-        Err(error) => Err(crate::kafka::api::error::append(&error)),
+        Err(error) => Err(crate::error::append(&error)),
     }
 }
 
@@ -284,7 +337,7 @@ mod tests {
     use wire::records::BatchBuilder;
 
     use super::*;
-    use crate::shard::bench::Bench;
+    use crate::event_loop::bench::Bench;
 
     fn marker(epoch: i16, transaction_version: i16) -> Marker {
         Marker {
@@ -304,7 +357,7 @@ mod tests {
         let mut bench = Bench::new();
         bench.create("t", 1);
         let partition = bench.partition("t", 0);
-        let at = bench.shard.moment();
+        let at = bench.shard.desk.moment();
         let producer = BatchBuilder::new().producer(ProducerId(1), ProducerEpoch(5), Sequence(0));
         let mut open = producer.transactional();
         open.push(at.wall, None, Some(b"v"), &[]);

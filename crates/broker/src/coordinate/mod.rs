@@ -5,7 +5,6 @@
 //! there, and answers are posted back. Before each commit everything that they have not written yet is. Invariant: an answer leaves only when everything its coordinator had written before
 //! it is committed, so that nothing a client was told can be forgotten.
 
-mod asking;
 mod coordinator;
 mod machine;
 mod marking;
@@ -15,19 +14,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use coord::{Caller, Moment, group, txn};
-use model::{Instant, Ticket};
+use model::{InboxId, Instant, Ticket};
 use partition::{Marker, Partition, Warrant};
 use wire::ErrorCode;
 
-pub(crate) use asking::{Asking, Told};
 use coordinator::{Coordinator, Progress};
 use machine::Machine;
 pub(crate) use machine::txn_settings;
-pub(crate) use marking::Marking;
+use marking::Marking;
 use topics::KnownTopics;
 
+use crate::event_loop::{Pending, Timers};
 use crate::inboxes::{Redeemed, ShardId};
-use crate::shard::Shard;
+use crate::ops::Desk;
 use crate::shared::Post;
 use crate::topics::{Topic, Topics};
 
@@ -68,6 +67,9 @@ impl Said {
     }
 }
 
+/// What became of one question.
+pub(crate) type Told = Result<Said, ErrorCode>;
+
 /// A question on its way to the shard of its coordinator.
 pub(crate) struct Asked {
     pub(crate) partition: i32,
@@ -83,8 +85,8 @@ pub(crate) struct Answered {
 }
 
 /// The coordinators of one shard.
-#[derive(Default)]
 pub(crate) struct Coordinators {
+    inbox: InboxId,
     groups: BTreeMap<i32, Coordinator<group::Groups>>,
     transactions: BTreeMap<i32, Coordinator<txn::Transactions>>,
     /// No coordinator wants to be looked at before. May be early, never late: a turn of the shard asks this instead of each of
@@ -97,9 +99,33 @@ pub(crate) struct Coordinators {
     seen: Option<Arc<Topics>>,
     /// The settings that they go by.
     settings: Option<Arc<group::Settings>>,
+    /// Decided transactions whose markers are written.
+    markings: Pending<Marking>,
+    /// Markings that are to be tried again.
+    retries: Timers,
 }
 
 impl Coordinators {
+    /// `inbox` is for tickets of their own.
+    pub(crate) fn new(inbox: InboxId) -> Coordinators {
+        Coordinators {
+            inbox,
+            groups: BTreeMap::new(),
+            transactions: BTreeMap::new(),
+            earliest: None,
+            is_loading: false,
+            unwritten: BTreeSet::new(),
+            seen: None,
+            settings: None,
+            markings: Pending::new(),
+            retries: Timers::default(),
+        }
+    }
+
+    pub(crate) fn inbox(&self) -> InboxId {
+        self.inbox
+    }
+
     /// When one of them wants to be looked at, or earlier.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.earliest
@@ -135,7 +161,7 @@ impl Coordinators {
     }
 }
 
-impl Shard {
+impl Desk {
     fn moment(&self) -> Moment {
         Moment {
             now: self.now,
@@ -149,7 +175,7 @@ impl Shard {
     }
 
     /// Brings a question to the shard of its coordinator.
-    fn send_question(&mut self, asked: Asked) {
+    pub(crate) fn send_question(&mut self, asked: Asked) {
         let owner = self.coordinator_shard(asked.partition);
         if owner == self.id {
             self.on_question(asked);
@@ -271,10 +297,11 @@ impl Shard {
 
     fn send_answer(&mut self, answered: Answered) {
         let to = answered.ticket.inbox;
-        if to == self.inbox {
-            self.on_answer(answered);
+        if self.owns(to) {
+            self.answered.push(answered);
         } else {
-            self.shared.put(to, Redeemed::Answered(Box::new(answered)));
+            let answered = Redeemed::Answered(Box::new(answered));
+            self.shared.put(to, answered);
         }
     }
 

@@ -3,17 +3,25 @@
 //! Version numbers end here and in `api`. A request that cannot be read closes its connection, as Kafka does: nothing that
 //! follows it on the wire can be trusted.
 
-pub(crate) mod access;
 pub(crate) mod api;
-pub(crate) mod change;
+mod call;
+mod hall;
+mod parked;
 pub(crate) mod session;
+
+use std::sync::Arc;
 
 use bytes::Bytes;
 use env::ConnId;
 use wire::{ApiKey, Message, Reader, RequestHead, decode_request_header};
 
-use self::access::Principal;
-use crate::shard::{Address, Outcome, Shard, SlotNumber};
+use self::api::{
+    admin, delete_records, describe_log_dirs, fetch, group, list_offsets, produce, txn,
+};
+use self::call::Call;
+pub(crate) use self::hall::{Door, Hall};
+use crate::event_loop::{Address, Outcome, SlotNumber};
+use crate::ops::access;
 
 /// Names, partitions and whatever else one request may list. With its question and its part of the answer a name of one byte takes
 /// up to 700, so these are some 180 MiB; a large cluster has fewer partitions. A request that lists more closes its connection.
@@ -29,145 +37,106 @@ pub(crate) enum Attempt {
     Overdue,
 }
 
-impl Shard {
-    /// Handles one frame; its answer goes to `slot`.
-    pub(crate) fn on_request(&mut self, conn: ConnId, slot: SlotNumber, frame: Bytes) {
-        let mut address = Address {
-            conn,
-            slot,
-            correlation_id: 0,
-            version: 0,
+/// Handles one frame; its answer goes to `slot`.
+pub(crate) fn on_request(hall: &mut Hall<'_>, conn: ConnId, slot: SlotNumber, frame: Bytes) {
+    let Some(asker) = hall
+        .connections
+        .get(conn)
+        .map(|open| Arc::clone(open.asker()))
+    else {
+        return;
+    };
+    let mut address = Address {
+        conn,
+        slot,
+        correlation_id: 0,
+        version: 0,
+    };
+    let mut reader = Reader::new(frame);
+    let outcome = match decode_request_header(&mut reader) {
+        Ok(head) => {
+            address.correlation_id = head.correlation_id;
+            address.version = head.version;
+            dispatch(&mut hall.call(address, asker), &head, reader)
+        }
+        Err(_) => Outcome::Close,
+    };
+    hall.connections.settle(&address, outcome);
+}
+
+fn dispatch(call: &mut Call<'_>, head: &RequestHead, reader: Reader) -> Outcome {
+    let Some(key) = head.api().filter(|key| api::is_served(*key, head.version)) else {
+        return match head.api() {
+            // KIP-35: a client that is newer than we are learns what we speak.
+            Some(ApiKey::ApiVersions) => admin::on_api_versions_unknown(call),
+            _ => Outcome::Close,
         };
-        let mut reader = Reader::new(frame.clone());
-        let outcome = match decode_request_header(&mut reader) {
-            Ok(head) => {
-                address.correlation_id = head.correlation_id;
-                address.version = head.version;
-                self.dispatch(&address, &head, reader, frame, Attempt::First)
-            }
-            Err(_) => Outcome::Close,
-        };
-        self.settle(&address, outcome);
+    };
+    if !access::admits(call.asker.principal, key) {
+        return Outcome::Close;
     }
-
-    /// Handles a request again that waited for what it needs.
-    pub(crate) fn handle(&mut self, address: &Address, frame: Bytes, attempt: Attempt) -> Outcome {
-        let mut reader = Reader::new(frame.clone());
-        match decode_request_header(&mut reader) {
-            Ok(head) => self.dispatch(address, &head, reader, frame, attempt),
-            Err(_) => Outcome::Close,
-        }
+    if !needs_commit(key) {
+        call.door.asked_at = Some(call.desk.now);
     }
-
-    fn dispatch(
-        &mut self,
-        address: &Address,
-        head: &RequestHead,
-        reader: Reader,
-        frame: Bytes,
-        attempt: Attempt,
-    ) -> Outcome {
-        let Some(key) = head.api().filter(|key| api::is_served(*key, head.version)) else {
-            return match head.api() {
-                // KIP-35: a client that is newer than we are learns what we speak.
-                Some(ApiKey::ApiVersions) => self.on_api_versions_unknown(address),
-                _ => Outcome::Close,
-            };
-        };
-        if !access::admits(self.principal(address), key) {
-            return Outcome::Close;
+    match key {
+        ApiKey::Produce => with(call, reader, produce::on_produce),
+        ApiKey::Fetch => with(call, reader, fetch::on_fetch),
+        ApiKey::ListOffsets => with(call, reader, list_offsets::on_list_offsets),
+        ApiKey::DeleteRecords => with(call, reader, delete_records::on_delete_records),
+        ApiKey::OffsetForLeaderEpoch => with(
+            call,
+            reader,
+            api::offset_for_leader_epoch::on_offset_for_leader_epoch,
+        ),
+        ApiKey::DescribeProducers => {
+            with(call, reader, api::describe_producers::on_describe_producers)
         }
-        if !needs_commit(key) {
-            self.on_asked();
+        ApiKey::AlterReplicaLogDirs => with(
+            call,
+            reader,
+            api::alter_replica_log_dirs::on_alter_replica_log_dirs,
+        ),
+        ApiKey::DescribeLogDirs => with(call, reader, describe_log_dirs::on_describe_log_dirs),
+        ApiKey::JoinGroup
+        | ApiKey::SyncGroup
+        | ApiKey::Heartbeat
+        | ApiKey::LeaveGroup
+        | ApiKey::OffsetCommit
+        | ApiKey::OffsetFetch
+        | ApiKey::OffsetDelete
+        | ApiKey::DescribeGroups
+        | ApiKey::ListGroups
+        | ApiKey::DeleteGroups
+        | ApiKey::ConsumerGroupHeartbeat
+        | ApiKey::ConsumerGroupDescribe => group::dispatch_group(call, key, head, reader),
+        ApiKey::InitProducerId
+        | ApiKey::FindCoordinator
+        | ApiKey::AddPartitionsToTxn
+        | ApiKey::AddOffsetsToTxn
+        | ApiKey::EndTxn
+        | ApiKey::TxnOffsetCommit
+        | ApiKey::WriteTxnMarkers
+        | ApiKey::DescribeTransactions
+        | ApiKey::ListTransactions => txn::dispatch_txn(call, key, reader),
+        ApiKey::GetTelemetrySubscriptions | ApiKey::PushTelemetry => {
+            api::telemetry::dispatch_telemetry(call, key, head, reader)
         }
-        match key {
-            ApiKey::Produce => self.with(address, reader, Shard::on_produce),
-            ApiKey::Fetch => self.with(address, reader, Shard::on_fetch),
-            ApiKey::ListOffsets => self.with(address, reader, Shard::on_list_offsets),
-            ApiKey::DeleteRecords => self.with(address, reader, Shard::on_delete_records),
-            ApiKey::OffsetForLeaderEpoch => {
-                self.with(address, reader, Shard::on_offset_for_leader_epoch)
-            }
-            ApiKey::DescribeProducers => self.with(address, reader, Shard::on_describe_producers),
-            ApiKey::AlterReplicaLogDirs => {
-                self.with(address, reader, Shard::on_alter_replica_log_dirs)
-            }
-            ApiKey::DescribeLogDirs => self.with(address, reader, Shard::on_describe_log_dirs),
-            ApiKey::InitProducerId => self.with(address, reader, |shard, address, request| {
-                shard.on_init_producer_id(address, request, frame, attempt)
-            }),
-            ApiKey::Metadata => self.with(address, reader, |shard, address, request| {
-                shard.on_metadata(address, request, frame, attempt)
-            }),
-            ApiKey::FindCoordinator => self.with(address, reader, |shard, address, request| {
-                shard.on_find_coordinator(address, request, frame, attempt)
-            }),
-            ApiKey::JoinGroup
-            | ApiKey::SyncGroup
-            | ApiKey::Heartbeat
-            | ApiKey::LeaveGroup
-            | ApiKey::OffsetCommit
-            | ApiKey::OffsetFetch
-            | ApiKey::OffsetDelete
-            | ApiKey::DescribeGroups
-            | ApiKey::ListGroups
-            | ApiKey::DeleteGroups
-            | ApiKey::ConsumerGroupHeartbeat
-            | ApiKey::ConsumerGroupDescribe => self.dispatch_group(key, address, head, reader),
-            ApiKey::AddPartitionsToTxn
-            | ApiKey::AddOffsetsToTxn
-            | ApiKey::EndTxn
-            | ApiKey::TxnOffsetCommit
-            | ApiKey::WriteTxnMarkers
-            | ApiKey::DescribeTransactions
-            | ApiKey::ListTransactions => self.dispatch_txn(key, address, reader, frame, attempt),
-            ApiKey::GetTelemetrySubscriptions | ApiKey::PushTelemetry
-                if !self.receives_client_metrics() =>
-            {
-                Outcome::Close
-            }
-            ApiKey::GetTelemetrySubscriptions => {
-                let who = self.identity(address, head);
-                self.with(address, reader, |shard, address, request| {
-                    shard.on_get_telemetry_subscriptions(address, &who, &request)
-                })
-            }
-            ApiKey::PushTelemetry => {
-                let who = self.identity(address, head);
-                self.with(address, reader, |shard, address, request| {
-                    shard.on_push_telemetry(address, &who, &request, frame, attempt)
-                })
-            }
-            _ => self.dispatch_admin(key, address, reader),
-        }
+        _ => admin::dispatch_admin(call, key, reader),
     }
+}
 
-    /// Who asks.
-    pub(crate) fn principal(&self, address: &Address) -> Principal {
-        let connection = self.connections.get(&address.conn);
-        connection.map_or(Principal::Anonymous, |connection| connection.principal)
-    }
-
-    pub(crate) fn with<R: Message>(
-        &mut self,
-        address: &Address,
-        mut reader: Reader,
-        handle: impl FnOnce(&mut Shard, &Address, R) -> Outcome,
-    ) -> Outcome {
-        reader.bound_elements(ELEMENTS_MAX);
-        match R::decode(&mut reader, address.version) {
-            Ok(request) => handle(self, address, request),
-            Err(error) => {
-                let peer = self
-                    .connections
-                    .get(&address.conn)
-                    .map(|connection| connection.peer.to_string());
-                env::tell!(
-                    "connection from {} closed: {error}",
-                    peer.unwrap_or_default()
-                );
-                Outcome::Close
-            }
+/// Decodes a request and hands it to its handler.
+fn with<R: Message>(
+    call: &mut Call<'_>,
+    mut reader: Reader,
+    handle: impl FnOnce(&mut Call<'_>, R) -> Outcome,
+) -> Outcome {
+    reader.bound_elements(ELEMENTS_MAX);
+    match R::decode(&mut reader, call.version()) {
+        Ok(request) => handle(call, request),
+        Err(error) => {
+            env::tell!("connection from {} closed: {error}", call.asker.peer);
+            Outcome::Close
         }
     }
 }

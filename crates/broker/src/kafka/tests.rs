@@ -6,7 +6,7 @@ use wire::messages::{
 };
 
 use super::ELEMENTS_MAX;
-use crate::shard::bench::{Bench, encoded};
+use crate::event_loop::bench::{Bench, encoded};
 
 const DESCRIBE: i16 = 5;
 

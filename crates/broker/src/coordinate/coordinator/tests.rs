@@ -11,7 +11,7 @@ use wire::messages::{
 };
 
 use super::*;
-use crate::shard::bench::{Bench, encoded};
+use crate::event_loop::bench::{Bench, encoded};
 
 const TOPIC: &str = "t";
 const COMMIT: i16 = 8;
@@ -74,7 +74,7 @@ fn committed(bench: &mut Bench) -> i64 {
 }
 
 fn log(bench: &mut Bench) -> Arc<Partition> {
-    let index = bench.shard.group_partition("g");
+    let index = bench.shard.desk.group_partition("g");
     bench.partition(meta::name::OFFSETS, index)
 }
 
@@ -105,7 +105,7 @@ fn refuse(bench: &mut Bench) {
     let log = log(bench);
     let config = log.config();
     set_max_message_bytes(&log, 50);
-    bench.shard.write_decisions();
+    bench.write_decisions();
     log.set_config(config);
 }
 
@@ -218,10 +218,13 @@ fn what_was_appended_before_a_refused_batch_is_not_forgotten_with_it() {
     // They are told behind the first, which is not durable yet.
     bench.put(&commit(4, ""));
     assert_eq!(told(&mut bench), None);
-    bench.shard.turn_coordinators();
-    assert!(!bench.shard.coordinators.is_loading(), "it does not spin");
-    let due = bench.shard.coordinators.next_deadline();
-    assert_eq!(due, Some(bench.shard.now.plus(LOAD_PAUSE)));
+    bench.turn_coordinators();
+    assert!(
+        !bench.shard.desk.coordinators.is_loading(),
+        "it does not spin"
+    );
+    let due = bench.shard.desk.coordinators.next_deadline();
+    assert_eq!(due, Some(bench.shard.desk.now.plus(LOAD_PAUSE)));
     bench.commit();
     assert_eq!(told(&mut bench), Some(ErrorCode::None));
     for _ in 0..2 {
@@ -248,15 +251,15 @@ fn offsets_of_a_deleted_topic_go_though_that_was_refused_first() {
     };
     bench.put(&encoded(&delete, 4));
     bench.commit();
-    bench.shard.turn_coordinators();
-    assert!(bench.shard.coordinators.has_unwritten(), "the removal");
+    bench.turn_coordinators();
+    assert!(bench.shard.desk.coordinators.has_unwritten(), "the removal");
     refuse(&mut bench);
     let log = log(&mut bench);
     assert_eq!(batches(&log), [1]);
     for _ in 0..2 {
-        bench.shard.turn_coordinators();
+        bench.turn_coordinators();
     }
-    bench.shard.write_decisions();
+    bench.write_decisions();
     bench.commit();
     assert_eq!(batches(&log), [1, 1]);
 }
@@ -267,14 +270,14 @@ fn a_load_that_waited_goes_on_though_nobody_asks() {
     bench.put(&commit(1, ""));
     bench.receive(&commit(2, ""));
     refuse(&mut bench);
-    bench.shard.turn_coordinators();
-    bench.shard.turn_coordinators();
+    bench.turn_coordinators();
+    bench.turn_coordinators();
     bench.commit();
     bench.pass(LOAD_PAUSE);
-    bench.shard.turn_coordinators();
-    assert!(bench.shard.coordinators.is_loading());
-    bench.shard.turn_coordinators();
-    assert!(!bench.shard.coordinators.is_loading());
-    let due = bench.shard.coordinators.next_deadline();
-    assert!(due > Some(bench.shard.now.plus(LOAD_PAUSE)), "{due:?}");
+    bench.turn_coordinators();
+    assert!(bench.shard.desk.coordinators.is_loading());
+    bench.turn_coordinators();
+    assert!(!bench.shard.desk.coordinators.is_loading());
+    let due = bench.shard.desk.coordinators.next_deadline();
+    assert!(due > Some(bench.shard.desk.now.plus(LOAD_PAUSE)), "{due:?}");
 }

@@ -9,7 +9,8 @@ use wire::messages::{
 };
 use wire::{ApiKey, ErrorCode};
 
-use crate::shard::{Address, Outcome, Shard};
+use crate::event_loop::Outcome;
+use crate::kafka::call::Call;
 
 /// In each field that has it: kinds of resources and patterns, operations, permissions.
 const UNKNOWN: i8 = 0;
@@ -77,38 +78,24 @@ fn refusal() -> Option<String> {
     Some("No Authorizer is configured.".to_owned())
 }
 
-impl Shard {
-    pub(crate) fn on_describe_acls(
-        &mut self,
-        address: &Address,
-        request: DescribeAclsRequest,
-    ) -> Outcome {
-        match describe(&request) {
-            Some(response) => self.reply(address, ApiKey::DescribeAcls, &response),
-            None => Outcome::Close,
-        }
+pub(crate) fn on_describe_acls(call: &mut Call<'_>, request: DescribeAclsRequest) -> Outcome {
+    match describe(&request) {
+        Some(response) => call.reply(ApiKey::DescribeAcls, &response),
+        None => Outcome::Close,
     }
+}
 
-    pub(crate) fn on_create_acls(
-        &mut self,
-        address: &Address,
-        request: CreateAclsRequest,
-    ) -> Outcome {
-        match create(&request) {
-            Some(response) => self.reply(address, ApiKey::CreateAcls, &response),
-            None => Outcome::Close,
-        }
+pub(crate) fn on_create_acls(call: &mut Call<'_>, request: CreateAclsRequest) -> Outcome {
+    match create(&request) {
+        Some(response) => call.reply(ApiKey::CreateAcls, &response),
+        None => Outcome::Close,
     }
+}
 
-    pub(crate) fn on_delete_acls(
-        &mut self,
-        address: &Address,
-        request: DeleteAclsRequest,
-    ) -> Outcome {
-        match delete(&request) {
-            Some(response) => self.reply(address, ApiKey::DeleteAcls, &response),
-            None => Outcome::Close,
-        }
+pub(crate) fn on_delete_acls(call: &mut Call<'_>, request: DeleteAclsRequest) -> Outcome {
+    match delete(&request) {
+        Some(response) => call.reply(ApiKey::DeleteAcls, &response),
+        None => Outcome::Close,
     }
 }
 

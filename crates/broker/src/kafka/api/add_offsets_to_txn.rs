@@ -4,36 +4,35 @@ use coord::txn::{Answer, Ask};
 use wire::messages::{AddOffsetsToTxnRequest, AddOffsetsToTxnResponse};
 use wire::{ApiKey, ErrorCode};
 
-use super::txn::{CLIENT_ADDS, fenced, producer, unexpected};
-use crate::shard::{Address, Outcome, Shard};
+use super::txn::{CLIENT_ADDS, fenced, producer};
+use crate::event_loop::Outcome;
+use crate::kafka::call::Call;
+use crate::ops::txns::unexpected;
 
 /// First version whose clients know PRODUCER_FENCED.
 const FENCED_VERSION: i16 = 2;
 
-impl Shard {
-    pub(crate) fn on_add_offsets_to_txn(
-        &mut self,
-        address: &Address,
-        request: AddOffsetsToTxnRequest,
-    ) -> Outcome {
-        let offsets = self.group_partition(&request.group_id);
-        let ask = Ask::Add {
-            transactional_id: request.transactional_id,
-            producer: producer(request.producer_id, request.producer_epoch),
-            places: vec![(meta::name::OFFSETS.to_owned(), offsets)],
-            version: CLIENT_ADDS,
-            may_wait: false,
+pub(crate) fn on_add_offsets_to_txn(
+    call: &mut Call<'_>,
+    request: AddOffsetsToTxnRequest,
+) -> Outcome {
+    let offsets = call.desk.group_partition(&request.group_id);
+    let ask = Ask::Add {
+        transactional_id: request.transactional_id,
+        producer: producer(request.producer_id, request.producer_epoch),
+        places: vec![(meta::name::OFFSETS.to_owned(), offsets)],
+        version: CLIENT_ADDS,
+        may_wait: false,
+    };
+    call.ask_txn(ask, |call, told| {
+        let code = match told {
+            Ok(Answer::Add(added)) => added.err().unwrap_or(ErrorCode::None),
+            other => unexpected(other),
         };
-        self.ask_txn(address, ask, |shard, address, told| {
-            let code = match told {
-                Ok(Answer::Add(added)) => added.err().unwrap_or(ErrorCode::None),
-                other => unexpected(other),
-            };
-            let response = AddOffsetsToTxnResponse {
-                error_code: fenced(code, address.version >= FENCED_VERSION).code(),
-                ..Default::default()
-            };
-            shard.reply(address, ApiKey::AddOffsetsToTxn, &response)
-        })
-    }
+        let response = AddOffsetsToTxnResponse {
+            error_code: fenced(code, call.version() >= FENCED_VERSION).code(),
+            ..Default::default()
+        };
+        call.reply(ApiKey::AddOffsetsToTxn, &response)
+    })
 }

@@ -11,9 +11,11 @@ use wire::messages::add_partitions_to_txn_response::{
 use wire::messages::{AddPartitionsToTxnRequest, AddPartitionsToTxnResponse};
 use wire::{ApiKey, ErrorCode};
 
-use super::txn::{BROKER_ADDS, CLIENT_ADDS, fenced, producer, unexpected};
+use super::txn::{BROKER_ADDS, CLIENT_ADDS, fenced, producer};
 use crate::coordinate::{Question, Said, Told};
-use crate::shard::{Address, Outcome, Shard};
+use crate::event_loop::Outcome;
+use crate::kafka::call::Call;
+use crate::ops::txns::unexpected;
 
 /// First version that names several transactions.
 const BATCH_VERSION: i16 = 4;
@@ -22,97 +24,94 @@ const FENCED_VERSION: i16 = 2;
 
 type TopicResults = Vec<AddPartitionsToTxnTopicResult>;
 
-impl Shard {
-    pub(crate) fn on_add_partitions_to_txn(
-        &mut self,
-        address: &Address,
-        request: AddPartitionsToTxnRequest,
-    ) -> Outcome {
-        let version = address.version;
-        let transactions = match version >= BATCH_VERSION {
-            true => request.transactions,
-            false => vec![AddPartitionsToTxnTransaction {
-                transactional_id: request.v3_and_below_transactional_id,
-                producer_id: request.v3_and_below_producer_id,
-                producer_epoch: request.v3_and_below_producer_epoch,
-                verify_only: false,
-                topics: request.v3_and_below_topics,
-            }],
-        };
-        let refused: Vec<Option<TopicResults>> = transactions
-            .iter()
-            .map(|txn| self.refuse_unknown(&txn.topics, version))
-            .collect();
-        let asked = transactions.iter().zip(&refused);
-        let asked: Vec<AddPartitionsToTxnTransaction> = asked
-            .filter(|(_, refused)| refused.is_none())
-            .map(|(txn, _)| txn.clone())
-            .collect();
-        let questions = asked
-            .into_iter()
-            .map(|txn| {
-                let partition = self.txn_partition(&txn.transactional_id);
-                (partition, Question::Txn(ask(txn, version)))
-            })
-            .collect();
-        self.ask_all(address, questions, move |shard, address, told| {
-            let mut told = told.into_iter();
-            let results = transactions.into_iter().zip(refused).map(|(txn, refused)| {
-                let topic_results = refused.unwrap_or_else(|| {
-                    let told = told.next().unwrap_or(Err(ErrorCode::NotCoordinator));
-                    results(&txn.topics, told, version >= FENCED_VERSION)
-                });
-                AddPartitionsToTxnResult {
-                    transactional_id: txn.transactional_id,
-                    topic_results,
-                }
+pub(crate) fn on_add_partitions_to_txn(
+    call: &mut Call<'_>,
+    request: AddPartitionsToTxnRequest,
+) -> Outcome {
+    let version = call.version();
+    let transactions = match version >= BATCH_VERSION {
+        true => request.transactions,
+        false => vec![AddPartitionsToTxnTransaction {
+            transactional_id: request.v3_and_below_transactional_id,
+            producer_id: request.v3_and_below_producer_id,
+            producer_epoch: request.v3_and_below_producer_epoch,
+            verify_only: false,
+            topics: request.v3_and_below_topics,
+        }],
+    };
+    let refused: Vec<Option<TopicResults>> = transactions
+        .iter()
+        .map(|txn| refuse_unknown(call, &txn.topics, version))
+        .collect();
+    let asked = transactions.iter().zip(&refused);
+    let asked: Vec<AddPartitionsToTxnTransaction> = asked
+        .filter(|(_, refused)| refused.is_none())
+        .map(|(txn, _)| txn.clone())
+        .collect();
+    let questions = asked
+        .into_iter()
+        .map(|txn| {
+            let partition = call.desk.txn_partition(&txn.transactional_id);
+            (partition, Question::Txn(ask(txn, version)))
+        })
+        .collect();
+    call.ask_all(questions, move |call, told| {
+        let mut told = told.into_iter();
+        let results = transactions.into_iter().zip(refused).map(|(txn, refused)| {
+            let topic_results = refused.unwrap_or_else(|| {
+                let told = told.next().unwrap_or(Err(ErrorCode::NotCoordinator));
+                results(&txn.topics, told, version >= FENCED_VERSION)
             });
-            let mut results: Vec<_> = results.collect();
-            let response = match version >= BATCH_VERSION {
-                true => AddPartitionsToTxnResponse {
-                    results_by_transaction: results,
-                    ..Default::default()
-                },
-                false => AddPartitionsToTxnResponse {
-                    results_by_topic_v3_and_below: results
-                        .pop()
-                        .map_or_else(Vec::new, |result| result.topic_results),
-                    ..Default::default()
-                },
-            };
-            shard.reply(address, ApiKey::AddPartitionsToTxn, &response)
-        })
-    }
-
-    /// With a partition that does not exist, or that a client has no business in, nothing is added at all.
-    fn refuse_unknown(
-        &mut self,
-        asked: &[AddPartitionsToTxnTopic],
-        version: i16,
-    ) -> Option<TopicResults> {
-        let topics = self.topics();
-        let refusal = |name: &str, index: i32| {
-            let topic = topics.named(name);
-            let is_there = topic.is_some_and(|topic| topic.partition(index).is_some());
-            if version < BATCH_VERSION && meta::name::is_internal(name) {
-                Some(ErrorCode::TopicAuthorizationFailed)
-            } else if !is_there {
-                Some(ErrorCode::UnknownTopicOrPartition)
-            } else {
-                None
+            AddPartitionsToTxnResult {
+                transactional_id: txn.transactional_id,
+                topic_results,
             }
-        };
-        let mut places = asked.iter().flat_map(|topic| {
-            let partitions = topic.partitions.iter();
-            partitions.map(|index| (topic.name.as_str(), *index))
         });
-        let is_refused = places.any(|(name, index)| refusal(name, index).is_some());
-        is_refused.then(|| {
-            answers(asked, |name, index| {
-                refusal(name, index).unwrap_or(ErrorCode::OperationNotAttempted)
-            })
+        let mut results: Vec<_> = results.collect();
+        let response = match version >= BATCH_VERSION {
+            true => AddPartitionsToTxnResponse {
+                results_by_transaction: results,
+                ..Default::default()
+            },
+            false => AddPartitionsToTxnResponse {
+                results_by_topic_v3_and_below: results
+                    .pop()
+                    .map_or_else(Vec::new, |result| result.topic_results),
+                ..Default::default()
+            },
+        };
+        call.reply(ApiKey::AddPartitionsToTxn, &response)
+    })
+}
+
+/// With a partition that does not exist, or that a client has no business in, nothing is added at all.
+fn refuse_unknown(
+    call: &mut Call<'_>,
+    asked: &[AddPartitionsToTxnTopic],
+    version: i16,
+) -> Option<TopicResults> {
+    let topics = call.desk.topics();
+    let refusal = |name: &str, index: i32| {
+        let topic = topics.named(name);
+        let is_there = topic.is_some_and(|topic| topic.partition(index).is_some());
+        if version < BATCH_VERSION && meta::name::is_internal(name) {
+            Some(ErrorCode::TopicAuthorizationFailed)
+        } else if !is_there {
+            Some(ErrorCode::UnknownTopicOrPartition)
+        } else {
+            None
+        }
+    };
+    let mut places = asked.iter().flat_map(|topic| {
+        let partitions = topic.partitions.iter();
+        partitions.map(|index| (topic.name.as_str(), *index))
+    });
+    let is_refused = places.any(|(name, index)| refusal(name, index).is_some());
+    is_refused.then(|| {
+        answers(asked, |name, index| {
+            refusal(name, index).unwrap_or(ErrorCode::OperationNotAttempted)
         })
-    }
+    })
 }
 
 fn ask(txn: AddPartitionsToTxnTransaction, version: i16) -> Ask {
@@ -185,7 +184,7 @@ mod tests {
     use wire::messages::{CreateTopicsRequest, FindCoordinatorRequest};
 
     use super::*;
-    use crate::shard::bench::{Bench, encoded};
+    use crate::event_loop::bench::{Bench, encoded};
 
     /// Offsets of a group join by its name; who could add their partition would hold up the readers of all groups in it.
     #[test]

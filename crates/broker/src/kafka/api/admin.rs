@@ -1,10 +1,8 @@
 //! Requests about metadata: from their handlers, which are functions of the image, to answers and changes.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use meta::{Image, Record};
 use wire::messages::{
     ApiVersionsRequest, DescribeDelegationTokenRequest, ExpireDelegationTokenRequest,
@@ -13,6 +11,7 @@ use wire::messages::{
 use wire::{ApiKey, Message, Reader};
 
 use super::overdue::{Overdue, Patience};
+use super::telemetry::receives_client_metrics;
 use super::{
     View, alter_configs, alter_partition_reassignments, api_versions, create_partitions,
     create_topics, delegation_tokens, delete_topics, describe_client_quotas, describe_cluster,
@@ -20,33 +19,24 @@ use super::{
     incremental_alter_configs, list_config_resources, list_partition_reassignments, metadata,
     offline, unregister_broker, update_features,
 };
+use crate::event_loop::Outcome;
 use crate::ids::random_uuid;
-use crate::kafka::Attempt;
-use crate::kafka::access::Principal;
+use crate::kafka::call::Call;
+use crate::kafka::{Attempt, with};
+use crate::ops::Asker;
 use crate::settings::Settings;
-use crate::shard::{Address, Outcome, Shard};
 use crate::shared::Shared;
-
-/// Of the name of a client's software, and of its version, so much is kept with its connection.
-const SOFTWARE_CHARS_MAX: usize = 100;
 
 /// What a view borrows from.
 pub(crate) struct Scene {
     pub(crate) image: Arc<Image>,
     settings: Arc<Settings>,
-    pub(crate) asker: Asker,
-}
-
-/// Who asks, and at which address of this broker.
-#[derive(Clone, Copy)]
-pub(crate) struct Asker {
-    principal: Principal,
-    local: SocketAddr,
+    pub(crate) asker: Arc<Asker>,
 }
 
 impl Scene {
     pub(crate) fn view<'a>(&'a self, cluster_id: &'a str) -> View<'a> {
-        view(&self.image, &self.settings, cluster_id, self.asker)
+        view(&self.image, &self.settings, cluster_id, &self.asker)
     }
 }
 
@@ -54,7 +44,7 @@ pub(crate) fn view<'a>(
     image: &'a Image,
     settings: &'a Settings,
     cluster_id: &'a str,
-    asker: Asker,
+    asker: &Asker,
 ) -> View<'a> {
     let broker = &settings.broker;
     let registered = image
@@ -81,199 +71,170 @@ pub(crate) fn view<'a>(
     }
 }
 
-impl Shard {
-    pub(crate) fn on_api_versions_unknown(&mut self, address: &Address) -> Outcome {
-        let oldest = Address {
-            version: 0,
-            ..*address
-        };
-        self.reply(&oldest, ApiKey::ApiVersions, &api_versions::unsupported())
-    }
+pub(crate) fn on_api_versions_unknown(call: &mut Call<'_>) -> Outcome {
+    call.address.version = 0;
+    call.reply(ApiKey::ApiVersions, &api_versions::unsupported())
+}
 
-    fn on_api_versions(&mut self, address: &Address, request: ApiVersionsRequest) -> Outcome {
-        let Some(scene) = self.scene(address) else {
-            return Outcome::Close;
-        };
-        if self.receives_client_metrics()
-            && let Some((name, version)) = api_versions::software(&request)
-            && let Some(connection) = self.connections.get_mut(&address.conn)
-        {
-            let short = |text: &str| text.chars().take(SOFTWARE_CHARS_MAX).collect();
-            connection.software = Some(Box::new((short(name), short(version))));
-        }
-        let shared = Arc::clone(&self.shared);
-        let view = scene.view(&shared.metadata.cluster_id);
-        let response = api_versions::handle(&request, address.version, &view);
-        self.reply(address, ApiKey::ApiVersions, &response)
+fn on_api_versions(call: &mut Call<'_>, request: ApiVersionsRequest) -> Outcome {
+    let scene = scene(call);
+    if receives_client_metrics(call)
+        && let Some((name, version)) = api_versions::software(&request)
+        && let Some(connection) = call.connections.get_mut(call.address.conn)
+    {
+        Arc::make_mut(connection.asker_mut()).set_software(name, version);
     }
+    let shared = Arc::clone(&call.desk.shared);
+    let view = scene.view(&shared.metadata.cluster_id);
+    let response = api_versions::handle(&request, call.version(), &view);
+    call.reply(ApiKey::ApiVersions, &response)
+}
 
-    pub(crate) fn on_metadata(
-        &mut self,
-        address: &Address,
-        request: MetadataRequest,
-        frame: Bytes,
-        attempt: Attempt,
-    ) -> Outcome {
-        let Some(scene) = self.scene(address) else {
-            return Outcome::Close;
-        };
-        let shared = Arc::clone(&self.shared);
-        let version = address.version;
-        let view = scene.view(&shared.metadata.cluster_id);
-        if attempt == Attempt::First && !metadata::missing(&request, version, &view).is_empty() {
-            let asker = scene.asker;
-            return self.change_first(address, frame, |image, shared| {
-                let settings = shared.config();
-                let view = self::view(image, &settings, &shared.metadata.cluster_id, asker);
-                metadata::create(&request, version, &view, &mut || random_uuid(&shared.env))
-            });
-        }
-        let mut response = metadata::handle(&request, version, &view);
-        offline::in_metadata(&mut response, &self.topics(), view.broker.node_id);
-        self.reply(address, ApiKey::Metadata, &response)
+pub(crate) fn on_metadata(
+    call: &mut Call<'_>,
+    request: MetadataRequest,
+    attempt: Attempt,
+) -> Outcome {
+    let scene = scene(call);
+    let shared = Arc::clone(&call.desk.shared);
+    let version = call.version();
+    let view = scene.view(&shared.metadata.cluster_id);
+    if attempt == Attempt::First && !metadata::missing(&request, version, &view).is_empty() {
+        let asked = request.clone();
+        let again = move |call: &mut Call<'_>, attempt| on_metadata(call, asked, attempt);
+        return call.change_first(again, |image, shared| {
+            let settings = shared.config();
+            let view = self::view(image, &settings, &shared.metadata.cluster_id, &scene.asker);
+            metadata::create(&request, version, &view, &mut || random_uuid(&shared.env))
+        });
     }
+    let mut response = metadata::handle(&request, version, &view);
+    offline::in_metadata(&mut response, &call.desk.topics(), view.broker.node_id);
+    call.reply(ApiKey::Metadata, &response)
+}
 
-    pub(crate) fn dispatch_admin(
-        &mut self,
-        key: ApiKey,
-        address: &Address,
-        reader: Reader,
-    ) -> Outcome {
-        let version = address.version;
-        match key {
-            ApiKey::ApiVersions => self.with(address, reader, Shard::on_api_versions),
-            ApiKey::DescribeCluster => self.tell(key, address, reader, describe_cluster::handle),
-            ApiKey::DescribeConfigs => self.tell(key, address, reader, describe_configs::handle),
-            ApiKey::DescribeTopicPartitions => {
-                let topics = self.topics();
-                self.tell(key, address, reader, move |request, view| {
-                    let mut response = describe_topic_partitions::handle(request, view);
-                    offline::in_pages(&mut response, &topics, view.broker.node_id);
-                    response
-                })
-            }
-            ApiKey::ListConfigResources => self.tell(key, address, reader, |request, view| {
-                list_config_resources::handle(request, version, view)
-            }),
-            ApiKey::CreateTopics => self.decide(key, address, reader, |request, view, shared| {
-                create_topics::handle(request, view, &mut || random_uuid(&shared.env))
-            }),
-            ApiKey::DeleteTopics => self.decide(key, address, reader, |request, view, _| {
-                delete_topics::handle(request, version, view)
-            }),
-            ApiKey::CreatePartitions => self.decide(key, address, reader, |request, view, _| {
-                create_partitions::handle(request, view)
-            }),
-            ApiKey::AlterConfigs => self.decide(key, address, reader, |request, view, _| {
-                alter_configs::handle(request, view)
-            }),
-            ApiKey::IncrementalAlterConfigs => {
-                self.decide(key, address, reader, |request, view, _| {
-                    incremental_alter_configs::handle(request, view)
-                })
-            }
-            ApiKey::DescribeAcls => self.with(address, reader, Shard::on_describe_acls),
-            ApiKey::CreateAcls => self.with(address, reader, Shard::on_create_acls),
-            ApiKey::DeleteAcls => self.with(address, reader, Shard::on_delete_acls),
-            ApiKey::CreateDelegationToken => self.tell(key, address, reader, |request, _| {
-                delegation_tokens::create(request, version)
-            }),
-            ApiKey::RenewDelegationToken => {
-                let renew =
-                    |_: &RenewDelegationTokenRequest, _: &View<'_>| delegation_tokens::renew();
-                self.tell(key, address, reader, renew)
-            }
-            ApiKey::ExpireDelegationToken => {
-                let expire =
-                    |_: &ExpireDelegationTokenRequest, _: &View<'_>| delegation_tokens::expire();
-                self.tell(key, address, reader, expire)
-            }
-            ApiKey::DescribeDelegationToken => {
-                let describe = |_: &DescribeDelegationTokenRequest, _: &View<'_>| {
-                    delegation_tokens::describe()
-                };
-                self.tell(key, address, reader, describe)
-            }
-            ApiKey::DescribeClientQuotas => self.tell(key, address, reader, |request, _| {
-                describe_client_quotas::handle(request)
-            }),
-            ApiKey::DescribeUserScramCredentials => {
-                self.tell(key, address, reader, |request, _| {
-                    describe_user_scram_credentials::handle(request)
-                })
-            }
-            ApiKey::UnregisterBroker => self.tell(key, address, reader, unregister_broker::handle),
-            ApiKey::DescribeQuorum => self.with(address, reader, Shard::on_describe_quorum),
-            ApiKey::ElectLeaders => self.decide(key, address, reader, |request, view, _| {
-                elect_leaders::handle(request, view)
-            }),
-            // Every target that passes is where the partition is already: there is nothing to write.
-            ApiKey::AlterPartitionReassignments => {
-                self.tell(key, address, reader, alter_partition_reassignments::handle)
-            }
-            ApiKey::ListPartitionReassignments => {
-                self.tell(key, address, reader, list_partition_reassignments::handle)
-            }
-            ApiKey::UpdateFeatures => self.decide(key, address, reader, |request, view, _| {
-                update_features::handle(request, version, view)
-            }),
-            // The table lists nothing that has no arm in the router or here.
-            _ => Outcome::Close,
-        }
-    }
-
-    /// Answers from what is published.
-    fn tell<R: Message, M: Message>(
-        &mut self,
-        key: ApiKey,
-        address: &Address,
-        reader: Reader,
-        handle: impl FnOnce(&R, &View<'_>) -> M,
-    ) -> Outcome {
-        let Some(scene) = self.scene(address) else {
-            return Outcome::Close;
-        };
-        self.with(address, reader, |shard, address, request: R| {
-            let shared = Arc::clone(&shard.shared);
-            let response = handle(&request, &scene.view(&shared.metadata.cluster_id));
-            shard.reply(address, key, &response)
-        })
-    }
-
-    /// Answers when what is decided is durable, or when the client's time is up. One that names none waits as long as a client
-    /// waits for any request.
-    fn decide<R: Message + Patience, M: Message + Overdue + Send + 'static>(
-        &mut self,
-        key: ApiKey,
-        address: &Address,
-        reader: Reader,
-        handle: impl FnOnce(&R, &View<'_>, &Shared) -> (Vec<Record>, M),
-    ) -> Outcome {
-        let Some(scene) = self.scene(address) else {
-            return Outcome::Close;
-        };
-        self.with(address, reader, |shard, address, request: R| {
-            let patience = match request.timeout_ms() {
-                Some(ms) => Duration::from_millis(ms.max(0).unsigned_abs().into()),
-                None => scene.settings.request_wait_max,
-            };
-            shard.change(address, key, patience, |image, shared| {
-                let settings = shared.config();
-                let view = view(image, &settings, &shared.metadata.cluster_id, scene.asker);
-                handle(&request, &view, shared)
+pub(crate) fn dispatch_admin(call: &mut Call<'_>, key: ApiKey, reader: Reader) -> Outcome {
+    let version = call.version();
+    match key {
+        ApiKey::ApiVersions => with(call, reader, on_api_versions),
+        ApiKey::Metadata => with(call, reader, |call, request| {
+            on_metadata(call, request, Attempt::First)
+        }),
+        ApiKey::DescribeCluster => tell(call, key, reader, describe_cluster::handle),
+        ApiKey::DescribeConfigs => tell(call, key, reader, describe_configs::handle),
+        ApiKey::DescribeTopicPartitions => {
+            let topics = call.desk.topics();
+            tell(call, key, reader, move |request, view| {
+                let mut response = describe_topic_partitions::handle(request, view);
+                offline::in_pages(&mut response, &topics, view.broker.node_id);
+                response
             })
-        })
+        }
+        ApiKey::ListConfigResources => tell(call, key, reader, |request, view| {
+            list_config_resources::handle(request, version, view)
+        }),
+        ApiKey::CreateTopics => decide(call, key, reader, |request, view, shared| {
+            create_topics::handle(request, view, &mut || random_uuid(&shared.env))
+        }),
+        ApiKey::DeleteTopics => decide(call, key, reader, |request, view, _| {
+            delete_topics::handle(request, version, view)
+        }),
+        ApiKey::CreatePartitions => decide(call, key, reader, |request, view, _| {
+            create_partitions::handle(request, view)
+        }),
+        ApiKey::AlterConfigs => decide(call, key, reader, |request, view, _| {
+            alter_configs::handle(request, view)
+        }),
+        ApiKey::IncrementalAlterConfigs => decide(call, key, reader, |request, view, _| {
+            incremental_alter_configs::handle(request, view)
+        }),
+        ApiKey::DescribeAcls => with(call, reader, super::acls::on_describe_acls),
+        ApiKey::CreateAcls => with(call, reader, super::acls::on_create_acls),
+        ApiKey::DeleteAcls => with(call, reader, super::acls::on_delete_acls),
+        ApiKey::CreateDelegationToken => tell(call, key, reader, |request, _| {
+            delegation_tokens::create(request, version)
+        }),
+        ApiKey::RenewDelegationToken => {
+            let renew = |_: &RenewDelegationTokenRequest, _: &View<'_>| delegation_tokens::renew();
+            tell(call, key, reader, renew)
+        }
+        ApiKey::ExpireDelegationToken => {
+            let expire =
+                |_: &ExpireDelegationTokenRequest, _: &View<'_>| delegation_tokens::expire();
+            tell(call, key, reader, expire)
+        }
+        ApiKey::DescribeDelegationToken => {
+            let describe =
+                |_: &DescribeDelegationTokenRequest, _: &View<'_>| delegation_tokens::describe();
+            tell(call, key, reader, describe)
+        }
+        ApiKey::DescribeClientQuotas => tell(call, key, reader, |request, _| {
+            describe_client_quotas::handle(request)
+        }),
+        ApiKey::DescribeUserScramCredentials => tell(call, key, reader, |request, _| {
+            describe_user_scram_credentials::handle(request)
+        }),
+        ApiKey::UnregisterBroker => tell(call, key, reader, unregister_broker::handle),
+        ApiKey::DescribeQuorum => with(call, reader, super::describe_quorum::on_describe_quorum),
+        ApiKey::ElectLeaders => decide(call, key, reader, |request, view, _| {
+            elect_leaders::handle(request, view)
+        }),
+        // Every target that passes is where the partition is already: there is nothing to write.
+        ApiKey::AlterPartitionReassignments => {
+            tell(call, key, reader, alter_partition_reassignments::handle)
+        }
+        ApiKey::ListPartitionReassignments => {
+            tell(call, key, reader, list_partition_reassignments::handle)
+        }
+        ApiKey::UpdateFeatures => decide(call, key, reader, |request, view, _| {
+            update_features::handle(request, version, view)
+        }),
+        // The table lists nothing that has no arm in the router or here.
+        _ => Outcome::Close,
     }
+}
 
-    pub(crate) fn scene(&self, address: &Address) -> Option<Scene> {
-        let connection = self.connections.get(&address.conn)?;
-        Some(Scene {
-            image: self.shared.metadata.image(),
-            settings: self.shared.config(),
-            asker: Asker {
-                principal: connection.principal,
-                local: connection.local,
-            },
+/// Answers from what is published.
+fn tell<R: Message, M: Message>(
+    call: &mut Call<'_>,
+    key: ApiKey,
+    reader: Reader,
+    handle: impl FnOnce(&R, &View<'_>) -> M,
+) -> Outcome {
+    let scene = scene(call);
+    with(call, reader, |call, request: R| {
+        let shared = Arc::clone(&call.desk.shared);
+        let response = handle(&request, &scene.view(&shared.metadata.cluster_id));
+        call.reply(key, &response)
+    })
+}
+
+/// Answers when what is decided is durable, or when the client's time is up. One that names none waits as long as a client
+/// waits for any request.
+fn decide<R: Message + Patience, M: Message + Overdue + Send + 'static>(
+    call: &mut Call<'_>,
+    key: ApiKey,
+    reader: Reader,
+    handle: impl FnOnce(&R, &View<'_>, &Shared) -> (Vec<Record>, M),
+) -> Outcome {
+    let scene = scene(call);
+    with(call, reader, |call, request: R| {
+        let patience = match request.timeout_ms() {
+            Some(ms) => Duration::from_millis(ms.max(0).unsigned_abs().into()),
+            None => scene.settings.request_wait_max,
+        };
+        call.change(key, patience, |image, shared| {
+            let settings = shared.config();
+            let view = view(image, &settings, &shared.metadata.cluster_id, &scene.asker);
+            handle(&request, &view, shared)
         })
+    })
+}
+
+pub(crate) fn scene(call: &Call<'_>) -> Scene {
+    Scene {
+        image: call.desk.shared.metadata.image(),
+        settings: call.desk.shared.config(),
+        asker: Arc::clone(&call.asker),
     }
 }

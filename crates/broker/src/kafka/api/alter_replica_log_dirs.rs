@@ -13,85 +13,89 @@ use wire::messages::alter_replica_log_dirs_response::{
 use wire::messages::{AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse};
 use wire::{ApiKey, ErrorCode};
 
-use crate::shard::{Address, Outcome, Shard};
+use crate::event_loop::Outcome;
+use crate::kafka::call::Call;
 use crate::topics::Topics;
 
 /// Length of a dot, an id in hex and `-future`, which follow the name of a directory that is on its way.
 const FUTURE_BYTES: usize = 1 + 32 + 7;
 const NAME_BYTES_MAX: usize = 255;
 
-impl Shard {
-    pub(crate) fn on_alter_replica_log_dirs(
-        &mut self,
-        address: &Address,
-        request: AlterReplicaLogDirsRequest,
-    ) -> Outcome {
-        let topics = self.topics();
-        // Of a partition that is named twice the last directory holds.
-        let mut wanted: BTreeMap<String, BTreeMap<i32, &str>> = BTreeMap::new();
-        for dir in &request.dirs {
-            for topic in &dir.topics {
-                let partitions = wanted.entry(topic.name.clone()).or_default();
-                partitions.extend(topic.partitions.iter().map(|index| (*index, &*dir.path)));
-            }
+pub(crate) fn on_alter_replica_log_dirs(
+    call: &mut Call<'_>,
+    request: AlterReplicaLogDirsRequest,
+) -> Outcome {
+    let topics = call.desk.topics();
+    // Of a partition that is named twice the last directory holds.
+    let mut wanted: BTreeMap<String, BTreeMap<i32, &str>> = BTreeMap::new();
+    for dir in &request.dirs {
+        for topic in &dir.topics {
+            let partitions = wanted.entry(topic.name.clone()).or_default();
+            partitions.extend(topic.partitions.iter().map(|index| (*index, &*dir.path)));
         }
-        let results = wanted.into_iter().map(|(topic_name, partitions)| {
-            let result = |(partition_index, path): (i32, &str)| {
-                let code = self.alter_dir(&topics, &topic_name, partition_index, path);
-                AlterReplicaLogDirPartitionResult {
-                    partition_index,
-                    error_code: code.code(),
-                }
-            };
-            AlterReplicaLogDirTopicResult {
-                partitions: partitions.into_iter().map(result).collect(),
-                topic_name,
-            }
-        });
-        let response = AlterReplicaLogDirsResponse {
-            results: results.collect(),
-            ..Default::default()
-        };
-        self.reply(address, ApiKey::AlterReplicaLogDirs, &response)
     }
+    let results = wanted.into_iter().map(|(topic_name, partitions)| {
+        let result = |(partition_index, path): (i32, &str)| {
+            let code = alter_dir(call, &topics, &topic_name, partition_index, path);
+            AlterReplicaLogDirPartitionResult {
+                partition_index,
+                error_code: code.code(),
+            }
+        };
+        AlterReplicaLogDirTopicResult {
+            partitions: partitions.into_iter().map(result).collect(),
+            topic_name,
+        }
+    });
+    let response = AlterReplicaLogDirsResponse {
+        results: results.collect(),
+        ..Default::default()
+    };
+    call.reply(ApiKey::AlterReplicaLogDirs, &response)
+}
 
-    fn alter_dir(&self, topics: &Topics, topic: &str, index: i32, path: &str) -> ErrorCode {
-        let name_bytes = format!("{topic}-{index}").len() + FUTURE_BYTES;
-        if name_bytes > NAME_BYTES_MAX {
-            return ErrorCode::InvalidTopicException;
-        }
-        let dirs = self.shared.dirs();
-        let named = |dir: &&Arc<LogDir>| dir.path.display().to_string() == path;
-        let Some(dir) = dirs.iter().find(named) else {
-            return ErrorCode::LogDirNotFound;
-        };
-        if dir.is_failed() {
-            return ErrorCode::KafkaStorageError;
-        }
-        if self.shared.config().broker.is_cordoned(&dir.path) {
-            return ErrorCode::InvalidReplicaAssignment;
-        }
-        let moves = &self.shared.moves;
-        let found = topics.named(topic).and_then(|topic| topic.partition(index));
-        let Some(partition) = found else {
-            moves.prefer(topic, index, dir.id);
-            return ErrorCode::UnknownTopicOrPartition;
-        };
-        if partition.is_offline() {
-            return ErrorCode::KafkaStorageError;
-        }
-        let home = partition.dir();
-        let key = (partition.topic_id, partition.index);
-        let under_way = moves.wanted(key);
-        let is_under_way = under_way.is_some_and(|wish| Arc::ptr_eq(&wish.to, dir));
-        // While a directory is offline nobody knows what lies there: a move to elsewhere ends, no other begins.
-        let may_begin = dirs.iter().all(|dir| !dir.is_failed());
-        if Arc::ptr_eq(&home, dir) || is_under_way || may_begin {
-            moves.wish(partition, dir);
-            ErrorCode::None
-        } else {
-            moves.wish(partition, &home);
-            ErrorCode::KafkaStorageError
-        }
+fn alter_dir(
+    call: &mut Call<'_>,
+    topics: &Topics,
+    topic: &str,
+    index: i32,
+    path: &str,
+) -> ErrorCode {
+    let name_bytes = format!("{topic}-{index}").len() + FUTURE_BYTES;
+    if name_bytes > NAME_BYTES_MAX {
+        return ErrorCode::InvalidTopicException;
+    }
+    let dirs = call.desk.shared.dirs();
+    let named = |dir: &&Arc<LogDir>| dir.path.display().to_string() == path;
+    let Some(dir) = dirs.iter().find(named) else {
+        return ErrorCode::LogDirNotFound;
+    };
+    if dir.is_failed() {
+        return ErrorCode::KafkaStorageError;
+    }
+    if call.desk.shared.config().broker.is_cordoned(&dir.path) {
+        return ErrorCode::InvalidReplicaAssignment;
+    }
+    let moves = &call.desk.shared.moves;
+    let found = topics.named(topic).and_then(|topic| topic.partition(index));
+    let Some(partition) = found else {
+        moves.prefer(topic, index, dir.id);
+        return ErrorCode::UnknownTopicOrPartition;
+    };
+    if partition.is_offline() {
+        return ErrorCode::KafkaStorageError;
+    }
+    let home = partition.dir();
+    let key = (partition.topic_id, partition.index);
+    let under_way = moves.wanted(key);
+    let is_under_way = under_way.is_some_and(|wish| Arc::ptr_eq(&wish.to, dir));
+    // While a directory is offline nobody knows what lies there: a move to elsewhere ends, no other begins.
+    let may_begin = dirs.iter().all(|dir| !dir.is_failed());
+    if Arc::ptr_eq(&home, dir) || is_under_way || may_begin {
+        moves.wish(partition, dir);
+        ErrorCode::None
+    } else {
+        moves.wish(partition, &home);
+        ErrorCode::KafkaStorageError
     }
 }

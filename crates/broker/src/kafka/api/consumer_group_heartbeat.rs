@@ -4,42 +4,41 @@ use coord::group::{Answer, Ask, Client};
 use wire::messages::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
 use wire::{ApiKey, ErrorCode};
 
+use super::group::has_consumer_groups;
 use super::group::unexpected;
-use crate::shard::{Address, Outcome, Shard};
+use crate::event_loop::Outcome;
+use crate::kafka::call::Call;
 
 /// First version whose clients make their member id themselves (KIP-1082).
 const OWN_MEMBER_ID_VERSION: i16 = 1;
 
-impl Shard {
-    pub(crate) fn on_consumer_group_heartbeat(
-        &mut self,
-        address: &Address,
-        client: Client,
-        request: ConsumerGroupHeartbeatRequest,
-    ) -> Outcome {
-        if !self.has_consumer_groups() {
-            let response = ConsumerGroupHeartbeatResponse {
-                error_code: ErrorCode::UnsupportedVersion.code(),
-                ..Default::default()
-            };
-            return self.reply(address, ApiKey::ConsumerGroupHeartbeat, &response);
-        }
-        let group_id = request.group_id.clone();
-        let ask = Ask::ConsumerHeartbeat {
-            request,
-            client,
-            brings_member_id: address.version >= OWN_MEMBER_ID_VERSION,
-            fresh: self.fresh_uuid(),
+pub(crate) fn on_consumer_group_heartbeat(
+    call: &mut Call<'_>,
+    client: Client,
+    request: ConsumerGroupHeartbeatRequest,
+) -> Outcome {
+    if !has_consumer_groups(call) {
+        let response = ConsumerGroupHeartbeatResponse {
+            error_code: ErrorCode::UnsupportedVersion.code(),
+            ..Default::default()
         };
-        self.ask_group(address, &group_id, ask, |shard, address, told| {
-            let response = match told {
-                Ok(Answer::ConsumerHeartbeat(response)) => response,
-                other => ConsumerGroupHeartbeatResponse {
-                    error_code: unexpected(other).code(),
-                    ..Default::default()
-                },
-            };
-            shard.reply(address, ApiKey::ConsumerGroupHeartbeat, &response)
-        })
+        return call.reply(ApiKey::ConsumerGroupHeartbeat, &response);
     }
+    let group_id = request.group_id.clone();
+    let ask = Ask::ConsumerHeartbeat {
+        request,
+        client,
+        brings_member_id: call.version() >= OWN_MEMBER_ID_VERSION,
+        fresh: call.desk.fresh_uuid(),
+    };
+    call.ask_group(&group_id, ask, |call, told| {
+        let response = match told {
+            Ok(Answer::ConsumerHeartbeat(response)) => response,
+            other => ConsumerGroupHeartbeatResponse {
+                error_code: unexpected(other).code(),
+                ..Default::default()
+            },
+        };
+        call.reply(ApiKey::ConsumerGroupHeartbeat, &response)
+    })
 }

@@ -6,33 +6,23 @@ use wire::messages::delete_groups_response::DeletableGroupResult;
 use wire::messages::{DeleteGroupsRequest, DeleteGroupsResponse};
 
 use super::group::unexpected;
-use crate::shard::{Address, Outcome, Shard};
+use crate::event_loop::Outcome;
+use crate::kafka::call::Call;
 
-impl Shard {
-    pub(crate) fn on_delete_groups(
-        &mut self,
-        address: &Address,
-        request: DeleteGroupsRequest,
-    ) -> Outcome {
-        let ask = |group_id| Ask::Delete { group_id };
-        self.ask_groups(
-            address,
-            request.groups_names,
-            ask,
-            |shard, address, told| {
-                let deleted = |(group_id, told)| match told {
-                    Ok(Answer::Delete(result)) => result,
-                    other => DeletableGroupResult {
-                        error_code: unexpected(other).code(),
-                        group_id,
-                    },
-                };
-                let response = DeleteGroupsResponse {
-                    results: told.into_iter().map(deleted).collect(),
-                    ..Default::default()
-                };
-                shard.reply(address, ApiKey::DeleteGroups, &response)
+pub(crate) fn on_delete_groups(call: &mut Call<'_>, request: DeleteGroupsRequest) -> Outcome {
+    let ask = |group_id| Ask::Delete { group_id };
+    call.ask_groups(request.groups_names, ask, |call, told| {
+        let deleted = |(group_id, told)| match told {
+            Ok(Answer::Delete(result)) => result,
+            other => DeletableGroupResult {
+                error_code: unexpected(other).code(),
+                group_id,
             },
-        )
-    }
+        };
+        let response = DeleteGroupsResponse {
+            results: told.into_iter().map(deleted).collect(),
+            ..Default::default()
+        };
+        call.reply(ApiKey::DeleteGroups, &response)
+    })
 }

@@ -11,104 +11,105 @@ use wire::messages::describe_log_dirs_response::{
 use wire::messages::{DescribeLogDirsRequest, DescribeLogDirsResponse};
 use wire::{ApiKey, ErrorCode};
 
-use crate::shard::{Address, Outcome, Shard};
+use crate::event_loop::Outcome;
+use crate::kafka::call::Call;
 
 const UNKNOWN: i64 = -1;
 
-impl Shard {
-    pub(crate) fn on_describe_log_dirs(
-        &mut self,
-        address: &Address,
-        request: DescribeLogDirsRequest,
-    ) -> Outcome {
-        let topics = self.topics();
-        let asked: Vec<Arc<Partition>> = match &request.topics {
-            None => topics
-                .sorted()
-                .into_iter()
-                .flat_map(|topic| topic.partitions.iter().cloned())
-                .collect(),
-            Some(named) => named
-                .iter()
-                .filter_map(|asked| Some((topics.named(&asked.topic)?, asked)))
-                .flat_map(|(topic, asked)| {
-                    asked
-                        .partitions
-                        .iter()
-                        .filter_map(|index| topic.partition(*index).cloned())
-                })
-                .collect(),
-        };
-        let results = self
-            .shared
-            .dirs()
+pub(crate) fn on_describe_log_dirs(
+    call: &mut Call<'_>,
+    request: DescribeLogDirsRequest,
+) -> Outcome {
+    let topics = call.desk.topics();
+    let asked: Vec<Arc<Partition>> = match &request.topics {
+        None => topics
+            .sorted()
+            .into_iter()
+            .flat_map(|topic| topic.partitions.iter().cloned())
+            .collect(),
+        Some(named) => named
             .iter()
-            .map(|dir| self.describe_dir(dir, &asked))
-            .collect();
-        self.reply(
-            address,
-            ApiKey::DescribeLogDirs,
-            &DescribeLogDirsResponse {
-                results,
-                ..Default::default()
-            },
-        )
-    }
+            .filter_map(|asked| Some((topics.named(&asked.topic)?, asked)))
+            .flat_map(|(topic, asked)| {
+                asked
+                    .partitions
+                    .iter()
+                    .filter_map(|index| topic.partition(*index).cloned())
+            })
+            .collect(),
+    };
+    let shared = Arc::clone(&call.desk.shared);
+    let results = shared
+        .dirs()
+        .iter()
+        .map(|dir| describe_dir(call, dir, &asked))
+        .collect();
+    call.reply(
+        ApiKey::DescribeLogDirs,
+        &DescribeLogDirsResponse {
+            results,
+            ..Default::default()
+        },
+    )
+}
 
-    fn describe_dir(&self, dir: &Arc<LogDir>, asked: &[Arc<Partition>]) -> DescribeLogDirsResult {
-        let log_dir = dir.path.display().to_string();
-        if dir.is_failed() {
-            return DescribeLogDirsResult {
-                error_code: ErrorCode::KafkaStorageError.code(),
-                log_dir,
-                ..Default::default()
-            };
-        }
-        let mut topics: BTreeMap<&str, Vec<DescribeLogDirsPartition>> = BTreeMap::new();
-        for partition in asked
-            .iter()
-            .filter(|partition| Arc::ptr_eq(&partition.dir(), dir))
-        {
-            topics
-                .entry(&partition.topic)
-                .or_default()
-                .push(DescribeLogDirsPartition {
-                    partition_index: partition.index.0,
-                    partition_size: partition.size() as i64,
-                    offset_lag: 0,
-                    is_future_key: false,
-                });
-        }
-        for wish in self.shared.moves.coming_to(dir) {
-            let partition = &wish.partition;
-            let Some(partition) = asked.iter().find(|asked| Arc::ptr_eq(asked, partition)) else {
-                continue;
-            };
-            let lag = partition.bounds().log_end.0 - wish.moved.end().0;
-            topics
-                .entry(&partition.topic)
-                .or_default()
-                .push(DescribeLogDirsPartition {
-                    partition_index: partition.index.0,
-                    partition_size: wish.moved.bytes() as i64,
-                    offset_lag: lag.max(0),
-                    is_future_key: true,
-                });
-        }
-        let space = self.shared.env.disk.space(&dir.path).ok();
-        DescribeLogDirsResult {
-            error_code: 0,
+fn describe_dir(
+    call: &mut Call<'_>,
+    dir: &Arc<LogDir>,
+    asked: &[Arc<Partition>],
+) -> DescribeLogDirsResult {
+    let log_dir = dir.path.display().to_string();
+    if dir.is_failed() {
+        return DescribeLogDirsResult {
+            error_code: ErrorCode::KafkaStorageError.code(),
             log_dir,
-            topics: topics
-                .into_iter()
-                .map(|(name, partitions)| DescribeLogDirsTopic {
-                    name: name.to_owned(),
-                    partitions,
-                })
-                .collect(),
-            total_bytes: space.map_or(UNKNOWN, |space| space.total as i64),
-            usable_bytes: space.map_or(UNKNOWN, |space| space.available as i64),
-            is_cordoned: self.shared.config().broker.is_cordoned(&dir.path),
-        }
+            ..Default::default()
+        };
+    }
+    let mut topics: BTreeMap<&str, Vec<DescribeLogDirsPartition>> = BTreeMap::new();
+    for partition in asked
+        .iter()
+        .filter(|partition| Arc::ptr_eq(&partition.dir(), dir))
+    {
+        topics
+            .entry(&partition.topic)
+            .or_default()
+            .push(DescribeLogDirsPartition {
+                partition_index: partition.index.0,
+                partition_size: partition.size() as i64,
+                offset_lag: 0,
+                is_future_key: false,
+            });
+    }
+    for wish in call.desk.shared.moves.coming_to(dir) {
+        let partition = &wish.partition;
+        let Some(partition) = asked.iter().find(|asked| Arc::ptr_eq(asked, partition)) else {
+            continue;
+        };
+        let lag = partition.bounds().log_end.0 - wish.moved.end().0;
+        topics
+            .entry(&partition.topic)
+            .or_default()
+            .push(DescribeLogDirsPartition {
+                partition_index: partition.index.0,
+                partition_size: wish.moved.bytes() as i64,
+                offset_lag: lag.max(0),
+                is_future_key: true,
+            });
+    }
+    let space = call.desk.shared.env.disk.space(&dir.path).ok();
+    DescribeLogDirsResult {
+        error_code: 0,
+        log_dir,
+        topics: topics
+            .into_iter()
+            .map(|(name, partitions)| DescribeLogDirsTopic {
+                name: name.to_owned(),
+                partitions,
+            })
+            .collect(),
+        total_bytes: space.map_or(UNKNOWN, |space| space.total as i64),
+        usable_bytes: space.map_or(UNKNOWN, |space| space.available as i64),
+        is_cordoned: call.desk.shared.config().broker.is_cordoned(&dir.path),
     }
 }

@@ -8,75 +8,72 @@ use wire::messages::describe_producers_response::{
 use wire::messages::{DescribeProducersRequest, DescribeProducersResponse};
 use wire::{ApiKey, ErrorCode};
 
-use crate::shard::{Address, Outcome, Shard};
+use crate::event_loop::Outcome;
+use crate::kafka::call::Call;
 
-impl Shard {
-    pub(crate) fn on_describe_producers(
-        &mut self,
-        address: &Address,
-        request: DescribeProducersRequest,
-    ) -> Outcome {
-        let topics = self.topics();
-        let describe = |name: &str, index: i32| {
-            let mut response = PartitionResponse {
-                partition_index: index,
-                ..Default::default()
-            };
-            match topics.named(name).and_then(|topic| topic.partition(index)) {
-                None if meta::name::check(name).is_err() => {
-                    response.error_code = ErrorCode::InvalidTopicException.code();
-                }
-                None => response.error_code = ErrorCode::UnknownTopicOrPartition.code(),
-                // Its producers were not read, or are those of a log that nobody may trust any more.
-                Some(partition) if partition.is_offline() => {
-                    response.error_code = ErrorCode::KafkaStorageError.code();
-                }
-                Some(partition) => {
-                    response.active_producers = partition.producers(|producers| {
-                        producers
-                            .sorted()
-                            .into_iter()
-                            .map(|(id, producer)| ProducerState {
-                                producer_id: id.0,
-                                producer_epoch: i32::from(producer.epoch.0),
-                                last_sequence: producer
-                                    .last()
-                                    .map_or(-1, |batch| batch.last_sequence.0),
-                                last_timestamp: producer.last_timestamp.0,
-                                coordinator_epoch: producer.coordinator_epoch,
-                                current_txn_start_offset: producer
-                                    .txn_start
-                                    .map_or(-1, |offset| offset.0),
-                            })
-                            .collect()
-                    });
-                }
-            }
-            response
+pub(crate) fn on_describe_producers(
+    call: &mut Call<'_>,
+    request: DescribeProducersRequest,
+) -> Outcome {
+    let topics = call.desk.topics();
+    let describe = |name: &str, index: i32| {
+        let mut response = PartitionResponse {
+            partition_index: index,
+            ..Default::default()
         };
-        let mut seen = HashSet::new();
-        let topics = request
-            .topics
-            .iter()
-            .map(|topic| TopicResponse {
-                name: topic.name.clone(),
-                partitions: topic
-                    .partition_indexes
-                    .iter()
-                    .filter(|index| seen.insert((topic.name.as_str(), **index)))
-                    .map(|index| describe(&topic.name, *index))
-                    .collect(),
-            })
-            .collect();
-        self.reply(
-            address,
-            ApiKey::DescribeProducers,
-            &DescribeProducersResponse {
-                topics,
-                ..Default::default()
-            },
-        )
-    }
+        match topics.named(name).and_then(|topic| topic.partition(index)) {
+            None if meta::name::check(name).is_err() => {
+                response.error_code = ErrorCode::InvalidTopicException.code();
+            }
+            None => response.error_code = ErrorCode::UnknownTopicOrPartition.code(),
+            // Its producers were not read, or are those of a log that nobody may trust any more.
+            Some(partition) if partition.is_offline() => {
+                response.error_code = ErrorCode::KafkaStorageError.code();
+            }
+            Some(partition) => {
+                response.active_producers = partition.producers(|producers| {
+                    producers
+                        .sorted()
+                        .into_iter()
+                        .map(|(id, producer)| ProducerState {
+                            producer_id: id.0,
+                            producer_epoch: i32::from(producer.epoch.0),
+                            last_sequence: producer
+                                .last()
+                                .map_or(-1, |batch| batch.last_sequence.0),
+                            last_timestamp: producer.last_timestamp.0,
+                            coordinator_epoch: producer.coordinator_epoch,
+                            current_txn_start_offset: producer
+                                .txn_start
+                                .map_or(-1, |offset| offset.0),
+                        })
+                        .collect()
+                });
+            }
+        }
+        response
+    };
+    let mut seen = HashSet::new();
+    let topics = request
+        .topics
+        .iter()
+        .map(|topic| TopicResponse {
+            name: topic.name.clone(),
+            partitions: topic
+                .partition_indexes
+                .iter()
+                .filter(|index| seen.insert((topic.name.as_str(), **index)))
+                .map(|index| describe(&topic.name, *index))
+                .collect(),
+        })
+        .collect();
+    call.reply(
+        ApiKey::DescribeProducers,
+        &DescribeProducersResponse {
+            topics,
+            ..Default::default()
+        },
+    )
 }
 
 #[cfg(test)]
@@ -84,7 +81,7 @@ mod tests {
     use wire::messages::describe_producers_request::TopicRequest;
 
     use super::*;
-    use crate::shard::bench::{Bench, encoded};
+    use crate::event_loop::bench::{Bench, encoded};
 
     #[test]
     fn a_name_that_no_topic_can_have_is_not_an_unknown_topic() {

@@ -8,8 +8,10 @@ use wire::messages::{DescribeQuorumRequest, DescribeQuorumResponse};
 use wire::{ApiKey, ErrorCode, Uuid};
 
 use super::View;
-use crate::kafka::change::{METADATA_PARTITION, METADATA_TOPIC};
-use crate::shard::{Address, Outcome, Shard};
+use super::admin::scene;
+use crate::event_loop::Outcome;
+use crate::kafka::call::Call;
+use crate::metadata::{METADATA_PARTITION, METADATA_TOPIC};
 
 /// First version that knows directories, and where voters listen.
 const DIRECTORIES_VERSION: i16 = 2;
@@ -23,28 +25,20 @@ struct Log {
     wall_ms: i64,
 }
 
-impl Shard {
-    pub(crate) fn on_describe_quorum(
-        &mut self,
-        address: &Address,
-        request: DescribeQuorumRequest,
-    ) -> Outcome {
-        let Some(scene) = self.scene(address) else {
-            return Outcome::Close;
-        };
-        let metadata = &self.shared.metadata;
-        let bounds = metadata.log_bounds();
-        let log = Log {
-            directory: metadata.log_dir().id,
-            epoch: bounds.epoch.0,
-            high_watermark: bounds.high_watermark.0,
-            end: bounds.log_end.0,
-            wall_ms: self.shared.env.clock.wall_ms().0,
-        };
-        let view = scene.view(&metadata.cluster_id);
-        let response = handle(&request, address.version, &view, &log);
-        self.reply(address, ApiKey::DescribeQuorum, &response)
-    }
+pub(crate) fn on_describe_quorum(call: &mut Call<'_>, request: DescribeQuorumRequest) -> Outcome {
+    let scene = scene(call);
+    let metadata = &call.desk.shared.metadata;
+    let bounds = metadata.log_bounds();
+    let log = Log {
+        directory: metadata.log_dir().id,
+        epoch: bounds.epoch.0,
+        high_watermark: bounds.high_watermark.0,
+        end: bounds.log_end.0,
+        wall_ms: call.desk.shared.env.clock.wall_ms().0,
+    };
+    let view = scene.view(&metadata.cluster_id);
+    let response = handle(&request, call.version(), &view, &log);
+    call.reply(ApiKey::DescribeQuorum, &response)
 }
 
 fn handle(

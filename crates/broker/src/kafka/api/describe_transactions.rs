@@ -5,47 +5,45 @@ use wire::messages::describe_transactions_response::{TopicData, TransactionState
 use wire::messages::{DescribeTransactionsRequest, DescribeTransactionsResponse};
 use wire::{ApiKey, ErrorCode};
 
-use super::once::keep_once;
-use super::txn::unexpected;
 use crate::coordinate::{Question, Said};
-use crate::shard::{Address, Outcome, Shard};
+use crate::event_loop::Outcome;
+use crate::kafka::call::Call;
+use crate::ops::once::keep_once;
+use crate::ops::txns::unexpected;
 
-impl Shard {
-    pub(crate) fn on_describe_transactions(
-        &mut self,
-        address: &Address,
-        request: DescribeTransactionsRequest,
-    ) -> Outcome {
-        let mut ids = request.transactional_ids;
-        keep_once(&mut ids);
-        let questions = ids
-            .iter()
-            .map(|id| {
-                let ask = Ask::Describe {
-                    transactional_id: id.clone(),
-                };
-                (self.txn_partition(id), Question::Txn(ask))
-            })
-            .collect();
-        self.ask_all(address, questions, |shard, address, told| {
-            let described = told.into_iter().zip(ids).map(|(told, id)| {
-                let told = match id.is_empty() {
-                    true => Err(ErrorCode::InvalidRequest),
-                    false => told.map(Said::txn),
-                };
-                match told {
-                    Ok(Answer::Describe(Some(found))) => state(found),
-                    Ok(Answer::Describe(None)) => refuse(id, ErrorCode::TransactionalIdNotFound),
-                    other => refuse(id, unexpected(other)),
-                }
-            });
-            let response = DescribeTransactionsResponse {
-                transaction_states: described.collect(),
-                ..Default::default()
+pub(crate) fn on_describe_transactions(
+    call: &mut Call<'_>,
+    request: DescribeTransactionsRequest,
+) -> Outcome {
+    let mut ids = request.transactional_ids;
+    keep_once(&mut ids);
+    let questions = ids
+        .iter()
+        .map(|id| {
+            let ask = Ask::Describe {
+                transactional_id: id.clone(),
             };
-            shard.reply(address, ApiKey::DescribeTransactions, &response)
+            (call.desk.txn_partition(id), Question::Txn(ask))
         })
-    }
+        .collect();
+    call.ask_all(questions, |call, told| {
+        let described = told.into_iter().zip(ids).map(|(told, id)| {
+            let told = match id.is_empty() {
+                true => Err(ErrorCode::InvalidRequest),
+                false => told.map(Said::txn),
+            };
+            match told {
+                Ok(Answer::Describe(Some(found))) => state(found),
+                Ok(Answer::Describe(None)) => refuse(id, ErrorCode::TransactionalIdNotFound),
+                other => refuse(id, unexpected(other)),
+            }
+        });
+        let response = DescribeTransactionsResponse {
+            transaction_states: described.collect(),
+            ..Default::default()
+        };
+        call.reply(ApiKey::DescribeTransactions, &response)
+    })
 }
 
 fn refuse(transactional_id: String, code: ErrorCode) -> TransactionState {

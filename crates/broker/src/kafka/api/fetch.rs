@@ -5,7 +5,8 @@
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use model::{InboxId, Instant, LeaderEpoch, Offset, Ticket, WaiterKey};
+use model::{InboxId, Ticket, WaiterKey};
+use model::{Instant, LeaderEpoch, Offset};
 use partition::{Isolation, Partition, Plan, ReadError, ReadRequest};
 use wire::messages::fetch_request::FetchPartition;
 use wire::messages::fetch_response::{AbortedTransaction, FetchableTopicResponse, PartitionData};
@@ -13,9 +14,13 @@ use wire::messages::{FetchRequest, FetchResponse};
 use wire::records::Batch;
 use wire::{ApiKey, ErrorCode, Records};
 
-use super::{error, isolation};
+use super::isolation;
+use crate::error;
+use crate::event_loop::{Chunk, Outcome};
+use crate::kafka::Hall;
+use crate::kafka::call::Call;
+use crate::kafka::parked::Waiting;
 use crate::kafka::session::Context;
-use crate::shard::{Address, Chunk, Outcome, Shard, Waiting};
 
 /// First version in which topics are named by id.
 const TOPIC_ID_VERSION: i16 = 13;
@@ -59,227 +64,220 @@ struct Looked {
     unverified: Option<ReadRequest>,
 }
 
-impl Shard {
-    pub(crate) fn on_fetch(&mut self, address: &Address, request: FetchRequest) -> Outcome {
-        let bytes_max = usize::try_from(request.max_bytes)
+pub(crate) fn on_fetch(call: &mut Call<'_>, request: FetchRequest) -> Outcome {
+    let bytes_max = usize::try_from(request.max_bytes)
+        .unwrap_or(0)
+        .min(call.desk.shared.fetch_bytes_max());
+    let wait = std::time::Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0));
+    let mut fetch = Fetch {
+        bytes_min: usize::try_from(request.min_bytes)
             .unwrap_or(0)
-            .min(self.shared.fetch_bytes_max());
-        let wait =
-            std::time::Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0));
-        let mut fetch = Fetch {
-            bytes_min: usize::try_from(request.min_bytes)
-                .unwrap_or(0)
-                .min(bytes_max),
-            bytes_max,
-            isolation: isolation(request.isolation_level),
-            is_replica: request.replica_id >= 0 || request.replica_state.replica_id >= 0,
-            deadline: self.now.plus(wait),
-            partitions: Vec::new(),
-            waits_for: WaitsFor::Bytes,
-            context: match self.sessions.open(
-                request,
-                TOPIC_ID_VERSION <= address.version,
-                self.now,
-                self.shared.env.rng.next_u64(),
-            ) {
-                Ok(context) => context,
-                Err(code) => {
-                    let response = FetchResponse {
-                        error_code: code.code(),
-                        ..Default::default()
-                    };
-                    return self.reply(address, ApiKey::Fetch, &response);
-                }
-            },
-        };
-        fetch.partitions = self.find_partitions(&fetch.context, address.version);
-        let memory_max = self.answer_memory_max();
-        let mut looked = fetch.look(memory_max, true);
-        let unverified = fetch.unverified(&looked);
-        if !unverified.is_empty() {
-            let key = self.next_waiter();
-            let ticket = self.ticket(key, 0);
-            if self.shared.prefetcher.verify(unverified, ticket) {
-                fetch.waits_for = WaitsFor::Verification;
-                self.wait(Waiting::Fetch(fetch), *address);
-                return Outcome::Waits;
+            .min(bytes_max),
+        bytes_max,
+        isolation: isolation(request.isolation_level),
+        is_replica: request.replica_id >= 0 || request.replica_state.replica_id >= 0,
+        deadline: call.desk.now.plus(wait),
+        partitions: Vec::new(),
+        waits_for: WaitsFor::Bytes,
+        context: match call.door.sessions.open(
+            request,
+            TOPIC_ID_VERSION <= call.version(),
+            call.desk.now,
+            call.desk.shared.env.rng.next_u64(),
+        ) {
+            Ok(context) => context,
+            Err(code) => {
+                let response = FetchResponse {
+                    error_code: code.code(),
+                    ..Default::default()
+                };
+                return call.reply(ApiKey::Fetch, &response);
             }
-            looked = fetch.look(memory_max, false);
+        },
+    };
+    fetch.partitions = find_partitions(call, &fetch.context, call.version());
+    let memory_max = call.hall().answer_memory_max();
+    let mut looked = fetch.look(memory_max, true);
+    let unverified = fetch.unverified(&looked);
+    if !unverified.is_empty() {
+        let ticket = call.ticket();
+        if call.desk.shared.prefetcher.verify(unverified, ticket) {
+            fetch.waits_for = WaitsFor::Verification;
+            return call.park(Waiting::Fetch(fetch));
         }
-        self.begin_fetch(address, fetch, looked, memory_max)
+        looked = fetch.look(memory_max, false);
     }
+    begin_fetch(call, fetch, looked, memory_max)
+}
 
-    /// Answers what was found, or waits for more.
-    fn begin_fetch(
-        &mut self,
-        address: &Address,
-        mut fetch: Fetch,
-        looked: Vec<Looked>,
-        memory_max: usize,
-    ) -> Outcome {
-        let key = self.next_waiter();
-        if fetch.is_satisfied(&looked, memory_max) || fetch.deadline <= self.now {
-            if !self.warm_up(address, key, &looked) {
-                return self.answer_fetch(address, &fetch, looked);
-            }
-            fetch.waits_for = WaitsFor::Memory;
-            self.wait(Waiting::Fetch(fetch), *address);
-            return Outcome::Waits;
+/// Answers what was found, or waits for more.
+fn begin_fetch(
+    call: &mut Call<'_>,
+    mut fetch: Fetch,
+    looked: Vec<Looked>,
+    memory_max: usize,
+) -> Outcome {
+    let key = call.next_key();
+    if fetch.is_satisfied(&looked, memory_max) || fetch.deadline <= call.desk.now {
+        if !warm_up(call, key, &looked) {
+            return answer_fetch(call, &fetch, looked);
         }
-        if self.is_stopping() {
-            // Two that wait in turn would keep the broker from ending.
-            return Outcome::Close;
-        }
-        fetch.waits_for = WaitsFor::Bytes;
-        let mut moved = Vec::new();
-        for (index, (partition, looked)) in fetch.partitions.iter().zip(&looked).enumerate() {
-            if let Ok(partition) = partition {
-                let ticket = self.ticket(key, index as u32);
-                if !partition.watch(ticket, looked.seen, fetch.isolation) {
-                    moved.push(ticket);
-                }
+        fetch.waits_for = WaitsFor::Memory;
+        return call.park(Waiting::Fetch(fetch));
+    }
+    if call.desk.is_stopping {
+        // Two that wait in turn would keep the broker from ending.
+        return Outcome::Close;
+    }
+    fetch.waits_for = WaitsFor::Bytes;
+    let mut moved = Vec::new();
+    for (index, (partition, looked)) in fetch.partitions.iter().zip(&looked).enumerate() {
+        if let Ok(partition) = partition {
+            let ticket = call.desk.ticket(key, index as u32);
+            if !partition.watch(ticket, looked.seen, fetch.isolation) {
+                moved.push(ticket);
             }
         }
-        let deadline = fetch.deadline;
-        self.wait(Waiting::Fetch(fetch), *address);
-        self.set_timer(deadline, key);
-        // What has come since is not watched for: each of these is, once it is seen that there is still too little.
-        if !moved.is_empty() {
-            self.retry_fetch(key, &moved);
-        }
-        Outcome::Waits
     }
+    let deadline = fetch.deadline;
+    let parked = call.park(Waiting::Fetch(fetch));
+    call.door.timers.set(deadline, key);
+    // What has come since is not watched for: each of these is, once it is seen that there is still too little.
+    if !moved.is_empty() {
+        retry_fetch(&mut call.hall(), key, &moved);
+    }
+    parked
+}
 
-    /// Keeps the window of sequential readers full; true when the answer has to wait until its bytes are in memory.
-    fn warm_up(&mut self, address: &Address, key: WaiterKey, looked: &[Looked]) -> bool {
-        let ticket = self.ticket(key, 0);
-        let Some(connection) = self.connections.get_mut(&address.conn) else {
-            return false;
-        };
-        let prefetcher = &self.shared.prefetcher;
-        let mut waits = false;
-        for looked in looked {
-            if let Plan::File(slice) = &looked.plan {
-                let ticket = (!waits).then_some(ticket);
-                waits |= connection.readers.on_slice(slice, ticket, prefetcher);
+/// Keeps the window of sequential readers full; true when the answer has to wait until its bytes are in memory.
+fn warm_up(call: &mut Call<'_>, key: WaiterKey, looked: &[Looked]) -> bool {
+    let ticket = call.desk.ticket(key, 0);
+    let Some(connection) = call.connections.get_mut(call.address.conn) else {
+        return false;
+    };
+    let prefetcher = &call.desk.shared.prefetcher;
+    let mut waits = false;
+    for looked in looked {
+        if let Plan::File(slice) = &looked.plan {
+            let ticket = (!waits).then_some(ticket);
+            waits |= connection.readers.on_slice(slice, ticket, prefetcher);
+        }
+    }
+    waits
+}
+
+fn find_partitions(
+    call: &mut Call<'_>,
+    context: &Context,
+    version: i16,
+) -> Vec<Result<Arc<Partition>, ErrorCode>> {
+    let topics = call.desk.topics();
+    let unknown = if version >= TOPIC_ID_VERSION {
+        ErrorCode::UnknownTopicId
+    } else {
+        ErrorCode::UnknownTopicOrPartition
+    };
+    context
+        .wanted
+        .iter()
+        .map(|(place, _)| {
+            let topic = topics.find(place.topic_id, &place.topic).ok_or(unknown)?;
+            topic
+                .partition(place.partition)
+                .cloned()
+                .ok_or(ErrorCode::UnknownTopicOrPartition)
+        })
+        .collect()
+}
+
+/// A parked fetch may have enough now, with more in these partitions of it, or its time is up.
+pub(crate) fn retry_fetch(hall: &mut Hall<'_>, key: WaiterKey, readable: &[Ticket]) {
+    let now = hall.desk.now;
+    let memory_max = hall.answer_memory_max();
+    let Some(Waiting::Fetch(fetch)) = hall.waiting(key) else {
+        return;
+    };
+    if let WaitsFor::Verification = fetch.waits_for {
+        return hall.resume(key, |call, waiting| match waiting {
+            // Its bytes are verified, or it will be told of the damage.
+            Waiting::Fetch(fetch) => {
+                let looked = fetch.look(memory_max, false);
+                begin_fetch(call, fetch, looked, memory_max)
             }
-        }
-        waits
+            _ => Outcome::Waits,
+        });
     }
-
-    fn find_partitions(
-        &mut self,
-        context: &Context,
-        version: i16,
-    ) -> Vec<Result<Arc<Partition>, ErrorCode>> {
-        let topics = self.topics();
-        let unknown = if version >= TOPIC_ID_VERSION {
-            ErrorCode::UnknownTopicId
-        } else {
-            ErrorCode::UnknownTopicOrPartition
-        };
-        context
-            .wanted
-            .iter()
-            .map(|(place, _)| {
-                let topic = topics.find(place.topic_id, &place.topic).ok_or(unknown)?;
-                topic
-                    .partition(place.partition)
-                    .cloned()
-                    .ok_or(ErrorCode::UnknownTopicOrPartition)
-            })
-            .collect()
-    }
-
-    /// A parked fetch may have enough now, with more in these partitions of it, or its time is up.
-    pub(crate) fn retry_fetch(&mut self, key: WaiterKey, readable: &[Ticket]) {
-        let now = self.now;
-        let memory_max = self.answer_memory_max();
-        let Some((Waiting::Fetch(fetch), _)) = self.waiting(key) else {
+    let waits = matches!(fetch.waits_for, WaitsFor::Bytes);
+    let mut looked = fetch.look(memory_max, false);
+    let mut unwatched = None;
+    while waits && !fetch.is_satisfied(&looked, memory_max) && now < fetch.deadline {
+        let unwatched: &mut Vec<Ticket> = unwatched.get_or_insert_with(|| readable.to_vec());
+        unwatched.retain(|ticket| !fetch.watch(*ticket, &looked));
+        if unwatched.is_empty() {
             return;
-        };
-        if let WaitsFor::Verification = fetch.waits_for {
-            return self.resume_fetch(key);
         }
-        let waits = matches!(fetch.waits_for, WaitsFor::Bytes);
-        let mut looked = fetch.look(memory_max, false);
-        let mut unwatched = None;
-        while waits && !fetch.is_satisfied(&looked, memory_max) && now < fetch.deadline {
-            let unwatched: &mut Vec<Ticket> = unwatched.get_or_insert_with(|| readable.to_vec());
-            unwatched.retain(|ticket| !fetch.watch(*ticket, &looked));
-            if unwatched.is_empty() {
-                return;
-            }
-            looked = fetch.look(memory_max, false);
-        }
-        let Some((Waiting::Fetch(fetch), address)) = self.take_waiting(key) else {
-            return;
-        };
-        fetch.unwatch(self.inbox, key);
-        let outcome = self.answer_fetch(&address, &fetch, looked);
-        self.settle(&address, outcome);
+        looked = fetch.look(memory_max, false);
     }
-
-    /// Whoever asked is gone.
-    pub(crate) fn drop_fetch(&mut self, key: WaiterKey) {
-        if let Some((Waiting::Fetch(fetch), _)) = self.take_waiting(key) {
-            fetch.unwatch(self.inbox, key);
+    hall.resume(key, |call, waiting| match waiting {
+        Waiting::Fetch(fetch) => {
+            fetch.unwatch(call.desk.inbox, key);
+            answer_fetch(call, &fetch, looked)
         }
-    }
+        _ => Outcome::Waits,
+    });
+}
 
-    /// Its bytes are verified, or it will be told of the damage.
-    fn resume_fetch(&mut self, key: WaiterKey) {
-        if let Some((Waiting::Fetch(fetch), address)) = self.take_waiting(key) {
-            let memory_max = self.answer_memory_max();
-            let looked = fetch.look(memory_max, false);
-            let outcome = self.begin_fetch(&address, fetch, looked, memory_max);
-            self.settle(&address, outcome);
-        }
+/// The asker is gone.
+pub(crate) fn drop_fetch(hall: &mut Hall<'_>, key: WaiterKey) {
+    if let Some(parked) = hall.door.take(key)
+        && let Waiting::Fetch(fetch) = parked.waiting
+    {
+        fetch.unwatch(hall.desk.inbox, key);
     }
+}
 
-    fn answer_fetch(&mut self, address: &Address, fetch: &Fetch, looked: Vec<Looked>) -> Outcome {
-        let mut response = FetchResponse {
-            session_id: fetch.context.session_id,
-            ..Default::default()
-        };
-        let mut fillers = Vec::new();
-        for ((place, _), looked) in fetch.context.wanted.iter().zip(looked) {
-            let Looked { mut data, plan, .. } = looked;
-            if fetch.context.session_id != 0 {
-                let (has_records, has_error) = (!plan.is_empty(), data.error_code != 0);
-                let tell = self.sessions.tell(
-                    fetch.context.session_id,
-                    place,
-                    data.high_watermark,
-                    data.log_start_offset,
-                    has_records,
-                    has_error,
-                );
-                if fetch.context.is_incremental && !tell {
-                    continue;
-                }
-            }
-            data.records = Some(match plan {
-                Plan::AtEnd => Records::Bytes(Bytes::new()),
-                plan => {
-                    let len = plan.len() as u32;
-                    fillers.push(chunks(plan));
-                    Records::External(len)
-                }
-            });
-            match response.responses.last_mut() {
-                Some(topic) if topic.topic_id == place.topic_id && *topic.topic == *place.topic => {
-                    topic.partitions.push(data)
-                }
-                _ => response.responses.push(FetchableTopicResponse {
-                    topic: place.topic.to_string(),
-                    topic_id: place.topic_id,
-                    partitions: vec![data],
-                }),
+fn answer_fetch(call: &mut Call<'_>, fetch: &Fetch, looked: Vec<Looked>) -> Outcome {
+    let mut response = FetchResponse {
+        session_id: fetch.context.session_id,
+        ..Default::default()
+    };
+    let mut fillers = Vec::new();
+    for ((place, _), looked) in fetch.context.wanted.iter().zip(looked) {
+        let Looked { mut data, plan, .. } = looked;
+        if fetch.context.session_id != 0 {
+            let (has_records, has_error) = (!plan.is_empty(), data.error_code != 0);
+            let tell = call.door.sessions.tell(
+                fetch.context.session_id,
+                place,
+                data.high_watermark,
+                data.log_start_offset,
+                has_records,
+                has_error,
+            );
+            if fetch.context.is_incremental && !tell {
+                continue;
             }
         }
-        self.reply_with(address, ApiKey::Fetch, &response, fillers)
+        data.records = Some(match plan {
+            Plan::AtEnd => Records::Bytes(Bytes::new()),
+            plan => {
+                let len = plan.len() as u32;
+                fillers.push(chunks(plan));
+                Records::External(len)
+            }
+        });
+        match response.responses.last_mut() {
+            Some(topic) if topic.topic_id == place.topic_id && *topic.topic == *place.topic => {
+                topic.partitions.push(data)
+            }
+            _ => response.responses.push(FetchableTopicResponse {
+                topic: place.topic.to_string(),
+                topic_id: place.topic_id,
+                partitions: vec![data],
+            }),
+        }
     }
+    call.reply_with(ApiKey::Fetch, &response, fillers)
 }
 
 impl Fetch {

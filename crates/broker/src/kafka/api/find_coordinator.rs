@@ -3,17 +3,18 @@
 
 use std::collections::BTreeSet;
 
-use bytes::Bytes;
 use meta::decide::create_topics::auto_create;
 use wire::messages::find_coordinator_response::Coordinator;
 use wire::messages::{FindCoordinatorRequest, FindCoordinatorResponse};
 use wire::{ApiKey, ErrorCode};
 
 use super::View;
+use super::admin::scene;
 use super::admin::view;
+use crate::event_loop::Outcome;
 use crate::ids::random_uuid;
 use crate::kafka::Attempt;
-use crate::shard::{Address, Outcome, Shard};
+use crate::kafka::call::Call;
 
 /// First version that asks for several keys at once (KIP-699).
 const BATCH_VERSION: i16 = 4;
@@ -30,36 +31,30 @@ fn topic_of(key_type: i8) -> Option<&'static str> {
     }
 }
 
-impl Shard {
-    pub(crate) fn on_find_coordinator(
-        &mut self,
-        address: &Address,
-        request: FindCoordinatorRequest,
-        frame: Bytes,
-        attempt: Attempt,
-    ) -> Outcome {
-        let Some(scene) = self.scene(address) else {
-            return Outcome::Close;
-        };
-        let shared = std::sync::Arc::clone(&self.shared);
-        let topic = topic_of(request.key_type);
-        let is_missing = topic.is_some_and(|name| scene.image.topic(name).is_none());
-        if let Some(name) = topic.filter(|_| is_missing && attempt == Attempt::First) {
-            let asker = scene.asker;
-            return self.change_first(address, frame, |image, shared| {
-                let settings = shared.config();
-                let view = view(image, &settings, &shared.metadata.cluster_id, asker);
-                let names = BTreeSet::from([name]);
-                auto_create(view.image, view.broker, &names, &mut || {
-                    random_uuid(&shared.env)
-                })
-                .records
-            });
-        }
-        let view = scene.view(&shared.metadata.cluster_id);
-        let response = handle(&request, address.version, &view);
-        self.reply(address, ApiKey::FindCoordinator, &response)
+pub(crate) fn on_find_coordinator(
+    call: &mut Call<'_>,
+    request: FindCoordinatorRequest,
+    attempt: Attempt,
+) -> Outcome {
+    let scene = scene(call);
+    let shared = std::sync::Arc::clone(&call.desk.shared);
+    let topic = topic_of(request.key_type);
+    let is_missing = topic.is_some_and(|name| scene.image.topic(name).is_none());
+    if let Some(name) = topic.filter(|_| is_missing && attempt == Attempt::First) {
+        let again = |call: &mut Call<'_>, attempt| on_find_coordinator(call, request, attempt);
+        return call.change_first(again, |image, shared| {
+            let settings = shared.config();
+            let view = view(image, &settings, &shared.metadata.cluster_id, &scene.asker);
+            let names = BTreeSet::from([name]);
+            auto_create(view.image, view.broker, &names, &mut || {
+                random_uuid(&shared.env)
+            })
+            .records
+        });
     }
+    let view = scene.view(&shared.metadata.cluster_id);
+    let response = handle(&request, call.version(), &view);
+    call.reply(ApiKey::FindCoordinator, &response)
 }
 
 #[must_use]

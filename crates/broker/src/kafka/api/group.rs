@@ -2,12 +2,15 @@
 
 use coord::group::{Answer, Client};
 use meta::decide::register_broker::GROUP_VERSION;
-use wire::{ApiKey, ErrorCode, Reader, RequestHead, Uuid};
+use wire::{ApiKey, ErrorCode, Reader, RequestHead};
 
 use super::NO_OPERATIONS;
-use crate::ids::random_uuid;
-use crate::kafka::access::{self, Principal, Resource};
-use crate::shard::{Address, Outcome, Shard};
+use super::consumer_group_heartbeat::on_consumer_group_heartbeat;
+use super::join_group::on_join_group;
+use crate::event_loop::Outcome;
+use crate::kafka::call::Call;
+use crate::kafka::with;
+use crate::ops::access::{self, Principal, Resource};
 
 /// What the client is told when it was not the answer its request asks for: a refusal, or a machine that answers something else,
 /// which only a bug can do.
@@ -28,64 +31,55 @@ pub(super) fn operations(asker: Option<Principal>, group_id: &str, error_code: i
     }
 }
 
-impl Shard {
-    pub(crate) fn dispatch_group(
-        &mut self,
-        key: ApiKey,
-        address: &Address,
-        head: &RequestHead,
-        reader: Reader,
-    ) -> Outcome {
-        match key {
-            ApiKey::JoinGroup => {
-                let client = self.client(address, head);
-                self.with(address, reader, |shard, address, request| {
-                    shard.on_join_group(address, client, request)
-                })
-            }
-            ApiKey::ConsumerGroupHeartbeat => {
-                let client = self.client(address, head);
-                self.with(address, reader, |shard, address, request| {
-                    shard.on_consumer_group_heartbeat(address, client, request)
-                })
-            }
-            ApiKey::SyncGroup => self.with(address, reader, Shard::on_sync_group),
-            ApiKey::Heartbeat => self.with(address, reader, Shard::on_heartbeat),
-            ApiKey::LeaveGroup => self.with(address, reader, Shard::on_leave_group),
-            ApiKey::OffsetCommit => self.with(address, reader, Shard::on_offset_commit),
-            ApiKey::OffsetFetch => self.with(address, reader, Shard::on_offset_fetch),
-            ApiKey::OffsetDelete => self.with(address, reader, Shard::on_offset_delete),
-            ApiKey::DescribeGroups => self.with(address, reader, Shard::on_describe_groups),
-            ApiKey::ListGroups => self.with(address, reader, Shard::on_list_groups),
-            ApiKey::DeleteGroups => self.with(address, reader, Shard::on_delete_groups),
-            ApiKey::ConsumerGroupDescribe => {
-                self.with(address, reader, Shard::on_consumer_group_describe)
-            }
-            // The table lists nothing that has no arm in a router.
-            _ => Outcome::Close,
+pub(crate) fn dispatch_group(
+    call: &mut Call<'_>,
+    key: ApiKey,
+    head: &RequestHead,
+    reader: Reader,
+) -> Outcome {
+    match key {
+        ApiKey::JoinGroup => {
+            let client = client(call, head);
+            with(call, reader, |call, request| {
+                on_join_group(call, client, request)
+            })
         }
-    }
-
-    /// Whether the cluster has taken up the consumer protocol, and this broker speaks it; groups of it that exist stay as they
-    /// are meanwhile.
-    pub(crate) fn has_consumer_groups(&self) -> bool {
-        let level = self.shared.metadata.image().feature(GROUP_VERSION);
-        0 < level && self.shared.config().has_consumer_protocol
-    }
-
-    fn client(&self, address: &Address, head: &RequestHead) -> Client {
-        let peer = self
-            .connections
-            .get(&address.conn)
-            .map(|connection| connection.peer.ip());
-        Client {
-            id: head.client_id.clone().unwrap_or_default(),
-            // As Java prints an address that has no name.
-            host: peer.map_or_else(String::new, |ip| format!("/{ip}")),
+        ApiKey::ConsumerGroupHeartbeat => {
+            let client = client(call, head);
+            with(call, reader, |call, request| {
+                on_consumer_group_heartbeat(call, client, request)
+            })
         }
+        ApiKey::SyncGroup => with(call, reader, super::sync_group::on_sync_group),
+        ApiKey::Heartbeat => with(call, reader, super::heartbeat::on_heartbeat),
+        ApiKey::LeaveGroup => with(call, reader, super::leave_group::on_leave_group),
+        ApiKey::OffsetCommit => with(call, reader, super::offset_commit::on_offset_commit),
+        ApiKey::OffsetFetch => with(call, reader, super::offset_fetch::on_offset_fetch),
+        ApiKey::OffsetDelete => with(call, reader, super::offset_delete::on_offset_delete),
+        ApiKey::DescribeGroups => with(call, reader, super::describe_groups::on_describe_groups),
+        ApiKey::ListGroups => with(call, reader, super::list_groups::on_list_groups),
+        ApiKey::DeleteGroups => with(call, reader, super::delete_groups::on_delete_groups),
+        ApiKey::ConsumerGroupDescribe => with(
+            call,
+            reader,
+            super::consumer_group_describe::on_consumer_group_describe,
+        ),
+        // The table lists nothing that has no arm in a router.
+        _ => Outcome::Close,
     }
+}
 
-    pub(crate) fn fresh_uuid(&self) -> Uuid {
-        random_uuid(&self.shared.env)
+/// Whether the cluster has taken up the consumer protocol, and this broker speaks it; groups of it that exist stay as they
+/// are meanwhile.
+pub(crate) fn has_consumer_groups(call: &mut Call<'_>) -> bool {
+    let level = call.desk.shared.metadata.image().feature(GROUP_VERSION);
+    0 < level && call.desk.shared.config().has_consumer_protocol
+}
+
+fn client(call: &Call<'_>, head: &RequestHead) -> Client {
+    Client {
+        id: head.client_id.clone().unwrap_or_default(),
+        // As Java prints an address that has no name.
+        host: format!("/{}", call.asker.peer.ip()),
     }
 }

@@ -8,42 +8,34 @@ use wire::{ApiKey, ErrorCode};
 
 use super::group::unexpected;
 use crate::coordinate::{Question, Said};
-use crate::shard::{Address, Outcome, Shard};
+use crate::event_loop::Outcome;
+use crate::kafka::call::Call;
 
-impl Shard {
-    pub(crate) fn on_list_groups(
-        &mut self,
-        address: &Address,
-        request: ListGroupsRequest,
-    ) -> Outcome {
-        let partitions = self
-            .topics()
-            .named(meta::name::OFFSETS)
-            .map_or(0, |topic| super::number(topic.partitions.len()));
-        self.ask_all(
-            address,
-            questions(partitions, request),
-            |shard, address, told| {
-                let mut response = ListGroupsResponse::default();
-                for told in told {
-                    match told.map(Said::group) {
-                        Ok(Answer::List(groups)) => response.groups.extend(groups),
-                        // A list with a part missing would look as if those groups were gone.
-                        Err(ErrorCode::CoordinatorLoadInProgress) => {
-                            response.error_code = ErrorCode::CoordinatorLoadInProgress.code();
-                        }
-                        // Not ours to list.
-                        Err(ErrorCode::NotCoordinator) => {}
-                        other => response.error_code = unexpected(other).code(),
-                    }
+pub(crate) fn on_list_groups(call: &mut Call<'_>, request: ListGroupsRequest) -> Outcome {
+    let partitions = call
+        .desk
+        .topics()
+        .named(meta::name::OFFSETS)
+        .map_or(0, |topic| super::number(topic.partitions.len()));
+    call.ask_all(questions(partitions, request), |call, told| {
+        let mut response = ListGroupsResponse::default();
+        for told in told {
+            match told.map(Said::group) {
+                Ok(Answer::List(groups)) => response.groups.extend(groups),
+                // A list with a part missing would look as if those groups were gone.
+                Err(ErrorCode::CoordinatorLoadInProgress) => {
+                    response.error_code = ErrorCode::CoordinatorLoadInProgress.code();
                 }
-                if response.error_code != 0 {
-                    response.groups.clear();
-                }
-                shard.reply(address, ApiKey::ListGroups, &response)
-            },
-        )
-    }
+                // Not ours to list.
+                Err(ErrorCode::NotCoordinator) => {}
+                other => response.error_code = unexpected(other).code(),
+            }
+        }
+        if response.error_code != 0 {
+            response.groups.clear();
+        }
+        call.reply(ApiKey::ListGroups, &response)
+    })
 }
 
 /// The same for each partition of the offsets topic.

@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 
-use model::{LeaderEpoch, Offset, Ticket, Timestamp};
+use model::WaiterKey;
+use model::{LeaderEpoch, Offset, Timestamp};
 use partition::{Isolation, Partition, ReadError};
 use wire::messages::list_offsets_request::ListOffsetsPartition;
 use wire::messages::list_offsets_response::{
@@ -12,8 +13,12 @@ use wire::messages::list_offsets_response::{
 use wire::messages::{ListOffsetsRequest, ListOffsetsResponse};
 use wire::{ApiKey, ErrorCode};
 
-use super::{error, isolation};
-use crate::shard::{Address, Outcome, Shard, Waiting};
+use super::isolation;
+use crate::error;
+use crate::event_loop::Outcome;
+use crate::kafka::Hall;
+use crate::kafka::call::Call;
+use crate::kafka::parked::Waiting;
 use crate::topics::Topics;
 
 const LATEST: i64 = -1;
@@ -43,36 +48,29 @@ pub(crate) struct Search {
     answer: OnceLock<ListOffsetsResponse>,
 }
 
-impl Shard {
-    /// Times are looked up in indexes and records, perhaps on disk, for which a shard does not wait.
-    pub(crate) fn on_list_offsets(
-        &mut self,
-        address: &Address,
-        request: ListOffsetsRequest,
-    ) -> Outcome {
-        let search = Arc::new(Search {
-            topics: self.topics(),
-            request,
-            version: address.version,
-            answer: OnceLock::new(),
-        });
-        if search.is_for_times() {
-            let key = self.next_waiter();
-            let ticket = self.ticket(key, 0);
-            if (self.shared.prefetcher).search(Arc::clone(&search), ticket) {
-                self.wait(Waiting::Search(search), *address);
-                return Outcome::Waits;
-            }
+/// Times are looked up in indexes and records, perhaps on disk, for which a loop does not wait.
+pub(crate) fn on_list_offsets(call: &mut Call<'_>, request: ListOffsetsRequest) -> Outcome {
+    let search = Arc::new(Search {
+        topics: call.desk.topics(),
+        request,
+        version: call.version(),
+        answer: OnceLock::new(),
+    });
+    if search.is_for_times() {
+        let ticket = call.ticket();
+        let pool = &call.desk.shared.prefetcher;
+        if pool.search(Arc::clone(&search), ticket) {
+            return call.park(Waiting::Search(search));
         }
-        self.reply(address, ApiKey::ListOffsets, search.answer())
     }
+    call.reply(ApiKey::ListOffsets, search.answer())
+}
 
-    pub(crate) fn on_found(&mut self, ticket: Ticket) {
-        if let Some((Waiting::Search(search), address)) = self.take_waiting(ticket.key) {
-            let outcome = self.reply(&address, ApiKey::ListOffsets, search.answer());
-            self.settle(&address, outcome);
-        }
-    }
+pub(crate) fn on_found(hall: &mut Hall<'_>, key: WaiterKey) {
+    hall.resume(key, |call, waiting| match waiting {
+        Waiting::Search(search) => call.reply(ApiKey::ListOffsets, search.answer()),
+        _ => Outcome::Waits,
+    });
 }
 
 impl Search {
@@ -216,7 +214,7 @@ fn look_up(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shard::bench::{Bench, encoded};
+    use crate::event_loop::bench::{Bench, encoded};
     use wire::messages::list_offsets_request::ListOffsetsTopic;
     use wire::messages::offset_for_leader_epoch_request::{
         OffsetForLeaderPartition, OffsetForLeaderTopic,

@@ -9,83 +9,81 @@ use wire::messages::list_transactions_response::TransactionState;
 use wire::messages::{ListTransactionsRequest, ListTransactionsResponse};
 use wire::{ApiKey, ErrorCode};
 
-use super::txn::unexpected;
 use crate::coordinate::{Question, Said};
-use crate::shard::{Address, Outcome, Shard};
+use crate::event_loop::Outcome;
+use crate::kafka::call::Call;
+use crate::ops::txns::unexpected;
 
-impl Shard {
-    pub(crate) fn on_list_transactions(
-        &mut self,
-        address: &Address,
-        request: ListTransactionsRequest,
-    ) -> Outcome {
-        let (known, unknown): (Vec<String>, Vec<String>) = request
-            .state_filters
+pub(crate) fn on_list_transactions(
+    call: &mut Call<'_>,
+    request: ListTransactionsRequest,
+) -> Outcome {
+    let (known, unknown): (Vec<String>, Vec<String>) = request
+        .state_filters
+        .into_iter()
+        .partition(|name| State::is_known(name));
+    let mut states: Vec<State> = Vec::new();
+    for state in known.iter().filter_map(|name| State::named(name)) {
+        if !states.contains(&state) {
+            states.push(state);
+        }
+    }
+    let names_none = states.is_empty() && !(known.is_empty() && unknown.is_empty());
+    let pattern = request.transactional_id_pattern.unwrap_or_default();
+    let pattern = match pattern.as_str() {
+        "" => Ok(None),
+        pattern => Pattern::new(pattern).map(Some),
+    };
+    let Ok(pattern) = pattern else {
+        let response = ListTransactionsResponse {
+            error_code: ErrorCode::InvalidRegularExpression.code(),
+            ..Default::default()
+        };
+        return call.reply(ApiKey::ListTransactions, &response);
+    };
+    let filter = Arc::new(Filter {
+        pattern,
+        states,
+        producer_ids: request
+            .producer_id_filters
             .into_iter()
-            .partition(|name| State::is_known(name));
-        let mut states: Vec<State> = Vec::new();
-        for state in known.iter().filter_map(|name| State::named(name)) {
-            if !states.contains(&state) {
-                states.push(state);
+            .map(ProducerId)
+            .collect(),
+        duration_ms: (request.duration_filter >= 0).then_some(request.duration_filter),
+    });
+    let topics = call.desk.topics();
+    let partitions = match topics.named(meta::name::TRANSACTIONS) {
+        // No transaction is in a state that nobody knows, or that none rests in.
+        Some(topic) if !names_none => super::number(topic.partitions.len()),
+        _ => 0,
+    };
+    let questions = (0..partitions)
+        .map(|partition| (partition, Question::Txn(Ask::List(Arc::clone(&filter)))))
+        .collect();
+    call.ask_all(questions, |call, told| {
+        let mut response = ListTransactionsResponse {
+            unknown_state_filters: unknown,
+            ..Default::default()
+        };
+        for told in told {
+            match told.map(Said::txn) {
+                Ok(Answer::List(found)) => {
+                    let states = found.into_iter().map(|found| TransactionState {
+                        transactional_id: found.transactional_id,
+                        producer_id: found.producer.id.0,
+                        transaction_state: found.state.name().to_owned(),
+                    });
+                    response.transaction_states.extend(states);
+                }
+                // Not ours to list.
+                Err(ErrorCode::NotCoordinator) => {}
+                // A list with a part missing would look as if those transactions were gone.
+                other => response.error_code = unexpected(other).code(),
             }
         }
-        let names_none = states.is_empty() && !(known.is_empty() && unknown.is_empty());
-        let pattern = request.transactional_id_pattern.unwrap_or_default();
-        let pattern = match pattern.as_str() {
-            "" => Ok(None),
-            pattern => Pattern::new(pattern).map(Some),
-        };
-        let Ok(pattern) = pattern else {
-            let response = ListTransactionsResponse {
-                error_code: ErrorCode::InvalidRegularExpression.code(),
-                ..Default::default()
-            };
-            return self.reply(address, ApiKey::ListTransactions, &response);
-        };
-        let filter = Arc::new(Filter {
-            pattern,
-            states,
-            producer_ids: request
-                .producer_id_filters
-                .into_iter()
-                .map(ProducerId)
-                .collect(),
-            duration_ms: (request.duration_filter >= 0).then_some(request.duration_filter),
-        });
-        let topics = self.topics();
-        let partitions = match topics.named(meta::name::TRANSACTIONS) {
-            // No transaction is in a state that nobody knows, or that none rests in.
-            Some(topic) if !names_none => super::number(topic.partitions.len()),
-            _ => 0,
-        };
-        let questions = (0..partitions)
-            .map(|partition| (partition, Question::Txn(Ask::List(Arc::clone(&filter)))))
-            .collect();
-        self.ask_all(address, questions, |shard, address, told| {
-            let mut response = ListTransactionsResponse {
-                unknown_state_filters: unknown,
-                ..Default::default()
-            };
-            for told in told {
-                match told.map(Said::txn) {
-                    Ok(Answer::List(found)) => {
-                        let states = found.into_iter().map(|found| TransactionState {
-                            transactional_id: found.transactional_id,
-                            producer_id: found.producer.id.0,
-                            transaction_state: found.state.name().to_owned(),
-                        });
-                        response.transaction_states.extend(states);
-                    }
-                    // Not ours to list.
-                    Err(ErrorCode::NotCoordinator) => {}
-                    // A list with a part missing would look as if those transactions were gone.
-                    other => response.error_code = unexpected(other).code(),
-                }
-            }
-            if response.error_code != 0 {
-                response.transaction_states.clear();
-            }
-            shard.reply(address, ApiKey::ListTransactions, &response)
-        })
-    }
+        if response.error_code != 0 {
+            response.transaction_states.clear();
+        }
+        call.reply(ApiKey::ListTransactions, &response)
+    })
 }

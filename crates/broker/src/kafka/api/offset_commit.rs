@@ -9,43 +9,38 @@ use wire::messages::{OffsetCommitRequest, OffsetCommitResponse};
 use wire::{ApiKey, ErrorCode};
 
 use super::group::unexpected;
-use crate::shard::{Address, Outcome, Shard};
+use crate::event_loop::Outcome;
+use crate::kafka::call::Call;
 
 /// First version whose members may belong to a KIP-848 group.
 const MEMBER_EPOCH_VERSION: i16 = 9;
 /// First version that names topics by their ids; earlier ones know no errors of ids.
 const IDS_VERSION: i16 = 10;
 
-impl Shard {
-    pub(crate) fn on_offset_commit(
-        &mut self,
-        address: &Address,
-        request: OffsetCommitRequest,
-    ) -> Outcome {
-        let (group_id, asked) = (request.group_id.clone(), request.topics.clone());
-        let ask = Ask::Commit {
-            request,
-            knows_member_epochs: address.version >= MEMBER_EPOCH_VERSION,
+pub(crate) fn on_offset_commit(call: &mut Call<'_>, request: OffsetCommitRequest) -> Outcome {
+    let (group_id, asked) = (request.group_id.clone(), request.topics.clone());
+    let ask = Ask::Commit {
+        request,
+        knows_member_epochs: call.version() >= MEMBER_EPOCH_VERSION,
+    };
+    call.ask_group(&group_id, ask, move |call, told| {
+        let response = match told {
+            Ok(Answer::Commit(mut response)) => {
+                if call.version() < IDS_VERSION {
+                    (response.topics.iter_mut()).for_each(without_ids);
+                }
+                response
+            }
+            other => {
+                let code = unexpected(other);
+                OffsetCommitResponse {
+                    topics: asked.iter().map(|topic| refuse(topic, code)).collect(),
+                    ..Default::default()
+                }
+            }
         };
-        self.ask_group(address, &group_id, ask, move |shard, address, told| {
-            let response = match told {
-                Ok(Answer::Commit(mut response)) => {
-                    if address.version < IDS_VERSION {
-                        (response.topics.iter_mut()).for_each(without_ids);
-                    }
-                    response
-                }
-                other => {
-                    let code = unexpected(other);
-                    OffsetCommitResponse {
-                        topics: asked.iter().map(|topic| refuse(topic, code)).collect(),
-                        ..Default::default()
-                    }
-                }
-            };
-            shard.reply(address, ApiKey::OffsetCommit, &response)
-        })
-    }
+        call.reply(ApiKey::OffsetCommit, &response)
+    })
 }
 
 /// A topic without a name was looked for by its id.

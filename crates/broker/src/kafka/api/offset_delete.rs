@@ -5,25 +5,20 @@ use wire::ApiKey;
 use wire::messages::{OffsetDeleteRequest, OffsetDeleteResponse};
 
 use super::group::unexpected;
-use crate::shard::{Address, Outcome, Shard};
+use crate::event_loop::Outcome;
+use crate::kafka::call::Call;
 
-impl Shard {
-    pub(crate) fn on_offset_delete(
-        &mut self,
-        address: &Address,
-        request: OffsetDeleteRequest,
-    ) -> Outcome {
-        let group_id = request.group_id.clone();
-        let ask = Ask::DeleteOffsets(request);
-        self.ask_group(address, &group_id, ask, |shard, address, told| {
-            let response = match told {
-                Ok(Answer::DeleteOffsets(response)) => response,
-                other => OffsetDeleteResponse {
-                    error_code: unexpected(other).code(),
-                    ..Default::default()
-                },
-            };
-            shard.reply(address, ApiKey::OffsetDelete, &response)
-        })
-    }
+pub(crate) fn on_offset_delete(call: &mut Call<'_>, request: OffsetDeleteRequest) -> Outcome {
+    let group_id = request.group_id.clone();
+    let ask = Ask::DeleteOffsets(request);
+    call.ask_group(&group_id, ask, |call, told| {
+        let response = match told {
+            Ok(Answer::DeleteOffsets(response)) => response,
+            other => OffsetDeleteResponse {
+                error_code: unexpected(other).code(),
+                ..Default::default()
+            },
+        };
+        call.reply(ApiKey::OffsetDelete, &response)
+    })
 }

@@ -13,7 +13,8 @@ use wire::{ApiKey, ErrorCode, Uuid};
 
 use super::group::unexpected;
 use crate::coordinate::{Question, Said, Told};
-use crate::shard::{Address, Outcome, Shard};
+use crate::event_loop::Outcome;
+use crate::kafka::call::Call;
 
 /// First version that says the error of the whole request once.
 const REQUEST_ERROR_VERSION: i16 = 2;
@@ -25,46 +26,43 @@ const IDS_VERSION: i16 = 10;
 const NO_OFFSET: i64 = -1;
 const NO_EPOCH: i32 = -1;
 
-impl Shard {
-    pub(crate) fn on_offset_fetch(
-        &mut self,
-        address: &Address,
-        request: OffsetFetchRequest,
-    ) -> Outcome {
-        let require_stable = request.require_stable;
-        let mut groups = if address.version >= BATCH_VERSION {
-            request.groups
-        } else {
-            vec![only_group(request)]
-        };
-        ask_once(&mut groups);
-        let questions = groups
-            .iter()
-            .map(|group| {
-                let ask = Ask::FetchOffsets {
-                    group: group.clone(),
-                    require_stable,
-                };
-                (self.group_partition(&group.group_id), Question::Group(ask))
-            })
-            .collect();
-        self.ask_all(address, questions, move |shard, address, told| {
-            let mut answers: Vec<OffsetFetchResponseGroup> = told
-                .into_iter()
-                .zip(groups)
-                .map(|(told, group)| answer(told, group, address.version))
-                .collect();
-            let response = if address.version >= BATCH_VERSION {
-                OffsetFetchResponse {
-                    groups: answers,
-                    ..Default::default()
-                }
-            } else {
-                only_answer(answers.pop().unwrap_or_default())
+pub(crate) fn on_offset_fetch(call: &mut Call<'_>, request: OffsetFetchRequest) -> Outcome {
+    let require_stable = request.require_stable;
+    let mut groups = if call.version() >= BATCH_VERSION {
+        request.groups
+    } else {
+        vec![only_group(request)]
+    };
+    ask_once(&mut groups);
+    let questions = groups
+        .iter()
+        .map(|group| {
+            let ask = Ask::FetchOffsets {
+                group: group.clone(),
+                require_stable,
             };
-            shard.reply(address, ApiKey::OffsetFetch, &response)
+            (
+                call.desk.group_partition(&group.group_id),
+                Question::Group(ask),
+            )
         })
-    }
+        .collect();
+    call.ask_all(questions, move |call, told| {
+        let mut answers: Vec<OffsetFetchResponseGroup> = told
+            .into_iter()
+            .zip(groups)
+            .map(|(told, group)| answer(told, group, call.version()))
+            .collect();
+        let response = if call.version() >= BATCH_VERSION {
+            OffsetFetchResponse {
+                groups: answers,
+                ..Default::default()
+            }
+        } else {
+            only_answer(answers.pop().unwrap_or_default())
+        };
+        call.reply(ApiKey::OffsetFetch, &response)
+    })
 }
 
 /// No offset is asked for twice: each comes with what its member wrote beside it.

@@ -9,41 +9,39 @@ use wire::messages::offset_for_leader_epoch_response::{
 use wire::messages::{OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse};
 use wire::{ApiKey, ErrorCode};
 
-use super::error;
-use crate::shard::{Address, Outcome, Shard};
+use crate::error;
+use crate::event_loop::Outcome;
+use crate::kafka::call::Call;
 
 const UNKNOWN: i32 = -1;
 
-impl Shard {
-    pub(crate) fn on_offset_for_leader_epoch(
-        &mut self,
-        address: &Address,
-        request: OffsetForLeaderEpochRequest,
-    ) -> Outcome {
-        let topics = self.topics();
-        let topics = request
-            .topics
-            .iter()
-            .map(|topic| OffsetForLeaderTopicResult {
-                topic: topic.topic.clone(),
-                partitions: topic
-                    .partitions
-                    .iter()
-                    .map(|asked| {
-                        let found = topics
-                            .named(&topic.topic)
-                            .and_then(|topic| topic.partition(asked.partition));
-                        end_of(found.map(|partition| &**partition), asked)
-                    })
-                    .collect(),
-            })
-            .collect();
-        let response = OffsetForLeaderEpochResponse {
-            topics,
-            ..Default::default()
-        };
-        self.reply(address, ApiKey::OffsetForLeaderEpoch, &response)
-    }
+pub(crate) fn on_offset_for_leader_epoch(
+    call: &mut Call<'_>,
+    request: OffsetForLeaderEpochRequest,
+) -> Outcome {
+    let topics = call.desk.topics();
+    let topics = request
+        .topics
+        .iter()
+        .map(|topic| OffsetForLeaderTopicResult {
+            topic: topic.topic.clone(),
+            partitions: topic
+                .partitions
+                .iter()
+                .map(|asked| {
+                    let found = topics
+                        .named(&topic.topic)
+                        .and_then(|topic| topic.partition(asked.partition));
+                    end_of(found.map(|partition| &**partition), asked)
+                })
+                .collect(),
+        })
+        .collect();
+    let response = OffsetForLeaderEpochResponse {
+        topics,
+        ..Default::default()
+    };
+    call.reply(ApiKey::OffsetForLeaderEpoch, &response)
 }
 
 fn end_of(partition: Option<&Partition>, asked: &OffsetForLeaderPartition) -> EpochEndOffset {

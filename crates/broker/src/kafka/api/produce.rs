@@ -1,352 +1,254 @@
-//! Produce: each partition's batch gets its place; the answer waits for the commits it needs.
-//!
-//! An error of one partition touches no other. With acks=0 nothing is answered, and an error closes the connection, as that
-//! is the only way to tell the client.
+//! Produce: from the request of a version to batches for partitions, and from what became of them to its answer.
+
+use std::time::Duration;
 
 use bytes::Bytes;
-use log::producer::Origin;
-use model::{Instant, Ticket, Timestamp, WaiterKey};
-use partition::{AppendError, Appended, Moment, Partition, Warrant};
-use std::sync::Arc;
-use std::time::Duration;
-use wire::messages::ProduceRequest;
-use wire::messages::ProduceResponse;
-use wire::messages::produce_request::PartitionProduceData;
+use model::Ticket;
+use model::Timestamp;
+use partition::AppendError;
 use wire::messages::produce_response::{
     BatchIndexAndErrorMessage, PartitionProduceResponse, TopicProduceResponse,
 };
-use wire::records::{Batch, BatchError, Breach, Codec, Head, RecordFault, Source};
-use wire::{ApiKey, ErrorCode, Records, Uuid};
+use wire::messages::{ProduceRequest, ProduceResponse};
+use wire::records::{Breach, RecordFault};
+use wire::{ApiKey, ErrorCode, Records};
 
-use super::error;
-use super::produce_txn::Warrants;
-use crate::shard::{Address, Outcome, Shard, Waiting};
-
-/// A produce request whose commits are under way.
-pub(crate) struct Produce {
-    response: ProduceResponse,
-    /// Topic and partition places in the response, by ticket index; taken out when they are settled.
-    tickets: Vec<Option<(u32, u32)>>,
-    open: usize,
-    /// How long the client wants to wait.
-    pub(crate) until: Instant,
-}
+use crate::error;
+use crate::event_loop::Outcome;
+use crate::kafka::call::Call;
+use crate::kafka::parked::Waiting;
+use crate::ops::Step;
+use crate::ops::asking::QUESTION_BYTES;
+use crate::ops::produce::{
+    self, Acks, Answer, BatchFor, Joining, Origin, Placed, Produce, ProduceError, Produced,
+    Producing, Refusal,
+};
 
 const INVALID_OFFSET: i64 = -1;
 /// Clients below it cannot read zstd (KIP-110).
 const ZSTD_VERSION: i16 = 7;
+/// First version whose clients know TRANSACTION_ABORTABLE, and the first that adds its partitions itself.
+const ABORTABLE_VERSION: i16 = 11;
+const ADDING_VERSION: i16 = 12;
 
-/// On what terms a batch is appended.
-struct Terms {
-    /// What it may do about a transaction, or why it may not.
-    warrant: Result<Warrant, ErrorCode>,
-    ticket: Option<Ticket>,
-}
-
-impl Produce {
-    fn fail(&mut self, (topic, partition): (u32, u32), code: ErrorCode) {
-        let topic = &mut self.response.responses[topic as usize];
-        let answer = &mut topic.partition_responses[partition as usize];
-        answer.error_code = code.code();
-        answer.base_offset = INVALID_OFFSET;
+pub(crate) fn on_produce(call: &mut Call<'_>, request: ProduceRequest) -> Outcome {
+    let acks = match request.acks {
+        0 => Some(Acks::None),
+        1 => Some(Acks::Leader),
+        -1 => Some(Acks::All),
+        _ => None,
+    };
+    let asked = typed(request, acks.unwrap_or(Acks::Leader), call.version());
+    if acks.is_none() {
+        return refuse(call, asked, ErrorCode::InvalidRequiredAcks);
     }
-}
-
-impl Shard {
-    pub(crate) fn on_produce(&mut self, address: &Address, request: ProduceRequest) -> Outcome {
-        if !matches!(request.acks, -1..=1) {
-            return self.refuse_produce(address, &request, ErrorCode::InvalidRequiredAcks);
+    let first = call.ticket();
+    let tickets = |part| Ticket { part, ..first };
+    let connection = call.connections.get_mut(call.address.conn);
+    let begun = match connection {
+        Some(connection) => {
+            let origin = connection.origin();
+            produce::begin(call.desk, &call.asker, asked, origin, &tickets)
         }
-        self.warrant(address, request)
+        None => return Outcome::Close,
+    };
+    match begun {
+        Ok(step) => on_step(call, step),
+        Err((Refusal::SeveralProducers, asked)) => {
+            refuse(call, asked, ErrorCode::InvalidProducerIdMapping)
+        }
+        Err((Refusal::NoTransactionalId | Refusal::Unauthorised, asked)) => {
+            refuse(call, asked, ErrorCode::TransactionalIdAuthorizationFailed)
+        }
     }
+}
 
-    /// Appends what the request brings; of transactional batches it is known whether they may.
-    pub(crate) fn produce(
-        &mut self,
-        address: &Address,
-        request: ProduceRequest,
-        warrants: Warrants,
-    ) -> Outcome {
-        let acks = request.acks;
-        let key = self.next_waiter();
-        let timeout = Duration::from_millis(request.timeout_ms.max(0).unsigned_abs().into());
-        let mut produce = Produce {
-            response: ProduceResponse {
-                responses: Vec::with_capacity(request.topic_data.len()),
-                ..Default::default()
+/// The coordinator of its transaction has answered, or everything that it appended is settled.
+pub(crate) fn go_on(call: &mut Call<'_>, producing: Producing) -> Outcome {
+    if producing.questions() > 0 {
+        call.unhold();
+    }
+    let first = call.ticket();
+    let tickets = |part| Ticket { part, ..first };
+    let mut stamp = partition::Stamp::default();
+    let origin = match call.connections.get_mut(call.address.conn) {
+        Some(connection) => connection.origin(),
+        // The connection is gone, and its buffer with it.
+        None => Origin {
+            stamp: &mut stamp,
+            source: None,
+        },
+    };
+    let step = producing.go_on(call.desk, &call.asker, origin, &tickets);
+    on_step(call, step)
+}
+
+fn on_step(call: &mut Call<'_>, step: Step<Producing, Produced>) -> Outcome {
+    match step {
+        Step::Done(produced) => respond(call, produced),
+        Step::Parked(producing) => {
+            // The connection is not read while a coordinator is asked: what follows on it must not overtake the batches.
+            if producing.questions() > 0 {
+                call.charge(producing.questions() * QUESTION_BYTES);
+                call.hold();
+            }
+            call.park(Waiting::Produce(producing))
+        }
+        Step::Dropped => Outcome::Close,
+    }
+}
+
+fn typed(request: ProduceRequest, acks: Acks, version: i16) -> Produce {
+    let mut asked = Produce {
+        acks,
+        patience: Duration::from_millis(request.timeout_ms.max(0).unsigned_abs().into()),
+        transactional_id: request.transactional_id,
+        joining: if version >= ADDING_VERSION {
+            Joining::Adds
+        } else {
+            Joining::Verifies
+        },
+        knows_zstd: version >= ZSTD_VERSION,
+        topics: Vec::with_capacity(request.topic_data.len()),
+        batches: Vec::with_capacity(request.topic_data.len()),
+    };
+    for (topic, data) in (0..).zip(request.topic_data) {
+        asked.topics.push((data.topic_id, data.name));
+        let batches = data.partition_data.into_iter().map(|one| BatchFor {
+            topic,
+            index: one.index,
+            records: match one.records {
+                Some(Records::Bytes(bytes)) => bytes,
+                _ => Bytes::new(),
             },
-            tickets: Vec::new(),
-            open: 0,
-            until: self.now.plus(timeout),
+        });
+        asked.batches.extend(batches);
+    }
+    asked
+}
+
+fn respond(call: &mut Call<'_>, produced: Produced) -> Outcome {
+    if produced.acks == Acks::None {
+        // A failure can be told in no other way.
+        return if produced.has_failed() {
+            Outcome::Close
+        } else {
+            Outcome::Silent
         };
-        let mut failed = false;
-        for (topic_at, topic) in request.topic_data.into_iter().enumerate() {
-            let mut partitions = Vec::with_capacity(topic.partition_data.len());
-            for (at, data) in topic.partition_data.into_iter().enumerate() {
-                let part = produce.tickets.len() as u32;
-                let ticket = (acks != 0).then_some(self.ticket(key, part));
-                let answer = self.produce_partition(
-                    address,
-                    topic.topic_id,
-                    &topic.name,
-                    &data,
-                    Terms {
-                        warrant: warrants.of((topic_at, at)),
-                        ticket,
-                    },
-                );
-                failed |= answer.error_code != 0;
-                let (answer, waits) = answer.split();
-                if waits {
-                    let topic = produce.response.responses.len() as u32;
-                    produce.tickets.push(Some((topic, partitions.len() as u32)));
-                    produce.open += 1;
+    }
+    let version = call.version();
+    let mut responses = shape(produced.topics);
+    for answer in &produced.answers {
+        let topic = &mut responses[answer.topic as usize];
+        topic.partition_responses.push(partition(answer, version));
+    }
+    let response = ProduceResponse {
+        responses,
+        ..Default::default()
+    };
+    call.reply(ApiKey::Produce, &response)
+}
+
+fn refuse(call: &mut Call<'_>, asked: Produce, code: ErrorCode) -> Outcome {
+    if asked.acks == Acks::None {
+        return Outcome::Close;
+    }
+    let mut responses = shape(asked.topics);
+    for batch in &asked.batches {
+        let topic = &mut responses[batch.topic as usize];
+        topic.partition_responses.push(refused(batch.index, code));
+    }
+    let response = ProduceResponse {
+        responses,
+        ..Default::default()
+    };
+    call.reply(ApiKey::Produce, &response)
+}
+
+fn shape(topics: Vec<(wire::Uuid, String)>) -> Vec<TopicProduceResponse> {
+    let topics = topics.into_iter();
+    topics
+        .map(|(topic_id, name)| TopicProduceResponse {
+            name,
+            topic_id,
+            partition_responses: Vec::new(),
+        })
+        .collect()
+}
+
+fn partition(answer: &Answer, version: i16) -> PartitionProduceResponse {
+    match &answer.result {
+        Ok(placed) => appended(answer.index, placed),
+        Err(error) => {
+            let mut response = refused(answer.index, code(error, version));
+            match error {
+                ProduceError::Internal { topic } => {
+                    response.error_message =
+                        Some(format!("{topic} is written by the broker alone"));
                 }
-                partitions.push(answer);
-            }
-            produce.response.responses.push(TopicProduceResponse {
-                name: topic.name,
-                topic_id: topic.topic_id,
-                partition_responses: partitions,
-            });
-        }
-        warrants.release();
-        if acks == 0 {
-            return if failed {
-                Outcome::Close
-            } else {
-                Outcome::Silent
-            };
-        }
-        if produce.open == 0 {
-            return self.reply(address, ApiKey::Produce, &produce.response);
-        }
-        self.wait(Waiting::Produce(produce), *address);
-        Outcome::Waits
-    }
-
-    fn produce_partition(
-        &mut self,
-        address: &Address,
-        topic_id: Uuid,
-        name: &str,
-        data: &PartitionProduceData,
-        terms: Terms,
-    ) -> Answer {
-        let Terms { warrant, ticket } = terms;
-        let topics = self.topics();
-        let Some(topic) = topics.find(topic_id, name) else {
-            let code = if topic_id == Uuid::ZERO {
-                ErrorCode::UnknownTopicOrPartition
-            } else {
-                ErrorCode::UnknownTopicId
-            };
-            return Answer::refused(data.index, code, None);
-        };
-        let Some(partition) = topic.partition(data.index) else {
-            return Answer::refused(data.index, ErrorCode::UnknownTopicOrPartition, None);
-        };
-        if meta::name::is_internal(&topic.name) {
-            let message = format!("{} is written by the broker alone", topic.name);
-            return Answer::refused(data.index, ErrorCode::InvalidTopicException, Some(message));
-        }
-        let bytes = match &data.records {
-            Some(Records::Bytes(bytes)) => bytes.clone(),
-            _ => Bytes::new(),
-        };
-        let warrant = match warrant {
-            Ok(warrant) => warrant,
-            Err(code) => return Answer::refused(data.index, code, None),
-        };
-        match self.append(address, partition, &bytes, warrant, ticket) {
-            Ok(appended) => Answer::appended(data.index, &appended),
-            Err(error) => {
-                let mut answer =
-                    Answer::refused(data.index, error::append(&error), Some(error.to_string()));
-                if let AppendError::Record(fault) = &error {
-                    answer.response.record_errors = record_errors(fault);
+                ProduceError::Append(error) => {
+                    response.error_message = Some(error.to_string());
+                    if let AppendError::Record(fault) = error {
+                        response.record_errors = record_errors(fault);
+                    }
                 }
-                answer
+                _ => {}
             }
-        }
-    }
-
-    fn append(
-        &mut self,
-        address: &Address,
-        partition: &Arc<Partition>,
-        bytes: &Bytes,
-        warrant: Warrant,
-        ticket: Option<Ticket>,
-    ) -> Result<Appended, AppendError> {
-        let mut batches = Batch::cut(bytes, Source::Produce);
-        let Some(mut batch) = batches.next().transpose()? else {
-            return Err(AppendError::Count { batches: 0 });
-        };
-        // Since version 3 a produce request carries exactly one batch per partition (KIP-98).
-        if !batches.rest().is_empty() {
-            return Err(AppendError::Count { batches: 2 });
-        }
-        let codec = batch.attributes().codec();
-        if address.version < ZSTD_VERSION && codec == Some(Codec::Zstd) {
-            return Err(BatchError::UnknownCodec {
-                id: Codec::Zstd as u8,
-            }
-            .into());
-        }
-        let (now, wall) = (self.now, self.wall);
-        let dir = self.dir_of(partition);
-        let Some(connection) = self.connections.get_mut(&address.conn) else {
-            return Err(AppendError::Deleted);
-        };
-        let bytes = batch.size();
-        if !connection.may_keep_in_place(bytes, dir) {
-            let body = Bytes::copy_from_slice(batch.body());
-            batch = Batch::from_parts(Head::clone(&batch), body)?;
-        }
-        let appended = partition.append_as(
-            batch,
-            Origin::Client,
-            warrant,
-            ticket,
-            Moment {
-                now,
-                wall,
-                stamp: &mut connection.stamp,
-            },
-        )?;
-        if !appended.is_duplicate {
-            connection.on_kept(bytes, dir);
-        }
-        Ok(appended)
-    }
-
-    /// The place of a partition's directory among all of them.
-    fn dir_of(&self, partition: &Partition) -> usize {
-        match self.shared.dirs() {
-            [_] => 0,
-            dirs => {
-                let home = partition.dir();
-                let at = dirs.iter().position(|dir| Arc::ptr_eq(dir, &home));
-                at.unwrap_or_default()
-            }
-        }
-    }
-
-    pub(crate) fn refuse_produce(
-        &mut self,
-        address: &Address,
-        request: &ProduceRequest,
-        code: ErrorCode,
-    ) -> Outcome {
-        if request.acks == 0 {
-            return Outcome::Close;
-        }
-        let responses = request
-            .topic_data
-            .iter()
-            .map(|topic| TopicProduceResponse {
-                name: topic.name.clone(),
-                topic_id: topic.topic_id,
-                partition_responses: topic
-                    .partition_data
-                    .iter()
-                    .map(|data| Answer::refused(data.index, code, None).response)
-                    .collect(),
-            })
-            .collect();
-        self.reply(
-            address,
-            ApiKey::Produce,
-            &ProduceResponse {
-                responses,
-                ..Default::default()
-            },
-        )
-    }
-
-    /// One partition of a waiting request is committed, or will not be in this process.
-    pub(crate) fn on_produce_news(&mut self, ticket: Ticket, code: ErrorCode) {
-        let Some((Waiting::Produce(produce), _)) = self.waiting(ticket.key) else {
-            return;
-        };
-        let place = produce.tickets.get_mut(ticket.part as usize);
-        if let Some(place) = place.and_then(Option::take) {
-            if code != ErrorCode::None {
-                produce.fail(place, code);
-            }
-            produce.open -= 1;
-        }
-        if produce.open == 0 {
-            self.finish_produce(ticket.key);
-        }
-    }
-
-    /// Its time is up. What it appended may still be committed; a producer that sends it again is then told where it is.
-    pub(crate) fn time_out_produce(&mut self, key: WaiterKey) {
-        if let Some((Waiting::Produce(produce), _)) = self.waiting(key) {
-            for place in std::mem::take(&mut produce.tickets).into_iter().flatten() {
-                produce.fail(place, ErrorCode::RequestTimedOut);
-            }
-            self.finish_produce(key);
-        }
-    }
-
-    fn finish_produce(&mut self, key: WaiterKey) {
-        if let Some((Waiting::Produce(produce), address)) = self.take_waiting(key) {
-            let outcome = self.reply(&address, ApiKey::Produce, &produce.response);
-            self.settle(&address, outcome);
+            response
         }
     }
 }
 
-/// What one partition is told, now or when its ticket is redeemed.
-struct Answer {
-    response: PartitionProduceResponse,
-    waits: bool,
+fn code(error: &ProduceError, version: i16) -> ErrorCode {
+    match error {
+        ProduceError::UnknownTopic | ProduceError::UnknownPartition => {
+            ErrorCode::UnknownTopicOrPartition
+        }
+        ProduceError::UnknownId => ErrorCode::UnknownTopicId,
+        ProduceError::Unauthorised => ErrorCode::TopicAuthorizationFailed,
+        ProduceError::Internal { .. } => ErrorCode::InvalidTopicException,
+        ProduceError::Unverified(code) => unverified(*code, version),
+        ProduceError::Lost(code) => *code,
+        ProduceError::Append(error) => error::append(error),
+        ProduceError::TimedOut => ErrorCode::RequestTimedOut,
+    }
 }
 
-impl std::ops::Deref for Answer {
-    type Target = PartitionProduceResponse;
-
-    fn deref(&self) -> &PartitionProduceResponse {
-        &self.response
+/// What a client of this version makes of a coordinator's refusal.
+fn unverified(code: ErrorCode, version: i16) -> ErrorCode {
+    match code {
+        ErrorCode::ProducerFenced => ErrorCode::InvalidProducerEpoch,
+        ErrorCode::TransactionAbortable if version < ABORTABLE_VERSION => {
+            ErrorCode::InvalidTxnState
+        }
+        ErrorCode::ConcurrentTransactions if version >= ADDING_VERSION => code,
+        // Nothing was appended: the client tries again.
+        ErrorCode::ConcurrentTransactions
+        | ErrorCode::CoordinatorLoadInProgress
+        | ErrorCode::CoordinatorNotAvailable
+        | ErrorCode::NotCoordinator => ErrorCode::NotEnoughReplicas,
+        code => code,
     }
 }
 
-impl Answer {
-    fn split(self) -> (PartitionProduceResponse, bool) {
-        (self.response, self.waits)
+fn appended(index: i32, placed: &Placed) -> PartitionProduceResponse {
+    PartitionProduceResponse {
+        index,
+        base_offset: placed.base_offset.0,
+        log_append_time_ms: placed.append_time.0,
+        log_start_offset: placed.log_start.0,
+        ..Default::default()
     }
+}
 
-    fn appended(index: i32, appended: &Appended) -> Answer {
-        let response = PartitionProduceResponse {
-            index,
-            base_offset: appended.base_offset.0,
-            log_append_time_ms: appended.append_time.0,
-            log_start_offset: appended.log_start.0,
-            ..Default::default()
-        };
-        Answer {
-            response,
-            waits: !appended.is_committed,
-        }
-    }
-
-    fn refused(index: i32, code: ErrorCode, message: Option<String>) -> Answer {
-        let response = PartitionProduceResponse {
-            index,
-            error_code: code.code(),
-            base_offset: INVALID_OFFSET,
-            log_append_time_ms: Timestamp::NONE.0,
-            log_start_offset: INVALID_OFFSET,
-            error_message: message,
-            ..Default::default()
-        };
-        Answer {
-            response,
-            waits: false,
-        }
+fn refused(index: i32, code: ErrorCode) -> PartitionProduceResponse {
+    PartitionProduceResponse {
+        index,
+        error_code: code.code(),
+        base_offset: INVALID_OFFSET,
+        log_append_time_ms: Timestamp::NONE.0,
+        log_start_offset: INVALID_OFFSET,
+        ..Default::default()
     }
 }
 
@@ -365,9 +267,10 @@ fn record_errors(fault: &RecordFault) -> Vec<BatchIndexAndErrorMessage> {
 mod tests {
     use model::Offset;
     use partition::{Isolation, Plan, ReadRequest};
+    use wire::messages::produce_request::PartitionProduceData;
 
     use super::*;
-    use crate::shard::bench::{Bench, batch, encoded};
+    use crate::event_loop::bench::{Bench, batch, encoded};
 
     const TOPIC: &str = "t";
 

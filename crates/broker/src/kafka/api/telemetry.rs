@@ -16,13 +16,15 @@ use wire::messages::{
     PushTelemetryResponse,
 };
 use wire::records::{BatchBuilder, Caps, Codec, CodecError};
-use wire::{ApiKey, ErrorCode, RequestHead, Uuid};
+use wire::{ApiKey, ErrorCode, Reader, RequestHead, Uuid};
 
+use super::admin::scene;
 use super::admin::view;
-use super::error;
+use crate::error;
+use crate::event_loop::Outcome;
 use crate::ids::random_uuid;
-use crate::kafka::Attempt;
-use crate::shard::{Address, Outcome, Shard};
+use crate::kafka::call::Call;
+use crate::kafka::{Attempt, with};
 use crate::telemetry::{Identity, Push};
 
 /// What a push may unfold to, over its own bound: metrics shrink ten times and more, and a record of them must fit its topic.
@@ -35,181 +37,212 @@ const RESERVED: [Uuid; 2] = [
     Uuid([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]),
 ];
 
-impl Shard {
-    pub(crate) fn receives_client_metrics(&self) -> bool {
-        self.shared.config().broker.receives_client_metrics
-    }
+pub(crate) fn receives_client_metrics(call: &mut Call<'_>) -> bool {
+    call.desk.shared.config().broker.receives_client_metrics
+}
 
-    /// Who a client says it is, for subscriptions to tell it from others.
-    pub(crate) fn identity(&self, address: &Address, head: &RequestHead) -> Identity {
-        let mut identity = Identity {
-            client_id: head.client_id.clone().unwrap_or_default(),
-            ..Identity::default()
-        };
-        if let Some(connection) = self.connections.get(&address.conn) {
-            identity.address = connection.peer.ip().to_string();
-            identity.port = connection.peer.port();
-            if let Some(software) = &connection.software {
-                (identity.software_name, identity.software_version) = (**software).clone();
-            }
-        }
-        identity
+/// The identity that a client claims, by which subscriptions tell it from others.
+fn identity(call: &Call<'_>, head: &RequestHead) -> Identity {
+    let (software_name, software_version) = match &call.asker.software {
+        Some(software) => (**software).clone(),
+        None => Default::default(),
+    };
+    Identity {
+        client_id: head.client_id.clone().unwrap_or_default(),
+        address: call.asker.peer.ip().to_string(),
+        port: call.asker.peer.port(),
+        software_name,
+        software_version,
     }
+}
 
-    pub(crate) fn on_get_telemetry_subscriptions(
-        &mut self,
-        address: &Address,
-        who: &Identity,
-        request: &GetTelemetrySubscriptionsRequest,
-    ) -> Outcome {
-        let mut id = request.client_instance_id;
-        while RESERVED.contains(&id) {
-            id = random_uuid(&self.shared.env);
-        }
-        self.take_subscriptions();
-        let told = self.shared.telemetry.lock().ask(id, who, self.now);
-        let response = match told {
-            Err(code) => GetTelemetrySubscriptionsResponse {
-                error_code: code.code(),
-                ..Default::default()
-            },
-            Ok((subscription_id, wanted)) => GetTelemetrySubscriptionsResponse {
-                client_instance_id: id,
-                subscription_id,
-                accepted_compression_types: CODECS.map(|codec| codec.id() as i8).to_vec(),
-                push_interval_ms: i32::try_from(wanted.interval.as_millis()).unwrap_or(i32::MAX),
-                telemetry_max_bytes: i32::try_from(self.telemetry_bytes_max()).unwrap_or(i32::MAX),
-                // Of an instance the last push is kept: it must say everything.
-                delta_temporality: false,
-                requested_metrics: wanted.metrics.into_iter().collect(),
-                ..Default::default()
-            },
-        };
-        self.reply(address, ApiKey::GetTelemetrySubscriptions, &response)
+pub(crate) fn dispatch_telemetry(
+    call: &mut Call<'_>,
+    key: ApiKey,
+    head: &RequestHead,
+    reader: Reader,
+) -> Outcome {
+    if !receives_client_metrics(call) {
+        return Outcome::Close;
     }
+    let identity = identity(call, head);
+    match key {
+        ApiKey::GetTelemetrySubscriptions => with(call, reader, |call, request| {
+            on_get_telemetry_subscriptions(call, &identity, &request)
+        }),
+        ApiKey::PushTelemetry => with(call, reader, |call, request| {
+            on_push_telemetry(call, identity, request, Attempt::First)
+        }),
+        // The table lists nothing that has no arm in a router.
+        _ => Outcome::Close,
+    }
+}
 
-    pub(crate) fn on_push_telemetry(
-        &mut self,
-        address: &Address,
-        who: &Identity,
-        request: &PushTelemetryRequest,
-        frame: Bytes,
-        attempt: Attempt,
-    ) -> Outcome {
-        // What waited for its topic was let in before, and an instance is let in once.
-        let admitted = match attempt {
-            Attempt::First => self.admit_push(who, request),
-            Attempt::Second | Attempt::Overdue => Ok(()),
-        };
-        let kept = match admitted.and_then(|()| unfolded(request)) {
-            Ok(Some(_)) if attempt == Attempt::First && self.lacks_topic() => {
-                return self.create_client_metrics(address, frame);
-            }
-            Ok(Some(metrics)) => self.keep_metrics(request.client_instance_id, who, &metrics),
-            Ok(None) => Ok(()),
-            Err(code) => Err(code),
-        };
-        let code = kept.err().unwrap_or(ErrorCode::None);
-        let response = PushTelemetryResponse {
+pub(crate) fn on_get_telemetry_subscriptions(
+    call: &mut Call<'_>,
+    who: &Identity,
+    request: &GetTelemetrySubscriptionsRequest,
+) -> Outcome {
+    let mut id = request.client_instance_id;
+    while RESERVED.contains(&id) {
+        id = random_uuid(&call.desk.shared.env);
+    }
+    take_subscriptions(call);
+    let told = call
+        .desk
+        .shared
+        .telemetry
+        .lock()
+        .ask(id, who, call.desk.now);
+    let response = match told {
+        Err(code) => GetTelemetrySubscriptionsResponse {
             error_code: code.code(),
             ..Default::default()
-        };
-        self.reply(address, ApiKey::PushTelemetry, &response)
-    }
+        },
+        Ok((subscription_id, wanted)) => GetTelemetrySubscriptionsResponse {
+            client_instance_id: id,
+            subscription_id,
+            accepted_compression_types: CODECS.map(|codec| codec.id() as i8).to_vec(),
+            push_interval_ms: i32::try_from(wanted.interval.as_millis()).unwrap_or(i32::MAX),
+            telemetry_max_bytes: i32::try_from(telemetry_bytes_max(call)).unwrap_or(i32::MAX),
+            // Of an instance the last push is kept: it must say everything.
+            delta_temporality: false,
+            requested_metrics: wanted.metrics.into_iter().collect(),
+            ..Default::default()
+        },
+    };
+    call.reply(ApiKey::GetTelemetrySubscriptions, &response)
+}
 
-    fn lacks_topic(&mut self) -> bool {
-        self.topics().named(meta::name::CLIENT_METRICS).is_none()
-    }
-
-    /// Makes the topic, and handles the push again.
-    fn create_client_metrics(&mut self, address: &Address, frame: Bytes) -> Outcome {
-        let Some(scene) = self.scene(address) else {
-            return Outcome::Close;
-        };
-        let asker = scene.asker;
-        self.change_first(address, frame, |image, shared| {
-            let settings = shared.config();
-            let view = view(image, &settings, &shared.metadata.cluster_id, asker);
-            let names = BTreeSet::from([meta::name::CLIENT_METRICS]);
-            auto_create(view.image, view.broker, &names, &mut || {
-                random_uuid(&shared.env)
-            })
-            .records
-        })
-    }
-
-    fn admit_push(
-        &mut self,
-        who: &Identity,
-        request: &PushTelemetryRequest,
-    ) -> Result<(), ErrorCode> {
-        let id = request.client_instance_id;
-        if RESERVED.contains(&id) {
-            return Err(ErrorCode::InvalidRequest);
+pub(crate) fn on_push_telemetry(
+    call: &mut Call<'_>,
+    who: Identity,
+    request: PushTelemetryRequest,
+    attempt: Attempt,
+) -> Outcome {
+    // What waited for its topic was let in before, and an instance is let in once.
+    let admitted = match attempt {
+        Attempt::First => admit_push(call, &who, &request),
+        Attempt::Second | Attempt::Overdue => Ok(()),
+    };
+    let kept = match admitted.and_then(|()| unfolded(&request)) {
+        Ok(Some(_)) if attempt == Attempt::First && lacks_topic(call) => {
+            return create_client_metrics(call, who, request);
         }
-        self.take_subscriptions();
-        let push = Push {
-            subscription_id: request.subscription_id,
-            is_last: request.terminating,
-            is_codec_known: codec(request).is_some(),
-            fits: request.metrics.len() <= self.telemetry_bytes_max(),
-        };
-        let mut telemetry = self.shared.telemetry.lock();
-        telemetry.push(id, who, push, self.now)
-    }
+        Ok(Some(metrics)) => keep_metrics(call, request.client_instance_id, &who, &metrics),
+        Ok(None) => Ok(()),
+        Err(code) => Err(code),
+    };
+    let code = kept.err().unwrap_or(ErrorCode::None);
+    let response = PushTelemetryResponse {
+        error_code: code.code(),
+        ..Default::default()
+    };
+    call.reply(ApiKey::PushTelemetry, &response)
+}
 
-    /// Where the newest of each instance stays: compaction drops the others.
-    fn keep_metrics(&mut self, id: Uuid, who: &Identity, metrics: &[u8]) -> Result<(), ErrorCode> {
-        let topics = self.topics();
-        let topic = topics.named(meta::name::CLIENT_METRICS);
-        let Some(partition) = topic.and_then(|topic| topic.partition(0)) else {
-            return Err(ErrorCode::UnknownServerError);
-        };
-        let mut batch = BatchBuilder::new().compression(Codec::Zstd);
-        batch.push(
-            self.wall,
-            Some(id.to_string().as_bytes()),
-            Some(metrics),
-            &[
-                ("client_id", Some(who.client_id.as_bytes())),
-                ("software_name", Some(who.software_name.as_bytes())),
-                ("software_version", Some(who.software_version.as_bytes())),
-                ("address", Some(who.address.as_bytes())),
-            ],
-        );
-        let batch = batch.build();
-        let mut telemetry = self.shared.telemetry.lock();
-        telemetry.may_keep(batch.size(), self.now)?;
-        drop(telemetry);
-        let moment = Moment {
-            now: self.now,
-            wall: self.wall,
-            stamp: &mut Stamp::default(),
-        };
-        let origin = Origin::Coordinator;
-        let kept = partition.append_as(batch, origin, Warrant::None, None, moment);
-        kept.map(drop)
-            .map_err(|refused| match error::append(&refused) {
-                ErrorCode::MessageTooLarge => ErrorCode::TelemetryTooLarge,
-                code => code,
-            })
-    }
+fn lacks_topic(call: &mut Call<'_>) -> bool {
+    call.desk
+        .topics()
+        .named(meta::name::CLIENT_METRICS)
+        .is_none()
+}
 
-    fn take_subscriptions(&self) {
-        let image = self.shared.metadata.image();
-        let all = image.configured();
-        let subscriptions = all.filter(|resource| resource.kind == ResourceKind::ClientMetrics);
-        let settings: Vec<_> = subscriptions
-            .map(|resource| image.overrides(resource))
-            .collect();
-        let settings = settings.iter().map(|overrides| &**overrides);
-        let mut telemetry = self.shared.telemetry.lock();
-        telemetry.subscribe(image.end(), settings);
-    }
+/// Makes the topic, and handles the push again.
+fn create_client_metrics(
+    call: &mut Call<'_>,
+    who: Identity,
+    request: PushTelemetryRequest,
+) -> Outcome {
+    let scene = scene(call);
+    let again = move |call: &mut Call<'_>, attempt| on_push_telemetry(call, who, request, attempt);
+    call.change_first(again, |image, shared| {
+        let settings = shared.config();
+        let view = view(image, &settings, &shared.metadata.cluster_id, &scene.asker);
+        let names = BTreeSet::from([meta::name::CLIENT_METRICS]);
+        auto_create(view.image, view.broker, &names, &mut || {
+            random_uuid(&shared.env)
+        })
+        .records
+    })
+}
 
-    fn telemetry_bytes_max(&self) -> usize {
-        self.shared.config().broker.telemetry_bytes_max
+fn admit_push(
+    call: &mut Call<'_>,
+    who: &Identity,
+    request: &PushTelemetryRequest,
+) -> Result<(), ErrorCode> {
+    let id = request.client_instance_id;
+    if RESERVED.contains(&id) {
+        return Err(ErrorCode::InvalidRequest);
     }
+    take_subscriptions(call);
+    let push = Push {
+        subscription_id: request.subscription_id,
+        is_last: request.terminating,
+        is_codec_known: codec(request).is_some(),
+        fits: request.metrics.len() <= telemetry_bytes_max(call),
+    };
+    let mut telemetry = call.desk.shared.telemetry.lock();
+    telemetry.push(id, who, push, call.desk.now)
+}
+
+/// Where the newest of each instance stays: compaction drops the others.
+fn keep_metrics(
+    call: &mut Call<'_>,
+    id: Uuid,
+    who: &Identity,
+    metrics: &[u8],
+) -> Result<(), ErrorCode> {
+    let topics = call.desk.topics();
+    let topic = topics.named(meta::name::CLIENT_METRICS);
+    let Some(partition) = topic.and_then(|topic| topic.partition(0)) else {
+        return Err(ErrorCode::UnknownServerError);
+    };
+    let mut batch = BatchBuilder::new().compression(Codec::Zstd);
+    batch.push(
+        call.desk.wall,
+        Some(id.to_string().as_bytes()),
+        Some(metrics),
+        &[
+            ("client_id", Some(who.client_id.as_bytes())),
+            ("software_name", Some(who.software_name.as_bytes())),
+            ("software_version", Some(who.software_version.as_bytes())),
+            ("address", Some(who.address.as_bytes())),
+        ],
+    );
+    let batch = batch.build();
+    let mut telemetry = call.desk.shared.telemetry.lock();
+    telemetry.may_keep(batch.size(), call.desk.now)?;
+    drop(telemetry);
+    let moment = Moment {
+        now: call.desk.now,
+        wall: call.desk.wall,
+        stamp: &mut Stamp::default(),
+    };
+    let origin = Origin::Coordinator;
+    let kept = partition.append_as(batch, origin, Warrant::None, None, moment);
+    kept.map(drop)
+        .map_err(|refused| match error::append(&refused) {
+            ErrorCode::MessageTooLarge => ErrorCode::TelemetryTooLarge,
+            code => code,
+        })
+}
+
+fn take_subscriptions(call: &mut Call<'_>) {
+    let image = call.desk.shared.metadata.image();
+    let all = image.configured();
+    let subscriptions = all.filter(|resource| resource.kind == ResourceKind::ClientMetrics);
+    let settings: Vec<_> = subscriptions
+        .map(|resource| image.overrides(resource))
+        .collect();
+    let settings = settings.iter().map(|overrides| &**overrides);
+    let mut telemetry = call.desk.shared.telemetry.lock();
+    telemetry.subscribe(image.end(), settings);
+}
+
+fn telemetry_bytes_max(call: &mut Call<'_>) -> usize {
+    call.desk.shared.config().broker.telemetry_bytes_max
 }
 
 fn codec(request: &PushTelemetryRequest) -> Option<Codec> {
@@ -237,7 +270,7 @@ fn unfolded(request: &PushTelemetryRequest) -> Result<Option<Bytes>, ErrorCode> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shard::bench::{Bench, encoded};
+    use crate::event_loop::bench::{Bench, encoded};
 
     #[test]
     fn only_a_push_that_is_kept_makes_the_topic() {
@@ -273,7 +306,10 @@ mod tests {
             let told = bench.answer::<PushTelemetryRequest>(0);
             assert_eq!(told.expect("told at once").error_code, code.code());
         }
-        assert!(bench.shard.lacks_topic());
+        assert!({
+            let topics = bench.shard.desk.topics();
+            topics.named(meta::name::CLIENT_METRICS).is_none()
+        });
 
         bench.put(&encoded(&push, 0));
         assert!(bench.answer::<PushTelemetryRequest>(0).is_none());

@@ -12,51 +12,49 @@ use wire::records::EndTxn;
 use wire::{ApiKey, ErrorCode};
 
 use crate::coordinate::Question;
-use crate::shard::{Address, Outcome, Shard};
+use crate::event_loop::Outcome;
+use crate::kafka::call::Call;
 
-impl Shard {
-    pub(crate) fn on_write_txn_markers(
-        &mut self,
-        address: &Address,
-        request: WriteTxnMarkersRequest,
-    ) -> Outcome {
-        let mut questions = Vec::new();
-        for asked in &request.markers {
-            let marker = marker(asked);
-            for (topic, index) in places(asked) {
-                questions.push((index, Question::MarkerAt((topic, index), marker)));
-            }
+pub(crate) fn on_write_txn_markers(
+    call: &mut Call<'_>,
+    request: WriteTxnMarkersRequest,
+) -> Outcome {
+    let mut questions = Vec::new();
+    for asked in &request.markers {
+        let marker = marker(asked);
+        for (topic, index) in places(asked) {
+            questions.push((index, Question::MarkerAt((topic, index), marker)));
         }
-        self.ask_all(address, questions, move |shard, address, told| {
-            let mut told = told.into_iter();
-            let mut next = || match told.next() {
-                Some(Err(code)) => refusal(code),
-                Some(Ok(_)) | None => ErrorCode::None,
-            };
-            let mut answer = |asked: &WritableTxnMarker| WritableTxnMarkerResult {
-                producer_id: asked.producer_id,
-                topics: asked
-                    .topics
-                    .iter()
-                    .map(|topic| WritableTxnMarkerTopicResult {
-                        name: topic.name.clone(),
-                        partitions: topic
-                            .partition_indexes
-                            .iter()
-                            .map(|index| WritableTxnMarkerPartitionResult {
-                                partition_index: *index,
-                                error_code: next().code(),
-                            })
-                            .collect(),
-                    })
-                    .collect(),
-            };
-            let response = WriteTxnMarkersResponse {
-                markers: request.markers.iter().map(&mut answer).collect(),
-            };
-            shard.reply(address, ApiKey::WriteTxnMarkers, &response)
-        })
     }
+    call.ask_all(questions, move |call, told| {
+        let mut told = told.into_iter();
+        let mut next = || match told.next() {
+            Some(Err(code)) => refusal(code),
+            Some(Ok(_)) | None => ErrorCode::None,
+        };
+        let mut answer = |asked: &WritableTxnMarker| WritableTxnMarkerResult {
+            producer_id: asked.producer_id,
+            topics: asked
+                .topics
+                .iter()
+                .map(|topic| WritableTxnMarkerTopicResult {
+                    name: topic.name.clone(),
+                    partitions: topic
+                        .partition_indexes
+                        .iter()
+                        .map(|index| WritableTxnMarkerPartitionResult {
+                            partition_index: *index,
+                            error_code: next().code(),
+                        })
+                        .collect(),
+                })
+                .collect(),
+        };
+        let response = WriteTxnMarkersResponse {
+            markers: request.markers.iter().map(&mut answer).collect(),
+        };
+        call.reply(ApiKey::WriteTxnMarkers, &response)
+    })
 }
 
 /// Who asks looks for the leader of a partition, also where that is the log of groups and its coordinator is not there yet.

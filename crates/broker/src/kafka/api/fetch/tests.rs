@@ -4,7 +4,7 @@ use wire::messages::CreateTopicsRequest;
 use wire::messages::fetch_request::FetchTopic;
 
 use super::*;
-use crate::shard::bench::{Bench, encoded};
+use crate::event_loop::bench::{Bench, encoded};
 
 const TOPIC: &str = "t";
 
@@ -65,10 +65,15 @@ fn a_fetch_that_found_too_little_between_look_and_watch_hears_of_more() {
     let address = bench.address();
     let deadline = bench
         .shard
+        .desk
         .now
         .plus(std::time::Duration::from_secs(1_000_000));
     let asked = request(1000);
-    let context = bench.shard.sessions.open(asked, false, bench.shard.now, 1);
+    let context = bench
+        .shard
+        .door
+        .sessions
+        .open(asked, false, bench.shard.desk.now, 1);
     let mut fetch = Fetch {
         context: context.expect("no session is asked for"),
         partitions: Vec::new(),
@@ -79,10 +84,15 @@ fn a_fetch_that_found_too_little_between_look_and_watch_hears_of_more() {
         deadline,
         waits_for: WaitsFor::Bytes,
     };
-    fetch.partitions = bench.shard.find_partitions(&fetch.context, address.version);
+    let mut hall = bench.shard.hall();
+    let open = hall.connections.get(address.conn).expect("it stays open");
+    let asker = Arc::clone(open.asker());
+    let mut call = hall.call(address, Arc::clone(&asker));
+    fetch.partitions = find_partitions(&mut call, &fetch.context, address.version);
     let looked = fetch.look(usize::MAX, false);
     bench.append(TOPIC, b"too little");
-    let begun = bench.shard.begin_fetch(&address, fetch, looked, usize::MAX);
+    let mut hall = bench.shard.hall();
+    let begun = begin_fetch(&mut hall.call(address, asker), fetch, looked, usize::MAX);
     assert!(matches!(begun, Outcome::Waits));
     assert_eq!(bench.waiting_count(), 1);
     bench.append(TOPIC, &[7; 1000]);
@@ -122,7 +132,7 @@ fn a_fetch_of_no_bytes_gets_its_first_batch_and_no_other() {
         bench.create(name, 1);
         bench.answer::<CreateTopicsRequest>(4);
     }
-    let size = crate::shard::bench::batch(b"first").len();
+    let size = crate::event_loop::bench::batch(b"first").len();
     let fetch = |bench: &mut Bench, names: [&str; 2]| {
         let mut asked = request(1);
         asked.max_bytes = 0;

@@ -22,7 +22,7 @@ use wire::messages::{
 use wire::records::BatchBuilder;
 use wire::{ErrorCode, Request};
 
-use crate::shard::bench::{Bench, batch, encoded};
+use crate::event_loop::bench::{Bench, batch, encoded};
 
 const TOPIC: &str = "t";
 const CREATE: i16 = 4;
@@ -231,7 +231,10 @@ fn nobody_is_kept_in_mind_whose_time_was_up() {
     }
     assert_eq!(bench.waiting_count(), 1, "the image of the topic");
     assert_eq!(bench.news_count(), 1);
-    assert!(bench.shard.topics().named("n").is_some(), "it is there");
+    assert!(
+        bench.shard.desk.topics().named("n").is_some(),
+        "it is there"
+    );
 }
 
 #[test]
@@ -256,19 +259,22 @@ fn a_change_whose_time_is_up_is_made_once_when_it_is_durable() {
         assert_eq!(code(topic.error_code), ErrorCode::RequestTimedOut);
         assert!(topic.error_message.is_some());
     }
-    assert!(bench.shard.topics().named("n").is_none(), "it is not shown");
+    assert!(
+        bench.shard.desk.topics().named("n").is_none(),
+        "it is not shown"
+    );
     bench.pass(3600 * 1000 * MS);
     assert_eq!(bench.waiting_count(), 1, "its image waits");
     bench.commit();
     assert_eq!(bench.waiting_count(), 0);
-    let id = bench.shard.topics().named("n").map(|topic| topic.id);
+    let id = bench.shard.desk.topics().named("n").map(|topic| topic.id);
     assert!(id.is_some(), "it is there");
     let again = bench.ask(&create(&["n"]), CREATE);
     assert_eq!(
         code(again.topics[0].error_code),
         ErrorCode::TopicAlreadyExists
     );
-    let same = bench.shard.topics().named("n").map(|topic| topic.id);
+    let same = bench.shard.desk.topics().named("n").map(|topic| topic.id);
     assert_eq!(same, id);
 }
 
@@ -282,7 +288,7 @@ fn changes_that_find_no_room_are_made_up_to_a_bound() {
     }
     bench.commit();
     assert!(
-        bench.shard.shared.dirs()[0].lacks_room(),
+        bench.shard.desk.shared.dirs()[0].lacks_room(),
         "no journal piece"
     );
     while bench.answer::<ProduceRequest>(9).is_some() {}
@@ -352,7 +358,7 @@ fn each_name_of_a_request_that_waits_counts_as_the_memory_of_its_answer() {
     let mut bench = bench();
     bench.find(0);
     bench.put(&encoded(&commit(7), COMMIT));
-    let before = bench.shard.request_bytes;
+    let before = bench.request_bytes();
     let groups = (0..1000).map(|group| group.to_string()).collect();
     let request = DescribeGroupsRequest {
         groups,
@@ -360,9 +366,9 @@ fn each_name_of_a_request_that_waits_counts_as_the_memory_of_its_answer() {
     };
     bench.put(&encoded(&request, DESCRIBE));
     assert_eq!(bench.waiting_count(), 2);
-    assert!(500_000 < bench.shard.request_bytes - before);
+    assert!(500_000 < bench.request_bytes() - before);
     bench.leave();
-    assert!(bench.shard.request_bytes < before, "nobody waits any more");
+    assert!(bench.request_bytes() < before, "nobody waits any more");
 }
 
 #[test]
@@ -394,9 +400,9 @@ fn a_shard_that_stops_on_a_full_disk_waits_for_nobody() {
     assert_eq!(waiting, 12);
     // The answer of one change has left, its image waits.
     bench.pass(2500 * MS);
-    bench.shard.shared.stop();
+    bench.shard.desk.shared.stop();
     assert!(matches!(bench.shard.turn(), Turn::Done));
-    let dirs = bench.shard.shared.dirs();
+    let dirs = bench.shard.desk.shared.dirs();
     assert!(dirs[0].lacks_room(), "the disk is full");
     assert_eq!(bench.waiting_count(), 0);
 }

@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use env::{ConnId, Poller};
@@ -15,9 +16,11 @@ use partition::Stamp;
 use super::inbox::{Frame, Inbox};
 use super::memory::Account;
 #[cfg(test)]
-use super::reply::Chunk;
-use super::reply::{Outbox, Reply};
-use crate::kafka::access::Principal;
+use super::outbox::Chunk;
+use super::outbox::{Outbox, Reply};
+use super::transport::Transport;
+use crate::ops::Asker;
+use crate::ops::produce::Origin;
 use crate::prefetch::Readers;
 
 /// Requests in flight on one connection; past it we stop reading it until an answer leaves.
@@ -41,6 +44,12 @@ enum SlotState {
     Dropped,
 }
 
+/// How far a connection is in proving its identity.
+enum State {
+    /// Its requests are served.
+    Open(Arc<Asker>),
+}
+
 /// Names a slot of a connection.
 pub(crate) type SlotNumber = u64;
 
@@ -48,10 +57,9 @@ pub(crate) struct Connection {
     pub(crate) id: ConnId,
     pub(crate) peer: SocketAddr,
     pub(crate) local: SocketAddr,
-    pub(crate) principal: Principal,
-    /// Name and version of the client's software; kept where somebody asks for it.
-    pub(crate) software: Option<Box<(String, String)>>,
-    pub(crate) stamp: Stamp,
+    state: State,
+    transport: Transport,
+    stamp: Stamp,
     pub(crate) readers: Readers,
     pub(crate) last_active: Instant,
     inbox: Inbox,
@@ -80,8 +88,8 @@ impl Connection {
             id,
             peer,
             local,
-            principal: Principal::Anonymous,
-            software: None,
+            state: State::Open(Arc::new(Asker::anonymous(peer, local))),
+            transport: Transport::Plain(id),
             stamp: Stamp::default(),
             readers: Readers::default(),
             last_active: now,
@@ -127,7 +135,7 @@ impl Connection {
 
     /// Receives once. `Ok(0)` with `is_readable` still set means that the peer closed.
     pub(crate) fn receive(&mut self, poller: &mut dyn Poller, now: Instant) -> io::Result<usize> {
-        let received = poller.recv(self.id, self.inbox.buffer())?;
+        let received = self.transport.receive(poller, self.inbox.buffer())?;
         self.inbox.on_received(received, now);
         Ok(received)
     }
@@ -166,13 +174,23 @@ impl Connection {
         frame
     }
 
-    /// Whether a batch of so many bytes of the last request may stay in the buffer it came in.
-    pub(crate) fn may_keep_in_place(&self, bytes: usize, dir: usize) -> bool {
-        self.inbox.may_keep(bytes, dir)
+    /// The identity behind its requests.
+    pub(crate) fn asker(&self) -> &Arc<Asker> {
+        let State::Open(asker) = &self.state;
+        asker
     }
 
-    pub(crate) fn on_kept(&mut self, bytes: usize, dir: usize) {
-        self.inbox.on_kept(bytes, dir);
+    pub(crate) fn asker_mut(&mut self) -> &mut Arc<Asker> {
+        let State::Open(asker) = &mut self.state;
+        asker
+    }
+
+    /// The origin of the batches of the last request.
+    pub(crate) fn origin(&mut self) -> Origin<'_> {
+        Origin {
+            stamp: &mut self.stamp,
+            source: Some(self.inbox.source()),
+        }
     }
 
     /// The connection goes away: its memory is free.
@@ -281,7 +299,7 @@ impl Connection {
     pub(crate) fn flush(&mut self, poller: &mut dyn Poller, now: Instant) -> io::Result<()> {
         let unsent = self.outbox.bytes();
         if self.is_writable && unsent > 0 {
-            self.is_writable = self.outbox.flush(poller, self.id)?;
+            self.is_writable = self.outbox.flush(poller, &self.transport)?;
         }
         if self.outbox.bytes() < unsent {
             (self.last_active, self.taken_at) = (now, now);
@@ -305,24 +323,25 @@ mod tests {
     use wire::messages::ApiVersionsRequest;
 
     use super::*;
-    use crate::shard::bench::{Bench, encoded};
+    use crate::event_loop::bench::{Bench, encoded};
 
     #[test]
     fn who_takes_none_of_an_answer_for_as_long_as_one_may_idle_is_closed() {
         let mut bench = Bench::new();
         bench.put(&encoded(&ApiVersionsRequest::default(), 0));
         let shard = &mut bench.shard;
-        let now = shard.now;
-        let mut connections = shard.connections.values_mut();
-        assert!(connections.all(|connection| connection.collect(now) > 0));
-        let age = shard.shared.config().connection_idle_max;
+        let now = shard.desk.now;
+        for connection in shard.connections.values_mut() {
+            assert!(connection.collect(now) > 0);
+        }
+        let age = shard.desk.shared.config().connection_idle_max;
         for (later, is_open) in [(age, true), (age + Duration::from_secs(1), false)] {
-            shard.now = now.plus(later);
+            shard.desk.now = now.plus(later);
             // What it goes on to send is no excuse.
             let connections = shard.connections.values_mut();
-            connections.for_each(|connection| connection.last_active = shard.now);
+            connections.for_each(|connection| connection.last_active = shard.desk.now);
             shard.close_idle();
-            assert_eq!(!shard.connections.is_empty(), is_open);
+            assert_eq!(shard.connections.len() > 0, is_open);
         }
     }
 

@@ -2,15 +2,23 @@
 //!
 //! It shares topics and directories with a broker on a simulated machine that is never given a turn.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use bytes::Bytes;
+use env::ConnId;
 use env::sim::{Faults, Machine};
+use model::Timestamp;
 use wire::frame::encode_request;
 use wire::messages::CreateTopicsRequest;
 use wire::messages::create_topics_request::CreatableTopic;
 use wire::records::BatchBuilder;
 
-use super::*;
+use super::connection::Connection;
+use super::pending::Address;
+use super::shard::Shard;
 use crate::Broker;
+use crate::inboxes::ShardId;
 
 pub(crate) struct Bench {
     pub(crate) shard: Shard,
@@ -52,8 +60,8 @@ impl Bench {
         let poller = env.net.poller().expect("a poller");
         let mut shard = Shard::new(ShardId(0), Arc::clone(&broker.shared), poller);
         let here = std::net::SocketAddr::from(([127, 0, 0, 1], 9092));
-        let connection = Connection::new(CONN, here, here, shard.now);
-        shard.connections.insert(CONN, connection);
+        let connection = Connection::new(CONN, here, here, shard.desk.now);
+        shard.connections.insert(connection);
         Bench {
             shard,
             _broker: broker,
@@ -64,7 +72,19 @@ impl Bench {
     /// Requests arrive, with their lengths in front, and are handled; what is decided is written, as before a commit.
     pub(crate) fn put(&mut self, requests: &[u8]) {
         self.receive(requests);
-        self.shard.write_decisions();
+        self.write_decisions();
+    }
+
+    /// Coordinators write what they decided, and their answers are handed on.
+    pub(crate) fn write_decisions(&mut self) {
+        self.shard.desk.write_decisions();
+        self.shard.spread_answers();
+    }
+
+    /// Coordinators load and do what is due.
+    pub(crate) fn turn_coordinators(&mut self) {
+        self.shard.desk.turn_coordinators();
+        self.shard.spread_answers();
     }
 
     /// Requests arrive and are handled.
@@ -74,41 +94,44 @@ impl Bench {
             account,
             ..
         } = &mut self.shard;
-        let connection = connections.get_mut(&CONN).expect("it stays open");
+        let connection = connections.get_mut(CONN).expect("it stays open");
         connection.put(requests, account);
         self.shard.handle_frames(CONN);
     }
 
     /// The answer at the front, when it is there.
     pub(crate) fn answer<R: wire::Request>(&mut self, version: i16) -> Option<R::Response> {
-        let connection = self.shard.connections.get_mut(&CONN);
+        let connection = self.shard.connections.get_mut(CONN);
         let answer = connection.expect("it stays open").take_answer()?;
         // The client has it, though nothing was sent.
-        self.shard.answers_unsent = 0;
+        self.shard.connections.answers_unsent = 0;
         let mut reader = wire::Reader::new(Bytes::from(answer).slice(4..));
         let decoded = wire::frame::decode_response::<R>(&mut reader, version);
         Some(decoded.expect("an answer to that").1)
     }
 
     pub(crate) fn is_cut_off(&self) -> bool {
-        self.shard.connections[&CONN].is_closing
+        self.shard
+            .connections
+            .get(CONN)
+            .is_some_and(|open| open.is_closing)
     }
 
     /// Time passes, and those are told whose time is up.
     pub(crate) fn pass(&mut self, time: Duration) {
-        self.shard.now = self.shard.now.plus(time);
-        self.shard.expire_waiting();
+        self.shard.desk.now = self.shard.desk.now.plus(time);
+        self.shard.hall().expire();
     }
 
     /// The client goes, and somebody looks who waits.
     pub(crate) fn hang_up(&mut self) {
         self.shard.close(CONN);
-        self.shard.expire_waiting();
+        self.shard.hall().expire();
     }
 
     /// The broker is to end, and something that was written is not durable yet.
     pub(crate) fn begin_stop(&mut self) {
-        self.shard.is_stopping = true;
+        self.shard.desk.is_stopping = true;
     }
 
     /// The volume takes nothing more.
@@ -119,7 +142,7 @@ impl Bench {
 
     /// The place of an answer that nobody has asked for.
     pub(crate) fn address(&mut self) -> Address {
-        let connection = self.shard.connections.get_mut(&CONN);
+        let connection = self.shard.connections.get_mut(CONN);
         Address {
             conn: CONN,
             slot: connection.expect("it stays open").open_slot(0),
@@ -135,13 +158,13 @@ impl Bench {
 
     /// The same, and how many were to be told.
     pub(crate) fn news_count(&mut self) -> usize {
-        for dir in self.shard.shared.dirs() {
+        for dir in self.shard.desk.shared.dirs() {
             while dir.has_queued() {
-                dir.commit(&mut self.shard.news);
+                dir.commit(&mut self.shard.desk.news);
             }
         }
-        let count = self.shard.news.len();
-        self.shard.spread_news();
+        let count = self.shard.desk.news.len();
+        self.shard.spread();
         count
     }
 
@@ -167,7 +190,7 @@ impl Bench {
     }
 
     pub(crate) fn partition(&mut self, topic: &str, index: i32) -> Arc<partition::Partition> {
-        let topics = self.shard.topics();
+        let topics = self.shard.desk.topics();
         let partition = topics.named(topic).and_then(|topic| topic.partition(index));
         Arc::clone(partition.expect("a partition that was created"))
     }
@@ -181,8 +204,8 @@ impl Bench {
         let bytes = batch(value);
         let batch = wire::records::Batch::cut(&bytes, wire::records::Source::Produce).next();
         let moment = partition::Moment {
-            now: self.shard.now,
-            wall: self.shard.wall,
+            now: self.shard.desk.now,
+            wall: self.shard.desk.wall,
             stamp: &mut partition::Stamp::default(),
         };
         let batch = batch.and_then(Result::ok).expect("a whole batch");
@@ -190,12 +213,16 @@ impl Bench {
         appended.expect("it is let in");
     }
 
+    pub(crate) fn request_bytes(&self) -> usize {
+        self.shard.connections.request_bytes
+    }
+
     pub(crate) fn timers_count(&self) -> usize {
-        self.shard.timers.len()
+        self.shard.door.timers.len()
     }
 
     pub(crate) fn waiting_count(&self) -> usize {
-        self.shard.parked.len()
+        self.shard.door.parked.len()
     }
 }
 

@@ -3,9 +3,11 @@
 use std::io::{self, IoSlice};
 
 use bytes::Bytes;
-use env::{ConnId, Poller};
+use env::Poller;
 use log::segment::FileSlice;
 use wire::{Encoded, Segment};
+
+use super::transport::Transport;
 
 /// One piece of an answer.
 pub(crate) enum Chunk {
@@ -98,10 +100,14 @@ impl Outbox {
     }
 
     /// Sends until all is gone (`true`) or the socket takes no more (`false`).
-    pub(crate) fn flush(&mut self, poller: &mut dyn Poller, conn: ConnId) -> io::Result<bool> {
+    pub(crate) fn flush(
+        &mut self,
+        poller: &mut dyn Poller,
+        transport: &Transport,
+    ) -> io::Result<bool> {
         while let Some(first) = self.chunks.front_mut() {
             let sent = match first {
-                Chunk::File(slice) => send_slice(poller, conn, slice),
+                Chunk::File(slice) => send_slice(poller, transport, slice),
                 Chunk::Bytes(_) => {
                     let mut slices = [IoSlice::new(&[]); SLICES_MAX];
                     let mut count = 0;
@@ -110,7 +116,7 @@ impl Outbox {
                         *slot = IoSlice::new(bytes);
                         count += 1;
                     }
-                    poller.send(conn, &slices[..count])
+                    transport.send(poller, &slices[..count])
                 }
             };
             match sent {
@@ -152,9 +158,13 @@ impl Outbox {
 
 /// A file that does not give what was promised ends the connection, for the head of the answer is gone already. The client
 /// comes again, and is then told of which partition the bytes are; the others of its fetch are served.
-fn send_slice(poller: &mut dyn Poller, conn: ConnId, slice: &FileSlice) -> io::Result<usize> {
+fn send_slice(
+    poller: &mut dyn Poller,
+    transport: &Transport,
+    slice: &FileSlice,
+) -> io::Result<usize> {
     let len = slice.len.min(FILE_BYTES_MAX);
-    let sent = match poller.send_file(conn, &slice.file, slice.position, len) {
+    let sent = match transport.send_file(poller, slice, len) {
         // The file is shorter than when the answer was planned: the client must not get garbage in its place.
         Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
         sent => sent,

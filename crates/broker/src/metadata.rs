@@ -5,23 +5,18 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use bytes::Bytes;
 use meta::decide::assign_dir::assign_dir;
 use meta::decide::register_broker::TRANSACTION_VERSION;
 use meta::{Image, Record, Resource};
-use model::{Instant, Offset, PartitionIndex, ProducerId, Ticket, WaiterKey};
+use model::{Offset, PartitionIndex, ProducerId, Ticket};
 use parking_lot::Mutex;
 use partition::{Bounds, LogDir, Moment, News, Partition, Stamp};
 use wire::records::BatchBuilder;
-use wire::{ApiKey, ErrorCode, Message, Uuid};
+use wire::{ErrorCode, Uuid};
 
-use super::Attempt;
-use super::api::overdue::Overdue;
 use crate::place::Places;
-use crate::shard::{Address, Outcome, Reply, Shard, Waiting};
 use crate::shared::Shared;
 
 /// The metadata as requests see it, and as changes plan it.
@@ -40,42 +35,19 @@ struct Plan {
     log: Arc<Partition>,
 }
 
-/// A change whose records are on their way to the disk.
-pub(crate) struct Change {
-    image: Arc<Image>,
-    /// Nothing once the request was told that its time is up: the image is published all the same when it is durable.
-    then: Option<Then>,
-    until: Instant,
-    /// It has records of its own. One that has none waits for those of others, who publish the image, or for its time to be up.
-    writes: bool,
-}
-
-impl Change {
-    /// When the request is answered, durable or not.
-    pub(crate) fn until(&self) -> Option<Instant> {
-        self.then.as_ref().map(|_| self.until)
-    }
-}
-
-type Overrun = Box<dyn FnOnce(&mut Shard, &Address) -> Outcome + Send>;
-
-enum Then {
-    Reply {
-        reply: Reply,
-        /// The answer when its time is up.
-        overdue: Overrun,
+/// What became of the records of a change.
+pub(crate) enum Written {
+    /// There are none, and everything that the decision rests on is durable.
+    Durable,
+    /// The ticket is redeemed when the image is durable.
+    Waits {
+        image: Arc<Image>,
+        /// There are records.
+        writes: bool,
     },
-    /// Handle the request again: what it needed is there now.
-    Again(Bytes),
+    /// The metadata log is offline.
+    Offline,
 }
-
-/// A request that needs a change before it can be answered is answered without it then. Kafka does not wait for a topic that it
-/// creates by the way, and its clients ask again.
-const AGAIN_WAIT_MAX: Duration = Duration::from_secs(5);
-
-/// Changes of one shard that wait for room on a full disk, each with its image. One more waits for its time to be up, and is not
-/// made: a client that asks for hours would have each of its requests written.
-const STUCK_MAX: usize = 64;
 
 /// A directory of a partition, on its way to the disk.
 pub(crate) struct Assigned {
@@ -155,147 +127,41 @@ impl Plan {
         };
         self.log
             .append(batch, ticket, moment)
-            .map_err(|error| crate::kafka::api::error::append(&error))?;
+            .map_err(|error| crate::error::append(&error))?;
         self.image = Arc::new(image);
         Ok(())
     }
 }
 
-impl Shard {
-    /// Decides on the newest image and answers when that is durable, or when `patience` has passed.
-    pub(crate) fn change<M: Message + Overdue + Send + 'static>(
-        &mut self,
-        address: &Address,
-        key: ApiKey,
-        patience: Duration,
-        decide: impl FnOnce(&Image, &Shared) -> (Vec<Record>, M),
-    ) -> Outcome {
-        let shared = Arc::clone(&self.shared);
-        let mut plan = shared.metadata.plan.lock();
-        let broker = Arc::clone(&shared.config().broker);
-        let usable = shared.metadata.places.usable(&plan.image, &broker);
-        let (mut records, mut response) = decide(&usable, &shared);
-        shared.prefer_dirs(&plan.image, &mut records);
-        let reply = match self.reply(address, key, &response) {
-            Outcome::Reply(reply) => reply,
-            other => return other,
-        };
-        let overdue = Box::new(move |shard: &mut Shard, address: &Address| {
-            response.time_out();
-            shard.reply(address, key, &response)
-        });
-        let until = self.now.plus(patience);
-        let then = Then::Reply { reply, overdue };
-        self.write_change(address, &mut plan, &records, until, then)
-    }
-
-    /// Writes records that a request needs before it can be answered, and handles it again then.
-    pub(crate) fn change_first(
-        &mut self,
-        address: &Address,
-        frame: Bytes,
-        decide: impl FnOnce(&Image, &Shared) -> Vec<Record>,
-    ) -> Outcome {
-        let shared = Arc::clone(&self.shared);
-        let mut plan = shared.metadata.plan.lock();
-        let broker = Arc::clone(&shared.config().broker);
-        let usable = shared.metadata.places.usable(&plan.image, &broker);
-        let mut records = decide(&usable, &shared);
-        shared.prefer_dirs(&plan.image, &mut records);
-        let until = self.now.plus(AGAIN_WAIT_MAX);
-        self.write_change(address, &mut plan, &records, until, Then::Again(frame))
-    }
-
-    fn write_change(
-        &mut self,
-        address: &Address,
-        plan: &mut Plan,
-        records: &[Record],
-        until: Instant,
-        then: Then,
-    ) -> Outcome {
-        let key = self.next_waiter();
-        let ticket = self.ticket(key, 0);
-        if !records.is_empty() && self.has_stuck_changes() {
-            let change = Change {
-                image: Arc::clone(&plan.image),
-                then: Some(then),
-                until,
-                writes: false,
-            };
-            self.wait(Waiting::Change(change), *address);
-            return Outcome::Waits;
-        }
-        match plan.write_or_wait(&Arc::clone(&self.shared), records, ticket) {
-            Ok(true) => {
-                let image = Arc::clone(&plan.image);
-                let change = Change {
-                    image,
-                    then: Some(then),
-                    until,
-                    writes: !records.is_empty(),
-                };
-                self.wait(Waiting::Change(change), *address);
-                Outcome::Waits
-            }
-            Ok(false) => self.answer_change(address, then),
-            // The metadata log is offline: nothing can be said for certain any more.
-            Err(_) => Outcome::Close,
-        }
-    }
-
-    fn has_stuck_changes(&self) -> bool {
-        let writes =
-            |waiting: &Waiting| matches!(waiting, Waiting::Change(change) if change.writes);
-        self.shared.metadata.log_dir.lacks_room() && STUCK_MAX <= self.waiting_count(writes)
-    }
-
-    pub(crate) fn on_change_news(&mut self, ticket: Ticket, code: ErrorCode) {
-        let Some((Waiting::Change(change), address)) = self.take_waiting(ticket.key) else {
-            return;
-        };
-        if code != ErrorCode::None {
-            if change.then.is_some() {
-                self.settle(&address, Outcome::Close);
-            }
-            return;
-        }
-        let mut news = Vec::new();
-        self.shared.publish(change.image, &mut news);
-        self.news.append(&mut news);
-        if let Some(then) = change.then {
-            let outcome = self.answer_change(&address, then);
-            self.settle(&address, outcome);
-        }
-    }
-
-    fn answer_change(&mut self, address: &Address, then: Then) -> Outcome {
-        match then {
-            Then::Reply { reply, .. } => Outcome::Reply(reply),
-            Then::Again(frame) => self.handle(address, frame, Attempt::Second),
-        }
-    }
-
-    /// Its time is up. What it wrote, if anything, is still in the queue of the metadata log, and takes effect when it is durable;
-    /// unless it `is_lost` to this process, which stops.
-    pub(crate) fn time_out_change(&mut self, key: WaiterKey, is_lost: bool) {
-        let Some((Waiting::Change(change), address)) = self.waiting(key) else {
-            return;
-        };
-        let (then, address) = (change.then.take(), *address);
-        if is_lost || !change.writes {
-            drop(self.take_waiting(key));
-        }
-        let outcome = match then {
-            Some(Then::Reply { overdue, .. }) => overdue(self, &address),
-            Some(Then::Again(frame)) => self.handle(&address, frame, Attempt::Overdue),
-            None => return,
-        };
-        self.settle(&address, outcome);
-    }
-}
-
 impl Shared {
+    /// Decides on the newest image and writes the records. With `is_stuck` none are written: the change waits for its time to be up.
+    pub(crate) fn change<T>(
+        &self,
+        ticket: Ticket,
+        is_stuck: bool,
+        decide: impl FnOnce(&Image, &Shared) -> (Vec<Record>, T),
+    ) -> (T, Written) {
+        let mut plan = self.metadata.plan.lock();
+        let broker = Arc::clone(&self.config().broker);
+        let usable = self.metadata.places.usable(&plan.image, &broker);
+        let (mut records, answer) = decide(&usable, self);
+        self.prefer_dirs(&plan.image, &mut records);
+        if is_stuck && !records.is_empty() {
+            let image = Arc::clone(&plan.image);
+            let writes = false;
+            return (answer, Written::Waits { image, writes });
+        }
+        let written = match plan.write_or_wait(self, &records, ticket) {
+            Ok(true) => Written::Waits {
+                image: Arc::clone(&plan.image),
+                writes: !records.is_empty(),
+            },
+            Ok(false) => Written::Durable,
+            Err(_) => Written::Offline,
+        };
+        (answer, written)
+    }
+
     /// A producer id that nobody had before; `None` until a new block is durable.
     pub(crate) fn take_producer_id(&self) -> Option<ProducerId> {
         self.metadata.producer_ids.lock().next().map(ProducerId)

@@ -11,6 +11,7 @@ use env::ConnId;
 use model::Instant;
 
 use super::memory::Account;
+use crate::ops::source::Source;
 
 /// What a connection begins with, and stays at while its requests are small and each is done with before the next one comes:
 /// clients keep several connections, and most of them say little. Thousands that connect at once would else wait for the system
@@ -27,8 +28,6 @@ const FRAME_BYTES_MAX: usize = 4 << 20;
 /// Every connection may have that much, whatever others use; idle ones give it back.
 const FREE_BYTES: usize = 2 * ROOM_BYTES_MIN;
 const PAGE: usize = 4096;
-/// Of what is kept of a buffer the first eighth is copied out; only what comes behind that stays in it.
-const COPIED_PART: usize = 8;
 /// A client that keeps a request unfinished may be waited for this long while memory is short, and longer as long as it
 /// sends at the rate: 64 KiB in a second.
 const WAIT_MAX: Duration = Duration::from_secs(5);
@@ -65,38 +64,6 @@ pub(super) struct Inbox {
     is_fresh: bool,
 }
 
-/// The buffer that the last frame lies in.
-///
-/// Hot tails count the bytes of their batches, and a batch that stays here keeps all of the buffer, with everything around it that
-/// was refused or went elsewhere. So no batch does before an eighth of the size was kept by the same directory, which evicts
-/// in the order of appends: what a directory keeps in memory is then at most nine times what it counts. A request that is one
-/// batch, or a few, is never copied; of one with hundreds an eighth is.
-#[derive(Default)]
-struct Source {
-    size: usize,
-    /// Bytes of accepted batches, by directory.
-    kept: Vec<usize>,
-}
-
-impl Source {
-    fn begin(&mut self, size: usize) {
-        self.size = size;
-        self.kept.clear();
-    }
-
-    fn may_keep(&self, bytes: usize, dir: usize) -> bool {
-        let kept = self.kept.get(dir).copied().unwrap_or(0);
-        self.size / COPIED_PART <= kept + bytes
-    }
-
-    fn on_kept(&mut self, bytes: usize, dir: usize) {
-        if self.kept.len() <= dir {
-            self.kept.resize(dir + 1, 0);
-        }
-        self.kept[dir] += bytes;
-    }
-}
-
 /// What a buffer of this size costs its shard's account.
 fn charge(size: usize) -> usize {
     if size <= FREE_BYTES { 0 } else { size }
@@ -117,14 +84,9 @@ impl Inbox {
         }
     }
 
-    /// Whether a batch of so many bytes of the last frame, for this directory, may stay where it is; else it is copied.
-    pub(super) fn may_keep(&self, bytes: usize, dir: usize) -> bool {
-        self.source.may_keep(bytes, dir)
-    }
-
-    /// A batch of the last frame was accepted, copied or not.
-    pub(super) fn on_kept(&mut self, bytes: usize, dir: usize) {
-        self.source.on_kept(bytes, dir);
+    /// The buffer that the last frame lies in.
+    pub(super) fn source(&mut self) -> &mut Source {
+        &mut self.source
     }
 
     /// Sees to it that there is room to receive into; false when memory is short, upon which the owner waits.
@@ -386,25 +348,31 @@ mod tests {
     fn a_batch_stays_in_its_buffer_when_an_eighth_of_that_was_kept() {
         let (mut inbox, mut account) = inbox();
         let _frame = receive(&mut inbox, &mut account, 200_000);
-        let size = inbox.source.size;
+        let size = inbox.source.size();
         assert!((200_000..600_000).contains(&size), "{size}");
-        assert!(inbox.may_keep(size / 8, 0), "it is an eighth");
-        assert!(!inbox.may_keep(70, 0));
-        inbox.on_kept(size / 8, 0);
-        assert!(inbox.may_keep(70, 0));
-        assert!(!inbox.may_keep(70, 1), "another directory evicts by itself");
+        assert!(inbox.source.may_keep(size / 8, 0), "it is an eighth");
+        assert!(!inbox.source.may_keep(70, 0));
+        inbox.source.on_kept(size / 8, 0);
+        assert!(inbox.source.may_keep(70, 0));
+        assert!(
+            !inbox.source.may_keep(70, 1),
+            "another directory evicts by itself"
+        );
 
         // The rest of the same buffer, and then another one.
         let _frames: Vec<Bytes> = (0..40)
             .map(|_| {
-                let kept_in_place = inbox.may_keep(70, 0);
+                let kept_in_place = inbox.source.may_keep(70, 0);
                 let was_fresh = inbox.is_fresh;
                 let frame = receive(&mut inbox, &mut account, 20_000);
-                let is_same = !was_fresh && inbox.source.size == size;
+                let is_same = !was_fresh && inbox.source.size() == size;
                 assert!(!is_same || kept_in_place);
                 frame
             })
             .collect();
-        assert!(!inbox.may_keep(70, 0), "nothing was kept of this one");
+        assert!(
+            !inbox.source.may_keep(70, 0),
+            "nothing was kept of this one"
+        );
     }
 }

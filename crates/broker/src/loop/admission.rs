@@ -7,7 +7,7 @@ use env::{ConnId, Socket};
 use model::Instant;
 
 use super::connection::Connection;
-use super::{IDLE_CHECK, Shard};
+use super::shard::{IDLE_CHECK, Shard};
 use crate::shared::Post;
 
 /// While there are as many connections as may be, new ones wait in the backlog, and are looked for so often.
@@ -19,16 +19,16 @@ impl Shard {
     pub(super) fn accept(&mut self) {
         self.accept_at = None;
         loop {
-            let is_full = !self.shared.has_room_for_connection() && !self.is_stopping;
-            let only = self.shared.protected_port().filter(|_| is_full);
+            let is_full = !self.desk.shared.has_room_for_connection() && !self.desk.is_stopping;
+            let only = self.desk.shared.protected_port().filter(|_| is_full);
             if is_full {
-                self.accept_at = Some(self.now.plus(ACCEPT_PAUSE));
+                self.accept_at = Some(self.desk.now.plus(ACCEPT_PAUSE));
                 if only.is_none() {
                     return;
                 }
             }
             match self.poller.accept(only) {
-                Ok(Some(socket)) if self.is_stopping => drop(socket),
+                Ok(Some(socket)) if self.desk.is_stopping => drop(socket),
                 Ok(Some(socket)) => self.admit(socket),
                 Ok(None) => return,
                 Err(error) => {
@@ -42,22 +42,22 @@ impl Shard {
 
     /// Tells what may happen with every new connection, but not for each of them.
     fn complain(&mut self, what: std::fmt::Arguments<'_>) {
-        if self.may_complain <= self.now {
-            self.may_complain = self.now.plus(COMPLAINT_PAUSE);
+        if self.may_complain <= self.desk.now {
+            self.may_complain = self.desk.now.plus(COMPLAINT_PAUSE);
             env::tell!("{what}");
         }
     }
 
     fn admit(&mut self, socket: Socket) {
         let peer = socket.peer;
-        if !self.shared.admit_connection(peer.ip()) {
+        if !self.desk.shared.admit_connection(peer.ip()) {
             return self.complain(format_args!(
                 "connection from {peer} refused: its address has as many as max.connections.per.ip"
             ));
         }
-        match self.shared.place(self.id) {
-            shard if shard == self.id => self.adopt(socket),
-            shard => self.shared.post(shard, Post::Socket(socket)),
+        match self.desk.shared.place(self.desk.id) {
+            shard if shard == self.desk.id => self.adopt(socket),
+            shard => self.desk.shared.post(shard, Post::Socket(socket)),
         }
     }
 
@@ -65,12 +65,11 @@ impl Shard {
         let (peer, local) = (socket.peer, socket.local);
         match self.poller.adopt(socket) {
             Ok(conn) => {
-                self.connections
-                    .insert(conn, Connection::new(conn, peer, local, self.now));
-                self.active.insert(conn);
+                let connection = Connection::new(conn, peer, local, self.desk.now);
+                self.connections.insert(connection);
             }
             Err(error) => {
-                self.shared.forget_connection(peer.ip());
+                self.desk.shared.forget_connection(peer.ip());
                 env::tell!("connection from {peer} lost: {error}");
             }
         }
@@ -78,14 +77,14 @@ impl Shard {
 
     /// Somebody may have gone whose place another one waits for.
     pub(super) fn retry_accept(&mut self) {
-        if self.accept_at.is_some_and(|at| at <= self.now) {
+        if self.accept_at.is_some_and(|at| at <= self.desk.now) {
             self.accept();
         }
     }
 
     /// Memory is short: buffers that are not needed are given back, and clients that keep theirs without sending are cut off.
     pub(super) fn economise(&mut self) {
-        let (now, account) = (self.now, &mut self.account);
+        let (now, account) = (self.desk.now, &mut self.account);
         let mut late = BTreeSet::new();
         for connection in self.connections.values_mut() {
             if !connection.economise(account, now) {
@@ -93,7 +92,7 @@ impl Shard {
             }
         }
         for conn in late {
-            if let Some(connection) = self.connections.get(&conn) {
+            if let Some(connection) = self.connections.get(conn) {
                 env::tell!(
                     "connection from {} closed: memory for requests is short, and the rest of its request does not come",
                     connection.peer
@@ -105,10 +104,10 @@ impl Shard {
 
     /// Clients that are silent, or that take none of the answers they asked for.
     pub(super) fn close_idle(&mut self) {
-        let age = self.shared.config().connection_idle_max;
+        let age = self.desk.shared.config().connection_idle_max;
         let open = self.connections.values();
         let deaf: BTreeSet<ConnId> = open
-            .filter(|connection| connection.unread_for(self.now) > Some(age))
+            .filter(|connection| connection.unread_for(self.desk.now) > Some(age))
             .map(|connection| connection.id)
             .collect();
         deaf.into_iter().for_each(|conn| self.close(conn));
@@ -117,13 +116,13 @@ impl Shard {
             .connections
             .values()
             .filter(|connection| connection.is_idle())
-            .filter(|connection| self.now.since(connection.last_active) > IDLE_CHECK)
+            .filter(|connection| self.desk.now.since(connection.last_active) > IDLE_CHECK)
             .map(|connection| connection.id)
             .collect();
         for conn in idle {
-            if let Some(connection) = self.connections.get_mut(&conn) {
+            if let Some(connection) = self.connections.get_mut(conn) {
                 connection.shrink(&mut self.account);
-                if self.now.since(connection.last_active) > age {
+                if self.desk.now.since(connection.last_active) > age {
                     self.close(conn);
                 }
             }
@@ -133,10 +132,10 @@ impl Shard {
 
     /// The limit of connections was lowered: those that were silent longest go first.
     fn close_excess(&mut self) {
-        if !self.shared.is_overcrowded() {
+        if !self.desk.shared.is_overcrowded() {
             return;
         }
-        let protected = self.shared.protected_port();
+        let protected = self.desk.shared.protected_port();
         let open = self.connections.values();
         let mut by_silence: Vec<(Instant, ConnId)> = open
             .filter(|connection| Some(connection.local.port()) != protected)
@@ -144,7 +143,7 @@ impl Shard {
             .collect();
         by_silence.sort_unstable();
         for (_, conn) in by_silence {
-            if !self.shared.is_overcrowded() {
+            if !self.desk.shared.is_overcrowded() {
                 return;
             }
             self.close(conn);

@@ -89,6 +89,13 @@ impl<'a> Resource<'a> {
         Resource { kind: Topic, name }
     }
 
+    pub(crate) fn transactional_id(name: &'a str) -> Resource<'a> {
+        Resource {
+            kind: TransactionalId,
+            name,
+        }
+    }
+
     pub(crate) fn group(name: &'a str) -> Resource<'a> {
         Resource { kind: Group, name }
     }

@@ -1,0 +1,218 @@
+//! One request of the Kafka door while it is handled: its asker, the place of its answer, and what its handler may use.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use coord::{group, txn};
+use meta::{Image, Record};
+use model::{Ticket, WaiterKey};
+
+use wire::{ApiKey, ErrorCode, Message};
+
+use super::Attempt;
+use super::api::overdue::Overdue;
+use super::hall::{Door, Hall};
+use super::parked::{AskedFor, Change, Parked, Then, Waiting};
+use crate::coordinate::{Question, Said, Told};
+use crate::event_loop::{Address, Chunk, Connections, Outcome, Reply};
+use crate::ops::asking::{Asking, QUESTION_BYTES, only};
+use crate::ops::change::{self, Begun};
+use crate::ops::once::keep_once;
+use crate::ops::{Asker, Desk};
+use crate::shared::Shared;
+
+/// A request that needs a change before it can be answered is answered without it then. Kafka does not wait for a topic that it
+/// creates by the way, and its clients ask again.
+const AGAIN_WAIT_MAX: Duration = Duration::from_secs(5);
+
+pub(crate) struct Call<'a> {
+    pub(crate) desk: &'a mut Desk,
+    pub(crate) door: &'a mut Door,
+    pub(crate) connections: &'a mut Connections,
+    pub(crate) address: Address,
+    pub(crate) asker: Arc<Asker>,
+}
+
+impl Call<'_> {
+    pub(crate) fn version(&self) -> i16 {
+        self.address.version
+    }
+
+    /// The hall without this request, for what is no part of it.
+    pub(crate) fn hall(&mut self) -> Hall<'_> {
+        Hall {
+            desk: self.desk,
+            door: self.door,
+            connections: self.connections,
+        }
+    }
+
+    pub(crate) fn reply<M: Message>(&self, key: ApiKey, response: &M) -> Outcome {
+        self.reply_with(key, response, Vec::new())
+    }
+
+    pub(crate) fn reply_with<M: Message>(
+        &self,
+        key: ApiKey,
+        response: &M,
+        fillers: Vec<Vec<Chunk>>,
+    ) -> Outcome {
+        let Address {
+            version,
+            correlation_id,
+            ..
+        } = self.address;
+        match wire::frame::encode_response(key, response, version, correlation_id) {
+            Ok(encoded) => Outcome::Reply(Reply::new(encoded, fillers)),
+            Err(error) => {
+                env::tell!("{key:?} version {version}: answer cannot be encoded: {error}");
+                Outcome::Close
+            }
+        }
+    }
+
+    /// The key that the next `park` uses.
+    pub(crate) fn next_key(&mut self) -> WaiterKey {
+        self.door.parked.next_key()
+    }
+
+    pub(crate) fn ticket(&mut self) -> Ticket {
+        let key = self.next_key();
+        self.desk.ticket(key, 0)
+    }
+
+    /// Parks the request under the key that `next_key` gave.
+    pub(crate) fn park(&mut self, waiting: Waiting) -> Outcome {
+        let parked = Parked {
+            waiting,
+            address: self.address,
+            asker: Arc::clone(&self.asker),
+        };
+        self.door.parked.insert(parked);
+        Outcome::Waits
+    }
+
+    /// Nothing more of this connection is handled before `unhold`: it must not overtake the request that waits.
+    pub(crate) fn hold(&mut self) {
+        self.connections.hold(self.address.conn);
+    }
+
+    pub(crate) fn unhold(&mut self) {
+        self.connections.unhold(self.address.conn);
+    }
+
+    /// A request that takes `bytes` of memory until it is answered counts as that many, if it has fewer.
+    pub(crate) fn charge(&mut self, bytes: usize) {
+        self.connections.charge(&self.address, bytes);
+    }
+
+    /// Asks the coordinator of one group. `finish` makes the answer of the request.
+    pub(crate) fn ask_group(
+        &mut self,
+        group_id: &str,
+        ask: group::Ask,
+        finish: impl FnOnce(&mut Call<'_>, Result<group::Answer, ErrorCode>) -> Outcome + Send + 'static,
+    ) -> Outcome {
+        let question = self.desk.group_question(group_id, ask);
+        self.ask_all(vec![question], move |call, told| {
+            finish(call, only(told).map(Said::group))
+        })
+    }
+
+    /// Asks the coordinator of each of several groups once. `finish` gets what they said, beside the groups.
+    pub(crate) fn ask_groups(
+        &mut self,
+        mut group_ids: Vec<String>,
+        ask: impl Fn(String) -> group::Ask,
+        finish: impl FnOnce(&mut Call<'_>, Vec<(String, Result<group::Answer, ErrorCode>)>) -> Outcome
+        + Send
+        + 'static,
+    ) -> Outcome {
+        keep_once(&mut group_ids);
+        let desk = &mut *self.desk;
+        let question = |id: &String| desk.group_question(id, ask(id.clone()));
+        let questions = group_ids.iter().map(question).collect();
+        self.ask_all(questions, move |call, told| {
+            let told = told.into_iter().map(|told| told.map(Said::group));
+            finish(call, group_ids.into_iter().zip(told).collect())
+        })
+    }
+
+    /// Asks the coordinator of a transaction.
+    pub(crate) fn ask_txn(
+        &mut self,
+        ask: txn::Ask,
+        finish: impl FnOnce(&mut Call<'_>, Result<txn::Answer, ErrorCode>) -> Outcome + Send + 'static,
+    ) -> Outcome {
+        let question = self.desk.txn_question(ask);
+        self.ask_all(vec![question], move |call, told| {
+            finish(call, only(told).map(Said::txn))
+        })
+    }
+
+    /// Asks several coordinators; `finish` gets what they said in the order of the questions.
+    pub(crate) fn ask_all(
+        &mut self,
+        questions: Vec<(i32, Question)>,
+        finish: impl FnOnce(&mut Call<'_>, Vec<Told>) -> Outcome + Send + 'static,
+    ) -> Outcome {
+        if questions.is_empty() {
+            return finish(self, Vec::new());
+        }
+        if self.desk.is_stopping {
+            // A request that waits for other members now would keep the broker from ending.
+            return Outcome::Close;
+        }
+        self.charge(questions.len() * QUESTION_BYTES);
+        let first = self.ticket();
+        let ticket = |part| Ticket { part, ..first };
+        let asking = Asking::begin(self.desk, questions, ticket);
+        self.park(Waiting::Asking(AskedFor {
+            asking,
+            finish: Box::new(finish),
+        }))
+    }
+
+    /// Decides on the newest image and answers when that is durable, or when `patience` has passed.
+    pub(crate) fn change<M: Message + Overdue + Send + 'static>(
+        &mut self,
+        key: ApiKey,
+        patience: Duration,
+        decide: impl FnOnce(&Image, &Shared) -> (Vec<Record>, M),
+    ) -> Outcome {
+        let ticket = self.ticket();
+        let (mut response, begun) = change::begin(self.desk, ticket, patience, decide);
+        let reply = match self.reply(key, &response) {
+            Outcome::Reply(reply) => reply,
+            other => return other,
+        };
+        let overdue = Box::new(move |call: &mut Call<'_>| {
+            response.time_out();
+            call.reply(key, &response)
+        });
+        self.on_begun(begun, Then::Reply { reply, overdue })
+    }
+
+    /// Writes records that a request needs before it can be answered; `again` handles it then.
+    pub(crate) fn change_first(
+        &mut self,
+        again: impl FnOnce(&mut Call<'_>, Attempt) -> Outcome + Send + 'static,
+        decide: impl FnOnce(&Image, &Shared) -> Vec<Record>,
+    ) -> Outcome {
+        let ticket = self.ticket();
+        let decide = |image: &Image, shared: &Shared| (decide(image, shared), ());
+        let ((), begun) = change::begin(self.desk, ticket, AGAIN_WAIT_MAX, decide);
+        self.on_begun(begun, Then::Again(Box::new(again)))
+    }
+
+    fn on_begun(&mut self, begun: Begun, then: Then) -> Outcome {
+        match begun {
+            Begun::Durable => then.answer(self),
+            Begun::Waits(change) => self.park(Waiting::Change(Change {
+                change,
+                then: Some(then),
+            })),
+            Begun::Offline => Outcome::Close,
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Requests of the Kafka door that wait: for a commit, for a coordinator, for more to read.
+//!
+//! A parked request keeps its decoded form and its asker; nothing is decoded twice, and it goes on as the one that it came from
+//! although its connection may be gone.
+
+use std::sync::Arc;
+
+use model::Instant;
+
+use super::Attempt;
+use super::api::fetch::Fetch;
+use super::api::list_offsets::Search;
+use super::call::Call;
+use crate::coordinate::Told;
+use crate::event_loop::{Address, Outcome, Reply};
+use crate::ops::asking::Asking;
+use crate::ops::produce::Producing;
+use crate::ops::trim::Trimming;
+use crate::ops::{Asker, change};
+
+pub(crate) struct Parked {
+    pub(crate) waiting: Waiting,
+    pub(crate) address: Address,
+    pub(crate) asker: Arc<Asker>,
+}
+
+pub(crate) enum Waiting {
+    Produce(Producing),
+    Fetch(Fetch),
+    Search(Arc<Search>),
+    Trim(Trimming),
+    Change(Change),
+    Asking(AskedFor),
+}
+
+/// Coordinators are asked, and the answer is made from what they say.
+pub(crate) struct AskedFor {
+    pub(crate) asking: Asking,
+    pub(crate) finish: Finish,
+}
+
+type Finish = Box<dyn FnOnce(&mut Call<'_>, Vec<Told>) -> Outcome + Send>;
+
+pub(crate) struct Change {
+    pub(crate) change: change::Change,
+    /// None once the request was told that its time is up: the image is published all the same when it is durable.
+    pub(crate) then: Option<Then>,
+}
+
+type Again = Box<dyn FnOnce(&mut Call<'_>, Attempt) -> Outcome + Send>;
+type Overrun = Box<dyn FnOnce(&mut Call<'_>) -> Outcome + Send>;
+
+/// What follows a change that is durable.
+pub(crate) enum Then {
+    Reply {
+        reply: Reply,
+        /// The answer when its time is up.
+        overdue: Overrun,
+    },
+    /// The request is handled again: what it needed is there now.
+    Again(Again),
+}
+
+impl Then {
+    pub(crate) fn answer(self, call: &mut Call<'_>) -> Outcome {
+        match self {
+            Then::Reply { reply, .. } => Outcome::Reply(reply),
+            Then::Again(again) => again(call, Attempt::Second),
+        }
+    }
+
+    pub(crate) fn answer_overdue(self, call: &mut Call<'_>) -> Outcome {
+        match self {
+            Then::Reply { overdue, .. } => overdue(call),
+            Then::Again(again) => again(call, Attempt::Overdue),
+        }
+    }
+}
+
+impl Waiting {
+    /// When it is answered though what it waits for is not durable. Fetches have timers of their own.
+    pub(crate) fn until(&self) -> Option<Instant> {
+        match self {
+            Waiting::Produce(producing) => producing.until(),
+            Waiting::Trim(trimming) => Some(trimming.until()),
+            Waiting::Change(Change { change, then }) => then.as_ref().map(|_| change.until),
+            Waiting::Asking(asked) => asked.asking.until(),
+            Waiting::Fetch(_) | Waiting::Search(_) => None,
+        }
+    }
+
+    /// True if nobody needs it without its connection: what it wrote is committed all the same. A client may have asked to wait
+    /// for weeks.
+    pub(crate) fn is_for_client_alone(&self) -> bool {
+        matches!(
+            self,
+            Waiting::Produce(Producing::Committing(_)) | Waiting::Trim(_) | Waiting::Fetch(_)
+        )
+    }
+
+    /// True if it keeps a stopping broker until what it wrote is durable. Requests that wait for a coordinator are dropped by a stop.
+    pub(crate) fn needs_commit(&self) -> bool {
+        matches!(
+            self,
+            Waiting::Produce(Producing::Committing(_)) | Waiting::Trim(_) | Waiting::Change(_)
+        )
+    }
+}

@@ -1,0 +1,144 @@
+//! The connections of one loop, and what they hold together.
+//!
+//! Invariant: `request_bytes` and `unsent_memory` are the sums over the open connections.
+
+use std::collections::BTreeSet;
+
+use env::{ConnId, Poller};
+use model::Instant;
+
+use super::by_id::ById;
+use super::connection::Connection;
+use super::outbox::Reply;
+use super::pending::Address;
+
+/// The answer to a request, or the reason why there is none.
+pub(crate) enum Outcome {
+    Reply(Reply),
+    /// Answered later, through its waiter key.
+    Waits,
+    /// No answer is wanted.
+    Silent,
+    /// The client is to be cut off once earlier answers are out.
+    Close,
+}
+
+/// The state of a connection after a send.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sent {
+    Open,
+    /// Lost, or closing with nothing left to send.
+    Over,
+}
+
+#[derive(Default)]
+pub(crate) struct Connections {
+    open: ById<ConnId, Connection>,
+    /// To be read or flushed in this turn.
+    pub(super) active: BTreeSet<ConnId>,
+    pub(super) answers_unsent: usize,
+    /// Bytes of requests that are read and not answered.
+    pub(super) request_bytes: usize,
+    /// Bytes of answers in memory that clients have not taken.
+    pub(super) unsent_memory: usize,
+}
+
+impl Connections {
+    pub(crate) fn get(&self, conn: ConnId) -> Option<&Connection> {
+        self.open.get(&conn)
+    }
+
+    pub(crate) fn get_mut(&mut self, conn: ConnId) -> Option<&mut Connection> {
+        self.open.get_mut(&conn)
+    }
+
+    pub(crate) fn unsent_memory(&self) -> usize {
+        self.unsent_memory
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    pub(super) fn ids(&self) -> BTreeSet<ConnId> {
+        self.open.keys().copied().collect()
+    }
+
+    pub(super) fn values(&self) -> impl Iterator<Item = &Connection> {
+        self.open.values()
+    }
+
+    pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut Connection> {
+        self.open.values_mut()
+    }
+
+    pub(super) fn insert(&mut self, connection: Connection) {
+        self.active.insert(connection.id);
+        self.open.insert(connection.id, connection);
+    }
+
+    pub(super) fn remove(&mut self, conn: ConnId) -> Option<Connection> {
+        let connection = self.open.remove(&conn)?;
+        self.request_bytes -= connection.unanswered_bytes();
+        self.unsent_memory -= connection.unsent_memory();
+        self.active.remove(&conn);
+        Some(connection)
+    }
+
+    /// Sends what is ready to be sent.
+    pub(super) fn send(&mut self, conn: ConnId, poller: &mut dyn Poller, now: Instant) -> Sent {
+        let Some(connection) = self.open.get_mut(&conn) else {
+            return Sent::Open;
+        };
+        self.request_bytes -= connection.collect(now);
+        let unsent = connection.unsent_memory();
+        let flushed = connection.flush(poller, now);
+        self.unsent_memory -= unsent - connection.unsent_memory();
+        if flushed.is_err() || (connection.is_closing && connection.is_idle()) {
+            return Sent::Over;
+        }
+        if connection.is_readable && connection.has_room() {
+            self.active.insert(conn);
+        }
+        Sent::Open
+    }
+
+    /// Nothing more of this connection is handled before `unhold`.
+    pub(crate) fn hold(&mut self, conn: ConnId) {
+        if let Some(connection) = self.get_mut(conn) {
+            connection.is_held = true;
+        }
+    }
+
+    pub(crate) fn unhold(&mut self, conn: ConnId) {
+        if let Some(connection) = self.get_mut(conn) {
+            connection.is_held = false;
+            self.active.insert(conn);
+        }
+    }
+
+    /// A request that takes `bytes` of memory until it is answered counts as that many, if it has fewer.
+    pub(crate) fn charge(&mut self, address: &Address, bytes: usize) {
+        if let Some(connection) = self.open.get_mut(&address.conn) {
+            self.request_bytes += connection.charge(address.slot, bytes);
+        }
+    }
+
+    /// Puts an outcome in its place in the order of answers.
+    pub(crate) fn settle(&mut self, address: &Address, outcome: Outcome) {
+        let Some(connection) = self.open.get_mut(&address.conn) else {
+            return;
+        };
+        match outcome {
+            Outcome::Waits => return,
+            Outcome::Reply(reply) => {
+                self.unsent_memory += reply.memory;
+                connection.answer(address.slot, Some(reply));
+            }
+            Outcome::Silent => connection.answer(address.slot, None),
+            Outcome::Close => connection.drop_from(address.slot),
+        }
+        self.answers_unsent += 1;
+        self.active.insert(address.conn);
+    }
+}

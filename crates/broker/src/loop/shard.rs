@@ -1,0 +1,491 @@
+//! One network shard: a single-threaded loop that owns its connections and takes requests from bytes to answers.
+//!
+//! A turn drains the sockets, commits once for everything that arrived, and sends the answers in batches; no request costs a
+//! channel hop or a wake-up of its own. Invariant: when a turn ends with `Sleep`, every edge that was reported has been used
+//! up or is remembered in its connection.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use env::{ConnId, Poller, Readiness, Turn, Worker};
+use model::Instant;
+use partition::{Commit, News, Wait};
+
+use super::connections::{Connections, Sent};
+use super::inbox::Frame;
+use super::memory::Account;
+use super::pending::Pending;
+use crate::coordinate::Answered;
+use crate::held::Held;
+use crate::inboxes::{Redeemed, ShardId};
+use crate::kafka::{self, Door, Hall};
+use crate::ops::Desk;
+use crate::shared::{Post, Shared};
+
+/// Receive calls per connection and turn: a fast sender does not starve the others.
+const RECEIVES_MAX: usize = 8;
+/// Polls in one turn before a commit: drain until idle, but not for ever.
+const DRAINS_MAX: usize = 16;
+/// Commits faster than this run on the shard itself; slower ones go to a commit thread, so that reads go on meanwhile.
+const INLINE_COMMIT_MAX: Duration = Duration::from_micros(400);
+/// And none does when somebody asked so recently for something that needs no commit: a disk may become slow at any time, and he
+/// would wait for the first commit that finds out. Consumers ask every `fetch.max.wait.ms`, half a second.
+const ASKED_RECENTLY: Duration = Duration::from_millis(600);
+/// Connections that are served before a round begins with what they brought, on a slow disk. When all of many wait for the same
+/// round, they come back together as well, and the disk idles meanwhile.
+const SERVED_BEFORE_ROUND: usize = 16;
+/// Answers to one commit that leave before the next ones are made.
+const SENDS_EARLY_MIN: usize = 8;
+/// While a log directory is overloaded the sockets are left alone for this long.
+const OVERLOAD_PAUSE: Duration = Duration::from_millis(5);
+/// How often idle connections are looked for.
+pub(super) const IDLE_CHECK: Duration = Duration::from_secs(5);
+/// Connections that wait for memory try again so often; others are asked for theirs so often meanwhile.
+const DENIED_RETRY: Duration = Duration::from_millis(10);
+const SHORT_CHECK: Duration = Duration::from_millis(500);
+pub(crate) struct Shard {
+    pub(crate) desk: Desk,
+    pub(crate) door: Door,
+    pub(crate) connections: Connections,
+    pub(super) poller: Box<dyn Poller>,
+    ready: Vec<Readiness>,
+    /// Memory for requests that are not whole.
+    pub(super) account: Account,
+    retry_denied: Option<Instant>,
+    paused_until: Option<Instant>,
+    idle_check: Instant,
+    /// Peers may wait to be accepted until another one goes.
+    pub(super) accept_at: Option<Instant>,
+    pub(super) may_complain: Instant,
+}
+
+impl Shard {
+    pub(crate) fn new(id: ShardId, shared: Arc<Shared>, poller: Box<dyn Poller>) -> Shard {
+        let slots = shared.config().fetch_session_slots / shared.shards_count().max(1);
+        let account = Account::new(Arc::clone(&shared.unfinished));
+        let desk = Desk::new(id, shared);
+        let now = desk.now;
+        Shard {
+            desk,
+            door: Door::new(Pending::new(), slots),
+            connections: Connections::default(),
+            poller,
+            ready: Vec::new(),
+            account,
+            retry_denied: None,
+            paused_until: None,
+            idle_check: now.plus(IDLE_CHECK),
+            accept_at: None,
+            may_complain: now,
+        }
+    }
+
+    pub(crate) fn hall(&mut self) -> Hall<'_> {
+        Hall {
+            desk: &mut self.desk,
+            door: &mut self.door,
+            connections: &mut self.connections,
+        }
+    }
+
+    fn take_in(&mut self) {
+        let mut ready = std::mem::take(&mut self.ready);
+        for readiness in ready.drain(..) {
+            match readiness {
+                Readiness::Accept => self.accept(),
+                Readiness::Conn {
+                    conn,
+                    readable,
+                    writable,
+                } => {
+                    if let Some(connection) = self.connections.get_mut(conn) {
+                        if readable {
+                            connection.on_readable(self.desk.now);
+                        }
+                        if writable {
+                            connection.on_writable();
+                        }
+                        self.connections.active.insert(conn);
+                    }
+                }
+            }
+        }
+        self.ready = ready;
+    }
+
+    /// Reads and handles what the active connections have; returns whether anything was done.
+    fn serve_active(&mut self) -> bool {
+        let mut any = false;
+        let active: Vec<ConnId> = std::mem::take(&mut self.connections.active)
+            .into_iter()
+            .collect();
+        for (number, conn) in active.into_iter().enumerate() {
+            any |= self.serve(conn);
+            if number % SERVED_BEFORE_ROUND == SERVED_BEFORE_ROUND - 1 {
+                self.commit_early();
+            }
+        }
+        any
+    }
+
+    fn serve(&mut self, conn: ConnId) -> bool {
+        let mut any = false;
+        for _ in 0..RECEIVES_MAX {
+            any |= self.handle_frames(conn);
+            let budget_is_spent =
+                self.connections.request_bytes >= self.desk.shared.request_bytes_max();
+            let Some(connection) = self.connections.get_mut(conn) else {
+                return any;
+            };
+            if !connection.is_readable || !connection.has_room() || budget_is_spent {
+                break;
+            }
+            if !connection.make_room(&mut self.account) {
+                self.retry_denied
+                    .get_or_insert(self.desk.now.plus(DENIED_RETRY));
+                break;
+            }
+            match connection.receive(&mut *self.poller, self.desk.now) {
+                Ok(0) => {
+                    self.close(conn);
+                    return true;
+                }
+                Ok(_) => {
+                    connection.last_active = self.desk.now;
+                    any = true;
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                    connection.on_drained(self.desk.now);
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(_) => {
+                    self.close(conn);
+                    return true;
+                }
+            }
+        }
+        any |= self.handle_frames(conn);
+        self.send(conn);
+        any
+    }
+
+    pub(super) fn handle_frames(&mut self, conn: ConnId) -> bool {
+        let mut any = false;
+        loop {
+            let Some(connection) = self.connections.get_mut(conn) else {
+                return any;
+            };
+            if !connection.has_room() {
+                return any;
+            }
+            match connection.next_frame(self.desk.shared.frame_bytes_max(), &mut self.account) {
+                Frame::Partial => return any,
+                Frame::Refused { length } => {
+                    env::tell!(
+                        "connection from {} closed: it announced a request of {length} bytes",
+                        connection.peer
+                    );
+                    self.close(conn);
+                    return true;
+                }
+                Frame::Request(frame) => {
+                    let bytes = frame.len();
+                    let slot = connection.open_slot(bytes);
+                    self.connections.request_bytes += bytes;
+                    any = true;
+                    kafka::on_request(&mut self.hall(), conn, slot, frame);
+                    self.spread_answers();
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, conn: ConnId) {
+        let sent = self
+            .connections
+            .send(conn, &mut *self.poller, self.desk.now);
+        if sent == Sent::Over {
+            self.close(conn);
+        }
+    }
+
+    pub(super) fn close(&mut self, conn: ConnId) {
+        if let Some(mut connection) = self.connections.remove(conn) {
+            connection.release(&mut self.account);
+            self.desk.shared.forget_connection(connection.peer.ip());
+            self.accept_at = self.accept_at.map(|_| self.desk.now);
+            self.poller.close(conn);
+        }
+    }
+
+    /// Commits what is queued, here or on a commit thread; returns until when a commit waits for company.
+    fn commit(&mut self) -> Option<Instant> {
+        self.desk.write_decisions();
+        let mut wait = None;
+        let is_asked = |at: Instant| self.desk.now < at.plus(ASKED_RECENTLY);
+        let commits_inline =
+            self.desk.shared.commits_inline() && !self.door.asked_at.is_some_and(is_asked);
+        for at in 0..self.desk.shared.dirs().len() {
+            let dir = Arc::clone(&self.desk.shared.dirs()[at]);
+            if !dir.has_queued() {
+                continue;
+            }
+            let by_thread = !commits_inline || dir.commit_average() > INLINE_COMMIT_MAX;
+            // While stopping the commit threads may have ended already, and nobody would commit what comes after it.
+            if by_thread && !self.desk.is_stopping {
+                self.desk.shared.ring_committer(at);
+                continue;
+            }
+            match dir.commit_wait(self.desk.shared.env.clock.now()) {
+                Wait::Until(until) => {
+                    wait = Some(wait.map_or(until, |wait: Instant| wait.min(until)));
+                }
+                Wait::Busy => {} // whoever is at it looks again
+                Wait::No => {
+                    while dir.commit(&mut self.desk.news) == Commit::Done && dir.has_queued() {}
+                    if dir.is_failed() {
+                        self.desk.shared.check_health();
+                    }
+                }
+            }
+        }
+        wait
+    }
+
+    /// On a slow disk a round begins while more requests come in: it need not wait for those, nor they for it.
+    fn commit_early(&mut self) {
+        if self.desk.coordinators.has_unwritten()
+            && self.desk.shared.dirs().iter().any(|dir| dir.is_slow())
+        {
+            self.desk.write_decisions();
+        }
+        for (at, dir) in self.desk.shared.dirs().iter().enumerate() {
+            if !self.desk.is_stopping && dir.is_slow() && dir.has_queued() {
+                self.desk.shared.ring_committer(at);
+            }
+        }
+    }
+
+    /// Hands on what operations and commits left for inboxes, until nothing is left.
+    pub(super) fn spread(&mut self) {
+        loop {
+            self.spread_answers();
+            if self.desk.news.is_empty() {
+                return;
+            }
+            for item in std::mem::take(&mut self.desk.news) {
+                if self.desk.owns(item.inbox()) {
+                    self.on_news(item);
+                } else {
+                    self.desk.shared.put(item.inbox(), Redeemed::News(item));
+                }
+            }
+            self.spread_readable();
+        }
+    }
+
+    /// Gives coordinators' answers to the requests that wait for them.
+    pub(super) fn spread_answers(&mut self) {
+        while !self.desk.answered.is_empty() {
+            for answered in std::mem::take(&mut self.desk.answered) {
+                self.on_answer(answered);
+            }
+        }
+    }
+
+    fn on_answer(&mut self, answered: Answered) {
+        if self.desk.coordinators.waits_for(answered.ticket) {
+            self.desk.on_marking_answer(answered);
+        } else {
+            self.hall().on_answer(answered);
+            self.send_early();
+        }
+    }
+
+    fn on_news(&mut self, news: News) {
+        if self.desk.coordinators.waits_for(news.ticket()) {
+            self.desk.on_marking_news(news);
+        } else {
+            self.hall().on_news(news);
+            self.send_early();
+        }
+    }
+
+    /// Each fetch that waits looks once at all that came together.
+    fn spread_readable(&mut self) {
+        let told = self.door.take_readable();
+        for tickets in told.chunk_by(|one, next| one.key == next.key) {
+            self.hall().on_readable(tickets);
+            self.send_early();
+        }
+    }
+
+    fn take_posts(&mut self) {
+        for post in self.desk.shared.take_posts(self.desk.id) {
+            match post {
+                Post::Socket(socket) => self.adopt(socket),
+                Post::Redeemed(Redeemed::News(news)) => self.on_news(news),
+                Post::Redeemed(Redeemed::Answered(answered)) => self.on_answer(*answered),
+                Post::Asked(asked) => self.desk.on_question(*asked),
+            }
+        }
+        self.spread_answers();
+        self.spread_readable();
+    }
+
+    /// Many connections wait for one commit: the first of them think of their next request while we answer the others.
+    fn send_early(&mut self) {
+        if self.connections.answers_unsent >= SENDS_EARLY_MIN {
+            self.send_all();
+        }
+    }
+
+    fn send_all(&mut self) {
+        self.connections.answers_unsent = 0;
+        for conn in std::mem::take(&mut self.connections.active) {
+            self.send(conn);
+        }
+    }
+
+    fn fire_timers(&mut self) {
+        self.hall().fire_timers();
+        self.desk.retry_markings();
+        if self.desk.now >= self.idle_check {
+            let is_short = self.account.is_short();
+            if is_short {
+                self.economise();
+            }
+            let pause = if is_short { SHORT_CHECK } else { IDLE_CHECK };
+            self.idle_check = self.desk.now.plus(pause);
+            self.close_idle();
+            self.hall().expire();
+        }
+    }
+
+    /// Lets those try again that waited for memory.
+    fn retry_denied(&mut self) {
+        if self.retry_denied.is_none_or(|at| self.desk.now < at) {
+            return;
+        }
+        self.retry_denied = None;
+        // Soon enough to find out who keeps memory for nothing.
+        self.idle_check = self.idle_check.min(self.desk.now.plus(SHORT_CHECK));
+        for conn in self.account.retry() {
+            if let Some(connection) = self.connections.get_mut(conn) {
+                connection.is_denied = false;
+                self.connections.active.insert(conn);
+            }
+        }
+    }
+
+    fn is_overloaded(&self) -> bool {
+        self.desk
+            .shared
+            .dirs()
+            .iter()
+            .any(|dir| dir.is_overloaded())
+    }
+
+    fn tell_held(&self) {
+        let held = Held {
+            connections: self.connections.len(),
+            request_bytes: self.connections.request_bytes,
+            unfinished_bytes: self.account.used(),
+            answer_bytes: self.connections.unsent_memory,
+            waiting: self.door.parked.len() + self.desk.coordinators.markings_count(),
+            deadlines: self.door.timers.len() + self.desk.coordinators.retries_count(),
+            fetch_sessions: self.door.sessions.count(),
+        };
+        self.desk.shared.tell_held(self.desk.id, held);
+    }
+
+    fn poll(&mut self, timeout: Option<Duration>) {
+        if let Err(error) = self.poller.wait(timeout, &mut self.ready) {
+            env::tell!("shard {} cannot poll: {error}", self.desk.id.0);
+        }
+    }
+}
+
+impl Worker for Shard {
+    fn turn(&mut self) -> Turn {
+        self.desk.refresh_time();
+        self.paused_until = self
+            .is_overloaded()
+            .then(|| self.desk.now.plus(OVERLOAD_PAUSE));
+        self.retry_denied();
+        self.retry_accept();
+        for _ in 0..DRAINS_MAX {
+            // What `park` brought comes first: no need to ask again.
+            if self.ready.is_empty() {
+                self.poll(Some(Duration::ZERO));
+            }
+            self.take_in();
+            if self.paused_until.is_some() || !self.serve_active() {
+                break;
+            }
+            self.commit_early();
+        }
+        // After the last poll: a poll swallows the wake-up of whatever was posted before it.
+        self.take_posts();
+        self.desk.turn_coordinators();
+        if !self.desk.is_stopping && self.desk.shared.is_stopping() {
+            self.desk.is_stopping = true;
+            self.hall().drop_readers();
+            self.desk.coordinators.drop_markings();
+        }
+        let mut commit_wait = self.commit();
+        self.desk.refresh_time();
+        self.spread();
+        self.fire_timers();
+        if self.desk.is_stopping {
+            self.hall().expire();
+        }
+        self.spread();
+        // A commit lets more be written (markers of a transaction, a request that waited for its topic): not one poll later.
+        if self.desk.coordinators.has_unwritten()
+            || self.desk.shared.dirs().iter().any(|dir| dir.has_queued())
+        {
+            commit_wait = self.commit();
+            self.spread();
+        }
+        self.send_all();
+
+        if self.desk.is_stopping
+            && self.door.parked.len() == 0
+            && self.desk.coordinators.markings_count() == 0
+        {
+            let open = self.connections.ids();
+            open.into_iter().for_each(|conn| self.close(conn));
+            self.tell_held();
+            self.desk.shared.on_loop_ended();
+            return Turn::Done;
+        }
+        self.tell_held();
+        let is_budget_left = self.connections.request_bytes < self.desk.shared.request_bytes_max();
+        if self.desk.coordinators.is_loading() {
+            return Turn::Again;
+        }
+        if !self.connections.active.is_empty() && self.paused_until.is_none() && is_budget_left {
+            return Turn::Again;
+        }
+        let until = [
+            commit_wait,
+            self.door.timers.next(),
+            self.desk.coordinators.next_retry(),
+            self.paused_until,
+            self.retry_denied,
+            self.accept_at,
+            self.desk.coordinators.next_deadline(),
+            Some(self.idle_check),
+        ]
+        .into_iter()
+        .flatten()
+        .min();
+        Turn::Sleep { until }
+    }
+
+    fn park(&mut self, until: Option<Instant>) {
+        let timeout = until.map(|until| until.since(self.desk.shared.env.clock.now()));
+        self.poll(timeout);
+    }
+}

@@ -1,0 +1,182 @@
+//! Questions to coordinators: one or more are asked, and an operation goes on when all have answered durably.
+
+use coord::{group, txn};
+use model::Instant;
+use model::Ticket;
+use partition::NeverDurable;
+use wire::ErrorCode;
+
+use super::Desk;
+use crate::coordinate::{Answered, Asked, Question, Said, Told};
+
+/// Memory of a question that waits for its coordinator, and of what it says. The name that it is about may be one byte of the
+/// request.
+pub(crate) const QUESTION_BYTES: usize = 512;
+
+/// Questions on their way to their coordinators.
+pub(crate) struct Asking {
+    told: Vec<Place>,
+    /// Questions without an answer, or with one that is not durable.
+    open: usize,
+    /// When answers that are still not durable are taken for none.
+    until: Option<Instant>,
+}
+
+enum Place {
+    /// Nothing was said: others are waited for, members of a group, or the coordinator's shard.
+    Empty,
+    /// What it rests on is not durable.
+    Waits(Said),
+    Done(Told),
+}
+
+impl Asking {
+    /// Asks each coordinator; `ticket` gives the ticket of a question by its number.
+    pub(crate) fn begin(
+        desk: &mut Desk,
+        questions: Vec<(i32, Question)>,
+        ticket: impl Fn(u32) -> Ticket,
+    ) -> Asking {
+        let asking = Asking {
+            told: questions.iter().map(|_| Place::Empty).collect(),
+            open: questions.len(),
+            until: None,
+        };
+        for (index, (partition, question)) in (0..).zip(questions) {
+            desk.send_question(Asked {
+                partition,
+                ticket: ticket(index),
+                question,
+            });
+        }
+        asking
+    }
+
+    pub(crate) fn until(&self) -> Option<Instant> {
+        self.until
+    }
+
+    /// How many questions there are, answered or not.
+    pub(crate) fn questions(&self) -> usize {
+        self.told.len()
+    }
+
+    /// True if every coordinator has answered, durably or not in time.
+    pub(crate) fn is_done(&self) -> bool {
+        self.open == 0
+    }
+
+    /// A coordinator has spoken; its answer counts when its log is durable.
+    pub(crate) fn on_answer(&mut self, desk: &Desk, answered: Answered) {
+        let Answered { ticket, said, log } = answered;
+        let Some(place) = self.told.get_mut(ticket.part as usize) else {
+            return;
+        };
+        let told = match (said, log) {
+            (Ok(said), Some(log)) => match log.await_end(ticket) {
+                Ok(true) => {
+                    *place = Place::Waits(said);
+                    let overdue = desk.now.plus(desk.shared.config().coordinator_wait_max);
+                    self.until.get_or_insert(overdue);
+                    return;
+                }
+                Ok(false) => Ok(said),
+                Err(NeverDurable) => Err(ErrorCode::NotCoordinator),
+            },
+            (said, _) => said,
+        };
+        *place = Place::Done(told);
+        self.open -= 1;
+    }
+
+    /// What an answer rests on is committed, or will not be in this process.
+    pub(crate) fn on_news(&mut self, ticket: Ticket, code: ErrorCode) {
+        let Some(place) = self.told.get_mut(ticket.part as usize) else {
+            return;
+        };
+        match std::mem::replace(place, Place::Empty) {
+            Place::Waits(said) => {
+                *place = Place::Done(match code {
+                    ErrorCode::None => Ok(said),
+                    _ => Err(ErrorCode::NotCoordinator),
+                });
+                self.open -= 1;
+            }
+            // Its time was up before.
+            other => *place = other,
+        }
+    }
+
+    /// What was written for the operation takes too long to become durable. It stands in the log, and may be found there later;
+    /// the client asks again.
+    pub(crate) fn time_out(&mut self) {
+        self.until = None;
+        for place in &mut self.told {
+            if matches!(place, Place::Waits(_)) {
+                *place = Place::Done(Err(ErrorCode::CoordinatorNotAvailable));
+                self.open -= 1;
+            }
+        }
+    }
+
+    /// What the coordinators said, in the order of the questions.
+    pub(crate) fn into_told(self) -> Vec<Told> {
+        let told = self.told.into_iter().map(|place| match place {
+            Place::Done(told) => told,
+            Place::Empty | Place::Waits(_) => Err(ErrorCode::NotCoordinator),
+        });
+        told.collect()
+    }
+}
+
+/// The answer to the only question there was.
+pub(crate) fn only(told: Vec<Told>) -> Told {
+    let told = told.into_iter().next();
+    told.unwrap_or(Err(ErrorCode::NotCoordinator))
+}
+
+impl Desk {
+    /// The question to the coordinator of one group.
+    pub(crate) fn group_question(&mut self, group_id: &str, ask: group::Ask) -> (i32, Question) {
+        (self.group_partition(group_id), Question::Group(ask))
+    }
+
+    /// The question to the coordinator of a transaction.
+    pub(crate) fn txn_question(&mut self, ask: txn::Ask) -> (i32, Question) {
+        let partition = self.txn_partition(ask.transactional_id().unwrap_or_default());
+        (partition, Question::Txn(ask))
+    }
+
+    /// The partition of `__consumer_offsets` that looks after a group.
+    pub(crate) fn group_partition(&mut self, group_id: &str) -> i32 {
+        self.partition_of(
+            meta::name::OFFSETS,
+            "offsets.topic.num.partitions",
+            group_id,
+        )
+    }
+
+    /// The partition of `__transaction_state` that looks after a transactional id.
+    pub(crate) fn txn_partition(&mut self, transactional_id: &str) -> i32 {
+        self.partition_of(
+            meta::name::TRANSACTIONS,
+            "transaction.state.log.num.partitions",
+            transactional_id,
+        )
+    }
+
+    /// The partition that an id hashes to; of a topic that is not made yet, the one that it will have: AddOffsetsToTxn may come
+    /// before the first group.
+    fn partition_of(&mut self, topic: &str, setting: &str, id: &str) -> i32 {
+        let topics = self.topics();
+        let made = topics.named(topic).map(|topic| topic.partitions.len());
+        let partitions = match made {
+            Some(made) => i32::try_from(made).ok(),
+            None => {
+                let planned = self.shared.config().broker.number(setting);
+                planned.and_then(|planned| i32::try_from(planned).ok())
+            }
+        };
+        coord::partition_of(id, partitions.unwrap_or(i32::MAX))
+    }
+}

@@ -1,0 +1,78 @@
+//! Changes of the metadata that operations make: decided at once, done when they are durable and published.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use meta::{Image, Record};
+use model::Instant;
+use model::Ticket;
+use wire::ErrorCode;
+
+use super::Desk;
+use crate::metadata::Written;
+use crate::shared::Shared;
+
+/// Changes of one desk that wait for room on a full disk, each with its image. One more waits for its time to be up, and is not
+/// made: a client that asks for hours would have each of its requests written.
+const STUCK_MAX: usize = 64;
+
+/// A change whose records are on their way to the disk.
+pub(crate) struct Change {
+    image: Arc<Image>,
+    pub(crate) until: Instant,
+    /// It has records of its own. One that has none waits for those of others, whose owners publish the image, or for its time to
+    /// be up.
+    pub(crate) writes: bool,
+}
+
+/// How far a change came.
+pub(crate) enum Begun {
+    /// It rests on nothing that is not durable.
+    Durable,
+    Waits(Change),
+    /// The metadata log is offline: nothing can be said for certain any more.
+    Offline,
+}
+
+/// Decides on the newest image, durable or not; returns the decision's answer, which holds once the change is durable.
+pub(crate) fn begin<T>(
+    desk: &mut Desk,
+    ticket: Ticket,
+    patience: Duration,
+    decide: impl FnOnce(&Image, &Shared) -> (Vec<Record>, T),
+) -> (T, Begun) {
+    let shared = Arc::clone(&desk.shared);
+    let until = desk.now.plus(patience);
+    let is_stuck = shared.metadata.log_dir().lacks_room() && STUCK_MAX <= desk.changes_written;
+    let (answer, written) = shared.change(ticket, is_stuck, decide);
+    let begun = match written {
+        Written::Durable => Begun::Durable,
+        Written::Offline => Begun::Offline,
+        Written::Waits { image, writes } => {
+            desk.changes_written += usize::from(writes);
+            Begun::Waits(Change {
+                image,
+                until,
+                writes,
+            })
+        }
+    };
+    (answer, begun)
+}
+
+impl Change {
+    /// The change is durable, and published with that; or it will not be in this process.
+    pub(crate) fn finish(self, desk: &mut Desk, code: ErrorCode) {
+        if code == ErrorCode::None {
+            let mut news = Vec::new();
+            desk.shared.publish(Arc::clone(&self.image), &mut news);
+            desk.news.append(&mut news);
+        }
+        self.drop(desk);
+    }
+
+    /// Nobody waits for it any more, and this process will not publish it.
+    pub(crate) fn drop(self, desk: &mut Desk) {
+        desk.changes_written -= usize::from(self.writes);
+    }
+}

@@ -1,0 +1,83 @@
+//! The desk that operations are carried out at: what one loop of the broker sees of partitions, metadata and coordinators.
+//!
+//! Owned by the loop that also owns an inbox; nothing here knows connections, frames or protocol versions, so any door works with
+//! it: the Kafka protocol, HTTP, gRPC, a test. Operations leave what they caused for others in `news` and `answered`; the loop
+//! hands both on before it sleeps.
+
+use std::sync::Arc;
+
+use model::{InboxId, Instant, Ticket, Timestamp, WaiterKey};
+use partition::News;
+use wire::Uuid;
+
+use crate::coordinate::{Answered, Coordinators};
+use crate::ids::random_uuid;
+use crate::inboxes::ShardId;
+use crate::shared::Shared;
+use crate::topics::Topics;
+
+pub(crate) struct Desk {
+    pub(crate) id: ShardId,
+    /// For tickets of operations that wait.
+    pub(crate) inbox: InboxId,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) coordinators: Coordinators,
+    /// Time of the current turn.
+    pub(crate) now: Instant,
+    pub(crate) wall: Timestamp,
+    /// For tickets of any inbox.
+    pub(crate) news: Vec<News>,
+    /// Answers of coordinators to requests that wait in the inbox of this desk.
+    pub(crate) answered: Vec<Answered>,
+    /// Changes with records of their own that wait for the disk.
+    pub(crate) changes_written: usize,
+    pub(crate) is_stopping: bool,
+    topics: Arc<Topics>,
+}
+
+impl Desk {
+    pub(crate) fn new(id: ShardId, shared: Arc<Shared>) -> Desk {
+        Desk {
+            id,
+            inbox: shared.inboxes().of_doors(id),
+            coordinators: Coordinators::new(shared.inboxes().of_coordinators(id)),
+            now: shared.env.clock.now(),
+            wall: shared.env.clock.wall_ms(),
+            news: Vec::new(),
+            answered: Vec::new(),
+            changes_written: 0,
+            is_stopping: false,
+            topics: shared.topics(),
+            shared,
+        }
+    }
+
+    pub(crate) fn refresh_time(&mut self) {
+        self.now = self.shared.env.clock.now();
+        self.wall = self.shared.env.clock.wall_ms();
+    }
+
+    /// A ticket of the operation that waits under `key`.
+    pub(crate) fn ticket(&self, key: WaiterKey, part: u32) -> Ticket {
+        Ticket {
+            inbox: self.inbox,
+            key,
+            part,
+        }
+    }
+
+    /// True if what is put into the inbox comes to this desk.
+    pub(crate) fn owns(&self, inbox: InboxId) -> bool {
+        inbox == self.inbox || inbox == self.coordinators.inbox()
+    }
+
+    /// The partitions as they are now; cheap, a clone of a shared pointer.
+    pub(crate) fn topics(&mut self) -> Arc<Topics> {
+        self.shared.refresh_topics(&mut self.topics);
+        Arc::clone(&self.topics)
+    }
+
+    pub(crate) fn fresh_uuid(&self) -> Uuid {
+        random_uuid(&self.shared.env)
+    }
+}

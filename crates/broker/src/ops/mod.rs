@@ -1,0 +1,28 @@
+//! Operations of the broker: what any door can ask for, in types of our own.
+//!
+//! An operation is authorised, carried out at a [`Desk`] and either done at once or parked by its door under a ticket. Protocol
+//! versions, messages and error codes of the doors stay in the doors.
+
+pub(crate) mod access;
+pub(crate) mod asker;
+pub(crate) mod asking;
+pub(crate) mod change;
+pub(crate) mod desk;
+pub(crate) mod once;
+pub(crate) mod produce;
+pub(crate) mod source;
+pub(crate) mod trim;
+pub(crate) mod txns;
+pub(crate) mod verify;
+
+pub(crate) use asker::Asker;
+pub(crate) use desk::Desk;
+
+/// How far an operation came.
+pub(crate) enum Step<P, D> {
+    Done(D),
+    /// The door keeps it and brings it the news of its tickets.
+    Parked(P),
+    /// Nothing is answered: the broker is stopping, and what would be waited for may not come.
+    Dropped,
+}

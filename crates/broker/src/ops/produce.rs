@@ -1,0 +1,397 @@
+//! Produce: batches are appended to their partitions, and the operation is done when they are committed.
+//!
+//! Transactional batches that would open their transaction in a partition are verified by its coordinator first (see
+//! [`super::verify`]). What is appended may be committed although the operation was told that its time is up.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use log::producer::Origin as Writer;
+use model::Ticket;
+use model::{Instant, Offset, Timestamp};
+use partition::{AppendError, Appended, Moment, Partition, Stamp, Warrant};
+use wire::records::{Batch, BatchError, Codec, Head, Source as From};
+use wire::{ErrorCode, Uuid};
+
+use super::access::{Operation, Resource};
+use super::source::Source;
+use super::verify::{self, Verifying};
+use super::{Asker, Desk, Step};
+use crate::coordinate::Answered;
+
+/// When the asker hears of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Acks {
+    /// Never.
+    None,
+    /// When the leader has it durably.
+    Leader,
+    /// When every in-sync replica has it durably.
+    All,
+}
+
+/// How partitions join the transaction of the batches (KIP-890).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Joining {
+    /// This request adds them.
+    Adds,
+    /// The client has added them; the coordinator is asked if it has.
+    Verifies,
+}
+
+pub(crate) struct Produce {
+    pub(crate) acks: Acks,
+    /// How long the asker wants to wait.
+    pub(crate) patience: Duration,
+    pub(crate) transactional_id: Option<String>,
+    pub(crate) joining: Joining,
+    /// Clients that cannot read zstd may not write it (KIP-110).
+    pub(crate) knows_zstd: bool,
+    /// Id, zero where topics are named, and name, empty where they have ids.
+    pub(crate) topics: Vec<(Uuid, String)>,
+    pub(crate) batches: Vec<BatchFor>,
+}
+
+/// One batch, for one partition.
+pub(crate) struct BatchFor {
+    /// Place in [`Produce::topics`].
+    pub(crate) topic: u32,
+    pub(crate) index: i32,
+    pub(crate) records: Bytes,
+}
+
+/// Where a batch came to lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Placed {
+    pub(crate) base_offset: Offset,
+    pub(crate) append_time: Timestamp,
+    pub(crate) log_start: Offset,
+}
+
+#[derive(Debug)]
+pub(crate) enum ProduceError {
+    UnknownTopic,
+    UnknownId,
+    UnknownPartition,
+    Unauthorised,
+    /// Written by the broker alone.
+    Internal {
+        topic: Arc<str>,
+    },
+    /// The coordinator of the transaction did not let it in.
+    Unverified(ErrorCode),
+    Append(AppendError),
+    /// It may or may not be there after a restart.
+    Lost(ErrorCode),
+    /// It may be committed later.
+    TimedOut,
+}
+
+pub(crate) struct Answer {
+    /// Place in [`Produced::topics`].
+    pub(crate) topic: u32,
+    pub(crate) index: i32,
+    pub(crate) result: Result<Placed, ProduceError>,
+    waits: bool,
+}
+
+/// One answer for each batch, in their order.
+pub(crate) struct Produced {
+    pub(crate) acks: Acks,
+    pub(crate) topics: Vec<(Uuid, String)>,
+    pub(crate) answers: Vec<Answer>,
+}
+
+/// Why a request is refused whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// Transactional batches in a request without a transactional id.
+    NoTransactionalId,
+    /// Transactional batches of several producers.
+    SeveralProducers,
+    Unauthorised,
+}
+
+/// Where the batches came from: the connection's share of the linger, and the buffer that they lie in.
+pub(crate) struct Origin<'a> {
+    pub(crate) stamp: &'a mut Stamp,
+    /// None where nothing but the batch lies in its buffer, or where that is gone.
+    pub(crate) source: Option<&'a mut Source>,
+}
+
+/// A produce that waits.
+pub(crate) enum Producing {
+    Verifying(Box<Verifying>),
+    Committing(Committing),
+}
+
+/// Batches that are appended and not all committed.
+pub(crate) struct Committing {
+    produced: Produced,
+    open: usize,
+    until: Instant,
+}
+
+/// Makes the ticket of the batch with a number.
+pub(crate) type Tickets<'a> = &'a dyn Fn(u32) -> Ticket;
+
+pub(crate) fn begin(
+    desk: &mut Desk,
+    asker: &Asker,
+    request: Produce,
+    origin: Origin<'_>,
+    tickets: Tickets<'_>,
+) -> Result<Step<Producing, Produced>, (Refusal, Produce)> {
+    if let Some(id) = &request.transactional_id
+        && !asker.may(Operation::Write, Resource::transactional_id(id))
+    {
+        return Err((Refusal::Unauthorised, request));
+    }
+    verify::begin(desk, asker, request, origin, tickets)
+}
+
+/// Appends the batches; `warrant` says what each may do about its transaction.
+pub(super) fn append_all(
+    desk: &mut Desk,
+    asker: &Asker,
+    request: Produce,
+    mut origin: Origin<'_>,
+    tickets: Tickets<'_>,
+    warrant: impl Fn(usize) -> Result<Warrant, ErrorCode>,
+) -> Step<Producing, Produced> {
+    let mut committing = Committing {
+        produced: Produced {
+            acks: request.acks,
+            topics: request.topics,
+            answers: Vec::with_capacity(request.batches.len()),
+        },
+        open: 0,
+        until: desk.now.plus(request.patience),
+    };
+    for (number, batch) in request.batches.into_iter().enumerate() {
+        let (id, name) = &committing.produced.topics[batch.topic as usize];
+        let terms = Terms {
+            warrant: warrant(number),
+            ticket: (request.acks != Acks::None).then(|| tickets(number as u32)),
+            knows_zstd: request.knows_zstd,
+        };
+        let result = append_one(desk, asker, (*id, name), &batch, &mut origin, terms);
+        let waits = result.as_ref().is_ok_and(|appended| !appended.is_committed)
+            && request.acks != Acks::None;
+        committing.open += usize::from(waits);
+        committing.produced.answers.push(Answer {
+            topic: batch.topic,
+            index: batch.index,
+            result: result.map(|appended| Placed {
+                base_offset: appended.base_offset,
+                append_time: appended.append_time,
+                log_start: appended.log_start,
+            }),
+            waits,
+        });
+    }
+    if committing.open == 0 {
+        Step::Done(committing.produced)
+    } else {
+        Step::Parked(Producing::Committing(committing))
+    }
+}
+
+/// On what terms a batch is appended.
+struct Terms {
+    /// What it may do about a transaction, or why it may not.
+    warrant: Result<Warrant, ErrorCode>,
+    ticket: Option<Ticket>,
+    knows_zstd: bool,
+}
+
+fn append_one(
+    desk: &mut Desk,
+    asker: &Asker,
+    (id, name): (Uuid, &str),
+    batch: &BatchFor,
+    origin: &mut Origin<'_>,
+    terms: Terms,
+) -> Result<Appended, ProduceError> {
+    let topics = desk.topics();
+    let Some(topic) = topics.find(id, name) else {
+        return Err(if id == Uuid::ZERO {
+            ProduceError::UnknownTopic
+        } else {
+            ProduceError::UnknownId
+        });
+    };
+    if !asker.may(Operation::Write, Resource::topic(&topic.name)) {
+        return Err(ProduceError::Unauthorised);
+    }
+    let partition = topic.partition(batch.index);
+    let partition = partition.ok_or(ProduceError::UnknownPartition)?;
+    if meta::name::is_internal(&topic.name) {
+        let topic = Arc::clone(&topic.name);
+        return Err(ProduceError::Internal { topic });
+    }
+    let warrant = terms.warrant.map_err(ProduceError::Unverified)?;
+    let knows_zstd = terms.knows_zstd;
+    append(
+        desk,
+        partition,
+        &batch.records,
+        origin,
+        Admitted {
+            warrant,
+            ticket: terms.ticket,
+            knows_zstd,
+        },
+    )
+    .map_err(ProduceError::Append)
+}
+
+struct Admitted {
+    warrant: Warrant,
+    ticket: Option<Ticket>,
+    knows_zstd: bool,
+}
+
+fn append(
+    desk: &Desk,
+    partition: &Arc<Partition>,
+    records: &Bytes,
+    origin: &mut Origin<'_>,
+    admitted: Admitted,
+) -> Result<Appended, AppendError> {
+    let mut batches = Batch::cut(records, From::Produce);
+    let Some(mut batch) = batches.next().transpose()? else {
+        return Err(AppendError::Count { batches: 0 });
+    };
+    // Since version 3 a produce request carries exactly one batch per partition (KIP-98).
+    if !batches.rest().is_empty() {
+        return Err(AppendError::Count { batches: 2 });
+    }
+    if !admitted.knows_zstd && batch.attributes().codec() == Some(Codec::Zstd) {
+        let id = Codec::Zstd as u8;
+        return Err(BatchError::UnknownCodec { id }.into());
+    }
+    let bytes = batch.size();
+    let dir = dir_of(desk, partition);
+    let stays = match &origin.source {
+        Some(source) => source.may_keep(bytes, dir),
+        None => true,
+    };
+    if !stays {
+        let body = Bytes::copy_from_slice(batch.body());
+        batch = Batch::from_parts(Head::clone(&batch), body)?;
+    }
+    let moment = Moment {
+        now: desk.now,
+        wall: desk.wall,
+        stamp: origin.stamp,
+    };
+    let Admitted {
+        warrant, ticket, ..
+    } = admitted;
+    let appended = partition.append_as(batch, Writer::Client, warrant, ticket, moment)?;
+    if let Some(source) = &mut origin.source
+        && !appended.is_duplicate
+    {
+        source.on_kept(bytes, dir);
+    }
+    Ok(appended)
+}
+
+/// The place of a partition's directory among all of them.
+fn dir_of(desk: &Desk, partition: &Partition) -> usize {
+    match desk.shared.dirs() {
+        [_] => 0,
+        dirs => {
+            let home = partition.dir();
+            let at = dirs.iter().position(|dir| Arc::ptr_eq(dir, &home));
+            at.unwrap_or_default()
+        }
+    }
+}
+
+impl Producing {
+    /// When it is done though what it waits for is not durable.
+    pub(crate) fn until(&self) -> Option<Instant> {
+        match self {
+            Producing::Verifying(verifying) => verifying.asking.until(),
+            Producing::Committing(committing) => Some(committing.until),
+        }
+    }
+
+    /// Questions to a coordinator that are under way: later requests of the connection must not overtake it.
+    pub(crate) fn questions(&self) -> usize {
+        match self {
+            Producing::Verifying(verifying) => verifying.asking.questions(),
+            Producing::Committing(_) => 0,
+        }
+    }
+
+    /// The coordinator has spoken.
+    pub(crate) fn on_answer(&mut self, desk: &Desk, answered: Answered) {
+        if let Producing::Verifying(verifying) = self {
+            verifying.asking.on_answer(desk, answered);
+        }
+    }
+
+    /// One batch is committed, or will not be in this process; or the coordinator's answer is durable.
+    pub(crate) fn on_news(&mut self, ticket: Ticket, code: ErrorCode) {
+        match self {
+            Producing::Verifying(verifying) => verifying.asking.on_news(ticket, code),
+            Producing::Committing(committing) => {
+                let answer = committing.produced.answers.get_mut(ticket.part as usize);
+                if let Some(answer) = answer.filter(|answer| answer.waits) {
+                    answer.waits = false;
+                    committing.open -= 1;
+                    if code != ErrorCode::None {
+                        answer.result = Err(ProduceError::Lost(code));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Its time is up. What it appended may still be committed; a producer that sends it again is then told where it is.
+    pub(crate) fn time_out(&mut self) {
+        match self {
+            Producing::Verifying(verifying) => verifying.asking.time_out(),
+            Producing::Committing(committing) => {
+                let answers = committing.produced.answers.iter_mut();
+                for answer in answers.filter(|answer| answer.waits) {
+                    answer.waits = false;
+                    answer.result = Err(ProduceError::TimedOut);
+                }
+                committing.open = 0;
+            }
+        }
+    }
+
+    /// True if it goes on without further news.
+    pub(crate) fn is_ready(&self) -> bool {
+        match self {
+            Producing::Verifying(verifying) => verifying.asking.is_done(),
+            Producing::Committing(committing) => committing.open == 0,
+        }
+    }
+
+    /// Goes on once it is ready: appends what was verified, or is done.
+    pub(crate) fn go_on(
+        self,
+        desk: &mut Desk,
+        asker: &Asker,
+        origin: Origin<'_>,
+        tickets: Tickets<'_>,
+    ) -> Step<Producing, Produced> {
+        match self {
+            Producing::Verifying(verifying) => verifying.go_on(desk, asker, origin, tickets),
+            Producing::Committing(committing) => Step::Done(committing.produced),
+        }
+    }
+}
+
+impl Produced {
+    pub(crate) fn has_failed(&self) -> bool {
+        self.answers.iter().any(|answer| answer.result.is_err())
+    }
+}

@@ -1,0 +1,146 @@
+//! DeleteRecords: the start of a log moves up, durable before the operation is done (KIP-107).
+//!
+//! Refuses topics of the broker itself and those that are compacted and never deleted: their oldest records may be the newest
+//! of their keys.
+
+use std::time::Duration;
+
+use model::Ticket;
+use model::{Instant, Offset};
+use partition::{Partition, TrimError};
+use wire::ErrorCode;
+
+use super::access::{Operation, Resource};
+use super::{Asker, Desk, Step};
+
+/// A partition whose records below an offset are deleted.
+pub(crate) struct Target {
+    /// Place in [`Trim::topics`].
+    pub(crate) topic: u32,
+    pub(crate) index: i32,
+    /// None: up to the high watermark.
+    pub(crate) to: Option<Offset>,
+}
+
+pub(crate) struct Trim {
+    pub(crate) topics: Vec<String>,
+    pub(crate) targets: Vec<Target>,
+    /// How long the asker wants to wait.
+    pub(crate) patience: Duration,
+}
+
+#[derive(Debug)]
+pub(crate) enum TrimRefusal {
+    Unknown,
+    Unauthorised,
+    /// Written by the broker alone.
+    Internal,
+    /// Compacted, and nothing else deletes there.
+    Compacted,
+    Trim(TrimError),
+    /// It may or may not have moved after a restart.
+    Lost(ErrorCode),
+    /// It may move later.
+    TimedOut,
+}
+
+pub(crate) struct Trimmed {
+    pub(crate) topic: u32,
+    pub(crate) index: i32,
+    /// The new start of the log.
+    pub(crate) result: Result<Offset, TrimRefusal>,
+    waits: bool,
+}
+
+/// A trim whose commits are under way.
+pub(crate) struct Trimming {
+    pub(crate) topics: Vec<String>,
+    pub(crate) trimmed: Vec<Trimmed>,
+    open: usize,
+    until: Instant,
+}
+
+/// Asks each partition; `ticket` makes the ticket of a target by its number.
+pub(crate) fn begin(
+    desk: &mut Desk,
+    asker: &Asker,
+    request: Trim,
+    ticket: impl Fn(u32) -> Ticket,
+) -> Step<Trimming, Trimming> {
+    let topics = desk.topics();
+    let mut trimming = Trimming {
+        trimmed: Vec::with_capacity(request.targets.len()),
+        open: 0,
+        until: desk.now.plus(request.patience),
+        topics: request.topics,
+    };
+    for (number, target) in (0..).zip(request.targets) {
+        let name = &trimming.topics[target.topic as usize];
+        let result = if asker.may(Operation::Delete, Resource::topic(name)) {
+            let topic = topics.named(name);
+            let partition = topic.and_then(|topic| topic.partition(target.index));
+            partition.ok_or(TrimRefusal::Unknown).and_then(|partition| {
+                check(name, partition)?;
+                let trimmed = partition.trim(target.to, ticket(number));
+                trimmed.map_err(TrimRefusal::Trim)
+            })
+        } else {
+            Err(TrimRefusal::Unauthorised)
+        };
+        let waits = result.is_ok();
+        trimming.open += usize::from(waits);
+        trimming.trimmed.push(Trimmed {
+            topic: target.topic,
+            index: target.index,
+            result,
+            waits,
+        });
+    }
+    if trimming.open == 0 {
+        Step::Done(trimming)
+    } else {
+        Step::Parked(trimming)
+    }
+}
+
+/// Of what is there, in the order of Kafka. A policy of neither keeps everything and lets its owner delete.
+fn check(topic: &str, partition: &Partition) -> Result<(), TrimRefusal> {
+    if meta::name::is_internal(topic) {
+        return Err(TrimRefusal::Internal);
+    }
+    let policy = partition.config().cleanup_policy;
+    if policy.compact && !policy.delete {
+        return Err(TrimRefusal::Compacted);
+    }
+    Ok(())
+}
+
+impl Trimming {
+    pub(crate) fn until(&self) -> Instant {
+        self.until
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.open == 0
+    }
+
+    pub(crate) fn on_news(&mut self, ticket: Ticket, code: ErrorCode) {
+        let one = self.trimmed.get_mut(ticket.part as usize);
+        if let Some(one) = one.filter(|one| one.waits) {
+            one.waits = false;
+            self.open -= 1;
+            if code != ErrorCode::None {
+                one.result = Err(TrimRefusal::Lost(code));
+            }
+        }
+    }
+
+    /// Its time is up. What it trimmed may still be committed, and is gone then.
+    pub(crate) fn time_out(&mut self) {
+        for one in self.trimmed.iter_mut().filter(|one| one.waits) {
+            one.waits = false;
+            one.result = Err(TrimRefusal::TimedOut);
+        }
+        self.open = 0;
+    }
+}
