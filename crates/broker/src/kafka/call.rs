@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use coord::{group, txn};
-use meta::{Image, Record};
+use meta::Record;
+use meta::decide::Uuids;
 use model::{Ticket, WaiterKey};
 
 use wire::{ApiKey, ErrorCode, Message};
@@ -18,8 +19,8 @@ use crate::event_loop::{Address, Chunk, Connections, Outcome, Reply};
 use crate::ops::asking::{Asking, QUESTION_BYTES, only};
 use crate::ops::change::{self, Begun};
 use crate::ops::once::keep_once;
+use crate::ops::view::{Scene, View};
 use crate::ops::{Asker, Desk};
-use crate::shared::Shared;
 
 /// A request that needs a change before it can be answered is answered without it then. Kafka does not wait for a topic that it
 /// creates by the way, and its clients ask again.
@@ -69,6 +70,11 @@ impl Call<'_> {
                 Outcome::Close
             }
         }
+    }
+
+    /// The published metadata as the asker sees them.
+    pub(crate) fn scene(&self) -> Scene {
+        Scene::new(self.desk, &self.asker)
     }
 
     /// The key that the next `park` uses.
@@ -178,10 +184,10 @@ impl Call<'_> {
         &mut self,
         key: ApiKey,
         patience: Duration,
-        decide: impl FnOnce(&Image, &Shared) -> (Vec<Record>, M),
+        decide: impl FnOnce(&View<'_>, &mut dyn Uuids) -> (Vec<Record>, M),
     ) -> Outcome {
         let ticket = self.ticket();
-        let (mut response, begun) = change::begin(self.desk, ticket, patience, decide);
+        let (mut response, begun) = change::begin(self.desk, &self.asker, ticket, patience, decide);
         let reply = match self.reply(key, &response) {
             Outcome::Reply(reply) => reply,
             other => return other,
@@ -197,11 +203,11 @@ impl Call<'_> {
     pub(crate) fn change_first(
         &mut self,
         again: impl FnOnce(&mut Call<'_>, Attempt) -> Outcome + Send + 'static,
-        decide: impl FnOnce(&Image, &Shared) -> Vec<Record>,
+        decide: impl FnOnce(&View<'_>, &mut dyn Uuids) -> Vec<Record>,
     ) -> Outcome {
         let ticket = self.ticket();
-        let decide = |image: &Image, shared: &Shared| (decide(image, shared), ());
-        let ((), begun) = change::begin(self.desk, ticket, AGAIN_WAIT_MAX, decide);
+        let decide = |view: &View<'_>, uuids: &mut dyn Uuids| (decide(view, uuids), ());
+        let ((), begun) = change::begin(self.desk, &self.asker, ticket, AGAIN_WAIT_MAX, decide);
         self.on_begun(begun, Then::Again(Box::new(again)))
     }
 

@@ -3,12 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use meta::decide::Uuids;
 use meta::{Image, Record};
 use model::Instant;
 use model::Ticket;
 use wire::ErrorCode;
 
-use super::Desk;
+use super::view::View;
+use super::{Asker, Desk};
+use crate::ids::random_uuid;
 use crate::metadata::Written;
 use crate::shared::Shared;
 
@@ -37,11 +40,17 @@ pub(crate) enum Begun {
 /// Decides on the newest image, durable or not; returns the decision's answer, which holds once the change is durable.
 pub(crate) fn begin<T>(
     desk: &mut Desk,
+    asker: &Asker,
     ticket: Ticket,
     patience: Duration,
-    decide: impl FnOnce(&Image, &Shared) -> (Vec<Record>, T),
+    decide: impl FnOnce(&View<'_>, &mut dyn Uuids) -> (Vec<Record>, T),
 ) -> (T, Begun) {
     let shared = Arc::clone(&desk.shared);
+    let decide = |image: &Image, shared: &Shared| {
+        let settings = shared.config();
+        let view = View::new(image, &settings, &shared.metadata.cluster_id, asker);
+        decide(&view, &mut || random_uuid(&shared.env))
+    };
     let until = desk.now.plus(patience);
     let is_stuck = shared.metadata.log_dir().lacks_room() && STUCK_MAX <= desk.changes_written;
     let (answer, written) = shared.change(ticket, is_stuck, decide);

@@ -7,16 +7,55 @@ pub(crate) mod access;
 pub(crate) mod asker;
 pub(crate) mod asking;
 pub(crate) mod change;
+pub(crate) mod cluster;
+pub(crate) mod configs;
 pub(crate) mod desk;
 pub(crate) mod once;
 pub(crate) mod produce;
 pub(crate) mod source;
+pub(crate) mod topics;
 pub(crate) mod trim;
 pub(crate) mod txns;
 pub(crate) mod verify;
+pub(crate) mod view;
 
 pub(crate) use asker::Asker;
 pub(crate) use desk::Desk;
+
+use meta::Record;
+
+/// Carry a change out, or only say what would become of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Apply,
+    Validate,
+}
+
+impl Mode {
+    pub(crate) fn validate_if(only_validates: bool) -> Mode {
+        if only_validates {
+            Mode::Validate
+        } else {
+            Mode::Apply
+        }
+    }
+
+    /// The records to write.
+    fn records(self, records: Vec<Record>) -> Vec<Record> {
+        match self {
+            Mode::Apply => records,
+            Mode::Validate => Vec::new(),
+        }
+    }
+}
+
+/// Why one part of an operation is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Refused<E> {
+    /// The asker may not do this.
+    Unauthorised,
+    Because(E),
+}
 
 /// How far an operation came.
 pub(crate) enum Step<P, D> {

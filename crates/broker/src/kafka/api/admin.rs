@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use meta::{Image, Record};
+use meta::Record;
+use meta::decide::Uuids;
 use wire::messages::{
     ApiVersionsRequest, DescribeDelegationTokenRequest, ExpireDelegationTokenRequest,
     MetadataRequest, RenewDelegationTokenRequest,
@@ -13,63 +14,16 @@ use wire::{ApiKey, Message, Reader};
 use super::overdue::{Overdue, Patience};
 use super::telemetry::receives_client_metrics;
 use super::{
-    View, alter_configs, alter_partition_reassignments, api_versions, create_partitions,
-    create_topics, delegation_tokens, delete_topics, describe_client_quotas, describe_cluster,
-    describe_configs, describe_topic_partitions, describe_user_scram_credentials, elect_leaders,
+    alter_configs, alter_partition_reassignments, api_versions, create_partitions, create_topics,
+    delegation_tokens, delete_topics, describe_client_quotas, describe_cluster, describe_configs,
+    describe_topic_partitions, describe_user_scram_credentials, elect_leaders,
     incremental_alter_configs, list_config_resources, list_partition_reassignments, metadata,
     offline, unregister_broker, update_features,
 };
 use crate::event_loop::Outcome;
-use crate::ids::random_uuid;
 use crate::kafka::call::Call;
 use crate::kafka::{Attempt, with};
-use crate::ops::Asker;
-use crate::settings::Settings;
-use crate::shared::Shared;
-
-/// What a view borrows from.
-pub(crate) struct Scene {
-    pub(crate) image: Arc<Image>,
-    settings: Arc<Settings>,
-    pub(crate) asker: Arc<Asker>,
-}
-
-impl Scene {
-    pub(crate) fn view<'a>(&'a self, cluster_id: &'a str) -> View<'a> {
-        view(&self.image, &self.settings, cluster_id, &self.asker)
-    }
-}
-
-pub(crate) fn view<'a>(
-    image: &'a Image,
-    settings: &'a Settings,
-    cluster_id: &'a str,
-    asker: &Asker,
-) -> View<'a> {
-    let broker = &settings.broker;
-    let registered = image
-        .broker(broker.node_id)
-        .map_or(&[][..], |registration| &registration.endpoints);
-    // Listeners are told apart by their port: it is what the connection knows.
-    let by_port = broker
-        .listeners
-        .iter()
-        .find(|listener| listener.port == asker.local.port());
-    let listener = by_port.map(|listener| listener.name.as_str());
-    let first = || {
-        registered
-            .first()
-            .map_or("PLAINTEXT", |endpoint| endpoint.name.as_str())
-    };
-    View {
-        image,
-        broker,
-        cluster_id,
-        listener: listener.unwrap_or_else(first),
-        local: asker.local.ip(),
-        principal: asker.principal,
-    }
-}
+use crate::ops::view::View;
 
 pub(crate) fn on_api_versions_unknown(call: &mut Call<'_>) -> Outcome {
     call.address.version = 0;
@@ -77,7 +31,7 @@ pub(crate) fn on_api_versions_unknown(call: &mut Call<'_>) -> Outcome {
 }
 
 fn on_api_versions(call: &mut Call<'_>, request: ApiVersionsRequest) -> Outcome {
-    let scene = scene(call);
+    let scene = call.scene();
     if receives_client_metrics(call)
         && let Some((name, version)) = api_versions::software(&request)
         && let Some(connection) = call.connections.get_mut(call.address.conn)
@@ -95,17 +49,15 @@ pub(crate) fn on_metadata(
     request: MetadataRequest,
     attempt: Attempt,
 ) -> Outcome {
-    let scene = scene(call);
+    let scene = call.scene();
     let shared = Arc::clone(&call.desk.shared);
     let version = call.version();
     let view = scene.view(&shared.metadata.cluster_id);
     if attempt == Attempt::First && !metadata::missing(&request, version, &view).is_empty() {
         let asked = request.clone();
         let again = move |call: &mut Call<'_>, attempt| on_metadata(call, asked, attempt);
-        return call.change_first(again, |image, shared| {
-            let settings = shared.config();
-            let view = self::view(image, &settings, &shared.metadata.cluster_id, &scene.asker);
-            metadata::create(&request, version, &view, &mut || random_uuid(&shared.env))
+        return call.change_first(again, |view, uuids| {
+            metadata::create(&request, version, view, uuids)
         });
     }
     let mut response = metadata::handle(&request, version, &view);
@@ -133,8 +85,8 @@ pub(crate) fn dispatch_admin(call: &mut Call<'_>, key: ApiKey, reader: Reader) -
         ApiKey::ListConfigResources => tell(call, key, reader, |request, view| {
             list_config_resources::handle(request, version, view)
         }),
-        ApiKey::CreateTopics => decide(call, key, reader, |request, view, shared| {
-            create_topics::handle(request, view, &mut || random_uuid(&shared.env))
+        ApiKey::CreateTopics => decide(call, key, reader, |request, view, uuids| {
+            create_topics::handle(request, view, uuids)
         }),
         ApiKey::DeleteTopics => decide(call, key, reader, |request, view, _| {
             delete_topics::handle(request, version, view)
@@ -201,7 +153,7 @@ fn tell<R: Message, M: Message>(
     reader: Reader,
     handle: impl FnOnce(&R, &View<'_>) -> M,
 ) -> Outcome {
-    let scene = scene(call);
+    let scene = call.scene();
     with(call, reader, |call, request: R| {
         let shared = Arc::clone(&call.desk.shared);
         let response = handle(&request, &scene.view(&shared.metadata.cluster_id));
@@ -215,26 +167,13 @@ fn decide<R: Message + Patience, M: Message + Overdue + Send + 'static>(
     call: &mut Call<'_>,
     key: ApiKey,
     reader: Reader,
-    handle: impl FnOnce(&R, &View<'_>, &Shared) -> (Vec<Record>, M),
+    handle: impl FnOnce(&R, &View<'_>, &mut dyn Uuids) -> (Vec<Record>, M),
 ) -> Outcome {
-    let scene = scene(call);
     with(call, reader, |call, request: R| {
         let patience = match request.timeout_ms() {
             Some(ms) => Duration::from_millis(ms.max(0).unsigned_abs().into()),
-            None => scene.settings.request_wait_max,
+            None => call.desk.shared.config().request_wait_max,
         };
-        call.change(key, patience, |image, shared| {
-            let settings = shared.config();
-            let view = view(image, &settings, &shared.metadata.cluster_id, &scene.asker);
-            handle(&request, &view, shared)
-        })
+        call.change(key, patience, |view, uuids| handle(&request, view, uuids))
     })
-}
-
-pub(crate) fn scene(call: &Call<'_>) -> Scene {
-    Scene {
-        image: call.desk.shared.metadata.image(),
-        settings: call.desk.shared.config(),
-        asker: Arc::clone(&call.asker),
-    }
 }

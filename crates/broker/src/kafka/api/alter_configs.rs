@@ -1,13 +1,14 @@
 //! AlterConfigs: replaces all settings of a resource (KIP-133).
 
-use coord::Pattern;
 use meta::Record;
-use meta::decide::alter_configs::{AlterError, Named, Replacement, replace_configs};
+use meta::decide::alter_configs::{AlterError, Named, Replacement};
 use wire::ErrorCode;
 use wire::messages::alter_configs_response::AlterConfigsResourceResponse;
 use wire::messages::{AlterConfigsRequest, AlterConfigsResponse};
 
-use super::{View, refusal};
+use super::refusal;
+use crate::ops::view::View;
+use crate::ops::{Mode, Refused, configs};
 
 #[must_use]
 pub(crate) fn handle(
@@ -27,17 +28,12 @@ pub(crate) fn handle(
         (named, settings)
     };
     let resources: Vec<(Named, Replacement)> = request.resources.iter().map(resource).collect();
-    let decision = replace_configs(view.image, view.broker, Pattern::compiles, &resources);
-    let responses = decision
-        .answers
+    let mode = Mode::validate_if(request.validate_only);
+    let (records, answers) = configs::replace(view, resources, mode);
+    let responses = answers
         .into_iter()
         .map(|(named, answer)| result(named, answer))
         .collect();
-    let records = if request.validate_only {
-        Vec::new()
-    } else {
-        decision.records
-    };
     (
         records,
         AlterConfigsResponse {
@@ -47,10 +43,13 @@ pub(crate) fn handle(
     )
 }
 
-fn result(named: Named, answer: Result<(), AlterError>) -> AlterConfigsResourceResponse {
+fn result(named: Named, answer: Result<(), Refused<AlterError>>) -> AlterConfigsResourceResponse {
     let (code, error_message) = match answer {
         Ok(()) => (ErrorCode::None, None),
-        Err(error) => (refusal::alter(&error), Some(error.to_string())),
+        Err(refused) => (
+            refusal::alter_refused(&named, &refused),
+            refusal::message(&refused),
+        ),
     };
     AlterConfigsResourceResponse {
         error_code: code.code(),

@@ -8,7 +8,8 @@ use wire::messages::alter_partition_reassignments_response::{
 };
 use wire::messages::{AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse};
 
-use super::{View, refusal};
+use super::refusal;
+use crate::ops::view::View;
 
 #[must_use]
 pub(crate) fn handle(

@@ -1,12 +1,14 @@
 //! CreatePartitions: more partitions for topics (KIP-195).
 
 use meta::Record;
-use meta::decide::create_partitions::{CreatePartitionsError, Growth, create_partitions};
+use meta::decide::create_partitions::{CreatePartitionsError, Growth};
 use wire::ErrorCode;
 use wire::messages::create_partitions_response::CreatePartitionsTopicResult;
 use wire::messages::{CreatePartitionsRequest, CreatePartitionsResponse};
 
-use super::{View, refusal};
+use super::refusal::{self, TOPIC};
+use crate::ops::view::View;
+use crate::ops::{Mode, Refused, topics};
 
 #[must_use]
 pub(crate) fn handle(
@@ -23,17 +25,12 @@ pub(crate) fn handle(
                 .map(|all| all.iter().map(|one| one.broker_ids.clone()).collect()),
         };
     let growths: Vec<Growth> = request.topics.iter().map(growth).collect();
-    let decision = create_partitions(view.image, &growths);
-    let results = decision
-        .answers
+    let mode = Mode::validate_if(request.validate_only);
+    let (records, answers) = topics::grow(view, growths, mode);
+    let results = answers
         .into_iter()
         .map(|(name, answer)| result(name, answer))
         .collect();
-    let records = if request.validate_only {
-        Vec::new()
-    } else {
-        decision.records
-    };
     (
         records,
         CreatePartitionsResponse {
@@ -43,10 +40,16 @@ pub(crate) fn handle(
     )
 }
 
-fn result(name: String, answer: Result<(), CreatePartitionsError>) -> CreatePartitionsTopicResult {
+fn result(
+    name: String,
+    answer: Result<(), Refused<CreatePartitionsError>>,
+) -> CreatePartitionsTopicResult {
     let (error_code, error_message) = match answer {
         Ok(()) => (ErrorCode::None, None),
-        Err(error) => (refusal::create_partitions(&error), Some(error.to_string())),
+        Err(refused) => (
+            refusal::of(&refused, TOPIC, refusal::create_partitions),
+            refusal::message(&refused),
+        ),
     };
     CreatePartitionsTopicResult {
         name,

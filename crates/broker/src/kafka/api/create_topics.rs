@@ -3,12 +3,14 @@
 use config::Description;
 use meta::Record;
 use meta::decide::Uuids;
-use meta::decide::create_topics::{CreateTopicError, CreatedTopic, NewTopic, create_topics};
+use meta::decide::create_topics::{CreateTopicError, CreatedTopic, NewTopic};
 use wire::messages::create_topics_request::CreatableTopic;
 use wire::messages::create_topics_response::{CreatableTopicConfigs, CreatableTopicResult};
 use wire::messages::{CreateTopicsRequest, CreateTopicsResponse};
 
-use super::{View, refusal};
+use super::refusal::{self, TOPIC};
+use crate::ops::view::View;
+use crate::ops::{Mode, Refused, topics};
 
 /// The records to write, and the answer to give when they are durable.
 #[must_use]
@@ -18,17 +20,12 @@ pub(crate) fn handle(
     uuids: &mut dyn Uuids,
 ) -> (Vec<Record>, CreateTopicsResponse) {
     let topics: Vec<NewTopic> = request.topics.iter().map(wanted).collect();
-    let decision = create_topics(view.image, view.broker, &topics, uuids);
-    let topics = decision
-        .answers
+    let mode = Mode::validate_if(request.validate_only);
+    let (records, answers) = topics::create(view, topics, mode, uuids);
+    let topics = answers
         .into_iter()
         .map(|(name, answer)| result(name, answer, view.broker))
         .collect();
-    let records = if request.validate_only {
-        Vec::new()
-    } else {
-        decision.records
-    };
     (
         records,
         CreateTopicsResponse {
@@ -58,7 +55,7 @@ fn wanted(topic: &CreatableTopic) -> NewTopic {
 
 fn result(
     name: String,
-    answer: Result<CreatedTopic, CreateTopicError>,
+    answer: Result<CreatedTopic, Refused<CreateTopicError>>,
     broker: &config::Broker,
 ) -> CreatableTopicResult {
     match answer {
@@ -77,10 +74,10 @@ fn result(
             ),
             ..CreatableTopicResult::default()
         },
-        Err(error) => CreatableTopicResult {
+        Err(refused) => CreatableTopicResult {
             name,
-            error_code: refusal::create_topic(&error).code(),
-            error_message: Some(error.to_string()),
+            error_code: refusal::of(&refused, TOPIC, refusal::create_topic).code(),
+            error_message: refusal::message(&refused),
             num_partitions: -1,
             replication_factor: -1,
             configs: Some(Vec::new()),

@@ -1,12 +1,14 @@
 //! DeleteTopics: by name, and by id since version 6 (KIP-516).
 
 use meta::Record;
-use meta::decide::delete_topics::{DeleteTopicError, Target, delete_topics};
+use meta::decide::delete_topics::Target;
 use wire::messages::delete_topics_response::DeletableTopicResult;
 use wire::messages::{DeleteTopicsRequest, DeleteTopicsResponse};
 use wire::{ErrorCode, Uuid};
 
-use super::{View, refusal};
+use super::refusal;
+use crate::ops::topics::{self, DeleteRefusal};
+use crate::ops::view::View;
 
 /// First version that names topics one by one.
 const STATES_FROM: i16 = 6;
@@ -37,37 +39,30 @@ pub(crate) fn handle(
             })
             .collect(),
     };
-    if !view.broker.delete_topics {
-        let code = if DISABLED_FROM <= version {
-            ErrorCode::TopicDeletionDisabled
-        } else {
-            ErrorCode::InvalidRequest
-        };
-        let words = ErrorCode::TopicDeletionDisabled.message();
-        let responses = targets
-            .into_iter()
-            .map(|target| result(target, code, Some(words.into())))
-            .collect();
-        return (
-            Vec::new(),
-            DeleteTopicsResponse {
-                responses,
-                ..DeleteTopicsResponse::default()
-            },
-        );
-    }
-    let decision = delete_topics(view.image, &targets);
-    let answer = |(target, answer): (Target, Result<(), DeleteTopicError>)| match answer {
+    let (records, answers) = topics::delete(view, targets);
+    let answer = |(target, answer): (Target, Result<(), DeleteRefusal>)| match answer {
         Ok(()) => result(target, ErrorCode::None, None),
-        Err(error) => result(
+        Err(DeleteRefusal::SwitchedOff) => {
+            let code = if DISABLED_FROM <= version {
+                ErrorCode::TopicDeletionDisabled
+            } else {
+                ErrorCode::InvalidRequest
+            };
+            let words = ErrorCode::TopicDeletionDisabled.message();
+            result(target, code, Some(words.into()))
+        }
+        Err(DeleteRefusal::Unauthorised) => {
+            result(target, ErrorCode::TopicAuthorizationFailed, None)
+        }
+        Err(DeleteRefusal::Because(error)) => result(
             target,
             refusal::delete_topic(&error),
             Some(error.to_string()),
         ),
     };
-    let responses = decision.answers.into_iter().map(answer).collect();
+    let responses = answers.into_iter().map(answer).collect();
     (
-        decision.records,
+        records,
         DeleteTopicsResponse {
             responses,
             ..DeleteTopicsResponse::default()

@@ -30,7 +30,7 @@ pub(crate) fn handle(request: &DescribeClusterRequest, view: &View<'_>) -> Descr
         .brokers()
         .filter(|broker| request.include_fenced_brokers || !broker.is_fenced);
     let describe = |broker: &meta::Registration| {
-        let address = view.address(broker)?;
+        let address = view.endpoint(broker)?;
         Some(DescribeClusterBroker {
             broker_id: broker.id.0,
             host: address.host,
@@ -43,7 +43,8 @@ pub(crate) fn handle(request: &DescribeClusterRequest, view: &View<'_>) -> Descr
         cluster_id: view.cluster_id.into(),
         controller_id: view.controller_id(),
         brokers: brokers.filter_map(describe).collect(),
-        cluster_authorized_operations: view.operations(
+        cluster_authorized_operations: super::operations(
+            view,
             Resource::CLUSTER,
             request.include_cluster_authorized_operations,
         ),

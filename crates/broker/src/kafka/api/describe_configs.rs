@@ -11,7 +11,7 @@ use wire::messages::describe_configs_response::{
 };
 use wire::messages::{DescribeConfigsRequest, DescribeConfigsResponse};
 
-use super::View;
+use crate::ops::view::View;
 
 /// A million settings looked at for one answer, told or not: half a second of a network thread, and the topics of a large cluster.
 /// Past it resources are refused, as past [`BYTES_MAX`], and the client asks again for fewer.

@@ -7,37 +7,20 @@ use wire::messages::describe_quorum_response::{
 use wire::messages::{DescribeQuorumRequest, DescribeQuorumResponse};
 use wire::{ApiKey, ErrorCode, Uuid};
 
-use super::View;
-use super::admin::scene;
 use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
 use crate::metadata::{METADATA_PARTITION, METADATA_TOPIC};
+use crate::ops::cluster::{self, Quorum};
+use crate::ops::view::View;
 
 /// First version that knows directories, and where voters listen.
 const DIRECTORIES_VERSION: i16 = 2;
 
-/// The metadata log as it is now, on its only voter.
-struct Log {
-    directory: Uuid,
-    epoch: i32,
-    high_watermark: i64,
-    end: i64,
-    wall_ms: i64,
-}
-
 pub(crate) fn on_describe_quorum(call: &mut Call<'_>, request: DescribeQuorumRequest) -> Outcome {
-    let scene = scene(call);
-    let metadata = &call.desk.shared.metadata;
-    let bounds = metadata.log_bounds();
-    let log = Log {
-        directory: metadata.log_dir().id,
-        epoch: bounds.epoch.0,
-        high_watermark: bounds.high_watermark.0,
-        end: bounds.log_end.0,
-        wall_ms: call.desk.shared.env.clock.wall_ms().0,
-    };
-    let view = scene.view(&metadata.cluster_id);
-    let response = handle(&request, call.version(), &view, &log);
+    let scene = call.scene();
+    let view = scene.view(&call.desk.shared.metadata.cluster_id);
+    let quorum = cluster::quorum(call.desk);
+    let response = handle(&request, call.version(), &view, &quorum);
     call.reply(ApiKey::DescribeQuorum, &response)
 }
 
@@ -45,7 +28,7 @@ fn handle(
     request: &DescribeQuorumRequest,
     version: i16,
     view: &View<'_>,
-    log: &Log,
+    log: &Quorum,
 ) -> DescribeQuorumResponse {
     let is_known = match request.topics.as_slice() {
         [topic] if topic.topic_name == METADATA_TOPIC => match topic.partitions.as_slice() {
@@ -66,15 +49,15 @@ fn handle(
         } else {
             Uuid::ZERO
         },
-        log_end_offset: log.end,
-        last_fetch_timestamp: log.wall_ms,
-        last_caught_up_timestamp: log.wall_ms,
+        log_end_offset: log.end.0,
+        last_fetch_timestamp: log.wall.0,
+        last_caught_up_timestamp: log.wall.0,
     };
     let partition = PartitionData {
         partition_index: METADATA_PARTITION.0,
         leader_id,
-        leader_epoch: log.epoch,
-        high_watermark: log.high_watermark,
+        leader_epoch: log.epoch.0,
+        high_watermark: log.high_watermark.0,
         current_voters: vec![voter],
         error_message: None,
         ..PartitionData::default()
@@ -95,7 +78,7 @@ fn handle(
 fn node(view: &View<'_>) -> Node {
     let node_id = view.broker.node_id;
     let own = view.image.broker(node_id);
-    let address = own.and_then(|broker| view.address(broker));
+    let address = own.and_then(|broker| view.endpoint(broker));
     let listener = address.map(|address| Listener {
         name: view.listener.to_owned(),
         host: address.host,
@@ -133,6 +116,7 @@ fn unknown(request: &DescribeQuorumRequest) -> DescribeQuorumResponse {
 mod tests {
     use super::*;
     use crate::kafka::api::fixture::Fixture;
+    use model::{LeaderEpoch, Offset, Timestamp};
     use wire::messages::describe_quorum_request;
 
     fn ask(asked: &[(&str, &[i32])]) -> DescribeQuorumResponse {
@@ -150,12 +134,12 @@ mod tests {
                 },
             )
             .collect();
-        let log = Log {
+        let log = Quorum {
             directory: Uuid([2; 16]),
-            epoch: 3,
-            high_watermark: 7,
-            end: 8,
-            wall_ms: 99,
+            epoch: LeaderEpoch(3),
+            high_watermark: Offset(7),
+            end: Offset(8),
+            wall: Timestamp(99),
         };
         let fixture = Fixture::new("");
         let request = DescribeQuorumRequest { topics };

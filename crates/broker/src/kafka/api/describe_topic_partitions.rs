@@ -9,8 +9,9 @@ use wire::messages::describe_topic_partitions_response::{
 use wire::messages::{DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse};
 use wire::{ErrorCode, Uuid};
 
-use super::{NO_OPERATIONS, View, number, numbers};
+use super::{NO_OPERATIONS, number, numbers};
 use crate::kafka::access::Resource;
+use crate::ops::view::View;
 
 #[must_use]
 pub(crate) fn handle(
@@ -103,7 +104,7 @@ fn page(
         topic_id: topic.id,
         is_internal: meta::name::is_internal(&topic.name),
         partitions: partitions.map(describe).collect(),
-        topic_authorized_operations: view.operations(Resource::topic(&topic.name), true),
+        topic_authorized_operations: super::operations(view, Resource::topic(&topic.name), true),
     }
 }
 
@@ -117,7 +118,7 @@ fn unknown(name: &str, view: &View<'_>) -> DescribeTopicPartitionsResponseTopic 
         name: Some(name.into()),
         topic_id: Uuid::ZERO,
         is_internal: meta::name::is_internal(name),
-        topic_authorized_operations: view.operations(Resource::topic(name), true),
+        topic_authorized_operations: super::operations(view, Resource::topic(name), true),
         ..DescribeTopicPartitionsResponseTopic::default()
     }
 }

@@ -1,12 +1,14 @@
 //! ElectLeaders: the preferred leader, or any leader where there is none (KIP-183, KIP-460).
 
 use meta::Record;
-use meta::decide::elect_leaders::{ElectError, Elected, Election, elect_leaders};
+use meta::decide::elect_leaders::{ElectError, Elected, Election};
 use wire::ErrorCode;
 use wire::messages::elect_leaders_response::{PartitionResult, ReplicaElectionResult};
 use wire::messages::{ElectLeadersRequest, ElectLeadersResponse};
 
-use super::{View, refusal};
+use super::refusal;
+use crate::ops::cluster;
+use crate::ops::view::View;
 
 #[must_use]
 pub(crate) fn handle(
@@ -22,7 +24,7 @@ pub(crate) fn handle(
     let Some(election) = Election::from_wire(request.election_type) else {
         return (Vec::new(), unknown(request.election_type, asked));
     };
-    let decision = elect_leaders(view.image, election, asked.as_deref());
+    let (records, elected) = cluster::elect(view, election, asked.as_deref());
     let of_topic = |(topic, elected): (String, Vec<Elected>)| ReplicaElectionResult {
         topic,
         partition_result: elected
@@ -31,10 +33,10 @@ pub(crate) fn handle(
             .collect(),
     };
     let response = ElectLeadersResponse {
-        replica_election_results: decision.answers.into_iter().map(of_topic).collect(),
+        replica_election_results: elected.into_iter().map(of_topic).collect(),
         ..ElectLeadersResponse::default()
     };
-    (decision.records, response)
+    (records, response)
 }
 
 fn result(partition_id: i32, answer: Result<(), ElectError>) -> PartitionResult {

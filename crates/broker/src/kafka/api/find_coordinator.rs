@@ -3,18 +3,17 @@
 
 use std::collections::BTreeSet;
 
-use meta::decide::create_topics::auto_create;
 use wire::messages::find_coordinator_response::Coordinator;
 use wire::messages::{FindCoordinatorRequest, FindCoordinatorResponse};
 use wire::{ApiKey, ErrorCode};
 
-use super::View;
-use super::admin::scene;
-use super::admin::view;
 use crate::event_loop::Outcome;
-use crate::ids::random_uuid;
 use crate::kafka::Attempt;
 use crate::kafka::call::Call;
+use crate::ops::access::{Operation, Resource};
+use crate::ops::cluster::{Coordinated, find_coordinator};
+use crate::ops::topics::create_by_the_way;
+use crate::ops::view::View;
 
 /// First version that asks for several keys at once (KIP-699).
 const BATCH_VERSION: i16 = 4;
@@ -22,11 +21,10 @@ const GROUP: i8 = 0;
 const TRANSACTION: i8 = 1;
 const NO_NODE: i32 = -1;
 
-/// The topic whose partitions are the coordinators of a kind of keys.
-fn topic_of(key_type: i8) -> Option<&'static str> {
+fn kind_of(key_type: i8) -> Option<Coordinated> {
     match key_type {
-        GROUP => Some(meta::name::OFFSETS),
-        TRANSACTION => Some(meta::name::TRANSACTIONS),
+        GROUP => Some(Coordinated::Group),
+        TRANSACTION => Some(Coordinated::Transaction),
         _ => None,
     }
 }
@@ -36,20 +34,14 @@ pub(crate) fn on_find_coordinator(
     request: FindCoordinatorRequest,
     attempt: Attempt,
 ) -> Outcome {
-    let scene = scene(call);
+    let scene = call.scene();
     let shared = std::sync::Arc::clone(&call.desk.shared);
-    let topic = topic_of(request.key_type);
+    let topic = kind_of(request.key_type).map(Coordinated::topic);
     let is_missing = topic.is_some_and(|name| scene.image.topic(name).is_none());
     if let Some(name) = topic.filter(|_| is_missing && attempt == Attempt::First) {
         let again = |call: &mut Call<'_>, attempt| on_find_coordinator(call, request, attempt);
-        return call.change_first(again, |image, shared| {
-            let settings = shared.config();
-            let view = view(image, &settings, &shared.metadata.cluster_id, &scene.asker);
-            let names = BTreeSet::from([name]);
-            auto_create(view.image, view.broker, &names, &mut || {
-                random_uuid(&shared.env)
-            })
-            .records
+        return call.change_first(again, |view, uuids| {
+            create_by_the_way(view, &BTreeSet::from([name]), uuids)
         });
     }
     let view = scene.view(&shared.metadata.cluster_id);
@@ -93,20 +85,21 @@ fn find(key: &str, key_type: i8, view: &View<'_>) -> Coordinator {
         error_code: code.code(),
         error_message: message.map(str::to_owned),
     };
-    let Some(topic) = topic_of(key_type) else {
+    let Some(kind) = kind_of(key_type) else {
         return refuse(ErrorCode::InvalidRequest, Some("unknown coordinator type"));
     };
-    let count = view
-        .image
-        .topic(topic)
-        .map_or(0, |topic| topic.partitions.len());
-    let partition = coord::partition_of(key, i32::try_from(count).unwrap_or(i32::MAX));
-    let leader = view
-        .image
-        .topic(topic)
-        .and_then(|topic| topic.partitions.get(partition.unsigned_abs() as usize))
-        .and_then(|partition| view.image.broker(partition.leader));
-    let found = leader.and_then(|broker| Some((broker.id, view.address(broker)?)));
+    let may = match kind {
+        Coordinated::Group => Resource::group(key),
+        Coordinated::Transaction => Resource::transactional_id(key),
+    };
+    if !view.asker.may(Operation::Describe, may) {
+        let code = match kind {
+            Coordinated::Group => ErrorCode::GroupAuthorizationFailed,
+            Coordinated::Transaction => ErrorCode::TransactionalIdAuthorizationFailed,
+        };
+        return refuse(code, None);
+    }
+    let found = find_coordinator(view, kind, key);
     match found {
         Some((id, address)) => Coordinator {
             key: key.into(),

@@ -1,7 +1,5 @@
 //! A broker and its metadata for tests of handlers.
 
-use std::net::IpAddr;
-
 use config::{Broker, Machine, Settings};
 use meta::decide::Uuids;
 use meta::decide::create_topics::{NewTopic, create_topics};
@@ -10,13 +8,14 @@ use meta::{Endpoint, Image, Record};
 use model::BrokerId;
 use wire::Uuid;
 
-use super::View;
-use crate::kafka::access::Principal;
+use crate::ops::Asker;
+use crate::ops::view::View;
 
 pub(super) struct Fixture {
     pub(super) image: Image,
     pub(super) broker: Broker,
     next: u64,
+    asker: Asker,
 }
 
 impl Uuids for Fixture {
@@ -52,6 +51,7 @@ impl Fixture {
             image: Image::default(),
             broker,
             next: 0,
+            asker: Asker::anonymous(([10, 0, 0, 8], 4000).into(), ([10, 0, 0, 7], 9092).into()),
         };
         let registration = register_broker::Broker {
             id: BrokerId(1),
@@ -107,8 +107,7 @@ impl Fixture {
             broker: &self.broker,
             cluster_id: "cluster",
             listener: "PLAINTEXT",
-            local: IpAddr::from([10, 0, 0, 7]),
-            principal: Principal::Anonymous,
+            asker: &self.asker,
         }
     }
 

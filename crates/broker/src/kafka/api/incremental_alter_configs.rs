@@ -1,13 +1,14 @@
 //! IncrementalAlterConfigs: sets, removes, appends and subtracts single settings (KIP-339).
 
-use coord::Pattern;
 use meta::Record;
-use meta::decide::alter_configs::{AlterError, Change, Named, Operation, change_configs};
+use meta::decide::alter_configs::{AlterError, Change, Named, Operation};
 use wire::ErrorCode;
 use wire::messages::incremental_alter_configs_response::AlterConfigsResourceResponse;
 use wire::messages::{IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse};
 
-use super::{View, refusal};
+use super::refusal;
+use crate::ops::view::View;
+use crate::ops::{Mode, Refused, configs};
 
 #[must_use]
 pub(crate) fn handle(
@@ -29,17 +30,12 @@ pub(crate) fn handle(
             (named, resource.configs.iter().map(change).collect())
         };
     let resources: Vec<(Named, Vec<Change>)> = request.resources.iter().map(resource).collect();
-    let decision = change_configs(view.image, view.broker, Pattern::compiles, &resources);
-    let responses = decision
-        .answers
+    let mode = Mode::validate_if(request.validate_only);
+    let (records, answers) = configs::change(view, resources, mode);
+    let responses = answers
         .into_iter()
         .map(|(named, answer)| result(named, answer))
         .collect();
-    let records = if request.validate_only {
-        Vec::new()
-    } else {
-        decision.records
-    };
     (
         records,
         IncrementalAlterConfigsResponse {
@@ -49,10 +45,13 @@ pub(crate) fn handle(
     )
 }
 
-fn result(named: Named, answer: Result<(), AlterError>) -> AlterConfigsResourceResponse {
+fn result(named: Named, answer: Result<(), Refused<AlterError>>) -> AlterConfigsResourceResponse {
     let (code, error_message) = match answer {
         Ok(()) => (ErrorCode::None, None),
-        Err(error) => (refusal::alter(&error), Some(error.to_string())),
+        Err(refused) => (
+            refusal::alter_refused(&named, &refused),
+            refusal::message(&refused),
+        ),
     };
     AlterConfigsResourceResponse {
         error_code: code.code(),

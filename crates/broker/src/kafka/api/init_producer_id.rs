@@ -81,9 +81,9 @@ pub(crate) fn allocate_producer_ids(
     call: &mut Call<'_>,
     again: impl FnOnce(&mut Call<'_>, Attempt) -> Outcome + Send + 'static,
 ) -> Outcome {
-    call.change_first(again, |image, shared| {
-        let node = shared.config().broker.node_id;
-        meta::decide::producer_ids::allocate_producer_ids(image, node)
+    call.change_first(again, |view, _| {
+        let node = view.broker.node_id;
+        meta::decide::producer_ids::allocate_producer_ids(view.image, node)
             .map(|(record, _)| record)
             .into_iter()
             .collect()

@@ -5,7 +5,7 @@ use wire::ErrorCode;
 use wire::messages::list_config_resources_response::ConfigResource;
 use wire::messages::{ListConfigResourcesRequest, ListConfigResourcesResponse};
 
-use super::View;
+use crate::ops::view::View;
 
 const ALL: [i8; 5] = [
     BROKER_LOGGER,

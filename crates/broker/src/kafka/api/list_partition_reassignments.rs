@@ -6,7 +6,8 @@ use wire::messages::list_partition_reassignments_response::{
 };
 use wire::messages::{ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse};
 
-use super::{View, number, numbers};
+use super::{number, numbers};
+use crate::ops::view::View;
 
 #[must_use]
 pub(crate) fn handle(

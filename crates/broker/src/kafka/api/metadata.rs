@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use meta::decide::Uuids;
-use meta::decide::create_topics::auto_create;
 use meta::{Record, Topic};
 use wire::messages::metadata_request::MetadataRequestTopic;
 use wire::messages::metadata_response::{
@@ -12,8 +11,10 @@ use wire::messages::metadata_response::{
 use wire::messages::{MetadataRequest, MetadataResponse};
 use wire::{ErrorCode, Uuid};
 
-use super::{NO_OPERATIONS, View, number, numbers};
+use super::{NO_OPERATIONS, number, numbers};
 use crate::kafka::access::Resource;
+use crate::ops::topics::create_by_the_way;
+use crate::ops::view::View;
 
 /// First version that can ask by id; two versions before had the field without the meaning.
 const IDS_FROM: i16 = 12;
@@ -51,20 +52,14 @@ pub(crate) fn create(
     view: &View<'_>,
     uuids: &mut dyn Uuids,
 ) -> Vec<Record> {
-    auto_create(
-        view.image,
-        view.broker,
-        &missing(request, version, view),
-        uuids,
-    )
-    .records
+    create_by_the_way(view, &missing(request, version, view), uuids)
 }
 
 #[must_use]
 pub(crate) fn handle(request: &MetadataRequest, version: i16, view: &View<'_>) -> MetadataResponse {
     let operations = |topic: &str| {
         let is_asked = request.include_topic_authorized_operations;
-        view.operations(Resource::topic(topic), is_asked)
+        super::operations(view, Resource::topic(topic), is_asked)
     };
     let topics = match &request.topics {
         Some(topics) if !is_sound(topics, version) => return refuse(topics),
@@ -83,7 +78,7 @@ pub(crate) fn handle(request: &MetadataRequest, version: i16, view: &View<'_>) -
         cluster_id: Some(view.cluster_id.into()),
         controller_id: view.controller_id(),
         topics,
-        cluster_authorized_operations: view.operations(Resource::CLUSTER, asks_cluster),
+        cluster_authorized_operations: super::operations(view, Resource::CLUSTER, asks_cluster),
         ..MetadataResponse::default()
     }
 }
@@ -106,7 +101,7 @@ fn is_sound(topics: &[MetadataRequestTopic], version: i16) -> bool {
 fn brokers(view: &View<'_>) -> Vec<MetadataResponseBroker> {
     let alive = view.image.brokers().filter(|broker| !broker.is_fenced);
     let describe = |broker: &meta::Registration| {
-        let address = view.address(broker)?;
+        let address = view.endpoint(broker)?;
         Some(MetadataResponseBroker {
             node_id: broker.id.0,
             host: address.host,

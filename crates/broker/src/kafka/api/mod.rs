@@ -61,13 +61,11 @@ pub(crate) mod unregister_broker;
 pub(crate) mod update_features;
 pub(crate) mod write_txn_markers;
 
-use std::net::IpAddr;
-
-use meta::{Image, Registration};
 use partition::Isolation;
 use wire::ApiKey;
 
-use super::access::{self, Principal, Resource};
+use crate::ops::access::{self, Resource};
+use crate::ops::view::View;
 
 /// An API that is served, from one version to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,57 +159,12 @@ pub(crate) fn is_served(key: ApiKey, version: i16) -> bool {
         .any(|row| row.key == key && (row.min..=row.max).contains(&version))
 }
 
-/// What a handler of metadata looks at.
-#[derive(Clone, Copy)]
-pub(crate) struct View<'a> {
-    pub(crate) image: &'a Image,
-    pub(crate) broker: &'a config::Broker,
-    pub(crate) cluster_id: &'a str,
-    /// Name of the listener the request came through: clients are sent to addresses of the same name.
-    pub(crate) listener: &'a str,
-    /// The address of this broker that the client used: what it is told when the listener takes connections on all addresses.
-    pub(crate) local: IpAddr,
-    pub(crate) principal: Principal,
-}
-
-/// Where a client finds a broker.
-struct Address {
-    host: String,
-    port: u16,
-}
-
-impl View<'_> {
-    /// Where clients of this listener reach `broker`; `None` when it has no such listener.
-    fn address(&self, broker: &Registration) -> Option<Address> {
-        let endpoint = broker
-            .endpoints
-            .iter()
-            .find(|endpoint| endpoint.name == self.listener)?;
-        let is_every = endpoint
-            .host
-            .parse()
-            .is_ok_and(|ip: IpAddr| ip.is_unspecified());
-        let host = if is_every {
-            self.local.to_string()
-        } else {
-            endpoint.host.clone()
-        };
-        Some(Address {
-            host,
-            port: endpoint.port,
-        })
-    }
-
-    /// What the asker may do to a resource, if that is asked for.
-    fn operations(&self, resource: Resource<'_>, is_asked: bool) -> i32 {
-        match is_asked {
-            true => access::operations(self.principal, resource),
-            false => NO_OPERATIONS,
-        }
-    }
-
-    fn controller_id(&self) -> i32 {
-        self.broker.node_id.0
+/// What the asker may do to a resource, if that is asked for.
+fn operations(view: &View<'_>, resource: Resource<'_>, is_asked: bool) -> i32 {
+    if is_asked {
+        access::operations(view.asker.principal, resource)
+    } else {
+        NO_OPERATIONS
     }
 }
 
@@ -544,7 +497,7 @@ mod tests {
                 listener,
                 ..fixture.view()
             };
-            view.address(
+            view.endpoint(
                 fixture
                     .image
                     .broker(model::BrokerId(1))

@@ -1,7 +1,9 @@
 //! From a refused change of the metadata to the code that Kafka gives for it.
 
 use config::ValueError;
+use meta::ResourceKind;
 use meta::decide::alter_configs::AlterError;
+use meta::decide::alter_configs::Named;
 use meta::decide::create_partitions::CreatePartitionsError;
 use meta::decide::create_topics::CreateTopicError;
 use meta::decide::delete_topics::DeleteTopicError;
@@ -9,6 +11,41 @@ use meta::decide::elect_leaders::ElectError;
 use meta::decide::reassign::ReassignError;
 use meta::decide::update_features::UpdateError;
 use wire::ErrorCode;
+
+use crate::ops::Refused;
+
+/// The code for an asker that may not do this to a topic.
+pub(crate) const TOPIC: ErrorCode = ErrorCode::TopicAuthorizationFailed;
+
+/// The code of a refusal: `denied` where the asker may not, else that of its reason.
+pub(crate) fn of<E>(
+    refused: &Refused<E>,
+    denied: ErrorCode,
+    code: impl Fn(&E) -> ErrorCode,
+) -> ErrorCode {
+    match refused {
+        Refused::Unauthorised => denied,
+        Refused::Because(error) => code(error),
+    }
+}
+
+/// The words of a refusal.
+pub(crate) fn message<E: std::fmt::Display>(refused: &Refused<E>) -> Option<String> {
+    match refused {
+        Refused::Unauthorised => None,
+        Refused::Because(error) => Some(error.to_string()),
+    }
+}
+
+/// The code of refused settings of a resource.
+pub(crate) fn alter_refused(named: &Named, refused: &Refused<AlterError>) -> ErrorCode {
+    let denied = match ResourceKind::from_wire(named.kind) {
+        Some(ResourceKind::Topic) => TOPIC,
+        Some(ResourceKind::Group) => ErrorCode::GroupAuthorizationFailed,
+        _ => ErrorCode::ClusterAuthorizationFailed,
+    };
+    of(refused, denied, alter)
+}
 
 #[must_use]
 pub(crate) fn create_topic(error: &CreateTopicError) -> ErrorCode {

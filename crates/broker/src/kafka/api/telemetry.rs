@@ -9,7 +9,6 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use log::producer::Origin;
 use meta::ResourceKind;
-use meta::decide::create_topics::auto_create;
 use partition::{Moment, Stamp, Warrant};
 use wire::messages::{
     GetTelemetrySubscriptionsRequest, GetTelemetrySubscriptionsResponse, PushTelemetryRequest,
@@ -18,13 +17,12 @@ use wire::messages::{
 use wire::records::{BatchBuilder, Caps, Codec, CodecError};
 use wire::{ApiKey, ErrorCode, Reader, RequestHead, Uuid};
 
-use super::admin::scene;
-use super::admin::view;
 use crate::error;
 use crate::event_loop::Outcome;
 use crate::ids::random_uuid;
 use crate::kafka::call::Call;
 use crate::kafka::{Attempt, with};
+use crate::ops::topics::create_by_the_way;
 use crate::telemetry::{Identity, Push};
 
 /// What a push may unfold to, over its own bound: metrics shrink ten times and more, and a record of them must fit its topic.
@@ -154,16 +152,9 @@ fn create_client_metrics(
     who: Identity,
     request: PushTelemetryRequest,
 ) -> Outcome {
-    let scene = scene(call);
     let again = move |call: &mut Call<'_>, attempt| on_push_telemetry(call, who, request, attempt);
-    call.change_first(again, |image, shared| {
-        let settings = shared.config();
-        let view = view(image, &settings, &shared.metadata.cluster_id, &scene.asker);
-        let names = BTreeSet::from([meta::name::CLIENT_METRICS]);
-        auto_create(view.image, view.broker, &names, &mut || {
-            random_uuid(&shared.env)
-        })
-        .records
+    call.change_first(again, |view, uuids| {
+        create_by_the_way(view, &BTreeSet::from([meta::name::CLIENT_METRICS]), uuids)
     })
 }
 

@@ -5,7 +5,7 @@ use model::BrokerId;
 use wire::ErrorCode;
 use wire::messages::{UnregisterBrokerRequest, UnregisterBrokerResponse};
 
-use super::View;
+use crate::ops::view::View;
 
 #[must_use]
 pub(crate) fn handle(

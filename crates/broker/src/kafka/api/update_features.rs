@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 
 use meta::Record;
-use meta::decide::update_features::{Direction, Update, update_features};
+use meta::decide::update_features::{Direction, Update};
 use wire::ErrorCode;
 use wire::messages::update_features_response::UpdatableFeatureResult;
 use wire::messages::{UpdateFeaturesRequest, UpdateFeaturesResponse};
 
-use super::{View, refusal};
+use super::refusal;
+use crate::ops::view::View;
+use crate::ops::{Mode, cluster};
 
 /// First version that says which way an update goes; before it a flag says whether down is fine.
 const UPGRADE_TYPE_VERSION: i16 = 1;
@@ -34,7 +36,8 @@ pub(crate) fn handle(
             (update.feature.clone(), Update { level, direction })
         })
         .collect();
-    let records = match update_features(view.image, view.broker.node_id, &updates) {
+    let mode = Mode::validate_if(request.validate_only);
+    let records = match cluster::update(view, &updates, mode) {
         Ok(records) => records,
         Err(error) => {
             let words =
@@ -60,10 +63,6 @@ pub(crate) fn handle(
         error_message: None,
         results,
         ..UpdateFeaturesResponse::default()
-    };
-    let records = match request.validate_only {
-        true => Vec::new(),
-        false => records,
     };
     (records, response)
 }

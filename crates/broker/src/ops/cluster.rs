@@ -1,0 +1,84 @@
+//! The cluster: its quorum, its coordinators, the leaders of its partitions and the levels of its features.
+
+use std::collections::BTreeMap;
+
+use meta::Record;
+use meta::decide::elect_leaders::{Elected, Election, elect_leaders};
+use meta::decide::update_features::{Update, UpdateError, update_features};
+use model::{BrokerId, LeaderEpoch, Offset, Timestamp};
+use wire::Uuid;
+
+use super::view::{Endpoint, View};
+use super::{Desk, Mode};
+
+/// The metadata log as it is now, on its only voter.
+pub(crate) struct Quorum {
+    pub(crate) directory: Uuid,
+    pub(crate) epoch: LeaderEpoch,
+    pub(crate) high_watermark: Offset,
+    pub(crate) end: Offset,
+    pub(crate) wall: Timestamp,
+}
+
+pub(crate) fn quorum(desk: &Desk) -> Quorum {
+    let metadata = &desk.shared.metadata;
+    let bounds = metadata.log_bounds();
+    Quorum {
+        directory: metadata.log_dir().id,
+        epoch: bounds.epoch,
+        high_watermark: bounds.high_watermark,
+        end: bounds.log_end,
+        wall: desk.shared.env.clock.wall_ms(),
+    }
+}
+
+/// A kind of ids that coordinators look after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Coordinated {
+    Group,
+    Transaction,
+}
+
+impl Coordinated {
+    /// The topic whose partitions are the coordinators.
+    pub(crate) fn topic(self) -> &'static str {
+        match self {
+            Coordinated::Group => meta::name::OFFSETS,
+            Coordinated::Transaction => meta::name::TRANSACTIONS,
+        }
+    }
+}
+
+/// The broker that looks after an id, and where the asker reaches it; None while there is none.
+pub(crate) fn find_coordinator(
+    view: &View<'_>,
+    kind: Coordinated,
+    id: &str,
+) -> Option<(BrokerId, Endpoint)> {
+    let topic = view.image.topic(kind.topic())?;
+    let count = i32::try_from(topic.partitions.len()).unwrap_or(i32::MAX);
+    let partition = coord::partition_of(id, count);
+    let partition = topic.partitions.get(partition.unsigned_abs() as usize)?;
+    let leader = view.image.broker(partition.leader)?;
+    Some((leader.id, view.endpoint(leader)?))
+}
+
+/// Elects leaders of the named partitions, or of all.
+pub(crate) fn elect(
+    view: &View<'_>,
+    election: Election,
+    partitions: Option<&[(String, Vec<i32>)]>,
+) -> (Vec<Record>, Vec<(String, Vec<Elected>)>) {
+    let decision = elect_leaders(view.image, election, partitions);
+    (decision.records, decision.answers)
+}
+
+/// Sets levels of features, all of them or none.
+pub(crate) fn update(
+    view: &View<'_>,
+    updates: &BTreeMap<String, Update>,
+    mode: Mode,
+) -> Result<Vec<Record>, UpdateError> {
+    let records = update_features(view.image, view.broker.node_id, updates)?;
+    Ok(mode.records(records))
+}

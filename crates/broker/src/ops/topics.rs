@@ -1,0 +1,110 @@
+//! Topics: created, grown and deleted. Each operation is a decision on a view of the metadata; [`super::change`] carries it out.
+
+use std::collections::BTreeSet;
+
+use meta::Record;
+use meta::decide::Uuids;
+use meta::decide::create_partitions::{CreatePartitionsError, Growth};
+use meta::decide::create_topics::{CreateTopicError, CreatedTopic, NewTopic};
+use meta::decide::delete_topics::{DeleteTopicError, Target};
+use meta::decide::{create_partitions, create_topics, delete_topics};
+
+use super::access::{Operation, Resource};
+use super::view::View;
+use super::{Mode, Refused};
+
+/// Answers by name.
+pub(crate) type ByName<T, E> = Vec<(String, Result<T, Refused<E>>)>;
+
+/// New topics.
+pub(crate) fn create(
+    view: &View<'_>,
+    topics: Vec<NewTopic>,
+    mode: Mode,
+    uuids: &mut dyn Uuids,
+) -> (Vec<Record>, ByName<CreatedTopic, CreateTopicError>) {
+    let asker = view.asker;
+    let may_all = asker.may(Operation::Create, Resource::CLUSTER);
+    let may =
+        |topic: &NewTopic| may_all || asker.may(Operation::Create, Resource::topic(&topic.name));
+    let (topics, denied): (Vec<NewTopic>, Vec<NewTopic>) = topics.into_iter().partition(may);
+    let decision = create_topics::create_topics(view.image, view.broker, &topics, uuids);
+    let answers = because(decision.answers);
+    let denied = denied.into_iter().map(|topic| topic.name);
+    (mode.records(decision.records), with_denied(answers, denied))
+}
+
+/// Topics that come to be because something asks for them, with the settings of the broker.
+pub(crate) fn create_by_the_way(
+    view: &View<'_>,
+    names: &BTreeSet<&str>,
+    uuids: &mut dyn Uuids,
+) -> Vec<Record> {
+    create_topics::auto_create(view.image, view.broker, names, uuids).records
+}
+
+/// More partitions.
+pub(crate) fn grow(
+    view: &View<'_>,
+    growths: Vec<Growth>,
+    mode: Mode,
+) -> (Vec<Record>, ByName<(), CreatePartitionsError>) {
+    let may = |growth: &Growth| {
+        let topic = Resource::topic(&growth.name);
+        view.asker.may(Operation::Alter, topic)
+    };
+    let (growths, denied): (Vec<Growth>, Vec<Growth>) = growths.into_iter().partition(may);
+    let decision = create_partitions::create_partitions(view.image, &growths);
+    let answers = because(decision.answers);
+    let denied = denied.into_iter().map(|growth| growth.name);
+    (mode.records(decision.records), with_denied(answers, denied))
+}
+
+/// Why a topic is not deleted.
+pub(crate) enum DeleteRefusal {
+    /// Nothing is: `delete.topic.enable` is off.
+    SwitchedOff,
+    /// The asker may see the topic and not delete it.
+    Unauthorised,
+    Because(DeleteTopicError),
+}
+
+/// Deletes topics, by name or by id.
+pub(crate) fn delete(
+    view: &View<'_>,
+    targets: Vec<Target>,
+) -> (Vec<Record>, Vec<(Target, Result<(), DeleteRefusal>)>) {
+    if !view.broker.delete_topics {
+        let refuse = |target| (target, Err(DeleteRefusal::SwitchedOff));
+        return (Vec::new(), targets.into_iter().map(refuse).collect());
+    }
+    let may = |target: &Target| {
+        let by_id = view.image.topic_by_id(target.id);
+        let by_id = by_id.map(|topic| &*topic.name);
+        let name = target.name.as_deref().or(by_id);
+        name.is_none_or(|name| view.asker.may(Operation::Delete, Resource::topic(name)))
+    };
+    let (targets, denied): (Vec<Target>, Vec<Target>) = targets.into_iter().partition(may);
+    let decision = delete_topics::delete_topics(view.image, &targets);
+    let answers = decision.answers.into_iter();
+    let answers = answers.map(|(target, answer)| (target, answer.map_err(DeleteRefusal::Because)));
+    let denied = denied
+        .into_iter()
+        .map(|target| (target, Err(DeleteRefusal::Unauthorised)));
+    (decision.records, answers.chain(denied).collect())
+}
+
+fn because<T, E>(answers: Vec<(String, Result<T, E>)>) -> ByName<T, E> {
+    let answers = answers.into_iter();
+    answers
+        .map(|(name, answer)| (name, answer.map_err(Refused::Because)))
+        .collect()
+}
+
+fn with_denied<T, E>(
+    mut answers: ByName<T, E>,
+    denied: impl Iterator<Item = String>,
+) -> ByName<T, E> {
+    answers.extend(denied.map(|name| (name, Err(Refused::Unauthorised))));
+    answers
+}

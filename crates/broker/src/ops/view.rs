@@ -1,0 +1,105 @@
+//! The metadata as one asker sees them: what is published, or what a change is decided on.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use meta::{Image, Registration};
+
+use super::{Asker, Desk};
+use crate::settings::Settings;
+
+/// What operations on metadata look at.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'a> {
+    pub(crate) image: &'a Image,
+    pub(crate) broker: &'a config::Broker,
+    pub(crate) cluster_id: &'a str,
+    /// Name of the listener the request came through: clients are sent to addresses of the same name.
+    pub(crate) listener: &'a str,
+    pub(crate) asker: &'a Asker,
+}
+
+/// Where a client finds a broker.
+pub(crate) struct Endpoint {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+}
+
+impl<'a> View<'a> {
+    pub(crate) fn new(
+        image: &'a Image,
+        settings: &'a Settings,
+        cluster_id: &'a str,
+        asker: &'a Asker,
+    ) -> View<'a> {
+        let broker = &*settings.broker;
+        let registered = image
+            .broker(broker.node_id)
+            .map_or(&[][..], |registration| &registration.endpoints);
+        // Listeners are told apart by their port: it is what the connection knows.
+        let by_port = broker
+            .listeners
+            .iter()
+            .find(|listener| listener.port == asker.local.port());
+        let listener = by_port.map(|listener| listener.name.as_str());
+        let first = || {
+            registered
+                .first()
+                .map_or("PLAINTEXT", |endpoint| endpoint.name.as_str())
+        };
+        View {
+            image,
+            broker,
+            cluster_id,
+            listener: listener.unwrap_or_else(first),
+            asker,
+        }
+    }
+
+    /// Where clients of this listener reach `broker`; `None` when it has no such listener. One that takes connections on all
+    /// addresses is reached at the address that the asker used.
+    pub(crate) fn endpoint(&self, broker: &Registration) -> Option<Endpoint> {
+        let endpoint = broker
+            .endpoints
+            .iter()
+            .find(|endpoint| endpoint.name == self.listener)?;
+        let is_every = endpoint
+            .host
+            .parse()
+            .is_ok_and(|ip: IpAddr| ip.is_unspecified());
+        let host = if is_every {
+            self.asker.local.ip().to_string()
+        } else {
+            endpoint.host.clone()
+        };
+        Some(Endpoint {
+            host,
+            port: endpoint.port,
+        })
+    }
+
+    pub(crate) fn controller_id(&self) -> i32 {
+        self.broker.node_id.0
+    }
+}
+
+/// What a view of the published metadata borrows from.
+pub(crate) struct Scene {
+    pub(crate) image: Arc<Image>,
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) asker: Arc<Asker>,
+}
+
+impl Scene {
+    pub(crate) fn new(desk: &Desk, asker: &Arc<Asker>) -> Scene {
+        Scene {
+            image: desk.shared.metadata.image(),
+            settings: desk.shared.config(),
+            asker: Arc::clone(asker),
+        }
+    }
+
+    pub(crate) fn view<'a>(&'a self, cluster_id: &'a str) -> View<'a> {
+        View::new(&self.image, &self.settings, cluster_id, &self.asker)
+    }
+}
