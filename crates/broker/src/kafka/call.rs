@@ -144,16 +144,18 @@ impl Call<'_> {
         })
     }
 
-    /// Asks the coordinator of a transaction.
+    /// Asks the coordinator of a transaction, unless the asker may not.
     pub(crate) fn ask_txn(
         &mut self,
-        ask: txn::Ask,
+        question: Result<(i32, Question), ErrorCode>,
         finish: impl FnOnce(&mut Call<'_>, Result<txn::Answer, ErrorCode>) -> Outcome + Send + 'static,
     ) -> Outcome {
-        let question = self.desk.txn_question(ask);
-        self.ask_all(vec![question], move |call, told| {
-            finish(call, only(told).map(Said::txn))
-        })
+        match question {
+            Ok(question) => self.ask_all(vec![question], move |call, told| {
+                finish(call, only(told).map(Said::txn))
+            }),
+            Err(code) => finish(self, Err(code)),
+        }
     }
 
     /// Asks several coordinators; `finish` gets what they said in the order of the questions.

@@ -5,6 +5,7 @@
 
 pub(crate) mod api;
 mod call;
+mod denied;
 mod hall;
 mod parked;
 pub(crate) mod session;
@@ -73,7 +74,7 @@ fn dispatch(call: &mut Call<'_>, head: &RequestHead, reader: Reader) -> Outcome 
         };
     };
     if !access::admits(call.asker.principal, key) {
-        return Outcome::Close;
+        return denied::answer(call, key, reader);
     }
     if !needs_commit(key) {
         call.door.asked_at = Some(call.desk.now);

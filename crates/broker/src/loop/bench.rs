@@ -19,6 +19,7 @@ use super::pending::Address;
 use super::shard::Shard;
 use crate::Broker;
 use crate::inboxes::ShardId;
+use crate::ops::access::Principal;
 
 pub(crate) struct Bench {
     pub(crate) shard: Shard,
@@ -67,6 +68,13 @@ impl Bench {
             _broker: broker,
             machine,
         }
+    }
+
+    /// The client proves another identity.
+    pub(crate) fn become_principal(&mut self, principal: Principal) {
+        let connection = self.shard.connections.get_mut(CONN);
+        let asker = connection.expect("it stays open").asker_mut();
+        Arc::make_mut(asker).principal = principal;
     }
 
     /// Requests arrive, with their lengths in front, and are handled; what is decided is written, as before a commit.

@@ -16,6 +16,9 @@ use Operation::{
 pub(crate) enum Principal {
     /// Kafka's `User:ANONYMOUS`: the connection did not say who it is.
     Anonymous,
+    /// May do nothing: what a refusal looks like is tested before there is an authorizer.
+    #[cfg(test)]
+    Stranger,
 }
 
 /// With the numbers of the protocol, which are also the bits of [`operations`].
@@ -209,6 +212,8 @@ pub(crate) fn may(principal: Principal, operation: Operation, resource: Resource
     let _ = (operation, resource.kind, resource.name);
     match principal {
         Principal::Anonymous => true,
+        #[cfg(test)]
+        Principal::Stranger => false,
     }
 }
 

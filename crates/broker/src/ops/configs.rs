@@ -10,6 +10,9 @@ use super::access::{Operation, Resource};
 use super::view::View;
 use super::{Mode, Refused};
 
+/// What is asked of each resource.
+type Asked<T> = Vec<(Named, T)>;
+
 /// Answers by resource.
 pub(crate) type ByResource = Vec<(Named, Result<(), Refused<AlterError>>)>;
 
@@ -42,7 +45,7 @@ pub(crate) fn change(
 }
 
 /// Those that the asker may change, and those that it may not.
-fn allowed<T>(view: &View<'_>, resources: Vec<(Named, T)>) -> (Vec<(Named, T)>, Vec<(Named, T)>) {
+fn allowed<T>(view: &View<'_>, resources: Asked<T>) -> (Asked<T>, Asked<T>) {
     resources.into_iter().partition(|(named, _)| {
         let kind = ResourceKind::from_wire(named.kind);
         let resource = match kind {

@@ -69,11 +69,11 @@ pub(crate) enum DeleteRefusal {
     Because(DeleteTopicError),
 }
 
+/// What became of one target.
+pub(crate) type Deletion = (Target, Result<(), DeleteRefusal>);
+
 /// Deletes topics, by name or by id.
-pub(crate) fn delete(
-    view: &View<'_>,
-    targets: Vec<Target>,
-) -> (Vec<Record>, Vec<(Target, Result<(), DeleteRefusal>)>) {
+pub(crate) fn delete(view: &View<'_>, targets: Vec<Target>) -> (Vec<Record>, Vec<Deletion>) {
     if !view.broker.delete_topics {
         let refuse = |target| (target, Err(DeleteRefusal::SwitchedOff));
         return (Vec::new(), targets.into_iter().map(refuse).collect());

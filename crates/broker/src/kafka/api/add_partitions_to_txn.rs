@@ -1,7 +1,7 @@
 //! AddPartitionsToTxn: partitions of an open transaction (KIP-98). Since version 4 for several transactions, and only to see
 //! whether they are in it (KIP-890); only brokers ask so.
 
-use coord::txn::{Answer, Ask, Place};
+use coord::txn::{Answer, Place};
 use wire::messages::add_partitions_to_txn_request::{
     AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction,
 };
@@ -11,11 +11,11 @@ use wire::messages::add_partitions_to_txn_response::{
 use wire::messages::{AddPartitionsToTxnRequest, AddPartitionsToTxnResponse};
 use wire::{ApiKey, ErrorCode};
 
-use super::txn::{BROKER_ADDS, CLIENT_ADDS, fenced, producer};
-use crate::coordinate::{Question, Said, Told};
+use super::txn::{fenced, producer};
+use crate::coordinate::{Said, Told};
 use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
-use crate::ops::txns::unexpected;
+use crate::ops::txns::{self, Asked, Named, Protocol, unexpected};
 
 /// First version that names several transactions.
 const BATCH_VERSION: i16 = 4;
@@ -48,15 +48,23 @@ pub(crate) fn on_add_partitions_to_txn(
         .filter(|(_, refused)| refused.is_none())
         .map(|(txn, _)| txn.clone())
         .collect();
-    let questions = asked
-        .into_iter()
-        .map(|txn| {
-            let partition = call.desk.txn_partition(&txn.transactional_id);
-            (partition, Question::Txn(ask(txn, version)))
-        })
-        .collect();
+    let mut questions = Vec::with_capacity(asked.len());
+    let mut denied = Vec::with_capacity(asked.len());
+    for txn in asked {
+        match question(call, txn, version) {
+            Ok(question) => {
+                questions.push(question);
+                denied.push(None);
+            }
+            Err(code) => denied.push(Some(code)),
+        }
+    }
     call.ask_all(questions, move |call, told| {
         let mut told = told.into_iter();
+        let mut told = denied.into_iter().map(|denied| match denied {
+            Some(code) => Err(code),
+            None => told.next().unwrap_or(Err(ErrorCode::NotCoordinator)),
+        });
         let results = transactions.into_iter().zip(refused).map(|(txn, refused)| {
             let topic_results = refused.unwrap_or_else(|| {
                 let told = told.next().unwrap_or(Err(ErrorCode::NotCoordinator));
@@ -114,27 +122,25 @@ fn refuse_unknown(
     })
 }
 
-fn ask(txn: AddPartitionsToTxnTransaction, version: i16) -> Ask {
-    let producer = producer(txn.producer_id, txn.producer_epoch);
+fn question(
+    call: &mut Call<'_>,
+    txn: AddPartitionsToTxnTransaction,
+    version: i16,
+) -> Result<Asked, ErrorCode> {
     let places = places(&txn.topics);
-    let transactional_id = txn.transactional_id;
-    match txn.verify_only {
-        true => Ask::Verify {
-            transactional_id,
-            producer,
-            places,
-        },
-        false => Ask::Add {
-            transactional_id,
-            producer,
-            places,
-            version: match version >= BATCH_VERSION {
-                true => BROKER_ADDS,
-                false => CLIENT_ADDS,
-            },
-            may_wait: false,
-        },
+    let named = Named {
+        transactional_id: txn.transactional_id,
+        producer: producer(txn.producer_id, txn.producer_epoch),
+    };
+    if txn.verify_only {
+        return txns::verify(call.desk, &call.asker, named, places);
     }
+    let protocol = if version >= BATCH_VERSION {
+        Protocol::BrokerAdds
+    } else {
+        Protocol::ClientAdds
+    };
+    txns::add(call.desk, &call.asker, named, places, protocol)
 }
 
 fn places(topics: &[AddPartitionsToTxnTopic]) -> Vec<Place> {

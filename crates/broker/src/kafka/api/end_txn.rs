@@ -1,17 +1,16 @@
 //! EndTxn: commit or abort. Answered when that is decided for good; markers follow.
 
-use coord::txn::{Answer, Ask};
+use coord::txn::Answer;
 use model::ProducerId;
 use wire::ApiKey;
 use wire::messages::{EndTxnRequest, EndTxnResponse};
 
 use super::init_producer_id::NO_PRODUCER_ID;
-use super::init_producer_id::allocate_producer_ids;
-use super::txn::{BROKER_ADDS, CLIENT_ADDS, fenced, producer};
+use super::txn::{fenced, producer};
 use crate::event_loop::Outcome;
 use crate::kafka::Attempt;
 use crate::kafka::call::Call;
-use crate::ops::txns::unexpected;
+use crate::ops::txns::{self, End, Named, Protocol, unexpected};
 
 /// First version whose clients know PRODUCER_FENCED.
 const FENCED_VERSION: i16 = 2;
@@ -36,19 +35,25 @@ pub(crate) fn on_end_txn(call: &mut Call<'_>, request: EndTxnRequest, attempt: A
             };
             return call.reply(ApiKey::EndTxn, &response);
         }
-        return allocate_producer_ids(call, |call, attempt| on_end_txn(call, request, attempt));
+        let again = |call: &mut Call<'_>, attempt| on_end_txn(call, request, attempt);
+        return call.change_first(again, |view, _| txns::allocate(view));
     }
-    let ask = Ask::End {
+    let protocol = if call.version() >= EPOCH_VERSION {
+        Protocol::BrokerAdds
+    } else {
+        Protocol::ClientAdds
+    };
+    let txn = Named {
         transactional_id: request.transactional_id,
         producer: producer(request.producer_id, request.producer_epoch),
+    };
+    let end = End {
         committed: request.committed,
-        version: match call.version() >= EPOCH_VERSION {
-            true => BROKER_ADDS,
-            false => CLIENT_ADDS,
-        },
+        protocol,
         fresh,
     };
-    call.ask_txn(ask, |call, told| {
+    let question = txns::end(call.desk, &call.asker, txn, end);
+    call.ask_txn(question, |call, told| {
         let ended = match told {
             Ok(Answer::End(ended)) => ended,
             other => Err(unexpected(other)),

@@ -1,15 +1,16 @@
 //! InitProducerId: an identity for a producer (KIP-98), and the next incarnation of one with a transactional id (KIP-360).
 
-use coord::txn::{Answer, Ask};
+use coord::txn::Answer;
 use wire::messages::{InitProducerIdRequest, InitProducerIdResponse};
 use wire::{ApiKey, ErrorCode};
 
 use super::txn::{fenced, producer};
-use crate::coordinate::txn_settings;
+use crate::coordinate::Said;
 use crate::event_loop::Outcome;
 use crate::kafka::Attempt;
 use crate::kafka::call::Call;
-use crate::ops::txns::unexpected;
+use crate::ops::asking::only;
+use crate::ops::txns::{self, Init, InitProducer, unexpected};
 
 /// First version whose clients know PRODUCER_FENCED.
 const FENCED_VERSION: i16 = 4;
@@ -21,41 +22,41 @@ pub(crate) fn on_init_producer_id(
     request: InitProducerIdRequest,
     attempt: Attempt,
 ) -> Outcome {
-    // Both or none: who he was, and in which incarnation.
-    if (request.producer_id == -1) != (request.producer_epoch == -1) {
+    // Both or none: the last identity, and which incarnation of it.
+    let is_known = request.producer_id != -1;
+    if is_known != (request.producer_epoch != -1) {
         return refuse_producer_id(call, ErrorCode::InvalidRequest);
     }
-    if let Some(id) = &request.transactional_id {
-        let settings = txn_settings(&call.desk.shared.config().broker);
-        if let Err(code) = settings.check_init(id, request.transaction_timeout_ms) {
-            return refuse_producer_id(call, code);
-        }
-    }
-    let Some(id) = call.desk.shared.take_producer_id() else {
-        return match attempt {
-            Attempt::Overdue => refuse_producer_id(call, NO_PRODUCER_ID),
-            Attempt::First | Attempt::Second => allocate_producer_ids(call, |call, attempt| {
-                on_init_producer_id(call, request, attempt)
-            }),
-        };
-    };
-    let Some(transactional_id) = request.transactional_id else {
-        let response = InitProducerIdResponse {
-            producer_id: id.0,
-            producer_epoch: 0,
-            ..Default::default()
-        };
-        return call.reply(ApiKey::InitProducerId, &response);
-    };
-    let is_known = request.producer_id != -1;
-    let ask = Ask::Init {
-        transactional_id,
+    let asked = InitProducer {
+        transactional_id: request.transactional_id,
         timeout_ms: request.transaction_timeout_ms,
         expected: is_known.then(|| producer(request.producer_id, request.producer_epoch)),
-        fresh: Some(id),
     };
-    call.ask_txn(ask, |call, told| {
-        let begun = match told {
+    init(call, asked, attempt)
+}
+
+fn init(call: &mut Call<'_>, asked: InitProducer, attempt: Attempt) -> Outcome {
+    let question = match txns::init(call.desk, &call.asker, asked) {
+        Init::Ask(question) => *question,
+        Init::Fresh(id) => {
+            let response = InitProducerIdResponse {
+                producer_id: id.0,
+                producer_epoch: 0,
+                ..Default::default()
+            };
+            return call.reply(ApiKey::InitProducerId, &response);
+        }
+        Init::NeedsIds(_) if attempt == Attempt::Overdue => {
+            return refuse_producer_id(call, NO_PRODUCER_ID);
+        }
+        Init::NeedsIds(asked) => {
+            let again = |call: &mut Call<'_>, attempt| init(call, asked, attempt);
+            return call.change_first(again, |view, _| txns::allocate(view));
+        }
+        Init::Refused(code) => return refuse_producer_id(call, code),
+    };
+    call.ask_all(vec![question], |call, told| {
+        let begun = match only(told).map(Said::txn) {
             Ok(Answer::Init(begun)) => begun,
             other => Err(unexpected(other)),
         };
@@ -73,20 +74,6 @@ pub(crate) fn on_init_producer_id(
                 refuse_producer_id(call, code)
             }
         }
-    })
-}
-
-/// Gets the broker another block of producer ids, and handles the request again.
-pub(crate) fn allocate_producer_ids(
-    call: &mut Call<'_>,
-    again: impl FnOnce(&mut Call<'_>, Attempt) -> Outcome + Send + 'static,
-) -> Outcome {
-    call.change_first(again, |view, _| {
-        let node = view.broker.node_id;
-        meta::decide::producer_ids::allocate_producer_ids(view.image, node)
-            .map(|(record, _)| record)
-            .into_iter()
-            .collect()
     })
 }
 

@@ -17,10 +17,6 @@ use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
 use crate::kafka::{Attempt, with};
 
-/// `transaction.version` of clients that ask for each partition, and of those that leave it to the broker (KIP-890).
-pub(crate) const CLIENT_ADDS: i16 = 0;
-pub(crate) const BROKER_ADDS: i16 = coord::txn::EPOCH_PER_TXN;
-
 /// Clients from before KIP-588 know of producers with an old epoch only.
 pub(crate) fn fenced(code: ErrorCode, knows_fenced: bool) -> ErrorCode {
     match code {

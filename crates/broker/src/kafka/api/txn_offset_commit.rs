@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use coord::group;
-use coord::txn::{Answer, Ask, Producer};
+use coord::txn::{Answer, Ask, EPOCH_PER_TXN, Producer};
 use partition::{Guard, Partition, Warrant};
 use wire::messages::txn_offset_commit_request::TxnOffsetCommitRequestTopic;
 use wire::messages::txn_offset_commit_response::{
@@ -13,7 +13,7 @@ use wire::messages::txn_offset_commit_response::{
 use wire::messages::{TxnOffsetCommitRequest, TxnOffsetCommitResponse};
 use wire::{ApiKey, ErrorCode};
 
-use super::txn::{BROKER_ADDS, producer};
+use super::txn::producer;
 use crate::coordinate::{Question, Said, Told};
 use crate::error;
 use crate::event_loop::Outcome;
@@ -90,7 +90,7 @@ pub(crate) fn on_txn_offset_commit(
             transactional_id,
             producer: commit.producer,
             places,
-            version: BROKER_ADDS,
+            version: EPOCH_PER_TXN,
             may_wait: true,
         },
         false if !call.desk.verifies_txns() => {
@@ -103,7 +103,8 @@ pub(crate) fn on_txn_offset_commit(
             places,
         },
     };
-    call.ask_txn(ask, move |call, told| {
+    let question = Ok(call.desk.txn_question(ask));
+    call.ask_txn(question, move |call, told| {
         on_txn_commit_verified(call, commit, guard, told)
     })
 }

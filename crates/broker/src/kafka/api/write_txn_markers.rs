@@ -11,9 +11,9 @@ use wire::messages::{WriteTxnMarkersRequest, WriteTxnMarkersResponse};
 use wire::records::EndTxn;
 use wire::{ApiKey, ErrorCode};
 
-use crate::coordinate::Question;
 use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
+use crate::ops::txns;
 
 pub(crate) fn on_write_txn_markers(
     call: &mut Call<'_>,
@@ -23,7 +23,7 @@ pub(crate) fn on_write_txn_markers(
     for asked in &request.markers {
         let marker = marker(asked);
         for (topic, index) in places(asked) {
-            questions.push((index, Question::MarkerAt((topic, index), marker)));
+            questions.push(txns::mark((topic, index), marker));
         }
     }
     call.ask_all(questions, move |call, told| {

@@ -1,0 +1,326 @@
+//! Answers to requests whose asker may not do anything of their kind with the cluster.
+//!
+//! Each says CLUSTER_AUTHORIZATION_FAILED where its schema has a place for it, as Kafka's `getErrorResponse` does: on top, or once
+//! for each part of the request.
+
+use wire::messages::alter_replica_log_dirs_response::{
+    AlterReplicaLogDirPartitionResult, AlterReplicaLogDirTopicResult,
+};
+use wire::messages::create_acls_response::AclCreationResult;
+use wire::messages::delete_acls_response::DeleteAclsFilterResult;
+use wire::messages::elect_leaders_response::{PartitionResult, ReplicaElectionResult};
+use wire::messages::write_txn_markers_response::{
+    WritableTxnMarkerPartitionResult, WritableTxnMarkerResult, WritableTxnMarkerTopicResult,
+};
+use wire::messages::*;
+use wire::{ApiKey, ErrorCode, Reader};
+
+use super::call::Call;
+use super::with;
+use crate::event_loop::Outcome;
+
+const CODE: i16 = ErrorCode::ClusterAuthorizationFailed as i16;
+/// First version of ElectLeaders with a code on top.
+const ELECTION_CODE_VERSION: i16 = 1;
+
+fn message() -> Option<String> {
+    Some(ErrorCode::ClusterAuthorizationFailed.message().to_owned())
+}
+
+/// Answers a request of an API that needs the cluster.
+pub(super) fn answer(call: &mut Call<'_>, key: ApiKey, reader: Reader) -> Outcome {
+    /// Answers with the code on top, and what else is given.
+    macro_rules! on_top {
+        ($request:ident, $response:ident { $($field:ident: $value:expr),* }) => {
+            with(call, reader, |call, _: $request| {
+                let response = $response {
+                    error_code: CODE,
+                    $($field: $value,)*
+                    ..Default::default()
+                };
+                call.reply(key, &response)
+            })
+        };
+    }
+    match key {
+        ApiKey::DescribeAcls => {
+            on_top!(
+                DescribeAclsRequest,
+                DescribeAclsResponse {
+                    error_message: message()
+                }
+            )
+        }
+        ApiKey::DescribeLogDirs => on_top!(DescribeLogDirsRequest, DescribeLogDirsResponse {}),
+        ApiKey::DescribeUserScramCredentials => on_top!(
+            DescribeUserScramCredentialsRequest,
+            DescribeUserScramCredentialsResponse {
+                error_message: message()
+            }
+        ),
+        ApiKey::DescribeQuorum => {
+            on_top!(
+                DescribeQuorumRequest,
+                DescribeQuorumResponse {
+                    error_message: message()
+                }
+            )
+        }
+        ApiKey::ListPartitionReassignments => on_top!(
+            ListPartitionReassignmentsRequest,
+            ListPartitionReassignmentsResponse {
+                error_message: message()
+            }
+        ),
+        ApiKey::AlterPartitionReassignments => on_top!(
+            AlterPartitionReassignmentsRequest,
+            AlterPartitionReassignmentsResponse {
+                error_message: message()
+            }
+        ),
+        ApiKey::UnregisterBroker => on_top!(
+            UnregisterBrokerRequest,
+            UnregisterBrokerResponse {
+                error_message: message()
+            }
+        ),
+        ApiKey::UpdateFeatures => {
+            on_top!(
+                UpdateFeaturesRequest,
+                UpdateFeaturesResponse {
+                    error_message: message()
+                }
+            )
+        }
+        ApiKey::ListConfigResources => {
+            on_top!(ListConfigResourcesRequest, ListConfigResourcesResponse {})
+        }
+        ApiKey::DescribeClientQuotas => on_top!(
+            DescribeClientQuotasRequest,
+            DescribeClientQuotasResponse {
+                error_message: message(),
+                entries: None
+            }
+        ),
+        ApiKey::ElectLeaders => with(call, reader, elect_leaders),
+        ApiKey::CreateAcls => with(call, reader, create_acls),
+        ApiKey::DeleteAcls => with(call, reader, delete_acls),
+        ApiKey::AlterReplicaLogDirs => with(call, reader, alter_replica_log_dirs),
+        ApiKey::WriteTxnMarkers => with(call, reader, write_txn_markers),
+        // Every API that needs the cluster alone has an arm.
+        _ => Outcome::Close,
+    }
+}
+
+fn elect_leaders(call: &mut Call<'_>, request: ElectLeadersRequest) -> Outcome {
+    let one = |partition_id| PartitionResult {
+        partition_id,
+        error_code: CODE,
+        error_message: message(),
+    };
+    let topics = request.topic_partitions.into_iter().flatten();
+    let topics = topics.map(|topic| ReplicaElectionResult {
+        topic: topic.topic,
+        partition_result: topic.partitions.into_iter().map(one).collect(),
+    });
+    let has_code = ELECTION_CODE_VERSION <= call.version();
+    let response = ElectLeadersResponse {
+        error_code: if has_code { CODE } else { 0 },
+        replica_election_results: topics.collect(),
+        ..Default::default()
+    };
+    call.reply(ApiKey::ElectLeaders, &response)
+}
+
+fn create_acls(call: &mut Call<'_>, request: CreateAclsRequest) -> Outcome {
+    let refused = AclCreationResult {
+        error_code: CODE,
+        error_message: message(),
+    };
+    let response = CreateAclsResponse {
+        results: vec![refused; request.creations.len()],
+        ..Default::default()
+    };
+    call.reply(ApiKey::CreateAcls, &response)
+}
+
+fn delete_acls(call: &mut Call<'_>, request: DeleteAclsRequest) -> Outcome {
+    let refused = DeleteAclsFilterResult {
+        error_code: CODE,
+        error_message: message(),
+        ..Default::default()
+    };
+    let response = DeleteAclsResponse {
+        filter_results: vec![refused; request.filters.len()],
+        ..Default::default()
+    };
+    call.reply(ApiKey::DeleteAcls, &response)
+}
+
+fn alter_replica_log_dirs(call: &mut Call<'_>, request: AlterReplicaLogDirsRequest) -> Outcome {
+    let topics = request.dirs.into_iter().flat_map(|dir| dir.topics);
+    let results = topics.map(|topic| AlterReplicaLogDirTopicResult {
+        topic_name: topic.name,
+        partitions: topic
+            .partitions
+            .into_iter()
+            .map(|partition_index| AlterReplicaLogDirPartitionResult {
+                partition_index,
+                error_code: CODE,
+            })
+            .collect(),
+    });
+    let response = AlterReplicaLogDirsResponse {
+        results: results.collect(),
+        ..Default::default()
+    };
+    call.reply(ApiKey::AlterReplicaLogDirs, &response)
+}
+
+fn write_txn_markers(call: &mut Call<'_>, request: WriteTxnMarkersRequest) -> Outcome {
+    let markers = request.markers.into_iter();
+    let markers = markers.map(|marker| WritableTxnMarkerResult {
+        producer_id: marker.producer_id,
+        topics: marker
+            .topics
+            .into_iter()
+            .map(|topic| WritableTxnMarkerTopicResult {
+                name: topic.name,
+                partitions: topic
+                    .partition_indexes
+                    .into_iter()
+                    .map(|partition_index| WritableTxnMarkerPartitionResult {
+                        partition_index,
+                        error_code: CODE,
+                    })
+                    .collect(),
+            })
+            .collect(),
+    });
+    let response = WriteTxnMarkersResponse {
+        markers: markers.collect(),
+    };
+    call.reply(ApiKey::WriteTxnMarkers, &response)
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::Request;
+
+    use super::*;
+    use crate::event_loop::bench::{Bench, encoded};
+    use crate::kafka::api::TABLE;
+    use crate::ops::access::{self, Principal};
+
+    /// The answer of each version to a stranger, as `code` reads it.
+    fn refused<R: Request>(key: ApiKey, request: &R, code: impl Fn(&R::Response) -> i16) {
+        let row = TABLE.iter().find(|row| row.key == key).expect("served");
+        for version in row.min..=row.max {
+            let mut bench = Bench::new();
+            bench.become_principal(Principal::Stranger);
+            bench.put(&encoded(request, version));
+            assert!(!bench.is_cut_off(), "{key:?} version {version}");
+            let answer = bench.answer::<R>(version).expect("an answer at once");
+            assert_eq!(code(&answer), CODE, "{key:?} version {version}");
+        }
+    }
+
+    #[test]
+    fn a_stranger_is_answered_by_every_api_that_needs_the_cluster() {
+        let needing = TABLE.iter().map(|row| row.key);
+        let needing = needing.filter(|key| !access::admits(Principal::Stranger, *key));
+        for key in needing {
+            macro_rules! on_top {
+                ($request:ident) => {
+                    refused(key, &$request::default(), |answer| answer.error_code)
+                };
+            }
+            match key {
+                ApiKey::DescribeAcls => {
+                    let any = DescribeAclsRequest {
+                        resource_type_filter: 1,
+                        pattern_type_filter: 1,
+                        operation: 1,
+                        permission_type: 1,
+                        ..Default::default()
+                    };
+                    refused(key, &any, |answer| answer.error_code);
+                }
+                // Versions before have no place for a code.
+                ApiKey::DescribeLogDirs => {
+                    let mut bench = Bench::new();
+                    bench.become_principal(Principal::Stranger);
+                    let request = DescribeLogDirsRequest::default();
+                    bench.put(&encoded(&request, 3));
+                    let answer = bench.answer::<DescribeLogDirsRequest>(3);
+                    assert_eq!(answer.expect("an answer at once").error_code, CODE);
+                }
+                ApiKey::DescribeUserScramCredentials => {
+                    on_top!(DescribeUserScramCredentialsRequest);
+                }
+                ApiKey::DescribeQuorum => on_top!(DescribeQuorumRequest),
+                ApiKey::ListPartitionReassignments => on_top!(ListPartitionReassignmentsRequest),
+                ApiKey::AlterPartitionReassignments => on_top!(AlterPartitionReassignmentsRequest),
+                ApiKey::UnregisterBroker => on_top!(UnregisterBrokerRequest),
+                ApiKey::UpdateFeatures => on_top!(UpdateFeaturesRequest),
+                ApiKey::ListConfigResources => on_top!(ListConfigResourcesRequest),
+                ApiKey::DescribeClientQuotas => on_top!(DescribeClientQuotasRequest),
+                ApiKey::ElectLeaders => {
+                    let request = ElectLeadersRequest {
+                        topic_partitions: Some(vec![elect_leaders_request::TopicPartitions {
+                            topic: "t".to_owned(),
+                            partitions: vec![0],
+                        }]),
+                        ..Default::default()
+                    };
+                    refused(key, &request, |answer| {
+                        answer.replica_election_results[0].partition_result[0].error_code
+                    });
+                }
+                ApiKey::CreateAcls => {
+                    let request = CreateAclsRequest {
+                        creations: vec![create_acls_request::AclCreation::default()],
+                    };
+                    refused(key, &request, |answer| answer.results[0].error_code);
+                }
+                ApiKey::DeleteAcls => {
+                    let request = DeleteAclsRequest {
+                        filters: vec![delete_acls_request::DeleteAclsFilter::default()],
+                    };
+                    refused(key, &request, |answer| answer.filter_results[0].error_code);
+                }
+                ApiKey::AlterReplicaLogDirs => {
+                    let topic = alter_replica_log_dirs_request::AlterReplicaLogDirTopic {
+                        name: "t".to_owned(),
+                        partitions: vec![0],
+                    };
+                    let request = AlterReplicaLogDirsRequest {
+                        dirs: vec![alter_replica_log_dirs_request::AlterReplicaLogDir {
+                            path: "/data".to_owned(),
+                            topics: vec![topic],
+                        }],
+                    };
+                    refused(key, &request, |answer| {
+                        answer.results[0].partitions[0].error_code
+                    });
+                }
+                ApiKey::WriteTxnMarkers => {
+                    let topic = write_txn_markers_request::WritableTxnMarkerTopic {
+                        name: "t".to_owned(),
+                        partition_indexes: vec![0],
+                    };
+                    let request = WriteTxnMarkersRequest {
+                        markers: vec![write_txn_markers_request::WritableTxnMarker {
+                            topics: vec![topic],
+                            ..Default::default()
+                        }],
+                    };
+                    refused(key, &request, |answer| {
+                        answer.markers[0].topics[0].partitions[0].error_code
+                    });
+                }
+                other => panic!("{other:?} needs the cluster and no answer is checked"),
+            }
+        }
+    }
+}
