@@ -1,0 +1,3 @@
+//! The whole broker on a simulated machine, driven through its doors.
+
+mod hostile;
