@@ -5,18 +5,15 @@
 
 use bytes::Bytes;
 use coord::Caller;
-use coord::group::{Answer, Ask, Client};
+use coord::group::ask::{
+    ConsumerHeartbeat, DeleteOffsets, DeleteTopic, Heartbeat, Join, MemberAssignment, Protocol,
+    Sync,
+};
+use coord::group::{Answer, Ask};
 use esker_fuzz::World;
 use libfuzzer_sys::fuzz_target;
-use wire::messages::join_group_request::JoinGroupRequestProtocol;
-use wire::messages::offset_delete_request::{
-    OffsetDeleteRequestPartition, OffsetDeleteRequestTopic,
-};
-use wire::messages::sync_group_request::SyncGroupRequestAssignment;
-use wire::messages::{
-    ConsumerGroupHeartbeatRequest, ConsumerProtocolAssignment, ConsumerProtocolSubscription,
-    HeartbeatRequest, JoinGroupRequest, OffsetDeleteRequest, SyncGroupRequest,
-};
+use model::PartitionIndex;
+use wire::messages::{ConsumerProtocolAssignment, ConsumerProtocolSubscription};
 use wire::{Message, Reader, Schema, Uuid, Writer};
 
 const GROUP: &str = "g";
@@ -64,23 +61,22 @@ fn meet(how: u8, subscription: &[u8], assignment: &[u8]) {
     let mut members = vec![(String::new(), one), (String::new(), other)];
     gather(&mut world, &mut members[..1], assignment);
     gather(&mut world, &mut members, assignment);
-    world.ask(Ask::DeleteOffsets(OffsetDeleteRequest {
+    world.ask(Ask::DeleteOffsets(DeleteOffsets {
         group_id: GROUP.to_owned(),
-        topics: vec![OffsetDeleteRequestTopic {
+        topics: vec![DeleteTopic {
             name: "t".to_owned(),
-            partitions: vec![OffsetDeleteRequestPartition { partition_index: 0 }],
+            partitions: vec![PartitionIndex(0)],
         }],
     }));
     let mut epoch = 0;
     for _ in 0..3 {
         if let Some(Answer::ConsumerHeartbeat(beat)) = world.ask(consumer_beat(epoch)) {
-            epoch = beat.member_epoch.max(0);
+            epoch = beat.map_or(0, |standing| standing.member_epoch.max(0));
         }
         gather(&mut world, &mut members, assignment);
     }
     world.ask(Ask::Describe {
         group_id: GROUP.to_owned(),
-        is_strict: false,
     });
     world.ask(Ask::ConsumerDescribe {
         group_id: GROUP.to_owned(),
@@ -106,60 +102,57 @@ fn gather(world: &mut World, members: &mut [(String, &[u8])], assignment: &[u8])
         let Some(Answer::Join(joined)) = world.told.remove(&caller) else {
             continue;
         };
-        *member_id = joined.member_id;
-        world.send(Ask::Sync(SyncGroupRequest {
+        // A refused member syncs and beats all the same, with no generation.
+        let generation = joined.as_ref().map_or(-1, |joined| joined.generation);
+        *member_id = match joined {
+            Ok(joined) => joined.member_id,
+            Err(refusal) => refusal.member_id,
+        };
+        world.send(Ask::Sync(Sync {
             group_id: GROUP.to_owned(),
-            generation_id: joined.generation_id,
+            generation,
             member_id: member_id.clone(),
-            assignments: vec![SyncGroupRequestAssignment {
+            assignments: vec![MemberAssignment {
                 member_id: member_id.clone(),
                 assignment: Bytes::copy_from_slice(assignment),
             }],
-            ..SyncGroupRequest::default()
+            ..Sync::default()
         }));
-        world.send(Ask::Heartbeat(HeartbeatRequest {
+        world.send(Ask::Heartbeat(Heartbeat {
             group_id: GROUP.to_owned(),
-            generation_id: joined.generation_id,
+            generation,
             member_id: member_id.clone(),
-            ..HeartbeatRequest::default()
+            ..Heartbeat::default()
         }));
     }
 }
 
 fn join(member_id: &str, metadata: &[u8]) -> Ask {
-    Ask::Join {
-        request: JoinGroupRequest {
-            group_id: GROUP.to_owned(),
-            session_timeout_ms: 10_000,
-            rebalance_timeout_ms: 10_000,
-            member_id: member_id.to_owned(),
-            protocol_type: "consumer".to_owned(),
-            protocols: vec![JoinGroupRequestProtocol {
-                name: "range".to_owned(),
-                metadata: Bytes::copy_from_slice(metadata),
-            }],
-            ..JoinGroupRequest::default()
-        },
-        client: Client::default(),
-        needs_member_id: false,
+    Ask::Join(Join {
+        group_id: GROUP.to_owned(),
+        session_timeout_ms: 10_000,
+        rebalance_timeout_ms: Some(10_000),
+        member_id: member_id.to_owned(),
+        protocol_type: "consumer".to_owned(),
+        protocols: vec![Protocol {
+            name: "range".to_owned(),
+            metadata: Bytes::copy_from_slice(metadata),
+        }],
         may_skip_assignment: true,
         fresh: Uuid([member_id.len() as u8; 16]),
-    }
+        ..Join::default()
+    })
 }
 
 fn consumer_beat(epoch: i32) -> Ask {
-    Ask::ConsumerHeartbeat {
-        request: ConsumerGroupHeartbeatRequest {
-            group_id: GROUP.to_owned(),
-            member_id: "c".to_owned(),
-            member_epoch: epoch,
-            rebalance_timeout_ms: 10_000,
-            subscribed_topic_names: Some(vec!["t".to_owned(), "u".to_owned()]),
-            topic_partitions: Some(Vec::new()),
-            ..ConsumerGroupHeartbeatRequest::default()
-        },
-        client: Client::default(),
+    Ask::ConsumerHeartbeat(ConsumerHeartbeat {
+        group_id: GROUP.to_owned(),
+        member_id: "c".to_owned(),
+        member_epoch: epoch,
+        rebalance_timeout_ms: Some(10_000),
+        topic_names: Some(vec!["t".to_owned(), "u".to_owned()]),
+        owned: Some(Vec::new()),
         brings_member_id: true,
-        fresh: Uuid::ZERO,
-    }
+        ..ConsumerHeartbeat::default()
+    })
 }

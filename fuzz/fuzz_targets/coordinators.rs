@@ -5,7 +5,8 @@
 
 use std::sync::Arc;
 
-use coord::group::{Ask as GroupAsk, Client};
+use coord::group::Ask as GroupAsk;
+use coord::group::ask::{ConsumerHeartbeat, Join, Protocol};
 use coord::txn::{self, Answer, Ask, Transactions};
 use coord::{Moment, Step};
 use esker_fuzz::{Entry, World, caller};
@@ -14,7 +15,6 @@ use model::{Instant, ProducerEpoch, ProducerId, Timestamp};
 use wire::DecodeError;
 use wire::Uuid;
 use wire::group::GroupRecord;
-use wire::messages::{ConsumerGroupHeartbeatRequest, JoinGroupRequest};
 use wire::transaction::TransactionRecord;
 
 /// Groups or transactions of a log that are asked for.
@@ -36,41 +36,31 @@ fn groups(entries: Vec<Entry>) {
         return;
     };
     for id in &ids {
-        world.offsets(id);
+        world.offsets(id).expect("a tool may ask");
         world.ask(GroupAsk::Describe {
             group_id: id.clone(),
-            is_strict: false,
         });
         world.ask(GroupAsk::ConsumerDescribe {
             group_id: id.clone(),
         });
-        world.ask(GroupAsk::ConsumerHeartbeat {
-            request: ConsumerGroupHeartbeatRequest {
-                group_id: id.clone(),
-                member_id: "new".to_owned(),
-                rebalance_timeout_ms: 1_000,
-                subscribed_topic_names: Some(vec!["t".to_owned()]),
-                topic_partitions: Some(Vec::new()),
-                ..ConsumerGroupHeartbeatRequest::default()
-            },
-            client: Client::default(),
+        world.ask(GroupAsk::ConsumerHeartbeat(ConsumerHeartbeat {
+            group_id: id.clone(),
+            member_id: "new".to_owned(),
+            rebalance_timeout_ms: Some(1_000),
+            topic_names: Some(vec!["t".to_owned()]),
+            owned: Some(Vec::new()),
             brings_member_id: true,
-            fresh: Uuid::ZERO,
-        });
-        world.send(GroupAsk::Join {
-            request: JoinGroupRequest {
-                group_id: id.clone(),
-                session_timeout_ms: 10_000,
-                rebalance_timeout_ms: 10_000,
-                protocol_type: "consumer".to_owned(),
-                protocols: vec![Default::default()],
-                ..JoinGroupRequest::default()
-            },
-            client: Client::default(),
-            needs_member_id: false,
-            may_skip_assignment: false,
+            ..ConsumerHeartbeat::default()
+        }));
+        world.send(GroupAsk::Join(Join {
+            group_id: id.clone(),
+            session_timeout_ms: 10_000,
+            rebalance_timeout_ms: Some(10_000),
+            protocol_type: "consumer".to_owned(),
+            protocols: vec![Protocol::default()],
             fresh: Uuid([7; 16]),
-        });
+            ..Join::default()
+        }));
         world.turn();
     }
     world.mark(1, true);

@@ -38,7 +38,11 @@ fn file(text: &str, format: Format) {
         .read(&written(&settings), Format::Properties)
         .expect("own text");
     assert_eq!(again, settings);
-    for name in settings.warning().into_iter().flat_map(|warning| warning.names) {
+    for name in settings
+        .warning()
+        .into_iter()
+        .flat_map(|warning| warning.names)
+    {
         assert!(settings.get(&name).is_some());
     }
     let Ok(broker) = Broker::new(settings, MACHINE) else {
@@ -113,10 +117,7 @@ fn overrides(text: &str) {
     }
     let overrides = Arc::new(overrides);
     let none = Arc::default();
-    let levels = [
-        Level::Cluster { own: &none },
-        Level::Own { cluster: &none },
-    ];
+    let levels = [Level::Cluster { own: &none }, Level::Own { cluster: &none }];
     for level in levels {
         let _ = broker.check_change(&overrides, level);
     }

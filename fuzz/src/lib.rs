@@ -10,13 +10,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use coord::group::ask::{FetchOffsets, FetchedTopic};
 use coord::group::{self, Groups, Settings, record_version};
 use coord::{Caller, Moment, Step};
 use model::{InboxId, Instant, ProducerEpoch, ProducerId, Ticket, Timestamp, WaiterKey};
 use wire::group::GroupRecord;
-use wire::messages::offset_fetch_request::OffsetFetchRequestGroup;
-use wire::messages::offset_fetch_response::OffsetFetchResponseGroup;
-use wire::{DecodeError, Uuid};
+use wire::{DecodeError, ErrorCode, Uuid};
 
 /// One thing that a log holds.
 #[derive(Clone, Debug, PartialEq)]
@@ -264,16 +263,14 @@ impl World {
     }
 
     /// All offsets of a group.
-    pub fn offsets(&mut self, group_id: &str) -> OffsetFetchResponseGroup {
-        let group = OffsetFetchRequestGroup {
+    pub fn offsets(&mut self, group_id: &str) -> Result<Vec<FetchedTopic>, ErrorCode> {
+        let answer = self.ask(group::Ask::FetchOffsets(FetchOffsets {
             group_id: group_id.to_owned(),
+            member_id: None,
             member_epoch: -1,
-            ..OffsetFetchRequestGroup::default()
-        };
-        let answer = self.ask(group::Ask::FetchOffsets {
-            group,
+            topics: None,
             require_stable: false,
-        });
+        }));
         match answer {
             Some(group::Answer::FetchOffsets(offsets)) => offsets,
             other => panic!("asked for offsets, told {other:?}"),

@@ -5,13 +5,12 @@ use std::fs;
 use std::path::Path;
 
 use bytes::Bytes;
-use coord::group::{Ask, Client};
-use esker_fuzz::{Entry, World, images};
-use wire::messages::join_group_request::JoinGroupRequestProtocol;
-use wire::messages::offset_commit_request::{
-    OffsetCommitRequestPartition, OffsetCommitRequestTopic,
+use coord::group::Ask;
+use coord::group::ask::{
+    Commit, CommitPartition, CommitTopic, ConsumerHeartbeat, Join, Protocol, TopicKey,
 };
-use wire::messages::{ConsumerGroupHeartbeatRequest, JoinGroupRequest, OffsetCommitRequest};
+use esker_fuzz::{Entry, World, images};
+use model::{LeaderEpoch, Offset, PartitionIndex};
 use wire::transaction::transaction_log_value::PartitionsSchema;
 use wire::transaction::{TransactionLogKey, TransactionLogValue, TransactionRecord};
 use wire::{ApiKey, Uuid, any};
@@ -166,59 +165,48 @@ fn record_of(known: &[(&str, i16)], name: &str, suffix: &str) -> Option<i16> {
 /// What a coordinator writes for a group of each kind, with commits, some of a transaction.
 fn groups() -> Vec<Entry> {
     let mut world = World::load(Vec::new()).expect("an empty log");
-    world.ask(Ask::Join {
-        request: JoinGroupRequest {
-            group_id: "classic".to_owned(),
-            session_timeout_ms: 10_000,
-            rebalance_timeout_ms: 10_000,
-            protocol_type: "consumer".to_owned(),
-            protocols: vec![JoinGroupRequestProtocol {
-                name: "range".to_owned(),
-                ..JoinGroupRequestProtocol::default()
-            }],
-            ..JoinGroupRequest::default()
-        },
-        client: Client::default(),
-        needs_member_id: false,
-        may_skip_assignment: false,
+    world.ask(Ask::Join(Join {
+        group_id: "classic".to_owned(),
+        session_timeout_ms: 10_000,
+        rebalance_timeout_ms: Some(10_000),
+        protocol_type: "consumer".to_owned(),
+        protocols: vec![Protocol {
+            name: "range".to_owned(),
+            ..Protocol::default()
+        }],
         fresh: Uuid([1; 16]),
-    });
+        ..Join::default()
+    }));
     for member in ["one", "two"] {
-        world.ask(Ask::ConsumerHeartbeat {
-            request: ConsumerGroupHeartbeatRequest {
-                group_id: "consumer".to_owned(),
-                member_id: member.to_owned(),
-                rebalance_timeout_ms: 10_000,
-                subscribed_topic_names: Some(vec!["t".to_owned()]),
-                topic_partitions: Some(Vec::new()),
-                ..ConsumerGroupHeartbeatRequest::default()
-            },
-            client: Client::default(),
+        world.ask(Ask::ConsumerHeartbeat(ConsumerHeartbeat {
+            group_id: "consumer".to_owned(),
+            member_id: member.to_owned(),
+            rebalance_timeout_ms: Some(10_000),
+            topic_names: Some(vec!["t".to_owned()]),
+            owned: Some(Vec::new()),
             brings_member_id: true,
-            fresh: Uuid::ZERO,
-        });
+            ..ConsumerHeartbeat::default()
+        }));
     }
     let from = world.log.len();
-    world.ask(Ask::Commit {
-        request: OffsetCommitRequest {
-            group_id: "tool".to_owned(),
-            generation_id_or_member_epoch: -1,
-            retention_time_ms: -1,
-            topics: vec![OffsetCommitRequestTopic {
-                name: "t".to_owned(),
-                partitions: (0..3)
-                    .map(|partition| OffsetCommitRequestPartition {
-                        partition_index: partition,
-                        committed_offset: 10,
-                        ..OffsetCommitRequestPartition::default()
-                    })
-                    .collect(),
-                ..OffsetCommitRequestTopic::default()
-            }],
-            ..OffsetCommitRequest::default()
-        },
+    let partition = |index| CommitPartition {
+        index: PartitionIndex(index),
+        offset: Offset(10),
+        leader_epoch: LeaderEpoch::NONE,
+        metadata: String::new(),
+    };
+    world.ask(Ask::Commit(Commit {
+        group_id: "tool".to_owned(),
+        member_id: String::new(),
+        instance_id: None,
+        generation: -1,
         knows_member_epochs: true,
-    });
+        retention_ms: None,
+        topics: vec![CommitTopic {
+            topic: TopicKey::Name("t".to_owned()),
+            partitions: (0..3).map(partition).collect(),
+        }],
+    }));
     let commits = world.log[from..].to_vec();
     for mut entry in commits {
         if let Entry::Record { producer, .. } = &mut entry {

@@ -6,18 +6,12 @@ use std::time::Duration;
 
 use wire::ErrorCode;
 use wire::group::{GroupRecord, OffsetCommitKey};
-use wire::messages::delete_groups_response::DeletableGroupResult;
-use wire::messages::describe_groups_response::DescribedGroup;
-use wire::messages::list_groups_response::ListedGroup;
-use wire::messages::offset_delete_response::{
-    OffsetDeleteResponsePartition, OffsetDeleteResponseTopic,
-};
-use wire::messages::{OffsetDeleteRequest, OffsetDeleteResponse};
 
+use super::ask::{self, DeleteOffsets, Described, Filter, Listed};
 use super::classic::{State, millis};
 use super::entry::Group;
 use super::offsets::{Look, Looked, Place};
-use super::{Answer, Filter, Groups, Out, Retention, record};
+use super::{Answer, Groups, Out, Refusal, Retention, consumer, record};
 use crate::{Caller, Moment, Topics};
 
 /// Between two steps that remove the offsets of deleted topics.
@@ -27,45 +21,43 @@ const GONE_PAUSE: Duration = Duration::from_millis(20);
 const GONE_RETRY: Duration = Duration::from_millis(500);
 
 impl Groups {
-    pub(super) fn describe(&self, group_id: String, is_strict: bool) -> DescribedGroup {
-        match self.groups.get(group_id.as_str()).map(|entry| &entry.group) {
-            // The protocol has no field for it; clients look at the message of an error only.
-            Some(Group::Classic(classic)) => DescribedGroup {
-                error_message: classic
-                    .last_rebalance()
-                    .filter(|_| is_strict)
-                    .map(|last| last.reason.clone()),
-                ..classic.described()
-            },
-            Some(Group::Consumer(_)) => not_found(
-                is_strict,
-                format!("Group {group_id} is not a classic group."),
-                group_id,
-            ),
-            None if self.offsets.has(&group_id) => DescribedGroup {
-                group_id,
-                group_state: State::Empty.name().to_owned(),
-                ..DescribedGroup::default()
-            },
-            None => not_found(is_strict, format!("Group {group_id} not found."), group_id),
-        }
+    pub(super) fn describe(&self, group_id: &str) -> Result<Described, Refusal> {
+        let message = match self.groups.get(group_id).map(|entry| &entry.group) {
+            Some(Group::Classic(classic)) => return Ok(classic.described()),
+            Some(Group::Consumer(_)) => format!("Group {group_id} is not a classic group."),
+            None if self.offsets.has(group_id) => {
+                return Ok(Described {
+                    state: State::Empty,
+                    protocol_type: None,
+                    protocol: None,
+                    members: Vec::new(),
+                    last_rebalance: None,
+                });
+            }
+            None => format!("Group {group_id} not found."),
+        };
+        Err(Refusal {
+            code: ErrorCode::GroupIdNotFound,
+            message,
+        })
     }
 
-    pub(super) fn list(&self, states: &Filter, types: &Filter) -> Vec<ListedGroup> {
+    pub(super) fn list(&self, states: &Filter, types: &Filter) -> Vec<Listed> {
         self.group_ids()
             .into_iter()
             .map(|id| match self.groups.get(id).map(|entry| &entry.group) {
                 Some(group) => group.listed(id),
-                None => ListedGroup {
+                None => Listed {
                     group_id: id.to_string(),
-                    group_state: State::Empty.name().to_owned(),
-                    group_type: "classic".to_owned(),
-                    ..ListedGroup::default()
+                    state: ask::State::Classic(State::Empty),
+                    protocol_type: None,
                 },
             })
             // The first records of a consumer group were refused.
-            .filter(|group| group.group_state != "Dead")
-            .filter(|group| states.passes(&group.group_state) && types.passes(&group.group_type))
+            .filter(|group| group.state != ask::State::Consumer(consumer::State::Dead))
+            .filter(|group| {
+                states.passes(group.state.name()) && types.passes(group.state.kind().name())
+            })
             .collect()
     }
 
@@ -74,18 +66,15 @@ impl Groups {
         self.groups.keys().chain(self.offsets.group_ids()).collect()
     }
 
-    pub(super) fn delete(&mut self, caller: Caller, group_id: String) -> Out {
-        let (records, code) = match self.check_delete(&group_id) {
-            Ok(()) => (self.removal(&group_id), ErrorCode::None),
-            Err(code) => (Vec::new(), code),
-        };
-        let answer = Answer::Delete(DeletableGroupResult {
-            group_id,
-            error_code: code.code(),
-        });
+    pub(super) fn delete(&mut self, caller: Caller, group_id: &str) -> Out {
+        let result = self.check_delete(group_id);
         Out {
-            records,
-            answers: vec![(caller, answer)],
+            records: if result.is_ok() {
+                self.removal(group_id)
+            } else {
+                Vec::new()
+            },
+            answers: vec![(caller, Answer::Delete(result))],
             ..Out::default()
         }
     }
@@ -114,46 +103,35 @@ impl Groups {
     pub(super) fn delete_offsets(
         &mut self,
         caller: Caller,
-        request: &OffsetDeleteRequest,
+        ask: &DeleteOffsets,
         topics: &dyn Topics,
     ) -> Out {
-        let mut out = Out::default();
-        let mut response = OffsetDeleteResponse::default();
-        match self.check_delete_offsets(&request.group_id) {
-            Err(code) => response.error_code = code.code(),
-            Ok(()) => {
-                for topic in &request.topics {
-                    let count = topics.topic(&topic.name).map_or(0, |(_, count)| count);
-                    let is_read = self.is_subscribed_to(&request.group_id, &topic.name);
-                    let mut partitions = Vec::with_capacity(topic.partitions.len());
-                    for partition in &topic.partitions {
-                        let index = partition.partition_index;
-                        let id = &request.group_id;
-                        let refusal = match index {
-                            it if !(0..count).contains(&it) => ErrorCode::UnknownTopicOrPartition,
-                            _ if is_read => ErrorCode::GroupSubscribedToTopic,
-                            _ => ErrorCode::None,
-                        };
-                        if refusal == ErrorCode::None
-                            && self.offsets.has_partition(id, &topic.name, index)
-                        {
-                            out.records
-                                .push(record::offset_gone(id, &topic.name, index));
-                        }
-                        partitions.push(OffsetDeleteResponsePartition {
-                            partition_index: index,
-                            error_code: refusal.code(),
-                        });
-                    }
-                    response.topics.push(OffsetDeleteResponseTopic {
-                        name: topic.name.clone(),
-                        partitions,
-                    });
+        let id = &ask.group_id;
+        if let Err(code) = self.check_delete_offsets(id) {
+            return Out::answer(caller, Answer::DeleteOffsets(Err(code)));
+        }
+        let mut records = Vec::new();
+        let mut results = Vec::new();
+        for topic in &ask.topics {
+            let count = topics.topic(&topic.name).map_or(0, |(_, count)| count);
+            let is_read = self.is_subscribed_to(id, &topic.name);
+            for index in topic.partitions.iter().map(|index| index.0) {
+                let result = match index {
+                    it if !(0..count).contains(&it) => Err(ErrorCode::UnknownTopicOrPartition),
+                    _ if is_read => Err(ErrorCode::GroupSubscribedToTopic),
+                    _ => Ok(()),
+                };
+                if result.is_ok() && self.offsets.has_partition(id, &topic.name, index) {
+                    records.push(record::offset_gone(id, &topic.name, index));
                 }
+                results.push(result);
             }
         }
-        out.answers.push((caller, Answer::DeleteOffsets(response)));
-        out
+        Out {
+            records,
+            answers: vec![(caller, Answer::DeleteOffsets(Ok(results)))],
+            ..Out::default()
+        }
     }
 
     fn check_delete_offsets(&self, id: &str) -> Result<(), ErrorCode> {
@@ -285,21 +263,5 @@ impl Groups {
             records,
             ..Out::default()
         }
-    }
-}
-
-/// Before clients were told, a group that is not there was dead.
-fn not_found(is_strict: bool, message: String, group_id: String) -> DescribedGroup {
-    let code = if is_strict {
-        ErrorCode::GroupIdNotFound
-    } else {
-        ErrorCode::None
-    };
-    DescribedGroup {
-        error_code: code.code(),
-        error_message: is_strict.then_some(message),
-        group_id,
-        group_state: "Dead".to_owned(),
-        ..DescribedGroup::default()
     }
 }

@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use wire::ErrorCode;
 use wire::group::GroupRecord;
-use wire::messages::ConsumerGroupHeartbeatResponse;
-use wire::messages::consumer_group_describe_response::DescribedGroup;
 
+use super::ask::{ConsumerDescribed, ConsumerHeartbeat};
 use super::classic::State;
-use super::consumer::{Beat, ConsumerGroup, Context, check};
+use super::consumer::{ConsumerGroup, Context, check};
 use super::entry::{Entry, Group};
-use super::{Answer, Groups, Out, Rebalance};
+use super::{Answer, Groups, Out, Rebalance, Refusal};
 use crate::{Caller, Moment, Topics};
 
 /// The group that a record of the consumer protocol is about.
@@ -71,12 +70,12 @@ impl Groups {
     pub(super) fn beat(
         &mut self,
         caller: Caller,
-        beat: &Beat,
+        beat: &ConsumerHeartbeat,
         at: Moment,
         topics: &dyn Topics,
     ) -> Out {
         let settings = Arc::clone(&self.settings);
-        let id = &beat.request.group_id;
+        let id = &beat.group_id;
         let cx = Context {
             at,
             topics,
@@ -99,12 +98,11 @@ impl Groups {
                 ..
             }) if classic.state() != State::Empty && !self.foreign.contains_key(id.as_str()) => {
                 // First, as the upgrade copies all that the group has.
-                if let Err(refusal) = check(&beat.request, beat.brings_member_id, cx.settings) {
-                    let answer = Answer::ConsumerHeartbeat(refusal.into_response());
-                    return Out::answer(caller, answer);
+                if let Err(refusal) = check(beat, cx.settings) {
+                    return Out::answer(caller, Answer::ConsumerHeartbeat(Err(refusal)));
                 }
                 // Only one who joins changes the protocol of a group.
-                if beat.request.member_epoch != 0 {
+                if beat.member_epoch != 0 {
                     return refuse(caller, id);
                 }
                 let before = classic.as_handed_over();
@@ -155,36 +153,36 @@ impl Groups {
 
     pub(super) fn describe_consumer(
         &self,
-        group_id: String,
+        group_id: &str,
         at: Moment,
         topics: &dyn Topics,
-    ) -> DescribedGroup {
-        let message = match self.groups.get(group_id.as_str()).map(|entry| &entry.group) {
+    ) -> Result<ConsumerDescribed, Refusal> {
+        let message = match self.groups.get(group_id).map(|entry| &entry.group) {
             Some(Group::Consumer(consumer)) => {
-                return consumer.describe(&Context {
+                return Ok(consumer.describe(&Context {
                     at,
                     topics,
-                    settings: self.settings.consumer_of(&group_id),
-                });
+                    settings: self.settings.consumer_of(group_id),
+                }));
             }
-            None if !self.offsets.has(&group_id) => format!("Group {group_id} not found."),
-            _ => format!("Group {group_id} is not a consumer group."),
+            None if !self.offsets.has(group_id) => format!("Group {group_id} not found."),
+            _ => not_consumer(group_id),
         };
-        DescribedGroup {
-            error_code: ErrorCode::GroupIdNotFound.code(),
-            error_message: Some(message),
-            group_id,
-            group_state: "Dead".to_owned(),
-            ..DescribedGroup::default()
-        }
+        Err(Refusal {
+            code: ErrorCode::GroupIdNotFound,
+            message,
+        })
     }
 }
 
+fn not_consumer(id: &str) -> String {
+    format!("Group {id} is not a consumer group.")
+}
+
 fn refuse(caller: Caller, id: &str) -> Out {
-    let answer = ConsumerGroupHeartbeatResponse {
-        error_code: ErrorCode::GroupIdNotFound.code(),
-        error_message: Some(format!("Group {id} is not a consumer group.")),
-        ..ConsumerGroupHeartbeatResponse::default()
+    let refusal = Refusal {
+        code: ErrorCode::GroupIdNotFound,
+        message: not_consumer(id),
     };
-    Out::answer(caller, Answer::ConsumerHeartbeat(answer))
+    Out::answer(caller, Answer::ConsumerHeartbeat(Err(refusal)))
 }

@@ -2,21 +2,13 @@
 
 use std::sync::Arc;
 
-use model::{ProducerEpoch, ProducerId};
 use wire::ErrorCode;
-use wire::messages::leave_group_request::MemberIdentity;
-use wire::messages::leave_group_response::MemberResponse;
-use wire::messages::offset_fetch_request::OffsetFetchRequestGroup;
-use wire::messages::offset_fetch_response::OffsetFetchResponseGroup;
-use wire::messages::{
-    HeartbeatRequest, HeartbeatResponse, LeaveGroupRequest, LeaveGroupResponse,
-    OffsetCommitRequest, SyncGroupRequest, TxnOffsetCommitRequest,
-};
 
+use super::ask::{Commit, FetchOffsets, FetchedTopic, Heartbeat, Leave, Sync, TxnCommit};
 use super::classic::{Classic, Committer, Join, refuse_join, refuse_sync};
-use super::consumer::{Beat, ConsumerGroup, Context};
+use super::consumer::{ConsumerGroup, Context};
 use super::entry::Group;
-use super::offsets::{Offsets, acceptable, acceptable_of_txn};
+use super::offsets::{Terms, acceptable};
 use super::{Answer, Ask, Foreign, Groups, Out};
 use crate::{Caller, Moment, Topics};
 
@@ -29,87 +21,50 @@ impl Groups {
         topics: &dyn Topics,
     ) -> Out {
         let answer = match ask {
-            Ask::Join {
-                request,
-                client,
-                needs_member_id,
-                may_skip_assignment,
-                fresh,
-            } => {
+            Ask::Join(ask) => {
                 let settings = Arc::clone(&self.settings);
                 let join = Join {
                     caller,
-                    request: &request,
-                    client: &client,
-                    needs_member_id,
-                    may_skip_assignment,
-                    fresh,
+                    ask: &ask,
                     at,
                     settings: &settings,
                 };
                 return self.join(&join, topics);
             }
-            Ask::Sync(request) => return self.sync(caller, &request, at, topics),
-            Ask::Leave { request, is_single } => {
-                return self.leave(caller, request, is_single, at, topics);
-            }
-            Ask::Commit {
-                request,
-                knows_member_epochs,
-            } => return self.commit(caller, &request, knows_member_epochs, at, topics),
-            Ask::TxnCommit(request) => return self.txn_commit(caller, &request, at, topics),
-            Ask::DeleteOffsets(request) => return self.delete_offsets(caller, &request, topics),
-            Ask::Delete { group_id } => return self.delete(caller, group_id),
-            Ask::Heartbeat(request) => Answer::Heartbeat(HeartbeatResponse {
-                error_code: self.heartbeat(&request, at, topics).code(),
-                ..HeartbeatResponse::default()
-            }),
-            Ask::FetchOffsets {
-                group,
-                require_stable,
-            } => Answer::FetchOffsets(self.fetch_offsets(&group, require_stable, topics)),
-            Ask::Describe {
-                group_id,
-                is_strict,
-            } => Answer::Describe(self.describe(group_id, is_strict)),
+            Ask::Sync(ask) => return self.sync(caller, &ask, at, topics),
+            Ask::Leave(ask) => return self.leave(caller, &ask, at, topics),
+            Ask::ConsumerHeartbeat(beat) => return self.beat(caller, &beat, at, topics),
+            Ask::Commit(commit) => return self.commit(caller, commit, at, topics),
+            Ask::TxnCommit(commit) => return self.txn_commit(caller, commit, at, topics),
+            Ask::DeleteOffsets(ask) => return self.delete_offsets(caller, &ask, topics),
+            Ask::Delete { group_id } => return self.delete(caller, &group_id),
+            Ask::Heartbeat(beat) => Answer::Heartbeat(self.heartbeat(&beat, at, topics)),
+            Ask::FetchOffsets(ask) => Answer::FetchOffsets(self.fetch_offsets(ask, topics)),
+            Ask::Describe { group_id } => Answer::Describe(self.describe(&group_id)),
             Ask::List { states, types } => Answer::List(self.list(&states, &types)),
-            Ask::ConsumerHeartbeat {
-                request,
-                client,
-                brings_member_id,
-                fresh,
-            } => {
-                let beat = Beat {
-                    request,
-                    client,
-                    brings_member_id,
-                    fresh,
-                };
-                return self.beat(caller, &beat, at, topics);
-            }
             Ask::ConsumerDescribe { group_id } => {
-                Answer::ConsumerDescribe(self.describe_consumer(group_id, at, topics))
+                Answer::ConsumerDescribe(self.describe_consumer(&group_id, at, topics))
             }
         };
         Out::answer(caller, answer)
     }
 
     fn join(&mut self, join: &Join<'_>, topics: &dyn Topics) -> Out {
-        let request = join.request;
-        let id = &request.group_id;
-        let refuse = |code| refuse_join(join.caller, &request.member_id, code);
+        let ask = join.ask;
+        let id = &ask.group_id;
+        let refuse = |code| refuse_join(join.caller, &ask.member_id, code);
         if id.is_empty() {
             return refuse(ErrorCode::InvalidGroupId);
         }
         let allowed = self.settings.session_timeout_ms_min..=self.settings.session_timeout_ms_max;
-        if !allowed.contains(&request.session_timeout_ms) {
+        if !allowed.contains(&ask.session_timeout_ms) {
             return refuse(ErrorCode::InvalidSessionTimeout);
         }
         // A streams group may go on as a classic one: in Kafka it may, too, once it is empty.
         if self.foreign.get(id.as_str()) == Some(&Foreign::Share) {
             return refuse(ErrorCode::InconsistentGroupProtocol);
         }
-        if !request.member_id.is_empty() && !self.groups.contains_key(id.as_str()) {
+        if !ask.member_id.is_empty() && !self.groups.contains_key(id.as_str()) {
             return refuse(ErrorCode::UnknownMemberId);
         }
         let mut out = Out::default();
@@ -119,7 +74,7 @@ impl Groups {
             if !entry.group.is_empty() {
                 return self.guest_join(join, topics);
             }
-            if !request.member_id.is_empty() {
+            if !ask.member_id.is_empty() {
                 return refuse(ErrorCode::UnknownMemberId);
             }
             // Nobody is in it any more: its offsets stay, the rest begins anew.
@@ -134,127 +89,87 @@ impl Groups {
         out
     }
 
-    fn sync(
-        &mut self,
-        caller: Caller,
-        request: &SyncGroupRequest,
-        at: Moment,
-        topics: &dyn Topics,
-    ) -> Out {
-        let id = &request.group_id;
+    fn sync(&mut self, caller: Caller, ask: &Sync, at: Moment, topics: &dyn Topics) -> Out {
+        let id = &ask.group_id;
         if id.is_empty() {
             return refuse_sync(caller, ErrorCode::InvalidGroupId);
         }
         let guest =
-            |group: &mut ConsumerGroup, cx: &Context<'_>| group.classic_sync(caller, request, cx);
+            |group: &mut ConsumerGroup, cx: &Context<'_>| group.classic_sync(caller, ask, cx);
         if let Some(out) = self.of_guest(id, at, topics, guest) {
             return out;
         }
         let Some(classic) = self.classic(id) else {
             return refuse_sync(caller, ErrorCode::UnknownMemberId);
         };
-        let out = classic.sync(caller, request, at);
+        let out = classic.sync(caller, ask, at);
         self.settle(id);
         out
     }
 
     fn heartbeat(
         &mut self,
-        request: &HeartbeatRequest,
+        beat: &Heartbeat,
         at: Moment,
         topics: &dyn Topics,
-    ) -> ErrorCode {
-        let id = &request.group_id;
+    ) -> Result<(), ErrorCode> {
+        let id = &beat.group_id;
         if id.is_empty() {
-            return ErrorCode::InvalidGroupId;
+            return Err(ErrorCode::InvalidGroupId);
         }
-        let guest =
-            |group: &mut ConsumerGroup, cx: &Context<'_>| group.classic_heartbeat(request, cx);
-        if let Some(code) = self.of_guest(id, at, topics, guest) {
-            return code;
+        let guest = |group: &mut ConsumerGroup, cx: &Context<'_>| group.classic_heartbeat(beat, cx);
+        if let Some(result) = self.of_guest(id, at, topics, guest) {
+            return result;
         }
-        let Some(classic) = self.classic(id) else {
-            return ErrorCode::UnknownMemberId;
-        };
-        let code = classic.heartbeat(request, at);
+        let classic = self.classic(id).ok_or(ErrorCode::UnknownMemberId)?;
+        let result = classic.heartbeat(beat, at);
         self.settle(id);
-        code
+        result
     }
 
-    fn leave(
-        &mut self,
-        caller: Caller,
-        mut request: LeaveGroupRequest,
-        is_single: bool,
-        at: Moment,
-        topics: &dyn Topics,
-    ) -> Out {
-        let mut response = LeaveGroupResponse::default();
-        if request.group_id.is_empty() {
-            response.error_code = ErrorCode::InvalidGroupId.code();
-            return Out::answer(caller, Answer::Leave(response));
-        }
-        if is_single {
-            request.members = vec![MemberIdentity {
-                member_id: std::mem::take(&mut request.member_id),
-                ..MemberIdentity::default()
-            }];
+    fn leave(&mut self, caller: Caller, ask: &Leave, at: Moment, topics: &dyn Topics) -> Out {
+        let Leave { group_id, members } = ask;
+        if group_id.is_empty() {
+            return Out::answer(caller, Answer::Leave(Err(ErrorCode::InvalidGroupId)));
         }
         let settings = Arc::clone(&self.settings);
-        let guest = |group: &mut ConsumerGroup, cx: &Context<'_>| group.classic_leave(&request, cx);
-        let (codes, mut out) = match self.of_guest(&request.group_id, at, topics, guest) {
-            Some((codes, records)) => {
+        let guest = |group: &mut ConsumerGroup, cx: &Context<'_>| group.classic_leave(members, cx);
+        let (results, mut out) = match self.of_guest(group_id, at, topics, guest) {
+            Some((results, records)) => {
                 let out = Out {
                     records,
                     ..Out::default()
                 };
-                (codes, out)
+                (results, out)
             }
-            None => match self.classic(&request.group_id) {
-                Some(classic) => classic.leave(&request, at, &settings),
+            None => match self.classic(group_id) {
+                Some(classic) => classic.leave(members, at, &settings),
                 None => {
-                    let codes = vec![ErrorCode::UnknownMemberId; request.members.len()];
-                    (codes, Out::default())
+                    let results = vec![Err(ErrorCode::UnknownMemberId); members.len()];
+                    (results, Out::default())
                 }
             },
         };
-        self.settle(&request.group_id);
-        if is_single {
-            response.error_code = codes.first().map_or(0, |code| code.code());
-        } else {
-            let members = request.members.into_iter().zip(codes);
-            let told = members.map(|(member, code)| MemberResponse {
-                member_id: member.member_id,
-                group_instance_id: member.group_instance_id,
-                error_code: code.code(),
-            });
-            response.members = told.collect();
-        }
-        out.answers.push((caller, Answer::Leave(response)));
+        self.settle(group_id);
+        out.answers.push((caller, Answer::Leave(Ok(results))));
         out
     }
 
-    fn commit(
-        &mut self,
-        caller: Caller,
-        request: &OffsetCommitRequest,
-        knows_member_epochs: bool,
-        at: Moment,
-        topics: &dyn Topics,
-    ) -> Out {
-        let id = &request.group_id;
+    fn commit(&mut self, caller: Caller, commit: Commit, at: Moment, topics: &dyn Topics) -> Out {
+        let id = &commit.group_id;
         let committer = Committer {
-            member_id: &request.member_id,
-            instance_id: request.group_instance_id.as_deref(),
-            generation: request.generation_id_or_member_epoch,
+            member_id: &commit.member_id,
+            instance_id: commit.instance_id.as_deref(),
+            generation: commit.generation,
             is_transactional: false,
         };
+        let knows_member_epochs = commit.knows_member_epochs;
         let unknown = if knows_member_epochs {
             ErrorCode::GroupIdNotFound
         } else {
             ErrorCode::IllegalGeneration
         };
-        let partitions = acceptable(request, &self.settings, topics);
+        let partitions = acceptable(&commit.topics, &self.settings, topics);
         let check = |group: &Group| group.check_commit(&committer, knows_member_epochs, partitions);
         let refusal = self
             .check_commit(id, committer.generation, check, unknown)
@@ -262,14 +177,20 @@ impl Groups {
         if refusal.is_none()
             && let Some(classic) = self.classic(id)
         {
-            classic.on_commit(&request.member_id, at);
+            classic.on_commit(&commit.member_id, at);
             self.settle(id);
         }
-        let (records, response) =
-            Offsets::commit(request, refusal, at.wall, &self.settings, topics);
+        let terms = Terms {
+            group_id: id,
+            refusal,
+            now: at.wall,
+            retention_ms: commit.retention_ms,
+            metadata_max: self.settings.offset_metadata_max,
+        };
+        let (records, results) = terms.commit(commit.topics, topics);
         Out {
             records,
-            answers: vec![(caller, Answer::Commit(response))],
+            answers: vec![(caller, Answer::Commit(results))],
             ..Out::default()
         }
     }
@@ -277,21 +198,21 @@ impl Groups {
     fn txn_commit(
         &mut self,
         caller: Caller,
-        request: &TxnOffsetCommitRequest,
+        commit: TxnCommit,
         at: Moment,
         topics: &dyn Topics,
     ) -> Out {
-        let id = &request.group_id;
+        let id = &commit.group_id;
         let committer = Committer {
-            member_id: &request.member_id,
-            instance_id: request.group_instance_id.as_deref(),
-            generation: request.generation_id,
+            member_id: &commit.member_id,
+            instance_id: commit.instance_id.as_deref(),
+            generation: commit.generation,
             is_transactional: true,
         };
         let refusal = if id.is_empty() {
             Some(ErrorCode::InvalidGroupId)
         } else {
-            let partitions = acceptable_of_txn(request, &self.settings, topics);
+            let partitions = acceptable(&commit.topics, &self.settings, topics);
             let check = |group: &Group| match group.check_commit(&committer, true, partitions) {
                 // This request has no member epochs in its vocabulary.
                 Err(ErrorCode::StaleMemberEpoch) => Err(ErrorCode::IllegalGeneration),
@@ -301,16 +222,19 @@ impl Groups {
             self.check_commit(id, committer.generation, check, unknown)
                 .err()
         };
-        let (records, response) =
-            Offsets::txn_commit(request, refusal, at.wall, &self.settings, topics);
-        let producer = (
-            ProducerId(request.producer_id),
-            ProducerEpoch(request.producer_epoch),
-        );
+        let terms = Terms {
+            group_id: id,
+            refusal,
+            now: at.wall,
+            retention_ms: None,
+            metadata_max: self.settings.offset_metadata_max,
+        };
+        let (records, results) = terms.commit(commit.topics, topics);
+        let producer = (commit.producer.id, commit.producer.epoch);
         Out {
             producer: (!records.is_empty()).then_some(producer),
             records,
-            answers: vec![(caller, Answer::TxnCommit(response))],
+            answers: vec![(caller, Answer::TxnCommit(results))],
             ..Out::default()
         }
     }
@@ -334,20 +258,14 @@ impl Groups {
 
     fn fetch_offsets(
         &self,
-        asked: &OffsetFetchRequestGroup,
-        require_stable: bool,
+        ask: FetchOffsets,
         topics: &dyn Topics,
-    ) -> OffsetFetchResponseGroup {
-        let entry = self.groups.get(asked.group_id.as_str());
-        let member_id = asked.member_id.as_deref();
-        match entry.map(|entry| entry.group.check_fetch(member_id, asked.member_epoch)) {
-            Some(Err(code)) => OffsetFetchResponseGroup {
-                group_id: asked.group_id.clone(),
-                error_code: code.code(),
-                ..OffsetFetchResponseGroup::default()
-            },
-            _ => self.offsets.fetch(asked, require_stable, topics),
+    ) -> Result<Vec<FetchedTopic>, ErrorCode> {
+        if let Some(entry) = self.groups.get(ask.group_id.as_str()) {
+            let member_id = ask.member_id.as_deref();
+            entry.group.check_fetch(member_id, ask.member_epoch)?;
         }
+        Ok(self.offsets.fetch(ask, topics))
     }
 
     /// The group, if it is a classic one; the other kind has no members of this protocol.

@@ -2,9 +2,9 @@
 
 use model::Instant;
 use wire::group::GroupRecord;
-use wire::messages::list_groups_response::ListedGroup;
 use wire::{ErrorCode, Uuid};
 
+use super::ask::{self, Listed};
 use super::classic::{Classic, Committer, State};
 use super::consumer::{CommitBy, ConsumerGroup};
 use super::{Retention, record};
@@ -117,14 +117,13 @@ impl Group {
         }
     }
 
-    pub(super) fn listed(&self, id: &str) -> ListedGroup {
+    pub(super) fn listed(&self, id: &str) -> Listed {
         match self {
             Group::Classic(classic) => classic.listed(),
-            Group::Consumer(consumer) => ListedGroup {
+            Group::Consumer(consumer) => Listed {
                 group_id: id.to_owned(),
-                protocol_type: "consumer".to_owned(),
-                group_state: consumer.state().to_string(),
-                group_type: "consumer".to_owned(),
+                state: ask::State::Consumer(consumer.state()),
+                protocol_type: Some("consumer".to_owned()),
             },
         }
     }

@@ -3,23 +3,17 @@
 use std::sync::Arc;
 
 use super::classic::Join;
-use super::consumer::{ClassicJoin, ConsumerGroup, Context};
+use super::consumer::{ConsumerGroup, Context};
 use super::entry::{Entry, Group};
 use super::{Groups, Out};
 use crate::{Moment, Topics};
 
 impl Groups {
     pub(super) fn guest_join(&mut self, join: &Join<'_>, topics: &dyn Topics) -> Out {
-        let as_guest = ClassicJoin {
-            request: join.request,
-            client: join.client,
-            needs_member_id: join.needs_member_id,
-            fresh: join.fresh,
-        };
         let ask = |group: &mut ConsumerGroup, cx: &Context<'_>| {
-            group.classic_join(join.caller, as_guest, cx)
+            group.classic_join(join.caller, join.ask, cx)
         };
-        let out = self.of_guest(&join.request.group_id, join.at, topics, ask);
+        let out = self.of_guest(&join.ask.group_id, join.at, topics, ask);
         out.unwrap_or_default()
     }
 

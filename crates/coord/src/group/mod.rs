@@ -5,7 +5,7 @@
 //! nothing else may be asked. A group without members whose offsets are all that is known of it has no entry of its own.
 
 mod admin;
-mod ask;
+pub mod ask;
 mod beat;
 mod classic;
 pub mod consumer;
@@ -28,8 +28,8 @@ use self::entry::{Entry, Group};
 use self::offsets::{Offsets, Place, Retention};
 use crate::{Caller, Moment, Step, Topics};
 
-pub use self::ask::{Answer, Ask, Client, Filter};
-pub use self::classic::Rebalance;
+pub use self::ask::{Answer, Ask, Client, Refusal};
+pub use self::classic::{Rebalance, State as ClassicState};
 pub use self::record::record_version;
 pub use self::settings::Settings;
 

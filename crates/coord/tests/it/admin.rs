@@ -28,10 +28,9 @@ fn lists_are_filtered_by_state_and_type_in_any_case() {
 }
 
 #[test]
-fn a_group_that_is_not_there_is_dead_or_not_found() {
+fn a_group_that_is_not_there_is_not_found() {
     check(
-        "describe               => Dead GROUP_ID_NOT_FOUND
-         describe old           => Dead
+        "describe               => GROUP_ID_NOT_FOUND
          delete                 => GROUP_ID_NOT_FOUND",
     );
 }
@@ -42,7 +41,7 @@ fn only_groups_without_members_are_deleted() {
         "delete                 => NON_EMPTY_GROUP
          delete group=w         => NON_EMPTY_GROUP
          delete group=h         => ok
-         describe group=h       => Dead GROUP_ID_NOT_FOUND
+         describe group=h       => GROUP_ID_NOT_FOUND
          fetch all group=h      =>
          leave a                => ok
          txn 7 - t:1=2          => ok

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use coord::group::{Answer, Ask, Client, Settings, consumer};
-use wire::messages::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
+use coord::group::ask::{ConsumerHeartbeat, Standing};
+use coord::group::{Answer, Ask, Refusal, Settings, consumer};
+use wire::ErrorCode;
 
 use crate::script::{check, check_with};
 use crate::world::World;
-
-const UNKNOWN_MEMBER_ID: i16 = 25;
 
 const MEMBER: &str = "consumer m        => m: epoch 2
 ";
@@ -24,7 +23,7 @@ fn a_consumer_group_is_listed_and_described_as_one() {
         "list                   => g:consumer:consumer:Stable
          list types=CONSUMER    => g:consumer:consumer:Stable
          list types=classic     =>
-         describe               => Dead GROUP_ID_NOT_FOUND
+         describe               => GROUP_ID_NOT_FOUND
          describe-consumer      => Stable m
          restart                =>
          describe-consumer      => Stable m",
@@ -349,29 +348,30 @@ fn what_is_refused_of_one_group_is_no_matter_of_another() {
 }
 
 /// What the coordinator says to a heartbeat of member `m`.
-fn beat(world: &mut World, epoch: i32) -> ConsumerGroupHeartbeatResponse {
+fn beat(world: &mut World, epoch: i32) -> Result<Standing, Refusal> {
     let joins = epoch == 0;
-    let request = ConsumerGroupHeartbeatRequest {
+    let fresh = world.fresh();
+    let caller = world.ask(Ask::ConsumerHeartbeat(ConsumerHeartbeat {
         group_id: "g".to_owned(),
         member_id: "m".to_owned(),
         member_epoch: epoch,
-        rebalance_timeout_ms: if joins { 30_000 } else { -1 },
-        subscribed_topic_names: joins.then(|| vec!["t".to_owned()]),
-        topic_partitions: joins.then(Vec::new),
-        ..ConsumerGroupHeartbeatRequest::default()
-    };
-    let fresh = world.fresh();
-    let caller = world.ask(Ask::ConsumerHeartbeat {
-        request,
-        client: Client::default(),
+        rebalance_timeout_ms: joins.then_some(30_000),
+        topic_names: joins.then(|| vec!["t".to_owned()]),
+        owned: joins.then(Vec::new),
         brings_member_id: true,
         fresh,
-    });
+        ..ConsumerHeartbeat::default()
+    }));
     let mut told = world.told.iter();
     match told.find(|(to, _)| *to == caller).map(|(_, told)| told) {
         Some(Ok(Answer::ConsumerHeartbeat(answer))) => answer.clone(),
         other => panic!("{other:?}"),
     }
+}
+
+fn interval(world: &mut World, epoch: i32) -> i32 {
+    let standing = beat(world, epoch).expect("a member");
+    standing.heartbeat_interval_ms
 }
 
 #[test]
@@ -388,16 +388,17 @@ fn settings_of_a_group_hold_from_its_next_heartbeat() {
 
     let mut world = World::new(Settings::default());
     // It has just been given its partitions, and more may move soon.
-    assert_eq!(beat(&mut world, 0).heartbeat_interval_ms, 1_000);
+    assert_eq!(interval(&mut world, 0), 1_000);
     world.pass(Duration::from_secs(5));
-    assert_eq!(beat(&mut world, 2).heartbeat_interval_ms, 5_000);
+    assert_eq!(interval(&mut world, 2), 5_000);
     world.groups.set_settings(Arc::clone(&settings));
     world.pass(Duration::from_secs(2));
-    assert_eq!(beat(&mut world, 2).heartbeat_interval_ms, 7_000);
+    assert_eq!(interval(&mut world, 2), 7_000);
     world.pass(Duration::from_secs(59));
-    assert_eq!(beat(&mut world, 2).error_code, 0);
+    assert!(beat(&mut world, 2).is_ok());
     world.groups.set_settings(Arc::default());
-    assert_eq!(beat(&mut world, 2).heartbeat_interval_ms, 5_000);
+    assert_eq!(interval(&mut world, 2), 5_000);
     world.pass(Duration::from_secs(46));
-    assert_eq!(beat(&mut world, 2).error_code, UNKNOWN_MEMBER_ID);
+    let refused = beat(&mut world, 2).map_err(|refusal| refusal.code);
+    assert_eq!(refused, Err(ErrorCode::UnknownMemberId));
 }

@@ -333,10 +333,10 @@ fn one_leave_may_name_many_members() {
          describe               => Empty consumer/
          why                    => member b left; client reason: not provided (g1)",
     );
-    check_pair("leave-v2 a           => ok");
-    check_pair("leave-v2 nobody      => UNKNOWN_MEMBER_ID");
-    check_pair("leave-v2 -           => UNKNOWN_MEMBER_ID");
-    check("leave-v2 -            => UNKNOWN_MEMBER_ID");
+    check_pair("leave a           => ok");
+    check_pair("leave nobody      => UNKNOWN_MEMBER_ID");
+    check_pair("leave -           => UNKNOWN_MEMBER_ID");
+    check("leave -            => UNKNOWN_MEMBER_ID");
     check("leave a b              => UNKNOWN_MEMBER_ID UNKNOWN_MEMBER_ID");
 }
 

@@ -1,8 +1,8 @@
 //! Committed offsets: plain, in transactions, and how long they stay.
 
+use coord::group::ask::FetchOffsets;
 use coord::group::{Ask, Settings};
 use wire::group::{GroupRecord, LegacyOffsetCommitKey, LegacyOffsetCommitValue};
-use wire::messages::offset_fetch_request::OffsetFetchRequestGroup;
 
 use crate::render;
 use crate::script::{check, check_with};
@@ -39,15 +39,13 @@ fn offsets_of_the_first_kafka_that_had_them_in_its_log_are_there() {
         let record = GroupRecord::LegacyOffsetCommit(key(partition), value.cloned());
         world.groups.replay(&record, None);
     }
-    world.ask(Ask::FetchOffsets {
-        group: OffsetFetchRequestGroup {
-            group_id: "g".to_owned(),
-            topics: None,
-            member_epoch: -1,
-            ..OffsetFetchRequestGroup::default()
-        },
+    world.ask(Ask::FetchOffsets(FetchOffsets {
+        group_id: "g".to_owned(),
+        member_id: None,
+        member_epoch: -1,
+        topics: None,
         require_stable: false,
-    });
+    }));
     let (_, told) = world.told.pop().expect("an answer");
     let answer = told.map(|answer| render::answer(&answer));
     assert_eq!(answer, Ok("t:0=5/note".to_owned()));
@@ -413,7 +411,7 @@ fn a_group_without_offsets_and_members_is_forgotten_at_the_next_look() {
         "leave a                     => ok
          describe                    => Empty consumer/
          after 10m                   => wrote 1
-         describe                    => Dead GROUP_ID_NOT_FOUND",
+         describe                    => GROUP_ID_NOT_FOUND",
     );
 }
 

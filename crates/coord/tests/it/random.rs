@@ -10,23 +10,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use coord::Caller;
-use coord::group::{Answer, Ask, Client, Groups, Settings};
+use coord::group::ask::{
+    Commit, CommitPartition, CommitTopic, Described, FetchOffsets, Heartbeat, Join, Leave, Leaver,
+    MemberAssignment, Protocol, Sync, TopicKey, TxnCommit,
+};
+use coord::group::{Answer, Ask, ClassicState, Groups, Settings};
+use coord::txn::Producer;
+use model::{LeaderEpoch, Offset, PartitionIndex, ProducerEpoch, ProducerId};
 use wire::ErrorCode;
-use wire::messages::describe_groups_response::DescribedGroup;
-use wire::messages::join_group_request::JoinGroupRequestProtocol;
-use wire::messages::leave_group_request::MemberIdentity;
-use wire::messages::offset_commit_request::{
-    OffsetCommitRequestPartition, OffsetCommitRequestTopic,
-};
-use wire::messages::offset_fetch_request::OffsetFetchRequestGroup;
-use wire::messages::sync_group_request::SyncGroupRequestAssignment;
-use wire::messages::txn_offset_commit_request::{
-    TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic,
-};
-use wire::messages::{
-    HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, OffsetCommitRequest, SyncGroupRequest,
-    TxnOffsetCommitRequest,
-};
 
 use crate::world::{Entry, World, caller};
 
@@ -233,10 +224,12 @@ impl Play {
             self.open.len()
         );
         for group in GROUPS {
-            let Answer::Describe(group) = self.read(describe(group)) else {
+            let Answer::Describe(described) = self.read(describe(group)) else {
                 panic!("no description");
             };
-            assert!(group.members.is_empty(), "seed {}: {group:?}", self.seed);
+            let is_deserted = described.as_ref().is_ok_and(|it| it.members.is_empty());
+            let is_gone = described.is_err();
+            assert!(is_deserted || is_gone, "seed {}: {described:?}", self.seed);
         }
     }
 
@@ -300,29 +293,25 @@ impl Play {
             id,
             ..
         } = &self.players[player];
-        let request = JoinGroupRequest {
+        let ask = Ask::Join(Join {
             group_id: (*group).to_owned(),
             session_timeout_ms: 6_000,
-            rebalance_timeout_ms: 9_000,
+            rebalance_timeout_ms: Some(9_000),
             member_id: id.clone(),
-            group_instance_id: instance.clone(),
+            instance_id: instance.clone(),
             protocol_type: "consumer".to_owned(),
             protocols: names
                 .iter()
-                .map(|name| JoinGroupRequestProtocol {
+                .map(|name| Protocol {
                     name: (*name).to_owned(),
                     metadata: Bytes::from_static(metadata.as_bytes()),
                 })
                 .collect(),
-            reason: None,
-        };
-        let ask = Ask::Join {
-            request,
-            client: Client::default(),
             needs_member_id: true,
             may_skip_assignment: player.is_multiple_of(3),
             fresh,
-        };
+            ..Join::default()
+        });
         self.ask(ask, Asked::Join { player });
     }
 
@@ -336,24 +325,24 @@ impl Play {
             ..
         } = &self.players[player];
         let token = self.world.now;
-        let part = |member: &String| SyncGroupRequestAssignment {
+        let part = |member: &String| MemberAssignment {
             member_id: member.clone(),
             assignment: Bytes::from(format!("{token}.{player}/{member}")),
         };
-        let request = SyncGroupRequest {
+        let sync = Sync {
             group_id: (*group).to_owned(),
-            generation_id: *generation,
+            generation: *generation,
             member_id: id.clone(),
-            group_instance_id: instance.clone(),
+            instance_id: instance.clone(),
             assignments: leads.iter().map(part).collect(),
-            ..SyncGroupRequest::default()
+            ..Sync::default()
         };
         let asked = Asked::Sync {
             player,
             id: id.clone(),
             generation: *generation,
         };
-        self.ask(Ask::Sync(request), asked);
+        self.ask(Ask::Sync(sync), asked);
     }
 
     fn beat(&mut self, player: usize) {
@@ -364,13 +353,13 @@ impl Play {
             generation,
             ..
         } = &self.players[player];
-        let request = HeartbeatRequest {
+        let beat = Heartbeat {
             group_id: (*group).to_owned(),
-            generation_id: *generation,
+            generation: *generation,
             member_id: id.clone(),
-            group_instance_id: instance.clone(),
+            instance_id: instance.clone(),
         };
-        self.ask(Ask::Heartbeat(request), Asked::Beat { player });
+        self.ask(Ask::Heartbeat(beat), Asked::Beat { player });
     }
 
     fn leave(&mut self, player: usize) {
@@ -380,20 +369,15 @@ impl Play {
             id,
             ..
         } = &self.players[player];
-        let member = MemberIdentity {
+        let leaver = Leaver {
             member_id: id.clone(),
-            group_instance_id: instance.clone(),
+            instance_id: instance.clone(),
             reason: None,
         };
-        let request = LeaveGroupRequest {
+        let ask = Ask::Leave(Leave {
             group_id: (*group).to_owned(),
-            members: vec![member],
-            ..LeaveGroupRequest::default()
-        };
-        let ask = Ask::Leave {
-            request,
-            is_single: false,
-        };
+            members: vec![leaver],
+        });
         self.ask(ask, Asked::Other);
     }
 
@@ -414,27 +398,16 @@ impl Play {
             ..
         } = &self.players[player];
         let is_plain = self.seed.is_multiple_of(3);
-        let partition = |(index, offset): &(i32, i64)| OffsetCommitRequestPartition {
-            partition_index: *index,
-            committed_offset: *offset,
-            ..OffsetCommitRequestPartition::default()
-        };
-        let request = OffsetCommitRequest {
+        let ask = Ask::Commit(Commit {
             group_id: (*group).to_owned(),
-            generation_id_or_member_epoch: if is_plain { -1 } else { *generation },
             member_id: if is_plain { String::new() } else { id.clone() },
-            topics: vec![OffsetCommitRequestTopic {
-                name: "t".to_owned(),
-                partitions: offsets.iter().map(partition).collect(),
-                ..OffsetCommitRequestTopic::default()
-            }],
-            ..OffsetCommitRequest::default()
-        };
-        let asked = Asked::Commit { group, offsets };
-        let ask = Ask::Commit {
-            request,
+            instance_id: None,
+            generation: if is_plain { -1 } else { *generation },
             knows_member_epochs: true,
-        };
+            retention_ms: None,
+            topics: commit_topics(&offsets),
+        });
+        let asked = Asked::Commit { group, offsets };
         self.ask(ask, asked);
     }
 
@@ -442,27 +415,23 @@ impl Play {
         let offsets = self.some_offsets();
         let producer = i64::try_from(self.rng.below(2)).expect("small");
         let Player { group, .. } = &self.players[player];
-        let partition = |(index, offset): &(i32, i64)| TxnOffsetCommitRequestPartition {
-            partition_index: *index,
-            committed_offset: *offset,
-            ..TxnOffsetCommitRequestPartition::default()
-        };
-        let request = TxnOffsetCommitRequest {
+        let commit = TxnCommit {
             group_id: (*group).to_owned(),
-            producer_id: producer,
-            generation_id: -1,
-            topics: vec![TxnOffsetCommitRequestTopic {
-                name: "t".to_owned(),
-                partitions: offsets.iter().map(partition).collect(),
-            }],
-            ..TxnOffsetCommitRequest::default()
+            member_id: String::new(),
+            instance_id: None,
+            generation: -1,
+            producer: Producer {
+                id: ProducerId(producer),
+                epoch: ProducerEpoch(0),
+            },
+            topics: commit_topics(&offsets),
         };
         let asked = Asked::Txn {
             group,
             producer,
             offsets,
         };
-        self.ask(Ask::TxnCommit(request), asked);
+        self.ask(Ask::TxnCommit(commit), asked);
     }
 
     fn marker(&mut self, producer: i64, committed: bool) {
@@ -493,34 +462,38 @@ impl Play {
         match (asked, answer) {
             (Asked::Join { player }, Answer::Join(joined)) => {
                 let player = &mut self.players[player];
-                if joined.error_code == ErrorCode::None.code() {
-                    let life = self.lives.get_mut(player.group).expect("a life");
-                    assert!(
-                        life.generation <= joined.generation_id,
-                        "seed {}: generation {} after {}",
-                        self.seed,
-                        joined.generation_id,
-                        life.generation
-                    );
-                    life.generation = joined.generation_id;
-                    player.id = joined.member_id;
-                    player.generation = joined.generation_id;
-                    player.wants = Want::Sync;
-                    player.leads = Vec::new();
-                    if !joined.skip_assignment {
-                        player.leads = joined.members.into_iter().map(|m| m.member_id).collect();
+                match joined {
+                    Ok(joined) => {
+                        let life = self.lives.get_mut(player.group).expect("a life");
+                        assert!(
+                            life.generation <= joined.generation,
+                            "seed {}: generation {} after {}",
+                            self.seed,
+                            joined.generation,
+                            life.generation
+                        );
+                        life.generation = joined.generation;
+                        player.id = joined.member_id;
+                        player.generation = joined.generation;
+                        player.wants = Want::Sync;
+                        player.leads = Vec::new();
+                        if !joined.skip_assignment {
+                            let members = joined.members.into_iter();
+                            player.leads = members.map(|member| member.member_id).collect();
+                        }
+                        self.saw("joined");
                     }
-                    self.saw("joined");
-                } else if joined.error_code == ErrorCode::MemberIdRequired.code() {
-                    player.id = joined.member_id;
-                    player.wants = Want::Join;
-                } else {
-                    player.id.clear();
-                    player.wants = Want::Join;
+                    Err(refusal) => {
+                        player.id = match refusal.code {
+                            ErrorCode::MemberIdRequired => refusal.member_id,
+                            _ => String::new(),
+                        };
+                        player.wants = Want::Join;
+                    }
                 }
             }
             (Asked::Beat { player }, Answer::Heartbeat(beat)) => {
-                if beat.error_code != ErrorCode::None.code() {
+                if beat.is_err() {
                     self.players[player].wants = Want::Join;
                 }
             }
@@ -532,9 +505,11 @@ impl Play {
                 },
                 Answer::Sync(synced),
             ) => {
-                let is_ok = synced.error_code == ErrorCode::None.code();
+                let is_ok = synced.is_ok();
                 self.players[player].wants = if is_ok { Want::Stay } else { Want::Join };
-                if is_ok && !synced.assignment.is_empty() {
+                if let Ok(synced) = synced
+                    && !synced.assignment.is_empty()
+                {
                     let group = self.players[player].group;
                     let text = String::from_utf8(synced.assignment.to_vec()).expect("own text");
                     self.on_assigned(group, generation, id, &text);
@@ -542,8 +517,8 @@ impl Play {
             }
             (Asked::Commit { group, offsets }, Answer::Commit(committed)) => {
                 self.order += 1;
-                for (asked, told) in offsets.iter().zip(&committed.topics[0].partitions) {
-                    if told.error_code == ErrorCode::None.code() {
+                for (asked, told) in offsets.iter().zip(&committed) {
+                    if told.is_ok() {
                         let model = self.offsets.get_mut(group).expect("a group");
                         model.insert(asked.0, (self.order, asked.1));
                     }
@@ -558,8 +533,8 @@ impl Play {
                 Answer::TxnCommit(committed),
             ) => {
                 self.order += 1;
-                for (asked, told) in offsets.iter().zip(&committed.topics[0].partitions) {
-                    if told.error_code == ErrorCode::None.code() {
+                for (asked, told) in offsets.iter().zip(&committed) {
+                    if told.is_ok() {
                         let model = self.pending.entry((producer, group)).or_default();
                         model.insert(asked.0, (self.order, asked.1));
                         *self.seen.entry("txn").or_default() += 1;
@@ -567,7 +542,7 @@ impl Play {
                 }
             }
             (Asked::Delete { group }, Answer::Delete(deleted)) => {
-                if deleted.error_code == ErrorCode::None.code() {
+                if deleted.is_ok() {
                     self.saw("deleted");
                     self.lives.insert(group, Life::default());
                     self.offsets.insert(group, Model::new());
@@ -627,10 +602,10 @@ impl Play {
                     assert_eq!(live, read, "seed {}", self.seed);
                 }
                 let live = durable(self.read(describe(group)));
-                let Answer::Describe(described) = &live else {
-                    panic!("no description");
+                let is_settled = |described: &Described| {
+                    matches!(described.state, ClassicState::Stable | ClassicState::Empty)
                 };
-                if ["Stable", "Empty", "Dead"].contains(&&*described.group_state) {
+                if live.as_ref().map_or(true, is_settled) {
                     let read = durable(read(&mut fresh, &self.world.settings, describe(group)));
                     let is_lost = self.is_empty_in_memory_only(&live, &read);
                     assert!(
@@ -645,12 +620,10 @@ impl Play {
 
     /// A group without members has nothing to lose: if the record that says so was refused, the log still has the last
     /// generation, whose members fall silent after a restart. A group that only waits for a member is not written at all.
-    fn is_empty_in_memory_only(&self, live: &Answer, read: &Answer) -> bool {
-        let (Answer::Describe(live), Answer::Describe(read)) = (live, read) else {
-            return false;
-        };
+    fn is_empty_in_memory_only(&self, live: &Durable, read: &Durable) -> bool {
         let was_refused = self.seen.contains_key("refused") || self.world.has_refused;
-        live.group_state == "Empty" && (read.group_state == "Dead" || was_refused)
+        let is_empty = |live: &Described| live.state == ClassicState::Empty;
+        live.as_ref().is_ok_and(is_empty) && (read.is_err() || was_refused)
     }
 
     fn compare_with_model(&mut self) {
@@ -658,9 +631,14 @@ impl Play {
             let Answer::FetchOffsets(fetched) = self.read(fetch(group, false)) else {
                 panic!("no offsets");
             };
-            let partitions = fetched.topics.iter().flat_map(|topic| &topic.partitions);
+            let topics = fetched.expect("tools may ask");
+            let partitions = topics.iter().flat_map(|topic| &topic.partitions);
             let live: BTreeMap<i32, i64> = partitions
-                .map(|partition| (partition.partition_index, partition.committed_offset))
+                .map(|partition| {
+                    let found = partition.found.as_ref().expect("no error");
+                    let offset = found.as_ref().expect("an offset").offset;
+                    (partition.index.0, offset.0)
+                })
                 .collect();
             let model = self.offsets[group]
                 .iter()
@@ -678,19 +656,17 @@ impl Play {
 fn describe(group: &str) -> Ask {
     Ask::Describe {
         group_id: group.to_owned(),
-        is_strict: true,
     }
 }
 
 fn fetch(group: &str, require_stable: bool) -> Ask {
-    Ask::FetchOffsets {
-        group: OffsetFetchRequestGroup {
-            group_id: group.to_owned(),
-            topics: None,
-            ..OffsetFetchRequestGroup::default()
-        },
+    Ask::FetchOffsets(FetchOffsets {
+        group_id: group.to_owned(),
+        member_id: None,
+        member_epoch: -1,
+        topics: None,
         require_stable,
-    }
+    })
 }
 
 /// Asks that change nothing.
@@ -746,15 +722,30 @@ fn compact(log: &[Entry]) -> Vec<Entry> {
     kept
 }
 
+/// A description, or the code of its refusal.
+type Durable = Result<Described, ErrorCode>;
+
 /// Why a group rebalanced last is remembered by the process alone.
-fn durable(answer: Answer) -> Answer {
-    match answer {
-        Answer::Describe(described) if described.error_code == 0 => {
-            Answer::Describe(DescribedGroup {
-                error_message: None,
-                ..described
-            })
-        }
-        answer => answer,
-    }
+fn durable(answer: Answer) -> Durable {
+    let Answer::Describe(described) = answer else {
+        panic!("no description: {answer:?}");
+    };
+    let described = described.map_err(|refusal| refusal.code)?;
+    Ok(Described {
+        last_rebalance: None,
+        ..described
+    })
+}
+
+fn commit_topics(offsets: &[(i32, i64)]) -> Vec<CommitTopic> {
+    let partition = |&(index, offset): &(i32, i64)| CommitPartition {
+        index: PartitionIndex(index),
+        offset: Offset(offset),
+        leader_epoch: LeaderEpoch::NONE,
+        metadata: String::new(),
+    };
+    vec![CommitTopic {
+        topic: TopicKey::Name("t".to_owned()),
+        partitions: offsets.iter().map(partition).collect(),
+    }]
 }

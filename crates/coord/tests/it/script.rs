@@ -8,30 +8,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use coord::group::ask::{
+    Commit, CommitPartition, CommitTopic, ConsumerHeartbeat, DeleteOffsets, DeleteTopic,
+    FetchOffsets, FetchTopic, Heartbeat, Join, Leave, Leaver, MemberAssignment, Protocol, Sync,
+    TopicKey, TxnCommit,
+};
 use coord::group::{Answer, Ask, Client, Settings};
+use coord::txn::Producer;
 use coord::{Caller, Step};
+use model::{LeaderEpoch, Offset, PartitionIndex, ProducerEpoch, ProducerId};
 use wire::group::{
     GroupRecord, ShareGroupMetadataKey, ShareGroupMetadataValue, StreamsGroupMetadataKey,
     StreamsGroupMetadataValue,
 };
-use wire::messages::join_group_request::JoinGroupRequestProtocol;
-use wire::messages::leave_group_request::MemberIdentity;
-use wire::messages::offset_commit_request::{
-    OffsetCommitRequestPartition, OffsetCommitRequestTopic,
-};
-use wire::messages::offset_delete_request::{
-    OffsetDeleteRequestPartition, OffsetDeleteRequestTopic,
-};
-use wire::messages::offset_fetch_request::{OffsetFetchRequestGroup, OffsetFetchRequestTopics};
-use wire::messages::sync_group_request::SyncGroupRequestAssignment;
-use wire::messages::txn_offset_commit_request::{
-    TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic,
-};
-use wire::messages::{
-    ConsumerGroupHeartbeatRequest, ConsumerProtocolSubscription, HeartbeatRequest,
-    JoinGroupRequest, LeaveGroupRequest, OffsetCommitRequest, OffsetDeleteRequest,
-    SyncGroupRequest, TxnOffsetCommitRequest,
-};
+use wire::messages::ConsumerProtocolSubscription;
 use wire::{Message, Writer};
 
 use crate::render;
@@ -262,20 +252,16 @@ impl Run {
     }
 
     fn learn(&mut self, asker: &str, answer: &Answer) {
-        if let Answer::ConsumerHeartbeat(beat) = answer
-            && let Some(id) = &beat.member_id
-        {
-            self.ids.insert(asker.to_owned(), id.clone());
-        }
-        if let Answer::Join(joined) = answer {
-            if !joined.member_id.is_empty() {
-                self.ids.insert(asker.to_owned(), joined.member_id.clone());
+        let id = match answer {
+            Answer::ConsumerHeartbeat(Ok(standing)) => &standing.member_id,
+            Answer::Join(Ok(joined)) => {
+                self.generations.insert(asker.to_owned(), joined.generation);
+                &joined.member_id
             }
-            if joined.error_code == 0 {
-                self.generations
-                    .insert(asker.to_owned(), joined.generation_id);
-            }
-        }
+            Answer::Join(Err(refusal)) if !refusal.member_id.is_empty() => &refusal.member_id,
+            _ => return,
+        };
+        self.ids.insert(asker.to_owned(), id.clone());
     }
 
     fn id(&self, name: &str) -> String {
@@ -303,66 +289,50 @@ impl Run {
             "sync" => {
                 let is_part = |key: &str| !["gen", "instance", "group", "kind"].contains(&key);
                 let parts = words.keys.iter().filter(|(key, _)| is_part(key));
-                Ask::Sync(SyncGroupRequest {
+                Ask::Sync(Sync {
                     group_id,
-                    generation_id: self.generation(words),
+                    generation: self.generation(words),
                     member_id: self.id(name),
-                    group_instance_id: instance_id,
+                    instance_id,
                     protocol_type: words.get("kind").map(str::to_owned),
                     assignments: parts
-                        .map(|(key, value)| SyncGroupRequestAssignment {
+                        .map(|(key, value)| MemberAssignment {
                             member_id: self.id(key),
                             assignment: Bytes::copy_from_slice(value.as_bytes()),
                         })
                         .collect(),
-                    ..SyncGroupRequest::default()
+                    ..Sync::default()
                 })
             }
-            "beat" => Ask::Heartbeat(HeartbeatRequest {
+            "beat" => Ask::Heartbeat(Heartbeat {
                 group_id,
-                generation_id: self.generation(words),
+                generation: self.generation(words),
                 member_id: self.id(name),
-                group_instance_id: instance_id,
+                instance_id,
             }),
             "leave" => {
-                let leaving = words.names.iter().map(|name| MemberIdentity {
+                let leaver = |name: &&str| Leaver {
                     member_id: self.id(name),
-                    group_instance_id: instance_id.clone(),
+                    instance_id: instance_id.clone(),
                     reason: words.get("because").map(str::to_owned),
-                });
-                Ask::Leave {
-                    request: LeaveGroupRequest {
-                        group_id,
-                        members: leaving.collect(),
-                        ..LeaveGroupRequest::default()
-                    },
-                    is_single: false,
-                }
-            }
-            "leave-v2" => Ask::Leave {
-                request: LeaveGroupRequest {
+                };
+                Ask::Leave(Leave {
                     group_id,
-                    member_id: self.id(name),
-                    ..LeaveGroupRequest::default()
-                },
-                is_single: true,
-            },
+                    members: words.names.iter().map(leaver).collect(),
+                })
+            }
             "consumer" => self.consumer(name, words),
             "describe-consumer" => Ask::ConsumerDescribe { group_id },
             "commit" => self.commit(name, words),
             "txn" => self.txn(words),
-            "fetch" => Ask::FetchOffsets {
-                group: OffsetFetchRequestGroup {
-                    group_id,
-                    topics: (!words.is("all")).then(|| fetched(words)),
-                    ..OffsetFetchRequestGroup::default()
-                },
-                require_stable: words.is("stable"),
-            },
-            "describe" => Ask::Describe {
+            "fetch" => Ask::FetchOffsets(FetchOffsets {
                 group_id,
-                is_strict: !words.is("old"),
-            },
+                member_id: None,
+                member_epoch: -1,
+                topics: (!words.is("all")).then(|| fetched(words)),
+                require_stable: words.is("stable"),
+            }),
+            "describe" => Ask::Describe { group_id },
             "list" => {
                 let filter = |key| {
                     let list = words.list(key, "").into_iter();
@@ -375,16 +345,14 @@ impl Run {
                 }
             }
             "delete" => Ask::Delete { group_id },
-            "delete-offsets" => Ask::DeleteOffsets(OffsetDeleteRequest {
+            "delete-offsets" => Ask::DeleteOffsets(DeleteOffsets {
                 group_id,
                 topics: words
                     .partitions()
                     .into_iter()
-                    .map(|(topic, partition, _)| OffsetDeleteRequestTopic {
+                    .map(|(topic, partition, _)| DeleteTopic {
                         name: topic.to_owned(),
-                        partitions: vec![OffsetDeleteRequestPartition {
-                            partition_index: partition,
-                        }],
+                        partitions: vec![PartitionIndex(partition)],
                     })
                     .collect(),
             }),
@@ -395,7 +363,7 @@ impl Run {
     fn join(&mut self, name: &str, words: &Words<'_>) -> Ask {
         let topics = words.list("topics", "t");
         let protocols = words.list("protocols", "range").into_iter();
-        let protocols = protocols.map(|protocol| JoinGroupRequestProtocol {
+        let protocols = protocols.map(|protocol| Protocol {
             name: protocol.to_owned(),
             metadata: match words.get("metadata") {
                 Some(metadata) => Bytes::copy_from_slice(metadata.as_bytes()),
@@ -403,29 +371,23 @@ impl Run {
             },
         });
         let known = self.ids.get(name).cloned().unwrap_or_default();
-        let request = JoinGroupRequest {
+        let version = words.number("v", 9);
+        Ask::Join(Join {
             group_id: words.group(),
             session_timeout_ms: words.number("session", 10_000),
-            rebalance_timeout_ms: words.number("rebalance", 30_000),
+            rebalance_timeout_ms: Some(words.number("rebalance", 30_000)),
             member_id: words.get("id").map_or(known, |id| self.id(id)),
-            group_instance_id: words.get("instance").map(str::to_owned),
+            instance_id: words.get("instance").map(str::to_owned),
+            client: client(name),
             protocol_type: words.get("kind").unwrap_or("consumer").to_owned(),
             protocols: protocols
                 .filter(|protocol| protocol.name != "none")
                 .collect(),
             reason: words.get("because").map(str::to_owned),
-        };
-        let version = words.number("v", 9);
-        Ask::Join {
-            request,
-            client: Client {
-                id: name.to_owned(),
-                host: "/127.0.0.1".to_owned(),
-            },
             needs_member_id: version >= 4,
             may_skip_assignment: version >= 9,
             fresh: self.world.fresh(),
-        }
+        })
     }
 
     /// A heartbeat of a consumer group: all that a member says when it joins, nothing new later.
@@ -433,25 +395,19 @@ impl Run {
         let epoch = words.number("epoch", 0);
         let topics = words.list("topics", "t").into_iter().map(str::to_owned);
         let joins = epoch == 0;
-        let request = ConsumerGroupHeartbeatRequest {
+        Ask::ConsumerHeartbeat(ConsumerHeartbeat {
             group_id: words.group(),
             member_id: self.id(name),
             instance_id: words.get("instance").map(str::to_owned),
             member_epoch: epoch,
-            rebalance_timeout_ms: if joins { 30_000 } else { -1 },
-            subscribed_topic_names: joins.then(|| topics.collect()),
-            topic_partitions: joins.then(Vec::new),
-            ..ConsumerGroupHeartbeatRequest::default()
-        };
-        Ask::ConsumerHeartbeat {
-            request,
-            client: Client {
-                id: name.to_owned(),
-                host: "/127.0.0.1".to_owned(),
-            },
+            client: client(name),
+            rebalance_timeout_ms: joins.then_some(30_000),
+            topic_names: joins.then(|| topics.collect()),
+            owned: joins.then(Vec::new),
             brings_member_id: true,
             fresh: self.world.fresh(),
-        }
+            ..ConsumerHeartbeat::default()
+        })
     }
 
     fn commit(&self, name: &str, words: &Words<'_>) -> Ask {
@@ -460,34 +416,31 @@ impl Run {
             .into_iter()
             .map(|(topic, partition, offset)| {
                 let (offset, metadata) = offset.split_once('/').unwrap_or((offset, ""));
-                let is_id = topic.strip_prefix('#');
-                OffsetCommitRequestTopic {
-                    name: is_id.map_or(topic, |_| "").to_owned(),
-                    topic_id: is_id
-                        .map_or(wire::Uuid::ZERO, |id| topic_id(id.parse().expect("an id"))),
-                    partitions: vec![OffsetCommitRequestPartition {
-                        partition_index: partition,
-                        committed_offset: offset.parse().expect("an offset"),
-                        committed_leader_epoch: words.number("epoch", -1),
-                        committed_metadata: Some(metadata.to_owned()),
+                CommitTopic {
+                    topic: topic_key(topic),
+                    partitions: vec![CommitPartition {
+                        index: PartitionIndex(partition),
+                        offset: Offset(offset.parse().expect("an offset")),
+                        leader_epoch: LeaderEpoch(words.number("epoch", -1)),
+                        metadata: metadata.to_owned(),
                     }],
                 }
             });
-        Ask::Commit {
-            request: OffsetCommitRequest {
-                group_id: words.group(),
-                generation_id_or_member_epoch: self.generation(words),
-                member_id: if name.contains(':') {
-                    String::new()
-                } else {
-                    self.id(name)
-                },
-                group_instance_id: words.get("instance").map(str::to_owned),
-                retention_time_ms: words.number("retention", -1).into(),
-                topics: topics.collect(),
+        Ask::Commit(Commit {
+            group_id: words.group(),
+            generation: self.generation(words),
+            member_id: if name.contains(':') {
+                String::new()
+            } else {
+                self.id(name)
             },
+            instance_id: words.get("instance").map(str::to_owned),
             knows_member_epochs: words.number("v", 9) >= 9,
-        }
+            retention_ms: words
+                .get("retention")
+                .map(|_| words.number("retention", 0).into()),
+            topics: topics.collect(),
+        })
     }
 
     /// `txn 7 a t:0=5`: producer 7, for member a.
@@ -497,24 +450,41 @@ impl Run {
         let topics = words
             .partitions()
             .into_iter()
-            .map(|(topic, partition, offset)| TxnOffsetCommitRequestTopic {
-                name: topic.to_owned(),
-                partitions: vec![TxnOffsetCommitRequestPartition {
-                    partition_index: partition,
-                    committed_offset: offset.parse().expect("an offset"),
-                    ..TxnOffsetCommitRequestPartition::default()
+            .map(|(topic, partition, offset)| CommitTopic {
+                topic: TopicKey::Name(topic.to_owned()),
+                partitions: vec![CommitPartition {
+                    index: PartitionIndex(partition),
+                    offset: Offset(offset.parse().expect("an offset")),
+                    leader_epoch: LeaderEpoch::NONE,
+                    metadata: String::new(),
                 }],
             });
-        Ask::TxnCommit(TxnOffsetCommitRequest {
-            transactional_id: "x".to_owned(),
+        Ask::TxnCommit(TxnCommit {
             group_id: words.group(),
-            producer_id: words.names[0].parse().expect("a producer"),
-            producer_epoch: 0,
-            generation_id: words.number("gen", generation),
+            producer: Producer {
+                id: ProducerId(words.names[0].parse().expect("a producer")),
+                epoch: ProducerEpoch(0),
+            },
+            generation: words.number("gen", generation),
             member_id: self.id(name),
-            group_instance_id: None,
+            instance_id: None,
             topics: topics.collect(),
         })
+    }
+}
+
+fn client(name: &str) -> Client {
+    Client {
+        id: name.to_owned(),
+        host: "/127.0.0.1".to_owned(),
+    }
+}
+
+/// `t`, or `#1` for the topic with the first id.
+fn topic_key(text: &str) -> TopicKey {
+    match text.strip_prefix('#') {
+        Some(id) => TopicKey::Id(topic_id(id.parse().expect("an id"))),
+        None => TopicKey::Name(text.to_owned()),
     }
 }
 
@@ -523,16 +493,12 @@ fn is_of_member(verb: &str) -> bool {
     ["join", "sync", "beat", "consumer"].contains(&verb)
 }
 
-fn fetched(words: &Words<'_>) -> Vec<OffsetFetchRequestTopics> {
+fn fetched(words: &Words<'_>) -> Vec<FetchTopic> {
     let partitions = words.partitions().into_iter();
     partitions
-        .map(|(topic, partition, _)| {
-            let is_id = topic.strip_prefix('#');
-            OffsetFetchRequestTopics {
-                name: is_id.map_or(topic, |_| "").to_owned(),
-                topic_id: is_id.map_or(wire::Uuid::ZERO, |id| topic_id(id.parse().expect("an id"))),
-                partition_indexes: vec![partition],
-            }
+        .map(|(topic, partition, _)| FetchTopic {
+            topic: topic_key(topic),
+            partitions: vec![PartitionIndex(partition)],
         })
         .collect()
 }

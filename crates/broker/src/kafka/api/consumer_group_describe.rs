@@ -1,12 +1,14 @@
 //! ConsumerGroupDescribe: members of KIP-848 groups, with what they have and what they are to have.
 
+use coord::group::ask::{ConsumerDescribedMember, Kind, NamedPartitions};
 use coord::group::{Answer, Ask};
-use wire::messages::consumer_group_describe_response::DescribedGroup;
+use wire::messages::consumer_group_describe_response::{
+    Assignment, DescribedGroup, Member, TopicPartitions,
+};
 use wire::messages::{ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse};
 use wire::{ApiKey, ErrorCode};
 
-use super::group::has_consumer_groups;
-use super::group::{operations, unexpected};
+use super::group::{DEAD, has_consumer_groups, operations, unexpected};
 use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
 
@@ -31,14 +33,7 @@ pub(crate) fn on_consumer_group_describe(
     let asker = tells.then(|| call.asker.principal);
     call.ask_groups(request.group_ids, ask, move |call, told| {
         let describe = |(group_id, told)| {
-            let mut group = match told {
-                Ok(Answer::ConsumerDescribe(group)) => group,
-                other => DescribedGroup {
-                    error_code: unexpected(other).code(),
-                    group_id,
-                    ..Default::default()
-                },
-            };
+            let mut group = described(group_id, told);
             group.authorized_operations = operations(asker, &group.group_id, group.error_code);
             group
         };
@@ -48,4 +43,62 @@ pub(crate) fn on_consumer_group_describe(
         };
         call.reply(ApiKey::ConsumerGroupDescribe, &response)
     })
+}
+
+fn described(group_id: String, told: Result<Answer, ErrorCode>) -> DescribedGroup {
+    match told {
+        Ok(Answer::ConsumerDescribe(Ok(group))) => DescribedGroup {
+            // The protocol has no field for it; clients look at the message of an error only.
+            error_message: group.last_rebalance,
+            group_id,
+            group_state: group.state.name().to_owned(),
+            group_epoch: group.epoch,
+            assignment_epoch: group.assignment_epoch,
+            assignor_name: group.assignor.to_owned(),
+            members: group.members.into_iter().map(member).collect(),
+            ..Default::default()
+        },
+        Ok(Answer::ConsumerDescribe(Err(refusal))) => DescribedGroup {
+            error_code: refusal.code.code(),
+            error_message: Some(refusal.message),
+            group_id,
+            group_state: DEAD.to_owned(),
+            ..Default::default()
+        },
+        other => DescribedGroup {
+            error_code: unexpected(other).code(),
+            group_id,
+            ..Default::default()
+        },
+    }
+}
+
+fn member(member: ConsumerDescribedMember) -> Member {
+    Member {
+        member_id: member.member_id,
+        instance_id: member.instance_id,
+        rack_id: member.rack_id,
+        member_epoch: member.member_epoch,
+        client_id: member.client.id,
+        client_host: member.client.host,
+        subscribed_topic_names: member.topic_names,
+        subscribed_topic_regex: member.pattern,
+        assignment: assignment(member.assignment),
+        target_assignment: assignment(member.target),
+        member_type: match member.kind {
+            Kind::Classic => 0,
+            Kind::Consumer => 1,
+        },
+    }
+}
+
+fn assignment(topics: Vec<NamedPartitions>) -> Assignment {
+    let topic = |topic: NamedPartitions| TopicPartitions {
+        topic_id: topic.topic_id,
+        topic_name: topic.topic_name,
+        partitions: topic.partitions.into_iter().map(|index| index.0).collect(),
+    };
+    Assignment {
+        topic_partitions: topics.into_iter().map(topic).collect(),
+    }
 }

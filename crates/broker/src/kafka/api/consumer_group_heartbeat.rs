@@ -1,16 +1,21 @@
 //! ConsumerGroupHeartbeat (KIP-848): joins, leaves, tells what a member owns, and brings its next assignment.
 
+use coord::group::ask::{self, ConsumerHeartbeat};
 use coord::group::{Answer, Ask, Client};
+use model::PartitionIndex;
+use wire::messages::consumer_group_heartbeat_request::TopicPartitions as ReportedTopic;
+use wire::messages::consumer_group_heartbeat_response::{Assignment, TopicPartitions};
 use wire::messages::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
-use wire::{ApiKey, ErrorCode};
+use wire::{ApiKey, ErrorCode, Uuid};
 
-use super::group::has_consumer_groups;
-use super::group::unexpected;
+use super::group::{has_consumer_groups, unexpected};
 use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
 
 /// First version whose clients make their member id themselves (KIP-1082).
 const OWN_MEMBER_ID_VERSION: i16 = 1;
+/// A heartbeat that leaves the rebalance timeout as it was.
+const SAME_TIMEOUT: i32 = -1;
 
 pub(crate) fn on_consumer_group_heartbeat(
     call: &mut Call<'_>,
@@ -18,27 +23,69 @@ pub(crate) fn on_consumer_group_heartbeat(
     request: ConsumerGroupHeartbeatRequest,
 ) -> Outcome {
     if !has_consumer_groups(call) {
-        let response = ConsumerGroupHeartbeatResponse {
-            error_code: ErrorCode::UnsupportedVersion.code(),
-            ..Default::default()
-        };
+        let response = refuse(ErrorCode::UnsupportedVersion);
         return call.reply(ApiKey::ConsumerGroupHeartbeat, &response);
     }
     let group_id = request.group_id.clone();
-    let ask = Ask::ConsumerHeartbeat {
-        request,
-        client,
-        brings_member_id: call.version() >= OWN_MEMBER_ID_VERSION,
-        fresh: call.desk.fresh_uuid(),
-    };
+    let ask = ask(request, client, call.desk.fresh_uuid(), call.version());
     call.ask_group(&group_id, ask, |call, told| {
-        let response = match told {
-            Ok(Answer::ConsumerHeartbeat(response)) => response,
-            other => ConsumerGroupHeartbeatResponse {
-                error_code: unexpected(other).code(),
-                ..Default::default()
-            },
-        };
-        call.reply(ApiKey::ConsumerGroupHeartbeat, &response)
+        call.reply(ApiKey::ConsumerGroupHeartbeat, &response(told))
     })
+}
+
+fn ask(request: ConsumerGroupHeartbeatRequest, client: Client, fresh: Uuid, version: i16) -> Ask {
+    let timeout_ms = request.rebalance_timeout_ms;
+    let owned = |topic: ReportedTopic| ask::TopicPartitions {
+        topic_id: topic.topic_id,
+        partitions: topic.partitions.into_iter().map(PartitionIndex).collect(),
+    };
+    Ask::ConsumerHeartbeat(ConsumerHeartbeat {
+        group_id: request.group_id,
+        member_id: request.member_id,
+        instance_id: request.instance_id,
+        member_epoch: request.member_epoch,
+        client,
+        rack_id: request.rack_id,
+        rebalance_timeout_ms: (timeout_ms != SAME_TIMEOUT).then_some(timeout_ms),
+        topic_names: request.subscribed_topic_names,
+        pattern: request.subscribed_topic_regex,
+        assignor: request.server_assignor,
+        owned: (request.topic_partitions).map(|topics| topics.into_iter().map(owned).collect()),
+        brings_member_id: version >= OWN_MEMBER_ID_VERSION,
+        fresh,
+    })
+}
+
+fn response(told: Result<Answer, ErrorCode>) -> ConsumerGroupHeartbeatResponse {
+    match told {
+        Ok(Answer::ConsumerHeartbeat(Ok(standing))) => ConsumerGroupHeartbeatResponse {
+            member_id: Some(standing.member_id),
+            member_epoch: standing.member_epoch,
+            heartbeat_interval_ms: standing.heartbeat_interval_ms,
+            assignment: standing.assignment.map(assignment),
+            ..Default::default()
+        },
+        Ok(Answer::ConsumerHeartbeat(Err(refusal))) => ConsumerGroupHeartbeatResponse {
+            error_message: Some(refusal.message),
+            ..refuse(refusal.code)
+        },
+        other => refuse(unexpected(other)),
+    }
+}
+
+fn assignment(topics: Vec<ask::TopicPartitions>) -> Assignment {
+    let topic = |topic: ask::TopicPartitions| TopicPartitions {
+        topic_id: topic.topic_id,
+        partitions: topic.partitions.into_iter().map(|index| index.0).collect(),
+    };
+    Assignment {
+        topic_partitions: topics.into_iter().map(topic).collect(),
+    }
+}
+
+fn refuse(code: ErrorCode) -> ConsumerGroupHeartbeatResponse {
+    ConsumerGroupHeartbeatResponse {
+        error_code: code.code(),
+        ..Default::default()
+    }
 }

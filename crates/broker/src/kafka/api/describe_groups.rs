@@ -1,35 +1,26 @@
 //! DescribeGroups: state, protocol and members of classic groups.
 
+use coord::group::ask::DescribedMember;
 use coord::group::{Answer, Ask};
-use wire::ApiKey;
-use wire::messages::describe_groups_response::DescribedGroup;
+use wire::messages::describe_groups_response::{DescribedGroup, DescribedGroupMember};
 use wire::messages::{DescribeGroupsRequest, DescribeGroupsResponse};
+use wire::{ApiKey, ErrorCode};
 
-use super::group::{operations, unexpected};
+use super::group::{DEAD, operations, unexpected};
 use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
 
-/// First version in which a group that is not there is an error; before, it is described as dead (KIP-1043).
+/// First version in which a group that is not there is an error, and errors have a message; before, it is described as dead
+/// (KIP-1043).
 const NOT_FOUND_VERSION: i16 = 6;
 
 pub(crate) fn on_describe_groups(call: &mut Call<'_>, request: DescribeGroupsRequest) -> Outcome {
-    let is_strict = call.version() >= NOT_FOUND_VERSION;
-    let ask = |group_id| Ask::Describe {
-        group_id,
-        is_strict,
-    };
+    let ask = |group_id| Ask::Describe { group_id };
     let tells = request.include_authorized_operations;
     let asker = tells.then(|| call.asker.principal);
     call.ask_groups(request.groups, ask, move |call, told| {
         let describe = |(group_id, told)| {
-            let mut group = match told {
-                Ok(Answer::Describe(group)) => group,
-                other => DescribedGroup {
-                    error_code: unexpected(other).code(),
-                    group_id,
-                    ..Default::default()
-                },
-            };
+            let mut group = described(group_id, told, call.version());
             group.authorized_operations = operations(asker, &group.group_id, group.error_code);
             group
         };
@@ -39,4 +30,83 @@ pub(crate) fn on_describe_groups(call: &mut Call<'_>, request: DescribeGroupsReq
         };
         call.reply(ApiKey::DescribeGroups, &response)
     })
+}
+
+fn described(group_id: String, told: Result<Answer, ErrorCode>, version: i16) -> DescribedGroup {
+    let has_messages = version >= NOT_FOUND_VERSION;
+    match told {
+        Ok(Answer::Describe(Ok(group))) => DescribedGroup {
+            // The protocol has no field for it; clients look at the message of an error only.
+            error_message: group.last_rebalance.filter(|_| has_messages),
+            group_id,
+            group_state: group.state.name().to_owned(),
+            protocol_type: group.protocol_type.unwrap_or_default(),
+            protocol_data: group.protocol.unwrap_or_default(),
+            members: group.members.into_iter().map(member).collect(),
+            ..Default::default()
+        },
+        Ok(Answer::Describe(Err(refusal))) => DescribedGroup {
+            error_code: if has_messages { refusal.code.code() } else { 0 },
+            error_message: has_messages.then_some(refusal.message),
+            group_id,
+            group_state: DEAD.to_owned(),
+            ..Default::default()
+        },
+        other => DescribedGroup {
+            error_code: unexpected(other).code(),
+            group_id,
+            ..Default::default()
+        },
+    }
+}
+
+fn member(member: DescribedMember) -> DescribedGroupMember {
+    DescribedGroupMember {
+        member_id: member.member_id,
+        group_instance_id: member.instance_id,
+        client_id: member.client.id,
+        client_host: member.client.host,
+        member_metadata: member.metadata,
+        member_assignment: member.assignment,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use coord::group::ask::Described;
+    use coord::group::{ClassicState, Refusal};
+
+    use super::*;
+
+    fn told(answer: Result<Described, Refusal>, version: i16) -> (i16, Option<String>, String) {
+        let told = Ok(Answer::Describe(answer));
+        let group = described("g".to_owned(), told, version);
+        (group.error_code, group.error_message, group.group_state)
+    }
+
+    #[test]
+    fn a_group_that_is_not_there_is_dead_and_since_version_6_not_found() {
+        let refusal = Refusal {
+            code: ErrorCode::GroupIdNotFound,
+            message: "Group g not found.".to_owned(),
+        };
+        let message = refusal.message.clone();
+        let dead = "Dead".to_owned();
+        assert_eq!(told(Err(refusal.clone()), 5), (0, None, dead.clone()));
+        let code = ErrorCode::GroupIdNotFound.code();
+        assert_eq!(told(Err(refusal), 6), (code, Some(message), dead));
+    }
+
+    #[test]
+    fn the_reason_of_the_last_rebalance_is_told_where_there_is_a_message() {
+        let group = Described {
+            state: ClassicState::Empty,
+            protocol_type: None,
+            protocol: None,
+            members: Vec::new(),
+            last_rebalance: Some("member a left".to_owned()),
+        };
+        assert_eq!(told(Ok(group.clone()), 5).1, None);
+        assert_eq!(told(Ok(group), 6).1.as_deref(), Some("member a left"));
+    }
 }

@@ -23,6 +23,14 @@ pub(crate) fn unexpected(told: Result<Answer, ErrorCode>) -> ErrorCode {
     }
 }
 
+/// As a response says it.
+pub(super) fn code(result: Result<(), ErrorCode>) -> i16 {
+    result.err().unwrap_or(ErrorCode::None).code()
+}
+
+/// The state of a group that is not there.
+pub(super) const DEAD: &str = "Dead";
+
 /// What `asker` may do to a group that was described; nothing is told of one that was not, or where nobody asked.
 pub(super) fn operations(asker: Option<Principal>, group_id: &str, error_code: i16) -> i32 {
     match asker {

@@ -1,8 +1,11 @@
 //! JoinGroup: a member asks to be part of the next generation; answered when the group has come together.
 
+use coord::group::ask::{Join, JoinRefusal, JoinedMember, Protocol};
 use coord::group::{Answer, Ask, Client};
-use wire::ApiKey;
+use wire::messages::join_group_request::JoinGroupRequestProtocol;
+use wire::messages::join_group_response::JoinGroupResponseMember;
 use wire::messages::{JoinGroupRequest, JoinGroupResponse};
+use wire::{ApiKey, ErrorCode, Uuid};
 
 use super::group::unexpected;
 use crate::event_loop::Outcome;
@@ -20,33 +23,128 @@ const SKIP_ASSIGNMENT_VERSION: i16 = 9;
 pub(crate) fn on_join_group(
     call: &mut Call<'_>,
     client: Client,
-    mut request: JoinGroupRequest,
+    request: JoinGroupRequest,
 ) -> Outcome {
-    let version = call.version();
-    if version < REBALANCE_TIMEOUT_VERSION {
-        request.rebalance_timeout_ms = request.session_timeout_ms;
-    }
     let (group_id, member_id) = (request.group_id.clone(), request.member_id.clone());
-    let ask = Ask::Join {
-        request,
-        client,
-        needs_member_id: version >= MEMBER_ID_VERSION,
-        may_skip_assignment: version >= SKIP_ASSIGNMENT_VERSION,
-        fresh: call.desk.fresh_uuid(),
-    };
+    let ask = ask(request, client, call.desk.fresh_uuid(), call.version());
     call.ask_group(&group_id, ask, move |call, told| {
-        let mut response = match told {
-            Ok(Answer::Join(response)) => response,
-            other => JoinGroupResponse {
-                error_code: unexpected(other).code(),
-                generation_id: -1,
-                member_id,
-                ..Default::default()
-            },
-        };
-        if call.version() < NO_PROTOCOL_VERSION && response.protocol_name.is_none() {
-            response.protocol_name = Some(String::new());
-        }
+        let response = response(told, member_id, call.version());
         call.reply(ApiKey::JoinGroup, &response)
     })
+}
+
+fn ask(request: JoinGroupRequest, client: Client, fresh: Uuid, version: i16) -> Ask {
+    let has_rebalance_timeout =
+        version >= REBALANCE_TIMEOUT_VERSION && request.rebalance_timeout_ms >= 0;
+    let protocol = |protocol: JoinGroupRequestProtocol| Protocol {
+        name: protocol.name,
+        metadata: protocol.metadata,
+    };
+    Ask::Join(Join {
+        group_id: request.group_id,
+        member_id: request.member_id,
+        instance_id: request.group_instance_id,
+        client,
+        session_timeout_ms: request.session_timeout_ms,
+        rebalance_timeout_ms: has_rebalance_timeout.then_some(request.rebalance_timeout_ms),
+        protocol_type: request.protocol_type,
+        protocols: request.protocols.into_iter().map(protocol).collect(),
+        reason: request.reason,
+        needs_member_id: version >= MEMBER_ID_VERSION,
+        may_skip_assignment: version >= SKIP_ASSIGNMENT_VERSION,
+        fresh,
+    })
+}
+
+/// The response to a member that asked as `member_id`.
+fn response(told: Result<Answer, ErrorCode>, member_id: String, version: i16) -> JoinGroupResponse {
+    let joined = match told {
+        Ok(Answer::Join(joined)) => joined,
+        other => Err(JoinRefusal {
+            code: unexpected(other),
+            member_id,
+        }),
+    };
+    let joined = match joined {
+        Ok(joined) => joined,
+        Err(JoinRefusal { code, member_id }) => {
+            return JoinGroupResponse {
+                error_code: code.code(),
+                member_id,
+                ..Default::default()
+            };
+        }
+    };
+    let mut protocol_name = joined.protocol;
+    if version < NO_PROTOCOL_VERSION {
+        protocol_name.get_or_insert_default();
+    }
+    let member = |member: JoinedMember| JoinGroupResponseMember {
+        member_id: member.member_id,
+        group_instance_id: member.instance_id,
+        metadata: member.metadata,
+    };
+    JoinGroupResponse {
+        generation_id: joined.generation,
+        protocol_type: joined.protocol_type,
+        protocol_name,
+        leader: joined.leader.unwrap_or_default(),
+        skip_assignment: joined.skip_assignment,
+        member_id: joined.member_id,
+        members: joined.members.into_iter().map(member).collect(),
+        ..Default::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use coord::group::ask::Joined;
+
+    use super::*;
+
+    fn asked(rebalance_timeout_ms: i32, version: i16) -> Join {
+        let request = JoinGroupRequest {
+            rebalance_timeout_ms,
+            ..Default::default()
+        };
+        match ask(request, Client::default(), Uuid::ZERO, version) {
+            Ask::Join(join) => join,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_version_says_what_its_clients_understand() {
+        let understood = |version| {
+            let join = asked(7, version);
+            let timeout = join.rebalance_timeout_ms;
+            (timeout, join.needs_member_id, join.may_skip_assignment)
+        };
+        assert_eq!(understood(0), (None, false, false));
+        assert_eq!(understood(3), (Some(7), false, false));
+        assert_eq!(understood(8), (Some(7), true, false));
+        assert_eq!(understood(9), (Some(7), true, true));
+        assert_eq!(asked(-1, 9).rebalance_timeout_ms, None);
+    }
+
+    #[test]
+    fn early_versions_are_told_an_empty_protocol_where_there_is_none() {
+        let told = || Ok(Answer::Join(Ok(Joined::default())));
+        let protocol = |version| response(told(), String::new(), version).protocol_name;
+        assert_eq!(protocol(6).as_deref(), Some(""));
+        assert_eq!(protocol(7), None);
+    }
+
+    #[test]
+    fn a_refusal_names_the_member_that_asked_or_the_id_to_ask_with() {
+        let refused = |told| response(told, "asked".to_owned(), 9);
+        let loading = refused(Err(ErrorCode::CoordinatorLoadInProgress));
+        assert_eq!((loading.generation_id, &*loading.member_id), (-1, "asked"));
+        let required = refused(Ok(Answer::Join(Err(JoinRefusal {
+            code: ErrorCode::MemberIdRequired,
+            member_id: "given".to_owned(),
+        }))));
+        assert_eq!(required.error_code, ErrorCode::MemberIdRequired.code());
+        assert_eq!(required.member_id, "given");
+    }
 }

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use coord::group::ask::Listed;
 use coord::group::{Answer, Ask};
+use wire::messages::list_groups_response::ListedGroup;
 use wire::messages::{ListGroupsRequest, ListGroupsResponse};
 use wire::{ApiKey, ErrorCode};
 
@@ -21,7 +23,9 @@ pub(crate) fn on_list_groups(call: &mut Call<'_>, request: ListGroupsRequest) ->
         let mut response = ListGroupsResponse::default();
         for told in told {
             match told.map(Said::group) {
-                Ok(Answer::List(groups)) => response.groups.extend(groups),
+                Ok(Answer::List(groups)) => {
+                    response.groups.extend(groups.into_iter().map(listed));
+                }
                 // A list with a part missing would look as if those groups were gone.
                 Err(ErrorCode::CoordinatorLoadInProgress) => {
                     response.error_code = ErrorCode::CoordinatorLoadInProgress.code();
@@ -36,6 +40,15 @@ pub(crate) fn on_list_groups(call: &mut Call<'_>, request: ListGroupsRequest) ->
         }
         call.reply(ApiKey::ListGroups, &response)
     })
+}
+
+fn listed(group: Listed) -> ListedGroup {
+    ListedGroup {
+        group_id: group.group_id,
+        protocol_type: group.protocol_type.unwrap_or_default(),
+        group_state: group.state.name().to_owned(),
+        group_type: group.state.kind().name().to_owned(),
+    }
 }
 
 /// The same for each partition of the offsets topic.

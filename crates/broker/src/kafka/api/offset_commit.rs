@@ -1,68 +1,164 @@
 //! OffsetCommit: how far a group has read. Answered when that is durable.
 
+use coord::group::ask::{Commit, CommitPartition, CommitTopic, TopicKey};
 use coord::group::{Answer, Ask};
-use wire::messages::offset_commit_request::OffsetCommitRequestTopic;
+use model::{LeaderEpoch, Offset, PartitionIndex};
+use wire::messages::offset_commit_request::{
+    OffsetCommitRequestPartition, OffsetCommitRequestTopic,
+};
 use wire::messages::offset_commit_response::{
     OffsetCommitResponsePartition, OffsetCommitResponseTopic,
 };
 use wire::messages::{OffsetCommitRequest, OffsetCommitResponse};
 use wire::{ApiKey, ErrorCode};
 
-use super::group::unexpected;
+use super::group::{code, unexpected};
 use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
 
 /// First version whose members may belong to a KIP-848 group.
 const MEMBER_EPOCH_VERSION: i16 = 9;
-/// First version that names topics by their ids; earlier ones know no errors of ids.
+/// First version that names topics by their ids.
 const IDS_VERSION: i16 = 10;
+/// The offsets stay as long as the group says.
+const NO_RETENTION: i64 = -1;
 
 pub(crate) fn on_offset_commit(call: &mut Call<'_>, request: OffsetCommitRequest) -> Outcome {
-    let (group_id, asked) = (request.group_id.clone(), request.topics.clone());
-    let ask = Ask::Commit {
-        request,
-        knows_member_epochs: call.version() >= MEMBER_EPOCH_VERSION,
-    };
+    let group_id = request.group_id.clone();
+    let unanswered = request.topics.iter().map(unanswered).collect();
+    let ask = ask(request, call.version());
     call.ask_group(&group_id, ask, move |call, told| {
-        let response = match told {
-            Ok(Answer::Commit(mut response)) => {
-                if call.version() < IDS_VERSION {
-                    (response.topics.iter_mut()).for_each(without_ids);
-                }
-                response
-            }
-            other => {
-                let code = unexpected(other);
-                OffsetCommitResponse {
-                    topics: asked.iter().map(|topic| refuse(topic, code)).collect(),
-                    ..Default::default()
-                }
-            }
-        };
+        let response = response(told, unanswered);
         call.reply(ApiKey::OffsetCommit, &response)
     })
 }
 
-/// A topic without a name was looked for by its id.
-fn without_ids(topic: &mut OffsetCommitResponseTopic) {
-    for partition in &mut topic.partitions {
-        if partition.error_code == ErrorCode::UnknownTopicId.code() {
-            partition.error_code = ErrorCode::UnknownTopicOrPartition.code();
-        }
-    }
-}
-
-fn refuse(topic: &OffsetCommitRequestTopic, code: ErrorCode) -> OffsetCommitResponseTopic {
+/// The answer for a topic, without results.
+fn unanswered(topic: &OffsetCommitRequestTopic) -> OffsetCommitResponseTopic {
+    let partition = |asked: &OffsetCommitRequestPartition| OffsetCommitResponsePartition {
+        partition_index: asked.partition_index,
+        error_code: 0,
+    };
     OffsetCommitResponseTopic {
         name: topic.name.clone(),
         topic_id: topic.topic_id,
-        partitions: topic
-            .partitions
-            .iter()
-            .map(|partition| OffsetCommitResponsePartition {
-                partition_index: partition.partition_index,
-                error_code: code.code(),
-            })
-            .collect(),
+        partitions: topic.partitions.iter().map(partition).collect(),
+    }
+}
+
+fn ask(request: OffsetCommitRequest, version: i16) -> Ask {
+    let retention_ms = request.retention_time_ms;
+    let topic = |topic: OffsetCommitRequestTopic| CommitTopic {
+        topic: if version >= IDS_VERSION {
+            TopicKey::Id(topic.topic_id)
+        } else {
+            TopicKey::Name(topic.name)
+        },
+        partitions: topic.partitions.into_iter().map(partition).collect(),
+    };
+    Ask::Commit(Commit {
+        group_id: request.group_id,
+        member_id: request.member_id,
+        instance_id: request.group_instance_id,
+        generation: request.generation_id_or_member_epoch,
+        knows_member_epochs: version >= MEMBER_EPOCH_VERSION,
+        retention_ms: (retention_ms != NO_RETENTION).then_some(retention_ms),
+        topics: request.topics.into_iter().map(topic).collect(),
+    })
+}
+
+fn partition(asked: OffsetCommitRequestPartition) -> CommitPartition {
+    CommitPartition {
+        index: PartitionIndex(asked.partition_index),
+        offset: Offset(asked.committed_offset),
+        leader_epoch: LeaderEpoch(asked.committed_leader_epoch),
+        metadata: asked.committed_metadata.unwrap_or_default(),
+    }
+}
+
+fn response(
+    told: Result<Answer, ErrorCode>,
+    mut topics: Vec<OffsetCommitResponseTopic>,
+) -> OffsetCommitResponse {
+    let partitions = topics.iter_mut().flat_map(|topic| &mut topic.partitions);
+    match told {
+        Ok(Answer::Commit(results)) => partitions
+            .zip(results)
+            .for_each(|(partition, result)| partition.error_code = code(result)),
+        other => {
+            let code = unexpected(other).code();
+            partitions.for_each(|partition| partition.error_code = code);
+        }
+    }
+    OffsetCommitResponse {
+        topics,
+        ..Default::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::Uuid;
+
+    use super::*;
+
+    fn request() -> OffsetCommitRequest {
+        let topic = |name: &str, partitions| OffsetCommitRequestTopic {
+            name: name.to_owned(),
+            topic_id: Uuid([7; 16]),
+            partitions: (0..partitions)
+                .map(|partition_index| OffsetCommitRequestPartition {
+                    partition_index,
+                    ..Default::default()
+                })
+                .collect(),
+        };
+        OffsetCommitRequest {
+            topics: vec![topic("t", 2), topic("u", 1)],
+            ..Default::default()
+        }
+    }
+
+    fn asked(request: OffsetCommitRequest, version: i16) -> Commit {
+        match ask(request, version) {
+            Ask::Commit(commit) => commit,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_list_of_partitions_is_converted_in_its_place() {
+        let request = request();
+        let partitions = request.topics[0].partitions.as_ptr();
+        let commit = asked(request, 9);
+        assert_eq!(commit.topics[0].partitions.as_ptr().cast(), partitions);
+    }
+
+    #[test]
+    fn topics_are_named_by_their_ids_since_these_are_sent() {
+        let key = |version| asked(request(), version).topics[0].topic.clone();
+        assert_eq!(key(9), TopicKey::Name("t".to_owned()));
+        assert_eq!(key(10), TopicKey::Id(Uuid([7; 16])));
+    }
+
+    #[test]
+    fn each_partition_has_its_own_result_or_that_of_all() {
+        let codes = |told| {
+            let unanswered = request().topics.iter().map(unanswered).collect();
+            let response = response(told, unanswered);
+            let codes = |topic: OffsetCommitResponseTopic| {
+                let partitions = topic.partitions.into_iter();
+                let codes = partitions.map(|partition| partition.error_code);
+                (topic.name, codes.collect::<Vec<_>>())
+            };
+            response.topics.into_iter().map(codes).collect::<Vec<_>>()
+        };
+        let unknown = ErrorCode::UnknownTopicOrPartition;
+        let results = vec![Ok(()), Err(unknown), Ok(())];
+        let own = codes(Ok(Answer::Commit(results)));
+        assert_eq!(own[0], ("t".to_owned(), vec![0, unknown.code()]));
+        assert_eq!(own[1], ("u".to_owned(), vec![0]));
+        let loading = ErrorCode::CoordinatorLoadInProgress;
+        assert_eq!(codes(Err(loading))[0].1, [loading.code(); 2]);
     }
 }

@@ -1,24 +1,76 @@
 //! OffsetDelete: committed offsets of partitions that nobody in the group reads (KIP-496).
 
+use coord::group::ask::{DeleteOffsets, DeleteTopic};
 use coord::group::{Answer, Ask};
-use wire::ApiKey;
+use model::PartitionIndex;
+use wire::messages::offset_delete_request::{
+    OffsetDeleteRequestPartition, OffsetDeleteRequestTopic,
+};
+use wire::messages::offset_delete_response::{
+    OffsetDeleteResponsePartition, OffsetDeleteResponseTopic,
+};
 use wire::messages::{OffsetDeleteRequest, OffsetDeleteResponse};
+use wire::{ApiKey, ErrorCode};
 
-use super::group::unexpected;
+use super::group::{code, unexpected};
 use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
 
 pub(crate) fn on_offset_delete(call: &mut Call<'_>, request: OffsetDeleteRequest) -> Outcome {
     let group_id = request.group_id.clone();
-    let ask = Ask::DeleteOffsets(request);
-    call.ask_group(&group_id, ask, |call, told| {
-        let response = match told {
-            Ok(Answer::DeleteOffsets(response)) => response,
-            other => OffsetDeleteResponse {
-                error_code: unexpected(other).code(),
-                ..Default::default()
-            },
-        };
+    let unanswered = request.topics.iter().map(unanswered).collect();
+    call.ask_group(&group_id, ask(request), |call, told| {
+        let response = response(told, unanswered);
         call.reply(ApiKey::OffsetDelete, &response)
     })
+}
+
+/// The answer for a topic, without results.
+fn unanswered(topic: &OffsetDeleteRequestTopic) -> OffsetDeleteResponseTopic {
+    let partition = |asked: &OffsetDeleteRequestPartition| OffsetDeleteResponsePartition {
+        partition_index: asked.partition_index,
+        error_code: 0,
+    };
+    OffsetDeleteResponseTopic {
+        name: topic.name.clone(),
+        partitions: topic.partitions.iter().map(partition).collect(),
+    }
+}
+
+fn ask(request: OffsetDeleteRequest) -> Ask {
+    let index = |asked: OffsetDeleteRequestPartition| PartitionIndex(asked.partition_index);
+    let topic = |topic: OffsetDeleteRequestTopic| DeleteTopic {
+        name: topic.name,
+        partitions: topic.partitions.into_iter().map(index).collect(),
+    };
+    Ask::DeleteOffsets(DeleteOffsets {
+        group_id: request.group_id,
+        topics: request.topics.into_iter().map(topic).collect(),
+    })
+}
+
+fn response(
+    told: Result<Answer, ErrorCode>,
+    mut topics: Vec<OffsetDeleteResponseTopic>,
+) -> OffsetDeleteResponse {
+    let deleted = match told {
+        Ok(Answer::DeleteOffsets(deleted)) => deleted,
+        other => Err(unexpected(other)),
+    };
+    match deleted {
+        Ok(results) => {
+            let partitions = topics.iter_mut().flat_map(|topic| &mut topic.partitions);
+            for (partition, result) in partitions.zip(results) {
+                partition.error_code = code(result);
+            }
+            OffsetDeleteResponse {
+                topics,
+                ..Default::default()
+            }
+        }
+        Err(code) => OffsetDeleteResponse {
+            error_code: code.code(),
+            ..Default::default()
+        },
+    }
 }

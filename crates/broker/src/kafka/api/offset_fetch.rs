@@ -2,7 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
+use coord::group::ask::{FetchOffsets, FetchTopic, FetchedPartition, FetchedTopic, TopicKey};
 use coord::group::{Answer, Ask};
+use model::PartitionIndex;
 use wire::messages::offset_fetch_request::{OffsetFetchRequestGroup, OffsetFetchRequestTopics};
 use wire::messages::offset_fetch_response::{
     OffsetFetchResponseGroup, OffsetFetchResponsePartition, OffsetFetchResponsePartitions,
@@ -20,7 +22,7 @@ use crate::kafka::call::Call;
 const REQUEST_ERROR_VERSION: i16 = 2;
 /// First version that asks for several groups.
 const BATCH_VERSION: i16 = 8;
-/// First version that names topics by their ids; to earlier ones a topic that is not known has no offsets.
+/// First version that names topics by their ids.
 const IDS_VERSION: i16 = 10;
 
 const NO_OFFSET: i64 = -1;
@@ -37,10 +39,7 @@ pub(crate) fn on_offset_fetch(call: &mut Call<'_>, request: OffsetFetchRequest) 
     let questions = groups
         .iter()
         .map(|group| {
-            let ask = Ask::FetchOffsets {
-                group: group.clone(),
-                require_stable,
-            };
+            let ask = ask(group, require_stable, call.version());
             (
                 call.desk.group_partition(&group.group_id),
                 Question::Group(ask),
@@ -97,32 +96,87 @@ fn only_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup {
     }
 }
 
+fn ask(group: &OffsetFetchRequestGroup, require_stable: bool, version: i16) -> Ask {
+    let topic = |topic: &OffsetFetchRequestTopics| FetchTopic {
+        topic: if version >= IDS_VERSION {
+            TopicKey::Id(topic.topic_id)
+        } else {
+            TopicKey::Name(topic.name.clone())
+        },
+        partitions: (topic.partition_indexes.iter().copied())
+            .map(PartitionIndex)
+            .collect(),
+    };
+    let topics = group.topics.as_ref();
+    Ask::FetchOffsets(FetchOffsets {
+        group_id: group.group_id.clone(),
+        member_id: group.member_id.clone(),
+        member_epoch: group.member_epoch,
+        topics: topics.map(|topics| topics.iter().map(topic).collect()),
+        require_stable,
+    })
+}
+
 fn answer(told: Told, group: OffsetFetchRequestGroup, version: i16) -> OffsetFetchResponseGroup {
-    match told.map(Said::group) {
-        Ok(Answer::FetchOffsets(mut answer)) => {
-            if version < IDS_VERSION {
-                let partitions = answer.topics.iter_mut().flat_map(|it| &mut it.partitions);
-                partitions
-                    .filter(|it| it.error_code == ErrorCode::UnknownTopicId.code())
-                    .for_each(|it| it.error_code = ErrorCode::None.code());
-            } else if group.topics.is_none() {
-                // Of a topic that is gone, and whose offsets are about to go too: there is no way to name it.
-                answer.topics.retain(|topic| topic.topic_id != Uuid::ZERO);
-            }
-            answer
+    let fetched = match told.map(Said::group) {
+        Ok(Answer::FetchOffsets(fetched)) => fetched,
+        other => Err(unexpected(other)),
+    };
+    let asked = group.topics.as_deref();
+    let (code, topics) = match fetched {
+        Ok(topics) => {
+            // Of a topic that is gone, and whose offsets are about to go too: there is no way to name it.
+            let is_nameless =
+                |topic: &FetchedTopic| version >= IDS_VERSION && topic.topic_id.is_none();
+            let told = topics
+                .into_iter()
+                .filter(|topic| asked.is_some() || !is_nameless(topic));
+            (ErrorCode::None, told.map(topic).collect())
         }
-        other => {
-            let code = unexpected(other);
-            let topics = group.topics.as_deref().unwrap_or_default();
-            OffsetFetchResponseGroup {
-                group_id: group.group_id,
-                error_code: code.code(),
-                topics: match version < REQUEST_ERROR_VERSION {
-                    true => topics.iter().map(|topic| refuse(topic, code)).collect(),
-                    false => Vec::new(),
-                },
-            }
+        Err(code) if version < REQUEST_ERROR_VERSION => {
+            let asked = asked.unwrap_or_default();
+            let topics = asked.iter().map(|topic| refuse(topic, code)).collect();
+            (code, topics)
         }
+        Err(code) => (code, Vec::new()),
+    };
+    OffsetFetchResponseGroup {
+        group_id: group.group_id,
+        error_code: code.code(),
+        topics,
+    }
+}
+
+fn topic(topic: FetchedTopic) -> OffsetFetchResponseTopics {
+    OffsetFetchResponseTopics {
+        name: topic.name.unwrap_or_default(),
+        topic_id: topic.topic_id.unwrap_or_default(),
+        partitions: topic.partitions.into_iter().map(partition).collect(),
+    }
+}
+
+fn partition(fetched: FetchedPartition) -> OffsetFetchResponsePartitions {
+    let index = fetched.index.0;
+    match fetched.found {
+        Ok(Some(found)) => OffsetFetchResponsePartitions {
+            partition_index: index,
+            committed_offset: found.offset.0,
+            committed_leader_epoch: found.leader_epoch.0,
+            metadata: Some(found.metadata),
+            error_code: 0,
+        },
+        Ok(None) => none(index, ErrorCode::None),
+        Err(code) => none(index, code),
+    }
+}
+
+fn none(index: i32, code: ErrorCode) -> OffsetFetchResponsePartitions {
+    OffsetFetchResponsePartitions {
+        partition_index: index,
+        committed_offset: NO_OFFSET,
+        committed_leader_epoch: NO_EPOCH,
+        metadata: Some(String::new()),
+        error_code: code.code(),
     }
 }
 
@@ -133,13 +187,7 @@ fn refuse(topic: &OffsetFetchRequestTopics, code: ErrorCode) -> OffsetFetchRespo
         partitions: topic
             .partition_indexes
             .iter()
-            .map(|index| OffsetFetchResponsePartitions {
-                partition_index: *index,
-                committed_offset: NO_OFFSET,
-                committed_leader_epoch: NO_EPOCH,
-                metadata: Some(String::new()),
-                error_code: code.code(),
-            })
+            .map(|index| none(*index, code))
             .collect(),
     }
 }
@@ -175,16 +223,14 @@ mod tests {
 
     #[test]
     fn who_asks_for_everything_by_ids_hears_of_no_topic_that_is_gone() {
-        let topic = |name: &str, id| OffsetFetchResponseTopics {
-            name: name.into(),
-            topic_id: Uuid([id; 16]),
+        let topic = |name: &str, topic_id| FetchedTopic {
+            name: Some(name.into()),
+            topic_id,
             partitions: Vec::new(),
         };
         let told = |version, topics: Option<Vec<OffsetFetchRequestTopics>>| -> Vec<String> {
-            let said = Answer::FetchOffsets(OffsetFetchResponseGroup {
-                topics: vec![topic("gone", 0), topic("there", 1)],
-                ..Default::default()
-            });
+            let there = Some(Uuid([1; 16]));
+            let said = Answer::FetchOffsets(Ok(vec![topic("gone", None), topic("there", there)]));
             let group = OffsetFetchRequestGroup {
                 topics,
                 ..Default::default()
@@ -196,6 +242,38 @@ mod tests {
         assert_eq!(told(9, None), ["gone", "there"]);
         // What was asked for is answered, an unknown id with its error.
         assert_eq!(told(10, Some(Vec::new())), ["gone", "there"]);
+    }
+
+    #[test]
+    fn early_versions_have_the_error_of_the_request_beside_each_partition() {
+        let told = |version| {
+            let group = OffsetFetchRequestGroup {
+                topics: Some(vec![OffsetFetchRequestTopics {
+                    name: "t".to_owned(),
+                    partition_indexes: vec![3],
+                    ..Default::default()
+                }]),
+                ..Default::default()
+            };
+            let answer = answer(Err(ErrorCode::NotCoordinator), group, version);
+            assert_eq!(answer.error_code, ErrorCode::NotCoordinator.code());
+            let partitions = answer.topics.iter().flat_map(|topic| &topic.partitions);
+            let codes =
+                partitions.map(|partition| (partition.partition_index, partition.error_code));
+            codes.collect::<Vec<_>>()
+        };
+        assert_eq!(told(1), [(3, ErrorCode::NotCoordinator.code())]);
+        assert_eq!(told(2), []);
+    }
+
+    #[test]
+    fn a_partition_without_an_offset_has_minus_one_and_no_error() {
+        let none = partition(FetchedPartition {
+            index: PartitionIndex(3),
+            found: Ok(None),
+        });
+        assert_eq!((none.committed_offset, none.error_code), (-1, 0));
+        assert_eq!(none.committed_leader_epoch, -1);
     }
 
     #[test]

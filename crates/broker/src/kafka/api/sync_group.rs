@@ -1,6 +1,8 @@
 //! SyncGroup: the leader brings the assignment of a generation, every member fetches its own.
 
+use coord::group::ask::{MemberAssignment, Sync};
 use coord::group::{Answer, Ask};
+use wire::messages::sync_group_request::SyncGroupRequestAssignment;
 use wire::messages::{SyncGroupRequest, SyncGroupResponse};
 use wire::{ApiKey, ErrorCode};
 
@@ -18,13 +20,38 @@ pub(crate) fn on_sync_group(call: &mut Call<'_>, request: SyncGroupRequest) -> O
         return call.reply(ApiKey::SyncGroup, &response);
     }
     let group_id = request.group_id.clone();
-    call.ask_group(&group_id, Ask::Sync(request), |call, told| {
-        let response = match told {
-            Ok(Answer::Sync(response)) => response,
-            other => refuse(unexpected(other)),
-        };
-        call.reply(ApiKey::SyncGroup, &response)
+    call.ask_group(&group_id, ask(request), |call, told| {
+        call.reply(ApiKey::SyncGroup, &response(told))
     })
+}
+
+fn ask(request: SyncGroupRequest) -> Ask {
+    let part = |part: SyncGroupRequestAssignment| MemberAssignment {
+        member_id: part.member_id,
+        assignment: part.assignment,
+    };
+    Ask::Sync(Sync {
+        group_id: request.group_id,
+        member_id: request.member_id,
+        instance_id: request.group_instance_id,
+        generation: request.generation_id,
+        protocol_type: request.protocol_type,
+        protocol: request.protocol_name,
+        assignments: request.assignments.into_iter().map(part).collect(),
+    })
+}
+
+fn response(told: Result<Answer, ErrorCode>) -> SyncGroupResponse {
+    match told {
+        Ok(Answer::Sync(Ok(synced))) => SyncGroupResponse {
+            protocol_type: synced.protocol_type,
+            protocol_name: synced.protocol,
+            assignment: synced.assignment,
+            ..Default::default()
+        },
+        Ok(Answer::Sync(Err(code))) => refuse(code),
+        other => refuse(unexpected(other)),
+    }
 }
 
 fn refuse(code: ErrorCode) -> SyncGroupResponse {

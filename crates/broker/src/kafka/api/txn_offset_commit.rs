@@ -4,15 +4,20 @@
 use std::sync::Arc;
 
 use coord::group;
+use coord::group::ask::{CommitPartition, CommitTopic, TopicKey, TxnCommit};
 use coord::txn::{Answer, Ask, EPOCH_PER_TXN, Producer};
+use model::{LeaderEpoch, Offset, PartitionIndex};
 use partition::{Guard, Partition, Warrant};
-use wire::messages::txn_offset_commit_request::TxnOffsetCommitRequestTopic;
+use wire::messages::txn_offset_commit_request::{
+    TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic,
+};
 use wire::messages::txn_offset_commit_response::{
     TxnOffsetCommitResponsePartition, TxnOffsetCommitResponseTopic,
 };
 use wire::messages::{TxnOffsetCommitRequest, TxnOffsetCommitResponse};
 use wire::{ApiKey, ErrorCode};
 
+use super::group::code;
 use super::txn::producer;
 use crate::coordinate::{Question, Said, Told};
 use crate::error;
@@ -145,22 +150,17 @@ fn commit_in_txn(call: &mut Call<'_>, commit: Commit, warrant: Warrant) -> Outco
         log,
         producer,
     } = commit;
-    let asked = request.topics.clone();
-    let ask = group::Ask::TxnCommit(request);
+    let unanswered = refuse_all(&request.topics, ErrorCode::None);
+    let ask = group::Ask::TxnCommit(ask(request, producer));
     let questions = vec![(log.index.0, Question::TxnOffsets(ask, warrant))];
     call.ask_all(questions, move |call, told: Vec<Told>| {
         if let Warrant::Verified(guard) = warrant {
             log.end_verification(producer.id, guard);
         }
         let told = told.into_iter().next();
-        let told = match told
-            .unwrap_or(Err(ErrorCode::NotCoordinator))
-            .map(Said::group)
-        {
-            Ok(group::Answer::TxnCommit(response)) => response.topics,
-            other => refuse_all(&asked, super::group::unexpected(other)),
-        };
-        answer_txn_commit(call, told, refused)
+        let told = told.unwrap_or(Err(ErrorCode::NotCoordinator));
+        let topics = answered(told.map(Said::group), unanswered);
+        answer_txn_commit(call, topics, refused)
     })
 }
 
@@ -183,6 +183,44 @@ fn answer_txn_commit(
         ..Default::default()
     };
     call.reply(ApiKey::TxnOffsetCommit, &response)
+}
+
+fn ask(request: TxnOffsetCommitRequest, producer: Producer) -> TxnCommit {
+    let partition = |asked: TxnOffsetCommitRequestPartition| CommitPartition {
+        index: PartitionIndex(asked.partition_index),
+        offset: Offset(asked.committed_offset),
+        leader_epoch: LeaderEpoch(asked.committed_leader_epoch),
+        metadata: asked.committed_metadata.unwrap_or_default(),
+    };
+    let topic = |topic: TxnOffsetCommitRequestTopic| CommitTopic {
+        topic: TopicKey::Name(topic.name),
+        partitions: topic.partitions.into_iter().map(partition).collect(),
+    };
+    TxnCommit {
+        group_id: request.group_id,
+        member_id: request.member_id,
+        instance_id: request.group_instance_id,
+        generation: request.generation_id,
+        producer,
+        topics: request.topics.into_iter().map(topic).collect(),
+    }
+}
+
+fn answered(
+    told: Result<group::Answer, ErrorCode>,
+    mut topics: Vec<TxnOffsetCommitResponseTopic>,
+) -> Vec<TxnOffsetCommitResponseTopic> {
+    let partitions = topics.iter_mut().flat_map(|topic| &mut topic.partitions);
+    match told {
+        Ok(group::Answer::TxnCommit(results)) => partitions
+            .zip(results)
+            .for_each(|(partition, result)| partition.error_code = code(result)),
+        other => {
+            let code = super::group::unexpected(other).code();
+            partitions.for_each(|partition| partition.error_code = code);
+        }
+    }
+    topics
 }
 
 fn refuse_all(
@@ -209,7 +247,6 @@ fn refuse(topic: &TxnOffsetCommitRequestTopic, code: ErrorCode) -> TxnOffsetComm
 #[cfg(test)]
 mod tests {
     use wire::Request;
-    use wire::messages::txn_offset_commit_request::TxnOffsetCommitRequestPartition;
     use wire::messages::{
         AddOffsetsToTxnRequest, CreateTopicsRequest, EndTxnRequest, FindCoordinatorRequest,
         InitProducerIdRequest,

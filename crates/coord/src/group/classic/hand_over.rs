@@ -2,7 +2,7 @@
 
 use wire::ErrorCode;
 
-use super::member::Protocol;
+use super::member::kept;
 use super::{Classic, join_refused, sync_refused};
 use crate::group::consumer::{ClassicGroup, ClassicMember, HandedBack};
 use crate::group::{Out, Settings};
@@ -70,7 +70,7 @@ impl Classic {
         for (id, spoken) in handed_back.protocols {
             if let Some(mut member) = self.members.remove(&id) {
                 self.uncount(&member);
-                member.protocols = Protocol::all(&spoken);
+                member.protocols = kept(&spoken);
                 self.insert(id, member);
             }
         }

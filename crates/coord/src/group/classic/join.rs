@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use model::Instant;
-use wire::messages::join_group_response::JoinGroupResponseMember;
-use wire::messages::{JoinGroupRequest, JoinGroupResponse};
-use wire::{ErrorCode, Uuid};
+use wire::ErrorCode;
 
-use super::{Classic, Member, Protocol, State, fits, millis, refuse_join};
-use crate::group::{Answer, Client, Out, Settings};
+use super::member::kept;
+use super::{Classic, Member, State, fits, millis, refuse_join};
+use crate::group::ask::{self, Joined, JoinedMember};
+use crate::group::{Answer, Out, Settings};
 use crate::{Caller, Moment};
 
 /// A join that is parked ends after this time, so that members whose client gave up do not pile up (KAFKA-7610).
@@ -21,46 +21,38 @@ const PENDING_MAX: usize = 10_000;
 /// A join and all that came with it.
 pub(in crate::group) struct Join<'a> {
     pub(in crate::group) caller: Caller,
-    pub(in crate::group) request: &'a JoinGroupRequest,
-    pub(in crate::group) client: &'a Client,
-    pub(in crate::group) needs_member_id: bool,
-    pub(in crate::group) may_skip_assignment: bool,
-    pub(in crate::group) fresh: Uuid,
+    pub(in crate::group) ask: &'a ask::Join,
     pub(in crate::group) at: Moment,
     pub(in crate::group) settings: &'a Settings,
 }
 
 impl Join<'_> {
     pub(super) fn reason(&self) -> &str {
-        said(self.request.reason.as_deref())
+        said(self.ask.reason.as_deref())
     }
 
     pub(super) fn refuse(&self, code: ErrorCode) -> Out {
-        refuse_join(self.caller, &self.request.member_id, code)
-    }
-
-    pub(super) fn rebalance_timeout_ms(&self) -> i32 {
-        // Version 0 has one timeout for both.
-        match self.request.rebalance_timeout_ms {
-            ..0 => self.request.session_timeout_ms,
-            timeout_ms => timeout_ms,
-        }
+        refuse_join(self.caller, &self.ask.member_id, code)
     }
 
     fn fresh_id(&self) -> String {
-        let name = self.request.group_instance_id.as_deref();
-        let hex = format!("{:032x}", u128::from_be_bytes(self.fresh.0));
+        let name = self.ask.instance_id.as_deref();
+        let hex = format!("{:032x}", u128::from_be_bytes(self.ask.fresh.0));
         let parts = [0..8, 8..12, 12..16, 16..20, 20..32].map(|part| &hex[part]);
-        format!("{}-{}", name.unwrap_or(&self.client.id), parts.join("-"))
+        format!(
+            "{}-{}",
+            name.unwrap_or(&self.ask.client.id),
+            parts.join("-")
+        )
     }
 
     pub(super) fn member(&self) -> Member {
         Member {
-            instance_id: self.request.group_instance_id.clone(),
-            client: self.client.clone(),
-            rebalance_timeout_ms: self.rebalance_timeout_ms(),
-            session_timeout_ms: self.request.session_timeout_ms,
-            protocols: Protocol::all(&self.request.protocols),
+            instance_id: self.ask.instance_id.clone(),
+            client: self.ask.client.clone(),
+            rebalance_timeout_ms: self.ask.rebalance_timeout_ms(),
+            session_timeout_ms: self.ask.session_timeout_ms,
+            protocols: kept(&self.ask.protocols),
             assignment: Bytes::new(),
             waits_join: Some(self.caller),
             waits_sync: None,
@@ -81,19 +73,19 @@ pub(super) fn said(reason: Option<&str>) -> &str {
 
 impl Classic {
     pub(in crate::group) fn join(&mut self, join: &Join<'_>) -> Out {
-        let request = join.request;
-        let protocols = &request.protocols;
+        let ask = join.ask;
+        let protocols = &ask.protocols;
         if !fits(protocols) {
             return join.refuse(ErrorCode::InvalidRequest);
         }
-        if !self.has_room_for(&request.member_id, join.settings.members_max) {
-            self.pending.remove(&request.member_id);
+        if !self.has_room_for(&ask.member_id, join.settings.members_max) {
+            self.pending.remove(&ask.member_id);
             return refuse_join(join.caller, "", ErrorCode::GroupMaxSizeReached);
         }
-        if !self.supports(&request.protocol_type, protocols) {
+        if !self.supports(&ask.protocol_type, protocols) {
             return join.refuse(ErrorCode::InconsistentGroupProtocol);
         }
-        if request.member_id.is_empty() {
+        if ask.member_id.is_empty() {
             self.join_newcomer(join)
         } else {
             self.join_known(join)
@@ -117,22 +109,19 @@ impl Classic {
 
     fn join_newcomer(&mut self, join: &Join<'_>) -> Out {
         let id = join.fresh_id();
-        if let Some(instance_id) = &join.request.group_instance_id {
+        if let Some(instance_id) = &join.ask.instance_id {
             return match self.statics.get(instance_id).cloned() {
                 Some(old) => self.replace_static(join, &old, id),
                 None => self.admit(join, id),
             };
         }
-        if !join.needs_member_id {
+        if !join.ask.needs_member_id {
             return self.admit(join, id);
         }
         if self.pending.len() >= PENDING_MAX {
             return join.refuse(ErrorCode::GroupMaxSizeReached);
         }
-        let until = join
-            .at
-            .now
-            .plus(millis(join.request.session_timeout_ms.into()));
+        let until = join.at.now.plus(millis(join.ask.session_timeout_ms.into()));
         self.wake_by(until);
         let out = refuse_join(join.caller, &id, ErrorCode::MemberIdRequired);
         self.pending.insert(id, until);
@@ -140,22 +129,22 @@ impl Classic {
     }
 
     fn join_known(&mut self, join: &Join<'_>) -> Out {
-        let request = join.request;
-        let id = &request.member_id;
+        let ask = join.ask;
+        let id = &ask.member_id;
         if self.pending.contains_key(id) {
-            return match request.group_instance_id {
+            return match ask.instance_id {
                 // Pending ids are given to dynamic members only.
                 Some(_) => join.refuse(ErrorCode::UnknownServerError),
                 None => self.admit(join, id.clone()),
             };
         }
-        if let Err(code) = self.check_member(id, request.group_instance_id.as_deref()) {
+        if let Err(code) = self.check_member(id, ask.instance_id.as_deref()) {
             return join.refuse(code);
         }
         let is_same = self
             .members
             .get(id)
-            .is_some_and(|member| member.matches(&request.protocols));
+            .is_some_and(|member| member.matches(&ask.protocols));
         let why = match self.state {
             State::Empty => return join.refuse(ErrorCode::UnknownMemberId),
             State::PreparingRebalance => "joins during the rebalance",
@@ -174,8 +163,8 @@ impl Classic {
 
     fn tell_again(&self, join: &Join<'_>) -> Out {
         // A leader in a Stable group never gets here.
-        let answer = self.joined(&join.request.member_id);
-        Out::answer(join.caller, Answer::Join(answer))
+        let answer = self.joined(&join.ask.member_id);
+        Out::answer(join.caller, Answer::Join(Ok(answer)))
     }
 
     /// The member said something new and waits for the others.
@@ -183,9 +172,9 @@ impl Classic {
         let Some(mut member) = self.take(id) else {
             return Out::default();
         };
-        member.protocols = Protocol::all(&join.request.protocols);
-        member.rebalance_timeout_ms = join.rebalance_timeout_ms();
-        member.session_timeout_ms = join.request.session_timeout_ms;
+        member.protocols = kept(&join.ask.protocols);
+        member.rebalance_timeout_ms = join.ask.rebalance_timeout_ms();
+        member.session_timeout_ms = join.ask.session_timeout_ms;
         let earlier = member.waits_join.replace(join.caller);
         self.insert(id.to_owned(), member);
         // The client asked once more, on another connection: the one that still waits must not wait for ever.
@@ -201,7 +190,7 @@ impl Classic {
             self.newcomer = Some(join.at.now);
         }
         if self.members.is_empty() {
-            self.protocol_type = Some(join.request.protocol_type.clone());
+            self.protocol_type = Some(join.ask.protocol_type.clone());
         }
         if self.leader.is_none() {
             self.leader = Some(id.clone());
@@ -217,28 +206,28 @@ impl Classic {
     }
 
     /// What a member of the current generation is told; the leader also learns who the others are.
-    pub(super) fn joined(&self, id: &str) -> JoinGroupResponse {
+    pub(super) fn joined(&self, id: &str) -> Joined {
         let members = if self.is_leader(id) {
             self.roll()
         } else {
             Vec::new()
         };
-        JoinGroupResponse {
-            generation_id: self.generation,
-            protocol_type: self.protocol_type.clone(),
-            protocol_name: Some(self.protocol.clone().unwrap_or_default()),
-            leader: self.leader.clone().unwrap_or_default(),
+        Joined {
+            generation: self.generation,
             member_id: id.to_owned(),
+            leader: self.leader.clone(),
+            protocol_type: self.protocol_type.clone(),
+            protocol: Some(self.protocol.clone().unwrap_or_default()),
             members,
-            ..JoinGroupResponse::default()
+            skip_assignment: false,
         }
     }
 
-    pub(super) fn roll(&self) -> Vec<JoinGroupResponseMember> {
+    pub(super) fn roll(&self) -> Vec<JoinedMember> {
         let protocol = self.protocol.as_deref().unwrap_or_default();
-        let entry = |(id, member): (&String, &Member)| JoinGroupResponseMember {
+        let entry = |(id, member): (&String, &Member)| JoinedMember {
             member_id: id.clone(),
-            group_instance_id: member.instance_id.clone(),
+            instance_id: member.instance_id.clone(),
             metadata: member.metadata(protocol),
         };
         self.members.iter().map(entry).collect()

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use model::Instant;
-use wire::messages::join_group_request::JoinGroupRequestProtocol;
 
 use crate::Caller;
 use crate::group::Client;
+use crate::group::ask::Protocol;
 
 /// What one member may say about itself, all protocols together: more would not fit the record of its group anyway.
 const MEMBER_BYTES_MAX: usize = 1 << 20;
@@ -15,33 +15,24 @@ const MEMBER_BYTES_MAX: usize = 1 << 20;
 /// About what a protocol takes in memory besides name and metadata, be they a byte: a member has 8,000 of them at most.
 const PROTOCOL_BYTES: usize = 128;
 
-/// One way in which the members could divide the work, and what this member says about itself in it.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Protocol {
-    pub(super) name: String,
-    pub(super) metadata: Bytes,
-}
-
-impl Protocol {
-    /// Copies: a slice would keep the whole received frame in memory for as long as the member lives.
-    pub(super) fn all(asked: &[JoinGroupRequestProtocol]) -> Vec<Protocol> {
-        let mut names = BTreeSet::new();
-        // Of two with one name the first counts, as in a Kafka collection.
-        let first = asked
-            .iter()
-            .filter(|protocol| names.insert(&*protocol.name));
-        first
-            .map(|protocol| Protocol {
-                name: protocol.name.clone(),
-                metadata: Bytes::copy_from_slice(&protocol.metadata),
-            })
-            .collect()
-    }
+/// Each protocol once. Copies: a slice would keep the whole received frame in memory for as long as the member lives.
+pub(super) fn kept(asked: &[Protocol]) -> Vec<Protocol> {
+    let mut names = BTreeSet::new();
+    // Of two with one name the first counts, as in a Kafka collection.
+    let first = asked
+        .iter()
+        .filter(|protocol| names.insert(&*protocol.name));
+    first
+        .map(|protocol| Protocol {
+            name: protocol.name.clone(),
+            metadata: Bytes::copy_from_slice(&protocol.metadata),
+        })
+        .collect()
 }
 
 /// Whether a member may say so much about itself.
-pub(in crate::group) fn fits(protocols: &[JoinGroupRequestProtocol]) -> bool {
-    let bytes = |it: &JoinGroupRequestProtocol| PROTOCOL_BYTES + it.name.len() + it.metadata.len();
+pub(in crate::group) fn fits(protocols: &[Protocol]) -> bool {
+    let bytes = |it: &Protocol| PROTOCOL_BYTES + it.name.len() + it.metadata.len();
     protocols.iter().map(bytes).sum::<usize>() <= MEMBER_BYTES_MAX
 }
 
@@ -82,8 +73,8 @@ impl Member {
         self.deadline = known.deadline;
     }
 
-    pub(super) fn matches(&self, asked: &[JoinGroupRequestProtocol]) -> bool {
-        self.protocols == Protocol::all(asked)
+    pub(super) fn matches(&self, asked: &[Protocol]) -> bool {
+        self.protocols == kept(asked)
     }
 
     /// A member that waits for others is not asked for heartbeats.

@@ -23,10 +23,10 @@ use model::{Instant, Timestamp};
 use wire::ErrorCode;
 use wire::group::group_metadata_value::MemberMetadata;
 use wire::group::{GroupMetadataValue, GroupRecord};
-use wire::messages::{JoinGroupResponse, SyncGroupResponse};
 
 use self::hand_over::TakenOver;
-use self::member::{Member, Protocol};
+use self::member::Member;
+use super::ask::{JoinRefusal, Protocol};
 use super::{Answer, Client, Out, record};
 use crate::{Caller, Moment};
 
@@ -34,8 +34,9 @@ pub(super) use self::join::Join;
 pub(super) use self::member::fits;
 pub(super) use self::view::Committer;
 
+/// How a group is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub enum State {
     /// No members; there may be offsets.
     Empty,
     /// Waits for the members to join.
@@ -46,7 +47,8 @@ pub(super) enum State {
 }
 
 impl State {
-    pub(super) fn name(self) -> &'static str {
+    #[must_use]
+    pub fn name(self) -> &'static str {
         match self {
             State::Empty => "Empty",
             State::PreparingRebalance => "PreparingRebalance",
@@ -337,18 +339,14 @@ fn detached(bytes: &Bytes) -> Bytes {
 }
 
 fn join_refused(member_id: &str, code: ErrorCode) -> Answer {
-    Answer::Join(JoinGroupResponse {
-        error_code: code.code(),
+    Answer::Join(Err(JoinRefusal {
+        code,
         member_id: member_id.to_owned(),
-        ..JoinGroupResponse::default()
-    })
+    }))
 }
 
 fn sync_refused(code: ErrorCode) -> Answer {
-    Answer::Sync(SyncGroupResponse {
-        error_code: code.code(),
-        ..SyncGroupResponse::default()
-    })
+    Answer::Sync(Err(code))
 }
 
 pub(super) fn refuse_join(caller: Caller, member_id: &str, code: ErrorCode) -> Out {

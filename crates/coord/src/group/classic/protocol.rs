@@ -3,10 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use wire::messages::ConsumerProtocolSubscription;
-use wire::messages::join_group_request::JoinGroupRequestProtocol;
 use wire::{Message, Reader};
 
-use super::{Classic, State};
+use super::{Classic, Protocol, State};
 
 /// The protocol type of consumers; their metadata can be read here.
 const CONSUMER: &str = "consumer";
@@ -17,7 +16,7 @@ impl Classic {
     }
 
     /// One who joins with these could work with all that are in.
-    pub(super) fn supports(&self, kind: &str, protocols: &[JoinGroupRequestProtocol]) -> bool {
+    pub(super) fn supports(&self, kind: &str, protocols: &[Protocol]) -> bool {
         if self.state == State::Empty {
             return !kind.is_empty() && !protocols.is_empty();
         }

@@ -164,7 +164,7 @@ impl Classic {
         let mut out = Out::default();
         let ids: Vec<String> = self.members.keys().cloned().collect();
         for id in ids {
-            let answer = Answer::Join(self.joined(&id));
+            let answer = Answer::Join(Ok(self.joined(&id)));
             if let Some(member) = self.members.get_mut(&id) {
                 member.is_new = false;
                 let waiting = member.waits_join.take();

@@ -4,9 +4,10 @@
 //! the new id gets the old one's assignment as soon as the record that says so is replayed.
 
 use wire::ErrorCode;
-use wire::messages::JoinGroupResponse;
 
-use super::{Classic, Join, Member, Protocol, State, join_refused, millis, sync_refused};
+use super::member::kept;
+use super::{Classic, Join, Member, State, join_refused, millis, sync_refused};
+use crate::group::ask::Joined;
 use crate::group::{Answer, Out};
 
 impl Classic {
@@ -16,14 +17,10 @@ impl Classic {
         };
         let mut out = fence(old_id, &mut old);
         let new = Member {
-            protocols: Protocol::all(&join.request.protocols),
-            rebalance_timeout_ms: join.rebalance_timeout_ms(),
-            session_timeout_ms: join.request.session_timeout_ms,
-            deadline: Some(
-                join.at
-                    .now
-                    .plus(millis(join.request.session_timeout_ms.into())),
-            ),
+            protocols: kept(&join.ask.protocols),
+            rebalance_timeout_ms: join.ask.rebalance_timeout_ms(),
+            session_timeout_ms: join.ask.session_timeout_ms,
+            deadline: Some(join.at.now.plus(millis(join.ask.session_timeout_ms.into()))),
             is_new: false,
             ..old.clone()
         };
@@ -38,7 +35,7 @@ impl Classic {
             out.records
                 .push(self.record(|_, member| member.assignment.clone()));
             let answer = self.replaced(join, &new_id, old_leader.as_deref());
-            out.answers.push((join.caller, Answer::Join(answer)));
+            out.answers.push((join.caller, Answer::Join(Ok(answer))));
             // As it was, until the record is replayed.
             let new = self.take(&new_id).map(|new| (new_id, new));
             self.insert(old_id.to_owned(), old);
@@ -50,11 +47,7 @@ impl Classic {
         if let Some(new) = self.members.get_mut(&new_id) {
             new.waits_join = Some(join.caller);
         }
-        let instance_id = join
-            .request
-            .group_instance_id
-            .as_deref()
-            .unwrap_or_default();
+        let instance_id = join.ask.instance_id.as_deref().unwrap_or_default();
         let said = join.reason();
         let reason =
             format!("static member {instance_id} is back as {new_id}; client reason: {said}");
@@ -70,17 +63,17 @@ impl Classic {
         out
     }
 
-    fn replaced(&self, join: &Join<'_>, id: &str, old_leader: Option<&str>) -> JoinGroupResponse {
-        if join.may_skip_assignment {
+    fn replaced(&self, join: &Join<'_>, id: &str, old_leader: Option<&str>) -> Joined {
+        if join.ask.may_skip_assignment {
             let skip_assignment = self.is_leader(id);
-            return JoinGroupResponse {
+            return Joined {
                 skip_assignment,
                 ..self.joined(id)
             };
         }
         // Told under its old id, a leader takes itself for a follower and does not divide the work anew.
-        JoinGroupResponse {
-            leader: old_leader.unwrap_or_default().to_owned(),
+        Joined {
+            leader: old_leader.map(str::to_owned),
             members: Vec::new(),
             ..self.joined(id)
         }

@@ -1,32 +1,29 @@
 //! Who is still there: heartbeats, leaving, and members that fall silent.
 
 use wire::ErrorCode;
-use wire::messages::leave_group_request::MemberIdentity;
-use wire::messages::{HeartbeatRequest, LeaveGroupRequest};
 
 use super::join::said;
 use super::{Classic, State};
 use crate::Moment;
+use crate::group::ask::{Heartbeat, Leaver};
 use crate::group::{Out, Settings};
 
 impl Classic {
     pub(in crate::group) fn heartbeat(
         &mut self,
-        request: &HeartbeatRequest,
+        beat: &Heartbeat,
         at: Moment,
-    ) -> ErrorCode {
-        let id = &request.member_id;
-        if let Err(code) = self.check_member(id, request.group_instance_id.as_deref()) {
-            return code;
-        }
-        if request.generation_id != self.generation {
-            return ErrorCode::IllegalGeneration;
+    ) -> Result<(), ErrorCode> {
+        let id = &beat.member_id;
+        self.check_member(id, beat.instance_id.as_deref())?;
+        if beat.generation != self.generation {
+            return Err(ErrorCode::IllegalGeneration);
         }
         self.renew(id, at.now);
         match self.state {
-            State::Empty => ErrorCode::UnknownMemberId,
-            State::PreparingRebalance => ErrorCode::RebalanceInProgress,
-            State::CompletingRebalance | State::Stable => ErrorCode::None,
+            State::Empty => Err(ErrorCode::UnknownMemberId),
+            State::PreparingRebalance => Err(ErrorCode::RebalanceInProgress),
+            State::CompletingRebalance | State::Stable => Ok(()),
         }
     }
 
@@ -37,22 +34,22 @@ impl Classic {
         }
     }
 
-    /// What each of `request.members` is told, and what follows for the others.
+    /// What became of each leaver, and what follows for the others.
     pub(in crate::group) fn leave(
         &mut self,
-        request: &LeaveGroupRequest,
+        leavers: &[Leaver],
         at: Moment,
         settings: &Settings,
-    ) -> (Vec<ErrorCode>, Out) {
+    ) -> (Vec<Result<(), ErrorCode>>, Out) {
         let mut out = Out::default();
-        let mut codes = Vec::with_capacity(request.members.len());
+        let mut results = Vec::with_capacity(leavers.len());
         let mut reason = None;
-        for leaving in &request.members {
+        for leaving in leavers {
             let left = self.leave_one(leaving);
-            codes.push(left.as_ref().err().copied().unwrap_or(ErrorCode::None));
+            results.push(left.as_ref().map(drop).map_err(|code| *code));
             if let Ok(left) = left {
                 out.extend(left);
-                let id = match (&*leaving.member_id, &leaving.group_instance_id) {
+                let id = match (&*leaving.member_id, &leaving.instance_id) {
                     ("", Some(instance_id)) => instance_id,
                     (id, _) => id,
                 };
@@ -69,11 +66,11 @@ impl Classic {
                 State::Empty => Out::default(),
             });
         }
-        (codes, out)
+        (results, out)
     }
 
-    fn leave_one(&mut self, leaving: &MemberIdentity) -> Result<Out, ErrorCode> {
-        let instance_id = leaving.group_instance_id.as_deref();
+    fn leave_one(&mut self, leaving: &Leaver) -> Result<Out, ErrorCode> {
+        let instance_id = leaving.instance_id.as_deref();
         if leaving.member_id.is_empty() {
             // Tools remove a static member by its instance id alone.
             let id = instance_id.and_then(|instance_id| self.statics.get(instance_id));

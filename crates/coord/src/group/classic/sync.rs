@@ -7,23 +7,18 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use wire::ErrorCode;
-use wire::messages::{SyncGroupRequest, SyncGroupResponse};
 
 use super::{Classic, State, detached, refuse_sync};
+use crate::group::ask::{self, Synced};
 use crate::group::{Answer, Out};
 use crate::{Caller, Moment};
 
 impl Classic {
-    pub(in crate::group) fn sync(
-        &mut self,
-        caller: Caller,
-        request: &SyncGroupRequest,
-        at: Moment,
-    ) -> Out {
-        if let Err(code) = self.check_sync(request) {
+    pub(in crate::group) fn sync(&mut self, caller: Caller, ask: &ask::Sync, at: Moment) -> Out {
+        if let Err(code) = self.check_sync(ask) {
             return refuse_sync(caller, code);
         }
-        let id = &request.member_id;
+        let id = &ask.member_id;
         match self.state {
             // `check_sync` found the member, so there is one.
             State::Empty => refuse_sync(caller, ErrorCode::UnknownMemberId),
@@ -37,7 +32,7 @@ impl Classic {
                     out = refuse_sync(earlier, ErrorCode::RebalanceInProgress);
                 }
                 if self.is_leader(id) {
-                    out.extend(self.assign(request, at));
+                    out.extend(self.assign(ask, at));
                 }
                 out
             }
@@ -53,17 +48,17 @@ impl Classic {
         }
     }
 
-    fn check_sync(&self, request: &SyncGroupRequest) -> Result<(), ErrorCode> {
-        self.check_member(&request.member_id, request.group_instance_id.as_deref())?;
-        if request.generation_id != self.generation {
+    fn check_sync(&self, ask: &ask::Sync) -> Result<(), ErrorCode> {
+        self.check_member(&ask.member_id, ask.instance_id.as_deref())?;
+        if ask.generation != self.generation {
             return Err(ErrorCode::IllegalGeneration);
         }
         let differs = |said: &Option<String>, ours: &Option<String>| match (said, ours) {
             (Some(said), Some(ours)) => said != ours,
             _ => false,
         };
-        if differs(&request.protocol_type, &self.protocol_type)
-            || differs(&request.protocol_name, &self.protocol)
+        if differs(&ask.protocol_type, &self.protocol_type)
+            || differs(&ask.protocol, &self.protocol)
         {
             return Err(ErrorCode::InconsistentGroupProtocol);
         }
@@ -78,8 +73,8 @@ impl Classic {
     }
 
     /// Members that the leader left out get nothing to do.
-    fn assign(&mut self, request: &SyncGroupRequest, at: Moment) -> Out {
-        let parts: HashMap<&str, Bytes> = request
+    fn assign(&mut self, ask: &ask::Sync, at: Moment) -> Out {
+        let parts: HashMap<&str, Bytes> = ask
             .assignments
             .iter()
             .map(|part| (part.member_id.as_str(), detached(&part.assignment)))
@@ -98,11 +93,10 @@ impl Classic {
     }
 
     fn assigned(&self, assignment: Bytes) -> Answer {
-        Answer::Sync(SyncGroupResponse {
+        Answer::Sync(Ok(Synced {
             protocol_type: self.protocol_type.clone(),
-            protocol_name: self.protocol.clone(),
+            protocol: self.protocol.clone(),
             assignment,
-            ..SyncGroupResponse::default()
-        })
+        }))
     }
 }

@@ -1,11 +1,11 @@
 //! A classic group as others see it: tools, and the offsets that are committed for it.
 
+use bytes::Bytes;
 use wire::ErrorCode;
-use wire::messages::describe_groups_response::{DescribedGroup, DescribedGroupMember};
-use wire::messages::list_groups_response::ListedGroup;
 
 use super::{Classic, State};
 use crate::group::Retention;
+use crate::group::ask::{self, Described, DescribedMember, Listed};
 
 /// Who commits, and for which generation.
 pub(in crate::group) struct Committer<'a> {
@@ -66,42 +66,33 @@ impl Classic {
         }
     }
 
-    pub(in crate::group) fn listed(&self) -> ListedGroup {
-        ListedGroup {
+    pub(in crate::group) fn listed(&self) -> Listed {
+        Listed {
             group_id: self.id.to_string(),
-            protocol_type: self.protocol_type.clone().unwrap_or_default(),
-            group_state: self.state.name().to_owned(),
-            group_type: "classic".to_owned(),
+            state: ask::State::Classic(self.state),
+            protocol_type: self.protocol_type.clone(),
         }
     }
 
-    pub(in crate::group) fn described(&self) -> DescribedGroup {
+    pub(in crate::group) fn described(&self) -> Described {
         // Between two generations neither protocol nor assignment mean anything.
         let protocol = match self.state {
             State::Stable => self.protocol.as_deref(),
             _ => None,
         };
-        let members = self.members.iter().map(|(id, member)| {
-            let mut described = DescribedGroupMember {
-                member_id: id.clone(),
-                group_instance_id: member.instance_id.clone(),
-                client_id: member.client.id.clone(),
-                client_host: member.client.host.clone(),
-                ..DescribedGroupMember::default()
-            };
-            if let Some(protocol) = protocol {
-                described.member_metadata = member.metadata(protocol);
-                described.member_assignment = member.assignment.clone();
-            }
-            described
+        let members = self.members.iter().map(|(id, member)| DescribedMember {
+            member_id: id.clone(),
+            instance_id: member.instance_id.clone(),
+            client: member.client.clone(),
+            metadata: protocol.map_or_else(Bytes::new, |protocol| member.metadata(protocol)),
+            assignment: protocol.map_or_else(Bytes::new, |_| member.assignment.clone()),
         });
-        DescribedGroup {
-            group_id: self.id.to_string(),
-            group_state: self.state.name().to_owned(),
-            protocol_type: self.protocol_type.clone().unwrap_or_default(),
-            protocol_data: protocol.unwrap_or_default().to_owned(),
+        Described {
+            state: self.state,
+            protocol_type: self.protocol_type.clone(),
+            protocol: protocol.map(str::to_owned),
             members: members.collect(),
-            ..DescribedGroup::default()
+            last_rebalance: self.last_rebalance().map(|last| last.reason.clone()),
         }
     }
 }

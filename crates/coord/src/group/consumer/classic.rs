@@ -6,58 +6,40 @@
 
 use std::collections::BTreeSet;
 
+use wire::ErrorCode;
 use wire::group::GroupRecord;
 use wire::group::consumer_group_member_metadata_value::{ClassicMemberMetadata, ClassicProtocol};
-use wire::messages::join_group_request::JoinGroupRequestProtocol;
-use wire::messages::{
-    HeartbeatRequest, JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest, SyncGroupRequest,
-    SyncGroupResponse,
-};
-use wire::{ErrorCode, Uuid};
 
 use super::member::{Member, Progress};
 use super::partitions::owns;
-use super::refusal::Refusal;
 use super::timers::Wait;
 use super::{ConsumerGroup, Context, after, embedded, reason};
+use crate::group::ask::{Heartbeat, Join, JoinRefusal, Joined, Leaver, Protocol, Sync, Synced};
 use crate::group::classic::fits;
-use crate::group::{Answer, Client};
+use crate::group::{Answer, Refusal};
 use crate::{Caller, Step};
 
 type Out = Step<GroupRecord, Answer>;
 
-/// What a classic member sends to get in.
-#[derive(Clone, Copy, Debug)]
-pub struct ClassicJoin<'a> {
-    pub request: &'a JoinGroupRequest,
-    pub client: &'a Client,
-    /// A member without id is first given one and joins again with it.
-    pub needs_member_id: bool,
-    /// Unique, should the member need an id.
-    pub fresh: Uuid,
-}
-
 impl ConsumerGroup {
-    pub fn classic_join(&mut self, caller: Caller, join: ClassicJoin, cx: &Context) -> Out {
-        let id = match join.request.member_id.as_str() {
+    pub fn classic_join(&mut self, caller: Caller, join: &Join, cx: &Context) -> Out {
+        let id = match join.member_id.as_str() {
             "" => join.fresh.to_string(),
             id => id.to_owned(),
         };
-        let (records, response) =
-            (self.try_classic_join(&id, join, cx)).unwrap_or_else(|refusal| {
-                let response = JoinGroupResponse {
-                    error_code: refusal.code.code(),
-                    member_id: match refusal.code {
-                        ErrorCode::MemberIdRequired => id,
-                        _ => join.request.member_id.clone(),
-                    },
-                    ..JoinGroupResponse::default()
+        let (records, answer) = match self.try_classic_join(&id, join, cx) {
+            Ok((records, joined)) => (records, Ok(joined)),
+            Err(Refusal { code, .. }) => {
+                let member_id = match code {
+                    ErrorCode::MemberIdRequired => id,
+                    _ => join.member_id.clone(),
                 };
-                (Vec::new(), response)
-            });
+                (Vec::new(), Err(JoinRefusal { code, member_id }))
+            }
+        };
         Step {
             records,
-            answers: vec![(caller, Answer::Join(response))],
+            answers: vec![(caller, Answer::Join(answer))],
             ..Step::default()
         }
     }
@@ -65,20 +47,19 @@ impl ConsumerGroup {
     fn try_classic_join(
         &mut self,
         id: &str,
-        join: ClassicJoin,
+        join: &Join,
         cx: &Context,
-    ) -> Result<(Vec<GroupRecord>, JoinGroupResponse), Refusal> {
-        let request = join.request;
-        let is_unknown = request.member_id.is_empty();
+    ) -> Result<(Vec<GroupRecord>, Joined), Refusal> {
+        let is_unknown = join.member_id.is_empty();
         self.refuse_if_full(id, cx.settings)?;
-        if !fits(&request.protocols) {
+        if !fits(&join.protocols) {
             let message = "The member says more about itself than it may.";
             return Err(Refusal::new(ErrorCode::InvalidRequest, message));
         }
-        let is_supported = self.is_one_supported(&request.protocols, id);
+        let is_supported = self.is_one_supported(&join.protocols, id);
         // The first protocol speaks for the member: their subscriptions are the same.
-        let subscription = (request.protocols.first())
-            .filter(|_| request.protocol_type == embedded::CONSUMER && is_supported)
+        let subscription = (join.protocols.first())
+            .filter(|_| join.protocol_type == embedded::CONSUMER && is_supported)
             .and_then(|protocol| embedded::subscription(&protocol.metadata));
         let Some((_, subscription)) = subscription else {
             return Err(Refusal::new(
@@ -86,17 +67,17 @@ impl ConsumerGroup {
                 "The member's protocols do not fit those of the group.",
             ));
         };
-        if is_unknown && join.needs_member_id && request.group_instance_id.is_none() {
+        if is_unknown && join.needs_member_id && join.instance_id.is_none() {
             return Err(Refusal::new(ErrorCode::MemberIdRequired, ""));
         }
-        let entry = match &request.group_instance_id {
+        let entry = match &join.instance_id {
             None => self.entry_of_dynamic(id, true)?,
             Some(instance) => self.entry_of_static(id, instance, is_unknown, false)?,
         };
 
         let mut member = entry.before.clone();
-        if request.group_instance_id.is_some() {
-            member.instance_id.clone_from(&request.group_instance_id);
+        if join.instance_id.is_some() {
+            member.instance_id.clone_from(&join.instance_id);
         }
         if let Some(rack) = subscription
             .rack_id
@@ -105,18 +86,14 @@ impl ConsumerGroup {
         {
             member.rack_id = Some(rack.clone());
         }
-        member.rebalance_timeout_ms = match request.rebalance_timeout_ms {
-            // Version 0 does not have it.
-            -1 => request.session_timeout_ms,
-            timeout_ms => timeout_ms,
-        };
+        member.rebalance_timeout_ms = join.rebalance_timeout_ms();
         member.topic_names = subscription.topics.iter().cloned().collect();
         member.pattern.clear();
         member.client_id.clone_from(&join.client.id);
         member.client_host.clone_from(&join.client.host);
         member.classic = Some(ClassicMemberMetadata {
-            session_timeout_ms: request.session_timeout_ms,
-            supported_protocols: (request.protocols.iter())
+            session_timeout_ms: join.session_timeout_ms,
+            supported_protocols: (join.protocols.iter())
                 .map(|protocol| ClassicProtocol {
                     name: protocol.name.clone(),
                     // A slice would keep the received frame.
@@ -131,8 +108,8 @@ impl ConsumerGroup {
             && let rebalances = !self.is_settled_with(&member, &entry.before, cx)
             && let Some(downgrade) = self.downgrade(&place, Some(&member), rebalances, cx)
         {
-            let response = joined(member.id, self.epoch, Some(downgrade.protocol));
-            return Ok((downgrade.records, response));
+            let joined = joined(member.id, self.epoch, Some(downgrade.protocol));
+            return Ok((downgrade.records, joined));
         }
         let reported = embedded::reported(&subscription, cx.topics);
         let mut records = Vec::new();
@@ -141,47 +118,30 @@ impl ConsumerGroup {
         self.timers.cancel(&settled.id, Wait::Join);
         self.timers
             .cancel(&settled.id, Wait::Revocation { epoch: 0 });
-        let session = after(cx.at, request.session_timeout_ms);
+        let session = after(cx.at, join.session_timeout_ms);
         self.timers.set(&settled.id, Wait::Session, session);
         let sync = after(cx.at, settled.rebalance_timeout_ms);
         self.timers.set(&settled.id, Wait::Sync, sync);
         let protocol = protocol_name(&settled).map(str::to_owned);
-        let response = joined(settled.id, settled.epoch, protocol);
-        Ok((records, response))
+        let joined = joined(settled.id, settled.epoch, protocol);
+        Ok((records, joined))
     }
 
-    pub fn classic_sync(
-        &mut self,
-        caller: Caller,
-        request: &SyncGroupRequest,
-        cx: &Context,
-    ) -> Out {
-        let response =
-            self.try_classic_sync(request, cx)
-                .unwrap_or_else(|code| SyncGroupResponse {
-                    error_code: code.code(),
-                    ..SyncGroupResponse::default()
-                });
-        Step::answer(caller, Answer::Sync(response))
+    pub fn classic_sync(&mut self, caller: Caller, sync: &Sync, cx: &Context) -> Out {
+        Step::answer(caller, Answer::Sync(self.try_classic_sync(sync, cx)))
     }
 
-    fn try_classic_sync(
-        &mut self,
-        request: &SyncGroupRequest,
-        cx: &Context,
-    ) -> Result<SyncGroupResponse, ErrorCode> {
-        let instance = request.group_instance_id.as_deref();
-        let member = self.classic_member(&request.member_id, instance)?;
-        if request.generation_id != member.epoch {
+    fn try_classic_sync(&mut self, sync: &Sync, cx: &Context) -> Result<Synced, ErrorCode> {
+        let instance = sync.instance_id.as_deref();
+        let member = self.classic_member(&sync.member_id, instance)?;
+        if sync.generation != member.epoch {
             return Err(ErrorCode::IllegalGeneration);
         }
         let name = protocol_name(member);
-        let kind = request.protocol_type.as_deref();
+        let kind = sync.protocol_type.as_deref();
+        let protocol = sync.protocol.as_deref();
         if kind.is_some_and(|kind| kind != embedded::CONSUMER)
-            || request
-                .protocol_name
-                .as_deref()
-                .is_some_and(|it| Some(it) != name)
+            || protocol.is_some_and(|it| Some(it) != name)
         {
             return Err(ErrorCode::InconsistentGroupProtocol);
         }
@@ -192,26 +152,22 @@ impl ConsumerGroup {
             self.timers.set_if_absent(&id, Wait::Join, join);
             return Err(ErrorCode::RebalanceInProgress);
         }
-        let response = SyncGroupResponse {
+        let synced = Synced {
             protocol_type: Some(embedded::CONSUMER.to_owned()),
-            protocol_name: name.map(str::to_owned),
+            protocol: name.map(str::to_owned),
             assignment: embedded::assignment(&member.assigned, version(member), cx.topics),
-            ..SyncGroupResponse::default()
         };
         let (id, session) = (member.id.clone(), after(cx.at, session_timeout_ms(member)));
         self.timers.cancel(&id, Wait::Sync);
         self.timers.set(&id, Wait::Session, session);
-        Ok(response)
+        Ok(synced)
     }
 
-    pub fn classic_heartbeat(&mut self, request: &HeartbeatRequest, cx: &Context) -> ErrorCode {
-        let instance = request.group_instance_id.as_deref();
-        let member = match self.classic_member(&request.member_id, instance) {
-            Ok(member) => member,
-            Err(code) => return code,
-        };
-        if request.generation_id != member.epoch {
-            return ErrorCode::IllegalGeneration;
+    pub fn classic_heartbeat(&mut self, beat: &Heartbeat, cx: &Context) -> Result<(), ErrorCode> {
+        let instance = beat.instance_id.as_deref();
+        let member = self.classic_member(&beat.member_id, instance)?;
+        if beat.generation != member.epoch {
+            return Err(ErrorCode::IllegalGeneration);
         }
         // Where there are none but guests, one of them has to come for the assignment to be made.
         let is_due = self.epoch > self.assignment_epoch && self.may_assign(cx);
@@ -225,33 +181,29 @@ impl ConsumerGroup {
         self.timers.set(&id, Wait::Session, session);
         if joins {
             self.timers.set_if_absent(&id, Wait::Join, join);
-            return ErrorCode::RebalanceInProgress;
+            return Err(ErrorCode::RebalanceInProgress);
         }
-        ErrorCode::None
+        Ok(())
     }
 
-    /// What became of each member that the request names, of either protocol, and the records that remove them.
+    /// What became of each leaver, of either protocol, and the records that remove them.
     pub fn classic_leave(
         &mut self,
-        request: &LeaveGroupRequest,
+        leavers: &[Leaver],
         cx: &Context,
-    ) -> (Vec<ErrorCode>, Vec<GroupRecord>) {
+    ) -> (Vec<Result<(), ErrorCode>>, Vec<GroupRecord>) {
         let mut gone = BTreeSet::new();
-        let mut codes = Vec::with_capacity(request.members.len());
-        for leaver in &request.members {
-            let instance = leaver.group_instance_id.as_deref();
+        let mut results = Vec::with_capacity(leavers.len());
+        for leaver in leavers {
+            let instance = leaver.instance_id.as_deref();
             // Tools name a static member by its instance alone.
             let id = match (leaver.member_id.as_str(), instance) {
                 ("", Some(instance)) => self.statics.get(instance).map_or("", String::as_str),
                 (id, _) => id,
             };
-            codes.push(match self.member(id, instance) {
-                Ok(member) => {
-                    gone.insert(member.id.clone());
-                    ErrorCode::None
-                }
-                Err(code) => code,
-            });
+            results.push(self.member(id, instance).map(|member| {
+                gone.insert(member.id.clone());
+            }));
         }
         let gone: BTreeSet<&str> = gone.iter().map(String::as_str).collect();
         let records = match gone.first() {
@@ -261,7 +213,7 @@ impl ConsumerGroup {
                 self.fence(&gone, cx, usize::MAX)
             }
         };
-        (codes, records)
+        (results, records)
     }
 
     fn classic_member(&self, id: &str, instance: Option<&str>) -> Result<&Member, ErrorCode> {
@@ -284,7 +236,7 @@ impl ConsumerGroup {
     }
 
     /// Whether every classic member but `id` could use one of the protocols.
-    fn is_one_supported(&self, protocols: &[JoinGroupRequestProtocol], id: &str) -> bool {
+    fn is_one_supported(&self, protocols: &[Protocol], id: &str) -> bool {
         let own = self.members.get(id);
         let own_names = own.map(Member::protocol_names).unwrap_or_default();
         let is_guest = own.is_some_and(|member| member.classic.is_some());
@@ -309,17 +261,13 @@ impl ConsumerGroup {
     }
 }
 
-fn joined(
-    member_id: String,
-    generation_id: i32,
-    protocol_name: Option<String>,
-) -> JoinGroupResponse {
-    JoinGroupResponse {
-        generation_id,
-        protocol_type: Some(embedded::CONSUMER.to_owned()),
-        protocol_name,
+fn joined(member_id: String, generation: i32, protocol: Option<String>) -> Joined {
+    Joined {
+        generation,
         member_id,
-        ..JoinGroupResponse::default()
+        protocol_type: Some(embedded::CONSUMER.to_owned()),
+        protocol,
+        ..Joined::default()
     }
 }
 

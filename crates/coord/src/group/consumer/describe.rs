@@ -1,15 +1,14 @@
 //! What people are shown of a group.
 
-use std::fmt;
-
+use model::PartitionIndex;
 use wire::Uuid;
-use wire::messages::consumer_group_describe_response::{
-    Assignment, DescribedGroup, Member as DescribedMember, TopicPartitions,
-};
 
+use super::member::Member;
 use super::target::preferred;
 use super::{ConsumerGroup, Context};
 use crate::Topics;
+use crate::group::Client;
+use crate::group::ask::{ConsumerDescribed, ConsumerDescribedMember, Kind, NamedPartitions};
 
 /// How a group is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,15 +23,16 @@ pub enum State {
     Dead,
 }
 
-impl fmt::Display for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl State {
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
             State::Empty => "Empty",
             State::Assigning => "Assigning",
             State::Reconciling => "Reconciling",
             State::Stable => "Stable",
             State::Dead => "Dead",
-        })
+        }
     }
 }
 
@@ -52,61 +52,59 @@ impl ConsumerGroup {
         }
     }
 
-    /// Without authorized operations: the group does not know of rights.
     #[must_use]
-    pub fn describe(&self, cx: &Context) -> DescribedGroup {
-        DescribedGroup {
-            group_id: self.id.clone(),
-            group_state: self.state().to_string(),
-            group_epoch: self.epoch,
+    pub fn describe(&self, cx: &Context) -> ConsumerDescribed {
+        ConsumerDescribed {
+            state: self.state(),
+            epoch: self.epoch,
             assignment_epoch: self.assignment_epoch,
-            assignor_name: preferred(self.members.values(), cx.settings)
-                .name()
-                .to_owned(),
+            assignor: preferred(self.members.values(), cx.settings).name(),
             members: (self.members.values())
-                .map(|member| DescribedMember {
-                    member_id: member.id.clone(),
-                    instance_id: member.instance_id.clone(),
-                    rack_id: member.rack_id.clone(),
-                    member_epoch: member.epoch,
-                    client_id: member.client_id.clone(),
-                    client_host: member.client_host.clone(),
-                    subscribed_topic_names: member.topic_names.iter().cloned().collect(),
-                    subscribed_topic_regex: Some(member.pattern.clone())
-                        .filter(|pattern| !pattern.is_empty()),
-                    assignment: assignment(
-                        (member.assigned.iter()).map(|(&id, it)| (id, it.keys().copied())),
-                        cx.topics,
-                    ),
-                    target_assignment: assignment(
-                        (self.target.get(&member.id).into_iter().flatten())
-                            .map(|(&id, it)| (id, it.iter().copied())),
-                        cx.topics,
-                    ),
-                    member_type: i8::from(member.classic.is_none()),
-                })
+                .map(|member| self.describe_member(member, cx.topics))
                 .collect(),
-            // The protocol has no field for it; clients look at the message of an error only.
-            error_message: self.last_rebalance().map(|last| last.reason.clone()),
-            ..DescribedGroup::default()
+            last_rebalance: self.last_rebalance().map(|last| last.reason.clone()),
+        }
+    }
+
+    fn describe_member(&self, member: &Member, topics: &dyn Topics) -> ConsumerDescribedMember {
+        let target = self.target.get(&member.id).into_iter().flatten();
+        ConsumerDescribedMember {
+            member_id: member.id.clone(),
+            instance_id: member.instance_id.clone(),
+            rack_id: member.rack_id.clone(),
+            member_epoch: member.epoch,
+            client: Client {
+                id: member.client_id.clone(),
+                host: member.client_host.clone(),
+            },
+            topic_names: member.topic_names.iter().cloned().collect(),
+            pattern: Some(member.pattern.clone()).filter(|pattern| !pattern.is_empty()),
+            assignment: named(
+                (member.assigned.iter()).map(|(&id, it)| (id, it.keys().copied())),
+                topics,
+            ),
+            target: named(target.map(|(&id, it)| (id, it.iter().copied())), topics),
+            kind: if member.classic.is_some() {
+                Kind::Classic
+            } else {
+                Kind::Consumer
+            },
         }
     }
 }
 
 /// Topics that are gone have no name to be shown by.
-fn assignment<P: Iterator<Item = i32>>(
+fn named<P: Iterator<Item = i32>>(
     partitions: impl Iterator<Item = (Uuid, P)>,
     topics: &dyn Topics,
-) -> Assignment {
-    Assignment {
-        topic_partitions: partitions
-            .filter_map(|(topic_id, partitions)| {
-                Some(TopicPartitions {
-                    topic_id,
-                    topic_name: topics.name(topic_id)?.to_owned(),
-                    partitions: partitions.collect(),
-                })
+) -> Vec<NamedPartitions> {
+    partitions
+        .filter_map(|(topic_id, partitions)| {
+            Some(NamedPartitions {
+                topic_id,
+                topic_name: topics.name(topic_id)?.to_owned(),
+                partitions: partitions.map(PartitionIndex).collect(),
             })
-            .collect(),
-    }
+        })
+        .collect()
 }

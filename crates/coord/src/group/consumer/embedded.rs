@@ -5,13 +5,14 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use wire::messages::consumer_group_heartbeat_request::TopicPartitions as ReportedTopic;
+use model::PartitionIndex;
 use wire::messages::consumer_protocol_assignment::TopicPartition;
 use wire::messages::{ConsumerProtocolAssignment, ConsumerProtocolSubscription};
 use wire::{Message, Reader, Schema, Writer};
 
 use super::partitions::{Owned, Target};
 use crate::Topics;
+use crate::group::ask::TopicPartitions;
 
 /// The protocol type of consumers.
 pub(super) const CONSUMER: &str = "consumer";
@@ -76,12 +77,14 @@ pub(super) fn assignment(owned: &Owned, version: i16, topics: &dyn Topics) -> By
 pub(super) fn reported(
     subscription: &ConsumerProtocolSubscription,
     topics: &dyn Topics,
-) -> Vec<ReportedTopic> {
+) -> Vec<TopicPartitions> {
     (subscription.owned_partitions.iter())
         .filter_map(|topic| {
-            Some(ReportedTopic {
+            Some(TopicPartitions {
                 topic_id: topics.topic(&topic.topic)?.0,
-                partitions: topic.partitions.clone(),
+                partitions: (topic.partitions.iter().copied())
+                    .map(PartitionIndex)
+                    .collect(),
             })
         })
         .collect()

@@ -3,85 +3,72 @@
 //! Fields that are absent have not changed. A heartbeat that carries all of them is a full one and is answered with the whole
 //! assignment; so is a join, and a heartbeat that changed the assignment.
 
+use model::PartitionIndex;
+use wire::ErrorCode;
 use wire::group::GroupRecord;
-use wire::messages::consumer_group_heartbeat_response::{Assignment, TopicPartitions};
-use wire::messages::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
-use wire::{ErrorCode, Uuid};
 
 use super::member::{JOIN, LEAVE, LEAVE_STATIC, Member, Progress};
 use super::partitions::{Owned, reports_within};
-use super::refusal::{Refusal, check};
+use super::refusal::check;
 use super::settle::Entry;
 use super::timers::Wait;
 use super::{ConsumerGroup, Context, Settings, after, reason};
-use crate::group::{Answer, Client};
+use crate::group::ask::{ConsumerHeartbeat, Standing, TopicPartitions};
+use crate::group::{Answer, Refusal};
 use crate::{Caller, Step};
-
-/// What a member sends.
-#[derive(Clone, Debug)]
-pub struct Beat {
-    pub request: ConsumerGroupHeartbeatRequest,
-    pub client: Client,
-    /// The client makes its member id itself (since version 1).
-    pub brings_member_id: bool,
-    /// Unique, should the member need an id.
-    pub fresh: Uuid,
-}
 
 /// While partitions move, the heartbeat interval is this part of the usual one, within what the operator allows.
 const MOVING_SHARE: i32 = 5;
 
-type Beaten = Result<(Vec<GroupRecord>, ConsumerGroupHeartbeatResponse), Refusal>;
+type Beaten = Result<(Vec<GroupRecord>, Standing), Refusal>;
 
 impl ConsumerGroup {
     pub fn heartbeat(
         &mut self,
         caller: Caller,
-        beat: &Beat,
+        beat: &ConsumerHeartbeat,
         cx: &Context,
     ) -> Step<GroupRecord, Answer> {
-        let done =
-            check(&beat.request, beat.brings_member_id, cx.settings).and_then(|()| {
-                match beat.request.member_epoch {
-                    LEAVE | LEAVE_STATIC => self.leave(&beat.request, cx),
-                    _ => self.stay(beat, cx),
-                }
-            });
-        let (records, response) =
-            done.unwrap_or_else(|refusal| (Vec::new(), refusal.into_response()));
+        let done = check(beat, cx.settings).and_then(|()| match beat.member_epoch {
+            LEAVE | LEAVE_STATIC => self.leave(beat, cx),
+            _ => self.stay(beat, cx),
+        });
+        let (records, answer) = match done {
+            Ok((records, standing)) => (records, Ok(standing)),
+            Err(refusal) => (Vec::new(), Err(refusal)),
+        };
         Step {
             records,
-            answers: vec![(caller, Answer::ConsumerHeartbeat(response))],
+            answers: vec![(caller, Answer::ConsumerHeartbeat(answer))],
             ..Step::default()
         }
     }
 
-    fn stay(&mut self, beat: &Beat, cx: &Context) -> Beaten {
-        let request = &beat.request;
-        let joins = request.member_epoch == JOIN;
+    fn stay(&mut self, beat: &ConsumerHeartbeat, cx: &Context) -> Beaten {
+        let joins = beat.member_epoch == JOIN;
         if !joins && !self.exists() {
             return Err(Refusal::no_group(&self.id));
         }
-        let id = if request.member_id.is_empty() {
+        let id = if beat.member_id.is_empty() {
             beat.fresh.to_string()
         } else {
-            request.member_id.clone()
+            beat.member_id.clone()
         };
         self.refuse_if_full(&id, cx.settings)?;
-        let entry = match &request.instance_id {
+        let entry = match &beat.instance_id {
             None => self.entry_of_dynamic(&id, joins)?,
             Some(instance) => self.entry_of_static(&id, instance, joins, true)?,
         };
-        let reported = request.topic_partitions.as_deref();
+        let reported = beat.owned.as_deref();
         if !joins {
-            check_epoch(&entry.before, request)?;
+            check_epoch(&entry.before, beat)?;
         }
 
         let mut member = entry.before.clone();
         member.client_id.clone_from(&beat.client.id);
         member.client_host.clone_from(&beat.client.host);
         member.classic = None;
-        update(&mut member, request);
+        update(&mut member, beat);
         let mut records = Vec::new();
         let settled = self.settle(&entry, member, reported, cx, &mut records)?;
         let session = after(cx.at, cx.settings.session_timeout_ms.value);
@@ -89,18 +76,16 @@ impl ConsumerGroup {
         self.timers.cancel(&settled.id, Wait::Join);
         self.timers.cancel(&settled.id, Wait::Sync);
 
-        let subscribes =
-            request.subscribed_topic_names.is_some() || request.subscribed_topic_regex.is_some();
-        let is_full = request.rebalance_timeout_ms != -1 && subscribes && reported.is_some();
+        let subscribes = beat.topic_names.is_some() || beat.pattern.is_some();
+        let is_full = beat.rebalance_timeout_ms.is_some() && subscribes && reported.is_some();
         let is_told = joins || is_full || settled.assigned != entry.before.assigned;
-        let response = ConsumerGroupHeartbeatResponse {
+        let standing = Standing {
             member_epoch: settled.epoch,
             heartbeat_interval_ms: self.heartbeat_interval(&settled, &records, cx),
             assignment: is_told.then(|| assignment(&settled.assigned)),
-            member_id: Some(settled.id),
-            ..ConsumerGroupHeartbeatResponse::default()
+            member_id: settled.id,
         };
-        Ok((records, response))
+        Ok((records, standing))
     }
 
     /// A member learns only from its next heartbeat what it is to give up or may take. While partitions move, and for one
@@ -143,30 +128,30 @@ impl ConsumerGroup {
         left.saturating_add(behind).clamp(soon, usual)
     }
 
-    fn leave(&mut self, request: &ConsumerGroupHeartbeatRequest, cx: &Context) -> Beaten {
+    fn leave(&mut self, beat: &ConsumerHeartbeat, cx: &Context) -> Beaten {
         if !self.exists() {
             return Err(Refusal::no_group(&self.id));
         }
-        let entry = match &request.instance_id {
-            None => self.entry_of_dynamic(&request.member_id, false)?,
-            Some(instance) => self.entry_of_static(&request.member_id, instance, false, true)?,
+        let entry = match &beat.instance_id {
+            None => self.entry_of_dynamic(&beat.member_id, false)?,
+            Some(instance) => self.entry_of_static(&beat.member_id, instance, false, true)?,
         };
-        let records = if request.member_epoch == LEAVE_STATIC {
+        let records = if beat.member_epoch == LEAVE_STATIC {
             // It keeps what it has, for a session, but what it was asked to give up is free.
             let mut away = entry.before;
             away.epoch = LEAVE_STATIC;
             away.revoking.clear();
             vec![away.current_record(&self.id)]
         } else {
-            self.moves_on(reason::of_leaver(&request.member_id), cx);
-            self.fence(&[request.member_id.as_str()].into(), cx, usize::MAX)
+            self.moves_on(reason::of_leaver(&beat.member_id), cx);
+            self.fence(&[beat.member_id.as_str()].into(), cx, usize::MAX)
         };
-        let response = ConsumerGroupHeartbeatResponse {
-            member_id: Some(request.member_id.clone()),
-            member_epoch: request.member_epoch,
-            ..ConsumerGroupHeartbeatResponse::default()
+        let standing = Standing {
+            member_id: beat.member_id.clone(),
+            member_epoch: beat.member_epoch,
+            ..Standing::default()
         };
-        Ok((records, response))
+        Ok((records, standing))
     }
 
     pub(super) fn refuse_if_full(&self, id: &str, settings: &Settings) -> Result<(), Refusal> {
@@ -243,9 +228,9 @@ impl ConsumerGroup {
 }
 
 /// A member may be one epoch behind when the answer that told the new one was lost; not if it has since done something else.
-fn check_epoch(member: &Member, request: &ConsumerGroupHeartbeatRequest) -> Result<(), Refusal> {
-    let told = request.member_epoch;
-    let reported = request.topic_partitions.as_deref();
+fn check_epoch(member: &Member, beat: &ConsumerHeartbeat) -> Result<(), Refusal> {
+    let told = beat.member_epoch;
+    let reported = beat.owned.as_deref();
     let comparison = if told > member.epoch {
         "greater"
     } else if told < member.epoch
@@ -265,34 +250,32 @@ fn check_epoch(member: &Member, request: &ConsumerGroupHeartbeatRequest) -> Resu
     ))
 }
 
-fn update(member: &mut Member, request: &ConsumerGroupHeartbeatRequest) {
-    if request.instance_id.is_some() {
-        member.instance_id.clone_from(&request.instance_id);
+fn update(member: &mut Member, beat: &ConsumerHeartbeat) {
+    if beat.instance_id.is_some() {
+        member.instance_id.clone_from(&beat.instance_id);
     }
-    if request.rack_id.is_some() {
-        member.rack_id.clone_from(&request.rack_id);
+    if beat.rack_id.is_some() {
+        member.rack_id.clone_from(&beat.rack_id);
     }
-    if request.rebalance_timeout_ms != -1 {
-        member.rebalance_timeout_ms = request.rebalance_timeout_ms;
+    if let Some(timeout_ms) = beat.rebalance_timeout_ms {
+        member.rebalance_timeout_ms = timeout_ms;
     }
-    if request.server_assignor.is_some() {
-        member.assignor.clone_from(&request.server_assignor);
+    if beat.assignor.is_some() {
+        member.assignor.clone_from(&beat.assignor);
     }
-    if let Some(names) = &request.subscribed_topic_names {
+    if let Some(names) = &beat.topic_names {
         member.topic_names = names.iter().cloned().collect();
     }
-    if let Some(pattern) = &request.subscribed_topic_regex {
+    if let Some(pattern) = &beat.pattern {
         member.pattern.clone_from(pattern);
     }
 }
 
-fn assignment(owned: &Owned) -> Assignment {
-    Assignment {
-        topic_partitions: (owned.iter())
-            .map(|(&topic_id, partitions)| TopicPartitions {
-                topic_id,
-                partitions: partitions.keys().copied().collect(),
-            })
-            .collect(),
-    }
+fn assignment(owned: &Owned) -> Vec<TopicPartitions> {
+    (owned.iter())
+        .map(|(&topic_id, partitions)| TopicPartitions {
+            topic_id,
+            partitions: partitions.keys().copied().map(PartitionIndex).collect(),
+        })
+        .collect()
 }

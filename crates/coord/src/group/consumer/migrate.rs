@@ -10,14 +10,13 @@ use bytes::Bytes;
 use wire::group::consumer_group_member_metadata_value::{ClassicMemberMetadata, ClassicProtocol};
 use wire::group::group_metadata_value::MemberMetadata;
 use wire::group::{GroupMetadataKey, GroupMetadataValue, GroupRecord};
-use wire::messages::join_group_request::JoinGroupRequestProtocol;
 
 use super::member::{LEAVE_STATIC, Member, Progress};
 use super::partitions::{Owned, each, each_target};
-use super::refusal::Refusal;
 use super::settle::Outlook;
-use super::{Beat, ConsumerGroup, Context, Settings, embedded, records, target};
-use crate::group::{Answer, Client};
+use super::{ConsumerGroup, Context, Settings, embedded, records, target};
+use crate::group::ask::{ConsumerHeartbeat, Protocol};
+use crate::group::{Answer, Client, Refusal};
 use crate::{Caller, Step};
 
 /// A classic group that is to become a consumer group.
@@ -46,7 +45,7 @@ pub struct ClassicMember {
 #[derive(Debug, Default)]
 pub struct HandedBack {
     /// All that its members speak. The record has the one that was chosen.
-    pub protocols: BTreeMap<String, Vec<JoinGroupRequestProtocol>>,
+    pub protocols: BTreeMap<String, Vec<Protocol>>,
     /// What members have is not, or may not be, what they are to have.
     pub rebalances: bool,
 }
@@ -65,14 +64,13 @@ impl ConsumerGroup {
         id: &str,
         classic: &ClassicGroup,
         caller: Caller,
-        beat: &Beat,
+        beat: &ConsumerHeartbeat,
         cx: &Context,
     ) -> Step<GroupRecord, Answer> {
         let (mut group, mut records) = match ConsumerGroup::from_classic(id, classic, cx) {
             Ok(made) => made,
             Err(refusal) => {
-                let answer = Answer::ConsumerHeartbeat(refusal.into_response());
-                return Step::answer(caller, answer);
+                return Step::answer(caller, Answer::ConsumerHeartbeat(Err(refusal)));
             }
         };
         let mut step = group.heartbeat(caller, beat, cx);
@@ -243,7 +241,7 @@ impl ConsumerGroup {
             members: members.collect(),
         };
         let spoken = remain.iter().map(|member| {
-            let protocol = |protocol: &ClassicProtocol| JoinGroupRequestProtocol {
+            let protocol = |protocol: &ClassicProtocol| Protocol {
                 name: protocol.name.clone(),
                 metadata: protocol.metadata.clone(),
             };

@@ -49,12 +49,10 @@ mod timers;
 #[cfg(test)]
 mod world;
 
-pub use classic::ClassicJoin;
 pub use commit::CommitBy;
 pub use describe::State;
-pub use heartbeat::Beat;
 pub use migrate::{ClassicGroup, ClassicMember, HandedBack};
-pub use refusal::{Refusal, check};
+pub use refusal::check;
 pub use settings::{Bounded, Migration, Overrides, Settings};
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};

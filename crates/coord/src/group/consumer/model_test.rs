@@ -61,15 +61,15 @@ impl World {
             1 => self.pass(dice.below(50_000) as i64),
             2 => self.restart(),
             3 if is_in => {
-                self.beat(name, |request| {
-                    request.member_epoch = -1;
-                    request.topic_partitions = None;
+                self.beat(name, |beat| {
+                    beat.member_epoch = -1;
+                    beat.owned = None;
                 });
             }
             4 if is_in && self.clients[name].instance.is_some() => {
-                self.beat(name, |request| {
-                    request.member_epoch = -2;
-                    request.topic_partitions = None;
+                self.beat(name, |beat| {
+                    beat.member_epoch = -2;
+                    beat.owned = None;
                 });
                 // It comes back as another member.
                 let id = format!("{name}-{}", dice.0 % 1000);
@@ -82,7 +82,7 @@ impl World {
                     .expect("a client")
                     .names
                     .clone_from(&names);
-                self.beat(name, |request| request.subscribed_topic_names = Some(names));
+                self.beat(name, |beat| beat.topic_names = Some(names));
             }
             6 if is_in => {
                 // The answer is lost; what the client has stays as it was, and the next request is a full one.
@@ -92,7 +92,7 @@ impl World {
                 self.full(name);
             }
             7 if is_in => {
-                self.beat(name, |request| request.topic_partitions = None);
+                self.beat(name, |beat| beat.owned = None);
             }
             8 if is_in => {
                 // The process is gone, and another one comes up.
@@ -121,9 +121,9 @@ impl World {
         if client.epoch > 0 {
             let generation = client.epoch;
             match self.classic_beat(name, generation) {
-                ErrorCode::None => return,
-                ErrorCode::RebalanceInProgress => {}
-                ErrorCode::UnknownMemberId => {
+                None => return,
+                Some(ErrorCode::RebalanceInProgress) => {}
+                Some(ErrorCode::UnknownMemberId) => {
                     return self.clients.get_mut(name).expect("a client").drop_all();
                 }
                 other => panic!("{other:?}"),
@@ -143,10 +143,10 @@ impl World {
     fn full(&mut self, name: &str) {
         let has = super::world::report(&self.clients[name].has);
         let names = self.clients[name].names.clone();
-        self.beat(name, |request| {
-            request.topic_partitions = Some(has);
-            request.rebalance_timeout_ms = super::world::REBALANCE_MS;
-            request.subscribed_topic_names = Some(names);
+        self.beat(name, |beat| {
+            beat.owned = Some(has);
+            beat.rebalance_timeout_ms = Some(super::world::REBALANCE_MS);
+            beat.topic_names = Some(names);
         });
     }
 
@@ -295,9 +295,9 @@ fn partitions_that_need_not_move_are_never_taken_away() {
     assert_eq!(world.clients["m3"].has.len(), 3);
 
     // The one that came last goes: the others get back one each and give up nothing.
-    world.beat("m3", |request| {
-        request.member_epoch = -1;
-        request.topic_partitions = None;
+    world.beat("m3", |beat| {
+        beat.member_epoch = -1;
+        beat.owned = None;
     });
     for _ in 0..10 {
         for (name, kept) in MEMBERS[..3].iter().zip(&kept) {

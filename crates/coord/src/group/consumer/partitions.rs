@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use wire::Uuid;
 use wire::group::consumer_group_current_member_assignment_value::TopicPartitions as CurrentTopic;
 use wire::group::consumer_group_target_assignment_member_value::TopicPartition as TargetTopic;
-use wire::messages::consumer_group_heartbeat_request::TopicPartitions as ReportedTopic;
+
+use crate::group::ask::TopicPartitions;
 
 /// What a member is to have.
 pub(super) type Target = BTreeMap<Uuid, BTreeSet<i32>>;
@@ -28,19 +29,19 @@ pub(super) fn each_target(target: &Target) -> impl Iterator<Item = (Uuid, i32)> 
 }
 
 /// Whether a member reports nothing but what it has. A member that reports nothing is not believed to have nothing.
-pub(super) fn reports_within(reported: Option<&[ReportedTopic]>, owned: &Owned) -> bool {
+pub(super) fn reports_within(reported: Option<&[TopicPartitions]>, owned: &Owned) -> bool {
     reported.is_some_and(|reported| {
         (reported.iter()).all(|topic| {
-            (topic.partitions.iter()).all(|&partition| owns(owned, topic.topic_id, partition))
+            (topic.partitions.iter()).all(|partition| owns(owned, topic.topic_id, partition.0))
         })
     })
 }
 
 /// Whether a member may still have one of `revoked`: it says so, or says nothing.
-pub(super) fn reports_any(reported: Option<&[ReportedTopic]>, revoked: &Owned) -> bool {
+pub(super) fn reports_any(reported: Option<&[TopicPartitions]>, revoked: &Owned) -> bool {
     reported.is_none_or(|reported| {
         (reported.iter()).any(|topic| {
-            (topic.partitions.iter()).any(|&partition| owns(revoked, topic.topic_id, partition))
+            (topic.partitions.iter()).any(|partition| owns(revoked, topic.topic_id, partition.0))
         })
     })
 }

@@ -16,10 +16,10 @@ use wire::group::GroupRecord;
 use super::fence::{BATCH_BYTES, RETRY};
 use super::member::Member;
 use super::records::{self, Resolved};
-use super::refusal::Refusal;
 use super::settle::{Entry, Outlook};
 use super::{ConsumerGroup, Context, reason};
 use crate::Pattern;
+use crate::group::Refusal;
 use crate::group::record;
 
 /// Between two looks at all patterns of a group.

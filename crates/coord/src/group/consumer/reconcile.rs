@@ -5,12 +5,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use wire::messages::consumer_group_heartbeat_request::TopicPartitions as ReportedTopic;
 use wire::{ErrorCode, Uuid};
 
 use super::member::{Member, Progress};
 use super::partitions::{Owned, Target, owns, reports_any};
-use super::refusal::Refusal;
+use crate::group::Refusal;
+use crate::group::ask::TopicPartitions;
 
 /// Where a member is to get, and what can be known on the way.
 pub(super) struct Goal<'a> {
@@ -22,7 +22,7 @@ pub(super) struct Goal<'a> {
     /// Nobody else has the partition.
     pub(super) is_free: &'a dyn Fn(Uuid, i32) -> bool,
     /// What the member says it has; nothing said is nothing known.
-    pub(super) reported: Option<&'a [ReportedTopic]>,
+    pub(super) reported: Option<&'a [TopicPartitions]>,
 }
 
 pub(super) fn advance(member: &Member, goal: &Goal) -> Result<Member, Refusal> {

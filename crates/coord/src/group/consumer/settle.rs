@@ -3,15 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use wire::group::GroupRecord;
-use wire::messages::consumer_group_heartbeat_request::TopicPartitions as ReportedTopic;
 
 use super::member::{JOIN, Member, Progress};
 use super::partitions::Target;
 use super::reconcile::{Goal, advance};
 use super::records::{self, Resolved};
-use super::refusal::Refusal;
 use super::timers::Wait;
 use super::{ConsumerGroup, Context, after, reason};
+use crate::group::Refusal;
+use crate::group::ask::TopicPartitions;
 
 /// A member before its request is looked at.
 #[derive(Debug)]
@@ -143,7 +143,7 @@ impl ConsumerGroup {
         &mut self,
         entry: &Entry,
         member: Member,
-        reported: Option<&[ReportedTopic]>,
+        reported: Option<&[TopicPartitions]>,
         cx: &Context,
         records: &mut Vec<GroupRecord>,
     ) -> Result<Member, Refusal> {

@@ -6,11 +6,11 @@ mod statics;
 mod subscriptions;
 mod told;
 
-use wire::messages::ConsumerGroupHeartbeatRequest;
 use wire::{ErrorCode, Uuid};
 
 use super::world::{World, report};
 use super::*;
+use crate::group::ask::ConsumerHeartbeat;
 
 /// Plays a script: one command a line, and after `=>` what comes of it. Answers are shown as `epoch`, `epoch: partitions`, or the
 /// name of an error. Changes are assigned at once, unless the script says otherwise.
@@ -86,11 +86,12 @@ impl World {
             // An ordinary heartbeat; shows when the next one is wanted.
             "rhythm" => {
                 let response = self.beat(name, |_| {});
-                response.heartbeat_interval_ms.to_string()
+                let standing = response.0.expect("a member");
+                standing.heartbeat_interval_ms.to_string()
             }
             // A heartbeat that does not say what the member has.
             "silent" => {
-                let response = self.beat(name, |request| request.topic_partitions = None);
+                let response = self.beat(name, |beat| beat.owned = None);
                 self.show(&response)
             }
             // A heartbeat whose answer is lost.
@@ -102,36 +103,33 @@ impl World {
             }
             "full" => {
                 let client = self.clients[name].clone();
-                let response = self.beat(name, |request| {
-                    request.topic_partitions = Some(report(&client.has));
-                    request.rebalance_timeout_ms = 60_000;
-                    request.subscribed_topic_names = Some(client.names.clone());
+                let response = self.beat(name, |beat| {
+                    beat.owned = Some(report(&client.has));
+                    beat.rebalance_timeout_ms = Some(60_000);
+                    beat.topic_names = Some(client.names.clone());
                 });
                 self.show(&response)
             }
             "epoch" => {
                 let epoch = rest[0].parse().expect("an epoch");
-                let response = self.beat(name, |request| request.member_epoch = epoch);
+                let response = self.beat(name, |beat| beat.member_epoch = epoch);
                 self.show(&response)
             }
             "subscribe" => {
                 let names = rest[0].split(',').map(str::to_owned).collect();
-                let response =
-                    self.beat(name, |request| request.subscribed_topic_names = Some(names));
+                let response = self.beat(name, |beat| beat.topic_names = Some(names));
                 self.show(&response)
             }
             "pattern" => {
                 let pattern = rest.first().unwrap_or(&"").to_string();
-                let response = self.beat(name, |request| {
-                    request.subscribed_topic_regex = Some(pattern)
-                });
+                let response = self.beat(name, |beat| beat.pattern = Some(pattern));
                 self.show(&response)
             }
             "leave" | "away" => {
                 let epoch = if command == "leave" { -1 } else { -2 };
-                let response = self.beat(name, |request| {
-                    request.member_epoch = epoch;
-                    request.topic_partitions = None;
+                let response = self.beat(name, |beat| {
+                    beat.member_epoch = epoch;
+                    beat.owned = None;
                 });
                 self.show(&response)
             }
@@ -144,7 +142,7 @@ impl World {
                 self.restart();
                 String::new()
             }
-            "state" => self.group.state().to_string(),
+            "state" => self.group.state().name().to_owned(),
             "epochs" => format!("{} {}", self.group.epoch, self.group.assignment_epoch),
             "why" => self.group.last_rebalance().map_or("-".to_owned(), |last| {
                 format!("{} ({})", last.reason, last.generation)

@@ -6,15 +6,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use model::{Instant, Timestamp};
+use model::{Instant, PartitionIndex, Timestamp};
 use wire::group::GroupRecord;
-use wire::messages::consumer_group_heartbeat_request::TopicPartitions;
-use wire::messages::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
 use wire::{ErrorCode, Uuid};
 
 use super::member::{JOIN, LEAVE, LEAVE_STATIC};
-use super::{Beat, ConsumerGroup, Context, Settings};
-use crate::group::{Answer, Client as From, record};
+use super::{ConsumerGroup, Context, Settings};
+use crate::group::ask::{ConsumerHeartbeat, Standing, TopicPartitions};
+use crate::group::{Answer, Client as From, Refusal, record};
 use crate::{Moment, Step, Topics};
 
 #[derive(Debug, Default)]
@@ -72,6 +71,9 @@ impl FakeTopics {
 }
 
 pub(super) type Place = (Uuid, i32);
+
+/// What comes of a heartbeat.
+pub(super) struct Told(pub(super) Result<Standing, Refusal>);
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct TestClient {
@@ -184,82 +186,70 @@ impl World {
         self.take(step);
     }
 
-    /// Sends a request that is already made.
-    pub(super) fn send(
-        &mut self,
-        request: ConsumerGroupHeartbeatRequest,
-        brings_member_id: bool,
-    ) -> ConsumerGroupHeartbeatResponse {
+    /// Sends a heartbeat that is already made.
+    pub(super) fn send(&mut self, beat: ConsumerHeartbeat) -> Told {
         self.fresh = self.fresh.wrapping_add(1);
-        let beat = Beat {
-            request,
+        let beat = ConsumerHeartbeat {
             client: From {
                 id: "client".into(),
                 host: "/host".into(),
             },
-            brings_member_id,
             fresh: Uuid([self.fresh; 16]),
+            ..beat
         };
         let cx = Self::cx(&self.topics, &self.settings, self.at);
         let step = self.group.heartbeat(crate::caller(7), &beat, &cx);
         let mut answers = self.take(step);
         match answers.pop() {
-            Some(Answer::ConsumerHeartbeat(response)) if answers.is_empty() => response,
+            Some(Answer::ConsumerHeartbeat(told)) if answers.is_empty() => Told(told),
             other => panic!("{other:?} {answers:?}"),
         }
     }
 
     /// The next heartbeat of a client, with `change` made to it.
-    pub(super) fn beat(
-        &mut self,
-        name: &str,
-        change: impl FnOnce(&mut ConsumerGroupHeartbeatRequest),
-    ) -> ConsumerGroupHeartbeatResponse {
+    pub(super) fn beat(&mut self, name: &str, change: impl FnOnce(&mut ConsumerHeartbeat)) -> Told {
         let client = self.clients.entry(name.to_owned()).or_default();
         if client.id.is_empty() {
             client.id = name.to_owned();
         }
         let joins = client.epoch == JOIN;
-        let mut request = ConsumerGroupHeartbeatRequest {
+        let mut beat = ConsumerHeartbeat {
             group_id: "g".into(),
             member_id: client.id.clone(),
             member_epoch: client.epoch,
             instance_id: client.instance.clone(),
-            ..ConsumerGroupHeartbeatRequest::default()
+            brings_member_id: true,
+            ..ConsumerHeartbeat::default()
         };
         if joins || client.reported.as_ref() != Some(&client.has) {
-            request.topic_partitions = Some(report(&client.has));
+            beat.owned = Some(report(&client.has));
         }
         if joins {
-            request.rebalance_timeout_ms = REBALANCE_MS;
-            request.subscribed_topic_names = Some(client.names.clone());
-            request.subscribed_topic_regex.clone_from(&client.pattern);
-            request.server_assignor.clone_from(&client.assignor);
+            beat.rebalance_timeout_ms = Some(REBALANCE_MS);
+            beat.topic_names = Some(client.names.clone());
+            beat.pattern.clone_from(&client.pattern);
+            beat.assignor.clone_from(&client.assignor);
         }
-        change(&mut request);
-        let sent = request
-            .topic_partitions
-            .is_some()
-            .then(|| client.has.clone());
-        let response = self.send(request, true);
+        change(&mut beat);
+        let sent = beat.owned.is_some().then(|| client.has.clone());
+        let told = self.send(beat);
         let client = self.clients.entry(name.to_owned()).or_default();
-        client.take(&response, sent);
-        response
+        client.take(&told, sent);
+        told
     }
 
-    pub(super) fn show(&self, response: &ConsumerGroupHeartbeatResponse) -> String {
-        if let Ok(code) = ErrorCode::try_from(response.error_code)
-            && code.is_error()
-        {
-            return code.name().to_owned();
-        }
-        let mut text = response.member_epoch.to_string();
-        if let Some(assignment) = &response.assignment {
+    pub(super) fn show(&self, told: &Told) -> String {
+        let standing = match &told.0 {
+            Ok(standing) => standing,
+            Err(refusal) => return refusal.code.name().to_owned(),
+        };
+        let mut text = standing.member_epoch.to_string();
+        if let Some(assignment) = &standing.assignment {
             text.push(':');
-            let mut places: Vec<(String, i32)> = (assignment.topic_partitions.iter())
+            let mut places: Vec<(String, i32)> = (assignment.iter())
                 .flat_map(|topic| {
                     let name = self.topics.name(topic.topic_id).unwrap_or("?").to_owned();
-                    topic.partitions.iter().map(move |&it| (name.clone(), it))
+                    topic.partitions.iter().map(move |it| (name.clone(), it.0))
                 })
                 .collect();
             places.sort();
@@ -272,36 +262,31 @@ impl World {
 }
 
 impl TestClient {
-    fn take(&mut self, response: &ConsumerGroupHeartbeatResponse, sent: Option<BTreeSet<Place>>) {
-        if response.error_code != 0 {
-            // Fenced: everything is dropped, and the client joins again.
-            if [
-                ErrorCode::FencedMemberEpoch.code(),
-                ErrorCode::UnknownMemberId.code(),
-            ]
-            .contains(&response.error_code)
-            {
-                self.drop_all();
+    fn take(&mut self, told: &Told, sent: Option<BTreeSet<Place>>) {
+        let standing = match &told.0 {
+            Ok(standing) => standing,
+            Err(refusal) => {
+                // Fenced: everything is dropped, and the client joins again.
+                let fences = [ErrorCode::FencedMemberEpoch, ErrorCode::UnknownMemberId];
+                if fences.contains(&refusal.code) {
+                    self.drop_all();
+                }
+                return;
             }
-            return;
-        }
+        };
         if let Some(sent) = sent {
             self.reported = Some(sent);
         }
-        self.epoch = match response.member_epoch {
+        self.epoch = match standing.member_epoch {
             LEAVE | LEAVE_STATIC => {
                 self.drop_all();
                 return;
             }
             epoch => epoch,
         };
-        if let Some(assignment) = &response.assignment {
-            self.has = (assignment.topic_partitions.iter())
-                .flat_map(|it| {
-                    it.partitions
-                        .iter()
-                        .map(|&partition| (it.topic_id, partition))
-                })
+        if let Some(assignment) = &standing.assignment {
+            self.has = (assignment.iter())
+                .flat_map(|it| it.partitions.iter().map(|index| (it.topic_id, index.0)))
                 .collect();
         }
     }
@@ -314,9 +299,10 @@ impl TestClient {
 }
 
 pub(super) fn report(has: &BTreeSet<Place>) -> Vec<TopicPartitions> {
-    let mut topics: BTreeMap<Uuid, Vec<i32>> = BTreeMap::new();
+    let mut topics: BTreeMap<Uuid, Vec<PartitionIndex>> = BTreeMap::new();
     for &(topic, partition) in has {
-        topics.entry(topic).or_default().push(partition);
+        let partitions = topics.entry(topic).or_default();
+        partitions.push(PartitionIndex(partition));
     }
     (topics.into_iter())
         .map(|(topic_id, partitions)| TopicPartitions {

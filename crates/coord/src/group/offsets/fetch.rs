@@ -1,26 +1,16 @@
-//! Where a group stands: answers of OffsetFetch.
+//! Where a group stands: the offsets that it has committed.
 //!
-//! A partition without an offset has -1 and no error. An offset that was committed to an earlier topic of the same name is none.
+//! An offset that was committed to an earlier topic of the same name is none.
 
-use wire::messages::offset_fetch_request::{OffsetFetchRequestGroup, OffsetFetchRequestTopics};
-use wire::messages::offset_fetch_response::{
-    OffsetFetchResponseGroup, OffsetFetchResponsePartitions, OffsetFetchResponseTopics,
-};
+use model::{LeaderEpoch, Offset, PartitionIndex};
 use wire::{ErrorCode, Uuid};
 
 use super::commit::resolve;
 use super::{ByTopic, OfGroup, Offsets, get};
 use crate::Topics;
-
-fn none(partition: i32, code: ErrorCode) -> OffsetFetchResponsePartitions {
-    OffsetFetchResponsePartitions {
-        partition_index: partition,
-        committed_offset: -1,
-        committed_leader_epoch: -1,
-        metadata: Some(String::new()),
-        error_code: code.code(),
-    }
-}
+use crate::group::ask::{
+    FetchOffsets, FetchTopic, FetchedOffset, FetchedPartition, FetchedTopic, TopicKey,
+};
 
 /// One topic of one group, as the client may see it.
 struct View<'a> {
@@ -31,109 +21,103 @@ struct View<'a> {
 }
 
 impl View<'_> {
-    fn partition(&self, partition: i32) -> OffsetFetchResponsePartitions {
+    fn partition(&self, index: PartitionIndex) -> FetchedPartition {
+        FetchedPartition {
+            index,
+            found: self.found(index),
+        }
+    }
+
+    fn found(&self, index: PartitionIndex) -> Result<Option<FetchedOffset>, ErrorCode> {
         let Some(group) = self.group else {
-            return none(partition, ErrorCode::None);
+            return Ok(None);
         };
-        if self.require_stable && group.is_pending(self.topic, partition) {
-            return none(partition, ErrorCode::UnstableOffsetCommit);
+        if self.require_stable && group.is_pending(self.topic, index.0) {
+            return Err(ErrorCode::UnstableOffsetCommit);
         }
-        match get(&group.committed, self.topic, partition) {
-            Some(committed) if !committed.is_of_other_topic(self.topic_id) => {
-                OffsetFetchResponsePartitions {
-                    partition_index: partition,
-                    committed_offset: committed.offset,
-                    committed_leader_epoch: committed.leader_epoch,
-                    metadata: Some(committed.metadata.to_string()),
-                    error_code: ErrorCode::None.code(),
-                }
-            }
-            _ => none(partition, ErrorCode::None),
-        }
+        let committed = get(&group.committed, self.topic, index.0)
+            .filter(|committed| !committed.is_of_other_topic(self.topic_id));
+        Ok(committed.map(|committed| FetchedOffset {
+            offset: Offset(committed.offset),
+            leader_epoch: LeaderEpoch(committed.leader_epoch),
+            metadata: committed.metadata.to_string(),
+        }))
     }
 }
 
 impl Offsets {
     pub(in crate::group) fn fetch(
         &self,
-        asked: &OffsetFetchRequestGroup,
-        require_stable: bool,
+        ask: FetchOffsets,
         topics: &dyn Topics,
-    ) -> OffsetFetchResponseGroup {
-        let group = self.groups.get(asked.group_id.as_str());
-        let answered = match &asked.topics {
+    ) -> Vec<FetchedTopic> {
+        let group = self.groups.get(ask.group_id.as_str());
+        let require_stable = ask.require_stable;
+        match ask.topics {
             Some(asked) => asked
-                .iter()
+                .into_iter()
                 .map(|asked| some(group, asked, require_stable, topics))
                 .collect(),
             None => group.map_or_else(Vec::new, |group| all(group, require_stable, topics)),
-        };
-        OffsetFetchResponseGroup {
-            group_id: asked.group_id.clone(),
-            topics: answered,
-            ..OffsetFetchResponseGroup::default()
         }
     }
 }
 
 fn some(
     group: Option<&OfGroup>,
-    asked: &OffsetFetchRequestTopics,
+    asked: FetchTopic,
     require_stable: bool,
     topics: &dyn Topics,
-) -> OffsetFetchResponseTopics {
+) -> FetchedTopic {
+    let partitions = asked.partitions.into_iter();
     // A name that is not known has no offsets; an id that is not known is an error.
-    let (topic, topic_id) = match resolve(&asked.name, asked.topic_id, topics) {
-        Ok((topic, topic_id, _)) => (topic, topic_id),
-        Err(ErrorCode::UnknownTopicId) => {
-            let partitions = asked.partition_indexes.iter();
-            return OffsetFetchResponseTopics {
-                topic_id: asked.topic_id,
-                partitions: partitions
-                    .map(|&partition| none(partition, ErrorCode::UnknownTopicId))
-                    .collect(),
-                ..OffsetFetchResponseTopics::default()
+    let (topic, topic_id) = match (resolve(&asked.topic, topics), &asked.topic) {
+        (Ok(known), _) => (known.name, Some(known.id)),
+        (Err(_), TopicKey::Name(name)) => (name.as_str(), None),
+        (Err(code), TopicKey::Id(id)) => {
+            let refused = |index| FetchedPartition {
+                index,
+                found: Err(code),
+            };
+            return FetchedTopic {
+                name: None,
+                topic_id: Some(*id),
+                partitions: partitions.map(refused).collect(),
             };
         }
-        Err(_) => (asked.name.as_str(), Uuid::ZERO),
     };
     let view = View {
         group,
         topic,
-        topic_id,
+        topic_id: topic_id.unwrap_or_default(),
         require_stable,
     };
-    let partitions = asked.partition_indexes.iter();
-    OffsetFetchResponseTopics {
-        name: topic.to_owned(),
+    FetchedTopic {
+        name: Some(topic.to_owned()),
         topic_id,
-        partitions: partitions.map(|&index| view.partition(index)).collect(),
+        partitions: partitions.map(|index| view.partition(index)).collect(),
     }
 }
 
-fn all(
-    group: &OfGroup,
-    require_stable: bool,
-    topics: &dyn Topics,
-) -> Vec<OffsetFetchResponseTopics> {
+fn all(group: &OfGroup, require_stable: bool, topics: &dyn Topics) -> Vec<FetchedTopic> {
     let committed: &ByTopic = &group.committed;
     let mut answered = Vec::with_capacity(committed.len());
     for (name, partitions) in committed {
-        let topic_id = topics.topic(name).map_or(Uuid::ZERO, |(id, _)| id);
+        let topic_id = topics.topic(name).map(|(id, _)| id);
         let view = View {
             group: Some(group),
             topic: name,
-            topic_id,
+            topic_id: topic_id.unwrap_or_default(),
             require_stable,
         };
         let partitions: Vec<_> = partitions
             .iter()
-            .filter(|(_, committed)| !committed.is_of_other_topic(topic_id))
-            .map(|(&index, _)| view.partition(index))
+            .filter(|(_, committed)| !committed.is_of_other_topic(view.topic_id))
+            .map(|(&index, _)| view.partition(PartitionIndex(index)))
             .collect();
         if !partitions.is_empty() {
-            answered.push(OffsetFetchResponseTopics {
-                name: name.to_string(),
+            answered.push(FetchedTopic {
+                name: Some(name.to_string()),
                 topic_id,
                 partitions,
             });

@@ -16,7 +16,7 @@ use model::ProducerId;
 use wire::Uuid;
 use wire::group::{OffsetCommitKey, OffsetCommitValue};
 
-pub(super) use commit::{acceptable, acceptable_of_txn};
+pub(super) use commit::{Terms, acceptable};
 pub(super) use expire::{Look, Looked, Place, Retention};
 
 #[derive(Debug, Default)]

@@ -44,56 +44,59 @@ fn a_full_group_takes_nobody() {
 
 #[test]
 fn requests_that_no_group_could_take_are_refused() {
-    let valid = ConsumerGroupHeartbeatRequest {
+    let valid = ConsumerHeartbeat {
         group_id: "g".into(),
         member_id: "a".into(),
-        rebalance_timeout_ms: 1,
-        subscribed_topic_names: Some(Vec::new()),
-        topic_partitions: Some(Vec::new()),
-        ..ConsumerGroupHeartbeatRequest::default()
+        rebalance_timeout_ms: Some(1),
+        topic_names: Some(Vec::new()),
+        owned: Some(Vec::new()),
+        brings_member_id: true,
+        ..ConsumerHeartbeat::default()
     };
     let settings = Settings::default();
-    assert_eq!(check(&valid, true, &settings), Ok(()));
-    let refused = |change: &dyn Fn(&mut ConsumerGroupHeartbeatRequest)| {
-        let mut request = valid.clone();
-        change(&mut request);
-        let refusal = check(&request, true, &settings).expect_err("a refusal");
-        assert_eq!(refusal.code, ErrorCode::InvalidRequest, "{request:?}");
+    assert_eq!(check(&valid, &settings), Ok(()));
+    let refused = |change: &dyn Fn(&mut ConsumerHeartbeat)| {
+        let mut beat = valid.clone();
+        change(&mut beat);
+        let refusal = check(&beat, &settings).expect_err("a refusal");
+        assert_eq!(refusal.code, ErrorCode::InvalidRequest, "{beat:?}");
     };
     refused(&|it| it.group_id.clear());
     refused(&|it| it.member_id.clear());
     refused(&|it| it.instance_id = Some(" ".into()));
     refused(&|it| it.rack_id = Some(String::new()));
-    refused(&|it| it.rebalance_timeout_ms = -1);
-    refused(&|it| it.topic_partitions = None);
+    refused(&|it| it.rebalance_timeout_ms = None);
+    refused(&|it| it.owned = None);
     refused(&|it| {
-        it.topic_partitions = Some(report(&[(Uuid([1; 16]), 0)].into()));
+        it.owned = Some(report(&[(Uuid([1; 16]), 0)].into()));
     });
-    refused(&|it| it.subscribed_topic_names = None);
+    refused(&|it| it.topic_names = None);
     refused(&|it| it.member_epoch = -2);
     refused(&|it| it.member_epoch = -3);
 
     let mut first = valid.clone();
     first.member_id.clear();
-    assert_eq!(check(&first, false, &settings), Ok(()));
+    first.brings_member_id = false;
+    assert_eq!(check(&first, &settings), Ok(()));
     first.member_epoch = 1;
-    assert!(check(&first, false, &settings).is_err());
+    assert!(check(&first, &settings).is_err());
 }
 
 #[test]
 fn a_member_without_id_is_given_one() {
     let mut world = World::new();
     world.topics.set("t", 1);
-    let request = ConsumerGroupHeartbeatRequest {
+    let beat = ConsumerHeartbeat {
         group_id: "g".into(),
-        rebalance_timeout_ms: 1,
-        subscribed_topic_names: Some(vec!["t".into()]),
-        topic_partitions: Some(Vec::new()),
-        ..ConsumerGroupHeartbeatRequest::default()
+        rebalance_timeout_ms: Some(1),
+        topic_names: Some(vec!["t".into()]),
+        owned: Some(Vec::new()),
+        ..ConsumerHeartbeat::default()
     };
-    let response = world.send(request, false);
-    assert_eq!(response.member_id, Some(Uuid([1; 16]).to_string()));
-    assert_eq!(world.show(&response), "2: t0");
+    let told = world.send(beat);
+    assert_eq!(world.show(&told), "2: t0");
+    let standing = told.0.expect("a member");
+    assert_eq!(standing.member_id, Uuid([1; 16]).to_string());
 }
 
 #[test]
@@ -102,16 +105,12 @@ fn refused_records_leave_the_group_as_it_was() {
     let before = world.group.durable();
     let client = world.clients["a"].clone();
     let cx = World::cx(&world.topics, &world.settings, world.at);
-    let beat = Beat {
-        request: ConsumerGroupHeartbeatRequest {
-            group_id: "g".into(),
-            member_id: client.id,
-            member_epoch: -1,
-            ..ConsumerGroupHeartbeatRequest::default()
-        },
-        client: crate::group::Client::default(),
+    let beat = ConsumerHeartbeat {
+        group_id: "g".into(),
+        member_id: client.id,
+        member_epoch: -1,
         brings_member_id: true,
-        fresh: Uuid::ZERO,
+        ..ConsumerHeartbeat::default()
     };
     let step = world.group.heartbeat(crate::caller(1), &beat, &cx);
     assert!(!step.records.is_empty());

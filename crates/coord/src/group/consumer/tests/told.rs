@@ -1,6 +1,7 @@
 //! What a group tells of itself: its members, and why it moved on.
 
 use super::*;
+use crate::group::ask::{Kind, NamedPartitions};
 
 #[test]
 fn a_description_shows_what_is_and_what_shall_be() {
@@ -11,32 +12,25 @@ fn a_description_shows_what_is_and_what_shall_be() {
     );
     let cx = World::cx(&world.topics, &world.settings, world.at);
     let described = world.group.describe(&cx);
-    assert_eq!(described.group_state, "Reconciling");
-    assert_eq!((described.group_epoch, described.assignment_epoch), (3, 3));
-    assert_eq!(described.assignor_name, "uniform");
+    assert_eq!(described.state, State::Reconciling);
+    assert_eq!((described.epoch, described.assignment_epoch), (3, 3));
+    assert_eq!(described.assignor, "uniform");
     let shown: Vec<_> = (described.members.iter())
         .map(|it| {
-            let list =
-                |assignment: &wire::messages::consumer_group_describe_response::Assignment| {
-                    (assignment.topic_partitions.iter())
-                        .flat_map(|it| it.partitions.clone())
-                        .collect::<Vec<_>>()
-                };
-            let (is, shall) = (list(&it.assignment), list(&it.target_assignment));
-            (
-                it.member_id.as_str(),
-                it.member_epoch,
-                it.member_type,
-                is,
-                shall,
-            )
+            let list = |topics: &[NamedPartitions]| {
+                (topics.iter())
+                    .flat_map(|it| it.partitions.iter().map(|index| index.0))
+                    .collect::<Vec<_>>()
+            };
+            let (is, shall) = (list(&it.assignment), list(&it.target));
+            (it.member_id.as_str(), it.member_epoch, it.kind, is, shall)
         })
         .collect();
     assert_eq!(
         shown,
         [
-            ("a", 2, 1, vec![0, 1], vec![0]),
-            ("b", 3, 1, vec![], vec![1]),
+            ("a", 2, Kind::Consumer, vec![0, 1], vec![0]),
+            ("b", 3, Kind::Consumer, vec![], vec![1]),
         ]
     );
 }
