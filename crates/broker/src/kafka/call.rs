@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use coord::{group, txn};
+use coord::txn;
 use meta::Record;
 use meta::decide::Uuids;
 use model::{Ticket, WaiterKey};
@@ -16,11 +16,10 @@ use super::hall::{Door, Hall};
 use super::parked::{AskedFor, Change, Parked, Then, Waiting};
 use crate::coordinate::{Question, Said, Told};
 use crate::event_loop::{Address, Chunk, Connections, Outcome, Reply};
-use crate::ops::asking::{Asking, QUESTION_BYTES, only};
+use crate::ops::asking::{Asking, Awaited, Awaiting, QUESTION_BYTES, only};
 use crate::ops::change::{self, Begun};
-use crate::ops::once::keep_once;
 use crate::ops::view::{Scene, View};
-use crate::ops::{Asker, Desk};
+use crate::ops::{Asker, Desk, Step, Tickets};
 
 /// A request that needs a change before it can be answered is answered without it then. Kafka does not wait for a topic that it
 /// creates by the way, and its clients ask again.
@@ -112,36 +111,22 @@ impl Call<'_> {
         self.connections.charge(&self.address, bytes);
     }
 
-    /// Asks the coordinator of one group. `finish` makes the answer of the request.
-    pub(crate) fn ask_group(
+    /// Carries out an operation that may ask coordinators. `finish` makes the answer of the request.
+    pub(crate) fn carry_out<Q, T: 'static>(
         &mut self,
-        group_id: &str,
-        ask: group::Ask,
-        finish: impl FnOnce(&mut Call<'_>, Result<group::Answer, ErrorCode>) -> Outcome + Send + 'static,
+        begin: impl FnOnce(&mut Desk, &Asker, Q, Tickets<'_>) -> Awaited<T>,
+        request: Q,
+        finish: impl FnOnce(&mut Call<'_>, T) -> Outcome + Send + 'static,
     ) -> Outcome {
-        let question = self.desk.group_question(group_id, ask);
-        self.ask_all(vec![question], move |call, told| {
-            finish(call, only(told).map(Said::group))
-        })
-    }
-
-    /// Asks the coordinator of each of several groups once. `finish` gets what they said, beside the groups.
-    pub(crate) fn ask_groups(
-        &mut self,
-        mut group_ids: Vec<String>,
-        ask: impl Fn(String) -> group::Ask,
-        finish: impl FnOnce(&mut Call<'_>, Vec<(String, Result<group::Answer, ErrorCode>)>) -> Outcome
-        + Send
-        + 'static,
-    ) -> Outcome {
-        keep_once(&mut group_ids);
-        let desk = &mut *self.desk;
-        let question = |id: &String| desk.group_question(id, ask(id.clone()));
-        let questions = group_ids.iter().map(question).collect();
-        self.ask_all(questions, move |call, told| {
-            let told = told.into_iter().map(|told| told.map(Said::group));
-            finish(call, group_ids.into_iter().zip(told).collect())
-        })
+        let first = self.ticket();
+        let tickets = |part| Ticket { part, ..first };
+        match begin(self.desk, &self.asker, request, &tickets) {
+            Step::Done(done) => finish(self, done),
+            Step::Parked(Awaiting { asking, read }) => {
+                self.park_asking(asking, |call, told| finish(call, read.read(told)))
+            }
+            Step::Dropped => Outcome::Close,
+        }
     }
 
     /// Asks the coordinator of a transaction, unless the asker may not.
@@ -171,10 +156,19 @@ impl Call<'_> {
             // A request that waits for other members now would keep the broker from ending.
             return Outcome::Close;
         }
-        self.charge(questions.len() * QUESTION_BYTES);
         let first = self.ticket();
         let ticket = |part| Ticket { part, ..first };
         let asking = Asking::begin(self.desk, questions, ticket);
+        self.park_asking(asking, finish)
+    }
+
+    /// Parks the request under the key that `next_key` gave.
+    pub(crate) fn park_asking(
+        &mut self,
+        asking: Asking,
+        finish: impl FnOnce(&mut Call<'_>, Vec<Told>) -> Outcome + Send + 'static,
+    ) -> Outcome {
+        self.charge(asking.questions() * QUESTION_BYTES);
         self.park(Waiting::Asking(AskedFor {
             asking,
             finish: Box::new(finish),

@@ -6,7 +6,7 @@ use model::Ticket;
 use partition::NeverDurable;
 use wire::ErrorCode;
 
-use super::Desk;
+use super::{Desk, Step, Tickets};
 use crate::coordinate::{Answered, Asked, Question, Said, Told};
 
 /// Memory of a question that waits for its coordinator, and of what it says. The name that it is about may be one byte of the
@@ -129,6 +129,54 @@ impl Asking {
     }
 }
 
+/// An operation that is done when coordinators have answered.
+pub(crate) struct Awaiting<T> {
+    pub(crate) asking: Asking,
+    pub(crate) read: Read<T>,
+}
+
+/// How an operation that asks coordinators begins.
+pub(crate) type Awaited<T> = Step<Awaiting<T>, T>;
+
+/// Makes the result of an operation from what coordinators told it.
+pub(crate) enum Read<T> {
+    Plain(fn(Vec<Told>) -> T),
+    With(Box<dyn FnOnce(Vec<Told>) -> T + Send>),
+}
+
+impl<T> Read<T> {
+    pub(crate) fn with(read: impl FnOnce(Vec<Told>) -> T + Send + 'static) -> Read<T> {
+        Read::With(Box::new(read))
+    }
+
+    pub(crate) fn read(self, told: Vec<Told>) -> T {
+        match self {
+            Read::Plain(read) => read(told),
+            Read::With(read) => read(told),
+        }
+    }
+}
+
+impl<T> Awaiting<T> {
+    /// Asks all questions. Without any the operation is done.
+    pub(crate) fn begin(
+        desk: &mut Desk,
+        questions: Vec<(i32, Question)>,
+        tickets: Tickets<'_>,
+        read: Read<T>,
+    ) -> Awaited<T> {
+        if questions.is_empty() {
+            return Step::Done(read.read(Vec::new()));
+        }
+        if desk.is_stopping {
+            // An operation that waits for other members now would keep the broker from ending.
+            return Step::Dropped;
+        }
+        let asking = Asking::begin(desk, questions, tickets);
+        Step::Parked(Awaiting { asking, read })
+    }
+}
+
 /// The answer to the only question there was.
 pub(crate) fn only(told: Vec<Told>) -> Told {
     let told = told.into_iter().next();
@@ -137,8 +185,9 @@ pub(crate) fn only(told: Vec<Told>) -> Told {
 
 impl Desk {
     /// The question to the coordinator of one group.
-    pub(crate) fn group_question(&mut self, group_id: &str, ask: group::Ask) -> (i32, Question) {
-        (self.group_partition(group_id), Question::Group(ask))
+    pub(crate) fn group_question(&mut self, ask: group::Ask) -> (i32, Question) {
+        let partition = self.group_partition(ask.group_id().unwrap_or_default());
+        (partition, Question::Group(ask))
     }
 
     /// The question to the coordinator of a transaction.

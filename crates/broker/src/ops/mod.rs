@@ -10,11 +10,14 @@ pub(crate) mod change;
 pub(crate) mod cluster;
 pub(crate) mod configs;
 pub(crate) mod desk;
+pub(crate) mod groups;
+pub(crate) mod offsets;
 pub(crate) mod once;
 pub(crate) mod produce;
 pub(crate) mod source;
 pub(crate) mod topics;
 pub(crate) mod trim;
+pub(crate) mod txn_offsets;
 pub(crate) mod txns;
 pub(crate) mod verify;
 pub(crate) mod view;
@@ -23,6 +26,10 @@ pub(crate) use asker::Asker;
 pub(crate) use desk::Desk;
 
 use meta::Record;
+use model::Ticket;
+
+/// Makes the ticket of a part of an operation by its number.
+pub(crate) type Tickets<'a> = &'a dyn Fn(u32) -> Ticket;
 
 /// Carry a change out, or only say what would become of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,4 +71,14 @@ pub(crate) enum Step<P, D> {
     Parked(P),
     /// Nothing is answered: the broker is stopping, and what would be waited for may not come.
     Dropped,
+}
+
+impl<P, D> Step<P, D> {
+    pub(crate) fn map_parked<Q>(self, map: impl FnOnce(P) -> Q) -> Step<Q, D> {
+        match self {
+            Step::Done(done) => Step::Done(done),
+            Step::Parked(parked) => Step::Parked(map(parked)),
+            Step::Dropped => Step::Dropped,
+        }
+    }
 }

@@ -17,7 +17,7 @@ use wire::{ErrorCode, Uuid};
 use super::access::{Operation, Resource};
 use super::source::Source;
 use super::verify::{self, Verifying};
-use super::{Asker, Desk, Step};
+use super::{Asker, Desk, Step, Tickets};
 use crate::coordinate::Answered;
 
 /// When the asker hears of it.
@@ -132,9 +132,6 @@ pub(crate) struct Committing {
     open: usize,
     until: Instant,
 }
-
-/// Makes the ticket of the batch with a number.
-pub(crate) type Tickets<'a> = &'a dyn Fn(u32) -> Ticket;
 
 pub(crate) fn begin(
     desk: &mut Desk,

@@ -13,9 +13,9 @@ use partition::{Guard, Partition, Warrant};
 use wire::ErrorCode;
 
 use super::asking::{Asking, only};
-use super::produce::{Joining, Origin, Produce, Produced, Producing, Refusal, Tickets, append_all};
+use super::produce::{Joining, Origin, Produce, Produced, Producing, Refusal, append_all};
 use super::txns::unexpected;
-use super::{Asker, Desk, Step};
+use super::{Asker, Desk, Step, Tickets};
 use crate::coordinate::Said;
 use crate::error;
 

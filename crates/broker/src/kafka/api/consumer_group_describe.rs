@@ -1,53 +1,49 @@
 //! ConsumerGroupDescribe: members of KIP-848 groups, with what they have and what they are to have.
 
-use coord::group::ask::{ConsumerDescribedMember, Kind, NamedPartitions};
-use coord::group::{Answer, Ask};
+use coord::group::Refusal;
+use coord::group::ask::{ConsumerDescribed, ConsumerDescribedMember, Kind, NamedPartitions};
 use wire::messages::consumer_group_describe_response::{
     Assignment, DescribedGroup, Member, TopicPartitions,
 };
 use wire::messages::{ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse};
 use wire::{ApiKey, ErrorCode};
 
-use super::group::{DEAD, has_consumer_groups, operations, unexpected};
+use super::group::{DEAD, operations};
 use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
+use crate::ops::groups;
 
 pub(crate) fn on_consumer_group_describe(
     call: &mut Call<'_>,
     request: ConsumerGroupDescribeRequest,
 ) -> Outcome {
-    if !has_consumer_groups(call) {
-        let refused = |group_id| DescribedGroup {
-            error_code: ErrorCode::UnsupportedVersion.code(),
-            group_id,
-            ..Default::default()
-        };
-        let response = ConsumerGroupDescribeResponse {
-            groups: request.group_ids.into_iter().map(refused).collect(),
-            ..Default::default()
-        };
-        return call.reply(ApiKey::ConsumerGroupDescribe, &response);
-    }
-    let ask = |group_id| Ask::ConsumerDescribe { group_id };
     let tells = request.include_authorized_operations;
     let asker = tells.then(|| call.asker.principal);
-    call.ask_groups(request.group_ids, ask, move |call, told| {
-        let describe = |(group_id, told)| {
-            let mut group = described(group_id, told);
-            group.authorized_operations = operations(asker, &group.group_id, group.error_code);
-            group
-        };
-        let response = ConsumerGroupDescribeResponse {
-            groups: told.into_iter().map(describe).collect(),
-            ..Default::default()
-        };
-        call.reply(ApiKey::ConsumerGroupDescribe, &response)
-    })
+    let group_ids = request.group_ids;
+    call.carry_out(
+        groups::describe_consumers,
+        group_ids,
+        move |call, groups| {
+            let describe = |(group_id, told)| {
+                let mut group = described(group_id, told);
+                group.authorized_operations = operations(asker, &group.group_id, group.error_code);
+                group
+            };
+            let response = ConsumerGroupDescribeResponse {
+                groups: groups.into_iter().map(describe).collect(),
+                ..Default::default()
+            };
+            call.reply(ApiKey::ConsumerGroupDescribe, &response)
+        },
+    )
 }
 
-fn described(group_id: String, told: Result<Answer, ErrorCode>) -> DescribedGroup {
+fn described(
+    group_id: String,
+    told: Result<Result<ConsumerDescribed, Refusal>, ErrorCode>,
+) -> DescribedGroup {
     match told {
-        Ok(Answer::ConsumerDescribe(Ok(group))) => DescribedGroup {
+        Ok(Ok(group)) => DescribedGroup {
             // The protocol has no field for it; clients look at the message of an error only.
             error_message: group.last_rebalance,
             group_id,
@@ -58,15 +54,15 @@ fn described(group_id: String, told: Result<Answer, ErrorCode>) -> DescribedGrou
             members: group.members.into_iter().map(member).collect(),
             ..Default::default()
         },
-        Ok(Answer::ConsumerDescribe(Err(refusal))) => DescribedGroup {
+        Ok(Err(refusal)) => DescribedGroup {
             error_code: refusal.code.code(),
             error_message: Some(refusal.message),
             group_id,
             group_state: DEAD.to_owned(),
             ..Default::default()
         },
-        other => DescribedGroup {
-            error_code: unexpected(other).code(),
+        Err(code) => DescribedGroup {
+            error_code: code.code(),
             group_id,
             ..Default::default()
         },

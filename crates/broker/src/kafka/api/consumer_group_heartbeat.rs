@@ -1,16 +1,16 @@
 //! ConsumerGroupHeartbeat (KIP-848): joins, leaves, tells what a member owns, and brings its next assignment.
 
-use coord::group::ask::{self, ConsumerHeartbeat};
-use coord::group::{Answer, Ask, Client};
+use coord::group::ask::{self, ConsumerHeartbeat, Standing};
+use coord::group::{Client, Refusal};
 use model::PartitionIndex;
 use wire::messages::consumer_group_heartbeat_request::TopicPartitions as ReportedTopic;
 use wire::messages::consumer_group_heartbeat_response::{Assignment, TopicPartitions};
 use wire::messages::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
 use wire::{ApiKey, ErrorCode, Uuid};
 
-use super::group::{has_consumer_groups, unexpected};
 use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
+use crate::ops::groups;
 
 /// First version whose clients make their member id themselves (KIP-1082).
 const OWN_MEMBER_ID_VERSION: i16 = 1;
@@ -22,24 +22,24 @@ pub(crate) fn on_consumer_group_heartbeat(
     client: Client,
     request: ConsumerGroupHeartbeatRequest,
 ) -> Outcome {
-    if !has_consumer_groups(call) {
-        let response = refuse(ErrorCode::UnsupportedVersion);
-        return call.reply(ApiKey::ConsumerGroupHeartbeat, &response);
-    }
-    let group_id = request.group_id.clone();
-    let ask = ask(request, client, call.desk.fresh_uuid(), call.version());
-    call.ask_group(&group_id, ask, |call, told| {
-        call.reply(ApiKey::ConsumerGroupHeartbeat, &response(told))
+    let beat = beat(request, client, call.desk.fresh_uuid(), call.version());
+    call.carry_out(groups::consumer_heartbeat, beat, |call, standing| {
+        call.reply(ApiKey::ConsumerGroupHeartbeat, &response(standing))
     })
 }
 
-fn ask(request: ConsumerGroupHeartbeatRequest, client: Client, fresh: Uuid, version: i16) -> Ask {
+fn beat(
+    request: ConsumerGroupHeartbeatRequest,
+    client: Client,
+    fresh: Uuid,
+    version: i16,
+) -> ConsumerHeartbeat {
     let timeout_ms = request.rebalance_timeout_ms;
     let owned = |topic: ReportedTopic| ask::TopicPartitions {
         topic_id: topic.topic_id,
         partitions: topic.partitions.into_iter().map(PartitionIndex).collect(),
     };
-    Ask::ConsumerHeartbeat(ConsumerHeartbeat {
+    ConsumerHeartbeat {
         group_id: request.group_id,
         member_id: request.member_id,
         instance_id: request.instance_id,
@@ -53,23 +53,25 @@ fn ask(request: ConsumerGroupHeartbeatRequest, client: Client, fresh: Uuid, vers
         owned: (request.topic_partitions).map(|topics| topics.into_iter().map(owned).collect()),
         brings_member_id: version >= OWN_MEMBER_ID_VERSION,
         fresh,
-    })
+    }
 }
 
-fn response(told: Result<Answer, ErrorCode>) -> ConsumerGroupHeartbeatResponse {
-    match told {
-        Ok(Answer::ConsumerHeartbeat(Ok(standing))) => ConsumerGroupHeartbeatResponse {
+fn response(
+    standing: Result<Result<Standing, Refusal>, ErrorCode>,
+) -> ConsumerGroupHeartbeatResponse {
+    match standing {
+        Ok(Ok(standing)) => ConsumerGroupHeartbeatResponse {
             member_id: Some(standing.member_id),
             member_epoch: standing.member_epoch,
             heartbeat_interval_ms: standing.heartbeat_interval_ms,
             assignment: standing.assignment.map(assignment),
             ..Default::default()
         },
-        Ok(Answer::ConsumerHeartbeat(Err(refusal))) => ConsumerGroupHeartbeatResponse {
+        Ok(Err(refusal)) => ConsumerGroupHeartbeatResponse {
             error_message: Some(refusal.message),
             ..refuse(refusal.code)
         },
-        other => refuse(unexpected(other)),
+        Err(code) => refuse(code),
     }
 }
 

@@ -1,41 +1,45 @@
 //! DescribeGroups: state, protocol and members of classic groups.
 
-use coord::group::ask::DescribedMember;
-use coord::group::{Answer, Ask};
+use coord::group::Refusal;
+use coord::group::ask::{Described, DescribedMember};
 use wire::messages::describe_groups_response::{DescribedGroup, DescribedGroupMember};
 use wire::messages::{DescribeGroupsRequest, DescribeGroupsResponse};
 use wire::{ApiKey, ErrorCode};
 
-use super::group::{DEAD, operations, unexpected};
+use super::group::{DEAD, operations};
 use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
+use crate::ops::groups;
 
 /// First version in which a group that is not there is an error, and errors have a message; before, it is described as dead
 /// (KIP-1043).
 const NOT_FOUND_VERSION: i16 = 6;
 
 pub(crate) fn on_describe_groups(call: &mut Call<'_>, request: DescribeGroupsRequest) -> Outcome {
-    let ask = |group_id| Ask::Describe { group_id };
     let tells = request.include_authorized_operations;
     let asker = tells.then(|| call.asker.principal);
-    call.ask_groups(request.groups, ask, move |call, told| {
+    call.carry_out(groups::describe, request.groups, move |call, groups| {
         let describe = |(group_id, told)| {
             let mut group = described(group_id, told, call.version());
             group.authorized_operations = operations(asker, &group.group_id, group.error_code);
             group
         };
         let response = DescribeGroupsResponse {
-            groups: told.into_iter().map(describe).collect(),
+            groups: groups.into_iter().map(describe).collect(),
             ..Default::default()
         };
         call.reply(ApiKey::DescribeGroups, &response)
     })
 }
 
-fn described(group_id: String, told: Result<Answer, ErrorCode>, version: i16) -> DescribedGroup {
+fn described(
+    group_id: String,
+    told: Result<Result<Described, Refusal>, ErrorCode>,
+    version: i16,
+) -> DescribedGroup {
     let has_messages = version >= NOT_FOUND_VERSION;
     match told {
-        Ok(Answer::Describe(Ok(group))) => DescribedGroup {
+        Ok(Ok(group)) => DescribedGroup {
             // The protocol has no field for it; clients look at the message of an error only.
             error_message: group.last_rebalance.filter(|_| has_messages),
             group_id,
@@ -45,15 +49,15 @@ fn described(group_id: String, told: Result<Answer, ErrorCode>, version: i16) ->
             members: group.members.into_iter().map(member).collect(),
             ..Default::default()
         },
-        Ok(Answer::Describe(Err(refusal))) => DescribedGroup {
+        Ok(Err(refusal)) => DescribedGroup {
             error_code: if has_messages { refusal.code.code() } else { 0 },
             error_message: has_messages.then_some(refusal.message),
             group_id,
             group_state: DEAD.to_owned(),
             ..Default::default()
         },
-        other => DescribedGroup {
-            error_code: unexpected(other).code(),
+        Err(code) => DescribedGroup {
+            error_code: code.code(),
             group_id,
             ..Default::default()
         },
@@ -73,14 +77,12 @@ fn member(member: DescribedMember) -> DescribedGroupMember {
 
 #[cfg(test)]
 mod tests {
-    use coord::group::ask::Described;
-    use coord::group::{ClassicState, Refusal};
+    use coord::group::ClassicState;
 
     use super::*;
 
     fn told(answer: Result<Described, Refusal>, version: i16) -> (i16, Option<String>, String) {
-        let told = Ok(Answer::Describe(answer));
-        let group = described("g".to_owned(), told, version);
+        let group = described("g".to_owned(), Ok(answer), version);
         (group.error_code, group.error_message, group.group_state)
     }
 

@@ -1,7 +1,6 @@
 //! Requests about groups: from the router to the handler of each API.
 
-use coord::group::{Answer, Client};
-use meta::decide::register_broker::GROUP_VERSION;
+use coord::group::Client;
 use wire::{ApiKey, ErrorCode, Reader, RequestHead};
 
 use super::NO_OPERATIONS;
@@ -11,17 +10,6 @@ use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
 use crate::kafka::with;
 use crate::ops::access::{self, Principal, Resource};
-
-/// What the client is told when it was not the answer its request asks for: a refusal, or a machine that answers something else,
-/// which only a bug can do.
-pub(crate) fn unexpected(told: Result<Answer, ErrorCode>) -> ErrorCode {
-    match told {
-        // The records that tell of it do not fit a batch, which the client knows nothing of.
-        Err(ErrorCode::MessageTooLarge) => ErrorCode::UnknownServerError,
-        Err(code) => code,
-        Ok(answer) => unreachable!("a group coordinator answered {answer:?}"),
-    }
-}
 
 /// As a response says it.
 pub(super) fn code(result: Result<(), ErrorCode>) -> i16 {
@@ -75,13 +63,6 @@ pub(crate) fn dispatch_group(
         // The table lists nothing that has no arm in a router.
         _ => Outcome::Close,
     }
-}
-
-/// Whether the cluster has taken up the consumer protocol, and this broker speaks it; groups of it that exist stay as they
-/// are meanwhile.
-pub(crate) fn has_consumer_groups(call: &mut Call<'_>) -> bool {
-    let level = call.desk.shared.metadata.image().feature(GROUP_VERSION);
-    0 < level && call.desk.shared.config().has_consumer_protocol
 }
 
 fn client(call: &Call<'_>, head: &RequestHead) -> Client {

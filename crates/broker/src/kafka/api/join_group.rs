@@ -1,15 +1,15 @@
 //! JoinGroup: a member asks to be part of the next generation; answered when the group has come together.
 
-use coord::group::ask::{Join, JoinRefusal, JoinedMember, Protocol};
-use coord::group::{Answer, Ask, Client};
+use coord::group::Client;
+use coord::group::ask::{Join, JoinRefusal, Joined, JoinedMember, Protocol};
 use wire::messages::join_group_request::JoinGroupRequestProtocol;
 use wire::messages::join_group_response::JoinGroupResponseMember;
 use wire::messages::{JoinGroupRequest, JoinGroupResponse};
 use wire::{ApiKey, ErrorCode, Uuid};
 
-use super::group::unexpected;
 use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
+use crate::ops::groups;
 
 /// First version with a rebalance timeout of its own.
 const REBALANCE_TIMEOUT_VERSION: i16 = 1;
@@ -25,22 +25,22 @@ pub(crate) fn on_join_group(
     client: Client,
     request: JoinGroupRequest,
 ) -> Outcome {
-    let (group_id, member_id) = (request.group_id.clone(), request.member_id.clone());
-    let ask = ask(request, client, call.desk.fresh_uuid(), call.version());
-    call.ask_group(&group_id, ask, move |call, told| {
-        let response = response(told, member_id, call.version());
+    let member_id = request.member_id.clone();
+    let join = join(request, client, call.desk.fresh_uuid(), call.version());
+    call.carry_out(groups::join, join, move |call, joined| {
+        let response = response(joined, member_id, call.version());
         call.reply(ApiKey::JoinGroup, &response)
     })
 }
 
-fn ask(request: JoinGroupRequest, client: Client, fresh: Uuid, version: i16) -> Ask {
+fn join(request: JoinGroupRequest, client: Client, fresh: Uuid, version: i16) -> Join {
     let has_rebalance_timeout =
         version >= REBALANCE_TIMEOUT_VERSION && request.rebalance_timeout_ms >= 0;
     let protocol = |protocol: JoinGroupRequestProtocol| Protocol {
         name: protocol.name,
         metadata: protocol.metadata,
     };
-    Ask::Join(Join {
+    Join {
         group_id: request.group_id,
         member_id: request.member_id,
         instance_id: request.group_instance_id,
@@ -53,18 +53,16 @@ fn ask(request: JoinGroupRequest, client: Client, fresh: Uuid, version: i16) -> 
         needs_member_id: version >= MEMBER_ID_VERSION,
         may_skip_assignment: version >= SKIP_ASSIGNMENT_VERSION,
         fresh,
-    })
+    }
 }
 
 /// The response to a member that asked as `member_id`.
-fn response(told: Result<Answer, ErrorCode>, member_id: String, version: i16) -> JoinGroupResponse {
-    let joined = match told {
-        Ok(Answer::Join(joined)) => joined,
-        other => Err(JoinRefusal {
-            code: unexpected(other),
-            member_id,
-        }),
-    };
+fn response(
+    joined: Result<Result<Joined, JoinRefusal>, ErrorCode>,
+    member_id: String,
+    version: i16,
+) -> JoinGroupResponse {
+    let joined = joined.unwrap_or_else(|code| Err(JoinRefusal { code, member_id }));
     let joined = match joined {
         Ok(joined) => joined,
         Err(JoinRefusal { code, member_id }) => {
@@ -98,8 +96,6 @@ fn response(told: Result<Answer, ErrorCode>, member_id: String, version: i16) ->
 
 #[cfg(test)]
 mod tests {
-    use coord::group::ask::Joined;
-
     use super::*;
 
     fn asked(rebalance_timeout_ms: i32, version: i16) -> Join {
@@ -107,10 +103,7 @@ mod tests {
             rebalance_timeout_ms,
             ..Default::default()
         };
-        match ask(request, Client::default(), Uuid::ZERO, version) {
-            Ask::Join(join) => join,
-            other => panic!("{other:?}"),
-        }
+        join(request, Client::default(), Uuid::ZERO, version)
     }
 
     #[test]
@@ -129,7 +122,7 @@ mod tests {
 
     #[test]
     fn early_versions_are_told_an_empty_protocol_where_there_is_none() {
-        let told = || Ok(Answer::Join(Ok(Joined::default())));
+        let told = || Ok(Ok(Joined::default()));
         let protocol = |version| response(told(), String::new(), version).protocol_name;
         assert_eq!(protocol(6).as_deref(), Some(""));
         assert_eq!(protocol(7), None);
@@ -140,10 +133,10 @@ mod tests {
         let refused = |told| response(told, "asked".to_owned(), 9);
         let loading = refused(Err(ErrorCode::CoordinatorLoadInProgress));
         assert_eq!((loading.generation_id, &*loading.member_id), (-1, "asked"));
-        let required = refused(Ok(Answer::Join(Err(JoinRefusal {
+        let required = refused(Ok(Err(JoinRefusal {
             code: ErrorCode::MemberIdRequired,
             member_id: "given".to_owned(),
-        }))));
+        })));
         assert_eq!(required.error_code, ErrorCode::MemberIdRequired.code());
         assert_eq!(required.member_id, "given");
     }

@@ -1,15 +1,15 @@
 //! LeaveGroup: members go, one by itself or several by an administrator's hand (KIP-345).
 
 use coord::group::ask::{Leave, Leaver};
-use coord::group::{Answer, Ask};
 use wire::messages::leave_group_request::MemberIdentity;
 use wire::messages::leave_group_response::MemberResponse;
 use wire::messages::{LeaveGroupRequest, LeaveGroupResponse};
 use wire::{ApiKey, ErrorCode};
 
-use super::group::{code, unexpected};
+use super::group::code;
 use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
+use crate::ops::groups;
 
 /// First version that names several members (KIP-345). Before, the request itself names one, and the answer has its error on top.
 const MEMBERS_VERSION: i16 = 3;
@@ -17,9 +17,9 @@ const MEMBERS_VERSION: i16 = 3;
 pub(crate) fn on_leave_group(call: &mut Call<'_>, mut request: LeaveGroupRequest) -> Outcome {
     let group_id = std::mem::take(&mut request.group_id);
     let members = leaving(request, call.version());
-    let ask = ask(group_id.clone(), &members);
-    call.ask_group(&group_id, ask, move |call, told| {
-        let response = response(told, members, call.version());
+    let leave = leave(group_id, &members);
+    call.carry_out(groups::leave, leave, move |call, left| {
+        let response = response(left, members, call.version());
         call.reply(ApiKey::LeaveGroup, &response)
     })
 }
@@ -34,27 +34,23 @@ fn leaving(request: LeaveGroupRequest, version: i16) -> Vec<MemberIdentity> {
     }]
 }
 
-fn ask(group_id: String, members: &[MemberIdentity]) -> Ask {
+fn leave(group_id: String, members: &[MemberIdentity]) -> Leave {
     let leaver = |member: &MemberIdentity| Leaver {
         member_id: member.member_id.clone(),
         instance_id: member.group_instance_id.clone(),
         reason: member.reason.clone(),
     };
-    Ask::Leave(Leave {
+    Leave {
         group_id,
         members: members.iter().map(leaver).collect(),
-    })
+    }
 }
 
 fn response(
-    told: Result<Answer, ErrorCode>,
+    left: Result<Vec<Result<(), ErrorCode>>, ErrorCode>,
     members: Vec<MemberIdentity>,
     version: i16,
 ) -> LeaveGroupResponse {
-    let left = match told {
-        Ok(Answer::Leave(left)) => left,
-        other => Err(unexpected(other)),
-    };
     let mut response = LeaveGroupResponse::default();
     match left {
         Err(code) => response.error_code = code.code(),
@@ -91,14 +87,11 @@ mod tests {
                 ..Default::default()
             };
             let members = leaving(request, version);
-            let Ask::Leave(ask) = ask("g".to_owned(), &members) else {
-                panic!("another ask");
-            };
-            let told = Ok(Answer::Leave(Ok(vec![Err(unknown)])));
-            let response = response(told, members, version);
+            let leave = leave("g".to_owned(), &members);
+            let response = response(Ok(vec![Err(unknown)]), members, version);
             let of_member = response.members.first().map(|member| member.error_code);
             (
-                ask.members[0].member_id.clone(),
+                leave.members[0].member_id.clone(),
                 response.error_code,
                 of_member,
             )

@@ -1,7 +1,6 @@
 //! OffsetCommit: how far a group has read. Answered when that is durable.
 
 use coord::group::ask::{Commit, CommitPartition, CommitTopic, TopicKey};
-use coord::group::{Answer, Ask};
 use model::{LeaderEpoch, Offset, PartitionIndex};
 use wire::messages::offset_commit_request::{
     OffsetCommitRequestPartition, OffsetCommitRequestTopic,
@@ -12,9 +11,10 @@ use wire::messages::offset_commit_response::{
 use wire::messages::{OffsetCommitRequest, OffsetCommitResponse};
 use wire::{ApiKey, ErrorCode};
 
-use super::group::{code, unexpected};
+use super::group::code;
 use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
+use crate::ops::offsets::{self, Results};
 
 /// First version whose members may belong to a KIP-848 group.
 const MEMBER_EPOCH_VERSION: i16 = 9;
@@ -24,11 +24,10 @@ const IDS_VERSION: i16 = 10;
 const NO_RETENTION: i64 = -1;
 
 pub(crate) fn on_offset_commit(call: &mut Call<'_>, request: OffsetCommitRequest) -> Outcome {
-    let group_id = request.group_id.clone();
     let unanswered = request.topics.iter().map(unanswered).collect();
-    let ask = ask(request, call.version());
-    call.ask_group(&group_id, ask, move |call, told| {
-        let response = response(told, unanswered);
+    let commit = commit(request, call.version());
+    call.carry_out(offsets::commit, commit, move |call, results| {
+        let response = response(results, unanswered);
         call.reply(ApiKey::OffsetCommit, &response)
     })
 }
@@ -46,7 +45,7 @@ fn unanswered(topic: &OffsetCommitRequestTopic) -> OffsetCommitResponseTopic {
     }
 }
 
-fn ask(request: OffsetCommitRequest, version: i16) -> Ask {
+fn commit(request: OffsetCommitRequest, version: i16) -> Commit {
     let retention_ms = request.retention_time_ms;
     let topic = |topic: OffsetCommitRequestTopic| CommitTopic {
         topic: if version >= IDS_VERSION {
@@ -56,7 +55,7 @@ fn ask(request: OffsetCommitRequest, version: i16) -> Ask {
         },
         partitions: topic.partitions.into_iter().map(partition).collect(),
     };
-    Ask::Commit(Commit {
+    Commit {
         group_id: request.group_id,
         member_id: request.member_id,
         instance_id: request.group_instance_id,
@@ -64,7 +63,7 @@ fn ask(request: OffsetCommitRequest, version: i16) -> Ask {
         knows_member_epochs: version >= MEMBER_EPOCH_VERSION,
         retention_ms: (retention_ms != NO_RETENTION).then_some(retention_ms),
         topics: request.topics.into_iter().map(topic).collect(),
-    })
+    }
 }
 
 fn partition(asked: OffsetCommitRequestPartition) -> CommitPartition {
@@ -77,18 +76,15 @@ fn partition(asked: OffsetCommitRequestPartition) -> CommitPartition {
 }
 
 fn response(
-    told: Result<Answer, ErrorCode>,
+    results: Result<Results, ErrorCode>,
     mut topics: Vec<OffsetCommitResponseTopic>,
 ) -> OffsetCommitResponse {
     let partitions = topics.iter_mut().flat_map(|topic| &mut topic.partitions);
-    match told {
-        Ok(Answer::Commit(results)) => partitions
+    match results {
+        Ok(results) => partitions
             .zip(results)
             .for_each(|(partition, result)| partition.error_code = code(result)),
-        other => {
-            let code = unexpected(other).code();
-            partitions.for_each(|partition| partition.error_code = code);
-        }
+        Err(code) => partitions.for_each(|partition| partition.error_code = code.code()),
     }
     OffsetCommitResponse {
         topics,
@@ -119,24 +115,17 @@ mod tests {
         }
     }
 
-    fn asked(request: OffsetCommitRequest, version: i16) -> Commit {
-        match ask(request, version) {
-            Ask::Commit(commit) => commit,
-            other => panic!("{other:?}"),
-        }
-    }
-
     #[test]
     fn a_list_of_partitions_is_converted_in_its_place() {
         let request = request();
         let partitions = request.topics[0].partitions.as_ptr();
-        let commit = asked(request, 9);
+        let commit = commit(request, 9);
         assert_eq!(commit.topics[0].partitions.as_ptr().cast(), partitions);
     }
 
     #[test]
     fn topics_are_named_by_their_ids_since_these_are_sent() {
-        let key = |version| asked(request(), version).topics[0].topic.clone();
+        let key = |version| commit(request(), version).topics[0].topic.clone();
         assert_eq!(key(9), TopicKey::Name("t".to_owned()));
         assert_eq!(key(10), TopicKey::Id(Uuid([7; 16])));
     }
@@ -155,7 +144,7 @@ mod tests {
         };
         let unknown = ErrorCode::UnknownTopicOrPartition;
         let results = vec![Ok(()), Err(unknown), Ok(())];
-        let own = codes(Ok(Answer::Commit(results)));
+        let own = codes(Ok(results));
         assert_eq!(own[0], ("t".to_owned(), vec![0, unknown.code()]));
         assert_eq!(own[1], ("u".to_owned(), vec![0]));
         let loading = ErrorCode::CoordinatorLoadInProgress;

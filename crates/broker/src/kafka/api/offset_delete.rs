@@ -1,7 +1,6 @@
 //! OffsetDelete: committed offsets of partitions that nobody in the group reads (KIP-496).
 
 use coord::group::ask::{DeleteOffsets, DeleteTopic};
-use coord::group::{Answer, Ask};
 use model::PartitionIndex;
 use wire::messages::offset_delete_request::{
     OffsetDeleteRequestPartition, OffsetDeleteRequestTopic,
@@ -12,15 +11,15 @@ use wire::messages::offset_delete_response::{
 use wire::messages::{OffsetDeleteRequest, OffsetDeleteResponse};
 use wire::{ApiKey, ErrorCode};
 
-use super::group::{code, unexpected};
+use super::group::code;
 use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
+use crate::ops::offsets::{self, Results};
 
 pub(crate) fn on_offset_delete(call: &mut Call<'_>, request: OffsetDeleteRequest) -> Outcome {
-    let group_id = request.group_id.clone();
     let unanswered = request.topics.iter().map(unanswered).collect();
-    call.ask_group(&group_id, ask(request), |call, told| {
-        let response = response(told, unanswered);
+    call.carry_out(offsets::delete, delete(request), |call, results| {
+        let response = response(results, unanswered);
         call.reply(ApiKey::OffsetDelete, &response)
     })
 }
@@ -37,27 +36,23 @@ fn unanswered(topic: &OffsetDeleteRequestTopic) -> OffsetDeleteResponseTopic {
     }
 }
 
-fn ask(request: OffsetDeleteRequest) -> Ask {
+fn delete(request: OffsetDeleteRequest) -> DeleteOffsets {
     let index = |asked: OffsetDeleteRequestPartition| PartitionIndex(asked.partition_index);
     let topic = |topic: OffsetDeleteRequestTopic| DeleteTopic {
         name: topic.name,
         partitions: topic.partitions.into_iter().map(index).collect(),
     };
-    Ask::DeleteOffsets(DeleteOffsets {
+    DeleteOffsets {
         group_id: request.group_id,
         topics: request.topics.into_iter().map(topic).collect(),
-    })
+    }
 }
 
 fn response(
-    told: Result<Answer, ErrorCode>,
+    results: Result<Results, ErrorCode>,
     mut topics: Vec<OffsetDeleteResponseTopic>,
 ) -> OffsetDeleteResponse {
-    let deleted = match told {
-        Ok(Answer::DeleteOffsets(deleted)) => deleted,
-        other => Err(unexpected(other)),
-    };
-    match deleted {
+    match results {
         Ok(results) => {
             let partitions = topics.iter_mut().flat_map(|topic| &mut topic.partitions);
             for (partition, result) in partitions.zip(results) {

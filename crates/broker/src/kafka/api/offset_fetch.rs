@@ -3,7 +3,6 @@
 use std::collections::{HashMap, HashSet};
 
 use coord::group::ask::{FetchOffsets, FetchTopic, FetchedPartition, FetchedTopic, TopicKey};
-use coord::group::{Answer, Ask};
 use model::PartitionIndex;
 use wire::messages::offset_fetch_request::{OffsetFetchRequestGroup, OffsetFetchRequestTopics};
 use wire::messages::offset_fetch_response::{
@@ -13,10 +12,9 @@ use wire::messages::offset_fetch_response::{
 use wire::messages::{OffsetFetchRequest, OffsetFetchResponse};
 use wire::{ApiKey, ErrorCode, Uuid};
 
-use super::group::unexpected;
-use crate::coordinate::{Question, Said, Told};
 use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
+use crate::ops::offsets;
 
 /// First version that says the error of the whole request once.
 const REQUEST_ERROR_VERSION: i16 = 2;
@@ -29,30 +27,23 @@ const NO_OFFSET: i64 = -1;
 const NO_EPOCH: i32 = -1;
 
 pub(crate) fn on_offset_fetch(call: &mut Call<'_>, request: OffsetFetchRequest) -> Outcome {
+    let version = call.version();
     let require_stable = request.require_stable;
-    let mut groups = if call.version() >= BATCH_VERSION {
+    let mut groups = if version >= BATCH_VERSION {
         request.groups
     } else {
         vec![only_group(request)]
     };
     ask_once(&mut groups);
-    let questions = groups
-        .iter()
-        .map(|group| {
-            let ask = ask(group, require_stable, call.version());
-            (
-                call.desk.group_partition(&group.group_id),
-                Question::Group(ask),
-            )
-        })
-        .collect();
-    call.ask_all(questions, move |call, told| {
-        let mut answers: Vec<OffsetFetchResponseGroup> = told
+    let fetch = |group: &OffsetFetchRequestGroup| fetch(group, require_stable, version);
+    let fetches = groups.iter().map(fetch).collect();
+    call.carry_out(offsets::fetch, fetches, move |call, fetched| {
+        let mut answers: Vec<OffsetFetchResponseGroup> = fetched
             .into_iter()
             .zip(groups)
-            .map(|(told, group)| answer(told, group, call.version()))
+            .map(|(fetched, group)| answer(fetched, group, version))
             .collect();
-        let response = if call.version() >= BATCH_VERSION {
+        let response = if version >= BATCH_VERSION {
             OffsetFetchResponse {
                 groups: answers,
                 ..Default::default()
@@ -96,7 +87,7 @@ fn only_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup {
     }
 }
 
-fn ask(group: &OffsetFetchRequestGroup, require_stable: bool, version: i16) -> Ask {
+fn fetch(group: &OffsetFetchRequestGroup, require_stable: bool, version: i16) -> FetchOffsets {
     let topic = |topic: &OffsetFetchRequestTopics| FetchTopic {
         topic: if version >= IDS_VERSION {
             TopicKey::Id(topic.topic_id)
@@ -108,20 +99,20 @@ fn ask(group: &OffsetFetchRequestGroup, require_stable: bool, version: i16) -> A
             .collect(),
     };
     let topics = group.topics.as_ref();
-    Ask::FetchOffsets(FetchOffsets {
+    FetchOffsets {
         group_id: group.group_id.clone(),
         member_id: group.member_id.clone(),
         member_epoch: group.member_epoch,
         topics: topics.map(|topics| topics.iter().map(topic).collect()),
         require_stable,
-    })
+    }
 }
 
-fn answer(told: Told, group: OffsetFetchRequestGroup, version: i16) -> OffsetFetchResponseGroup {
-    let fetched = match told.map(Said::group) {
-        Ok(Answer::FetchOffsets(fetched)) => fetched,
-        other => Err(unexpected(other)),
-    };
+fn answer(
+    fetched: Result<Vec<FetchedTopic>, ErrorCode>,
+    group: OffsetFetchRequestGroup,
+    version: i16,
+) -> OffsetFetchResponseGroup {
     let asked = group.topics.as_deref();
     let (code, topics) = match fetched {
         Ok(topics) => {
@@ -230,12 +221,12 @@ mod tests {
         };
         let told = |version, topics: Option<Vec<OffsetFetchRequestTopics>>| -> Vec<String> {
             let there = Some(Uuid([1; 16]));
-            let said = Answer::FetchOffsets(Ok(vec![topic("gone", None), topic("there", there)]));
+            let fetched = vec![topic("gone", None), topic("there", there)];
             let group = OffsetFetchRequestGroup {
                 topics,
                 ..Default::default()
             };
-            let answer = answer(Ok(Said::Group(said)), group, version);
+            let answer = answer(Ok(fetched), group, version);
             answer.topics.into_iter().map(|topic| topic.name).collect()
         };
         assert_eq!(told(10, None), ["there"]);

@@ -1,14 +1,13 @@
 //! SyncGroup: the leader brings the assignment of a generation, every member fetches its own.
 
-use coord::group::ask::{MemberAssignment, Sync};
-use coord::group::{Answer, Ask};
+use coord::group::ask::{MemberAssignment, Sync, Synced};
 use wire::messages::sync_group_request::SyncGroupRequestAssignment;
 use wire::messages::{SyncGroupRequest, SyncGroupResponse};
 use wire::{ApiKey, ErrorCode};
 
-use super::group::unexpected;
 use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
+use crate::ops::groups;
 
 /// From here on the request must say which protocol it syncs (KIP-559).
 const PROTOCOL_VERSION: i16 = 5;
@@ -19,18 +18,18 @@ pub(crate) fn on_sync_group(call: &mut Call<'_>, request: SyncGroupRequest) -> O
         let response = refuse(ErrorCode::InconsistentGroupProtocol);
         return call.reply(ApiKey::SyncGroup, &response);
     }
-    let group_id = request.group_id.clone();
-    call.ask_group(&group_id, ask(request), |call, told| {
-        call.reply(ApiKey::SyncGroup, &response(told))
+    call.carry_out(groups::sync, sync(request), |call, synced| {
+        let response = synced.map_or_else(refuse, response);
+        call.reply(ApiKey::SyncGroup, &response)
     })
 }
 
-fn ask(request: SyncGroupRequest) -> Ask {
+fn sync(request: SyncGroupRequest) -> Sync {
     let part = |part: SyncGroupRequestAssignment| MemberAssignment {
         member_id: part.member_id,
         assignment: part.assignment,
     };
-    Ask::Sync(Sync {
+    Sync {
         group_id: request.group_id,
         member_id: request.member_id,
         instance_id: request.group_instance_id,
@@ -38,19 +37,15 @@ fn ask(request: SyncGroupRequest) -> Ask {
         protocol_type: request.protocol_type,
         protocol: request.protocol_name,
         assignments: request.assignments.into_iter().map(part).collect(),
-    })
+    }
 }
 
-fn response(told: Result<Answer, ErrorCode>) -> SyncGroupResponse {
-    match told {
-        Ok(Answer::Sync(Ok(synced))) => SyncGroupResponse {
-            protocol_type: synced.protocol_type,
-            protocol_name: synced.protocol,
-            assignment: synced.assignment,
-            ..Default::default()
-        },
-        Ok(Answer::Sync(Err(code))) => refuse(code),
-        other => refuse(unexpected(other)),
+fn response(synced: Synced) -> SyncGroupResponse {
+    SyncGroupResponse {
+        protocol_type: synced.protocol_type,
+        protocol_name: synced.protocol,
+        assignment: synced.assignment,
+        ..Default::default()
     }
 }
 

@@ -1,13 +1,8 @@
 //! TxnOffsetCommit: how far a group has read, told as part of a transaction. Since version 5 the offsets join the transaction by
 //! this very request (KIP-890); before, the coordinator is asked whether they did.
 
-use std::sync::Arc;
-
-use coord::group;
 use coord::group::ask::{CommitPartition, CommitTopic, TopicKey, TxnCommit};
-use coord::txn::{Answer, Ask, EPOCH_PER_TXN, Producer};
-use model::{LeaderEpoch, Offset, PartitionIndex};
-use partition::{Guard, Partition, Warrant};
+use model::{LeaderEpoch, Offset, PartitionIndex, Ticket};
 use wire::messages::txn_offset_commit_request::{
     TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic,
 };
@@ -19,11 +14,13 @@ use wire::{ApiKey, ErrorCode};
 
 use super::group::code;
 use super::txn::producer;
-use crate::coordinate::{Question, Said, Told};
-use crate::error;
 use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
-use crate::ops::txns::unexpected;
+use crate::ops::asking::Awaiting;
+use crate::ops::offsets::Results;
+use crate::ops::produce::Joining;
+use crate::ops::txn_offsets::{self, Committing, TxnOffsets};
+use crate::ops::{Asker, Desk, Step, Tickets};
 
 /// First version whose clients know what to do while a coordinator is loaded (KAFKA-7296), the first whose clients know
 /// TRANSACTION_ABORTABLE, and the first that adds the offsets itself.
@@ -31,152 +28,84 @@ const LOADING_VERSION: i16 = 2;
 const ABORTABLE_VERSION: i16 = 4;
 const ADDING_VERSION: i16 = 5;
 
-/// A commit on its way: what is known, what is refused already, and in whose log it goes.
-struct Commit {
-    request: TxnOffsetCommitRequest,
-    refused: Vec<TxnOffsetCommitResponseTopic>,
-    log: Arc<Partition>,
-    producer: Producer,
-}
-
 pub(crate) fn on_txn_offset_commit(
     call: &mut Call<'_>,
-    mut request: TxnOffsetCommitRequest,
+    request: TxnOffsetCommitRequest,
 ) -> Outcome {
-    let topics = call.desk.topics();
-    let partition = call.desk.group_partition(&request.group_id);
-    let offsets = topics.named(meta::name::OFFSETS);
-    let Some(log) = offsets.and_then(|topic| topic.partition(partition)) else {
-        let code = ErrorCode::CoordinatorNotAvailable;
-        let refused = refuse_all(&request.topics, code);
-        return answer_txn_commit(call, refused, Vec::new());
-    };
-    let is_there = |name: &str, index: i32| {
-        let topic = topics.named(name);
-        topic.is_some_and(|topic| topic.partition(index).is_some())
-    };
-    let mut refused = Vec::new();
-    request.topics.retain_mut(|topic| {
-        let name = topic.name.clone();
-        let absent = topic
-            .partitions
-            .extract_if(.., |asked| !is_there(&name, asked.partition_index));
-        let absent = TxnOffsetCommitRequestTopic {
-            partitions: absent.collect(),
-            name,
-        };
-        if !absent.partitions.is_empty() {
-            refused.push(refuse(&absent, ErrorCode::UnknownTopicOrPartition));
+    let unanswered = request.topics.iter().map(unanswered).collect();
+    let request = offsets(request, call.version());
+    let first = call.ticket();
+    let tickets = |part| Ticket { part, ..first };
+    let finish = |call: &mut Call<'_>, results| respond(call, results, unanswered);
+    match txn_offsets::begin(call.desk, &call.asker, request, &tickets) {
+        Step::Done(results) => finish(call, results),
+        Step::Dropped => Outcome::Close,
+        Step::Parked(Committing::Writing(Awaiting { asking, read })) => {
+            call.park_asking(asking, |call, told| finish(call, read.read(told)))
         }
-        !topic.partitions.is_empty()
-    });
-    if request.topics.is_empty() {
-        return answer_txn_commit(call, refused, Vec::new());
+        Step::Parked(Committing::Verifying(asking, verifying)) => {
+            call.park_asking(asking, move |call, told| {
+                let go_on = |desk: &mut Desk, _: &Asker, told, tickets: Tickets<'_>| {
+                    verifying.go_on(desk, told, tickets)
+                };
+                call.carry_out(go_on, told, finish)
+            })
+        }
     }
-    let commit = Commit {
-        producer: producer(request.producer_id, request.producer_epoch),
-        log: Arc::clone(log),
-        refused,
-        request,
+}
+
+/// The answer for a topic, without results.
+fn unanswered(topic: &TxnOffsetCommitRequestTopic) -> TxnOffsetCommitResponseTopic {
+    let partition = |asked: &TxnOffsetCommitRequestPartition| TxnOffsetCommitResponsePartition {
+        partition_index: asked.partition_index,
+        error_code: 0,
     };
-    let Producer { id, epoch } = commit.producer;
-    let guard = match commit.log.begin_verification(id, epoch, None) {
-        Ok(Some(guard)) => guard,
-        Ok(None) => return commit_in_txn(call, commit, Warrant::None),
-        Err(error) => {
-            let told = refuse_all(&commit.request.topics, error::producer(&error));
-            return answer_txn_commit(call, told, commit.refused);
-        }
+    TxnOffsetCommitResponseTopic {
+        name: topic.name.clone(),
+        partitions: topic.partitions.iter().map(partition).collect(),
+    }
+}
+
+fn offsets(request: TxnOffsetCommitRequest, version: i16) -> TxnOffsets {
+    let topic = |topic: TxnOffsetCommitRequestTopic| CommitTopic {
+        topic: TopicKey::Name(topic.name),
+        partitions: topic.partitions.into_iter().map(partition).collect(),
     };
-    let transactional_id = commit.request.transactional_id.clone();
-    let places = vec![(meta::name::OFFSETS.to_owned(), partition)];
-    let ask = match call.version() >= ADDING_VERSION {
-        true => Ask::Add {
-            transactional_id,
-            producer: commit.producer,
-            places,
-            version: EPOCH_PER_TXN,
-            may_wait: true,
+    TxnOffsets {
+        transactional_id: request.transactional_id,
+        joining: if version >= ADDING_VERSION {
+            Joining::Adds
+        } else {
+            Joining::Verifies
         },
-        false if !call.desk.verifies_txns() => {
-            commit.log.end_verification(id, guard);
-            return commit_in_txn(call, commit, Warrant::Waived);
-        }
-        false => Ask::Verify {
-            transactional_id,
-            producer: commit.producer,
-            places,
+        commit: TxnCommit {
+            group_id: request.group_id,
+            member_id: request.member_id,
+            instance_id: request.group_instance_id,
+            generation: request.generation_id,
+            producer: producer(request.producer_id, request.producer_epoch),
+            topics: request.topics.into_iter().map(topic).collect(),
         },
-    };
-    let question = Ok(call.desk.txn_question(ask));
-    call.ask_txn(question, move |call, told| {
-        on_txn_commit_verified(call, commit, guard, told)
-    })
+    }
 }
 
-fn on_txn_commit_verified(
+fn partition(asked: TxnOffsetCommitRequestPartition) -> CommitPartition {
+    CommitPartition {
+        index: PartitionIndex(asked.partition_index),
+        offset: Offset(asked.committed_offset),
+        leader_epoch: LeaderEpoch(asked.committed_leader_epoch),
+        metadata: asked.committed_metadata.unwrap_or_default(),
+    }
+}
+
+fn respond(
     call: &mut Call<'_>,
-    commit: Commit,
-    guard: Guard,
-    told: Result<Answer, ErrorCode>,
-) -> Outcome {
-    let verified = match told {
-        Ok(Answer::Add(added)) => added,
-        Ok(Answer::Verify(verified)) => verified.into_iter().collect(),
-        other => Err(unexpected(other)),
-    };
-    let Err(code) = verified else {
-        return commit_in_txn(call, commit, Warrant::Verified(guard));
-    };
-    commit.log.end_verification(commit.producer.id, guard);
-    let code = match code {
-        ErrorCode::ProducerFenced => ErrorCode::InvalidProducerEpoch,
-        ErrorCode::TransactionAbortable if call.version() < ABORTABLE_VERSION => {
-            ErrorCode::InvalidTxnState
-        }
-        ErrorCode::ConcurrentTransactions if call.version() < ADDING_VERSION => {
-            ErrorCode::CoordinatorLoadInProgress
-        }
-        code => code,
-    };
-    let told = refuse_all(&commit.request.topics, code);
-    answer_txn_commit(call, told, commit.refused)
-}
-
-fn commit_in_txn(call: &mut Call<'_>, commit: Commit, warrant: Warrant) -> Outcome {
-    let Commit {
-        request,
-        refused,
-        log,
-        producer,
-    } = commit;
-    let unanswered = refuse_all(&request.topics, ErrorCode::None);
-    let ask = group::Ask::TxnCommit(ask(request, producer));
-    let questions = vec![(log.index.0, Question::TxnOffsets(ask, warrant))];
-    call.ask_all(questions, move |call, told: Vec<Told>| {
-        if let Warrant::Verified(guard) = warrant {
-            log.end_verification(producer.id, guard);
-        }
-        let told = told.into_iter().next();
-        let told = told.unwrap_or(Err(ErrorCode::NotCoordinator));
-        let topics = answered(told.map(Said::group), unanswered);
-        answer_txn_commit(call, topics, refused)
-    })
-}
-
-fn answer_txn_commit(
-    call: &mut Call<'_>,
+    results: Results,
     mut topics: Vec<TxnOffsetCommitResponseTopic>,
-    refused: Vec<TxnOffsetCommitResponseTopic>,
 ) -> Outcome {
-    topics.extend(refused);
-    if call.version() < LOADING_VERSION {
-        let partitions = topics.iter_mut().flat_map(|topic| &mut topic.partitions);
-        for partition in partitions {
-            if partition.error_code == ErrorCode::CoordinatorLoadInProgress.code() {
-                partition.error_code = ErrorCode::CoordinatorNotAvailable.code();
-            }
-        }
+    let partitions = topics.iter_mut().flat_map(|topic| &mut topic.partitions);
+    for (partition, result) in partitions.zip(results) {
+        partition.error_code = code(result.map_err(|code| known(code, call.version())));
     }
     let response = TxnOffsetCommitResponse {
         topics,
@@ -185,62 +114,23 @@ fn answer_txn_commit(
     call.reply(ApiKey::TxnOffsetCommit, &response)
 }
 
-fn ask(request: TxnOffsetCommitRequest, producer: Producer) -> TxnCommit {
-    let partition = |asked: TxnOffsetCommitRequestPartition| CommitPartition {
-        index: PartitionIndex(asked.partition_index),
-        offset: Offset(asked.committed_offset),
-        leader_epoch: LeaderEpoch(asked.committed_leader_epoch),
-        metadata: asked.committed_metadata.unwrap_or_default(),
-    };
-    let topic = |topic: TxnOffsetCommitRequestTopic| CommitTopic {
-        topic: TopicKey::Name(topic.name),
-        partitions: topic.partitions.into_iter().map(partition).collect(),
-    };
-    TxnCommit {
-        group_id: request.group_id,
-        member_id: request.member_id,
-        instance_id: request.group_instance_id,
-        generation: request.generation_id,
-        producer,
-        topics: request.topics.into_iter().map(topic).collect(),
-    }
-}
-
-fn answered(
-    told: Result<group::Answer, ErrorCode>,
-    mut topics: Vec<TxnOffsetCommitResponseTopic>,
-) -> Vec<TxnOffsetCommitResponseTopic> {
-    let partitions = topics.iter_mut().flat_map(|topic| &mut topic.partitions);
-    match told {
-        Ok(group::Answer::TxnCommit(results)) => partitions
-            .zip(results)
-            .for_each(|(partition, result)| partition.error_code = code(result)),
-        other => {
-            let code = super::group::unexpected(other).code();
-            partitions.for_each(|partition| partition.error_code = code);
+/// The code that clients of a version know for a refusal.
+fn known(code: ErrorCode, version: i16) -> ErrorCode {
+    let code = match code {
+        ErrorCode::ProducerFenced => ErrorCode::InvalidProducerEpoch,
+        ErrorCode::TransactionAbortable if version < ABORTABLE_VERSION => {
+            ErrorCode::InvalidTxnState
         }
-    }
-    topics
-}
-
-fn refuse_all(
-    topics: &[TxnOffsetCommitRequestTopic],
-    code: ErrorCode,
-) -> Vec<TxnOffsetCommitResponseTopic> {
-    topics.iter().map(|topic| refuse(topic, code)).collect()
-}
-
-fn refuse(topic: &TxnOffsetCommitRequestTopic, code: ErrorCode) -> TxnOffsetCommitResponseTopic {
-    TxnOffsetCommitResponseTopic {
-        name: topic.name.clone(),
-        partitions: topic
-            .partitions
-            .iter()
-            .map(|partition| TxnOffsetCommitResponsePartition {
-                partition_index: partition.partition_index,
-                error_code: code.code(),
-            })
-            .collect(),
+        ErrorCode::ConcurrentTransactions if version < ADDING_VERSION => {
+            ErrorCode::CoordinatorLoadInProgress
+        }
+        code => code,
+    };
+    match code {
+        ErrorCode::CoordinatorLoadInProgress if version < LOADING_VERSION => {
+            ErrorCode::CoordinatorNotAvailable
+        }
+        code => code,
     }
 }
 

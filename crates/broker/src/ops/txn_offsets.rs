@@ -1,0 +1,211 @@
+//! Offsets that are committed as part of a transaction.
+//!
+//! Either this very operation adds them to the transaction (KIP-890), or the coordinator of the transaction is asked whether the
+//! client did. Then the coordinator of the group writes them into its log, where they wait for the end of the transaction.
+
+use std::sync::Arc;
+
+use coord::group::Answer as GroupAnswer;
+use coord::group::ask::{CommitTopic, TxnCommit};
+use coord::txn::{Answer, Ask, EPOCH_PER_TXN, Producer};
+use partition::{Guard, Partition, Warrant};
+use wire::ErrorCode;
+
+use super::access::{Operation, Resource};
+use super::asking::{Asking, Awaited, Awaiting, Read, only};
+use super::groups::{self, unexpected};
+use super::offsets::{Results, Slots, find, may};
+use super::produce::Joining;
+use super::txns;
+use super::{Asker, Desk, Step, Tickets};
+use crate::coordinate::{Question, Said, Told};
+use crate::error;
+use crate::topics::Topics;
+
+pub(crate) struct TxnOffsets {
+    pub(crate) transactional_id: String,
+    pub(crate) joining: Joining,
+    pub(crate) commit: TxnCommit,
+}
+
+/// A commit that waits.
+pub(crate) enum Committing {
+    /// For the coordinator of the transaction.
+    Verifying(Asking, Box<Verifying>),
+    /// For the coordinator of the group.
+    Writing(Awaiting<Results>),
+}
+
+/// A commit whose transaction is verified.
+pub(crate) struct Verifying {
+    guard: Guard,
+    write: Write,
+}
+
+/// A commit for the log of its group.
+struct Write {
+    commit: TxnCommit,
+    slots: Slots,
+    log: Arc<Partition>,
+}
+
+pub(crate) fn begin(
+    desk: &mut Desk,
+    asker: &Asker,
+    request: TxnOffsets,
+    tickets: Tickets<'_>,
+) -> Step<Committing, Results> {
+    let TxnOffsets {
+        transactional_id,
+        joining,
+        mut commit,
+    } = request;
+    let topics = desk.topics();
+    let partition = desk.group_partition(&commit.group_id);
+    let offsets = topics.named(meta::name::OFFSETS);
+    let log = offsets.and_then(|topic| topic.partition(partition));
+    let log = match (check(asker, &transactional_id, &commit.group_id), log) {
+        (Ok(()), Some(log)) => Arc::clone(log),
+        (Ok(()), None) => return refuse(&commit, ErrorCode::CoordinatorNotAvailable),
+        (Err(code), _) => return refuse(&commit, code),
+    };
+    let slots = take_refused(&mut commit.topics, asker, &topics);
+    if commit.topics.is_empty() {
+        return Step::Done(slots.fill(Vec::new()));
+    }
+    let Producer { id, epoch } = commit.producer;
+    let begun = log.begin_verification(id, epoch, None);
+    let write = Write { commit, slots, log };
+    match begun {
+        Ok(Some(guard)) => write.verify(desk, guard, transactional_id, joining, tickets),
+        Ok(None) => {
+            let step = write.begin(desk, Warrant::None, tickets);
+            step.map_parked(Committing::Writing)
+        }
+        Err(error) => Step::Done(write.slots.refuse(error::producer(&error))),
+    }
+}
+
+impl Verifying {
+    /// The coordinator of the transaction has spoken.
+    pub(crate) fn go_on(
+        self,
+        desk: &mut Desk,
+        told: Vec<Told>,
+        tickets: Tickets<'_>,
+    ) -> Awaited<Results> {
+        let Verifying { guard, write } = self;
+        let verified = match only(told).map(Said::txn) {
+            Ok(Answer::Add(added)) => added,
+            Ok(Answer::Verify(verified)) => verified.into_iter().collect(),
+            other => Err(txns::unexpected(other)),
+        };
+        match verified {
+            Ok(()) => write.begin(desk, Warrant::Verified(guard), tickets),
+            Err(code) => {
+                let Producer { id, .. } = write.commit.producer;
+                write.log.end_verification(id, guard);
+                Step::Done(write.slots.refuse(code))
+            }
+        }
+    }
+}
+
+impl Write {
+    /// The transaction would be opened in this log: its coordinator is asked, where that is not waived.
+    fn verify(
+        self,
+        desk: &mut Desk,
+        guard: Guard,
+        transactional_id: String,
+        joining: Joining,
+        tickets: Tickets<'_>,
+    ) -> Step<Committing, Results> {
+        let producer = self.commit.producer;
+        let places = vec![(meta::name::OFFSETS.to_owned(), self.log.index.0)];
+        let ask = match joining {
+            Joining::Adds => Ask::Add {
+                transactional_id,
+                producer,
+                places,
+                version: EPOCH_PER_TXN,
+                may_wait: true,
+            },
+            Joining::Verifies if !desk.verifies_txns() => {
+                self.log.end_verification(producer.id, guard);
+                let step = self.begin(desk, Warrant::Waived, tickets);
+                return step.map_parked(Committing::Writing);
+            }
+            Joining::Verifies => Ask::Verify {
+                transactional_id,
+                producer,
+                places,
+            },
+        };
+        if desk.is_stopping {
+            return Step::Dropped;
+        }
+        let question = desk.txn_question(ask);
+        let asking = Asking::begin(desk, vec![question], tickets);
+        let verifying = Verifying { guard, write: self };
+        Step::Parked(Committing::Verifying(asking, Box::new(verifying)))
+    }
+
+    fn begin(self, desk: &mut Desk, warrant: Warrant, tickets: Tickets<'_>) -> Awaited<Results> {
+        let Write { commit, slots, log } = self;
+        let producer = commit.producer;
+        let ask = coord::group::Ask::TxnCommit(commit);
+        let question = (log.index.0, Question::TxnOffsets(ask, warrant));
+        let read = Read::with(move |told| {
+            if let Warrant::Verified(guard) = warrant {
+                log.end_verification(producer.id, guard);
+            }
+            match only(told).map(Said::group) {
+                Ok(GroupAnswer::TxnCommit(results)) => slots.fill(results),
+                other => slots.refuse(unexpected(other)),
+            }
+        });
+        Awaiting::begin(desk, vec![question], tickets, read)
+    }
+}
+
+fn check(asker: &Asker, transactional_id: &str, group_id: &str) -> Result<(), ErrorCode> {
+    let transaction = Resource::transactional_id(transactional_id);
+    if !asker.may(Operation::Write, transaction) {
+        return Err(ErrorCode::TransactionalIdAuthorizationFailed);
+    }
+    groups::check(asker, Operation::Read, group_id)
+}
+
+/// Takes out the partitions that are not there or may not be used.
+fn take_refused(asked: &mut Vec<CommitTopic>, asker: &Asker, topics: &Topics) -> Slots {
+    let mut slots = Slots::default();
+    asked.retain_mut(|asked| {
+        let may = may(asker, Operation::Read, &asked.topic, topics);
+        let topic = find(&asked.topic, topics);
+        asked.partitions.retain(|asked| {
+            let is_there = topic.is_some_and(|topic| topic.partition(asked.index.0).is_some());
+            let result = if !may {
+                Err(ErrorCode::TopicAuthorizationFailed)
+            } else if is_there {
+                Ok(())
+            } else {
+                Err(ErrorCode::UnknownTopicOrPartition)
+            };
+            slots.push(result);
+            result.is_ok()
+        });
+        !asked.partitions.is_empty()
+    });
+    slots
+}
+
+/// The whole commit has one result.
+fn refuse(commit: &TxnCommit, code: ErrorCode) -> Step<Committing, Results> {
+    let count = commit
+        .topics
+        .iter()
+        .map(|topic| topic.partitions.len())
+        .sum();
+    Step::Done(vec![Err(code); count])
+}
