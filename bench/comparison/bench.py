@@ -34,6 +34,7 @@ class Side:
 SIDES = {s.name: s for s in (
     Side("esker", "esker", {}, "as shipped: every append synced before it is acknowledged"),
     Side("esker-os", "esker", {"esker.durability": "os"}, "topics opted out of syncing, as Kafka does by default"),
+    Side("esker-before", "before", {}, "another build of Esker, named by --before: does a change cost anything"),
     Side("kafka", "kafka", {}, "as shipped: not synced"),
     Side("kafka-sync", "kafka", {"flush.messages": "1"}, "flush.messages=1: every append synced"),
 )}
@@ -69,7 +70,8 @@ class Bench:
     # ---- sides and servers
 
     def _usable_sides(self, names):
-        needs = {"esker": lambda: build.esker_binary(self.options.esker), "kafka": build.kafka_jars}
+        needs = {"esker": lambda: build.esker_binary(self.options.esker), "before": lambda: build.before_binary(self.options.before),
+                 "kafka": build.kafka_jars}
         self.found = {}
         for kind in dict.fromkeys(SIDES[n].kind for n in names):
             try:
@@ -83,7 +85,7 @@ class Bench:
         """A server with fresh data and settings of its own, prepared and not started."""
         self.started += 1
         directory = self.work / f"{kind}-{self.started}"
-        if kind == "esker":
+        if kind in ("esker", "before"):
             server = Esker(directory, self.processes, self.found[kind], self.options.esker_args, slow_us, settings)
         else:
             server = Kafka(directory, self.processes, self.found[kind], slow_us, settings)

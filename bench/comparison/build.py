@@ -127,6 +127,12 @@ def streams_client():
     return _java("streams", [kafka_jars(), jars])
 
 
+def before_binary(given):
+    if not given:
+        raise Missing("name the other build of Esker with --before")
+    return esker_binary(given)
+
+
 def esker_binary(given):
     path = Path(given or os.environ.get("ESKER") or Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "esker")
     if not path.exists():

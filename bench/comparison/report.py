@@ -49,9 +49,9 @@ def rows_of(preset, results):
     for r in mine:
         groups.setdefault((r.case, r.side), []).append(r)
     cases = list(dict.fromkeys(r.case for r in mine))
-    order = ["machine", "esker", "esker-os", "kafka", "kafka-sync"]
+    order = ["machine", "esker", "esker-before", "esker-os", "kafka", "kafka-sync"]
     columns = [c for c in preset.columns if any(c in r.figures for r in mine)]
-    heads = ["case", "side", f"{preset.unit} min", "median", "max", "/ kafka", "/ kafka-sync", "/ machine", *(TITLES.get(c, c) for c in columns)]
+    heads = ["case", "side", f"{preset.unit} min", "median", "max", "/ esker-before", "/ kafka", "/ kafka-sync", "/ machine", *(TITLES.get(c, c) for c in columns)]
     rows = []
     for case in cases:
         def median(side, name):
@@ -65,7 +65,7 @@ def rows_of(preset, results):
                 continue
             middle = statistics.median(values)
             ratios = []
-            for other in ("kafka", "kafka-sync", "machine"):
+            for other in ("esker-before", "kafka", "kafka-sync", "machine"):
                 base = median(other, preset.metric)
                 ratios.append(number(middle / base) if base and side not in (other, "machine") else "")
             noisy = (median(side, "others_cores") or 0) > NOISY_CORES
