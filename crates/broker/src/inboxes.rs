@@ -6,13 +6,12 @@
 
 use std::sync::Arc;
 
-use env::Wake;
+use env::{Socket, Wake};
 use model::InboxId;
 use parking_lot::Mutex;
 use partition::News;
 
-use crate::coordinate::Answered;
-use crate::shared::Post;
+use crate::coordinate::question::{Answered, Asked};
 
 /// A loop of the broker that owns connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -23,6 +22,15 @@ pub(crate) enum Redeemed {
     News(News),
     /// An answer of a coordinator to a question that waits there.
     Answered(Box<Answered>),
+}
+
+/// Something for another shard.
+pub(crate) enum Post {
+    Socket(Socket),
+    /// A question for a coordinator that lives there.
+    Asked(Box<Asked>),
+    /// For requests that wait there.
+    Redeemed(Redeemed),
 }
 
 /// Takes what became of tickets.

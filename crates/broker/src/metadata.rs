@@ -145,7 +145,8 @@ impl Shared {
         let broker = Arc::clone(&self.config().broker);
         let usable = self.metadata.places.usable(&plan.image, &broker);
         let (mut records, answer) = decide(&usable, self);
-        self.prefer_dirs(&plan.image, &mut records);
+        let is_usable = |id| (self.dirs().iter()).any(|dir| dir.id == id && !dir.is_failed());
+        (self.moves).prefer_dirs(broker.node_id, &plan.image, &mut records, is_usable);
         if is_stuck && !records.is_empty() {
             let image = Arc::clone(&plan.image);
             let writes = false;

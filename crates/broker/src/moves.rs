@@ -10,12 +10,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use env::Bell;
 use meta::{Image, Record};
-use model::Instant;
+use model::{BrokerId, Instant};
 use parking_lot::Mutex;
 use partition::{LogDir, Moved, Partition};
 use wire::Uuid;
 
-use crate::shared::Shared;
 use crate::wishes::Key;
 
 /// Directories remembered for partitions that do not exist: 10,000, some MiB. Past it a preference is not taken, and the partition
@@ -137,16 +136,19 @@ impl Moves {
             preferred.insert(key, dir);
         }
     }
-}
 
-impl Shared {
-    /// New partitions go where they were wanted before they existed.
-    pub(crate) fn prefer_dirs(&self, image: &Image, records: &mut [Record]) {
-        let mut preferred = self.moves.preferred.lock();
+    /// New partitions go where they were wanted before they existed, if the directory `is_usable` there.
+    pub(crate) fn prefer_dirs(
+        &self,
+        node: BrokerId,
+        image: &Image,
+        records: &mut [Record],
+        is_usable: impl Fn(Uuid) -> bool,
+    ) {
+        let mut preferred = self.preferred.lock();
         if preferred.is_empty() {
             return;
         }
-        let node = self.config().broker.node_id;
         let mut names: BTreeMap<Uuid, String> = BTreeMap::new();
         for record in records {
             match record {
@@ -163,10 +165,8 @@ impl Shared {
                         continue;
                     };
                     let replica = partition.replicas.iter().position(|id| *id == node.0);
-                    let is_usable =
-                        (self.dirs().iter()).any(|known| known.id == dir && !known.is_failed());
                     if let Some(place) = replica.and_then(|at| partition.directories.get_mut(at))
-                        && is_usable
+                        && is_usable(dir)
                     {
                         *place = dir;
                     }

@@ -8,32 +8,22 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
-use env::{Bell, Env, Socket};
+use env::{Bell, Env};
 use log::journal::SYNCS_MAX;
 use model::InboxId;
 use parking_lot::Mutex;
 use partition::{Cleaning, LogDir, News, Residents, Wait};
 
-use crate::coordinate::Asked;
 use crate::crowd::Crowd;
 use crate::event_loop::memory::Budget;
 use crate::held::{Held, Row};
-use crate::inboxes::{Inboxes, Redeemed, ShardId};
+use crate::inboxes::{Inboxes, Post, Redeemed, ShardId};
 use crate::metadata::Metadata;
 use crate::moves::Moves;
 use crate::prefetch::Prefetcher;
 use crate::settings::Settings;
 use crate::telemetry::Telemetry;
 use crate::topics::Topics;
-
-/// Something for another shard.
-pub(crate) enum Post {
-    Socket(Socket),
-    /// A question for a coordinator that lives there.
-    Asked(Box<Asked>),
-    /// For requests that wait there.
-    Redeemed(Redeemed),
-}
 
 pub(crate) struct Shared {
     pub(crate) env: Env,

@@ -12,7 +12,8 @@ use partition::{Marker, NeverDurable, News, Partition, Stamp};
 use wire::ErrorCode;
 use wire::records::EndTxn;
 
-use super::{Answered, Asked, Coordinators, Question, Said};
+use super::Coordinators;
+use super::question::{Answered, Asked, Question, Said};
 use crate::ops::Desk;
 
 /// How soon a marker that found no room, or a completion that could not be written, is tried again.

@@ -8,6 +8,7 @@
 mod coordinator;
 mod machine;
 mod marking;
+pub(crate) mod question;
 mod topics;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,74 +16,24 @@ use std::sync::Arc;
 
 use coord::{Caller, Moment, group, txn};
 use model::{InboxId, Instant, Ticket};
-use partition::{Marker, Partition, Warrant};
+use partition::Warrant;
 use wire::ErrorCode;
 
 use coordinator::{Coordinator, Progress};
 use machine::Machine;
 pub(crate) use machine::txn_settings;
 use marking::Marking;
+use question::{Answered, Asked, Question, Said};
 use topics::KnownTopics;
 
 use crate::event_loop::{Pending, Timers};
+use crate::inboxes::Post;
 use crate::inboxes::{Redeemed, ShardId};
 use crate::ops::Desk;
-use crate::shared::Post;
 use crate::topics::{Topic, Topics};
 
 /// Log bytes replayed in one turn: other connections are served between two slices of a long load.
 const LOAD_BYTES_PER_TURN: usize = 1 << 20;
-
-/// Something for the machine of one partition.
-pub(crate) enum Question {
-    Group(group::Ask),
-    /// Offsets of a transaction: what they may do in the log of the group.
-    TxnOffsets(group::Ask, Warrant),
-    Txn(txn::Ask),
-    /// For a partition of any topic.
-    MarkerAt(txn::Place, Marker),
-}
-
-/// What a machine said.
-#[derive(Debug)]
-pub(crate) enum Said {
-    Group(group::Answer),
-    Txn(txn::Answer),
-    Marked,
-}
-
-impl Said {
-    pub(crate) fn group(self) -> group::Answer {
-        match self {
-            Said::Group(answer) => answer,
-            other => unreachable!("asked of a group, {other:?} was said"),
-        }
-    }
-
-    pub(crate) fn txn(self) -> txn::Answer {
-        match self {
-            Said::Txn(answer) => answer,
-            other => unreachable!("asked of a transaction, {other:?} was said"),
-        }
-    }
-}
-
-/// What became of one question.
-pub(crate) type Told = Result<Said, ErrorCode>;
-
-/// A question on its way to the shard of its coordinator.
-pub(crate) struct Asked {
-    pub(crate) partition: i32,
-    pub(crate) ticket: Ticket,
-    pub(crate) question: Question,
-}
-
-/// An answer on its way back. It may leave when the `log` is durable up to where it ends now.
-pub(crate) struct Answered {
-    pub(crate) ticket: Ticket,
-    pub(crate) said: Result<Said, ErrorCode>,
-    pub(crate) log: Option<Arc<Partition>>,
-}
 
 /// The coordinators of one shard.
 pub(crate) struct Coordinators {

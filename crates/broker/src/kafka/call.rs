@@ -8,13 +8,12 @@ use meta::Record;
 use meta::decide::Uuids;
 use model::{Ticket, WaiterKey};
 
-use wire::{ApiKey, ErrorCode, Message};
+use wire::{ApiKey, ErrorCode, Message, Reader};
 
-use super::Attempt;
 use super::api::overdue::Overdue;
 use super::hall::{Door, Hall};
 use super::parked::{AskedFor, Change, Parked, Then, Waiting};
-use crate::coordinate::{Question, Said, Told};
+use crate::coordinate::question::{Question, Said, Told};
 use crate::event_loop::{Address, Chunk, Connections, Outcome, Reply};
 use crate::ops::asking::{Asking, Awaited, Awaiting, QUESTION_BYTES, only};
 use crate::ops::change::{self, Begun};
@@ -24,6 +23,20 @@ use crate::ops::{Asker, Desk, Step, Tickets};
 /// A request that needs a change before it can be answered is answered without it then. Kafka does not wait for a topic that it
 /// creates by the way, and its clients ask again.
 const AGAIN_WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// Names, partitions and whatever else one request may list. With its question and its part of the answer a name of one byte takes
+/// up to 700, so these are some 180 MiB; a large cluster has fewer partitions. A request that lists more closes its connection.
+pub(super) const ELEMENTS_MAX: usize = 1 << 18;
+
+/// Requests that need a change of the metadata are handled more than once.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Attempt {
+    First,
+    /// What it needed is there now.
+    Second,
+    /// What it needed was not durable in time: it is answered without.
+    Overdue,
+}
 
 pub(crate) struct Call<'a> {
     pub(crate) desk: &'a mut Desk,
@@ -215,6 +228,22 @@ impl Call<'_> {
                 then: Some(then),
             })),
             Begun::Offline => Outcome::Close,
+        }
+    }
+}
+
+/// Decodes a request and hands it to its handler.
+pub(crate) fn with<R: Message>(
+    call: &mut Call<'_>,
+    mut reader: Reader,
+    handle: impl FnOnce(&mut Call<'_>, R) -> Outcome,
+) -> Outcome {
+    reader.bound_elements(ELEMENTS_MAX);
+    match R::decode(&mut reader, call.version()) {
+        Ok(request) => handle(call, request),
+        Err(error) => {
+            env::tell!("connection from {} closed: {error}", call.asker.peer);
+            Outcome::Close
         }
     }
 }

@@ -16,7 +16,7 @@ use wire::messages::*;
 use wire::{ApiKey, ErrorCode, Reader};
 
 use super::call::Call;
-use super::with;
+use super::call::with;
 use crate::event_loop::Outcome;
 
 const CODE: i16 = ErrorCode::ClusterAuthorizationFailed as i16;

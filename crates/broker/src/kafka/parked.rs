@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use model::Instant;
 
-use super::Attempt;
 use super::api::fetch::Fetch;
 use super::api::list_offsets::Search;
+use super::call::Attempt;
 use super::call::Call;
-use crate::coordinate::Told;
+use crate::coordinate::question::Told;
 use crate::event_loop::{Address, Outcome, Reply};
 use crate::ops::asking::Asking;
 use crate::ops::produce::Producing;

@@ -5,7 +5,7 @@ use wire::messages::{
     DescribeGroupsRequest, DescribeProducersRequest, DescribeTransactionsRequest,
 };
 
-use super::ELEMENTS_MAX;
+use super::call::ELEMENTS_MAX;
 use crate::event_loop::bench::{Bench, encoded};
 
 const DESCRIBE: i16 = 5;

@@ -8,7 +8,7 @@ use model::Instant;
 
 use super::connection::Connection;
 use super::shard::{IDLE_CHECK, Shard};
-use crate::shared::Post;
+use crate::inboxes::Post;
 
 /// While there are as many connections as may be, new ones wait in the backlog, and are looked for so often.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);

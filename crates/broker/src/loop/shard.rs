@@ -15,12 +15,13 @@ use super::connections::{Connections, Sent};
 use super::inbox::Frame;
 use super::memory::Account;
 use super::pending::Pending;
-use crate::coordinate::Answered;
+use crate::coordinate::question::Answered;
 use crate::held::Held;
+use crate::inboxes::Post;
 use crate::inboxes::{Redeemed, ShardId};
 use crate::kafka::{self, Door, Hall};
 use crate::ops::Desk;
-use crate::shared::{Post, Shared};
+use crate::shared::Shared;
 
 /// Receive calls per connection and turn: a fast sender does not starve the others.
 const RECEIVES_MAX: usize = 8;

@@ -7,7 +7,7 @@ use partition::NeverDurable;
 use wire::ErrorCode;
 
 use super::{Desk, Step, Tickets};
-use crate::coordinate::{Answered, Asked, Question, Said, Told};
+use crate::coordinate::question::{Answered, Asked, Question, Said, Told};
 
 /// Memory of a question that waits for its coordinator, and of what it says. The name that it is about may be one byte of the
 /// request.

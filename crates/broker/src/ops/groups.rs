@@ -17,7 +17,7 @@ use super::access::{self, Operation, Resource};
 use super::asking::{Awaited, Awaiting, Read, only};
 use super::once::keep_once;
 use super::{Asker, Desk, Step, Tickets};
-use crate::coordinate::{Question, Said, Told};
+use crate::coordinate::question::{Question, Said, Told};
 
 /// One result for each group, which is named once.
 pub(crate) type Each<T> = Vec<(String, Result<T, ErrorCode>)>;

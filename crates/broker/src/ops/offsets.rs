@@ -16,7 +16,7 @@ use super::access::{self, Operation, Resource};
 use super::asking::{Awaited, Awaiting, Read, only};
 use super::groups::{check, read, unexpected};
 use super::{Asker, Desk, Step, Tickets};
-use crate::coordinate::{Said, Told};
+use crate::coordinate::question::{Said, Told};
 use crate::topics::{Topic, Topics};
 
 /// One for each partition.

@@ -18,7 +18,7 @@ use super::access::{Operation, Resource};
 use super::source::Source;
 use super::verify::{self, Verifying};
 use super::{Asker, Desk, Step, Tickets};
-use crate::coordinate::Answered;
+use crate::coordinate::question::Answered;
 
 /// When the asker hears of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,7 +18,7 @@ use super::offsets::{Results, Slots, find, may};
 use super::produce::Joining;
 use super::txns;
 use super::{Asker, Desk, Step, Tickets};
-use crate::coordinate::{Question, Said, Told};
+use crate::coordinate::question::{Question, Said, Told};
 use crate::error;
 use crate::topics::Topics;
 

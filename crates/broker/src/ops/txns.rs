@@ -11,7 +11,8 @@ use wire::ErrorCode;
 use super::access::{Operation, Resource};
 use super::view::View;
 use super::{Asker, Desk};
-use crate::coordinate::{Question, txn_settings};
+use crate::coordinate::question::Question;
+use crate::coordinate::txn_settings;
 
 /// A question, and the partition of its coordinator.
 pub(crate) type Asked = (i32, Question);

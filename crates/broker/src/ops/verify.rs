@@ -16,7 +16,7 @@ use super::asking::{Asking, only};
 use super::produce::{Joining, Origin, Produce, Produced, Producing, Refusal, append_all};
 use super::txns::unexpected;
 use super::{Asker, Desk, Step, Tickets};
-use crate::coordinate::Said;
+use crate::coordinate::question::Said;
 use crate::error;
 
 /// The warrant of each batch by its number, or the reason why it has none; batches not named need none.

@@ -12,7 +12,7 @@ use wire::messages::{AddPartitionsToTxnRequest, AddPartitionsToTxnResponse};
 use wire::{ApiKey, ErrorCode};
 
 use super::txn::{fenced, producer};
-use crate::coordinate::{Said, Told};
+use crate::coordinate::question::{Said, Told};
 use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
 use crate::ops::txns::{self, Asked, Named, Protocol, unexpected};

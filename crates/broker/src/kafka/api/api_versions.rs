@@ -1,11 +1,17 @@
 //! ApiVersions: what this broker serves, and which features the cluster has finalized (KIP-35, KIP-584).
 
+use std::sync::Arc;
+
 use meta::decide::register_broker::FEATURES;
 use wire::messages::api_versions_response::{ApiVersion, FinalizedFeatureKey, SupportedFeatureKey};
 use wire::messages::{ApiVersionsRequest, ApiVersionsResponse};
 use wire::{ApiKey, ErrorCode};
 
-use super::{Served, TABLE, View};
+use super::telemetry::receives_client_metrics;
+use super::{Served, TABLE};
+use crate::event_loop::Outcome;
+use crate::kafka::call::Call;
+use crate::ops::view::View;
 
 /// First version in which clients say who they are.
 const NAMED_FROM: i16 = 3;
@@ -97,6 +103,25 @@ fn is_name(name: &str) -> bool {
         && ends
             .into_iter()
             .all(|end| end.is_some_and(u8::is_ascii_alphanumeric))
+}
+
+pub(crate) fn on_api_versions_unknown(call: &mut Call<'_>) -> Outcome {
+    call.address.version = 0;
+    call.reply(ApiKey::ApiVersions, &unsupported())
+}
+
+pub(crate) fn on_api_versions(call: &mut Call<'_>, request: ApiVersionsRequest) -> Outcome {
+    let scene = call.scene();
+    if receives_client_metrics(call)
+        && let Some((name, version)) = software(&request)
+        && let Some(connection) = call.connections.get_mut(call.address.conn)
+    {
+        Arc::make_mut(connection.asker_mut()).set_software(name, version);
+    }
+    let shared = Arc::clone(&call.desk.shared);
+    let view = scene.view(&shared.metadata.cluster_id);
+    let response = handle(&request, call.version(), &view);
+    call.reply(ApiKey::ApiVersions, &response)
 }
 
 #[cfg(test)]

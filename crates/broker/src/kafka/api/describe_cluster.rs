@@ -5,7 +5,7 @@ use wire::messages::describe_cluster_response::DescribeClusterBroker;
 use wire::messages::{DescribeClusterRequest, DescribeClusterResponse};
 
 use super::{NO_OPERATIONS, View};
-use crate::kafka::access::Resource;
+use crate::ops::access::Resource;
 
 const BROKERS: i8 = 1;
 const CONTROLLERS: i8 = 2;

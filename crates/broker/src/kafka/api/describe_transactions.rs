@@ -5,7 +5,7 @@ use wire::messages::describe_transactions_response::{TopicData, TransactionState
 use wire::messages::{DescribeTransactionsRequest, DescribeTransactionsResponse};
 use wire::{ApiKey, ErrorCode};
 
-use crate::coordinate::{Question, Said};
+use crate::coordinate::question::{Question, Said};
 use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
 use crate::ops::once::keep_once;

@@ -8,7 +8,7 @@ use wire::messages::{EndTxnRequest, EndTxnResponse};
 use super::init_producer_id::NO_PRODUCER_ID;
 use super::txn::{fenced, producer};
 use crate::event_loop::Outcome;
-use crate::kafka::Attempt;
+use crate::kafka::call::Attempt;
 use crate::kafka::call::Call;
 use crate::ops::txns::{self, End, Named, Protocol, unexpected};
 

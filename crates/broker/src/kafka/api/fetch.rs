@@ -17,8 +17,8 @@ use wire::{ApiKey, ErrorCode, Records};
 use super::isolation;
 use crate::error;
 use crate::event_loop::{Chunk, Outcome};
-use crate::kafka::Hall;
 use crate::kafka::call::Call;
+use crate::kafka::hall::Hall;
 use crate::kafka::parked::Waiting;
 use crate::kafka::session::Context;
 

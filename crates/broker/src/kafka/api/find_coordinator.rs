@@ -8,7 +8,7 @@ use wire::messages::{FindCoordinatorRequest, FindCoordinatorResponse};
 use wire::{ApiKey, ErrorCode};
 
 use crate::event_loop::Outcome;
-use crate::kafka::Attempt;
+use crate::kafka::call::Attempt;
 use crate::kafka::call::Call;
 use crate::ops::access::{Operation, Resource};
 use crate::ops::cluster::{Coordinated, find_coordinator};

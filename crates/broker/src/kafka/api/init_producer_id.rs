@@ -5,9 +5,9 @@ use wire::messages::{InitProducerIdRequest, InitProducerIdResponse};
 use wire::{ApiKey, ErrorCode};
 
 use super::txn::{fenced, producer};
-use crate::coordinate::Said;
+use crate::coordinate::question::Said;
 use crate::event_loop::Outcome;
-use crate::kafka::Attempt;
+use crate::kafka::call::Attempt;
 use crate::kafka::call::Call;
 use crate::ops::asking::only;
 use crate::ops::txns::{self, Init, InitProducer, unexpected};

@@ -16,8 +16,8 @@ use wire::{ApiKey, ErrorCode};
 use super::isolation;
 use crate::error;
 use crate::event_loop::Outcome;
-use crate::kafka::Hall;
 use crate::kafka::call::Call;
+use crate::kafka::hall::Hall;
 use crate::kafka::parked::Waiting;
 use crate::topics::Topics;
 

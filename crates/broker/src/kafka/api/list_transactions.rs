@@ -9,7 +9,7 @@ use wire::messages::list_transactions_response::TransactionState;
 use wire::messages::{ListTransactionsRequest, ListTransactionsResponse};
 use wire::{ApiKey, ErrorCode};
 
-use crate::coordinate::{Question, Said};
+use crate::coordinate::question::{Question, Said};
 use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
 use crate::ops::txns::unexpected;

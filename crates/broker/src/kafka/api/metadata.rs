@@ -1,6 +1,7 @@
 //! Metadata: which brokers there are, and who leads what. Asking for a topic may create it.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use meta::decide::Uuids;
 use meta::{Record, Topic};
@@ -9,10 +10,12 @@ use wire::messages::metadata_response::{
     MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
 };
 use wire::messages::{MetadataRequest, MetadataResponse};
-use wire::{ErrorCode, Uuid};
+use wire::{ApiKey, ErrorCode, Uuid};
 
-use super::{NO_OPERATIONS, number, numbers};
-use crate::kafka::access::Resource;
+use super::{NO_OPERATIONS, number, numbers, offline};
+use crate::event_loop::Outcome;
+use crate::kafka::call::{Attempt, Call};
+use crate::ops::access::Resource;
 use crate::ops::topics::create_by_the_way;
 use crate::ops::view::View;
 
@@ -20,6 +23,25 @@ use crate::ops::view::View;
 const IDS_FROM: i16 = 12;
 /// Versions that ask for what may be done with the cluster.
 const CLUSTER_OPERATIONS_IN: std::ops::RangeInclusive<i16> = 8..=10;
+
+pub(crate) fn on_metadata(
+    call: &mut Call<'_>,
+    request: MetadataRequest,
+    attempt: Attempt,
+) -> Outcome {
+    let scene = call.scene();
+    let shared = Arc::clone(&call.desk.shared);
+    let version = call.version();
+    let view = scene.view(&shared.metadata.cluster_id);
+    if attempt == Attempt::First && !missing(&request, version, &view).is_empty() {
+        let asked = request.clone();
+        let again = move |call: &mut Call<'_>, attempt| on_metadata(call, asked, attempt);
+        return call.change_first(again, |view, uuids| create(&request, version, view, uuids));
+    }
+    let mut response = handle(&request, version, &view);
+    offline::in_metadata(&mut response, &call.desk.topics(), view.broker.node_id);
+    call.reply(ApiKey::Metadata, &response)
+}
 
 /// Topics that have to be created before this request can be answered well.
 #[must_use]

@@ -10,7 +10,7 @@ use wire::messages::{DescribeTopicPartitionsResponse, MetadataResponse};
 
 use crate::topics::{Topic, Topics};
 
-pub(super) fn in_metadata(told: &mut MetadataResponse, topics: &Topics, node: BrokerId) {
+pub(crate) fn in_metadata(told: &mut MetadataResponse, topics: &Topics, node: BrokerId) {
     for topic in &mut told.topics {
         let known = topics.with_id(topic.topic_id);
         for one in &mut topic.partitions {
@@ -23,7 +23,7 @@ pub(super) fn in_metadata(told: &mut MetadataResponse, topics: &Topics, node: Br
     }
 }
 
-pub(super) fn in_pages(
+pub(crate) fn in_pages(
     told: &mut DescribeTopicPartitionsResponse,
     topics: &Topics,
     node: BrokerId,

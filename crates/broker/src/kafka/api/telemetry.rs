@@ -15,13 +15,13 @@ use wire::messages::{
     PushTelemetryResponse,
 };
 use wire::records::{BatchBuilder, Caps, Codec, CodecError};
-use wire::{ApiKey, ErrorCode, Reader, RequestHead, Uuid};
+use wire::{ApiKey, ErrorCode, RequestHead, Uuid};
 
 use crate::error;
 use crate::event_loop::Outcome;
 use crate::ids::random_uuid;
+use crate::kafka::call::Attempt;
 use crate::kafka::call::Call;
-use crate::kafka::{Attempt, with};
 use crate::ops::topics::create_by_the_way;
 use crate::telemetry::{Identity, Push};
 
@@ -40,7 +40,7 @@ pub(crate) fn receives_client_metrics(call: &mut Call<'_>) -> bool {
 }
 
 /// The identity that a client claims, by which subscriptions tell it from others.
-fn identity(call: &Call<'_>, head: &RequestHead) -> Identity {
+pub(crate) fn identity(call: &Call<'_>, head: &RequestHead) -> Identity {
     let (software_name, software_version) = match &call.asker.software {
         Some(software) => (**software).clone(),
         None => Default::default(),
@@ -51,28 +51,6 @@ fn identity(call: &Call<'_>, head: &RequestHead) -> Identity {
         port: call.asker.peer.port(),
         software_name,
         software_version,
-    }
-}
-
-pub(crate) fn dispatch_telemetry(
-    call: &mut Call<'_>,
-    key: ApiKey,
-    head: &RequestHead,
-    reader: Reader,
-) -> Outcome {
-    if !receives_client_metrics(call) {
-        return Outcome::Close;
-    }
-    let identity = identity(call, head);
-    match key {
-        ApiKey::GetTelemetrySubscriptions => with(call, reader, |call, request| {
-            on_get_telemetry_subscriptions(call, &identity, &request)
-        }),
-        ApiKey::PushTelemetry => with(call, reader, |call, request| {
-            on_push_telemetry(call, identity, request, Attempt::First)
-        }),
-        // The table lists nothing that has no arm in a router.
-        _ => Outcome::Close,
     }
 }
 

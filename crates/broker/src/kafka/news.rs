@@ -1,0 +1,195 @@
+//! From news to answers: what becomes of the requests that wait.
+//!
+//! Each piece of news finds its request by the key of its ticket; one that was answered long ago is not found, and its news are
+//! dropped.
+
+use std::sync::Arc;
+
+use model::{Ticket, WaiterKey};
+use partition::News;
+use wire::ErrorCode;
+
+use super::api::{delete_records, fetch, list_offsets, produce};
+use super::hall::Hall;
+use super::parked::{Parked, Waiting};
+use crate::coordinate::question::Answered;
+use crate::event_loop::Outcome;
+
+impl Hall<'_> {
+    pub(crate) fn on_news(&mut self, news: News) {
+        match news {
+            News::Committed(ticket) => self.on_ticket(ticket, ErrorCode::None),
+            News::Failed(ticket) => self.on_ticket(ticket, ErrorCode::KafkaStorageError),
+            News::Readable(ticket) => match self.waiting(ticket.key) {
+                Some(Waiting::Search(_)) => list_offsets::on_found(self, ticket.key),
+                Some(Waiting::Fetch(_)) => self.door.readable.push(ticket),
+                _ => {}
+            },
+        }
+    }
+
+    fn on_ticket(&mut self, ticket: Ticket, code: ErrorCode) {
+        let key = ticket.key;
+        match self.waiting(key) {
+            Some(Waiting::Produce(producing)) => {
+                producing.on_news(ticket, code);
+                self.go_on(key);
+            }
+            Some(Waiting::Trim(trimming)) => {
+                trimming.on_news(ticket, code);
+                self.go_on(key);
+            }
+            Some(Waiting::Asking(asked)) => {
+                asked.asking.on_news(ticket, code);
+                self.go_on(key);
+            }
+            Some(Waiting::Change(_)) => self.resume(key, |call, waiting| {
+                let Waiting::Change(changed) = waiting else {
+                    return Outcome::Waits;
+                };
+                changed.change.finish(call.desk, code);
+                match changed.then {
+                    Some(then) if code == ErrorCode::None => then.answer(call),
+                    Some(_) => Outcome::Close,
+                    None => Outcome::Waits,
+                }
+            }),
+            Some(Waiting::Fetch(_) | Waiting::Search(_)) | None => {}
+        }
+    }
+
+    /// A coordinator has answered.
+    pub(crate) fn on_answer(&mut self, answered: Answered) {
+        let key = answered.ticket.key;
+        let Some(parked) = self.door.parked.get_mut(key) else {
+            return;
+        };
+        match &mut parked.waiting {
+            Waiting::Asking(asked) => asked.asking.on_answer(self.desk, answered),
+            Waiting::Produce(producing) => producing.on_answer(self.desk, answered),
+            _ => return,
+        }
+        self.go_on(key);
+    }
+
+    /// Answers a request that needs nothing more.
+    fn go_on(&mut self, key: WaiterKey) {
+        let is_ready = match self.waiting(key) {
+            Some(Waiting::Produce(producing)) => producing.is_ready(),
+            Some(Waiting::Trim(trimming)) => trimming.is_done(),
+            Some(Waiting::Asking(asked)) => asked.asking.is_done(),
+            _ => false,
+        };
+        if is_ready {
+            self.resume(key, |call, waiting| match waiting {
+                Waiting::Produce(producing) => produce::go_on(call, producing),
+                Waiting::Trim(trimming) => delete_records::respond(call, trimming),
+                Waiting::Asking(asked) => {
+                    let told = asked.asking.into_told();
+                    (asked.finish)(call, told)
+                }
+                _ => Outcome::Waits,
+            });
+        }
+    }
+
+    /// A fetch has more to read in these partitions.
+    pub(crate) fn on_readable(&mut self, tickets: &[Ticket]) {
+        if let Some(first) = tickets.first() {
+            fetch::retry_fetch(self, first.key, tickets);
+        }
+    }
+
+    pub(crate) fn fire_timers(&mut self) {
+        while let Some(key) = self.door.timers.due(self.desk.now) {
+            fetch::retry_fetch(self, key, &[]);
+        }
+    }
+
+    /// Answers requests whose time is up, and those that a stopping broker cannot wait for. Only a commit that waits for room on a full
+    /// disk takes so long.
+    pub(crate) fn expire(&mut self) {
+        let (is_stopping, now) = (self.desk.is_stopping, self.desk.now);
+        let dirs = self.desk.shared.dirs();
+        let is_lost = is_stopping && dirs.iter().any(|dir| dir.lacks_room());
+        let connections = &*self.connections;
+        let expired = self.door.parked.keys(|parked| {
+            let waiting = &parked.waiting;
+            let is_left = !is_stopping
+                && waiting.is_for_client_alone()
+                && connections.get(parked.address.conn).is_none();
+            is_left
+                || is_lost && waiting.needs_commit()
+                || waiting.until().is_some_and(|until| until <= now)
+        });
+        for key in expired.iter().copied() {
+            match self.waiting(key) {
+                Some(Waiting::Produce(producing)) => producing.time_out(),
+                Some(Waiting::Trim(trimming)) => trimming.time_out(),
+                Some(Waiting::Asking(asked)) => asked.asking.time_out(),
+                Some(Waiting::Change(_)) => self.time_out_change(key, is_lost),
+                Some(Waiting::Fetch(_)) => fetch::drop_fetch(self, key),
+                Some(Waiting::Search(_)) | None => {}
+            }
+            self.go_on(key);
+        }
+        if !expired.is_empty() {
+            self.forget_waiters();
+        }
+    }
+
+    /// Its time is up. What it wrote, if anything, is still in the queue of the metadata log, and takes effect when it is durable;
+    /// unless it `is_lost` to this process, which stops.
+    fn time_out_change(&mut self, key: WaiterKey, is_lost: bool) {
+        let Some(parked) = self.door.parked.get_mut(key) else {
+            return;
+        };
+        let Waiting::Change(changed) = &mut parked.waiting else {
+            return;
+        };
+        let then = changed.then.take();
+        let (address, asker) = (parked.address, Arc::clone(&parked.asker));
+        if (is_lost || !changed.change.writes)
+            && let Some(Parked {
+                waiting: Waiting::Change(changed),
+                ..
+            }) = self.door.take(key)
+        {
+            changed.change.drop(self.desk);
+        }
+        let Some(then) = then else {
+            return;
+        };
+        let mut call = self.call(address, asker);
+        let outcome = then.answer_overdue(&mut call);
+        self.connections.settle(&address, outcome);
+    }
+
+    /// A partition with something that is not durable may know of a request that waits no more.
+    fn forget_waiters(&self) {
+        for residents in self.desk.shared.residents() {
+            for partition in residents.uncommitted() {
+                partition.forget_waiters(self.desk.inbox, |key| self.door.parked.contains(key));
+            }
+        }
+    }
+
+    /// Those that wait for more to read, or for other members of their group, would keep the broker from ending; their clients ask
+    /// again elsewhere.
+    pub(crate) fn drop_readers(&mut self) {
+        let waits = |parked: &Parked| {
+            !parked.waiting.needs_commit() && !matches!(parked.waiting, Waiting::Search(_))
+        };
+        for key in self.door.parked.keys(waits) {
+            if let Some(parked) = self.door.take(key) {
+                if let Waiting::Fetch(fetch) = parked.waiting {
+                    fetch.unwatch(self.desk.inbox, key);
+                }
+                self.connections.settle(&parked.address, Outcome::Close);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,284 @@
+//! The router: from a frame to the handler of its API.
+//!
+//! Has an arm for every row of the table of APIs. What needs an answer from the published metadata alone, or a change of them, is
+//! carried out here around a function of the request; everything else has a handler of its own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use env::ConnId;
+use meta::Record;
+use meta::decide::Uuids;
+use wire::messages::{
+    DescribeDelegationTokenRequest, ExpireDelegationTokenRequest, RenewDelegationTokenRequest,
+};
+use wire::{ApiKey, Message, Reader, RequestHead, decode_request_header};
+
+use super::api::overdue::{Overdue, Patience};
+use super::api::{self, *};
+use super::call::{Attempt, Call, with};
+use super::denied;
+use super::hall::Hall;
+use crate::event_loop::{Address, Outcome, SlotNumber};
+use crate::ops::access;
+use crate::ops::view::View;
+
+/// Handles one frame; its answer goes to `slot`.
+pub(crate) fn on_request(hall: &mut Hall<'_>, conn: ConnId, slot: SlotNumber, frame: Bytes) {
+    let Some(asker) = hall
+        .connections
+        .get(conn)
+        .map(|open| Arc::clone(open.asker()))
+    else {
+        return;
+    };
+    let mut address = Address {
+        conn,
+        slot,
+        correlation_id: 0,
+        version: 0,
+    };
+    let mut reader = Reader::new(frame);
+    let outcome = match decode_request_header(&mut reader) {
+        Ok(head) => {
+            address.correlation_id = head.correlation_id;
+            address.version = head.version;
+            dispatch(&mut hall.call(address, asker), &head, reader)
+        }
+        Err(_) => Outcome::Close,
+    };
+    hall.connections.settle(&address, outcome);
+}
+
+fn dispatch(call: &mut Call<'_>, head: &RequestHead, reader: Reader) -> Outcome {
+    let Some(key) = head.api().filter(|key| api::is_served(*key, head.version)) else {
+        return match head.api() {
+            // KIP-35: a client that is newer than we are learns what we speak.
+            Some(ApiKey::ApiVersions) => api_versions::on_api_versions_unknown(call),
+            _ => Outcome::Close,
+        };
+    };
+    if !access::admits(call.asker.principal, key) {
+        return denied::answer(call, key, reader);
+    }
+    if !needs_commit(key) {
+        call.door.asked_at = Some(call.desk.now);
+    }
+    route(call, key, head, reader)
+}
+
+/// A flat list of arms, in the order of the table: data, groups, transactions, metadata.
+fn route(call: &mut Call<'_>, key: ApiKey, head: &RequestHead, reader: Reader) -> Outcome {
+    let version = call.version();
+    match key {
+        ApiKey::Produce => with(call, reader, produce::on_produce),
+        ApiKey::Fetch => with(call, reader, fetch::on_fetch),
+        ApiKey::ListOffsets => with(call, reader, list_offsets::on_list_offsets),
+        ApiKey::DeleteRecords => with(call, reader, delete_records::on_delete_records),
+        ApiKey::OffsetForLeaderEpoch => with(
+            call,
+            reader,
+            offset_for_leader_epoch::on_offset_for_leader_epoch,
+        ),
+        ApiKey::DescribeProducers => with(call, reader, describe_producers::on_describe_producers),
+        ApiKey::AlterReplicaLogDirs => with(
+            call,
+            reader,
+            alter_replica_log_dirs::on_alter_replica_log_dirs,
+        ),
+        ApiKey::DescribeLogDirs => with(call, reader, describe_log_dirs::on_describe_log_dirs),
+
+        ApiKey::FindCoordinator => with(call, reader, |call, request| {
+            find_coordinator::on_find_coordinator(call, request, Attempt::First)
+        }),
+        ApiKey::JoinGroup => {
+            let client = group::client(call, head);
+            with(call, reader, |call, request| {
+                join_group::on_join_group(call, client, request)
+            })
+        }
+        ApiKey::SyncGroup => with(call, reader, sync_group::on_sync_group),
+        ApiKey::Heartbeat => with(call, reader, heartbeat::on_heartbeat),
+        ApiKey::LeaveGroup => with(call, reader, leave_group::on_leave_group),
+        ApiKey::ConsumerGroupHeartbeat => {
+            let client = group::client(call, head);
+            with(call, reader, |call, request| {
+                consumer_group_heartbeat::on_consumer_group_heartbeat(call, client, request)
+            })
+        }
+        ApiKey::OffsetCommit => with(call, reader, offset_commit::on_offset_commit),
+        ApiKey::OffsetFetch => with(call, reader, offset_fetch::on_offset_fetch),
+        ApiKey::OffsetDelete => with(call, reader, offset_delete::on_offset_delete),
+        ApiKey::DescribeGroups => with(call, reader, describe_groups::on_describe_groups),
+        ApiKey::ConsumerGroupDescribe => with(
+            call,
+            reader,
+            consumer_group_describe::on_consumer_group_describe,
+        ),
+        ApiKey::ListGroups => with(call, reader, list_groups::on_list_groups),
+        ApiKey::DeleteGroups => with(call, reader, delete_groups::on_delete_groups),
+
+        ApiKey::InitProducerId => with(call, reader, |call, request| {
+            init_producer_id::on_init_producer_id(call, request, Attempt::First)
+        }),
+        ApiKey::AddPartitionsToTxn => with(
+            call,
+            reader,
+            add_partitions_to_txn::on_add_partitions_to_txn,
+        ),
+        ApiKey::AddOffsetsToTxn => with(call, reader, add_offsets_to_txn::on_add_offsets_to_txn),
+        ApiKey::TxnOffsetCommit => with(call, reader, txn_offset_commit::on_txn_offset_commit),
+        ApiKey::EndTxn => with(call, reader, |call, request| {
+            end_txn::on_end_txn(call, request, Attempt::First)
+        }),
+        ApiKey::WriteTxnMarkers => with(call, reader, write_txn_markers::on_write_txn_markers),
+        ApiKey::DescribeTransactions => with(
+            call,
+            reader,
+            describe_transactions::on_describe_transactions,
+        ),
+        ApiKey::ListTransactions => with(call, reader, list_transactions::on_list_transactions),
+
+        // Closed where client metrics are not received: ApiVersions does not list them then.
+        ApiKey::GetTelemetrySubscriptions | ApiKey::PushTelemetry
+            if !telemetry::receives_client_metrics(call) =>
+        {
+            Outcome::Close
+        }
+        ApiKey::GetTelemetrySubscriptions => {
+            let identity = telemetry::identity(call, head);
+            with(call, reader, |call, request| {
+                telemetry::on_get_telemetry_subscriptions(call, &identity, &request)
+            })
+        }
+        ApiKey::PushTelemetry => {
+            let identity = telemetry::identity(call, head);
+            with(call, reader, |call, request| {
+                telemetry::on_push_telemetry(call, identity, request, Attempt::First)
+            })
+        }
+
+        ApiKey::ApiVersions => with(call, reader, api_versions::on_api_versions),
+        ApiKey::Metadata => with(call, reader, |call, request| {
+            metadata::on_metadata(call, request, Attempt::First)
+        }),
+        ApiKey::DescribeCluster => tell(call, key, reader, describe_cluster::handle),
+        ApiKey::DescribeConfigs => tell(call, key, reader, describe_configs::handle),
+        ApiKey::DescribeTopicPartitions => {
+            let topics = call.desk.topics();
+            tell(call, key, reader, move |request, view| {
+                let mut response = describe_topic_partitions::handle(request, view);
+                offline::in_pages(&mut response, &topics, view.broker.node_id);
+                response
+            })
+        }
+        ApiKey::ListConfigResources => tell(call, key, reader, |request, view| {
+            list_config_resources::handle(request, version, view)
+        }),
+        ApiKey::CreateTopics => decide(call, key, reader, create_topics::handle),
+        ApiKey::DeleteTopics => decide(call, key, reader, |request, view, _| {
+            delete_topics::handle(request, version, view)
+        }),
+        ApiKey::CreatePartitions => decide(call, key, reader, |request, view, _| {
+            create_partitions::handle(request, view)
+        }),
+        ApiKey::AlterConfigs => decide(call, key, reader, |request, view, _| {
+            alter_configs::handle(request, view)
+        }),
+        ApiKey::IncrementalAlterConfigs => decide(call, key, reader, |request, view, _| {
+            incremental_alter_configs::handle(request, view)
+        }),
+        ApiKey::DescribeAcls => with(call, reader, acls::on_describe_acls),
+        ApiKey::CreateAcls => with(call, reader, acls::on_create_acls),
+        ApiKey::DeleteAcls => with(call, reader, acls::on_delete_acls),
+        ApiKey::CreateDelegationToken => tell(call, key, reader, |request, _| {
+            delegation_tokens::create(request, version)
+        }),
+        ApiKey::RenewDelegationToken => {
+            tell(call, key, reader, |_: &RenewDelegationTokenRequest, _| {
+                delegation_tokens::renew()
+            })
+        }
+        ApiKey::ExpireDelegationToken => {
+            tell(call, key, reader, |_: &ExpireDelegationTokenRequest, _| {
+                delegation_tokens::expire()
+            })
+        }
+        ApiKey::DescribeDelegationToken => tell(
+            call,
+            key,
+            reader,
+            |_: &DescribeDelegationTokenRequest, _| delegation_tokens::describe(),
+        ),
+        ApiKey::DescribeClientQuotas => tell(call, key, reader, |request, _| {
+            describe_client_quotas::handle(request)
+        }),
+        ApiKey::DescribeUserScramCredentials => tell(call, key, reader, |request, _| {
+            describe_user_scram_credentials::handle(request)
+        }),
+        ApiKey::UnregisterBroker => tell(call, key, reader, unregister_broker::handle),
+        ApiKey::DescribeQuorum => with(call, reader, describe_quorum::on_describe_quorum),
+        ApiKey::ElectLeaders => decide(call, key, reader, |request, view, _| {
+            elect_leaders::handle(request, view)
+        }),
+        // Every target that passes is where the partition is already: there is nothing to write.
+        ApiKey::AlterPartitionReassignments => {
+            tell(call, key, reader, alter_partition_reassignments::handle)
+        }
+        ApiKey::ListPartitionReassignments => {
+            tell(call, key, reader, list_partition_reassignments::handle)
+        }
+        ApiKey::UpdateFeatures => decide(call, key, reader, |request, view, _| {
+            update_features::handle(request, version, view)
+        }),
+        // The table lists nothing that has no arm.
+        _ => Outcome::Close,
+    }
+}
+
+/// Answers from what is published.
+fn tell<R: Message, M: Message>(
+    call: &mut Call<'_>,
+    key: ApiKey,
+    reader: Reader,
+    handle: impl FnOnce(&R, &View<'_>) -> M,
+) -> Outcome {
+    let scene = call.scene();
+    with(call, reader, |call, request: R| {
+        let shared = Arc::clone(&call.desk.shared);
+        let response = handle(&request, &scene.view(&shared.metadata.cluster_id));
+        call.reply(key, &response)
+    })
+}
+
+/// Answers when what is decided is durable, or when the client's time is up. One that names none waits as long as a client
+/// waits for any request.
+fn decide<R: Message + Patience, M: Message + Overdue + Send + 'static>(
+    call: &mut Call<'_>,
+    key: ApiKey,
+    reader: Reader,
+    handle: impl FnOnce(&R, &View<'_>, &mut dyn Uuids) -> (Vec<Record>, M),
+) -> Outcome {
+    with(call, reader, |call, request: R| {
+        let patience = match request.timeout_ms() {
+            Some(ms) => Duration::from_millis(ms.max(0).unsigned_abs().into()),
+            None => call.desk.shared.config().request_wait_max,
+        };
+        call.change(key, patience, |view, uuids| handle(&request, view, uuids))
+    })
+}
+
+/// Requests that are answered after a commit: who sends them waits for the disk anyway.
+fn needs_commit(key: ApiKey) -> bool {
+    matches!(
+        key,
+        ApiKey::Produce
+            | ApiKey::OffsetCommit
+            | ApiKey::InitProducerId
+            | ApiKey::AddPartitionsToTxn
+            | ApiKey::AddOffsetsToTxn
+            | ApiKey::TxnOffsetCommit
+            | ApiKey::EndTxn
+    )
+}
