@@ -101,14 +101,32 @@ fn partition(asked: TxnOffsetCommitRequestPartition) -> CommitPartition {
 fn respond(
     call: &mut Call<'_>,
     results: Results,
-    mut topics: Vec<TxnOffsetCommitResponseTopic>,
+    topics: Vec<TxnOffsetCommitResponseTopic>,
 ) -> Outcome {
-    let partitions = topics.iter_mut().flat_map(|topic| &mut topic.partitions);
-    for (partition, result) in partitions.zip(results) {
-        partition.error_code = code(result.map_err(|code| known(code, call.version())));
+    let version = call.version();
+    let mut results = results.into_iter();
+    let (mut answered, mut unknown) = (Vec::new(), Vec::new());
+    for mut topic in topics {
+        for partition in &mut topic.partitions {
+            let result = results.next().unwrap_or(Ok(()));
+            partition.error_code = code(result.map_err(|code| known(code, version)));
+        }
+        let absent = ErrorCode::UnknownTopicOrPartition.code();
+        let is_absent =
+            |partition: &mut TxnOffsetCommitResponsePartition| partition.error_code == absent;
+        let partitions: Vec<_> = topic.partitions.extract_if(.., is_absent).collect();
+        if !partitions.is_empty() {
+            let name = topic.name.clone();
+            unknown.push(TxnOffsetCommitResponseTopic { name, partitions });
+        }
+        if !topic.partitions.is_empty() {
+            answered.push(topic);
+        }
     }
+    // Partitions that do not exist come last: no coordinator was asked about them.
+    answered.append(&mut unknown);
     let response = TxnOffsetCommitResponse {
-        topics,
+        topics: answered,
         ..Default::default()
     };
     call.reply(ApiKey::TxnOffsetCommit, &response)

@@ -51,7 +51,7 @@ pub fn check(beat: &ConsumerHeartbeat, settings: &Settings) -> Result<(), Refusa
         JOIN => {
             demand(
                 beat.rebalance_timeout_ms.is_some(),
-                "RebalanceTimeoutMs must be provided in first beat.",
+                "RebalanceTimeoutMs must be provided in first request.",
             )?;
             demand(
                 (beat.owned.as_ref()).is_some_and(Vec::is_empty),
