@@ -5,10 +5,13 @@
 // Chores run on the developer's machine, not inside an `Env`.
 #![allow(clippy::disallowed_macros, clippy::disallowed_methods)]
 
+mod arrows;
 mod codegen;
 mod golden;
 mod mutants;
+mod threads;
 mod tidy;
+mod tokens;
 
 use std::process::ExitCode;
 
@@ -17,7 +20,7 @@ const USAGE: &str = "usage: cargo xtask <chore>
 chores:
   codegen [--check]   write the protocol messages from crates/wire/schemas (or only compare)
   golden              write the golden vectors of crates/wire with Kafka's own codec
-  tidy                check the rules about files that rustfmt and clippy do not know";
+  tidy [--arrows]     check the rules about files that rustfmt and clippy do not know (or write the table of arrows)";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();

@@ -1,7 +1,7 @@
 //! `cargo xtask tidy`: the rules about files that neither rustfmt nor clippy knows.
 //!
 //! Owns the list of rules; each looks at one file that git knows and gives its objections. Generated files are exempt. The patches
-//! of `tests/mutants` have rules of their own (`mutants`).
+//! of `tests/mutants`, the arrows between modules and the names of threads have rules of their own (`mutants`, `arrows`, `threads`).
 
 use std::path::Path;
 use std::process::Command;
@@ -20,17 +20,24 @@ const UNFINISHED: [&str; 3] = [
 ];
 
 pub(crate) fn run(args: &[&str]) -> Result<(), String> {
-    if !args.is_empty() {
-        return Err("usage: cargo xtask tidy".to_owned());
-    }
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let listed = Command::new("git")
         .args(["ls-files", "*.rs"])
         .current_dir(&root)
         .output();
     let listed = listed.map_err(|why| format!("git: {why}"))?;
+    let listed = String::from_utf8_lossy(&listed.stdout);
+    let paths: Vec<&str> = listed.lines().collect();
+    match args {
+        [] => check(&root, &paths),
+        ["--arrows"] => crate::arrows::renew(&root, &paths),
+        _ => Err("usage: cargo xtask tidy [--arrows]".to_owned()),
+    }
+}
+
+fn check(root: &Path, paths: &[&str]) -> Result<(), String> {
     let mut objections = Vec::new();
-    for path in String::from_utf8_lossy(&listed.stdout).lines() {
+    for path in paths {
         // A file that was deleted but not yet committed is no concern.
         let Ok(text) = std::fs::read_to_string(root.join(path)) else {
             continue;
@@ -41,7 +48,9 @@ pub(crate) fn run(args: &[&str]) -> Result<(), String> {
                 .map(|objection| format!("{path}: {objection}")),
         );
     }
-    objections.extend(crate::mutants::objections(&root)?);
+    objections.extend(crate::mutants::objections(root)?);
+    objections.extend(crate::arrows::objections(root, paths)?);
+    objections.extend(crate::threads::objections(root, paths)?);
     if objections.is_empty() {
         Ok(())
     } else {
