@@ -4,10 +4,8 @@
 //! them to segment files, `cleaner` compacts these; `open` is how a start finds all of it, `move` how a partition gets elsewhere.
 
 mod announce;
-mod arrivals;
 pub(crate) mod backlog;
 mod build;
-mod checkpoints;
 mod cleaner;
 pub(crate) mod durable;
 mod flight;

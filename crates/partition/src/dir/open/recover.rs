@@ -32,7 +32,7 @@ use crate::dir::backlog::UNWRITTEN_BYTES_MAX;
 use crate::dir::log_dir::LogDir;
 use crate::dir::residents::Residents;
 use crate::dir::settings::DirSettings;
-use crate::dir::writer::VOLUME_SYNC_MIN;
+use crate::dir::syncer::VOLUME_SYNC_MIN;
 use crate::partition::Partition;
 
 /// Says that the metadata log is in this directory, from before its first record on.

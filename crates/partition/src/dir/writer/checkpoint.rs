@@ -9,31 +9,101 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
+use env::Turn;
 use log::Syncing;
 use log::checkpoint::{self, Checkpoint};
-use log::store::{self, StoreError};
-use model::Timestamp;
+use log::store::StoreError;
+use model::{Instant, Timestamp};
 
-use super::durable::Key;
-use super::log_dir::Point;
-use super::syncer::VolumeSync;
-use super::writer::{SegmentWriter, is_passing};
-use crate::partition::{Home, Partition};
+use super::chore::{Chore, Flow, Moment};
+use super::ledger::{Covered, Ledger, is_passing};
+use crate::dir::durable::Key;
+use crate::dir::log_dir::Point;
+use crate::dir::syncer::VolumeSync;
+use crate::partition::Partition;
 use crate::sync::Ordering;
 
-/// What a checkpoint is about to say, and what its sync covers.
-pub(super) struct Covered {
-    point: Point,
-    rows: Vec<checkpoint::Row>,
-    lost: Vec<checkpoint::Lost>,
-    partitions: BTreeMap<Key, Arc<Partition>>,
-    syncing: Syncing,
-    stores: Vec<(Arc<Home>, store::Covered)>,
-    /// Files that were closed with unsynced bytes when it began.
-    closed: u64,
+/// Goes on with a checkpoint that was begun, before anything else is written.
+pub(super) struct GoOnWithCheckpoint;
+
+impl Chore for GoOnWithCheckpoint {
+    /// The turn that began it asks for another.
+    fn due(&self, _: &Ledger, _: Instant) -> Option<Instant> {
+        None
+    }
+
+    fn runs(&self, ledger: &Ledger, _: Instant) -> bool {
+        ledger.prepared.is_some()
+    }
+
+    fn run(&mut self, ledger: &mut Ledger, moment: &mut Moment) -> Result<Flow, StoreError> {
+        moment.went_on = ledger.go_on_with_checkpoint()?;
+        Ok(Flow::Continue(()))
+    }
 }
 
-impl SegmentWriter {
+/// Ends the checkpoint under way when its sync has ended.
+pub(super) struct EndCheckpoint;
+
+impl Chore for EndCheckpoint {
+    /// The syncer rings.
+    fn due(&self, _: &Ledger, _: Instant) -> Option<Instant> {
+        None
+    }
+
+    fn runs(&self, ledger: &Ledger, _: Instant) -> bool {
+        ledger.under_way.is_some()
+    }
+
+    fn run(&mut self, ledger: &mut Ledger, _: &mut Moment) -> Result<Flow, StoreError> {
+        ledger.end_checkpoint()?;
+        Ok(Flow::Continue(()))
+    }
+}
+
+/// Begins a checkpoint when the journal is large or somebody wants one, and takes the last one of all.
+pub(super) struct BeginCheckpoint;
+
+impl Chore for BeginCheckpoint {
+    /// Whatever makes one due rings.
+    fn due(&self, _: &Ledger, _: Instant) -> Option<Instant> {
+        None
+    }
+
+    fn runs(&self, _: &Ledger, _: Instant) -> bool {
+        true
+    }
+
+    fn run(&mut self, ledger: &mut Ledger, moment: &mut Moment) -> Result<Flow, StoreError> {
+        let dir = &ledger.dir;
+        let point = *dir.point.lock();
+        if ledger.under_way.is_some() {
+            // It may have begun too early for who wants one.
+            return Ok(if moment.is_stopping {
+                Flow::Break(Turn::Sleep { until: None })
+            } else {
+                Flow::Continue(())
+            });
+        }
+        let is_large = point.live_bytes >= dir.settings.checkpoint_bytes;
+        // On a full disk the journal may be what takes the room: no append will come that would make a checkpoint due.
+        let is_short = dir.is_full() && ledger.retry_at.is_none();
+        let is_wanted = dir.checkpoint_wanted.swap(false, Ordering::AcqRel);
+        if moment.is_stopping {
+            ledger.checkpoint(moment.wall)?;
+            ledger.trim_segments();
+            return Ok(Flow::Break(Turn::Done));
+        }
+        let is_due = (is_large || is_short || is_wanted) && point.sequence > ledger.checkpointed;
+        // The one that ended may have found no room: then there is none for another.
+        if is_due && !moment.went_on && ledger.begin_checkpoint(moment.wall)? {
+            return Ok(Flow::Break(Turn::Again));
+        }
+        Ok(Flow::Continue(()))
+    }
+}
+
+impl Ledger {
     /// Begins to make the segment files alone sufficient for everything up to the journal's present point; whether the disk had
     /// room for that. The rest is another turn: what is committed and trimmed between the two, the simulator does too.
     pub(super) fn begin_checkpoint(&mut self, wall: Timestamp) -> Result<bool, StoreError> {

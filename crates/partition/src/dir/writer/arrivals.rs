@@ -1,4 +1,4 @@
-//! The end of a move, at its target: files that are complete under another name become those of a partition that lives here.
+//! Chore: the end of a move, at its target: files that are complete under another name become those of a partition that lives here.
 //!
 //! The segment writer does it, which alone renames and removes directories of partitions here. Invariant: a checkpoint vouches
 //! for the files before anyone is told that they are in place, and every later one does, until the partition lives here or its
@@ -8,15 +8,35 @@ use std::io;
 use std::sync::{Arc, OnceLock, Weak};
 
 use log::store::{Known, Store, StoreError};
-use model::Timestamp;
+use model::{Instant, Timestamp};
 
-use super::r#move::arrival::{Arrival, Guest, Place};
-use super::writer::SegmentWriter;
+use super::chore::{Chore, Flow, Moment};
+use super::ledger::Ledger;
+use crate::dir::r#move::arrival::{Arrival, Guest, Place};
 use crate::partition::{Home, Registry};
 use crate::sync::{AtomicU64, Mutex};
 
-impl SegmentWriter {
-    pub(super) fn take_in(&mut self, wall: Timestamp) -> Result<(), StoreError> {
+pub(super) struct Arrivals;
+
+impl Chore for Arrivals {
+    /// The move rings.
+    fn due(&self, _: &Ledger, _: Instant) -> Option<Instant> {
+        None
+    }
+
+    /// It takes a checkpoint, and there is one at a time.
+    fn runs(&self, ledger: &Ledger, _: Instant) -> bool {
+        ledger.under_way.is_none()
+    }
+
+    fn run(&mut self, ledger: &mut Ledger, moment: &mut Moment) -> Result<Flow, StoreError> {
+        ledger.take_in(moment.wall)?;
+        Ok(Flow::Continue(()))
+    }
+}
+
+impl Ledger {
+    fn take_in(&mut self, wall: Timestamp) -> Result<(), StoreError> {
         let arrivals = std::mem::take(&mut *self.residents.arrivals.lock());
         if arrivals.is_empty() {
             return Ok(());

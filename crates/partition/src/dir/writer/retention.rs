@@ -1,0 +1,44 @@
+//! Chore: logs that are too long or too old begin later.
+
+use log::store::StoreError;
+use model::Instant;
+
+use super::chore::{Chore, Flow, Moment};
+use super::ledger::Ledger;
+
+/// Where the log may start now is committed like any trim; the files go once that is durable.
+pub(super) struct Retention {
+    pub(super) at: Instant,
+}
+
+impl Chore for Retention {
+    fn due(&self, _: &Ledger, _: Instant) -> Option<Instant> {
+        Some(self.at)
+    }
+
+    fn run(&mut self, ledger: &mut Ledger, moment: &mut Moment) -> Result<Flow, StoreError> {
+        self.at = moment.now.plus(ledger.dir.settings.retention_check);
+        for partition in &ledger.residents.all() {
+            let home = ledger.home_of(partition);
+            let Some(store) = home.as_ref().and_then(|home| home.store.get()) else {
+                continue;
+            };
+            store.trim_idle();
+            match store.retirable(moment.wall, partition.bounds().high_watermark) {
+                Ok(old) => {
+                    if let Some(last) = old.last() {
+                        partition.advance_start(last.next);
+                    }
+                }
+                // Its age cannot be read, so it stays. Nothing was written: the other partitions have no part in it.
+                Err(error) => env::tell!(
+                    "no retention of {}-{}: {error}",
+                    partition.topic,
+                    partition.index
+                ),
+            }
+        }
+        ledger.commit_queued();
+        Ok(Flow::Continue(()))
+    }
+}

@@ -1,0 +1,199 @@
+//! Chore: what is pending goes to the segment files, gathered for a while, and what is too much in memory then is let go.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use log::store::{Store, StoreError};
+use model::{Instant, Timestamp};
+use wire::records::Batch;
+
+use super::chore::{Chore, FULL_RETRY, Flow, Moment};
+use super::ledger::Ledger;
+use crate::dir::backlog::{UNWRITTEN_BYTES_GATHERED_MAX, UNWRITTEN_BYTES_RING};
+use crate::dir::syncer::VOLUME_SYNC_MIN;
+use crate::partition::{Home, Partition};
+
+/// Small appends are gathered for this long before they are written.
+const WRITE_DELAY: Duration = Duration::from_millis(250);
+/// And this long when many partitions have little each.
+const WRITE_DELAY_MANY: Duration = Duration::from_secs(2);
+/// More partitions than this are many.
+const PARTITIONS_MANY: usize = 100;
+/// Bytes that a write to a segment should bring on average: each costs some microseconds and a place on the disk.
+const WRITE_BYTES_WANTED: isize = 16 << 10;
+/// Batches handed to one segment write.
+const WRITE_BYTES: usize = 1 << 20;
+
+#[derive(Default)]
+pub(super) struct Writing {
+    /// Since when the oldest on the list waits.
+    waits_since: Option<Instant>,
+}
+
+impl Writing {
+    /// Until when what is on the list may wait for more.
+    fn write_at(&self, ledger: &Ledger) -> Option<Instant> {
+        let unwritten = ledger.dir.backlog.unwritten_bytes();
+        let is_much = ledger.gathered_bytes_min() <= unwritten;
+        let delay = if !is_much && ledger.pending.len() > PARTITIONS_MANY {
+            WRITE_DELAY_MANY
+        } else {
+            WRITE_DELAY
+        };
+        self.waits_since.map(|since| since.plus(delay))
+    }
+
+    fn is_write_due(&self, ledger: &Ledger, now: Instant) -> bool {
+        ledger.gathered_bytes_min() <= ledger.dir.backlog.unwritten_bytes()
+            || self.write_at(ledger).is_some_and(|at| at <= now)
+    }
+}
+
+impl Chore for Writing {
+    fn due(&self, ledger: &Ledger, now: Instant) -> Option<Instant> {
+        let has_work = !ledger.pending.is_empty();
+        has_work.then(|| ledger.retry_at.max(self.write_at(ledger)).unwrap_or(now))
+    }
+
+    fn runs(&self, _: &Ledger, _: Instant) -> bool {
+        true
+    }
+
+    fn run(&mut self, ledger: &mut Ledger, moment: &mut Moment) -> Result<Flow, StoreError> {
+        let is_hurried = ledger.dir.backlog.take_hurry();
+        let may_write = ledger.retry_at.is_none_or(|at| at <= moment.now);
+        if !ledger.pending.is_empty() && may_write {
+            self.waits_since.get_or_insert(moment.now);
+            if moment.is_stopping || is_hurried || self.is_write_due(ledger, moment.now) {
+                self.waits_since = None;
+                ledger.write_pending(moment.now, moment.wall)?;
+            }
+        }
+        Ok(Flow::Continue(()))
+    }
+}
+
+impl Ledger {
+    /// Bytes from which on a write of all on the list is worth its calls.
+    pub(super) fn gathered_bytes_min(&self) -> isize {
+        (self.pending.len() as isize * WRITE_BYTES_WANTED)
+            .clamp(UNWRITTEN_BYTES_RING, UNWRITTEN_BYTES_GATHERED_MAX)
+    }
+
+    /// Writes what the partitions on the list have, and lets go of what is too much in memory then; stops at the first that the
+    /// disk has no room for.
+    pub(super) fn write_pending(
+        &mut self,
+        now: Instant,
+        wall: Timestamp,
+    ) -> Result<(), StoreError> {
+        // To and fro: of more files than may be open, the last ones of one time are the first ones of the next.
+        self.is_backward = !self.is_backward;
+        if self.is_backward {
+            self.pending.make_contiguous().reverse();
+        }
+        while let Some(partition) = self.pending.front().cloned() {
+            match self.write_out(&partition, wall) {
+                Ok(()) => {
+                    self.pending.pop_front();
+                    self.hot.evict(self.dir.settings.hot_tail_bytes);
+                }
+                Err(error) if error.is_full() => {
+                    self.dir.set_full(true, &error.to_string());
+                    self.retry_at = Some(now.plus(FULL_RETRY));
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        if self.retry_at.take().is_some() {
+            // There was room for everything again.
+            self.space_at = now;
+        }
+        Ok(())
+    }
+
+    fn write_out(&mut self, partition: &Arc<Partition>, wall: Timestamp) -> Result<(), StoreError> {
+        // What has moved is on the list of the directory that has it.
+        let Some(home) = self.home_of(partition) else {
+            return Ok(());
+        };
+        loop {
+            let (batches, log_start) = {
+                let mut state = partition.state.lock();
+                if !Arc::ptr_eq(&state.home, &home) {
+                    return Ok(());
+                }
+                if state.is_deleted {
+                    drop(state);
+                    self.drop_unwritten(partition, &home);
+                    return Ok(());
+                }
+                let batches = state.tail.unwritten(state.high_watermark, WRITE_BYTES);
+                let has_spent = home.store.get().is_some_and(Store::has_spent);
+                if batches.is_empty() && !state.has_trimmed && !has_spent {
+                    // From here on the next commit puts it on the list again.
+                    state.dirty = false;
+                    let flush_at = state.flush_at;
+                    drop(state);
+                    // Set since it came on the list, where a flush has ended the time before.
+                    self.note_flush(partition, flush_at);
+                    return Ok(());
+                }
+                state.has_trimmed = false;
+                (batches, state.log_start)
+            };
+            let store = partition.store_or_create(&home)?;
+            self.unsynced
+                .entry((partition.topic_id, partition.index))
+                .or_insert_with(|| Arc::clone(partition));
+            if self.unsynced.len() >= VOLUME_SYNC_MIN {
+                self.dir.files.expect_volume_sync();
+            }
+            let appended = store.append(&batches, wall);
+            // A disk that got full on the way took the first of them.
+            let end = store.log_end();
+            let count = batches.partition_point(|batch| batch.next_offset() <= end);
+            self.on_written(partition, &home, &batches[..count])?;
+            appended?;
+            store.advance_log_start(log_start);
+            if store.has_spent() {
+                self.retire(&home, store, wall)?;
+            }
+        }
+    }
+
+    fn on_written(
+        &mut self,
+        partition: &Arc<Partition>,
+        home: &Home,
+        batches: &[Batch],
+    ) -> Result<(), StoreError> {
+        let Some(last) = batches.last() else {
+            return Ok(());
+        };
+        partition.note_written(home, batches)?;
+        let bytes: usize = batches.iter().map(|batch| batch.size()).sum();
+        partition.state.lock().tail.on_written(last.next_offset());
+        self.dir.backlog.remove(bytes);
+        self.hot.push(partition, last.next_offset(), bytes);
+        Ok(())
+    }
+
+    fn retire(
+        &mut self,
+        home: &Arc<Home>,
+        store: &Store,
+        wall: Timestamp,
+    ) -> Result<(), StoreError> {
+        let log_start = store.log_start();
+        let mut deleted = store.retire(log_start, wall)?;
+        let stopped_by = deleted.stopped_by.take();
+        if !deleted.paths.is_empty() {
+            let delay = u64::try_from(store.config().file_delete_delay_ms).unwrap_or(0);
+            let at = self.dir.env.clock.now().plus(Duration::from_millis(delay));
+            self.spent.push_back((at, Arc::clone(home), deleted));
+        }
+        stopped_by.map_or(Ok(()), Err)
+    }
+}
