@@ -82,3 +82,6 @@ impl<P, D> Step<P, D> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

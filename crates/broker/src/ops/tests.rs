@@ -1,0 +1,216 @@
+//! A door without frames: it keeps what waits and brings it its news, and asks for everything in types of our own.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use coord::group::ask::{Commit, CommitPartition, CommitTopic, TopicKey};
+use meta::decide::create_topics::NewTopic;
+use model::{LeaderEpoch, Offset, PartitionIndex, Ticket};
+use partition::{News, Stamp};
+use wire::{ErrorCode, Uuid};
+
+use super::asking::{Awaited, Awaiting};
+use super::change::Begun;
+use super::produce::{Acks, BatchFor, Joining, Origin, Produce, Produced, Producing};
+use super::*;
+use crate::event_loop::Pending;
+use crate::event_loop::bench::{Bench, batch};
+
+const TOPIC: &str = "t";
+const GROUP: &str = "g";
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Waits for one operation at a time.
+struct Door {
+    bench: Bench,
+    asker: Asker,
+    keys: Pending<()>,
+}
+
+impl Door {
+    fn new() -> Door {
+        let here = SocketAddr::from(([127, 0, 0, 1], 9092));
+        Door {
+            bench: Bench::new(),
+            asker: Asker::anonymous(here, here),
+            keys: Pending::new(),
+        }
+    }
+
+    fn desk(&mut self) -> &mut Desk {
+        &mut self.bench.shard.desk
+    }
+
+    /// The ticket of the next operation.
+    fn ticket(&mut self) -> Ticket {
+        let key = self.keys.insert(());
+        self.desk().ticket(key, 0)
+    }
+
+    /// Commits what was written, and returns what that means for the ticket's operation.
+    fn news(&mut self, ticket: Ticket) -> Vec<(Ticket, ErrorCode)> {
+        let desk = self.desk();
+        desk.write_decisions();
+        for dir in desk.shared.dirs() {
+            while dir.has_queued() {
+                dir.commit(&mut desk.news);
+            }
+        }
+        let news = std::mem::take(&mut desk.news).into_iter();
+        let told = news.filter_map(|item| match item {
+            News::Committed(ticket) => Some((ticket, ErrorCode::None)),
+            News::Failed(ticket) => Some((ticket, ErrorCode::KafkaStorageError)),
+            _ => None,
+        });
+        told.filter(|(told, _)| told.key == ticket.key).collect()
+    }
+
+    fn create(&mut self, topics: Vec<NewTopic>) {
+        let ticket = self.ticket();
+        let asker = self.asker.clone();
+        let (answers, begun) =
+            change::begin(self.desk(), &asker, ticket, PATIENCE, |view, uuids| {
+                topics::create(view, topics, Mode::Apply, uuids)
+            });
+        assert!(answers.iter().all(|(_, answer)| answer.is_ok()));
+        let Begun::Waits(change) = begun else {
+            panic!("a new topic is written")
+        };
+        let news = self.news(ticket);
+        assert_eq!(news, [(ticket, ErrorCode::None)]);
+        change.finish(self.desk(), ErrorCode::None);
+    }
+
+    fn produce(&mut self, value: &[u8]) -> Produced {
+        let first = self.ticket();
+        let tickets = |part| Ticket { part, ..first };
+        let request = Produce {
+            acks: Acks::All,
+            patience: PATIENCE,
+            transactional_id: None,
+            joining: Joining::Adds,
+            knows_zstd: true,
+            topics: vec![(Uuid::ZERO, TOPIC.to_owned())],
+            batches: vec![BatchFor {
+                topic: 0,
+                index: 0,
+                records: batch(value),
+            }],
+        };
+        let asker = self.asker.clone();
+        let begun = produce::begin(
+            self.desk(),
+            &asker,
+            request,
+            origin(&mut Stamp::default()),
+            &tickets,
+        );
+        let Ok(Step::Parked(mut producing)) = begun else {
+            panic!("it is not durable at once")
+        };
+        assert!(!producing.is_ready());
+        for (ticket, code) in self.news(first) {
+            producing.on_news(ticket, code);
+        }
+        assert!(producing.is_ready());
+        let step = producing.go_on(self.desk(), &asker, origin(&mut Stamp::default()), &tickets);
+        done(step)
+    }
+
+    /// Asks coordinators, and waits for what they say to be durable.
+    fn ask<T>(&mut self, begin: impl FnOnce(&mut Desk, &Asker, Tickets<'_>) -> Awaited<T>) -> T {
+        let first = self.ticket();
+        let asker = self.asker.clone();
+        let Awaiting { mut asking, read } =
+            match begin(self.desk(), &asker, &|part| Ticket { part, ..first }) {
+                Step::Done(done) => return done,
+                Step::Parked(awaiting) => awaiting,
+                Step::Dropped => panic!("the broker does not stop"),
+            };
+        while !asking.is_done() {
+            self.desk().turn_coordinators();
+            self.desk().write_decisions();
+            for answered in std::mem::take(&mut self.desk().answered) {
+                asking.on_answer(self.desk(), answered);
+            }
+            for (ticket, code) in self.news(first) {
+                asking.on_news(ticket, code);
+            }
+        }
+        read.read(asking.into_told())
+    }
+}
+
+fn origin(stamp: &mut Stamp) -> Origin<'_> {
+    let source = None;
+    Origin { stamp, source }
+}
+
+fn done(step: Step<Producing, Produced>) -> Produced {
+    match step {
+        Step::Done(produced) => produced,
+        Step::Parked(_) | Step::Dropped => panic!("everything it waited for has come"),
+    }
+}
+
+fn topic(name: &str) -> NewTopic {
+    NewTopic {
+        name: name.to_owned(),
+        partitions: 1,
+        replication_factor: 1,
+        ..NewTopic::default()
+    }
+}
+
+#[test]
+fn a_door_without_frames_can_ask_for_everything() {
+    let mut door = Door::new();
+    door.create(vec![topic(TOPIC)]);
+    for (value, offset) in [(b"one".as_slice(), 0), (b"two", 1)] {
+        let produced = door.produce(value);
+        let placed = produced.answers[0].result.as_ref().expect("it is taken");
+        assert_eq!(placed.base_offset, Offset(offset));
+    }
+
+    let asker = door.asker.clone();
+    let ticket = door.ticket();
+    let ((), begun) = change::begin(door.desk(), &asker, ticket, PATIENCE, |view, uuids| {
+        let names = [meta::name::OFFSETS].into();
+        (topics::create_by_the_way(view, &names, uuids), ())
+    });
+    let Begun::Waits(change) = begun else {
+        panic!("the topic of offsets is written")
+    };
+    door.news(ticket);
+    change.finish(door.desk(), ErrorCode::None);
+
+    let committed = door.ask(|desk, asker, tickets| {
+        let commit = Commit {
+            group_id: GROUP.to_owned(),
+            member_id: String::new(),
+            instance_id: None,
+            generation: -1,
+            knows_member_epochs: true,
+            retention_ms: None,
+            topics: vec![CommitTopic {
+                topic: TopicKey::Name(TOPIC.to_owned()),
+                partitions: vec![CommitPartition {
+                    index: PartitionIndex(0),
+                    offset: Offset(2),
+                    leader_epoch: LeaderEpoch::NONE,
+                    metadata: String::new(),
+                }],
+            }],
+        };
+        offsets::commit(desk, asker, commit, tickets)
+    });
+    assert_eq!(committed, Ok(vec![Ok(())]));
+
+    let described = door
+        .ask(|desk, asker, tickets| groups::describe(desk, asker, vec![GROUP.to_owned()], tickets));
+    let [(id, Ok(Ok(group)))] = described.as_slice() else {
+        panic!("{described:?}")
+    };
+    assert_eq!((id.as_str(), group.members.len()), (GROUP, 0));
+    assert_eq!(group.state.name(), "Empty");
+}
