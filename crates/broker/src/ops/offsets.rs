@@ -121,16 +121,21 @@ pub(super) fn find<'a>(key: &TopicKey, topics: &'a Topics) -> Option<&'a Arc<Top
 }
 
 /// A place for the result of each partition. Those of partitions that are not asked about have their refusal already.
-#[derive(Default)]
-pub(super) struct Slots(Results);
+pub(super) struct Slots<E>(Vec<Result<(), E>>);
 
-impl Slots {
+impl<E> Default for Slots<E> {
+    fn default() -> Self {
+        Slots(Vec::new())
+    }
+}
+
+impl Slots<ErrorCode> {
     /// Takes out the topics that may not be used. None where all may.
     fn take_refused<T>(
         topics: &mut Vec<T>,
         may: impl Fn(&T) -> bool,
         partitions: impl Fn(&T) -> usize,
-    ) -> Option<Slots> {
+    ) -> Option<Slots<ErrorCode>> {
         if topics.iter().all(&may) {
             return None;
         }
@@ -146,24 +151,29 @@ impl Slots {
         });
         Some(slots)
     }
+}
 
-    pub(super) fn push(&mut self, result: Result<(), ErrorCode>) {
+impl<E: From<ErrorCode>> Slots<E> {
+    pub(super) fn push(&mut self, result: Result<(), E>) {
         self.0.push(result);
     }
 
     /// The results of the partitions that were asked about, in their order, beside the refusals.
-    pub(super) fn fill(mut self, results: Results) -> Results {
+    pub(super) fn fill(mut self, results: Results) -> Vec<Result<(), E>> {
         let mut results = results.into_iter();
         for slot in self.0.iter_mut().filter(|slot| slot.is_ok()) {
-            *slot = results.next().unwrap_or(Err(ErrorCode::UnknownServerError));
+            let result = results.next();
+            *slot = result
+                .unwrap_or(Err(ErrorCode::UnknownServerError))
+                .map_err(E::from);
         }
         self.0
     }
 
     /// The same where all that were asked about share one refusal.
-    pub(super) fn refuse(mut self, code: ErrorCode) -> Results {
+    pub(super) fn refuse(mut self, code: ErrorCode) -> Vec<Result<(), E>> {
         for slot in self.0.iter_mut().filter(|slot| slot.is_ok()) {
-            *slot = Err(code);
+            *slot = Err(code.into());
         }
         self.0
     }

@@ -14,7 +14,7 @@ use wire::ErrorCode;
 use super::access::{Operation, Resource};
 use super::asking::{Asking, Awaited, Awaiting, Read, only};
 use super::groups::{self, unexpected};
-use super::offsets::{Results, Slots, find, may};
+use super::offsets::{Slots, find, may};
 use super::produce::Joining;
 use super::txns;
 use super::{Asker, Desk, Step, Tickets};
@@ -28,12 +28,31 @@ pub(crate) struct TxnOffsets {
     pub(crate) commit: TxnCommit,
 }
 
+/// Why the offset of one partition is not committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// The partition is not there.
+    Unknown,
+    Unauthorised,
+    /// By a coordinator, or because none could be asked.
+    Coordinator(ErrorCode),
+}
+
+impl From<ErrorCode> for Refusal {
+    fn from(code: ErrorCode) -> Refusal {
+        Refusal::Coordinator(code)
+    }
+}
+
+/// One for each partition, or one refusal of the whole commit.
+pub(crate) type Committed = Result<Vec<Result<(), Refusal>>, ErrorCode>;
+
 /// A commit that waits.
 pub(crate) enum Committing {
     /// For the coordinator of the transaction.
     Verifying(Asking, Box<Verifying>),
     /// For the coordinator of the group.
-    Writing(Awaiting<Results>),
+    Writing(Awaiting<Committed>),
 }
 
 /// A commit whose transaction is verified.
@@ -45,7 +64,7 @@ pub(crate) struct Verifying {
 /// A commit for the log of its group.
 struct Write {
     commit: TxnCommit,
-    slots: Slots,
+    slots: Slots<Refusal>,
     log: Arc<Partition>,
 }
 
@@ -54,7 +73,7 @@ pub(crate) fn begin(
     asker: &Asker,
     request: TxnOffsets,
     tickets: Tickets<'_>,
-) -> Step<Committing, Results> {
+) -> Step<Committing, Committed> {
     let TxnOffsets {
         transactional_id,
         joining,
@@ -66,12 +85,12 @@ pub(crate) fn begin(
     let log = offsets.and_then(|topic| topic.partition(partition));
     let log = match (check(asker, &transactional_id, &commit.group_id), log) {
         (Ok(()), Some(log)) => Arc::clone(log),
-        (Ok(()), None) => return refuse(&commit, ErrorCode::CoordinatorNotAvailable),
-        (Err(code), _) => return refuse(&commit, code),
+        (Ok(()), None) => return Step::Done(Err(ErrorCode::CoordinatorNotAvailable)),
+        (Err(code), _) => return Step::Done(Err(code)),
     };
     let slots = take_refused(&mut commit.topics, asker, &topics);
     if commit.topics.is_empty() {
-        return Step::Done(slots.fill(Vec::new()));
+        return Step::Done(Ok(slots.fill(Vec::new())));
     }
     let Producer { id, epoch } = commit.producer;
     let begun = log.begin_verification(id, epoch, None);
@@ -82,7 +101,10 @@ pub(crate) fn begin(
             let step = write.begin(desk, Warrant::None, tickets);
             step.map_parked(Committing::Writing)
         }
-        Err(error) => Step::Done(write.slots.refuse(error::producer(&error))),
+        Err(error) => {
+            let refused = write.slots.refuse(error::producer(&error));
+            Step::Done(Ok(refused))
+        }
     }
 }
 
@@ -93,7 +115,7 @@ impl Verifying {
         desk: &mut Desk,
         told: Vec<Told>,
         tickets: Tickets<'_>,
-    ) -> Awaited<Results> {
+    ) -> Awaited<Committed> {
         let Verifying { guard, write } = self;
         let verified = match only(told).map(Said::txn) {
             Ok(Answer::Add(added)) => added,
@@ -105,7 +127,7 @@ impl Verifying {
             Err(code) => {
                 let Producer { id, .. } = write.commit.producer;
                 write.log.end_verification(id, guard);
-                Step::Done(write.slots.refuse(code))
+                Step::Done(Ok(write.slots.refuse(code)))
             }
         }
     }
@@ -120,7 +142,7 @@ impl Write {
         transactional_id: String,
         joining: Joining,
         tickets: Tickets<'_>,
-    ) -> Step<Committing, Results> {
+    ) -> Step<Committing, Committed> {
         let producer = self.commit.producer;
         let places = vec![(meta::name::OFFSETS.to_owned(), self.log.index.0)];
         let ask = match joining {
@@ -151,7 +173,7 @@ impl Write {
         Step::Parked(Committing::Verifying(asking, Box::new(verifying)))
     }
 
-    fn begin(self, desk: &mut Desk, warrant: Warrant, tickets: Tickets<'_>) -> Awaited<Results> {
+    fn begin(self, desk: &mut Desk, warrant: Warrant, tickets: Tickets<'_>) -> Awaited<Committed> {
         let Write { commit, slots, log } = self;
         let producer = commit.producer;
         let ask = coord::group::Ask::TxnCommit(commit);
@@ -160,10 +182,10 @@ impl Write {
             if let Warrant::Verified(guard) = warrant {
                 log.end_verification(producer.id, guard);
             }
-            match only(told).map(Said::group) {
+            Ok(match only(told).map(Said::group) {
                 Ok(GroupAnswer::TxnCommit(results)) => slots.fill(results),
                 other => slots.refuse(unexpected(other)),
-            }
+            })
         });
         Awaiting::begin(desk, vec![question], tickets, read)
     }
@@ -178,7 +200,7 @@ fn check(asker: &Asker, transactional_id: &str, group_id: &str) -> Result<(), Er
 }
 
 /// Takes out the partitions that are not there or may not be used.
-fn take_refused(asked: &mut Vec<CommitTopic>, asker: &Asker, topics: &Topics) -> Slots {
+fn take_refused(asked: &mut Vec<CommitTopic>, asker: &Asker, topics: &Topics) -> Slots<Refusal> {
     let mut slots = Slots::default();
     asked.retain_mut(|asked| {
         let may = may(asker, Operation::Read, &asked.topic, topics);
@@ -186,11 +208,11 @@ fn take_refused(asked: &mut Vec<CommitTopic>, asker: &Asker, topics: &Topics) ->
         asked.partitions.retain(|asked| {
             let is_there = topic.is_some_and(|topic| topic.partition(asked.index.0).is_some());
             let result = if !may {
-                Err(ErrorCode::TopicAuthorizationFailed)
+                Err(Refusal::Unauthorised)
             } else if is_there {
                 Ok(())
             } else {
-                Err(ErrorCode::UnknownTopicOrPartition)
+                Err(Refusal::Unknown)
             };
             slots.push(result);
             result.is_ok()
@@ -198,14 +220,4 @@ fn take_refused(asked: &mut Vec<CommitTopic>, asker: &Asker, topics: &Topics) ->
         !asked.partitions.is_empty()
     });
     slots
-}
-
-/// The whole commit has one result.
-fn refuse(commit: &TxnCommit, code: ErrorCode) -> Step<Committing, Results> {
-    let count = commit
-        .topics
-        .iter()
-        .map(|topic| topic.partitions.len())
-        .sum();
-    Step::Done(vec![Err(code); count])
 }

@@ -12,14 +12,12 @@ use wire::messages::txn_offset_commit_response::{
 use wire::messages::{TxnOffsetCommitRequest, TxnOffsetCommitResponse};
 use wire::{ApiKey, ErrorCode};
 
-use super::group::code;
 use super::txn::producer;
 use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
 use crate::ops::asking::Awaiting;
-use crate::ops::offsets::Results;
 use crate::ops::produce::Joining;
-use crate::ops::txn_offsets::{self, Committing, TxnOffsets};
+use crate::ops::txn_offsets::{self, Committed, Committing, Refusal, TxnOffsets};
 use crate::ops::{Asker, Desk, Step, Tickets};
 
 /// First version whose clients know what to do while a coordinator is loaded (KAFKA-7296), the first whose clients know
@@ -100,36 +98,64 @@ fn partition(asked: TxnOffsetCommitRequestPartition) -> CommitPartition {
 
 fn respond(
     call: &mut Call<'_>,
-    results: Results,
+    committed: Committed,
     topics: Vec<TxnOffsetCommitResponseTopic>,
 ) -> Outcome {
-    let version = call.version();
-    let mut results = results.into_iter();
-    let (mut answered, mut unknown) = (Vec::new(), Vec::new());
-    for mut topic in topics {
-        for partition in &mut topic.partitions {
-            let result = results.next().unwrap_or(Ok(()));
-            partition.error_code = code(result.map_err(|code| known(code, version)));
-        }
-        let absent = ErrorCode::UnknownTopicOrPartition.code();
-        let is_absent =
-            |partition: &mut TxnOffsetCommitResponsePartition| partition.error_code == absent;
-        let partitions: Vec<_> = topic.partitions.extract_if(.., is_absent).collect();
-        if !partitions.is_empty() {
-            let name = topic.name.clone();
-            unknown.push(TxnOffsetCommitResponseTopic { name, partitions });
-        }
-        if !topic.partitions.is_empty() {
-            answered.push(topic);
-        }
-    }
-    // Partitions that do not exist come last: no coordinator was asked about them.
-    answered.append(&mut unknown);
+    let topics = match committed {
+        Ok(results) => answered(results, topics, call.version()),
+        Err(code) => refuse_all(topics, known(code, call.version())),
+    };
     let response = TxnOffsetCommitResponse {
-        topics: answered,
+        topics,
         ..Default::default()
     };
     call.reply(ApiKey::TxnOffsetCommit, &response)
+}
+
+fn refuse_all(
+    mut topics: Vec<TxnOffsetCommitResponseTopic>,
+    code: ErrorCode,
+) -> Vec<TxnOffsetCommitResponseTopic> {
+    for partition in topics.iter_mut().flat_map(|topic| &mut topic.partitions) {
+        partition.error_code = code.code();
+    }
+    topics
+}
+
+/// Partitions of which no coordinator heard come behind all others.
+fn answered(
+    results: Vec<Result<(), Refusal>>,
+    mut topics: Vec<TxnOffsetCommitResponseTopic>,
+    version: i16,
+) -> Vec<TxnOffsetCommitResponseTopic> {
+    let mut results = results.into_iter();
+    let mut refused = Vec::new();
+    topics.retain_mut(|topic| {
+        let mut unasked = Vec::new();
+        topic.partitions.retain_mut(|partition| {
+            let (code, was_asked) = match results.next() {
+                Some(Ok(())) => (ErrorCode::None, true),
+                Some(Err(Refusal::Coordinator(code))) => (known(code, version), true),
+                Some(Err(Refusal::Unauthorised)) => (ErrorCode::TopicAuthorizationFailed, false),
+                Some(Err(Refusal::Unknown)) => (ErrorCode::UnknownTopicOrPartition, false),
+                None => (ErrorCode::UnknownServerError, false),
+            };
+            partition.error_code = code.code();
+            if !was_asked {
+                unasked.push(partition.clone());
+            }
+            was_asked
+        });
+        if !unasked.is_empty() {
+            refused.push(TxnOffsetCommitResponseTopic {
+                name: topic.name.clone(),
+                partitions: unasked,
+            });
+        }
+        !topic.partitions.is_empty()
+    });
+    topics.extend(refused);
+    topics
 }
 
 /// The code that clients of a version know for a refusal.
@@ -249,6 +275,35 @@ mod tests {
             let topics = response.expect("it was decided").topics;
             assert_eq!(topics[0].partitions[0].error_code, code.code());
         }
+    }
+
+    #[test]
+    fn partitions_that_no_coordinator_heard_of_come_last() {
+        let topic = |name: &str, partitions: &[(i32, ErrorCode)]| TxnOffsetCommitResponseTopic {
+            name: name.to_owned(),
+            partitions: (partitions.iter())
+                .map(
+                    |&(partition_index, code)| TxnOffsetCommitResponsePartition {
+                        partition_index,
+                        error_code: code.code(),
+                    },
+                )
+                .collect(),
+        };
+        let none = ErrorCode::None;
+        let asked = vec![
+            topic("t", &[(9, none), (0, none)]),
+            topic("u", &[(0, none)]),
+        ];
+        let illegal = ErrorCode::IllegalGeneration;
+        let results = vec![Err(Refusal::Unknown), Ok(()), Err(illegal.into())];
+        let unknown = ErrorCode::UnknownTopicOrPartition;
+        let told = [
+            topic("t", &[(0, none)]),
+            topic("u", &[(0, illegal)]),
+            topic("t", &[(9, unknown)]),
+        ];
+        assert_eq!(answered(results, asked, ADDING_VERSION), told);
     }
 
     #[test]
