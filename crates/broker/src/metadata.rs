@@ -9,7 +9,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use meta::decide::assign_dir::assign_dir;
 use meta::decide::register_broker::TRANSACTION_VERSION;
-use meta::{Image, Record, Resource};
+use meta::{Delta, Image, Record, Resource, ResourceKind};
 use model::{Offset, PartitionIndex, ProducerId, Ticket};
 use parking_lot::Mutex;
 use partition::{Bounds, LogDir, Moment, News, Partition, Stamp};
@@ -228,65 +228,73 @@ impl Shared {
         if image.end() <= old.end() {
             return;
         }
+        let delta = Delta::between(&old, &image);
+        let before = Arc::clone(&self.config().broker);
+        self.publish_settings(&image, &delta);
+        if delta.has_topics() {
+            self.publish_topics(&image, &delta, news);
+        }
+        let broker = Arc::clone(&self.config().broker);
+        if broker.topic == before.topic {
+            let changed = delta.configs_of(ResourceKind::Topic);
+            self.configure(&image, changed.map(|change| change.resource.name.as_str()));
+        } else {
+            self.configure(&image, image.topics().map(|topic| topic.name.as_ref()));
+        }
+        if !delta.producer_ids.is_empty() {
+            *self.metadata.producer_ids.lock() = delta.producer_ids;
+        }
+        self.metadata.published.store(image);
+    }
+
+    /// Settings of this broker, of all brokers and of groups.
+    fn publish_settings(&self, image: &Image, delta: &Delta) {
         let before = Arc::clone(&self.config().broker);
         let (own, cluster) = (Resource::broker(before.node_id), Resource::cluster());
-        let is_same = |resource| image.overrides(resource) == old.overrides(resource);
-        if !is_same(&own)
-            || !is_same(&cluster)
-            || !image.group_overrides().eq(old.group_overrides())
-            || image.feature(TRANSACTION_VERSION) != old.feature(TRANSACTION_VERSION)
+        if delta.has_config(&own)
+            || delta.has_config(&cluster)
+            || delta.configs_of(ResourceKind::Group).next().is_some()
+            || delta.has_feature(TRANSACTION_VERSION)
         {
             let broker = before.with_dynamic(image.overrides(&cluster), image.overrides(&own));
             if let Some(why) = &broker.passed_over {
                 env::tell!("{why}");
             }
-            self.set_config(crate::settings::Settings::new(broker, &image));
+            self.set_config(crate::settings::Settings::new(broker, image));
         }
+    }
+
+    fn publish_topics(&self, image: &Image, delta: &Delta, news: &mut Vec<News>) {
         let broker = Arc::clone(&self.config().broker);
         let mut topics = (*self.topics()).clone();
-        let gone: Vec<_> = old
-            .topics()
-            .filter(|topic| image.topic_by_id(topic.id).is_none())
-            .map(|topic| topic.id)
-            .collect();
-        for id in gone {
-            for partition in topics.remove(id).iter().flat_map(|topic| &topic.partitions) {
+        for deleted in &delta.deleted {
+            let gone = topics.remove(deleted.topic.id);
+            for partition in gone.iter().flat_map(|topic| &topic.partitions) {
                 partition.delete(news);
                 partition.discard();
             }
         }
-        for topic in image.topics() {
-            let resource = Resource::topic(&topic.name);
-            let overrides = image.overrides(&resource);
-            let is_same = old
-                .topic_by_id(topic.id)
-                .is_some_and(|known| Arc::ptr_eq(known, topic));
-            if !is_same {
-                topics.insert(Arc::new(self.metadata.places.open(
-                    topic,
-                    &overrides,
-                    &broker,
-                    topics.with_id(topic.id),
-                )));
-            } else if !Arc::ptr_eq(&old.overrides(&resource), &overrides)
-                || broker.topic != before.topic
-            {
-                let config = crate::settings::log_config_of(&topic.name, &overrides, &broker);
-                for partition in topics
-                    .with_id(topic.id)
-                    .iter()
-                    .flat_map(|topic| &topic.partitions)
-                {
-                    partition.set_config(Arc::clone(&config));
-                }
-            }
-        }
-        let (first, next) = (old.next_producer_id().0, image.next_producer_id().0);
-        if first < next {
-            *self.metadata.producer_ids.lock() = first..next;
+        let changed = delta.changed.iter().map(|changed| &changed.new);
+        for topic in delta.created.iter().chain(changed) {
+            let overrides = image.overrides(&Resource::topic(&topic.name));
+            let known = topics.with_id(topic.id);
+            let open = self.metadata.places.open(topic, &overrides, &broker, known);
+            topics.insert(Arc::new(open));
         }
         self.set_topics(topics);
-        self.metadata.published.store(image);
+    }
+
+    /// Gives the partitions of topics the settings that the image has for them.
+    fn configure<'a>(&self, image: &Image, names: impl Iterator<Item = &'a str>) {
+        let broker = Arc::clone(&self.config().broker);
+        let topics = self.topics();
+        for topic in names.filter_map(|name| topics.named(name)) {
+            let overrides = image.overrides(&Resource::topic(&topic.name));
+            let config = crate::settings::log_config_of(&topic.name, &overrides, &broker);
+            for partition in &topic.partitions {
+                partition.set_config(Arc::clone(&config));
+            }
+        }
     }
 }
 

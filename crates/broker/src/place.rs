@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use config::Overrides;
-use meta::Image;
+use meta::{Candidate, Image};
 use model::{BrokerId, PartitionIndex};
 use partition::{LogDir, Residents};
 use wire::Uuid;
@@ -45,18 +45,14 @@ impl Places {
 
     /// The image that decisions look at: a directory that has failed since the broker registered gets nothing new, nor does one that
     /// the settings cordon.
-    pub(crate) fn usable(&self, image: &Arc<Image>, broker: &config::Broker) -> Arc<Image> {
+    pub(crate) fn usable(&self, image: &Image, broker: &config::Broker) -> Candidate {
         let ids = |is: &dyn Fn(&LogDir) -> bool| -> Vec<Uuid> {
             let dirs = self.dirs.iter().map(|residents| &residents.dir);
             dirs.filter(|dir| is(dir)).map(|dir| dir.id).collect()
         };
         let failed = ids(&LogDir::is_failed);
         let cordoned = ids(&|dir| broker.is_cordoned(&dir.path));
-        if failed.is_empty() && cordoned.is_empty() {
-            Arc::clone(image)
-        } else {
-            Arc::new(image.without_log_dirs(self.node, &failed, &cordoned))
-        }
+        Candidate::new(image).without_log_dirs(self.node, &failed, &cordoned)
     }
 
     /// A topic of the image, with the partitions that are open already and fresh ones for the rest.

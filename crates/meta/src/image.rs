@@ -1,10 +1,9 @@
 //! What the metadata log says, as of one of its records.
 //!
 //! Owns brokers, topics, dynamic settings, features and the next producer id. `replay` is the only mutator, and the same
-//! records give the same image on every node. Cloning shares everything that did not change, so an image is published by
-//! cloning, replaying and swapping. A record that contradicts the image is an error: the log is damaged or not ours.
+//! records give the same image on every node. Clones share everything that does not change, so an image is published by
+//! cloning, replaying and swapping, and [`Delta`](crate::Delta) finds what changed without a walk. A record that contradicts the image is an error: the log is damaged or not ours.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use config::Overrides;
@@ -16,6 +15,7 @@ use wire::metadata::{
 };
 
 use crate::record::Record;
+use crate::shared_map::SharedMap;
 
 /// "No leader" in a record.
 pub const NO_LEADER: BrokerId = BrokerId(-1);
@@ -187,14 +187,14 @@ pub enum ReplayError {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Image {
-    brokers: BTreeMap<BrokerId, Registration>,
-    topics: Arc<BTreeMap<Arc<str>, Arc<Topic>>>,
-    names: Arc<BTreeMap<Uuid, Arc<str>>>,
+    pub(crate) brokers: SharedMap<BrokerId, Arc<Registration>>,
+    pub(crate) topics: SharedMap<Arc<str>, Arc<Topic>>,
+    names: SharedMap<Uuid, Arc<str>>,
     /// Names with `.` made `_`, and the topics that have each: one, unless the log comes from elsewhere.
-    folded: Arc<BTreeMap<String, Vec<Arc<str>>>>,
-    settings: Arc<BTreeMap<Resource, Arc<Overrides>>>,
+    folded: SharedMap<Arc<str>, Vec<Arc<str>>>,
+    pub(crate) settings: SharedMap<Resource, Arc<Overrides>>,
     /// What was switched off stays here with level 0: a start must not switch it on again.
-    features: BTreeMap<String, i16>,
+    pub(crate) features: SharedMap<Arc<str>, i16>,
     next_producer_id: i64,
     end: i64,
     /// The end when a topic last came or went.
@@ -204,24 +204,12 @@ pub struct Image {
 impl Image {
     #[must_use]
     pub fn broker(&self, id: BrokerId) -> Option<&Registration> {
-        self.brokers.get(&id)
-    }
-
-    /// The same, where some directories of a broker have failed since it registered, and others are cordoned: for decisions, never
-    /// to be replayed on.
-    #[must_use]
-    pub fn without_log_dirs(&self, broker: BrokerId, failed: &[Uuid], cordoned: &[Uuid]) -> Image {
-        let mut image = self.clone();
-        if let Some(registration) = image.brokers.get_mut(&broker) {
-            registration.log_dirs.retain(|dir| !failed.contains(dir));
-            registration.cordoned_log_dirs = cordoned.to_vec();
-        }
-        image
+        self.brokers.get(&id).map(Arc::as_ref)
     }
 
     /// In the order of their numbers.
     pub fn brokers(&self) -> impl Iterator<Item = &Registration> {
-        self.brokers.values()
+        self.brokers.values().map(Arc::as_ref)
     }
 
     #[must_use]
@@ -246,14 +234,13 @@ impl Image {
 
     /// Topics whose name is `from` or comes after it.
     pub fn topics_from<'a>(&'a self, from: &str) -> impl Iterator<Item = &'a Arc<Topic>> {
-        let from: Arc<str> = from.into();
-        self.topics.range(from..).map(|(_, topic)| topic)
+        self.topics.from(from).map(|(_, topic)| topic)
     }
 
     /// The topic whose name differs from `name` in `.` and `_` at most.
     #[must_use]
     pub fn colliding(&self, name: &str) -> Option<&Arc<str>> {
-        self.folded.get(&fold(name))?.first()
+        self.folded.get(fold(name).as_str())?.first()
     }
 
     /// Dynamic settings; the same empty ones for all that have none.
@@ -270,7 +257,7 @@ impl Image {
     /// Groups with settings of their own, in the order of their ids.
     pub fn group_overrides(&self) -> impl Iterator<Item = (&str, &Arc<Overrides>)> {
         self.settings
-            .range(Resource::group("")..)
+            .from(&Resource::group(""))
             .take_while(|(resource, _)| resource.kind == ResourceKind::Group)
             .map(|(resource, overrides)| (resource.name.as_str(), overrides))
     }
@@ -279,7 +266,7 @@ impl Image {
     pub fn features(&self) -> impl Iterator<Item = (&str, i16)> {
         self.features
             .iter()
-            .map(|(name, level)| (name.as_str(), *level))
+            .map(|(name, level)| (name.as_ref(), *level))
     }
 
     /// The finalized level of a feature, 0 when it has none.
@@ -317,7 +304,7 @@ impl Image {
             Record::BrokerRegistrationChange(record) => self.on_registration_change(record)?,
             Record::FeatureLevel(record) => {
                 let level = record.feature_level;
-                self.features.insert(record.name.clone(), level);
+                self.features.insert(record.name.as_str().into(), level);
             }
             Record::ProducerIds(record) => self.next_producer_id = record.next_producer_id,
             Record::FenceBroker(record) => self.broker_mut(record.id)?.is_fenced = true,
@@ -339,9 +326,7 @@ impl Image {
     }
 
     fn on_topic(&mut self, record: &TopicRecord) -> Result<(), ReplayError> {
-        if self.topics.contains_key(record.name.as_str())
-            || self.names.contains_key(&record.topic_id)
-        {
+        if self.topics.contains(record.name.as_str()) || self.names.contains(&record.topic_id) {
             return Err(ReplayError::TopicTwice(record.name.clone()));
         }
         let name: Arc<str> = record.name.as_str().into();
@@ -350,21 +335,20 @@ impl Image {
             id: record.topic_id,
             partitions: Vec::new(),
         };
-        Arc::make_mut(&mut self.topics).insert(name.clone(), Arc::new(topic));
-        Arc::make_mut(&mut self.folded)
-            .entry(fold(&name))
-            .or_default()
-            .push(name.clone());
-        Arc::make_mut(&mut self.names).insert(record.topic_id, name);
+        self.topics.insert(name.clone(), Arc::new(topic));
+        let folded: Arc<str> = fold(&name).into();
+        match self.folded.get_mut(&folded) {
+            Some(names) => names.push(name.clone()),
+            None => drop(self.folded.insert(folded, vec![name.clone()])),
+        }
+        self.names.insert(record.topic_id, name);
         Ok(())
     }
 
     fn topic_mut(&mut self, id: Uuid) -> Result<&mut Topic, ReplayError> {
         let name = self.names.get(&id).ok_or(ReplayError::NoTopic(id))?;
-        let topic = Arc::make_mut(&mut self.topics)
-            .get_mut(name)
-            .ok_or(ReplayError::NoTopic(id))?;
-        Ok(Arc::make_mut(topic))
+        let topic = self.topics.get_mut(name);
+        Ok(Arc::make_mut(topic.ok_or(ReplayError::NoTopic(id))?))
     }
 
     fn on_partition(&mut self, record: &PartitionRecord) -> Result<(), ReplayError> {
@@ -430,21 +414,16 @@ impl Image {
     }
 
     fn on_remove_topic(&mut self, id: Uuid) -> Result<(), ReplayError> {
-        let name = Arc::make_mut(&mut self.names)
-            .remove(&id)
-            .ok_or(ReplayError::NoTopic(id))?;
-        Arc::make_mut(&mut self.topics).remove(&name);
-        let all = Arc::make_mut(&mut self.folded);
-        if let Some(names) = all.get_mut(&fold(&name)) {
+        let name = self.names.remove(&id).ok_or(ReplayError::NoTopic(id))?;
+        self.topics.remove(&name);
+        let folded = fold(&name);
+        if let Some(names) = self.folded.get_mut(folded.as_str()) {
             names.retain(|other| *other != name);
             if names.is_empty() {
-                all.remove(&fold(&name));
+                self.folded.remove(folded.as_str());
             }
         }
-        let resource = Resource::topic(&name);
-        if self.settings.contains_key(&resource) {
-            Arc::make_mut(&mut self.settings).remove(&resource);
-        }
+        self.settings.remove(&Resource::topic(&name));
         Ok(())
     }
 
@@ -455,14 +434,18 @@ impl Image {
             kind,
             name: record.resource_name.clone(),
         };
-        let all = Arc::make_mut(&mut self.settings);
-        let settings = Arc::make_mut(all.entry(resource.clone()).or_default());
-        match &record.value {
-            Some(value) => drop(settings.insert(record.name.clone(), value.clone())),
-            None => drop(settings.remove(&record.name)),
+        if !self.settings.contains(&resource) {
+            self.settings.insert(resource.clone(), Arc::default());
         }
-        if settings.is_empty() {
-            all.remove(&resource);
+        let Some(overrides) = self.settings.get_mut(&resource).map(Arc::make_mut) else {
+            return Ok(());
+        };
+        match &record.value {
+            Some(value) => drop(overrides.insert(record.name.clone(), value.clone())),
+            None => drop(overrides.remove(&record.name)),
+        }
+        if overrides.is_empty() {
+            self.settings.remove(&resource);
         }
         Ok(())
     }
@@ -483,12 +466,22 @@ impl Image {
             log_dirs: record.log_dirs.clone(),
             cordoned_log_dirs: Vec::new(),
         };
-        self.brokers.insert(registration.id, registration);
+        self.brokers.insert(registration.id, Arc::new(registration));
     }
 
     fn broker_mut(&mut self, id: i32) -> Result<&mut Registration, ReplayError> {
         let id = BrokerId(id);
-        self.brokers.get_mut(&id).ok_or(ReplayError::NoBroker(id))
+        let broker = self.brokers.get_mut(&id);
+        Ok(Arc::make_mut(broker.ok_or(ReplayError::NoBroker(id))?))
+    }
+
+    /// Of a candidate only: no record says so yet.
+    pub(crate) fn set_log_dirs(&mut self, broker: BrokerId, failed: &[Uuid], cordoned: &[Uuid]) {
+        if let Some(registration) = self.brokers.get_mut(&broker) {
+            let registration = Arc::make_mut(registration);
+            registration.log_dirs.retain(|dir| !failed.contains(dir));
+            registration.cordoned_log_dirs = cordoned.to_vec();
+        }
     }
 
     fn on_registration_change(

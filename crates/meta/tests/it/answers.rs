@@ -7,7 +7,7 @@ use meta::decide::create_partitions::{Growth, create_partitions};
 use meta::decide::create_topics::{CreateTopicError, NewTopic, auto_create, create_topics};
 use meta::decide::delete_topics::{DeleteTopicError, Target, delete_topics};
 use meta::decide::producer_ids::allocate_producer_ids;
-use meta::{Image, Resource};
+use meta::{Candidate, Image, Resource};
 
 use crate::{broker, image, replay, step, uuids};
 
@@ -243,7 +243,8 @@ fn leaders_and_directories_take_turns() {
 fn a_cordoned_directory_gets_nothing_new() {
     let image = image(1);
     let all = &image.broker(BrokerId(1)).expect("registered").log_dirs;
-    let image = image.without_log_dirs(BrokerId(1), &[], &all[..1]);
+    let usable =
+        |image: &Image| Candidate::new(image).without_log_dirs(BrokerId(1), &[], &all[..1]);
     let wide = NewTopic {
         partitions: 6,
         ..topic("wide")
@@ -252,10 +253,10 @@ fn a_cordoned_directory_gets_nothing_new() {
         assignments: vec![(0, vec![1])],
         ..topic("chosen")
     };
-    let created = create_topics(&image, &broker(""), &[wide, chosen], &mut uuids());
+    let created = create_topics(&usable(&image), &broker(""), &[wide, chosen], &mut uuids());
     let mut after = image.clone();
     replay(&mut after, &created.records);
-    let grown = create_partitions(&after, &[growth("wide", 9, None)]);
+    let grown = create_partitions(&usable(&after), &[growth("wide", 9, None)]);
     replay(&mut after, &grown.records);
     let partitions = after.topics().flat_map(|topic| &topic.partitions);
     let dirs: Vec<_> = partitions.flat_map(|of| of.directories.clone()).collect();
@@ -282,7 +283,7 @@ fn where_all_directories_are_cordoned_nothing_new_is_made_in_the_words_of_kafka(
              cordoned.",
         ),
     ] {
-        let mut image = image.clone();
+        let mut image = Candidate::new(&image);
         for id in cordoned {
             let all = image
                 .broker(BrokerId(id))

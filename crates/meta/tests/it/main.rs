@@ -2,6 +2,7 @@
 
 mod answers;
 mod changes;
+mod delta;
 mod leaders;
 mod model;
 mod records;

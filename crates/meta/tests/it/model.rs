@@ -10,6 +10,7 @@ use meta::decide::delete_topics::{Target, delete_topics};
 use meta::{Image, Resource};
 use proptest::prelude::*;
 
+use crate::delta::check_by_walking;
 use crate::{broker, image, replay};
 
 #[derive(Clone, Debug)]
@@ -150,6 +151,7 @@ proptest! {
     fn the_image_equals_the_model_and_replaying_all_records_gives_it_again(commands in commands()) {
         let broker = broker("");
         let mut image = image(1);
+        let first = image.clone();
         let mut ids = crate::uuids();
         let mut model = Model::default();
         let mut log = Vec::new();
@@ -173,6 +175,8 @@ proptest! {
             model.apply(command);
             prop_assert_eq!(&seen(&image), &model);
             prop_assert_eq!(published.end() + records.len() as i64, image.end());
+            check_by_walking(&published, &image);
+            check_by_walking(&first, &image);
             log.extend(records);
         }
         let mut again = crate::image(1);
