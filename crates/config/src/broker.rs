@@ -14,6 +14,7 @@ use crate::contradictions;
 use crate::layers::{Layers, Machine, Overrides};
 use crate::listener::{self, Listener};
 use crate::log_dirs::{CORDONED, LogDirs};
+use crate::quorum;
 use crate::settings::{Settings, SettingsError};
 use crate::table::{self, Update};
 use crate::topic::Topic;
@@ -188,6 +189,7 @@ impl Broker {
             (None, Some(id)) if 0 <= id => id,
             _ => layers.number("node.id").unwrap_or(1),
         };
+        quorum::refuse(&layers, node_id)?;
         let log_dirs = LogDirs::new(&layers).paths;
         if log_dirs.is_empty() {
             return Err(unusable("log.dirs", "names no directory"));

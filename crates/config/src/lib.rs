@@ -15,6 +15,7 @@ mod layers;
 mod listener;
 mod log_dirs;
 mod properties;
+mod quorum;
 mod settings;
 mod table;
 mod topic;

@@ -14,7 +14,7 @@ pub(super) const SETTINGS: &[Setting] = settings! {
     "controller.quorum.append.linger.ms" Int "25" AtLeast(0) ReadOnly Accepted
         "time the controller gathers writes before it syncs";
     "controller.quorum.auto.join.enable" Boolean "false" Any ReadOnly Accepted "a controller joins the voters by itself";
-    "controller.quorum.bootstrap.servers" List "" Any ReadOnly Accepted "controllers to ask first";
+    "controller.quorum.bootstrap.servers" List "" Any ReadOnly Accepted "controllers to ask first; only this node can be named, as there is no quorum of several yet";
     "controller.quorum.election.backoff.max.ms" Int "1000" AtLeast(0) ReadOnly Accepted
         "longest random wait before another election";
     "controller.quorum.election.timeout.ms" Int "1000" AtLeast(0) ReadOnly Accepted
@@ -28,7 +28,7 @@ pub(super) const SETTINGS: &[Setting] = settings! {
     "controller.quorum.request.timeout.ms" Int "2000" AtLeast(0) ReadOnly Accepted "time a controller waits for an answer";
     "controller.quorum.retry.backoff.ms" Int "20" AtLeast(0) ReadOnly Accepted
         "pause before a failed request is sent again";
-    "controller.quorum.voters" List "" Any ReadOnly Accepted "the voters, id@host:port separated by commas";
+    "controller.quorum.voters" List "" Any ReadOnly Accepted "the voters, id@host:port separated by commas; only this node can be named, as there is no quorum of several yet";
     "controller.socket.timeout.ms" Int "30000" Any ReadOnly Accepted "socket timeout from the controller to brokers";
     "follower.fetch.last.tiered.offset.enable" Boolean "false" Any ClusterWide Accepted
         "an empty follower starts after what is tiered";
@@ -37,15 +37,15 @@ pub(super) const SETTINGS: &[Setting] = settings! {
         "time between looks for leaders that are not the preferred ones";
     "metadata.log.dir" String - Any ReadOnly Works "data directory that has the metadata log; when not set, the one where it is found, and the first one of a new broker";
     "metadata.log.max.record.bytes.between.snapshots" Long "20971520" AtLeast(1) ReadOnly Accepted
-        "bytes of metadata records between two snapshots";
+        "bytes of metadata records between two snapshots; there are none yet, see docs/decisions/metadata-log.md";
     "metadata.log.max.snapshot.interval.ms" Long "3600000" AtLeast(0) ReadOnly Accepted
         "time between two metadata snapshots";
     "metadata.log.segment.bytes" Int "1073741824" AtLeast(8388608) ReadOnly Accepted "size of one metadata log file";
     "metadata.log.segment.ms" Long "604800000" Any ReadOnly Accepted "age of one metadata log file";
     "metadata.max.idle.interval.ms" Int "500" AtLeast(0) ReadOnly Accepted
         "time between empty records of an idle controller";
-    "metadata.max.retention.bytes" Long "104857600" Any ReadOnly Accepted "bytes of metadata log and snapshots kept";
-    "metadata.max.retention.ms" Long "604800000" Any ReadOnly Accepted "time metadata log and snapshots are kept";
+    "metadata.max.retention.bytes" Long "104857600" Any ReadOnly Accepted "bytes of metadata log and snapshots kept; all of it is kept, see docs/decisions/metadata-log.md";
+    "metadata.max.retention.ms" Long "604800000" Any ReadOnly Accepted "time metadata log and snapshots are kept; all of it is kept, see docs/decisions/metadata-log.md";
     "node.id" Int "1" AtLeast(0) ReadOnly Works "number of this node";
     "num.replica.alter.log.dirs.threads" Int - Any ReadOnly Accepted "threads that move partitions between directories";
     "num.replica.fetchers" Int "1" AtLeast(1) ClusterWide Accepted "connections to each broker that is followed";

@@ -36,7 +36,7 @@ pub(super) const SETTINGS: &[Setting] = settings! {
     "group.coordinator.cached.buffer.max.bytes" Int "1048588" AtLeast(524288) ClusterWide Meaningless
         "The group coordinator keeps no buffer between two writes";
     "group.coordinator.rebalance.protocols" List "classic,consumer,streams" ItemsOf(&["consumer", "classic", "share", "streams"]) ReadOnly Works
-        "group protocols that are enabled; classic always is";
+        "group protocols that are enabled: `consumer` can be left out, `classic` is always there, and `share` and `streams` have no effect, as those protocols are not built yet";
     "group.coordinator.threads" Int "4" AtLeast(1) ReadOnly Meaningless "Coordinators run on the network threads";
     "group.initial.rebalance.delay.ms" Int "3000" Any ReadOnly Works
         "wait for more members before the first rebalance of a new group";

@@ -16,9 +16,9 @@ pub(super) const SETTINGS: &[Setting] = settings! {
     "kafka.metrics.reporters" List "" Items ReadOnly Meaningless "Metrics reporters of the JVM cannot be loaded";
     "metric.reporters" List "org.apache.kafka.common.metrics.JmxReporter" Items ClusterWide Meaningless
         "Metrics reporters of the JVM cannot be loaded";
-    "metrics.num.samples" Int "2" AtLeast(1) ReadOnly Meaningless "Metrics are counters, not samples";
-    "metrics.recording.level" String "INFO" Any ReadOnly Meaningless "Metrics are always recorded";
-    "metrics.sample.window.ms" Long "30000" AtLeast(1) ReadOnly Meaningless "Metrics are counters, not samples";
+    "metrics.num.samples" Int "2" AtLeast(1) ReadOnly Meaningless "No metrics are recorded yet";
+    "metrics.recording.level" String "INFO" Any ReadOnly Meaningless "No metrics are recorded yet";
+    "metrics.sample.window.ms" Long "30000" AtLeast(1) ReadOnly Meaningless "No metrics are recorded yet";
     "producer.purgatory.purge.interval.requests" Int "1000" Any ReadOnly Meaningless "Finished waits are removed at once";
     "share.fetch.purgatory.purge.interval.requests" Int "1000" Any ReadOnly Meaningless
         "Finished waits are removed at once";
