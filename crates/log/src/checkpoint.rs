@@ -24,6 +24,7 @@ const FILE_BYTES_MAX: u64 = 128 << 20;
 pub struct Row {
     pub topic: Uuid,
     pub partition: PartitionIndex,
+    /// The local start as well, for as long as there is no tier.
     pub log_start: Offset,
     /// Next offset after the last one in synced segment files.
     pub log_end: Offset,

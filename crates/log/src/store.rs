@@ -1,8 +1,9 @@
 //! The log of one partition on disk: its segments in one directory.
 //!
 //! One writer appends at the end, rolls, truncates and retires; readers look at a published list and never wait for it.
-//! Invariants: segments are in rising order of base offset, the last one is active; `log_start <= log_end`; bytes are in the
-//! file before `log_end` shows them. Promises nothing about durability before [`Store::sync`], never cuts a tail by itself,
+//! Invariants: segments are in rising order of base offset, the last one is active; `local_start <= log_end`; bytes are in the
+//! file before `log_end` shows them. The local start is the first offset that these files are to have. The log may begin below it,
+//! which the partition knows and the store does not. Promises nothing about durability before [`Store::sync`], never cuts a tail by itself,
 //! and after a failed write refuses all further ones: nothing is known about the file then. A write that a full disk refused
 //! is no such failure: `log_end` shows what went before, and the rest may come again.
 
@@ -109,7 +110,7 @@ pub struct Store {
     dir: Arc<Dir>,
     config: ArcSwap<LogConfig>,
     segments: ArcSwap<Vec<Arc<Segment>>>,
-    log_start: AtomicI64,
+    local_start: AtomicI64,
     log_end: AtomicI64,
     /// Those of the batches in the files, as far as they are known.
     epochs: ArcSwap<Epochs>,
@@ -164,10 +165,10 @@ impl Store {
         self.config.store(config);
     }
 
-    /// First offset that may be read.
+    /// First offset that may be read here. Files below it are removed at leisure; files that are missing above it are lost.
     #[must_use]
-    pub fn log_start(&self) -> Offset {
-        Offset(self.log_start.load(Ordering::Acquire))
+    pub fn local_start(&self) -> Offset {
+        Offset(self.local_start.load(Ordering::Acquire))
     }
 
     /// Next offset to be written here.
@@ -182,10 +183,20 @@ impl Store {
         Offset(self.synced.load(Ordering::Acquire))
     }
 
-    /// Moves the log start up (`DeleteRecords`, retention, a leader's news); never down. Bounded by the log end.
-    pub fn advance_log_start(&self, to: Offset) {
+    /// Where the files begin. Above the local start when its files are lost.
+    #[must_use]
+    pub fn files_start(&self) -> Offset {
+        let segments = self.segments.load();
+        let first = segments
+            .first()
+            .map_or(self.log_end(), |first| first.base());
+        first.max(self.local_start())
+    }
+
+    /// Moves the local start up (`DeleteRecords`, retention, a leader's news); never down. Bounded by the log end.
+    pub fn advance_local_start(&self, to: Offset) {
         let to = to.min(self.log_end());
-        self.log_start.fetch_max(to.0, Ordering::AcqRel);
+        self.local_start.fetch_max(to.0, Ordering::AcqRel);
     }
 
     #[must_use]
@@ -209,7 +220,7 @@ impl Store {
         let _tail = self.tail.lock();
         let active = self.active();
         Known {
-            log_start: self.log_start(),
+            local_start: self.local_start(),
             log_end: self.log_end(),
             active_base: active.base(),
             active_len: active.len(),

@@ -1,7 +1,7 @@
 //! One partition on the broker that leads it.
 //!
-//! Owns the order of the log: its end, what is durable, who waits. Invariant: `log_start <= high_watermark <= log_end`, the
-//! high watermark moves only after a sync returned (or, for relaxed topics, after the write), and never back. The lock is
+//! Owns the order of the log: its end, what is durable, who waits. Invariant: `log_start <= high_watermark <= log_end`, and
+//! `log_start <= local_start`, which moves here before the files below it go. The high watermark moves only after a sync returned (or, for relaxed topics, after the write), and never back. The lock is
 //! short: taken per append, read plan and commit, never held during IO.
 
 use std::collections::VecDeque;
@@ -59,6 +59,8 @@ pub(crate) struct State {
     pub(crate) home: Arc<Home>,
     pub(crate) tail: Tail,
     pub(crate) log_start: Offset,
+    /// First offset that the files of this broker are to have. Equal to the log start until a tier has what lies between.
+    pub(crate) local_start: Offset,
     pub(crate) high_watermark: Offset,
     pub(crate) epoch: LeaderEpoch,
     pub(crate) epochs: Epochs,
@@ -146,6 +148,8 @@ impl Start {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     pub log_start: Offset,
+    /// First offset on the disks of this broker; never below the log start.
+    pub local_start: Offset,
     pub high_watermark: Offset,
     /// What a reader of committed data sees ends here: the first open transaction, or the high watermark.
     pub last_stable: Offset,
@@ -197,6 +201,8 @@ impl Partition {
                 home,
                 tail: Tail::unwritten_from(start.unwritten, start.log_end),
                 log_start: start.log_start,
+                // The row of the checkpoint has one number for both.
+                local_start: start.log_start,
                 high_watermark: start.log_end,
                 epoch: start.epoch,
                 epochs: start.epochs,
@@ -365,6 +371,7 @@ impl State {
     pub(crate) fn bounds(&self) -> Bounds {
         Bounds {
             log_start: self.log_start,
+            local_start: self.local_start,
             high_watermark: self.high_watermark,
             last_stable: self.last_stable(),
             log_end: self.tail.end(),
@@ -378,6 +385,12 @@ impl State {
         first_unstable.map_or(self.high_watermark, |first| {
             first.max(self.log_start).min(self.high_watermark)
         })
+    }
+
+    /// A new log start is durable.
+    pub(crate) fn raise_log_start(&mut self, to: Offset) {
+        self.log_start = self.log_start.max(to);
+        self.local_start = self.local_start.max(self.log_start);
     }
 
     /// The newest trim goes with the one before it.

@@ -37,7 +37,7 @@ impl Partition {
             news.push(News::Committed(awaiting.ticket));
         }
         if let Some(trim) = state.trims.pop_front_if(|_| has_trim) {
-            state.log_start = state.log_start.max(trim.start);
+            state.raise_log_start(trim.start);
             state.has_trimmed = true;
             news.extend(trim.tickets.into_iter().map(News::Committed));
         }

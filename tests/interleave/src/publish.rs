@@ -88,9 +88,9 @@ impl Reader {
                 self.next = bounds.log_start;
             }
             // Trimmed between the look at the partition and the one at its files.
-            Err(ReadError::Store(StoreError::OutOfRange { log_start, .. })) => {
-                assert!(self.next < log_start, "refused at {}", self.next);
-                self.next = log_start;
+            Err(ReadError::Store(StoreError::OutOfRange { local_start, .. })) => {
+                assert!(self.next < local_start, "refused at {}", self.next);
+                self.next = local_start;
             }
             Err(error) => panic!("reading at {}: {error}", self.next),
         }

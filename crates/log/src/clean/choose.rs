@@ -21,7 +21,7 @@ pub struct SegmentFacts {
 #[derive(Clone, Debug)]
 pub struct LogFacts {
     pub segments: Vec<SegmentFacts>,
-    pub log_start: Offset,
+    pub local_start: Offset,
     pub log_end: Offset,
     /// Nothing at or above may be compacted, whatever the segments are.
     pub limit: Offset,
@@ -44,8 +44,8 @@ pub struct Candidate {
 pub fn first_dirty(facts: &LogFacts) -> Offset {
     match facts.clean_end {
         // A log that was cut or begun anew is all dirty.
-        Some(clean) if facts.log_start <= clean && clean <= facts.log_end => clean,
-        Some(_) | None => facts.log_start,
+        Some(clean) if facts.local_start <= clean && clean <= facts.log_end => clean,
+        Some(_) | None => facts.local_start,
     }
 }
 
@@ -119,7 +119,7 @@ mod tests {
         let end = Offset(bytes.len() as i64 * 10);
         LogFacts {
             segments: segments.collect(),
-            log_start: Offset(0),
+            local_start: Offset(0),
             log_end: end,
             limit: end,
             clean_end: None,
@@ -198,7 +198,7 @@ mod tests {
         log.clean_end = Some(Offset(41));
         assert_eq!(first_dirty(&log), Offset(0));
         log.clean_end = Some(Offset(5));
-        log.log_start = Offset(10);
+        log.local_start = Offset(10);
         assert_eq!(first_dirty(&log), Offset(10));
     }
 }

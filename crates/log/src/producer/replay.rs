@@ -50,7 +50,7 @@ pub fn rebuild(
         path: store.dir().to_path_buf(),
         error,
     })?;
-    let mut states = states.unwrap_or_else(|| ProducerStates::new(store.log_start()));
+    let mut states = states.unwrap_or_else(|| ProducerStates::new(store.local_start()));
     replay(&mut states, store, upto, |_| {})?;
     Ok(states)
 }

@@ -20,10 +20,10 @@ use crate::pool::FilePool;
 use crate::scan::{Damage, DamageKind};
 use crate::segment::{Dir, Segment};
 
-/// State of a log at a checkpoint.
+/// State of the files of a log at a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Known {
-    pub log_start: Offset,
+    pub local_start: Offset,
     pub log_end: Offset,
     pub active_base: Offset,
     pub active_len: u64,
@@ -32,7 +32,7 @@ pub struct Known {
 /// What opening found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
-    pub log_start: Offset,
+    pub local_start: Offset,
     pub log_end: Offset,
     /// Bytes and whole segments behind the log end. The caller decides: `truncate_to(log_end)` cuts them, and must come
     /// before the first append; below the last durable point it must not, because then they are damage to be repaired.
@@ -92,14 +92,15 @@ impl Store {
         let progress = Progress::load(&**pool.disk(), dir).map_err(at_dir)?;
         let files = list_segments(pool, dir).map_err(at_dir)?;
         let Some(first) = files.first().map(|file| file.base) else {
-            let start = known.map_or(Offset::ZERO, |known| known.log_start);
+            let start = known.map_or(Offset::ZERO, |known| known.local_start);
             // Behind all that was known: a file of the active segment's name would be taken for it by the next start, if this
             // one came to nothing.
             let next = known.map_or(start, |known| known.log_end);
-            let store = Store::create(pool, dir, config, next)?;
+            let mut store = Store::create(pool, dir, config, next)?;
+            *store.local_start.get_mut() = start.min(next).0;
             store.epochs.store(Arc::new(epochs));
             let found = Found {
-                log_start: start,
+                local_start: start,
                 log_end: start,
                 uncut_bytes: 0,
                 uncut_segments: 0,
@@ -121,13 +122,12 @@ impl Store {
             log_end,
             damage,
         } = opened;
-        let log_start = known
-            .map_or(first, |known| known.log_start.max(first))
-            .min(log_end);
+        // Files below a recorded start may be gone, or on their way. Those above it were there: the start does not follow them.
+        let local_start = known.map_or(first, |known| known.local_start).min(log_end);
         let kept: u64 = segments.iter().map(|segment| segment.len()).sum();
         let all: u64 = files.iter().map(|file| file.len).sum();
         let found = Found {
-            log_start,
+            local_start,
             log_end,
             uncut_bytes: all - kept,
             uncut_segments: files.len() - segments.len(),
@@ -138,7 +138,7 @@ impl Store {
             .iter()
             .map(|file| file.base)
             .collect();
-        let mut store = Store::over(pool, shared, config, segments, log_start, log_end);
+        let mut store = Store::over(pool, shared, config, segments, local_start, log_end);
         store.epochs.store(Arc::new(epochs));
         *store.clean_end.get_mut() = progress.clean_end.0;
         *store.gaps_end.get_mut() = progress.gaps_end.0;
@@ -160,7 +160,7 @@ impl Store {
         dir: Arc<Dir>,
         config: Arc<LogConfig>,
         segments: Vec<Arc<Segment>>,
-        log_start: Offset,
+        local_start: Offset,
         log_end: Offset,
     ) -> Store {
         Store {
@@ -168,7 +168,7 @@ impl Store {
             dir,
             config: ArcSwap::new(config),
             segments: ArcSwap::from_pointee(segments),
-            log_start: AtomicI64::new(log_start.0),
+            local_start: AtomicI64::new(local_start.0),
             log_end: AtomicI64::new(log_end.0),
             epochs: ArcSwap::default(),
             synced: AtomicI64::new(-1),

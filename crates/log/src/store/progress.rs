@@ -129,7 +129,7 @@ impl Store {
     /// What the choice of the next log to compact needs; times only where the settings ask for them. Only reads.
     pub fn compaction_facts(&self, limit: Offset) -> Result<LogFacts, ReadError> {
         let config = self.config();
-        let (log_start, clean_end) = (self.log_start(), self.clean_end());
+        let (local_start, clean_end) = (self.local_start(), self.clean_end());
         let asks_first = config.max_compaction_lag_ms != i64::MAX;
         let asks_max = config.min_compaction_lag_ms > 0;
         let segments = self.segments();
@@ -149,7 +149,7 @@ impl Store {
         });
         Ok(LogFacts {
             segments: facts.collect::<Result<_, ReadError>>()?,
-            log_start,
+            local_start,
             log_end: self.log_end(),
             limit,
             clean_end,

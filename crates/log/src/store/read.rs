@@ -12,7 +12,7 @@ use model::{Offset, Timestamp};
 use wire::records::Head;
 
 use super::Store;
-use crate::scan::{Damage, ScanError, scan_batches};
+use crate::scan::{Damage, DamageKind, ScanError, scan_batches};
 use crate::segment::{FileSlice, RecordTime, Segment};
 use crate::txn_index::AbortedTxn;
 
@@ -34,10 +34,10 @@ enum Waits {
 
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    #[error("offset {offset} is outside of {log_start} to {log_end}")]
+    #[error("offset {offset} is outside of {local_start} to {log_end}")]
     OutOfRange {
         offset: Offset,
-        log_start: Offset,
+        local_start: Offset,
         log_end: Offset,
     },
     /// The bytes do not verify: a replica must repair them. Never answered as an empty read.
@@ -107,11 +107,11 @@ impl Store {
     ) -> Result<Option<Read>, ReadError> {
         // The end before the list: what lies below this end is in segments that the list has.
         let log_end = self.log_end();
-        let log_start = self.log_start();
-        if from < log_start || log_end < from {
+        let local_start = self.local_start();
+        if from < local_start || log_end < from {
             return Err(ReadError::OutOfRange {
                 offset: from,
-                log_start,
+                local_start,
                 log_end,
             });
         }
@@ -122,12 +122,7 @@ impl Store {
         let segments = self.segments.load();
         let first = segments.partition_point(|segment| segment.base() <= from);
         if first == 0 {
-            // Deleted between our look at the start and at the list.
-            return Err(ReadError::OutOfRange {
-                offset: from,
-                log_start: self.log_start(),
-                log_end,
-            });
+            return Err(self.before_files(from));
         }
         // Compaction may have emptied the end of a segment: then the next one answers.
         for (index, segment) in segments.iter().enumerate().skip(first - 1) {
@@ -151,6 +146,22 @@ impl Store {
             }
         }
         Ok(Some(Read::AtEnd))
+    }
+
+    /// Why no segment has `from`, which was not below the local start when the reader came.
+    fn before_files(&self, from: Offset) -> ReadError {
+        let (local_start, base) = (self.local_start(), self.files_start());
+        if from < local_start || base <= from {
+            // Deleted between the reader's look at the start and at the list.
+            return ReadError::OutOfRange {
+                offset: from,
+                local_start,
+                log_end: self.log_end(),
+            };
+        }
+        let why = DamageKind::Missing { from, to: base };
+        let damage = Damage { position: 0, why };
+        ReadError::Damaged { base, damage }
     }
 
     /// How many bytes of a slice may be served: all, or those before the first batch that does not verify.
@@ -184,7 +195,7 @@ impl Store {
         timestamp: Timestamp,
         within: &Range<Offset>,
     ) -> Result<Option<RecordTime>, ReadError> {
-        let from = within.start.max(self.log_start());
+        let from = within.start.max(self.local_start());
         for segment in self.segments.load().iter() {
             let base = segment.base();
             let reaches = segment
@@ -292,10 +303,10 @@ impl Store {
             .first()
             .map_or(from, |first| first.base());
         if from < begins {
-            let (log_start, log_end) = (self.log_start(), self.log_end());
+            let (local_start, log_end) = (self.local_start(), self.log_end());
             return Err(ReadError::OutOfRange {
                 offset: from,
-                log_start,
+                local_start,
                 log_end,
             });
         }
@@ -330,9 +341,11 @@ impl Store {
 
     fn verify_once(&self, from: Offset, upto: Offset) -> Result<u64, ReadError> {
         let segments = self.segments();
-        let first = segments
-            .partition_point(|segment| segment.base() <= from)
-            .saturating_sub(1);
+        let first = segments.partition_point(|segment| segment.base() <= from);
+        if first == 0 && self.local_start() <= from && from < upto {
+            return Err(self.before_files(from));
+        }
+        let first = first.saturating_sub(1);
         let mut bytes = 0;
         let mut floor = Offset::ZERO;
         for (index, segment) in segments.iter().enumerate().skip(first) {

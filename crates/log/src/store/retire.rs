@@ -21,7 +21,7 @@ pub enum Reason {
     Time,
     /// The log is larger than `retention.bytes` without it.
     Size,
-    /// All of its records are below the log start.
+    /// All of its records are below the local start.
     LogStart,
 }
 
@@ -73,7 +73,7 @@ impl Store {
                 break;
             }
             let oversize = !is_active && bytes <= spare && spare > 0;
-            let reason = if next <= self.log_start() && !is_active {
+            let reason = if next <= self.local_start() && !is_active {
                 Reason::LogStart
             } else if config.cleanup_policy.delete
                 && self.is_expired(segment, config.retention_ms, now)?
@@ -134,16 +134,16 @@ impl Store {
         Ok(Timestamp(ms))
     }
 
-    /// The oldest segment has records below the log start alone, as when its removal did not come to its end.
+    /// The oldest segment has records below the local start alone, as when its removal did not come to its end.
     #[must_use]
     pub fn has_spent(&self) -> bool {
         let segments = self.segments.load();
         let next = segments.get(1).map_or(self.log_end(), |next| next.base());
         let only_begun = segments.len() == 1 && self.active().is_empty();
-        next <= self.log_start() && !only_begun
+        next <= self.local_start() && !only_begun
     }
 
-    /// Takes all segments below `upto` out of the log, moves the log start there and renames the files. When the active
+    /// Takes all segments below `upto` out of the log, moves the local start there and renames the files. When the active
     /// segment is among them a fresh one is begun first.
     pub fn retire(&self, upto: Offset, now: Timestamp) -> Result<Deleted, StoreError> {
         if upto >= self.log_end() {
@@ -163,7 +163,7 @@ impl Store {
             return Ok(Deleted::default());
         };
         let _upheaval = self.upheaval();
-        self.log_start
+        self.local_start
             .fetch_max(first.base().0, std::sync::atomic::Ordering::AcqRel);
         self.segments.store(Arc::new(kept.to_vec()));
         tail.dirty

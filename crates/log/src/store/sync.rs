@@ -127,7 +127,7 @@ impl Store {
         let tail = self.tail.lock();
         let segments = tail.dirty.iter();
         Covered {
-            start: self.log_start(),
+            start: self.local_start(),
             end: self.log_end(),
             segments: segments
                 .map(|segment| (Arc::clone(segment), segment.len()))
@@ -151,7 +151,7 @@ impl Store {
             segment.unpin();
         }
         // No segment was begun since, nor removed.
-        tail.dir_dirty &= (self.log_start(), self.log_end()) != (covered.start, covered.end);
+        tail.dir_dirty &= (self.local_start(), self.log_end()) != (covered.start, covered.end);
         // These are written for checkpoints only, one at a time.
         for segment in self.segments.load().iter() {
             segment.take_unsynced_txns();

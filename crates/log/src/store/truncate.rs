@@ -73,7 +73,8 @@ impl Store {
             .min(len / WRITEBACK_BYTES * WRITEBACK_BYTES);
         tail.reserved = Reserved::default();
         tail.first_time = None;
-        self.log_start.fetch_min(self.log_end().0, Ordering::AcqRel);
+        self.local_start
+            .fetch_min(self.log_end().0, Ordering::AcqRel);
         self.synced.fetch_min(self.log_end().0, Ordering::AcqRel);
         Ok(())
     }
@@ -106,7 +107,7 @@ impl Store {
         let fresh = Segment::create(&self.pool, &self.dir, start)
             .map_err(|error| self.scan(start, error.into()))?;
         let fresh = Arc::new(fresh);
-        self.log_start.store(start.0, Ordering::Release);
+        self.local_start.store(start.0, Ordering::Release);
         self.log_end.store(start.0, Ordering::Release);
         self.synced.store(start.0, Ordering::Release);
         self.segments.store(Arc::new(vec![Arc::clone(&fresh)]));

@@ -140,7 +140,7 @@ fn damage_below_the_log_start_is_felt_by_nobody() {
                 remove_indexes(&place);
             }
             let known = Known {
-                log_start: start,
+                local_start: start,
                 ..known
             };
             let (store, _) = place.open(small_segments(SMALL), Some(known));

@@ -482,7 +482,7 @@ fn an_abort_before_the_dirty_range_hides_nothing_that_its_producer_wrote_later()
     };
     store.add_aborted(aborted).unwrap();
     store.roll(NOW).unwrap();
-    store.advance_log_start(Offset(2));
+    store.advance_local_start(Offset(2));
     let rows = || rows_of(&read_all(&store, 2, store.log_end().0, 4000));
     compact(&store, &How::default()).unwrap();
     assert!(!rows().contains_key(&2), "it was deleted at 4");
@@ -584,7 +584,7 @@ fn a_pass_ends_when_retention_takes_its_segments() {
             | CleanError::Read(ReadError::OutOfRange { .. } | ReadError::Io { .. }))
     ));
     store.unlink(&deleted).unwrap();
-    assert_eq!(store.log_start(), second);
+    assert_eq!(store.local_start(), second);
     compact(&store, &how).expect("the next one");
     let left = rows_of(&read_all(&store, second.0, store.log_end().0, 5000));
     let whole = rows_of(&batches);

@@ -461,7 +461,7 @@ fn epochs_that_the_whole_log_contradicts_make_no_batch_unreadable() {
 /// the end. Where it does not, reading ends; that it does not panic is all there is to show.
 fn check_readable(store: &Store, inputs: &[Batch], verified: bool) {
     let end = store.log_end();
-    let mut next = store.log_start();
+    let mut next = store.local_start();
     while next < end {
         let Ok(Read::Slice(slice)) = store.read(next, end, 100) else {
             assert!(!verified, "verifies and cannot be read from {next:?}");
@@ -510,7 +510,7 @@ proptest::proptest! {
         write_epochs(&place, "0\n1\n1 0\n");
         let (store, _) = place.open(config(), None);
         let end = store.log_end();
-        let verified = store.verify(store.log_start(), end).is_ok();
+        let verified = store.verify(store.local_start(), end).is_ok();
         check_readable(&store, &inputs, verified);
         let _ = store.offset_for_time(Timestamp(1), Offset::ZERO..end);
         let _ = store.max_time();

@@ -132,7 +132,7 @@ fn segments_whose_names_a_full_disk_keeps_go_at_the_next_try() {
         };
         assert!(first.stopped_by.as_ref().is_some_and(StoreError::is_full));
         assert_eq!(store.has_spent(), is_sealed);
-        assert_eq!(store.log_start(), Offset(if is_sealed { 300 } else { 0 }));
+        assert_eq!(store.local_start(), Offset(if is_sealed { 300 } else { 0 }));
         let rest = store.retire(Offset(300), NOW).unwrap();
         assert!(rest.stopped_by.is_none() && !store.has_spent());
         store.unlink(&first).unwrap();

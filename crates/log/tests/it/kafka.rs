@@ -152,7 +152,7 @@ fn a_directory_of_kafka_is_read_as_it_is() {
     let place = kafkas("takeover");
     let (store, found) = place.open(LogConfig::default(), None);
     assert_eq!(
-        (found.log_start, found.log_end, found.damage),
+        (found.local_start, found.log_end, found.damage),
         (Offset(0), Offset(168), None)
     );
     assert!(found.is_clean());

@@ -80,7 +80,7 @@ fn run(place: &Place, steps: usize) {
                 let upto = now.start + below((now.end - now.start) as u64 + 1);
                 let deleted = now.store.retire(Offset(upto), NOW).unwrap();
                 now.store.unlink(&deleted).unwrap();
-                now.start = now.start.max(now.store.log_start().0);
+                now.start = now.start.max(now.store.local_start().0);
                 assert!(now.start <= upto, "nothing above the bound goes");
             }
             3 => {
@@ -96,7 +96,7 @@ fn run(place: &Place, steps: usize) {
             5 => {
                 let (store, found) = place.open(config(), None);
                 assert_eq!(found.damage, None);
-                store.advance_log_start(Offset(now.start));
+                store.advance_local_start(Offset(now.start));
                 // An end behind the last batch is known to a checkpoint alone.
                 let end = store.log_end().0;
                 assert!(end <= now.end);
@@ -117,7 +117,7 @@ fn run(place: &Place, steps: usize) {
         now.check(place);
     }
     now.store
-        .verify(now.store.log_start(), now.store.log_end())
+        .verify(now.store.local_start(), now.store.log_end())
         .unwrap();
 }
 

@@ -58,14 +58,16 @@ impl Shared {
                 next
             }
             Err(ReadError::OutOfRange {
-                log_start, log_end, ..
+                local_start,
+                log_end,
+                ..
             }) => {
                 self.refused.fetch_add(1, Ordering::Relaxed);
                 assert!(
-                    !self.grows || from < log_start || from >= log_end.min(end),
-                    "{from} is in {log_start}..{log_end}"
+                    !self.grows || from < local_start || from >= log_end.min(end),
+                    "{from} is in {local_start}..{log_end}"
                 );
-                log_start
+                local_start
             }
             Err(error) => panic!("{error}"),
         }
@@ -91,7 +93,7 @@ fn run(truncates: bool) -> (Place, Shared) {
                 while !shared.done.load(Ordering::Relaxed) {
                     next = shared.read_on(next, bytes_max);
                     if next > shared.store.log_end() || bytes_max == 900 && next.0 % 1000 > 990 {
-                        next = shared.store.log_start();
+                        next = shared.store.local_start();
                     }
                     if bytes_max == 1 {
                         let _ = shared
@@ -140,6 +142,9 @@ fn readers_beside_a_writer_see_whole_batches_in_order() {
 fn a_truncation_looks_like_an_end_and_not_like_damage() {
     let (_place, shared) = run(true);
     let end = shared.store.log_end();
-    shared.store.verify(shared.store.log_start(), end).unwrap();
+    shared
+        .store
+        .verify(shared.store.local_start(), end)
+        .unwrap();
     assert!(shared.read.into_inner() > 1000);
 }

@@ -1,5 +1,6 @@
 //! Appending, rolling, reading, truncating and retiring.
 
+use log::scan::DamageKind;
 use log::store::Reason;
 use log::txn_index::AbortedTxn;
 use log::{ReadError, StoreError};
@@ -74,7 +75,7 @@ fn offsets_outside_of_the_log_are_told_apart_from_its_end() {
             "{offset}"
         );
     }
-    store.advance_log_start(Offset(12));
+    store.advance_local_start(Offset(12));
     assert!(matches!(
         store.read(Offset(11), Offset(15), 1),
         Err(ReadError::OutOfRange { .. })
@@ -99,7 +100,7 @@ fn a_log_opened_with_or_without_a_known_state_is_the_same_log() {
         drop(store);
         for known in [None, Some(known)] {
             let (store, found) = place.open(small_segments(2000), known);
-            assert_eq!((found.log_start, found.log_end), (Offset(0), Offset(300)));
+            assert_eq!((found.local_start, found.log_end), (Offset(0), Offset(300)));
             assert_eq!(
                 (found.uncut_bytes, found.damage, found.known_is_stale),
                 (0, None, false)
@@ -250,6 +251,92 @@ fn a_file_begun_behind_a_log_that_is_gone_is_not_taken_for_it() {
     }
 }
 
+/// A log of several segments, of which the first `count` files are missing when it is opened again; what its checkpoint says.
+fn without_first_files(place: &Place, count: usize) -> (Known, Vec<Offset>) {
+    let store = place.create(small_segments(500), 0);
+    append(&store, &hundred_batches());
+    store.sync().unwrap();
+    let segments = store.segments();
+    for segment in segments.iter().take(count) {
+        place.env.disk.remove_file(&segment.path("log")).unwrap();
+    }
+    let bases = segments.iter().map(|segment| segment.base()).collect();
+    (store.known(), bases)
+}
+
+#[test]
+fn the_local_start_does_not_follow_files_that_are_missing_above_it() {
+    on_every_machine("missing_above", |place| {
+        let _ = place.env.disk.remove_dir_all(&place.dir);
+        let (known, bases) = without_first_files(place, 2);
+        let (store, found) = place.open(small_segments(500), Some(known));
+        assert!(!found.known_is_stale);
+        assert_eq!(
+            (found.local_start, store.local_start(), store.files_start()),
+            (Offset(0), Offset(0), bases[2])
+        );
+        for from in [Offset(0), bases[1], Offset(bases[2].0 - 1)] {
+            let why = match store.read(from, found.log_end, 100) {
+                Err(ReadError::Damaged { damage, .. }) => damage.why,
+                _ => panic!("{from} is missing"),
+            };
+            let to = bases[2];
+            assert_eq!(why, DamageKind::Missing { from, to });
+            assert!(store.locate(from, found.log_end, 100).is_err());
+            assert!(store.verify(from, found.log_end).is_err());
+        }
+        let kept = &hundred_batches()[bases[2].0 as usize / 3..];
+        assert_eq!(read_all(&store, bases[2].0, 300, 1 << 20), kept);
+        assert_eq!(
+            store.known(),
+            known,
+            "the next start finds them missing too"
+        );
+    });
+}
+
+#[test]
+fn files_that_are_missing_below_the_local_start_are_expected() {
+    on_every_machine("missing_below", |place| {
+        let _ = place.env.disk.remove_dir_all(&place.dir);
+        let (known, bases) = without_first_files(place, 2);
+        let local_start = bases[2].advance(1);
+        let known = Known {
+            local_start,
+            ..known
+        };
+        let (store, found) = place.open(small_segments(500), Some(known));
+        assert_eq!(
+            (found.local_start, store.files_start(), found.damage),
+            (local_start, local_start, None)
+        );
+        let below = store.read(bases[2], found.log_end, 100);
+        assert!(matches!(below, Err(ReadError::OutOfRange { .. })));
+        store.verify(local_start, found.log_end).unwrap();
+    });
+}
+
+#[test]
+fn a_log_without_files_keeps_its_local_start() {
+    let place = Place::simulated(1);
+    let (known, _) = without_first_files(&place, usize::MAX);
+    let known = Known {
+        local_start: Offset(100),
+        ..known
+    };
+    let (store, _) = place.open(small_segments(500), Some(known));
+    assert_eq!(
+        (store.local_start(), store.files_start(), store.log_end()),
+        (Offset(100), Offset(300), Offset(300))
+    );
+    append(&store, &[batch(300, 2, 0)]);
+    for from in [100, 299] {
+        let lost = store.read(Offset(from), Offset(302), 1);
+        assert!(matches!(lost, Err(ReadError::Damaged { .. })));
+    }
+    assert_eq!(read_all(&store, 300, 302, 1).len(), 1);
+}
+
 #[test]
 fn truncation_drops_whole_batches_and_the_log_goes_on_from_there() {
     on_every_machine("truncate", |place| {
@@ -286,7 +373,7 @@ fn a_replica_far_behind_begins_anew() {
     append(&store, &hundred_batches());
     store.restart_at(Offset(5000)).unwrap();
     assert_eq!(
-        (store.log_start(), store.log_end()),
+        (store.local_start(), store.log_end()),
         (Offset(5000), Offset(5000))
     );
     append(&store, &[batch(5000, 1, 0)]);
@@ -559,7 +646,7 @@ fn retention_takes_the_oldest_by_time_size_and_log_start() {
         let now = Timestamp(100_000);
         assert_eq!(store.retirable(now, Offset(300)).unwrap(), []);
 
-        store.advance_log_start(all[2].base().advance(1));
+        store.advance_local_start(all[2].base().advance(1));
         let by_start = store.retirable(now, Offset(300)).unwrap();
         assert_eq!(
             by_start
@@ -573,7 +660,7 @@ fn retention_takes_the_oldest_by_time_size_and_log_start() {
         );
         let deleted = store.retire(by_start[1].next, now).unwrap();
         assert_eq!(
-            store.log_start(),
+            store.local_start(),
             all[2].base().advance(1),
             "stays inside the first segment"
         );
@@ -618,13 +705,13 @@ fn retention_takes_the_oldest_by_time_size_and_log_start() {
         assert_eq!(every.len(), store.segments().len(), "the active one too");
         let deleted = store.retire(every.last().unwrap().next, now).unwrap();
         assert_eq!(
-            (store.log_start(), store.log_end()),
+            (store.local_start(), store.log_end()),
             (Offset(300), Offset(300))
         );
         drop(deleted);
         let (again, found) = place.open(config.clone(), None);
         assert_eq!(
-            (found.log_start, again.log_end()),
+            (found.local_start, again.log_end()),
             (Offset(300), Offset(300))
         );
         assert_eq!(

@@ -277,3 +277,93 @@ fn a_reader_that_may_wait_is_told_of_bytes_that_nobody_has_verified() {
         "verified once and for all"
     );
 }
+
+pub(super) const COUNT: usize = 60;
+
+/// A partition whose records are all in files that nobody has looked at in this life of the process.
+pub(super) fn cold(machine: &Machine) -> Rig {
+    let configs = vec![small_segments()];
+    let mut known = vec![Known::default(); 1];
+    let mut rig = open(machine, &configs).unwrap();
+    rounds(&mut rig, &[0; COUNT], &mut known);
+    rig.stop();
+    drop(rig);
+    machine.kill();
+    open(machine, &configs).unwrap()
+}
+
+/// A start found the first file missing and took the log to begin behind it.
+#[test]
+fn files_that_are_missing_above_the_log_start_are_a_hole_after_every_start() {
+    let machine = machine(17);
+    drop(cold(&machine));
+    machine.kill();
+    let disk = machine.env().disk;
+    let dir = Path::new(DIR).join("t0-0");
+    let mut names: Vec<_> = disk
+        .read_dir(&dir)
+        .unwrap()
+        .into_iter()
+        .map(|entry| entry.name)
+        .collect();
+    names.retain(|name| name.ends_with(".log"));
+    names.sort();
+    disk.remove_file(&dir.join(&names[0])).unwrap();
+    let second: i64 = names[1].trim_end_matches(".log").parse().unwrap();
+    let mut known = vec![Known::default(); 1];
+    for start in 0..3 {
+        let mut rig = open(&machine, &[small_segments()]).unwrap();
+        let bounds = rig.partitions[0].bounds();
+        assert_eq!(
+            (bounds.log_start, bounds.local_start, bounds.log_end),
+            (Offset(0), Offset(0), Offset(COUNT as i64)),
+            "start {start}"
+        );
+        for from in [0, second - 1] {
+            let Err(ReadError::Damaged { hole }) = plan(&rig.partitions[0], Offset(from)) else {
+                panic!("start {start}: offset {from} is missing");
+            };
+            assert_eq!((hole.from, hole.to), (Offset(0), Offset(second)));
+        }
+        let behind = plan(&rig.partitions[0], Offset(second)).unwrap();
+        assert_eq!(behind[0].base_offset(), Offset(second));
+        rig.stop();
+        drop(rig);
+        machine.kill();
+    }
+    // A trim goes over it as over records.
+    let mut rig = open(&machine, &[small_segments()]).unwrap();
+    rig.trim(0, second, &mut known).unwrap();
+    rig.commit(&mut known);
+    drop(rig);
+    machine.kill();
+    let rig = open(&machine, &[small_segments()]).unwrap();
+    assert_eq!(rig.partitions[0].bounds().log_start, Offset(second));
+    assert!(plan(&rig.partitions[0], Offset(second)).is_ok());
+}
+
+/// The row of the checkpoint has the old start when files below the new one go.
+#[test]
+fn files_that_are_missing_below_a_log_start_in_the_journal_are_expected() {
+    let machine = machine(18);
+    let mut known = vec![Known::default(); 1];
+    let mut rig = cold(&machine);
+    rig.trim(0, 40, &mut known).unwrap();
+    rig.commit(&mut known);
+    // The files go, and no checkpoint is taken.
+    let disk = machine.env().disk;
+    let first = Path::new(DIR).join("t0-0/00000000000000000000.log");
+    rig.work(&machine, SECOND, &mut known);
+    assert!(disk.open(&first, env::disk::Open::Read).is_err());
+    drop(rig);
+    machine.kill();
+    let rig = open(&machine, &[small_segments()]).unwrap();
+    assert!(
+        rig.rounds > 0,
+        "the journal has the trim, no checkpoint does"
+    );
+    assert_eq!(rig.partitions[0].bounds().log_start, Offset(40));
+    assert_eq!(rig.read(0).len(), COUNT - 40);
+    let extent = rig.extents.values().next().unwrap();
+    assert_eq!(extent.lost_count, 0);
+}

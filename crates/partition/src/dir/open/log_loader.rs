@@ -101,7 +101,7 @@ impl Log {
             return Ok(log);
         };
         let known = Known {
-            log_start: row.log_start,
+            local_start: row.log_start,
             log_end: row.log_end,
             active_base: row.active_base,
             active_len: row.active_len.0,
@@ -116,17 +116,22 @@ impl Log {
         if state.known_is_stale || !state.is_clean() {
             store.truncate_to(row.log_end)?;
         }
-        let hole = Hole {
-            from: state.log_end,
-            to: row.log_end,
-        };
-        if hole.from < hole.to && !log.holes.contains(&hole) {
-            log.holes.push(hole);
-        }
+        // The files may have lost their begin, and their end. Files below a log start that is still to come from the journal may be
+        // gone too: that part of a hole is in nobody's log.
+        log.find_lost(row.log_start, store.files_start());
+        log.find_lost(state.log_end, row.log_end);
         log.derived = derived::load(env, &store, row)?;
         log.epochs = Epochs::clone(&store.epochs());
         log.store = Some(store);
         Ok(log)
+    }
+
+    /// Offsets `from..to` were durable, and the files do not have them.
+    fn find_lost(&mut self, from: Offset, to: Offset) {
+        let mut known = self.holes.iter();
+        if from < to && !known.any(|hole| hole.from <= from && to <= hole.to) {
+            self.holes.push(Hole { from, to });
+        }
     }
 
     /// Next offset that nobody was told of: behind everything that was told of, or trimmed.
@@ -148,7 +153,7 @@ impl Log {
     }
 
     pub(super) fn has_records(&self) -> bool {
-        let is_stored = |store: &Store| store.log_start() < store.log_end();
+        let is_stored = |store: &Store| store.files_start() < store.log_end();
         !self.pending.is_empty() || self.store.as_ref().is_some_and(is_stored)
     }
 
@@ -249,7 +254,7 @@ impl Log {
             self.is_written |= count > 0;
             self.pending.drain(..count);
             self.pending_bytes = self.pending.iter().map(|batch| batch.size()).sum();
-            store.advance_log_start(self.log_start);
+            store.advance_local_start(self.log_start);
         }
         match appended {
             Ok(()) => Ok(Wrote::All),
@@ -341,7 +346,7 @@ impl Log {
 
 fn read_all(store: &Store) -> Result<Vec<Batch>, OpenError> {
     let mut batches = Vec::new();
-    let mut from = store.log_start();
+    let mut from = store.files_start();
     while let Read::Slice(slice) = store.read(from, store.log_end(), PENDING_BYTES_MAX)? {
         let bytes = slice.read().map_err(|error| OpenError::Io {
             path: store.dir().to_path_buf(),

@@ -132,7 +132,7 @@ impl Recovery {
             (log.derived.store(disk, files, key.0, epochs, Syncing::Now)).map_err(at)?;
             store.write_long_indexes()?;
             store.sync()?;
-            let ends = (store.log_start(), store.log_end());
+            let ends = (store.files_start(), store.log_end());
             drop(store);
             let name = stray_name(&log.found.topic, key.1, unique);
             disk.rename(files, &self.path.join(&name)).map_err(at)?;

@@ -85,7 +85,7 @@ impl Ledger {
             return Ok(None);
         }
         let known = arrival.row.filter(|row| row.has_files).map(|row| Known {
-            log_start: row.log_start,
+            local_start: row.log_start,
             log_end: row.log_end,
             active_base: row.active_base,
             active_len: row.active_len.0,

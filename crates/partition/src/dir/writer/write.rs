@@ -119,7 +119,7 @@ impl Ledger {
             return Ok(());
         };
         loop {
-            let (batches, log_start) = {
+            let (batches, local_start) = {
                 let mut state = partition.state.lock();
                 if !Arc::ptr_eq(&state.home, &home) {
                     return Ok(());
@@ -141,7 +141,7 @@ impl Ledger {
                     return Ok(());
                 }
                 state.has_trimmed = false;
-                (batches, state.log_start)
+                (batches, state.local_start)
             };
             let store = partition.store_or_create(&home)?;
             self.unsynced
@@ -156,7 +156,7 @@ impl Ledger {
             let count = batches.partition_point(|batch| batch.next_offset() <= end);
             self.on_written(partition, &home, &batches[..count])?;
             appended?;
-            store.advance_log_start(log_start);
+            store.advance_local_start(local_start);
             if store.has_spent() {
                 self.retire(&home, store, wall)?;
             }
@@ -186,8 +186,7 @@ impl Ledger {
         store: &Store,
         wall: Timestamp,
     ) -> Result<(), StoreError> {
-        let log_start = store.log_start();
-        let mut deleted = store.retire(log_start, wall)?;
+        let mut deleted = store.retire(store.local_start(), wall)?;
         let stopped_by = deleted.stopped_by.take();
         if !deleted.paths.is_empty() {
             let delay = u64::try_from(store.config().file_delete_delay_ms).unwrap_or(0);
