@@ -12,7 +12,7 @@ use bytes::BytesMut;
 
 use crate::disk::FileHandle;
 
-/// A connection of one poller; never reused within the life of that poller.
+/// A connection of one poller, accepted or dialled; never reused within the life of that poller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnId(pub u64);
 
@@ -58,6 +58,10 @@ pub trait Poller: Send {
     /// Next accepted socket of any listener of this poller, or of the one at port `only`; `None` when there is none now. Peers
     /// that nobody accepts wait; of those no new edge tells.
     fn accept(&mut self, only: Option<u16>) -> io::Result<Option<Socket>>;
+    /// Begins a connection to `address` and does not wait for it. Until it stands, sends and receives are `WouldBlock`; then, or
+    /// when it failed, the next `wait` reports it as ready, and after a failure each send and receive is that error. A peer
+    /// that never answers is only noticed after minutes: bring a deadline.
+    fn connect(&mut self, address: SocketAddr) -> io::Result<ConnId>;
     /// Takes ownership of a socket; its first readiness is reported by the next `wait`.
     fn adopt(&mut self, socket: Socket) -> io::Result<ConnId>;
     /// Receives behind what `into` holds, as much as its capacity has room for, which is some. 0 means the peer closed its side.

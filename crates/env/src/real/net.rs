@@ -82,6 +82,34 @@ struct Slot {
     is_drained: bool,
     /// The peer has closed its side; only a read tells that there is no more, so none may be skipped.
     is_read_closed: bool,
+    dial: Dial,
+}
+
+/// How far a connection is that we began.
+#[derive(Clone, Copy)]
+enum Dial {
+    /// Also of those that peers began.
+    Done,
+    Underway,
+    /// The kernel tells the error once, we as often as somebody asks.
+    Failed(io::ErrorKind),
+}
+
+impl Slot {
+    /// Looks how far the dial is; false while there is nothing to report of it.
+    fn dial_on(&mut self) -> bool {
+        let (Dial::Underway, Some(stream)) = (self.dial, &self.stream) else {
+            return true;
+        };
+        let error = stream.take_error().unwrap_or_else(Some);
+        self.dial = match error.map_or_else(|| stream.peer_addr(), Err) {
+            Ok(_) => Dial::Done,
+            // Any event may come before.
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => return false,
+            Err(error) => Dial::Failed(error.kind()),
+        };
+        true
+    }
 }
 
 struct Listener {
@@ -107,12 +135,52 @@ fn conn_id(slot: usize, uses: u32) -> ConnId {
 }
 
 impl OsPoller {
-    fn stream(&self, conn: ConnId) -> io::Result<&TcpStream> {
+    fn slot(&self, conn: ConnId) -> Option<&Slot> {
         self.slots
             .get((conn.0 & u64::from(u32::MAX)) as usize)
             .filter(|slot| u64::from(slot.uses) == conn.0 >> 32)
-            .and_then(|slot| slot.stream.as_ref())
-            .ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+
+    /// The socket, to be read or written.
+    fn stream(&self, conn: ConnId) -> io::Result<&TcpStream> {
+        let slot = self.slot(conn);
+        let stream = slot.and_then(|slot| Some((slot.dial, slot.stream.as_ref()?)));
+        match stream.ok_or(io::ErrorKind::NotConnected)? {
+            (Dial::Done, stream) => Ok(stream),
+            (Dial::Underway, _) => Err(io::ErrorKind::WouldBlock.into()),
+            (Dial::Failed(error), _) => Err(error.into()),
+        }
+    }
+
+    /// Gives `stream` a slot, and asks the kernel for its events.
+    fn add(&mut self, mut stream: TcpStream, dial: Dial) -> io::Result<ConnId> {
+        let index = match self.free.last() {
+            Some(&index) => index as usize,
+            None => self.slots.len(),
+        };
+        // Registering reports what is already there as the first edge.
+        self.poll.registry().register(
+            &mut stream,
+            Token(index),
+            Interest::READABLE | Interest::WRITABLE,
+        )?;
+        let uses = match self.free.pop() {
+            Some(_) => self.slots[index].uses,
+            None => 0,
+        };
+        let slot = Slot {
+            uses,
+            stream: Some(stream),
+            is_drained: false,
+            is_read_closed: false,
+            dial,
+        };
+        if index == self.slots.len() {
+            self.slots.push(slot);
+        } else {
+            self.slots[index] = slot;
+        }
+        Ok(conn_id(index, uses))
     }
 
     fn poll_events(&mut self, timeout: Option<Duration>) -> io::Result<()> {
@@ -153,6 +221,9 @@ impl Poller for OsPoller {
             match self.slots.get_mut(event.token().0) {
                 None => accept = true,
                 Some(slot) => {
+                    if !slot.dial_on() {
+                        continue;
+                    }
                     slot.is_drained = false;
                     slot.is_read_closed |= event.is_read_closed() || event.is_error();
                     ready.push(Readiness::Conn {
@@ -220,34 +291,19 @@ impl Poller for OsPoller {
         Ok(None)
     }
 
+    fn connect(&mut self, address: SocketAddr) -> io::Result<ConnId> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        sys::keep_alive(stream.as_raw_fd())?;
+        self.add(stream, Dial::Underway)
+    }
+
     fn adopt(&mut self, socket: Socket) -> io::Result<ConnId> {
-        let mut stream = *socket
+        let stream = *socket
             .inner
             .downcast::<TcpStream>()
             .map_err(|_| io::ErrorKind::InvalidInput)?;
-        let index = match self.free.last() {
-            Some(&index) => index as usize,
-            None => self.slots.len(),
-        };
-        // Registering reports what is already there as the first edge.
-        self.poll.registry().register(
-            &mut stream,
-            Token(index),
-            Interest::READABLE | Interest::WRITABLE,
-        )?;
-        if self.free.pop().is_none() {
-            self.slots.push(Slot {
-                uses: 0,
-                stream: None,
-                is_drained: false,
-                is_read_closed: false,
-            });
-        }
-        let slot = &mut self.slots[index];
-        slot.stream = Some(stream);
-        slot.is_drained = false;
-        slot.is_read_closed = false;
-        Ok(conn_id(index, slot.uses))
+        self.add(stream, Dial::Done)
     }
 
     fn recv(&mut self, conn: ConnId, into: &mut BytesMut) -> io::Result<usize> {
@@ -296,7 +352,7 @@ impl Poller for OsPoller {
     }
 
     fn close(&mut self, conn: ConnId) {
-        if self.stream(conn).is_err() {
+        if self.slot(conn).is_none_or(|slot| slot.stream.is_none()) {
             return;
         }
         let index = (conn.0 & u64::from(u32::MAX)) as usize;

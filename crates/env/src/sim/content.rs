@@ -43,6 +43,18 @@ pub(crate) struct Content {
     losses: u64,
 }
 
+/// What a sync covers while it has not come to its end: the file as it was before, but for what programs see.
+#[derive(Clone)]
+pub(crate) struct Unsynced {
+    /// Pages that the sync puts on the platter, as they were there.
+    durable: Vec<(usize, Page)>,
+    durable_pages: usize,
+    durable_len: u64,
+    pending: BTreeMap<usize, Vec<Version>>,
+    lens: Vec<(u32, u64)>,
+    cuts: u32,
+}
+
 fn pages(len: u64) -> usize {
     len.div_ceil(PAGE as u64) as usize
 }
@@ -161,15 +173,46 @@ impl Content {
         self.set_live_len(len);
     }
 
-    pub(crate) fn sync(&mut self) {
+    /// A sync; returns all that [`forget_sync`](Content::forget_sync) needs to take it back.
+    pub(crate) fn begin_sync(&mut self) -> Unsynced {
+        let page = |number: &usize| Some((*number, self.durable.get(*number)?.clone()));
+        let before = Unsynced {
+            durable: self.pending.keys().filter_map(page).collect(),
+            durable_pages: self.durable.len(),
+            durable_len: self.durable_len,
+            pending: std::mem::take(&mut self.pending),
+            lens: std::mem::take(&mut self.lens),
+            cuts: self.cuts,
+        };
         self.durable.resize(pages(self.live_len), None);
-        for number in self.pending.keys() {
+        for number in before.pending.keys() {
             if let Some(page) = self.live.get(*number) {
                 self.durable[*number] = page.clone();
             }
         }
         self.durable_len = self.live_len;
         self.settle();
+        before
+    }
+
+    /// The sync did not come to its end: what it covered is as open as what was written since.
+    pub(crate) fn forget_sync(&mut self, before: Unsynced) {
+        self.durable.resize(before.durable_pages, None);
+        for (number, page) in before.durable {
+            self.durable[number] = page;
+        }
+        self.durable_len = before.durable_len;
+        for (number, versions) in std::mem::replace(&mut self.pending, before.pending) {
+            let known = self.pending.entry(number).or_default();
+            known.extend(versions.into_iter().map(|version| Version {
+                cuts: version.cuts + before.cuts,
+                ..version
+            }));
+        }
+        let lens = std::mem::replace(&mut self.lens, before.lens).into_iter();
+        self.lens
+            .extend(lens.map(|(cuts, len)| (cuts + before.cuts, len)));
+        self.cuts += before.cuts;
     }
 
     /// A sync that failed: some pages were written, the others are marked clean all the same and will never be.

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use super::content::PAGE;
+use super::host::{BadRange, Host, HostId, Life};
 use super::trace::{self, Event};
 use super::volume::ROOT;
 use super::world::{SharedWorld, World, io_error};
@@ -18,7 +19,7 @@ use crate::disk::{Dir, Disk, Entry, File, FileHandle, Lock, Open, Space};
 
 pub(crate) struct SimDisk {
     pub(crate) shared: SharedWorld,
-    pub(crate) boot: u64,
+    pub(crate) life: Life,
     /// Directories of which a sync of the volume was asked, each with the losses that it was told of.
     pub(crate) volumes: Mutex<BTreeMap<PathBuf, u64>>,
 }
@@ -35,7 +36,7 @@ impl SimDisk {
         change: impl FnOnce(&mut World) -> io::Result<()>,
     ) -> io::Result<()> {
         let mut world = self.shared.world.lock();
-        world.disk_op(self.boot, true)?;
+        world.disk_op(self.life, true)?;
         let done = change(&mut world);
         let (path, to) = (path.to_string_lossy(), to.to_string_lossy());
         world.note(&Event::Names {
@@ -46,86 +47,91 @@ impl SimDisk {
         done
     }
 
-    fn look<T>(&self, look: impl FnOnce(&World) -> io::Result<T>) -> io::Result<T> {
+    fn look<T>(&self, look: impl FnOnce(&Host) -> io::Result<T>) -> io::Result<T> {
         let mut world = self.shared.world.lock();
-        world.disk_op(self.boot, false)?;
-        look(&world)
+        world.disk_op(self.life, false)?;
+        look(world.host(self.life.host))
     }
 }
 
-fn open(world: &mut World, path: &Path, how: Open) -> io::Result<u64> {
-    world.take_descriptor()?;
-    let Some(node) = world.volume.find(path)? else {
+fn open(world: &mut World, on: HostId, path: &Path, how: Open) -> io::Result<u64> {
+    world.take_descriptor(on)?;
+    let host = world.host_mut(on);
+    let Some(node) = host.volume.find(path)? else {
         if matches!(how, Open::Read | Open::Write) {
             return Err(ErrorKind::NotFound.into());
         }
-        if world.is_full_with(PAGE as u64) {
-            world.counts.writes_refused_full += 1;
+        if host.is_full_with(PAGE as u64) {
+            host.counts.writes_refused_full += 1;
             return Err(ErrorKind::StorageFull.into());
         }
-        let node = world.volume.create_file(path)?;
-        touch(world, node);
+        let node = host.volume.create_file(path)?;
+        touch(world, on, node);
         return Ok(node);
     };
     match how {
         Open::CreateNew => return Err(ErrorKind::AlreadyExists.into()),
         Open::Truncate => {
-            world.volume.file_mut(node)?.set_len(0);
-            touch(world, node);
+            host.volume.file_mut(node)?.set_len(0);
+            touch(world, on, node);
         }
         Open::Read | Open::Write | Open::Create => {}
     }
-    world.volume.file(node)?;
+    world.host(on).volume.file(node)?;
     Ok(node)
 }
 
 /// A file changes now.
-fn touch(world: &mut World, node: u64) {
-    let now = world.wall_ms();
-    world.volume.set_modified_ms(node, now);
+fn touch(world: &mut World, on: HostId, node: u64) {
+    let now = world.wall_ms(on);
+    world.host_mut(on).volume.set_modified_ms(node, now);
 }
 
-fn sync_dir(world: &mut World, boot: u64, node: u64) -> io::Result<()> {
-    let fails = world.sync_op(boot)?;
-    world.note(&Event::Sync { node, ok: !fails });
+fn sync_dir(world: &mut World, life: Life, node: u64) -> io::Result<()> {
+    let fails = world.sync_op(life)?;
+    world.note_on(life.host, &Event::Sync { node, ok: !fails });
     if fails {
         // Unlike pages, names are journalled: a later sync may still cover them.
         return Err(io_error());
     }
-    if world.faults.syncs_lie {
+    let host = world.host_mut(life.host);
+    if host.faults.syncs_lie {
         Ok(())
     } else {
-        world.volume.sync_dir(node)
+        host.volume.sync_dir(node)
     }
 }
 
 struct SimDir {
     shared: SharedWorld,
-    boot: u64,
+    life: Life,
     node: u64,
 }
 
 impl Dir for SimDir {
     fn sync(&self) -> io::Result<()> {
-        sync_dir(&mut self.shared.world.lock(), self.boot, self.node)
+        sync_dir(&mut self.shared.world.lock(), self.life, self.node)
     }
 }
 
 impl Disk for SimDisk {
     fn open(&self, path: &Path, how: Open) -> io::Result<FileHandle> {
         let mut world = self.shared.world.lock();
-        world.disk_op(self.boot, !matches!(how, Open::Read | Open::Write))?;
-        let node = open(&mut world, path, how);
-        world.note(&Event::Open {
+        world.disk_op(self.life, !matches!(how, Open::Read | Open::Write))?;
+        let on = self.life.host;
+        let node = open(&mut world, on, path, how);
+        let event = Event::Open {
             path: &path.to_string_lossy(),
             ok: node.is_ok(),
-        });
+        };
+        world.note_on(on, &event);
         let (shared, node) = (self.shared.clone(), node?);
-        *world.held.entry(node).or_default() += 1;
-        let losses = world.volume.file(node)?.losses();
+        let host = world.host_mut(on);
+        *host.held.entry(node).or_default() += 1;
+        let losses = host.volume.file(node)?.losses();
         Ok(Arc::new(SimFile {
             shared,
-            boot: self.boot,
+            life: self.life,
             node,
             writable: how != Open::Read,
             losses_told: AtomicU64::new(losses),
@@ -134,69 +140,70 @@ impl Disk for SimDisk {
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
         self.names(path, Path::new("create"), |world| {
-            world.volume.create_dir_all(path)
+            world.host_mut(self.life.host).volume.create_dir_all(path)
         })
     }
 
     fn read_dir(&self, path: &Path) -> io::Result<Vec<Entry>> {
-        self.shared.world.lock().take_descriptor()?;
-        self.look(|world| world.volume.list(path))
+        let on = self.life.host;
+        self.shared.world.lock().take_descriptor(on)?;
+        self.look(|host| host.volume.list(path))
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
-        self.look(|world| Ok(world.volume.find(path)?.is_some()))
+        self.look(|host| Ok(host.volume.find(path)?.is_some()))
     }
 
     fn modified_ms(&self, path: &Path) -> io::Result<i64> {
-        self.look(|world| world.volume.modified_ms(path))
+        self.look(|host| host.volume.modified_ms(path))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.names(from, to, |world| {
-            world.find_room_for_name()?;
-            world.volume.rename(from, to)
+            world.find_room_for_name(self.life.host)?;
+            world.host_mut(self.life.host).volume.rename(from, to)
         })
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         self.names(path, Path::new("remove"), |world| {
-            world.find_room_for_name()?;
-            world.volume.remove_file(path)
+            world.find_room_for_name(self.life.host)?;
+            world.host_mut(self.life.host).volume.remove_file(path)
         })
     }
 
     fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
         self.names(path, Path::new("remove all"), |world| {
-            world.take_descriptor()?;
-            world.volume.remove_dir_all(path)
+            world.take_descriptor(self.life.host)?;
+            world.host_mut(self.life.host).volume.remove_dir_all(path)
         })
     }
 
     fn open_dir(&self, path: &Path) -> io::Result<Box<dyn Dir>> {
         let mut world = self.shared.world.lock();
-        world.disk_op(self.boot, false)?;
-        world.take_descriptor()?;
+        world.disk_op(self.life, false)?;
+        world.take_descriptor(self.life.host)?;
         Ok(Box::new(SimDir {
             shared: self.shared.clone(),
-            boot: self.boot,
-            node: world.volume.existing(path)?,
+            life: self.life,
+            node: world.host(self.life.host).volume.existing(path)?,
         }))
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         let mut world = self.shared.world.lock();
-        world.take_descriptor()?;
-        let node = world.volume.existing(path)?;
-        sync_dir(&mut world, self.boot, node)
+        world.take_descriptor(self.life.host)?;
+        let node = world.host(self.life.host).volume.existing(path)?;
+        sync_dir(&mut world, self.life, node)
     }
 
     fn watch_volume(&self, path: &Path) -> io::Result<()> {
         let world = self.shared.world.lock();
-        world.check_on(self.boot)?;
+        world.check_on(self.life)?;
         let mut volumes = self.volumes.lock();
         volumes
             .entry(path.to_owned())
-            .or_insert_with(|| world.volume.losses());
+            .or_insert_with(|| world.host(self.life.host).volume.losses());
         Ok(())
     }
 
@@ -204,20 +211,21 @@ impl Disk for SimDisk {
         let mut world = self.shared.world.lock();
         let mut volumes = self.volumes.lock();
         let told = volumes.entry(path.to_owned());
-        let told = told.or_insert_with(|| world.volume.losses());
-        let fails = world.sync_op(self.boot)?;
-        world.note(&Event::Sync {
+        let told = told.or_insert_with(|| world.host(self.life.host).volume.losses());
+        let fails = world.sync_op(self.life)?;
+        let event = Event::Sync {
             node: ROOT,
             ok: !fails,
-        });
-        let lies = world.faults.syncs_lie;
-        let World { volume, chance, .. } = &mut *world;
+        };
+        world.note_on(self.life.host, &event);
         if fails {
-            volume.fail_sync_all(chance);
-        } else if !lies {
-            volume.sync_all();
+            let World { hosts, chance, .. } = &mut *world;
+            hosts[self.life.host.index()].volume.fail_sync_all(chance);
+        } else if !world.host(self.life.host).faults.syncs_lie {
+            let end = world.syncs_alone_until();
+            world.host_mut(self.life.host).sync_all(end);
         }
-        let losses = volume.losses();
+        let losses = world.host(self.life.host).volume.losses();
         match std::mem::replace(told, losses) == losses {
             true => Ok(()),
             false => Err(io_error()),
@@ -226,24 +234,25 @@ impl Disk for SimDisk {
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
         let mut world = self.shared.world.lock();
-        world.disk_op(self.boot, true)?;
-        open(&mut world, path, Open::Create)?;
-        if !world.locks.insert(path.to_owned()) {
+        world.disk_op(self.life, true)?;
+        open(&mut world, self.life.host, path, Open::Create)?;
+        let host = world.host_mut(self.life.host);
+        if !host.locks.insert(path.to_owned()) {
             return Err(ErrorKind::WouldBlock.into());
         }
         Ok(Box::new(SimLock {
             shared: self.shared.clone(),
-            boot: self.boot,
+            life: self.life,
             path: path.to_owned(),
         }))
     }
 
     fn space(&self, _: &Path) -> io::Result<Space> {
-        self.look(|world| {
-            let total = world.faults.disk_bytes;
+        self.look(|host| {
+            let total = host.faults.disk_bytes;
             Ok(Space {
                 total,
-                available: total.saturating_sub(world.volume.taken()),
+                available: total.saturating_sub(host.volume.taken()),
             })
         })
     }
@@ -251,7 +260,7 @@ impl Disk for SimDisk {
 
 struct SimLock {
     shared: SharedWorld,
-    boot: u64,
+    life: Life,
     path: PathBuf,
 }
 
@@ -261,15 +270,16 @@ impl Drop for SimLock {
     fn drop(&mut self) {
         let mut world = self.shared.world.lock();
         // A lock of an earlier life ended with it; the path may be held again since.
-        if world.boot == self.boot {
-            world.locks.remove(&self.path);
+        let host = world.host_mut(self.life.host);
+        if host.boot == self.life.boot {
+            host.locks.remove(&self.path);
         }
     }
 }
 
 struct SimFile {
     shared: SharedWorld,
-    boot: u64,
+    life: Life,
     node: u64,
     writable: bool,
     /// Losses of pages that a sync of this descriptor, or who opened it, has told.
@@ -280,12 +290,13 @@ impl Drop for SimFile {
     fn drop(&mut self) {
         let mut world = self.shared.world.lock();
         // Those of an earlier life ended with it.
-        if world.boot == self.boot
-            && let Some(handles) = world.held.get_mut(&self.node)
+        let host = world.host_mut(self.life.host);
+        if host.boot == self.life.boot
+            && let Some(handles) = host.held.get_mut(&self.node)
         {
             *handles -= 1;
             if *handles == 0 {
-                world.held.remove(&self.node);
+                host.held.remove(&self.node);
             }
         }
     }
@@ -304,78 +315,80 @@ impl SimFile {
 impl File for SimFile {
     fn read_at(&self, buf: &mut [u8], position: u64) -> io::Result<usize> {
         let mut world = self.shared.world.lock();
-        world.disk_op(self.boot, false)?;
-        world.counts.reads += 1;
+        world.disk_op(self.life, false)?;
+        let host = &mut world.hosts[self.life.host.index()];
+        host.counts.reads += 1;
         let end = position.saturating_add(buf.len() as u64);
-        let overlaps = |bad: &&super::world::BadRange| {
+        let overlaps = |bad: &&BadRange| {
             bad.node == self.node && position < bad.range.end && bad.range.start < end
         };
-        let bad = world.bad.iter().filter(overlaps);
+        let bad = host.bad.iter().filter(overlaps);
         let readable_to = bad.map(|bad| bad.range.start).min().unwrap_or(end);
         if readable_to <= position && position < end {
-            world.counts.reads_failed += 1;
-            world.note(&Event::Read {
+            host.counts.reads_failed += 1;
+            let event = Event::Read {
                 node: self.node,
                 position,
                 len: 0,
                 ok: false,
-            });
+            };
+            world.note_on(self.life.host, &event);
             return Err(io_error());
         }
         // As Linux does: what comes before is given.
         let mut len = (readable_to - position) as usize;
-        if world.faults.short_io && len > 1 && world.chance.one_in(64) {
+        if host.faults.short_io && len > 1 && world.chance.one_in(64) {
             len = world.chance.between(1, len as u64) as usize;
         }
-        let read = world
-            .volume
-            .file(self.node)?
-            .read(&mut buf[..len], position);
-        world.note(&Event::Read {
+        let file = world.host(self.life.host).volume.file(self.node)?;
+        let read = file.read(&mut buf[..len], position);
+        let event = Event::Read {
             node: self.node,
             position,
             len: read,
             ok: true,
-        });
+        };
+        world.note_on(self.life.host, &event);
         Ok(read)
     }
 
     fn write_at(&self, bufs: &[IoSlice<'_>], position: u64) -> io::Result<()> {
         self.check_writable()?;
         let mut world = self.shared.world.lock();
-        world.disk_op(self.boot, true)?;
-        world.counts.writes += 1;
+        world.disk_op(self.life, true)?;
+        world.host_mut(self.life.host).counts.writes += 1;
         world.now += 2_000;
         let len: usize = bufs.iter().map(|buf| buf.len()).sum();
-        let done = write(&mut world, self.node, bufs, len, position);
+        let done = write(&mut world, self.life.host, self.node, bufs, position);
         let content = trace::content(bufs.iter().map(|buf| &**buf));
-        world.note(&Event::Write {
+        let event = Event::Write {
             node: self.node,
             position,
             len,
             content,
             ok: done.is_ok(),
-        });
+        };
+        world.note_on(self.life.host, &event);
         done
     }
 
     fn sync_data(&self) -> io::Result<()> {
         let mut world = self.shared.world.lock();
-        let fails = world.sync_op(self.boot)?;
-        world.note(&Event::Sync {
+        let fails = world.sync_op(self.life)?;
+        let event = Event::Sync {
             node: self.node,
             ok: !fails,
-        });
-        let lies = world.faults.syncs_lie;
-        let World { volume, chance, .. } = &mut *world;
+        };
+        world.note_on(self.life.host, &event);
+        let end = world.syncs_alone_until();
+        let World { hosts, chance, .. } = &mut *world;
+        let host = &mut hosts[self.life.host.index()];
         if fails {
-            volume.fail_sync(self.node, chance)?;
+            host.volume.fail_sync(self.node, chance)?;
+        } else if !host.faults.syncs_lie {
+            host.sync_file(self.node, end)?;
         }
-        let content = volume.file_mut(self.node)?;
-        if !fails && !lies {
-            content.sync();
-        }
-        let losses = content.losses();
+        let losses = host.volume.file(self.node)?.losses();
         match self.losses_told.swap(losses, Ordering::Relaxed) == losses {
             true => Ok(()),
             false => Err(io_error()),
@@ -384,56 +397,61 @@ impl File for SimFile {
 
     fn len(&self) -> io::Result<u64> {
         let world = self.shared.world.lock();
-        world.check_on(self.boot)?;
-        Ok(world.volume.file(self.node)?.len())
+        world.check_on(self.life)?;
+        Ok(world.host(self.life.host).volume.file(self.node)?.len())
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.check_writable()?;
         let mut world = self.shared.world.lock();
-        world.disk_op(self.boot, true)?;
+        world.disk_op(self.life, true)?;
         if len > FILE_BYTES_MAX {
             return Err(ErrorKind::FileTooLarge.into());
         }
-        world.volume.file_mut(self.node)?.set_len(len);
-        touch(&mut world, self.node);
-        world.note(&Event::SetLen {
+        let on = self.life.host;
+        world.host_mut(on).volume.file_mut(self.node)?.set_len(len);
+        touch(&mut world, on, self.node);
+        let event = Event::SetLen {
             node: self.node,
             len,
             ok: true,
-        });
+        };
+        world.note_on(on, &event);
         Ok(())
     }
 
     fn set_modified_ms(&self, ms: i64) -> io::Result<()> {
         self.check_writable()?;
         let mut world = self.shared.world.lock();
-        world.disk_op(self.boot, true)?;
-        world.volume.file(self.node)?;
-        world.volume.set_modified_ms(self.node, ms);
+        world.disk_op(self.life, true)?;
+        let volume = &mut world.host_mut(self.life.host).volume;
+        volume.file(self.node)?;
+        volume.set_modified_ms(self.node, ms);
         Ok(())
     }
 
     fn allocate(&self, position: u64, len: u64) -> io::Result<()> {
         self.check_writable()?;
         let mut world = self.shared.world.lock();
-        world.disk_op(self.boot, true)?;
+        world.disk_op(self.life, true)?;
         // Blocks of a gap before `position` count too: close enough, nobody reserves behind one.
         let end = position.saturating_add(len);
-        let more = end.saturating_sub(world.volume.file(self.node)?.taken());
-        if world.is_full_with(more) {
-            world.counts.writes_refused_full += 1;
+        let host = world.host_mut(self.life.host);
+        let more = end.saturating_sub(host.volume.file(self.node)?.taken());
+        if host.is_full_with(more) {
+            host.counts.writes_refused_full += 1;
             return Err(ErrorKind::StorageFull.into());
         }
-        world.volume.file_mut(self.node)?.reserve(end);
+        host.volume.file_mut(self.node)?.reserve(end);
         Ok(())
     }
 
     fn trim(&self) -> io::Result<()> {
         self.check_writable()?;
         let mut world = self.shared.world.lock();
-        world.disk_op(self.boot, true)?;
-        world.volume.file_mut(self.node)?.trim();
+        world.disk_op(self.life, true)?;
+        let volume = &mut world.host_mut(self.life.host).volume;
+        volume.file_mut(self.node)?.trim();
         Ok(())
     }
 
@@ -445,8 +463,8 @@ impl File for SimFile {
 
     fn drop_cache(&self, position: u64, len: u64) {
         let mut world = self.shared.world.lock();
-        if world.check_on(self.boot).is_ok()
-            && let Ok(content) = world.volume.file_mut(self.node)
+        if world.check_on(self.life).is_ok()
+            && let Ok(content) = world.host_mut(self.life.host).volume.file_mut(self.node)
         {
             content.drop_cache(position, len);
         }
@@ -460,74 +478,71 @@ impl File for SimFile {
 
 fn write(
     world: &mut World,
+    on: HostId,
     node: u64,
     bufs: &[IoSlice<'_>],
-    len: usize,
     position: u64,
 ) -> io::Result<()> {
+    let len: usize = bufs.iter().map(|buf| buf.len()).sum();
     let end = position.saturating_add(len as u64);
     if end > FILE_BYTES_MAX {
         return Err(ErrorKind::FileTooLarge.into());
     }
-    let file = world.volume.file(node)?;
+    let host = &mut world.hosts[on.index()];
+    let file = host.volume.file(node)?;
     let more = file.taken_with(end) - file.taken();
-    if more > 0 && world.is_full_with(more) {
-        world.counts.writes_refused_full += 1;
+    if more > 0 && host.is_full_with(more) {
+        host.counts.writes_refused_full += 1;
         // As many bytes as fit the pages already ours get written before the error.
-        let fits = (file_end(world, node)?.saturating_sub(position) as usize).min(len);
-        put(world, node, bufs, fits, position)?;
+        let fits = (file_end(host, node)?.saturating_sub(position) as usize).min(len);
+        put(world, on, node, &cut(bufs, fits), position)?;
         return Err(ErrorKind::StorageFull.into());
     }
-    if world.faults.write_fails_at == Some(world.counts.writes) {
-        world.counts.writes_failed += 1;
+    if host.faults.write_fails_at == Some(host.counts.writes) {
+        host.counts.writes_failed += 1;
         let some = world.chance.below(len as u64 + 1) as usize;
-        put(world, node, bufs, some, position)?;
+        put(world, on, node, &cut(bufs, some), position)?;
         return Err(io_error());
     }
     let mut position = position;
-    if world.faults.misdirect_write_at == Some(world.counts.writes) {
-        let pages = world.volume.file(node)?.len() / PAGE as u64;
+    if host.faults.misdirect_write_at == Some(host.counts.writes) {
+        let pages = host.volume.file(node)?.len() / PAGE as u64;
         if pages > 0 {
-            world.counts.writes_misdirected += 1;
+            host.counts.writes_misdirected += 1;
             // Lands on another page of the same file; the bytes within the page keep their place.
             let page = world.chance.below(pages);
             let moved = page * PAGE as u64 + position % PAGE as u64;
-            world.note(&Event::Fault {
-                name: "misdirected write",
-            });
+            let name = "misdirected write";
+            world.note_on(on, &Event::Fault { name });
             position = moved;
         }
     }
-    put(world, node, bufs, len, position)
-}
-
-fn file_end(world: &World, node: u64) -> io::Result<u64> {
-    Ok(world.volume.file(node)?.len().div_ceil(PAGE as u64) * PAGE as u64)
-}
-
-fn put(
-    world: &mut World,
-    node: u64,
-    bufs: &[IoSlice<'_>],
-    len: usize,
-    mut position: u64,
-) -> io::Result<()> {
-    touch(world, node);
-    let file = world.volume.file_mut(node)?;
-    let mut left = len;
-    // One version per call, as the page cache sees it: neighbours in one buffer are joined first.
-    if let [only] = bufs {
-        file.write(&only[..left], position);
-        return Ok(());
+    match bufs {
+        [only] => put(world, on, node, only, position),
+        many => put(world, on, node, &cut(many, len), position),
     }
-    let mut joined = Vec::with_capacity(left);
+}
+
+fn file_end(host: &Host, node: u64) -> io::Result<u64> {
+    Ok(host.volume.file(node)?.len().div_ceil(PAGE as u64) * PAGE as u64)
+}
+
+/// The first `len` bytes of all, in one piece.
+fn cut(bufs: &[IoSlice<'_>], len: usize) -> Vec<u8> {
+    let mut joined = Vec::with_capacity(len);
     for buf in bufs {
-        let part = &buf[..buf.len().min(left)];
-        left -= part.len();
-        joined.extend_from_slice(part);
+        joined.extend_from_slice(&buf[..buf.len().min(len - joined.len())]);
     }
-    file.write(&joined, position);
-    position += joined.len() as u64;
-    debug_assert!(position <= FILE_BYTES_MAX);
+    joined
+}
+
+/// One version per call, as the page cache sees it.
+fn put(world: &mut World, on: HostId, node: u64, bytes: &[u8], position: u64) -> io::Result<()> {
+    touch(world, on, node);
+    world
+        .host_mut(on)
+        .volume
+        .file_mut(node)?
+        .write(bytes, position);
     Ok(())
 }

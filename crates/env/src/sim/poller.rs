@@ -3,12 +3,14 @@
 //! A wait inside a worker's turn never blocks; a wait from outside lets the machine run until there is news.
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
 
+use super::host::Life;
+use super::links::{Site, address_of};
 use super::net::{CLIENT, SERVER};
 use super::threads::{Step, interrupt, step};
 use super::world::{SharedWorld, World};
@@ -17,36 +19,34 @@ use crate::net::{ConnId, Net, Poller, Readiness, Socket, Stream, Wake};
 
 pub(crate) struct SimNet {
     pub(crate) shared: SharedWorld,
-    pub(crate) boot: u64,
+    pub(crate) life: Life,
 }
 
-/// All hosts are this one.
-fn port_of(address: &str) -> io::Result<u16> {
-    let port = address
-        .rsplit_once(':')
-        .and_then(|(_, port)| port.parse().ok());
-    port.ok_or_else(|| ErrorKind::InvalidInput.into())
-}
-
-fn local(port: u16) -> SocketAddr {
-    (Ipv4Addr::LOCALHOST, port).into()
+/// There are no names: each that is no address is that of the host that asks.
+fn resolve(address: &str) -> io::Result<SocketAddr> {
+    let parsed = address.rsplit_once(':').and_then(|(host, port)| {
+        let ip = host.parse().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        Some(SocketAddr::new(ip, port.parse().ok()?))
+    });
+    parsed.ok_or_else(|| ErrorKind::InvalidInput.into())
 }
 
 impl Net for SimNet {
     fn poller(&self) -> io::Result<Box<dyn Poller>> {
         let mut world = self.shared.world.lock();
-        world.check_on(self.boot)?;
-        let number = world.network.new_poller();
+        world.check_on(self.life)?;
+        let number = world.network.new_poller(self.life.host);
         Ok(Box::new(SimPoller {
             shared: self.shared.clone(),
-            boot: self.boot,
+            life: self.life,
             number,
             copy: Vec::new(),
         }))
     }
 
     fn dial(&self, address: &str, timeout: Duration) -> io::Result<Box<dyn Stream>> {
-        let conn = SimConn::connect(&self.shared, port_of(address)?)?;
+        let from = Site::Host(self.life.host);
+        let conn = SimConn::connect(&self.shared, from, resolve(address)?)?;
         Ok(Box::new(SimStream { conn, timeout }))
     }
 }
@@ -64,7 +64,7 @@ impl Wake for SimWake {
 
 struct SimPoller {
     shared: SharedWorld,
-    boot: u64,
+    life: Life,
     number: u64,
     copy: Vec<u8>,
 }
@@ -75,7 +75,7 @@ const COPY_BYTES_MAX: usize = 64 << 10;
 impl SimPoller {
     fn world(&self) -> io::Result<parking_lot::MutexGuard<'_, World>> {
         let world = self.shared.world.lock();
-        world.check_on(self.boot)?;
+        world.check_on(self.life)?;
         Ok(world)
     }
 }
@@ -83,7 +83,7 @@ impl SimPoller {
 impl Poller for SimPoller {
     fn wait(&mut self, timeout: Option<Duration>, ready: &mut Vec<Readiness>) -> io::Result<()> {
         interrupt(&self.shared);
-        let start = self.world()?.now;
+        let start = self.world()?.now_on(self.life.host);
         let until = timeout.map(|timeout| start.saturating_add(timeout.as_nanos() as u64));
         loop {
             let mut world = self.world()?;
@@ -108,16 +108,27 @@ impl Poller for SimPoller {
     }
 
     fn listen(&mut self, address: &str) -> io::Result<SocketAddr> {
-        let port = port_of(address)?;
+        let address = resolve(address)?;
+        let (ip, life) = (address.ip(), self.life);
         let mut world = self.world()?;
-        Ok(local(world.network.listen(self.number, port)?))
+        if !ip.is_loopback() && !ip.is_unspecified() && ip != address_of(life.host) {
+            return Err(ErrorKind::AddrNotAvailable.into());
+        }
+        let owner = (life.host, self.number);
+        let port = world.network.listen(owner, ip, address.port())?;
+        Ok(SocketAddr::new(ip, port))
+    }
+
+    fn connect(&mut self, address: SocketAddr) -> io::Result<ConnId> {
+        let (host, number) = (self.life.host, self.number);
+        Ok(ConnId(self.world()?.dial(host, number, address)?))
     }
 
     fn accept(&mut self, only: Option<u16>) -> io::Result<Option<Socket>> {
         let accepted = self.world()?.network.accept(self.number, only);
-        Ok(accepted.map(|(conn, ports)| Socket {
-            peer: local(ports.0),
-            local: local(ports.1),
+        Ok(accepted.map(|(conn, [peer, local])| Socket {
+            peer,
+            local,
             inner: Box::new(conn),
         }))
     }
@@ -133,19 +144,19 @@ impl Poller for SimPoller {
 
     fn recv(&mut self, conn: ConnId, into: &mut BytesMut) -> io::Result<usize> {
         let mut world = self.world()?;
-        world.network.check_owner(conn.0, self.number)?;
+        let (conn, side) = world.network.owned(conn.0, self.number)?;
         let (len, room) = (into.len(), into.capacity());
         into.resize(room, 0);
-        let received = world.recv(conn.0, SERVER, &mut into[len..]);
+        let received = world.recv(conn, side, &mut into[len..]);
         into.truncate(len + received.as_ref().copied().unwrap_or(0));
         received
     }
 
     fn send(&mut self, conn: ConnId, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         let mut world = self.world()?;
-        world.network.check_owner(conn.0, self.number)?;
+        let (conn, side) = world.network.owned(conn.0, self.number)?;
         let bufs: Vec<&[u8]> = bufs.iter().map(|buf| &**buf).collect();
-        world.send(conn.0, SERVER, &bufs)
+        world.send(conn, side, &bufs)
     }
 
     fn send_file(
@@ -168,9 +179,9 @@ impl Poller for SimPoller {
 
     fn close(&mut self, conn: ConnId) {
         if let Ok(mut world) = self.world()
-            && world.network.check_owner(conn.0, self.number).is_ok()
+            && let Ok((conn, side)) = world.network.owned(conn.0, self.number)
         {
-            world.close(conn.0, SERVER);
+            world.close(conn, side);
         }
     }
 }
@@ -190,9 +201,9 @@ pub struct SimConn {
 }
 
 impl SimConn {
-    pub(crate) fn connect(shared: &SharedWorld, port: u16) -> io::Result<SimConn> {
+    pub(crate) fn connect(shared: &SharedWorld, from: Site, to: SocketAddr) -> io::Result<SimConn> {
         let mut world = shared.world.lock();
-        let number = world.connect(port)?;
+        let number = world.connect(from, to)?;
         Ok(SimConn {
             shared: shared.clone(),
             number,
@@ -222,7 +233,10 @@ impl SimConn {
     /// Breaks the connection at once; what was under way is lost.
     pub fn reset(&self) {
         let mut world = self.shared.world.lock();
-        world.counts.resets += u64::from(world.network.is_whole(self.number));
+        let is_whole = world.network.is_whole(self.number);
+        if let Some(host) = world.network.host_of(self.number) {
+            world.host_mut(host).counts.resets += u64::from(is_whole);
+        }
         world.network.reset(self.number);
         world.note(&super::trace::Event::Closed {
             conn: self.number,

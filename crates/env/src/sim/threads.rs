@@ -1,14 +1,16 @@
-//! Workers of a simulated machine: one turn at a time, in an order drawn from the seed.
+//! Workers of the simulated machines: one turn at a time, in an order drawn from the seed.
 //!
 //! A worker that sleeps is parked with an instant in the past. Nothing blocks, and what it asked (which bells, which poller)
-//! is what can wake it: a ring of the wrong bell leaves it asleep, here as in reality. Time moves only when all sleep.
+//! is what can wake it: a ring of the wrong bell leaves it asleep, here as in reality. Time moves only when all sleep. Those
+//! that can run are found from what happened (a ring, news of a poller, a time that came), never by asking all.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::Instant;
 use parking_lot::MutexGuard;
 
+use super::host::{Host, HostId, Life};
 use super::trace::Event;
 use super::world::{SharedWorld, World};
 use crate::threads::{Bell, Threads, Turn, Worker};
@@ -18,17 +20,31 @@ const INTERRUPT_NANOS: u64 = 2_000_000;
 
 #[derive(Default)]
 pub(crate) struct Crew {
+    /// By id, which grows.
     workers: Vec<Member>,
-    /// Bells by number, true when rung and not yet heard.
-    bells: BTreeMap<u64, bool>,
+    next_worker: u64,
+    bells: BTreeMap<u64, BellState>,
     next_bell: u64,
-    /// Set while a worker runs: whoever waits then must not wait.
+    /// Workers that may have a turn: all that can are among them, but for those whose time has just come.
+    stirred: BTreeSet<u64>,
+    /// When sleepers wake by themselves.
+    timers: BTreeSet<(u64, u64)>,
+    /// Set while a worker runs: a wait then returns at once.
     current: Option<Listening>,
     /// That worker is in the middle of its turn, and another one has its own meanwhile.
     is_interrupted: bool,
 }
 
+struct BellState {
+    host: HostId,
+    is_rung: bool,
+    /// Workers that ever slept on it.
+    sleepers: Vec<u64>,
+}
+
 struct Member {
+    id: u64,
+    host: HostId,
     name: String,
     /// Its syncs take its own time, not that of the machine.
     is_syncer: bool,
@@ -53,13 +69,47 @@ struct Ears {
     pollers: Vec<u64>,
 }
 
-#[derive(Default)]
 struct Listening {
+    host: HostId,
     ears: Ears,
     heard: bool,
     is_syncer: bool,
     /// Nanoseconds that its syncs take.
     syncing: u64,
+}
+
+impl Listening {
+    fn new(host: HostId, is_syncer: bool) -> Listening {
+        Listening {
+            host,
+            ears: Ears::default(),
+            heard: false,
+            is_syncer,
+            syncing: 0,
+        }
+    }
+}
+
+impl Crew {
+    fn place(&self, id: u64) -> Option<usize> {
+        self.workers
+            .binary_search_by_key(&id, |member| member.id)
+            .ok()
+    }
+
+    /// A sync takes `nanos` of the running worker's time if it is a syncer's.
+    pub(crate) fn spend_alone(&mut self, nanos: u64) -> bool {
+        let syncer = self.current.as_mut().filter(|current| current.is_syncer);
+        let is_alone = syncer.is_some();
+        syncer.into_iter().for_each(|it| it.syncing += nanos);
+        is_alone
+    }
+
+    /// Nanoseconds that the syncs of the running syncer take so far.
+    pub(crate) fn spent_alone(&self) -> Option<u64> {
+        let syncer = self.current.as_ref().filter(|current| current.is_syncer);
+        syncer.map(|syncer| syncer.syncing)
+    }
 }
 
 /// What one step of the machine was.
@@ -76,17 +126,9 @@ pub enum Step {
 }
 
 impl World {
-    /// Whether a worker is running now, which therefore must not be made to wait.
+    /// True if a worker is running now, which therefore must not be made to wait.
     pub(crate) fn in_turn(&self) -> bool {
         self.crew.current.is_some()
-    }
-
-    /// A sync takes `nanos`, of everyone's time or of the running worker's alone.
-    pub(crate) fn spend_sync(&mut self, nanos: u64) {
-        match &mut self.crew.current {
-            Some(current) if current.is_syncer => current.syncing += nanos,
-            _ => self.now += nanos,
-        }
     }
 
     /// A poller tells that the running worker waits for it, and whether it had something to tell.
@@ -97,46 +139,69 @@ impl World {
         }
     }
 
-    fn can_run(&self, member: &Member) -> bool {
-        match &member.state {
-            State::Ready => true,
-            State::Ended => false,
-            State::Asleep { until, ears } => {
-                until.is_some_and(|until| until.0 <= self.now)
-                    || ears
-                        .bells
-                        .iter()
-                        .any(|bell| self.crew.bells.get(bell) == Some(&true))
-                    || ears
-                        .pollers
-                        .iter()
-                        .any(|poller| self.network.has_news(*poller))
-            }
+    /// Those that can have a turn now, by age.
+    fn ready(&mut self) -> Vec<u64> {
+        let World {
+            now,
+            network,
+            crew,
+            hosts,
+            ..
+        } = self;
+        let Crew {
+            workers,
+            bells,
+            stirred,
+            timers,
+            ..
+        } = crew;
+        stirred.extend(network.stirred.drain(..));
+        while let Some((until, id)) = timers.first().copied()
+            && until <= *now
+        {
+            timers.pop_first();
+            stirred.insert(id);
         }
-    }
-
-    /// The places of those that can have a turn now.
-    fn ready(&self) -> Vec<usize> {
-        let members = self.crew.workers.iter().enumerate();
-        let ready = members.filter(|(_, member)| member.worker.is_some() && self.can_run(member));
-        ready.map(|(index, _)| index).collect()
-    }
-
-    fn next_instant(&self) -> Option<u64> {
-        let at_home = (self.crew.workers.iter()).filter(|member| member.worker.is_some());
-        let sleepers = at_home.filter_map(|member| match member.state {
-            State::Asleep { until, .. } => until.map(|until| until.0),
-            State::Ready | State::Ended => None,
+        let mut ready = Vec::new();
+        stirred.retain(|id| {
+            let member = workers.binary_search_by_key(id, |member| member.id);
+            let member = member.ok().map(|place| &workers[place]);
+            let Some(member) = member.filter(|member| member.worker.is_some()) else {
+                return false;
+            };
+            let can_run = match &member.state {
+                State::Ready => true,
+                State::Ended => false,
+                State::Asleep { until, ears } => {
+                    let rings = |bell| bells.get(bell).is_some_and(|bell| bell.is_rung);
+                    until.is_some_and(|until| until.0 <= *now)
+                        || ears.bells.iter().any(rings)
+                        || ears.pollers.iter().any(|it| network.has_news(*it))
+                }
+            };
+            let host = &hosts[member.host.index()];
+            if can_run && host.still_until() <= *now && host.crashed.is_none() {
+                ready.push(*id);
+            }
+            can_run
         });
-        sleepers.chain(self.network.next_event()).min()
+        ready
     }
 
-    pub(crate) fn workers_count(&self) -> usize {
-        self.crew.workers.len()
+    /// When something happens by itself, if nobody can have a turn now.
+    fn next_instant(&self) -> Option<u64> {
+        let timer = self.crew.timers.first().map(|(until, _)| *until);
+        let still = self.hosts.iter().map(Host::still_until);
+        let still = still.filter(|until| *until > self.now);
+        still.chain(timer).chain(self.network.next_event()).min()
     }
 
-    /// Who sleeps and on what, for a run that got stuck.
-    pub(crate) fn describe_workers(&self) -> String {
+    pub(crate) fn workers_count(&self, host: HostId) -> usize {
+        self.host(host).workers_count
+    }
+
+    /// The sleepers of a host and what they wait for, for a run that got stuck.
+    pub(crate) fn describe_workers(&self, host: HostId) -> String {
         let describe = |member: &Member| match &member.state {
             State::Ready => format!("{} ready", member.name),
             State::Ended => format!("{} ended", member.name),
@@ -145,29 +210,38 @@ impl World {
                 member.name, until, ears.bells, ears.pollers
             ),
         };
-        self.crew
-            .workers
-            .iter()
-            .map(describe)
-            .collect::<Vec<_>>()
-            .join("; ")
+        let workers = self.crew.workers.iter();
+        let workers = workers.filter(|member| member.host == host).map(describe);
+        workers.collect::<Vec<_>>().join("; ")
     }
 
     /// Takes all workers off a machine that lost its power or its process.
-    pub(crate) fn dismiss(&mut self) -> Vec<Box<dyn Worker>> {
-        self.crew.bells.clear();
-        self.crew
-            .workers
-            .drain(..)
-            .filter_map(|member| member.worker)
-            .collect()
+    pub(crate) fn dismiss(&mut self, host: HostId) -> Vec<Box<dyn Worker>> {
+        let Crew {
+            workers,
+            bells,
+            timers,
+            ..
+        } = &mut self.crew;
+        bells.retain(|_, bell| bell.host != host);
+        let gone = workers.extract_if(.., |member| member.host == host);
+        let gone = gone.filter_map(|member| {
+            if let State::Asleep {
+                until: Some(until), ..
+            } = member.state
+            {
+                timers.remove(&(until.0, member.id));
+            }
+            member.worker
+        });
+        gone.collect()
     }
 }
 
 /// Takes one turn, or moves time when nobody can run. `limit` bounds where time may move to.
 pub(crate) fn step(shared: &SharedWorld, limit: Option<u64>) -> Step {
     let mut world = shared.world.lock();
-    if world.crashed {
+    if world.is_all_off() {
         return Step::Off;
     }
     world.deliver();
@@ -186,22 +260,25 @@ pub(crate) fn step(shared: &SharedWorld, limit: Option<u64>) -> Step {
         world.note(&Event::Time { now: next });
         return Step::Time;
     }
-    let index = *world.chance.pick(&ready);
-    take_turn(shared, world, index);
+    let worker = *world.chance.pick(&ready);
+    take_turn(shared, world, worker);
     Step::Turn
 }
 
 /// Now and then others have their turns while the running worker polls, as threads do beside one that gets no processor.
 pub(crate) fn interrupt(shared: &SharedWorld) {
     let mut world = shared.world.lock();
-    let one_in = world.faults.interrupts_one_in;
-    let may_be = one_in > 0 && world.in_turn() && !world.crew.is_interrupted;
+    let Some(host) = world.crew.current.as_ref().map(|current| current.host) else {
+        return;
+    };
+    let one_in = world.host(host).faults.interrupts_one_in;
+    let may_be = one_in > 0 && !world.crew.is_interrupted;
     if !may_be || !world.chance.one_in(one_in) {
         return;
     }
     world.crew.is_interrupted = true;
     let end = world.now + world.chance.below(INTERRUPT_NANOS);
-    while world.now < end && !world.crashed {
+    while world.now < end && world.host(host).crashed.is_none() {
         world.deliver();
         let ready = world.ready();
         if ready.is_empty() {
@@ -209,50 +286,53 @@ pub(crate) fn interrupt(shared: &SharedWorld) {
             world.now = next.map_or(end, |next| next.min(end));
             continue;
         }
-        let index = *world.chance.pick(&ready);
-        take_turn(shared, world, index);
+        let worker = *world.chance.pick(&ready);
+        take_turn(shared, world, worker);
         world = shared.world.lock();
     }
     world.crew.is_interrupted = false;
 }
 
-fn take_turn(shared: &SharedWorld, mut world: MutexGuard<'_, World>, index: usize) {
-    world.counts.turns += 1;
+fn take_turn(shared: &SharedWorld, mut world: MutexGuard<'_, World>, id: u64) {
     // Thinking takes time, so that a worker that never sleeps does not stop the clock.
     world.now += world.chance.between(500, 5_000);
+    let index = world.crew.place(id).expect("a ready worker is there");
     world.note(&Event::Turn { worker: index });
-    let member = &mut world.crew.workers[index];
-    let was_asleep = matches!(member.state, State::Asleep { .. });
+    let World { crew, hosts, .. } = &mut *world;
+    let member = &mut crew.workers[index];
+    let host = member.host;
+    hosts[host.index()].counts.turns += 1;
+    let asleep_until = match &member.state {
+        State::Asleep { until, .. } => Some(*until),
+        State::Ready | State::Ended => None,
+    };
+    if let Some(Some(until)) = asleep_until {
+        crew.timers.remove(&(until.0, id));
+    }
     let mut worker = member
         .worker
         .take()
         .expect("only workers at home are picked");
     let is_syncer = member.is_syncer;
-    let outer = world.crew.current.replace(Listening {
-        is_syncer,
-        ..Listening::default()
-    });
+    let outer = crew.current.replace(Listening::new(host, is_syncer));
     drop(world);
 
-    if was_asleep {
+    if asleep_until.is_some() {
         worker.park(Some(Instant(0)));
     }
     let turn = worker.turn();
-    let ended = shared
-        .world
-        .lock()
-        .crew
-        .current
-        .replace(Listening::default());
+    let parking = Listening::new(host, is_syncer);
+    let ended = shared.world.lock().crew.current.replace(parking);
     let syncing = ended.map_or(0, |of| of.syncing);
     if matches!(turn, Turn::Sleep { .. }) {
         worker.park(Some(Instant(0)));
     }
 
     let mut world = shared.world.lock();
-    let listening = std::mem::replace(&mut world.crew.current, outer).unwrap_or_default();
+    let listening = std::mem::replace(&mut world.crew.current, outer);
+    let listening = listening.unwrap_or_else(|| Listening::new(host, false));
     let state = match turn {
-        Turn::Again if syncing > 0 => Some(State::Asleep {
+        Turn::Again | Turn::Sleep { .. } if syncing > 0 => Some(State::Asleep {
             until: Some(Instant(world.now + syncing)),
             ears: Ears::default(),
         }),
@@ -264,11 +344,13 @@ fn take_turn(shared: &SharedWorld, mut world: MutexGuard<'_, World>, index: usiz
         }),
         Turn::Done => None,
     };
-    let member = &mut world.crew.workers[index];
     match state {
-        Some(state) => (member.state, member.worker) = (state, Some(worker)),
+        Some(state) => world.settle(id, worker, state),
         None => {
-            member.state = State::Ended;
+            if let Some(index) = world.crew.place(id) {
+                world.crew.workers[index].state = State::Ended;
+                world.host_mut(host).workers_count -= 1;
+            }
             drop(world);
             drop(worker);
             world = shared.world.lock();
@@ -280,16 +362,50 @@ fn take_turn(shared: &SharedWorld, mut world: MutexGuard<'_, World>, index: usiz
     }
 }
 
+impl World {
+    /// A worker has had its turn, and is `state` from here on.
+    fn settle(&mut self, id: u64, worker: Box<dyn Worker>, state: State) {
+        let World { crew, network, .. } = self;
+        if let State::Asleep { until, ears } = &state {
+            if let Some(until) = until {
+                crew.timers.insert((until.0, id));
+            }
+            for bell in &ears.bells {
+                if let Some(bell) = crew.bells.get_mut(bell)
+                    && !bell.sleepers.contains(&id)
+                {
+                    bell.sleepers.push(id);
+                }
+            }
+            for poller in &ears.pollers {
+                network.sleeps_on(*poller, id);
+            }
+        }
+        // Something may have come since it looked.
+        crew.stirred.insert(id);
+        if let Some(index) = crew.place(id) {
+            let member = &mut crew.workers[index];
+            (member.state, member.worker) = (state, Some(worker));
+        }
+    }
+}
+
 pub(crate) struct SimThreads {
     pub(crate) shared: SharedWorld,
-    pub(crate) boot: u64,
+    pub(crate) life: Life,
 }
 
 impl SimThreads {
     fn add(&self, name: &str, worker: Box<dyn Worker>, is_syncer: bool) {
         let mut world = self.shared.world.lock();
-        if world.check_on(self.boot).is_ok() {
-            world.crew.workers.push(Member {
+        if world.check_on(self.life).is_ok() {
+            world.host_mut(self.life.host).workers_count += 1;
+            let crew = &mut world.crew;
+            crew.next_worker += 1;
+            crew.stirred.insert(crew.next_worker);
+            crew.workers.push(Member {
+                id: crew.next_worker,
+                host: self.life.host,
                 name: name.to_owned(),
                 is_syncer,
                 worker: Some(worker),
@@ -304,10 +420,15 @@ impl Threads for SimThreads {
         let mut world = self.shared.world.lock();
         let number = world.crew.next_bell;
         world.crew.next_bell += 1;
-        world.crew.bells.insert(number, false);
+        let bell = BellState {
+            host: self.life.host,
+            is_rung: false,
+            sleepers: Vec::new(),
+        };
+        world.crew.bells.insert(number, bell);
         Arc::new(SimBell {
             shared: self.shared.clone(),
-            boot: self.boot,
+            life: self.life,
             number,
         })
     }
@@ -321,12 +442,13 @@ impl Threads for SimThreads {
     }
 
     fn join(&self) {
-        while self.shared.world.lock().workers_count() > 0 {
+        let host = self.life.host;
+        while self.shared.world.lock().workers_count(host) > 0 {
             match step(&self.shared, None) {
                 Step::Turn | Step::Time => {}
                 Step::Idle => panic!(
                     "joined workers sleep for ever: {}",
-                    self.shared.world.lock().describe_workers()
+                    self.shared.world.lock().describe_workers(host)
                 ),
                 Step::Off => return,
             }
@@ -336,7 +458,7 @@ impl Threads for SimThreads {
 
 struct SimBell {
     shared: SharedWorld,
-    boot: u64,
+    life: Life,
     number: u64,
 }
 
@@ -347,7 +469,7 @@ impl SimBell {
             .crew
             .bells
             .get_mut(&self.number)
-            .is_some_and(std::mem::take);
+            .is_some_and(|bell| std::mem::take(&mut bell.is_rung));
         if let Some(current) = &mut world.crew.current {
             current.ears.bells.push(self.number);
             current.heard |= rung;
@@ -359,8 +481,12 @@ impl SimBell {
 impl Bell for SimBell {
     fn ring(&self) {
         let mut world = self.shared.world.lock();
-        if world.check_on(self.boot).is_ok() {
-            world.crew.bells.insert(self.number, true);
+        if world.check_on(self.life).is_ok() {
+            let Crew { bells, stirred, .. } = &mut world.crew;
+            if let Some(bell) = bells.get_mut(&self.number) {
+                bell.is_rung = true;
+                stirred.extend(&bell.sleepers);
+            }
         }
     }
 
@@ -368,7 +494,8 @@ impl Bell for SimBell {
         loop {
             let rung = self.take();
             let world = self.shared.world.lock();
-            let over = until.is_some_and(|until| until.0 <= world.now);
+            let now = world.now_on(self.life.host);
+            let over = until.is_some_and(|until| until.0 <= now);
             if rung || over || world.in_turn() {
                 return;
             }

@@ -5,8 +5,10 @@
 use std::hash::{Hash, Hasher};
 
 use super::chance::mix;
+use super::host::HostId;
+use super::links::{Link, Site};
 
-/// One thing that happened on the machine. `node` is a file or directory, `conn` a connection.
+/// One thing that happened in the world. `node` is a file or directory, `conn` a connection.
 #[derive(Debug, Hash)]
 pub(crate) enum Event<'a> {
     Turn {
@@ -82,6 +84,11 @@ pub(crate) enum Event<'a> {
     Wall {
         offset_ms: i64,
     },
+    Link {
+        from: Site,
+        to: Site,
+        link: Link,
+    },
 }
 
 #[derive(Default)]
@@ -92,13 +99,17 @@ pub(crate) struct Trace {
 }
 
 impl Trace {
-    pub(crate) fn note(&mut self, event: &Event<'_>) {
+    /// `host` is where it happened; of the first host that goes without saying.
+    pub(crate) fn note(&mut self, host: HostId, event: &Event<'_>) {
         let mut hasher = Mixer { state: self.hash };
+        if host != HostId::FIRST {
+            host.hash(&mut hasher);
+        }
         event.hash(&mut hasher);
         self.hash = mix(hasher.state.wrapping_add(1));
         self.count += 1;
         if self.verbose {
-            crate::tell!("{:8} {event:?}", self.count);
+            crate::tell!("{:8} {} {event:?}", self.count, host.0);
         }
     }
 

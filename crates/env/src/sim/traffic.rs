@@ -3,46 +3,103 @@
 //! Owns every moment at which something happens between two ends; the order within a pipe is kept.
 
 use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
 
+use super::host::HostId;
+use super::links::Site;
 use super::net::{
-    BACKLOG_MAX, CLIENT, Conn, Due, Listener, PIPE_BYTES_MAX, Pipe, SERVER, not_connected,
+    BACKLOG_MAX, CLIENT, Conn, Due, End, Listener, PIPE_BYTES_MAX, Pipe, SERVER, not_connected,
 };
 use super::trace::{self, Event};
 use super::world::World;
 
 impl World {
-    fn travel(&mut self) -> u64 {
-        let slow = if self.chance.one_in(200) { 50 } else { 1 };
-        slow * self
-            .chance
-            .between(self.faults.net_nanos.start, self.faults.net_nanos.end)
+    /// The host whose faults meet what goes from `from` to `to`.
+    fn host_between(from: Site, to: Site) -> HostId {
+        from.host().or(to.host()).unwrap_or(HostId::FIRST)
     }
 
-    pub(crate) fn connect(&mut self, port: u16) -> io::Result<u64> {
-        let listener = self
-            .network
-            .listeners
-            .get(&port)
-            .filter(|listener| listener.backlog.len() < BACKLOG_MAX);
-        if listener.is_none() {
-            return Err(ErrorKind::ConnectionRefused.into());
-        }
+    /// When something that leaves `from` now arrives at `to`.
+    fn arrival(&mut self, from: Site, to: Site) -> u64 {
+        let slow = if self.chance.one_in(200) { 50 } else { 1 };
+        let nanos = &self.hosts[World::host_between(from, to).index()]
+            .faults
+            .net_nanos;
+        let travel = slow * self.chance.between(nanos.start, nanos.end);
+        let delay = self.network.links.of(from, to).delay.as_nanos() as u64;
+        self.leaves(from) + travel + delay
+    }
+
+    /// When something that `from` sends now leaves it.
+    fn leaves(&self, from: Site) -> u64 {
+        from.host().map_or(self.now, |host| self.now_on(host))
+    }
+
+    fn is_short(&mut self, from: Site, to: Site) -> bool {
+        let host = World::host_between(from, to);
+        self.host(host).faults.short_io && self.chance.one_in(16)
+    }
+
+    fn has_listener(&self, from: Site, to: SocketAddr) -> bool {
+        let Some(host) = self.host_at(from, to.ip()) else {
+            return false;
+        };
+        let listener = self.network.listeners.get(&(host, to.port()));
+        let is_inside = to.ip().is_loopback();
+        listener.is_some_and(|it| it.backlog.len() < BACKLOG_MAX && (is_inside || !it.is_loopback))
+    }
+
+    fn add_conn(&mut self, from: Site, host: HostId, to: SocketAddr, end: Option<u64>) -> u64 {
         self.network.next += 1;
         let conn = self.network.next;
-        let from = 50_000 + (conn % 10_000) as u16;
+        let end = end.map(|poller| {
+            self.network.next += 1;
+            let id = self.network.next;
+            self.network.dialled.insert(id, conn);
+            End { poller, id }
+        });
+        let port = 50_000 + (conn % 10_000) as u16;
         let state = Conn {
-            ports: (from, port),
+            sites: [from, Site::Host(host)],
+            addresses: [self.source_of(from, to.ip(), port), to],
             pipes: [Pipe::default(), Pipe::default()],
             open: [true, true],
-            reset: false,
-            poller: None,
+            broken: None,
+            is_dialling: end.is_some(),
+            ends: [end, None],
             stalled: [0, 0],
         };
         self.network.conns.insert(conn, state);
-        let at = self.now + self.travel();
+        conn
+    }
+
+    /// A connection of a test client, or of a blocking stream, which is refused at once or never.
+    pub(crate) fn connect(&mut self, from: Site, to: SocketAddr) -> io::Result<u64> {
+        let host = self.host_at(from, to.ip());
+        let Some(host) = host.filter(|_| self.has_listener(from, to)) else {
+            return Err(ErrorKind::ConnectionRefused.into());
+        };
+        let conn = self.add_conn(from, host, to, None);
+        let at = self.arrival(from, Site::Host(host));
         self.network.due(at, Due::Connect { conn });
+        let port = to.port();
         self.note(&Event::Connect { conn, port });
         Ok(conn)
+    }
+
+    /// A connection that `poller` of `from` begins; returns the id it has there.
+    pub(crate) fn dial(&mut self, from: HostId, poller: u64, to: SocketAddr) -> io::Result<u64> {
+        let site = Site::Host(from);
+        let Some(host) = self.host_at(site, to.ip()) else {
+            return Err(ErrorKind::HostUnreachable.into());
+        };
+        let conn = self.add_conn(site, host, to, Some(poller));
+        let at = self.arrival(site, Site::Host(host));
+        self.network.due(at, Due::Connect { conn });
+        let port = to.port();
+        self.note_on(from, &Event::Connect { conn, port });
+        let end = self.network.conns[&conn].ends[CLIENT];
+        Ok(end.map_or(conn, |end| end.id))
     }
 
     /// Lets everything happen on the network that is due by now.
@@ -51,12 +108,14 @@ impl World {
             if entry.key().0 > self.now {
                 return;
             }
-            match entry.remove() {
-                Due::Connect { conn } => self.on_connect(conn),
-                Due::Arrive { conn, side, len } => self.on_arrive(conn, side, len),
-                Due::Finish { conn, side } => self.on_finish(conn, side),
-                Due::Reset { conn } => self.network.reset(conn),
-                Due::Alarm => {}
+            let due = entry.remove();
+            match self.pass(due) {
+                Some(Due::Connect { conn }) => self.on_connect(conn),
+                Some(Due::Answer { conn, refusal }) => self.on_answer(conn, refusal),
+                Some(Due::Arrive { conn, side, len }) => self.on_arrive(conn, side, len),
+                Some(Due::Finish { conn, side }) => self.on_finish(conn, side),
+                Some(Due::Reset { conn, .. }) => self.network.reset(conn),
+                Some(Due::Alarm) | None => {}
             }
         }
     }
@@ -65,14 +124,49 @@ impl World {
         let Some(conn) = self.network.conns.get(&number) else {
             return;
         };
-        match self.network.listeners.get_mut(&conn.ports.1) {
+        let (from, to) = (conn.sites[CLIENT], conn.addresses[1]);
+        let is_refused = conn.is_dialling && !self.has_listener(from, to);
+        let listener = conn.sites[SERVER]
+            .host()
+            .and_then(|host| self.network.listeners.get_mut(&(host, to.port())));
+        match listener.filter(|_| !is_refused) {
             Some(listener) => {
                 listener.backlog.push_back(number);
-                if let Some(poller) = self.network.pollers.get_mut(&listener.poller) {
-                    poller.accept = true;
-                }
+                let poller = listener.poller;
+                self.network.stir(poller, |poller| poller.accept = true);
+                self.answer_dial(number, None);
             }
-            None => self.network.reset(number),
+            None => self.answer_dial(number, Some(ErrorKind::ConnectionRefused)),
+        }
+    }
+
+    /// The accepting machine answers; a client that does not wait for it only notices a refusal.
+    pub(super) fn answer_dial(&mut self, number: u64, refusal: Option<ErrorKind>) {
+        let Some(conn) = self.network.conns.get(&number) else {
+            return;
+        };
+        if conn.is_dialling {
+            let at = self.arrival(conn.sites[SERVER], conn.sites[CLIENT]);
+            if let Some(conn) = self.network.conns.get_mut(&number) {
+                conn.open[SERVER] &= refusal.is_none();
+                // What the accepting side sends comes behind it.
+                conn.pipes[SERVER].last_arrival = at;
+            }
+            let conn = number;
+            self.network.due(at, Due::Answer { conn, refusal });
+        } else if refusal.is_some() {
+            self.network.reset(number);
+        }
+    }
+
+    fn on_answer(&mut self, number: u64, refusal: Option<ErrorKind>) {
+        match (self.network.conns.get_mut(&number), refusal) {
+            (Some(_), Some(error)) => self.network.break_off(number, error),
+            (Some(conn), None) => {
+                conn.is_dialling = false;
+                self.network.tell(number, CLIENT, false, true);
+            }
+            (None, _) => {}
         }
     }
 
@@ -81,28 +175,29 @@ impl World {
             .network
             .conns
             .get_mut(&number)
-            .filter(|conn| !conn.reset)
+            .filter(|conn| conn.broken.is_none())
         else {
             return;
         };
         if conn.stalled[1 - side] > self.now {
             let at = conn.stalled[1 - side];
-            self.counts.stalls += 1;
-            self.network.due(
-                at,
-                Due::Arrive {
-                    conn: number,
-                    side,
-                    len,
-                },
-            );
+            let host = World::host_between(conn.sites[SERVER], conn.sites[CLIENT]);
+            self.hosts[host.index()].counts.stalls += 1;
+            let conn = number;
+            self.network.due(at, Due::Arrive { conn, side, len });
             return;
         }
+        let now = self.now;
         let pipe = &mut conn.pipes[side];
         pipe.arrived = (pipe.arrived + len).min(pipe.data.len());
-        if side == CLIENT {
-            self.network.tell(number, true, false);
+        while pipe
+            .unsent
+            .front()
+            .is_some_and(|(leaves, _)| *leaves <= now)
+        {
+            pipe.unsent.pop_front();
         }
+        self.network.tell(number, 1 - side, true, false);
         self.note(&Event::Arrived {
             conn: number,
             side,
@@ -115,7 +210,7 @@ impl World {
             .network
             .conns
             .get_mut(&number)
-            .filter(|conn| !conn.reset)
+            .filter(|conn| conn.broken.is_none())
         else {
             return;
         };
@@ -127,20 +222,17 @@ impl World {
             return;
         }
         pipe.finished = true;
-        if side == CLIENT {
-            self.network.tell(number, true, true);
-        }
+        self.network.tell(number, 1 - side, true, true);
     }
 
     pub(crate) fn recv(&mut self, number: u64, side: usize, buf: &mut [u8]) -> io::Result<usize> {
-        let short = self.faults.short_io && self.chance.one_in(16);
-        let conn = self
-            .network
-            .conns
-            .get_mut(&number)
-            .ok_or_else(not_connected)?;
-        if conn.reset {
-            return Err(ErrorKind::ConnectionReset.into());
+        let conn = self.network.conns.get(&number).ok_or_else(not_connected)?;
+        let (site, other) = (conn.sites[side], conn.sites[1 - side]);
+        let short = self.is_short(other, site);
+        let conn = self.network.conns.get_mut(&number);
+        let conn = conn.ok_or_else(not_connected)?;
+        if let Some(error) = conn.broken {
+            return Err(error.into());
         }
         let pipe = &mut conn.pipes[1 - side];
         if pipe.arrived == 0 {
@@ -162,9 +254,7 @@ impl World {
         pipe.arrived -= len;
         if pipe.writer_waits && pipe.data.len() <= PIPE_BYTES_MAX / 2 {
             pipe.writer_waits = false;
-            if side == CLIENT {
-                self.network.tell(number, false, true);
-            }
+            self.network.tell(number, 1 - side, false, true);
         }
         self.note(&Event::Received {
             conn: number,
@@ -175,21 +265,27 @@ impl World {
     }
 
     pub(crate) fn send(&mut self, number: u64, side: usize, bufs: &[&[u8]]) -> io::Result<usize> {
-        let travel = self.travel();
-        let short = self.faults.short_io && self.chance.one_in(16);
-        let conn = self
-            .network
-            .conns
-            .get_mut(&number)
-            .ok_or_else(not_connected)?;
-        if conn.reset {
-            return Err(ErrorKind::ConnectionReset.into());
+        let conn = self.network.conns.get(&number).ok_or_else(not_connected)?;
+        let (site, other) = (conn.sites[side], conn.sites[1 - side]);
+        let at = self.arrival(site, other);
+        let short = self.is_short(site, other);
+        let (now, leaves) = (self.now, self.leaves(site));
+        let conn = self.network.conns.get_mut(&number);
+        let conn = conn.ok_or_else(not_connected)?;
+        if let Some(error) = conn.broken {
+            return Err(error.into());
         }
         let asked: usize = bufs.iter().map(|buf| buf.len()).sum();
+        if side == CLIENT && conn.is_dialling {
+            return Err(ErrorKind::WouldBlock.into());
+        }
         if !conn.open[1 - side] {
             // Nobody is there any more: the bytes are taken, and the answer to them is a reset.
-            let at = self.now + travel;
-            self.network.due(at, Due::Reset { conn: number });
+            let reset = Due::Reset {
+                conn: number,
+                side: 1 - side,
+            };
+            self.network.due(at, reset);
             return Ok(asked);
         }
         let pipe = &mut conn.pipes[side];
@@ -207,7 +303,10 @@ impl World {
             pipe.data.extend(part);
             left -= part.len();
         }
-        let at = (self.now + travel).max(pipe.last_arrival);
+        if leaves > now {
+            pipe.unsent.push_back((leaves, len));
+        }
+        let at = at.max(pipe.last_arrival);
         pipe.last_arrival = at;
         self.network.due(
             at,
@@ -229,25 +328,28 @@ impl World {
 
     /// Ends `side`: the other one reads what is under way and then the end.
     pub(crate) fn close(&mut self, number: u64, side: usize) {
-        let travel = self.travel();
+        let Some(conn) = self.network.conns.get(&number) else {
+            return;
+        };
+        let at = self.arrival(conn.sites[side], conn.sites[1 - side]);
         let Some(conn) = self.network.conns.get_mut(&number) else {
             return;
         };
         if !std::mem::take(&mut conn.open[side]) {
             return;
         }
-        if side == SERVER
-            && let Some(poller) = conn
-                .poller
-                .take()
-                .and_then(|poller| self.network.pollers.get_mut(&poller))
-        {
-            poller.ready.remove(&number);
+        if let Some(end) = conn.ends[side].take() {
+            if side == CLIENT {
+                self.network.dialled.remove(&end.id);
+            }
+            if let Some(poller) = self.network.pollers.get_mut(&end.poller) {
+                poller.ready.remove(&end.id);
+            }
         }
         if !conn.open[1 - side] {
             self.network.conns.remove(&number);
         } else {
-            let at = (self.now + travel).max(conn.pipes[side].last_arrival);
+            let at = at.max(conn.pipes[side].last_arrival);
             self.network.due(at, Due::Finish { conn: number, side });
         }
         self.note(&Event::Closed {
@@ -261,21 +363,22 @@ impl World {
     pub(crate) fn drop_poller(&mut self, poller: u64) {
         self.network.pollers.remove(&poller);
         let listening = |listener: &Listener| listener.poller == poller;
-        let waiting: Vec<u64> = self
-            .network
-            .listeners
-            .values()
+        let listeners = self.network.listeners.values();
+        let waiting = listeners
             .filter(|it| listening(it))
-            .flat_map(|it| it.backlog.clone())
-            .collect();
+            .flat_map(|it| it.backlog.iter().map(|conn| (*conn, SERVER)));
+        let waiting: Vec<(u64, usize)> = waiting.collect();
         self.network
             .listeners
             .retain(|_, listener| !listening(listener));
-        let adopted =
-            |(number, conn): (&u64, &Conn)| (conn.poller == Some(poller)).then_some(*number);
-        let owned: Vec<u64> = self.network.conns.iter().filter_map(adopted).collect();
-        for number in owned.into_iter().chain(waiting) {
-            self.close(number, SERVER);
+        let ends = |(number, conn): (&u64, &Conn)| {
+            let is_ours = |side: &usize| conn.ends[*side].is_some_and(|end| end.poller == poller);
+            let sides = [CLIENT, SERVER].into_iter().filter(is_ours);
+            sides.map(|side| (*number, side)).collect::<Vec<_>>()
+        };
+        let owned: Vec<(u64, usize)> = self.network.conns.iter().flat_map(ends).collect();
+        for (number, side) in owned.into_iter().chain(waiting) {
+            self.close(number, side);
         }
     }
 }

@@ -10,7 +10,7 @@ use std::path::{Component, Path};
 use std::sync::Arc;
 
 use super::chance::{Chance, Chooser};
-use super::content::Content;
+use super::content::{Content, Unsynced};
 use crate::disk::Entry;
 
 pub(crate) const ROOT: u64 = 0;
@@ -318,16 +318,26 @@ impl Volume {
             .collect()
     }
 
-    pub(crate) fn sync_all(&mut self) {
+    /// Syncs everything; returns what the sync covers of each file. Names are journalled, and their journal comes first.
+    pub(crate) fn sync_all(&mut self) -> Vec<(u64, Unsynced)> {
         for change in std::mem::take(&mut self.pending) {
             self.settle(&change);
         }
+        let mut covered = Vec::new();
         for node in self.files() {
             if let Ok(content) = self.file_mut(node)
                 && content.has_pending()
             {
-                content.sync();
+                covered.push((node, content.begin_sync()));
             }
+        }
+        covered
+    }
+
+    /// A sync of one file did not come to its end.
+    pub(crate) fn forget_sync(&mut self, node: u64, before: Unsynced) {
+        if let Ok(content) = self.file_mut(node) {
+            content.forget_sync(before);
         }
     }
 

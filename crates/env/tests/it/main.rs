@@ -2,6 +2,8 @@
 
 mod bell;
 mod disk;
+mod hosts;
+mod late;
 mod net;
 mod power;
 mod turns;

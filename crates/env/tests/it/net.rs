@@ -58,6 +58,14 @@ impl Server {
         self.wait(|ready| matches!(ready, Readiness::Conn { conn, readable: true, .. } if *conn == wanted));
     }
 
+    fn send(&mut self, conn: ConnId, bytes: &[u8]) {
+        let mut sent = 0;
+        while sent < bytes.len() {
+            let rest = [IoSlice::new(&bytes[sent..])];
+            sent += self.poller.send(conn, &rest).unwrap();
+        }
+    }
+
     /// Reads until `len` bytes or the end came.
     fn recv(&mut self, conn: ConnId, len: usize) -> Vec<u8> {
         let mut all = Vec::new();
@@ -302,5 +310,82 @@ fn nobody_answers_where_nobody_listens() {
         drop(server);
         let refused = place.env.net.dial(&address, LONG).err().unwrap();
         assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+    });
+}
+
+/// True if `conn` got an edge for writing, as a dial that is over has.
+fn is_writable(ready: &Readiness, wanted: ConnId) -> bool {
+    matches!(ready, Readiness::Conn { conn, writable: true, .. } if *conn == wanted)
+}
+
+#[test]
+fn a_dialled_connection_is_like_an_accepted_one() {
+    on_every_machine("dial", |place| {
+        let (mut server, mut client) = (Server::start(place), Server::start(place));
+        let address = server.address.parse().unwrap();
+        let dialled = client.poller.connect(address).unwrap();
+        let early = client.poller.send(dialled, &[IoSlice::new(b"early")]);
+        assert_eq!(early.unwrap_err().kind(), ErrorKind::WouldBlock);
+        let early = client
+            .poller
+            .recv(dialled, &mut BytesMut::with_capacity(8))
+            .unwrap_err();
+        assert_eq!(early.kind(), ErrorKind::WouldBlock);
+        let accepted = server.accept();
+        client.wait(|ready| is_writable(ready, dialled));
+
+        client.send(dialled, b"ping");
+        assert_eq!(server.recv(accepted, 4), b"ping");
+        server.send(accepted, b"pong");
+        assert_eq!(client.recv(dialled, 4), b"pong");
+
+        server.poller.close(accepted);
+        assert_eq!(client.recv(dialled, 100), b"", "the end is seen");
+        client.poller.close(dialled);
+        let gone = client
+            .poller
+            .recv(dialled, &mut BytesMut::with_capacity(8))
+            .unwrap_err();
+        assert_eq!(gone.kind(), ErrorKind::NotConnected);
+        let again = client.poller.connect(address).unwrap();
+        assert_ne!(again, dialled);
+    });
+}
+
+#[test]
+fn a_poller_may_dial_itself_and_tells_both_ends_apart() {
+    on_every_machine("itself", |place| {
+        let mut server = Server::start(place);
+        let address = server.address.parse().unwrap();
+        let dialled = server.poller.connect(address).unwrap();
+        server.wait(|ready| is_writable(ready, dialled));
+        let accepted = server.accept();
+        assert_ne!(dialled, accepted);
+        server.send(dialled, b"there");
+        assert_eq!(server.recv(accepted, 5), b"there");
+        server.send(accepted, b"x");
+        assert_eq!(server.recv(dialled, 1), b"x");
+    });
+}
+
+#[test]
+fn a_dial_that_nobody_takes_is_an_error_of_its_connection_for_ever() {
+    on_every_machine("refused dial", |place| {
+        let (server, mut client) = (Server::start(place), Server::start(place));
+        let address = server.address.parse().unwrap();
+        drop(server);
+        let dialled = client.poller.connect(address).unwrap();
+        client.wait(|ready| is_writable(ready, dialled));
+        for _ in 0..3 {
+            let sent = client.poller.send(dialled, &[IoSlice::new(b"x")]);
+            assert_eq!(sent.unwrap_err().kind(), ErrorKind::ConnectionRefused);
+            let mut buf = BytesMut::with_capacity(8);
+            let received = client.poller.recv(dialled, &mut buf);
+            assert_eq!(received.unwrap_err().kind(), ErrorKind::ConnectionRefused);
+        }
+        client.poller.close(dialled);
+        let mut buf = BytesMut::with_capacity(8);
+        let gone = client.poller.recv(dialled, &mut buf).unwrap_err();
+        assert_eq!(gone.kind(), ErrorKind::NotConnected);
     });
 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use env::sim::{Chance, Machine};
+use env::sim::{Chance, Outside};
 use model::Instant;
 use wire::messages::alter_replica_log_dirs_request::{AlterReplicaLogDir, AlterReplicaLogDirTopic};
 use wire::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
@@ -109,7 +109,7 @@ impl Client for Admin {
     fn on_answer(
         &mut self,
         answer: &Answer,
-        machine: &Machine,
+        world: &Outside,
         notes: &mut Notes,
     ) -> Result<(), LineError> {
         let (Some(asked), Some(since)) = (self.asked.take(), self.link.asked.take()) else {
@@ -161,7 +161,7 @@ impl Client for Admin {
                     }
                     notes.records_deleted += 1;
                     let key = notes.key(&topic, partition);
-                    let (invoked, returned) = (since.0, machine.now().0);
+                    let (invoked, returned) = (since.0, world.now().0);
                     let log_start = Some(result.low_watermark);
                     notes.end(EndSeen {
                         key,
@@ -211,16 +211,16 @@ impl Client for Admin {
             }
         }
         let mut op = Op::new(self.process, Kind::Admin, since.0);
-        op.returned = machine.now().0;
+        op.returned = world.now().0;
         notes.done(op);
         Ok(())
     }
 
-    fn on_wake(&mut self, machine: &Machine, notes: &mut Notes) {
-        let now = machine.now();
+    fn on_wake(&mut self, world: &Outside, notes: &mut Notes) {
+        let now = world.now();
         self.link.wake = now.plus(Duration::from_millis(self.chance.between(20, 200)));
         if self.link.line.is_none() {
-            self.link.open(machine);
+            self.link.open(world);
             self.link.wake = now.plus(RECONNECT);
             return;
         }

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use env::sim::{Chance, Machine};
+use env::sim::{Chance, Outside};
 use model::Instant;
 use wire::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use wire::messages::describe_configs_request::DescribeConfigsResource;
@@ -109,15 +109,15 @@ impl Client for Councillor {
         "councillor".to_owned()
     }
 
-    fn hang_up(&mut self, machine: &Machine, notes: &mut Notes) {
+    fn hang_up(&mut self, world: &Outside, notes: &mut Notes) {
         self.asked = None;
-        self.link.lose(machine.now(), notes);
+        self.link.lose(world.now(), notes);
     }
 
     fn on_answer(
         &mut self,
         answer: &Answer,
-        machine: &Machine,
+        world: &Outside,
         notes: &mut Notes,
     ) -> Result<(), LineError> {
         self.link.asked = None;
@@ -158,17 +158,17 @@ impl Client for Councillor {
         if told != Told::Unknown
             && let Some(act) = notes.acts.get_mut(&name).and_then(|acts| acts.get_mut(at))
         {
-            (act.told, act.returned) = (told, machine.now().0);
+            (act.told, act.returned) = (told, world.now().0);
         }
         Ok(())
     }
 
-    fn on_wake(&mut self, machine: &Machine, notes: &mut Notes) {
+    fn on_wake(&mut self, world: &Outside, notes: &mut Notes) {
         let pause = Duration::from_millis(self.chance.between(1, 40));
-        if !self.may_ask(pause, ANSWER_MAX, machine, notes) {
+        if !self.may_ask(pause, ANSWER_MAX, world, notes) {
             return;
         }
-        let now = machine.now();
+        let now = world.now();
         let (name, verb) = self.next(now, notes);
         self.ask(&name, verb, now);
         let acts = notes.acts.entry(name.clone()).or_default();

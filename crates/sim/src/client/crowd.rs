@@ -6,13 +6,13 @@
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use env::sim::{Chance, Machine, SimConn};
+use env::sim::{Chance, Outside, SimConn};
 use model::Instant;
 use wire::{Request, frame};
 
-use super::line::PORT;
 use super::requests::{fetch, produce};
 
 /// Of a request of theirs, and of the answer that one of them asks for.
@@ -39,13 +39,21 @@ pub(crate) struct Crowd {
     chance: Chance,
     peers: Vec<Option<Peer>>,
     topics: Vec<(String, i32)>,
+    /// Of their broker.
+    address: SocketAddr,
     wake: Instant,
 }
 
 impl Crowd {
-    pub(crate) fn new(count: usize, topics: Vec<(String, i32)>, chance: Chance) -> Crowd {
+    pub(crate) fn new(
+        count: usize,
+        topics: Vec<(String, i32)>,
+        address: SocketAddr,
+        chance: Chance,
+    ) -> Crowd {
         Crowd {
             chance,
+            address,
             peers: (0..count).map(|_| None).collect(),
             topics,
             wake: Instant(0),
@@ -58,8 +66,8 @@ impl Crowd {
     }
 
     /// Acts when it is time. Returns when it wants to act next.
-    pub(crate) fn act(&mut self, machine: &Machine) -> Instant {
-        let now = machine.now();
+    pub(crate) fn act(&mut self, world: &Outside) -> Instant {
+        let now = world.now();
         if self.peers.is_empty() {
             return Instant(u64::MAX);
         }
@@ -72,15 +80,15 @@ impl Crowd {
             let stays = peer.filter(|peer| now < peer.goes_at);
             self.peers[at] = match stays {
                 Some(peer) => peer.pumped(),
-                None if self.chance.one_in(4) => self.come(machine),
+                None if self.chance.one_in(4) => self.come(world),
                 None => None,
             };
         }
         self.wake
     }
 
-    fn come(&mut self, machine: &Machine) -> Option<Peer> {
-        let conn = machine.connect(PORT).ok()?;
+    fn come(&mut self, world: &Outside) -> Option<Peer> {
+        let conn = world.connect(self.address).ok()?;
         let (mut takes_answers, way) = (true, self.chance.below(5));
         let mut out = match way {
             0..=2 => self.large_request(),
@@ -103,7 +111,7 @@ impl Crowd {
             conn,
             out: out.into(),
             takes_answers,
-            goes_at: machine.now().plus(stay),
+            goes_at: world.now().plus(stay),
         })
     }
 

@@ -4,13 +4,14 @@
 //! what was under way. Most ask one thing at a time. Whatever a broker sends that is no answer to what was asked is a violation, and
 //! ends the connection.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use env::sim::Machine;
+use env::sim::Outside;
 use model::Instant;
 use wire::Request;
 
-use super::line::{Answer, Line, LineError};
+use super::line::{Answer, LONE, Line, LineError};
 use super::notes::Notes;
 
 /// An answer that takes longer is waited for no more, by most.
@@ -18,6 +19,8 @@ pub(crate) const ANSWER_MAX: Duration = Duration::from_secs(30);
 
 pub(crate) struct Link {
     pub(crate) line: Option<Line>,
+    /// Where its broker is.
+    pub(crate) address: SocketAddr,
     pub(crate) wake: Instant,
     /// Since when an answer is waited for that holds everything up.
     pub(crate) asked: Option<Instant>,
@@ -29,6 +32,7 @@ impl Link {
     pub(crate) fn new(wake: Instant, reconnect: Duration) -> Link {
         Link {
             line: None,
+            address: LONE,
             wake,
             asked: None,
             reconnect,
@@ -57,10 +61,10 @@ impl Link {
     }
 
     /// A new connection; later, where the broker is away.
-    pub(crate) fn open(&mut self, machine: &Machine) -> bool {
-        self.line = Line::open(machine).ok();
+    pub(crate) fn open(&mut self, world: &Outside) -> bool {
+        self.line = Line::open(world, self.address).ok();
         if self.line.is_none() {
-            self.wake = machine.now().plus(self.reconnect);
+            self.wake = world.now().plus(self.reconnect);
         }
         self.line.is_some()
     }
@@ -74,18 +78,18 @@ pub(crate) trait Client {
     fn on_answer(
         &mut self,
         answer: &Answer,
-        machine: &Machine,
+        world: &Outside,
         notes: &mut Notes,
     ) -> Result<(), LineError>;
-    fn on_wake(&mut self, machine: &Machine, notes: &mut Notes);
+    fn on_wake(&mut self, world: &Outside, notes: &mut Notes);
 
     /// The connection is over.
-    fn hang_up(&mut self, machine: &Machine, notes: &mut Notes) {
-        self.link_mut().lose(machine.now(), notes);
+    fn hang_up(&mut self, world: &Outside, notes: &mut Notes) {
+        self.link_mut().lose(world.now(), notes);
     }
 
     /// Before anything else, each time.
-    fn tend(&mut self, _machine: &Machine, _notes: &mut Notes) {}
+    fn tend(&mut self, _world: &Outside, _notes: &mut Notes) {}
 
     /// Of clients that ask one thing at a time: whether that may be now. The next moment comes after `pause`. Opens the connection
     /// where there is none, and hangs up when the answer takes too long.
@@ -93,19 +97,19 @@ pub(crate) trait Client {
         &mut self,
         pause: Duration,
         answer_max: Duration,
-        machine: &Machine,
+        world: &Outside,
         notes: &mut Notes,
     ) -> bool {
-        let now = machine.now();
+        let now = world.now();
         let link = self.link_mut();
         link.wake = now.plus(pause);
         if link.line.is_none() {
-            link.open(machine);
+            link.open(world);
             return false;
         }
         let asked = link.asked;
         if asked.is_some_and(|asked| now.since(asked) > answer_max) {
-            self.hang_up(machine, notes);
+            self.hang_up(world, notes);
         }
         asked.is_none()
     }
@@ -115,14 +119,14 @@ pub(crate) trait Client {
     }
 
     /// Takes in what came, and acts when it is time. Returns when it wants to act next.
-    fn act(&mut self, machine: &Machine, notes: &mut Notes) -> Instant {
-        if !self.has_news() && self.link().wake > machine.now() {
+    fn act(&mut self, world: &Outside, notes: &mut Notes) -> Instant {
+        if !self.has_news() && self.link().wake > world.now() {
             return self.link().wake;
         }
-        self.tend(machine, notes);
+        self.tend(world, notes);
         while let Some(line) = &mut self.link_mut().line {
             let done = match line.poll() {
-                Ok(Some(answer)) => self.on_answer(&answer, machine, notes),
+                Ok(Some(answer)) => self.on_answer(&answer, world, notes),
                 Ok(None) => break,
                 Err(error) => Err(error),
             };
@@ -130,11 +134,11 @@ pub(crate) trait Client {
                 if let LineError::Nonsense(what) = error {
                     notes.violation(format!("{}: {what}", self.name()));
                 }
-                self.hang_up(machine, notes);
+                self.hang_up(world, notes);
             }
         }
-        if machine.now() >= self.link().wake {
-            self.on_wake(machine, notes);
+        if world.now() >= self.link().wake {
+            self.on_wake(world, notes);
         }
         self.link().wake
     }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use env::sim::{Chance, Machine};
+use env::sim::{Chance, Outside};
 use model::{Instant, ProducerEpoch, ProducerId, Sequence, Timestamp};
 use wire::messages::{FetchRequest, InitProducerIdRequest, ProduceRequest};
 use wire::records::{Batch, BatchBuilder, Caps, RecordIter, Source};
@@ -116,7 +116,7 @@ impl Client for Keeper {
     fn on_answer(
         &mut self,
         answer: &Answer,
-        _machine: &Machine,
+        _world: &Outside,
         notes: &mut Notes,
     ) -> Result<(), LineError> {
         self.link.asked = None;
@@ -133,10 +133,10 @@ impl Client for Keeper {
         }
     }
 
-    fn on_wake(&mut self, machine: &Machine, notes: &mut Notes) {
-        let now = machine.now();
+    fn on_wake(&mut self, world: &Outside, notes: &mut Notes) {
+        let now = world.now();
         let pause = Duration::from_millis(self.chance.between(2, 30));
-        if !self.may_ask(pause, ANSWER_MAX, machine, notes) {
+        if !self.may_ask(pause, ANSWER_MAX, world, notes) {
             return;
         }
         if self.id.is_none() {

@@ -5,13 +5,16 @@
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use bytes::Bytes;
-use env::sim::{Machine, SimConn};
+use env::sim::{Outside, SimConn};
 use wire::{ApiKey, ErrorCode, Reader, Request, frame};
 
-/// The port of the simulated broker.
+/// The port of every simulated broker.
 pub(crate) const PORT: u16 = 9092;
+/// Where the clients of a lone broker find it.
+pub(crate) const LONE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), PORT);
 /// A longer answer than any client here asks for is a broken frame.
 const FRAME_BYTES_MAX: usize = 64 << 20;
 
@@ -54,8 +57,8 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    pub(crate) fn open(machine: &Machine) -> io::Result<Line> {
-        let conn = machine.connect(PORT)?;
+    pub(crate) fn open(world: &Outside, address: SocketAddr) -> io::Result<Line> {
+        let conn = world.connect(address)?;
         Ok(Line {
             conn,
             out: VecDeque::new(),

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use env::sim::{Chance, Machine};
+use env::sim::{Chance, Outside};
 use model::Instant;
 use wire::messages::offset_commit_request::{
     OffsetCommitRequestPartition, OffsetCommitRequestTopic,
@@ -89,10 +89,10 @@ impl Client for Loner {
     fn on_answer(
         &mut self,
         answer: &Answer,
-        machine: &Machine,
+        world: &Outside,
         notes: &mut Notes,
     ) -> Result<(), LineError> {
-        let now = machine.now();
+        let now = world.now();
         let asked = self.asked.pop_front();
         self.link.asked = (!self.asked.is_empty()).then_some(now);
         match (asked, answer.key()) {
@@ -138,8 +138,8 @@ impl Client for Loner {
         Ok(())
     }
 
-    fn hang_up(&mut self, machine: &Machine, notes: &mut Notes) {
-        let until = machine.now().plus(STRAY_MAX);
+    fn hang_up(&mut self, world: &Outside, notes: &mut Notes) {
+        let until = world.now().plus(STRAY_MAX);
         for asked in std::mem::take(&mut self.asked) {
             if let Asked::Commit {
                 partition, offset, ..
@@ -148,19 +148,19 @@ impl Client for Loner {
                 self.marks[partition as usize].strays.insert(offset, until);
             }
         }
-        self.link.lose(machine.now(), notes);
+        self.link.lose(world.now(), notes);
     }
 
-    fn on_wake(&mut self, machine: &Machine, notes: &mut Notes) {
-        let now = machine.now();
+    fn on_wake(&mut self, world: &Outside, notes: &mut Notes) {
+        let now = world.now();
         self.link.wake = now.plus(Duration::from_millis(self.chance.between(2, 40)));
         if self.link.line.is_none() {
-            self.link.open(machine);
+            self.link.open(world);
             return;
         }
         let is_silent = |asked| now.since(asked) > ANSWER_MAX;
         if self.link.asked.is_some_and(is_silent) {
-            self.hang_up(machine, notes);
+            self.hang_up(world, notes);
             return;
         }
         for mark in &mut self.marks {

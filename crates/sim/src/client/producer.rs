@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use bytes::Bytes;
-use env::sim::{Chance, Machine};
+use env::sim::{Chance, Outside};
 use model::{Instant, ProducerEpoch, ProducerId, Sequence, Timestamp};
 use wire::messages::{InitProducerIdRequest, ProduceRequest};
 use wire::records::{BatchBuilder, Codec};
@@ -87,7 +87,7 @@ impl Client for Producer {
     fn on_answer(
         &mut self,
         answer: &Answer,
-        machine: &Machine,
+        world: &Outside,
         notes: &mut Notes,
     ) -> Result<(), LineError> {
         if answer.key() == ApiKey::InitProducerId {
@@ -95,7 +95,7 @@ impl Client for Producer {
             self.link.asked = None;
             if response.error_code == 0 {
                 self.id = Some((response.producer_id, response.producer_epoch));
-                self.progress = machine.now();
+                self.progress = world.now();
             }
             return Ok(());
         }
@@ -117,7 +117,7 @@ impl Client for Producer {
                     ErrorCode::None => checker::Answer::Offset(partition.base_offset),
                     code => checker::Answer::Code(code),
                 };
-                self.settle(at, answer, machine, notes);
+                self.settle(at, answer, world, notes);
                 if self.link.line.is_none() {
                     return Ok(());
                 }
@@ -134,8 +134,8 @@ impl Client for Producer {
     }
 
     /// The connection is over: what was under way is sent again or stays unknown.
-    fn hang_up(&mut self, machine: &Machine, notes: &mut Notes) {
-        self.link.lose(machine.now(), notes);
+    fn hang_up(&mut self, world: &Outside, notes: &mut Notes) {
+        self.link.lose(world.now(), notes);
         for batch in &mut self.batches {
             if batch.correlation.take().is_some() {
                 batch.attempt = Attempt::AfterUnanswered;
@@ -143,19 +143,19 @@ impl Client for Producer {
             }
         }
         if !self.habits.idempotent {
-            self.give_up(machine, notes);
+            self.give_up(world, notes);
         }
     }
 
-    fn on_wake(&mut self, machine: &Machine, notes: &mut Notes) {
-        let now = machine.now();
+    fn on_wake(&mut self, world: &Outside, notes: &mut Notes) {
+        let now = world.now();
         self.link.wake =
             now.plus(self.habits.pause + Duration::from_micros(self.chance.below(2_000)));
         if now.since(self.progress) > GIVE_UP && !self.batches.is_empty() {
-            self.give_up(machine, notes);
+            self.give_up(world, notes);
         }
         let Some(line) = &self.link.line else {
-            if !self.link.open(machine) {
+            if !self.link.open(world) {
                 return;
             }
             self.opened = now;
@@ -172,7 +172,7 @@ impl Client for Producer {
         let oldest = under_way.map(|batch| Instant(batch.invoked)).min();
         let heard = self.progress.max(self.opened);
         if oldest.is_some_and(|oldest| now.since(oldest.max(heard)) > self.habits.patience) {
-            self.hang_up(machine, notes);
+            self.hang_up(world, notes);
             if self.habits.patience < RECONNECT {
                 self.link.wake = now;
             }
@@ -185,7 +185,7 @@ impl Client for Producer {
             return;
         }
         if line.unanswered() < self.habits.in_flight_max && !self.is_ending && !self.has_waiting() {
-            self.send_new(machine, notes);
+            self.send_new(world, notes);
         }
     }
 }
@@ -227,22 +227,22 @@ impl Producer {
     }
 
     /// Ends this process: nothing it has not heard of will be asked again.
-    pub(crate) fn give_up(&mut self, machine: &Machine, notes: &mut Notes) {
+    pub(crate) fn give_up(&mut self, world: &Outside, notes: &mut Notes) {
         for batch in std::mem::take(&mut self.batches) {
-            self.note(&batch, Outcome::Info, None, machine, notes);
+            self.note(&batch, Outcome::Info, None, world, notes);
         }
         (self.link.line, self.link.asked) = (None, None);
         self.id = None;
         self.sequences.clear();
         self.process = notes.process();
-        self.progress = machine.now();
+        self.progress = world.now();
     }
 
     fn has_waiting(&self) -> bool {
         self.batches.iter().any(|batch| batch.correlation.is_none())
     }
 
-    fn send_new(&mut self, machine: &Machine, notes: &mut Notes) {
+    fn send_new(&mut self, world: &Outside, notes: &mut Notes) {
         let mut partitions: Vec<i32> = (0..self.habits.partitions).collect();
         let count = if self.chance.one_in(4) { 2 } else { 1 };
         let mut new = Vec::new();
@@ -252,12 +252,12 @@ impl Producer {
             }
             let partition =
                 partitions.swap_remove(self.chance.below(partitions.len() as u64) as usize);
-            new.push(self.batch(partition, machine, notes));
+            new.push(self.batch(partition, world, notes));
         }
         self.send(new, notes);
     }
 
-    fn batch(&mut self, partition: i32, machine: &Machine, notes: &mut Notes) -> Batch {
+    fn batch(&mut self, partition: i32, world: &Outside, notes: &mut Notes) -> Batch {
         let values: Vec<u64> = (0..self.chance.between(1, self.habits.records_max))
             .map(|_| notes.value())
             .collect();
@@ -268,7 +268,7 @@ impl Producer {
             sequence: *sequence,
             is_transactional: false,
         });
-        let now = machine.now();
+        let now = world.now();
         let records = build(&values, identity, now, &mut self.chance);
         let batch = Batch {
             partition,
@@ -320,7 +320,7 @@ impl Producer {
         }
     }
 
-    fn settle(&mut self, at: usize, answer: checker::Answer, machine: &Machine, notes: &mut Notes) {
+    fn settle(&mut self, at: usize, answer: checker::Answer, world: &Outside, notes: &mut Notes) {
         let outcome = match classify(Request::Produce, self.batches[at].attempt, answer) {
             Meaning::Known(outcome) => outcome,
             Meaning::Invalid => {
@@ -332,7 +332,7 @@ impl Producer {
             }
         };
         if outcome == Outcome::Ok {
-            self.progress = machine.now();
+            self.progress = world.now();
             let Some(batch) = self.batches.remove(at) else {
                 return;
             };
@@ -341,13 +341,13 @@ impl Producer {
                 checker::Answer::Offset(offset) => Some(offset),
                 _ => None,
             };
-            self.note(&batch, outcome, offset, machine, notes);
+            self.note(&batch, outcome, offset, world, notes);
             return;
         }
         notes.refused += 1;
         if !self.habits.idempotent {
             if let Some(batch) = self.batches.remove(at) {
-                self.note(&batch, outcome, None, machine, notes);
+                self.note(&batch, outcome, None, world, notes);
             }
             // Later batches that are under way may come through all the same; order is no longer promised.
             self.process = notes.process();
@@ -367,11 +367,11 @@ impl Producer {
                 "producer {}: refused with {code:?} although it kept order",
                 self.process
             ));
-            self.give_up(machine, notes);
+            self.give_up(world, notes);
             return;
         }
         // All that is open goes again, in order, on a new connection.
-        self.hang_up(machine, notes);
+        self.hang_up(world, notes);
     }
 
     fn note(
@@ -379,7 +379,7 @@ impl Producer {
         batch: &Batch,
         outcome: Outcome,
         base: Option<i64>,
-        machine: &Machine,
+        world: &Outside,
         notes: &mut Notes,
     ) {
         let mut op = op(
@@ -390,7 +390,7 @@ impl Producer {
             base,
             notes,
         );
-        op.returned = machine.now().0;
+        op.returned = world.now().0;
         notes.done(op);
     }
 }

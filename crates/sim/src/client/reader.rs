@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use env::sim::{Chance, Machine};
+use env::sim::{Chance, Outside};
 use model::Instant;
 use wire::messages::fetch_response::PartitionData;
 use wire::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
@@ -59,10 +59,10 @@ impl Client for Reader {
     fn on_answer(
         &mut self,
         answer: &Answer,
-        machine: &Machine,
+        world: &Outside,
         notes: &mut Notes,
     ) -> Result<(), LineError> {
-        let asked = self.link.asked.take().unwrap_or(machine.now());
+        let asked = self.link.asked.take().unwrap_or(world.now());
         if answer.key() == ApiKey::ListOffsets {
             for topic in answer.decode::<ListOffsetsRequest>()?.topics {
                 for found in topic
@@ -92,17 +92,17 @@ impl Client for Reader {
         // No session, so an error for the whole answer leaves nothing to do but ask again.
         let topics = response.responses.into_iter();
         let partitions = topics.flat_map(|topic| topic.partitions).collect();
-        self.on_fetched(asked, partitions, machine, notes)
+        self.on_fetched(asked, partitions, world, notes)
     }
 
-    fn on_wake(&mut self, machine: &Machine, notes: &mut Notes) {
+    fn on_wake(&mut self, world: &Outside, notes: &mut Notes) {
         let pause = Duration::from_millis(self.chance.between(2, 40));
-        if !self.may_ask(pause, ANSWER_MAX, machine, notes) {
+        if !self.may_ask(pause, ANSWER_MAX, world, notes) {
             return;
         }
         match self.lost.is_empty() {
-            true => self.fetch(machine.now()),
-            false => self.ask_for_start(machine.now()),
+            true => self.fetch(world.now()),
+            false => self.ask_for_start(world.now()),
         }
     }
 }
@@ -214,11 +214,11 @@ impl Reader {
         &mut self,
         asked: Instant,
         partitions: Vec<PartitionData>,
-        machine: &Machine,
+        world: &Outside,
         notes: &mut Notes,
     ) -> Result<(), LineError> {
         let mut op = Op::new(self.process, Kind::Poll, asked.0);
-        op.returned = machine.now().0;
+        op.returned = world.now().0;
         op.isolation = self.isolation;
         for data in partitions {
             let index = data.partition_index;

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use env::sim::{Chance, Faults, Machine, Rot};
 use wire::ErrorCode;
 
-use super::host::{End, settings};
+use super::host::{End, lone_settings};
 use super::plan::Plan;
 use super::survey::{Known, REFUSED_START, survey};
 use super::table_damage;
@@ -41,23 +41,23 @@ pub fn damages(seed: u64, count: usize) -> Damages {
     run.done_at = Some(Vec::new());
     run.set_up();
     run.strike(&plan);
-    run.host.stop(&mut run.notes);
+    run.cluster.home_mut().stop(&mut run.clients.notes);
     run.strike(&plan);
     run.drain();
     let is_clean = seed.is_multiple_of(2);
     if is_clean {
-        run.host.stop(&mut run.notes);
+        run.cluster.home_mut().stop(&mut run.clients.notes);
     } else {
-        run.host.end(End::Kill);
+        run.cluster.home_mut().end(End::Kill);
     }
-    let topics: Topics = run.topics.clone();
+    let topics: Topics = run.clients.topics.clone();
     // The number of the operation stands in for its time.
-    let done_at: Vec<usize> = (0..run.notes.history.ops.len()).collect();
+    let done_at: Vec<usize> = (0..run.clients.notes.history.ops.len()).collect();
     let last = last_moment(&run);
-    let known = Known::new(&mut run.notes, &topics, &done_at);
-    let tape = run.host.machine.tape();
+    let known = Known::new(&mut run.clients.notes, &topics, &done_at);
+    let tape = run.cluster.home().machine.tape();
     let volume = tape.last();
-    let config = settings(&plan);
+    let config = lone_settings(&plan);
     let files = files(
         &Machine::on(seed, Faults::default(), volume.clone()),
         Path::new("/data"),
@@ -65,12 +65,16 @@ pub fn damages(seed: u64, count: usize) -> Damages {
 
     let mut chance = Chance::new(seed);
     let mut tally = Damages {
-        failures: run.notes.violations.clone(),
+        failures: run.clients.notes.violations.clone(),
         ..Damages::default()
     };
     let judged = |tally: &mut Damages, machine: &Machine, path: &Path, what: String| {
         tally.tried += 1;
-        let is_compacted = run.keeper.as_ref().is_some_and(|it| it.compacted > 0);
+        let is_compacted = run
+            .clients
+            .keeper
+            .as_ref()
+            .is_some_and(|it| it.compacted > 0);
         let is_of_table = place_of(path).is_some_and(|place| place.starts_with(keeper::TOPIC));
         tally.of_tables += usize::from(is_of_table && is_compacted);
         let is_open_journal = !is_clean && path.starts_with("/data/0/journal");
@@ -81,7 +85,7 @@ pub fn damages(seed: u64, count: usize) -> Damages {
             is_rot: true,
             may_refuse_start: false,
             point,
-            table: run.keeper.as_ref(),
+            table: run.clients.keeper.as_ref(),
         };
         let (told, problems) = judge(machine, &config, &topics, &known, &hurt);
         *(if told {
@@ -264,7 +268,7 @@ pub(super) fn place_of(path: &Path) -> Option<String> {
 pub(super) fn last_moment(run: &Run) -> usize {
     /// Answers that one round of the journal may have released.
     const TOGETHER_NANOS: u64 = 50_000_000;
-    let ops = &run.notes.history.ops;
+    let ops = &run.clients.notes.history.ops;
     let sends = ops
         .iter()
         .filter(|op| !op.sends.is_empty())

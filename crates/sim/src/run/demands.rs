@@ -18,16 +18,18 @@ const TXN_TIMEOUT: Duration = Duration::from_secs(60);
 impl Run {
     /// The logs of the coordinators take batches again. While the directory of the metadata was offline nothing could be changed.
     pub(super) fn demand_room(&mut self) {
-        if !self.until(DRAIN_MAX, |run| !run.admin.is_tight) && self.notes.violations.is_empty() {
+        if !self.until(DRAIN_MAX, |run| !run.clients.admin.is_tight)
+            && self.clients.notes.violations.is_empty()
+        {
             let what = "the topics of the coordinators do not get their settings back".to_owned();
-            self.notes.violation(what);
+            self.clients.notes.violation(what);
         }
     }
 
     /// Who commits without a group's members commits, and is told what is committed.
     pub(super) fn demand_looks(&mut self) {
         let count = |run: &Run| -> Vec<(u64, u64)> {
-            let loners = run.loners.iter();
+            let loners = run.clients.loners.iter();
             loners.map(|loner| (loner.commits, loner.looks)).collect()
         };
         let before = count(self);
@@ -35,9 +37,9 @@ impl Run {
             let mut both = before.iter().zip(count(run));
             both.all(|(before, now)| before.0 < now.0 && before.1 < now.1)
         };
-        if !self.until(LIVE_MAX, is_done) && self.notes.violations.is_empty() {
+        if !self.until(LIVE_MAX, is_done) && self.clients.notes.violations.is_empty() {
             let what = format!("of {before:?} commits and looks no more come after healing");
-            self.notes.violation(what);
+            self.clients.notes.violation(what);
         }
     }
 
@@ -46,11 +48,11 @@ impl Run {
         if self.plan.moves == 0 {
             return;
         }
-        self.admin.moving = None;
-        let is_done = |run: &Run| run.admin.moving == Some(0);
-        if !self.until(DRAIN_MAX, is_done) && self.notes.violations.is_empty() {
-            let moving = self.admin.moving;
-            self.notes.violation(format!(
+        self.clients.admin.moving = None;
+        let is_done = |run: &Run| run.clients.admin.moving == Some(0);
+        if !self.until(DRAIN_MAX, is_done) && self.clients.notes.violations.is_empty() {
+            let moving = self.clients.admin.moving;
+            self.clients.notes.violation(format!(
                 "moves do not end after everything healed: {moving:?} partitions"
             ));
         }
@@ -59,8 +61,8 @@ impl Run {
     /// Every partition takes a record within 15 seconds, and every transactional id that is used again commits a transaction over
     /// all its partitions; one of them may stay unused.
     pub(super) fn demand_progress(&mut self) {
-        self.producers.clear();
-        self.transactors.clear();
+        self.clients.producers.clear();
+        self.clients.transactors.clear();
         let mut ids = std::collections::BTreeSet::new();
         for habits in self.plan.transactors.clone() {
             let is_new = ids.insert(habits.id.clone());
@@ -76,8 +78,8 @@ impl Run {
                 });
             }
         }
-        let now = self.host.machine.now();
-        for (topic, partitions) in self.topics.clone() {
+        let now = self.cluster.now();
+        for (topic, partitions) in self.clients.topics.clone() {
             let habits = Habits {
                 topic,
                 partitions,
@@ -88,23 +90,26 @@ impl Run {
                 pause: Duration::from_millis(20),
                 patience: ANSWER_MAX,
             };
-            let producer = Producer::new(habits, self.chance.split(), now, &mut self.notes);
-            self.producers.push(producer);
+            let producer = Producer::new(habits, self.chance.split(), now, &mut self.clients.notes);
+            self.clients.add_producer(producer);
         }
         let all = |run: &Run| {
-            run.producers
+            run.clients
+                .producers
                 .iter()
                 .all(|producer| producer.acked.len() == producer.partitions() as usize)
                 && run
+                    .clients
                     .transactors
                     .iter()
                     .all(|transactor| transactor.commits > 0)
         };
-        if !self.until(LIVE_MAX, all) && self.notes.violations.is_empty() {
-            let idle = self.transactors.iter();
+        if !self.until(LIVE_MAX, all) && self.clients.notes.violations.is_empty() {
+            let idle = self.clients.transactors.iter();
             let idle = idle.filter(|transactor| transactor.commits == 0);
             let idle: Vec<String> = idle.map(Transactor::describe).collect();
             let lacking: Vec<String> = self
+                .clients
                 .producers
                 .iter()
                 .map(|producer| {
@@ -116,49 +121,51 @@ impl Run {
                     )
                 })
                 .collect();
-            self.notes.violation(format!(
+            self.clients.notes.violation(format!(
                 "not every partition takes records after healing: {}; without a commit: {}",
                 lacking.join(", "),
                 idle.join(", ")
             ));
         }
-        self.producers
+        self.clients
+            .producers
             .iter_mut()
             .for_each(|producer| producer.is_ending = true);
-        self.transactors
+        self.clients
+            .transactors
             .iter_mut()
             .for_each(|transactor| transactor.is_ending = true);
         self.until(DRAIN_MAX, |run| {
-            !run.producers.iter().any(Producer::has_unanswered)
-                && !run.transactors.iter().any(Transactor::is_open)
+            !run.clients.producers.iter().any(Producer::has_unanswered)
+                && !run.clients.transactors.iter().any(Transactor::is_open)
         });
     }
 
     /// Every partition of the group has an owner that commits, soon after everything healed.
     pub(super) fn demand_commits(&mut self) {
-        if self.members.is_empty() || !self.notes.violations.is_empty() {
+        if self.clients.members.is_empty() || !self.clients.notes.violations.is_empty() {
             return;
         }
-        let partitions = self.topics[0].1;
+        let partitions = self.clients.topics[0].1;
         let commits = |run: &mut Run| -> Vec<u64> {
             (0..partitions)
-                .map(|partition| run.notes.part(GROUP, partition).commits)
+                .map(|partition| run.clients.notes.part(GROUP, partition).commits)
                 .collect()
         };
         let before = commits(self);
-        let limit = self.host.machine.now().plus(GROUP_MAX);
-        while self.host.machine.now() < limit && self.notes.violations.is_empty() {
+        let limit = self.cluster.now().plus(GROUP_MAX);
+        while self.cluster.now() < limit && self.clients.notes.violations.is_empty() {
             let now = commits(self);
             if before.iter().zip(now).all(|(before, now)| *before < now) {
                 return;
             }
             self.step(limit);
         }
-        if !self.notes.violations.is_empty() {
+        if !self.clients.notes.violations.is_empty() {
             return;
         }
-        let members: Vec<String> = self.members.iter().map(Member::describe).collect();
-        self.notes.violation(format!(
+        let members: Vec<String> = self.clients.members.iter().map(Member::describe).collect();
+        self.clients.notes.violation(format!(
             "not every partition of the group is committed after healing: {}",
             members.join("; ")
         ));
@@ -166,40 +173,46 @@ impl Run {
 
     /// The table is what was written, before and after what compaction may still do.
     pub(super) fn demand_table(&mut self) {
-        let Some(keeper) = &self.keeper else { return };
+        let Some(keeper) = &self.clients.keeper else {
+            return;
+        };
         // One that began before, and two that tell the fate of what the first met on its way out. What could not be written
         // while a directory was offline is written now.
         let enough = keeper.readings + 3;
         let is_read = |run: &Run| {
-            let keeper = run.keeper.as_ref();
+            let keeper = run.clients.keeper.as_ref();
             keeper.is_none_or(|keeper| keeper.readings >= enough && !keeper.has_unanswered())
         };
         if !self.until(DRAIN_MAX, is_read)
-            && self.notes.violations.is_empty()
-            && let Some(keeper) = &self.keeper
+            && self.clients.notes.violations.is_empty()
+            && let Some(keeper) = &self.clients.keeper
         {
             let stuck = keeper.describe();
-            self.notes
+            self.clients
+                .notes
                 .violation(format!("the table cannot be read to its end: {stuck}"));
         }
     }
 
     /// The ledger is what was committed, and nothing hangs in it.
     pub(super) fn demand_ledger(&mut self) {
-        let Some(ledger) = &self.ledger else { return };
+        let Some(ledger) = &self.clients.ledger else {
+            return;
+        };
         let enough = ledger.readings + 3;
         let is_read = |run: &Run| {
-            let ledger = run.ledger.as_ref();
+            let ledger = run.clients.ledger.as_ref();
             ledger.is_none_or(|ledger| {
                 ledger.readings >= enough && ledger.is_stable && !ledger.is_open()
             })
         };
         if !self.until(DRAIN_MAX, is_read)
-            && self.notes.violations.is_empty()
-            && let Some(ledger) = &self.ledger
+            && self.clients.notes.violations.is_empty()
+            && let Some(ledger) = &self.clients.ledger
         {
             let stuck = ledger.describe();
-            self.notes
+            self.clients
+                .notes
                 .violation(format!("the ledger cannot be read to its end: {stuck}"));
         }
     }

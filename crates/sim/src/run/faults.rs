@@ -2,26 +2,29 @@
 //!
 //! Owns the times. Every kind that struck often enough must also have bitten; a run whose faults did nothing is no proof.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
-use env::sim::Chance;
+use env::sim::{Chance, Counts, HostId, Link, Machine, Passage, Site};
 use model::Instant;
 
 use crate::checker::Fault;
 use crate::client::line::Line;
 
 use super::Run;
-use super::host::End;
+use super::clients::Clients;
+use super::host::{End, Host};
 use super::plan::{Plan, SLOW_SYNC_NANOS, Strike};
 
-/// Something to be undone later.
+/// Something to be undone later, on a node or between two places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Undo {
-    FullDisk,
-    StickClock,
-    SlowDisk,
-    SkewClock,
+    FullDisk(HostId),
+    StickClock(HostId),
+    SlowDisk(HostId),
+    SkewClock(HostId),
+    CutLink(Site, Site),
 }
 
 pub(super) struct Striker {
@@ -34,16 +37,18 @@ pub(super) struct Striker {
     /// Those of them that met a broker at work.
     struck_at_work: Vec<Strike>,
     /// A clean stop that waits for a broker: none was running when it struck.
-    owes_stop: bool,
-    /// Syncs that had begun when the disk became slow, and those that were slow.
-    slow_from: Option<u64>,
+    owes_stop: Option<HostId>,
+    /// Syncs that had begun when a disk became slow, and those that were slow.
+    slow_from: BTreeMap<HostId, u64>,
     slow_syncs: u64,
-    stops: u64,
     /// Of the disk when it is not slowed down.
     sync_nanos: Range<u64>,
 }
 
 const DISK_BYTES: u64 = 1 << 40;
+
+/// How a link is cut.
+const PASSAGES: [Passage; 3] = [Passage::Held, Passage::Dropped, Passage::Refused];
 
 impl Striker {
     pub(super) fn new(plan: &Plan, mut chance: Chance, now: Instant) -> Striker {
@@ -57,10 +62,9 @@ impl Striker {
             undo: Vec::new(),
             struck: Vec::new(),
             struck_at_work: Vec::new(),
-            owes_stop: false,
-            slow_from: None,
+            owes_stop: None,
+            slow_from: BTreeMap::new(),
             slow_syncs: 0,
-            stops: 0,
             sync_nanos: plan.faults.sync_nanos.clone(),
         }
     }
@@ -76,7 +80,7 @@ impl Striker {
     }
 
     pub(super) fn act(&mut self, run: &mut Run) {
-        let now = run.host.machine.now();
+        let now = run.cluster.now();
         while let Some(at) = self.undo.iter().position(|(at, _)| *at <= now) {
             let (_, undo) = self.undo.swap_remove(at);
             self.undo_now(undo, run);
@@ -86,37 +90,47 @@ impl Striker {
             self.next = now.plus(Duration::from_millis(
                 self.chance.between(pause / 4, pause * 2),
             ));
-            match *self.chance.pick(&self.strikes) {
-                Strike::Restart => self.owes_stop = true,
-                strike => self.hit(strike, run),
+            let strike = *self.chance.pick(&self.strikes);
+            let node = self.node(run);
+            match strike {
+                Strike::Restart => self.owes_stop = Some(node),
+                strike => self.hit(strike, node, run),
             }
         }
-        if self.owes_stop && run.host.is_running() {
-            self.owes_stop = false;
-            self.hit(Strike::Restart, run);
+        if let Some(node) = self.owes_stop
+            && run.cluster.node(node).is_running()
+        {
+            self.owes_stop = None;
+            self.hit(Strike::Restart, node, run);
         }
     }
 
-    fn hit(&mut self, strike: Strike, run: &mut Run) {
+    /// The node that is struck next.
+    fn node(&mut self, run: &Run) -> HostId {
+        let nodes: Vec<HostId> = run.cluster.nodes().collect();
+        match nodes[..] {
+            [only] => only,
+            _ => *self.chance.pick(&nodes),
+        }
+    }
+
+    fn hit(&mut self, strike: Strike, node: HostId, run: &mut Run) {
         self.struck.push(strike);
-        if run.is_at_work() {
+        if run.is_at_work(node) {
             self.struck_at_work.push(strike);
         }
-        let machine = &run.host.machine;
+        let machine = &run.cluster.node(node).machine;
         let counts = machine.counts();
         let now = machine.now();
         let near = self.chance.between(1, 40);
         let later = now.plus(Duration::from_millis(self.chance.between(100, 3_000)));
         match strike {
-            Strike::PowerCut => run.host.end(End::PowerCut),
+            Strike::PowerCut => run.cluster.node_mut(node).end(End::PowerCut),
             Strike::PowerCutAtOperation => {
                 machine.faults(|faults| set(&mut faults.crash_at_op, counts.disk_ops, near))
             }
-            Strike::Kill => run.host.end(End::Kill),
-            Strike::Restart => {
-                run.host.stop(&mut run.notes);
-                self.stops = run.host.stops;
-            }
+            Strike::Kill => run.cluster.node_mut(node).end(End::Kill),
+            Strike::Restart => run.cluster.node_mut(node).stop(&mut run.clients.notes),
             Strike::FailSync => {
                 machine.faults(|faults| set(&mut faults.sync_fails_at, counts.syncs, near))
             }
@@ -127,17 +141,17 @@ impl Striker {
                 let taken = machine.disk_taken();
                 let room = *self.chance.pick(&[0, 100_000, 70 << 20]);
                 machine.faults(|faults| faults.disk_bytes = taken + room);
-                self.undo.push((later, Undo::FullDisk));
+                self.undo.push((later, Undo::FullDisk(node)));
             }
             Strike::JumpClock => {
                 machine.jump_wall(self.chance.between(0, 7_200_000) as i64 - 3_600_000)
             }
             Strike::StickClock => {
                 machine.stick_wall(true);
-                self.undo.push((later, Undo::StickClock));
+                self.undo.push((later, Undo::StickClock(node)));
             }
-            Strike::Reset => self.some_lines(run, |line, _| line.conn().reset()),
-            Strike::Stall => self.some_lines(run, |line, chance| {
+            Strike::Reset => self.some_lines(node, run, |line, _| line.conn().reset()),
+            Strike::Stall => self.some_lines(node, run, |line, chance| {
                 let time = Duration::from_millis(chance.between(10, 5_000));
                 if chance.one_in(2) {
                     line.conn().stall_requests(time)
@@ -147,18 +161,43 @@ impl Striker {
             }),
             Strike::SlowDisk => {
                 machine.faults(|faults| faults.sync_nanos = SLOW_SYNC_NANOS);
-                self.slow_from.get_or_insert(counts.syncs);
-                self.undo.push((later, Undo::SlowDisk));
+                self.slow_from.entry(node).or_insert(counts.syncs);
+                self.undo.push((later, Undo::SlowDisk(node)));
             }
             Strike::SkewClock => {
                 machine.run_wall_at(self.chance.between(500, 2_000));
-                self.undo.push((later, Undo::SkewClock));
+                self.undo.push((later, Undo::SkewClock(node)));
             }
+            Strike::Pause => {
+                machine.pause(Duration::from_millis(self.chance.between(10, 2_000)));
+            }
+            Strike::CutLink => self.cut_link(node, later, run),
         }
     }
 
-    fn some_lines(&mut self, run: &Run, strike: impl Fn(&Line, &mut Chance)) {
-        for line in run.lines() {
+    /// Cuts the machine off from all clients, or from another machine.
+    fn cut_link(&mut self, node: HostId, until: Instant, run: &Run) {
+        let nodes = run.cluster.nodes().filter(|other| *other != node);
+        let mut places: Vec<Site> = nodes.map(Site::Host).collect();
+        places.push(Site::Clients);
+        let (here, there) = (Site::Host(node), *self.chance.pick(&places));
+        let link = Link {
+            passage: *self.chance.pick(&PASSAGES),
+            ..Link::default()
+        };
+        let ways = [(here, there), (there, here)];
+        let ways = *self
+            .chance
+            .pick(&[&ways[..], &ways[..], &ways[..1], &ways[1..]]);
+        for (from, to) in ways {
+            run.cluster.machines.set_link(*from, *to, link);
+            self.undo.push((until, Undo::CutLink(*from, *to)));
+        }
+    }
+
+    fn some_lines(&mut self, node: HostId, run: &Run, strike: impl Fn(&Line, &mut Chance)) {
+        let clients = run.clients_of(node);
+        for line in clients.into_iter().flat_map(Clients::lines) {
             if self.chance.one_in(2) {
                 strike(line, &mut self.chance);
             }
@@ -170,7 +209,12 @@ impl Striker {
         for (_, undo) in std::mem::take(&mut self.undo) {
             self.undo_now(undo, run);
         }
-        let machine = &run.host.machine;
+        for node in run.cluster.nodes() {
+            self.heal_node(&run.cluster.node(node).machine);
+        }
+    }
+
+    fn heal_node(&mut self, machine: &Machine) {
         let counts = machine.counts();
         let struck = &mut self.struck;
         machine.faults(|faults| {
@@ -195,33 +239,44 @@ impl Striker {
 
     /// What the strikes did, for those kinds of which so many struck that one must have bitten.
     pub(super) fn bites(&self, run: &Run) -> Vec<Fault> {
-        let counts = run.host.machine.counts();
+        let nodes = run.cluster.nodes().map(|node| run.cluster.node(node));
+        let nodes: Vec<&Host> = nodes.collect();
+        let counts: Vec<Counts> = nodes.iter().map(|it| it.machine.counts()).collect();
+        let of = |count: fn(&Counts) -> u64| counts.iter().map(count).sum::<u64>();
         // So many strikes of a kind may all miss, and what they did.
         let walls = [
-            (Strike::JumpClock, "clock jump", counts.walls_jumped),
-            (Strike::StickClock, "stuck clock", counts.walls_stuck),
-            (Strike::SkewClock, "skewed clock", counts.walls_skewed),
+            (Strike::JumpClock, "clock jump", of(|it| it.walls_jumped)),
+            (Strike::StickClock, "stuck clock", of(|it| it.walls_stuck)),
+            (Strike::SkewClock, "skewed clock", of(|it| it.walls_skewed)),
         ];
         let walls = walls.map(|(strike, name, bit)| (strike, 2, name, bit));
-        let operations = counts.crashes_at_op;
+        let (operations, syncs) = (of(|it| it.crashes_at_op), of(|it| it.syncs_failed));
+        let (writes, stops) = (
+            of(|it| it.writes_failed),
+            nodes.iter().map(|it| it.stops).sum(),
+        );
         let kinds = [
-            (Strike::PowerCut, 0, "power cut", counts.power_cuts),
+            (Strike::PowerCut, 0, "power cut", of(|it| it.power_cuts)),
             (Strike::PowerCutAtOperation, 3, "cut in a write", operations),
-            (Strike::Kill, 0, "kill", counts.kills),
-            (Strike::Restart, 1, "clean stop", self.stops),
-            (Strike::FailSync, 3, "failed sync", counts.syncs_failed),
-            (Strike::FailWrite, 3, "failed write", counts.writes_failed),
+            (Strike::Kill, 0, "kill", of(|it| it.kills)),
+            (Strike::Restart, 1, "clean stop", stops),
+            (Strike::FailSync, 3, "failed sync", syncs),
+            (Strike::FailWrite, 3, "failed write", writes),
+            (Strike::Pause, 0, "pause", of(|it| it.pauses)),
         ];
         let kinds = kinds.into_iter().chain(walls);
         // These find nothing to hit where nobody is connected or nothing is under way, however many strike.
+        let full = of(|it| it.writes_refused_full);
         let at_work = [
             // Of so many one must have met what was on its way to the disk; seven did not (`retries`, seed 1100).
-            (Strike::PowerCut, 8, "lost pages", counts.pages_lost),
-            (Strike::FullDisk, 8, "full disk", counts.writes_refused_full),
-            (Strike::Reset, 1, "broken connection", counts.resets),
-            (Strike::Stall, 3, "data held back", counts.stalls),
+            (Strike::PowerCut, 8, "lost pages", of(|it| it.pages_lost)),
+            (Strike::FullDisk, 8, "full disk", full),
+            (Strike::Reset, 1, "broken connection", of(|it| it.resets)),
+            (Strike::Stall, 3, "data held back", of(|it| it.stalls)),
             // Three struck while a group stood still (`group`, seed 36).
             (Strike::SlowDisk, 4, "slow sync", self.slow_syncs),
+            // Two machines have nothing to say to each other.
+            (Strike::CutLink, 6, "cut link", of(|it| it.link_cuts)),
         ];
         let count = |all: &[Strike], strike| all.iter().filter(|it| **it == strike).count();
         let kinds = kinds.map(|kind| (kind, &self.struck));
@@ -234,17 +289,18 @@ impl Striker {
     }
 
     fn undo_now(&mut self, undo: Undo, run: &Run) {
-        let machine = &run.host.machine;
+        let machine = |node| &run.cluster.node(node).machine;
         match undo {
-            Undo::FullDisk => machine.faults(|faults| faults.disk_bytes = DISK_BYTES),
-            Undo::StickClock => machine.stick_wall(false),
-            Undo::SkewClock => machine.run_wall_at(1_000),
-            Undo::SlowDisk => {
-                if let Some(from) = self.slow_from.take() {
-                    self.slow_syncs += machine.counts().syncs - from;
+            Undo::FullDisk(node) => machine(node).faults(|faults| faults.disk_bytes = DISK_BYTES),
+            Undo::StickClock(node) => machine(node).stick_wall(false),
+            Undo::SkewClock(node) => machine(node).run_wall_at(1_000),
+            Undo::SlowDisk(node) => {
+                if let Some(from) = self.slow_from.remove(&node) {
+                    self.slow_syncs += machine(node).counts().syncs - from;
                 }
-                machine.faults(|faults| faults.sync_nanos = self.sync_nanos.clone())
+                machine(node).faults(|faults| faults.sync_nanos = self.sync_nanos.clone());
             }
+            Undo::CutLink(from, to) => run.cluster.machines.set_link(from, to, Link::default()),
         }
     }
 }

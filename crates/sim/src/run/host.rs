@@ -1,15 +1,17 @@
-//! The broker under test on its machine: started, struck, and started again.
+//! A broker under test on its machine: started, struck, and started again.
 //!
-//! Owns the machine and the one broker on it. A start that fails while nothing is wrong with the machine is a violation; any
+//! Owns the one broker on the machine. A start that fails while nothing is wrong with the machine is a violation; any
 //! other way of ending is followed by a new start.
 
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use broker::Broker;
-use env::sim::{Chance, Machine};
+use env::sim::{Chance, HostId, Machine};
 use model::Instant;
 
-use crate::client::line::PORT;
+use crate::client::line::{LONE, PORT};
 use crate::client::member::SESSION_MS;
 use crate::client::notes::Notes;
 
@@ -23,7 +25,7 @@ pub(crate) enum End {
 }
 
 pub(crate) struct Host {
-    pub(crate) machine: Machine,
+    pub(crate) machine: Arc<Machine>,
     config: config::Broker,
     /// Each start names the log directories in another order.
     turns_dirs: bool,
@@ -45,10 +47,10 @@ const PAUSE: Duration = Duration::from_millis(200);
 const STOP_MAX: Duration = Duration::from_secs(60);
 
 impl Host {
-    pub(crate) fn new(seed: u64, plan: &Plan) -> Host {
+    pub(crate) fn new(machine: &Arc<Machine>, plan: &Plan) -> Host {
         Host {
-            machine: Machine::new(seed, plan.faults.clone()),
-            config: settings(plan),
+            config: settings(plan, machine.host(), machine.address(PORT)),
+            machine: machine.clone(),
             turns_dirs: plan.turns_dirs,
             broker: None,
             start_at: Instant(0),
@@ -167,14 +169,19 @@ impl Host {
     }
 }
 
-pub(super) fn settings(plan: &Plan) -> config::Broker {
+/// The settings of a broker that is alone in its world.
+pub(super) fn lone_settings(plan: &Plan) -> config::Broker {
+    settings(plan, HostId::FIRST, LONE)
+}
+
+fn settings(plan: &Plan, node: HostId, address: SocketAddr) -> config::Broker {
     let dirs: Vec<String> = (0..plan.log_dirs)
         .map(|dir| format!("/data/{dir}"))
         .collect();
     let session = SESSION_MS.to_string();
     let pairs = [
-        ("node.id", "1".to_owned()),
-        ("listeners", format!("PLAINTEXT://127.0.0.1:{PORT}")),
+        ("node.id", node.0.to_string()),
+        ("listeners", format!("PLAINTEXT://{address}")),
         ("log.dirs", dirs.join(",")),
         ("num.network.threads", plan.network_threads.to_string()),
         ("esker.journal.piece.bytes", (1 << 20).to_string()),

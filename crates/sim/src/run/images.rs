@@ -6,7 +6,7 @@
 
 use env::sim::{Chance, Faults, Image, Machine, Tape};
 
-use super::host::settings;
+use super::host::lone_settings;
 use super::plan::Plan;
 use super::survey::{Known, survey};
 use super::{Run, Topics};
@@ -28,13 +28,13 @@ pub(super) const FAILURES_MAX: usize = 3;
 pub fn images(seed: u64, budget: usize) -> Tally {
     let plan = Plan::short(seed, Faults::default());
     let (mut run, done_at) = record(seed, &plan);
-    let tape = run.host.machine.tape();
-    let topics: Topics = run.topics.clone();
-    let known = Known::new(&mut run.notes, &topics, &done_at);
-    let config = settings(&plan);
+    let tape = run.cluster.home().machine.tape();
+    let topics: Topics = run.clients.topics.clone();
+    let known = Known::new(&mut run.clients.notes, &topics, &done_at);
+    let config = lone_settings(&plan);
     let mut tally = Tally {
         points: tape.points(),
-        failures: run.notes.violations.clone(),
+        failures: run.clients.notes.violations.clone(),
         ..Tally::default()
     };
 
@@ -81,15 +81,15 @@ pub(super) fn each_image(
 /// Runs the load once with a clean restart in the middle, and notes when each answer came.
 pub(super) fn record(seed: u64, plan: &Plan) -> (Run, Vec<usize>) {
     let mut run = Run::new(seed, plan);
-    run.host.machine.record();
+    run.cluster.home().machine.record();
     run.done_at = Some(Vec::new());
     run.set_up();
     run.strike(plan);
-    run.host.stop(&mut run.notes);
+    run.cluster.home_mut().stop(&mut run.clients.notes);
     run.strike(plan);
     let done_at = run.done_at.take().unwrap_or_default();
-    for producer in &mut run.producers {
-        producer.give_up(&run.host.machine, &mut run.notes);
+    for producer in &mut run.clients.producers {
+        producer.give_up(&run.cluster.world, &mut run.clients.notes);
     }
     (run, done_at)
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use env::sim::{Chance, Faults, Machine};
 
 use super::damage::{Damages, FAILURES_MAX, Hurt, files, judge, last_moment};
-use super::host::{End, settings};
+use super::host::{End, lone_settings};
 use super::plan::Plan;
 use super::survey::Known;
 use super::{Run, Topics, txn_damage};
@@ -30,7 +30,7 @@ pub fn injuries(seed: u64, count: usize) -> Damages {
     let mut chance = Chance::new(seed);
     let mut plain = begin(seed, Faults::default());
     plain.strike(&Plan::to_damage(seed, Faults::default()));
-    let writes = plain.host.machine.counts().writes.max(2);
+    let writes = plain.cluster.home().machine.counts().writes.max(2);
     drop(plain);
     let mut tally = Damages::default();
     while tally.tried < count && tally.failures.len() < FAILURES_MAX {
@@ -63,27 +63,31 @@ pub fn txn_injuries(seed: u64, count: usize) -> Damages {
         let mut run = begin_as(seed, &plan);
         run.strike(&plan);
         if chance.one_in(2) {
-            run.host.stop(&mut run.notes);
+            run.cluster.home_mut().stop(&mut run.clients.notes);
         }
         let (path, range) = make_unreadable(&run, &mut chance);
         run.strike(&plan);
         run.drain();
         match chance.one_in(2) {
-            true => run.host.stop(&mut run.notes),
-            false => run.host.end(End::Kill),
+            true => run.cluster.home_mut().stop(&mut run.clients.notes),
+            false => run.cluster.home_mut().end(End::Kill),
         }
         tally.tried += 1;
         // Whoever waits for what cannot be read waits for ever.
         let waits = |what: &String| what.contains("stay unanswered");
-        let violations = std::mem::take(&mut run.notes.violations).into_iter();
+        let violations = std::mem::take(&mut run.clients.notes.violations).into_iter();
         let (waiting, violations): (Vec<String>, Vec<String>) = violations.partition(waits);
         let refused = |what: &String| what.contains("does not start");
         let (refused, mut problems): (Vec<String>, Vec<String>) =
             violations.into_iter().partition(refused);
-        let machine = Machine::on(seed, Faults::default(), run.host.machine.tape().last());
+        let machine = Machine::on(
+            seed,
+            Faults::default(),
+            run.cluster.home().machine.tape().last(),
+        );
         // It may be gone meanwhile.
         let _ = machine.fail_reads(&path, range);
-        let config = settings(&plan);
+        let config = lone_settings(&plan);
         let hurt = txn_damage::Hurt {
             path: &path,
             was_refused: !refused.is_empty(),
@@ -131,7 +135,7 @@ fn injure(seed: u64, injury: &Injury, chance: &mut Chance) -> (bool, Vec<String>
     if matches!(injury, Injury::Unreadable) {
         // What a life wrote is in its memory; the next one reads.
         if chance.one_in(2) {
-            run.host.stop(&mut run.notes);
+            run.cluster.home_mut().stop(&mut run.clients.notes);
         }
         (path, _) = make_unreadable(&run, chance);
     }
@@ -139,13 +143,14 @@ fn injure(seed: u64, injury: &Injury, chance: &mut Chance) -> (bool, Vec<String>
     run.drain();
     let is_clean = chance.one_in(2);
     if is_clean {
-        run.host.stop(&mut run.notes);
+        run.cluster.home_mut().stop(&mut run.clients.notes);
     } else if chance.one_in(2) {
-        run.host.end(End::PowerCut);
+        run.cluster.home_mut().end(End::PowerCut);
     } else {
-        run.host.end(End::Kill);
+        run.cluster.home_mut().end(End::Kill);
     }
-    run.host
+    run.cluster
+        .home()
         .machine
         .faults(|faults| faults.misdirect_write_at = None);
     // What a life wrote it does not read again before it shows it: there a batch's own checksum is the last line.
@@ -153,27 +158,27 @@ fn injure(seed: u64, injury: &Injury, chance: &mut Chance) -> (bool, Vec<String>
     let told =
         |what: &String| what.contains("does not start") || is_astray && what.contains(DAMAGED);
     let (told, mut problems): (Vec<String>, Vec<String>) =
-        std::mem::take(&mut run.notes.violations)
+        std::mem::take(&mut run.clients.notes.violations)
             .into_iter()
             .partition(told);
-    let topics: Topics = run.topics.clone();
-    let done_at: Vec<usize> = (0..run.notes.history.ops.len()).collect();
+    let topics: Topics = run.clients.topics.clone();
+    let done_at: Vec<usize> = (0..run.clients.notes.history.ops.len()).collect();
     let point = if is_clean {
         usize::MAX
     } else {
         last_moment(&run)
     };
-    let known = Known::new(&mut run.notes, &topics, &done_at);
-    let config = settings(&plan);
+    let known = Known::new(&mut run.clients.notes, &topics, &done_at);
+    let config = lone_settings(&plan);
     let hurt = Hurt {
         path: &path,
         was_told: !told.is_empty(),
         is_rot: false,
         may_refuse_start: true,
         point,
-        table: run.keeper.as_ref(),
+        table: run.clients.keeper.as_ref(),
     };
-    let (is_told, found) = judge(&run.host.machine, &config, &topics, &known, &hurt);
+    let (is_told, found) = judge(&run.cluster.home().machine, &config, &topics, &known, &hurt);
     problems.extend(found);
     let name = |problem| format!("{}: {problem}", path.display());
     let problems = problems.into_iter().map(name).collect();
@@ -181,7 +186,7 @@ fn injure(seed: u64, injury: &Injury, chance: &mut Chance) -> (bool, Vec<String>
 }
 
 fn make_unreadable(run: &Run, chance: &mut Chance) -> (PathBuf, Range<u64>) {
-    let machine = &run.host.machine;
+    let machine = &run.cluster.home().machine;
     let (path, len) = chance.pick(&files(machine, Path::new("/data"))).clone();
     let from = chance.below(len);
     let to = (from + chance.between(1, 64 << 10)).min(len);

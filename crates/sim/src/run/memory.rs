@@ -151,37 +151,37 @@ fn left(broker: &Broker) -> Vec<String> {
 impl Run {
     /// Everybody goes, and takes along what was kept for him.
     pub(super) fn judge_memory(&mut self) {
-        self.readers.clear();
-        self.producers.clear();
-        self.members.clear();
-        self.loners.clear();
-        self.transactors.clear();
-        let links = [self.admin.link_mut()].into_iter();
+        self.clients.readers.clear();
+        self.clients.producers.clear();
+        self.clients.members.clear();
+        self.clients.loners.clear();
+        self.clients.transactors.clear();
+        let links = [self.clients.admin.link_mut()].into_iter();
         links
-            .chain(self.keeper.iter_mut().map(Client::link_mut))
-            .chain(self.ledger.iter_mut().map(Client::link_mut))
+            .chain(self.clients.keeper.iter_mut().map(Client::link_mut))
+            .chain(self.clients.ledger.iter_mut().map(Client::link_mut))
             .for_each(|link| link.line = None);
-        self.crowd.disperse();
-        self.council.clear();
-        let machine = &self.host.machine;
+        self.clients.crowd.disperse();
+        self.clients.council.clear();
+        let machine = &self.cluster.home().machine;
         machine.run_until(QUIET, |_| false);
         // A transaction whose time was up just now is written soon.
-        let broker = self.host.broker();
+        let broker = self.cluster.home().broker();
         machine.run_until(WRITTEN_WITHIN, |_| {
             broker.is_none_or(|it| waiting(it) == InMemory::default())
         });
         let left = broker.map(left);
         for what in left.into_iter().flatten() {
-            self.notes.violation(what);
+            self.clients.notes.violation(what);
         }
     }
 
     /// I13: nothing is held open beyond what is there to be read, however often the broker was struck.
     pub(super) fn judge_handles(&mut self) {
-        let machine = &self.host.machine;
+        let machine = &self.cluster.home().machine;
         let ((handles, nameless), files) = (machine.handles(), machine.files_count());
         if handles > HANDLES_PER_FILE_MAX * files + HANDLES_MAX || nameless > NAMELESS_MAX {
-            self.notes.violation(format!(
+            self.clients.notes.violation(format!(
                 "{handles} handles are open, {nameless} of them of removed files; there are {files} files"
             ));
         }

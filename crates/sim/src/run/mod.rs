@@ -3,6 +3,8 @@
 //! Three phases: create the topics; load under faults; heal, restart, and demand that every partition takes a record within
 //! 15 seconds and that everything is read from start to end at both isolation levels. The same seed gives the same run.
 
+mod clients;
+mod cluster;
 mod council;
 mod damage;
 mod demands;
@@ -21,28 +23,23 @@ mod txn_images;
 
 use std::time::Duration;
 
-use env::sim::{Chance, Counts, Faults, Step};
+use env::sim::{Chance, Counts, Faults, HostId, Step};
 use model::Instant;
 
 use crate::checker::{Fault, Guard, Isolation, Kind, Report, check};
-use crate::client::admin::Admin;
-use crate::client::council::Councillor;
-use crate::client::crowd::Crowd;
-use crate::client::keep::Client;
-use crate::client::keeper::{self, Keeper};
 use crate::client::ledger::Ledger;
-use crate::client::line::Line;
-use crate::client::loner::Loner;
+use crate::client::line::PORT;
 pub use crate::client::member::GroupProtocol;
-use crate::client::member::Member;
 use crate::client::notes::Notes;
 use crate::client::producer::Producer;
 use crate::client::reader::Reader;
 use crate::client::transactor::{Transactor, TxnHabits};
+use clients::Clients;
+use cluster::Cluster;
 pub use damage::{Damages, damages};
 pub use every::{Everywhere, Place, everywhere};
 use faults::Striker;
-use host::{End, Host};
+use host::End;
 pub use images::{Tally, images};
 pub use injury::{injuries, txn_injuries};
 use memory::Memory;
@@ -145,15 +142,31 @@ impl Verdict {
     }
 }
 
-/// Runs a seed as its plan says.
+/// Runs a seed as its plan says. Of several nodes the verdict is of one that failed, if one did.
 #[must_use]
 pub fn run(seed: u64, plan: &Plan, verbose: bool) -> Verdict {
+    let mut verdicts = run_nodes(seed, plan, verbose);
+    let failed = verdicts.iter().position(|verdict| !verdict.is_clean());
+    verdicts.swap_remove(failed.unwrap_or(0))
+}
+
+/// Runs a seed on as many nodes as its plan has, each with the same kinds of clients, and judges each node.
+#[must_use]
+pub fn run_nodes(seed: u64, plan: &Plan, verbose: bool) -> Vec<Verdict> {
     let mut run = Run::new(seed, plan);
-    run.host.machine.set_verbose(verbose);
+    run.cluster.machines.set_verbose(verbose);
     run.set_up();
     run.strike(plan);
-    run.heal();
-    run.judge(seed, plan)
+    let mut verdicts = Vec::new();
+    loop {
+        run.heal();
+        verdicts.push(run.judge(seed, plan));
+        let Some(next) = run.others.pop() else {
+            return verdicts;
+        };
+        run.cluster.move_home(next.node);
+        (run.clients, run.memory) = (next, Memory::default());
+    }
 }
 
 /// What was held back came after an end, in runs that had many of them and whose connections lived long enough.
@@ -177,26 +190,14 @@ fn squeezes(notes: &Notes) -> Option<Fault> {
     })
 }
 
-fn each<'a, C: Client + 'a>(clients: &'a mut [C]) -> impl Iterator<Item = &'a mut dyn Client> {
-    clients.iter_mut().map(|client| client as &mut dyn Client)
-}
-
 struct Run {
-    host: Host,
+    cluster: Cluster,
     chance: Chance,
-    notes: Notes,
-    admin: Admin,
-    producers: Vec<Producer>,
-    readers: Vec<Reader>,
-    members: Vec<Member>,
-    loners: Vec<Loner>,
-    keeper: Option<Keeper>,
-    ledger: Option<Ledger>,
-    transactors: Vec<Transactor>,
-    crowd: Crowd,
-    council: Vec<Councillor>,
+    /// Those of the home node.
+    clients: Clients,
+    /// Those of other nodes, which go on meanwhile.
+    others: Vec<Clients>,
     memory: Memory,
-    topics: Topics,
     /// While recording: how many disk operations had begun when each operation of the history was done.
     done_at: Option<Vec<usize>>,
     /// The same for acknowledged commits.
@@ -204,8 +205,6 @@ struct Run {
     plan: Plan,
     bites: Vec<Fault>,
     counts_struck: Counts,
-    /// Of producers, while there were faults.
-    turns: u64,
     /// Runs that found transactions open after healing, which only time could end.
     left_open: u64,
 }
@@ -213,126 +212,89 @@ struct Run {
 impl Run {
     fn new(seed: u64, plan: &Plan) -> Run {
         let mut chance = Chance::new(seed ^ 0x0072_756e);
-        let mut notes = Notes::default();
-        for topic in &plan.topics {
-            for partition in 0..topic.partitions {
-                let key = notes.key(&topic.name, partition);
-                if let Some(keep) = topic.keeps() {
-                    notes.ages(key, keep);
-                }
-            }
-        }
+        let cluster = Cluster::new(seed, plan);
+        let mut clients = cluster.nodes().map(|node| {
+            let address = cluster.machines.address(node, PORT);
+            Clients::new((node, address), plan, &mut chance)
+        });
+        let home = clients.next().expect("a run has one node at least");
         Run {
-            host: Host::new(seed, plan),
-            admin: Admin::new(
-                plan.topics
-                    .iter()
-                    .chain(&plan.table)
-                    .chain(&plan.ledger)
-                    .cloned()
-                    .collect(),
-                chance.split(),
-                &mut notes,
-            ),
+            clients: home,
+            others: clients.collect(),
+            cluster,
             chance,
-            notes,
-            producers: Vec::new(),
-            readers: Vec::new(),
-            members: Vec::new(),
-            loners: Vec::new(),
-            keeper: None,
-            ledger: None,
-            transactors: Vec::new(),
-            crowd: Crowd::new(0, Vec::new(), Chance::new(seed)),
-            council: Vec::new(),
             memory: Memory::default(),
-            topics: plan
-                .topics
-                .iter()
-                .map(|topic| (topic.name.clone(), topic.partitions))
-                .collect(),
             done_at: None,
             committed_at: Vec::new(),
             plan: plan.clone(),
             bites: Vec::new(),
             counts_struck: Counts::default(),
-            turns: 0,
             left_open: 0,
         }
     }
 
-    /// One step of the machine and of everyone whose moment it is; time stops at `limit`.
+    /// One step of the world and of every client whose moment it is; time stops at `limit`.
     fn step(&mut self, limit: Instant) {
-        self.host.tend(&mut self.chance, &mut self.notes);
-        let now = self.host.machine.now();
+        let Run {
+            cluster,
+            chance,
+            clients,
+            others,
+            ..
+        } = self;
+        cluster.tend(chance, &mut clients.notes);
+        let now = cluster.now();
         let mut next = limit;
-        let (machine, notes) = (&self.host.machine, &mut self.notes);
-        notes.wall_max = machine.wall_told_max();
-        let clients = std::iter::once(&mut self.admin as &mut dyn Client)
-            .chain(each(&mut self.producers))
-            .chain(each(&mut self.readers))
-            .chain(each(&mut self.members))
-            .chain(each(&mut self.loners))
-            .chain(each(self.keeper.as_mut_slice()))
-            .chain(each(self.ledger.as_mut_slice()))
-            .chain(each(&mut self.transactors))
-            .chain(each(&mut self.council));
-        for client in clients {
-            next = next.min(client.act(machine, notes));
+        for clients in std::iter::once(&mut *clients).chain(others) {
+            clients.notes.wall_max = cluster.node(clients.node).machine.wall_told_max();
+            next = next.min(clients.act(&cluster.world));
         }
-        next = next.min(self.crowd.act(machine));
+        let notes = &mut clients.notes;
         let decided = std::mem::take(&mut notes.decided);
         if let Some(done_at) = &mut self.done_at {
-            let recorded = machine.recorded();
+            let recorded = cluster.home().machine.recorded();
             done_at.resize(notes.history.ops.len(), recorded);
             // A crash before somebody could know leaves it open.
             decided.iter().for_each(|op| done_at[*op] = recorded);
             self.committed_at
                 .resize(notes.acked_commits.len(), recorded);
         }
-        if let Some(at) = self.host.start_at() {
+        if let Some(at) = cluster.start_at() {
             next = next.min(at);
         }
         // A client that wants to act at once gets its turn after the machine's.
-        let step = self.host.machine.step_until(next);
-        for what in self.memory.watch(&self.host) {
-            self.notes.violation(what);
+        let step = cluster.machines.step_until(next);
+        for what in self.memory.watch(cluster.home()) {
+            notes.violation(what);
         }
-        if step == Step::Idle && self.host.machine.now() < limit && next > now {
-            self.notes.violation(format!(
+        if step == Step::Idle && cluster.now() < limit && next > now {
+            notes.violation(format!(
                 "the machine is stuck: {}",
-                self.host.machine.describe_workers()
+                cluster.home().machine.describe_workers()
             ));
         }
     }
 
-    /// Connections of all clients.
-    fn lines(&self) -> impl Iterator<Item = &Line> {
-        let links = std::iter::once(self.admin.link())
-            .chain(self.producers.iter().map(Client::link))
-            .chain(self.readers.iter().map(Client::link))
-            .chain(self.members.iter().map(Client::link))
-            .chain(self.loners.iter().map(Client::link))
-            .chain(self.keeper.iter().map(Client::link))
-            .chain(self.ledger.iter().map(Client::link))
-            .chain(self.transactors.iter().map(Client::link))
-            .chain(self.council.iter().map(Client::link));
-        links.filter_map(|link| link.line.as_ref())
+    /// The clients of a node, as long as they are there.
+    fn clients_of(&self, node: HostId) -> Option<&Clients> {
+        let mut all = std::iter::once(&self.clients).chain(&self.others);
+        all.find(|clients| clients.node == node)
     }
 
-    /// The broker has answered producers in its present life, and owes them more.
-    fn is_at_work(&self) -> bool {
-        self.host.is_running() && self.producers.iter().any(Producer::is_served)
+    /// The broker of `node` has answered producers in its present life, and owes them more.
+    fn is_at_work(&self, node: HostId) -> bool {
+        let are_served = self.clients_of(node).is_some_and(Clients::are_served);
+        are_served && self.cluster.node(node).is_running()
     }
 
     /// Steps until `done`; false when `time` has passed before.
     fn until(&mut self, time: Duration, mut done: impl FnMut(&Run) -> bool) -> bool {
-        let limit = self.host.machine.now().plus(time);
-        while self.host.machine.now() < limit {
+        let limit = self.cluster.now().plus(time);
+        while self.cluster.now() < limit {
             if done(self) {
                 return true;
             }
-            if !self.notes.violations.is_empty() {
+            if !self.clients.notes.violations.is_empty() {
                 return false;
             }
             self.step(limit);
@@ -341,112 +303,57 @@ impl Run {
     }
 
     fn set_up(&mut self) {
-        if !self.until(SETUP_MAX, |run| run.admin.is_ready()) {
-            self.notes
+        let is_ready = |run: &Run| {
+            let mut all = std::iter::once(&run.clients).chain(&run.others);
+            all.all(|clients| clients.admin.is_ready())
+        };
+        if !self.until(SETUP_MAX, is_ready) {
+            self.clients
+                .notes
                 .violation("the topics were not created within a minute".to_owned());
         }
-        (self.admin.trims, self.admin.changes) = (self.plan.trims, self.plan.changes);
-        (self.admin.moves, self.admin.squeezes) = (self.plan.moves, self.plan.squeezes);
-        let now = self.host.machine.now();
-        for habits in self.plan.producers.clone() {
-            let producer = Producer::new(habits, self.chance.split(), now, &mut self.notes);
-            self.producers.push(producer);
-        }
-        for number in 0..self.plan.readers {
-            let (topic, partitions) = self.topics[number % self.topics.len()].clone();
-            let isolation = if self.chance.one_in(2) {
-                Isolation::Committed
-            } else {
-                Isolation::Uncommitted
-            };
-            self.read(&topic, partitions, isolation);
-        }
-        for number in 0..self.plan.members {
-            let (topic, partitions) = self.topics[0].clone();
-            let member = Member::new(
-                self.plan.group_protocol,
-                GROUP,
-                &topic,
-                partitions,
-                self.chance.split(),
-                &mut self.notes,
-            );
-            let is_delayed = self.plan.strikes.contains(&Strike::Stall);
-            let mut member = member.delayed(is_delayed);
-            if number < self.plan.statics {
-                // The last two run for the same.
-                let first = number.min(self.plan.statics.saturating_sub(2));
-                let is_shared = first + 2 == self.plan.statics;
-                member = member.of_instance(format!("instance-{first}"), is_shared);
-            }
-            self.members.push(member);
-        }
-        if let Some(table) = &self.plan.table {
-            let retains = keeper::retains_deletions(table) && self.plan.is_clock_true();
-            self.keeper = Some(Keeper::new(self.chance.split(), now, retains));
-        }
-        if let Some(topic) = &self.plan.ledger {
-            let retains = keeper::retains_deletions(topic);
-            self.ledger = Some(Ledger::new(self.chance.split(), now, retains));
-        }
-        for habits in self.plan.transactors.clone() {
-            self.transact(habits);
-        }
-        if self.plan.crowd > 0 {
-            let chance = self.chance.split();
-            self.crowd = Crowd::new(self.plan.crowd, self.topics.clone(), chance);
-        }
-        self.convene();
-        for number in 0..self.plan.loners {
-            let (topic, is_disk_sound) = (self.topics[0].clone(), !self.plan.hurts_disk());
-            let loner = Loner::new(number, topic, is_disk_sound, self.chance.split());
-            self.loners.push(loner);
+        let now = self.cluster.now();
+        for clients in std::iter::once(&mut self.clients).chain(&mut self.others) {
+            clients.gather(&self.plan, &mut self.chance, now);
         }
     }
 
     fn transact(&mut self, habits: TxnHabits) {
-        let (chance, now) = (self.chance.split(), self.host.machine.now());
-        let transactor = Transactor::new(habits, chance, now, &mut self.notes);
-        self.transactors.push(transactor);
-    }
-
-    fn read(&mut self, topic: &str, partitions: i32, isolation: Isolation) {
-        let reader = Reader::new(
-            topic,
-            partitions,
-            isolation,
-            self.chance.split(),
-            &mut self.notes,
-        );
-        self.readers.push(reader);
+        let now = self.cluster.now();
+        self.clients.transact(habits, self.chance.split(), now);
     }
 
     fn strike(&mut self, plan: &Plan) {
-        let mut striker = Striker::new(plan, self.chance.split(), self.host.machine.now());
-        let end = self.host.machine.now().plus(plan.time);
-        while self.host.machine.now() < end && self.notes.violations.is_empty() {
+        let mut striker = Striker::new(plan, self.chance.split(), self.cluster.now());
+        let end = self.cluster.now().plus(plan.time);
+        while self.cluster.now() < end && self.clients.notes.violations.is_empty() {
             let limit = striker.next().min(end);
             striker.act(self);
             self.step(limit);
         }
-        self.counts_struck = self.host.machine.counts();
-        self.turns = self.producers.iter().map(|producer| producer.turns).sum();
+        self.counts_struck = self.cluster.home().machine.counts();
+        for clients in std::iter::once(&mut self.clients).chain(&mut self.others) {
+            clients.turns = clients.producers.iter().map(|it| it.turns).sum();
+        }
         striker.heal(self);
         self.bites = striker.bites(self);
     }
 
     /// Ends all faults and begins the broker anew, so that what the last one kept in memory proves nothing.
     fn heal(&mut self) {
-        if !self.notes.violations.is_empty() {
+        if !self.clients.notes.violations.is_empty() {
             return;
         }
-        self.admin.is_quiet = true;
-        (self.council.iter_mut()).for_each(|member| member.is_quiet = true);
+        self.clients.admin.is_quiet = true;
+        (self.clients.council.iter_mut()).for_each(|member| member.is_quiet = true);
         self.drain();
         self.begin_anew();
         // What is demanded from here on has a time limit, of which one sync of a slow disk may take five seconds.
         let fast = Faults::default().sync_nanos;
-        self.host.machine.faults(|faults| faults.sync_nanos = fast);
+        self.cluster
+            .home()
+            .machine
+            .faults(|faults| faults.sync_nanos = fast);
         self.demand_room();
         self.demand_ends();
         self.demand_moves();
@@ -460,41 +367,42 @@ impl Run {
 
     fn begin_anew(&mut self) {
         match self.chance.below(3) {
-            0 => self.host.end(End::PowerCut),
-            1 => self.host.end(End::Kill),
-            _ => self.host.stop(&mut self.notes),
+            0 => self.cluster.home_mut().end(End::PowerCut),
+            1 => self.cluster.home_mut().end(End::Kill),
+            _ => self.cluster.home_mut().stop(&mut self.clients.notes),
         }
     }
 
     /// Lets the producers hear the end of what they have sent.
     fn drain(&mut self) {
-        self.producers
+        self.clients
+            .producers
             .iter_mut()
             .for_each(|producer| producer.is_ending = true);
-        if let Some(keeper) = &mut self.keeper {
+        if let Some(keeper) = &mut self.clients.keeper {
             keeper.is_ending = true;
         }
-        if let Some(ledger) = &mut self.ledger {
+        if let Some(ledger) = &mut self.clients.ledger {
             ledger.is_ending = true;
         }
-        for transactor in &mut self.transactors {
+        for transactor in &mut self.clients.transactors {
             transactor.is_ending = true;
             if self.chance.one_in(3) {
                 // What it left open is the coordinator's to end.
-                transactor.crash(&self.host.machine, &mut self.notes);
+                transactor.crash(&self.cluster.world, &mut self.clients.notes);
             }
         }
         let drained = self.until(DRAIN_MAX, |run| {
-            !run.producers.iter().any(Producer::has_unanswered)
-                && !run.transactors.iter().any(Transactor::is_open)
+            !run.clients.producers.iter().any(Producer::has_unanswered)
+                && !run.clients.transactors.iter().any(Transactor::is_open)
         });
-        if !drained && self.notes.violations.is_empty() {
-            let open = self.transactors.iter();
+        if !drained && self.clients.notes.violations.is_empty() {
+            let open = self.clients.transactors.iter();
             let open = open.filter(|transactor| transactor.is_open());
             let open: Vec<String> = open.map(Transactor::describe).collect();
-            let waiting = self.producers.iter();
+            let waiting = self.clients.producers.iter();
             let waiting = waiting.filter(|producer| producer.has_unanswered()).count();
-            self.notes.violation(format!(
+            self.clients.notes.violation(format!(
                 "requests of {waiting} producers stay unanswered after everything healed, and transactions open: {}",
                 open.join(", ")
             ));
@@ -502,75 +410,71 @@ impl Run {
     }
 
     fn read_everything(&mut self) {
-        if !self.notes.violations.is_empty() {
+        if !self.clients.notes.violations.is_empty() {
             return;
         }
-        self.readers.clear();
-        for (topic, partitions) in self.topics.clone() {
+        self.clients.readers.clear();
+        for (topic, partitions) in self.clients.topics.clone() {
             for isolation in [Isolation::Committed, Isolation::Uncommitted] {
-                self.read(&topic, partitions, isolation);
-                self.readers.iter_mut().for_each(Reader::hurry);
+                let chance = self.chance.split();
+                self.clients.read(&topic, partitions, isolation, chance);
+                self.clients.readers.iter_mut().for_each(Reader::hurry);
             }
         }
-        let looks = self.admin.looks;
-        let done = |run: &Run| run.readers.iter().all(Reader::is_done) && run.admin.looks > looks;
+        let looks = self.clients.admin.looks;
+        let done = |run: &Run| {
+            run.clients.readers.iter().all(Reader::is_done) && run.clients.admin.looks > looks
+        };
         if self.until(DRAIN_MAX, done) {
             self.judge_sizes();
             self.judge_handles();
             self.judge_memory();
-            self.notes.history.read_to_the_end = vec![Isolation::Committed, Isolation::Uncommitted];
-        } else if self.notes.violations.is_empty() {
+            self.clients.notes.history.read_to_the_end =
+                vec![Isolation::Committed, Isolation::Uncommitted];
+        } else if self.clients.notes.violations.is_empty() {
             let stuck: Vec<String> = self
+                .clients
                 .readers
                 .iter()
                 .filter(|reader| !reader.is_done())
                 .map(Reader::describe)
                 .collect();
-            self.notes
+            self.clients
+                .notes
                 .violation(format!("cannot be read to the end: {}", stuck.join("; ")));
         }
     }
 
     /// Logs that keep a size were just read from start to end.
     fn judge_sizes(&mut self) {
-        for (topic, partitions) in &self.topics {
-            let mut readers = self.readers.iter();
+        for (topic, partitions) in &self.clients.topics {
+            let mut readers = self.clients.readers.iter();
             let reader = readers.find(|reader| reader.is_of(topic, Isolation::Uncommitted));
             let Some(reader) = reader else { continue };
             for partition in 0..*partitions {
-                let key = self.notes.key(topic, partition);
+                let key = self.clients.notes.key(topic, partition);
                 let bytes = reader.bytes.get(&partition).copied().unwrap_or(0);
-                let judged = self.notes.aging(key).map(|aging| aging.size(bytes));
+                let judged = self.clients.notes.aging(key).map(|aging| aging.size(bytes));
                 if let Some(Err(what)) = judged {
                     let place = format!("{topic}-{partition}");
-                    self.notes.violation(format!("{place}: {what}"));
+                    self.clients.notes.violation(format!("{place}: {what}"));
                 }
             }
         }
     }
 
-    fn judge(mut self, seed: u64, plan: &Plan) -> Verdict {
+    /// Judges the home node, and parts with its clients.
+    fn judge(&mut self, seed: u64, plan: &Plan) -> Verdict {
         self.judge_council();
-        let Run {
-            host,
-            notes,
-            mut bites,
-            counts_struck,
-            turns,
-            topics,
-            keeper,
-            ledger,
-            left_open,
-            memory,
-            ..
-        } = self;
-        let mut notes = notes;
+        let mut bites = std::mem::take(&mut self.bites);
+        let (host, clients) = (self.cluster.home(), &mut self.clients);
         if host.remains > 0 {
             let remains = host.remains;
-            notes.violation(format!(
+            clients.notes.violation(format!(
                 "of {remains} brokers something stays in memory after their end"
             ));
         }
+        let (notes, ledger) = (&clients.notes, &clients.ledger);
         let history = &notes.history;
         let report = check(history);
         let mut kinds = vec![Kind::Send, Kind::Poll, Kind::Admin];
@@ -580,18 +484,19 @@ impl Run {
         if !plan.transactors.is_empty() {
             kinds.push(Kind::Txn);
         }
-        bites.extend(strays(plan, &notes, host.starts));
-        bites.extend(squeezes(&notes));
+        bites.extend(strays(plan, notes, host.starts));
+        bites.extend(squeezes(notes));
         let cleaned = ledger.as_ref().map_or((0, 0), Ledger::cleaned);
-        if ledger.is_some_and(|ledger| ledger.is_busy()) {
+        if ledger.as_ref().is_some_and(Ledger::is_busy) {
             let (name, bit) = ("aborted records that are cleaned", cleaned.0);
             bites.push(Fault { name, bit });
         }
-        let partitions = topics.iter().map(|(_, partitions)| *partitions as usize);
+        let partitions = clients.topics.iter();
+        let partitions = partitions.map(|(_, partitions)| *partitions as usize);
         let guard = Guard {
             kinds,
             faults: bites,
-            ..Guard::of(partitions.sum(), turns)
+            ..Guard::of(partitions.sum(), clients.turns)
         };
         let ops = history
             .ops
@@ -611,11 +516,11 @@ impl Run {
             seed,
             complaints: guard.complaints(history),
             report,
-            violations: notes.violations,
-            trace: host.machine.trace(),
-            events: host.machine.events_count(),
+            violations: notes.violations.clone(),
+            trace: self.cluster.machines.trace(),
+            events: self.cluster.machines.events_count(),
             counts: host.machine.counts(),
-            counts_struck,
+            counts_struck: self.counts_struck,
             acked,
             polled,
             starts: host.starts,
@@ -629,7 +534,7 @@ impl Run {
             resumed: notes.resumed,
             shut_out: notes.shut_out,
             switched: notes.switched,
-            compacted: keeper.map_or(0, |keeper| keeper.compacted),
+            compacted: clients.keeper.as_ref().map_or(0, |it| it.compacted),
             cleaned,
             txns_committed: notes.committed,
             txns_aborted: notes.aborted,
@@ -639,12 +544,12 @@ impl Run {
             late_additions: notes.late_additions,
             settled: notes.settled,
             expired: notes.expired,
-            left_open,
+            left_open: self.left_open,
             squeezes: notes.squeezes,
             too_large: notes.too_large,
             forgotten: notes.forgotten,
             acts: notes.acts.values().map(Vec::len).sum(),
-            peaks: memory.peaks,
+            peaks: self.memory.peaks,
         }
     }
 }

@@ -45,9 +45,14 @@ pub enum Strike {
     SlowDisk,
     /// The wall clock runs at half to twice its rate for a while.
     SkewClock,
+    /// The process stands still for a while.
+    Pause,
+    /// A link of the machine is cut for a while, in one direction or both.
+    CutLink,
 }
 
 impl Strike {
+    /// Those that a broker alone can meet.
     pub const ALL: [Strike; 13] = [
         Strike::PowerCut,
         Strike::PowerCutAtOperation,
@@ -91,9 +96,11 @@ pub enum Load {
     Crowd,
     /// Several clients at the same few topics.
     Council,
+    /// Two or three brokers beside each other, whose links are cut.
+    Nodes,
 }
 
-const LOADS: [(&str, Load); 12] = [
+const LOADS: [(&str, Load); 13] = [
     ("all", Load::All),
     ("transactions", Load::Transactions),
     ("strays", Load::Strays),
@@ -106,6 +113,7 @@ const LOADS: [(&str, Load); 12] = [
     ("wide", Load::Wide),
     ("crowd", Load::Crowd),
     ("council", Load::Council),
+    ("nodes", Load::Nodes),
 ];
 
 impl Load {
@@ -128,6 +136,8 @@ pub const SLOW_SYNC_NANOS: Range<u64> = 5_000_000..50_000_000;
 /// Everything that a run depends on besides its seed.
 #[derive(Clone, Debug)]
 pub struct Plan {
+    /// Brokers, each with clients of its own.
+    pub nodes: u8,
     pub strikes: Vec<Strike>,
     /// What goes wrong by count, from the first operation of the machine on.
     pub faults: Faults,
@@ -270,6 +280,7 @@ impl Plan {
             Load::Wide => Plan::wide(seed, &strikes),
             Load::Crowd => Plan::crowded(seed, &strikes),
             Load::Council => Plan::governed(seed, &strikes),
+            Load::Nodes => Plan::beside(seed, &strikes, chance.between(2, 3) as u8),
         };
         if chance.one_in(2) {
             plan.faults.sync_nanos = SLOW_SYNC_NANOS;
@@ -484,6 +495,18 @@ impl Plan {
         plan
     }
 
+    /// A run with these kinds of faults, pauses and cut links, of so many brokers.
+    #[must_use]
+    pub fn beside(seed: u64, strikes: &[Strike], nodes: u8) -> Plan {
+        let mut strikes = strikes.to_vec();
+        strikes.extend([Strike::Pause, Strike::CutLink]);
+        let mut plan = Plan::striking(seed, &strikes);
+        plan.nodes = nodes;
+        plan.strike_pause /= u32::from(nodes);
+        plan.producers.truncate(2);
+        plan
+    }
+
     /// A run with these kinds of faults and a group whose members commit meanwhile.
     #[must_use]
     pub fn grouped(seed: u64, strikes: &[Strike]) -> Plan {
@@ -518,6 +541,7 @@ impl Plan {
         producers[0].acks = -1;
         let is_clock_true = is_clock_true(&strikes);
         let mut plan = Plan {
+            nodes: 1,
             strikes,
             faults: Faults::default(),
             time: Duration::from_millis(chance.between(4_000, 12_000)),

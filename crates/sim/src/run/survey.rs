@@ -14,7 +14,7 @@ use wire::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopi
 
 use crate::checker::{History, Isolation, Key, Outcome, Value};
 use crate::client::keep::Client;
-use crate::client::line::Line;
+use crate::client::line::{Line, PORT};
 use crate::client::notes::Notes;
 use crate::client::reader::Reader;
 
@@ -81,7 +81,7 @@ pub(super) fn survey(
     {
         let mut next = limit;
         for reader in &mut readers {
-            next = next.min(reader.act(machine, &mut notes));
+            next = next.min(reader.act(&machine.outside(), &mut notes));
         }
         machine.step_until(next);
     }
@@ -152,7 +152,7 @@ pub(super) fn call<R: Request>(
     request: &R,
     version: i16,
 ) -> Option<R::Response> {
-    let mut line = Line::open(machine).ok()?;
+    let mut line = Line::open(&machine.outside(), machine.address(PORT)).ok()?;
     line.ask(request, version, true);
     let limit = machine.now().plus(READ_MAX);
     while machine.now() < limit {

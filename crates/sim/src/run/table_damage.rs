@@ -34,7 +34,7 @@ pub(super) fn read(machine: &Machine, keeper: &Keeper) -> Found {
     let limit = machine.now().plus(READ_MAX);
     let is_over = |keeper: &Keeper| keeper.readings >= READINGS || keeper.refused.is_some();
     while machine.now() < limit && notes.violations.is_empty() && !is_over(&keeper) {
-        let next = keeper.act(machine, &mut notes).min(limit);
+        let next = keeper.act(&machine.outside(), &mut notes).min(limit);
         machine.step_until(next);
     }
     let mut found = Found::default();

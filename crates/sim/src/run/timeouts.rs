@@ -22,8 +22,8 @@ impl Run {
         let Some(longest) = longest.max().filter(|_| self.plan.is_clock_true()) else {
             return;
         };
-        self.transactors.clear();
-        let is_up = self.until(LIVE_MAX, |run| run.host.is_running());
+        self.clients.transactors.clear();
+        let is_up = self.until(LIVE_MAX, |run| run.cluster.home().is_running());
         if !is_up || self.open_transactions().is_some_and(|open| open.is_empty()) {
             return;
         }
@@ -34,23 +34,24 @@ impl Run {
             self.begin_anew();
         }
         self.until(GRACE / 2, |_| false);
-        if !self.notes.violations.is_empty() {
+        if !self.clients.notes.violations.is_empty() {
             return;
         }
         match self.open_transactions() {
             None => self
+                .clients
                 .notes
                 .violation("nobody tells which transactions are open".to_owned()),
-            Some(open) if !open.is_empty() => self.notes.violation(format!(
+            Some(open) if !open.is_empty() => self.clients.notes.violation(format!(
                 "still open {GRACE:?} after the longest timeout of {longest:?}: {}",
                 open.join(", ")
             )),
             Some(_) => {}
         }
-        let end = |level| ends(&self.host.machine, &self.topics, level);
+        let end = |level| ends(&self.cluster.home().machine, &self.clients.topics, level);
         let (stable, all) = (end(Isolation::Committed), end(Isolation::Uncommitted));
         if stable != all {
-            self.notes.violation(format!(
+            self.clients.notes.violation(format!(
                 "readers of committed data end at {stable:?}, others at {all:?}, and no transaction is younger than {longest:?} and {GRACE:?}"
             ));
         }
@@ -59,7 +60,7 @@ impl Run {
     /// Transactions of the load's ids, with their states; `None` while a coordinator cannot tell.
     fn open_transactions(&self) -> Option<Vec<String>> {
         let request = ListTransactionsRequest::default();
-        let told = call(&self.host.machine, &request, 0)?;
+        let told = call(&self.cluster.home().machine, &request, 0)?;
         let states = told.transaction_states.into_iter();
         let is_ours = |id: &str| self.plan.transactors.iter().any(|habits| habits.id == id);
         let open = states.filter(|of| {

@@ -10,7 +10,7 @@ use wire::ErrorCode;
 use wire::messages::{InitProducerIdRequest, OffsetFetchRequest};
 
 use super::damage::{Damages, FAILURES_MAX, files, is_told_as_rot, place_of};
-use super::host::settings;
+use super::host::lone_settings;
 use super::plan::Plan;
 use super::survey::{REFUSED_START, call};
 use super::txn_images::{Found, find, history, wrong_commits};
@@ -44,16 +44,16 @@ pub fn txn_damages(seed: u64, count: usize) -> Damages {
     run.done_at = Some(Vec::new());
     run.set_up();
     run.strike(&plan);
-    run.host.stop(&mut run.notes);
+    run.cluster.home_mut().stop(&mut run.clients.notes);
     run.strike(&plan);
     run.drain();
-    run.host.stop(&mut run.notes);
+    run.cluster.home_mut().stop(&mut run.clients.notes);
     let mut tally = Damages {
-        failures: run.notes.violations.clone(),
+        failures: run.clients.notes.violations.clone(),
         ..Damages::default()
     };
-    let volume = run.host.machine.tape().last();
-    let config = settings(&plan);
+    let volume = run.cluster.home().machine.tape().last();
+    let config = lone_settings(&plan);
     let files = files(
         &Machine::on(seed, Faults::default(), volume.clone()),
         Path::new("/data"),
@@ -142,7 +142,7 @@ pub(super) fn judge(
     if excused.somebody_waits() {
         problems.retain(|problem| !problem.contains("cannot be read to its end"));
     }
-    let all = history(&run.notes.history, |_| true, &found.ops);
+    let all = history(&run.clients.notes.history, |_| true, &found.ops);
     let mut report = check(&all);
     report
         .findings
@@ -156,7 +156,7 @@ pub(super) fn judge(
     }
     for (group, offset) in &found.offsets {
         if !excused.is_group(group)
-            && let Err(what) = run.notes.numbers(group).judge(*offset, |_| true)
+            && let Err(what) = run.clients.notes.numbers(group).judge(*offset, |_| true)
         {
             problems.push(format!("{group}: {what}"));
         }
@@ -195,18 +195,21 @@ impl Excused {
             everything: was_refused || found.told.iter().any(is_refused),
             ..Excused::default()
         };
-        for (topic, partitions) in run.topics.clone() {
+        for (topic, partitions) in run.clients.topics.clone() {
             for partition in 0..partitions {
                 let place = format!("{topic}-{partition}: ");
                 if found.told.iter().any(|told| told.starts_with(&place)) {
-                    excused.damaged.insert(run.notes.key(&topic, partition));
+                    excused
+                        .damaged
+                        .insert(run.clients.notes.key(&topic, partition));
                 }
             }
         }
         for habits in &plan.transactors {
             if refuses_txns(machine, habits) {
                 let places = habits.places.iter();
-                let keys = places.map(|(topic, partition)| run.notes.key(topic, *partition));
+                let keys =
+                    places.map(|(topic, partition)| run.clients.notes.key(topic, *partition));
                 excused.held_up.extend(keys);
                 excused.groups.extend(habits.group.clone());
                 excused.refusing.insert(TRANSACTIONS);

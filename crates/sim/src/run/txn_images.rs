@@ -14,7 +14,7 @@ use env::sim::{Chance, Faults, Image, Machine};
 use wire::messages::OffsetFetchRequest;
 use wire::messages::offset_fetch_request::OffsetFetchRequestTopic;
 
-use super::host::settings;
+use super::host::lone_settings;
 use super::images::{Tally, each_image, record};
 use super::plan::Plan;
 use super::survey::{REFUSED_START, call};
@@ -38,16 +38,16 @@ pub fn txn_images(seed: u64, budget: usize) -> Tally {
     // either may be the only one that a crash leaves.
     plan.log_dirs = 1 + (seed % 2) as usize;
     let (mut run, done_at) = record(seed, &plan);
-    for transactor in &mut run.transactors {
-        transactor.crash(&run.host.machine, &mut run.notes);
+    for transactor in &mut run.clients.transactors {
+        transactor.crash(&run.cluster.world, &mut run.clients.notes);
     }
-    let tape = run.host.machine.tape();
+    let tape = run.cluster.home().machine.tape();
     let mut tally = Tally {
         points: tape.points(),
-        failures: run.notes.violations.clone(),
+        failures: run.clients.notes.violations.clone(),
         ..Tally::default()
     };
-    let config = settings(&plan);
+    let config = lone_settings(&plan);
     each_image(&tape, seed, budget, |name, image, seed| {
         tally.images += 1;
         let (records, problems) = recover(image, &config, &plan, &mut run, &done_at, seed);
@@ -101,13 +101,13 @@ fn recover(
     let records = first.records();
     let is_done = |op: usize| done_at.get(op).is_some_and(|at| *at <= point);
     for (group, offset) in &first.offsets {
-        if let Err(what) = run.notes.numbers(group).judge(*offset, is_done) {
+        if let Err(what) = run.clients.notes.numbers(group).judge(*offset, is_done) {
             problems.push(format!("{group}: {what}"));
         }
     }
     problems.extend(wrong_commits(run, &first, point));
     if problems.is_empty() {
-        let report = check(&history(&run.notes.history, is_done, &first.ops));
+        let report = check(&history(&run.clients.notes.history, is_done, &first.ops));
         if !report.is_clean() {
             problems.push(report.to_string());
         }
@@ -176,7 +176,7 @@ pub(super) fn find(
     };
     let mut notes = Notes::default();
     let mut chance = Chance::new(1);
-    let topics: Topics = run.topics.clone();
+    let topics: Topics = run.clients.topics.clone();
     let mut readers = Vec::new();
     for (topic, partitions) in &topics {
         for isolation in [Isolation::Committed, Isolation::Uncommitted] {
@@ -191,7 +191,7 @@ pub(super) fn find(
     while machine.now() < limit && notes.violations.is_empty() && !readers.iter().all(is_done) {
         let mut next = limit;
         for reader in &mut readers {
-            next = next.min(reader.act(machine, &mut notes));
+            next = next.min(reader.act(&machine.outside(), &mut notes));
         }
         machine.step_until(next);
     }
@@ -217,7 +217,7 @@ pub(super) fn find(
     let mut keys: BTreeMap<Key, Key> = BTreeMap::new();
     for (topic, partitions) in &topics {
         for partition in 0..*partitions {
-            let key = run.notes.key(topic, partition);
+            let key = run.clients.notes.key(topic, partition);
             keys.insert(notes.key(topic, partition), key);
         }
     }
@@ -231,16 +231,22 @@ pub(super) fn find(
 /// Commits that were acknowledged before the crash are there, and none that nobody asked for.
 pub(super) fn wrong_commits(run: &mut Run, found: &Found, point: usize) -> Vec<String> {
     let mut floors: BTreeMap<i32, i64> = BTreeMap::new();
-    for ((partition, offset), at) in run.notes.acked_commits.iter().zip(&run.committed_at) {
+    for ((partition, offset), at) in run
+        .clients
+        .notes
+        .acked_commits
+        .iter()
+        .zip(&run.committed_at)
+    {
         if *at <= point {
             let floor = floors.entry(*partition).or_default();
             *floor = (*floor).max(*offset);
         }
     }
     let mut wrong = Vec::new();
-    for partition in 0..run.topics[0].1 {
+    for partition in 0..run.clients.topics[0].1 {
         let floor = floors.get(&partition).copied().unwrap_or(-1);
-        let tried = run.notes.part(GROUP, partition).tried;
+        let tried = run.clients.notes.part(GROUP, partition).tried;
         let offset = found.commits.get(&partition).copied().unwrap_or(-1);
         if offset < floor || offset > tried {
             wrong.push(format!(

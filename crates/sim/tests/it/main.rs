@@ -12,5 +12,6 @@ mod full;
 mod hangs;
 mod last_epoch;
 mod memory;
+mod nodes;
 mod odd_loads;
 mod small_broker;

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use bytes::Bytes;
-use env::sim::{Chance, Machine};
+use env::sim::{Chance, Outside};
 use model::{Instant, ProducerEpoch, ProducerId, Sequence, Timestamp};
 use wire::messages::fetch_response::PartitionData;
 use wire::messages::{
@@ -102,7 +102,7 @@ impl Client for Ledger {
     fn on_answer(
         &mut self,
         answer: &Answer,
-        machine: &Machine,
+        world: &Outside,
         notes: &mut Notes,
     ) -> Result<(), LineError> {
         self.link.asked = None;
@@ -124,24 +124,24 @@ impl Client for Ledger {
                     _ => notes.refused += 1,
                 }
             }
-            ApiKey::Produce => self.on_produced(answer, machine, notes)?,
-            ApiKey::EndTxn => self.on_ended(answer, machine, notes)?,
+            ApiKey::Produce => self.on_produced(answer, world, notes)?,
+            ApiKey::EndTxn => self.on_ended(answer, world, notes)?,
             _ => self.on_fetched(answer)?,
         }
         Ok(())
     }
 
-    fn on_wake(&mut self, machine: &Machine, notes: &mut Notes) {
-        let now = machine.now();
+    fn on_wake(&mut self, world: &Outside, notes: &mut Notes) {
+        let now = world.now();
         let pause = Duration::from_millis(self.chance.between(2, 20));
-        if !self.may_ask(pause, ANSWER_MAX, machine, notes) {
+        if !self.may_ask(pause, ANSWER_MAX, world, notes) {
             return;
         }
         if matches!(self.state, State::Open | State::Ending { .. })
             && !self.is_ending
             && self.chance.one_in(if self.is_slow { 800 } else { 80 })
         {
-            self.crash(machine, notes);
+            self.crash(world, notes);
             return;
         }
         match self.state {
@@ -290,8 +290,8 @@ impl Ledger {
     }
 
     /// Ends as a process; a new one takes its place.
-    fn crash(&mut self, machine: &Machine, notes: &mut Notes) {
-        self.hang_up(machine, notes);
+    fn crash(&mut self, world: &Outside, notes: &mut Notes) {
+        self.hang_up(world, notes);
         self.begin_anew();
     }
 
@@ -310,7 +310,7 @@ impl Ledger {
     fn on_produced(
         &mut self,
         answer: &Answer,
-        machine: &Machine,
+        world: &Outside,
         notes: &mut Notes,
     ) -> Result<(), LineError> {
         let told = produced(answer.decode::<ProduceRequest>()?)?;
@@ -330,7 +330,7 @@ impl Ledger {
             }
             error if is_fencing(error) => {
                 notes.fenced += 1;
-                self.crash(machine, notes);
+                self.crash(world, notes);
             }
             _ => notes.refused += 1,
         }
@@ -340,7 +340,7 @@ impl Ledger {
     fn on_ended(
         &mut self,
         answer: &Answer,
-        machine: &Machine,
+        world: &Outside,
         notes: &mut Notes,
     ) -> Result<(), LineError> {
         let response = answer.decode::<EndTxnRequest>()?;
@@ -358,7 +358,7 @@ impl Ledger {
             }
             error if is_fencing(error) || error == ErrorCode::InvalidTxnState => {
                 notes.fenced += 1;
-                self.crash(machine, notes);
+                self.crash(world, notes);
             }
             _ => notes.refused += 1,
         }

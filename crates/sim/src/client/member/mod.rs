@@ -9,7 +9,7 @@ mod consumer;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use env::sim::{Chance, Machine};
+use env::sim::{Chance, Outside};
 use model::Instant;
 use wire::messages::offset_commit_request::{
     OffsetCommitRequestPartition, OffsetCommitRequestTopic,
@@ -135,10 +135,10 @@ impl Client for Member {
     fn on_answer(
         &mut self,
         answer: &Answer,
-        machine: &Machine,
+        world: &Outside,
         notes: &mut Notes,
     ) -> Result<(), LineError> {
-        let asked = self.link.asked.take().unwrap_or(machine.now());
+        let asked = self.link.asked.take().unwrap_or(world.now());
         let effect = match answer.key() {
             ApiKey::FindCoordinator => {
                 let found = answer.decode::<FindCoordinatorRequest>()?;
@@ -169,8 +169,8 @@ impl Client for Member {
                     if let Some(owned) = owned {
                         notes.resumed += u64::from(classic.has_resumed());
                         self.on_generation(&owned, notes);
-                        self.is_instance((asked, machine.now()), notes);
-                        self.take(&owned, machine.now(), notes)?;
+                        self.is_instance((asked, world.now()), notes);
+                        self.take(&owned, world.now(), notes)?;
                     }
                     self.renew_belief(notes);
                     effect
@@ -179,10 +179,10 @@ impl Client for Member {
                     let was_out = consumer.is_out();
                     let (effect, assigned) = consumer.on_answer(answer, asked, &self.held)?;
                     if was_out && !consumer.is_out() {
-                        self.is_instance((asked, machine.now()), notes);
+                        self.is_instance((asked, world.now()), notes);
                     }
                     if let Some(assigned) = assigned {
-                        self.take(&assigned, machine.now(), notes)?;
+                        self.take(&assigned, world.now(), notes)?;
                     }
                     self.renew_belief(notes);
                     effect
@@ -196,24 +196,24 @@ impl Client for Member {
         } else {
             BEAT.as_millis() as u64
         };
-        let wake = machine
+        let wake = world
             .now()
             .plus(Duration::from_millis(self.chance.between(1, pause)));
         // A sleeper goes on sleeping.
-        if self.link.wake <= machine.now().plus(BEAT * 2) {
+        if self.link.wake <= world.now().plus(BEAT * 2) {
             self.link.wake = wake;
         }
         if is_fenced {
             // The other one gets its time.
             notes.shut_out += 1;
             let pause = Duration::from_millis(self.chance.between(1_000, 4_000));
-            self.link.wake = machine.now().plus(pause);
+            self.link.wake = world.now().plus(pause);
         }
         Ok(())
     }
 
-    fn hang_up(&mut self, machine: &Machine, notes: &mut Notes) {
-        self.link.lose(machine.now(), notes);
+    fn hang_up(&mut self, world: &Outside, notes: &mut Notes) {
+        self.link.lose(world.now(), notes);
         self.held.committing.clear();
         let effect = match &mut self.protocol {
             Protocol::Classic(classic) => classic.on_silence(),
@@ -222,10 +222,10 @@ impl Client for Member {
         self.suffer(effect, notes);
     }
 
-    fn on_wake(&mut self, machine: &Machine, notes: &mut Notes) {
-        let now = machine.now();
+    fn on_wake(&mut self, world: &Outside, notes: &mut Notes) {
+        let now = world.now();
         let pause = Duration::from_millis(self.chance.between(20, 150));
-        if !self.may_ask(pause, ANSWER_MAX, machine, notes) {
+        if !self.may_ask(pause, ANSWER_MAX, world, notes) {
             return;
         }
         self.ask(now, notes);

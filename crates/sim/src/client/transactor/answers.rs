@@ -1,6 +1,6 @@
 //! What answers mean for a transactional producer: it goes on, asks again, gives its transaction up, or begins anew.
 
-use env::sim::Machine;
+use env::sim::Outside;
 use wire::messages::{
     AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, EndTxnRequest, FindCoordinatorRequest,
     InitProducerIdRequest, OffsetFetchRequest, ProduceRequest, TxnOffsetCommitRequest,
@@ -18,10 +18,10 @@ impl Transactor {
     pub(super) fn judge(
         &mut self,
         answer: &Answer,
-        machine: &Machine,
+        world: &Outside,
         notes: &mut Notes,
     ) -> Result<(), LineError> {
-        let now = machine.now();
+        let now = world.now();
         let is_waiting = self
             .link
             .line
@@ -44,7 +44,7 @@ impl Transactor {
             ApiKey::InitProducerId => {
                 let response = answer.decode::<InitProducerIdRequest>()?;
                 let id = (response.producer_id, response.producer_epoch);
-                self.on_id(code(response.error_code)?, id, machine, notes);
+                self.on_id(code(response.error_code)?, id, world, notes);
             }
             ApiKey::AddPartitionsToTxn => {
                 let response = answer.decode::<AddPartitionsToTxnRequest>()?;
@@ -59,19 +59,19 @@ impl Transactor {
                 }
                 match worst {
                     ErrorCode::None => self.state = State::Open,
-                    code if is_fencing(code) => self.on_fenced(code, machine, notes),
+                    code if is_fencing(code) => self.on_fenced(code, world, notes),
                     _ => notes.refused += 1,
                 }
             }
             ApiKey::Produce => {
                 let only = produced(answer.decode::<ProduceRequest>()?)?;
                 let code = code(only.error_code)?;
-                self.on_produced(answer.correlation(), code, only.base_offset, machine, notes);
+                self.on_produced(answer.correlation(), code, only.base_offset, world, notes);
             }
             ApiKey::EndTxn => {
                 let response = answer.decode::<EndTxnRequest>()?;
                 let next = (response.producer_id, response.producer_epoch);
-                self.on_ended(code(response.error_code)?, next, machine, notes);
+                self.on_ended(code(response.error_code)?, next, world, notes);
             }
             ApiKey::OffsetFetch => {
                 let response = answer.decode::<OffsetFetchRequest>()?;
@@ -88,13 +88,13 @@ impl Transactor {
             ApiKey::AddOffsetsToTxn => {
                 let response = answer.decode::<AddOffsetsToTxnRequest>()?;
                 let code = code(response.error_code)?;
-                self.on_offset_step(code, State::Committing, machine, notes);
+                self.on_offset_step(code, State::Committing, world, notes);
             }
             ApiKey::TxnOffsetCommit => {
                 let response = answer.decode::<TxnOffsetCommitRequest>()?;
                 let mut all = response.topics.iter().flat_map(|topic| &topic.partitions);
                 let told = all.next().map_or(-1, |told| told.error_code);
-                self.on_offset_step(code(told)?, State::Open, machine, notes);
+                self.on_offset_step(code(told)?, State::Open, world, notes);
             }
             other => {
                 return Err(nonsense(format!("{other:?} was not asked")));
@@ -107,7 +107,7 @@ impl Transactor {
         &mut self,
         code: ErrorCode,
         id: (i64, i16),
-        machine: &Machine,
+        world: &Outside,
         notes: &mut Notes,
     ) {
         match code {
@@ -124,7 +124,7 @@ impl Transactor {
             ErrorCode::NotCoordinator => self.state = State::Lost,
             // Somebody else came between: whoever wants to go on has to begin anew.
             code if is_fencing(code) => {
-                self.begin_anew(machine, notes);
+                self.begin_anew(world, notes);
             }
             _ => notes.refused += 1,
         }
@@ -135,7 +135,7 @@ impl Transactor {
         correlation: i32,
         code: ErrorCode,
         base: i64,
-        machine: &Machine,
+        world: &Outside,
         notes: &mut Notes,
     ) {
         let Some(txn) = &mut self.txn else { return };
@@ -154,7 +154,7 @@ impl Transactor {
                     }
                 }
             }
-            code if is_fencing(code) => self.on_fenced(code, machine, notes),
+            code if is_fencing(code) => self.on_fenced(code, world, notes),
             ErrorCode::OutOfOrderSequenceNumber | ErrorCode::UnknownProducerId => {
                 let place = &txn.batches[at].place;
                 let before = txn.batches[..at].iter();
@@ -168,7 +168,7 @@ impl Transactor {
                     ));
                 }
                 notes.refused += 1;
-                self.hang_up(machine, notes);
+                self.hang_up(world, notes);
             }
             ErrorCode::InvalidTxnState | ErrorCode::TransactionAbortable => {
                 notes.refused += 1;
@@ -178,7 +178,7 @@ impl Transactor {
             // All that is open goes again, in order, on a new connection.
             _ => {
                 notes.refused += 1;
-                self.hang_up(machine, notes);
+                self.hang_up(world, notes);
             }
         }
     }
@@ -187,7 +187,7 @@ impl Transactor {
         &mut self,
         code: ErrorCode,
         next: State,
-        machine: &Machine,
+        world: &Outside,
         notes: &mut Notes,
     ) {
         let Some(txn) = &mut self.txn else { return };
@@ -196,7 +196,7 @@ impl Transactor {
                 txn.owes_offset = next != State::Open;
                 self.state = next;
             }
-            code if is_fencing(code) => self.on_fenced(code, machine, notes),
+            code if is_fencing(code) => self.on_fenced(code, world, notes),
             ErrorCode::InvalidTxnState | ErrorCode::TransactionAbortable => {
                 notes.refused += 1;
                 txn.is_doomed = true;
@@ -211,7 +211,7 @@ impl Transactor {
         &mut self,
         code: ErrorCode,
         next: (i64, i16),
-        machine: &Machine,
+        world: &Outside,
         notes: &mut Notes,
     ) {
         let State::Ending { committed } = self.state else {
@@ -234,10 +234,10 @@ impl Transactor {
                     true => Outcome::Ok,
                     false => Outcome::Fail,
                 };
-                self.finish(outcome, machine, notes);
+                self.finish(outcome, world, notes);
             }
-            code if is_fencing(code) => self.on_fenced(code, machine, notes),
-            ErrorCode::InvalidTxnState => self.on_fenced(code, machine, notes),
+            code if is_fencing(code) => self.on_fenced(code, world, notes),
+            ErrorCode::InvalidTxnState => self.on_fenced(code, world, notes),
             // Asked again; where the code is not definite, it may have been decided.
             code => {
                 notes.refused += 1;
@@ -247,8 +247,8 @@ impl Transactor {
     }
 
     /// Another incarnation took over, or the coordinator ended the transaction.
-    pub(super) fn on_fenced(&mut self, code: ErrorCode, machine: &Machine, notes: &mut Notes) {
-        let now = machine.now();
+    pub(super) fn on_fenced(&mut self, code: ErrorCode, world: &Outside, notes: &mut Notes) {
+        let now = world.now();
         notes.fenced += 1;
         if let Some(txn) = &self.txn
             && self.habits.is_alone
@@ -266,7 +266,7 @@ impl Transactor {
         // What is on the connection belongs to the old incarnation.
         self.link.line = None;
         self.link.asked = None;
-        self.begin_anew(machine, notes);
+        self.begin_anew(world, notes);
     }
 }
 

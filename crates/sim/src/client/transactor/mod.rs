@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use bytes::Bytes;
-use env::sim::{Chance, Machine};
+use env::sim::{Chance, Outside};
 use model::Instant;
 
 use super::keep::{ANSWER_MAX, Client, Link};
@@ -149,15 +149,15 @@ impl Client for Transactor {
     fn on_answer(
         &mut self,
         answer: &Answer,
-        machine: &Machine,
+        world: &Outside,
         notes: &mut Notes,
     ) -> Result<(), LineError> {
-        self.judge(answer, machine, notes)
+        self.judge(answer, world, notes)
     }
 
     /// What was under way is sent again.
-    fn hang_up(&mut self, machine: &Machine, notes: &mut Notes) {
-        let now = machine.now();
+    fn hang_up(&mut self, world: &Outside, notes: &mut Notes) {
+        let now = world.now();
         let line = self.link.line.take();
         self.link.lose(now, notes);
         if self.state == State::Out {
@@ -170,7 +170,7 @@ impl Client for Transactor {
             let until = now.plus(STRAY_MAX);
             let txn = self.begun;
             self.late.push(Late { until, line, txn });
-            self.give_up_sometimes(machine, notes);
+            self.give_up_sometimes(world, notes);
         }
         self.patience = ANSWER_MAX;
         if let Some(txn) = &mut self.txn {
@@ -181,17 +181,17 @@ impl Client for Transactor {
         }
     }
 
-    fn on_wake(&mut self, machine: &Machine, notes: &mut Notes) {
-        let now = machine.now();
+    fn on_wake(&mut self, world: &Outside, notes: &mut Notes) {
+        let now = world.now();
         self.link.wake =
             now.plus(self.habits.pause + Duration::from_micros(self.chance.below(2_000)));
         let too_long = |txn: &Txn| now.since(txn.began) > GIVE_UP;
         if self.txn.as_ref().is_some_and(too_long) {
-            self.crash(machine, notes);
+            self.crash(world, notes);
             return;
         }
         let Some(line) = &self.link.line else {
-            if self.link.open(machine) && self.state == State::Open && !self.gives_up() {
+            if self.link.open(world) && self.state == State::Open && !self.gives_up() {
                 self.send_again(now, notes);
             }
             return;
@@ -199,7 +199,7 @@ impl Client for Transactor {
         let unanswered = line.unanswered();
         let asked = self.link.asked;
         if asked.is_some_and(|asked| now.since(asked) > self.patience) {
-            self.hang_up(machine, notes);
+            self.hang_up(world, notes);
             return;
         }
         if unanswered > 0 && self.state != State::Open {
@@ -213,20 +213,20 @@ impl Client for Transactor {
             State::Out => self.init(now),
             State::Idle if self.is_ending => {}
             State::Idle if !self.habits.is_calm && self.chance.one_in(60) => {
-                self.crash(machine, notes);
+                self.crash(world, notes);
             }
             State::Idle => self.begin(now, notes),
             State::Adding => self.add(now),
-            State::Open => self.go_on(unanswered, machine, notes),
+            State::Open => self.go_on(unanswered, world, notes),
             State::Ending { .. } if !self.habits.is_calm && self.chance.one_in(8) => {
-                self.crash(machine, notes);
+                self.crash(world, notes);
             }
             State::Ending { committed } => self.end(committed, now),
         }
     }
 
-    fn tend(&mut self, machine: &Machine, notes: &mut Notes) {
-        let now = machine.now();
+    fn tend(&mut self, world: &Outside, notes: &mut Notes) {
+        let now = world.now();
         let current = self.txn.as_ref().map(|_| self.begun);
         self.late.retain_mut(|late| {
             let told = late.line.poll();
@@ -290,38 +290,38 @@ impl Transactor {
     }
 
     /// Ends as a process, in the middle of whatever it does; a new one takes its place.
-    pub(crate) fn crash(&mut self, machine: &Machine, notes: &mut Notes) {
-        self.hang_up(machine, notes);
-        self.begin_anew(machine, notes);
+    pub(crate) fn crash(&mut self, world: &Outside, notes: &mut Notes) {
+        self.hang_up(world, notes);
+        self.begin_anew(world, notes);
     }
 
-    fn begin_anew(&mut self, machine: &Machine, notes: &mut Notes) {
+    fn begin_anew(&mut self, world: &Outside, notes: &mut Notes) {
         let outcome = match &self.txn {
             Some(txn) if txn.is_commit_open => Outcome::Info,
             _ => Outcome::Fail,
         };
-        self.finish(outcome, machine, notes);
+        self.finish(outcome, world, notes);
         self.process = notes.process();
         self.state = State::Out;
         self.recovers = false;
-        self.link.wake = machine
+        self.link.wake = world
             .now()
             .plus(Duration::from_millis(self.chance.between(50, 1_500)));
     }
 
     /// Something of the transaction is held back: half of them do not wait for it, and end without. Who has added nothing yet leaves
     /// it at that, and begins another.
-    fn give_up_sometimes(&mut self, machine: &Machine, notes: &mut Notes) {
+    fn give_up_sometimes(&mut self, world: &Outside, notes: &mut Notes) {
         if self.habits.strays == 0 {
             return;
         }
-        let now = machine.now();
+        let now = world.now();
         match self.state {
             // What arrives after the end begins a transaction that nobody knows of, until its timeout.
             State::Adding => {
                 self.strays_until = now.plus(STRAY_MAX + self.habits.timeout);
                 if self.chance.one_in(2) {
-                    self.finish(Outcome::Fail, machine, notes);
+                    self.finish(Outcome::Fail, world, notes);
                     self.state = State::Idle;
                 }
             }
@@ -339,13 +339,13 @@ impl Transactor {
         self.habits.strays > 0 && self.txn.as_ref().is_some_and(|txn| txn.is_doomed)
     }
 
-    fn finish(&mut self, outcome: Outcome, machine: &Machine, notes: &mut Notes) {
+    fn finish(&mut self, outcome: Outcome, world: &Outside, notes: &mut Notes) {
         let Some(txn) = self.txn.take() else { return };
         notes.ended(outcome);
         self.commits += u64::from(outcome == Outcome::Ok);
         let mut op = txn.op;
         op.outcome = outcome;
-        op.returned = machine.now().0;
+        op.returned = world.now().0;
         let at = (!op.sends.is_empty()).then_some(notes.history.ops.len());
         if at.is_some() {
             notes.done(op);
@@ -388,12 +388,12 @@ impl Transactor {
         };
     }
 
-    fn go_on(&mut self, unanswered: usize, machine: &Machine, notes: &mut Notes) {
-        let now = machine.now();
+    fn go_on(&mut self, unanswered: usize, world: &Outside, notes: &mut Notes) {
+        let now = world.now();
         let is_calm = self.habits.is_calm;
         let Some(txn) = &mut self.txn else { return };
         if !is_calm && self.chance.one_in(150) {
-            self.crash(machine, notes);
+            self.crash(world, notes);
             return;
         }
         if !is_calm && self.chance.one_in(200) {
@@ -416,7 +416,7 @@ impl Transactor {
                 if !is_calm && self.chance.one_in(40) {
                     // Its last words are still on their way.
                     self.patience = Duration::ZERO;
-                    self.crash(machine, notes);
+                    self.crash(world, notes);
                 }
             }
         } else if unanswered < IN_FLIGHT_MAX {

@@ -1,0 +1,226 @@
+//! The clients of one broker, and what they have seen.
+//!
+//! They dial the broker by its address and know of no other one. Each acts when its moment has come.
+
+use std::net::SocketAddr;
+
+use env::sim::{Chance, HostId, Outside};
+use model::Instant;
+
+use super::plan::{Plan, Strike};
+use super::{GROUP, Topics};
+use crate::checker::Isolation;
+use crate::client::admin::Admin;
+use crate::client::council::Councillor;
+use crate::client::crowd::Crowd;
+use crate::client::keep::Client;
+use crate::client::keeper::{self, Keeper};
+use crate::client::ledger::Ledger;
+use crate::client::line::Line;
+use crate::client::loner::Loner;
+use crate::client::member::Member;
+use crate::client::notes::Notes;
+use crate::client::producer::Producer;
+use crate::client::reader::Reader;
+use crate::client::transactor::{Transactor, TxnHabits};
+
+pub(super) struct Clients {
+    /// The broker's machine.
+    pub(super) node: HostId,
+    address: SocketAddr,
+    pub(super) notes: Notes,
+    pub(super) admin: Admin,
+    pub(super) producers: Vec<Producer>,
+    pub(super) readers: Vec<Reader>,
+    pub(super) members: Vec<Member>,
+    pub(super) loners: Vec<Loner>,
+    pub(super) keeper: Option<Keeper>,
+    pub(super) ledger: Option<Ledger>,
+    pub(super) transactors: Vec<Transactor>,
+    pub(super) crowd: Crowd,
+    pub(super) council: Vec<Councillor>,
+    pub(super) topics: Topics,
+    /// Of the producers, while there were faults.
+    pub(super) turns: u64,
+}
+
+fn each<'a, C: Client + 'a>(clients: &'a mut [C]) -> impl Iterator<Item = &'a mut dyn Client> {
+    clients.iter_mut().map(|client| client as &mut dyn Client)
+}
+
+impl Clients {
+    /// At first only the administrator, who creates the topics.
+    pub(super) fn new(
+        (node, address): (HostId, SocketAddr),
+        plan: &Plan,
+        chance: &mut Chance,
+    ) -> Clients {
+        let mut notes = Notes::default();
+        for topic in &plan.topics {
+            for partition in 0..topic.partitions {
+                let key = notes.key(&topic.name, partition);
+                if let Some(keep) = topic.keeps() {
+                    notes.ages(key, keep);
+                }
+            }
+        }
+        let topics = plan.topics.iter();
+        let all = topics.clone().chain(&plan.table).chain(&plan.ledger);
+        let admin = Admin::new(all.cloned().collect(), chance.split(), &mut notes);
+        let mut clients = Clients {
+            node,
+            address,
+            admin,
+            notes,
+            producers: Vec::new(),
+            readers: Vec::new(),
+            members: Vec::new(),
+            loners: Vec::new(),
+            keeper: None,
+            ledger: None,
+            transactors: Vec::new(),
+            crowd: Crowd::new(0, Vec::new(), address, Chance::new(0)),
+            council: Vec::new(),
+            topics: topics
+                .map(|topic| (topic.name.clone(), topic.partitions))
+                .collect(),
+            turns: 0,
+        };
+        clients.admin.link_mut().address = address;
+        clients
+    }
+
+    /// All the others come.
+    pub(super) fn gather(&mut self, plan: &Plan, chance: &mut Chance, now: Instant) {
+        (self.admin.trims, self.admin.changes) = (plan.trims, plan.changes);
+        (self.admin.moves, self.admin.squeezes) = (plan.moves, plan.squeezes);
+        for habits in plan.producers.clone() {
+            let producer = Producer::new(habits, chance.split(), now, &mut self.notes);
+            self.add_producer(producer);
+        }
+        for number in 0..plan.readers {
+            let (topic, partitions) = self.topics[number % self.topics.len()].clone();
+            let isolation = if chance.one_in(2) {
+                Isolation::Committed
+            } else {
+                Isolation::Uncommitted
+            };
+            self.read(&topic, partitions, isolation, chance.split());
+        }
+        for number in 0..plan.members {
+            self.join(number, plan, chance.split());
+        }
+        if let Some(table) = &plan.table {
+            let retains = keeper::retains_deletions(table) && plan.is_clock_true();
+            self.keeper = Some(self.at_home(Keeper::new(chance.split(), now, retains)));
+        }
+        if let Some(topic) = &plan.ledger {
+            let retains = keeper::retains_deletions(topic);
+            self.ledger = Some(self.at_home(Ledger::new(chance.split(), now, retains)));
+        }
+        for habits in plan.transactors.clone() {
+            self.transact(habits, chance.split(), now);
+        }
+        if plan.crowd > 0 {
+            let (topics, address) = (self.topics.clone(), self.address);
+            self.crowd = Crowd::new(plan.crowd, topics, address, chance.split());
+        }
+        for _ in 0..plan.council {
+            let member = self.at_home(Councillor::new(chance.split()));
+            self.council.push(member);
+        }
+        for number in 0..plan.loners {
+            let (topic, is_disk_sound) = (self.topics[0].clone(), !plan.hurts_disk());
+            let loner = Loner::new(number, topic, is_disk_sound, chance.split());
+            self.loners.push(self.at_home(loner));
+        }
+    }
+
+    fn join(&mut self, number: usize, plan: &Plan, chance: Chance) {
+        let (topic, partitions) = self.topics[0].clone();
+        let member = Member::new(
+            plan.group_protocol,
+            GROUP,
+            &topic,
+            partitions,
+            chance,
+            &mut self.notes,
+        );
+        let is_delayed = plan.strikes.contains(&Strike::Stall);
+        let mut member = member.delayed(is_delayed);
+        if number < plan.statics {
+            // The last two run for the same.
+            let first = number.min(plan.statics.saturating_sub(2));
+            let is_shared = first + 2 == plan.statics;
+            member = member.of_instance(format!("instance-{first}"), is_shared);
+        }
+        let member = self.at_home(member);
+        self.members.push(member);
+    }
+
+    fn at_home<C: Client>(&self, mut client: C) -> C {
+        client.link_mut().address = self.address;
+        client
+    }
+
+    pub(super) fn add_producer(&mut self, producer: Producer) {
+        let producer = self.at_home(producer);
+        self.producers.push(producer);
+    }
+
+    pub(super) fn transact(&mut self, habits: TxnHabits, chance: Chance, now: Instant) {
+        let transactor = Transactor::new(habits, chance, now, &mut self.notes);
+        let transactor = self.at_home(transactor);
+        self.transactors.push(transactor);
+    }
+
+    pub(super) fn read(
+        &mut self,
+        topic: &str,
+        partitions: i32,
+        isolation: Isolation,
+        chance: Chance,
+    ) {
+        let reader = Reader::new(topic, partitions, isolation, chance, &mut self.notes);
+        let reader = self.at_home(reader);
+        self.readers.push(reader);
+    }
+
+    /// Each whose moment it is acts. Returns when one wants to act next.
+    pub(super) fn act(&mut self, world: &Outside) -> Instant {
+        let notes = &mut self.notes;
+        let clients = std::iter::once(&mut self.admin as &mut dyn Client)
+            .chain(each(&mut self.producers))
+            .chain(each(&mut self.readers))
+            .chain(each(&mut self.members))
+            .chain(each(&mut self.loners))
+            .chain(each(self.keeper.as_mut_slice()))
+            .chain(each(self.ledger.as_mut_slice()))
+            .chain(each(&mut self.transactors))
+            .chain(each(&mut self.council));
+        let mut next = Instant(u64::MAX);
+        for client in clients {
+            next = next.min(client.act(world, notes));
+        }
+        next.min(self.crowd.act(world))
+    }
+
+    /// The connections of all.
+    pub(super) fn lines(&self) -> impl Iterator<Item = &Line> {
+        let links = std::iter::once(self.admin.link())
+            .chain(self.producers.iter().map(Client::link))
+            .chain(self.readers.iter().map(Client::link))
+            .chain(self.members.iter().map(Client::link))
+            .chain(self.loners.iter().map(Client::link))
+            .chain(self.keeper.iter().map(Client::link))
+            .chain(self.ledger.iter().map(Client::link))
+            .chain(self.transactors.iter().map(Client::link))
+            .chain(self.council.iter().map(Client::link));
+        links.filter_map(|link| link.line.as_ref())
+    }
+
+    /// The broker has answered producers in its present life, and owes them more.
+    pub(super) fn are_served(&self) -> bool {
+        self.producers.iter().any(Producer::is_served)
+    }
+}
