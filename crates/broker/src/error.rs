@@ -2,13 +2,27 @@
 
 use log::producer::ProducerError;
 use log::store::ReadError as StoreError;
-use partition::{AppendError, ReadError, TrimError};
+use model::Ticket;
+use partition::{AppendError, News, ReadError, TrimError};
 use wire::ErrorCode;
 use wire::records::{CodecError, Fault, RecordFault, Rule};
+
+/// What news say of the operation that waits; nothing where they only say that there is more to read.
+pub(crate) fn outcome(news: News) -> Option<(Ticket, ErrorCode)> {
+    match news {
+        News::Reached(ticket) => Some((ticket, ErrorCode::None)),
+        News::Failed(ticket) => Some((ticket, ErrorCode::KafkaStorageError)),
+        News::NotLeader(ticket) => Some((ticket, ErrorCode::NotLeaderOrFollower)),
+        News::TooFewReplicas(ticket) => Some((ticket, ErrorCode::NotEnoughReplicasAfterAppend)),
+        News::Readable(_) => None,
+    }
+}
 
 pub(crate) fn append(error: &AppendError) -> ErrorCode {
     match error {
         AppendError::Deleted => ErrorCode::UnknownTopicOrPartition,
+        AppendError::NotLeader { .. } => ErrorCode::NotLeaderOrFollower,
+        AppendError::TooFewReplicas { .. } => ErrorCode::NotEnoughReplicas,
         AppendError::Storage { .. } => ErrorCode::KafkaStorageError,
         AppendError::TooLarge { .. } => ErrorCode::MessageTooLarge,
         AppendError::Batch(error) => match error.fault() {
@@ -48,6 +62,7 @@ pub(crate) fn read(error: &ReadError) -> ErrorCode {
     match error {
         ReadError::Deleted => ErrorCode::UnknownTopicOrPartition,
         ReadError::Offline => ErrorCode::KafkaStorageError,
+        ReadError::NotLeader => ErrorCode::NotLeaderOrFollower,
         ReadError::OutOfRange { .. } => ErrorCode::OffsetOutOfRange,
         ReadError::FencedEpoch { .. } => ErrorCode::FencedLeaderEpoch,
         ReadError::UnknownEpoch { .. } => ErrorCode::UnknownLeaderEpoch,
@@ -68,6 +83,7 @@ pub(crate) fn trim(error: &TrimError) -> ErrorCode {
     match error {
         TrimError::Deleted => ErrorCode::UnknownTopicOrPartition,
         TrimError::Offline => ErrorCode::KafkaStorageError,
+        TrimError::NotLeader => ErrorCode::NotLeaderOrFollower,
         TrimError::OutOfRange { .. } => ErrorCode::OffsetOutOfRange,
     }
 }

@@ -189,7 +189,7 @@ mod tests {
         let ids = (owners.clone()).map(|owner| inboxes.register(owner));
         let news = |inbox, key| {
             let key = WaiterKey(key);
-            News::Committed(Ticket {
+            News::Reached(Ticket {
                 inbox,
                 key,
                 part: 0,

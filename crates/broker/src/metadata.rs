@@ -12,7 +12,7 @@ use meta::decide::register_broker::TRANSACTION_VERSION;
 use meta::{Delta, Image, Record, Resource, ResourceKind};
 use model::{Offset, PartitionIndex, ProducerId, Ticket};
 use parking_lot::Mutex;
-use partition::{Bounds, LogDir, Moment, News, Partition, Stamp};
+use partition::{Acks, Bounds, LogDir, Moment, News, Partition, Stamp};
 use wire::records::BatchBuilder;
 use wire::{ErrorCode, Uuid};
 
@@ -126,7 +126,7 @@ impl Plan {
             stamp: &mut Stamp::default(),
         };
         self.log
-            .append(batch, ticket, moment)
+            .append(batch, Acks::All(ticket), moment)
             .map_err(|error| crate::error::append(&error))?;
         self.image = Arc::new(image);
         Ok(())
@@ -237,9 +237,11 @@ impl Shared {
         let broker = Arc::clone(&self.config().broker);
         if broker.topic == before.topic {
             let changed = delta.configs_of(ResourceKind::Topic);
-            self.configure(&image, changed.map(|change| change.resource.name.as_str()));
+            let names = changed.map(|change| change.resource.name.as_str());
+            self.configure(&image, names, news);
         } else {
-            self.configure(&image, image.topics().map(|topic| topic.name.as_ref()));
+            let names = image.topics().map(|topic| topic.name.as_ref());
+            self.configure(&image, names, news);
         }
         if !delta.producer_ids.is_empty() {
             *self.metadata.producer_ids.lock() = delta.producer_ids;
@@ -278,21 +280,27 @@ impl Shared {
         for topic in delta.created.iter().chain(changed) {
             let overrides = image.overrides(&Resource::topic(&topic.name));
             let known = topics.with_id(topic.id);
-            let open = self.metadata.places.open(topic, &overrides, &broker, known);
+            let places = &self.metadata.places;
+            let open = places.open(topic, &overrides, &broker, known, news);
             topics.insert(Arc::new(open));
         }
         self.set_topics(topics);
     }
 
     /// Gives the partitions of topics the settings that the image has for them.
-    fn configure<'a>(&self, image: &Image, names: impl Iterator<Item = &'a str>) {
+    fn configure<'a>(
+        &self,
+        image: &Image,
+        names: impl Iterator<Item = &'a str>,
+        news: &mut Vec<News>,
+    ) {
         let broker = Arc::clone(&self.config().broker);
         let topics = self.topics();
         for topic in names.filter_map(|name| topics.named(name)) {
             let overrides = image.overrides(&Resource::topic(&topic.name));
             let config = crate::settings::log_config_of(&topic.name, &overrides, &broker);
             for partition in &topic.partitions {
-                partition.set_config(Arc::clone(&config));
+                partition.set_config(Arc::clone(&config), news);
             }
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use config::Overrides;
 use meta::{Candidate, Image};
 use model::{BrokerId, PartitionIndex};
-use partition::{LogDir, Residents};
+use partition::{LogDir, News, Replicas, Residents, Role};
 use wire::Uuid;
 
 use crate::topics::Topic;
@@ -55,6 +55,18 @@ impl Places {
         Candidate::new(image).without_log_dirs(self.node, &failed, &cordoned)
     }
 
+    /// What the metadata have this broker do in a partition.
+    fn role(&self, planned: &meta::Partition) -> Role {
+        if planned.leader != self.node {
+            return Role::NotLeading;
+        }
+        Role::Leading(Replicas {
+            me: self.node,
+            all: planned.replicas.clone(),
+            in_sync: planned.isr.clone(),
+        })
+    }
+
     /// A topic of the image, with the partitions that are open already and fresh ones for the rest.
     pub(crate) fn open(
         &self,
@@ -62,20 +74,23 @@ impl Places {
         overrides: &Arc<Overrides>,
         broker: &config::Broker,
         known: Option<&Arc<Topic>>,
+        news: &mut Vec<News>,
     ) -> Topic {
         let config = crate::settings::log_config_of(&topic.name, overrides, broker);
         let open = |(index, planned): (usize, &meta::Partition)| {
             let index = PartitionIndex(i32::try_from(index).unwrap_or(i32::MAX));
             if let Some(open) = known.and_then(|known| known.partition(index.0)) {
-                open.set_config(Arc::clone(&config));
-                open.set_epoch(planned.leader_epoch);
+                open.set_config(Arc::clone(&config), news);
+                open.set_role(planned.leader_epoch, self.role(planned), news);
                 return Arc::clone(open);
             }
             let residents = self.dir(planned.directory(self.node));
-            residents.partition(topic.id, index).unwrap_or_else(|| {
+            let opened = residents.partition(topic.id, index).unwrap_or_else(|| {
                 let start = partition::Start::empty(planned.leader_epoch, Arc::clone(&config));
                 residents.create(topic.id, Arc::clone(&topic.name), index, start)
-            })
+            });
+            opened.set_role(planned.leader_epoch, self.role(planned), news);
+            opened
         };
         Topic {
             id: topic.id,

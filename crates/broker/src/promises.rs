@@ -24,6 +24,14 @@ pub const INDEFINITE: &[(ErrorCode, &str)] = &[
         "mostly nothing was done; but a log directory that fails takes decisions with it that were written and not yet synced",
     ),
     (
+        ErrorCode::NotLeaderOrFollower,
+        "mostly nothing was done; but what was written under a leader that is gone may be committed by the next",
+    ),
+    (
+        ErrorCode::NotEnoughReplicasAfterAppend,
+        "what was written is committed when enough replicas are in sync again",
+    ),
+    (
         ErrorCode::KafkaStorageError,
         "what a failed sync left behind may be found by the next start, or not",
     ),

@@ -271,6 +271,7 @@ pub(crate) fn log_config(topic: &config::Topic) -> LogConfig {
                 TopicCompression::As(compression(codec, topic))
             }),
         unclean_leader_election: topic.unclean_leader_election,
+        in_sync_replicas_min: usize::try_from(topic.min_insync_replicas).unwrap_or(1),
         flush_messages: topic.flush_messages,
         flush_ms: topic.flush_ms,
         durability: match topic.durability {

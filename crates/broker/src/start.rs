@@ -16,7 +16,7 @@ use meta::{Endpoint, Image, RecordError, ReplayError, Resource};
 use model::{LeaderEpoch, PartitionIndex};
 use partition::{
     Announce, Cleaning, Found, Identity, InMemory, News, OpenError, Partition, PieceMaker,
-    Recovery, Residents, Restored, SegmentWriter, Start, Syncer, Told,
+    Recovery, Residents, Restored, Role, SegmentWriter, Start, Syncer, Told,
 };
 use wire::records::{Batch, Caps, CodecError, RecordError as BatchRecordError, RecordIter};
 use wire::{ErrorCode, Uuid};
@@ -374,6 +374,8 @@ fn recover(env: &Env, settings: &Settings) -> Result<Recovered, StartError> {
                 start,
             )
         });
+    // Nobody waits yet.
+    log.set_role(LeaderEpoch(0), Role::alone(node), &mut Vec::new());
     // Named after nothing on disk: no request shows it.
     let missing = Residents::offline(
         env,
@@ -389,7 +391,13 @@ fn recover(env: &Env, settings: &Settings) -> Result<Recovered, StartError> {
     let mut topics = Topics::default();
     for topic in placed.topics() {
         let overrides: Arc<Overrides> = image.overrides(&Resource::topic(&topic.name));
-        topics.insert(Arc::new(places.open(topic, &overrides, &dynamic, None)));
+        topics.insert(Arc::new(places.open(
+            topic,
+            &overrides,
+            &dynamic,
+            None,
+            &mut Vec::new(),
+        )));
     }
     Ok(Recovered {
         settings: Settings::new(dynamic, &image),

@@ -65,6 +65,7 @@ pub struct Topic {
     pub segment_jitter_ms: i64,
     pub segment_ms: i64,
     pub unclean_leader_election: bool,
+    pub min_insync_replicas: i32,
     pub durability: Durability,
 }
 
@@ -191,6 +192,7 @@ impl Reader<'_> {
             segment_jitter_ms: self.long("segment.jitter.ms"),
             segment_ms: self.long("segment.ms"),
             unclean_leader_election: self.flag("unclean.leader.election.enable"),
+            min_insync_replicas: self.int("min.insync.replicas"),
             durability: if self.text("esker.durability") == "os" {
                 Durability::Os
             } else {

@@ -59,6 +59,8 @@ pub struct LogConfig {
     pub message_timestamp_after_max_ms: i64,
     pub compression: TopicCompression,
     pub unclean_leader_election: bool,
+    /// Replicas that must be in sync for `acks=all`.
+    pub in_sync_replicas_min: usize,
     /// Kept for tools that read it back; `durability` decides.
     pub flush_messages: i64,
     pub flush_ms: i64,
@@ -106,6 +108,7 @@ impl Default for LogConfig {
             message_timestamp_after_max_ms: 3_600_000,
             compression: TopicCompression::Producer,
             unclean_leader_election: false,
+            in_sync_replicas_min: 1,
             flush_messages: i64::MAX,
             flush_ms: i64::MAX,
             durability: Durability::Sync,

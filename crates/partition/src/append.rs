@@ -1,4 +1,4 @@
-//! The write walk: a produced batch gets its place in the log and a ticket for its commit.
+//! The write walk: a produced batch gets its place in the log, and its ticket waits for what was asked for.
 //!
 //! Costs that depend on the records (recompression, record checks) are paid before the lock is taken, and only when a topic's
 //! settings ask for them. A duplicate of an idempotent producer is answered with the first answer, and not before the
@@ -19,8 +19,8 @@ use wire::records::{
 
 use crate::dir::linger::Stamp;
 use crate::dir::queue::Push;
-use crate::news::Awaiting;
 use crate::partition::{Partition, PendingTrim, State};
+use crate::progress::{TooFew, Wanted};
 use crate::verification::Warrant;
 
 /// Facts of the moment of an append.
@@ -31,14 +31,37 @@ pub struct Moment<'a> {
     pub stamp: &'a mut Stamp,
 }
 
-/// Where a batch went. The ticket is redeemed when it is committed, unless `is_committed` says that it is already.
+/// When an append is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Acks {
+    /// Never, and as few replicas as there are will do: `acks=0`.
+    None,
+    /// When it is durable on this broker: `acks=1`.
+    Leader(Ticket),
+    /// When it is committed: `acks=all`, which needs the minimum of replicas in sync. Without a ticket the caller waits for the
+    /// end of the log later.
+    All(Option<Ticket>),
+}
+
+impl Acks {
+    fn ticket(self) -> Option<(Ticket, Wanted)> {
+        match self {
+            Acks::None | Acks::All(None) => None,
+            Acks::Leader(ticket) => Some((ticket, Wanted::Durable)),
+            Acks::All(Some(ticket)) => Some((ticket, Wanted::CommittedSoon)),
+        }
+    }
+}
+
+/// Where a batch went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Appended {
     pub base_offset: Offset,
     /// Set when the topic stamps records itself.
     pub append_time: Timestamp,
     pub log_start: Offset,
-    pub is_committed: bool,
+    /// News of the ticket will come; false if it has none, or if what it would wait for is there already.
+    pub waits: bool,
     /// Its records were appended before, and this batch is kept nowhere.
     pub is_duplicate: bool,
 }
@@ -48,6 +71,12 @@ pub enum AppendError {
     /// The topic was deleted; refresh metadata.
     #[error("partition was deleted")]
     Deleted,
+    /// Client: refresh metadata, send it to the leader.
+    #[error("another broker leads the partition, or none, in leader epoch {epoch}")]
+    NotLeader { epoch: LeaderEpoch },
+    /// Client: retry until more replicas have caught up.
+    #[error("{in_sync} replicas are in sync, acks=all needs {needed}")]
+    TooFewReplicas { in_sync: usize, needed: usize },
     /// The log directory is offline or full; retry elsewhere or later.
     #[error("log directory is {}", if *full { "full" } else { "offline" })]
     Storage { full: bool },
@@ -79,14 +108,14 @@ pub struct Marker {
 }
 
 impl Partition {
-    /// Appends one batch. With a `ticket` the news will tell when it is committed.
+    /// Appends one batch. If `acks` have a ticket, news of it will come.
     pub fn append(
         self: &Arc<Self>,
         batch: Batch,
-        ticket: Option<Ticket>,
+        acks: Acks,
         moment: Moment<'_>,
     ) -> Result<Appended, AppendError> {
-        self.append_as(batch, Origin::Client, Warrant::None, ticket, moment)
+        self.append_as(batch, Origin::Client, Warrant::None, acks, moment)
     }
 
     /// Appends a batch that may begin a transaction, as its `warrant` says. Of a coordinator's batch the sequence is not checked:
@@ -96,14 +125,14 @@ impl Partition {
         batch: Batch,
         origin: Origin,
         warrant: Warrant,
-        ticket: Option<Ticket>,
+        acks: Acks,
         moment: Moment<'_>,
     ) -> Result<Appended, AppendError> {
         let config = self.config();
         let batch = prepare(batch, &config, moment.wall)?;
         let mut guard = self.state.lock();
         let state = &mut *guard;
-        if let Err(refused) = self.check_open(state, &config) {
+        if let Err(refused) = self.check_open(state, &config, acks) {
             if matches!(refused, AppendError::Storage { full: true }) && origin == Origin::Client {
                 state.await_again(&batch, moment.wall);
             }
@@ -122,14 +151,10 @@ impl Partition {
         }
         if let Verdict::Duplicate(first) = verdict? {
             let until = first.last_offset.advance(1);
-            let is_committed = until <= state.high_watermark;
-            if let Some(ticket) = ticket.filter(|_| !is_committed) {
-                // Keep the queue in offset order: the original waits further in front.
-                let place = state
-                    .awaiting
-                    .partition_point(|awaiting| awaiting.until <= until);
-                state.awaiting.insert(place, Awaiting { until, ticket });
-            }
+            let waits = (acks.ticket())
+                .filter(|(_, wanted)| !state.progress.has_reached(until, *wanted))
+                .map(|(ticket, wanted)| state.progress.wait(until, wanted, ticket))
+                .is_some();
             let base_offset = first.base_offset();
             return Ok(Appended {
                 base_offset,
@@ -138,20 +163,20 @@ impl Partition {
                     Timestamp::NONE => Timestamp::NONE,
                     _ => first.timestamp,
                 },
-                log_start: state.log_start,
-                is_committed,
+                log_start: state.progress.points().start,
+                waits,
                 is_duplicate: true,
             });
         }
 
-        Ok(self.place(state, batch, None, ticket, moment))
+        Ok(self.place(state, batch, None, acks, moment))
     }
 
     /// Appends the marker that ends the transaction of a producer. One that is repeated is appended again, and ends nothing.
     pub fn append_marker(
         self: &Arc<Self>,
         marker: Marker,
-        ticket: Option<Ticket>,
+        acks: Acks,
         moment: Moment<'_>,
     ) -> Result<Appended, AppendError> {
         let Marker {
@@ -167,24 +192,31 @@ impl Partition {
         }
         let mut guard = self.state.lock();
         let state = &mut *guard;
-        self.check_open(state, &config)?;
+        self.check_open(state, &config, acks)?;
         state
             .producers
             .check_marker(producer_id, producer_epoch, end, transaction_version)?;
         let guards = &mut state.guards;
         guards.on_marker(producer_id, producer_epoch, transaction_version);
-        Ok(self.place(state, batch, Some(end), ticket, moment))
+        Ok(self.place(state, batch, Some(end), acks, moment))
     }
 
-    /// Whether the log takes records now; one that was refused for its size or its producer says nothing of this.
+    /// Whether the log takes records with `acks=all` now; one that was refused for its size or its producer says nothing of this.
     pub fn check_append(&self) -> Result<(), AppendError> {
         let state = self.state.lock();
-        self.check_open(&state, &state.config)
+        self.check_open(&state, &state.config, Acks::All(None))
     }
 
-    fn check_open(&self, state: &State, config: &LogConfig) -> Result<(), AppendError> {
+    fn check_open(&self, state: &State, config: &LogConfig, acks: Acks) -> Result<(), AppendError> {
         if state.is_deleted {
             return Err(AppendError::Deleted);
+        }
+        if !state.progress.is_leading() {
+            let epoch = state.progress.epoch();
+            return Err(AppendError::NotLeader { epoch });
+        }
+        if let Acks::All(_) = acks {
+            state.progress.check_in_sync()?;
         }
         // Checked under the lock: a directory that fails later walks over all partitions and finds our ticket.
         if self.is_offline_in(state) {
@@ -202,12 +234,13 @@ impl Partition {
         state: &mut State,
         mut batch: Batch,
         marker: Option<EndTxn>,
-        ticket: Option<Ticket>,
+        acks: Acks,
         moment: Moment<'_>,
     ) -> Appended {
         let base_offset = state.tail.end();
         batch.set_base_offset(base_offset);
-        batch.set_leader_epoch(state.epoch);
+        let epoch = state.progress.epoch();
+        batch.set_leader_epoch(epoch);
         let end = batch.next_offset();
         let ended = state.producers.apply(&batch, marker);
         state
@@ -216,7 +249,7 @@ impl Partition {
         if marker.is_none() {
             state.guards.on_batch(batch.producer_id());
         }
-        state.are_epochs_changed |= state.epochs.assign(state.epoch, base_offset);
+        state.are_epochs_changed |= state.epochs.assign(epoch, base_offset);
         let sync = state.needs_sync(&batch, moment.now);
         let push = Push {
             bytes: batch.size(),
@@ -232,13 +265,14 @@ impl Partition {
         let appended = Appended {
             base_offset,
             append_time: append_time(&batch),
-            log_start: state.log_start,
-            is_committed: false,
+            log_start: state.progress.points().start,
+            waits: acks.ticket().is_some(),
             is_duplicate: false,
         };
         state.tail.push(batch);
-        if let Some(ticket) = ticket {
-            state.awaiting.push_back(Awaiting { until: end, ticket });
+        state.progress.on_appended(end);
+        if let Some((ticket, wanted)) = acks.ticket() {
+            state.progress.wait(end, wanted, ticket);
         }
         self.enqueue(state, push, Some((moment.stamp, moment.now)));
         appended
@@ -268,22 +302,26 @@ impl Partition {
         if self.is_offline_in(state) {
             return Err(TrimError::Offline);
         }
-        let to = to.unwrap_or(state.high_watermark);
-        if to < Offset::ZERO || to > state.high_watermark {
+        if ticket.is_some() && !state.progress.is_leading() {
+            return Err(TrimError::NotLeader);
+        }
+        let points = state.progress.points();
+        let to = to.unwrap_or(points.committed);
+        if to < Offset::ZERO || to > points.committed {
             return Err(TrimError::OutOfRange {
-                high_watermark: state.high_watermark,
+                high_watermark: points.committed,
             });
         }
         // Trims become durable in their order: one that is still on its way is done before this one is answered.
         let pending = state.trims.back().map(|trim| trim.start);
-        let start = to.max(state.log_start).max(pending.unwrap_or(to));
+        let start = to.max(points.start).max(pending.unwrap_or(to));
         state.trims.push_back(PendingTrim {
             start,
             tickets: ticket.into_iter().collect(),
         });
         let push = Push {
             bytes: 0,
-            up_to: state.tail.end(),
+            up_to: points.end,
             is_trim: true,
             sync: true,
             entry: Entry {
@@ -320,7 +358,7 @@ impl Partition {
             return UNKNOWN;
         }
         let state = self.state.lock();
-        let end = state.epochs.end_of(asked, state.high_watermark);
+        let end = state.epochs.end_of(asked, state.progress.points().end);
         end.map_or(UNKNOWN, |end| (end.epoch, end.end))
     }
 
@@ -337,8 +375,17 @@ pub enum TrimError {
     Deleted,
     #[error("log directory is offline")]
     Offline,
+    #[error("another broker leads the partition, or none")]
+    NotLeader,
     #[error("offset is above the high watermark {high_watermark}")]
     OutOfRange { high_watermark: Offset },
+}
+
+impl From<TooFew> for AppendError {
+    fn from(too_few: TooFew) -> AppendError {
+        let TooFew { in_sync, needed } = too_few;
+        AppendError::TooFewReplicas { in_sync, needed }
+    }
 }
 
 /// Brings the batch into the form that the topic stores, and refuses what it does not take.
@@ -500,7 +547,7 @@ impl Partition {
             let mut state = self.state.lock();
             state.flush_at = None;
             state.unflushed_records = 0;
-            state.log_start
+            state.progress.points().start
         };
         self.advance_start(log_start);
     }

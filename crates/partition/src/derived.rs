@@ -40,7 +40,7 @@ impl Derived {
                 store.add_aborted(txn.into())?;
             }
         }
-        // Only committed batches are written.
+        // What readers may see is not asked of these states, so they need not wait until the markers are committed.
         self.producers.on_high_watermark(self.producers.end());
         Ok(())
     }

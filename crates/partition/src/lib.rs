@@ -12,8 +12,9 @@ mod progress;
 pub mod read;
 mod sync;
 mod verification;
+mod waiting;
 
-pub use append::{AppendError, Appended, Marker, Moment, TrimError};
+pub use append::{Acks, AppendError, Appended, Marker, Moment, TrimError};
 pub use dir::{
     Announce, Begun, Cleaner, CleanerSettings, Cleaning, Commit, DirSettings, Durable, Extent,
     Flight, Found, Identity, InMemory, Key, LogDir, Move, MoveError, MoveStep, Moved, NeverDurable,
@@ -22,5 +23,7 @@ pub use dir::{
 };
 pub use news::News;
 pub use partition::{Bounds, Hole, Partition, Start};
+pub use progress::{Replicas, Role};
 pub use read::{Isolation, Plan, Read, ReadError, ReadRequest};
 pub use verification::{Guard, Warrant};
+pub use waiting::NeverCommitted;

@@ -2,16 +2,18 @@
 //!
 //! The partition knows nothing of connections; it holds tickets and hands them back as news for the inboxes that they name.
 
-use model::{InboxId, Offset, Ticket};
-
-use crate::read::Isolation;
+use model::{InboxId, Ticket};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
-    /// The append behind the ticket is committed.
-    Committed(Ticket),
+    /// What the ticket waits for has come: its append is durable, or committed, as was asked.
+    Reached(Ticket),
     /// The log directory failed before it was: indefinite, it may or may not be there after a restart.
     Failed(Ticket),
+    /// The leader epoch ended before it was: indefinite, the next leader has it or not.
+    NotLeader(Ticket),
+    /// It is in the log, but fewer replicas are in sync now than `acks=all` needs: indefinite.
+    TooFewReplicas(Ticket),
     /// The partition that the ticket names has more to read (or has failed).
     Readable(Ticket),
 }
@@ -20,7 +22,11 @@ impl News {
     #[must_use]
     pub fn ticket(&self) -> Ticket {
         match self {
-            News::Committed(ticket) | News::Failed(ticket) | News::Readable(ticket) => *ticket,
+            News::Reached(ticket)
+            | News::Failed(ticket)
+            | News::NotLeader(ticket)
+            | News::TooFewReplicas(ticket)
+            | News::Readable(ticket) => *ticket,
         }
     }
 
@@ -29,18 +35,4 @@ impl News {
     pub fn inbox(&self) -> InboxId {
         self.ticket().inbox
     }
-}
-
-/// A ticket and the log end it waits for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Awaiting {
-    pub until: Offset,
-    pub ticket: Ticket,
-}
-
-/// Who waits to see more, and of what.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Watcher {
-    pub ticket: Ticket,
-    pub isolation: Isolation,
 }

@@ -1,8 +1,8 @@
-//! One partition on the broker that leads it.
+//! One partition of which this broker has a replica.
 //!
-//! Owns the order of the log: its end, what is durable, who waits. Invariant: `log_start <= high_watermark <= log_end`, and
-//! `log_start <= local_start`, which moves here before the files below it go. The high watermark moves only after a sync returned (or, for relaxed topics, after the write), and never back. The lock is
-//! short: taken per append, read plan and commit, never held during IO.
+//! Owns the order of the log; how far it has come, and who waits for what, is in its `progress`. Invariant: the log start is not
+//! above `local_start`, which moves here before the files below it go. The lock is short: taken per append, read plan and commit,
+//! never held during IO.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock, Weak};
@@ -21,7 +21,9 @@ use crate::dir::durable::{Durable, Key, NeverDurable, Reached};
 use crate::dir::log_dir::LogDir;
 use crate::dir::r#move::pause::Pause;
 use crate::dir::queue::Slot;
-use crate::news::{Awaiting, News, Watcher};
+use crate::news::News;
+use crate::progress::Progress;
+use crate::read::Isolation;
 use crate::sync::{AtomicU64, Mutex};
 use crate::verification::Guards;
 
@@ -58,16 +60,14 @@ pub(crate) struct Home {
 pub(crate) struct State {
     pub(crate) home: Arc<Home>,
     pub(crate) tail: Tail,
-    pub(crate) log_start: Offset,
     /// First offset that the files of this broker are to have. Equal to the log start until a tier has what lies between.
     pub(crate) local_start: Offset,
-    pub(crate) high_watermark: Offset,
-    pub(crate) epoch: LeaderEpoch,
+    /// Its `end` is that of the tail.
+    pub(crate) progress: Progress,
     pub(crate) epochs: Epochs,
     pub(crate) are_epochs_changed: bool,
     pub(crate) producers: ProducerStates,
     pub(crate) config: Arc<LogConfig>,
-    pub(crate) awaiting: VecDeque<Awaiting>,
     /// At most one in each round.
     pub(crate) trims: VecDeque<PendingTrim>,
     /// The log start moved since the segment writer last looked.
@@ -92,6 +92,13 @@ pub(crate) struct State {
     pub(crate) arrives_at: Option<Weak<dyn Registry>>,
     /// Offsets `from..to` that were durable and cannot be read any more; reported, never skipped over.
     pub(crate) holes: Vec<Hole>,
+}
+
+/// A reader that waits to see more.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Watcher {
+    pub(crate) ticket: Ticket,
+    pub(crate) isolation: Isolation,
 }
 
 /// A log start that is not durable, and who waits for it.
@@ -150,9 +157,12 @@ pub struct Bounds {
     pub log_start: Offset,
     /// First offset on the disks of this broker; never below the log start.
     pub local_start: Offset,
+    /// What is committed ends here.
     pub high_watermark: Offset,
     /// What a reader of committed data sees ends here: the first open transaction, or the high watermark.
     pub last_stable: Offset,
+    /// Synced here; above the high watermark while other replicas are waited for.
+    pub durable: Offset,
     pub log_end: Offset,
     pub epoch: LeaderEpoch,
 }
@@ -172,8 +182,8 @@ impl Partition {
             let ended = producers.apply(batch, marker_of(batch));
             aborted.extend(ended.filter(|txn| txn.aborted).map(AbortedTxn::from));
         }
-        // Everything replayed is committed.
-        producers.on_high_watermark(start.log_end);
+        let ends = (start.log_start, start.log_end);
+        let progress = Progress::new(ends, start.epoch, start.config.in_sync_replicas_min);
         let is_unsettled = start.is_unsettled;
         // A life that ended between a trim and the removal of the files leaves that to this one.
         let has_spent = start.store.as_ref().is_some_and(Store::has_spent);
@@ -192,7 +202,7 @@ impl Partition {
             store: start.store.map_or_else(OnceLock::new, OnceLock::from),
             derived: Mutex::new(start.derived),
         });
-        let partition = Partition {
+        Partition {
             topic_id,
             topic,
             index,
@@ -200,16 +210,13 @@ impl Partition {
             state: Mutex::new(State {
                 home,
                 tail: Tail::unwritten_from(start.unwritten, start.log_end),
-                log_start: start.log_start,
                 // The row of the checkpoint has one number for both.
                 local_start: start.log_start,
-                high_watermark: start.log_end,
-                epoch: start.epoch,
+                progress,
                 epochs: start.epochs,
                 are_epochs_changed: is_unsettled,
                 producers,
                 config: start.config,
-                awaiting: VecDeque::new(),
                 trims: VecDeque::new(),
                 // So that the segment writer takes the files for written since the checkpoint.
                 has_trimmed: is_unsettled,
@@ -226,9 +233,7 @@ impl Partition {
                 arrives_at: None,
                 holes: start.holes,
             }),
-        };
-        partition.state.lock().begin_epoch();
-        partition
+        }
     }
 
     /// Names it in the journal.
@@ -251,19 +256,16 @@ impl Partition {
     }
 
     /// New settings hold for the next append, roll and retention check.
-    pub fn set_config(&self, config: Arc<LogConfig>) {
+    pub fn set_config(&self, config: Arc<LogConfig>, news: &mut Vec<News>) {
         let mut state = self.state.lock();
         state.config = Arc::clone(&config);
+        let in_sync_min = config.in_sync_replicas_min;
+        state.advance(news, |progress, news| {
+            progress.on_in_sync_min(in_sync_min, news);
+        });
         if let Some(store) = state.home.store.get() {
             store.set_config(config);
         }
-    }
-
-    /// Batches appended from now on are of this leader epoch.
-    pub fn set_epoch(&self, epoch: LeaderEpoch) {
-        let mut state = self.state.lock();
-        state.epoch = epoch;
-        state.begin_epoch();
     }
 
     pub(crate) fn home(&self) -> Arc<Home> {
@@ -361,36 +363,43 @@ impl Durable for Partition {
 impl State {
     /// A new epoch begins where the log ends, and not with its first batch: who was told of it asks later where it ended, also
     /// when nothing was appended in it (KIP-320).
-    fn begin_epoch(&mut self) {
-        let latest = self.epochs.latest();
-        if latest.is_none_or(|latest| latest.epoch < self.epoch) {
-            self.are_epochs_changed |= self.epochs.assign(self.epoch, self.tail.end());
+    pub(crate) fn begin_epoch(&mut self) {
+        let (latest, epoch) = (self.epochs.latest(), self.progress.epoch());
+        if latest.is_none_or(|latest| latest.epoch < epoch) {
+            self.are_epochs_changed |= self.epochs.assign(epoch, self.tail.end());
         }
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.home.dir.env.clock.now()
     }
 
     pub(crate) fn bounds(&self) -> Bounds {
+        let points = self.progress.points();
         Bounds {
-            log_start: self.log_start,
+            log_start: points.start,
             local_start: self.local_start,
-            high_watermark: self.high_watermark,
+            high_watermark: points.committed,
             last_stable: self.last_stable(),
-            log_end: self.tail.end(),
-            epoch: self.epoch,
+            durable: points.durable,
+            log_end: points.end,
+            epoch: self.progress.epoch(),
         }
     }
 
-    /// Never above the high watermark; a transaction that began below the log start holds nothing back there.
-    pub(crate) fn last_stable(&self) -> Offset {
+    /// Never above what is committed; a transaction that began below the log start holds nothing back there.
+    fn last_stable(&self) -> Offset {
+        let points = self.progress.points();
         let first_unstable = self.producers.first_unstable();
-        first_unstable.map_or(self.high_watermark, |first| {
-            first.max(self.log_start).min(self.high_watermark)
+        first_unstable.map_or(points.committed, |first| {
+            first.max(points.start).min(points.committed)
         })
     }
 
     /// A new log start is durable.
     pub(crate) fn raise_log_start(&mut self, to: Offset) {
-        self.log_start = self.log_start.max(to);
-        self.local_start = self.local_start.max(self.log_start);
+        self.progress.on_start(to);
+        self.local_start = self.local_start.max(self.progress.points().start);
     }
 
     /// The newest trim goes with the one before it.
@@ -402,11 +411,7 @@ impl State {
     }
 
     fn release_all(&mut self, news: &mut Vec<News>) {
-        news.extend(
-            self.awaiting
-                .drain(..)
-                .map(|awaiting| News::Failed(awaiting.ticket)),
-        );
+        self.progress.fail_all(News::Failed, news);
         news.extend(
             self.trims
                 .drain(..)

@@ -1,111 +1,390 @@
-//! Watermarks: what a returned sync means for those who wait.
+//! How far one partition has come, and which tickets that redeems.
+//!
+//! A machine without IO: events say what was appended, what is synced here and at followers, which replicas are in sync and what
+//! our role is. Invariant: `start <= committed <= durable <= end`. The committed offset is the smallest synced end of the replicas
+//! in sync; it stands still while fewer of them than the minimum are, and never falls. A ticket belongs to the leader epoch that
+//! it was taken in: when that ends, its tickets fail before anything else changes, so that no later leader redeems them.
+//!
+//! Moves nothing below the ends: a log that is cut is not its affair.
 
-use std::sync::Arc;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
-use model::{InboxId, Offset, Ticket, WaiterKey};
+use model::{BrokerId, Instant, LeaderEpoch, Offset, Ticket};
 
-use crate::dir::durable::{NeverDurable, Reached};
-use crate::news::{Awaiting, News, Watcher};
-use crate::partition::{Bounds, Partition, State};
-use crate::read::Isolation;
+use crate::news::News;
 
-impl Partition {
-    /// A round became durable, and the segment writer has more to write.
-    pub(crate) fn on_reached(&self, reached: Reached, news: &mut Vec<News>) {
-        let Reached {
-            up_to,
-            has_trim,
-            bytes,
-        } = reached;
-        let mut guard = self.state.lock();
-        let state = &mut *guard;
-        if state.is_deleted {
-            return; // nobody waits, and nothing is written any more
+/// Our part in a partition under one leader epoch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Another broker leads, or none: nothing is appended or shown here.
+    NotLeading,
+    Leading(Replicas),
+}
+
+impl Role {
+    /// Leads a partition that has no other replica.
+    #[must_use]
+    pub fn alone(me: BrokerId) -> Role {
+        Role::Leading(Replicas {
+            me,
+            all: vec![me],
+            in_sync: vec![me],
+        })
+    }
+}
+
+/// The replicas of a partition, as its leader knows them from the metadata.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replicas {
+    pub me: BrokerId,
+    pub all: Vec<BrokerId>,
+    pub in_sync: Vec<BrokerId>,
+}
+
+/// The offsets that a log has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Points {
+    pub start: Offset,
+    /// What readers are shown ends here; Kafka's high watermark.
+    pub committed: Offset,
+    /// What this broker has synced, or written where the topic is relaxed.
+    pub durable: Offset,
+    pub end: Offset,
+}
+
+/// What a ticket waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    Durable,
+    Committed,
+    /// The same for an append of a client, which is told when too few replicas are in sync for it.
+    CommittedSoon,
+}
+
+/// A ticket and the log end that it waits for.
+#[derive(Clone, Copy, Debug)]
+struct Awaiting {
+    until: Offset,
+    ticket: Ticket,
+    /// In which the ticket was taken.
+    epoch: LeaderEpoch,
+    wanted: Wanted,
+}
+
+/// How far a follower has come.
+#[derive(Clone, Copy, Debug)]
+struct Follower {
+    /// Nothing is known before its first word in this epoch.
+    synced: Option<Offset>,
+    /// When it had everything last.
+    caught_up_at: Instant,
+    /// Its last word, and our end then: it had everything then if it comes to have that.
+    asked: (Instant, Offset),
+}
+
+/// Fewer replicas are in sync than an append with `acks=all` needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TooFew {
+    pub in_sync: usize,
+    pub needed: usize,
+}
+
+/// The machine of one partition.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    points: Points,
+    epoch: LeaderEpoch,
+    role: Role,
+    /// Replicas other than ourselves, while we lead.
+    followers: BTreeMap<BrokerId, Follower>,
+    /// `min.insync.replicas`.
+    in_sync_min: usize,
+    /// In the order of the offsets they wait for, as is the next.
+    awaiting_durable: VecDeque<Awaiting>,
+    awaiting_committed: VecDeque<Awaiting>,
+}
+
+impl Progress {
+    /// Of a log that was found on disk: all of it is durable, and what of it is committed a role tells.
+    pub(crate) fn new(
+        (start, end): (Offset, Offset),
+        epoch: LeaderEpoch,
+        in_sync_min: usize,
+    ) -> Progress {
+        let points = Points {
+            start,
+            committed: start,
+            durable: end,
+            end,
+        };
+        let mut progress = Progress {
+            points,
+            epoch,
+            role: Role::NotLeading,
+            followers: BTreeMap::new(),
+            in_sync_min,
+            awaiting_durable: VecDeque::new(),
+            awaiting_committed: VecDeque::new(),
+        };
+        progress.set(points);
+        progress
+    }
+
+    pub(crate) fn points(&self) -> Points {
+        self.points
+    }
+
+    pub(crate) fn epoch(&self) -> LeaderEpoch {
+        self.epoch
+    }
+
+    pub(crate) fn is_leading(&self) -> bool {
+        matches!(self.role, Role::Leading(_))
+    }
+
+    /// The only place where an offset changes.
+    fn set(&mut self, next: Points) {
+        assert!(
+            next.start <= next.committed
+                && next.committed <= next.durable
+                && next.durable <= next.end,
+            "offsets out of order: {next:?}"
+        );
+        let now = self.points;
+        assert!(
+            now.start <= next.start
+                && now.committed <= next.committed
+                && now.durable <= next.durable,
+            "offsets fall: {now:?} to {next:?}"
+        );
+        self.points = next;
+    }
+
+    /// The log has grown.
+    pub(crate) fn on_appended(&mut self, end: Offset) {
+        let points = self.points;
+        self.set(Points { end, ..points });
+    }
+
+    /// The log start has moved up.
+    pub(crate) fn on_start(&mut self, start: Offset) {
+        let points = self.points;
+        let start = start.max(points.start);
+        self.set(Points { start, ..points });
+    }
+
+    /// Everything below `up_to` is synced here. Tickets wait for [`Progress::redeem`].
+    pub(crate) fn on_durable(&mut self, up_to: Offset) {
+        let points = self.points;
+        let durable = up_to.max(points.durable);
+        self.set(Points { durable, ..points });
+        self.advance();
+    }
+
+    /// A follower has synced everything below `synced`.
+    pub(crate) fn on_follower_at(&mut self, broker: BrokerId, synced: Offset, now: Instant) {
+        let end = self.points.end;
+        // A broker that is no replica has no say, and what it tells is forgotten when we do not lead.
+        let Some(follower) = self.followers.get_mut(&broker) else {
+            return;
+        };
+        let (asked_at, end_then) = follower.asked;
+        if end <= synced {
+            follower.caught_up_at = now;
+        } else if end_then <= synced {
+            follower.caught_up_at = follower.caught_up_at.max(asked_at);
         }
-        let mut before = state.bounds();
-        if up_to > state.high_watermark {
-            state.high_watermark = up_to;
-            state.producers.on_high_watermark(up_to);
-            state.tell_watchers(before, news);
-            before = state.bounds();
+        follower.asked = (now, end);
+        follower.synced = follower.synced.max(Some(synced));
+        self.advance();
+    }
+
+    /// The metadata have other replicas, or others in sync, under the same leader.
+    fn on_replicas(&mut self, replicas: Replicas, now: Instant, news: &mut Vec<News>) {
+        let others = replicas.all.iter().filter(|broker| **broker != replicas.me);
+        let known = std::mem::take(&mut self.followers);
+        self.followers = others
+            .map(|broker| {
+                let unknown = Follower {
+                    synced: None,
+                    // It has as long as any to catch up.
+                    caught_up_at: now,
+                    asked: (now, self.points.end),
+                };
+                (*broker, known.get(broker).copied().unwrap_or(unknown))
+            })
+            .collect();
+        self.role = Role::Leading(replicas);
+        self.advance();
+        self.refuse_waiting(news);
+    }
+
+    /// `min.insync.replicas` was set.
+    pub(crate) fn on_in_sync_min(&mut self, in_sync_min: usize, news: &mut Vec<News>) {
+        self.in_sync_min = in_sync_min;
+        self.advance();
+        self.refuse_waiting(news);
+    }
+
+    /// The metadata give us a role. True if that ends what was before: an older epoch, or another role. A role of an older epoch
+    /// than the present one is late and changes nothing.
+    pub(crate) fn on_role(
+        &mut self,
+        epoch: LeaderEpoch,
+        role: Role,
+        now: Instant,
+        news: &mut Vec<News>,
+    ) -> bool {
+        if epoch < self.epoch {
+            return false;
         }
-        while let Some(awaiting) = state.awaiting.front().copied() {
-            if awaiting.until > state.high_watermark {
-                break;
+        let goes_on = epoch == self.epoch && self.is_leading() == matches!(role, Role::Leading(_));
+        if !goes_on {
+            // First of all. If the offsets moved first, a leader that lost office at 120 (1), was cut to 100 (2) and followed to
+            // 130 (3) would acknowledge a record that is gone.
+            self.fail_all(News::NotLeader, news);
+            self.followers.clear();
+        }
+        self.epoch = epoch;
+        match role {
+            Role::Leading(replicas) => self.on_replicas(replicas, now, news),
+            Role::NotLeading => self.role = Role::NotLeading,
+        }
+        !goes_on
+    }
+
+    /// Followers in sync that have not had everything for longer than `lag_max`: the leader wants them out of the ISR.
+    pub(crate) fn on_tick(&self, now: Instant, lag_max: Duration) -> Vec<BrokerId> {
+        let Role::Leading(replicas) = &self.role else {
+            return Vec::new();
+        };
+        let is_behind = |broker: &&BrokerId| {
+            let follower = self.followers.get(broker);
+            follower.is_some_and(|follower| lag_max < now.since(follower.caught_up_at))
+        };
+        let in_sync = replicas.in_sync.iter();
+        in_sync.filter(is_behind).copied().collect()
+    }
+
+    /// Whether `acks=all` can be promised now.
+    pub(crate) fn check_in_sync(&self) -> Result<(), TooFew> {
+        let Role::Leading(replicas) = &self.role else {
+            return Ok(());
+        };
+        let in_sync = replicas.in_sync.len();
+        let needed = needed(self.in_sync_min, replicas.all.len());
+        if in_sync < needed {
+            return Err(TooFew { in_sync, needed });
+        }
+        Ok(())
+    }
+
+    /// Moves the committed offset to where the replicas in sync have come.
+    fn advance(&mut self) {
+        let Role::Leading(replicas) = &self.role else {
+            return;
+        };
+        if self.check_in_sync().is_err() {
+            return;
+        }
+        let mut reached = Some(self.points.durable);
+        for broker in replicas.in_sync.iter().filter(|of| **of != replicas.me) {
+            // One that is in sync and no replica has not said anything either.
+            let synced = (self.followers.get(broker)).and_then(|follower| follower.synced);
+            reached = reached.min(synced);
+        }
+        let points = self.points;
+        let committed = reached.map_or(points.committed, |reached| reached.max(points.committed));
+        self.set(Points {
+            committed,
+            ..points
+        });
+    }
+
+    /// Whether what ends at `until` has come to what is `wanted`.
+    pub(crate) fn has_reached(&self, until: Offset, wanted: Wanted) -> bool {
+        match wanted {
+            Wanted::Durable => until <= self.points.durable,
+            Wanted::Committed | Wanted::CommittedSoon => until <= self.points.committed,
+        }
+    }
+
+    /// Keeps a ticket until the log is `wanted` up to `until`; only while we lead.
+    pub(crate) fn wait(&mut self, until: Offset, wanted: Wanted, ticket: Ticket) {
+        assert!(self.is_leading(), "a ticket that no event redeems");
+        let queue = match wanted {
+            Wanted::Durable => &mut self.awaiting_durable,
+            Wanted::Committed | Wanted::CommittedSoon => &mut self.awaiting_committed,
+        };
+        // Mostly at the end; a duplicate waits with its original, further in front.
+        let at = match queue.back() {
+            Some(last) if until < last.until => {
+                queue.partition_point(|awaiting| awaiting.until <= until)
             }
-            state.awaiting.pop_front();
-            news.push(News::Committed(awaiting.ticket));
-        }
-        if let Some(trim) = state.trims.pop_front_if(|_| has_trim) {
-            state.raise_log_start(trim.start);
-            state.has_trimmed = true;
-            news.extend(trim.tickets.into_iter().map(News::Committed));
-        }
-        // The log start may have passed the beginning of an open transaction.
-        state.tell_watchers(before, news);
-        let is_first = !std::mem::replace(&mut state.dirty, true);
-        let home = Arc::clone(&state.home);
-        drop(guard);
-        let listed = is_first.then(|| self.key());
-        home.dir.backlog.add(bytes, listed);
+            _ => queue.len(),
+        };
+        let awaiting = Awaiting {
+            until,
+            ticket,
+            epoch: self.epoch,
+            wanted,
+        };
+        queue.insert(at, awaiting);
     }
 
-    /// Redeems `ticket` when everything appended so far is durable; `false` when it is already.
-    pub fn await_end(&self, ticket: Ticket) -> Result<bool, NeverDurable> {
-        let mut state = self.state.lock();
-        let until = state.tail.end();
-        if until <= state.high_watermark {
-            return Ok(false);
-        }
-        // The directory fails (1), everyone who waits is told (2), and now one more comes: nobody would tell it any more.
-        if state.is_deleted || state.home.dir.is_failed() {
-            return Err(NeverDurable);
-        }
-        state.awaiting.push_back(Awaiting { until, ticket });
-        Ok(true)
-    }
-
-    /// Forgets those of `inbox` that wait for a commit no more. On a full disk it may take hours to come, and clients that ask again
-    /// wait once more each time.
-    pub fn forget_waiters(&self, inbox: InboxId, is_waiting: impl Fn(WaiterKey) -> bool) {
-        let mut state = self.state.lock();
-        let is_over = |ticket: &Ticket| ticket.inbox == inbox && !is_waiting(ticket.key);
-        state.awaiting.retain(|awaiting| !is_over(&awaiting.ticket));
-        for trim in &mut state.trims {
-            trim.tickets.retain(|ticket| !is_over(ticket));
+    /// Hands out the tickets whose offsets were reached.
+    pub(crate) fn redeem(&mut self, news: &mut Vec<News>) {
+        let Points {
+            committed, durable, ..
+        } = self.points;
+        for (queue, reached) in [
+            (&mut self.awaiting_durable, durable),
+            (&mut self.awaiting_committed, committed),
+        ] {
+            while let Some(awaiting) = queue.pop_front_if(|awaiting| awaiting.until <= reached) {
+                assert_eq!(
+                    awaiting.epoch, self.epoch,
+                    "its tickets failed when it ended"
+                );
+                news.push(News::Reached(awaiting.ticket));
+            }
         }
     }
 
-    /// Tells `watcher` once when what a reader of its isolation sees grows past `seen`; `false` when it already has.
-    pub fn watch(&self, watcher: Ticket, seen: Offset, isolation: Isolation) -> bool {
-        let mut state = self.state.lock();
-        let end = state.bounds().end(isolation);
-        let is_current = end <= seen && !state.is_deleted && !self.is_offline_in(&state);
-        if is_current {
-            state.watchers.push(Watcher {
-                ticket: watcher,
-                isolation,
-            });
+    /// Appends that were let in when enough replicas were in sync do not wait until enough are again.
+    fn refuse_waiting(&mut self, news: &mut Vec<News>) {
+        if self.check_in_sync().is_err() {
+            let (refused, kept): (VecDeque<_>, _) = std::mem::take(&mut self.awaiting_committed)
+                .into_iter()
+                .partition(|awaiting| awaiting.wanted == Wanted::CommittedSoon);
+            self.awaiting_committed = kept;
+            let tickets = refused.into_iter().map(|awaiting| awaiting.ticket);
+            news.extend(tickets.map(News::TooFewReplicas));
         }
-        is_current
     }
 
-    pub fn unwatch(&self, inbox: InboxId, watcher: WaiterKey) {
-        let is_of = |ticket: Ticket| ticket.inbox == inbox && ticket.key == watcher;
-        let mut state = self.state.lock();
-        state.watchers.retain(|known| !is_of(known.ticket));
+    /// Nothing that is waited for will come.
+    pub(crate) fn fail_all(&mut self, why: fn(Ticket) -> News, news: &mut Vec<News>) {
+        for queue in [&mut self.awaiting_durable, &mut self.awaiting_committed] {
+            news.extend(queue.drain(..).map(|awaiting| why(awaiting.ticket)));
+        }
+    }
+
+    /// Forgets tickets that nobody waits under any more.
+    pub(crate) fn forget(&mut self, is_over: impl Fn(&Ticket) -> bool) {
+        for queue in [&mut self.awaiting_durable, &mut self.awaiting_committed] {
+            queue.retain(|awaiting| !is_over(&awaiting.ticket));
+        }
     }
 }
 
-impl State {
-    /// Tells those for whom there is more to see than at `before`.
-    fn tell_watchers(&mut self, before: Bounds, news: &mut Vec<News>) {
-        let now = self.bounds();
-        let sees_more =
-            |watcher: &mut Watcher| before.end(watcher.isolation) < now.end(watcher.isolation);
-        if before.high_watermark < now.high_watermark || before.last_stable < now.last_stable {
-            let told = self.watchers.extract_if(.., sees_more);
-            news.extend(told.map(|watcher| News::Readable(watcher.ticket)));
-        }
-    }
+/// Replicas that must be in sync for `acks=all`: those of the setting, but never more than there are. Kafka counts so too
+/// (`Partition.effectiveMinIsr`), and its default for the log of transactions, 2, rests on that where one broker is all.
+fn needed(in_sync_min: usize, replicas: usize) -> usize {
+    in_sync_min.min(replicas)
 }
+
+#[cfg(test)]
+#[path = "progress/tests.rs"]
+mod tests;

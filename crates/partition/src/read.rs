@@ -89,7 +89,9 @@ pub enum ReadError {
     Deleted,
     #[error("log directory is offline")]
     Offline,
-    #[error("offset is outside {} to {}", bounds.log_start, bounds.high_watermark)]
+    #[error("another broker leads the partition, or none")]
+    NotLeader,
+    #[error("offset is outside {} to {}", bounds.log_start, bounds.log_end)]
     OutOfRange { bounds: Bounds },
     /// The client's leader epoch is older than ours.
     #[error("leader epoch is {current} now")]
@@ -157,8 +159,10 @@ impl Partition {
         }
         let bounds = state.bounds();
         let end = bounds.end(request.isolation);
-        check_epoch(request.current_epoch, state.epoch)?;
-        if request.from < state.log_start || request.from > state.high_watermark {
+        check_epoch(request.current_epoch, &state)?;
+        // Between what is committed and the end nothing is shown yet. A reader that was shown more by an earlier leader waits
+        // there; told that it is out of range, it would begin anew.
+        if request.from < bounds.log_start || request.from > bounds.log_end {
             return Err(ReadError::OutOfRange { bounds });
         }
         if let Some(hole) = state
@@ -308,16 +312,18 @@ impl Partition {
         let mut count = LATE_BATCHES_FIRST;
         loop {
             let late = |batch: &&Batch| from < batch.next_offset() && batch.max_timestamp() >= time;
-            let ((log_start, tail_start, batches), home) = self.look_at_tail(|state| {
+            let ((points, tail_start, batches), home) = self.look_at_tail(|state| {
                 let batches: Vec<Batch> =
                     committed(state).filter(late).take(count).cloned().collect();
-                (state.log_start, state.tail.start(), batches)
+                (state.progress.points(), state.tail.start(), batches)
             })?;
+            let (log_start, end) = (points.start, points.committed);
             // Again only when memory has let go of batches meanwhile.
             if from < tail_start
                 && let Some(store) = seen.insert(home).store.get()
             {
-                let found = store.offset_for_time(time, log_start..tail_start)?;
+                // Files have what is durable, committed or not.
+                let found = store.offset_for_time(time, log_start..tail_start.min(end))?;
                 if found.is_some() {
                     return Ok(found);
                 }
@@ -341,16 +347,17 @@ impl Partition {
         &self,
         seen: &mut Option<Arc<Home>>,
     ) -> Result<Option<RecordTime>, ReadError> {
-        let (newest, home) = self.look_at_tail(|state| {
+        let ((newest, end), home) = self.look_at_tail(|state| {
             let newest = committed(state).max_by(|left, right| {
                 left.max_timestamp()
                     .cmp(&right.max_timestamp())
                     .then(right.base_offset().cmp(&left.base_offset()))
             });
-            newest.cloned()
+            (newest.cloned(), state.progress.points().committed)
         })?;
+        // As in Kafka nothing is found while the newest record of the files is not committed.
         let stored = match seen.insert(home).store.get() {
-            Some(store) => store.max_time()?,
+            Some(store) => store.max_time()?.filter(|found| found.offset < end),
             None => None,
         };
         let Some(newest) = newest
@@ -380,19 +387,26 @@ impl Partition {
         if self.is_offline_in(&state) {
             return Err(ReadError::Offline);
         }
-        check_epoch(asked, state.epoch)
+        check_epoch(asked, &state)
     }
 }
 
 /// Batches in memory that readers may see.
 fn committed(state: &State) -> impl Iterator<Item = &Batch> {
-    let is_committed = |batch: &&Batch| batch.next_offset() <= state.high_watermark;
+    let end = state.progress.points().committed;
+    let is_committed = move |batch: &&Batch| batch.next_offset() <= end;
     state.tail.iter().take_while(is_committed)
 }
 
-fn check_epoch(asked: LeaderEpoch, current: LeaderEpoch) -> Result<(), ReadError> {
+/// Refuses a client that has another epoch in mind, and every client where we do not lead.
+fn check_epoch(asked: LeaderEpoch, state: &State) -> Result<(), ReadError> {
+    let current = state.progress.epoch();
     if asked == LeaderEpoch::NONE || asked == current {
-        Ok(())
+        if state.progress.is_leading() {
+            Ok(())
+        } else {
+            Err(ReadError::NotLeader)
+        }
     } else if asked < current {
         Err(ReadError::FencedEpoch { current })
     } else {

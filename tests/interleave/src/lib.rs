@@ -24,6 +24,8 @@ mod progress;
 mod read;
 #[path = "../../../crates/partition/src/verification.rs"]
 mod verification;
+#[path = "../../../crates/partition/src/waiting.rs"]
+mod waiting;
 
 mod moving;
 mod publish;

@@ -7,18 +7,21 @@ use std::time::Duration;
 use env::sim::{Faults, Machine};
 use env::{Bell, Turn, Worker};
 use log::config::LogConfig;
-use model::{InboxId, Instant, LeaderEpoch, Offset, PartitionIndex, Ticket, Timestamp, WaiterKey};
+use model::{
+    BrokerId, InboxId, Instant, LeaderEpoch, Offset, PartitionIndex, Ticket, Timestamp, WaiterKey,
+};
 use shuttle::sync::Condvar;
 use wire::Uuid;
 use wire::records::BatchBuilder;
 
-use crate::append::Moment;
+use crate::append::{Acks, Moment};
 use crate::dir::{
     Announce, Commit, DirSettings, Found, Identity, LogDir, Recovery, Residents, SegmentWriter,
     Stamp, Told,
 };
 use crate::news::News;
 use crate::partition::{Partition, Start};
+use crate::progress::Role;
 use crate::sync::Mutex;
 
 const DIR: &str = "/data";
@@ -134,16 +137,22 @@ fn open(
         .unwrap()
         .residents;
     let partition = |at: usize| {
-        residents
-            .partition(topic(at), PartitionIndex(0))
-            .unwrap_or_else(|| {
-                let start = Start::empty(LeaderEpoch(0), Arc::clone(config));
-                let name = format!("t{at}").into();
-                residents.create(topic(at), name, PartitionIndex(0), start)
-            })
+        let known = residents.partition(topic(at), PartitionIndex(0));
+        let partition = known.unwrap_or_else(|| {
+            let start = Start::empty(LeaderEpoch(0), Arc::clone(config));
+            let name = format!("t{at}").into();
+            residents.create(topic(at), name, PartitionIndex(0), start)
+        });
+        lead(&partition);
+        partition
     };
     let partitions = (0..2).map(partition).collect();
     (residents, partitions)
+}
+
+fn lead(partition: &Partition) {
+    let role = Role::alone(BrokerId(1));
+    partition.set_role(LeaderEpoch(0), role, &mut Vec::new());
 }
 
 pub(crate) fn ticket(index: u32) -> Ticket {
@@ -162,7 +171,7 @@ fn append(to: &Arc<Partition>, time: u32, ticket: Option<Ticket>) -> Option<Offs
         wall: Timestamp(1),
         stamp: &mut Stamp::default(),
     };
-    let appended = to.append(builder.build(), ticket, moment);
+    let appended = to.append(builder.build(), Acks::All(ticket), moment);
     appended.ok().map(|appended| appended.base_offset)
 }
 
@@ -204,6 +213,7 @@ impl Rig {
         let start = Start::empty(LeaderEpoch(0), Arc::clone(&rig.config));
         let residents = &rig.residents;
         let other = residents.create(topic(2), "t2".into(), PartitionIndex(0), start);
+        lead(&other);
         append(&other, 0, None);
         rig.commit();
         assert!(rig.dir.is_slow());
@@ -256,7 +266,7 @@ impl Rig {
 
     pub(crate) fn committed(&self) -> Vec<u32> {
         self.heard(|item| match item {
-            News::Committed(ticket) => Some(ticket.part),
+            News::Reached(ticket) => Some(ticket.part),
             _ => None,
         })
     }

@@ -220,7 +220,8 @@ fn a_failing_directory_answers_every_append_once_and_takes_none_later() {
             .collect();
         taken.sort_unstable();
         let answered = rig.heard(|item| match item {
-            News::Committed(ticket) | News::Failed(ticket) => Some(ticket.part),
+            News::Reached(ticket) | News::Failed(ticket) => Some(ticket.part),
+            News::NotLeader(_) | News::TooFewReplicas(_) => panic!("one broker leads"),
             News::Readable(_) => None,
         });
         assert_eq!(

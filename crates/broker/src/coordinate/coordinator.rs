@@ -12,7 +12,7 @@ use bytes::Bytes;
 use coord::{Caller, Moment, Step, Topics, txn};
 use log::producer::Origin;
 use model::{Instant, LeaderEpoch, Offset, Sequence};
-use partition::{Isolation, Marker, Partition, Plan, ReadRequest, Stamp, Warrant};
+use partition::{Acks, Isolation, Marker, Partition, Plan, ReadRequest, Stamp, Warrant};
 use wire::ErrorCode;
 use wire::records::{Batch, BatchBuilder, Caps, Codec, ControlRecord, RecordIter, Source};
 
@@ -371,7 +371,7 @@ impl<M: Machine> Coordinator<M> {
         let origin = Origin::Coordinator;
         match self
             .log
-            .append_as(records.build(), origin, warrant, None, moment)
+            .append_as(records.build(), origin, warrant, Acks::All(None), moment)
         {
             Ok(_) => Ok(()),
             Err(refused) => Err(match error::append(&refused) {
@@ -380,6 +380,8 @@ impl<M: Machine> Coordinator<M> {
                     ErrorCode::MessageTooLarge
                 }
                 code @ (ErrorCode::InvalidProducerEpoch | ErrorCode::InvalidTxnState) => code,
+                // Another broker looks after it now.
+                ErrorCode::NotLeaderOrFollower => ErrorCode::NotCoordinator,
                 // Nothing was written: the same request may succeed later.
                 _ => ErrorCode::CoordinatorNotAvailable,
             }),

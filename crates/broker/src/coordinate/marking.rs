@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use coord::{Moment, txn};
 use model::{Instant, Ticket, WaiterKey};
-use partition::{Marker, NeverDurable, News, Partition, Stamp};
+use partition::{Acks, Marker, NeverCommitted, News, Partition, Stamp};
 use wire::ErrorCode;
 use wire::records::EndTxn;
 
@@ -97,7 +97,7 @@ impl Desk {
             Ok(true) => {}
             Ok(false) => self.write_markers(waiter),
             // Whether it was decided is not known before the next start.
-            Err(NeverDurable) => self.coordinators.drop_marking(waiter),
+            Err(NeverCommitted) => self.coordinators.drop_marking(waiter),
         }
     }
 
@@ -200,15 +200,13 @@ impl Desk {
         match waits {
             Ok(true) => {}
             Ok(false) => self.on_marked(ticket, told.err()),
-            Err(NeverDurable) => self.on_marked(ticket, Some(ErrorCode::KafkaStorageError)),
+            Err(NeverCommitted) => self.on_marked(ticket, Some(ErrorCode::KafkaStorageError)),
         }
     }
 
     pub(crate) fn on_marking_news(&mut self, news: News) {
-        let (ticket, code) = match news {
-            News::Committed(ticket) => (ticket, ErrorCode::None),
-            News::Failed(ticket) => (ticket, ErrorCode::KafkaStorageError),
-            News::Readable(_) => return,
+        let Some((ticket, code)) = crate::error::outcome(news) else {
+            return;
         };
         match (ticket.part, code) {
             (DECISION, ErrorCode::None) => self.write_markers(ticket.key),
@@ -312,7 +310,7 @@ pub(super) fn append_marker(
         wall: at.wall,
         stamp: &mut Stamp::default(),
     };
-    match partition.append_marker(marker, None, moment) {
+    match partition.append_marker(marker, Acks::All(None), moment) {
         Ok(_) => Ok(()),
         Err(error) => Err(crate::error::append(&error)),
     }
@@ -368,7 +366,8 @@ mod tests {
             stamp: &mut Stamp::default(),
         };
         let origin = log::producer::Origin::Client;
-        let appended = partition.append_as(open.build(), origin, Warrant::Waived, None, moment);
+        let appended =
+            partition.append_as(open.build(), origin, Warrant::Waived, Acks::None, moment);
         appended.expect("nobody was here before");
 
         let refused = ErrorCode::InvalidProducerEpoch;

@@ -18,13 +18,16 @@ use crate::event_loop::Outcome;
 impl Hall<'_> {
     pub(crate) fn on_news(&mut self, news: News) {
         match news {
-            News::Committed(ticket) => self.on_ticket(ticket, ErrorCode::None),
-            News::Failed(ticket) => self.on_ticket(ticket, ErrorCode::KafkaStorageError),
             News::Readable(ticket) => match self.waiting(ticket.key) {
                 Some(Waiting::Search(_)) => list_offsets::on_found(self, ticket.key),
                 Some(Waiting::Fetch(_)) => self.door.readable.push(ticket),
                 _ => {}
             },
+            other => {
+                if let Some((ticket, code)) = crate::error::outcome(other) {
+                    self.on_ticket(ticket, code);
+                }
+            }
         }
     }
 

@@ -176,6 +176,11 @@ impl Bench {
         count
     }
 
+    /// News that came without a commit reach those who wait.
+    pub(crate) fn tell(&mut self) {
+        self.shard.spread();
+    }
+
     /// The client closes its connection.
     pub(crate) fn leave(&mut self) {
         self.shard.close(CONN);
@@ -217,7 +222,9 @@ impl Bench {
             stamp: &mut partition::Stamp::default(),
         };
         let batch = batch.and_then(Result::ok).expect("a whole batch");
-        let appended = self.partition(topic, 0).append(batch, None, moment);
+        let appended = self
+            .partition(topic, 0)
+            .append(batch, partition::Acks::None, moment);
         appended.expect("it is let in");
     }
 

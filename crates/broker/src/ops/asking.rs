@@ -3,7 +3,7 @@
 use coord::{group, txn};
 use model::Instant;
 use model::Ticket;
-use partition::NeverDurable;
+use partition::NeverCommitted;
 use wire::ErrorCode;
 
 use super::{Desk, Step, Tickets};
@@ -81,7 +81,7 @@ impl Asking {
                     return;
                 }
                 Ok(false) => Ok(said),
-                Err(NeverDurable) => Err(ErrorCode::NotCoordinator),
+                Err(NeverCommitted) => Err(ErrorCode::NotCoordinator),
             },
             (said, _) => said,
         };

@@ -1,4 +1,4 @@
-//! Produce: batches are appended to their partitions, and the operation is done when they are committed.
+//! Produce: batches are appended to their partitions, and the operation is done when they are as safe as was asked.
 //!
 //! Transactional batches that would open their transaction in a partition are verified by its coordinator first (see
 //! [`super::verify`]). What is appended may be committed although the operation was told that its time is up.
@@ -27,8 +27,18 @@ pub(crate) enum Acks {
     None,
     /// When the leader has it durably.
     Leader,
-    /// When every in-sync replica has it durably.
+    /// When every in-sync replica has it durably, of which there must be the minimum.
     All,
+}
+
+impl Acks {
+    fn with(self, ticket: Ticket) -> partition::Acks {
+        match self {
+            Acks::None => partition::Acks::None,
+            Acks::Leader => partition::Acks::Leader(ticket),
+            Acks::All => partition::Acks::All(Some(ticket)),
+        }
+    }
 }
 
 /// How partitions join the transaction of the batches (KIP-890).
@@ -82,7 +92,7 @@ pub(crate) enum ProduceError {
     /// The coordinator of the transaction did not let it in.
     Unverified(ErrorCode),
     Append(AppendError),
-    /// It may or may not be there after a restart.
+    /// It may or may not be committed later, by another leader or after a restart.
     Lost(ErrorCode),
     /// It may be committed later.
     TimedOut,
@@ -170,12 +180,11 @@ pub(super) fn append_all(
         let (id, name) = &committing.produced.topics[batch.topic as usize];
         let terms = Terms {
             warrant: warrant(number),
-            ticket: (request.acks != Acks::None).then(|| tickets(number as u32)),
+            acks: request.acks.with(tickets(number as u32)),
             knows_zstd: request.knows_zstd,
         };
         let result = append_one(desk, asker, (*id, name), &batch, &mut origin, terms);
-        let waits = result.as_ref().is_ok_and(|appended| !appended.is_committed)
-            && request.acks != Acks::None;
+        let waits = result.as_ref().is_ok_and(|appended| appended.waits);
         committing.open += usize::from(waits);
         committing.produced.answers.push(Answer {
             topic: batch.topic,
@@ -199,7 +208,7 @@ pub(super) fn append_all(
 struct Terms {
     /// What it may do about a transaction, or why it may not.
     warrant: Result<Warrant, ErrorCode>,
-    ticket: Option<Ticket>,
+    acks: partition::Acks,
     knows_zstd: bool,
 }
 
@@ -237,7 +246,7 @@ fn append_one(
         origin,
         Admitted {
             warrant,
-            ticket: terms.ticket,
+            acks: terms.acks,
             knows_zstd,
         },
     )
@@ -246,7 +255,7 @@ fn append_one(
 
 struct Admitted {
     warrant: Warrant,
-    ticket: Option<Ticket>,
+    acks: partition::Acks,
     knows_zstd: bool,
 }
 
@@ -284,10 +293,8 @@ fn append(
         wall: desk.wall,
         stamp: origin.stamp,
     };
-    let Admitted {
-        warrant, ticket, ..
-    } = admitted;
-    let appended = partition.append_as(batch, Writer::Client, warrant, ticket, moment)?;
+    let Admitted { warrant, acks, .. } = admitted;
+    let appended = partition.append_as(batch, Writer::Client, warrant, acks, moment)?;
     if let Some(source) = &mut origin.source
         && !appended.is_duplicate
     {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use coord::group::ask::{Commit, CommitPartition, CommitTopic, TopicKey};
 use meta::decide::create_topics::NewTopic;
 use model::{LeaderEpoch, Offset, PartitionIndex, Ticket};
-use partition::{News, Stamp};
+use partition::Stamp;
 use wire::{ErrorCode, Uuid};
 
 use super::asking::{Awaited, Awaiting};
@@ -57,11 +57,7 @@ impl Door {
             }
         }
         let news = std::mem::take(&mut desk.news).into_iter();
-        let told = news.filter_map(|item| match item {
-            News::Committed(ticket) => Some((ticket, ErrorCode::None)),
-            News::Failed(ticket) => Some((ticket, ErrorCode::KafkaStorageError)),
-            _ => None,
-        });
+        let told = news.filter_map(crate::error::outcome);
         told.filter(|(told, _)| told.key == ticket.key).collect()
     }
 

@@ -428,7 +428,7 @@ impl Partition {
             // That a transaction was aborted is asked of the segments: as long as none has its marker, it counts as open.
             let unwritten = state.aborted.iter().map(|txn| txn.first_offset).min();
             let bounds = [unstable, unwritten].into_iter().flatten();
-            bounds.fold(state.high_watermark, Offset::min)
+            bounds.fold(state.progress.points().committed, Offset::min)
         };
         let known = Offset(home.checkpointed.load(Ordering::Acquire) as i64);
         let config = store.config();

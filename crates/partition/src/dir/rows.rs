@@ -13,7 +13,7 @@ impl Partition {
         let known = home.store.get().map(Store::known);
         let (log_start, is_deleted) = {
             let state = self.state.lock();
-            (state.log_start, state.is_deleted)
+            (state.progress.points().start, state.is_deleted)
         };
         if is_deleted {
             None
@@ -32,7 +32,8 @@ impl Partition {
 
     pub(super) fn lost(&self) -> Vec<checkpoint::Lost> {
         let state = self.state.lock();
-        lost(self.topic_id, self.index, &state.holes, state.log_start)
+        let log_start = state.progress.points().start;
+        lost(self.topic_id, self.index, &state.holes, log_start)
     }
 }
 

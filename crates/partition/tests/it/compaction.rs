@@ -90,7 +90,7 @@ pub(super) fn put(rig: &mut Rig, at: usize, number: usize, table: &mut Table) {
         stamp: &mut rig.stamp,
     };
     if rig.partitions[at]
-        .append(keyed(&records), None, moment)
+        .append(keyed(&records), Acks::All(None), moment)
         .is_err()
     {
         return;
@@ -228,11 +228,11 @@ fn compaction_begins_and_ends_with_the_policy() {
     put_many(&mut rig, 300);
     work(&mut rig, &mut cleaner, &machine, SECOND * 10);
     assert_eq!(fold(&rig, 0).1, 900, "it was not asked for");
-    rig.partitions[0].set_config(Arc::new(compacted()));
+    rig.partitions[0].set_config(Arc::new(compacted()), &mut Vec::new());
     work(&mut rig, &mut cleaner, &machine, SECOND * 10);
     let (_, few) = fold(&rig, 0);
     assert!(few < 300, "{few} records");
-    rig.partitions[0].set_config(Arc::new(small_segments()));
+    rig.partitions[0].set_config(Arc::new(small_segments()), &mut Vec::new());
     let table = put_many(&mut rig, 100);
     work(&mut rig, &mut cleaner, &machine, SECOND * 10);
     assert_eq!(fold(&rig, 0), (table, few + 300));
@@ -291,7 +291,7 @@ fn a_policy_that_changes_under_a_pass_leaves_nothing_half_written() {
         looks += 1;
         assert!(looks < 1000, "no pass began");
     }
-    rig.partitions[0].set_config(Arc::new(small_segments()));
+    rig.partitions[0].set_config(Arc::new(small_segments()), &mut Vec::new());
     work(&mut rig, &mut cleaner, &machine, SECOND * 5);
     assert!(!half_written());
     assert_eq!(fold(&rig, 0).0, table);
@@ -417,6 +417,7 @@ fn a_topic_that_is_deleted_under_a_pass_leaves_its_name_to_the_next() {
     let name = Arc::clone(&old.topic);
     let id = Uuid([77; 16]);
     rig.partitions[0] = rig.residents.create(id, name, PartitionIndex(0), start);
+    lead(&rig.partitions[0], 1);
     let mut table = Table::new();
     for number in 0..300 {
         put(&mut rig, 0, number, &mut table);

@@ -50,7 +50,7 @@ fn fails_for_good(rig: &mut Rig, machine: &Machine, known: &mut [Known], context
         let bounds = rig.partitions[at].bounds();
         if bounds.high_watermark < bounds.log_end {
             let told = rig.partitions[at].await_end(ticket(0));
-            assert_eq!(told, Err(partition::NeverDurable), "{context}");
+            assert_eq!(told, Err(partition::NeverCommitted), "{context}");
         }
         assert!(!rig.partitions[at].watch(
             ticket(0),

@@ -44,7 +44,7 @@ fn append(rig: &mut Rig, machine: &Machine, number: i64) {
         stamp: &mut rig.stamp,
     };
     let batch = batch_of(&[value("flush", number as usize)]);
-    partition.append(batch, None, moment).unwrap();
+    partition.append(batch, Acks::All(None), moment).unwrap();
     rig.commit(&mut []);
 }
 

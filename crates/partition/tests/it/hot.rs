@@ -75,7 +75,7 @@ fn a_time_is_found_in_memory_behind_batches_that_only_say_they_have_it() {
             wall: Timestamp(0),
             stamp: &mut rig.stamp,
         };
-        partition.append(batch, None, moment).unwrap();
+        partition.append(batch, Acks::All(None), moment).unwrap();
     };
     (0..20).for_each(|_| append(told_as_late_as(500, 100)));
     append(told_as_late_as(500, 500));

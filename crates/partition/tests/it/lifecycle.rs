@@ -175,14 +175,14 @@ fn an_epoch_begins_where_the_log_ends_and_not_with_its_first_batch() {
         machine.kill();
         rig = open(&machine, &configs).unwrap();
         // The metadata tells of it.
-        rig.partitions[0].set_epoch(LeaderEpoch(life));
+        lead(&rig.partitions[0], life);
         assert_eq!(end(&rig, life), (life, 10));
         assert_eq!(end(&rig, life - 1), (0, 10), "nothing was appended in it");
         assert_eq!(rig.partitions[0].epoch_at(Offset(9)), LeaderEpoch(0));
         assert_eq!(rig.partitions[0].epoch_at(Offset(10)), LeaderEpoch(life));
     }
     fill(&mut rig, &machine, &mut known, 2);
-    rig.partitions[0].set_epoch(LeaderEpoch(4));
+    lead(&rig.partitions[0], 4);
     fill(&mut rig, &machine, &mut known, 2);
     drop(rig);
     machine.power_cut();
@@ -202,7 +202,7 @@ fn epochs_that_a_checkpoint_left_half_done_keep_their_starts() {
     let mut known = vec![Known::default()];
     let configs = [small_segments()];
     let append = |rig: &mut Rig, known: &mut [Known], epoch| {
-        rig.partitions[0].set_epoch(LeaderEpoch(epoch));
+        lead(&rig.partitions[0], epoch);
         fill(rig, &machine, known, 3);
     };
     let mut rig = open(&machine, &configs).unwrap();
@@ -346,6 +346,7 @@ fn a_topic_made_again_under_its_name_keeps_its_own_records() {
     rig.partitions[0] = rig
         .residents
         .create(topic(7), "t0".into(), PartitionIndex(0), start);
+    lead(&rig.partitions[0], 0);
     known[0] = Known::default();
     fill(&mut rig, &machine, &mut known, 30);
     drop(rig);

@@ -12,6 +12,7 @@ mod moving;
 mod owners;
 mod pieces;
 mod power;
+mod replicas;
 mod rescue;
 mod strays;
 mod together;
@@ -28,12 +29,12 @@ use bytes::Bytes;
 use env::sim::{Faults, Machine};
 use env::{Turn, Worker};
 use log::config::{Durability, LogConfig};
-use model::{InboxId, LeaderEpoch, Offset, PartitionIndex, Ticket, Timestamp, WaiterKey};
+use model::{BrokerId, InboxId, LeaderEpoch, Offset, PartitionIndex, Ticket, Timestamp, WaiterKey};
 use parking_lot::Mutex;
 use partition::{
-    Announce, AppendError, Commit, DirSettings, Extent, Found, Identity, Isolation, LogDir, Moment,
-    News, OpenError, Partition, PieceMaker, Plan, ReadRequest, Recovery, Residents, SegmentWriter,
-    Stamp, Start, Syncer, Told, TrimError,
+    Acks, Announce, AppendError, Commit, DirSettings, Extent, Found, Identity, Isolation, LogDir,
+    Moment, News, OpenError, Partition, PieceMaker, Plan, ReadRequest, Recovery, Residents, Role,
+    SegmentWriter, Stamp, Start, Syncer, Told, TrimError,
 };
 use wire::Uuid;
 use wire::records::{Batch, BatchBuilder, Caps, RecordIter, Source};
@@ -165,6 +166,22 @@ fn open_told(
     lives: impl Fn(usize) -> bool,
     told: Arc<Told>,
 ) -> Result<Rig, OpenError> {
+    let rig = open_unled(machine, path, settings, configs, lives, told)?;
+    for partition in &rig.partitions {
+        lead(partition, partition.bounds().epoch.0);
+    }
+    Ok(rig)
+}
+
+/// The same, before anyone says who leads.
+fn open_unled(
+    machine: &Machine,
+    path: &Path,
+    settings: DirSettings,
+    configs: &[LogConfig],
+    lives: impl Fn(usize) -> bool,
+    told: Arc<Told>,
+) -> Result<Rig, OpenError> {
     let env = machine.env();
     let fresh = || Identity {
         cluster_id: "cluster".to_owned(),
@@ -217,6 +234,17 @@ fn open(machine: &Machine, configs: &[LogConfig]) -> Result<Rig, OpenError> {
     open_at(machine, Path::new(DIR), settings(), configs)
 }
 
+/// This broker leads it, with no other replica.
+fn lead(partition: &Partition, epoch: i32) {
+    set_role(partition, epoch, Role::alone(BrokerId(1)));
+}
+
+fn set_role(partition: &Partition, epoch: i32, role: Role) -> Vec<News> {
+    let mut news = Vec::new();
+    partition.set_role(LeaderEpoch(epoch), role, &mut news);
+    news
+}
+
 fn ticket(index: u32) -> Ticket {
     Ticket {
         inbox: InboxId(0),
@@ -254,7 +282,7 @@ impl Rig {
             wall: Timestamp(1_700_000_000_000),
             stamp: &mut self.stamp,
         };
-        let appended = partition.append(batch_of(values), Some(ticket), moment);
+        let appended = partition.append(batch_of(values), Acks::All(Some(ticket)), moment);
         match appended {
             Ok(appended) => {
                 let base = appended.base_offset.0;
@@ -296,7 +324,7 @@ impl Rig {
         news.append(&mut self.heard.0.lock());
         for item in news {
             match item {
-                News::Committed(ticket) => match self.waiting.remove(&ticket.part) {
+                News::Reached(ticket) => match self.waiting.remove(&ticket.part) {
                     Some(Wait::Append { partition, end }) => {
                         known[partition].acked = known[partition].acked.max(end);
                     }
@@ -310,6 +338,7 @@ impl Rig {
                     self.failed.push(wait.expect("a ticket fails once"));
                 }
                 News::Readable(_) => {}
+                News::NotLeader(_) | News::TooFewReplicas(_) => panic!("one broker leads"),
             }
         }
     }

@@ -466,7 +466,9 @@ fn a_topic_that_is_deleted_on_its_way_leaves_nothing_and_its_name_is_free_in_bot
         // Made again at once, and written, before anyone has looked at what is to go.
         let again = |residents: &Arc<Residents>, id: usize| {
             let start = Start::empty(LeaderEpoch(0), Arc::new(small_segments()));
-            residents.create(topic(id), "t0".into(), PartitionIndex(0), start)
+            let new = residents.create(topic(id), "t0".into(), PartitionIndex(0), start);
+            lead(&new, 0);
+            new
         };
         let new = again(house.residents(steps % 2), 7);
         house.first.partitions[MOVES] = Arc::clone(&new);

@@ -31,7 +31,7 @@ pub(super) fn append(
         wall: WALL,
         stamp: &mut rig.stamp,
     };
-    rig.partitions[0].append_as(batch, Origin::Client, warrant, None, moment)
+    rig.partitions[0].append_as(batch, Origin::Client, warrant, Acks::All(None), moment)
 }
 
 fn begin(rig: &mut Rig, id: i64, sequence: i32) {
@@ -57,7 +57,7 @@ fn end_by(rig: &mut Rig, marker: Marker) -> Result<Appended, AppendError> {
         wall: WALL,
         stamp: &mut rig.stamp,
     };
-    rig.partitions[0].append_marker(marker, None, moment)
+    rig.partitions[0].append_marker(marker, Acks::All(None), moment)
 }
 
 fn readable(rig: &Rig) -> Vec<u32> {

@@ -19,14 +19,14 @@ fn append(rig: &mut Rig, batch: Batch, index: u32) -> Result<partition::Appended
         wall: Timestamp(1_700_000_000_000),
         stamp: &mut rig.stamp,
     };
-    rig.partitions[0].append(batch, Some(ticket(index)), moment)
+    rig.partitions[0].append(batch, Acks::All(Some(ticket(index))), moment)
 }
 
 fn committed(rig: &Rig) -> Vec<u32> {
     let mut news = Vec::new();
     rig.dir.commit(&mut news);
     let index = |item: &News| match item {
-        News::Committed(ticket) => ticket.part,
+        News::Reached(ticket) => ticket.part,
         other => panic!("{other:?}"),
     };
     news.iter().map(index).collect()
@@ -44,10 +44,10 @@ fn a_duplicate_gets_the_first_answer_and_not_before_the_original_is_durable() {
         (first.base_offset, again.base_offset, late.base_offset),
         (Offset(0), Offset(0), Offset(0))
     );
-    assert!(!again.is_committed && !late.is_committed);
+    assert!(again.waits && late.waits);
     assert_eq!(committed(&rig), [1, 2, 4, 3], "each with what it rests on");
     let after = append(&mut rig, idempotent(1), 5).unwrap();
-    assert!(after.is_committed);
+    assert!(!after.waits);
     assert_eq!(after.base_offset, Offset(1));
     assert_eq!(
         committed(&rig),
@@ -98,7 +98,7 @@ fn duplicates_are_known_after_every_kind_of_restart() {
             machine.power_cut();
             rig = open(&machine, &[small_segments()]).unwrap();
             let again = append(&mut rig, idempotent(39), 2).unwrap();
-            assert_eq!((again.base_offset, again.is_committed), (Offset(39), true));
+            assert_eq!((again.base_offset, again.waits), (Offset(39), false));
             assert!(matches!(
                 append(&mut rig, idempotent(41), 3),
                 Err(AppendError::Producer(
@@ -117,10 +117,7 @@ fn a_watcher_is_told_once_when_there_is_more_than_it_has_seen() {
     append(&mut rig, batch_of(&[value("v", 1)]), 1).unwrap();
     let mut news = Vec::new();
     rig.dir.commit(&mut news);
-    assert_eq!(
-        news,
-        [News::Readable(ticket(9)), News::Committed(ticket(1))]
-    );
+    assert_eq!(news, [News::Readable(ticket(9)), News::Reached(ticket(1))]);
     assert!(
         !rig.partitions[0].watch(ticket(9), Offset(0), Isolation::Uncommitted),
         "there is more already"
@@ -139,8 +136,10 @@ fn nothing_uncommitted_is_ever_in_a_plan() {
     let mut rig = open(&machine, &[small_segments()]).unwrap();
     append(&mut rig, batch_of(&[value("v", 1)]), 1).unwrap();
     assert!(plan(&rig.partitions[0], Offset(0)).unwrap().is_empty());
+    let at_end = plan(&rig.partitions[0], Offset(1)).unwrap();
+    assert!(at_end.is_empty(), "it may be committed soon");
     assert!(matches!(
-        plan(&rig.partitions[0], Offset(1)),
+        plan(&rig.partitions[0], Offset(2)),
         Err(partition::ReadError::OutOfRange { .. })
     ));
     committed(&rig);
@@ -209,8 +208,8 @@ fn a_duplicate_of_a_batch_that_was_trimmed_is_answered_and_not_written_again() {
         for sequence in 0..3 {
             let again = append(&mut rig, idempotent(sequence), 10).unwrap();
             assert_eq!(
-                (again.base_offset, again.is_committed, again.log_start),
-                (Offset(sequence.into()), true, Offset(3)),
+                (again.base_offset, again.waits, again.log_start),
+                (Offset(sequence.into()), false, Offset(3)),
                 "{context}, {sequence}"
             );
         }
@@ -260,7 +259,9 @@ impl Sent {
             stamp: &mut self.rig.stamp,
         };
         let partition = &self.rig.partitions[0];
-        partition.append(builder.build(), None, moment).map(drop)
+        partition
+            .append(builder.build(), Acks::All(None), moment)
+            .map(drop)
     }
 
     /// All of them while the disk is full; there is room again afterwards.

@@ -97,7 +97,7 @@ fn batches(log: &Partition) -> Vec<i32> {
 fn set_max_message_bytes(log: &Partition, bytes: u64) {
     let mut config = (*log.config()).clone();
     config.max_message_bytes = bytes;
-    log.set_config(Arc::new(config));
+    log.set_config(Arc::new(config), &mut Vec::new());
 }
 
 /// Refuses what was decided and is not written yet.
@@ -106,7 +106,7 @@ fn refuse(bench: &mut Bench) {
     let config = log.config();
     set_max_message_bytes(&log, 50);
     bench.write_decisions();
-    log.set_config(config);
+    log.set_config(config, &mut Vec::new());
 }
 
 #[test]
@@ -280,4 +280,34 @@ fn a_load_that_waited_goes_on_though_nobody_asks() {
     assert!(!bench.shard.desk.coordinators.is_loading());
     let due = bench.shard.desk.coordinators.next_deadline();
     assert!(due > Some(bench.shard.desk.now.plus(LOAD_PAUSE)), "{due:?}");
+}
+
+/// As Kafka answers it: nothing was written, and another time there may be enough.
+#[test]
+fn a_log_with_too_few_replicas_in_sync_is_no_coordinator_for_now() {
+    let mut bench = bench();
+    let log = log(&mut bench);
+    let mut config = (*log.config()).clone();
+    config.in_sync_replicas_min = 2;
+    log.set_config(Arc::new(config), &mut Vec::new());
+    let lead = |in_sync: &[i32], epoch: i32| {
+        let role = partition::Role::Leading(partition::Replicas {
+            me: model::BrokerId(1),
+            all: vec![model::BrokerId(1), model::BrokerId(2)],
+            in_sync: in_sync.iter().copied().map(model::BrokerId).collect(),
+        });
+        log.set_role(LeaderEpoch(epoch), role, &mut Vec::new());
+    };
+    lead(&[1], 1);
+    bench.put(&commit(7, ""));
+    assert_eq!(told(&mut bench), Some(ErrorCode::CoordinatorNotAvailable));
+    lead(&[1, 2], 1);
+    bench.put(&commit(7, ""));
+    bench.commit();
+    assert_eq!(told(&mut bench), None, "the follower does not have it");
+    let end = log.bounds().log_end;
+    log.on_follower_at(model::BrokerId(2), end, &mut bench.shard.desk.news);
+    bench.tell();
+    assert_eq!(told(&mut bench), Some(ErrorCode::None));
+    assert_eq!(committed(&mut bench), 7);
 }

@@ -215,6 +215,8 @@ fn look_up(
 mod tests {
     use super::*;
     use crate::event_loop::bench::{Bench, encoded};
+    use model::BrokerId;
+    use partition::Role;
     use wire::messages::list_offsets_request::ListOffsetsTopic;
     use wire::messages::offset_for_leader_epoch_request::{
         OffsetForLeaderPartition, OffsetForLeaderTopic,
@@ -273,7 +275,9 @@ mod tests {
         assert_eq!(edge(&mut bench, EARLIEST), (0, 0));
         bench.append(TOPIC, b"of epoch 0");
         for epoch in 1..=2 {
-            bench.partition(TOPIC, 0).set_epoch(LeaderEpoch(epoch));
+            let role = Role::alone(BrokerId(1));
+            let partition = bench.partition(TOPIC, 0);
+            partition.set_role(LeaderEpoch(epoch), role, &mut Vec::new());
             assert_eq!(edge(&mut bench, LATEST), (1, epoch));
             assert_eq!(edge(&mut bench, EARLIEST), (0, 0));
             assert_eq!(edge(&mut bench, EARLIEST_LOCAL), (0, 0));

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use model::Ticket;
-use model::Timestamp;
+use model::{Ticket, Timestamp};
 use partition::AppendError;
 use wire::messages::produce_response::{
     BatchIndexAndErrorMessage, PartitionProduceResponse, TopicProduceResponse,
@@ -265,8 +264,8 @@ fn record_errors(fault: &RecordFault) -> Vec<BatchIndexAndErrorMessage> {
 
 #[cfg(test)]
 mod tests {
-    use model::Offset;
-    use partition::{Isolation, Plan, ReadRequest};
+    use model::{BrokerId, LeaderEpoch, Offset};
+    use partition::{Isolation, Plan, ReadRequest, Replicas, Role};
     use wire::messages::produce_request::PartitionProduceData;
 
     use super::*;
@@ -349,5 +348,102 @@ mod tests {
             large(b"between"),
             large(b"the last"),
         ]));
+    }
+
+    /// The partition has a second replica, on a broker of the name 2.
+    fn lead(bench: &mut Bench, epoch: i32, in_sync: &[i32]) {
+        let role = Role::Leading(Replicas {
+            me: BrokerId(1),
+            all: vec![BrokerId(1), BrokerId(2)],
+            in_sync: in_sync.iter().copied().map(BrokerId).collect(),
+        });
+        set_role(bench, epoch, role);
+    }
+
+    fn set_role(bench: &mut Bench, epoch: i32, role: Role) {
+        let partition = bench.partition(TOPIC, 0);
+        partition.set_role(LeaderEpoch(epoch), role, &mut bench.shard.desk.news);
+        // Nothing is queued that a commit would bring.
+        bench.tell();
+    }
+
+    /// Sends a record with this many acks.
+    fn send(bench: &mut Bench, acks: i16) {
+        let request = ProduceRequest {
+            acks,
+            timeout_ms: 1000,
+            topic_data: vec![wire::messages::produce_request::TopicProduceData {
+                name: TOPIC.to_owned(),
+                partition_data: vec![PartitionProduceData {
+                    index: 0,
+                    records: Some(batch(b"value").into()),
+                }],
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        bench.put(&encoded(&request, 9));
+    }
+
+    fn answer(bench: &mut Bench) -> Option<ErrorCode> {
+        let response = bench.answer::<ProduceRequest>(9)?;
+        let code = response.responses[0].partition_responses[0].error_code;
+        Some(ErrorCode::try_from(code).expect("a known code"))
+    }
+
+    /// A topic that wants two replicas in sync.
+    fn wanting_two() -> Bench {
+        let mut bench = Bench::with(&[("min.insync.replicas", "2")]);
+        bench.create(TOPIC, 1);
+        bench.answer::<wire::messages::CreateTopicsRequest>(4);
+        bench
+    }
+
+    #[test]
+    fn a_partition_with_fewer_replicas_than_the_minimum_needs_those_it_has() {
+        let mut bench = wanting_two();
+        for acks in [-1, 1] {
+            send(&mut bench, acks);
+            assert_eq!(answer(&mut bench), None, "not before it is durable");
+            bench.commit();
+            assert_eq!(answer(&mut bench), Some(ErrorCode::None), "acks {acks}");
+        }
+    }
+
+    #[test]
+    fn too_few_replicas_in_sync_refuse_acks_of_all_and_no_others() {
+        let mut bench = wanting_two();
+        lead(&mut bench, 1, &[1]);
+        send(&mut bench, -1);
+        assert_eq!(answer(&mut bench), Some(ErrorCode::NotEnoughReplicas));
+        send(&mut bench, 1);
+        bench.commit();
+        assert_eq!(answer(&mut bench), Some(ErrorCode::None));
+        lead(&mut bench, 1, &[1, 2]);
+        send(&mut bench, -1);
+        bench.commit();
+        assert_eq!(answer(&mut bench), None, "the follower does not have it");
+        lead(&mut bench, 1, &[1]);
+        let code = ErrorCode::NotEnoughReplicasAfterAppend;
+        assert_eq!(answer(&mut bench), Some(code));
+
+        send(&mut bench, 0);
+        assert!(!bench.is_cut_off());
+        assert_eq!(bench.partition(TOPIC, 0).bounds().log_end, Offset(3));
+    }
+
+    #[test]
+    fn an_append_under_a_leader_that_is_gone_is_answered_so() {
+        let mut bench = wanting_two();
+        lead(&mut bench, 1, &[1, 2]);
+        send(&mut bench, -1);
+        bench.commit();
+        assert_eq!(answer(&mut bench), None);
+        set_role(&mut bench, 2, Role::NotLeading);
+        assert_eq!(answer(&mut bench), Some(ErrorCode::NotLeaderOrFollower));
+        for acks in [-1, 1] {
+            send(&mut bench, acks);
+            assert_eq!(answer(&mut bench), Some(ErrorCode::NotLeaderOrFollower));
+        }
     }
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use log::producer::Origin;
 use meta::ResourceKind;
-use partition::{Moment, Stamp, Warrant};
+use partition::{Acks, Moment, Stamp, Warrant};
 use wire::messages::{
     GetTelemetrySubscriptionsRequest, GetTelemetrySubscriptionsResponse, PushTelemetryRequest,
     PushTelemetryResponse,
@@ -190,7 +190,7 @@ fn keep_metrics(
         stamp: &mut Stamp::default(),
     };
     let origin = Origin::Coordinator;
-    let kept = partition.append_as(batch, origin, Warrant::None, None, moment);
+    let kept = partition.append_as(batch, origin, Warrant::None, Acks::None, moment);
     kept.map(drop)
         .map_err(|refused| match error::append(&refused) {
             ErrorCode::MessageTooLarge => ErrorCode::TelemetryTooLarge,

@@ -293,7 +293,7 @@ impl Move {
             // What waits is of no directory yet.
             let at = state.pause.as_ref().map_or(state.tail.end(), Pause::at);
             epochs.truncate_from_end(at);
-            (state.log_start, epochs)
+            (state.progress.points().start, epochs)
         };
         if known.is_some() {
             derived
@@ -393,15 +393,15 @@ fn commit(dir: &LogDir, news: &mut Vec<News>) {
 }
 
 impl State {
-    /// What came before the pause is committed, and in the segment files.
+    /// What came before the pause is durable, and in the segment files.
     fn is_quiet(&self) -> bool {
         let Some(pause) = &self.pause else {
             return false;
         };
-        let is_committed =
-            pause.at() <= self.high_watermark && self.trims.len() == pause.trims_count();
+        let durable = self.progress.points().durable;
+        let is_durable = pause.at() <= durable && self.trims.len() == pause.trims_count();
         let is_written = !self.has_trimmed && self.tail.unwritten(pause.at(), 1).is_empty();
-        is_committed && is_written
+        is_durable && is_written
     }
 
     /// Puts everything that waited in the queue of the directory where the partition lives.
@@ -417,7 +417,7 @@ impl State {
         });
     }
 
-    /// Everything committed is in the files of `home`.
+    /// Everything durable is in the files of `home`.
     fn move_to(&mut self, home: &Arc<Home>) {
         if let Some(store) = home.store.get() {
             store.set_config(Arc::clone(&self.config));
@@ -428,7 +428,7 @@ impl State {
         // All of these are of the old directory's queue and segment writer.
         self.slot = Slot::default();
         self.dirty = false;
-        // The files have those of what was committed.
+        // The files have those of what was durable.
         self.are_epochs_changed = true;
         self.tail.evict(self.tail.written());
     }

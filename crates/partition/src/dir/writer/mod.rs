@@ -1,8 +1,9 @@
-//! The segment writer of a log directory: what is committed goes to its segment files without haste.
+//! The segment writer of a log directory: what is durable goes to its segment files without haste.
 //!
-//! A loop over chores in a fixed order, each in a file of its own with the time when it is due: they write committed batches from
+//! A loop over chores in a fixed order, each in a file of its own with the time when it is due: they write durable batches from
 //! memory to the page cache and evict them later, take checkpoints, see to retention, and remove what is gone. So each partition's
-//! files have one writer. Never touches a batch that is not committed.
+//! files have one writer. Never touches a batch that the journal may lose. Batches need not be committed: a partition
+//! with slow followers would fill the memory, and with it stop the sockets of these followers.
 
 mod arrivals;
 mod checkpoint;

@@ -107,7 +107,7 @@ impl Ledger {
         if !state.is_deleted || !Arc::ptr_eq(&state.home, home) {
             return;
         }
-        let end = state.high_watermark;
+        let end = state.progress.points().durable;
         let gone = state.tail.unwritten(end, usize::MAX);
         let bytes: usize = gone.iter().map(|batch| batch.size()).sum();
         self.dir.backlog.remove(bytes);

@@ -129,7 +129,8 @@ impl Ledger {
                     self.drop_unwritten(partition, &home);
                     return Ok(());
                 }
-                let batches = state.tail.unwritten(state.high_watermark, WRITE_BYTES);
+                let points = state.progress.points();
+                let batches = state.tail.unwritten(points.durable, WRITE_BYTES);
                 let has_spent = home.store.get().is_some_and(Store::has_spent);
                 if batches.is_empty() && !state.has_trimmed && !has_spent {
                     // From here on the next commit puts it on the list again.

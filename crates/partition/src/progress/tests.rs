@@ -1,0 +1,359 @@
+//! Scripts of events and what they lead to, and random events against a model.
+
+use model::{InboxId, WaiterKey};
+
+use super::*;
+
+const ME: BrokerId = BrokerId(1);
+
+fn ticket(key: u64) -> Ticket {
+    Ticket {
+        inbox: InboxId(0),
+        key: WaiterKey(key),
+        part: 0,
+    }
+}
+
+fn at(seconds: u64) -> Instant {
+    Instant(seconds * 1_000_000_000)
+}
+
+fn brokers(list: &str) -> Vec<BrokerId> {
+    let ids = list.split(',');
+    ids.map(|id| BrokerId(id.parse().expect("a broker")))
+        .collect()
+}
+
+/// A machine and what it has told.
+struct Script {
+    progress: Progress,
+    now: u64,
+    told: Vec<String>,
+}
+
+impl Script {
+    fn new() -> Script {
+        Script {
+            progress: Progress::new((Offset::ZERO, Offset::ZERO), LeaderEpoch(0), 1),
+            now: 0,
+            told: Vec::new(),
+        }
+    }
+
+    fn step(&mut self, event: &str) {
+        let words: Vec<&str> = event.split_whitespace().collect();
+        let number = |word: &str| -> i64 { word.parse().expect("a number") };
+        let mut news = Vec::new();
+        let (now, progress) = (at(self.now), &mut self.progress);
+        match words[..] {
+            ["leads", epoch, "of", all, "isr", in_sync] => {
+                let replicas = Replicas {
+                    me: ME,
+                    all: brokers(all),
+                    in_sync: brokers(in_sync),
+                };
+                let epoch = LeaderEpoch(epoch.parse().expect("an epoch"));
+                progress.on_role(epoch, Role::Leading(replicas), now, &mut news);
+            }
+            ["resigns", epoch] => {
+                let epoch = LeaderEpoch(epoch.parse().expect("an epoch"));
+                progress.on_role(epoch, Role::NotLeading, now, &mut news);
+            }
+            ["min", min] => progress.on_in_sync_min(number(min) as usize, &mut news),
+            ["append", end] => progress.on_appended(Offset(number(end))),
+            ["durable", end] => progress.on_durable(Offset(number(end))),
+            ["start", start] => progress.on_start(Offset(number(start))),
+            [broker, "at", end] => {
+                let broker = BrokerId(broker.parse().expect("a broker"));
+                progress.on_follower_at(broker, Offset(number(end)), now);
+            }
+            ["wait", wanted, until, key] => {
+                let wanted = match wanted {
+                    "1" => Wanted::Durable,
+                    "all" => Wanted::CommittedSoon,
+                    "committed" => Wanted::Committed,
+                    other => panic!("{other}"),
+                };
+                let until = Offset(number(until));
+                assert!(!progress.has_reached(until, wanted), "{event}");
+                progress.wait(until, wanted, ticket(number(key) as u64));
+            }
+            ["pass", seconds] => self.now += number(seconds) as u64,
+            ["lag", seconds] => {
+                let behind = progress.on_tick(now, Duration::from_secs(number(seconds) as u64));
+                let ids: Vec<_> = behind.iter().map(ToString::to_string).collect();
+                self.told.push(format!("behind [{}]", ids.join(",")));
+            }
+            _ => panic!("{event}"),
+        }
+        self.progress.redeem(&mut news);
+        self.told.extend(news.iter().map(|item| match item {
+            News::Reached(ticket) => format!("reached {}", ticket.key),
+            News::Failed(ticket) => format!("failed {}", ticket.key),
+            News::NotLeader(ticket) => format!("not leader {}", ticket.key),
+            News::TooFewReplicas(ticket) => format!("too few {}", ticket.key),
+            News::Readable(ticket) => panic!("{ticket:?} reads"),
+        }));
+    }
+}
+
+/// `events => what is told; committed N`
+fn check(case: &str) {
+    let (events, expected) = case.split_once("=>").expect("a result");
+    let mut script = Script::new();
+    events
+        .split('|')
+        .for_each(|event| script.step(event.trim()));
+    let committed = script.progress.points().committed;
+    script.told.push(format!("committed {committed}"));
+    let expected: Vec<&str> = expected.split(';').map(str::trim).collect();
+    assert_eq!(script.told, expected, "{case}");
+}
+
+#[test]
+fn alone_what_is_durable_is_committed() {
+    for case in [
+        "append 3 | durable 3 => committed 0",
+        "append 3 | durable 3 | leads 0 of 1 isr 1 => committed 3",
+        "leads 0 of 1 isr 1 | append 3 | wait 1 3 7 | wait all 3 8 | durable 2 => committed 2",
+        "leads 0 of 1 isr 1 | append 3 | wait 1 3 7 | wait all 3 8 | durable 3 => reached 7; reached 8; committed 3",
+        "leads 0 of 1 isr 1 | append 3 | durable 3 | append 5 | wait all 5 1 | wait all 4 2 | durable 5 => reached 2; reached 1; committed 5",
+    ] {
+        check(case);
+    }
+}
+
+#[test]
+fn the_slowest_replica_in_sync_decides_what_is_committed() {
+    for case in [
+        "leads 0 of 1,2,3 isr 1,2,3 | append 9 | durable 9 => committed 0",
+        "leads 0 of 1,2,3 isr 1,2,3 | append 9 | durable 9 | 2 at 9 => committed 0",
+        "leads 0 of 1,2,3 isr 1,2,3 | append 9 | durable 9 | 2 at 9 | 3 at 4 => committed 4",
+        "leads 0 of 1,2,3 isr 1,2,3 | append 9 | 2 at 9 | 3 at 9 | durable 5 => committed 5",
+        "leads 0 of 1,2,3 isr 1,2 | append 9 | durable 9 | 2 at 9 | 3 at 4 => committed 9",
+        // A shrink lets go on, a growth does not take back.
+        "leads 0 of 1,2 isr 1,2 | append 9 | durable 9 | wait all 9 5 | leads 0 of 1,2 isr 1 => reached 5; committed 9",
+        "leads 0 of 1,2 isr 1 | append 9 | durable 9 | leads 0 of 1,2 isr 1,2 | append 12 | durable 12 => committed 9",
+        // One that has forgotten what it said does not take back either, and one that is no replica says nothing.
+        "leads 0 of 1,2 isr 1,2 | append 9 | durable 9 | 2 at 9 | 2 at 3 => committed 9",
+        "leads 0 of 1,2 isr 1,2 | append 9 | durable 9 | 4 at 9 => committed 0",
+        // A follower that claims more than we have is believed no more than ourselves.
+        "leads 0 of 1,2 isr 1,2 | append 9 | durable 8 | 2 at 100 => committed 8",
+    ] {
+        check(case);
+    }
+}
+
+#[test]
+fn with_one_ack_a_slow_follower_is_not_waited_for() {
+    check(
+        "leads 0 of 1,2 isr 1,2 | append 9 | wait 1 9 7 | wait all 9 8 | durable 9 => reached 7; committed 0",
+    );
+}
+
+#[test]
+fn below_the_minimum_nothing_is_committed_and_appends_are_told() {
+    for case in [
+        "min 2 | leads 0 of 1,2,3 isr 1 | append 9 | durable 9 => committed 0",
+        "min 2 | leads 0 of 1,2,3 isr 1 | append 9 | durable 9 | min 1 => committed 9",
+        "min 2 | leads 0 of 1,2,3 isr 1,2 | append 9 | wait all 9 1 | wait committed 9 2 | wait 1 9 3 | leads 0 of 1,2,3 isr 1 => too few 1; committed 0",
+        "leads 0 of 1,2,3 isr 1 | append 9 | wait all 9 1 | wait committed 9 2 | min 2 | durable 9 | min 1 => too few 1; reached 2; committed 9",
+    ] {
+        check(case);
+    }
+}
+
+/// As in Kafka: a minimum above the number of replicas asks for all of them.
+#[test]
+fn the_minimum_is_never_more_than_there_are_replicas() {
+    check(
+        "min 3 | leads 0 of 1 isr 1 | append 9 | wait all 9 1 | durable 9 => reached 1; committed 9",
+    );
+    check("min 3 | leads 0 of 1,2 isr 1 | append 9 | durable 9 => committed 0");
+    let refusal = |all: &str, in_sync: &str, min: usize| {
+        let mut script = Script::new();
+        script.step(&format!("min {min}"));
+        script.step(&format!("leads 0 of {all} isr {in_sync}"));
+        script.progress.check_in_sync()
+    };
+    let too_few = |in_sync, needed| Err(TooFew { in_sync, needed });
+    for (all, in_sync, min, expected) in [
+        ("1", "1", 1, Ok(())),
+        ("1", "1", 2, Ok(())),
+        ("1,2", "1", 1, Ok(())),
+        ("1,2", "1", 2, too_few(1, 2)),
+        ("1,2", "1", 3, too_few(1, 2)),
+        ("1,2,3", "1,3", 2, Ok(())),
+        ("1,2,3", "1,3", 3, too_few(2, 3)),
+    ] {
+        assert_eq!(
+            refusal(all, in_sync, min),
+            expected,
+            "{all} {in_sync} {min}"
+        );
+    }
+}
+
+#[test]
+fn the_end_of_an_epoch_fails_its_tickets_first() {
+    for case in [
+        "leads 0 of 1 isr 1 | append 9 | wait 1 9 1 | wait all 9 2 | wait committed 9 3 | resigns 1 => not leader 1; not leader 2; not leader 3; committed 0",
+        // What the new role commits at once comes too late for them.
+        "leads 0 of 1,2 isr 1,2 | append 9 | durable 9 | wait all 9 2 | leads 1 of 1,2 isr 1 => not leader 2; committed 9",
+        // The same epoch goes on, and an older one is a late word.
+        "leads 3 of 1,2 isr 1,2 | append 9 | durable 9 | wait all 9 2 | leads 2 of 1,2 isr 1 | resigns 2 => committed 0",
+        "leads 3 of 1 isr 1 | append 9 | wait all 9 2 | resigns 3 | durable 9 => not leader 2; committed 0",
+        // Followers begin anew: what they said to an earlier leader may have been cut.
+        "leads 0 of 1,2 isr 1,2 | append 9 | 2 at 9 | leads 1 of 1,2 isr 1,2 | durable 9 => committed 0",
+    ] {
+        check(case);
+    }
+}
+
+#[test]
+fn a_follower_is_behind_when_it_has_not_had_everything_for_too_long() {
+    for case in [
+        "leads 0 of 1,2 isr 1,2 | append 9 | pass 11 | lag 10 => behind [2]; committed 0",
+        "leads 0 of 1,2 isr 1,2 | append 9 | pass 10 | lag 10 => behind []; committed 0",
+        "leads 0 of 1,2 isr 1,2 | append 9 | pass 9 | 2 at 9 | pass 10 | lag 10 => behind []; committed 0",
+        // Busy: it never has all, but always what there was when it asked last.
+        "leads 0 of 1,2 isr 1,2 | append 9 | pass 6 | 2 at 5 | append 12 | pass 6 | 2 at 9 | lag 10 => behind []; committed 0",
+        "leads 0 of 1,2 isr 1,2 | append 9 | pass 6 | 2 at 5 | append 12 | pass 6 | 2 at 8 | lag 10 => behind [2]; committed 0",
+        // Nobody asks of one that is not in sync, or where we do not lead.
+        "leads 0 of 1,2 isr 1 | append 9 | pass 11 | lag 10 => behind []; committed 0",
+        "leads 0 of 1,2 isr 1,2 | append 9 | resigns 1 | pass 11 | lag 10 => behind []; committed 0",
+    ] {
+        check(case);
+    }
+}
+
+#[test]
+#[should_panic(expected = "offsets out of order")]
+fn a_log_start_above_what_is_committed_is_a_bug() {
+    Script::new().step("start 1");
+}
+
+#[test]
+#[should_panic(expected = "a ticket that no event redeems")]
+fn a_ticket_where_nobody_leads_is_a_bug() {
+    Script::new().step("wait 1 1 1");
+}
+
+/// A generator of numbers that a seed names.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+}
+
+/// Random events: each ticket gets one piece of news, in its epoch, and not before what it waits for; nothing falls.
+#[test]
+fn every_ticket_is_redeemed_once_and_never_early() {
+    for seed in 0..300 {
+        let mut chance = Chance(seed);
+        let mut progress = Progress::new((Offset::ZERO, Offset::ZERO), LeaderEpoch(0), 1);
+        // Ends that each replica has told in this epoch; ours is what is durable.
+        let mut synced: BTreeMap<i32, i64> = BTreeMap::new();
+        let (mut in_sync, mut min, mut epoch) = (vec![ME], 1, 0);
+        let mut open: BTreeMap<u64, (Offset, Wanted)> = BTreeMap::new();
+        let (mut keys, mut committed) = (0, Offset::ZERO);
+        for _ in 0..200 {
+            let mut news = Vec::new();
+            let points = progress.points();
+            let mut is_new_epoch = false;
+            match chance.below(8) {
+                0 | 1 => {
+                    let end = points.end.advance(1 + chance.below(3) as i64);
+                    progress.on_appended(end);
+                    let wanted = [Wanted::Durable, Wanted::Committed, Wanted::CommittedSoon]
+                        [chance.below(3) as usize];
+                    if progress.is_leading() && progress.check_in_sync().is_ok() {
+                        keys += 1;
+                        progress.wait(end, wanted, ticket(keys));
+                        open.insert(keys, (end, wanted));
+                    }
+                }
+                2 | 3 => {
+                    let more = chance.below((points.end.0 - points.durable.0) as u64 + 1);
+                    progress.on_durable(points.durable.advance(more as i64));
+                }
+                4 | 5 => {
+                    let broker = 2 + chance.below(3) as i32;
+                    let end = chance.below(points.end.0 as u64 + 1) as i64;
+                    progress.on_follower_at(BrokerId(broker), Offset(end), at(0));
+                    if progress.is_leading() {
+                        let known = synced.entry(broker).or_insert(end);
+                        *known = end.max(*known);
+                    }
+                }
+                6 => {
+                    min = 1 + chance.below(3) as usize;
+                    progress.on_in_sync_min(min, &mut news);
+                }
+                _ => {
+                    let is_next = chance.below(3) == 0;
+                    epoch += i32::from(is_next);
+                    let leads = chance.below(4) > 0 || (!is_next && progress.is_leading());
+                    is_new_epoch = is_next || leads != progress.is_leading();
+                    if is_new_epoch {
+                        synced.clear();
+                    }
+                    in_sync = vec![ME];
+                    in_sync.extend((2..4).filter(|_| chance.below(2) == 0).map(BrokerId));
+                    let role = if leads {
+                        Role::Leading(Replicas {
+                            me: ME,
+                            all: (1..4).map(BrokerId).collect(),
+                            in_sync: in_sync.clone(),
+                        })
+                    } else {
+                        Role::NotLeading
+                    };
+                    progress.on_role(LeaderEpoch(epoch), role, at(0), &mut news);
+                }
+            }
+            progress.redeem(&mut news);
+            let points = progress.points();
+            assert!(committed <= points.committed, "seed {seed}");
+            if committed < points.committed {
+                let others = in_sync.iter().filter(|broker| **broker != ME);
+                let known = others.map(|broker| synced.get(&broker.0).copied().unwrap_or(-1));
+                let reached = known.fold(points.durable.0, i64::min);
+                assert_eq!(points.committed.0, reached, "seed {seed}");
+                assert!(progress.is_leading() && min <= in_sync.len(), "seed {seed}");
+                committed = points.committed;
+            }
+            for item in news {
+                let (ticket, is_expected): (_, fn(Points, Offset, Wanted) -> bool) = match item {
+                    News::Reached(ticket) => (ticket, |points, until, wanted| match wanted {
+                        Wanted::Durable => until <= points.durable,
+                        _ => until <= points.committed,
+                    }),
+                    News::NotLeader(ticket) => (ticket, |_, _, _| true),
+                    News::TooFewReplicas(ticket) => {
+                        (ticket, |_, _, wanted| wanted == Wanted::CommittedSoon)
+                    }
+                    other => panic!("{other:?}"),
+                };
+                let (until, wanted) = open.remove(&ticket.key.0).expect("once");
+                assert!(is_expected(points, until, wanted), "seed {seed}: {item:?}");
+                assert_eq!(
+                    matches!(item, News::NotLeader(_)),
+                    is_new_epoch,
+                    "seed {seed}"
+                );
+            }
+            // None waits for what is there, or under another leader.
+            for (until, wanted) in open.values() {
+                assert!(progress.is_leading(), "seed {seed}");
+                assert!(!progress.has_reached(*until, *wanted), "seed {seed}");
+            }
+        }
+    }
+}

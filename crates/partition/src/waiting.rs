@@ -1,0 +1,162 @@
+//! Events of one partition that redeem tickets and wake readers: a sync, a follower, a role.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::{BrokerId, InboxId, LeaderEpoch, Offset, Ticket, WaiterKey};
+
+use crate::dir::durable::Reached;
+use crate::news::News;
+use crate::partition::{Bounds, Partition, State, Watcher};
+use crate::progress::{Progress, Role, Wanted};
+use crate::read::Isolation;
+
+/// What was appended will not be committed under this leader in this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NeverCommitted;
+
+impl Partition {
+    /// A round became durable, and the segment writer has more to write.
+    pub(crate) fn on_reached(&self, reached: Reached, news: &mut Vec<News>) {
+        let Reached {
+            up_to,
+            has_trim,
+            bytes,
+        } = reached;
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        if state.is_deleted {
+            return; // nobody waits, and nothing is written any more
+        }
+        state.advance(news, |progress, _| progress.on_durable(up_to));
+        if let Some(trim) = state.trims.pop_front_if(|_| has_trim) {
+            let before = state.bounds();
+            state.raise_log_start(trim.start);
+            state.has_trimmed = true;
+            news.extend(trim.tickets.into_iter().map(News::Reached));
+            // The log start may have passed the beginning of an open transaction.
+            state.tell_watchers(before, news);
+        }
+        let is_first = !std::mem::replace(&mut state.dirty, true);
+        let home = Arc::clone(&state.home);
+        drop(guard);
+        let listed = is_first.then(|| self.key());
+        home.dir.backlog.add(bytes, listed);
+    }
+
+    /// A follower has synced everything below `synced`.
+    pub fn on_follower_at(&self, broker: BrokerId, synced: Offset, news: &mut Vec<News>) {
+        let mut state = self.state.lock();
+        let now = state.now();
+        state.advance(news, |progress, _| {
+            progress.on_follower_at(broker, synced, now);
+        });
+    }
+
+    /// Followers in sync that are behind for longer than `lag_max`.
+    pub fn behind(&self, lag_max: Duration) -> Vec<BrokerId> {
+        let state = self.state.lock();
+        state.progress.on_tick(state.now(), lag_max)
+    }
+
+    /// The metadata give this broker a role in the partition. Batches appended from now on are of this leader epoch; tickets of an
+    /// older one fail.
+    pub fn set_role(&self, epoch: LeaderEpoch, role: Role, news: &mut Vec<News>) {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        let now = state.now();
+        let mut has_changed = false;
+        state.advance(news, |progress, news| {
+            has_changed = progress.on_role(epoch, role, now, news);
+        });
+        if !has_changed {
+            return;
+        }
+        let trims = state.trims.iter_mut();
+        let tickets = trims.flat_map(|trim| std::mem::take(&mut trim.tickets));
+        news.extend(tickets.map(News::NotLeader));
+        // They look again, and see that another broker leads.
+        let watchers = state.watchers.drain(..);
+        news.extend(watchers.map(|watcher| News::Readable(watcher.ticket)));
+        if state.progress.is_leading() {
+            state.begin_epoch();
+        }
+    }
+
+    /// Redeems `ticket` when everything appended so far is committed; `false` when it is already.
+    pub fn await_end(&self, ticket: Ticket) -> Result<bool, NeverCommitted> {
+        let mut state = self.state.lock();
+        let until = state.tail.end();
+        if state.progress.has_reached(until, Wanted::Committed) {
+            return Ok(false);
+        }
+        // The directory fails (1), everyone who waits is told (2), and now one more comes: nobody would tell it any more.
+        let is_over = state.is_deleted || state.home.dir.is_failed();
+        if is_over || !state.progress.is_leading() {
+            return Err(NeverCommitted);
+        }
+        state.progress.wait(until, Wanted::Committed, ticket);
+        Ok(true)
+    }
+
+    /// Forgets those of `inbox` that wait for a commit no more. On a full disk it may take hours to come, and clients that ask again
+    /// wait once more each time.
+    pub fn forget_waiters(&self, inbox: InboxId, is_waiting: impl Fn(WaiterKey) -> bool) {
+        let mut state = self.state.lock();
+        let is_over = |ticket: &Ticket| ticket.inbox == inbox && !is_waiting(ticket.key);
+        state.progress.forget(is_over);
+        for trim in &mut state.trims {
+            trim.tickets.retain(|ticket| !is_over(ticket));
+        }
+    }
+
+    /// Tells `watcher` once when what a reader of its isolation sees grows past `seen`; `false` when it already has.
+    pub fn watch(&self, watcher: Ticket, seen: Offset, isolation: Isolation) -> bool {
+        let mut state = self.state.lock();
+        let end = state.bounds().end(isolation);
+        let is_live = !state.is_deleted && !self.is_offline_in(&state);
+        let is_current = end <= seen && is_live && state.progress.is_leading();
+        if is_current {
+            state.watchers.push(Watcher {
+                ticket: watcher,
+                isolation,
+            });
+        }
+        is_current
+    }
+
+    pub fn unwatch(&self, inbox: InboxId, watcher: WaiterKey) {
+        let is_of = |ticket: Ticket| ticket.inbox == inbox && ticket.key == watcher;
+        let mut state = self.state.lock();
+        state.watchers.retain(|known| !is_of(known.ticket));
+    }
+}
+
+impl State {
+    /// Has the machine take an event, and passes on where that leads.
+    pub(crate) fn advance(
+        &mut self,
+        news: &mut Vec<News>,
+        event: impl FnOnce(&mut Progress, &mut Vec<News>),
+    ) {
+        let before = self.bounds();
+        event(&mut self.progress, news);
+        let committed = self.progress.points().committed;
+        if before.high_watermark < committed {
+            self.producers.on_high_watermark(committed);
+            self.tell_watchers(before, news);
+        }
+        self.progress.redeem(news);
+    }
+
+    /// Tells those for whom there is more to see than at `before`.
+    fn tell_watchers(&mut self, before: Bounds, news: &mut Vec<News>) {
+        let now = self.bounds();
+        let sees_more =
+            |watcher: &mut Watcher| before.end(watcher.isolation) < now.end(watcher.isolation);
+        if before.high_watermark < now.high_watermark || before.last_stable < now.last_stable {
+            let told = self.watchers.extract_if(.., sees_more);
+            news.extend(told.map(|watcher| News::Readable(watcher.ticket)));
+        }
+    }
+}
