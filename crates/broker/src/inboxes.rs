@@ -7,9 +7,9 @@
 use std::sync::Arc;
 
 use env::{Socket, Wake};
-use model::InboxId;
+use model::{InboxId, Ticket};
 use parking_lot::Mutex;
-use partition::News;
+use partition::{News, Piece};
 
 use crate::coordinate::question::{Answered, Asked};
 
@@ -22,6 +22,8 @@ pub(crate) enum Redeemed {
     News(News),
     /// An answer of a coordinator to a question that waits there.
     Answered(Box<Answered>),
+    /// The piece of a read whose need was handed to the reader pool.
+    Piece(Ticket, Box<Piece>),
 }
 
 /// Something for another shard.
@@ -164,7 +166,7 @@ impl Inboxes {
 
 #[cfg(test)]
 mod tests {
-    use model::{Ticket, WaiterKey};
+    use model::WaiterKey;
 
     use super::*;
 
@@ -176,7 +178,7 @@ mod tests {
         fn put(&self, redeemed: Vec<Redeemed>) {
             let news = redeemed.into_iter().map(|item| match item {
                 Redeemed::News(news) => news,
-                Redeemed::Answered(_) => panic!("nobody was asked"),
+                Redeemed::Answered(_) | Redeemed::Piece(..) => panic!("nothing was asked"),
             });
             self.0.lock().push(news.collect());
         }

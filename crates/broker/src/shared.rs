@@ -20,7 +20,7 @@ use crate::held::{Held, Row};
 use crate::inboxes::{Inboxes, Post, Redeemed, ShardId};
 use crate::metadata::Metadata;
 use crate::moves::Moves;
-use crate::prefetch::Prefetcher;
+use crate::reads::ReaderPool;
 use crate::settings::Settings;
 use crate::telemetry::Telemetry;
 use crate::topics::Topics;
@@ -28,7 +28,7 @@ use crate::topics::Topics;
 pub(crate) struct Shared {
     pub(crate) env: Env,
     pub(crate) metadata: Metadata,
-    pub(crate) prefetcher: Prefetcher,
+    pub(crate) readers: Arc<ReaderPool>,
     pub(crate) moves: Moves,
     /// Set once, when the loops start.
     cleaning: OnceLock<Arc<Cleaning>>,
@@ -77,7 +77,7 @@ impl Shared {
         set_dirs(&residents, &settings);
         let dirs: Vec<_> = residents.iter().map(|of| Arc::clone(&of.dir)).collect();
         Shared {
-            prefetcher: Prefetcher::new(env.threads.bell()),
+            readers: Arc::new(ReaderPool::new(env.threads.bell())),
             moves: Moves::new(env.threads.bell()),
             env,
             metadata,
@@ -277,7 +277,7 @@ impl Shared {
         self.stopping.store(true, Ordering::Release);
         self.inboxes.wake_shards();
         self.committers.iter().for_each(|bell| bell.ring());
-        self.prefetcher.ring();
+        self.readers.close();
         self.moves.ring();
         if let Some(cleaning) = self.cleaning.get() {
             cleaning.stop();

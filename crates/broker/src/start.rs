@@ -13,7 +13,7 @@ use log::journal::SYNCS_MAX;
 use meta::decide::register_broker::{self, begin_leader_epochs, register_broker};
 use meta::record::Record;
 use meta::{Endpoint, Image, RecordError, ReplayError, Resource};
-use model::{LeaderEpoch, PartitionIndex};
+use model::{LeaderEpoch, PartitionIndex, Ticket};
 use partition::{
     Announce, Cleaning, Found, Identity, InMemory, News, OpenError, Partition, PieceMaker,
     Recovery, Residents, Restored, Role, SegmentWriter, Start, Syncer, Told,
@@ -25,11 +25,11 @@ use crate::committer::{Committer, Stage};
 use crate::event_loop::Shard;
 use crate::held::Held;
 use crate::ids::random_uuid;
-use crate::inboxes::{Inboxes, ShardId};
+use crate::inboxes::{Inboxes, Redeemed, ShardId};
 use crate::metadata::{METADATA_PARTITION, METADATA_TOPIC, Metadata};
 use crate::mover::Mover;
 use crate::place::Places;
-use crate::prefetch::PrefetchLoop;
+use crate::reads::ReaderLoop;
 use crate::settings::{Settings, log_config, log_config_of};
 use crate::shared::Shared;
 use crate::topics::Topics;
@@ -207,12 +207,12 @@ impl Broker {
             let mover = Mover::new(Arc::clone(&shared));
             env.threads.spawn("mover", Box::new(mover));
         }
-        env.threads.spawn(
-            "prefetch",
-            Box::new(PrefetchLoop {
-                shared: Arc::clone(&shared),
-            }),
-        );
+        let (pool, to) = (Arc::clone(&shared.readers), Arc::clone(&shared));
+        let deliver = move |ticket: Ticket, piece| {
+            to.put(ticket.inbox, Redeemed::Piece(ticket, Box::new(piece)));
+        };
+        env.threads
+            .spawn("reads", Box::new(ReaderLoop { pool, deliver }));
         for (id, poller) in pollers.into_iter().enumerate() {
             let shard = Shard::new(ShardId(id as u16), Arc::clone(&shared), poller);
             env.threads.spawn("shard", Box::new(shard));

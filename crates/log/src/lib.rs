@@ -24,8 +24,8 @@ pub use config::LogConfig;
 pub use epochs::{Epochs, Syncing};
 pub use pool::FilePool;
 pub use producer::ProducerStates;
-pub use segment::{FileSlice, RecordTime, Segment};
-pub use store::{Found, Known, Read, ReadError, Store, StoreError};
+pub use segment::{FileSlice, RecordTime, Segment, Verified};
+pub use store::{Found, Known, Located, Read, ReadError, Store, StoreError};
 pub use txn_index::AbortedTxn;
 
 /// CRC-32C, as Kafka's batches and our journal use it.

@@ -55,9 +55,9 @@ impl FileSlice {
         self.trust.withdraw();
     }
 
-    /// Whether its bytes were appended or verified in this life of the process.
+    /// True if its bytes were appended or verified in this life of the process.
     #[must_use]
-    pub fn is_verified(&self) -> bool {
+    pub(crate) fn is_verified(&self) -> bool {
         self.trust
             .is_sound(self.position, self.position + self.len as u64)
     }
@@ -68,6 +68,36 @@ impl FileSlice {
         let got = crate::scan::read_up_to(&*self.file, &mut bytes, self.position)?;
         bytes.truncate(got);
         Ok(bytes.into())
+    }
+}
+
+/// A slice whose bytes were appended or verified in this life of the process: they may be served. Made by reads of a store alone.
+#[derive(Clone)]
+pub struct Verified(FileSlice);
+
+impl Verified {
+    pub(crate) fn new(slice: FileSlice) -> Verified {
+        Verified(slice)
+    }
+
+    #[must_use]
+    pub fn slice(&self) -> &FileSlice {
+        &self.0
+    }
+
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.0.len
+    }
+
+    /// As [`FileSlice::read`].
+    pub fn read(&self) -> io::Result<bytes::Bytes> {
+        self.0.read()
+    }
+
+    #[must_use]
+    pub fn into_slice(self) -> FileSlice {
+        self.0
     }
 }
 

@@ -44,7 +44,7 @@ pub use copy::{CopyError, LogCopy};
 pub(crate) use open::DELETED;
 pub use open::{Found, Known};
 pub use progress::FILE_NAME as COMPACTION_FILE;
-pub use read::{Read, ReadError};
+pub use read::{Located, Read, ReadError};
 use reserve::Reserved;
 pub use retire::{Deleted, Reason, Retire};
 pub use sync::Covered;

@@ -6,10 +6,15 @@
 pub mod append;
 mod derived;
 pub mod dir;
+mod file_read;
+pub mod isolation;
+pub mod need;
 pub mod news;
 pub mod partition;
+pub mod plan;
 mod progress;
 pub mod read;
+mod search;
 mod sync;
 mod verification;
 mod waiting;
@@ -21,9 +26,13 @@ pub use dir::{
     OpenError, Opened, PieceMaker, Push, Reached, Recovery, Residents, Restored, SegmentWriter,
     Slot, Stamp, Syncer, Told, Wait, accept_loss, unnamed_loss,
 };
+pub use isolation::Isolation;
+pub use need::{Need, Piece, Progress, Range, WarmUp};
 pub use news::News;
 pub use partition::{Bounds, Hole, Partition, Start};
+pub use plan::Plan;
 pub use progress::{Replicas, Role};
-pub use read::{Isolation, Plan, Read, ReadError, ReadRequest};
+pub use read::{Read, ReadError, ReadRequest, Records};
+pub use search::SearchTime;
 pub use verification::{Guard, Warrant};
 pub use waiting::NeverCommitted;

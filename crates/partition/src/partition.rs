@@ -21,9 +21,9 @@ use crate::dir::durable::{Durable, Key, NeverDurable, Reached};
 use crate::dir::log_dir::LogDir;
 use crate::dir::r#move::pause::Pause;
 use crate::dir::queue::Slot;
+use crate::isolation::Isolation;
 use crate::news::News;
 use crate::progress::Progress;
-use crate::read::Isolation;
 use crate::sync::{AtomicU64, Mutex};
 use crate::verification::Guards;
 

@@ -6,10 +6,10 @@ use std::time::Duration;
 use model::{BrokerId, InboxId, LeaderEpoch, Offset, Ticket, WaiterKey};
 
 use crate::dir::durable::Reached;
+use crate::isolation::Isolation;
 use crate::news::News;
 use crate::partition::{Bounds, Partition, State, Watcher};
 use crate::progress::{Progress, Role, Wanted};
-use crate::read::Isolation;
 
 /// What was appended will not be committed under this leader in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,14 +14,24 @@ mod append;
 mod derived;
 #[path = "../../../crates/partition/src/dir/mod.rs"]
 mod dir;
+#[path = "../../../crates/partition/src/file_read.rs"]
+mod file_read;
+#[path = "../../../crates/partition/src/isolation.rs"]
+mod isolation;
+#[path = "../../../crates/partition/src/need.rs"]
+mod need;
 #[path = "../../../crates/partition/src/news.rs"]
 mod news;
 #[path = "../../../crates/partition/src/partition.rs"]
 mod partition;
+#[path = "../../../crates/partition/src/plan.rs"]
+mod plan;
 #[path = "../../../crates/partition/src/progress.rs"]
 mod progress;
 #[path = "../../../crates/partition/src/read.rs"]
 mod read;
+#[path = "../../../crates/partition/src/search.rs"]
+mod search;
 #[path = "../../../crates/partition/src/verification.rs"]
 mod verification;
 #[path = "../../../crates/partition/src/waiting.rs"]

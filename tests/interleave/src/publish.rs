@@ -4,13 +4,15 @@
 use std::sync::Arc;
 
 use log::config::LogConfig;
-use log::store::ReadError as StoreError;
 use model::{LeaderEpoch, Offset, Timestamp};
 use shuttle::thread;
 use wire::records::{Batch, Source};
 
+use crate::isolation::Isolation;
+use crate::need::Piece;
 use crate::partition::Bounds;
-use crate::read::{Isolation, Plan, ReadError, ReadRequest};
+use crate::plan::Plan;
+use crate::read::{ReadError, ReadRequest, Records};
 use crate::rig::{Rig, run_until_stopped, ticket};
 use crate::tests::explore;
 
@@ -66,16 +68,24 @@ impl Reader {
             at_least_one: true,
             current_epoch: LeaderEpoch(0),
             isolation: Isolation::Uncommitted,
-            may_wait: false,
         };
-        match rig.partitions[0].plan_read(request) {
+        let plan = rig.partitions[0].plan_read(request);
+        let read = plan.and_then(|plan| match plan {
+            Plan::Ready(read) => Ok(read),
+            Plan::Need(need) => match need.execute() {
+                Piece::Read(read) => read,
+                Piece::Found(_) => unreachable!("nothing is searched"),
+            },
+        });
+        match read {
             Ok(read) => {
                 self.see(read.bounds);
-                match read.plan {
-                    Plan::Unverified(_) => unreachable!("it may verify here"),
-                    Plan::AtEnd => assert_eq!(self.next, read.bounds.high_watermark, "passed over"),
-                    Plan::Memory(batches) => self.take(&batches, read.bounds),
-                    Plan::File(slice) => {
+                match read.records {
+                    Records::AtEnd => {
+                        assert_eq!(self.next, read.bounds.high_watermark, "passed over")
+                    }
+                    Records::Memory(batches) => self.take(&batches, read.bounds),
+                    Records::File(slice) => {
                         let bytes = slice.read().unwrap();
                         let batches: Result<Vec<_>, _> = Batch::cut(&bytes, Source::Log).collect();
                         self.take(&batches.expect("whole batches"), read.bounds);
@@ -86,11 +96,6 @@ impl Reader {
                 self.see(bounds);
                 assert!(self.next < bounds.log_start, "refused at {}", self.next);
                 self.next = bounds.log_start;
-            }
-            // Trimmed between the look at the partition and the one at its files.
-            Err(ReadError::Store(StoreError::OutOfRange { local_start, .. })) => {
-                assert!(self.next < local_start, "refused at {}", self.next);
-                self.next = local_start;
             }
             Err(error) => panic!("reading at {}: {error}", self.next),
         }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, FailurePersistence, Runner, thread};
 
+use crate::isolation::Isolation;
 use crate::news::News;
-use crate::read::Isolation;
 use crate::rig::{Rig, run_until_asleep, run_until_stopped, ticket};
 use model::Offset;
 

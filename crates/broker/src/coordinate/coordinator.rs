@@ -12,7 +12,7 @@ use bytes::Bytes;
 use coord::{Caller, Moment, Step, Topics, txn};
 use log::producer::Origin;
 use model::{Instant, LeaderEpoch, Offset, Sequence};
-use partition::{Acks, Isolation, Marker, Partition, Plan, ReadRequest, Stamp, Warrant};
+use partition::{Acks, Isolation, Marker, Partition, ReadRequest, Records, Stamp, Warrant};
 use wire::ErrorCode;
 use wire::records::{Batch, BatchBuilder, Caps, Codec, ControlRecord, RecordIter, Source};
 
@@ -431,16 +431,12 @@ impl<M: Machine> Coordinator<M> {
             at_least_one: true,
             current_epoch: LeaderEpoch::NONE,
             isolation: Isolation::Uncommitted,
-            may_wait: false,
         };
-        let read = self
-            .log
-            .plan_read(request)
-            .map_err(|error| error.to_string())?;
-        let batches = match read.plan {
-            Plan::AtEnd | Plan::Unverified(_) => Vec::new(),
-            Plan::Memory(batches) => batches,
-            Plan::File(slice) => {
+        let read = self.log.read(request).map_err(|error| error.to_string())?;
+        let batches = match read.records {
+            Records::AtEnd => Vec::new(),
+            Records::Memory(batches) => batches,
+            Records::File(slice) => {
                 let bytes = slice.read().map_err(|error| error.to_string())?;
                 Batch::cut(&bytes, Source::Log)
                     .take_while(|batch| batch.is_ok())

@@ -48,7 +48,7 @@ impl Door {
     pub(crate) fn take(&mut self, key: WaiterKey) -> Option<Parked> {
         let parked = self.parked.remove(key)?;
         if let Waiting::Fetch(fetch) = &parked.waiting {
-            self.timers.cancel(fetch.deadline, key);
+            self.timers.cancel(fetch.deadline(), key);
         }
         Some(parked)
     }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use model::{Ticket, WaiterKey};
-use partition::News;
+use partition::{News, Piece};
 use wire::ErrorCode;
 
 use super::api::{delete_records, fetch, list_offsets, produce};
@@ -18,16 +18,21 @@ use crate::event_loop::Outcome;
 impl Hall<'_> {
     pub(crate) fn on_news(&mut self, news: News) {
         match news {
-            News::Readable(ticket) => match self.waiting(ticket.key) {
-                Some(Waiting::Search(_)) => list_offsets::on_found(self, ticket.key),
-                Some(Waiting::Fetch(_)) => self.door.readable.push(ticket),
-                _ => {}
-            },
+            News::Readable(ticket) => self.door.readable.push(ticket),
             other => {
                 if let Some((ticket, code)) = crate::error::outcome(other) {
                     self.on_ticket(ticket, code);
                 }
             }
+        }
+    }
+
+    /// A piece of a read has come from the reader pool.
+    pub(crate) fn on_piece(&mut self, ticket: Ticket, piece: Piece) {
+        match self.waiting(ticket.key) {
+            Some(Waiting::Fetch(_)) => fetch::on_piece(self, ticket, piece),
+            Some(Waiting::Search(_)) => list_offsets::on_piece(self, ticket, piece),
+            _ => {}
         }
     }
 
@@ -99,13 +104,13 @@ impl Hall<'_> {
     /// A fetch has more to read in these partitions.
     pub(crate) fn on_readable(&mut self, tickets: &[Ticket]) {
         if let Some(first) = tickets.first() {
-            fetch::retry_fetch(self, first.key, tickets);
+            fetch::on_readable(self, first.key, tickets);
         }
     }
 
     pub(crate) fn fire_timers(&mut self) {
         while let Some(key) = self.door.timers.due(self.desk.now) {
-            fetch::retry_fetch(self, key, &[]);
+            fetch::on_deadline(self, key);
         }
     }
 
@@ -131,7 +136,8 @@ impl Hall<'_> {
                 Some(Waiting::Trim(trimming)) => trimming.time_out(),
                 Some(Waiting::Asking(asked)) => asked.asking.time_out(),
                 Some(Waiting::Change(_)) => self.time_out_change(key, is_lost),
-                Some(Waiting::Fetch(_)) => fetch::drop_fetch(self, key),
+                // Its client has gone.
+                Some(Waiting::Fetch(_)) => drop(fetch::take(self, key)),
                 Some(Waiting::Search(_)) | None => {}
             }
             self.go_on(key);
@@ -184,10 +190,7 @@ impl Hall<'_> {
             !parked.waiting.needs_commit() && !matches!(parked.waiting, Waiting::Search(_))
         };
         for key in self.door.parked.keys(waits) {
-            if let Some(parked) = self.door.take(key) {
-                if let Waiting::Fetch(fetch) = parked.waiting {
-                    fetch.unwatch(self.desk.inbox, key);
-                }
+            if let Some(parked) = fetch::take(self, key) {
                 self.connections.settle(&parked.address, Outcome::Close);
             }
         }

@@ -27,7 +27,7 @@ pub(crate) struct Parked {
 pub(crate) enum Waiting {
     Produce(Producing),
     Fetch(Fetch),
-    Search(Arc<Search>),
+    Search(Search),
     Trim(Trimming),
     Change(Change),
     Asking(AskedFor),

@@ -66,6 +66,22 @@ pub(crate) struct Sessions {
     remembered_max: usize,
 }
 
+/// What an answer says of a partition.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answered {
+    pub(crate) high_watermark: i64,
+    pub(crate) log_start: i64,
+    pub(crate) content: Content,
+}
+
+/// What comes with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Content {
+    Nothing,
+    Records,
+    Error,
+}
+
 /// How a fetch relates to sessions.
 pub(crate) struct Context {
     /// 0: none.
@@ -159,33 +175,25 @@ impl Sessions {
         })
     }
 
-    /// Notes what an answer tells of a partition; returns whether it has to be told at all.
-    pub(crate) fn tell(
-        &mut self,
-        id: i32,
-        place: &Place,
-        high_watermark: i64,
-        log_start: i64,
-        has_records: bool,
-        has_error: bool,
-    ) -> bool {
+    /// Notes what an answer says of a partition; true if it has to be said at all.
+    pub(crate) fn note(&mut self, id: i32, place: &Place, answered: Answered) -> bool {
         let Some(session) = self.sessions.get_mut(&id) else {
             return true;
         };
-        if has_records {
+        if answered.content == Content::Records {
             session.cursor = Some(place.clone());
         }
         let Some(known) = session.partitions.get_mut(place) else {
             return true;
         };
         let changed = !known.is_told
-            || known.high_watermark != high_watermark
-            || known.log_start != log_start;
-        known.high_watermark = high_watermark;
-        known.log_start = log_start;
-        // After an error the partition is told again even if nothing else changed.
-        known.is_told = !has_error;
-        changed || has_records || has_error
+            || known.high_watermark != answered.high_watermark
+            || known.log_start != answered.log_start;
+        known.high_watermark = answered.high_watermark;
+        known.log_start = answered.log_start;
+        // After an error the partition is in the next answer even if nothing else changed.
+        known.is_told = answered.content != Content::Error;
+        changed || answered.content != Content::Nothing
     }
 
     fn create(
@@ -394,11 +402,18 @@ mod tests {
             topic: "t".into(),
             partition: 1,
         };
-        assert!(sessions.tell(id, &place, 5, 0, true, false));
-        assert!(
-            !sessions.tell(id, &place, 5, 0, false, false),
-            "nothing new to tell"
-        );
+        let mut note = |content| {
+            let answered = Answered {
+                high_watermark: 5,
+                log_start: 0,
+                content,
+            };
+            sessions.note(id, &place, answered)
+        };
+        assert!(note(Content::Records));
+        assert!(!note(Content::Nothing), "nothing is new");
+        assert!(note(Content::Error));
+        assert!(note(Content::Nothing), "the error is over");
         let next = sessions
             .open(request(id, 1, &[], &[]), false, Instant(1), 0)
             .expect("known session");

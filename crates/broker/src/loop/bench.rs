@@ -7,24 +7,27 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use env::ConnId;
-use env::sim::{Faults, Machine};
-use model::Timestamp;
+use env::Worker;
+use env::sim::{Faults, Machine, Rot};
+use model::{Ticket, Timestamp};
+use partition::{News, Piece};
 use wire::frame::encode_request;
 use wire::messages::CreateTopicsRequest;
 use wire::messages::create_topics_request::CreatableTopic;
 use wire::records::BatchBuilder;
 
 use super::connection::Connection;
-use super::pending::Address;
 use super::shard::Shard;
 use crate::Broker;
 use crate::inboxes::ShardId;
 use crate::ops::access::Principal;
+use crate::reads::{ReaderLoop, ReaderPool};
 
 pub(crate) struct Bench {
     pub(crate) shard: Shard,
     _broker: Broker,
     machine: Machine,
+    settings: config::Settings,
 }
 
 const CONN: ConnId = ConnId(1);
@@ -49,15 +52,33 @@ impl Bench {
         for (name, value) in own.iter().chain(more) {
             settings.put(name, value).expect("a known setting");
         }
+        let machine = Machine::new(1, Faults::default());
+        Bench::on(machine, settings)
+    }
+
+    /// The broker is killed, and another one begins with its files.
+    pub(crate) fn restart(self) -> Bench {
+        let Bench {
+            shard,
+            _broker,
+            machine,
+            settings,
+        } = self;
+        drop((shard, _broker));
+        machine.kill();
+        Bench::on(machine, settings)
+    }
+
+    fn on(machine: Machine, settings: config::Settings) -> Bench {
         let this = config::Machine {
             cores: 2,
             memory_bytes: 0,
             descriptors: 20_000,
         };
-        let settings = config::Broker::new(settings, this).expect("settings that fit each other");
-        let machine = Machine::new(1, Faults::default());
+        let fitting = config::Broker::new(settings.clone(), this);
+        let fitting = fitting.expect("settings that fit each other");
         let env = machine.env();
-        let broker = Broker::start(&env, settings).expect("a fresh start");
+        let broker = Broker::start(&env, fitting).expect("a fresh start");
         let poller = env.net.poller().expect("a poller");
         let mut shard = Shard::new(ShardId(0), Arc::clone(&broker.shared), poller);
         let here = std::net::SocketAddr::from(([127, 0, 0, 1], 9092));
@@ -67,6 +88,7 @@ impl Bench {
             shard,
             _broker: broker,
             machine,
+            settings,
         }
     }
 
@@ -148,15 +170,40 @@ impl Bench {
         self.machine.faults(|faults| faults.disk_bytes = taken);
     }
 
-    /// The place of an answer that nobody has asked for.
-    pub(crate) fn address(&mut self) -> Address {
-        let connection = self.shard.connections.get_mut(CONN);
-        Address {
-            conn: CONN,
-            slot: connection.expect("it stays open").open_slot(0),
-            correlation_id: 1,
-            version: 11,
+    /// A byte of a file changes unseen.
+    pub(crate) fn rot(&self, path: &str, position: u64) {
+        let (path, bytes) = (std::path::Path::new(path), position..position + 1);
+        let rotted = self.machine.rot(path, bytes, Rot::Flip { bit: 1 });
+        rotted.expect("a file that is there");
+    }
+
+    /// What requests need of the disk is read, and they go on with it. Returns how many pieces came.
+    pub(crate) fn execute_needs(&mut self) -> usize {
+        let pieces = executed(&self.shard.desk.shared.readers);
+        let count = pieces.len();
+        for (ticket, piece) in pieces {
+            self.shard.hall().on_piece(ticket, piece);
         }
+        count
+    }
+
+    /// What was appended becomes durable. Returns the tickets of readers that have more to read, who are not told.
+    pub(crate) fn take_readable(&mut self) -> Vec<Ticket> {
+        for dir in self.shard.desk.shared.dirs() {
+            while dir.has_queued() {
+                dir.commit(&mut self.shard.desk.news);
+            }
+        }
+        let news = std::mem::take(&mut self.shard.desk.news).into_iter();
+        let tickets = news.filter_map(|news| match news {
+            News::Readable(ticket) => Some(ticket),
+            _ => None,
+        });
+        tickets.collect()
+    }
+
+    pub(crate) fn unsent_memory(&self) -> usize {
+        self.shard.connections.unsent_memory()
     }
 
     /// What was appended becomes durable, and whoever waits for it is told.
@@ -239,6 +286,17 @@ impl Bench {
     pub(crate) fn waiting_count(&self) -> usize {
         self.shard.door.parked.len()
     }
+}
+
+/// What comes of all that the reader pool was asked for.
+pub(crate) fn executed(pool: &Arc<ReaderPool>) -> Vec<(Ticket, Piece)> {
+    let mut pieces = Vec::new();
+    let mut reads = ReaderLoop {
+        pool: Arc::clone(pool),
+        deliver: |ticket, piece| pieces.push((ticket, piece)),
+    };
+    reads.turn();
+    pieces
 }
 
 /// A batch of one record, of the present of the machine.

@@ -21,7 +21,7 @@ use super::outbox::{Outbox, Reply};
 use super::transport::Transport;
 use crate::ops::Asker;
 use crate::ops::produce::Origin;
-use crate::prefetch::Readers;
+use crate::reads::Readers;
 
 /// Requests in flight on one connection; past it we stop reading it until an answer leaves.
 const SLOTS_MAX: usize = 1000;

@@ -1,6 +1,6 @@
 //! The connections of one loop, and what they hold together.
 //!
-//! Invariant: `request_bytes` and `unsent_memory` are the sums over the open connections.
+//! Invariant: `request_bytes` is the sum over the open connections; so is `unsent_memory`, with what parked requests keep.
 
 use std::collections::BTreeSet;
 
@@ -39,7 +39,7 @@ pub(crate) struct Connections {
     pub(super) answers_unsent: usize,
     /// Bytes of requests that are read and not answered.
     pub(super) request_bytes: usize,
-    /// Bytes of answers in memory that clients have not taken.
+    /// Bytes of answers in memory that clients have not taken, and of those that are put together.
     pub(super) unsent_memory: usize,
 }
 
@@ -122,6 +122,11 @@ impl Connections {
         if let Some(connection) = self.open.get_mut(&address.conn) {
             self.request_bytes += connection.charge(address.slot, bytes);
         }
+    }
+
+    /// A parked request keeps `after` bytes of records in memory, and kept `before`: they count as those of answers do.
+    pub(crate) fn on_kept(&mut self, before: usize, after: usize) {
+        self.unsent_memory = self.unsent_memory - before + after;
     }
 
     /// Puts an outcome in its place in the order of answers.

@@ -327,6 +327,10 @@ impl Shard {
                 Post::Socket(socket) => self.adopt(socket),
                 Post::Redeemed(Redeemed::News(news)) => self.on_news(news),
                 Post::Redeemed(Redeemed::Answered(answered)) => self.on_answer(*answered),
+                Post::Redeemed(Redeemed::Piece(ticket, piece)) => {
+                    self.hall().on_piece(ticket, *piece);
+                    self.send_early();
+                }
                 Post::Asked(asked) => self.desk.on_question(*asked),
             }
         }

@@ -6,15 +6,17 @@ use std::time::Duration;
 use coord::group::ask::{Commit, CommitPartition, CommitTopic, TopicKey};
 use meta::decide::create_topics::NewTopic;
 use model::{LeaderEpoch, Offset, PartitionIndex, Ticket};
-use partition::Stamp;
+use partition::{Isolation, Read, Records, SearchTime, Stamp};
 use wire::{ErrorCode, Uuid};
 
 use super::asking::{Awaited, Awaiting};
 use super::change::Begun;
+use super::fetch::{Client, Fetching, Kind, Progress, Terms, Wanted};
 use super::produce::{Acks, BatchFor, Joining, Origin, Produce, Produced, Producing};
+use super::search::{Asked, Place, Searching, Spot};
 use super::*;
 use crate::event_loop::Pending;
-use crate::event_loop::bench::{Bench, batch};
+use crate::event_loop::bench::{Bench, batch, executed};
 
 const TOPIC: &str = "t";
 const GROUP: &str = "g";
@@ -113,6 +115,56 @@ impl Door {
         done(step)
     }
 
+    fn fetch(&mut self, from: Offset) -> Read {
+        let key = self.ticket().key;
+        let asker = self.asker.clone();
+        let terms = Terms {
+            kind: Kind::Consumer,
+            isolation: Isolation::Committed,
+            bytes_min: 1,
+            bytes_max: 1 << 20,
+            deadline: self.desk().now,
+        };
+        let wanted = Wanted {
+            topic_id: Uuid::ZERO,
+            topic: TOPIC,
+            index: 0,
+            from,
+            bytes_max: 1 << 20,
+            current_epoch: LeaderEpoch::NONE,
+        };
+        let mut fetching = Fetching::new(self.desk(), &asker, [wanted], terms);
+        let client = Client {
+            readers: None,
+            memory_max: usize::MAX,
+        };
+        let progress = fetching.advance(self.desk(), key, client);
+        assert_eq!(progress, Progress::Whole);
+        let mut results = fetching.into_results();
+        let read = results.next().expect("one for one");
+        read.unwrap_or_else(|why| panic!("{why:?}"))
+    }
+
+    fn search(&mut self, spot: Spot) -> Option<Place> {
+        let key = self.ticket().key;
+        let asker = self.asker.clone();
+        let asked = Asked {
+            topic: TOPIC,
+            index: 0,
+            current_epoch: LeaderEpoch::NONE,
+            spot: Some(spot),
+        };
+        let isolation = Isolation::Committed;
+        let mut searching = Searching::begin(self.desk(), &asker, [asked], isolation, key);
+        for (ticket, piece) in executed(&self.desk().shared.readers) {
+            searching.put(ticket.part, piece);
+        }
+        assert!(searching.is_whole());
+        let mut results = searching.into_results();
+        let place = results.next().expect("one for one");
+        place.unwrap_or_else(|why| panic!("{why:?}"))
+    }
+
     /// Asks coordinators, and waits for what they say to be durable.
     fn ask<T>(&mut self, begin: impl FnOnce(&mut Desk, &Asker, Tickets<'_>) -> Awaited<T>) -> T {
         let first = self.ticket();
@@ -167,6 +219,14 @@ fn a_door_without_frames_can_ask_for_everything() {
         let placed = produced.answers[0].result.as_ref().expect("it is taken");
         assert_eq!(placed.base_offset, Offset(offset));
     }
+
+    let read = door.fetch(Offset(1));
+    let Records::Memory(batches) = read.records else {
+        panic!("it was just written")
+    };
+    assert_eq!(batches[0].base_offset(), Offset(1));
+    let newest = door.search(Spot::Time(SearchTime::Largest));
+    assert_eq!(newest.map(|place| place.offset), Some(Offset(0)));
 
     let asker = door.asker.clone();
     let ticket = door.ticket();

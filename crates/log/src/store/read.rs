@@ -13,15 +13,35 @@ use wire::records::Head;
 
 use super::Store;
 use crate::scan::{Damage, DamageKind, ScanError, scan_batches};
-use crate::segment::{FileSlice, RecordTime, Segment};
+use crate::segment::{FileSlice, RecordTime, Segment, Verified};
 use crate::txn_index::AbortedTxn;
 
 /// Answer to a read.
 #[derive(Clone)]
 pub enum Read {
-    Slice(FileSlice),
+    Slice(Verified),
     /// Nothing at or above the offset is below the bound yet.
     AtEnd,
+}
+
+/// Answer to a read by a caller that does not wait for the disk.
+pub enum Located {
+    Read(Read),
+    /// About so many bytes, which only [`Store::read`] finds or verifies. The indexes of their segment may not have been looked at
+    /// since the start: a power cut may have left none, and then all of it is walked.
+    Unread {
+        bytes: usize,
+    },
+}
+
+/// What a look at the segments finds.
+enum Found {
+    Slice(Arc<Segment>, FileSlice),
+    AtEnd,
+    /// Nobody has looked at the indexes of the segment since the start. It has so many bytes.
+    Unloaded {
+        bytes: u64,
+    },
 }
 
 /// What a caller has time for.
@@ -58,19 +78,37 @@ impl Store {
     /// Bytes from the batch that holds `from`, all below `upto` (a high watermark; batches are not split by it). At least
     /// one whole batch (KIP-74), else cut at `bytes_max`, possibly inside the last batch. Stays within one segment.
     pub fn read(&self, from: Offset, upto: Offset, bytes_max: usize) -> Result<Read, ReadError> {
-        let read = self.undisturbed(|| self.read_once(from, upto, bytes_max, Waits::ForDisk))?;
-        Ok(read.unwrap_or(Read::AtEnd))
+        self.undisturbed(|| {
+            let found = self.find(from, upto, bytes_max, Waits::ForDisk)?;
+            let Found::Slice(segment, slice) = found else {
+                return Ok(Read::AtEnd);
+            };
+            let sound = self.ensure_sound(&segment, &slice, from);
+            let len = sound.map_err(at(segment.base()))?;
+            Ok(Read::Slice(Verified::new(FileSlice { len, ..slice })))
+        })
     }
 
-    /// The same bytes, of which nobody may have verified any: the slice knows. `None` when nobody has looked at the indexes of their
-    /// segment since the start: a power cut may have left none, and then all of it is walked.
+    /// The same bytes if they are verified and can be found without the disk.
     pub fn locate(
         &self,
         from: Offset,
         upto: Offset,
         bytes_max: usize,
-    ) -> Result<Option<Read>, ReadError> {
-        self.undisturbed(|| self.read_once(from, upto, bytes_max, Waits::Never))
+    ) -> Result<Located, ReadError> {
+        let found = self.undisturbed(|| self.find(from, upto, bytes_max, Waits::Never))?;
+        Ok(match found {
+            Found::Slice(_, slice) if slice.is_verified() => {
+                Located::Read(Read::Slice(Verified::new(slice)))
+            }
+            Found::Slice(_, slice) => Located::Unread { bytes: slice.len },
+            Found::AtEnd => Located::Read(Read::AtEnd),
+            Found::Unloaded { bytes } => Located::Unread {
+                bytes: bytes_max
+                    .min(usize::try_from(bytes).unwrap_or(bytes_max))
+                    .max(1),
+            },
+        })
     }
 
     /// A reader plans on a list of segments (1), a file of it is cut or renamed (2), the reader opens it (3) and finds nothing
@@ -98,13 +136,13 @@ impl Store {
         look()
     }
 
-    fn read_once(
+    fn find(
         &self,
         from: Offset,
         upto: Offset,
         bytes_max: usize,
         waits: Waits,
-    ) -> Result<Option<Read>, ReadError> {
+    ) -> Result<Found, ReadError> {
         // The end before the list: what lies below this end is in segments that the list has.
         let log_end = self.log_end();
         let local_start = self.local_start();
@@ -117,7 +155,7 @@ impl Store {
         }
         let upto = upto.min(log_end);
         if upto <= from {
-            return Ok(Some(Read::AtEnd));
+            return Ok(Found::AtEnd);
         }
         let segments = self.segments.load();
         let first = segments.partition_point(|segment| segment.base() <= from);
@@ -130,22 +168,19 @@ impl Store {
                 break;
             }
             if waits == Waits::Never && !segment.is_loaded() {
-                return Ok(None);
+                let bytes = segment.len();
+                return Ok(Found::Unloaded { bytes });
             }
             let limit = match segments.get(index + 1) {
                 Some(next) if next.base() <= upto => segment.len(),
                 _ => segment.end_position(upto).map_err(at(segment.base()))?,
             };
             let found = slice(segment, from, limit, bytes_max).map_err(at(segment.base()))?;
-            if let Some(mut slice) = found {
-                if waits == Waits::ForDisk {
-                    let sound = self.ensure_sound(segment, &slice, from);
-                    slice.len = sound.map_err(at(segment.base()))?;
-                }
-                return Ok(Some(Read::Slice(slice)));
+            if let Some(slice) = found {
+                return Ok(Found::Slice(Arc::clone(segment), slice));
             }
         }
-        Ok(Some(Read::AtEnd))
+        Ok(Found::AtEnd)
     }
 
     /// Why no segment has `from`, which was not below the local start when the reader came.

@@ -353,7 +353,7 @@ fn the_first_batch_behind_believed_damage_is_found_in_this_life_and_the_next() {
         let Ok(Read::Slice(slice)) = store.read(Offset(from), store.log_end(), size) else {
             panic!("offset {from} is behind the damage");
         };
-        slice.base_offset
+        slice.slice().base_offset
     };
     for from in 5..10 {
         let base = if from < 8 { 5 } else { 8 };

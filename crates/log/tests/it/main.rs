@@ -144,13 +144,13 @@ fn read_all(store: &Store, from: i64, upto: i64, bytes_max: usize) -> Vec<Batch>
             Read::AtEnd => return batches,
             Read::Slice(slice) => {
                 let bytes = slice.read().unwrap();
-                assert_eq!(bytes.len(), slice.len);
+                assert_eq!(bytes.len(), slice.size());
                 let cut: Vec<Batch> = Batch::cut(&bytes, Source::Log)
                     .map(Result::unwrap)
                     .collect();
                 assert!(!cut.is_empty(), "at least one whole batch");
                 assert!(
-                    slice.len <= bytes_max.max(cut[0].size()),
+                    slice.size() <= bytes_max.max(cut[0].size()),
                     "no more than asked for"
                 );
                 next = cut.last().unwrap().next_offset();

@@ -60,7 +60,7 @@ fn a_hole_is_told_after_every_restart() {
 }
 
 /// One record per round: `rounds` says to which partition each goes.
-fn rounds(rig: &mut Rig, rounds: &[usize], known: &mut [Known]) {
+pub(super) fn rounds(rig: &mut Rig, rounds: &[usize], known: &mut [Known]) {
     for (number, at) in rounds.iter().enumerate() {
         rig.append(*at, &[value("v", number % 10)], known).unwrap();
         rig.commit(known);
@@ -228,54 +228,6 @@ fn damage_that_nothing_names_keeps_the_directory_closed_until_it_is_accepted() {
     assert_eq!(accept_loss(&machine.env(), path).unwrap(), []);
     let names = machine.env().disk.read_dir(path).unwrap();
     assert!(names.iter().all(|entry| !entry.name.contains("accepted")));
-}
-
-#[test]
-fn a_reader_that_may_wait_is_told_of_bytes_that_nobody_has_verified() {
-    let machine = machine(11);
-    let configs = vec![small_segments()];
-    let mut known = vec![Known::default(); 1];
-    let mut rig = open(&machine, &configs).unwrap();
-    rounds(&mut rig, &[0; 30], &mut known);
-    rig.stop();
-    drop(rig);
-    machine.kill();
-
-    let rig = open(&machine, &configs).unwrap();
-    let look = |may_wait| {
-        let request = ReadRequest {
-            may_wait,
-            ..read_from(Offset(3))
-        };
-        rig.partitions[0].plan_read(request).unwrap().plan
-    };
-    let read = machine.counts().reads;
-    assert!(
-        matches!(look(true), Plan::Unverified(_)),
-        "nobody has read them since the start"
-    );
-    assert_eq!(
-        machine.counts().reads,
-        read,
-        "nor does this reader, not even an index"
-    );
-    // Another one of the segment has its indexes looked at.
-    let other = ReadRequest {
-        bytes_max: 1,
-        ..read_from(Offset(0))
-    };
-    rig.partitions[0].plan_read(other).unwrap();
-    let Plan::Unverified(len) = look(true) else {
-        panic!("nobody has verified them");
-    };
-    let Plan::File(slice) = look(false) else {
-        panic!("they are in a file");
-    };
-    assert_eq!(slice.len, len);
-    assert!(
-        matches!(look(true), Plan::File(_)),
-        "verified once and for all"
-    );
 }
 
 pub(super) const COUNT: usize = 60;

@@ -9,9 +9,8 @@ fn in_memory(rig: &Rig) -> usize {
     let mut memory = 0;
     for partition in &rig.partitions {
         for offset in 0..partition.bounds().high_watermark.0 {
-            if let Plan::Memory(batches) =
-                partition.plan_read(read_from(Offset(offset))).unwrap().plan
-            {
+            let read = partition.read(read_from(Offset(offset))).unwrap();
+            if let Records::Memory(batches) = read.records {
                 memory += batches[0].size();
             }
         }

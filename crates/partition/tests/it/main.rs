@@ -9,6 +9,7 @@ mod full;
 mod hot;
 mod lifecycle;
 mod moving;
+mod needs;
 mod owners;
 mod pieces;
 mod power;
@@ -33,8 +34,8 @@ use model::{BrokerId, InboxId, LeaderEpoch, Offset, PartitionIndex, Ticket, Time
 use parking_lot::Mutex;
 use partition::{
     Acks, Announce, AppendError, Commit, DirSettings, Extent, Found, Identity, Isolation, LogDir,
-    Moment, News, OpenError, Partition, PieceMaker, Plan, ReadRequest, Recovery, Residents, Role,
-    SegmentWriter, Stamp, Start, Syncer, Told, TrimError,
+    Moment, News, OpenError, Partition, PieceMaker, ReadRequest, Records, Recovery, Residents,
+    Role, SegmentWriter, Stamp, Start, Syncer, Told, TrimError,
 };
 use wire::Uuid;
 use wire::records::{Batch, BatchBuilder, Caps, RecordIter, Source};
@@ -415,15 +416,14 @@ fn read_from(from: Offset) -> ReadRequest {
         at_least_one: true,
         current_epoch: LeaderEpoch::NONE,
         isolation: Isolation::Uncommitted,
-        may_wait: false,
     }
 }
 
 fn plan(partition: &Partition, from: Offset) -> Result<Vec<Batch>, partition::ReadError> {
-    Ok(match partition.plan_read(read_from(from))?.plan {
-        Plan::AtEnd | Plan::Unverified(_) => Vec::new(),
-        Plan::Memory(batches) => batches,
-        Plan::File(slice) => {
+    Ok(match partition.read(read_from(from))?.records {
+        Records::AtEnd => Vec::new(),
+        Records::Memory(batches) => batches,
+        Records::File(slice) => {
             let bytes: Bytes = slice.read().unwrap();
             Batch::cut(&bytes, Source::Log)
                 .map_while(Result::ok)

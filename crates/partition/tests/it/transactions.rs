@@ -80,11 +80,11 @@ pub(super) fn committed(rig: &Rig, from: i64) -> (Vec<Batch>, Vec<(i64, i64)>) {
         isolation: Isolation::Committed,
         ..read_from(Offset(from))
     };
-    let read = rig.partitions[0].plan_read(request).unwrap();
-    let batches = match read.plan {
-        Plan::AtEnd | Plan::Unverified(_) => Vec::new(),
-        Plan::Memory(batches) => batches,
-        Plan::File(slice) => Batch::cut(&slice.read().unwrap(), Source::Log)
+    let read = rig.partitions[0].read(request).unwrap();
+    let batches = match read.records {
+        Records::AtEnd => Vec::new(),
+        Records::Memory(batches) => batches,
+        Records::File(slice) => Batch::cut(&slice.read().unwrap(), Source::Log)
             .map_while(Result::ok)
             .collect(),
     };

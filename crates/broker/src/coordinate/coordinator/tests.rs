@@ -86,10 +86,9 @@ fn batches(log: &Partition) -> Vec<i32> {
         at_least_one: true,
         current_epoch: LeaderEpoch::NONE,
         isolation: Isolation::Uncommitted,
-        may_wait: false,
     };
-    match log.plan_read(request).map(|read| read.plan) {
-        Ok(Plan::Memory(batches)) => batches.iter().map(|batch| batch.record_count()).collect(),
+    match log.read(request).map(|read| read.records) {
+        Ok(Records::Memory(batches)) => batches.iter().map(|batch| batch.record_count()).collect(),
         _ => panic!("what was just written is in memory"),
     }
 }

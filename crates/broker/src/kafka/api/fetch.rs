@@ -1,67 +1,44 @@
-//! Fetch: plan all partitions within the byte budget, answer at once or park until there is enough.
+//! Fetch as Kafka's protocol has it: sessions, versions, and the form of the answer.
 //!
-//! Record bytes are never copied when they are large: memory goes out as it was received, files by sendfile.
-
-use std::sync::Arc;
+//! [`ops::fetch`](crate::ops::fetch) decides what is read, and when there is enough of it. Record bytes are never copied when they
+//! are large: memory goes out as it was received, files by sendfile.
 
 use bytes::{BufMut, Bytes, BytesMut};
-use model::{InboxId, Ticket, WaiterKey};
-use model::{Instant, LeaderEpoch, Offset};
-use partition::{Isolation, Partition, Plan, ReadError, ReadRequest};
+use model::{Instant, LeaderEpoch, Offset, Ticket, WaiterKey};
+use partition::{Isolation, Piece, Read, ReadError, Records};
 use wire::messages::fetch_request::FetchPartition;
 use wire::messages::fetch_response::{AbortedTransaction, FetchableTopicResponse, PartitionData};
 use wire::messages::{FetchRequest, FetchResponse};
 use wire::records::Batch;
-use wire::{ApiKey, ErrorCode, Records};
+use wire::{ApiKey, ErrorCode};
 
 use super::isolation;
 use crate::error;
 use crate::event_loop::{Chunk, Outcome};
+use crate::kafka::Hall;
 use crate::kafka::call::Call;
-use crate::kafka::hall::Hall;
-use crate::kafka::parked::Waiting;
-use crate::kafka::session::Context;
+use crate::kafka::parked::{Parked, Waiting};
+use crate::kafka::session::{Answered, Content, Context, Place};
+use crate::ops::Refused;
+use crate::ops::fetch::{Client, FetchRefusal, Fetching, Kind, Progress, Terms, Wanted};
 
 /// First version in which topics are named by id.
 const TOPIC_ID_VERSION: i16 = 13;
 /// A body at least this long goes out from where it lies; a shorter one is copied next to its header.
 const SPLICE_BYTES_MIN: usize = 4 << 10;
 
-/// A fetch, parked or not.
+/// A fetch of a client, parked or not.
 pub(crate) struct Fetch {
     context: Context,
-    partitions: Vec<Result<Arc<Partition>, ErrorCode>>,
-    bytes_min: usize,
-    bytes_max: usize,
-    isolation: Isolation,
-    is_replica: bool,
-    pub(crate) deadline: Instant,
-    waits_for: WaitsFor,
+    fetching: Fetching,
+    /// Record bytes that it keeps while it is parked. They count as those of answers do.
+    kept: usize,
 }
 
-/// What a fetch that is not answered waits for.
-enum WaitsFor {
-    /// More to read.
-    Bytes,
-    /// Its bytes to be in memory.
-    Memory,
-    /// Its bytes to be verified; only then it is seen whether they are enough.
-    Verification,
-}
-
-/// What an answer may still hold, in all and of bytes that stay in memory until they are sent.
-#[derive(Clone, Copy)]
-struct Room {
-    bytes: usize,
-    memory: usize,
-}
-
-struct Looked {
-    data: PartitionData,
-    plan: Plan,
-    seen: Offset,
-    /// What was asked when bytes have to be verified before they are shown.
-    unverified: Option<ReadRequest>,
+impl Fetch {
+    pub(crate) fn deadline(&self) -> Instant {
+        self.fetching.deadline()
+    }
 }
 
 pub(crate) fn on_fetch(call: &mut Call<'_>, request: FetchRequest) -> Outcome {
@@ -69,201 +46,183 @@ pub(crate) fn on_fetch(call: &mut Call<'_>, request: FetchRequest) -> Outcome {
         .unwrap_or(0)
         .min(call.desk.shared.fetch_bytes_max());
     let wait = std::time::Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0));
-    let mut fetch = Fetch {
+    let is_replica = request.replica_id >= 0 || request.replica_state.replica_id >= 0;
+    let terms = Terms {
+        kind: if is_replica {
+            Kind::Replica
+        } else {
+            Kind::Consumer
+        },
+        isolation: isolation(request.isolation_level),
         bytes_min: usize::try_from(request.min_bytes)
             .unwrap_or(0)
             .min(bytes_max),
         bytes_max,
-        isolation: isolation(request.isolation_level),
-        is_replica: request.replica_id >= 0 || request.replica_state.replica_id >= 0,
         deadline: call.desk.now.plus(wait),
-        partitions: Vec::new(),
-        waits_for: WaitsFor::Bytes,
-        context: match call.door.sessions.open(
-            request,
-            TOPIC_ID_VERSION <= call.version(),
-            call.desk.now,
-            call.desk.shared.env.rng.next_u64(),
-        ) {
-            Ok(context) => context,
-            Err(code) => {
-                let response = FetchResponse {
-                    error_code: code.code(),
-                    ..Default::default()
-                };
-                return call.reply(ApiKey::Fetch, &response);
-            }
-        },
     };
-    fetch.partitions = find_partitions(call, &fetch.context, call.version());
-    let memory_max = call.hall().answer_memory_max();
-    let mut looked = fetch.look(memory_max, true);
-    let unverified = fetch.unverified(&looked);
-    if !unverified.is_empty() {
-        let ticket = call.ticket();
-        if call.desk.shared.prefetcher.verify(unverified, ticket) {
-            fetch.waits_for = WaitsFor::Verification;
-            return call.park(Waiting::Fetch(fetch));
+    let uses_ids = TOPIC_ID_VERSION <= call.version();
+    let (now, random) = (call.desk.now, call.desk.shared.env.rng.next_u64());
+    let context = match call.door.sessions.open(request, uses_ids, now, random) {
+        Ok(context) => context,
+        Err(code) => {
+            let response = FetchResponse {
+                error_code: code.code(),
+                ..Default::default()
+            };
+            return call.reply(ApiKey::Fetch, &response);
         }
-        looked = fetch.look(memory_max, false);
-    }
-    begin_fetch(call, fetch, looked, memory_max)
-}
-
-/// Answers what was found, or waits for more.
-fn begin_fetch(
-    call: &mut Call<'_>,
-    mut fetch: Fetch,
-    looked: Vec<Looked>,
-    memory_max: usize,
-) -> Outcome {
-    let key = call.next_key();
-    if fetch.is_satisfied(&looked, memory_max) || fetch.deadline <= call.desk.now {
-        if !warm_up(call, key, &looked) {
-            return answer_fetch(call, &fetch, looked);
-        }
-        fetch.waits_for = WaitsFor::Memory;
-        return call.park(Waiting::Fetch(fetch));
-    }
-    if call.desk.is_stopping {
-        // Two that wait in turn would keep the broker from ending.
-        return Outcome::Close;
-    }
-    fetch.waits_for = WaitsFor::Bytes;
-    let mut moved = Vec::new();
-    for (index, (partition, looked)) in fetch.partitions.iter().zip(&looked).enumerate() {
-        if let Ok(partition) = partition {
-            let ticket = call.desk.ticket(key, index as u32);
-            if !partition.watch(ticket, looked.seen, fetch.isolation) {
-                moved.push(ticket);
-            }
-        }
-    }
-    let deadline = fetch.deadline;
-    let parked = call.park(Waiting::Fetch(fetch));
-    call.door.timers.set(deadline, key);
-    // What has come since is not watched for: each of these is, once it is seen that there is still too little.
-    if !moved.is_empty() {
-        retry_fetch(&mut call.hall(), key, &moved);
-    }
-    parked
-}
-
-/// Keeps the window of sequential readers full; true when the answer has to wait until its bytes are in memory.
-fn warm_up(call: &mut Call<'_>, key: WaiterKey, looked: &[Looked]) -> bool {
-    let ticket = call.desk.ticket(key, 0);
-    let Some(connection) = call.connections.get_mut(call.address.conn) else {
-        return false;
     };
-    let prefetcher = &call.desk.shared.prefetcher;
-    let mut waits = false;
-    for looked in looked {
-        if let Plan::File(slice) = &looked.plan {
-            let ticket = (!waits).then_some(ticket);
-            waits |= connection.readers.on_slice(slice, ticket, prefetcher);
-        }
-    }
-    waits
-}
-
-fn find_partitions(
-    call: &mut Call<'_>,
-    context: &Context,
-    version: i16,
-) -> Vec<Result<Arc<Partition>, ErrorCode>> {
-    let topics = call.desk.topics();
-    let unknown = if version >= TOPIC_ID_VERSION {
-        ErrorCode::UnknownTopicId
-    } else {
-        ErrorCode::UnknownTopicOrPartition
-    };
-    context
+    let wanted = context
         .wanted
         .iter()
-        .map(|(place, _)| {
-            let topic = topics.find(place.topic_id, &place.topic).ok_or(unknown)?;
-            topic
-                .partition(place.partition)
-                .cloned()
-                .ok_or(ErrorCode::UnknownTopicOrPartition)
-        })
-        .collect()
+        .map(|(place, asked)| asks(place, asked));
+    let mut fetching = Fetching::new(call.desk, &call.asker, wanted, terms);
+    let key = call.next_key();
+    let memory_max = call.hall().answer_memory_max();
+    let connection = call.connections.get_mut(call.address.conn);
+    let client = Client {
+        readers: connection.map(|connection| &mut connection.readers),
+        memory_max,
+    };
+    let progress = fetching.advance(call.desk, key, client);
+    let fetch = Fetch {
+        context,
+        fetching,
+        kept: 0,
+    };
+    match progress {
+        Progress::Whole => answer(call, fetch),
+        Progress::Dropped => Outcome::Close,
+        Progress::Gathers | Progress::Watches => {
+            let parked = call.park(Waiting::Fetch(fetch));
+            on_parked(&mut call.hall(), key, progress);
+            parked
+        }
+    }
 }
 
-/// A parked fetch may have enough now, with more in these partitions of it, or its time is up.
-pub(crate) fn retry_fetch(hall: &mut Hall<'_>, key: WaiterKey, readable: &[Ticket]) {
-    let now = hall.desk.now;
-    let memory_max = hall.answer_memory_max();
-    let Some(Waiting::Fetch(fetch)) = hall.waiting(key) else {
-        return;
-    };
-    if let WaitsFor::Verification = fetch.waits_for {
-        return hall.resume(key, |call, waiting| match waiting {
-            // Its bytes are verified, or it will be told of the damage.
-            Waiting::Fetch(fetch) => {
-                let looked = fetch.look(memory_max, false);
-                begin_fetch(call, fetch, looked, memory_max)
-            }
-            _ => Outcome::Waits,
-        });
+fn asks<'a>(place: &'a Place, asked: &FetchPartition) -> Wanted<'a> {
+    Wanted {
+        topic_id: place.topic_id,
+        topic: &place.topic,
+        index: place.partition,
+        from: Offset(asked.fetch_offset),
+        bytes_max: usize::try_from(asked.partition_max_bytes).unwrap_or(0),
+        // Any number below zero says none here, unlike in other requests.
+        current_epoch: LeaderEpoch(asked.current_leader_epoch.max(LeaderEpoch::NONE.0)),
     }
-    let waits = matches!(fetch.waits_for, WaitsFor::Bytes);
-    let mut looked = fetch.look(memory_max, false);
-    let mut unwatched = None;
-    while waits && !fetch.is_satisfied(&looked, memory_max) && now < fetch.deadline {
-        let unwatched: &mut Vec<Ticket> = unwatched.get_or_insert_with(|| readable.to_vec());
-        unwatched.retain(|ticket| !fetch.watch(*ticket, &looked));
-        if unwatched.is_empty() {
-            return;
-        }
-        looked = fetch.look(memory_max, false);
-    }
-    hall.resume(key, |call, waiting| match waiting {
-        Waiting::Fetch(fetch) => {
-            fetch.unwatch(call.desk.inbox, key);
-            answer_fetch(call, &fetch, looked)
-        }
-        _ => Outcome::Waits,
+}
+
+/// A parked fetch has more to read in these partitions of it.
+pub(crate) fn on_readable(hall: &mut Hall<'_>, key: WaiterKey, readable: &[Ticket]) {
+    go_on(hall, key, |fetching| {
+        fetching.on_readable(readable.iter().map(|ticket| ticket.part));
     });
 }
 
-/// The asker is gone.
-pub(crate) fn drop_fetch(hall: &mut Hall<'_>, key: WaiterKey) {
-    if let Some(parked) = hall.door.take(key)
-        && let Waiting::Fetch(fetch) = parked.waiting
-    {
-        fetch.unwatch(hall.desk.inbox, key);
+/// The time of a parked fetch is up.
+pub(crate) fn on_deadline(hall: &mut Hall<'_>, key: WaiterKey) {
+    go_on(hall, key, Fetching::on_deadline);
+}
+
+/// A piece of a parked fetch has come.
+pub(crate) fn on_piece(hall: &mut Hall<'_>, ticket: Ticket, piece: Piece) {
+    go_on(hall, ticket.key, |fetching| {
+        fetching.put(ticket.part, piece)
+    });
+}
+
+fn go_on(hall: &mut Hall<'_>, key: WaiterKey, change: impl FnOnce(&mut Fetching)) {
+    let memory_max = hall.answer_memory_max();
+    let Some(parked) = hall.door.parked.get_mut(key) else {
+        return;
+    };
+    let Waiting::Fetch(fetch) = &mut parked.waiting else {
+        return;
+    };
+    change(&mut fetch.fetching);
+    let connection = hall.connections.get_mut(parked.address.conn);
+    let client = Client {
+        readers: connection.map(|connection| &mut connection.readers),
+        memory_max,
+    };
+    let progress = fetch.fetching.advance(hall.desk, key, client);
+    if let Progress::Gathers | Progress::Watches = progress {
+        return on_parked(hall, key, progress);
+    }
+    let_go(hall, key);
+    hall.resume(key, |call, waiting| match waiting {
+        Waiting::Fetch(fetch) if progress == Progress::Whole => answer(call, fetch),
+        _ => Outcome::Close,
+    });
+}
+
+fn on_parked(hall: &mut Hall<'_>, key: WaiterKey, progress: Progress) {
+    let Some(Waiting::Fetch(fetch)) = hall.waiting(key) else {
+        return;
+    };
+    let before = std::mem::replace(&mut fetch.kept, fetch.fetching.memory());
+    let (after, deadline) = (fetch.kept, fetch.deadline());
+    hall.connections.on_kept(before, after);
+    if progress == Progress::Watches {
+        hall.door.timers.set(deadline, key);
     }
 }
 
-fn answer_fetch(call: &mut Call<'_>, fetch: &Fetch, looked: Vec<Looked>) -> Outcome {
+/// A fetch that is about to be taken watches nothing any more, and what it keeps counts with its answer.
+fn let_go(hall: &mut Hall<'_>, key: WaiterKey) {
+    let inbox = hall.desk.inbox;
+    if let Some(Waiting::Fetch(fetch)) = hall.waiting(key) {
+        fetch.fetching.unwatch(inbox, key);
+        let kept = std::mem::take(&mut fetch.kept);
+        hall.connections.on_kept(kept, 0);
+    }
+}
+
+/// Takes a fetch that is not to be answered.
+pub(crate) fn take(hall: &mut Hall<'_>, key: WaiterKey) -> Option<Parked> {
+    let_go(hall, key);
+    hall.door.take(key)
+}
+
+fn answer(call: &mut Call<'_>, fetch: Fetch) -> Outcome {
+    let Fetch {
+        context, fetching, ..
+    } = fetch;
     let mut response = FetchResponse {
-        session_id: fetch.context.session_id,
+        session_id: context.session_id,
         ..Default::default()
     };
+    let isolation = fetching.isolation();
     let mut fillers = Vec::new();
-    for ((place, _), looked) in fetch.context.wanted.iter().zip(looked) {
-        let Looked { mut data, plan, .. } = looked;
-        if fetch.context.session_id != 0 {
-            let (has_records, has_error) = (!plan.is_empty(), data.error_code != 0);
-            let tell = call.door.sessions.tell(
-                fetch.context.session_id,
-                place,
-                data.high_watermark,
-                data.log_start_offset,
-                has_records,
-                has_error,
-            );
-            if fetch.context.is_incremental && !tell {
+    for ((place, wanted), result) in context.wanted.iter().zip(fetching.into_results()) {
+        let (mut data, records) = match result {
+            Ok(read) => found(wanted, read, isolation),
+            Err(why) => (refused(wanted, &why, call.version()), Records::AtEnd),
+        };
+        if context.session_id != 0 {
+            let answered = Answered {
+                high_watermark: data.high_watermark,
+                log_start: data.log_start_offset,
+                content: if data.error_code != 0 {
+                    Content::Error
+                } else if records.is_empty() {
+                    Content::Nothing
+                } else {
+                    Content::Records
+                },
+            };
+            let is_new = call.door.sessions.note(context.session_id, place, answered);
+            if context.is_incremental && !is_new {
                 continue;
             }
         }
-        data.records = Some(match plan {
-            Plan::AtEnd => Records::Bytes(Bytes::new()),
-            plan => {
-                let len = plan.len() as u32;
-                fillers.push(chunks(plan));
-                Records::External(len)
+        data.records = Some(match records {
+            Records::AtEnd => wire::Records::Bytes(Bytes::new()),
+            records => {
+                let len = records.len() as u32;
+                fillers.push(chunks(records));
+                wire::Records::External(len)
             }
         });
         match response.responses.last_mut() {
@@ -280,160 +239,59 @@ fn answer_fetch(call: &mut Call<'_>, fetch: &Fetch, looked: Vec<Looked>) -> Outc
     call.reply_with(ApiKey::Fetch, &response, fillers)
 }
 
-impl Fetch {
-    /// Looks at every partition. At most `memory_max` bytes are to be kept in memory, but for a first batch. With `may_wait`
-    /// bytes that have to be verified first are only counted.
-    fn look(&self, memory_max: usize, may_wait: bool) -> Vec<Looked> {
-        let mut left = Room {
-            bytes: self.bytes_max,
-            memory: memory_max,
-        };
-        let mut has_any = false;
-        self.context
-            .wanted
-            .iter()
-            .zip(&self.partitions)
-            .map(|((_, wanted), partition)| {
-                let looked = match partition {
-                    // Followers ask on the listener between brokers, and this broker has none to follow it.
-                    Ok(_) if self.is_replica => {
-                        Looked::refused(wanted, ErrorCode::NotLeaderOrFollower)
-                    }
-                    Ok(partition) => self.look_at(partition, wanted, left, !has_any, may_wait),
-                    Err(code) => Looked::refused(wanted, *code),
-                };
-                has_any |= !looked.plan.is_empty();
-                left.bytes = left.bytes.saturating_sub(looked.plan.len());
-                if let Plan::Memory(_) = looked.plan {
-                    left.memory = left.memory.saturating_sub(looked.plan.len());
-                }
-                looked
-            })
-            .collect()
-    }
+fn found(wanted: &FetchPartition, read: Read, isolation: Isolation) -> (PartitionData, Records) {
+    let aborted = read.aborted.iter().map(|txn| AbortedTransaction {
+        producer_id: txn.producer_id.0,
+        first_offset: txn.first_offset.0,
+    });
+    let aborted = aborted.collect();
+    let data = PartitionData {
+        partition_index: wanted.partition,
+        high_watermark: read.bounds.high_watermark.0,
+        last_stable_offset: read.bounds.last_stable.0,
+        log_start_offset: read.bounds.log_start.0,
+        aborted_transactions: (isolation == Isolation::Committed).then_some(aborted),
+        preferred_read_replica: -1,
+        ..Default::default()
+    };
+    (data, read.records)
+}
 
-    /// Reads whose bytes nobody has verified.
-    fn unverified(&self, looked: &[Looked]) -> Vec<(Arc<Partition>, ReadRequest)> {
-        let looked = looked.iter().zip(&self.partitions);
-        let unverified = looked.filter_map(|(looked, partition)| {
-            let partition = partition.as_ref().ok()?;
-            Some((Arc::clone(partition), looked.unverified?))
-        });
-        unverified.collect()
-    }
-
-    fn look_at(
-        &self,
-        partition: &Partition,
-        wanted: &FetchPartition,
-        left: Room,
-        at_least_one: bool,
-        may_wait: bool,
-    ) -> Looked {
-        let request = ReadRequest {
-            from: Offset(wanted.fetch_offset),
-            bytes_max: usize::try_from(wanted.partition_max_bytes)
-                .unwrap_or(0)
-                .min(left.bytes),
-            memory_bytes_max: left.memory,
-            at_least_one,
-            // Any number below zero says none here, unlike in other requests.
-            current_epoch: LeaderEpoch(wanted.current_leader_epoch.max(LeaderEpoch::NONE.0)),
-            isolation: self.isolation,
-            may_wait,
-        };
-        match partition.plan_read(request) {
-            Ok(read) => {
-                let aborted = read.aborted.iter().map(|txn| AbortedTransaction {
-                    producer_id: txn.producer_id.0,
-                    first_offset: txn.first_offset.0,
-                });
-                let aborted = aborted.collect();
-                let data = PartitionData {
-                    partition_index: wanted.partition,
-                    high_watermark: read.bounds.high_watermark.0,
-                    last_stable_offset: read.bounds.last_stable.0,
-                    log_start_offset: read.bounds.log_start.0,
-                    aborted_transactions: (self.isolation == Isolation::Committed)
-                        .then_some(aborted),
-                    preferred_read_replica: -1,
-                    ..Default::default()
-                };
-                let is_unverified = matches!(read.plan, Plan::Unverified(_));
-                let unverified = is_unverified.then_some(request);
-                Looked {
-                    data,
-                    plan: read.plan,
-                    seen: read.bounds.end(self.isolation),
-                    unverified,
-                }
+fn refused(wanted: &FetchPartition, why: &Refused<FetchRefusal>, version: i16) -> PartitionData {
+    let code = match why {
+        Refused::Unauthorised => ErrorCode::TopicAuthorizationFailed,
+        Refused::Because(why) => match why {
+            FetchRefusal::UnknownTopic if TOPIC_ID_VERSION <= version => ErrorCode::UnknownTopicId,
+            FetchRefusal::UnknownTopic | FetchRefusal::UnknownPartition => {
+                ErrorCode::UnknownTopicOrPartition
             }
-            Err(error) => {
-                let mut looked = Looked::refused(wanted, error::read(&error));
-                if let ReadError::OutOfRange { bounds } = error {
-                    looked.data.log_start_offset = bounds.log_start.0;
-                    looked.data.high_watermark = bounds.high_watermark.0;
-                }
-                looked
-            }
+            FetchRefusal::NotLeader => ErrorCode::NotLeaderOrFollower,
+            FetchRefusal::Read(error) => error::read(error),
+        },
+    };
+    let (log_start, high_watermark) = match why {
+        Refused::Because(FetchRefusal::Read(ReadError::OutOfRange { bounds })) => {
+            (bounds.log_start.0, bounds.high_watermark.0)
         }
-    }
-
-    fn is_satisfied(&self, looked: &[Looked], memory_max: usize) -> bool {
-        let bytes: usize = looked.iter().map(|looked| looked.plan.len()).sum();
-        // A bound on memory may not be filled exactly; then something is enough.
-        let enough = if memory_max == usize::MAX {
-            self.bytes_min
-        } else {
-            self.bytes_min.min(1)
-        };
-        bytes >= enough
-            || looked.iter().any(|looked| looked.data.error_code != 0)
-            || looked.is_empty()
-    }
-
-    /// False when there is more in that partition than was seen.
-    fn watch(&self, ticket: Ticket, looked: &[Looked]) -> bool {
-        let at = ticket.part as usize;
-        match (self.partitions.get(at), looked.get(at)) {
-            (Some(Ok(partition)), Some(look)) => partition.watch(ticket, look.seen, self.isolation),
-            _ => true,
-        }
-    }
-
-    pub(crate) fn unwatch(&self, inbox: InboxId, key: WaiterKey) {
-        for partition in self.partitions.iter().flatten() {
-            partition.unwatch(inbox, key);
-        }
+        _ => (-1, -1),
+    };
+    PartitionData {
+        partition_index: wanted.partition,
+        error_code: code.code(),
+        high_watermark,
+        last_stable_offset: -1,
+        log_start_offset: log_start,
+        preferred_read_replica: -1,
+        ..Default::default()
     }
 }
 
-impl Looked {
-    fn refused(wanted: &FetchPartition, code: ErrorCode) -> Looked {
-        let data = PartitionData {
-            partition_index: wanted.partition,
-            error_code: code.code(),
-            high_watermark: -1,
-            last_stable_offset: -1,
-            log_start_offset: -1,
-            preferred_read_replica: -1,
-            ..Default::default()
-        };
-        Looked {
-            data,
-            plan: Plan::AtEnd,
-            seen: Offset(i64::MAX),
-            unverified: None,
-        }
-    }
-}
-
-/// The pieces to send for a plan: small batches copied together, large ones as they are.
-fn chunks(plan: Plan) -> Vec<Chunk> {
-    match plan {
-        Plan::AtEnd | Plan::Unverified(_) => Vec::new(),
-        Plan::File(slice) => vec![Chunk::File(slice)],
-        Plan::Memory(batches) => {
+/// The pieces to send for records: small batches copied together, large ones as they are.
+fn chunks(records: Records) -> Vec<Chunk> {
+    match records {
+        Records::AtEnd => Vec::new(),
+        Records::File(slice) => vec![Chunk::File(slice.into_slice())],
+        Records::Memory(batches) => {
             let copied: usize = batches.iter().map(copied_bytes).sum();
             let mut scratch = BytesMut::with_capacity(copied);
             let mut chunks = Vec::new();

@@ -1,11 +1,9 @@
-//! ListOffsets: the ends of a log, and the record at a time.
+//! ListOffsets as Kafka's protocol has it: special times, versions, and the form of the answer.
 
 use std::collections::HashSet;
-use std::sync::{Arc, OnceLock};
 
-use model::WaiterKey;
-use model::{LeaderEpoch, Offset, Timestamp};
-use partition::{Isolation, Partition, ReadError};
+use model::{LeaderEpoch, Ticket, Timestamp};
+use partition::{Piece, SearchTime};
 use wire::messages::list_offsets_request::ListOffsetsPartition;
 use wire::messages::list_offsets_response::{
     ListOffsetsPartitionResponse, ListOffsetsTopicResponse,
@@ -16,10 +14,11 @@ use wire::{ApiKey, ErrorCode};
 use super::isolation;
 use crate::error;
 use crate::event_loop::Outcome;
+use crate::kafka::Hall;
 use crate::kafka::call::Call;
-use crate::kafka::hall::Hall;
 use crate::kafka::parked::Waiting;
-use crate::topics::Topics;
+use crate::ops::Refused;
+use crate::ops::search::{Asked, SearchRefusal, SearchResult, Searching, Spot};
 
 const LATEST: i64 = -1;
 const EARLIEST: i64 = -2;
@@ -40,175 +39,134 @@ const PENDING_UPLOAD_VERSION: i16 = 11;
 
 const UNKNOWN: i64 = -1;
 
-/// A request, and its answer once somebody has looked.
+/// A request, parked or not.
 pub(crate) struct Search {
-    topics: Arc<Topics>,
     request: ListOffsetsRequest,
-    version: i16,
-    answer: OnceLock<ListOffsetsResponse>,
+    searching: Searching,
 }
 
-/// Times are looked up in indexes and records, perhaps on disk, for which a loop does not wait.
 pub(crate) fn on_list_offsets(call: &mut Call<'_>, request: ListOffsetsRequest) -> Outcome {
-    let search = Arc::new(Search {
-        topics: call.desk.topics(),
-        request,
-        version: call.version(),
-        answer: OnceLock::new(),
-    });
-    if search.is_for_times() {
-        let ticket = call.ticket();
-        let pool = &call.desk.shared.prefetcher;
-        if pool.search(Arc::clone(&search), ticket) {
-            return call.park(Waiting::Search(search));
-        }
+    let key = call.next_key();
+    let version = call.version();
+    let repeated = repeated(&request);
+    let asked = partitions(&request)
+        .filter(|(topic, asked)| !repeated.contains(&(*topic, asked.partition_index)))
+        .map(|(topic, asked)| Asked {
+            topic,
+            index: asked.partition_index,
+            current_epoch: LeaderEpoch(asked.current_leader_epoch),
+            spot: spot(asked.timestamp, version),
+        });
+    let isolation = isolation(request.isolation_level);
+    let searching = Searching::begin(call.desk, &call.asker, asked, isolation, key);
+    let search = Search { request, searching };
+    if search.searching.is_whole() {
+        answer(call, search)
+    } else {
+        call.park(Waiting::Search(search))
     }
-    call.reply(ApiKey::ListOffsets, search.answer())
 }
 
-pub(crate) fn on_found(hall: &mut Hall<'_>, key: WaiterKey) {
-    hall.resume(key, |call, waiting| match waiting {
-        Waiting::Search(search) => call.reply(ApiKey::ListOffsets, search.answer()),
-        _ => Outcome::Waits,
-    });
+/// A record was looked up.
+pub(crate) fn on_piece(hall: &mut Hall<'_>, ticket: Ticket, piece: Piece) {
+    let Some(Waiting::Search(search)) = hall.waiting(ticket.key) else {
+        return;
+    };
+    search.searching.put(ticket.part, piece);
+    if search.searching.is_whole() {
+        hall.resume(ticket.key, |call, waiting| match waiting {
+            Waiting::Search(search) => answer(call, search),
+            _ => Outcome::Waits,
+        });
+    }
 }
 
-impl Search {
-    fn is_for_times(&self) -> bool {
-        let asked = self
-            .request
-            .topics
-            .iter()
-            .flat_map(|topic| &topic.partitions);
-        asked
-            .into_iter()
-            .any(|asked| asked.timestamp == MAX_TIMESTAMP || 0 <= asked.timestamp)
-    }
-
-    /// Looks, the first time.
-    pub(crate) fn answer(&self) -> &ListOffsetsResponse {
-        self.answer.get_or_init(|| self.look())
-    }
-
-    fn look(&self) -> ListOffsetsResponse {
-        let repeated = repeated(&self.request);
-        let isolation = isolation(self.request.isolation_level);
-        let answer = |name: &str, asked: &ListOffsetsPartition| {
-            let found =
-                (self.topics.named(name)).and_then(|topic| topic.partition(asked.partition_index));
-            let result = match found {
-                _ if repeated.contains(&(name, asked.partition_index)) => {
-                    Err(ErrorCode::InvalidRequest)
-                }
-                Some(partition) => look_up(partition, asked, isolation, self.version),
-                None => Err(ErrorCode::UnknownTopicOrPartition),
-            };
-            let mut response = ListOffsetsPartitionResponse {
-                partition_index: asked.partition_index,
-                timestamp: UNKNOWN,
-                offset: UNKNOWN,
-                leader_epoch: LeaderEpoch::NONE.0,
-                ..Default::default()
-            };
-            match result {
-                Ok(place) => {
-                    response.timestamp = place.timestamp;
-                    response.offset = place.offset;
-                    if self.version >= LEADER_EPOCH_VERSION {
-                        response.leader_epoch = place.epoch;
-                    }
-                }
-                Err(code) => response.error_code = code.code(),
-            }
-            response
-        };
-        let topics = self.request.topics.iter();
-        ListOffsetsResponse {
-            topics: topics
-                .map(|topic| ListOffsetsTopicResponse {
-                    name: topic.name.clone(),
-                    partitions: topic
-                        .partitions
-                        .iter()
-                        .map(|asked| answer(&topic.name, asked))
-                        .collect(),
-                })
-                .collect(),
+fn answer(call: &mut Call<'_>, search: Search) -> Outcome {
+    let Search { request, searching } = search;
+    let repeated = repeated(&request);
+    let mut results = searching.into_results();
+    let mut answer = |topic: &str, asked: &ListOffsetsPartition| {
+        let mut response = ListOffsetsPartitionResponse {
+            partition_index: asked.partition_index,
+            timestamp: UNKNOWN,
+            offset: UNKNOWN,
+            leader_epoch: LeaderEpoch::NONE.0,
             ..Default::default()
+        };
+        if repeated.contains(&(topic, asked.partition_index)) {
+            response.error_code = ErrorCode::InvalidRequest.code();
+        } else if let Some(result) = results.next() {
+            tell(&mut response, result, call.version());
+        }
+        response
+    };
+    let topics = request.topics.iter().map(|topic| ListOffsetsTopicResponse {
+        name: topic.name.clone(),
+        partitions: topic
+            .partitions
+            .iter()
+            .map(|asked| answer(&topic.name, asked))
+            .collect(),
+    });
+    let response = ListOffsetsResponse {
+        topics: topics.collect(),
+        ..Default::default()
+    };
+    call.reply(ApiKey::ListOffsets, &response)
+}
+
+fn tell(response: &mut ListOffsetsPartitionResponse, result: SearchResult, version: i16) {
+    match result {
+        Ok(Some(place)) => {
+            response.timestamp = place.timestamp.map_or(UNKNOWN, |at| at.0);
+            response.offset = place.offset.0;
+            if version >= LEADER_EPOCH_VERSION {
+                response.leader_epoch = place.epoch.0;
+            }
+        }
+        Ok(None) => {}
+        Err(why) => {
+            let code = match &why {
+                Refused::Unauthorised => ErrorCode::TopicAuthorizationFailed,
+                Refused::Because(SearchRefusal::Unknown) => ErrorCode::UnknownTopicOrPartition,
+                Refused::Because(SearchRefusal::NoSuchSpot) => ErrorCode::UnsupportedVersion,
+                Refused::Because(SearchRefusal::Read(error)) => error::read(error),
+            };
+            response.error_code = code.code();
         }
     }
+}
+
+/// What a request asks about, with the name of the topic.
+fn partitions(request: &ListOffsetsRequest) -> impl Iterator<Item = (&str, &ListOffsetsPartition)> {
+    request.topics.iter().flat_map(|topic| {
+        let asked = topic.partitions.iter();
+        asked.map(|asked| (topic.name.as_str(), asked))
+    })
 }
 
 /// Partitions that one request names more than once; an answer could not say which question it is to.
 fn repeated(request: &ListOffsetsRequest) -> HashSet<(&str, i32)> {
     let mut seen = HashSet::new();
-    let named = request.topics.iter().flat_map(|topic| {
-        let asked = topic.partitions.iter();
-        asked.map(|asked| (topic.name.as_str(), asked.partition_index))
-    });
-    named.filter(|place| !seen.insert(*place)).collect()
+    partitions(request)
+        .map(|(topic, asked)| (topic, asked.partition_index))
+        .filter(|place| !seen.insert(*place))
+        .collect()
 }
 
-struct Place {
-    timestamp: i64,
-    offset: i64,
-    epoch: i32,
-}
-
-fn look_up(
-    partition: &Partition,
-    asked: &ListOffsetsPartition,
-    isolation: Isolation,
-    version: i16,
-) -> Result<Place, ErrorCode> {
-    let failed = |error: ReadError| error::read(&error);
-    partition
-        .check_epoch(LeaderEpoch(asked.current_leader_epoch))
-        .map_err(failed)?;
-    let bounds = partition.bounds();
-    let edge = |offset: Offset, epoch: LeaderEpoch| Place {
-        timestamp: UNKNOWN,
-        offset: offset.0,
-        epoch: epoch.0,
+/// `None` for a special time that this version does not know.
+fn spot(timestamp: i64, version: i16) -> Option<Spot> {
+    let (spot, since) = match timestamp {
+        LATEST => (Spot::End, 0),
+        EARLIEST => (Spot::LogStart, 0),
+        EARLIEST_LOCAL => (Spot::LocalStart, EARLIEST_LOCAL_VERSION),
+        EARLIEST_PENDING_UPLOAD => (Spot::InTier, PENDING_UPLOAD_VERSION),
+        LATEST_TIERED => (Spot::InTier, LATEST_TIERED_VERSION),
+        MAX_TIMESTAMP => (Spot::Time(SearchTime::Largest), MAX_TIMESTAMP_VERSION),
+        time if time >= 0 => (Spot::Time(SearchTime::From(Timestamp(time))), 0),
+        _ => return None,
     };
-    let earliest = || edge(bounds.log_start, partition.epoch_at(bounds.log_start));
-    // What a record found by its time must lie below.
-    let visible = bounds.end(isolation);
-    let at = |found: Option<log::RecordTime>| match found.filter(|found| found.offset < visible) {
-        Some(found) => Place {
-            timestamp: found.timestamp.0,
-            offset: found.offset.0,
-            epoch: found.leader_epoch.0,
-        },
-        None => Place {
-            timestamp: UNKNOWN,
-            offset: UNKNOWN,
-            epoch: LeaderEpoch::NONE.0,
-        },
-    };
-    let since = |first: i16| {
-        if version >= first {
-            Ok(())
-        } else {
-            Err(ErrorCode::UnsupportedVersion)
-        }
-    };
-    match asked.timestamp {
-        LATEST => Ok(edge(visible, bounds.epoch)),
-        EARLIEST => Ok(earliest()),
-        EARLIEST_LOCAL => since(EARLIEST_LOCAL_VERSION).map(|()| earliest()),
-        EARLIEST_PENDING_UPLOAD => since(PENDING_UPLOAD_VERSION).map(|()| at(None)),
-        LATEST_TIERED => since(LATEST_TIERED_VERSION).map(|()| at(None)),
-        MAX_TIMESTAMP => {
-            since(MAX_TIMESTAMP_VERSION)?;
-            partition.max_timestamp().map(at).map_err(failed)
-        }
-        time if time >= 0 => partition
-            .find_timestamp(Timestamp(time))
-            .map(at)
-            .map_err(failed),
-        _ => Err(ErrorCode::UnsupportedVersion),
-    }
+    (since <= version).then_some(spot)
 }
 
 #[cfg(test)]
@@ -287,5 +245,36 @@ mod tests {
         bench.append(TOPIC, b"of epoch 2");
         assert_eq!(end_of(&mut bench, 1), (0, 1));
         assert_eq!(end_of(&mut bench, 2), (2, 2));
+    }
+
+    #[test]
+    fn times_are_looked_up_by_the_reader_pool_and_the_rest_is_known() {
+        let mut bench = Bench::new();
+        bench.create(TOPIC, 2);
+        bench.answer::<CreateTopicsRequest>(4);
+        bench.append(TOPIC, b"of some time");
+        let asked = |(partition_index, timestamp)| ListOffsetsPartition {
+            partition_index,
+            current_leader_epoch: -1,
+            timestamp,
+            ..Default::default()
+        };
+        let partitions = [(0, MAX_TIMESTAMP), (1, LATEST), (7, LATEST)];
+        let request = ListOffsetsRequest {
+            topics: vec![ListOffsetsTopic {
+                name: TOPIC.to_owned(),
+                partitions: Vec::from(partitions.map(asked)),
+            }],
+            ..Default::default()
+        };
+        bench.put(&encoded(&request, 10));
+        assert_eq!(bench.answer::<ListOffsetsRequest>(10), None);
+        assert_eq!(bench.execute_needs(), 1, "one is for a time");
+        let answer = bench.answer::<ListOffsetsRequest>(10).expect("it is whole");
+        let answers = answer.topics[0].partitions.iter();
+        let answers = answers.map(|answer| (answer.error_code, answer.offset, answer.leader_epoch));
+        let unknown = ErrorCode::UnknownTopicOrPartition.code();
+        let expected = [(0, 0, 0), (0, 0, 0), (unknown, -1, -1)];
+        assert_eq!(answers.collect::<Vec<_>>(), expected);
     }
 }

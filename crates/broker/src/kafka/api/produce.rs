@@ -265,7 +265,7 @@ fn record_errors(fault: &RecordFault) -> Vec<BatchIndexAndErrorMessage> {
 #[cfg(test)]
 mod tests {
     use model::{BrokerId, LeaderEpoch, Offset};
-    use partition::{Isolation, Plan, ReadRequest, Replicas, Role};
+    use partition::{Isolation, ReadRequest, Records, Replicas, Role};
     use wire::messages::produce_request::PartitionProduceData;
 
     use super::*;
@@ -294,17 +294,16 @@ mod tests {
 
     /// Where `what` lies in the tail of a partition.
     fn place_in_memory(bench: &mut Bench, index: i32, what: &[u8]) -> usize {
-        let plan = bench.partition(TOPIC, index).plan_read(ReadRequest {
+        let read = bench.partition(TOPIC, index).read(ReadRequest {
             from: Offset::ZERO,
             bytes_max: usize::MAX,
             memory_bytes_max: usize::MAX,
             at_least_one: true,
             current_epoch: model::LeaderEpoch::NONE,
             isolation: Isolation::Uncommitted,
-            may_wait: false,
         });
-        match plan.expect("there is something").plan {
-            Plan::Memory(batches) => {
+        match read.expect("there is something").records {
+            Records::Memory(batches) => {
                 let body = batches[0].body();
                 body.as_ptr() as usize + place(body, what)
             }

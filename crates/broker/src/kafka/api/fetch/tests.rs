@@ -1,4 +1,4 @@
-//! Fetches that are parked: what they leave behind, and what they must not miss.
+//! Fetches of clients: what they leave behind when they are parked, and what they must not miss.
 
 use wire::messages::CreateTopicsRequest;
 use wire::messages::fetch_request::FetchTopic;
@@ -59,47 +59,6 @@ fn a_fetch_that_would_wait_does_not_keep_a_stopping_broker() {
 }
 
 #[test]
-fn a_fetch_that_found_too_little_between_look_and_watch_hears_of_more() {
-    let mut bench = Bench::new();
-    bench.create(TOPIC, 1);
-    let address = bench.address();
-    let deadline = bench
-        .shard
-        .desk
-        .now
-        .plus(std::time::Duration::from_secs(1_000_000));
-    let asked = request(1000);
-    let context = bench
-        .shard
-        .door
-        .sessions
-        .open(asked, false, bench.shard.desk.now, 1);
-    let mut fetch = Fetch {
-        context: context.expect("no session is asked for"),
-        partitions: Vec::new(),
-        bytes_min: 1000,
-        bytes_max: 1 << 20,
-        isolation: Isolation::Uncommitted,
-        is_replica: false,
-        deadline,
-        waits_for: WaitsFor::Bytes,
-    };
-    let mut hall = bench.shard.hall();
-    let open = hall.connections.get(address.conn).expect("it stays open");
-    let asker = Arc::clone(open.asker());
-    let mut call = hall.call(address, Arc::clone(&asker));
-    fetch.partitions = find_partitions(&mut call, &fetch.context, address.version);
-    let looked = fetch.look(usize::MAX, false);
-    bench.append(TOPIC, b"too little");
-    let mut hall = bench.shard.hall();
-    let begun = begin_fetch(&mut hall.call(address, asker), fetch, looked, usize::MAX);
-    assert!(matches!(begun, Outcome::Waits));
-    assert_eq!(bench.waiting_count(), 1);
-    bench.append(TOPIC, &[7; 1000]);
-    assert_eq!(bench.waiting_count(), 0, "it is answered");
-}
-
-#[test]
 fn a_fetch_that_heard_of_too_little_in_several_partitions_hears_of_more_in_each() {
     for last in [TOPIC, "other"] {
         let mut bench = Bench::new();
@@ -145,7 +104,7 @@ fn a_fetch_of_no_bytes_gets_its_first_batch_and_no_other() {
         let answer = bench.answer::<FetchRequest>(11).expect("at once");
         let sizes = answer.responses.iter().map(|topic| {
             let records = &topic.partitions[0].records;
-            records.as_ref().map_or(0, Records::len)
+            records.as_ref().map_or(0, wire::Records::len)
         });
         sizes.collect::<Vec<_>>()
     };
@@ -155,4 +114,62 @@ fn a_fetch_of_no_bytes_gets_its_first_batch_and_no_other() {
     assert_eq!(fetch(&mut bench, [OTHER, TOPIC]), [0, size]);
     bench.append(OTHER, b"first");
     assert_eq!(fetch(&mut bench, [OTHER, TOPIC]), [size, 0]);
+}
+
+/// A broker whose topic is in files that nobody has looked at since its start.
+fn cold() -> Bench {
+    let mut bench = Bench::new();
+    bench.create(TOPIC, 1);
+    bench.append(TOPIC, &[7; 1000]);
+    bench.restart().restart()
+}
+
+#[test]
+fn a_cold_fetch_is_answered_with_what_the_reader_pool_gives() {
+    let mut bench = cold();
+    bench.put(&encoded(&request(1), 11));
+    assert_eq!(bench.answer::<FetchRequest>(11), None);
+    // What it waits for comes: no time-out is needed.
+    assert_eq!((bench.waiting_count(), bench.timers_count()), (1, 0));
+    assert_eq!(bench.execute_needs(), 1);
+    assert_eq!(bench.waiting_count(), 0);
+    bench.put(&encoded(&request(1), 11));
+    assert_eq!(bench.waiting_count(), 0, "it is verified now");
+}
+
+#[test]
+fn a_piece_for_a_client_that_has_gone_is_dropped() {
+    let mut bench = cold();
+    bench.create("hot", 1);
+    bench.append("hot", b"in memory");
+    let mut asked = request(1);
+    let hot = FetchTopic {
+        topic: "hot".to_owned(),
+        ..asked.topics[0].clone()
+    };
+    asked.topics.push(hot);
+    let unsent = bench.unsent_memory();
+    bench.put(&encoded(&asked, 11));
+    let size = crate::event_loop::bench::batch(b"in memory").len();
+    assert_eq!(
+        bench.unsent_memory(),
+        unsent + size,
+        "it waits with the fetch"
+    );
+    bench.hang_up();
+    assert_eq!((bench.waiting_count(), bench.unsent_memory()), (0, 0));
+    assert_eq!(bench.execute_needs(), 1);
+    assert_eq!(bench.waiting_count(), 0);
+}
+
+#[test]
+fn a_fetch_whose_bytes_are_being_verified_does_not_keep_a_stopping_broker() {
+    let mut bench = cold();
+    bench.put(&encoded(&request(1), 11));
+    assert_eq!(bench.waiting_count(), 1);
+    bench.begin_stop();
+    bench.shard.hall().drop_readers();
+    assert_eq!(bench.waiting_count(), 0);
+    assert!(bench.is_cut_off());
+    assert_eq!(bench.execute_needs(), 1);
 }

@@ -1,0 +1,446 @@
+//! Fetch: plan the partitions within the byte budget, gather the pieces, and be whole, or wait until there is enough.
+//!
+//! Each partition is planned once. Pieces that need the disk come back from the reader pool and are taken as they are. A fetch
+//! that finds too little lets go of what it found, watches its partitions, and plans those anew that have more, with those that
+//! it let go of. At its deadline it looks at all of them again, so that what it reports is of that moment. Record bytes are not
+//! copied here.
+
+use std::sync::Arc;
+
+use model::{InboxId, Instant, LeaderEpoch, Offset, WaiterKey};
+use partition::{
+    Isolation, Need, Partition, Piece, Plan, Range, Read, ReadError, ReadRequest, Records, WarmUp,
+};
+use wire::Uuid;
+
+use super::access::{Operation, Resource};
+use super::{Asker, Desk, Refused};
+use crate::reads::Readers;
+use crate::topics::Topics;
+
+/// What is asked of one partition.
+pub(crate) struct Wanted<'a> {
+    /// Zero: the topic is named.
+    pub(crate) topic_id: Uuid,
+    pub(crate) topic: &'a str,
+    pub(crate) index: i32,
+    pub(crate) from: Offset,
+    pub(crate) bytes_max: usize,
+    pub(crate) current_epoch: LeaderEpoch,
+}
+
+/// Why a partition gives nothing.
+#[derive(Debug)]
+pub(crate) enum FetchRefusal {
+    UnknownTopic,
+    UnknownPartition,
+    NotLeader,
+    Read(ReadError),
+}
+
+pub(crate) type FetchResult = Result<Read, Refused<FetchRefusal>>;
+
+/// Who reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Consumer,
+    /// Followers ask on the listener between brokers, and this broker has none to follow it: they are refused.
+    Replica,
+}
+
+pub(crate) struct Terms {
+    pub(crate) kind: Kind,
+    pub(crate) isolation: Isolation,
+    /// With fewer bytes the fetch waits.
+    pub(crate) bytes_min: usize,
+    /// Of all partitions together, but for a first batch.
+    pub(crate) bytes_max: usize,
+    /// Then it is answered with what there is.
+    pub(crate) deadline: Instant,
+}
+
+/// What is known of the client that waits for the answer.
+pub(crate) struct Client<'a> {
+    /// Its sequential readers, unless it has gone.
+    pub(crate) readers: Option<&'a mut Readers>,
+    /// Bytes that its answer may keep in memory, but for a first batch.
+    pub(crate) memory_max: usize,
+}
+
+/// How far a fetch has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// Its results can be taken.
+    Whole,
+    /// Pieces are on their way from the reader pool.
+    Gathers,
+    /// It watches its partitions until there is more, or its deadline.
+    Watches,
+    /// It would watch, which would keep a stopping broker from its end.
+    Dropped,
+}
+
+/// What is known of one partition.
+enum Found {
+    /// To be planned.
+    Nothing,
+    /// With the reader pool.
+    Awaited {
+        bytes: usize,
+        memory: usize,
+    },
+    Have(FetchResult),
+}
+
+/// A partition, and what is asked of it.
+struct Source {
+    partition: Arc<Partition>,
+    from: Offset,
+    bytes_max: usize,
+    current_epoch: LeaderEpoch,
+}
+
+struct Part {
+    /// `None` for one that was refused from the start.
+    source: Option<Source>,
+    found: Found,
+    is_watched: bool,
+}
+
+impl Part {
+    fn bytes(&self) -> usize {
+        match &self.found {
+            Found::Nothing | Found::Have(Err(_)) => 0,
+            Found::Awaited { bytes, .. } => *bytes,
+            Found::Have(Ok(read)) => read.records.len(),
+        }
+    }
+
+    fn memory(&self) -> usize {
+        match &self.found {
+            Found::Nothing | Found::Have(Err(_)) => 0,
+            Found::Awaited { memory, .. } => *memory,
+            Found::Have(Ok(read)) => read.records.memory(),
+        }
+    }
+
+    fn is_refused(&self) -> bool {
+        matches!(self.found, Found::Have(Err(_)))
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// It is seen whether there is enough.
+    Planning,
+    /// There is enough; the files of it are brought to memory.
+    Warming,
+}
+
+/// A fetch, parked or not.
+pub(crate) struct Fetching {
+    parts: Vec<Part>,
+    terms: Terms,
+    stage: Stage,
+    /// Pieces that are on their way.
+    awaited: usize,
+    #[cfg(test)]
+    pub(crate) plans_count: usize,
+}
+
+impl Fetching {
+    /// Finds the partitions; nothing is read yet.
+    pub(crate) fn new<'a>(
+        desk: &mut Desk,
+        asker: &Asker,
+        wanted: impl IntoIterator<Item = Wanted<'a>>,
+        terms: Terms,
+    ) -> Fetching {
+        let topics = desk.topics();
+        let parts = wanted.into_iter().map(|wanted| {
+            let found = find(&topics, asker, &wanted).and_then(|partition| match terms.kind {
+                Kind::Consumer => Ok(Arc::clone(partition)),
+                Kind::Replica => Err(Refused::Because(FetchRefusal::NotLeader)),
+            });
+            let (partition, found) = match found {
+                Ok(partition) => (Some(partition), Found::Nothing),
+                Err(refused) => (None, Found::Have(Err(refused))),
+            };
+            let source = partition.map(|partition| Source {
+                partition,
+                from: wanted.from,
+                bytes_max: wanted.bytes_max,
+                current_epoch: wanted.current_epoch,
+            });
+            Part {
+                source,
+                found,
+                is_watched: false,
+            }
+        });
+        Fetching {
+            parts: parts.collect(),
+            terms,
+            stage: Stage::Planning,
+            awaited: 0,
+            #[cfg(test)]
+            plans_count: 0,
+        }
+    }
+
+    pub(crate) fn deadline(&self) -> Instant {
+        self.terms.deadline
+    }
+
+    pub(crate) fn isolation(&self) -> Isolation {
+        self.terms.isolation
+    }
+
+    /// Record bytes that it keeps in memory meanwhile.
+    pub(crate) fn memory(&self) -> usize {
+        self.parts.iter().map(Part::memory).sum()
+    }
+
+    /// Goes as far as it comes without waiting. Its tickets name `key`.
+    pub(crate) fn advance(
+        &mut self,
+        desk: &Desk,
+        key: WaiterKey,
+        mut client: Client<'_>,
+    ) -> Progress {
+        if self.awaited > 0 {
+            return Progress::Gathers;
+        }
+        while self.stage == Stage::Planning {
+            let needs = self.plan(client.memory_max);
+            if self.gather(needs, desk, key) {
+                return Progress::Gathers;
+            }
+            if self.is_enough(client.memory_max) || self.terms.deadline <= desk.now {
+                self.stage = Stage::Warming;
+                let (needs, ahead) = self.warm_up(&mut client);
+                let gathers = self.gather(needs, desk, key);
+                // What is sent now comes before what may be asked for next.
+                let pool = &desk.shared.readers;
+                ahead.into_iter().for_each(|range| pool.bring_ahead(range));
+                if gathers {
+                    return Progress::Gathers;
+                }
+            } else if desk.is_stopping {
+                return Progress::Dropped;
+            } else if self.watch(desk, key) {
+                self.let_go();
+                return Progress::Watches;
+            }
+        }
+        Progress::Whole
+    }
+
+    /// A piece has come.
+    pub(crate) fn put(&mut self, part: u32, piece: Piece) {
+        let Some(part) = self.parts.get_mut(part as usize) else {
+            return;
+        };
+        if let (Found::Awaited { .. }, Piece::Read(read)) = (&part.found, piece) {
+            part.found = Found::Have(read.map_err(refused));
+            self.awaited -= 1;
+        }
+    }
+
+    /// These parts have more to read, or their partitions are gone.
+    pub(crate) fn on_readable(&mut self, parts: impl IntoIterator<Item = u32>) {
+        for part in parts {
+            let Some(part) = self.parts.get_mut(part as usize) else {
+                continue;
+            };
+            part.is_watched = false;
+            // A piece that is on its way is seen to be old when it is there.
+            if self.stage == Stage::Planning && !matches!(part.found, Found::Awaited { .. }) {
+                part.found = Found::Nothing;
+            }
+        }
+    }
+
+    /// The deadline has come.
+    pub(crate) fn on_deadline(&mut self) {
+        if self.stage == Stage::Planning && self.awaited == 0 {
+            let parts = self.parts.iter_mut().filter(|part| part.source.is_some());
+            parts.for_each(|part| part.found = Found::Nothing);
+        }
+    }
+
+    /// Watches nothing any more.
+    pub(crate) fn unwatch(&mut self, inbox: InboxId, key: WaiterKey) {
+        for part in &mut self.parts {
+            if let (true, Some(source)) = (part.is_watched, &part.source) {
+                source.partition.unwatch(inbox, key);
+                part.is_watched = false;
+            }
+        }
+    }
+
+    /// What a whole fetch found, in the order in which it was asked for.
+    pub(crate) fn into_results(self) -> impl Iterator<Item = FetchResult> {
+        self.parts.into_iter().map(|part| match part.found {
+            Found::Have(result) => result,
+            Found::Nothing | Found::Awaited { .. } => unreachable!("the fetch is whole"),
+        })
+    }
+
+    /// Plans all parts of which nothing is known. Returns what they need.
+    fn plan(&mut self, memory_max: usize) -> Vec<(u32, Need)> {
+        let mut bytes: usize = self.parts.iter().map(Part::bytes).sum();
+        let mut memory = self.memory();
+        let mut needs = Vec::new();
+        for (at, part) in self.parts.iter_mut().enumerate() {
+            let (Some(source), Found::Nothing) = (&part.source, &part.found) else {
+                continue;
+            };
+            let bytes_left = self.terms.bytes_max.saturating_sub(bytes);
+            let request = ReadRequest {
+                from: source.from,
+                bytes_max: source.bytes_max.min(bytes_left),
+                memory_bytes_max: memory_max.saturating_sub(memory),
+                at_least_one: bytes == 0,
+                current_epoch: source.current_epoch,
+                isolation: self.terms.isolation,
+            };
+            #[cfg(test)]
+            {
+                self.plans_count += 1;
+            }
+            part.found = match source.partition.plan_read(request) {
+                Ok(Plan::Ready(read)) => Found::Have(Ok(read)),
+                Ok(Plan::Need(need)) => {
+                    let (bytes, memory) = (need.bytes(), need.memory());
+                    needs.push((at as u32, need));
+                    Found::Awaited { bytes, memory }
+                }
+                Err(error) => Found::Have(Err(refused(error))),
+            };
+            bytes += part.bytes();
+            memory += part.memory();
+        }
+        self.awaited += needs.len();
+        needs
+    }
+
+    /// Takes the reads whose files are not in memory, and keeps the windows of sequential readers full.
+    fn warm_up(&mut self, client: &mut Client<'_>) -> (Vec<(u32, Need)>, Vec<Range>) {
+        let (mut needs, mut ahead) = (Vec::new(), Vec::new());
+        let Some(readers) = client.readers.as_deref_mut() else {
+            return (needs, ahead);
+        };
+        for (at, part) in self.parts.iter_mut().enumerate() {
+            let Found::Have(Ok(read)) = &part.found else {
+                continue;
+            };
+            let Records::File(slice) = &read.records else {
+                continue;
+            };
+            let wish = readers.on_slice(slice.slice());
+            ahead.extend(wish.ahead);
+            if !wish.is_cold {
+                continue;
+            }
+            let (bytes, memory) = (part.bytes(), part.memory());
+            let awaited = Found::Awaited { bytes, memory };
+            if let Found::Have(Ok(read)) = std::mem::replace(&mut part.found, awaited) {
+                match WarmUp::new(read) {
+                    Ok(warm_up) => needs.push((at as u32, Need::WarmUp(warm_up))),
+                    Err(read) => part.found = Found::Have(Ok(read)),
+                }
+            }
+        }
+        self.awaited += needs.len();
+        (needs, ahead)
+    }
+
+    /// Hands needs to the reader pool; true if pieces are on their way. Executes them here when it takes no more.
+    fn gather(&mut self, needs: Vec<(u32, Need)>, desk: &Desk, key: WaiterKey) -> bool {
+        if needs.is_empty() {
+            return false;
+        }
+        let needs = needs.into_iter();
+        let needs = needs.map(|(part, need)| (need, desk.ticket(key, part)));
+        match desk.shared.readers.ask(needs.collect()) {
+            Ok(()) => true,
+            Err(needs) => {
+                for (need, ticket) in needs {
+                    self.put(ticket.part, need.execute());
+                }
+                false
+            }
+        }
+    }
+
+    fn is_enough(&self, memory_max: usize) -> bool {
+        // A bound on memory may not be filled exactly; then something is enough.
+        let enough = if memory_max == usize::MAX {
+            self.terms.bytes_min
+        } else {
+            self.terms.bytes_min.min(1)
+        };
+        let bytes: usize = self.parts.iter().map(Part::bytes).sum();
+        bytes >= enough || self.parts.iter().any(Part::is_refused) || self.parts.is_empty()
+    }
+
+    /// Watches all partitions; false when some have more than was seen, which are to be planned again.
+    fn watch(&mut self, desk: &Desk, key: WaiterKey) -> bool {
+        let mut is_current = true;
+        for (at, part) in self.parts.iter_mut().enumerate() {
+            let (Some(source), Found::Have(Ok(read)), false) =
+                (&part.source, &part.found, part.is_watched)
+            else {
+                continue;
+            };
+            let seen = read.bounds.end(self.terms.isolation);
+            let ticket = desk.ticket(key, at as u32);
+            if source.partition.watch(ticket, seen, self.terms.isolation) {
+                part.is_watched = true;
+            } else {
+                part.found = Found::Nothing;
+                is_current = false;
+            }
+        }
+        is_current
+    }
+
+    /// A fetch that waits for more keeps nothing for so long: neither memory that others want, nor files that are deleted.
+    fn let_go(&mut self) {
+        for part in &mut self.parts {
+            if part.bytes() > 0 {
+                part.found = Found::Nothing;
+            }
+        }
+    }
+}
+
+fn find<'a>(
+    topics: &'a Topics,
+    asker: &Asker,
+    wanted: &Wanted<'_>,
+) -> Result<&'a Arc<Partition>, Refused<FetchRefusal>> {
+    let may_read = |name: &str| {
+        if asker.may(Operation::Read, Resource::topic(name)) {
+            Ok(())
+        } else {
+            Err(Refused::Unauthorised)
+        }
+    };
+    if wanted.topic_id == Uuid::ZERO {
+        may_read(wanted.topic)?;
+    }
+    let topic = topics.find(wanted.topic_id, wanted.topic);
+    let topic = topic.ok_or(Refused::Because(FetchRefusal::UnknownTopic))?;
+    may_read(&topic.name)?;
+    let partition = topic.partition(wanted.index);
+    partition.ok_or(Refused::Because(FetchRefusal::UnknownPartition))
+}
+
+fn refused(error: ReadError) -> Refused<FetchRefusal> {
+    Refused::Because(FetchRefusal::Read(error))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,178 @@
+//! Offsets by position or time: what is known is answered at once, times are searched by the reader pool.
+//!
+//! Times are looked up in indexes and records, perhaps on disk, for which no loop waits.
+
+use std::sync::Arc;
+
+use log::RecordTime;
+use model::{LeaderEpoch, Offset, Timestamp, WaiterKey};
+use partition::{Isolation, Need, Partition, Piece, ReadError, SearchTime};
+
+use super::access::{Operation, Resource};
+use super::{Asker, Desk, Refused};
+
+/// Which offset is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spot {
+    LogStart,
+    /// The first offset on local disk (KIP-405).
+    LocalStart,
+    /// Where the reader's view ends.
+    End,
+    /// An offset that no log has while nothing is tiered.
+    InTier,
+    Time(SearchTime),
+}
+
+/// A question about one partition.
+pub(crate) struct Asked<'a> {
+    pub(crate) topic: &'a str,
+    pub(crate) index: i32,
+    pub(crate) current_epoch: LeaderEpoch,
+    /// `None` if the asker's door knows no such spot, which is refused after everything else.
+    pub(crate) spot: Option<Spot>,
+}
+
+#[derive(Debug)]
+pub(crate) enum SearchRefusal {
+    Unknown,
+    NoSuchSpot,
+    Read(ReadError),
+}
+
+pub(crate) type SearchResult = Result<Option<Place>, Refused<SearchRefusal>>;
+
+/// An offset, and what is known of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Of a record that was found by its time.
+    pub(crate) timestamp: Option<Timestamp>,
+    pub(crate) offset: Offset,
+    pub(crate) epoch: LeaderEpoch,
+}
+
+enum Part {
+    Have(SearchResult),
+    /// With the reader pool. What it finds must lie below `visible`.
+    Awaited {
+        visible: Offset,
+    },
+}
+
+/// A search, parked or not.
+pub(crate) struct Searching {
+    parts: Vec<Part>,
+    awaited: usize,
+}
+
+impl Searching {
+    /// Answers what is known, and hands the rest to the reader pool. Executes it here when that takes no more. Tickets name `key`.
+    pub(crate) fn begin<'a>(
+        desk: &mut Desk,
+        asker: &Asker,
+        asked: impl IntoIterator<Item = Asked<'a>>,
+        isolation: Isolation,
+        key: WaiterKey,
+    ) -> Searching {
+        let topics = desk.topics();
+        let mut needs = Vec::new();
+        let parts = (0..).zip(asked).map(|(part, asked)| {
+            let named = topics.named(asked.topic);
+            let partition = if asker.may(Operation::Describe, Resource::topic(asked.topic)) {
+                let partition = named.and_then(|topic| topic.partition(asked.index));
+                partition.ok_or(Refused::Because(SearchRefusal::Unknown))
+            } else {
+                Err(Refused::Unauthorised)
+            };
+            let planned = partition.and_then(|partition| plan(partition, &asked, isolation));
+            let (found, need) = planned.unwrap_or_else(|why| (Part::Have(Err(why)), None));
+            needs.extend(need.map(|need| (need, desk.ticket(key, part))));
+            found
+        });
+        let parts = parts.collect();
+        let mut searching = Searching {
+            parts,
+            awaited: needs.len(),
+        };
+        if searching.awaited > 0
+            && let Err(needs) = desk.shared.readers.ask(needs)
+        {
+            for (need, ticket) in needs {
+                searching.put(ticket.part, need.execute());
+            }
+        }
+        searching
+    }
+
+    /// A piece has come.
+    pub(crate) fn put(&mut self, part: u32, piece: Piece) {
+        let Some(part) = self.parts.get_mut(part as usize) else {
+            return;
+        };
+        if let (Part::Awaited { visible }, Piece::Found(found)) = (&*part, piece) {
+            let visible = *visible;
+            let found = found.map(|found| found.filter(|found| found.offset < visible));
+            let found = found.map(|found| found.map(Place::from));
+            *part = Part::Have(found.map_err(refused));
+            self.awaited -= 1;
+        }
+    }
+
+    pub(crate) fn is_whole(&self) -> bool {
+        self.awaited == 0
+    }
+
+    /// What a whole search found, in the order in which it was asked for.
+    pub(crate) fn into_results(self) -> impl Iterator<Item = SearchResult> {
+        self.parts.into_iter().map(|part| match part {
+            Part::Have(result) => result,
+            Part::Awaited { .. } => unreachable!("the search is whole"),
+        })
+    }
+}
+
+impl From<RecordTime> for Place {
+    fn from(found: RecordTime) -> Place {
+        Place {
+            timestamp: Some(found.timestamp),
+            offset: found.offset,
+            epoch: found.leader_epoch,
+        }
+    }
+}
+
+fn refused(error: ReadError) -> Refused<SearchRefusal> {
+    Refused::Because(SearchRefusal::Read(error))
+}
+
+/// What is known at once of one question, and what the rest of it needs.
+fn plan(
+    partition: &Arc<Partition>,
+    asked: &Asked<'_>,
+    isolation: Isolation,
+) -> Result<(Part, Option<Need>), Refused<SearchRefusal>> {
+    partition
+        .check_epoch(asked.current_epoch)
+        .map_err(refused)?;
+    let spot = asked
+        .spot
+        .ok_or(Refused::Because(SearchRefusal::NoSuchSpot))?;
+    let bounds = partition.bounds();
+    let visible = bounds.end(isolation);
+    let edge = |offset, epoch| {
+        let place = Place {
+            timestamp: None,
+            offset,
+            epoch,
+        };
+        (Part::Have(Ok(Some(place))), None)
+    };
+    let begins_at = |offset| edge(offset, partition.epoch_at(offset));
+    Ok(match spot {
+        Spot::LogStart => begins_at(bounds.log_start),
+        Spot::LocalStart => begins_at(bounds.local_start),
+        Spot::End => edge(visible, bounds.epoch),
+        Spot::InTier => (Part::Have(Ok(None)), None),
+        Spot::Time(time) => (Part::Awaited { visible }, Some(partition.plan_search(time))),
+    })
+}

@@ -1,0 +1,170 @@
+//! The half of a read that asks the files.
+//!
+//! Holds all that the state of the partition has to do with it, so that it may be done at any later time and on any thread:
+//! committed records stay where they are. A move, a trim or a deletion meanwhile is for the caller to find out.
+
+use log::AbortedTxn;
+use log::store::{Located, Read as StoreRead, Store};
+use model::Offset;
+use wire::records::Batch;
+
+use crate::isolation::Isolation;
+use crate::partition::{Bounds, Hole, Home, Partition};
+use crate::read::{Read, ReadError, ReadRequest, Records};
+
+pub(crate) struct FileRead {
+    pub(crate) request: ReadRequest,
+    pub(crate) bounds: Bounds,
+    /// Nothing at or above it is read.
+    pub(crate) limit: Offset,
+    /// Where what is lost ends if the files have nothing at the asked offset.
+    pub(crate) lost_to: Offset,
+    /// The records, where the files are asked for aborted transactions alone.
+    pub(crate) in_memory: Option<Vec<Batch>>,
+    /// Aborted transactions that may not be in the files yet.
+    pub(crate) recent: Vec<AbortedTxn>,
+}
+
+/// How far a read comes without the disk.
+pub(crate) enum Known {
+    Read(Read),
+    /// The disk has to be asked for about so many bytes.
+    Unread {
+        files: FileRead,
+        bytes: usize,
+    },
+}
+
+/// Aborted transactions that a reader of committed data has to know of.
+struct Aborted<'a> {
+    /// They begin below it.
+    upto: Offset,
+    /// Some may be in files.
+    store: Option<&'a Store>,
+}
+
+impl FileRead {
+    /// What it keeps in memory.
+    pub(crate) fn memory(&self) -> usize {
+        let batches = self.in_memory.iter().flatten();
+        batches.map(|batch| batch.size()).sum()
+    }
+
+    /// Reads what is known and verified without the disk.
+    pub(crate) fn known(mut self, home: &Home) -> Result<Known, ReadError> {
+        let (from, bytes_max) = (self.request.from, self.request.bytes_max);
+        let store = home.store.get();
+        let records = match (self.in_memory.take(), store) {
+            (Some(batches), _) => Records::Memory(batches),
+            (None, None) => Records::AtEnd,
+            (None, Some(store)) => match store.locate(from, self.limit, bytes_max)? {
+                Located::Read(read) => self.take(read)?,
+                Located::Unread { bytes } => return Ok(Known::Unread { files: self, bytes }),
+            },
+        };
+        let Some(aborted) = self.aborted(store, &records)? else {
+            let read = Read::without_aborted(records, self.bounds);
+            return Ok(Known::Read(read));
+        };
+        let stored = match aborted.store {
+            Some(store) => store.known_aborted(from, aborted.upto)?,
+            None => Some(Vec::new()),
+        };
+        if let Some(stored) = stored {
+            return Ok(Known::Read(self.finish(records, stored, aborted.upto)));
+        }
+        let bytes = records.len();
+        if let Records::Memory(batches) = records {
+            self.in_memory = Some(batches);
+        }
+        Ok(Known::Unread { files: self, bytes })
+    }
+
+    /// Reads, finds and verifies. May be repeated.
+    pub(crate) fn read(&self, home: &Home) -> Result<Read, ReadError> {
+        let (from, bytes_max) = (self.request.from, self.request.bytes_max);
+        let store = home.store.get();
+        let records = match (&self.in_memory, store) {
+            (Some(batches), _) => Records::Memory(batches.clone()),
+            (None, None) => Records::AtEnd,
+            (None, Some(store)) => self.take(store.read(from, self.limit, bytes_max)?)?,
+        };
+        let Some(aborted) = self.aborted(store, &records)? else {
+            return Ok(Read::without_aborted(records, self.bounds));
+        };
+        let stored = match aborted.store {
+            Some(store) => store.aborted(from, aborted.upto)?,
+            None => Vec::new(),
+        };
+        Ok(self.finish(records, stored, aborted.upto))
+    }
+
+    fn take(&self, read: StoreRead) -> Result<Records, ReadError> {
+        let StoreRead::Slice(slice) = read else {
+            // Written, and in no batch: a header has rotted so that its batch seems to lie elsewhere, or compaction left nothing
+            // before offsets that are lost. It always leaves the last batch of a segment.
+            let hole = Hole {
+                from: self.request.from,
+                to: self.lost_to,
+            };
+            return Err(ReadError::Damaged { hole });
+        };
+        // The store gives one whole batch even if it is too large.
+        if slice.size() <= self.request.bytes_max || self.request.at_least_one {
+            Ok(Records::File(slice))
+        } else {
+            Ok(Records::AtEnd)
+        }
+    }
+
+    fn aborted<'a>(
+        &self,
+        store: Option<&'a Store>,
+        records: &Records,
+    ) -> Result<Option<Aborted<'a>>, ReadError> {
+        if self.request.isolation == Isolation::Uncommitted {
+            return Ok(None);
+        }
+        let stable = self.bounds.last_stable;
+        Ok(match (records, store) {
+            (Records::AtEnd, _) => None,
+            (Records::File(slice), Some(store)) => Some(Aborted {
+                upto: store.end_of_slice(slice.slice(), stable)?,
+                store: Some(store),
+            }),
+            (Records::File(_), None) => None,
+            (Records::Memory(batches), store) => {
+                let last = batches.last();
+                Some(Aborted {
+                    upto: last.map_or(stable, |last| last.next_offset()),
+                    // Memory may begin where a file goes on: the log before it may all be gone.
+                    store: store.filter(|store| self.request.from < store.log_end()),
+                })
+            }
+        })
+    }
+
+    /// Adds the aborted transactions: those in segment files, then the recent ones.
+    fn finish(&self, records: Records, stored: Vec<AbortedTxn>, upto: Offset) -> Read {
+        let mut aborted = stored;
+        let known = aborted.last().map_or(Offset(-1), |txn| txn.last_offset);
+        let recent = self.recent.iter().copied();
+        aborted.extend(recent.filter(|txn| known < txn.last_offset && txn.first_offset < upto));
+        Read {
+            records,
+            bounds: self.bounds,
+            aborted,
+        }
+    }
+}
+
+impl Partition {
+    /// Reads what a look has left to the files.
+    pub(crate) fn read_files(&self, files: &FileRead) -> Result<Read, ReadError> {
+        let read = self.where_it_lives(|seen| files.read(seen.insert(self.home())));
+        // The partition is deleted, fails or is trimmed (1) while its files are read (2): an error of the files may come of that,
+        // and what they gave is not to be served.
+        self.admit(&self.state.lock(), &files.request)?;
+        read
+    }
+}

@@ -1,0 +1,136 @@
+//! Looking records up by their times: in memory first, then in the files.
+//!
+//! Files are read and walked: a caller that must not wait for the disk hands a [`Search`] to a thread that may.
+
+use std::sync::Arc;
+
+use log::RecordTime;
+use log::segment::first_record;
+use model::{Offset, Timestamp};
+use wire::records::Batch;
+
+use crate::partition::{Home, Partition, State};
+use crate::read::ReadError;
+
+/// Batches in memory that a look for a time takes along at first: the first of them has the record, unless its header says more
+/// than is in it. Twice as many each time that none has.
+const LATE_BATCHES_FIRST: usize = 2;
+
+/// A record to be found by its time.
+pub struct Search {
+    partition: Arc<Partition>,
+    time: SearchTime,
+}
+
+/// Which time is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SearchTime {
+    /// The first record of that time or a later one.
+    From(Timestamp),
+    /// The record with the largest time.
+    Largest,
+}
+
+impl Search {
+    pub(crate) fn new(partition: Arc<Partition>, time: SearchTime) -> Search {
+        Search { partition, time }
+    }
+
+    pub(crate) fn execute(&self) -> Result<Option<RecordTime>, ReadError> {
+        match self.time {
+            SearchTime::From(time) => self.partition.find_timestamp(time),
+            SearchTime::Largest => self.partition.max_timestamp(),
+        }
+    }
+}
+
+impl Partition {
+    /// The first record at or after `time` (exact to the record), below the high watermark.
+    pub fn find_timestamp(&self, time: Timestamp) -> Result<Option<RecordTime>, ReadError> {
+        self.where_it_lives(|seen| self.find_timestamp_once(time, seen))
+    }
+
+    fn find_timestamp_once(
+        &self,
+        time: Timestamp,
+        seen: &mut Option<Arc<Home>>,
+    ) -> Result<Option<RecordTime>, ReadError> {
+        let mut from = Offset::ZERO;
+        let mut count = LATE_BATCHES_FIRST;
+        loop {
+            let late = |batch: &&Batch| from < batch.next_offset() && batch.max_timestamp() >= time;
+            let ((points, tail_start, batches), home) = self.look_at_tail(|state| {
+                let batches: Vec<Batch> =
+                    committed(state).filter(late).take(count).cloned().collect();
+                (state.progress.points(), state.tail.start(), batches)
+            })?;
+            let (log_start, end) = (points.start, points.committed);
+            // Again only when memory has let go of batches meanwhile.
+            if from < tail_start
+                && let Some(store) = seen.insert(home).store.get()
+            {
+                // Files have what is durable, committed or not.
+                let found = store.offset_for_time(time, log_start..tail_start.min(end))?;
+                if found.is_some() {
+                    return Ok(found);
+                }
+            }
+            let wanted = |at, offset| at >= time && offset >= log_start;
+            let found = batches.iter().find_map(|batch| first_record(batch, wanted));
+            match batches.last().filter(|_| batches.len() == count) {
+                Some(last) if found.is_none() => from = last.next_offset(),
+                _ => return Ok(found),
+            }
+            count *= 2;
+        }
+    }
+
+    /// The record with the largest timestamp, the first of them if several share it (KIP-734).
+    pub fn max_timestamp(&self) -> Result<Option<RecordTime>, ReadError> {
+        self.where_it_lives(|seen| self.max_timestamp_once(seen))
+    }
+
+    fn max_timestamp_once(
+        &self,
+        seen: &mut Option<Arc<Home>>,
+    ) -> Result<Option<RecordTime>, ReadError> {
+        let ((newest, end), home) = self.look_at_tail(|state| {
+            let newest = committed(state).max_by(|left, right| {
+                left.max_timestamp()
+                    .cmp(&right.max_timestamp())
+                    .then(right.base_offset().cmp(&left.base_offset()))
+            });
+            (newest.cloned(), state.progress.points().committed)
+        })?;
+        // As in Kafka nothing is found while the newest record of the files is not committed.
+        let stored = match seen.insert(home).store.get() {
+            Some(store) => store.max_time()?.filter(|found| found.offset < end),
+            None => None,
+        };
+        let Some(newest) = newest
+            .filter(|newest| stored.is_none_or(|stored| newest.max_timestamp() > stored.timestamp))
+        else {
+            return Ok(stored);
+        };
+        Ok(first_record(&newest, |at, _| at >= newest.max_timestamp()))
+    }
+
+    /// Runs `look` on the memory under the lock that appends take, so it has to be short. Also returns where the files are.
+    fn look_at_tail<T>(&self, look: impl FnOnce(&State) -> T) -> Result<(T, Arc<Home>), ReadError> {
+        let state = self.state.lock();
+        if self.is_offline_in(&state) {
+            return Err(ReadError::Offline);
+        }
+        if state.is_deleted {
+            return Err(ReadError::Deleted);
+        }
+        Ok((look(&state), Arc::clone(&state.home)))
+    }
+}
+
+/// Batches in memory that readers may see.
+fn committed(state: &State) -> impl Iterator<Item = &Batch> {
+    let committed = state.progress.points().committed;
+    let is_committed = move |batch: &&Batch| batch.next_offset() <= committed;
+    state.tail.iter().take_while(is_committed)
+}
