@@ -111,11 +111,12 @@ pub struct WarmUp {
 
 impl WarmUp {
     /// Gives the read back if it is of no file.
-    pub fn new(read: Read) -> Result<WarmUp, Read> {
+    pub fn new(read: Box<Read>) -> Result<WarmUp, Box<Read>> {
         let Records::File(slice) = &read.records else {
             return Err(read);
         };
         let range = Range::of(slice);
+        let read = *read;
         Ok(WarmUp { read, range })
     }
 }

@@ -144,7 +144,7 @@ impl Partition {
             return Err(ReadError::Deleted);
         }
         let bounds = state.bounds();
-        check_epoch(request.current_epoch, &state)?;
+        check_epoch(request.current_epoch, state)?;
         // What lies between the log start and the local start will be in a tier, and a need of its own. Until then they are equal.
         // Between what is committed and the end nothing is shown yet. A reader that was shown more by an earlier leader waits
         // there; told that it is out of range, it would begin anew.

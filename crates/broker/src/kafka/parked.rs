@@ -6,15 +6,17 @@
 use std::sync::Arc;
 
 use model::Instant;
+use wire::messages::ListOffsetsRequest;
 
-use super::api::fetch::Fetch;
-use super::api::list_offsets::Search;
 use super::call::Attempt;
 use super::call::Call;
+use super::session::Context;
 use crate::coordinate::question::Told;
 use crate::event_loop::{Address, Outcome, Reply};
 use crate::ops::asking::Asking;
+use crate::ops::fetch::Fetching;
 use crate::ops::produce::Producing;
+use crate::ops::search::Searching;
 use crate::ops::trim::Trimming;
 use crate::ops::{Asker, change};
 
@@ -31,6 +33,26 @@ pub(crate) enum Waiting {
     Trim(Trimming),
     Change(Change),
     Asking(AskedFor),
+}
+
+/// A fetch of a client, parked or not.
+pub(crate) struct Fetch {
+    pub(crate) context: Context,
+    pub(crate) fetching: Fetching,
+    /// Record bytes that it keeps while it is parked. They count as those of answers do.
+    pub(crate) kept: usize,
+}
+
+impl Fetch {
+    pub(crate) fn deadline(&self) -> Instant {
+        self.fetching.deadline()
+    }
+}
+
+/// A look-up of offsets, parked or not.
+pub(crate) struct Search {
+    pub(crate) request: ListOffsetsRequest,
+    pub(crate) searching: Searching,
 }
 
 /// Coordinators are asked, and the answer is made from what they say.

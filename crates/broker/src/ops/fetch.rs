@@ -346,9 +346,9 @@ impl Fetching {
             let (bytes, memory) = (part.bytes(), part.memory());
             let awaited = Found::Awaited { bytes, memory };
             if let Found::Have(Ok(read)) = std::mem::replace(&mut part.found, awaited) {
-                match WarmUp::new(read) {
+                match WarmUp::new(Box::new(read)) {
                     Ok(warm_up) => needs.push((at as u32, Need::WarmUp(warm_up))),
-                    Err(read) => part.found = Found::Have(Ok(read)),
+                    Err(read) => part.found = Found::Have(Ok(*read)),
                 }
             }
         }

@@ -4,7 +4,7 @@
 //! are large: memory goes out as it was received, files by sendfile.
 
 use bytes::{BufMut, Bytes, BytesMut};
-use model::{Instant, LeaderEpoch, Offset, Ticket, WaiterKey};
+use model::{LeaderEpoch, Offset, Ticket, WaiterKey};
 use partition::{Isolation, Piece, Read, ReadError, Records};
 use wire::messages::fetch_request::FetchPartition;
 use wire::messages::fetch_response::{AbortedTransaction, FetchableTopicResponse, PartitionData};
@@ -15,10 +15,10 @@ use wire::{ApiKey, ErrorCode};
 use super::isolation;
 use crate::error;
 use crate::event_loop::{Chunk, Outcome};
-use crate::kafka::Hall;
 use crate::kafka::call::Call;
-use crate::kafka::parked::{Parked, Waiting};
-use crate::kafka::session::{Answered, Content, Context, Place};
+use crate::kafka::hall::Hall;
+use crate::kafka::parked::{Fetch, Parked, Waiting};
+use crate::kafka::session::{Answered, Content, Place};
 use crate::ops::Refused;
 use crate::ops::fetch::{Client, FetchRefusal, Fetching, Kind, Progress, Terms, Wanted};
 
@@ -26,20 +26,6 @@ use crate::ops::fetch::{Client, FetchRefusal, Fetching, Kind, Progress, Terms, W
 const TOPIC_ID_VERSION: i16 = 13;
 /// A body at least this long goes out from where it lies; a shorter one is copied next to its header.
 const SPLICE_BYTES_MIN: usize = 4 << 10;
-
-/// A fetch of a client, parked or not.
-pub(crate) struct Fetch {
-    context: Context,
-    fetching: Fetching,
-    /// Record bytes that it keeps while it is parked. They count as those of answers do.
-    kept: usize,
-}
-
-impl Fetch {
-    pub(crate) fn deadline(&self) -> Instant {
-        self.fetching.deadline()
-    }
-}
 
 pub(crate) fn on_fetch(call: &mut Call<'_>, request: FetchRequest) -> Outcome {
     let bytes_max = usize::try_from(request.max_bytes)

@@ -14,9 +14,9 @@ use wire::{ApiKey, ErrorCode};
 use super::isolation;
 use crate::error;
 use crate::event_loop::Outcome;
-use crate::kafka::Hall;
 use crate::kafka::call::Call;
-use crate::kafka::parked::Waiting;
+use crate::kafka::hall::Hall;
+use crate::kafka::parked::{Search, Waiting};
 use crate::ops::Refused;
 use crate::ops::search::{Asked, SearchRefusal, SearchResult, Searching, Spot};
 
@@ -38,12 +38,6 @@ const LATEST_TIERED_VERSION: i16 = 9;
 const PENDING_UPLOAD_VERSION: i16 = 11;
 
 const UNKNOWN: i64 = -1;
-
-/// A request, parked or not.
-pub(crate) struct Search {
-    request: ListOffsetsRequest,
-    searching: Searching,
-}
 
 pub(crate) fn on_list_offsets(call: &mut Call<'_>, request: ListOffsetsRequest) -> Outcome {
     let key = call.next_key();
@@ -257,7 +251,6 @@ mod tests {
             partition_index,
             current_leader_epoch: -1,
             timestamp,
-            ..Default::default()
         };
         let partitions = [(0, MAX_TIMESTAMP), (1, LATEST), (7, LATEST)];
         let request = ListOffsetsRequest {
