@@ -55,7 +55,7 @@ fn segments(how: u8, input: &[u8]) {
     }
     disk.create_dir_all(&dir).expect("a disk without faults");
     let known = Known {
-        log_start: Offset(0),
+        local_start: Offset(0),
         log_end: Offset(i64::from(*end)),
         active_base: Offset(BASES[usize::from(*base) % BASES.len()]),
         active_len: u64::from(u16::from_be_bytes([*len_high, *len_low])),
@@ -73,7 +73,11 @@ fn segments(how: u8, input: &[u8]) {
         return;
     };
     assert_eq!(store.log_end(), end);
-    assert!(store.log_start() <= end, "{} to {end}", store.log_start());
+    assert!(
+        store.local_start() <= end,
+        "{} to {end}",
+        store.local_start()
+    );
     walk(&store);
     // What one start has cut and mended, the next one finds as it was left, by a checkpoint of it if there was one.
     let left = known.map(|_| store.known());
@@ -94,7 +98,7 @@ fn segments(how: u8, input: &[u8]) {
     let Ok(Read::Slice(slice)) = seen else {
         panic!("the new batch is not there: {:?}", seen.err())
     };
-    assert_eq!(slice.base_offset, end);
+    assert_eq!(slice.slice().base_offset, end);
     let left = known.map(|_| store.known());
     drop(store);
     let (store, found) = open(left).expect("it opened before");
@@ -103,7 +107,7 @@ fn segments(how: u8, input: &[u8]) {
 
 /// Reads to the end or to the first damage; offsets rise. Where it stopped.
 fn walk(store: &Store) -> Offset {
-    let mut next = store.log_start();
+    let mut next = store.local_start();
     while let Ok(Read::Slice(slice)) = store.read(next, store.log_end(), 1 << 20) {
         let bytes = slice.read().expect("a disk without faults");
         let mut last = None;
