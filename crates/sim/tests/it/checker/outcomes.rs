@@ -26,7 +26,7 @@ fn answers_mean_what_the_table_says() {
         (Produce, Code(Error::MessageTooLarge), Fail, Info),
         (Produce, Code(Error::CorruptMessage), Fail, Info),
         (Produce, Code(Error::UnknownTopicOrPartition), Fail, Info),
-        (Produce, Code(Error::NotLeaderOrFollower), Fail, Info),
+        (Produce, Code(Error::NotLeaderOrFollower), Info, Info),
         (Produce, Code(Error::NotEnoughReplicas), Fail, Info),
         (
             Produce,
