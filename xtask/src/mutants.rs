@@ -21,7 +21,7 @@ const LOADS: [&str; 12] = [
     "council",
 ];
 
-/// What is wrong with the patches.
+/// The objections to the patches.
 pub(crate) fn objections(root: &Path) -> Result<Vec<String>, String> {
     let dir = root.join("tests/mutants");
     let listed = std::fs::read_dir(&dir).map_err(|why| format!("{}: {why}", dir.display()))?;

@@ -10,7 +10,7 @@ const HEADING: &str = "## Threads";
 /// Crates whose threads are not the product's: the one that makes them, and the simulator.
 const OTHERS: [&str; 2] = ["crates/env/", "crates/sim/"];
 
-/// What is wrong with the table; `paths` are the source files that git knows.
+/// The objections to the table; `paths` are the source files that git knows.
 pub(crate) fn objections(root: &Path, paths: &[&str]) -> Result<Vec<String>, String> {
     let page = std::fs::read_to_string(root.join(PAGE)).map_err(|why| format!("{PAGE}: {why}"))?;
     let of_product = paths.iter().filter(|path| {

@@ -1,6 +1,6 @@
 //! Rust source as words and signs, as far as the rules of `tidy` read it: without comments, and without code of tests.
 //!
-//! Not a parser: what it does not know it passes on as single signs.
+//! Not a parser: unknown text is passed on as single signs.
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Token {

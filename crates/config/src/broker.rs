@@ -20,15 +20,15 @@ use crate::table::{self, Update};
 use crate::topic::Topic;
 use crate::value::{self, ValueError};
 
-/// What requests may take of a machine's memory unless `queued.max.request.bytes` says otherwise: one byte in 64, in bounds.
+/// Share of the machine's memory for requests if `queued.max.request.bytes` is not set: one byte in 64, within the bounds below.
 const QUEUED_MEMORY_SHARE: u64 = 64;
 const QUEUED_BYTES_MIN: u64 = 64 << 20;
 const QUEUED_BYTES_MAX: u64 = 1 << 30;
 
-/// Descriptors that connections leave for files: 8,000 segments kept open, and one in nine for whatever else there is.
+/// Descriptors that connections leave for files: 8,000 segments kept open, and one in nine for everything else.
 const FILES_RESERVE: usize = 9_000;
 
-/// A crowd of connections must not keep a log from opening its next file. Of a small limit files get half.
+/// Many connections must not keep a log from opening its next file, so files get half of a small limit.
 fn files_reserve(machine: &Machine) -> usize {
     FILES_RESERVE.min(machine.descriptors / 2)
 }
@@ -38,7 +38,7 @@ pub struct Broker {
     pub(crate) layers: Layers,
     /// Why some of the dynamic settings that were written do not hold.
     pub passed_over: Option<PassedOver>,
-    /// What a topic without overrides gets.
+    /// The settings of a topic without overrides.
     pub topic: Arc<Topic>,
 
     pub node_id: BrokerId,
@@ -49,7 +49,7 @@ pub struct Broker {
     pub metadata_log_dir: Option<PathBuf>,
     /// Doors for clients; the controller's are left out.
     pub listeners: Vec<Listener>,
-    /// By listener name; what is missing here is advertised as it is bound.
+    /// By listener name; a listener that is missing here is advertised as it is bound.
     pub advertised: Vec<Listener>,
 
     pub network_threads: usize,
@@ -65,7 +65,7 @@ pub struct Broker {
     pub fetch_bytes_max: usize,
     pub fetch_sessions_max: usize,
     pub request_partitions_max: usize,
-    /// Clients are asked to push their metrics, where somebody subscribes to them.
+    /// True if clients are asked to push the metrics that subscriptions name.
     pub receives_client_metrics: bool,
     pub telemetry_bytes_max: usize,
 
@@ -101,9 +101,9 @@ pub struct Cleaner {
     pub backoff: Duration,
     /// Memory for keys, of all threads together.
     pub dedupe_bytes: u64,
-    /// Share of it that may fill.
+    /// Share of that memory that may be used.
     pub load_factor: f64,
-    /// Read and written, by all threads together.
+    /// Bytes a second that all threads together read and write.
     pub bytes_per_second: f64,
 }
 
@@ -120,8 +120,8 @@ impl Broker {
         Broker::from_layers(layers)
     }
 
-    /// The same broker with its directories where `locate` finds them: a relative path is one of the process, and clients are told of
-    /// the whole one.
+    /// The same broker with its directories where `locate` finds them: a relative path depends on the process, so clients get the absolute
+    /// one.
     pub fn located<E>(mut self, locate: impl Fn(&Path) -> Result<PathBuf, E>) -> Result<Broker, E> {
         for dir in self.log_dirs.iter_mut().chain(&mut self.metadata_log_dir) {
             *dir = locate(dir)?;
@@ -159,7 +159,7 @@ impl Broker {
         } else if let Ok(broker) = with(&cluster, &none) {
             ("this broker", broker)
         } else {
-            // What was set at start holds together, or there would be no broker.
+            // The static settings do not contradict each other, or the start would have been refused.
             let fixed = with(&none, &none).unwrap_or_else(|_| self.clone());
             ("the cluster and of this broker", fixed)
         };
@@ -274,7 +274,7 @@ impl Broker {
         })
     }
 
-    /// What was set at start and changes nothing here.
+    /// The settings given at start that have no effect.
     #[must_use]
     pub fn warning(&self) -> Option<crate::settings::Warning> {
         self.layers.fixed.warning()
@@ -286,14 +286,14 @@ impl Broker {
         self.layers.number(name)
     }
 
-    /// The same, where an operator has set it; nothing where the built-in value holds.
+    /// The same, if an operator has set it; `None` if the built-in value holds.
     #[must_use]
     pub fn given_number(&self, name: &str) -> Option<i64> {
         let is_given = self.layers.is_given(name);
         is_given.then(|| self.layers.number(name)).flatten()
     }
 
-    /// Whether a switch that has no field of its own is on now.
+    /// True if a switch that has no field of its own is on now.
     #[must_use]
     pub fn flag(&self, name: &str) -> bool {
         self.layers.flag(name)
@@ -305,8 +305,8 @@ impl Broker {
         self.layers.text(name)
     }
 
-    /// Holds the dynamic settings `after` against the rules, before they are written. `level` says whose they are, and what is
-    /// written at the other level.
+    /// Checks the dynamic settings `after` before they are written. `level` says whether they are the broker's or the cluster's, and
+    /// has those of the other level.
     pub fn check_change(&self, after: &Overrides, level: Level<'_>) -> Result<(), ChangeError> {
         let names = |refused: &dyn Fn(Update) -> bool| -> Vec<String> {
             let is_refused = |name: &&String| {
@@ -337,9 +337,10 @@ impl Broker {
             cluster,
             ..self.layers.clone()
         };
-        let checked = match layers.own.contains_key(CORDONED) {
-            true => check_cordoned(&layers),
-            false => Ok(()),
+        let checked = if layers.own.contains_key(CORDONED) {
+            check_cordoned(&layers)
+        } else {
+            Ok(())
         };
         checked
             .and_then(|()| Broker::from_layers(layers).map(|_| ()))
@@ -636,7 +637,7 @@ mod tests {
             (2, usual, words("the cluster and of this broker"))
         );
         assert_eq!(both(&four, &Arc::default()), (4, usual, None));
-        // What another version wrote does not stay for ever: the next change is held against it.
+        // A value written by another version does not stay for ever: the next change is checked together with it.
         let more = overrides(&[(memory, "4194308")]);
         let check = |own| {
             broker
@@ -647,7 +648,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_operator_set_is_told_from_what_is_built_in() {
+    fn settings_of_an_operator_are_distinguished_from_built_in_ones() {
         let name = "group.consumer.min.heartbeat.interval.ms";
         assert_eq!(broker("").number(name), Some(5_000));
         assert_eq!(broker("").given_number(name), None);
@@ -663,9 +664,10 @@ mod tests {
         let broker = broker("");
         let none = Arc::default();
         let says = |name, value, whole| {
-            let level = match whole {
-                true => Level::Cluster { own: &none },
-                false => Level::Own { cluster: &none },
+            let level = if whole {
+                Level::Cluster { own: &none }
+            } else {
+                Level::Own { cluster: &none }
             };
             match broker.check_change(&overrides(&[(name, value)]), level) {
                 Ok(()) => "fine".to_owned(),

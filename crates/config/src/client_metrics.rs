@@ -1,6 +1,6 @@
 //! The settings of one subscription to client metrics.
 //!
-//! They are kept and described. Where `esker.client.metrics.enable` is set, clients are asked to push what they name.
+//! They are stored and described. If `esker.client.metrics.enable` is set, clients are asked to push the metrics that they name.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,9 +11,9 @@ use crate::layers::{Overrides, Source};
 use crate::table::{self, Setting};
 use crate::value::{self, Value, ValueError};
 
-/// 100 ms to an hour.
+/// The allowed interval: 100 ms to an hour.
 const INTERVAL_MS: std::ops::RangeInclusive<i64> = 100..=3_600_000;
-/// What clients can be told apart by.
+/// The properties of a client that a pattern can match.
 const SELECTORS: [&str; 6] = [
     "client_instance_id",
     "client_id",
@@ -23,18 +23,18 @@ const SELECTORS: [&str; 6] = [
     "client_source_port",
 ];
 
-/// The settings of a subscription, read.
+/// The parsed settings of a subscription.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientMetrics {
-    /// Beginnings of names; `*` for all.
+    /// Prefixes of metric names; `*` stands for all.
     pub metrics: Vec<String>,
     pub interval: Duration,
-    /// What of a client has to match which pattern; of two for the same the last one, as in Kafka.
+    /// The pattern that each property of a client must match. The last of two patterns for one property counts, as in Kafka.
     pub patterns: BTreeMap<String, String>,
 }
 
 impl ClientMetrics {
-    /// Of settings that passed [`check_client_metrics`]; others count as not set.
+    /// Parses settings that passed [`check_client_metrics`]; values that did not count as not set.
     #[must_use]
     pub fn resolve(overrides: &Overrides) -> ClientMetrics {
         let value = |name: &str| {
@@ -63,7 +63,7 @@ impl ClientMetrics {
     }
 }
 
-/// Holds the settings of a subscription against the rules.
+/// Checks the settings of a subscription.
 pub fn check_client_metrics(overrides: &Overrides) -> Result<(), ValueError> {
     if let Some(name) = overrides
         .keys()

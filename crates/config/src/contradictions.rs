@@ -1,14 +1,15 @@
-//! Settings each of which is fine by itself, and which no broker can go by together.
+//! Settings that are valid alone and contradict each other.
 //!
-//! Owns what holds between numbers, directories and roles, and that nobody is promised an authorizer; listeners have rules of their own in [`crate::broker`]. Refuses
-//! what Kafka 4.3 refuses at start, in its words where they say what to do. One is left out: a `queued.max.request.bytes` below
-//! `socket.request.max.bytes` would let a large request wait for ever there, and only slows others here.
+//! Owns the rules between numbers, directories and roles, and refuses an authorizer, as there is none; listeners have rules of their
+//! own in [`crate::broker`], the quorum in [`crate::quorum`]. Refuses what Kafka 4.3 refuses at start, with its error texts if they are
+//! helpful. One rule of Kafka is left out: a `queued.max.request.bytes` below `socket.request.max.bytes` lets a large request wait for
+//! ever there, and only slows others here.
 
 use crate::layers::Layers;
 use crate::settings::SettingsError;
 use crate::value;
 
-/// Memory for keys that a cleaner thread needs more than.
+/// A cleaner thread needs more memory for keys than this.
 const DEDUPE_BYTES_PER_THREAD: i64 = 1 << 20;
 
 pub(crate) fn refuse(layers: &Layers) -> Result<(), SettingsError> {
@@ -40,28 +41,30 @@ fn ids(layers: &Layers) -> Result<(), SettingsError> {
 
 fn roles(layers: &Layers) -> Result<(), SettingsError> {
     let roles = value::list(&layers.text("process.roles").unwrap_or_default());
-    match roles.iter().any(|role| role == "broker") {
-        true => Ok(()),
-        false => unusable(
+    if roles.iter().any(|role| role == "broker") {
+        Ok(())
+    } else {
+        unusable(
             "process.roles",
             "must contain broker: there is no controller alone; write broker,controller",
-        ),
+        )
     }
 }
 
-/// A broker that was told to refuse strangers must not serve them.
+/// A broker configured to authorize requests must not serve everyone instead.
 fn authorizer(layers: &Layers) -> Result<(), SettingsError> {
     let class = layers.text("authorizer.class.name").unwrap_or_default();
-    match class.is_empty() {
-        true => Ok(()),
-        false => unusable(
+    if class.is_empty() {
+        Ok(())
+    } else {
+        unusable(
             "authorizer.class.name",
-            "there is no authorizer yet: whoever can connect may do everything; remove the setting if that is meant",
-        ),
+            "there is no authorizer yet: every client that can connect may do everything; remove the setting to accept that",
+        )
     }
 }
 
-/// 0 would delete everything at once, which nobody means. Only the name that counts is asked.
+/// 0 would delete everything at once, which is surely a mistake. Only the setting that takes precedence is checked.
 fn retention(layers: &Layers) -> Result<(), SettingsError> {
     let names = [
         "log.retention.ms",
@@ -128,14 +131,14 @@ fn connections(layers: &Layers) -> Result<(), SettingsError> {
 mod tests {
     use crate::fixture::{MACHINE, broker, broker_on, overrides};
 
-    /// What is said of the settings `text`; nothing when a broker can go by them.
+    /// The error for the settings `text`; `None` if a broker accepts them.
     fn said(text: &str) -> Option<String> {
         let refused = broker_on(MACHINE, text).err();
         refused.map(|error| error.to_string())
     }
 
     #[test]
-    fn what_kafka_refuses_at_start_is_refused() {
+    fn settings_that_kafka_refuses_at_start_are_refused() {
         let cases = [
             (
                 "log.roll.ms=0",
@@ -192,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_kafka_takes_is_taken() {
+    fn settings_that_kafka_accepts_are_accepted() {
         for text in [
             "log.roll.ms=1\nlog.roll.jitter.ms=0",
             "log.retention.ms=5000\nlog.retention.hours=0",

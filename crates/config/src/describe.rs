@@ -17,9 +17,9 @@ pub struct Description {
     pub source: Source,
     pub read_only: bool,
     pub sensitive: bool,
-    /// `None`: a setting that only the one who set it knows.
+    /// `None`: the table does not know this setting.
     pub kind: Option<Kind>,
-    /// All values that stand behind this one, the winning one first.
+    /// All layers' values, the winning one first.
     pub synonyms: Vec<SynonymValue>,
     pub doc: Option<&'static str>,
 }
@@ -52,7 +52,7 @@ impl Description {
 }
 
 impl Broker {
-    /// Every listed setting of this broker, and what was set beside them.
+    /// Every listed setting of this broker, and the unlisted ones that are set.
     #[must_use]
     pub fn describe(&self) -> Vec<Description> {
         let known = table::broker_settings().map(|setting| self.describe_one(setting.name));
@@ -216,7 +216,7 @@ mod tests {
         )
     }
 
-    /// What Kafka 4.3 answered for a broker started with `log.retention.hours=168` and `log.segment.bytes=1073741824`, before
+    /// Kafka 4.3's answer for a broker started with `log.retention.hours=168` and `log.segment.bytes=1073741824`, before
     /// and after `log.retention.ms` was set to 5000 for the broker and 6000 for the cluster.
     #[test]
     fn sources_and_synonyms_are_listed_as_kafka_4_3_lists_them() {

@@ -1,4 +1,4 @@
-//! What the tests of several files set out from: a broker on a machine that is always the same.
+//! The common start of tests in several files: a broker on a machine that is always the same.
 
 use std::sync::Arc;
 

@@ -1,14 +1,14 @@
 //! The settings of one group: its own values on top of what the broker gives.
 //!
-//! Owns the bounds: a value is refused outside of those the broker has when it is set. What was set before they moved is kept,
-//! and whoever uses it holds it to them.
+//! Owns the bounds: a value outside of the broker's current bounds is refused. A value that was set before the bounds moved is kept,
+//! and the coordinator that uses it applies the bounds.
 
 use crate::broker::Broker;
 use crate::layers::{Layers, Overrides};
 use crate::table::{self, GroupSetting};
 use crate::value::{self, Value, ValueError};
 
-/// What must be longer than what; the shorter is a member's sign of life.
+/// Pairs of a longer and a shorter time: a session must be longer than the heartbeat interval that keeps it alive.
 const LONGER: [(&str, &str); 3] = [
     (
         "consumer.session.timeout.ms",
@@ -22,7 +22,7 @@ const LONGER: [(&str, &str); 3] = [
 ];
 
 impl Broker {
-    /// Holds a group's own settings against the rules: names first, then values, then bounds, then values against each other.
+    /// Checks a group's own settings: names first, then values, then bounds, then values against each other.
     pub fn check_group(&self, overrides: &Overrides) -> Result<(), ValueError> {
         value::check_each(
             overrides,
@@ -70,7 +70,7 @@ impl Broker {
     }
 }
 
-/// A number that a group has of its own; nothing when it has none that can be read.
+/// A number that the group itself sets; `None` if it sets none that can be read.
 #[must_use]
 pub fn group_number(overrides: &Overrides, name: &str) -> Option<i64> {
     let setting = &table::group_setting(name)?.setting;

@@ -27,7 +27,7 @@ pub enum Source {
     Group = 8,
 }
 
-/// What a default may depend on.
+/// The facts about the machine that a default may depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Machine {
     pub cores: usize,
@@ -42,7 +42,7 @@ pub(crate) struct Layers {
     pub(crate) cluster: Arc<Overrides>,
     pub(crate) fixed: Arc<Settings>,
     pub(crate) machine: Machine,
-    /// Where `log.dirs` are, one by one, where somebody has looked.
+    /// The absolute paths of `log.dirs`, one by one; empty until they are located.
     pub(crate) located_dirs: Arc<[PathBuf]>,
 }
 
@@ -88,7 +88,7 @@ impl Layers {
         synonyms.iter().find_map(scaled)
     }
 
-    /// All values that stand behind `names`, the winning layer first. Begins at the first name of the list: a value that only
+    /// All values found for `names`, the winning layer first. Begins at the first name of the list: a value that only
     /// an older synonym has is not listed, as in Kafka.
     pub(crate) fn chain(&self, names: &[&str]) -> Vec<(String, String, Source)> {
         let Some(first) = names.first() else {
@@ -103,7 +103,7 @@ impl Layers {
         all.skip_while(|(name, ..)| name != first).collect()
     }
 
-    /// Somebody has said so: it is not the built-in value that holds.
+    /// True if some layer sets `name`, so that its built-in value does not hold.
     pub(crate) fn is_given(&self, name: &str) -> bool {
         let said = Self::SOURCES
             .iter()

@@ -1,6 +1,6 @@
 //! Settings of brokers, topics and groups: one typed table, the files that set them, what they mean, how they are described.
 //!
-//! Owns every name, default, bound and error text. Does no IO: whoever starts the broker reads the file and hands in its text.
+//! Owns every name, default, bound and error text. Does no IO: the caller reads the file and passes its text.
 //! Refuses unknown names and values that do not fit, naming the nearest known setting.
 
 mod broker;

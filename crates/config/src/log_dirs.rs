@@ -1,7 +1,7 @@
 //! The directories of `log.dirs`, and which of them `cordoned.log.dirs` names (KIP-1066).
 //!
-//! A directory goes by the name that it was given, or by where it was found. One that was cordoned while the broker ran, and is not
-//! among `log.dirs` after the next start, is passed over: directories are cordoned to be taken away.
+//! A directory is named by its path in the settings or by its absolute path. A directory that was cordoned while the broker ran, and
+//! is not in `log.dirs` after the next start, is ignored: directories are cordoned to be removed.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use crate::value;
 
 pub(crate) const CORDONED: &str = "cordoned.log.dirs";
 
-/// Stands for all of them.
+/// Stands for all log directories.
 const ALL: &str = "*";
 
 pub(crate) struct LogDirs {
@@ -23,14 +23,15 @@ impl LogDirs {
         let text = layers.text("log.dirs").or_else(|| layers.text("log.dir"));
         let names = value::list(&text.unwrap_or_default());
         let is_located = layers.located_dirs.len() == names.len();
-        let paths = match is_located {
-            true => layers.located_dirs.to_vec(),
-            false => names.iter().map(PathBuf::from).collect(),
+        let paths = if is_located {
+            layers.located_dirs.to_vec()
+        } else {
+            names.iter().map(PathBuf::from).collect()
         };
         LogDirs { names, paths }
     }
 
-    /// Those that `list` cordons.
+    /// The directories that `list` cordons.
     pub(crate) fn cordoned(&self, list: &str) -> Vec<PathBuf> {
         let items = value::list(list);
         let dirs = self.names.iter().zip(&self.paths);
@@ -41,7 +42,7 @@ impl LogDirs {
         cordoned.map(|(_, path)| path.clone()).collect()
     }
 
-    /// Why `list` cannot be meant, if so.
+    /// The reason why `list` is invalid; `None` if it is valid.
     pub(crate) fn check_cordoned(&self, list: &str) -> Result<(), String> {
         let items = value::list(list);
         if items.iter().any(|item| item == ALL) {
@@ -57,12 +58,13 @@ impl LogDirs {
             !dirs.any(|(name, path)| is_called(name, path, item))
         };
         let unknown: Vec<&str> = (items.iter().filter(is_unknown).map(String::as_str)).collect();
-        match unknown.is_empty() {
-            true => Ok(()),
-            false => Err(format!(
+        if unknown.is_empty() {
+            Ok(())
+        } else {
+            Err(format!(
                 "all entries must be present in log.dirs or log.dir, and these are not: {}",
                 unknown.join(", ")
-            )),
+            ))
         }
     }
 }
@@ -114,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_log_directory_cannot_be_cordoned() {
+    fn a_path_that_is_no_log_directory_cannot_be_cordoned() {
         let unknown = "cordoned.log.dirs: all entries must be present in log.dirs or log.dir, and these are not";
         let broker = two();
         for (list, words) in [

@@ -40,7 +40,7 @@ fn voters(voters: &[String], node_id: i64) -> Result<(), String> {
 fn servers(servers: &[String], layers: &Layers) -> Result<(), String> {
     let all = |name| {
         let text = layers.text(name).unwrap_or_default();
-        // What is wrong with listeners is reported as such.
+        // Invalid listeners are reported by the rules for listeners.
         listener::parse_all(&text).unwrap_or_default()
     };
     let (bound, advertised) = (all("listeners"), all("advertised.listeners"));
@@ -65,7 +65,7 @@ fn servers(servers: &[String], layers: &Layers) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a client of an address reaches this node.
+/// How sure it is that an address leads to this node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Way {
     None,

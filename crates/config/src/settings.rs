@@ -54,7 +54,7 @@ fn did_you_mean(nearest: Option<&str>) -> String {
         .unwrap_or_default()
 }
 
-/// Settings of Kafka that were set and change nothing here. One line, however many there are.
+/// Settings of Kafka that are set and have no effect; reported in one line, however many there are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
     /// In order; never empty.
@@ -77,7 +77,7 @@ impl std::fmt::Display for Warning {
     }
 }
 
-/// Why a setting that is known changes nothing here; `None` of one that works.
+/// The reason why a known setting has no effect; `None` for one that works.
 fn why_idle(name: &str) -> Option<&'static str> {
     const NOT_BUILT: &str = "what it steers is not built yet";
     const PLUG_IN: &str = "Plug-in classes of the JVM cannot be loaded";
@@ -99,7 +99,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Takes everything a file says.
+    /// Reads all settings of a file.
     pub fn read(&mut self, text: &str, format: Format) -> Result<(), SettingsError> {
         let pairs = match format {
             Format::Properties => properties::parse(text)?,
@@ -142,7 +142,7 @@ impl Settings {
             .map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// What was set and changes nothing here.
+    /// The settings that are set and have no effect.
     #[must_use]
     pub fn warning(&self) -> Option<Warning> {
         let mut idle = self
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_nothing_is_taken_and_told_in_one_line() {
+    fn settings_without_effect_are_accepted_and_reported_in_one_line() {
         let told = |text: &str| {
             let settings = read(text, Format::Properties).expect("known");
             settings.warning().map(|warning| warning.to_string())

@@ -30,7 +30,7 @@ pub enum Clock {
 pub enum Durability {
     /// Synced to disk.
     Sync,
-    /// Handed to the system.
+    /// Written to the operating system.
     Os,
 }
 
@@ -58,7 +58,7 @@ pub struct Topic {
     pub preallocate: bool,
     /// `None`: no bound.
     pub retention_bytes: Option<u64>,
-    /// `None`: for ever.
+    /// `None`: records never expire.
     pub retention_ms: Option<i64>,
     pub segment_bytes: i32,
     pub segment_index_bytes: i32,
@@ -70,7 +70,7 @@ pub struct Topic {
 }
 
 impl Topic {
-    /// What `overrides` mean on `broker`.
+    /// The settings of a topic with `overrides` on `broker`.
     #[must_use]
     pub fn resolve(overrides: &Overrides, broker: &Broker) -> Topic {
         if overrides.is_empty() {
@@ -94,7 +94,7 @@ impl Topic {
 }
 
 impl Broker {
-    /// Holds a topic's overrides against the rules: names first, then values, then values against each other.
+    /// Checks a topic's overrides: names first, then values, then values against each other.
     pub fn check_topic(&self, overrides: &Overrides) -> Result<(), ValueError> {
         value::check_each(
             overrides,

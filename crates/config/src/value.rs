@@ -58,14 +58,14 @@ pub enum ValueError {
     },
 }
 
-/// Parses `text` as a value of `setting` and holds it against the setting's check.
+/// Parses `text` as a value of `setting` and applies the setting's check.
 pub(crate) fn check(setting: &Setting, text: &str) -> Result<Value, ValueError> {
     let value = parse(setting, text)?;
     admit(setting, &value)?;
     Ok(value)
 }
 
-/// Holds each of `overrides` against the check of its setting: first whether all are known, then their values.
+/// Checks `overrides`: first that all names are known, then their values.
 pub(crate) fn check_each(
     overrides: &Overrides,
     find: impl Fn(&str) -> Option<&'static Setting>,
@@ -293,7 +293,7 @@ fn is_offset_reset(text: &str) -> bool {
     days_fit && seconds_fit
 }
 
-/// As Java prints a double: always with a fraction.
+/// Prints a double as Java does, always with a fraction.
 fn double(number: f64) -> String {
     format!("{number:?}")
 }

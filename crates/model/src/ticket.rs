@@ -1,4 +1,4 @@
-//! Tickets: what a waiting request is known as below the broker.
+//! Tickets: the names of waiting requests below the broker.
 //!
 //! A crate that makes a request wait keeps its ticket and hands it back with the outcome. It reads no more of it than the inbox,
 //! so any owner of an inbox can wait: a loop that owns connections, or a thread that owns none.

@@ -21,7 +21,7 @@ const HEAD: &str = "\
 
 type Arrows = BTreeMap<String, BTreeSet<String>>;
 
-/// What one crate is allowed.
+/// The arrows and circles that one crate may have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Allowed {
     /// Files that may lead to each other; no bound if absent.
@@ -170,7 +170,7 @@ fn table(root: &Path) -> Result<Table, String> {
     parse(&text.map_err(|why| format!("{TABLE}: {why}"))?)
 }
 
-/// What is wrong with the arrows of the crates in the table; `paths` are the source files that git knows.
+/// The objections to the arrows of the crates in the table; `paths` are the source files that git knows.
 pub(crate) fn objections(root: &Path, paths: &[&str]) -> Result<Vec<String>, String> {
     let table = table(root)?;
     let sources = sources(root, &table, paths);

@@ -126,7 +126,7 @@ impl Emitter<'_> {
         self.message.flexible.within(self.item.versions)
     }
 
-    /// What is passed as "this field has the compact form".
+    /// The argument that says whether the field has the compact form.
     fn compact(&self, field: &Field) -> String {
         match self.flexible() {
             _ if !field.flexible => "false".to_owned(),
@@ -305,7 +305,7 @@ impl Emitter<'_> {
         self.open(body, "EncodeError")
     }
 
-    /// What happens to a value that the version cannot carry: an error, unless the definition says it may be dropped.
+    /// The code for a value that the version cannot carry: an error, unless the definition says it may be dropped.
     fn refusal(&self, field: &Field, before: &str) -> String {
         if field.ignorable {
             return String::new();

@@ -1,4 +1,4 @@
-//! One enum per log: every record that can stand in it, told apart by the type number in front.
+//! One enum per log: every record that it can hold, distinguished by the type number in front.
 
 use super::schema::{Kind, Message};
 use std::fmt::Write as _;

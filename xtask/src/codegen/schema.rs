@@ -52,7 +52,7 @@ impl Type {
     }
 }
 
-/// What a field holds when a message does not carry it.
+/// The value of a field that a message does not carry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Default {
     /// Zero, false, empty.
@@ -77,7 +77,7 @@ pub(super) struct Field {
 }
 
 impl Field {
-    /// Whether the Rust type is an `Option`.
+    /// True if the Rust type is an `Option`.
     pub(super) fn is_option(&self) -> bool {
         !self.nullable.is_empty() || self.ty == Type::Records
     }
@@ -114,7 +114,7 @@ pub(super) struct Message {
 }
 
 impl Message {
-    /// Nothing for a definition whose versions are all gone.
+    /// `None` for a definition whose versions are all removed.
     pub(super) fn parse(text: &str) -> Result<Option<Self>, String> {
         let json: Value = serde_json::from_str(&strip_comments(text)).map_err(|e| e.to_string())?;
         let name = text_of(&json, "name")?.to_owned();

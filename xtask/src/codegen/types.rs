@@ -1,4 +1,4 @@
-//! What the generator knows of types: their Rust form, their default, the name of their codec, their least size.
+//! The generator's knowledge of types: Rust form, default, name of the codec, least size.
 
 use super::schema::{Default, Field, Message, Struct, Type};
 

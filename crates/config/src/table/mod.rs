@@ -20,7 +20,7 @@ pub enum Kind {
     Password,
 }
 
-/// What a value must satisfy beyond its type.
+/// A condition on a value beyond its type.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Check {
     Any,
@@ -35,7 +35,7 @@ pub enum Check {
     /// A list whose items are not empty.
     Items,
     ItemsOf(&'static [&'static str]),
-    /// A list whose items are not empty and stand once.
+    /// A list of unique items that are not empty.
     UniqueItems,
     GzipLevel,
     /// `*` or `partition:broker` pairs.
@@ -56,7 +56,7 @@ pub enum Update {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     Works,
-    /// Checked, stored and listed; what it steers is not built yet. Named in a warning at start.
+    /// Checked, stored and listed; the part it steers is not built yet. Named in a warning at start.
     Accepted,
     /// Steers a part this broker does not have; `doc` says why. Named in a warning at start.
     Meaningless,
@@ -186,7 +186,7 @@ pub(crate) const SECTIONS: &[(&str, &[Setting])] = &[
     ("Without meaning here", runtime::SETTINGS),
 ];
 
-/// Settings of plug-ins and single listeners: known by their beginning, checked by whoever reads them.
+/// Settings of plug-ins and single listeners: recognised by their prefix, checked by the code that reads them.
 const PREFIXES: &[(&str, Status)] = &[
     ("allow.everyone.if.no.acl.found", Status::Meaningless),
     ("config.providers.", Status::Meaningless),

@@ -49,7 +49,7 @@ fn frame(key: ApiKey, version: i16, name: impl Into<String>, body: &[u8]) -> Fra
     }
 }
 
-/// The requests as far as this version can carry them, each of a name of its own, and what chance made of the API.
+/// The requests as far as this version can carry them, each of a name of its own, and the random instances of the API.
 pub(crate) fn contents(
     key: ApiKey,
     version: i16,
@@ -81,7 +81,7 @@ pub(crate) fn longest(frames: &[Frame]) -> &Frame {
     longest.expect("a frame")
 }
 
-/// What is left of a good request when its bytes are cut, overwritten or followed by others, and bodies of noise.
+/// A good request cut short, overwritten or followed by other bytes, and bodies of noise.
 pub(crate) fn broken(key: ApiKey, version: i16, whole: &Frame) -> Vec<Frame> {
     let body = &whole.bytes[whole.body..];
     let of = &whole.name;
@@ -131,7 +131,7 @@ pub(crate) fn of_other_versions(served: Served) -> Vec<Frame> {
     frames.collect()
 }
 
-/// Requests of APIs that are not served or that nobody knows, and what is no request at all.
+/// Requests of APIs that are not served or unknown, and bytes that are no request at all.
 pub(crate) fn of_no_api(table: &[Served]) -> Vec<Frame> {
     let is_served = |key: i16| table.iter().any(|row| row.key.key() == key);
     let keys = [i16::MIN, -1]
@@ -224,7 +224,7 @@ pub(crate) fn of_no_api(table: &[Served]) -> Vec<Frame> {
     frames
 }
 
-/// What chance made of a message, written by Kafka's own codec.
+/// The random instances of a message, written by Kafka's own codec.
 fn golden(name: &str, version: i16) -> impl Iterator<Item = Vec<u8>> + use<> {
     static TEXT: OnceLock<String> = OnceLock::new();
     let text = TEXT.get_or_init(|| {

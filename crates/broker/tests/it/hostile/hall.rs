@@ -29,7 +29,7 @@ pub(crate) struct Served {
     pub(crate) max: i16,
 }
 
-/// What became of a frame.
+/// The broker's reaction to a frame.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// The answer, without the length before it.
@@ -41,7 +41,7 @@ pub(crate) enum Outcome {
     Waits,
 }
 
-/// Random numbers that can be told from all other bytes: an id is a mark and a number.
+/// Random numbers that can be recognised among other bytes: an id is a mark and a number.
 #[derive(Default)]
 struct MarkedRng(AtomicU32);
 
@@ -82,7 +82,7 @@ impl Hall {
         self.machine.workers_count() > 0 && !self.table().is_empty()
     }
 
-    /// What ApiVersions lists. Produce is listed from a version on that the protocol no longer has.
+    /// The APIs that ApiVersions lists. It lists Produce from version 0, which the protocol no longer has.
     pub(crate) fn table(&self) -> Vec<Served> {
         let request = ApiVersionsRequest {
             client_software_name: "test".to_owned(),

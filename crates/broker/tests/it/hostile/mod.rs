@@ -35,7 +35,7 @@ fn versions(served: Served) -> BTreeSet<i16> {
     .into()
 }
 
-/// What the broker answers to every hostile frame of one API, a line each.
+/// The broker's answers to every hostile frame of one API, a line each.
 fn answers(seed: u64, served: Served) -> String {
     let hall = Hall::open(seed);
     let scene = Scene::set(&hall);

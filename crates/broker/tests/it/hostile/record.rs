@@ -1,4 +1,4 @@
-//! Answers as lines of text, and the files that they are compared with.
+//! Answers as lines of text, and the files with the recorded ones.
 //!
 //! A line has the case, the outcome and, of an answer, its length, its bytes (or a hash of them, when they are many) and the
 //! error codes by name.

@@ -1,4 +1,4 @@
-//! What a broker holds when the hostile frames come: topics, records, groups with members, a transaction.
+//! The state of the broker before the hostile frames: topics, records, groups with members, a transaction.
 
 use bytes::Bytes;
 use model::Timestamp;

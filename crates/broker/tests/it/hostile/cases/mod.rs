@@ -1,4 +1,4 @@
-//! Requests that are well formed and mean harm: a few for each API.
+//! Hostile requests that are well formed: a few for each API.
 //!
 //! A version that cannot carry a request leaves it out.
 
@@ -20,7 +20,7 @@ use super::scene::{Scene, TOPIC};
 
 pub(crate) type Cases = Vec<(&'static str, AnyRequest)>;
 
-/// What a test is about.
+/// The APIs that one test covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Area {
     Data,

@@ -64,7 +64,7 @@ pub(super) fn fetch(scene: &Scene) -> Cases {
         session_epoch,
         ..one(wanted(0))
     };
-    // What coordinators wrote has times in it; behind its end there is nothing.
+    // Records of coordinators hold times, which differ from run to run; a fetch behind their end returns none.
     let by_name = |name: &String| {
         let fetch_offset = if name.starts_with("__") { i64::MAX } else { 0 };
         fetched(
