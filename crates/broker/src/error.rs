@@ -7,6 +7,8 @@ use partition::{AppendError, News, ReadError, TrimError};
 use wire::ErrorCode;
 use wire::records::{CodecError, Fault, RecordFault, Rule};
 
+use crate::topics::Absent;
+
 /// What news say of the operation that waits; nothing where they only say that there is more to read.
 pub(crate) fn outcome(news: News) -> Option<(Ticket, ErrorCode)> {
     match news {
@@ -15,6 +17,13 @@ pub(crate) fn outcome(news: News) -> Option<(Ticket, ErrorCode)> {
         News::NotLeader(ticket) => Some((ticket, ErrorCode::NotLeaderOrFollower)),
         News::TooFewReplicas(ticket) => Some((ticket, ErrorCode::NotEnoughReplicasAfterAppend)),
         News::Readable(_) => None,
+    }
+}
+
+pub(crate) fn absent(why: Absent) -> ErrorCode {
+    match why {
+        Absent::Unknown => ErrorCode::UnknownTopicOrPartition,
+        Absent::Elsewhere => ErrorCode::NotLeaderOrFollower,
     }
 }
 

@@ -271,7 +271,7 @@ impl Shared {
         let mut topics = (*self.topics()).clone();
         for deleted in &delta.deleted {
             let gone = topics.remove(deleted.topic.id);
-            for partition in gone.iter().flat_map(|topic| &topic.partitions) {
+            for partition in gone.iter().flat_map(|topic| topic.here()) {
                 partition.delete(news);
                 partition.discard();
             }
@@ -299,7 +299,7 @@ impl Shared {
         for topic in names.filter_map(|name| topics.named(name)) {
             let overrides = image.overrides(&Resource::topic(&topic.name));
             let config = crate::settings::log_config_of(&topic.name, &overrides, &broker);
-            for partition in &topic.partitions {
+            for partition in topic.here() {
                 partition.set_config(Arc::clone(&config), news);
             }
         }

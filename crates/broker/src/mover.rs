@@ -103,7 +103,7 @@ impl Mover {
             };
             for key in &wanted {
                 let topic = topics.with_id(key.0);
-                match topic.and_then(|topic| topic.partition(key.1.0)) {
+                match topic.and_then(|topic| topic.partition(key.1.0).ok()) {
                     Some(partition) if partition.is_offline() => self.kept.push((dir.id, *key)),
                     Some(partition) => self.shared.moves.wish(partition, dir),
                     None => {}

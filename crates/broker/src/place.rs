@@ -8,7 +8,7 @@ use model::{BrokerId, PartitionIndex};
 use partition::{LogDir, News, Replicas, Residents, Role};
 use wire::Uuid;
 
-use crate::topics::Topic;
+use crate::topics::{Leader, Site, Topic};
 
 /// The directories of this broker.
 pub(crate) struct Places {
@@ -67,7 +67,8 @@ impl Places {
         })
     }
 
-    /// A topic of the image, with the partitions that are open already and fresh ones for the rest.
+    /// A topic of the image: of the partitions that have a replica on this broker those that are open already, and fresh ones for
+    /// the rest.
     pub(crate) fn open(
         &self,
         topic: &meta::Topic,
@@ -77,25 +78,44 @@ impl Places {
         news: &mut Vec<News>,
     ) -> Topic {
         let config = crate::settings::log_config_of(&topic.name, overrides, broker);
-        let open = |(index, planned): (usize, &meta::Partition)| {
+        let mut open = |(index, planned): (usize, &meta::Partition)| {
             let index = PartitionIndex(i32::try_from(index).unwrap_or(i32::MAX));
-            if let Some(open) = known.and_then(|known| known.partition(index.0)) {
+            let known = known.and_then(|known| known.partition(index.0).ok());
+            let role = self.role(planned);
+            if !planned.replicas.contains(&self.node) {
+                // Its files stay until somebody takes care of them; who waits here is sent away.
+                if let Some(open) = known {
+                    open.set_role(planned.leader_epoch, role, news);
+                }
+                return None;
+            }
+            if let Some(open) = known {
                 open.set_config(Arc::clone(&config), news);
-                open.set_role(planned.leader_epoch, self.role(planned), news);
-                return Arc::clone(open);
+                open.set_role(planned.leader_epoch, role, news);
+                return Some(Arc::clone(open));
             }
             let residents = self.dir(planned.directory(self.node));
             let opened = residents.partition(topic.id, index).unwrap_or_else(|| {
                 let start = partition::Start::empty(planned.leader_epoch, Arc::clone(&config));
                 residents.create(topic.id, Arc::clone(&topic.name), index, start)
             });
-            opened.set_role(planned.leader_epoch, self.role(planned), news);
-            opened
+            opened.set_role(planned.leader_epoch, role, news);
+            Some(opened)
         };
+        let sites = topic.partitions.iter().enumerate();
+        let sites = sites
+            .map(|(index, planned)| Site {
+                here: open((index, planned)),
+                leader: Leader {
+                    broker: Some(planned.leader).filter(|leader| *leader != meta::NO_LEADER),
+                    epoch: planned.leader_epoch,
+                },
+            })
+            .collect();
         Topic {
             id: topic.id,
             name: Arc::clone(&topic.name),
-            partitions: topic.partitions.iter().enumerate().map(open).collect(),
+            sites,
         }
     }
 }

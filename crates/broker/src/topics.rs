@@ -1,20 +1,80 @@
-//! The partitions this broker leads, found by name or by id: a snapshot that readers hold without a lock.
+//! The partitions of the cluster, found by name or by id, and which of them are here: a snapshot that readers hold without a lock.
+//!
+//! Sparse: of a partition whose replicas are all on other brokers only its leader is known. One that is here need not be led
+//! from here; a partition refuses by itself what only its leader may do.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use model::{BrokerId, LeaderEpoch};
 use partition::Partition;
 use wire::Uuid;
 
 pub(crate) struct Topic {
     pub(crate) id: Uuid,
     pub(crate) name: Arc<str>,
-    pub(crate) partitions: Vec<Arc<Partition>>,
+    /// By number of the partition.
+    pub(crate) sites: Vec<Site>,
+}
+
+/// Where one partition is.
+#[derive(Clone)]
+pub(crate) struct Site {
+    /// The replica on this broker, if it has one.
+    pub(crate) here: Option<Arc<Partition>>,
+    pub(crate) leader: Leader,
+}
+
+/// The leader of a partition, as the metadata say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Leader {
+    /// None where no broker leads.
+    pub(crate) broker: Option<BrokerId>,
+    pub(crate) epoch: LeaderEpoch,
+}
+
+/// Why a partition is not here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Absent {
+    /// The metadata know of no such partition.
+    Unknown,
+    /// Its replicas are on other brokers.
+    Elsewhere,
 }
 
 impl Topic {
-    pub(crate) fn partition(&self, index: i32) -> Option<&Arc<Partition>> {
-        self.partitions.get(usize::try_from(index).ok()?)
+    fn site(&self, index: i32) -> Option<&Site> {
+        self.sites.get(usize::try_from(index).ok()?)
+    }
+
+    pub(crate) fn partition(&self, index: i32) -> Result<&Arc<Partition>, Absent> {
+        let site = self.site(index).ok_or(Absent::Unknown)?;
+        site.here.as_ref().ok_or(Absent::Elsewhere)
+    }
+
+    pub(crate) fn has(&self, index: i32) -> bool {
+        self.site(index).is_some()
+    }
+
+    /// How many partitions it has, wherever they are.
+    pub(crate) fn partitions_count(&self) -> usize {
+        self.sites.len()
+    }
+
+    /// Partitions with a replica on this broker.
+    pub(crate) fn here(&self) -> impl Iterator<Item = &Arc<Partition>> {
+        self.sites.iter().filter_map(|site| site.here.as_ref())
+    }
+
+    /// Those among them that `broker`, which is this one, leads.
+    pub(crate) fn led_by(&self, broker: BrokerId) -> impl Iterator<Item = &Arc<Partition>> {
+        let led = move |site: &&Site| site.leader.broker == Some(broker);
+        let sites = self.sites.iter().filter(led);
+        sites.filter_map(|site| site.here.as_ref())
+    }
+
+    pub(crate) fn leader(&self, index: i32) -> Option<Leader> {
+        self.site(index).map(|site| site.leader)
     }
 }
 
@@ -40,6 +100,12 @@ impl Topics {
         } else {
             self.with_id(id)
         }
+    }
+
+    /// A partition of a topic by its name.
+    pub(crate) fn partition(&self, name: &str, index: i32) -> Result<&Arc<Partition>, Absent> {
+        let topic = self.named(name).ok_or(Absent::Unknown)?;
+        topic.partition(index)
     }
 
     pub(crate) fn insert(&mut self, topic: Arc<Topic>) {

@@ -135,7 +135,7 @@ impl Desk {
         let place = marking.left.get_mut(ticket.part as usize);
         let partition = place.as_ref().and_then(|place| {
             let (topic, index) = place.as_ref()?;
-            topics.named(topic)?.partition(*index)
+            topics.partition(topic, *index).ok()
         });
         let is_over = done.is_none_or(|code| is_moot(code, &marking.marker, partition));
         match place {
@@ -272,16 +272,15 @@ impl Desk {
         marker: Marker,
     ) {
         let topics = self.topics();
-        let found = topics.named(topic);
-        let partition = found.and_then(|topic| topic.partition(*index));
+        let partition = topics.partition(topic, *index);
         let at = self.moment();
         // The marker comes behind it.
         self.write_decisions();
         let groups = &mut self.coordinators.groups;
         let written = match partition {
-            // Deleted, and the records with it.
-            None => Err(ErrorCode::UnknownTopicOrPartition),
-            Some(_) if topic == meta::name::OFFSETS => match groups.get_mut(index) {
+            // Deleted, and the records with it. What is elsewhere needs its marker, and is tried again.
+            Err(why) => Err(crate::error::absent(why)),
+            Ok(_) if topic == meta::name::OFFSETS => match groups.get_mut(index) {
                 Some(coordinator) => {
                     let marked = coordinator.mark(marker, at);
                     let deadline = coordinator.next_deadline();
@@ -290,12 +289,12 @@ impl Desk {
                 }
                 None => Err(ErrorCode::NotCoordinator),
             },
-            Some(partition) => append_marker(partition, marker, at),
+            Ok(partition) => append_marker(partition, marker, at),
         };
         self.send_answer(Answered {
             ticket,
             said: written.map(|()| Said::Marked),
-            log: partition.cloned(),
+            log: partition.ok().cloned(),
         });
     }
 }

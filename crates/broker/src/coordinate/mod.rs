@@ -297,7 +297,7 @@ impl Desk {
         }
     }
 
-    /// One coordinator for each partition of `topic` that is ours; those there were go on, and what is left in `known` is of
+    /// One coordinator for each partition of `topic` that this broker leads and this shard looks after; those there were go on, and what is left in `known` is of
     /// partitions that are gone.
     fn kept<M: Machine>(
         &self,
@@ -306,7 +306,8 @@ impl Desk {
     ) -> BTreeMap<i32, Coordinator<M>> {
         let settings = self.shared.config();
         let mut kept = BTreeMap::new();
-        for partition in topic.into_iter().flat_map(|topic| &topic.partitions) {
+        let node = settings.broker.node_id;
+        for partition in topic.into_iter().flat_map(|topic| topic.led_by(node)) {
             let index = partition.index.0;
             if self.coordinator_shard(index) != self.id {
                 continue;

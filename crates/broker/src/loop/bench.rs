@@ -223,6 +223,17 @@ impl Bench {
         count
     }
 
+    /// The metadata come to have these records, as if a controller had written them.
+    pub(crate) fn publish(&mut self, records: &[meta::Record]) {
+        let shared = Arc::clone(&self.shard.desk.shared);
+        let mut image = meta::Image::clone(&shared.metadata.image());
+        for record in records {
+            image.replay(record).expect("a record that fits");
+        }
+        shared.publish(Arc::new(image), &mut self.shard.desk.news);
+        self.tell();
+    }
+
     /// News that came without a commit reach those who wait.
     pub(crate) fn tell(&mut self) {
         self.shard.spread();
@@ -251,7 +262,7 @@ impl Bench {
 
     pub(crate) fn partition(&mut self, topic: &str, index: i32) -> Arc<partition::Partition> {
         let topics = self.shard.desk.topics();
-        let partition = topics.named(topic).and_then(|topic| topic.partition(index));
+        let partition = topics.partition(topic, index);
         Arc::clone(partition.expect("a partition that was created"))
     }
 

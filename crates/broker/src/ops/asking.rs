@@ -218,7 +218,7 @@ impl Desk {
     /// before the first group.
     fn partition_of(&mut self, topic: &str, setting: &str, id: &str) -> i32 {
         let topics = self.topics();
-        let made = topics.named(topic).map(|topic| topic.partitions.len());
+        let made = topics.named(topic).map(|topic| topic.partitions_count());
         let partitions = match made {
             Some(made) => i32::try_from(made).ok(),
             None => {

@@ -16,7 +16,7 @@ use wire::Uuid;
 use super::access::{Operation, Resource};
 use super::{Asker, Desk, Refused};
 use crate::reads::Readers;
-use crate::topics::Topics;
+use crate::topics::{Absent, Topics};
 
 /// What is asked of one partition.
 pub(crate) struct Wanted<'a> {
@@ -33,7 +33,7 @@ pub(crate) struct Wanted<'a> {
 #[derive(Debug)]
 pub(crate) enum FetchRefusal {
     UnknownTopic,
-    UnknownPartition,
+    Absent(Absent),
     NotLeader,
     Read(ReadError),
 }
@@ -435,7 +435,7 @@ fn find<'a>(
     let topic = topic.ok_or(Refused::Because(FetchRefusal::UnknownTopic))?;
     may_read(&topic.name)?;
     let partition = topic.partition(wanted.index);
-    partition.ok_or(Refused::Because(FetchRefusal::UnknownPartition))
+    partition.map_err(|why| Refused::Because(FetchRefusal::Absent(why)))
 }
 
 fn refused(error: ReadError) -> Refused<FetchRefusal> {

@@ -176,7 +176,7 @@ pub(crate) fn list(
 ) -> Awaited<Result<Vec<Listed>, ErrorCode>> {
     let topics = desk.topics();
     let topic = topics.named(meta::name::OFFSETS);
-    let partitions = topic.map_or(0, |topic| topic.partitions.len());
+    let partitions = topic.map_or(0, |topic| topic.partitions_count());
     let sees_all = asker.may(Operation::Describe, Resource::CLUSTER);
     let principal = asker.principal;
     let read = Read::with(move |told| {

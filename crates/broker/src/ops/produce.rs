@@ -19,6 +19,7 @@ use super::source::Source;
 use super::verify::{self, Verifying};
 use super::{Asker, Desk, Step, Tickets};
 use crate::coordinate::question::Answered;
+use crate::topics::Absent;
 
 /// When the asker hears of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +84,7 @@ pub(crate) struct Placed {
 pub(crate) enum ProduceError {
     UnknownTopic,
     UnknownId,
-    UnknownPartition,
+    Absent(Absent),
     Unauthorised,
     /// Written by the broker alone.
     Internal {
@@ -232,7 +233,7 @@ fn append_one(
         return Err(ProduceError::Unauthorised);
     }
     let partition = topic.partition(batch.index);
-    let partition = partition.ok_or(ProduceError::UnknownPartition)?;
+    let partition = partition.map_err(ProduceError::Absent)?;
     if meta::name::is_internal(&topic.name) {
         let topic = Arc::clone(&topic.name);
         return Err(ProduceError::Internal { topic });

@@ -10,6 +10,7 @@ use partition::{Isolation, Need, Partition, Piece, ReadError, SearchTime};
 
 use super::access::{Operation, Resource};
 use super::{Asker, Desk, Refused};
+use crate::topics::Absent;
 
 /// Which offset is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +36,7 @@ pub(crate) struct Asked<'a> {
 
 #[derive(Debug)]
 pub(crate) enum SearchRefusal {
-    Unknown,
+    Absent(Absent),
     NoSuchSpot,
     Read(ReadError),
 }
@@ -77,10 +78,9 @@ impl Searching {
         let topics = desk.topics();
         let mut needs = Vec::new();
         let parts = (0..).zip(asked).map(|(part, asked)| {
-            let named = topics.named(asked.topic);
             let partition = if asker.may(Operation::Describe, Resource::topic(asked.topic)) {
-                let partition = named.and_then(|topic| topic.partition(asked.index));
-                partition.ok_or(Refused::Because(SearchRefusal::Unknown))
+                let partition = topics.partition(asked.topic, asked.index);
+                partition.map_err(|why| Refused::Because(SearchRefusal::Absent(why)))
             } else {
                 Err(Refused::Unauthorised)
             };

@@ -12,6 +12,7 @@ use wire::ErrorCode;
 
 use super::access::{Operation, Resource};
 use super::{Asker, Desk, Step};
+use crate::topics::Absent;
 
 /// A partition whose records below an offset are deleted.
 pub(crate) struct Target {
@@ -31,7 +32,7 @@ pub(crate) struct Trim {
 
 #[derive(Debug)]
 pub(crate) enum TrimRefusal {
-    Unknown,
+    Absent(Absent),
     Unauthorised,
     /// Written by the broker alone.
     Internal,
@@ -77,13 +78,14 @@ pub(crate) fn begin(
     for (number, target) in (0..).zip(request.targets) {
         let name = &trimming.topics[target.topic as usize];
         let result = if asker.may(Operation::Delete, Resource::topic(name)) {
-            let topic = topics.named(name);
-            let partition = topic.and_then(|topic| topic.partition(target.index));
-            partition.ok_or(TrimRefusal::Unknown).and_then(|partition| {
-                check(name, partition)?;
-                let trimmed = partition.trim(target.to, ticket(number));
-                trimmed.map_err(TrimRefusal::Trim)
-            })
+            let partition = topics.partition(name, target.index);
+            partition
+                .map_err(TrimRefusal::Absent)
+                .and_then(|partition| {
+                    check(name, partition)?;
+                    let trimmed = partition.trim(target.to, ticket(number));
+                    trimmed.map_err(TrimRefusal::Trim)
+                })
         } else {
             Err(TrimRefusal::Unauthorised)
         };

@@ -20,7 +20,7 @@ use super::txns;
 use super::{Asker, Desk, Step, Tickets};
 use crate::coordinate::question::{Question, Said, Told};
 use crate::error;
-use crate::topics::Topics;
+use crate::topics::{Absent, Topics};
 
 pub(crate) struct TxnOffsets {
     pub(crate) transactional_id: String,
@@ -82,10 +82,15 @@ pub(crate) fn begin(
     let topics = desk.topics();
     let partition = desk.group_partition(&commit.group_id);
     let offsets = topics.named(meta::name::OFFSETS);
-    let log = offsets.and_then(|topic| topic.partition(partition));
+    let log = offsets.map(|topic| topic.partition(partition));
     let log = match (check(asker, &transactional_id, &commit.group_id), log) {
-        (Ok(()), Some(log)) => Arc::clone(log),
-        (Ok(()), None) => return Step::Done(Err(ErrorCode::CoordinatorNotAvailable)),
+        (Ok(()), Some(Ok(log))) => Arc::clone(log),
+        (Ok(()), Some(Err(Absent::Elsewhere))) => {
+            return Step::Done(Err(ErrorCode::NotCoordinator));
+        }
+        (Ok(()), Some(Err(Absent::Unknown)) | None) => {
+            return Step::Done(Err(ErrorCode::CoordinatorNotAvailable));
+        }
         (Err(code), _) => return Step::Done(Err(code)),
     };
     let slots = take_refused(&mut commit.topics, asker, &topics);
@@ -206,7 +211,7 @@ fn take_refused(asked: &mut Vec<CommitTopic>, asker: &Asker, topics: &Topics) ->
         let may = may(asker, Operation::Read, &asked.topic, topics);
         let topic = find(&asked.topic, topics);
         asked.partitions.retain(|asked| {
-            let is_there = topic.is_some_and(|topic| topic.partition(asked.index.0).is_some());
+            let is_there = topic.is_some_and(|topic| topic.has(asked.index.0));
             let result = if !may {
                 Err(Refusal::Unauthorised)
             } else if is_there {

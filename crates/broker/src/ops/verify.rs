@@ -175,8 +175,8 @@ fn unopened(desk: &mut Desk, request: &Produce, producer: Producer) -> Vec<Unope
     for (number, batch) in request.batches.iter().enumerate() {
         let (id, name) = &request.topics[batch.topic as usize];
         let topic = topics.find(*id, name);
-        let partition = topic.and_then(|topic| topic.partition(batch.index));
-        // What does not exist is refused by name, as without a transaction.
+        let partition = topic.and_then(|topic| topic.partition(batch.index).ok());
+        // What is not here is refused by name, as without a transaction.
         let (Some(topic), Some(partition)) = (topic, partition) else {
             continue;
         };

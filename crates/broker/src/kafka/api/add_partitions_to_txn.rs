@@ -101,7 +101,7 @@ fn refuse_unknown(
     let topics = call.desk.topics();
     let refusal = |name: &str, index: i32| {
         let topic = topics.named(name);
-        let is_there = topic.is_some_and(|topic| topic.partition(index).is_some());
+        let is_there = topic.is_some_and(|topic| topic.has(index));
         if version < BATCH_VERSION && meta::name::is_internal(name) {
             Some(ErrorCode::TopicAuthorizationFailed)
         } else if !is_there {

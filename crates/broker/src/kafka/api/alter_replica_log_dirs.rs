@@ -13,9 +13,10 @@ use wire::messages::alter_replica_log_dirs_response::{
 use wire::messages::{AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse};
 use wire::{ApiKey, ErrorCode};
 
+use crate::error;
 use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
-use crate::topics::Topics;
+use crate::topics::{Absent, Topics};
 
 /// Length of a dot, an id in hex and `-future`, which follow the name of a directory that is on its way.
 const FUTURE_BYTES: usize = 1 + 32 + 7;
@@ -77,10 +78,14 @@ fn alter_dir(
         return ErrorCode::InvalidReplicaAssignment;
     }
     let moves = &call.desk.shared.moves;
-    let found = topics.named(topic).and_then(|topic| topic.partition(index));
-    let Some(partition) = found else {
-        moves.prefer(topic, index, dir.id);
-        return ErrorCode::UnknownTopicOrPartition;
+    let partition = match topics.partition(topic, index) {
+        Ok(partition) => partition,
+        Err(why) => {
+            if let Absent::Unknown = why {
+                moves.prefer(topic, index, dir.id);
+            }
+            return error::absent(why);
+        }
     };
     if partition.is_offline() {
         return ErrorCode::KafkaStorageError;

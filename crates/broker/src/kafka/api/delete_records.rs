@@ -77,7 +77,7 @@ pub(crate) fn respond(call: &mut Call<'_>, trimming: Trimming) -> Outcome {
 
 fn code(refusal: &TrimRefusal) -> ErrorCode {
     match refusal {
-        TrimRefusal::Unknown => ErrorCode::UnknownTopicOrPartition,
+        TrimRefusal::Absent(why) => error::absent(*why),
         TrimRefusal::Unauthorised => ErrorCode::TopicAuthorizationFailed,
         TrimRefusal::Internal => ErrorCode::InvalidTopicException,
         TrimRefusal::Compacted => ErrorCode::PolicyViolation,

@@ -25,7 +25,7 @@ pub(crate) fn on_describe_log_dirs(
         None => topics
             .sorted()
             .into_iter()
-            .flat_map(|topic| topic.partitions.iter().cloned())
+            .flat_map(|topic| topic.here().cloned())
             .collect(),
         Some(named) => named
             .iter()
@@ -34,7 +34,7 @@ pub(crate) fn on_describe_log_dirs(
                 asked
                     .partitions
                     .iter()
-                    .filter_map(|index| topic.partition(*index).cloned())
+                    .filter_map(|index| topic.partition(*index).ok().cloned())
             })
             .collect(),
     };

@@ -8,6 +8,7 @@ use wire::messages::describe_producers_response::{
 use wire::messages::{DescribeProducersRequest, DescribeProducersResponse};
 use wire::{ApiKey, ErrorCode};
 
+use crate::error;
 use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
 
@@ -21,16 +22,16 @@ pub(crate) fn on_describe_producers(
             partition_index: index,
             ..Default::default()
         };
-        match topics.named(name).and_then(|topic| topic.partition(index)) {
-            None if meta::name::check(name).is_err() => {
+        match topics.partition(name, index) {
+            Err(_) if meta::name::check(name).is_err() => {
                 response.error_code = ErrorCode::InvalidTopicException.code();
             }
-            None => response.error_code = ErrorCode::UnknownTopicOrPartition.code(),
+            Err(why) => response.error_code = error::absent(why).code(),
             // Its producers were not read, or are those of a log that nobody may trust any more.
-            Some(partition) if partition.is_offline() => {
+            Ok(partition) if partition.is_offline() => {
                 response.error_code = ErrorCode::KafkaStorageError.code();
             }
-            Some(partition) => {
+            Ok(partition) => {
                 response.active_producers = partition.producers(|producers| {
                     producers
                         .sorted()

@@ -7,11 +7,14 @@ use bytes::{BufMut, Bytes, BytesMut};
 use model::{LeaderEpoch, Offset, Ticket, WaiterKey};
 use partition::{Isolation, Piece, Read, ReadError, Records};
 use wire::messages::fetch_request::FetchPartition;
-use wire::messages::fetch_response::{AbortedTransaction, FetchableTopicResponse, PartitionData};
+use wire::messages::fetch_response::{
+    AbortedTransaction, FetchableTopicResponse, NodeEndpoint, PartitionData,
+};
 use wire::messages::{FetchRequest, FetchResponse};
 use wire::records::Batch;
 use wire::{ApiKey, ErrorCode};
 
+use super::current_leaders::CurrentLeaders;
 use super::isolation;
 use crate::error;
 use crate::event_loop::{Chunk, Outcome};
@@ -24,6 +27,8 @@ use crate::ops::fetch::{Client, FetchRefusal, Fetching, Kind, Progress, Terms, W
 
 /// First version in which topics are named by id.
 const TOPIC_ID_VERSION: i16 = 13;
+/// First version that names the leaders of partitions that are led elsewhere (KIP-951).
+const LEADER_VERSION: i16 = 16;
 /// A body at least this long goes out from where it lies; a shorter one is copied next to its header.
 const SPLICE_BYTES_MIN: usize = 4 << 10;
 
@@ -181,11 +186,20 @@ fn answer(call: &mut Call<'_>, fetch: Fetch) -> Outcome {
     };
     let isolation = fetching.isolation();
     let mut fillers = Vec::new();
+    let mut leaders = None;
     for ((place, wanted), result) in context.wanted.iter().zip(fetching.into_results()) {
         let (mut data, records) = match result {
             Ok(read) => found(wanted, read, isolation),
             Err(why) => (refused(wanted, &why, call.version()), Records::AtEnd),
         };
+        if LEADER_VERSION <= call.version() && CurrentLeaders::are_wanted(data.error_code) {
+            let leaders = leaders.get_or_insert_with(|| CurrentLeaders::new(call));
+            let topic = (place.topic_id, &*place.topic);
+            if let Some((id, epoch)) = leaders.name(topic, place.partition, data.error_code) {
+                data.current_leader.leader_id = id;
+                data.current_leader.leader_epoch = epoch;
+            }
+        }
         if context.session_id != 0 {
             let answered = Answered {
                 high_watermark: data.high_watermark,
@@ -222,6 +236,19 @@ fn answer(call: &mut Call<'_>, fetch: Fetch) -> Outcome {
             }),
         }
     }
+    if let Some(leaders) = leaders {
+        let scene = call.scene();
+        let view = scene.view(&call.desk.shared.metadata.cluster_id);
+        let nodes = leaders.nodes(&view).into_iter();
+        response.node_endpoints = nodes
+            .map(|node| NodeEndpoint {
+                node_id: node.id,
+                host: node.host,
+                port: node.port,
+                rack: node.rack,
+            })
+            .collect();
+    }
     call.reply_with(ApiKey::Fetch, &response, fillers)
 }
 
@@ -248,9 +275,8 @@ fn refused(wanted: &FetchPartition, why: &Refused<FetchRefusal>, version: i16) -
         Refused::Unauthorised => ErrorCode::TopicAuthorizationFailed,
         Refused::Because(why) => match why {
             FetchRefusal::UnknownTopic if TOPIC_ID_VERSION <= version => ErrorCode::UnknownTopicId,
-            FetchRefusal::UnknownTopic | FetchRefusal::UnknownPartition => {
-                ErrorCode::UnknownTopicOrPartition
-            }
+            FetchRefusal::UnknownTopic => ErrorCode::UnknownTopicOrPartition,
+            FetchRefusal::Absent(why) => error::absent(*why),
             FetchRefusal::NotLeader => ErrorCode::NotLeaderOrFollower,
             FetchRefusal::Read(error) => error::read(error),
         },

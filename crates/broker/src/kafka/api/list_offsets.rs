@@ -122,7 +122,7 @@ fn tell(response: &mut ListOffsetsPartitionResponse, result: SearchResult, versi
         Err(why) => {
             let code = match &why {
                 Refused::Unauthorised => ErrorCode::TopicAuthorizationFailed,
-                Refused::Because(SearchRefusal::Unknown) => ErrorCode::UnknownTopicOrPartition,
+                Refused::Because(SearchRefusal::Absent(why)) => error::absent(*why),
                 Refused::Because(SearchRefusal::NoSuchSpot) => ErrorCode::UnsupportedVersion,
                 Refused::Because(SearchRefusal::Read(error)) => error::read(error),
             };

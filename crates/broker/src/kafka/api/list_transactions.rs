@@ -54,7 +54,7 @@ pub(crate) fn on_list_transactions(
     let topics = call.desk.topics();
     let partitions = match topics.named(meta::name::TRANSACTIONS) {
         // No transaction is in a state that nobody knows, or that none rests in.
-        Some(topic) if !names_none => super::number(topic.partitions.len()),
+        Some(topic) if !names_none => super::number(topic.partitions_count()),
         _ => 0,
     };
     let questions = (0..partitions)

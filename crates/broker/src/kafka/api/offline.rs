@@ -41,5 +41,5 @@ pub(crate) fn in_pages(
 
 fn is_offline(topic: &Topic, index: i32) -> bool {
     let found = topic.partition(index);
-    found.is_some_and(|partition| partition.is_offline())
+    found.is_ok_and(|partition| partition.is_offline())
 }

@@ -12,6 +12,7 @@ use wire::{ApiKey, ErrorCode};
 use crate::error;
 use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
+use crate::topics::Absent;
 
 const UNKNOWN: i32 = -1;
 
@@ -29,9 +30,7 @@ pub(crate) fn on_offset_for_leader_epoch(
                 .partitions
                 .iter()
                 .map(|asked| {
-                    let found = topics
-                        .named(&topic.topic)
-                        .and_then(|topic| topic.partition(asked.partition));
+                    let found = topics.partition(&topic.topic, asked.partition);
                     end_of(found.map(|partition| &**partition), asked)
                 })
                 .collect(),
@@ -44,15 +43,19 @@ pub(crate) fn on_offset_for_leader_epoch(
     call.reply(ApiKey::OffsetForLeaderEpoch, &response)
 }
 
-fn end_of(partition: Option<&Partition>, asked: &OffsetForLeaderPartition) -> EpochEndOffset {
+fn end_of(
+    partition: Result<&Partition, Absent>,
+    asked: &OffsetForLeaderPartition,
+) -> EpochEndOffset {
     let refused = |code: ErrorCode| EpochEndOffset {
         error_code: code.code(),
         partition: asked.partition,
         leader_epoch: UNKNOWN,
         end_offset: i64::from(UNKNOWN),
     };
-    let Some(partition) = partition else {
-        return refused(ErrorCode::UnknownTopicOrPartition);
+    let partition = match partition {
+        Ok(partition) => partition,
+        Err(why) => return refused(error::absent(why)),
     };
     if let Err(error) = partition.check_epoch(LeaderEpoch(asked.current_leader_epoch)) {
         return refused(error::read(&error));

@@ -6,12 +6,13 @@ use bytes::Bytes;
 use model::{Ticket, Timestamp};
 use partition::AppendError;
 use wire::messages::produce_response::{
-    BatchIndexAndErrorMessage, PartitionProduceResponse, TopicProduceResponse,
+    BatchIndexAndErrorMessage, NodeEndpoint, PartitionProduceResponse, TopicProduceResponse,
 };
 use wire::messages::{ProduceRequest, ProduceResponse};
 use wire::records::{Breach, RecordFault};
 use wire::{ApiKey, ErrorCode, Records};
 
+use super::current_leaders::CurrentLeaders;
 use crate::error;
 use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
@@ -26,6 +27,8 @@ use crate::ops::produce::{
 const INVALID_OFFSET: i64 = -1;
 /// Clients below it cannot read zstd (KIP-110).
 const ZSTD_VERSION: i16 = 7;
+/// First version that names the leaders of partitions that are led elsewhere (KIP-951).
+const LEADER_VERSION: i16 = 10;
 /// First version whose clients know TRANSACTION_ABORTABLE, and the first that adds its partitions itself.
 const ABORTABLE_VERSION: i16 = 11;
 const ADDING_VERSION: i16 = 12;
@@ -141,11 +144,45 @@ fn respond(call: &mut Call<'_>, produced: Produced) -> Outcome {
         let topic = &mut responses[answer.topic as usize];
         topic.partition_responses.push(partition(answer, version));
     }
-    let response = ProduceResponse {
+    let mut response = ProduceResponse {
         responses,
         ..Default::default()
     };
+    if LEADER_VERSION <= version {
+        name_leaders(call, &mut response);
+    }
     call.reply(ApiKey::Produce, &response)
+}
+
+/// Adds where the leaders are of partitions that are led elsewhere.
+fn name_leaders(call: &mut Call<'_>, response: &mut ProduceResponse) {
+    let is_refused = |one: &PartitionProduceResponse| CurrentLeaders::are_wanted(one.error_code);
+    let mut topics = response.responses.iter();
+    if !topics.any(|topic| topic.partition_responses.iter().any(is_refused)) {
+        return;
+    }
+    let mut leaders = CurrentLeaders::new(call);
+    for topic in &mut response.responses {
+        let refused = topic.partition_responses.iter_mut();
+        for one in refused.filter(|one| is_refused(one)) {
+            let named = (topic.topic_id, topic.name.as_str());
+            if let Some((id, epoch)) = leaders.name(named, one.index, one.error_code) {
+                one.current_leader.leader_id = id;
+                one.current_leader.leader_epoch = epoch;
+            }
+        }
+    }
+    let scene = call.scene();
+    let view = scene.view(&call.desk.shared.metadata.cluster_id);
+    let nodes = leaders.nodes(&view).into_iter();
+    response.node_endpoints = nodes
+        .map(|node| NodeEndpoint {
+            node_id: node.id,
+            host: node.host,
+            port: node.port,
+            rack: node.rack,
+        })
+        .collect();
 }
 
 fn refuse(call: &mut Call<'_>, asked: Produce, code: ErrorCode) -> Outcome {
@@ -200,9 +237,8 @@ fn partition(answer: &Answer, version: i16) -> PartitionProduceResponse {
 
 fn code(error: &ProduceError, version: i16) -> ErrorCode {
     match error {
-        ProduceError::UnknownTopic | ProduceError::UnknownPartition => {
-            ErrorCode::UnknownTopicOrPartition
-        }
+        ProduceError::UnknownTopic => ErrorCode::UnknownTopicOrPartition,
+        ProduceError::Absent(why) => error::absent(*why),
         ProduceError::UnknownId => ErrorCode::UnknownTopicId,
         ProduceError::Unauthorised => ErrorCode::TopicAuthorizationFailed,
         ProduceError::Internal { .. } => ErrorCode::InvalidTopicException,

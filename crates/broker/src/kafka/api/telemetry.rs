@@ -165,7 +165,7 @@ fn keep_metrics(
 ) -> Result<(), ErrorCode> {
     let topics = call.desk.topics();
     let topic = topics.named(meta::name::CLIENT_METRICS);
-    let Some(partition) = topic.and_then(|topic| topic.partition(0)) else {
+    let Some(Ok(partition)) = topic.map(|topic| topic.partition(0)) else {
         return Err(ErrorCode::UnknownServerError);
     };
     let mut batch = BatchBuilder::new().compression(Codec::Zstd);
