@@ -12,7 +12,7 @@ use env::{Disk, File};
 use model::Offset;
 
 use crate::epochs::{Syncing, replace_file};
-use crate::segment::file_name;
+use crate::file_name::file_name;
 
 /// An entry of an index file.
 pub trait Entry: Copy + PartialEq + std::fmt::Debug {

@@ -8,6 +8,7 @@ pub mod checkpoint;
 pub mod clean;
 pub mod config;
 pub mod epochs;
+mod file_name;
 pub mod heads;
 pub mod index;
 pub mod journal;
@@ -22,6 +23,7 @@ pub mod txn_index;
 
 pub use config::LogConfig;
 pub use epochs::{Epochs, Syncing};
+pub use file_name::file_name;
 pub use pool::FilePool;
 pub use producer::ProducerStates;
 pub use segment::{FileSlice, RecordTime, Segment, Verified};

@@ -26,6 +26,7 @@ pub(crate) use txns::{Ended, Standing};
 use wire::Uuid;
 use wire::records::{Batch, Head};
 
+use crate::file_name::file_name;
 use crate::index::{OffsetEntry, TimeEntry};
 use crate::pool::{FilePool, Slot};
 use crate::scan::Damage;
@@ -207,12 +208,6 @@ struct Mark {
 pub struct Found {
     pub position: u64,
     pub head: Head,
-}
-
-/// Name of a segment's file: twenty digits, so that names sort like offsets.
-#[must_use]
-pub fn file_name(base: Offset, extension: &str) -> String {
-    format!("{:020}.{extension}", base.0)
 }
 
 impl Segment {

@@ -33,6 +33,7 @@ use wire::records::Batch;
 
 use crate::config::LogConfig;
 use crate::epochs::Epochs;
+use crate::file_name::file_name;
 use crate::index::{Entry, OffsetEntry};
 use crate::journal::is_full;
 use crate::pool::FilePool;
@@ -252,7 +253,7 @@ impl Store {
     fn scan(&self, base: Offset, error: ScanError) -> StoreError {
         match error {
             ScanError::Io(error) => StoreError::Io {
-                path: self.dir.join(crate::segment::file_name(base, "log")),
+                path: self.dir.join(file_name(base, "log")),
                 error,
             },
             ScanError::Damage(damage) => StoreError::Damaged {

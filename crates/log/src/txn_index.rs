@@ -12,8 +12,8 @@ use env::disk::Open;
 use env::{Disk, FileHandle};
 use model::{Offset, ProducerId};
 
+use crate::file_name::file_name;
 use crate::producer::CompletedTxn;
-use crate::segment::file_name;
 
 pub const EXTENSION: &str = "txnindex";
 pub const CHECKS_EXTENSION: &str = "txncheck";

@@ -13,7 +13,7 @@ use model::{Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
 
 use super::{BATCHES_KEPT, Producer, ProducerStates, Written};
 use crate::epochs::Syncing;
-use crate::segment::file_name;
+use crate::file_name::file_name;
 
 const VERSION: i16 = 1;
 const ENTRIES_AT: usize = 6;

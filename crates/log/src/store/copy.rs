@@ -16,10 +16,11 @@ use model::Offset;
 use super::Store;
 use super::open::Known;
 use super::progress::Progress;
+use crate::file_name::file_name;
 use crate::heads;
 use crate::index::{Entry, OffsetEntry, TimeEntry};
 use crate::scan::read_up_to;
-use crate::segment::{Segment, file_name};
+use crate::segment::Segment;
 use crate::txn_index::Files;
 
 /// Index files are copied as a whole: `segment.index.bytes` is 10 MiB, and no sane one is larger than this.

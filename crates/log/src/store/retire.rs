@@ -12,8 +12,9 @@ use model::{Offset, Timestamp};
 
 use super::open::{DELETED, base_of};
 use super::{Store, StoreError};
+use crate::file_name::file_name;
 use crate::scan::ScanError;
-use crate::segment::{Segment, file_name};
+use crate::segment::Segment;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {

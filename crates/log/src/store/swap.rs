@@ -17,9 +17,10 @@ use model::Offset;
 use super::open::base_of;
 use super::retire::EXTENSIONS;
 use super::{Deleted, Store, StoreError};
+use crate::file_name::file_name;
 use crate::heads;
 use crate::scan::scan_batches;
-use crate::segment::{Segment, file_name};
+use crate::segment::Segment;
 use crate::txn_index::Files;
 
 /// A new segment while it is written.

@@ -201,7 +201,7 @@ fn an_index_whose_batches_are_damaged_too_is_refused_and_not_told_as_empty() {
     let known = store.known();
     let at_segment = store.segments()[2].base();
     drop(store);
-    let name = |extension| log::segment::file_name(at_segment, extension);
+    let name = |extension| log::file_name(at_segment, extension);
     rot(&place, &name("txnindex"), 12, &[9]);
     rot(&place, &name("log"), 70, &[0xff; 4]);
     let (again, _) = place.open(config(), Some(known));

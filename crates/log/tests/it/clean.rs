@@ -663,7 +663,7 @@ fn gaps_are_believed_below_the_compacted_end_alone() {
     read_all(&store, 0, end + 6, 5000);
     drop(store);
     // A base offset that rotted leaves a gap where none may be: the checksum does not cover it.
-    let active = place.dir.join(log::segment::file_name(gaps_end, "log"));
+    let active = place.dir.join(log::file_name(gaps_end, "log"));
     let file = place
         .env
         .disk
