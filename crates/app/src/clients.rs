@@ -10,8 +10,9 @@ use client::{Consumer, ConsumerOptions, Place};
 use env::Env;
 use serde_json::{Value, json};
 
+use crate::arguments::Global;
+use crate::connect::connect;
 use crate::failure::Failure;
-use crate::grammar::Global;
 use crate::otlp::{self, Number};
 use crate::table::Table;
 
@@ -118,7 +119,7 @@ fn describe(
 
 /// The newest push of each instance.
 fn read(global: &Global) -> Result<BTreeMap<String, Pushed>, Failure> {
-    let mut client = crate::connect(&Env::real(), global)?;
+    let mut client = connect(&Env::real(), global)?;
     let mut known = BTreeMap::new();
     match client.topic(TOPIC) {
         Ok(_) => {}

@@ -10,8 +10,9 @@ use client::{Client, Consumer, ConsumerOptions, Fetched, Place, Taken, Topic};
 use env::Env;
 use model::Instant;
 
+use crate::arguments::Global;
+use crate::connect::connect;
 use crate::failure::Failure;
-use crate::grammar::Global;
 use crate::moment;
 use crate::template::{Shown, Template, write_json};
 
@@ -38,7 +39,7 @@ pub(crate) struct ConsumeArgs {
     #[arg(short, long, value_name = "FORMAT", conflicts_with = "json")]
     pub(crate) format: Option<Template>,
     /// Only these partitions
-    #[arg(short, long, value_name = "LIST", value_delimiter = ',', allow_negative_numbers = true, value_parser = crate::grammar::partition)]
+    #[arg(short, long, value_name = "LIST", value_delimiter = ',', allow_negative_numbers = true, value_parser = crate::arguments::partition)]
     pub(crate) partition: Vec<i32>,
     /// Hide records of open and aborted transactions
     #[arg(
@@ -177,7 +178,7 @@ impl Growth {
 }
 
 pub(crate) fn consume(global: &Global, args: &ConsumeArgs) -> Result<(), Failure> {
-    let mut client = crate::connect(&Env::real(), global)?;
+    let mut client = connect(&Env::real(), global)?;
     let topic = client.topic(&args.topic)?;
     let indexes = chosen(&topic, &args.partition)?;
     let isolation = args.isolation.into();

@@ -13,8 +13,9 @@ use env::Env;
 use serde_json::{Value, json};
 use wire::ErrorCode;
 
+use crate::arguments::Global;
+use crate::connect::connect;
 use crate::failure::Failure;
-use crate::grammar::Global;
 use crate::table::Table;
 
 /// How long `describe` waits for the records that tell the lag in seconds.
@@ -65,7 +66,7 @@ pub(crate) struct ResetArgs {
     #[arg(short, long, value_name = "TOPIC")]
     pub(crate) topic: Vec<String>,
     /// Only these partitions
-    #[arg(short, long, value_name = "LIST", value_delimiter = ',', allow_negative_numbers = true, value_parser = crate::grammar::partition)]
+    #[arg(short, long, value_name = "LIST", value_delimiter = ',', allow_negative_numbers = true, value_parser = crate::arguments::partition)]
     pub(crate) partition: Vec<i32>,
     #[command(flatten)]
     pub(crate) to: Target,
@@ -137,7 +138,7 @@ fn duration(text: &str) -> Result<Duration, String> {
 
 pub(crate) fn group(global: &Global, args: &GroupArgs) -> Result<(), Failure> {
     let env = Env::real();
-    let mut client = crate::connect(&env, global)?;
+    let mut client = connect(&env, global)?;
     match &args.verb {
         GroupVerb::List { state, kind } => list(&mut client, state, kind, global.json),
         GroupVerb::Describe { groups } => describe(&mut client, global, groups),
@@ -370,7 +371,7 @@ fn ages(
         wait: Duration::from_millis(100),
         ..ConsumerOptions::default()
     };
-    let mut consumer = Consumer::new(crate::connect(client.env(), global)?, options);
+    let mut consumer = Consumer::new(connect(client.env(), global)?, options);
     for ((topic, partition), unread) in behind {
         consumer.assign(topic, *partition, unread.start)?;
     }

@@ -4,8 +4,10 @@
 //! printing; nothing below `main` ends the process.
 
 mod allocator;
+mod arguments;
 mod bench;
 mod clients;
+mod connect;
 mod consume;
 mod failure;
 mod grammar;
@@ -24,11 +26,9 @@ mod txn;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
-use client::{Client, Options};
-use env::Env;
 
 use crate::failure::Failure;
-use crate::grammar::{Cli, Command, Global};
+use crate::grammar::{Cli, Command};
 
 fn main() -> ExitCode {
     let matches = Cli::command().get_matches();
@@ -61,14 +61,4 @@ fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
     clap_complete::generate(shell, &mut Cli::command(), "esker", &mut script);
     std::io::Write::write_all(&mut std::io::stdout().lock(), &script)?;
     Ok(())
-}
-
-/// The cluster that the global flags name.
-fn connect(env: &Env, global: &Global) -> Result<Client, Failure> {
-    let options = Options {
-        timeout: global.timeout,
-        io_timeout: global.timeout,
-        ..Options::default()
-    };
-    Ok(Client::connect(env, &global.bootstrap, options)?)
 }

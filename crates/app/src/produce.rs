@@ -11,8 +11,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use wire::ErrorCode;
 use wire::records::Codec;
 
+use crate::arguments::{Global, Pair};
+use crate::connect::connect;
 use crate::failure::Failure;
-use crate::grammar::{Global, Pair};
 use crate::table::bytes;
 
 #[derive(Args, Debug)]
@@ -33,7 +34,7 @@ pub(crate) struct ProduceArgs {
     #[arg(short = 'Z', long)]
     pub(crate) null: bool,
     /// Write to this partition instead of choosing by key
-    #[arg(short, long, value_name = "NUMBER", allow_negative_numbers = true, value_parser = crate::grammar::partition)]
+    #[arg(short, long, value_name = "NUMBER", allow_negative_numbers = true, value_parser = crate::arguments::partition)]
     pub(crate) partition: Option<i32>,
     /// Compress batches
     #[arg(
@@ -114,7 +115,7 @@ pub(crate) fn produce(global: &Global, args: &ProduceArgs) -> Result<(), Failure
         .iter()
         .map(|path| open(path))
         .collect::<Result<Vec<_>, _>>()?;
-    let client = crate::connect(&env, global)?;
+    let client = connect(&env, global)?;
     let options = ProducerOptions {
         acks: args.acks.into(),
         compression: Codec::from(args.codec).into(),

@@ -11,8 +11,8 @@ use clap::Args;
 use env::Env;
 use serde_json::{Value, json};
 
+use crate::arguments::Global;
 use crate::failure::Failure;
-use crate::grammar::Global;
 
 #[derive(Args, Debug)]
 pub(crate) struct RepairArgs {

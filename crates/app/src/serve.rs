@@ -41,7 +41,7 @@ pub(crate) struct ServeArgs {
 }
 
 fn assignment(text: &str) -> Result<String, String> {
-    text.parse::<crate::grammar::Pair>()
+    text.parse::<crate::arguments::Pair>()
         .map(|_| text.to_owned())
 }
 

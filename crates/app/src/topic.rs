@@ -9,8 +9,9 @@ use env::Env;
 use serde_json::{Value, json};
 use wire::{ErrorCode, Uuid};
 
+use crate::arguments::{Global, Pair};
+use crate::connect::connect;
 use crate::failure::Failure;
-use crate::grammar::{Global, Pair};
 use crate::table::Table;
 
 #[derive(Args, Debug)]
@@ -103,12 +104,12 @@ pub(crate) struct TrimArgs {
     #[arg(long, value_name = "WHERE", allow_hyphen_values = true, value_parser = crate::consume::trim_place)]
     pub(crate) before: Place,
     /// Only these partitions
-    #[arg(short, long, value_name = "LIST", value_delimiter = ',', allow_negative_numbers = true, value_parser = crate::grammar::partition)]
+    #[arg(short, long, value_name = "LIST", value_delimiter = ',', allow_negative_numbers = true, value_parser = crate::arguments::partition)]
     pub(crate) partition: Vec<i32>,
 }
 
 pub(crate) fn topic(global: &Global, args: &TopicArgs) -> Result<(), Failure> {
-    let mut client = crate::connect(&Env::real(), global)?;
+    let mut client = connect(&Env::real(), global)?;
     match &args.verb {
         TopicVerb::Create(args) => create(&mut client, args, global.json),
         TopicVerb::List { internal } => list(&mut client, *internal, global.json),

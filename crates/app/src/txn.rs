@@ -7,8 +7,9 @@ use client::{ActiveProducer, Client};
 use env::Env;
 use serde_json::json;
 
+use crate::arguments::Global;
+use crate::connect::connect;
 use crate::failure::Failure;
-use crate::grammar::Global;
 use crate::table::Table;
 
 #[derive(Args, Debug)]
@@ -42,7 +43,7 @@ pub(crate) enum TxnVerb {
 pub(crate) struct AbortArgs {
     #[arg(long)]
     pub(crate) topic: String,
-    #[arg(long, allow_negative_numbers = true, value_parser = crate::grammar::partition)]
+    #[arg(long, allow_negative_numbers = true, value_parser = crate::arguments::partition)]
     pub(crate) partition: i32,
     /// First offset of the transaction; those of all that are open are told when it is not given
     #[arg(long, value_name = "OFFSET", value_parser = clap::value_parser!(i64).range(0..))]
@@ -66,7 +67,7 @@ fn state(text: &str) -> Result<String, String> {
 }
 
 pub(crate) fn txn(global: &Global, args: &TxnArgs) -> Result<(), Failure> {
-    let mut client = crate::connect(&Env::real(), global)?;
+    let mut client = connect(&Env::real(), global)?;
     match &args.verb {
         TxnVerb::List { state, pattern } => {
             list(&mut client, state, pattern.as_deref(), global.json)

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::BenchArgs;
+use super::arguments::BenchArgs;
 use super::preset::Preset;
 use crate::produce::Acks;
 

@@ -3,6 +3,7 @@
 //! Owns the order of a run: make the topic, load what is read, measure each case, report, remove the topic. The client shares the
 //! machine with the broker unless it is told another address, so the report says how much of the processor it took itself.
 
+mod arguments;
 mod case;
 mod chart;
 mod histogram;
@@ -13,84 +14,23 @@ mod report;
 mod series;
 mod work;
 
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::Path;
 
-use clap::{Args, ValueEnum};
+use clap::ValueEnum;
 use client::NewTopic;
 use env::Env;
 use env::disk::Open;
 use wire::error_code::ErrorCode;
 
+use crate::arguments::Global;
+use crate::connect::connect;
 use crate::failure::Failure;
-use crate::grammar::{Global, Pair};
-use crate::produce::{Acks, CodecName};
 use crate::table::{Table, bytes};
+pub(crate) use arguments::BenchArgs;
 use case::{Case, Job, Watch};
 use preset::Preset;
 use report::{Report, Row};
 use work::Bench;
-
-#[derive(Args, Clone, Debug)]
-pub(crate) struct BenchArgs {
-    /// What to repeat
-    #[arg(value_enum, required_unless_present = "list")]
-    pub(super) preset: Option<Preset>,
-    /// Tell every preset, its source and what it does, and measure nothing
-    #[arg(long)]
-    pub(super) list: bool,
-    /// Records of each case; the preset's number when not given
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
-    pub(super) records: Option<u64>,
-    /// Measured seconds of each case that runs by time; the preset's number when not given
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
-    pub(super) seconds: Option<Duration>,
-    /// Times to measure each case
-    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(super) runs: u32,
-    /// Partitions of the topic; each case once for every number of them. The preset's number when not given
-    #[arg(short, long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(i32).range(1..))]
-    pub(super) partitions: Vec<i32>,
-    /// Connections to try, for presets that vary them
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub(super) connections: Vec<u32>,
-    /// When a record counts as written; the preset's choice when not given, which is `all` for most
-    #[arg(long, value_enum)]
-    pub(super) acks: Option<Acks>,
-    /// Compress batches
-    #[arg(short = 'z', long, value_enum, default_value = "none")]
-    pub(super) codec: CodecName,
-    /// Copies of each partition; the preset's number when not given, which is 1 for most
-    #[arg(short, long, value_name = "COUNT", value_parser = clap::value_parser!(i16).range(1..))]
-    pub(super) replication_factor: Option<i16>,
-    /// A setting of the topic, such as esker.durability=os
-    #[arg(short, long, value_name = "NAME=VALUE")]
-    pub(super) config: Vec<Pair>,
-    /// Name of the topic, deleted before and after
-    #[arg(long, value_name = "NAME", default_value = "esker-bench")]
-    pub(super) topic: String,
-    /// The broker's data directory, on this machine: its pages are dropped from memory before each reading case
-    #[arg(long, value_name = "DIR")]
-    pub(super) cold: Option<PathBuf>,
-    /// Print the latencies of each case as a histogram too
-    #[arg(long)]
-    pub(super) histogram: bool,
-    /// Write the result as JSON and SVG charts into this directory
-    #[arg(long, value_name = "DIR")]
-    pub(super) out: Option<PathBuf>,
-}
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text
-        .parse()
-        .map_err(|_| format!("`{text}` is not a number of seconds"))?;
-    // A day keeps the spans that a rate is counted in below a hundred thousand.
-    if (0.01..=86_400.0).contains(&seconds) {
-        Ok(Duration::from_secs_f64(seconds))
-    } else {
-        Err("a case takes 0.01 to 86400 seconds".to_owned())
-    }
-}
 
 pub(crate) fn bench(global: &Global, args: &BenchArgs) -> Result<(), Failure> {
     let Some(preset) = args.preset.filter(|_| !args.list) else {
@@ -204,7 +144,7 @@ fn list(global: &Global) -> Result<(), Failure> {
 }
 
 fn remove(env: &Env, global: &Global, args: &BenchArgs) -> Result<(), Failure> {
-    match crate::connect(env, global)?.delete_topic(&args.topic) {
+    match connect(env, global)?.delete_topic(&args.topic) {
         Ok(()) | Err(client::Error::NoTopic { .. }) => Ok(()),
         Err(error) => Err(error.into()),
     }
@@ -228,7 +168,7 @@ fn renew(env: &Env, global: &Global, args: &BenchArgs, case: &Case) -> Result<()
         replication_factor: Some(case.replication_factor),
         configs,
     };
-    let created = crate::connect(env, global)?.create_topic(&topic, false);
+    let created = connect(env, global)?.create_topic(&topic, false);
     created.map(|_| ()).map_err(|error| {
         let copies = case.replication_factor;
         if error.code() != Some(ErrorCode::InvalidReplicationFactor) || copies == 1 {

@@ -16,6 +16,7 @@ use wire::{Records, Uuid};
 
 use super::histogram::Histogram;
 use super::work::{Bench, Done};
+use crate::connect::connect;
 use crate::failure::Failure;
 
 /// Last version that names topics; later ones need their ids.
@@ -89,7 +90,7 @@ fn counted(answer: &[u8]) -> Option<(u64, i64)> {
 
 impl Bench<'_> {
     fn fetcher(&self, bytes: usize) -> Result<Fetcher, Failure> {
-        let mut client = crate::connect(self.env, self.global)?;
+        let mut client = connect(self.env, self.global)?;
         let topic = client.topic(&self.args.topic)?;
         Ok(Fetcher {
             connection: client.open_broker(topic.leader(0)?)?,

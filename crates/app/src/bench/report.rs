@@ -8,14 +8,14 @@ use env::disk::Open;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::BenchArgs;
+use super::arguments::BenchArgs;
 use super::chart::{Axis, Chart, Scale, Series};
 use super::histogram::{Histogram, Percentiles};
 use super::overhead::Overhead;
 use super::preset::Preset;
 use super::series::Series as Course;
+use crate::arguments::Global;
 use crate::failure::Failure;
-use crate::grammar::Global;
 use crate::table::{Table, print_json};
 
 /// One case of one run.

@@ -17,14 +17,15 @@ use wire::messages::ProduceRequest;
 use wire::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use wire::records::{BatchBuilder, Codec};
 
-use super::BenchArgs;
+use super::arguments::BenchArgs;
 use super::case::{Batching, Case, Job, Watch};
 use super::histogram::Histogram;
 use super::overhead::{Overhead, Traffic};
 use super::report::Row;
 use super::series::Tally;
+use crate::arguments::Global;
+use crate::connect::connect;
 use crate::failure::Failure;
-use crate::grammar::Global;
 use crate::produce::Acks;
 
 /// Unmeasured seconds before a case that runs by time.
@@ -155,7 +156,7 @@ impl Bench<'_> {
 
     /// Of the records that are in the topic now.
     fn overhead(&self, traffic: &Traffic, records: u64) -> Result<Overhead, Failure> {
-        let dirs = crate::connect(self.env, self.global)?.describe_log_dirs()?;
+        let dirs = connect(self.env, self.global)?.describe_log_dirs()?;
         let stored = dirs.iter().flat_map(|dir| &dir.stored);
         let of_topic = stored.filter(|stored| stored.topic == self.args.topic);
         let log_bytes: i64 = of_topic.map(|stored| stored.bytes.max(0)).sum();
@@ -197,10 +198,7 @@ impl Bench<'_> {
             report: true,
             ..ProducerOptions::default()
         };
-        Ok(Producer::new(
-            crate::connect(self.env, self.global)?,
-            options,
-        ))
+        Ok(Producer::new(connect(self.env, self.global)?, options))
     }
 
     /// Writes what reading cases read, in large batches.
@@ -289,7 +287,7 @@ impl Bench<'_> {
         wait: Duration,
         fetch_bytes: Option<usize>,
     ) -> Result<Consumer, Failure> {
-        let mut client = crate::connect(self.env, self.global)?;
+        let mut client = connect(self.env, self.global)?;
         let places: Vec<(i32, Place)> = (0..self.case.partitions)
             .map(|index| (index, place))
             .collect();
@@ -454,7 +452,7 @@ impl Bench<'_> {
     }
 
     fn appender(&self, partition: i32) -> Result<(Connection, String, wire::Uuid), Failure> {
-        let mut client = crate::connect(self.env, self.global)?;
+        let mut client = connect(self.env, self.global)?;
         let topic = client.topic(&self.args.topic)?;
         Ok((
             client.open_broker(topic.leader(partition)?)?,

@@ -12,7 +12,7 @@ use log::scan::{HeadScan, ScanError};
 use log::{Epochs, ProducerStates, txn_index};
 use model::Offset;
 
-use super::Report;
+use super::report::Report;
 
 /// Larger than any file of these kinds, smaller than what would fill the memory.
 const FILE_BYTES_MAX: u64 = 1 << 30;

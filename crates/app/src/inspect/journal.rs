@@ -10,8 +10,8 @@ use log::checkpoint::{Checkpoint, LoadError};
 use log::journal::{self, From};
 use wire::Uuid;
 
-use super::Report;
 use super::files::read;
+use super::report::Report;
 
 /// Directory of the journal inside a log directory.
 pub(super) const DIR_NAME: &str = "journal";

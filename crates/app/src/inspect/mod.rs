@@ -5,18 +5,19 @@
 
 mod files;
 mod journal;
+mod report;
 mod segment;
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use env::{Disk, Env};
-use model::PartitionIndex;
-use serde_json::{Value, json};
+use serde_json::json;
 
+use crate::arguments::Global;
 use crate::failure::Failure;
-use crate::grammar::Global;
 use crate::table::Table;
+use report::{Report, partition_of};
 
 #[derive(Args, Debug)]
 pub(crate) struct InspectArgs {
@@ -26,19 +27,6 @@ pub(crate) struct InspectArgs {
     /// Show every batch of the segments instead of one line per file
     #[arg(long)]
     pub(crate) batches: bool,
-}
-
-/// What a file turned out to be.
-#[derive(Debug, PartialEq)]
-pub(super) struct Report {
-    kind: &'static str,
-    /// Records of a segment, entries of an index, producers of a snapshot, rounds of a journal.
-    entries: u64,
-    first: Option<i64>,
-    last: Option<i64>,
-    bytes: u64,
-    /// What is wrong with it.
-    damage: Option<String>,
 }
 
 pub(crate) fn inspect(global: &Global, args: &InspectArgs) -> Result<(), Failure> {
@@ -98,17 +86,6 @@ fn unreadable(disk: &dyn Disk, path: &Path, error: &std::io::Error) -> Failure {
          seconds, or look at {}",
         journal.display()
     ))
-}
-
-/// The number at the end of a partition directory's name.
-fn partition_of(dir: &Path) -> Option<PartitionIndex> {
-    let (topic, index) = dir.file_name()?.to_str()?.rsplit_once('-')?;
-    let is_number = !index.is_empty() && index.bytes().all(|byte| byte.is_ascii_digit());
-    let index = index
-        .parse()
-        .ok()
-        .filter(|_| is_number && !topic.is_empty());
-    index.map(PartitionIndex)
 }
 
 /// How deep we look: a folder of log directories, partition directories below them.
@@ -224,10 +201,6 @@ fn batches(disk: &dyn Disk, files: &[PathBuf], json: bool) -> Result<(), Failure
     }
     table.print(json)?;
     damage.map_or(Ok(()), |damage| Err(Failure::damage(damage)))
-}
-
-fn number(value: i64) -> Value {
-    if value < 0 { Value::Null } else { json!(value) }
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use model::Offset;
 use serde_json::{Value, json};
 use wire::records::{Batch, Caps, RecordIter};
 
-use super::{Report, number, partition_of};
+use super::report::{Report, number, partition_of};
 use crate::moment;
 use crate::table::Table;
 

@@ -8,7 +8,7 @@ use log::checkpoint::{Checkpoint, Row};
 use log::heads::{self, Whose};
 use log::index::{self, OffsetEntry, TimeEntry};
 use log::{Syncing, metadata};
-use model::{LeaderEpoch, Offset, Position, Timestamp};
+use model::{LeaderEpoch, Offset, PartitionIndex, Position, Timestamp};
 use wire::Uuid;
 use wire::records::{Batch, BatchBuilder, Source};
 

@@ -1,0 +1,87 @@
+//! Arguments that several verbs take: the global flags, `name=value` and numbers of partitions.
+
+use std::time::Duration;
+
+use clap::Args;
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Global {
+    /// Broker to ask first; several are separated by commas. ESKER_BOOTSTRAP names another default
+    #[arg(
+        short = 'b',
+        long,
+        visible_alias = "bootstrap-server",
+        global = true,
+        value_name = "HOST:PORT",
+        default_value_t = bootstrap()
+    )]
+    pub(crate) bootstrap: String,
+    /// Print JSON instead of text
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Give up on an operation after this many seconds
+    #[arg(long, global = true, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
+    pub(crate) timeout: Duration,
+}
+
+/// Read here and not by clap, which would name the flag in every usage line as one that is needed.
+fn bootstrap() -> String {
+    std::env::var("ESKER_BOOTSTRAP").unwrap_or_else(|_| "127.0.0.1:9092".to_owned())
+}
+
+/// One of a list of partitions.
+pub(crate) fn partition(text: &str) -> Result<i32, String> {
+    match text.parse::<i32>() {
+        Ok(number) if number >= 0 => Ok(number),
+        Ok(_) => Err("partitions are numbered from 0".to_owned()),
+        Err(_) => {
+            Err("it is not the number of a partition; commas separate several: 0,1".to_owned())
+        }
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text
+        .parse()
+        .map_err(|_| format!("`{text}` is not a number of seconds"))?;
+    Duration::try_from_secs_f64(seconds).map_err(|_| format!("`{text}` is not a possible duration"))
+}
+
+/// `name=value`, as in `--set`, `--config` and `-H`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pair {
+    pub(crate) name: String,
+    pub(crate) value: String,
+}
+
+impl std::str::FromStr for Pair {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Pair, String> {
+        match text.split_once('=') {
+            Some((name, value)) if !name.trim().is_empty() => Ok(Pair {
+                name: name.trim().to_owned(),
+                value: value.to_owned(),
+            }),
+            _ => Err(format!("`{text}` is not name=value")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pair_keeps_further_equal_signs_in_its_value() {
+        let pair: Pair = "a=b=c".parse().unwrap();
+        assert_eq!(
+            pair,
+            Pair {
+                name: "a".into(),
+                value: "b=c".into()
+            }
+        );
+        assert!("=b".parse::<Pair>().is_err());
+    }
+}
