@@ -11,12 +11,10 @@ use env::disk::Open;
 use env::{Disk, Env};
 use log::producer::{self, ProducerStates};
 use log::store::{Known, Store, StoreError};
-use log::{AbortedTxn, Epochs, Syncing, checkpoint, metadata, txn_index};
-use model::{Offset, Timestamp};
+use log::{Epochs, Syncing, checkpoint, metadata, txn_index};
+use model::Offset;
 use wire::Uuid;
 use wire::records::Batch;
-
-use crate::partition::{Home, Partition};
 
 /// Snapshots kept per partition: the newest, and the one before in case the newest is damaged.
 const SNAPSHOTS_KEPT: usize = 2;
@@ -27,7 +25,7 @@ pub(crate) struct Derived {
     pub(crate) producers: ProducerStates,
     /// Those in the directory, oldest first.
     snapshots: VecDeque<Offset>,
-    are_epochs_stored: bool,
+    pub(crate) are_epochs_stored: bool,
     is_id_stored: bool,
 }
 
@@ -158,55 +156,4 @@ pub(crate) fn cut_files(disk: &dyn Disk, dir: &Path, known: &Known) -> io::Resul
         }
     }
     Ok(())
-}
-
-impl Partition {
-    /// Takes note of batches that are in a segment file now.
-    pub(crate) fn note_written(&self, home: &Home, batches: &[Batch]) -> Result<(), StoreError> {
-        let Some(store) = home.store.get() else {
-            return Ok(());
-        };
-        let mut derived = home.derived.lock();
-        derived.note(batches, store)?;
-        let end = derived.producers.end();
-        let is_written = |txn: &mut AbortedTxn| txn.last_offset < end;
-        let mut state = self.state.lock();
-        while state.aborted.pop_front_if(is_written).is_some() {}
-        Ok(())
-    }
-
-    /// Stores what is derived from the written batches, for a checkpoint.
-    pub(crate) fn store_derived(&self, home: &Home, syncing: Syncing) -> Result<(), StoreError> {
-        let Some(store) = home.store.get() else {
-            return Ok(());
-        };
-        let mut derived = home.derived.lock();
-        let epochs = {
-            let mut state = self.state.lock();
-            let is_due =
-                !derived.are_epochs_stored || std::mem::take(&mut state.are_epochs_changed);
-            is_due.then(|| state.epochs.clone())
-        };
-        let disk = &*home.dir.env.disk;
-        let stored = derived.store(disk, store.dir(), self.topic_id, epochs.as_ref(), syncing);
-        if stored.is_err() && epochs.is_some() {
-            // The disk may only have been full; then it is tried again.
-            self.state.lock().are_epochs_changed = true;
-        }
-        stored.map_err(|error| StoreError::Io {
-            path: store.dir().to_path_buf(),
-            error,
-        })
-    }
-
-    /// Forgets producers that were silent for longer than `producer.id.expiration.ms`.
-    pub(crate) fn expire_producers(&self, now: Timestamp, expiration_ms: i64) {
-        let home = self.home();
-        {
-            let mut state = self.state.lock();
-            state.producers.expire(now, expiration_ms);
-            state.guards.expire(now, expiration_ms);
-        }
-        home.derived.lock().producers.expire(now, expiration_ms);
-    }
 }

@@ -10,7 +10,8 @@ use log::journal;
 use wire::Uuid;
 
 use super::backlog::Backlog;
-use super::log_dir::{LogDir, Point};
+use super::flight::Point;
+use super::log_dir::LogDir;
 use super::settings::DirSettings;
 use crate::sync::{AtomicBool, AtomicU64, Mutex};
 

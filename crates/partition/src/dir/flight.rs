@@ -10,10 +10,20 @@ use env::FileHandle;
 use model::Instant;
 
 use super::durable::Key;
-use super::log_dir::Point;
 use super::queue::Round;
 
-/// A written round that wants its sync: to be given to [`LogDir::finish`](super::log_dir::LogDir::finish) with what became of it.
+/// Where the journal stands.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Point {
+    pub(crate) sequence: u64,
+    pub(crate) checksum: u32,
+    pub(crate) piece: u64,
+    pub(crate) live_bytes: u64,
+    /// Bytes that the newest piece still takes.
+    pub(crate) room: u64,
+}
+
+/// A written round that wants its sync: to be given to `LogDir::finish` with what became of it.
 #[must_use]
 pub struct Flight {
     /// `None` for a round that promised no durability.

@@ -18,26 +18,24 @@ use wire::Uuid;
 
 use super::backlog::Backlog;
 use super::durable::{Durable, Key, NeverDurable};
-use super::flight::{Flight, Flights, Untold};
+use super::flight::{Flight, Flights, Point, Untold};
 use super::linger::{Stamp, Wait};
 use super::queue::{Push, Queue, Round, Slot};
 use super::settings::DirSettings;
-use super::syncer::VolumeSync;
 use crate::news::News;
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
 
 /// Journal pieces kept for later rounds; more are deleted.
 pub(super) const SPARE_PIECES_MAX: usize = 8;
 
-/// Where the journal stands.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Point {
-    pub(crate) sequence: u64,
-    pub(crate) checksum: u32,
-    pub(crate) piece: u64,
-    pub(crate) live_bytes: u64,
-    /// Bytes that the newest piece still takes.
-    pub(crate) room: u64,
+/// A sync of the volume between the segment writer, which asks for it, and the syncer.
+#[derive(Default)]
+pub(super) enum VolumeSync {
+    #[default]
+    Idle,
+    Asked,
+    Running,
+    Done(io::Result<()>),
 }
 
 /// What a call of [`LogDir::begin_commit`] did.

@@ -1,5 +1,8 @@
-//! Names of directories that hold a partition on its way out or in.
+//! Names in a log directory: partitions, on their way in or out or put aside, and the files of a log.
 
+use env::disk::Entry;
+use log::store::COMPACTION_FILE;
+use log::{epochs, metadata};
 use model::PartitionIndex;
 use wire::Uuid;
 
@@ -7,6 +10,7 @@ use wire::Uuid;
 pub(super) const GRAVE_SUFFIX: &str = "-delete";
 /// And these hold a part of a partition that was on its way here from another directory.
 pub(super) const FUTURE_SUFFIX: &str = "-future";
+const RESCUED_SUFFIX: &str = "-rescued";
 
 pub(super) fn grave_name(topic: &str, index: PartitionIndex, id: Uuid) -> String {
     name_with(topic, &format!("-{index}.{id}{GRAVE_SUFFIX}"))
@@ -15,6 +19,29 @@ pub(super) fn grave_name(topic: &str, index: PartitionIndex, id: Uuid) -> String
 /// A directory of a partition while another of its directories becomes it.
 pub(super) fn future_name(topic: &str, index: PartitionIndex, id: Uuid) -> String {
     name_with(topic, &format!("-{index}.{}{FUTURE_SUFFIX}", hex(id)))
+}
+
+/// What is put aside of a partition whose files a start could not read.
+pub(super) fn rescued_name(topic: &str, index: PartitionIndex, id: Uuid) -> String {
+    name_with(topic, &format!("-{index}.{id}{RESCUED_SUFFIX}"))
+}
+
+pub(super) fn is_rescued_name(name: &str) -> bool {
+    name.ends_with(RESCUED_SUFFIX)
+}
+
+/// The partition that was put aside under this name, and as much of its topic's name as has room.
+pub(super) fn rescued_partition_of(name: &str) -> Option<(&str, PartitionIndex, Uuid)> {
+    let (partition, id) = name.strip_suffix(RESCUED_SUFFIX)?.rsplit_once('.')?;
+    let (topic, index) = partition_of(partition)?;
+    Some((topic, index, id.parse().ok()?))
+}
+
+/// The topic and the partition that a directory is named after.
+pub(super) fn partition_of(name: &str) -> Option<(&str, PartitionIndex)> {
+    let (topic, index) = name.rsplit_once('-')?;
+    let index = index.parse().ok().filter(|index| *index >= 0)?;
+    Some((topic, PartitionIndex(index)))
 }
 
 pub(super) fn hex(id: Uuid) -> String {
@@ -29,6 +56,14 @@ pub(super) fn name_with(topic: &str, rest: &str) -> String {
     format!("{topic}{rest}")
 }
 
+/// Whether a log keeps something of this name in its directory.
+pub(super) fn is_of_a_log(entry: &Entry) -> bool {
+    let base = entry.name.split_once('.').map_or("", |(base, _)| base);
+    let is_segment = base.len() == 20 && base.bytes().all(|byte| byte.is_ascii_digit());
+    let mut named = [metadata::FILE_NAME, epochs::FILE_NAME, COMPACTION_FILE].iter();
+    !entry.is_dir && (is_segment || named.any(|name| entry.name.starts_with(name)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -36,11 +71,21 @@ mod tests {
     #[test]
     fn names_of_directories_fit_a_file_system_however_long_the_topic_is_called() {
         let (index, id) = (PartitionIndex(12_345), Uuid([255; 16]));
-        for name in [grave_name, future_name] {
+        for name in [grave_name, future_name, rescued_name] {
             let long = name(&"t".repeat(249), index, id);
             assert_eq!(long.len(), 255, "{long}");
             assert_ne!(long, name(&"t".repeat(249), PartitionIndex(12_346), id));
             assert!(name("short", index, id).starts_with("short-12345."));
         }
+    }
+
+    #[test]
+    fn what_is_put_aside_names_its_partition() {
+        let id = Uuid([255; 16]);
+        assert_eq!(
+            rescued_partition_of(&rescued_name("short", PartitionIndex(7), id)),
+            Some(("short", PartitionIndex(7), id))
+        );
+        assert_eq!(rescued_partition_of("short-7"), None);
     }
 }

@@ -6,21 +6,11 @@ use std::sync::Arc;
 use env::{Turn, Worker};
 use model::Instant;
 
-use super::log_dir::LogDir;
+use super::log_dir::{LogDir, VolumeSync};
 use crate::sync::Ordering;
 
 /// With this many partitions to sync, one sync of the volume is cheaper than those of the files.
 pub(super) const VOLUME_SYNC_MIN: usize = 16;
-
-/// A sync of the volume between the segment writer, which asks for it, and the syncer.
-#[derive(Default)]
-pub(super) enum VolumeSync {
-    #[default]
-    Idle,
-    Asked,
-    Running,
-    Done(io::Result<()>),
-}
 
 impl LogDir {
     /// One sync for everything written, files that were closed meanwhile as well.

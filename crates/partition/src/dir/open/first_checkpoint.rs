@@ -13,12 +13,23 @@ use log::checkpoint::Checkpoint;
 use log::journal::{self, Piece, Replayed, is_full, make_piece};
 
 use super::accept_loss;
-use super::recover::{OpenError, Opened, Recovery};
+use super::error::OpenError;
+use super::recovery::Recovery;
 use crate::dir::build::Parts;
-use crate::dir::log_dir::{LogDir, Point, SPARE_PIECES_MAX};
+use crate::dir::flight::Point;
+use crate::dir::log_dir::{LogDir, SPARE_PIECES_MAX};
 use crate::dir::residents::Residents;
 use crate::dir::rows;
 use crate::dir::settings::DirSettings;
+use crate::partition::Partition;
+
+/// A directory ready for work, with the partitions that were found in it.
+pub struct Opened {
+    pub residents: Arc<Residents>,
+    pub partitions: Vec<Arc<Partition>>,
+    /// Journal rounds that were replayed.
+    pub rounds: u64,
+}
 
 impl Recovery {
     /// Makes what was replayed durable, notes it in a checkpoint, and only then lets the journal pieces be used again. Where

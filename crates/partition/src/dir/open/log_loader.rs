@@ -9,20 +9,36 @@ use std::sync::Arc;
 
 use env::Env;
 use log::checkpoint;
+use log::config::LogConfig;
 use log::journal::{Entry, Lost, Step, What};
 use log::store::{Known, Read, Store, StoreError};
 use log::{Epochs, FilePool};
-use model::{Offset, PartitionIndex, Timestamp};
+use model::{LeaderEpoch, Offset, PartitionIndex, Timestamp};
 use wire::Uuid;
 use wire::records::{Batch, BatchError, Source};
 
-use super::recover::{Found, OpenError};
-use super::restored::Extent;
+use super::error::OpenError;
 use crate::derived::{self, Derived};
 use crate::dir::durable::Key;
 use crate::dir::residents::Residents;
 use crate::dir::rows;
 use crate::partition::{Hole, Partition, Start};
+
+/// What the metadata says of a partition whose files or journal rounds were found.
+#[derive(Clone)]
+pub struct Found {
+    pub topic: Arc<str>,
+    pub epoch: LeaderEpoch,
+    pub config: Arc<LogConfig>,
+}
+
+/// How much of a partition a directory has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    pub end: Offset,
+    /// Offsets between the log start and the end that cannot be read.
+    pub lost_count: i64,
+}
 
 /// One partition on its way back.
 pub(super) struct Log {

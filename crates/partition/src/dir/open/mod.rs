@@ -5,16 +5,23 @@
 //! choose; `first_checkpoint` makes all of it durable. `accept_loss` is for an operator whose journal is damaged.
 
 mod accept_loss;
+mod error;
 mod first_checkpoint;
+mod lock;
 mod log_loader;
 mod meta_properties;
-pub(super) mod recover;
+mod recover;
+mod recovery;
 mod restored;
 mod strays;
+mod told;
 mod unreadable;
 
 pub use accept_loss::{accept_loss, unnamed_loss};
+pub use error::OpenError;
+pub use first_checkpoint::Opened;
+pub use log_loader::{Extent, Found};
 pub use meta_properties::Identity;
-pub use recover::{Found, OpenError, Opened, Recovery};
-pub use restored::{Extent, Restored};
-pub use strays::Told;
+pub use recovery::Recovery;
+pub use restored::Restored;
+pub use told::Told;

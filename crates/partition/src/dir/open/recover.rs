@@ -9,110 +9,37 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use env::Env;
-use env::disk::{Lock, Open};
+use env::disk::Open;
+use log::FilePool;
 use log::checkpoint::{self, Checkpoint, LoadError};
-use log::config::LogConfig;
 use log::journal::{self, Replayed, Step};
-use log::store::StoreError;
-use log::{FilePool, ReadError};
-use model::{LeaderEpoch, PartitionIndex, Timestamp};
+use model::PartitionIndex;
 use wire::Uuid;
-use wire::records::{Batch, BatchError};
+use wire::records::Batch;
 
-use super::log_loader::{Log, PENDING_BYTES_MAX, Wrote};
+use super::error::OpenError;
+use super::lock;
+use super::log_loader::{Found, PENDING_BYTES_MAX, Wrote};
 use super::meta_properties::{self, Identity};
+use super::recovery::Recovery;
 use super::restored::Restored;
-use super::strays::{self, Stray, Told};
+use super::told::Told;
 use super::{accept_loss, unreadable};
 use crate::dir::backlog::UNWRITTEN_BYTES_MAX;
 use crate::dir::log_dir::LogDir;
-use crate::dir::residents::Residents;
+use crate::dir::names::{is_of_a_log, partition_of};
 use crate::dir::settings::DirSettings;
 use crate::dir::syncer::VOLUME_SYNC_MIN;
-use crate::partition::Partition;
 
 /// Says that the metadata log is in this directory, from before its first record on.
 const METADATA_MARK: &str = "esker.metadata";
-const LOCK_NAME: &str = ".lock";
 /// 256 MiB of batches that a full disk has no room for are kept in memory: the segment writer's 128 MiB of an earlier life,
 /// and as much again for files that the checkpoint did not cover. More, and the start is refused.
 const UNPLACED_BYTES_MAX: usize = 2 * UNWRITTEN_BYTES_MAX as usize;
-
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    #[error("{} is in use by another broker ({holder})", path.display())]
-    Locked { path: PathBuf, holder: String },
-    #[error("{}: {error}", path.display())]
-    Io { path: PathBuf, error: io::Error },
-    #[error("{} belongs to node {found}, this is node {own}; set node.id={found} or use another directory", path.display())]
-    Foreign {
-        path: PathBuf,
-        found: String,
-        own: String,
-    },
-    #[error("{}: {what}", path.display())]
-    Damaged { path: PathBuf, what: String },
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    #[error(transparent)]
-    Read(#[from] ReadError),
-    #[error("metadata log: {0}")]
-    Batch(#[from] BatchError),
-}
-
-/// What the metadata says of a partition whose files or journal rounds were found.
-#[derive(Clone)]
-pub struct Found {
-    pub topic: Arc<str>,
-    pub epoch: LeaderEpoch,
-    pub config: Arc<LogConfig>,
-}
-
-/// A locked directory whose journal is not replayed yet.
-pub struct Recovery {
-    pub(super) env: Env,
-    pub(super) path: PathBuf,
-    pub(super) settings: DirSettings,
-    pub(super) id: Uuid,
-    pub(super) lock: Box<dyn Lock>,
-    pub(super) files: Arc<FilePool>,
-    pub(super) checkpoint: Checkpoint,
-    /// It was read from its file; the very first start has none.
-    pub(super) has_checkpoint: bool,
-    pub(super) rows: BTreeMap<(Uuid, PartitionIndex), checkpoint::Row>,
-    pub(super) logs: BTreeMap<(Uuid, PartitionIndex), Log>,
-    /// The disk has no room for what is replayed.
-    pub(super) is_full: bool,
-    /// Batches that wait in memory for the files, of all logs.
-    pub(super) pending_bytes: usize,
-    /// Logs that the journal tells something of.
-    changed: usize,
-    /// Names of directories with what was rescued of partitions whose files could not be read.
-    pub(super) rescues: BTreeSet<String>,
-    /// Those whose records are back in their partitions; they go when that is durable.
-    pub(super) taken_back: Vec<PathBuf>,
-    /// The log without which there is no start.
-    pub(super) metadata: Option<Uuid>,
-    /// An operator accepted that logs are shorter than they were, the metadata log perhaps among them.
-    pub(super) is_loss_accepted: bool,
-    /// Partitions that the metadata log ever told of; `None` until it is read.
-    pub(super) told: Option<Arc<Told>>,
-    /// What the journal has of others.
-    pub(super) strays: BTreeMap<(Uuid, PartitionIndex), Stray>,
-    pub(super) wall: Timestamp,
-}
-
-/// A directory ready for work, with the partitions that were found in it.
-pub struct Opened {
-    pub residents: Arc<Residents>,
-    pub partitions: Vec<Arc<Partition>>,
-    /// Journal rounds that were replayed.
-    pub rounds: u64,
-}
 
 impl Recovery {
     /// Locks `path` (creating it if needed) and reads its identity and checkpoint.
@@ -129,8 +56,8 @@ impl Recovery {
         };
         let journal = LogDir::journal_path(path);
         disk.create_dir_all(&journal).map_err(at)?;
-        let lock = lock(env, path)?;
-        sync_path(env, path).map_err(at)?;
+        let lock = lock::lock(env, path)?;
+        lock::sync_path(env, path).map_err(at)?;
         // Before anything is written: the sync of another directory on this volume may be the one that finds it lost.
         disk.watch_volume(path).map_err(at)?;
         let (id, identity) = match meta_properties::read(env, path).map_err(at)? {
@@ -226,13 +153,6 @@ impl Recovery {
         let metadata = format!("{name}-0");
         let has_files = has_partitions(&self.env, &self.path, |other| other != metadata);
         Ok(has_rows || has_files.map_err(|error| self.io(error))?)
-    }
-
-    pub(super) fn io(&self, error: io::Error) -> OpenError {
-        OpenError::Io {
-            path: self.path.clone(),
-            error,
-        }
     }
 
     /// What the metadata call this directory.
@@ -389,68 +309,13 @@ impl Recovery {
         }
         Ok(())
     }
-
-    pub(super) fn no_room(&self) -> OpenError {
-        OpenError::Io {
-            path: self.path.clone(),
-            error: io::ErrorKind::StorageFull.into(),
-        }
-    }
-}
-
-impl OpenError {
-    /// The disk had no room.
-    pub(super) fn is_full(&self) -> bool {
-        match self {
-            OpenError::Io { error, .. } => journal::is_full(error),
-            OpenError::Store(error) => error.is_full(),
-            _ => false,
-        }
-    }
-
-    /// Whether a broker with other directories may do without this one.
-    pub fn is_of_one_dir(&self) -> bool {
-        !matches!(self, OpenError::Locked { .. } | OpenError::Foreign { .. })
-    }
-}
-
-/// Holds the directory against every other process.
-pub(super) fn lock(env: &Env, path: &Path) -> Result<Box<dyn Lock>, OpenError> {
-    let held = env.disk.lock(&path.join(LOCK_NAME));
-    held.map_err(|error| match error.kind() {
-        io::ErrorKind::WouldBlock => OpenError::Locked {
-            holder: error.to_string(),
-            path: path.to_path_buf(),
-        },
-        _ => OpenError::Io {
-            path: path.to_path_buf(),
-            error,
-        },
-    })
-}
-
-/// Makes the whole way to `path` durable. At every start: an earlier one may have been killed between creating and syncing.
-fn sync_path(env: &Env, path: &Path) -> io::Result<()> {
-    for dir in path.ancestors() {
-        let dir = if dir.as_os_str().is_empty() {
-            Path::new(".")
-        } else {
-            dir
-        };
-        match env.disk.sync_dir(dir) {
-            // Where we may not look we have not created anything either.
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
-            done => done?,
-        }
-    }
-    Ok(())
 }
 
 fn has_partitions(env: &Env, path: &Path, counts: impl Fn(&str) -> bool) -> io::Result<bool> {
     for entry in env.disk.read_dir(path)? {
-        if entry.is_dir && strays::partition_of(&entry.name).is_some() && counts(&entry.name) {
+        if entry.is_dir && partition_of(&entry.name).is_some() && counts(&entry.name) {
             let inside = env.disk.read_dir(&path.join(&entry.name))?;
-            if inside.iter().any(strays::is_of_a_log) {
+            if inside.iter().any(is_of_a_log) {
                 return Ok(true);
             }
         }

@@ -9,19 +9,13 @@ use std::sync::Arc;
 
 use env::Bell;
 use log::journal::Replayed;
-use model::Offset;
 use wire::Uuid;
 
-use super::recover::{OpenError, Opened, Recovery};
+use super::error::OpenError;
+use super::first_checkpoint::Opened;
+use super::log_loader::Extent;
+use super::recovery::Recovery;
 use crate::dir::durable::Key;
-
-/// How much of a partition a directory has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Extent {
-    pub end: Offset,
-    /// Offsets between the log start and the end that cannot be read.
-    pub lost_count: i64,
-}
 
 /// A locked directory whose journal is replayed.
 pub struct Restored {

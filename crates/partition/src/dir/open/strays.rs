@@ -6,56 +6,27 @@
 //! What the journal alone has of it goes to a log of its own beside it, since the journal is used again. Brings nothing of this
 //! back.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
 use env::disk::Entry;
 use log::config::LogConfig;
 use log::journal::Step;
-use log::store::COMPACTION_FILE;
-use log::{Syncing, epochs, metadata};
+use log::{Syncing, metadata};
 use model::{LeaderEpoch, PartitionIndex};
 use wire::Uuid;
 
-use super::log_loader::{Log, PENDING_BYTES_MAX, Wrote};
-use super::recover::{Found, OpenError, Recovery};
-use super::unreadable;
-use crate::dir::names::{FUTURE_SUFFIX, GRAVE_SUFFIX, future_name, grave_name, hex, name_with};
+use super::error::OpenError;
+use super::log_loader::{Found, Log, PENDING_BYTES_MAX, Wrote};
+use super::recovery::{Recovery, Stray};
+use crate::dir::names::{
+    FUTURE_SUFFIX, GRAVE_SUFFIX, future_name, grave_name, hex, is_of_a_log, name_with,
+    partition_of, rescued_name, rescued_partition_of,
+};
 
 /// Directories of partitions that the metadata never told of end so.
 const STRAY_SUFFIX: &str = "-stray";
-
-/// All partitions that the metadata log ever told of, those of deleted topics too.
-#[derive(Clone, Debug, Default)]
-pub struct Told {
-    topics: BTreeMap<Uuid, Arc<str>>,
-    partitions: BTreeSet<(Uuid, PartitionIndex)>,
-    /// Names of their directories.
-    names: BTreeSet<String>,
-}
-
-impl Told {
-    pub fn note_topic(&mut self, id: Uuid, name: &str) {
-        self.topics.insert(id, name.into());
-    }
-
-    /// A partition of a topic that was noted.
-    pub fn note_partition(&mut self, topic: Uuid, index: PartitionIndex) {
-        self.partitions.insert((topic, index));
-        if let Some(name) = self.topics.get(&topic) {
-            self.names.insert(format!("{name}-{index}"));
-        }
-    }
-}
-
-/// A log that is set aside.
-pub(super) struct Stray {
-    log: Log,
-    why: &'static str,
-    /// In the names of its directory, until it is whole and after.
-    unique: Uuid,
-}
 
 impl Recovery {
     /// Takes an entry of a partition that is not to be opened.
@@ -173,7 +144,7 @@ impl Recovery {
     pub(super) fn clear_unclaimed(&mut self) -> Result<(), OpenError> {
         let known: BTreeSet<_> = self.logs.values().map(|log| log.path.clone()).collect();
         let rescued: BTreeSet<_> = (self.logs.iter())
-            .map(|((topic, index), log)| unreadable::name(&log.found.topic, *index, *topic))
+            .map(|((topic, index), log)| rescued_name(&log.found.topic, *index, *topic))
             .collect();
         let entries = self.env.disk.read_dir(&self.path);
         let entries = entries.map_err(|error| self.io(error))?;
@@ -184,7 +155,7 @@ impl Recovery {
                 continue;
             } else if let Some((topic, index)) = partition_of(&name) {
                 self.clear_partition(&path, topic, index)?;
-            } else if let Some((topic, index, id)) = unreadable::partition_of(&name) {
+            } else if let Some((topic, index, id)) = rescued_partition_of(&name) {
                 match self.knew((id, index)) {
                     true => self.remove(&path)?,
                     false => self.set_aside(&path, topic, index, Some(id))?,
@@ -320,13 +291,6 @@ fn stray_name(topic: &str, index: PartitionIndex, unique: Uuid) -> String {
     name_with(topic, &format!("-{index}.{}{STRAY_SUFFIX}", hex(unique)))
 }
 
-/// The topic and the partition that a directory is named after.
-pub(super) fn partition_of(name: &str) -> Option<(&str, PartitionIndex)> {
-    let (topic, index) = name.rsplit_once('-')?;
-    let index = index.parse().ok().filter(|index| *index >= 0)?;
-    Some((topic, PartitionIndex(index)))
-}
-
 /// What a crash leaves of a partition that was going, or on its way here. Somebody's `to-delete` is none.
 fn is_leftover(name: &str) -> bool {
     let of = [GRAVE_SUFFIX, FUTURE_SUFFIX].map(|suffix| name.strip_suffix(suffix));
@@ -344,14 +308,6 @@ fn is_leftover(name: &str) -> bool {
 
 fn partition_of_path(path: &Path) -> Option<(&str, PartitionIndex)> {
     partition_of(path.file_name()?.to_str()?)
-}
-
-/// Whether a log keeps something of this name in its directory.
-pub(super) fn is_of_a_log(entry: &Entry) -> bool {
-    let base = entry.name.split_once('.').map_or("", |(base, _)| base);
-    let is_segment = base.len() == 20 && base.bytes().all(|byte| byte.is_ascii_digit());
-    let mut named = [metadata::FILE_NAME, epochs::FILE_NAME, COMPACTION_FILE].iter();
-    !entry.is_dir && (is_segment || named.any(|name| entry.name.starts_with(name)))
 }
 
 #[cfg(test)]
@@ -382,7 +338,7 @@ mod tests {
         let name = stray_name("t.x-y", PartitionIndex(7), unique);
         assert_eq!(name, "t.x-y-7.00102030405060708090a0b0c0d0e0f0-stray");
         assert_eq!(partition_of(&name), None);
-        assert_eq!(unreadable::partition_of(&name), None);
+        assert_eq!(rescued_partition_of(&name), None);
         assert!(!name.ends_with(GRAVE_SUFFIX) && !name.ends_with(FUTURE_SUFFIX));
         let long = stray_name(&"t".repeat(249), PartitionIndex(12_345), unique);
         assert_eq!(long.len(), 255);

@@ -18,37 +18,21 @@ use log::store::{Store, StoreError};
 use model::PartitionIndex;
 use wire::Uuid;
 
-use super::log_loader::{Log, Wrote};
-use super::recover::{Found, OpenError, Recovery};
-use super::strays;
-use crate::dir::names::name_with;
+use super::error::OpenError;
+use super::log_loader::{Found, Log, Wrote};
+use super::recovery::Recovery;
+use crate::dir::names::{is_rescued_name, rescued_name};
 use crate::partition::Hole;
 
-const SUFFIX: &str = "-rescued";
 /// Of each file this much is tried before its partition is given up: index files wholly, of a log the end that a start may
 /// have to walk.
 const TRIED_BYTES_MAX: u64 = 8 << 20;
-
-pub(super) fn name(topic: &str, index: PartitionIndex, id: Uuid) -> String {
-    name_with(topic, &format!("-{index}.{id}{SUFFIX}"))
-}
-
-pub(super) fn is_name(name: &str) -> bool {
-    name.ends_with(SUFFIX)
-}
-
-/// The partition that was put aside under this name, and as much of its topic's name as has room.
-pub(super) fn partition_of(name: &str) -> Option<(&str, PartitionIndex, Uuid)> {
-    let (partition, id) = name.strip_suffix(SUFFIX)?.rsplit_once('.')?;
-    let (topic, index) = strays::partition_of(partition)?;
-    Some((topic, index, id.parse().ok()?))
-}
 
 /// What earlier starts have put aside.
 pub(super) fn list(env: &Env, path: &Path) -> io::Result<BTreeSet<String>> {
     let entries = env.disk.read_dir(path)?;
     let names = entries.into_iter().map(|entry| entry.name);
-    Ok(names.filter(|name| is_name(name)).collect())
+    Ok(names.filter(|name| is_rescued_name(name)).collect())
 }
 
 impl Recovery {
@@ -59,7 +43,7 @@ impl Recovery {
         found: Found,
     ) -> Result<Log, OpenError> {
         let path = self.path.join(format!("{}-{}", found.topic, key.1));
-        let rescue = name(&found.topic, key.1, key.0);
+        let rescue = rescued_name(&found.topic, key.1, key.0);
         let lost = self.checkpoint.lost.iter();
         let holes: Vec<Hole> = lost
             .filter(|lost| (lost.topic, lost.partition) == key)
@@ -142,7 +126,7 @@ impl Recovery {
             return Err(error);
         };
         let row = self.may_do_without(key, &log.path, &error).ok_or(error)?;
-        let rescue = self.path.join(name(&log.found.topic, key.1, key.0));
+        let rescue = self.path.join(rescued_name(&log.found.topic, key.1, key.0));
         let store = match self.taken_back.contains(&rescue) {
             true => Some(self.open_rescued(&rescue, &log.found)?),
             false => None,
@@ -249,20 +233,4 @@ fn try_reading(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_put_aside_has_a_name_that_fits_a_file_system() {
-        let id = Uuid([255; 16]);
-        let long = name(&"t".repeat(249), PartitionIndex(12_345), id);
-        assert_eq!(long.len(), 255, "{long}");
-        assert_eq!(
-            partition_of(&name("short", PartitionIndex(7), id)),
-            Some(("short", PartitionIndex(7), id))
-        );
-    }
 }

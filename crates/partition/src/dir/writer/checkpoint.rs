@@ -18,9 +18,9 @@ use model::{Instant, Timestamp};
 use super::chore::{Chore, Flow, Moment};
 use super::ledger::{Covered, Ledger, is_passing};
 use crate::dir::durable::Key;
-use crate::dir::log_dir::Point;
-use crate::dir::syncer::VolumeSync;
-use crate::partition::Partition;
+use crate::dir::flight::Point;
+use crate::dir::log_dir::VolumeSync;
+use crate::partition::{Home, Partition};
 use crate::sync::Ordering;
 
 /// Goes on with a checkpoint that was begun, before anything else is written.
@@ -340,5 +340,31 @@ impl Ledger {
         }
         self.dir.set_full(true, &error.to_string());
         Ok(())
+    }
+}
+
+impl Partition {
+    /// Stores what is derived from the written batches, for a checkpoint.
+    fn store_derived(&self, home: &Home, syncing: Syncing) -> Result<(), StoreError> {
+        let Some(store) = home.store.get() else {
+            return Ok(());
+        };
+        let mut derived = home.derived.lock();
+        let epochs = {
+            let mut state = self.state.lock();
+            let is_due =
+                !derived.are_epochs_stored || std::mem::take(&mut state.are_epochs_changed);
+            is_due.then(|| state.epochs.clone())
+        };
+        let disk = &*home.dir.env.disk;
+        let stored = derived.store(disk, store.dir(), self.topic_id, epochs.as_ref(), syncing);
+        if stored.is_err() && epochs.is_some() {
+            // The disk may only have been full; then it is tried again.
+            self.state.lock().are_epochs_changed = true;
+        }
+        stored.map_err(|error| StoreError::Io {
+            path: store.dir().to_path_buf(),
+            error,
+        })
     }
 }

@@ -15,7 +15,8 @@ use model::{Instant, Offset};
 
 use crate::dir::announce::Announce;
 use crate::dir::durable::Key;
-use crate::dir::log_dir::{Commit, LogDir, Point};
+use crate::dir::flight::Point;
+use crate::dir::log_dir::{Commit, LogDir};
 use crate::dir::residents::Residents;
 use crate::partition::{Home, Partition};
 use crate::sync::Ordering;

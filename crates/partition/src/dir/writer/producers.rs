@@ -1,10 +1,11 @@
 //! Chore: producers that were silent for too long are forgotten.
 
 use log::store::StoreError;
-use model::Instant;
+use model::{Instant, Timestamp};
 
 use super::chore::{Chore, Flow, Moment};
 use super::ledger::Ledger;
+use crate::partition::Partition;
 
 pub(super) struct ProducerExpiry {
     pub(super) at: Instant,
@@ -23,5 +24,18 @@ impl Chore for ProducerExpiry {
             partition.expire_producers(moment.wall, expiration_ms);
         }
         Ok(Flow::Continue(()))
+    }
+}
+
+impl Partition {
+    /// Forgets producers that were silent for longer than `producer.id.expiration.ms`.
+    fn expire_producers(&self, now: Timestamp, expiration_ms: i64) {
+        let home = self.home();
+        {
+            let mut state = self.state.lock();
+            state.producers.expire(now, expiration_ms);
+            state.guards.expire(now, expiration_ms);
+        }
+        home.derived.lock().producers.expire(now, expiration_ms);
     }
 }

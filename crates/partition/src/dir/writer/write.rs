@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use log::AbortedTxn;
 use log::store::{Store, StoreError};
 use model::{Instant, Timestamp};
 use wire::records::Batch;
@@ -195,5 +196,21 @@ impl Ledger {
             self.spent.push_back((at, Arc::clone(home), deleted));
         }
         stopped_by.map_or(Ok(()), Err)
+    }
+}
+
+impl Partition {
+    /// Takes note of batches that are in a segment file now.
+    fn note_written(&self, home: &Home, batches: &[Batch]) -> Result<(), StoreError> {
+        let Some(store) = home.store.get() else {
+            return Ok(());
+        };
+        let mut derived = home.derived.lock();
+        derived.note(batches, store)?;
+        let end = derived.producers.end();
+        let is_written = |txn: &mut AbortedTxn| txn.last_offset < end;
+        let mut state = self.state.lock();
+        while state.aborted.pop_front_if(is_written).is_some() {}
+        Ok(())
     }
 }

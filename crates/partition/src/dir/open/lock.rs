@@ -1,0 +1,43 @@
+//! The lock that keeps other processes out of a log directory, and the way to the directory itself.
+
+use std::io;
+use std::path::Path;
+
+use env::Env;
+use env::disk::Lock;
+
+use super::error::OpenError;
+
+const LOCK_NAME: &str = ".lock";
+
+/// Holds the directory against every other process.
+pub(super) fn lock(env: &Env, path: &Path) -> Result<Box<dyn Lock>, OpenError> {
+    let held = env.disk.lock(&path.join(LOCK_NAME));
+    held.map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => OpenError::Locked {
+            holder: error.to_string(),
+            path: path.to_path_buf(),
+        },
+        _ => OpenError::Io {
+            path: path.to_path_buf(),
+            error,
+        },
+    })
+}
+
+/// Makes the whole way to `path` durable. At every start: an earlier one may have been killed between creating and syncing.
+pub(super) fn sync_path(env: &Env, path: &Path) -> io::Result<()> {
+    for dir in path.ancestors() {
+        let dir = if dir.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            dir
+        };
+        match env.disk.sync_dir(dir) {
+            // Where we may not look we have not created anything either.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+            done => done?,
+        }
+    }
+    Ok(())
+}
