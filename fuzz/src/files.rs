@@ -62,7 +62,7 @@ pub fn name_of(what: u8) -> String {
         kind => {
             let base = Offset(BASES[usize::from(what >> 4) % BASES.len()]);
             let extension = EXTENSIONS[usize::from(kind) % EXTENSIONS.len()];
-            log::segment::file_name(base, extension)
+            log::file_name(base, extension)
         }
     }
 }
