@@ -293,7 +293,7 @@ impl Host {
         self.locks.clear();
         self.held.clear();
         self.workers_count = 0;
-        self.busy_until = end;
+        (self.busy_until, self.paused_until) = (end, 0);
         end
     }
 

@@ -327,6 +327,14 @@ fn a_paused_machine_answers_nothing_and_then_goes_on() {
     run(&machines, 200);
     assert!(echoed(&seen) > before);
     assert_eq!(seen.lock().lost, 0, "nobody noticed more than silence");
+
+    // A new process is not the one that was stopped.
+    machines.get(HostId(2)).pause(Duration::from_secs(60));
+    machines.get(HostId(2)).kill();
+    keep(&machines, 2);
+    let before = echoed(&seen);
+    run(&machines, 500);
+    assert!(echoed(&seen) > before);
 }
 
 #[test]

@@ -1,35 +1,51 @@
-//! Several brokers in one world, each with clients of its own, while links between them and their clients are cut.
+//! Brokers beside each other, each with clients of its own: links are cut and nodes are struck, and every node keeps its promises.
 
-use sim::run::{Load, Plan, Strike, run_nodes};
+use sim::run::{Plan, Strike, Verdict, run_nodes};
 
-const STRIKES: [Strike; 3] = [Strike::PowerCut, Strike::Kill, Strike::Reset];
+const STRIKES: [Strike; 6] = [
+    Strike::PowerCut,
+    Strike::Kill,
+    Strike::Restart,
+    Strike::JumpClock,
+    Strike::SlowDisk,
+    Strike::Reset,
+];
 
-#[test]
-fn brokers_beside_each_other_keep_their_promises_and_repeat_themselves() {
-    for (seed, nodes) in [(1, 2), (2, 3)] {
-        let plan = Plan::beside(seed, &STRIKES, nodes);
-        let run = || run_nodes(seed, &plan, false);
-        let (first, again) = (run(), run());
-        assert_eq!(first.len(), usize::from(nodes));
-        for (node, (one, other)) in (1..).zip(first.iter().zip(&again)) {
-            assert!(
-                one.is_clean(),
-                "seed {seed} node {node}: {}",
-                one.describe()
-            );
-            assert_eq!(
-                (one.trace, one.events, one.counts),
-                (other.trace, other.events, other.counts),
-                "seed {seed} node {node}"
-            );
-        }
-        let cuts: u64 = first.iter().map(|node| node.counts.link_cuts).sum();
-        assert!(cuts > 0, "seed {seed}: no link was cut under traffic");
+/// The verdicts of all nodes, each of which must be clean and have served its clients.
+fn check(seed: u64, nodes: u8) -> Vec<Verdict> {
+    let verdicts = run_nodes(seed, &Plan::beside(seed, &STRIKES, nodes), false);
+    assert_eq!(verdicts.len(), usize::from(nodes));
+    for (number, verdict) in verdicts.iter().enumerate() {
+        let name = format!("seed {seed}, verdict {number} of {nodes}");
+        assert!(verdict.is_clean(), "{name}: {}", verdict.describe());
+        assert!(verdict.acked > 0 && verdict.polled > 0, "{name}");
     }
+    verdicts
+}
+
+/// The run as one number, as it was when the last node was judged.
+fn trace(verdicts: &[Verdict]) -> (u64, u64) {
+    let last = verdicts.last().expect("a run has nodes");
+    (last.trace, last.events)
 }
 
 #[test]
-fn a_node_of_another_seed_runs_otherwise() {
-    let trace = |seed| run_nodes(seed, &Plan::of_load(seed, Load::Nodes), false)[0].trace;
-    assert_ne!(trace(1), trace(2));
+fn two_and_three_brokers_keep_their_promises_over_cut_links_and_repeat_their_run() {
+    let mut traces = Vec::new();
+    let (mut cuts, mut pauses) = (0, 0);
+    for nodes in [2, 3] {
+        for seed in 0..2 {
+            let verdicts = check(seed, nodes);
+            let first = trace(&verdicts);
+            assert_eq!(first, trace(&check(seed, nodes)), "seed {seed}");
+            assert!(!traces.contains(&first), "seed {seed}");
+            traces.push(first);
+            for verdict in &verdicts {
+                cuts += verdict.counts.link_cuts;
+                pauses += verdict.counts.pauses;
+            }
+        }
+    }
+    assert!(cuts > 100, "{cuts} things met a cut link");
+    assert!(pauses > 5, "{pauses} pauses");
 }
