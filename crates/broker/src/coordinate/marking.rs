@@ -1,51 +1,36 @@
-//! Markers of decided transactions: written to every partition, until all have them.
-//!
-//! A decision whose markers are not all committed is marked again, in this process or after its next start; one more marker ends
-//! nothing and harms nobody. Invariant: no marker is written before the decision is durable.
+//! One decided transaction on its way to the partitions it wrote to, and what becomes of one marker.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use coord::{Moment, txn};
-use model::{Instant, Ticket, WaiterKey};
-use partition::{Acks, Marker, NeverCommitted, News, Partition, Stamp};
+use model::Instant;
+use partition::{Acks, Marker, Partition, Stamp};
 use wire::ErrorCode;
-use wire::records::EndTxn;
-
-use super::Coordinators;
-use super::question::{Answered, Asked, Question, Said};
-use crate::ops::Desk;
-
-/// How soon a marker that found no room, or a completion that could not be written, is tried again.
-const RETRY: Duration = Duration::from_millis(500);
 
 /// After so long without a marker somebody has to know: readers of committed records wait at it.
 const STUCK: Duration = Duration::from_secs(30);
 
-/// Part of the decision itself, and of the completion; partitions count from 0.
-const DECISION: u32 = u32::MAX;
-const COMPLETION: u32 = u32::MAX - 1;
-
 /// One decided transaction.
 pub(crate) struct Marking {
     /// Partition of the transaction's coordinator.
-    coordinator: i32,
-    transactional_id: String,
-    marker: Marker,
+    pub(super) coordinator: i32,
+    pub(super) transactional_id: String,
+    pub(super) marker: Marker,
     /// Partitions by the part of their ticket; taken out when their marker is committed.
-    left: Vec<Option<txn::Place>>,
+    pub(super) left: Vec<Option<txn::Place>>,
     /// Markers under way.
-    open: usize,
+    pub(super) open: usize,
     /// When the markers were first written.
-    since: Option<Instant>,
+    pub(super) since: Option<Instant>,
     /// Why the last of those that are missing was not taken.
-    refusal: Option<ErrorCode>,
-    is_told: bool,
+    pub(super) refusal: Option<ErrorCode>,
+    pub(super) is_told: bool,
 }
 
 impl Marking {
     /// What the operator is to know, once.
-    fn complaint(&mut self, now: Instant) -> Option<String> {
+    pub(super) fn complaint(&mut self, now: Instant) -> Option<String> {
         let (topic, index) = self.left.iter().flatten().next()?;
         let refusal = self.refusal?;
         let is_stuck = self.since?.plus(STUCK) <= now;
@@ -62,240 +47,6 @@ impl Marking {
              committed records wait there; it is tried on until its log directory is online and has room, or the topic is deleted",
             STUCK.as_secs()
         ))
-    }
-}
-
-impl Desk {
-    /// Writes markers as soon as everything in `log`, the decision with it, is durable.
-    pub(super) fn begin_marking(&mut self, log: &Arc<Partition>, markers: txn::Markers) {
-        if self.is_stopping {
-            // The shards of its partitions may have ended, and nobody would answer: the next start writes them.
-            return;
-        }
-        let waiter = self.coordinators.markings.next_key();
-        let marking = Marking {
-            coordinator: log.index.0,
-            transactional_id: markers.transactional_id,
-            marker: Marker {
-                producer_id: markers.producer.id,
-                producer_epoch: markers.producer.epoch,
-                end: EndTxn {
-                    committed: markers.committed,
-                    coordinator_epoch: log.bounds().epoch.0,
-                },
-                transaction_version: markers.version,
-            },
-            left: markers.places.into_iter().map(Some).collect(),
-            open: 0,
-            since: None,
-            refusal: None,
-            is_told: false,
-        };
-        self.coordinators.markings.insert(marking);
-        let decision = self.coordinators.ticket(waiter, DECISION);
-        match log.await_end(decision) {
-            Ok(true) => {}
-            Ok(false) => self.write_markers(waiter),
-            // Whether it was decided is not known before the next start.
-            Err(NeverCommitted) => self.coordinators.drop_marking(waiter),
-        }
-    }
-
-    /// Writes the markers that are missing.
-    fn write_markers(&mut self, waiter: WaiterKey) {
-        let now = self.now;
-        let Some(marking) = self.coordinators.markings.get_mut(waiter) else {
-            return;
-        };
-        marking.since.get_or_insert(now);
-        let marker = marking.marker;
-        let left: Vec<(u32, txn::Place)> = (0..)
-            .zip(&marking.left)
-            .filter_map(|(index, place)| Some((index, place.clone()?)))
-            .collect();
-        // One more than there are, so that answers on the way do not end it.
-        marking.open = left.len() + 1;
-        for (index, place) in left {
-            let partition = place.1;
-            let ticket = self.coordinators.ticket(waiter, index);
-            self.send_question(Asked {
-                partition,
-                ticket,
-                question: Question::MarkerAt(place, marker),
-            });
-        }
-        self.close_marker(waiter);
-    }
-
-    fn on_marked(&mut self, ticket: Ticket, done: Option<ErrorCode>) {
-        let topics = self.topics();
-        let Some(marking) = self.coordinators.markings.get_mut(ticket.key) else {
-            return;
-        };
-        let place = marking.left.get_mut(ticket.part as usize);
-        let partition = place.as_ref().and_then(|place| {
-            let (topic, index) = place.as_ref()?;
-            topics.partition(topic, *index).ok()
-        });
-        let is_over = done.is_none_or(|code| is_moot(code, &marking.marker, partition));
-        match place {
-            Some(place) if is_over => *place = None,
-            _ => marking.refusal = done,
-        }
-        self.close_marker(ticket.key);
-    }
-
-    fn close_marker(&mut self, waiter: WaiterKey) {
-        let now = self.now;
-        let Some(marking) = self.coordinators.markings.get_mut(waiter) else {
-            return;
-        };
-        marking.open -= 1;
-        if marking.open > 0 {
-            return;
-        }
-        if marking.left.iter().any(Option::is_some) {
-            if let Some(complaint) = marking.complaint(now) {
-                env::tell!("{complaint}");
-            }
-            return self.coordinators.retries.set(now.plus(RETRY), waiter);
-        }
-        let ask = txn::Ask::Marked {
-            transactional_id: marking.transactional_id.clone(),
-            producer: txn::Producer {
-                id: marking.marker.producer_id,
-                epoch: marking.marker.producer_epoch,
-            },
-        };
-        let partition = marking.coordinator;
-        let ticket = self.coordinators.ticket(waiter, COMPLETION);
-        self.send_question(Asked {
-            partition,
-            ticket,
-            question: Question::Txn(ask),
-        });
-    }
-
-    /// What became of one marker, or of the completion.
-    pub(crate) fn on_marking_answer(&mut self, answered: Answered) {
-        let Answered {
-            ticket,
-            said: told,
-            log,
-        } = answered;
-        if ticket.part == COMPLETION {
-            match told {
-                Ok(_) => self.coordinators.drop_marking(ticket.key),
-                Err(_) => {
-                    let at = self.now.plus(RETRY);
-                    self.coordinators.retries.set(at, ticket.key);
-                }
-            }
-            return;
-        }
-        let waits = match (&told, log) {
-            (Ok(_), Some(log)) => log.await_end(ticket),
-            _ => Ok(false),
-        };
-        match waits {
-            Ok(true) => {}
-            Ok(false) => self.on_marked(ticket, told.err()),
-            Err(NeverCommitted) => self.on_marked(ticket, Some(ErrorCode::KafkaStorageError)),
-        }
-    }
-
-    pub(crate) fn on_marking_news(&mut self, news: News) {
-        let Some((ticket, code)) = crate::error::outcome(news) else {
-            return;
-        };
-        match (ticket.part, code) {
-            (DECISION, ErrorCode::None) => self.write_markers(ticket.key),
-            // Whether it was decided is not known before the next start.
-            (DECISION, _) => self.coordinators.drop_marking(ticket.key),
-            (_, ErrorCode::None) => self.on_marked(ticket, None),
-            (_, code) => self.on_marked(ticket, Some(code)),
-        }
-    }
-
-    /// Tries again the markings whose pause is over.
-    pub(crate) fn retry_markings(&mut self) {
-        while let Some(waiter) = self.coordinators.retries.due(self.now) {
-            self.write_markers(waiter);
-        }
-    }
-}
-
-impl Coordinators {
-    /// True if the ticket is one of a marking.
-    pub(crate) fn waits_for(&self, ticket: Ticket) -> bool {
-        ticket.inbox == self.inbox
-    }
-
-    fn ticket(&self, key: WaiterKey, part: u32) -> Ticket {
-        Ticket {
-            inbox: self.inbox,
-            key,
-            part,
-        }
-    }
-
-    fn drop_marking(&mut self, waiter: WaiterKey) {
-        self.markings.remove(waiter);
-    }
-
-    /// The broker stops: markers that are missing are written after the next start.
-    pub(crate) fn drop_markings(&mut self) {
-        for waiter in self.markings.keys(|_| true) {
-            self.markings.remove(waiter);
-        }
-    }
-
-    pub(crate) fn markings_count(&self) -> usize {
-        self.markings.len()
-    }
-
-    pub(crate) fn retries_count(&self) -> usize {
-        self.retries.len()
-    }
-
-    pub(crate) fn next_retry(&self) -> Option<Instant> {
-        self.retries.next()
-    }
-}
-
-impl Desk {
-    /// Appends a marker; one for offsets of groups goes through their coordinator, which must know in the order of its log.
-    pub(super) fn on_marker(
-        &mut self,
-        ticket: Ticket,
-        (topic, index): &txn::Place,
-        marker: Marker,
-    ) {
-        let topics = self.topics();
-        let partition = topics.partition(topic, *index);
-        let at = self.moment();
-        // The marker comes behind it.
-        self.write_decisions();
-        let groups = &mut self.coordinators.groups;
-        let written = match partition {
-            // Deleted, and the records with it. What is elsewhere needs its marker, and is tried again.
-            Err(why) => Err(crate::error::absent(why)),
-            Ok(_) if topic == meta::name::OFFSETS => match groups.get_mut(index) {
-                Some(coordinator) => {
-                    let marked = coordinator.mark(marker, at);
-                    let deadline = coordinator.next_deadline();
-                    self.coordinators.expect(deadline);
-                    marked
-                }
-                None => Err(ErrorCode::NotCoordinator),
-            },
-            Ok(partition) => append_marker(partition, marker, at),
-        };
-        self.send_answer(Answered {
-            ticket,
-            said: written.map(|()| Said::Marked),
-            log: partition.ok().cloned(),
-        });
     }
 }
 
@@ -316,7 +67,11 @@ pub(super) fn append_marker(
 }
 
 /// The partition needs no marker of ours: it is gone, or a later incarnation was here, and nothing is open that this marker ends.
-fn is_moot(code: ErrorCode, marker: &Marker, partition: Option<&Arc<Partition>>) -> bool {
+pub(super) fn is_moot(
+    code: ErrorCode,
+    marker: &Marker,
+    partition: Option<&Arc<Partition>>,
+) -> bool {
     let is_open = |partition: &Arc<Partition>| {
         let (id, epoch) = (marker.producer_id, marker.producer_epoch);
         partition.producers(|all| all.has_open_txn(id, epoch))
@@ -332,7 +87,7 @@ fn is_moot(code: ErrorCode, marker: &Marker, partition: Option<&Arc<Partition>>)
 mod tests {
     use model::{ProducerEpoch, ProducerId, Sequence};
     use partition::Warrant;
-    use wire::records::BatchBuilder;
+    use wire::records::{BatchBuilder, EndTxn};
 
     use super::*;
     use crate::event_loop::bench::Bench;

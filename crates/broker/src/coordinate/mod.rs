@@ -6,27 +6,27 @@
 //! it is committed, so that nothing a client was told can be forgotten.
 
 mod coordinator;
+pub(crate) mod coordinators;
 mod machine;
+mod mark;
 mod marking;
 pub(crate) mod question;
 mod topics;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use coord::{Caller, Moment, group, txn};
-use model::{InboxId, Instant, Ticket};
+use model::{Instant, Ticket};
 use partition::Warrant;
 use wire::ErrorCode;
 
 use coordinator::{Coordinator, Progress};
 use machine::Machine;
 pub(crate) use machine::txn_settings;
-use marking::Marking;
 use question::{Answered, Asked, Question, Said};
 use topics::KnownTopics;
 
-use crate::event_loop::{Pending, Timers};
 use crate::inboxes::Post;
 use crate::inboxes::{Redeemed, ShardId};
 use crate::ops::Desk;
@@ -34,83 +34,6 @@ use crate::topics::{Topic, Topics};
 
 /// Log bytes replayed in one turn: other connections are served between two slices of a long load.
 const LOAD_BYTES_PER_TURN: usize = 1 << 20;
-
-/// The coordinators of one shard.
-pub(crate) struct Coordinators {
-    inbox: InboxId,
-    groups: BTreeMap<i32, Coordinator<group::Groups>>,
-    transactions: BTreeMap<i32, Coordinator<txn::Transactions>>,
-    /// No coordinator wants to be looked at before. May be early, never late: a turn of the shard asks this instead of each of
-    /// up to a hundred coordinators.
-    earliest: Option<Instant>,
-    is_loading: bool,
-    /// Partitions whose groups have decided something that is not written.
-    unwritten: BTreeSet<i32>,
-    /// What the coordinators were made from; another pointer means that partitions came or went.
-    seen: Option<Arc<Topics>>,
-    /// The settings that they go by.
-    settings: Option<Arc<group::Settings>>,
-    /// Decided transactions whose markers are written.
-    markings: Pending<Marking>,
-    /// Markings that are to be tried again.
-    retries: Timers,
-}
-
-impl Coordinators {
-    /// `inbox` is for tickets of their own.
-    pub(crate) fn new(inbox: InboxId) -> Coordinators {
-        Coordinators {
-            inbox,
-            groups: BTreeMap::new(),
-            transactions: BTreeMap::new(),
-            earliest: None,
-            is_loading: false,
-            unwritten: BTreeSet::new(),
-            seen: None,
-            settings: None,
-            markings: Pending::new(),
-            retries: Timers::default(),
-        }
-    }
-
-    pub(crate) fn inbox(&self) -> InboxId {
-        self.inbox
-    }
-
-    /// When one of them wants to be looked at, or earlier.
-    pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        self.earliest
-    }
-
-    /// Some coordinator has not read its log to the end.
-    pub(crate) fn is_loading(&self) -> bool {
-        self.is_loading
-    }
-
-    /// Some coordinator has decided what is not written yet.
-    pub(crate) fn has_unwritten(&self) -> bool {
-        !self.unwritten.is_empty()
-    }
-
-    /// A coordinator was asked, loaded or marked: its deadline may have come nearer.
-    fn expect(&mut self, deadline: Option<Instant>) {
-        self.earliest = [self.earliest, deadline].into_iter().flatten().min();
-    }
-
-    /// Asks each of them, so that deadlines that moved away do not wake the shard again.
-    fn renew_earliest(&mut self) {
-        let groups = self.groups.values().filter_map(Coordinator::next_deadline);
-        let transactions = self.transactions.values();
-        self.earliest = groups
-            .chain(transactions.filter_map(Coordinator::next_deadline))
-            .min();
-    }
-
-    fn renew_loading(&mut self) {
-        self.is_loading = self.groups.values().any(Coordinator::is_loading)
-            || self.transactions.values().any(Coordinator::is_loading);
-    }
-}
 
 impl Desk {
     fn moment(&self) -> Moment {

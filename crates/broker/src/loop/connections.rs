@@ -7,10 +7,10 @@ use std::collections::BTreeSet;
 use env::{ConnId, Poller};
 use model::Instant;
 
+use super::address::Address;
 use super::by_id::ById;
 use super::connection::Connection;
 use super::outbox::Reply;
-use super::pending::Address;
 
 /// The answer to a request, or the reason why there is none.
 pub(crate) enum Outcome {

@@ -2,6 +2,7 @@
 //!
 //! Only [`Shard`] knows the doors and the desk; the other files are below both.
 
+mod address;
 mod admission;
 #[cfg(test)]
 pub(crate) mod bench;
@@ -16,9 +17,10 @@ mod shard;
 mod timers;
 mod transport;
 
+pub(crate) use address::Address;
 pub(crate) use connection::SlotNumber;
 pub(crate) use connections::{Connections, Outcome};
 pub(crate) use outbox::{Chunk, Reply};
-pub(crate) use pending::{Address, Pending};
+pub(crate) use pending::Pending;
 pub(crate) use shard::Shard;
 pub(crate) use timers::Timers;

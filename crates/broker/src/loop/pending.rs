@@ -2,19 +2,7 @@
 //!
 //! A slab with generations: keys of requests that were answered long ago are recognised and ignored.
 
-use env::ConnId;
 use model::WaiterKey;
-
-use super::connection::SlotNumber;
-
-/// Where the answer goes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Address {
-    pub(crate) conn: ConnId,
-    pub(crate) slot: SlotNumber,
-    pub(crate) correlation_id: i32,
-    pub(crate) version: i16,
-}
 
 struct Place<T> {
     generation: u32,

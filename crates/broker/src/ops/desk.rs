@@ -10,7 +10,7 @@ use model::{InboxId, Instant, Ticket, Timestamp, WaiterKey};
 use partition::News;
 use wire::Uuid;
 
-use crate::coordinate::Coordinators;
+use crate::coordinate::coordinators::Coordinators;
 use crate::coordinate::question::Answered;
 use crate::ids::random_uuid;
 use crate::inboxes::ShardId;

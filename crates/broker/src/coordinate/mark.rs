@@ -1,0 +1,220 @@
+//! Markers of decided transactions: written to every partition, until all have them.
+//!
+//! A decision whose markers are not all committed is marked again, in this process or after its next start; one more marker ends
+//! nothing and harms nobody. Invariant: no marker is written before the decision is durable.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use coord::txn;
+use model::{Ticket, WaiterKey};
+use partition::{Marker, NeverCommitted, News, Partition};
+use wire::ErrorCode;
+use wire::records::EndTxn;
+
+use super::marking::{Marking, append_marker, is_moot};
+use super::question::{Answered, Asked, Question, Said};
+use crate::ops::Desk;
+
+/// How soon a marker that found no room, or a completion that could not be written, is tried again.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// Part of the decision itself, and of the completion; partitions count from 0.
+const DECISION: u32 = u32::MAX;
+const COMPLETION: u32 = u32::MAX - 1;
+
+impl Desk {
+    /// Writes markers as soon as everything in `log`, the decision with it, is durable.
+    pub(super) fn begin_marking(&mut self, log: &Arc<Partition>, markers: txn::Markers) {
+        if self.is_stopping {
+            // The shards of its partitions may have ended, and nobody would answer: the next start writes them.
+            return;
+        }
+        let waiter = self.coordinators.markings.next_key();
+        let marking = Marking {
+            coordinator: log.index.0,
+            transactional_id: markers.transactional_id,
+            marker: Marker {
+                producer_id: markers.producer.id,
+                producer_epoch: markers.producer.epoch,
+                end: EndTxn {
+                    committed: markers.committed,
+                    coordinator_epoch: log.bounds().epoch.0,
+                },
+                transaction_version: markers.version,
+            },
+            left: markers.places.into_iter().map(Some).collect(),
+            open: 0,
+            since: None,
+            refusal: None,
+            is_told: false,
+        };
+        self.coordinators.markings.insert(marking);
+        let decision = self.coordinators.ticket(waiter, DECISION);
+        match log.await_end(decision) {
+            Ok(true) => {}
+            Ok(false) => self.write_markers(waiter),
+            // Whether it was decided is not known before the next start.
+            Err(NeverCommitted) => self.coordinators.drop_marking(waiter),
+        }
+    }
+
+    /// Writes the markers that are missing.
+    fn write_markers(&mut self, waiter: WaiterKey) {
+        let now = self.now;
+        let Some(marking) = self.coordinators.markings.get_mut(waiter) else {
+            return;
+        };
+        marking.since.get_or_insert(now);
+        let marker = marking.marker;
+        let left: Vec<(u32, txn::Place)> = (0..)
+            .zip(&marking.left)
+            .filter_map(|(index, place)| Some((index, place.clone()?)))
+            .collect();
+        // One more than there are, so that answers on the way do not end it.
+        marking.open = left.len() + 1;
+        for (index, place) in left {
+            let partition = place.1;
+            let ticket = self.coordinators.ticket(waiter, index);
+            self.send_question(Asked {
+                partition,
+                ticket,
+                question: Question::MarkerAt(place, marker),
+            });
+        }
+        self.close_marker(waiter);
+    }
+
+    fn on_marked(&mut self, ticket: Ticket, done: Option<ErrorCode>) {
+        let topics = self.topics();
+        let Some(marking) = self.coordinators.markings.get_mut(ticket.key) else {
+            return;
+        };
+        let place = marking.left.get_mut(ticket.part as usize);
+        let partition = place.as_ref().and_then(|place| {
+            let (topic, index) = place.as_ref()?;
+            topics.partition(topic, *index).ok()
+        });
+        let is_over = done.is_none_or(|code| is_moot(code, &marking.marker, partition));
+        match place {
+            Some(place) if is_over => *place = None,
+            _ => marking.refusal = done,
+        }
+        self.close_marker(ticket.key);
+    }
+
+    fn close_marker(&mut self, waiter: WaiterKey) {
+        let now = self.now;
+        let Some(marking) = self.coordinators.markings.get_mut(waiter) else {
+            return;
+        };
+        marking.open -= 1;
+        if marking.open > 0 {
+            return;
+        }
+        if marking.left.iter().any(Option::is_some) {
+            if let Some(complaint) = marking.complaint(now) {
+                env::tell!("{complaint}");
+            }
+            return self.coordinators.retries.set(now.plus(RETRY), waiter);
+        }
+        let ask = txn::Ask::Marked {
+            transactional_id: marking.transactional_id.clone(),
+            producer: txn::Producer {
+                id: marking.marker.producer_id,
+                epoch: marking.marker.producer_epoch,
+            },
+        };
+        let partition = marking.coordinator;
+        let ticket = self.coordinators.ticket(waiter, COMPLETION);
+        self.send_question(Asked {
+            partition,
+            ticket,
+            question: Question::Txn(ask),
+        });
+    }
+
+    /// What became of one marker, or of the completion.
+    pub(crate) fn on_marking_answer(&mut self, answered: Answered) {
+        let Answered {
+            ticket,
+            said: told,
+            log,
+        } = answered;
+        if ticket.part == COMPLETION {
+            match told {
+                Ok(_) => self.coordinators.drop_marking(ticket.key),
+                Err(_) => {
+                    let at = self.now.plus(RETRY);
+                    self.coordinators.retries.set(at, ticket.key);
+                }
+            }
+            return;
+        }
+        let waits = match (&told, log) {
+            (Ok(_), Some(log)) => log.await_end(ticket),
+            _ => Ok(false),
+        };
+        match waits {
+            Ok(true) => {}
+            Ok(false) => self.on_marked(ticket, told.err()),
+            Err(NeverCommitted) => self.on_marked(ticket, Some(ErrorCode::KafkaStorageError)),
+        }
+    }
+
+    pub(crate) fn on_marking_news(&mut self, news: News) {
+        let Some((ticket, code)) = crate::error::outcome(news) else {
+            return;
+        };
+        match (ticket.part, code) {
+            (DECISION, ErrorCode::None) => self.write_markers(ticket.key),
+            // Whether it was decided is not known before the next start.
+            (DECISION, _) => self.coordinators.drop_marking(ticket.key),
+            (_, ErrorCode::None) => self.on_marked(ticket, None),
+            (_, code) => self.on_marked(ticket, Some(code)),
+        }
+    }
+
+    /// Tries again the markings whose pause is over.
+    pub(crate) fn retry_markings(&mut self) {
+        while let Some(waiter) = self.coordinators.retries.due(self.now) {
+            self.write_markers(waiter);
+        }
+    }
+}
+
+impl Desk {
+    /// Appends a marker; one for offsets of groups goes through their coordinator, which must know in the order of its log.
+    pub(super) fn on_marker(
+        &mut self,
+        ticket: Ticket,
+        (topic, index): &txn::Place,
+        marker: Marker,
+    ) {
+        let topics = self.topics();
+        let partition = topics.partition(topic, *index);
+        let at = self.moment();
+        // The marker comes behind it.
+        self.write_decisions();
+        let groups = &mut self.coordinators.groups;
+        let written = match partition {
+            // Deleted, and the records with it. What is elsewhere needs its marker, and is tried again.
+            Err(why) => Err(crate::error::absent(why)),
+            Ok(_) if topic == meta::name::OFFSETS => match groups.get_mut(index) {
+                Some(coordinator) => {
+                    let marked = coordinator.mark(marker, at);
+                    let deadline = coordinator.next_deadline();
+                    self.coordinators.expect(deadline);
+                    marked
+                }
+                None => Err(ErrorCode::NotCoordinator),
+            },
+            Ok(partition) => append_marker(partition, marker, at),
+        };
+        self.send_answer(Answered {
+            ticket,
+            said: written.map(|()| Said::Marked),
+            log: partition.ok().cloned(),
+        });
+    }
+}

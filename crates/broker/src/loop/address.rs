@@ -1,0 +1,14 @@
+//! Where the answer to a request goes.
+
+use env::ConnId;
+
+use super::connection::SlotNumber;
+
+/// The place of a request in the order of its connection, and how it wants to be answered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Address {
+    pub(crate) conn: ConnId,
+    pub(crate) slot: SlotNumber,
+    pub(crate) correlation_id: i32,
+    pub(crate) version: i16,
+}
