@@ -9,7 +9,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use meta::decide::assign_dir::assign_dir;
 use meta::decide::register_broker::TRANSACTION_VERSION;
-use meta::{Delta, Image, Record, Resource, ResourceKind};
+use meta::{Delta, Image, Place, Record, Resource, ResourceKind};
 use model::{Offset, PartitionIndex, ProducerId, Ticket};
 use parking_lot::Mutex;
 use partition::{Acks, Bounds, LogDir, Moment, News, Partition, Stamp};
@@ -110,25 +110,28 @@ impl Plan {
         records: &[Record],
         ticket: Option<Ticket>,
     ) -> Result<(), ErrorCode> {
-        let mut image = Image::clone(&self.image);
+        let time = shared.env.clock.wall_ms();
+        let place = Place {
+            base: self.log.bounds().log_end,
+            time,
+            ..self.image.next_place()
+        };
+        let written =
+            meta::write(&self.image, place, records).map_err(|_| ErrorCode::UnknownServerError)?;
         let mut builder = BatchBuilder::new();
-        for record in records {
-            image
-                .replay(record)
-                .map_err(|_| ErrorCode::UnknownServerError)?;
-            let value = meta::record::encode(record).map_err(|_| ErrorCode::UnknownServerError)?;
-            builder.push(shared.env.clock.wall_ms(), None, Some(&value), &[]);
+        for value in &written.values {
+            builder.push(time, None, Some(value), &[]);
         }
         let batch = builder.build();
         let moment = Moment {
             now: shared.env.clock.now(),
-            wall: shared.env.clock.wall_ms(),
+            wall: time,
             stamp: &mut Stamp::default(),
         };
         self.log
             .append(batch, Acks::All(ticket), moment)
             .map_err(|error| crate::error::append(&error))?;
-        self.image = Arc::new(image);
+        self.image = Arc::new(written.image);
         Ok(())
     }
 }

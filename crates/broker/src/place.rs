@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use config::Overrides;
-use meta::{Candidate, Image};
+use meta::{Candidate, Image, dir};
 use model::{BrokerId, PartitionIndex};
 use partition::{LogDir, News, Replicas, Residents, Role};
 use wire::Uuid;
@@ -33,7 +33,7 @@ impl Places {
 
     /// The directory with `id`; the first one for partitions that were never given any.
     fn dir(&self, id: Option<Uuid>) -> &Arc<Residents> {
-        match id.filter(|id| *id != Uuid::ZERO) {
+        match id.filter(|id| *id != dir::MIGRATING && *id != dir::UNASSIGNED) {
             None => &self.dirs[0],
             Some(id) => self
                 .dirs

@@ -12,7 +12,7 @@ use log::config::Durability;
 use log::journal::SYNCS_MAX;
 use meta::decide::register_broker::{self, begin_leader_epochs, register_broker};
 use meta::record::Record;
-use meta::{Endpoint, Image, RecordError, ReplayError, Resource};
+use meta::{Endpoint, Image, Place, RecordError, ReplayError, Resource, SecurityProtocol};
 use model::{LeaderEpoch, PartitionIndex, Ticket};
 use partition::{
     Announce, Cleaning, Found, Identity, InMemory, News, OpenError, Partition, PieceMaker,
@@ -358,7 +358,7 @@ fn recover(env: &Env, settings: &Settings) -> Result<Recovered, StartError> {
         };
         residents.push(here);
     }
-    let moved = (adopted.into_iter())
+    let moved: Vec<Record> = (adopted.into_iter())
         // What is there is not set aside yet: the partition stays offline, and the next start decides anew.
         .filter(|adopted| !residents[adopted.named].dir.is_failed())
         .map(|adopted| adopted.record)
@@ -385,9 +385,7 @@ fn recover(env: &Env, settings: &Settings) -> Result<Recovered, StartError> {
     );
     let places = Places::new(node, residents.clone(), missing);
     let mut placed = image.clone();
-    for record in &moved {
-        placed.replay(record)?;
-    }
+    placed.replay(placed.next_place(), &moved)?;
     let mut topics = Topics::default();
     for topic in placed.topics() {
         let overrides: Arc<Overrides> = image.overrides(&Resource::topic(&topic.name));
@@ -511,26 +509,35 @@ fn find(image: &Image, broker: &config::Broker, id: Uuid, index: PartitionIndex)
 fn replay(batches: &[Batch]) -> Result<(Image, Told), StartError> {
     let mut image = Image::default();
     let mut told = Told::default();
-    for batch in batches
-        .iter()
-        .filter(|batch| !batch.attributes().is_control())
-    {
+    for batch in batches {
+        let place = |base| Place {
+            base,
+            epoch: batch.leader_epoch(),
+            time: batch.max_timestamp(),
+        };
+        if batch.attributes().is_control() {
+            image.pass_over(place(batch.next_offset()))?;
+            continue;
+        }
         let plain = batch.plain(Caps::default())?;
+        let mut records = Vec::new();
         for record in RecordIter::new(&plain, batch.record_count()) {
             let value = record?
                 .value
                 .map(|value| plain.slice_ref(value))
                 .unwrap_or_default();
-            let record = meta::record::decode(value)?;
-            match &record {
+            records.push(meta::record::decode(value)?);
+        }
+        for record in &records {
+            match record {
                 Record::Topic(topic) => told.note_topic(topic.topic_id, &topic.name),
                 Record::Partition(partition) => {
                     told.note_partition(partition.topic_id, PartitionIndex(partition.partition_id))
                 }
                 _ => {}
             }
-            image.replay(&record)?;
         }
+        image.replay(place(batch.base_offset()), &records)?;
     }
     Ok((image, told))
 }
@@ -573,6 +580,7 @@ fn endpoints(settings: &Settings, bound: &[SocketAddr]) -> Vec<Endpoint> {
                     .map(|advertised| advertised.port)
                     .filter(|port| *port != 0)
                     .unwrap_or(bound.port()),
+                protocol: SecurityProtocol::PLAINTEXT,
             }
         })
         .collect()

@@ -8,9 +8,13 @@ use std::sync::Arc;
 
 use config::Overrides;
 use model::{BrokerId, PartitionIndex};
+use wire::Uuid;
+use wire::metadata::{AccessControlEntryRecord, DelegationTokenRecord, UserScramCredentialRecord};
 
-use crate::image::{Image, Registration, Resource, ResourceKind, Topic};
-use crate::shared_map::Change;
+use crate::image::{
+    Controller, Credential, Entity, Image, Quotas, Registration, Resource, ResourceKind, Topic,
+};
+use crate::shared_map::{Change, SharedMap};
 
 /// A topic whose partitions changed; its id is the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,23 +40,15 @@ pub struct ChangedConfig {
     pub new: Arc<Overrides>,
 }
 
-/// A finalized level; `None` where the image has never heard of the feature.
+/// One that came (no `old`), went (no `new`) or changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ChangedFeature {
-    pub name: Arc<str>,
-    pub old: Option<i16>,
-    pub new: Option<i16>,
+pub struct Changed<K, V> {
+    pub key: K,
+    pub old: Option<V>,
+    pub new: Option<V>,
 }
 
-/// A broker that registered, changed (fencing included) or is gone.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ChangedBroker {
-    pub id: BrokerId,
-    pub old: Option<Arc<Registration>>,
-    pub new: Option<Arc<Registration>>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Delta {
     /// In the order of their names, as all lists of topics. One that was deleted and created anew is in both lists.
     pub created: Vec<Arc<Topic>>,
@@ -60,10 +56,17 @@ pub struct Delta {
     pub deleted: Vec<DeletedTopic>,
     /// In the order of kind and name, those of created and deleted topics too.
     pub configs: Vec<ChangedConfig>,
-    pub features: Vec<ChangedFeature>,
-    pub brokers: Vec<ChangedBroker>,
+    /// Finalized levels.
+    pub features: Vec<Changed<Arc<str>, i16>>,
+    /// Fencing and other states are changes too.
+    pub brokers: Vec<Changed<BrokerId, Arc<Registration>>>,
+    pub controllers: Vec<Changed<BrokerId, Arc<Controller>>>,
     /// Producer ids that were given out; empty when there were none.
     pub producer_ids: Range<i64>,
+    pub quotas: Vec<Changed<Entity, Arc<Quotas>>>,
+    pub acls: Vec<Changed<Uuid, Arc<AccessControlEntryRecord>>>,
+    pub credentials: Vec<Changed<Credential, Arc<UserScramCredentialRecord>>>,
+    pub tokens: Vec<Changed<Arc<str>, Arc<DelegationTokenRecord>>>,
 }
 
 impl Delta {
@@ -82,23 +85,16 @@ impl Delta {
                     new: change.new.cloned().unwrap_or_default(),
                 })
                 .collect(),
-            features: (old.features.changes(&new.features))
-                .map(|change| ChangedFeature {
-                    name: change.key.clone(),
-                    old: change.old.copied(),
-                    new: change.new.copied(),
-                })
-                .collect(),
-            brokers: (old.brokers.changes(&new.brokers))
-                .map(|change| ChangedBroker {
-                    id: *change.key,
-                    old: change.old.cloned(),
-                    new: change.new.cloned(),
-                })
-                .collect(),
+            features: changes(&old.features, &new.features),
+            brokers: changes(&old.brokers, &new.brokers),
+            controllers: changes(&old.controllers, &new.controllers),
             producer_ids: old.next_producer_id().0.min(next_producer_id)..next_producer_id,
+            quotas: changes(&old.quotas, &new.quotas),
+            acls: changes(&old.acls, &new.acls),
+            credentials: changes(&old.credentials, &new.credentials),
+            tokens: changes(&old.tokens, &new.tokens),
         };
-        for change in old.topics.changes(&new.topics) {
+        for change in old.topics.by_name.changes(&new.topics.by_name) {
             delta.note_topic(old, &change);
         }
         delta
@@ -145,8 +141,20 @@ impl Delta {
 
     #[must_use]
     pub fn has_feature(&self, name: &str) -> bool {
-        (self.features.iter()).any(|change| change.name.as_ref() == name)
+        (self.features.iter()).any(|change| change.key.as_ref() == name)
     }
+}
+
+fn changes<K: Ord + Clone, V: Clone + PartialEq>(
+    old: &SharedMap<K, V>,
+    new: &SharedMap<K, V>,
+) -> Vec<Changed<K, V>> {
+    let changed = |change: Change<'_, K, V>| Changed {
+        key: change.key.clone(),
+        old: change.old.cloned(),
+        new: change.new.cloned(),
+    };
+    old.changes(new).map(changed).collect()
 }
 
 fn changed_partitions(old: &Topic, new: &Topic) -> Vec<PartitionIndex> {

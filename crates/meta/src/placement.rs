@@ -8,10 +8,8 @@ use std::collections::BTreeMap;
 use model::BrokerId;
 use wire::Uuid;
 
+use crate::dir;
 use crate::image::{Image, Registration};
-
-/// Kafka's "some directory of the broker, which will say later".
-pub(crate) const UNASSIGNED: Uuid = Uuid([0; 16]);
 
 pub(crate) struct Placement<'a> {
     usable: Vec<&'a Registration>,
@@ -84,7 +82,7 @@ impl<'a> Placement<'a> {
         let dirs = broker.iter().flat_map(|broker| broker.open_log_dirs());
         let least = dirs.min_by_key(|dir| self.load.get(*dir).copied().unwrap_or(0));
         let Some(least) = least.copied() else {
-            return UNASSIGNED;
+            return dir::UNASSIGNED;
         };
         *self.load.entry(least).or_default() += 1;
         least

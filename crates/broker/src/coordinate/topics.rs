@@ -57,10 +57,14 @@ mod tests {
         for (name, id) in [("__consumer_offsets", 1), ("orders", 2)] {
             let (name, topic_id) = (name.to_owned(), Uuid([id; 16]));
             let made = Record::Topic(TopicRecord { name, topic_id });
-            image.replay(&made).expect("a new topic");
+            image
+                .replay(image.next_place(), &[made])
+                .expect("a new topic");
         }
         let block = Record::ProducerIds(wire::metadata::ProducerIdsRecord::default());
-        image.replay(&block).expect("a block of producer ids");
+        image
+            .replay(image.next_place(), &[block])
+            .expect("a block of producer ids");
         let known = KnownTopics(Arc::new(image));
         assert_eq!(known.names(), ["__consumer_offsets", "orders"]);
         assert_eq!((known.names_version(), known.version()), (2, 3));

@@ -227,9 +227,8 @@ impl Bench {
     pub(crate) fn publish(&mut self, records: &[meta::Record]) {
         let shared = Arc::clone(&self.shard.desk.shared);
         let mut image = meta::Image::clone(&shared.metadata.image());
-        for record in records {
-            image.replay(record).expect("a record that fits");
-        }
+        let place = image.next_place();
+        image.replay(place, records).expect("records that fit");
         shared.publish(Arc::new(image), &mut self.shard.desk.news);
         self.tell();
     }

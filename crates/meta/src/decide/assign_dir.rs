@@ -4,8 +4,8 @@ use model::{BrokerId, PartitionIndex};
 use wire::Uuid;
 use wire::metadata::PartitionChangeRecord;
 
+use crate::dir::MIGRATING;
 use crate::image::Image;
-use crate::placement::UNASSIGNED;
 use crate::record::Record;
 
 /// The record that says that the replica on `broker` lives in `dir`. `None` when the broker has no such replica.
@@ -22,7 +22,7 @@ pub fn assign_dir(
     let replica = partition.replicas.iter().position(|of| *of == broker)?;
     let mut directories = partition.directories.clone();
     // A log from before directories had ids names none.
-    directories.resize(partition.replicas.len(), UNASSIGNED);
+    directories.resize(partition.replicas.len(), MIGRATING);
     *directories.get_mut(replica)? = dir;
     let change = PartitionChangeRecord {
         partition_id: index.0,

@@ -2,6 +2,7 @@
 //!
 //! Owns the level of the metadata format too: the first broker finalizes it.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use model::BrokerId;
@@ -11,17 +12,14 @@ use wire::metadata::{FeatureLevelRecord, PartitionChangeRecord, RegisterBrokerRe
 
 use crate::image::{Endpoint, Image, Topic};
 use crate::record::Record;
+use crate::versions::MetadataVersion;
+pub use crate::versions::{GROUP_VERSION, METADATA_VERSION, TRANSACTION_VERSION};
 
-/// The feature that counts versions of the records.
-pub const METADATA_VERSION: &str = "metadata.version";
 /// Kafka 3.3 to 4.3.
-pub const METADATA_LEVELS: std::ops::RangeInclusive<i16> = 7..=30;
-/// With level 2 each transaction has an epoch of its own, and brokers add the partitions (KIP-890).
-pub const TRANSACTION_VERSION: &str = "transaction.version";
-/// With level 1 there are groups of the consumer protocol (KIP-848).
-pub const GROUP_VERSION: &str = "group.version";
+pub const METADATA_LEVELS: RangeInclusive<i16> =
+    MetadataVersion::OLDEST.level()..=MetadataVersion::LATEST.level();
 /// What this broker knows, the format of the records first; the first broker finalizes the last level of each.
-pub const FEATURES: [(&str, std::ops::RangeInclusive<i16>); 3] = [
+pub const FEATURES: [(&str, RangeInclusive<i16>); 3] = [
     (METADATA_VERSION, METADATA_LEVELS),
     (GROUP_VERSION, 0..=1),
     (TRANSACTION_VERSION, 0..=2),
@@ -64,7 +62,7 @@ pub fn register_broker(image: &Image, broker: &Broker) -> Vec<Record> {
             name: end.name.clone(),
             host: end.host.clone(),
             port: end.port,
-            security_protocol: 0,
+            security_protocol: end.protocol.0,
         });
         let record = RegisterBrokerRecord {
             broker_id: broker.id.0,

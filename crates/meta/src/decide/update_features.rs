@@ -11,6 +11,7 @@ use wire::metadata::FeatureLevelRecord;
 use super::register_broker::{FEATURES, METADATA_VERSION};
 use crate::image::Image;
 use crate::record::Record;
+use crate::versions::MetadataVersion;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
@@ -123,7 +124,7 @@ fn check(
         return refused("Can't downgrade to a newer version.".into());
     }
     let (from, to) = (current, level);
-    if feature == METADATA_VERSION && to < from && changes_records(from, to) {
+    if feature == METADATA_VERSION && to < from && loses_records(from, to) {
         return Err(if direction == Direction::UnsafeDowngrade {
             UpdateError::Unsafe { from, to }
         } else {
@@ -133,28 +134,9 @@ fn check(
     Ok(())
 }
 
-/// Levels of `metadata.version` that came without a new record or a new field of one.
-const SAME_RECORDS: [i16; 15] = [9, 10, 12, 16, 18, 19, 20, 21, 22, 24, 25, 26, 27, 28, 29];
-
-/// Whether a log written at level `from` may hold what level `to` does not know.
-fn changes_records(from: i16, to: i16) -> bool {
-    (to + 1..=from).any(|level| !SAME_RECORDS.contains(&level))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_level_is_left_only_for_one_that_knows_the_same_records() {
-        for (from, to, changed) in [
-            (29, 24, false),
-            (29, 23, false),
-            (29, 22, true),
-            (30, 29, true),
-            (8, 7, true),
-        ] {
-            assert_eq!(changes_records(from, to), changed, "{from} to {to}");
-        }
-    }
+fn loses_records(from: i16, to: i16) -> bool {
+    let known = |level| MetadataVersion::from_level(level);
+    known(from)
+        .zip(known(to))
+        .is_none_or(|(from, to)| from.adds_records_to(to))
 }

@@ -6,14 +6,15 @@ mod delta;
 mod leaders;
 mod model;
 mod records;
+mod replay;
 
 use std::collections::BTreeMap;
 
 use ::config::{Broker, Machine, Settings};
 use ::model::BrokerId;
 use meta::decide::register_broker;
-use meta::record::{decode, encode};
-use meta::{Endpoint, Image, Record};
+use meta::record::decode;
+use meta::{Endpoint, Image, Record, SecurityProtocol};
 use wire::Uuid;
 
 /// A broker with the settings of `text`, one `name=value` each line.
@@ -55,6 +56,7 @@ fn image(count: i32) -> Image {
                 name: "PLAINTEXT".into(),
                 host: "localhost".into(),
                 port: 9092,
+                protocol: SecurityProtocol::PLAINTEXT,
             }],
             rack: None,
             log_dirs: vec![dir(1), dir(2)],
@@ -67,15 +69,15 @@ fn image(count: i32) -> Image {
 }
 
 fn replay(image: &mut Image, records: &[Record]) {
-    for record in records {
-        // What is written is what is replayed.
-        let value = encode(record).expect("a decided record can be encoded");
-        let read = decode(value).expect("an encoded record can be decoded");
-        assert_eq!(&read, record);
-        image
-            .replay(&read)
-            .expect("a decided record fits the image");
-    }
+    let written = meta::write(image, image.next_place(), records).expect("decided records fit");
+    // What is written is what is replayed.
+    let read = |value| decode(value).expect("an encoded record can be decoded");
+    let read: Vec<Record> = written.values.into_iter().map(read).collect();
+    assert_eq!(read, records);
+    image
+        .replay(image.next_place(), &read)
+        .expect("a decided record fits the image");
+    assert_eq!(*image, written.image);
 }
 
 /// Decides, and makes it so.

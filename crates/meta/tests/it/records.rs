@@ -1,8 +1,8 @@
 //! Records are those of Kafka, byte for byte.
 
 use bytes::Bytes;
-use meta::Image;
 use meta::record::{decode, encode};
+use meta::{Image, MetadataVersion, RecordError};
 use proptest::prelude::*;
 use wire::DecodeError;
 
@@ -43,7 +43,11 @@ fn golden() -> Vec<Bytes> {
 fn records_of_kafka_4_3_are_read_and_written_byte_for_byte() {
     for value in golden() {
         let record = decode(value.clone()).expect("written by Kafka");
-        assert_eq!(encode(&record), Ok(value), "{record:?}");
+        assert_eq!(
+            encode(&record, MetadataVersion::LATEST),
+            Ok(value),
+            "{record:?}"
+        );
     }
 }
 
@@ -59,8 +63,9 @@ fn the_log_of_a_kafka_4_3_broker_replays() {
     let values = golden();
     let (topic, all) = (values.len() - 1, &values);
     for value in &all[..topic] {
+        let record = decode(value.clone()).expect("written by Kafka");
         image
-            .replay(&decode(value.clone()).expect("written by Kafka"))
+            .replay(image.next_place(), &[record])
             .expect("in Kafka's order");
     }
     let a = image.topic("a").expect("created");
@@ -79,8 +84,9 @@ fn the_log_of_a_kafka_4_3_broker_replays() {
             .map(String::as_str),
         Some("777")
     );
+    let record = decode(all[topic].clone()).expect("written by Kafka");
     image
-        .replay(&decode(all[topic].clone()).expect("written by Kafka"))
+        .replay(image.next_place(), &[record])
         .expect("the topic is there");
     assert_eq!(image.topics_count(), 0);
     assert!(image.overrides(&meta::Resource::topic("a")).is_empty());
@@ -88,14 +94,24 @@ fn the_log_of_a_kafka_4_3_broker_replays() {
 }
 
 #[test]
-fn a_record_nobody_knows_stops_the_reader() {
+fn a_record_that_is_not_known_stops_the_reader_with_its_type() {
     assert_eq!(
-        decode(bytes("02140000")),
-        Err(DecodeError::Version { version: 2 }.into())
+        decode(bytes("01140900")),
+        Err(RecordError::Version {
+            key: 20,
+            version: 9
+        })
     );
     assert_eq!(
         decode(bytes("017f0000")),
-        Err(DecodeError::ApiKey { key: 127 }.into())
+        Err(RecordError::Type { key: 127 })
+    );
+    let frame = DecodeError::Version { version: 2 };
+    assert_eq!(decode(bytes("02140000")), Err(RecordError::Damaged(frame)));
+    let text = RecordError::Type { key: 127 }.to_string();
+    assert!(
+        text.contains("type 127") && text.contains("newer version"),
+        "{text}"
     );
     assert!(decode(bytes("01020900")).is_err());
     assert!(decode(bytes("0114000000")).is_err());

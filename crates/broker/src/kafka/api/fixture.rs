@@ -4,7 +4,7 @@ use config::{Broker, Machine, Settings};
 use meta::decide::Uuids;
 use meta::decide::create_topics::{NewTopic, create_topics};
 use meta::decide::register_broker::{self, register_broker};
-use meta::{Endpoint, Image, Record};
+use meta::{Endpoint, Image, Record, SecurityProtocol};
 use model::BrokerId;
 use wire::Uuid;
 
@@ -60,6 +60,7 @@ impl Fixture {
                 name: "PLAINTEXT".into(),
                 host: "127.0.0.1".into(),
                 port: 9092,
+                protocol: SecurityProtocol::PLAINTEXT,
             }],
             rack: None,
             log_dirs: vec![Uuid([2; 16])],
@@ -89,9 +90,8 @@ impl Fixture {
     }
 
     pub(super) fn replay(&mut self, records: &[Record]) {
-        for record in records {
-            self.image.replay(record).expect("fits");
-        }
+        let place = self.image.next_place();
+        self.image.replay(place, records).expect("fits");
         let (cluster, own) = (
             meta::Resource::cluster(),
             meta::Resource::broker(BrokerId(1)),

@@ -477,6 +477,7 @@ mod tests {
             name: name.into(),
             host: host.into(),
             port: 9092,
+            protocol: meta::SecurityProtocol::PLAINTEXT,
         };
         let broker = meta::decide::register_broker::Broker {
             id: model::BrokerId(1),
