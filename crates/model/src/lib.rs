@@ -2,6 +2,8 @@
 //!
 //! Owns no behaviour beyond arithmetic that must not be got wrong twice. Ranges are half open unless a name says `last`.
 
+pub mod lineage;
+
 macro_rules! number {
     ($(#[$doc:meta])* $name:ident($inner:ty)) => {
         $(#[$doc])*
