@@ -87,6 +87,13 @@ impl BatchBuilder {
         self
     }
 
+    /// A control batch of the controller's log: neither transactional nor of a producer.
+    #[must_use]
+    pub fn quorum_control(mut self) -> Self {
+        self.attributes = self.attributes.with_control();
+        self
+    }
+
     /// All records get the time at which the log took them.
     #[must_use]
     pub fn append_time(mut self, time: Timestamp) -> Self {
