@@ -1,0 +1,159 @@
+//! The effects that a quorum wants performed, in their order.
+
+use bytes::Bytes;
+use model::{BrokerId, LeaderEpoch, Offset};
+use wire::ErrorCode;
+use wire::records::Batch;
+
+use crate::calls::CallId;
+use crate::event::{AppendTag, Caller, VoteNumber};
+use crate::log_view::Life;
+use crate::message::{Request, Response};
+use crate::quorum_state::Election;
+use crate::snapshot::SnapshotId;
+use crate::voters::Endpoint;
+
+/// Where to send a request. A bootstrap address has no node yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    pub node: Option<BrokerId>,
+    pub endpoint: Endpoint,
+}
+
+/// Bytes that the driver puts into an answer before it sends it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fill {
+    /// Whole batches of the log, the first even if it alone is larger than `bytes_max`. Nothing at or above `to`.
+    Records {
+        from: Offset,
+        to: Offset,
+        bytes_max: u32,
+    },
+    Snapshot {
+        id: SnapshotId,
+        position: u64,
+        bytes_max: u32,
+    },
+}
+
+/// Why an append or a change was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    NotLeader {
+        epoch: LeaderEpoch,
+        leader: Option<BrokerId>,
+    },
+    /// Retriable or not as the code is.
+    Because(ErrorCode),
+}
+
+/// Something an operator should read; the quorum goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Alarm {
+    /// The vote file is damaged, lost or older than the log: this node does not vote, so that it cannot vote twice.
+    VoteLost,
+    /// A peer names another leader than the one that this node knows for the same epoch.
+    TwoLeaders {
+        epoch: LeaderEpoch,
+        known: Option<BrokerId>,
+        told: BrokerId,
+    },
+    SnapshotDamaged {
+        id: SnapshotId,
+    },
+    /// Batches of a leader did not fit this log or were damaged.
+    BadBatch {
+        at: Offset,
+    },
+    /// A peer called a request of ours invalid.
+    Refused {
+        peer: Option<BrokerId>,
+    },
+}
+
+/// Why the quorum does nothing any more until the process starts anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Halt {
+    /// A leader asked to cut records that are known to be committed.
+    CutBelowCommitted { to: Offset, committed: Offset },
+    /// A leader sent us to a snapshot that lacks records known to be committed.
+    SnapshotBelowCommitted { snapshot: SnapshotId },
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// Write the vote file durably, then report [`crate::Event::VoteStored`]. Messages that rest on it wait here.
+    StoreVote {
+        number: VoteNumber,
+        election: Election,
+        version: i16,
+    },
+    /// Append at the log end and sync; offsets and epochs are set.
+    Append {
+        batches: Vec<Batch>,
+        life: Life,
+    },
+    /// Cut the log; appends of this life go behind it.
+    Cut {
+        to: Offset,
+        life: Life,
+    },
+    /// Drop the whole log and start it at this snapshot's end.
+    Restart {
+        at: SnapshotId,
+        life: Life,
+    },
+    Send {
+        call: CallId,
+        peer: Peer,
+        request: Request,
+    },
+    Answer {
+        caller: Caller,
+        response: Response,
+        fill: Option<Fill>,
+    },
+    /// The batch has these offsets; it may still be lost with the office.
+    Accepted {
+        tag: AppendTag,
+        base: Offset,
+        next: Offset,
+    },
+    Refused {
+        tag: AppendTag,
+        why: Refusal,
+    },
+    /// All below is committed and durable here: it may be acted upon. Never falls.
+    Committed {
+        up_to: Offset,
+    },
+    /// Another leader, or none. A leader learns of its own office when the first record of its epoch is committed.
+    LeaderChanged {
+        epoch: LeaderEpoch,
+        leader: Option<BrokerId>,
+    },
+    /// Bytes of a download, to be written to a file that is not yet the snapshot.
+    WriteSnapshot {
+        id: SnapshotId,
+        position: u64,
+        bytes: Bytes,
+    },
+    /// All bytes are there: verify, sync, give it its name; report it installed or damaged.
+    FinishSnapshot {
+        id: SnapshotId,
+        size: u64,
+    },
+    /// The download is given up.
+    DropSnapshot {
+        id: SnapshotId,
+    },
+    /// The log starts here from now on.
+    Trim {
+        to: Offset,
+    },
+    DeleteSnapshot {
+        id: SnapshotId,
+    },
+    Alarm(Alarm),
+    Halt(Halt),
+}

@@ -1,0 +1,95 @@
+//! A view of a quorum: its state, and how far each replica came. DescribeQuorum and `esker cluster quorum` are made of it.
+
+use model::{BrokerId, LeaderEpoch, Offset};
+
+use crate::event::Moment;
+use crate::state::{Progress, Role};
+use crate::step::Quorum;
+use crate::voters::Replica;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RoleName {
+    Unattached,
+    Prospective,
+    Candidate,
+    Follower,
+    Leader,
+    Resigned,
+}
+
+/// A replica as its leader sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VoterView {
+    pub replica: Replica,
+    pub end: Option<Offset>,
+    pub last_fetch: Option<Moment>,
+    pub last_caught_up: Option<Moment>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct View {
+    pub role: RoleName,
+    pub epoch: LeaderEpoch,
+    pub leader: Option<BrokerId>,
+    pub voted: Option<Replica>,
+    /// Known to be committed; of a leader, in its own epoch.
+    pub watermark: Option<Offset>,
+    pub end: Offset,
+    pub durable: Offset,
+    /// False if the vote file was lost.
+    pub may_vote: bool,
+    /// Only a leader knows these.
+    pub voters: Vec<VoterView>,
+    pub observers: Vec<VoterView>,
+}
+
+impl Quorum {
+    #[must_use]
+    pub fn role(&self) -> RoleName {
+        match self.role {
+            Role::Unattached(_) => RoleName::Unattached,
+            Role::Prospective(_) => RoleName::Prospective,
+            Role::Candidate(_) => RoleName::Candidate,
+            Role::Follower(_) => RoleName::Follower,
+            Role::Leader(_) => RoleName::Leader,
+            Role::Resigned(_) => RoleName::Resigned,
+        }
+    }
+
+    #[must_use]
+    pub fn epoch(&self) -> LeaderEpoch {
+        self.election.epoch
+    }
+
+    #[must_use]
+    pub fn view(&self) -> View {
+        let seen = |progress: &Progress| VoterView {
+            replica: progress.replica,
+            end: progress.end,
+            last_fetch: progress.last_fetch,
+            last_caught_up: progress.last_caught_up,
+        };
+        let me = self.me.replica;
+        let (mut voters, mut observers, mut watermark) = (Vec::new(), Vec::new(), self.watermark);
+        if let Role::Leader(leader) = &self.role {
+            voters = leader.voters.values().map(seen).collect();
+            observers = leader.observers.values().map(seen).collect();
+            watermark = self.leader_watermark();
+        }
+        if let Some(own) = voters.iter_mut().find(|voter| voter.replica == me) {
+            own.end = Some(self.log.durable());
+        }
+        View {
+            role: self.role(),
+            epoch: self.election.epoch,
+            leader: self.election.leader,
+            voted: self.election.voted,
+            watermark,
+            end: self.log.end(),
+            durable: self.log.durable(),
+            may_vote: self.may_vote,
+            voters,
+            observers,
+        }
+    }
+}

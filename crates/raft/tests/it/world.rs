@@ -1,0 +1,607 @@
+//! Replicas with perfect disks and a network that the script drives.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use model::{BrokerId, Instant, LeaderEpoch, Offset, Timestamp};
+use raft::{
+    AppendTag, Boot, CallId, Caller, Effect, Endpoint, Event, Failure, Fill, History, Life,
+    Listener, LogView, Me, Moment, Quorum, Replica, Request, Response, RoleName, Settings,
+    SnapshotFacts, SnapshotId, VersionRange, VoteFile, VoteNumber, Voter, VoterSet,
+};
+use wire::messages::api_versions_response::SupportedFeatureKey;
+use wire::messages::{AddRaftVoterRequest, ApiVersionsResponse, RemoveRaftVoterRequest};
+use wire::records::{Batch, BatchBuilder};
+use wire::{Records, Uuid};
+
+const LISTENER: &str = "CONTROLLER";
+
+#[derive(Clone)]
+enum Write {
+    Append(Batch),
+    Cut(Offset),
+    Restart(SnapshotId),
+}
+
+/// A replica. Each has a clock of its own, as machines have.
+#[derive(Default)]
+struct Node {
+    now: u64,
+    quorum: Option<Quorum>,
+    batches: Vec<Batch>,
+    durable: Vec<Batch>,
+    start: Option<SnapshotId>,
+    snapshots: BTreeMap<SnapshotId, SnapshotFacts>,
+    pending: VecDeque<(Write, Life)>,
+    vote: Option<raft::Election>,
+    pending_votes: VecDeque<(VoteNumber, raft::Election)>,
+    holds: bool,
+    lost_vote: bool,
+    committed: Offset,
+    halted: bool,
+    alarms: usize,
+    answers: Vec<i16>,
+}
+
+enum Parcel {
+    Request(i32, CallId, Request),
+    Response(CallId, Response),
+    Failed(CallId, Failure),
+}
+
+#[derive(Default)]
+pub(crate) struct World {
+    nodes: BTreeMap<i32, Node>,
+    voters: i32,
+    dynamic: bool,
+    queue: VecDeque<(i32, i32, Parcel)>,
+    cut: BTreeSet<i32>,
+    values: u8,
+    ways: BTreeMap<u64, (i32, Option<CallId>)>,
+    callers: u64,
+    knows_no_pre_votes: bool,
+}
+
+fn replica(id: i32) -> Replica {
+    let mut directory = [7; 16];
+    directory[0] = id as u8;
+    Replica {
+        id: BrokerId(id),
+        directory: Uuid(directory),
+    }
+}
+
+fn voter(id: i32) -> Voter {
+    Voter {
+        replica: replica(id),
+        listeners: listeners(id),
+        versions: VersionRange { min: 0, max: 1 },
+    }
+}
+
+fn listeners(id: i32) -> Vec<Listener> {
+    vec![Listener {
+        name: LISTENER.to_owned(),
+        endpoint: Endpoint {
+            host: id.to_string(),
+            port: 9093,
+        },
+    }]
+}
+
+fn number(word: &str) -> i32 {
+    word.parse().unwrap_or_else(|_| panic!("no number: {word}"))
+}
+
+impl World {
+    /// - `voters N [observers M]`, `dynamic N [observers M]`: a cluster, not yet run
+    /// - `elect N`: lets time pass for N alone until it leads, delivering all
+    /// - `doubt N`: time passes for N until it does not follow its leader any more
+    /// - `expire N`: N's next deadline comes; `wait MS`: everybody's do
+    /// - `run`: delivers messages until there are none; `drop`: loses them
+    /// - `cut N`, `join N`: N hears nobody and is heard by nobody, or again
+    /// - `hold N`, `release N`: its disk reports no syncs, or again
+    /// - `append N K`: K batches of one record; `power N`, `kill N`, `rot N` (its vote file): restarts
+    /// - `snapshot N`, `trim N`: at what it has committed; `add N M`, `remove N M`: N is asked to change voters
+    pub(crate) fn play(&mut self, command: &str) {
+        let words: Vec<&str> = command.split_whitespace().collect();
+        match words.as_slice() {
+            [kind @ ("voters" | "dynamic"), count, rest @ ..] => {
+                self.dynamic = *kind == "dynamic";
+                self.voters = number(count);
+                let observers = rest.get(1).map_or(0, |word| number(word));
+                for id in 1..=self.voters + observers {
+                    self.nodes.insert(id, Node::default());
+                }
+                for id in 1..=self.voters + observers {
+                    self.start(id);
+                }
+            }
+            ["elect", id] => self.elect(number(id)),
+            ["expire", id] => self.expire(number(id)),
+            ["doubt", id] => self.doubt(number(id)),
+            ["wait", ms] => self.wait(number(ms)),
+            ["run"] => self.run(),
+            ["drop"] => self.queue.clear(),
+            ["cut", id] => drop(self.cut.insert(number(id))),
+            ["join", id] => drop(self.cut.remove(&number(id))),
+            ["hold", id] => self.node(number(id)).holds = true,
+            ["release", id] => {
+                self.node(number(id)).holds = false;
+                self.report(number(id));
+            }
+            ["append", id, count] => {
+                for _ in 0..number(count) {
+                    self.values = self.values.wrapping_add(1);
+                    let mut batch = BatchBuilder::new();
+                    batch.push(Timestamp(1), None, Some(&[self.values]), &[]);
+                    let epoch = self.quorum(number(id)).epoch();
+                    let (tag, batch) = (AppendTag(1), batch.build());
+                    self.step(number(id), Event::Append { tag, epoch, batch });
+                }
+            }
+            ["power", id] => self.restart(number(id), false),
+            ["kill", id] => self.restart(number(id), true),
+            ["rot", id] => {
+                self.node(number(id)).lost_vote = true;
+                self.restart(number(id), true);
+            }
+            ["resign", id] => {
+                let epoch = self.quorum(number(id)).epoch();
+                self.step(number(id), Event::Resign { epoch });
+            }
+            ["old"] => self.knows_no_pre_votes = true,
+            ["snapshot", id] => self.snapshot(number(id)),
+            ["trim", id] => {
+                let to = self.quorum(number(id)).last_snapshot();
+                let to = to.expect("there is a snapshot");
+                self.step(number(id), Event::Trim { to });
+            }
+            ["add", id, other] => self.add(number(id), number(other)),
+            ["remove", id, other] => {
+                let other = replica(number(other));
+                let request = Request::RemoveVoter(RemoveRaftVoterRequest {
+                    cluster_id: None,
+                    voter_id: other.id.0,
+                    voter_directory_id: other.directory,
+                });
+                self.ask(number(id), request);
+            }
+            _ => panic!("unknown command: {command}"),
+        }
+    }
+
+    /// - `N leader|follower|... E`: state and epoch
+    /// - `N end|durable|committed O`: offsets
+    /// - `N log E E ...`: the epoch of each batch
+    /// - `N voted M|nobody`, `N voters A,B`, `N halted`, `N answers CODE ...` (of changes)
+    pub(crate) fn expect(&mut self, expectation: &str) -> Result<(), String> {
+        let words: Vec<&str> = expectation.split_whitespace().collect();
+        let id = number(words[0]);
+        let view = self.quorum(id).view();
+        let node = &self.nodes[&id];
+        let is = match &words[1..] {
+            ["end", _] => format!("end {}", view.end),
+            ["durable", _] => format!("durable {}", view.durable),
+            ["committed", _] => {
+                let known = self.quorum_ref(id).watermark();
+                format!("committed {}", known.unwrap_or_default())
+            }
+            ["log", ..] => {
+                let epochs = node.batches.iter();
+                let epochs: Vec<String> = epochs.map(|b| b.leader_epoch().to_string()).collect();
+                format!("log {}", epochs.join(" ")).trim_end().to_owned()
+            }
+            ["voted", _] => {
+                let voted = view.voted.map(|voted| voted.id.to_string());
+                format!("voted {}", voted.unwrap_or_else(|| "nobody".to_owned()))
+            }
+            ["voters", _] => {
+                let ids = self.quorum_ref(id).voter_ids();
+                let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
+                format!("voters {}", ids.join(","))
+            }
+            ["halted"] => (if node.halted { "halted" } else { "running" }).to_owned(),
+            ["alarms", _] => format!("alarms {}", node.alarms),
+            ["answers", ..] => {
+                let codes: Vec<String> = node.answers.iter().map(ToString::to_string).collect();
+                format!("answers {}", codes.join(" ")).trim_end().to_owned()
+            }
+            [_, _] => format!("{:?} {}", view.role, view.epoch).to_lowercase(),
+            _ => return Err(format!("unknown expectation: {expectation}")),
+        };
+        let want = words[1..].join(" ");
+        if is == want {
+            Ok(())
+        } else {
+            Err(format!("{id} should be: {want}; it is: {is}"))
+        }
+    }
+
+    fn node(&mut self, id: i32) -> &mut Node {
+        self.nodes.get_mut(&id).expect("a node of this number")
+    }
+
+    fn quorum(&mut self, id: i32) -> &mut Quorum {
+        self.node(id).quorum.as_mut().expect("it runs")
+    }
+
+    fn quorum_ref(&self, id: i32) -> &Quorum {
+        self.nodes[&id].quorum.as_ref().expect("it runs")
+    }
+
+    fn moment(&self, id: i32) -> Moment {
+        Moment {
+            now: Instant(self.nodes[&id].now),
+            wall: Timestamp(1),
+        }
+    }
+
+    fn start(&mut self, id: i32) {
+        let (at, dynamic, first) = (self.moment(id), self.dynamic, self.voters);
+        let count = self.nodes.len() as i32;
+        let node = self.node(id);
+        let set = VoterSet::of((1..=first).map(|id| {
+            let mut voter = voter(id);
+            if !dynamic {
+                voter.replica.directory = Uuid::ZERO;
+            }
+            voter
+        }));
+        let mut log = LogView::starting_at(node.start);
+        let mut history = History::default();
+        if dynamic {
+            let facts = SnapshotFacts {
+                voters: Some(set),
+                version: Some(1),
+            };
+            node.snapshots.entry(SnapshotId::BOOTSTRAP).or_insert(facts);
+            let at = node.start.unwrap_or(SnapshotId::BOOTSTRAP);
+            history.restart(at, &node.snapshots[&at]);
+        } else {
+            history = History::new(set);
+        }
+        for id in node.snapshots.keys() {
+            log.add_snapshot(*id, 1);
+        }
+        for batch in &node.batches {
+            log.note(batch).unwrap();
+            history.note(batch).unwrap();
+        }
+        log.believe();
+        let vote = match node.vote {
+            _ if node.lost_vote => VoteFile::Lost,
+            Some(election) => VoteFile::Known(election),
+            None => VoteFile::Fresh,
+        };
+        let boot = Boot {
+            log,
+            history,
+            vote,
+            committed: Offset::ZERO,
+        };
+        let me = Me {
+            replica: replica(id),
+            cluster: "scripts".to_owned(),
+            listeners: listeners(id),
+            listener: LISTENER.to_owned(),
+            seeds: if dynamic {
+                (1..=count)
+                    .flat_map(listeners)
+                    .map(|listener| listener.endpoint)
+                    .collect()
+            } else {
+                Vec::new()
+            },
+            versions: VersionRange { min: 0, max: 1 },
+        };
+        let (quorum, effects) = Quorum::new(me, Settings::default(), boot, id as u64, at);
+        node.quorum = Some(quorum);
+        self.perform(id, effects);
+    }
+
+    fn restart(&mut self, id: i32, keeps_all: bool) {
+        let node = self.node(id);
+        node.quorum = None;
+        let votes = std::mem::take(&mut node.pending_votes);
+        if keeps_all {
+            node.vote = votes.back().map(|(_, election)| *election).or(node.vote);
+        } else {
+            node.batches = node.durable.clone();
+        }
+        node.durable = node.batches.clone();
+        node.pending.clear();
+        node.holds = false;
+        self.queue.retain(|(from, to, _)| *from != id && *to != id);
+        self.start(id);
+    }
+
+    fn step(&mut self, id: i32, event: Event) {
+        let at = self.moment(id);
+        let Some(quorum) = &mut self.node(id).quorum else {
+            return;
+        };
+        let effects = quorum.step(at, event);
+        self.perform(id, effects);
+    }
+
+    fn perform(&mut self, id: i32, effects: Vec<Effect>) {
+        for effect in effects {
+            self.effect(id, effect);
+        }
+        self.report(id);
+    }
+
+    /// The disk says what it has done, unless it is held.
+    fn report(&mut self, id: i32) {
+        while !self.node(id).holds {
+            let node = self.node(id);
+            if let Some((number, election)) = node.pending_votes.pop_front() {
+                node.vote = Some(election);
+                self.step(id, Event::VoteStored { number });
+            } else if let Some((write, life)) = node.pending.pop_front() {
+                let up_to = apply(&mut node.durable, &write);
+                self.step(id, Event::Synced { up_to, life });
+            } else {
+                return;
+            }
+        }
+    }
+
+    fn effect(&mut self, id: i32, effect: Effect) {
+        let node = self.node(id);
+        match effect {
+            Effect::StoreVote {
+                number, election, ..
+            } => node.pending_votes.push_back((number, election)),
+            Effect::Append { batches, life } => {
+                for batch in batches {
+                    node.batches.push(batch.clone());
+                    node.pending.push_back((Write::Append(batch), life));
+                }
+            }
+            Effect::Cut { to, life } => {
+                apply(&mut node.batches, &Write::Cut(to));
+                node.pending.push_back((Write::Cut(to), life));
+            }
+            Effect::Restart { at, life } => {
+                apply(&mut node.batches, &Write::Restart(at));
+                node.start = Some(at);
+                node.pending.push_back((Write::Restart(at), life));
+            }
+            Effect::Send {
+                call,
+                peer,
+                request,
+            } => {
+                let to = number(&peer.endpoint.host);
+                let parcel = Parcel::Request(id, call, request);
+                self.queue.push_back((id, to, parcel));
+            }
+            Effect::Answer {
+                caller,
+                response,
+                fill,
+            } => self.answer(id, caller, response, fill),
+            Effect::Committed { up_to } => node.committed = up_to,
+            Effect::FinishSnapshot { id: snapshot, .. } => {
+                let facts = self.facts(snapshot);
+                self.node(id).snapshots.insert(snapshot, facts.clone());
+                let event = Event::SnapshotInstalled {
+                    id: snapshot,
+                    size: 1,
+                    facts,
+                };
+                self.step(id, event);
+            }
+            Effect::Trim { to } => {
+                let start = node.snapshots.keys().find(|known| known.end == to);
+                node.start = start.copied();
+                node.batches.retain(|batch| batch.base_offset() >= to);
+                node.durable.retain(|batch| batch.base_offset() >= to);
+            }
+            Effect::DeleteSnapshot { id } => drop(node.snapshots.remove(&id)),
+            Effect::Halt(_) => node.halted = true,
+            Effect::Alarm(_) => node.alarms += 1,
+            Effect::Accepted { .. }
+            | Effect::Refused { .. }
+            | Effect::LeaderChanged { .. }
+            | Effect::WriteSnapshot { .. }
+            | Effect::DropSnapshot { .. } => {}
+        }
+    }
+
+    /// The facts in some node's snapshot of this name.
+    fn facts(&self, id: SnapshotId) -> SnapshotFacts {
+        let mut nodes = self.nodes.values();
+        let facts = nodes.find_map(|node| node.snapshots.get(&id));
+        facts.expect("somebody has the snapshot").clone()
+    }
+
+    fn answer(&mut self, id: i32, caller: Caller, mut response: Response, fill: Option<Fill>) {
+        match (&mut response, fill) {
+            (Response::Fetch(response), Some(Fill::Records { from, to, .. })) => {
+                let batches = self.nodes[&id].batches.iter();
+                let wanted = batches.filter(|b| b.base_offset() >= from && b.next_offset() <= to);
+                let bytes: Vec<u8> = wanted.flat_map(|b| b.to_bytes().to_vec()).collect();
+                let part = &mut response.responses[0].partitions[0];
+                part.records = Some(Records::Bytes(bytes.into()));
+            }
+            (Response::FetchSnapshot(response), Some(Fill::Snapshot { .. })) => {
+                let part = &mut response.topics[0].partitions[0];
+                part.unaligned_records = Some(Records::Bytes(vec![0].into()));
+            }
+            _ => {}
+        }
+        let Some((back, call)) = self.ways.remove(&caller.0) else {
+            panic!("{id} answers twice");
+        };
+        let Some(call) = call else {
+            let code = match response {
+                Response::AddVoter(response) => response.error_code,
+                Response::RemoveVoter(response) => response.error_code,
+                other => panic!("an operator asked for {other:?}"),
+            };
+            return self.node(id).answers.push(code);
+        };
+        self.queue
+            .push_back((id, back, Parcel::Response(call, response)));
+    }
+
+    fn ask(&mut self, id: i32, request: Request) {
+        self.callers += 1;
+        self.ways.insert(self.callers, (0, None));
+        let caller = Caller(self.callers);
+        self.step(id, Event::Request { caller, request });
+    }
+
+    fn add(&mut self, id: i32, other: i32) {
+        let at = listeners(other).remove(0);
+        let other = replica(other);
+        let request = Request::AddVoter(AddRaftVoterRequest {
+            cluster_id: None,
+            timeout_ms: 1_000,
+            voter_id: other.id.0,
+            voter_directory_id: other.directory,
+            listeners: vec![wire::messages::add_raft_voter_request::Listener {
+                name: at.name,
+                host: at.endpoint.host,
+                port: at.endpoint.port,
+            }],
+            ack_when_committed: true,
+        });
+        self.ask(id, request);
+    }
+
+    fn run(&mut self) {
+        for _ in 0..10_000 {
+            let Some((from, to, parcel)) = self.queue.pop_front() else {
+                return;
+            };
+            if self.cut.contains(&from) || self.cut.contains(&to) {
+                continue;
+            }
+            self.deliver(to, parcel);
+        }
+        panic!("messages without end");
+    }
+
+    fn deliver(&mut self, to: i32, parcel: Parcel) {
+        match parcel {
+            Parcel::Request(from, call, Request::ApiVersions(_)) => {
+                let response = Response::ApiVersions(ApiVersionsResponse {
+                    supported_features: vec![SupportedFeatureKey {
+                        name: "kraft.version".to_owned(),
+                        min_version: 0,
+                        max_version: 1,
+                    }],
+                    ..Default::default()
+                });
+                self.queue
+                    .push_back((to, from, Parcel::Response(call, response)));
+            }
+            Parcel::Request(from, call, Request::Vote(request))
+                if self.knows_no_pre_votes && request.topics[0].partitions[0].pre_vote =>
+            {
+                let parcel = Parcel::Failed(call, Failure::UnsupportedVersion);
+                self.queue.push_back((to, from, parcel));
+            }
+            Parcel::Request(from, call, request) => {
+                self.callers += 1;
+                self.ways.insert(self.callers, (from, Some(call)));
+                let caller = Caller(self.callers);
+                self.step(to, Event::Request { caller, request });
+            }
+            Parcel::Response(call, response) => self.step(to, Event::Answer { call, response }),
+            Parcel::Failed(call, failure) => self.step(to, Event::Failed { call, failure }),
+        }
+    }
+
+    fn expire(&mut self, id: i32) {
+        if let Some(deadline) = self.quorum(id).next_deadline() {
+            let node = self.node(id);
+            node.now = node.now.max(deadline.0);
+        }
+        self.step(id, Event::Tick);
+    }
+
+    fn elect(&mut self, id: i32) {
+        for _ in 0..100 {
+            self.run();
+            if self.quorum(id).role() == RoleName::Leader {
+                return;
+            }
+            self.expire(id);
+        }
+        panic!("{id} does not get elected: {:?}", self.quorum(id).view());
+    }
+
+    fn doubt(&mut self, id: i32) {
+        for _ in 0..20 {
+            if self.quorum(id).role() != RoleName::Follower {
+                return;
+            }
+            self.expire(id);
+        }
+        panic!("{id} never doubts its leader");
+    }
+
+    fn wait(&mut self, ms: i32) {
+        let mut left = ms as u64 * 1_000_000;
+        loop {
+            self.run();
+            let next = self.nodes.iter().filter_map(|(id, node)| {
+                let deadline = node.quorum.as_ref()?.next_deadline()?;
+                Some((deadline.0.saturating_sub(node.now), *id))
+            });
+            let due = next.min().filter(|(gone, _)| *gone <= left);
+            let gone = due.map_or(left, |(gone, _)| gone);
+            left -= gone;
+            for node in self.nodes.values_mut() {
+                node.now += gone;
+            }
+            match due {
+                Some((_, id)) => self.step(id, Event::Tick),
+                None => return,
+            }
+        }
+    }
+
+    fn snapshot(&mut self, id: i32) {
+        let end = self.node(id).committed;
+        let quorum = self.quorum(id);
+        let snapshot = quorum.snapshot_id(end).expect("it is committed");
+        let facts = quorum.history().facts_at(end);
+        self.node(id).snapshots.insert(snapshot, facts);
+        self.step(
+            id,
+            Event::SnapshotWritten {
+                id: snapshot,
+                size: 1,
+            },
+        );
+    }
+
+    /// The epoch of a node, for tests that are no scripts.
+    #[must_use]
+    pub(crate) fn epoch(&self, id: i32) -> LeaderEpoch {
+        self.quorum_ref(id).epoch()
+    }
+}
+
+/// Performs a write; returns the log end behind it.
+fn apply(batches: &mut Vec<Batch>, write: &Write) -> Offset {
+    match write {
+        Write::Append(batch) => {
+            batches.push(batch.clone());
+            batch.next_offset()
+        }
+        Write::Cut(to) => {
+            batches.retain(|batch| batch.next_offset() <= *to);
+            *to
+        }
+        Write::Restart(at) => {
+            batches.clear();
+            at.end
+        }
+    }
+}
