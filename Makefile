@@ -7,7 +7,7 @@ SECONDS ?= 60
 TARGETS ?=
 ARGS ?=
 
-.PHONY: serve build test test-clients sim sim-every chaos bench fuzz fuzz-check check fmt deny
+.PHONY: serve build test test-clients sim sim-every sim-quorum chaos bench fuzz fuzz-check check fmt deny
 
 ## build the release binary and start a broker on 127.0.0.1:9092 with its data in ./data
 serve: build
@@ -29,6 +29,10 @@ test-clients: build
 ## seeded runs of the real broker on a simulated machine: make sim SEEDS=1000
 sim:
 	$(CARGO) run --release --package sim -- --seeds $(SEEDS) $(ARGS)
+
+## seeded runs of the quorum alone, on model disks and a model network: make sim-quorum SEEDS=50000
+sim-quorum:
+	$(CARGO) run --release --package sim --bin quorum -- --seeds $(SEEDS) $(ARGS)
 
 ## of a few seeds a failing sync, a failing write and a power cut at every place, and every crash state of transactions: hours
 sim-every:

@@ -2,4 +2,5 @@
 
 pub mod checker;
 mod client;
+pub mod quorum;
 pub mod run;

@@ -1,0 +1,102 @@
+//! The shape of a run: how many replicas, which faults, how often. Each seed leaves some faults out, so that those that
+//! remain come together in more ways.
+
+use env::sim::Chance;
+
+pub(super) const MS: u64 = 1_000_000;
+pub(super) const SECOND: u64 = 1_000 * MS;
+
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub(super) voters: u32,
+    pub(super) observers: u32,
+    /// `kraft.version` 1: voters are in the log and may change.
+    pub(super) is_dynamic: bool,
+    /// Observers ask to become voters by themselves.
+    pub(super) joins: bool,
+    /// Faults strike until then; afterwards everything is healed.
+    pub(super) chaos: u64,
+    /// Of 256 messages, how many are lost, and how many arrive twice.
+    pub(super) lost: u64,
+    pub(super) doubled: u64,
+    pub(super) delay_max: u64,
+    pub(super) sync_max: u64,
+    pub(super) fault_every: u64,
+    pub(super) append_every: u64,
+    pub(super) change_every: u64,
+    pub(super) snapshot_every: u64,
+    pub(super) fetch_bytes_max: u32,
+    pub(super) strikes: Vec<Strike>,
+    /// One in so many votes is followed at once by a short death of the voter; 0 for none.
+    pub(super) voter_dies_one_in: u64,
+    pub(super) election_timeout: u64,
+    /// Parts per million by which a clock may be fast or slow.
+    pub(super) drift_ppm: u64,
+}
+
+/// A fault of one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Strike {
+    Kill,
+    Power,
+    PowerOfAll,
+    Pause,
+    /// Two groups that do not hear each other.
+    Split,
+    /// One replica is heard and hears nothing, or the other way round.
+    Deafen,
+    SlowDisk,
+    /// The vote file is damaged while the node is down.
+    VoteRot,
+    /// The disk is gone: the node comes back as another replica.
+    Wipe,
+}
+
+const STRIKES: [Strike; 9] = [
+    Strike::Kill,
+    Strike::Power,
+    Strike::PowerOfAll,
+    Strike::Pause,
+    Strike::Split,
+    Strike::Deafen,
+    Strike::SlowDisk,
+    Strike::VoteRot,
+    Strike::Wipe,
+];
+
+impl Plan {
+    #[must_use]
+    pub fn of(seed: u64) -> Plan {
+        let mut chance = Chance::new(seed ^ 0x7175_6f72_756d);
+        let voters = *chance.pick(&[1, 2, 3, 3, 3, 3, 3, 4, 5, 5]);
+        let is_dynamic = !chance.one_in(3);
+        let rate = |chance: &mut Chance, most: u64| {
+            if chance.one_in(2) {
+                0
+            } else {
+                chance.between(1, most)
+            }
+        };
+        let strikes = STRIKES.into_iter().filter(|_| chance.one_in(2)).collect();
+        Plan {
+            voters,
+            observers: chance.between(0, 2) as u32,
+            is_dynamic,
+            joins: chance.one_in(4),
+            chaos: chance.between(10, 40) * SECOND,
+            lost: rate(&mut chance, 40),
+            doubled: rate(&mut chance, 40),
+            delay_max: *chance.pick(&[MS, 10 * MS, 100 * MS, 800 * MS]),
+            sync_max: *chance.pick(&[MS / 10, 5 * MS, 50 * MS, 500 * MS]),
+            fault_every: *chance.pick(&[SECOND, 3 * SECOND, 8 * SECOND]),
+            append_every: *chance.pick(&[20 * MS, 100 * MS, 500 * MS]),
+            change_every: *chance.pick(&[SECOND, 4 * SECOND]),
+            snapshot_every: *chance.pick(&[2 * SECOND, 10 * SECOND, 1_000 * SECOND]),
+            fetch_bytes_max: *chance.pick(&[1, 300, 1 << 20]),
+            strikes,
+            voter_dies_one_in: *chance.pick(&[0, 2, 2, 10]),
+            election_timeout: *chance.pick(&[50 * MS, 300 * MS, SECOND]),
+            drift_ppm: *chance.pick(&[0, 1_000, 200_000]),
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! A hundred seeds, and the same seed twice.
+
+use super::run;
+
+#[test]
+fn quorums_keep_their_promises_under_faults() {
+    let mut cuts = 0;
+    for seed in 1..=100 {
+        let verdict = run(seed, false);
+        assert_eq!(verdict.broken, None, "seed {seed}");
+        cuts += verdict.counts.cuts;
+    }
+    assert!(cuts > 0, "no log was ever cut: the faults are too kind");
+}
+
+#[test]
+fn same_seed_is_the_same_run() {
+    for seed in [3, 17] {
+        assert_eq!(run(seed, false).trace, run(seed, false).trace);
+    }
+}
