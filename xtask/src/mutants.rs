@@ -38,7 +38,7 @@ pub(crate) fn objections(root: &Path) -> Result<Vec<String>, String> {
         let text = text.map_err(|why| format!("{patch}: {why}"))?;
         if !says_how_it_is_found(&text) {
             objections.push(format!(
-                "{patch}: no line `Caught by: sim LOAD SEEDS [--images N | --damages N]`"
+                "{patch}: no line `Caught by: sim LOAD SEEDS [--images N | --damages N]` or `Caught by: quorum SEEDS`"
             ));
         }
         let checked = Command::new("git")
@@ -60,6 +60,13 @@ fn says_how_it_is_found(text: &str) -> bool {
         .lines()
         .find_map(|line| line.strip_prefix("Caught by: sim "));
     let is_count = |word: &str| word.parse::<u64>().is_ok();
+    let mut lines = text.lines();
+    if lines.any(|line| {
+        line.strip_prefix("Caught by: quorum ")
+            .is_some_and(is_count)
+    }) {
+        return true;
+    }
     let words: Vec<_> = line.unwrap_or_default().split(' ').collect();
     match words[..] {
         [load, seeds] => LOADS.contains(&load) && is_count(seeds),
@@ -90,6 +97,8 @@ mod tests {
             "Caught by: sim transactions 5 --images 400\n"
         ));
         assert!(says_how_it_is_found("Caught by: sim all 3 --damages 60\n"));
+        assert!(says_how_it_is_found("Caught by: quorum 500\n"));
+        assert!(!says_how_it_is_found("Caught by: quorum many\n"));
         assert!(!says_how_it_is_found("Caught by: sim all 3 --damages\n"));
         assert!(!says_how_it_is_found("A promise.\n"));
         assert!(!says_how_it_is_found("Caught by: sim grouping 20\n"));
