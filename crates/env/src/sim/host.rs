@@ -153,7 +153,8 @@ impl Wall {
     }
 
     fn running(&self, now: u64) -> i64 {
-        let runs = u128::from(now - self.since) * u128::from(self.rate);
+        // A host that syncs is ahead of the world: what it began there has not begun yet.
+        let runs = u128::from(now.saturating_sub(self.since)) * u128::from(self.rate);
         self.began_ms + (runs / u128::from(RATE) / 1_000_000) as i64
     }
 
@@ -259,6 +260,7 @@ impl Host {
     /// Syncs a file, which is over at `end` if a syncer does it.
     pub(crate) fn sync_file(&mut self, node: u64, end: Option<SyncEnd>) -> io::Result<()> {
         let unsynced = self.volume.file_mut(node)?.begin_sync();
+        self.overtake(end, |of| of == node);
         self.keep_until(end, [(node, unsynced)]);
         Ok(())
     }
@@ -266,7 +268,20 @@ impl Host {
     /// Syncs the volume, which is over at `end` if a syncer does it.
     pub(crate) fn sync_all(&mut self, end: Option<SyncEnd>) {
         let covered = self.volume.sync_all();
+        self.overtake(end, |_| true);
         self.keep_until(end, covered);
+    }
+
+    /// A sync that returns has waited for what earlier ones of the same file had begun to write, though those take longer.
+    fn overtake(&mut self, end: Option<SyncEnd>, is_covered: impl Fn(u64) -> bool) {
+        let Some(SyncEnd { end, .. }) = end else {
+            return;
+        };
+        for (until, node, _) in &mut self.syncs {
+            if is_covered(*node) {
+                *until = end.min(*until);
+            }
+        }
     }
 
     fn keep_until(

@@ -288,3 +288,48 @@ fn a_syncer_sleeps_while_it_syncs_and_a_power_cut_then_may_lose_pages() {
     assert!(kept.contains(&(9000, 1, Some(1))), "all of it: {kept:?}");
     assert!(kept.contains(&(9100, 1, Some(1))), "more than it: {kept:?}");
 }
+
+#[test]
+fn a_sync_that_returns_covers_what_slower_ones_before_it_had_begun() {
+    for seed in 0..20 {
+        let machine = Machine::new(seed, Faults::default());
+        let env = machine.env();
+        let path = Path::new(FILES[0]);
+        let file = env.disk.open(path, Open::Create).unwrap();
+        env.disk.sync_dir(Path::new("/")).unwrap();
+        let synced = [0, 1].map(|_| Arc::new(AtomicU64::new(0)));
+        for (synced, times) in synced.iter().zip([100, 1]) {
+            let nanos = &slow().sync_nanos;
+            let nanos = nanos.start * times..nanos.end * times;
+            machine.faults(|faults| faults.sync_nanos = nanos);
+            let syncer = Syncer {
+                file: file.clone(),
+                synced: Arc::clone(synced),
+                has_synced: false,
+            };
+            env.threads.spawn_syncer("syncer", Box::new(syncer));
+            machine.run_until(SYNC / 10, |_| false);
+        }
+        let is_over = |synced: &AtomicU64| synced.load(Ordering::SeqCst) == 2;
+        if !machine.run_until(SYNC * 50, |_| is_over(&synced[1])) {
+            continue; // one in a hundred syncs is slow by itself
+        }
+        assert!(!is_over(&synced[0]), "the first goes on");
+        machine.power_cut();
+        let file = machine.env().disk.open(path, Open::Read).unwrap();
+        let mut bytes = vec![0; file.len().unwrap() as usize];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        assert_eq!(bytes, [1; 9000], "seed {seed}");
+    }
+}
+
+#[test]
+fn the_clock_of_a_host_that_syncs_may_get_another_rate() {
+    let mut rig = rig(3);
+    rig.begin();
+    let machine = rig.machines.get(HostId(2)).clone();
+    let before = machine.env().clock.wall_ms().0;
+    machine.run_wall_at(2_000);
+    let after = machine.env().clock.wall_ms().0;
+    assert!(before <= after && after < before + 60_000, "{before} to {after}");
+}

@@ -249,7 +249,9 @@ impl Striker {
             (Strike::StickClock, "stuck clock", of(|it| it.walls_stuck)),
             (Strike::SkewClock, "skewed clock", of(|it| it.walls_skewed)),
         ];
-        let walls = walls.map(|(strike, name, bit)| (strike, 2, name, bit));
+        // A machine that is down, or stands still, asks for no time.
+        let missed = 2 * nodes.len();
+        let walls = walls.map(|(strike, name, bit)| (strike, missed, name, bit));
         let (operations, syncs) = (of(|it| it.crashes_at_op), of(|it| it.syncs_failed));
         let (writes, stops) = (
             of(|it| it.writes_failed),
@@ -273,8 +275,8 @@ impl Striker {
             (Strike::FullDisk, 8, "full disk", full),
             (Strike::Reset, 1, "broken connection", of(|it| it.resets)),
             (Strike::Stall, 3, "data held back", of(|it| it.stalls)),
-            // Three struck while a group stood still (`group`, seed 36).
-            (Strike::SlowDisk, 4, "slow sync", self.slow_syncs),
+            // Five struck while nothing was written (`wide`, seed 136).
+            (Strike::SlowDisk, 5, "slow sync", self.slow_syncs),
             // Two machines have nothing to say to each other.
             (Strike::CutLink, 6, "cut link", of(|it| it.link_cuts)),
         ];
