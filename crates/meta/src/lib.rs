@@ -5,6 +5,7 @@
 //! and answers then. Records are Kafka's, so that this log can become a KRaft log.
 
 mod candidate;
+pub mod checkpoint;
 pub mod decide;
 pub mod delta;
 pub mod dir;
@@ -13,6 +14,7 @@ pub mod name;
 mod placement;
 pub mod record;
 mod shared_map;
+pub mod snapshot;
 pub mod versions;
 mod write;
 

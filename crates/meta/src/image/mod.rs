@@ -102,6 +102,8 @@ pub enum ReplayError {
     NoAcl(Uuid),
     #[error("metadata log: a transaction begins within another")]
     TransactionTwice,
+    #[error("snapshot: it ends within a transaction")]
+    TransactionOpen,
     #[error("metadata log: a transaction ends that never began")]
     NoTransaction,
     #[error("metadata log: a batch at offset {base} comes after offset {end}")]
@@ -365,6 +367,12 @@ impl Image {
         }
         (self.end, self.epoch, self.time) = (base, place.epoch, place.time);
         Ok(())
+    }
+
+    /// The image is that of a snapshot: it was learned at once, as of one place in the log.
+    pub(crate) fn settle_at(&mut self, place: Place) {
+        (self.end, self.epoch, self.time) = (place.base.0, place.epoch, place.time);
+        self.generations = [self.end; VIEWS_COUNT];
     }
 
     fn on_record(&mut self, record: &Record) -> Result<(), ReplayError> {

@@ -7,6 +7,7 @@ mod leaders;
 mod model;
 mod records;
 mod replay;
+mod snapshot;
 
 use std::collections::BTreeMap;
 
