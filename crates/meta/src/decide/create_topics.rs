@@ -159,7 +159,7 @@ pub fn auto_create(
 
 /// What a topic is when nobody said.
 fn implied(image: &Image, broker: &Broker, name: &str) -> NewTopic {
-    let usable = image.brokers().filter(|broker| !broker.is_fenced).count();
+    let usable = image.brokers().filter(|broker| broker.is_active()).count();
     let internal = |prefix: &str, short: &str| {
         let number = |what: String| broker.number(&what).unwrap_or(1);
         let factor = number(format!("{prefix}.replication.factor"))
