@@ -13,6 +13,7 @@ pub mod image;
 pub mod name;
 mod placement;
 pub mod record;
+pub mod sessions;
 mod shared_map;
 pub mod snapshot;
 pub mod versions;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use meta::Record;
 use meta::decide::elect_leaders::{Elected, Election, elect_leaders};
-use meta::decide::update_features::{Update, UpdateError, update_features};
+use meta::decide::update_features::{Controllers, Update, UpdateError, update_features};
 use model::{BrokerId, LeaderEpoch, Offset, Timestamp};
 use wire::Uuid;
 
@@ -69,7 +69,7 @@ pub(crate) fn elect(
     election: Election,
     partitions: Option<&[(String, Vec<i32>)]>,
 ) -> (Vec<Record>, Vec<(String, Vec<Elected>)>) {
-    let decision = elect_leaders(view.image, election, partitions);
+    let decision = elect_leaders(view.image, view.broker, election, partitions);
     (decision.records, decision.answers)
 }
 
@@ -79,6 +79,10 @@ pub(crate) fn update(
     updates: &BTreeMap<String, Update>,
     mode: Mode,
 ) -> Result<Vec<Record>, UpdateError> {
-    let records = update_features(view.image, view.broker.node_id, updates)?;
+    let quorum = Controllers {
+        local: view.broker.node_id,
+        voters: &[view.broker.node_id],
+    };
+    let records = update_features(view.image, quorum, updates)?;
     Ok(mode.records(records))
 }

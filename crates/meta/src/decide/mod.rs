@@ -4,15 +4,24 @@
 //! replays them when they are durable, and only then gives the answers. A request that is refused in part is done in part.
 
 pub mod alter_configs;
+pub mod alter_partition;
 pub mod assign_dir;
+pub mod assign_dirs;
+pub mod controller;
 pub mod create_partitions;
 pub mod create_topics;
 pub mod delete_topics;
+mod draft;
 pub mod elect_leaders;
+pub mod heartbeat;
+pub mod partition_change;
 pub mod producer_ids;
 pub mod reassign;
 pub mod register_broker;
+pub mod registration;
 pub mod update_features;
+
+pub use draft::{TopicRules, TopicSettings};
 
 use std::collections::BTreeSet;
 
@@ -103,7 +112,7 @@ fn check_new_assignment(
     }
 }
 
-/// A partition as it begins: everyone in sync, the first replica that is not fenced leads.
+/// A partition as it begins: all in sync that are neither fenced nor shutting down, and the first of them leads.
 fn new_partition(
     image: &Image,
     placement: &mut Placement<'_>,
@@ -111,7 +120,7 @@ fn new_partition(
     index: PartitionIndex,
     replicas: &[BrokerId],
 ) -> Record {
-    let is_usable = |id: &&BrokerId| image.broker(**id).is_some_and(|broker| !broker.is_fenced);
+    let is_usable = |id: &&BrokerId| image.broker(**id).is_some_and(Registration::is_active);
     let isr: Vec<i32> = replicas.iter().filter(is_usable).map(|id| id.0).collect();
     PartitionRecord {
         partition_id: index.0,

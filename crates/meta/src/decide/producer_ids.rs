@@ -5,8 +5,10 @@ use std::ops::Range;
 use model::BrokerId;
 use wire::metadata::ProducerIdsRecord;
 
+use super::alter_partition::check_epoch;
 use crate::image::Image;
 use crate::record::Record;
+use crate::sessions::HeartbeatError;
 
 /// One metadata record for every thousand producers; what is left of a block is lost when the broker stops.
 pub const BLOCK: i64 = 1000;
@@ -23,4 +25,25 @@ pub fn allocate_producer_ids(image: &Image, broker: BrokerId) -> Option<(Record,
         next_producer_id: next,
     };
     Some((record.into(), first..next))
+}
+
+/// Why a broker gets no block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AllocateError {
+    #[error(transparent)]
+    Epoch(#[from] HeartbeatError),
+    #[error(
+        "Exhausted all producerIds as the next block's end producerId has exceeded the int64 type limit"
+    )]
+    Exhausted,
+}
+
+/// The same for a broker that asks the controller for it.
+pub fn allocate_for(
+    image: &Image,
+    broker: BrokerId,
+    epoch: i64,
+) -> Result<(Record, Range<i64>), AllocateError> {
+    check_epoch(image, broker, epoch)?;
+    allocate_producer_ids(image, broker).ok_or(AllocateError::Exhausted)
 }

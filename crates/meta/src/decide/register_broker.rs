@@ -2,15 +2,16 @@
 //!
 //! Owns the level of the metadata format too: the first broker finalizes it.
 
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use model::BrokerId;
 use wire::Uuid;
-use wire::metadata::register_broker_record::{BrokerEndpoint, BrokerFeature};
 use wire::metadata::{FeatureLevelRecord, PartitionChangeRecord, RegisterBrokerRecord};
 
-use crate::image::{Endpoint, Image, Topic};
+use super::registration::{endpoints, features};
+use crate::image::{Endpoint, Image, Levels, Topic};
 use crate::record::Record;
 use crate::versions::MetadataVersion;
 pub use crate::versions::{GROUP_VERSION, METADATA_VERSION, TRANSACTION_VERSION};
@@ -35,6 +36,16 @@ pub struct Broker {
     pub log_dirs: Vec<Uuid>,
 }
 
+/// [`FEATURES`] as a registration has them.
+#[must_use]
+pub fn supported() -> BTreeMap<String, Levels> {
+    let levels = FEATURES.into_iter().map(|(name, levels)| {
+        let (min, max) = (*levels.start(), *levels.end());
+        (name.to_owned(), Levels { min, max })
+    });
+    levels.collect()
+}
+
 /// Records that make the image say what `broker` says; none when it does already.
 #[must_use]
 pub fn register_broker(image: &Image, broker: &Broker) -> Vec<Record> {
@@ -56,27 +67,15 @@ pub fn register_broker(image: &Image, broker: &Broker) -> Vec<Record> {
             && known.endpoints == broker.endpoints
             && known.rack == broker.rack
             && known.log_dirs == broker.log_dirs
+            && known.features == supported()
     });
     if !is_known {
-        let end_points = broker.endpoints.iter().map(|end| BrokerEndpoint {
-            name: end.name.clone(),
-            host: end.host.clone(),
-            port: end.port,
-            security_protocol: end.protocol.0,
-        });
         let record = RegisterBrokerRecord {
             broker_id: broker.id.0,
             incarnation_id: broker.incarnation,
             broker_epoch: image.end() + i64::try_from(records.len()).unwrap_or(0),
-            end_points: end_points.collect(),
-            features: FEATURES
-                .into_iter()
-                .map(|(name, levels)| BrokerFeature {
-                    name: name.into(),
-                    min_supported_version: *levels.start(),
-                    max_supported_version: *levels.end(),
-                })
-                .collect(),
+            end_points: endpoints(&broker.endpoints),
+            features: features(&supported()),
             rack: broker.rack.clone(),
             fenced: false,
             log_dirs: broker.log_dirs.clone(),

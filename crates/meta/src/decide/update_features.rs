@@ -1,7 +1,7 @@
 //! Levels of features: what brokers agree on, raised after an upgrade and lowered before a step back (KIP-584, KIP-1022).
 //!
-//! Owns which level may follow which. Levels change together or not at all. A level that would leave records in the metadata log
-//! which it does not know is never gone back to.
+//! Owns which level may follow which. Levels change together or not at all. A level has to be one that every registered node
+//! supports. One that would leave records in the metadata log which it does not know is never gone back to.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use model::BrokerId;
 use wire::metadata::FeatureLevelRecord;
 
 use super::register_broker::{FEATURES, METADATA_VERSION};
-use crate::image::Image;
+use crate::image::{Image, Levels};
 use crate::record::Record;
 use crate::versions::MetadataVersion;
 
@@ -58,16 +58,24 @@ pub enum UpdateError {
     Loss { from: i16, to: i16 },
 }
 
-/// Records that set all levels of `updates`. Of several wrong ones the first by name is told.
+/// The controllers that have to support a level too.
+#[derive(Clone, Copy, Debug)]
+pub struct Controllers<'a> {
+    /// The one that decides; it supports [`FEATURES`].
+    pub local: BrokerId,
+    pub voters: &'a [BrokerId],
+}
+
+/// Records that set all levels of `updates`. Of several wrong ones the first by name is returned.
 pub fn update_features(
     image: &Image,
-    broker: BrokerId,
+    quorum: Controllers<'_>,
     updates: &BTreeMap<String, Update>,
 ) -> Result<Vec<Record>, UpdateError> {
     updates
         .iter()
         .map(|(feature, update)| {
-            check(image, broker, feature, *update)?;
+            check(image, quorum, feature, *update)?;
             let record = FeatureLevelRecord {
                 name: feature.clone(),
                 feature_level: update.level,
@@ -79,7 +87,7 @@ pub fn update_features(
 
 fn check(
     image: &Image,
-    broker: BrokerId,
+    quorum: Controllers<'_>,
     feature: &str,
     update: Update,
 ) -> Result<(), UpdateError> {
@@ -98,20 +106,11 @@ fn check(
         return refused("A feature version cannot be less than 0.".into());
     }
     let known = FEATURES.into_iter().find(|(name, _)| *name == feature);
-    match known {
-        None if level == 0 => return refused(format!("Feature {feature} not found.")),
-        None => {
-            return refused(format!(
-                "Local controller {broker} does not support this feature."
-            ));
-        }
-        Some((_, levels)) if !levels.contains(&level) => {
-            let (low, high) = (levels.start(), levels.end());
-            return refused(format!(
-                "Local controller {broker} only supports versions {low}-{high}"
-            ));
-        }
-        Some(_) => {}
+    if known.is_none() && level == 0 {
+        return refused(format!("Feature {feature} not found."));
+    }
+    if let Some(reason) = not_supported(image, quorum, feature, level) {
+        return refused(reason);
     }
     let current = image.feature(feature);
     if level < current && direction == Direction::Upgrade {
@@ -132,6 +131,53 @@ fn check(
         });
     }
     Ok(())
+}
+
+/// Why a level is not one of all nodes: of the controller that decides, of the brokers, of the other controllers.
+fn not_supported(
+    image: &Image,
+    quorum: Controllers<'_>,
+    feature: &str,
+    level: i16,
+) -> Option<String> {
+    let own = FEATURES.into_iter().find(|(name, _)| *name == feature);
+    let own = own.map(|(_, levels)| Levels {
+        min: *levels.start(),
+        max: *levels.end(),
+    });
+    let local = std::iter::once((format!("Local controller {}", quorum.local), own));
+    let brokers = image.brokers().map(|broker| {
+        let levels = broker.features.get(feature).copied();
+        (format!("Broker {}", broker.id), levels)
+    });
+    let knows_controllers = MetadataVersion::V3_7_IV0 <= image.metadata_version();
+    let others = (image.controllers())
+        .filter(|other| knows_controllers && other.id != quorum.local)
+        .map(|other| {
+            let levels = other.features.get(feature).copied();
+            (format!("Controller {}", other.id), levels)
+        });
+    let mut all = local.chain(brokers).chain(others);
+    let reason = all.find_map(|(node, levels)| reason(&node, levels, level));
+    reason.or_else(|| {
+        let is_registered = |id| image.controllers().any(|other| other.id == id);
+        let mut voters = quorum.voters.iter().copied().filter(|_| knows_controllers);
+        let absent = voters.find(|id| *id != quorum.local && !is_registered(*id))?;
+        Some(format!(
+            "controller {absent} has not registered, and may not support this feature"
+        ))
+    })
+}
+
+fn reason(node: &str, levels: Option<Levels>, level: i16) -> Option<String> {
+    let Levels { min, max } = levels.unwrap_or(Levels { min: 0, max: 0 });
+    if (min..=max).contains(&level) {
+        None
+    } else if max == 0 {
+        Some(format!("{node} does not support this feature."))
+    } else {
+        Some(format!("{node} only supports versions {min}-{max}"))
+    }
 }
 
 fn loses_records(from: i16, to: i16) -> bool {

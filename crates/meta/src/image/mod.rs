@@ -25,6 +25,7 @@ use wire::metadata::{
 pub use cluster::{Controller, Endpoint, Levels, Registration, SecurityProtocol};
 pub use resource::{BROKER_LOGGER, Resource, ResourceKind};
 pub use security::{Credential, Entity, Quotas};
+pub(crate) use topics::SAME_LEADER;
 pub use topics::{NO_LEADER, Partition, Topic};
 
 use crate::record::Record;

@@ -526,7 +526,7 @@ fn producer_ids_are_given_out_in_blocks_of_a_thousand_from_zero() {
 #[test]
 fn what_was_switched_off_stays_off_at_the_next_start() {
     use meta::decide::register_broker::{self, GROUP_VERSION};
-    use meta::decide::update_features::{Direction, Update, update_features};
+    use meta::decide::update_features::{Controllers, Direction, Update, update_features};
 
     let mut image = image(1);
     assert_eq!(image.feature(GROUP_VERSION), 1);
@@ -535,7 +535,11 @@ fn what_was_switched_off_stays_off_at_the_next_start() {
         direction: Some(Direction::SafeDowngrade),
     };
     let updates = [(GROUP_VERSION.to_owned(), off)].into();
-    let records = update_features(&image, BrokerId(1), &updates).expect("allowed");
+    let quorum = Controllers {
+        local: BrokerId(1),
+        voters: &[],
+    };
+    let records = update_features(&image, quorum, &updates).expect("allowed");
     replay(&mut image, &records);
     let again = register_broker::Broker {
         id: BrokerId(1),

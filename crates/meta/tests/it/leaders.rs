@@ -64,7 +64,7 @@ fn the_preferred_leader_comes_back_when_it_is_in_sync() {
     let mut image = replicated();
     let asked = [("p".to_owned(), vec![0])];
     let elect = |image: &Image, election| {
-        let decision = elect_leaders(image, election, Some(&asked));
+        let decision = elect_leaders(image, &broker(""), election, Some(&asked));
         let answer = decision.answers[0].1[0].1.clone();
         (decision.records, answer)
     };
@@ -97,7 +97,7 @@ fn without_a_leader_a_replica_in_sync_goes_before_one_that_is_behind() {
         replay(image, &[record.into()]);
     };
     let elect = |image: &mut Image| {
-        let decision = elect_leaders(image, Election::Unclean, None);
+        let decision = elect_leaders(image, &broker(""), Election::Unclean, None);
         replay(image, &decision.records);
         let partition = image.topic("p").expect("there").partitions[0].clone();
         let answer = decision.answers[0].1[0].1.clone();
@@ -135,7 +135,7 @@ fn what_is_said_of_each_partition_repeats_no_more_of_a_name_than_a_topic_can_hav
         ("x".repeat(249), "x".repeat(249)),
     ] {
         let asked = [(name.clone(), vec![0])];
-        let elected = elect_leaders(&image, Election::Preferred, Some(&asked));
+        let elected = elect_leaders(&image, &broker(""), Election::Preferred, Some(&asked));
         let error = elected.answers[0].1[0].1.as_ref().expect_err("not there");
         assert_eq!(error.to_string(), format!("No such topic as {shown}"));
 

@@ -2,8 +2,10 @@
 
 mod answers;
 mod changes;
+mod controllers;
 mod delta;
 mod leaders;
+mod members;
 mod model;
 mod records;
 mod replay;

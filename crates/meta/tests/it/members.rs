@@ -1,0 +1,609 @@
+//! Brokers come, go and are taken off the list, and ISRs, leaders and eligible leaders follow.
+
+use std::collections::BTreeMap;
+
+use ::model::{BrokerId, LeaderEpoch, PartitionIndex};
+use meta::decide::alter_partition::{
+    AlterPartitionError, Altered, Member, Proposal, alter_partitions,
+};
+use meta::decide::assign_dirs::{AssignDirError, AssignDirsError, Assignment, assign_dirs};
+use meta::decide::heartbeat::{UnregisterError, fence, heartbeat, leads_any, unregister};
+use meta::decide::producer_ids::{AllocateError, allocate_for};
+use meta::decide::registration::{RegisterError, Registering, register};
+use meta::decide::{TopicRules, TopicSettings};
+use meta::sessions::{Heartbeat, HeartbeatError, State, Step};
+use meta::{Endpoint, Image, Levels, NO_LEADER, Partition, Record, SecurityProtocol};
+use wire::Uuid;
+use wire::metadata::{FeatureLevelRecord, PartitionRecord};
+
+use crate::replay::{registration, topic};
+
+/// The same settings for every topic.
+#[derive(Clone, Copy)]
+struct All(TopicRules);
+
+impl TopicSettings for All {
+    fn of(&self, _: &Image, _: &str) -> TopicRules {
+        self.0
+    }
+}
+
+const STRICT: All = All(TopicRules {
+    min_isr: 2,
+    may_be_unclean: false,
+});
+
+fn dir(broker: i32, number: u8) -> Uuid {
+    Uuid([
+        number,
+        broker as u8,
+        7,
+        7,
+        7,
+        7,
+        7,
+        7,
+        7,
+        7,
+        7,
+        7,
+        7,
+        7,
+        7,
+        7,
+    ])
+}
+
+/// Brokers 1 to 3 with two directories each; topic `t` with a partition for each list of replicas, all in sync.
+fn cluster(partitions: &[&[i32]]) -> Image {
+    let mut image = Image::default();
+    let mut add = |record: Record| {
+        image.replay(image.next_place(), &[record]).expect("fits");
+    };
+    for (name, feature_level) in [
+        ("metadata.version", 30),
+        ("eligible.leader.replicas.version", 1),
+    ] {
+        let name = name.to_owned();
+        add(FeatureLevelRecord {
+            name,
+            feature_level,
+        }
+        .into());
+    }
+    for id in 1..=3 {
+        let mut broker = registration(id, i64::from(id) + 10);
+        broker.log_dirs = vec![dir(id, 1), dir(id, 2)];
+        add(broker.into());
+    }
+    add(topic("t", 1));
+    for (at, replicas) in partitions.iter().enumerate() {
+        add(PartitionRecord {
+            partition_id: at as i32,
+            topic_id: Uuid([1; 16]),
+            replicas: replicas.to_vec(),
+            isr: replicas.to_vec(),
+            leader: replicas[0],
+            leader_epoch: 0,
+            partition_epoch: 0,
+            directories: replicas.iter().map(|id| dir(*id, 1)).collect(),
+            ..PartitionRecord::default()
+        }
+        .into());
+    }
+    image
+}
+
+fn after(image: &Image, records: &[Record]) -> Image {
+    let mut image = image.clone();
+    crate::replay(&mut image, records);
+    image
+}
+
+fn partition(image: &Image, at: usize) -> &Partition {
+    &image.topic("t").expect("created").partitions[at]
+}
+
+/// Leader, ISR and eligible leaders.
+fn shown(image: &Image, at: usize) -> (i32, Vec<i32>, Vec<i32>) {
+    let numbers = |ids: &[BrokerId]| ids.iter().map(|id| id.0).collect();
+    let one = partition(image, at);
+    (
+        one.leader.0,
+        numbers(&one.isr),
+        numbers(&one.eligible_leaders),
+    )
+}
+
+fn step(from: State, to: State) -> Step {
+    Step {
+        from,
+        to,
+        is_caught_up: true,
+    }
+}
+
+fn beat(broker: i32) -> Heartbeat {
+    Heartbeat {
+        broker: BrokerId(broker),
+        epoch: i64::from(broker) + 10,
+        metadata_offset: 1000,
+        ..Heartbeat::default()
+    }
+}
+
+#[test]
+fn a_fenced_broker_leaves_isrs_and_leads_nothing_and_one_that_is_back_leads_where_nobody_does() {
+    let image = cluster(&[&[1, 2, 3], &[2, 1], &[1], &[3]]);
+    let fenced = after(&image, &fence(&image, &STRICT, BrokerId(1)));
+    assert!(fenced.broker(BrokerId(1)).expect("registered").is_fenced);
+    assert_eq!(shown(&fenced, 0), (2, vec![2, 3], vec![]));
+    assert_eq!(shown(&fenced, 1), (2, vec![2], vec![1]));
+    assert_eq!(shown(&fenced, 2), (NO_LEADER.0, vec![], vec![1]));
+    assert_eq!(shown(&fenced, 3), (3, vec![3], vec![]));
+    assert_eq!(partition(&fenced, 0).leader_epoch, LeaderEpoch(1));
+    assert_eq!(
+        (
+            partition(&fenced, 1).leader_epoch,
+            partition(&fenced, 1).epoch
+        ),
+        (LeaderEpoch(0), 1)
+    );
+
+    let back = heartbeat(
+        &fenced,
+        &STRICT,
+        &beat(1),
+        step(State::Fenced, State::Unfenced),
+    );
+    let back = after(&fenced, &back);
+    assert!(!back.broker(BrokerId(1)).expect("registered").is_fenced);
+    assert_eq!(shown(&back, 2), (1, vec![1], vec![]));
+    assert_eq!(shown(&back, 0), (2, vec![2, 3], vec![]));
+    assert_eq!(fence(&image, &STRICT, BrokerId(9)), []);
+}
+
+#[test]
+fn a_broker_that_shuts_down_hands_its_leaderships_over_before_it_goes() {
+    let image = cluster(&[&[1, 2, 3], &[1]]);
+    assert!(leads_any(&image, BrokerId(1)));
+    let begun = heartbeat(
+        &image,
+        &STRICT,
+        &beat(1),
+        step(State::Unfenced, State::ShuttingDown),
+    );
+    let begun = after(&image, &begun);
+    let broker = begun.broker(BrokerId(1)).expect("registered");
+    assert!(broker.is_shutting_down && !broker.is_fenced);
+    assert_eq!(shown(&begun, 0), (2, vec![2, 3], vec![]));
+    assert!(!leads_any(&begun, BrokerId(1)));
+    let gone = heartbeat(
+        &begun,
+        &STRICT,
+        &beat(1),
+        step(State::ShuttingDown, State::Down),
+    );
+    assert!(
+        after(&begun, &gone)
+            .broker(BrokerId(1))
+            .expect("registered")
+            .is_fenced
+    );
+    let same = step(State::Unfenced, State::Unfenced);
+    assert_eq!(heartbeat(&image, &STRICT, &beat(1), same), []);
+}
+
+#[test]
+fn an_unclean_election_happens_by_itself_only_where_the_topic_allows_it() {
+    let image = cluster(&[&[1, 2]]);
+    let strict = All(TopicRules {
+        min_isr: 1,
+        ..STRICT.0
+    });
+    let allowed = All(TopicRules {
+        may_be_unclean: true,
+        ..strict.0
+    });
+    let alone = after(&image, &fence(&image, &strict, BrokerId(2)));
+    let back = heartbeat(
+        &alone,
+        &strict,
+        &beat(2),
+        step(State::Fenced, State::Unfenced),
+    );
+    let lone = after(&alone, &back);
+    assert_eq!(shown(&lone, 0), (1, vec![1], vec![]));
+    let lost = after(&lone, &fence(&lone, &strict, BrokerId(1)));
+    assert_eq!(partition(&lost, 0).leader, NO_LEADER);
+    let forced = after(&lone, &fence(&lone, &allowed, BrokerId(1)));
+    assert_eq!(shown(&forced, 0), (2, vec![2], vec![]));
+    assert!(partition(&forced, 0).is_recovering);
+}
+
+#[test]
+fn failed_directories_take_their_replicas_out_of_sync_and_cordons_are_noted() {
+    let image = cluster(&[&[1, 2, 3], &[2, 3]]);
+    let told = Heartbeat {
+        failed_log_dirs: vec![dir(1, 1), dir(9, 9)],
+        cordoned_log_dirs: Some(vec![dir(1, 2)]),
+        ..beat(1)
+    };
+    let same = step(State::Unfenced, State::Unfenced);
+    let failed = after(&image, &heartbeat(&image, &STRICT, &told, same));
+    let broker = failed.broker(BrokerId(1)).expect("registered");
+    assert_eq!(broker.log_dirs, [dir(1, 2)]);
+    assert_eq!(broker.cordoned_log_dirs, Some(vec![dir(1, 2)]));
+    assert_eq!(shown(&failed, 0), (2, vec![2, 3], vec![]));
+    assert_eq!(shown(&failed, 1), (2, vec![2, 3], vec![]));
+    assert_eq!(heartbeat(&failed, &STRICT, &told, same), []);
+}
+
+#[test]
+fn an_unregistered_broker_is_in_no_isr_and_not_eligible() {
+    let image = cluster(&[&[1, 2], &[3]]);
+    let alone = after(&image, &fence(&image, &STRICT, BrokerId(1)));
+    assert_eq!(shown(&alone, 0), (2, vec![2], vec![1]));
+    let gone = unregister(&alone, &STRICT, BrokerId(1)).expect("registered");
+    let gone = after(&alone, &gone);
+    assert_eq!(shown(&gone, 0), (2, vec![2], vec![]));
+    assert_eq!(gone.broker(BrokerId(1)), None);
+    let again = unregister(&gone, &STRICT, BrokerId(1));
+    assert_eq!(again, Err(UnregisterError::NotRegistered(BrokerId(1))));
+}
+
+fn registering(id: i32, incarnation: u8) -> Registering {
+    let levels = |min, max| Levels { min, max };
+    Registering {
+        id: BrokerId(id),
+        incarnation: Uuid([incarnation; 16]),
+        endpoints: vec![Endpoint {
+            name: "SSL".into(),
+            host: "h".into(),
+            port: 9093,
+            protocol: SecurityProtocol::SSL,
+        }],
+        features: BTreeMap::from([
+            ("metadata.version".to_owned(), levels(7, 30)),
+            ("eligible.leader.replicas.version".to_owned(), levels(0, 1)),
+        ]),
+        rack: Some("r".into()),
+        log_dirs: vec![dir(id, 1), dir(id, 2)],
+        previous_epoch: None,
+    }
+}
+
+#[test]
+fn a_new_broker_is_registered_fenced_in_the_epoch_of_its_batch() {
+    let image = cluster(&[&[1, 2]]);
+    let decided = register(&image, &STRICT, &registering(4, 40), false).expect("fits");
+    assert_eq!(
+        (decided.epoch, decided.is_fenced, decided.is_new_life),
+        (image.end(), true, true)
+    );
+    let image = after(&image, &decided.records);
+    let broker = image.broker(BrokerId(4)).expect("registered");
+    assert!(broker.is_fenced);
+    assert_eq!(broker.endpoints[0].protocol, SecurityProtocol::SSL);
+    assert!(broker.features["metadata.version"].contains(30));
+}
+
+#[test]
+fn a_new_life_is_out_of_the_isr_and_after_an_unclean_stop_not_eligible() {
+    let image = cluster(&[&[1, 2]]);
+    let fenced = after(&image, &fence(&image, &STRICT, BrokerId(1)));
+    assert_eq!(shown(&fenced, 0), (2, vec![2], vec![1]));
+    for (previous_epoch, eligible) in [(Some(11), vec![1]), (Some(10), vec![]), (None, vec![])] {
+        let broker = Registering {
+            previous_epoch,
+            ..registering(1, 99)
+        };
+        for (image, expected) in [(&fenced, &eligible), (&image, &eligible)] {
+            let decided = register(image, &STRICT, &broker, false).expect("fits");
+            let image = after(image, &decided.records);
+            assert_eq!(
+                shown(&image, 0),
+                (2, vec![2], expected.clone()),
+                "{previous_epoch:?}"
+            );
+            assert_eq!(
+                image.broker(BrokerId(1)).expect("there").epoch,
+                decided.epoch
+            );
+        }
+    }
+}
+
+#[test]
+fn the_same_incarnation_amends_its_registration_and_keeps_its_epoch() {
+    let image = cluster(&[&[1, 2]]);
+    let decided = register(&image, &STRICT, &registering(1, 1), true).expect("fits");
+    assert_eq!(
+        (decided.epoch, decided.is_fenced, decided.is_new_life),
+        (11, false, false)
+    );
+    assert_eq!(decided.records.len(), 1);
+    let image = after(&image, &decided.records);
+    assert_eq!(shown(&image, 0), (1, vec![1, 2], vec![]));
+    assert_eq!(
+        image.broker(BrokerId(1)).expect("there").rack.as_deref(),
+        Some("r")
+    );
+}
+
+#[test]
+fn a_registration_that_does_not_fit_is_refused_in_the_words_of_kafka() {
+    let image = cluster(&[&[1, 2]]);
+    let refused = |change: &dyn Fn(&mut Registering), has_session: bool| {
+        let mut broker = registering(1, 50);
+        change(&mut broker);
+        register(&image, &STRICT, &broker, has_session).err()
+    };
+    assert_eq!(refused(&|_| {}, false), None);
+    assert_eq!(refused(&|_| {}, true), Some(RegisterError::Duplicate));
+    let dirs = |dirs: Vec<Uuid>| refused(&move |broker| broker.log_dirs.clone_from(&dirs), false);
+    assert_eq!(dirs(vec![]), Some(RegisterError::NoDirectories));
+    assert_eq!(
+        dirs(vec![meta::dir::UNASSIGNED]),
+        Some(RegisterError::ReservedDirectory)
+    );
+    assert_eq!(
+        dirs(vec![dir(1, 1); 2]),
+        Some(RegisterError::DirectoryTwice)
+    );
+    assert_eq!(
+        dirs(vec![dir(2, 1)]),
+        Some(RegisterError::DirectoryOfOther {
+            broker: BrokerId(2),
+            dir: dir(2, 1)
+        })
+    );
+    let without = |feature: &str| {
+        let remove = |broker: &mut Registering| broker.features.retain(|name, _| name != feature);
+        refused(&remove, false)
+    };
+    let none = without("metadata.version");
+    assert_eq!(none, Some(RegisterError::NoMetadataVersion));
+    let old = refused(
+        &|broker| {
+            broker
+                .features
+                .get_mut("metadata.version")
+                .expect("there")
+                .max = 29
+        },
+        false,
+    );
+    let text = old.expect("refused").to_string();
+    assert_eq!(
+        text,
+        "Unable to register because the broker does not support finalized version 30 of metadata.version. The broker wants a version between 7 and 29, inclusive."
+    );
+    let unknown = without("eligible.leader.replicas.version");
+    assert!(matches!(
+        unknown,
+        Some(RegisterError::Feature {
+            finalized: 1,
+            min: 0,
+            max: 0,
+            ..
+        })
+    ));
+}
+
+fn proposal(isr: &[i32]) -> Proposal {
+    let member = |id: &i32| Member {
+        broker: BrokerId(*id),
+        epoch: Some(i64::from(*id) + 10),
+    };
+    Proposal {
+        topic: Uuid([1; 16]),
+        partition: PartitionIndex(0),
+        leader_epoch: LeaderEpoch(0),
+        partition_epoch: 0,
+        isr: isr.iter().map(member).collect(),
+        is_recovering: false,
+    }
+}
+
+fn altered(image: &Image, leader: i32, proposal: Proposal) -> Result<Altered, AlterPartitionError> {
+    let epoch = i64::from(leader) + 10;
+    let decided = alter_partitions(image, &STRICT, BrokerId(leader), epoch, &[proposal]);
+    let decided = decided.expect("the epoch is right");
+    let records = decided.records.len();
+    let answer = decided.answers.into_iter().next().expect("one").2;
+    let changes = answer.is_ok() || answer == Err(AlterPartitionError::NewLeaderElected);
+    assert!(changes || records == 0, "a refusal changes nothing");
+    answer
+}
+
+#[test]
+fn a_leader_shrinks_and_expands_the_isr() {
+    let image = cluster(&[&[1, 2, 3]]);
+    let shrunk = altered(&image, 1, proposal(&[1])).expect("allowed");
+    assert_eq!((shrunk.isr, shrunk.partition_epoch), (vec![BrokerId(1)], 1));
+    assert_eq!(
+        (shrunk.leader, shrunk.leader_epoch),
+        (BrokerId(1), LeaderEpoch(0))
+    );
+    let decided = alter_partitions(&image, &STRICT, BrokerId(1), 11, &[proposal(&[1])]);
+    let image = after(&image, &decided.expect("the epoch is right").records);
+    assert_eq!(shown(&image, 0), (1, vec![1], vec![2, 3]));
+    let back = Proposal {
+        partition_epoch: 1,
+        ..proposal(&[1, 3])
+    };
+    assert_eq!(
+        altered(&image, 1, back).expect("allowed").isr,
+        [BrokerId(1), BrokerId(3)]
+    );
+}
+
+#[test]
+fn each_reason_against_an_isr_has_the_code_of_kafka() {
+    let image = cluster(&[&[1, 2, 3]]);
+    let with = |change: &dyn Fn(&mut Proposal)| {
+        let mut wanted = proposal(&[1, 2]);
+        change(&mut wanted);
+        altered(&image, 1, wanted).err()
+    };
+    use AlterPartitionError as E;
+    for (error, found) in [
+        (E::UnknownTopic, with(&|one| one.topic = Uuid([9; 16]))),
+        (
+            E::UnknownPartition,
+            with(&|one| one.partition = PartitionIndex(1)),
+        ),
+        (
+            E::UnknownPartition,
+            with(&|one| one.partition = PartitionIndex(-1)),
+        ),
+        (
+            E::NotController,
+            with(&|one| one.leader_epoch = LeaderEpoch(1)),
+        ),
+        (E::NotController, with(&|one| one.partition_epoch = 1)),
+        (
+            E::FencedLeaderEpoch,
+            with(&|one| one.leader_epoch = LeaderEpoch(-1)),
+        ),
+        (
+            E::InvalidUpdateVersion,
+            with(&|one| one.partition_epoch = -1),
+        ),
+        (E::InvalidRequest, with(&|one| one.isr.clear())),
+        (
+            E::InvalidRequest,
+            with(&|one| one.isr = proposal(&[2, 3]).isr),
+        ),
+        (
+            E::InvalidRequest,
+            with(&|one| one.isr = proposal(&[1, 1]).isr),
+        ),
+        (
+            E::InvalidRequest,
+            with(&|one| one.isr = proposal(&[1, 4]).isr),
+        ),
+        (E::InvalidRequest, with(&|one| one.is_recovering = true)),
+        (
+            E::InvalidRequest,
+            with(&|one| {
+                one.isr.truncate(1);
+                one.is_recovering = true;
+            }),
+        ),
+        (
+            E::IneligibleReplica,
+            with(&|one| one.isr[1].epoch = Some(99)),
+        ),
+    ] {
+        assert_eq!(found, Some(error));
+    }
+    assert_eq!(with(&|one| one.isr[1].epoch = None), None);
+    assert_eq!(altered(&image, 2, proposal(&[2])), Err(E::InvalidRequest));
+    let fenced = after(&image, &fence(&image, &STRICT, BrokerId(3)));
+    let with_fenced = Proposal {
+        partition_epoch: 1,
+        ..proposal(&[1, 2, 3])
+    };
+    assert_eq!(altered(&fenced, 1, with_fenced), Err(E::IneligibleReplica));
+    let stale = alter_partitions(&image, &STRICT, BrokerId(1), 10, &[]);
+    assert_eq!(stale, Err(HeartbeatError::Stale { known: 11, got: 10 }));
+}
+
+#[test]
+fn an_isr_that_ends_a_reassignment_may_end_a_leadership_too() {
+    let mut image = cluster(&[&[1, 2]]);
+    let change = wire::metadata::PartitionChangeRecord {
+        partition_id: 0,
+        topic_id: Uuid([1; 16]),
+        replicas: Some(vec![2, 3, 1]),
+        adding_replicas: Some(vec![3]),
+        removing_replicas: Some(vec![1]),
+        directories: Some(vec![dir(2, 1), dir(3, 1), dir(1, 1)]),
+        ..wire::metadata::PartitionChangeRecord::default()
+    };
+    crate::replay(&mut image, &[change.into()]);
+    let joins = Proposal {
+        partition_epoch: 1,
+        ..proposal(&[1, 2, 3])
+    };
+    let decided = alter_partitions(
+        &image,
+        &STRICT,
+        BrokerId(1),
+        11,
+        std::slice::from_ref(&joins),
+    );
+    let image_after = after(&image, &decided.expect("the epoch is right").records);
+    assert_eq!(shown(&image_after, 0), (2, vec![2, 3], vec![]));
+    assert!(partition(&image_after, 0).removing.is_empty());
+    assert_eq!(
+        altered(&image, 1, joins),
+        Err(AlterPartitionError::NewLeaderElected)
+    );
+}
+
+#[test]
+fn a_broker_says_where_replicas_are_and_one_in_a_failed_directory_is_out_of_sync() {
+    let image = cluster(&[&[1, 2, 3], &[2, 3]]);
+    let assignment = |number, partition| Assignment {
+        dir: dir(1, number),
+        topic: Uuid([1; 16]),
+        partition: PartitionIndex(partition),
+    };
+    let elsewhere = Assignment {
+        topic: Uuid([2; 16]),
+        ..assignment(2, 0)
+    };
+    let asked = [
+        assignment(2, 0),
+        assignment(2, 1),
+        assignment(2, 7),
+        elsewhere,
+    ];
+    let decided = assign_dirs(&image, &STRICT, BrokerId(1), 11, &asked).expect("allowed");
+    assert_eq!(
+        decided.answers,
+        [
+            Ok(()),
+            Err(AssignDirError::NotReplica),
+            Err(AssignDirError::UnknownPartition),
+            Err(AssignDirError::UnknownTopic)
+        ]
+    );
+    let moved = after(&image, &decided.records);
+    assert_eq!(partition(&moved, 0).directory(BrokerId(1)), Some(dir(1, 2)));
+    assert_eq!(shown(&moved, 0), (1, vec![1, 2, 3], vec![]));
+    let same = assign_dirs(&moved, &STRICT, BrokerId(1), 11, &asked[..1]).expect("allowed");
+    assert_eq!(same.records, []);
+
+    let failed = assign_dirs(&image, &STRICT, BrokerId(1), 11, &[assignment(5, 0)]);
+    let failed = after(&image, &failed.expect("allowed").records);
+    assert_eq!(shown(&failed, 0), (2, vec![2, 3], vec![]));
+    assert_eq!(
+        partition(&failed, 0).directory(BrokerId(1)),
+        Some(dir(1, 5))
+    );
+
+    let stale = assign_dirs(&image, &STRICT, BrokerId(1), 12, &asked);
+    let error = HeartbeatError::Stale { known: 11, got: 12 };
+    assert_eq!(stale, Err(AssignDirsError::Epoch(error)));
+}
+
+#[test]
+fn producer_ids_go_to_the_registration_that_asks_for_them() {
+    let image = cluster(&[&[1]]);
+    let (record, first) = allocate_for(&image, BrokerId(1), 11).expect("there are ids");
+    let image = after(&image, &[record]);
+    let (_, second) = allocate_for(&image, BrokerId(2), 12).expect("there are ids");
+    assert_eq!((first, second), (0..1000, 1000..2000));
+    let stale = allocate_for(&image, BrokerId(2), 13);
+    let error = HeartbeatError::Stale { known: 12, got: 13 };
+    assert_eq!(stale, Err(AllocateError::Epoch(error)));
+    let unknown = allocate_for(&image, BrokerId(9), 13);
+    assert!(matches!(
+        unknown,
+        Err(AllocateError::Epoch(HeartbeatError::NotRegistered(_)))
+    ));
+}
