@@ -12,9 +12,15 @@ use model::{Offset, PartitionIndex, Position};
 use wire::Uuid;
 
 pub const FILE_NAME: &str = "esker.checkpoint";
-const MAGIC: [u8; 8] = *b"ESKCHKP1";
+/// Of all versions, with the number of one behind it.
+const MAGIC: [u8; 7] = *b"ESKCHKP";
+/// The first version knew neither cuts nor replicas. One that reads only that takes this one for damaged, and refuses the directory
+/// before it meets a cut in the journal.
+const VERSION_FIRST: u8 = b'1';
+const VERSION: u8 = b'2';
 const HEAD_BYTES: usize = 48;
-const ROW_BYTES: usize = 16 + 4 + 4 + 8 * 4;
+const ROW_BYTES: usize = 16 + 4 + 4 + 8 * 7;
+const ROW_BYTES_FIRST: usize = 16 + 4 + 4 + 8 * 4;
 const LOST_BYTES: usize = 16 + 4 + 4 + 8 * 2;
 /// 128 MiB of rows are two million partitions in one directory; a longer file is not a checkpoint.
 const FILE_BYTES_MAX: u64 = 128 << 20;
@@ -24,8 +30,13 @@ const FILE_BYTES_MAX: u64 = 128 << 20;
 pub struct Row {
     pub topic: Uuid,
     pub partition: PartitionIndex,
-    /// The local start as well, for as long as there is no tier.
     pub log_start: Offset,
+    /// First offset of the files. Equal to the log start until there is a tier.
+    pub local_start: Offset,
+    /// Known to be committed; never more than is.
+    pub committed: Offset,
+    /// Where the log began anew last; 0 if it never did.
+    pub restarted_at: Offset,
     /// Next offset after the last one in synced segment files.
     pub log_end: Offset,
     pub active_base: Offset,
@@ -57,10 +68,20 @@ pub struct Checkpoint {
     pub lost: Vec<Lost>,
 }
 
+/// Which version wrote a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// Replaced before anything is written that it has no place for.
+    First,
+    Current,
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     #[error("checkpoint is damaged")]
     Damaged,
+    #[error("checkpoint is of a later version")]
+    Newer,
     #[error(transparent)]
     Io(#[from] io::Error),
 }
@@ -78,6 +99,15 @@ impl Checkpoint {
 
     /// `Ok(None)`: a directory that never had one.
     pub fn load(disk: &dyn Disk, dir: &Path) -> Result<Option<Checkpoint>, LoadError> {
+        let loaded = Checkpoint::load_versioned(disk, dir)?;
+        Ok(loaded.map(|(checkpoint, _)| checkpoint))
+    }
+
+    /// The same, with the version that wrote it.
+    pub fn load_versioned(
+        disk: &dyn Disk,
+        dir: &Path,
+    ) -> Result<Option<(Checkpoint, Version)>, LoadError> {
         let path = dir.join(FILE_NAME);
         if !disk.exists(&path)? {
             return Ok(None);
@@ -89,6 +119,10 @@ impl Checkpoint {
         }
         let mut bytes = vec![0; len as usize];
         file.read_exact_at(&mut bytes, 0)?;
+        let version = bytes.strip_prefix(&MAGIC).and_then(|rest| rest.first());
+        if version.is_some_and(|version| VERSION < *version && version.is_ascii_digit()) {
+            return Err(LoadError::Newer);
+        }
         Checkpoint::decode(&bytes)
             .map(Some)
             .ok_or(LoadError::Damaged)
@@ -99,6 +133,7 @@ impl Checkpoint {
             HEAD_BYTES + self.rows.len() * ROW_BYTES + self.lost.len() * LOST_BYTES,
         );
         out.extend_from_slice(&MAGIC);
+        out.push(VERSION);
         out.extend_from_slice(&[0; 8]);
         out.extend_from_slice(&self.sequence.to_le_bytes());
         out.extend_from_slice(&u64::from(self.checksum).to_le_bytes());
@@ -114,6 +149,9 @@ impl Checkpoint {
                 row.log_end.0 as u64,
                 row.active_base.0 as u64,
                 row.active_len.0,
+                row.local_start.0 as u64,
+                row.committed.0 as u64,
+                row.restarted_at.0 as u64,
             ] {
                 out.extend_from_slice(&number.to_le_bytes());
             }
@@ -130,11 +168,16 @@ impl Checkpoint {
         out
     }
 
-    fn decode(bytes: &[u8]) -> Option<Checkpoint> {
+    fn decode(bytes: &[u8]) -> Option<(Checkpoint, Version)> {
         let mut fields = Fields(bytes);
-        if fields.take::<8>()? != MAGIC {
+        if fields.take::<7>()? != MAGIC {
             return None;
         }
+        let version = match fields.take::<1>()? {
+            [VERSION_FIRST] => Version::First,
+            [VERSION] => Version::Current,
+            _ => return None,
+        };
         let checksum = fields.u32()?;
         fields.u32()?;
         if crate::crc32c(fields.0) != checksum {
@@ -147,21 +190,37 @@ impl Checkpoint {
             rows: Vec::new(),
             lost: Vec::new(),
         };
+        let row_bytes = match version {
+            Version::First => ROW_BYTES_FIRST,
+            Version::Current => ROW_BYTES,
+        };
         let count = fields.u64()?;
-        if count > (fields.0.len() / ROW_BYTES) as u64 {
+        if count > (fields.0.len() / row_bytes) as u64 {
             return None;
         }
         for _ in 0..count {
             let topic = Uuid(fields.take()?);
             let partition = PartitionIndex(fields.u32()? as i32);
             let flags = fields.u32()?;
+            let log_start = fields.offset()?;
+            let log_end = fields.offset()?;
+            let active_base = fields.offset()?;
+            let active_len = Position(fields.u64()?);
+            // Before there were other replicas nothing said what was committed: too little is safe.
+            let [local_start, committed, restarted_at] = match version {
+                Version::First => [log_start, log_start, Offset::ZERO],
+                Version::Current => [fields.offset()?, fields.offset()?, fields.offset()?],
+            };
             checkpoint.rows.push(Row {
                 topic,
                 partition,
-                log_start: Offset(fields.u64()? as i64),
-                log_end: Offset(fields.u64()? as i64),
-                active_base: Offset(fields.u64()? as i64),
-                active_len: Position(fields.u64()?),
+                log_start,
+                local_start,
+                committed,
+                restarted_at,
+                log_end,
+                active_base,
+                active_len,
                 has_files: flags & 1 != 0,
                 has_producers: flags & 2 != 0,
             });
@@ -177,7 +236,7 @@ impl Checkpoint {
                 to: Offset(fields.u64()? as i64),
             });
         }
-        Some(checkpoint)
+        Some((checkpoint, version))
     }
 }
 
@@ -197,6 +256,10 @@ impl Fields<'_> {
     fn u64(&mut self) -> Option<u64> {
         self.take().map(u64::from_le_bytes)
     }
+
+    fn offset(&mut self) -> Option<Offset> {
+        self.take().map(i64::from_le_bytes).map(Offset)
+    }
 }
 
 #[cfg(test)]
@@ -209,6 +272,9 @@ mod tests {
             topic: Uuid([7; 16]),
             partition: PartitionIndex(3),
             log_start: Offset(5),
+            local_start: Offset(6),
+            committed: Offset(8),
+            restarted_at: Offset(2),
             log_end: Offset(9),
             active_base: Offset(5),
             active_len: Position(300),
@@ -231,12 +297,41 @@ mod tests {
             ],
         };
         let bytes = checkpoint.encode();
-        assert_eq!(Checkpoint::decode(&bytes), Some(checkpoint));
+        let whole = Some((checkpoint, Version::Current));
+        assert_eq!(Checkpoint::decode(&bytes), whole);
         for at in (0..bytes.len()).filter(|at| !(12..16).contains(at)) {
             let mut damaged = bytes.clone();
             damaged[at] ^= 1;
             assert_eq!(Checkpoint::decode(&damaged), None, "flipped byte {at}");
             assert_eq!(Checkpoint::decode(&bytes[..at]), None, "cut at {at}");
         }
+    }
+
+    /// As version 0.1.0 wrote it: one row with files, one lost range.
+    #[test]
+    fn first_version_is_read_and_says_nothing_of_what_is_committed() {
+        let mut out = Vec::new();
+        out.extend_from_slice(b"ESKCHKP1");
+        out.extend_from_slice(&[0; 8]);
+        for number in [12u64, 34, 2, 1] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        out.extend_from_slice(&[7; 16]);
+        out.extend_from_slice(&3u32.to_le_bytes());
+        out.extend_from_slice(&1u32.to_le_bytes());
+        for number in [5u64, 9, 5, 300] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        let checksum = crate::crc32c(&out[16..]);
+        out[8..12].copy_from_slice(&checksum.to_le_bytes());
+        let (read, version) = Checkpoint::decode(&out).unwrap();
+        let row = read.rows[0];
+        assert_eq!(version, Version::First);
+        assert_eq!((row.log_start, row.log_end), (Offset(5), Offset(9)));
+        assert_eq!(
+            [row.local_start, row.committed, row.restarted_at],
+            [Offset(5), Offset(5), Offset(0)]
+        );
+        assert_ne!(read.encode()[..8], out[..8], "it is written anew");
     }
 }

@@ -117,6 +117,8 @@ pub struct Store {
     epochs: ArcSwap<Epochs>,
     /// End of what the last sync covered.
     synced: AtomicI64,
+    /// Counts cuts and restarts: a sync that began before one says nothing of what was written since.
+    lives: AtomicU64,
     /// Counts up before and after files are cut or go away, so it is odd meanwhile; see `read::undisturbed`.
     upheavals: AtomicU64,
     /// Compaction: see `progress`.

@@ -65,6 +65,35 @@ impl Tail {
         self.batches.push_back(batch);
     }
 
+    /// Where a cut to `to` ends: in front of the batch that holds it, if that is in memory.
+    #[must_use]
+    pub fn cut_place(&self, to: Offset) -> Offset {
+        let at = (self.batches).partition_point(|batch| batch.next_offset() <= to);
+        match self.batches.get(at) {
+            Some(batch) if batch.base_offset() < to => batch.base_offset(),
+            Some(_) | None => to,
+        }
+    }
+
+    /// Drops everything at and above `to`, which splits no batch. Returns the bytes that were not in segment files.
+    pub fn cut(&mut self, to: Offset) -> usize {
+        assert!(to <= self.end, "a log is cut at or in front of its end");
+        let mut unwritten = 0;
+        while let Some(batch) = self.batches.pop_back_if(|batch| to < batch.next_offset()) {
+            assert!(to <= batch.base_offset(), "a cut splits no batch");
+            self.bytes -= batch.size();
+            if self.written <= batch.base_offset() {
+                unwritten += batch.size();
+            }
+        }
+        self.end = to;
+        self.written = self.written.min(to);
+        if self.batches.is_empty() {
+            self.start = to;
+        }
+        unwritten
+    }
+
     /// Whole batches from the one that holds `from` and below `limit`, up to `bytes_max`; the first is given whatever its size.
     pub fn read(&self, from: Offset, limit: Offset, bytes_max: usize) -> Vec<Batch> {
         let first = self

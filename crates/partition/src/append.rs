@@ -256,6 +256,7 @@ impl Partition {
             up_to: end,
             is_trim: false,
             sync,
+            life: state.progress.life(),
             entry: Entry {
                 topic: self.topic_id,
                 partition: self.index,
@@ -283,8 +284,9 @@ impl Partition {
         self.move_start(to, Some(ticket))
     }
 
-    /// Retention wants the log to start at `to`; becomes true when it is durable, like any trim.
-    pub(crate) fn advance_start(self: &Arc<Self>, to: Offset) {
+    /// Retention, a leader or a snapshot wants the log to start at `to`; becomes true when it is durable, like any trim, and is
+    /// nothing while that is not committed here.
+    pub fn advance_start(self: &Arc<Self>, to: Offset) {
         // Deleted or offline meanwhile: then there is nothing to retain.
         let _ = self.move_start(Some(to), None);
     }
@@ -324,6 +326,7 @@ impl Partition {
             up_to: points.end,
             is_trim: true,
             sync: true,
+            life: state.progress.life(),
             entry: Entry {
                 topic: self.topic_id,
                 partition: self.index,
@@ -335,7 +338,7 @@ impl Partition {
     }
 
     /// Puts an entry in the queue of the directory. While a move ends it waits for the one that is going to have it.
-    fn enqueue(
+    pub(crate) fn enqueue(
         self: &Arc<Self>,
         state: &mut State,
         push: Push,
@@ -519,7 +522,7 @@ impl State {
 
     /// Relaxed topics are synced only when `flush.messages` or `flush.ms` says so, and for transactions: these are whole in all
     /// their partitions or in none, so what one of them wrote must be there before its coordinator decides, and its end after.
-    fn needs_sync(&mut self, batch: &Batch, now: Instant) -> bool {
+    pub(crate) fn needs_sync(&mut self, batch: &Batch, now: Instant) -> bool {
         if self.config.durability == Durability::Sync {
             return true;
         }

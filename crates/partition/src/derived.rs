@@ -16,6 +16,8 @@ use model::Offset;
 use wire::Uuid;
 use wire::records::Batch;
 
+use crate::cuts::FileCut;
+
 /// Snapshots kept per partition: the newest, and the one before in case the newest is damaged.
 const SNAPSHOTS_KEPT: usize = 2;
 
@@ -40,6 +42,37 @@ impl Derived {
         }
         // What readers may see is not asked of these states, so they need not wait until the markers are committed.
         self.producers.on_high_watermark(self.producers.end());
+        Ok(())
+    }
+
+    /// The files were cut, or begin anew.
+    pub(crate) fn cut(
+        &mut self,
+        disk: &dyn Disk,
+        store: &Store,
+        cut: FileCut,
+    ) -> Result<(), StoreError> {
+        let at = |error| StoreError::Io {
+            path: store.dir().to_path_buf(),
+            error,
+        };
+        let (to, is_useless): (_, fn(Offset, Offset) -> bool) = match cut {
+            FileCut::To(to) => (to, |taken, to| to < taken),
+            FileCut::Restart { at } => (at, |_, _| true),
+        };
+        let useless: Vec<Offset> = (self.snapshots.iter().copied())
+            .filter(|taken| is_useless(*taken, to))
+            .collect();
+        producer::prune(disk, store.dir(), &useless).map_err(at)?;
+        self.snapshots.retain(|taken| !is_useless(*taken, to));
+        let has_any = !self.producers.is_empty() || self.producers.first_unstable().is_some();
+        self.producers = match cut {
+            FileCut::To(to) if has_any => producer::rebuild(disk, store, to)
+                .map_err(|error| at(io::Error::other(error.to_string())))?,
+            FileCut::To(_) | FileCut::Restart { .. } => ProducerStates::new(to),
+        };
+        self.producers.on_high_watermark(to);
+        self.are_epochs_stored = false;
         Ok(())
     }
 

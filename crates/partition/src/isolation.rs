@@ -8,4 +8,6 @@ pub enum Isolation {
     Uncommitted,
     /// No open transaction. Comes with the aborted ones, so that the reader can drop their records.
     Committed,
+    /// Everything to the log end: another replica, which is to have what is not committed yet.
+    Log,
 }

@@ -4,10 +4,14 @@
 //! of sockets or protocol versions.
 
 pub mod append;
+mod cut;
+mod cuts;
 mod derived;
 pub mod dir;
 mod file_read;
+mod follow;
 pub mod isolation;
+mod life;
 pub mod need;
 pub mod news;
 pub mod partition;
@@ -20,13 +24,16 @@ mod verification;
 mod waiting;
 
 pub use append::{Acks, AppendError, Appended, Marker, Moment, TrimError};
+pub use cut::{CutError, Restart, Synced};
 pub use dir::{
     Announce, Begun, Cleaner, CleanerSettings, Cleaning, Commit, DirSettings, Durable, Extent,
     Flight, Found, Identity, InMemory, Key, LogDir, Move, MoveError, MoveStep, Moved, NeverDurable,
     OpenError, Opened, PieceMaker, Push, Reached, Recovery, Residents, Restored, SegmentWriter,
     Slot, Stamp, Syncer, Told, Wait, accept_loss, unnamed_loss,
 };
+pub use follow::{FollowError, Followed};
 pub use isolation::Isolation;
+pub use life::Life;
 pub use need::{Need, Piece, Progress, Range, WarmUp};
 pub use news::News;
 pub use partition::{Bounds, Hole, Partition, Start};

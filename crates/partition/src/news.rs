@@ -14,7 +14,7 @@ pub enum News {
     NotLeader(Ticket),
     /// It is in the log, but fewer replicas are in sync now than `acks=all` needs: indefinite.
     TooFewReplicas(Ticket),
-    /// The partition that the ticket names has more to read (or has failed).
+    /// The partition that the ticket names has more to read, or has synced more, as was asked (or has failed).
     Readable(Ticket),
 }
 

@@ -16,6 +16,7 @@ use model::{Instant, LeaderEpoch, Offset, PartitionIndex, Ticket};
 use wire::Uuid;
 use wire::records::Batch;
 
+use crate::cuts::{Cuts, Marks};
 use crate::derived::Derived;
 use crate::dir::durable::{Durable, Key, NeverDurable, Reached};
 use crate::dir::log_dir::LogDir;
@@ -62,6 +63,10 @@ pub(crate) struct State {
     pub(crate) tail: Tail,
     /// First offset that the files of this broker are to have. Equal to the log start until a tier has what lies between.
     pub(crate) local_start: Offset,
+    /// Where the log began anew last.
+    pub(crate) restarted_at: Offset,
+    /// Cuts that the files have not seen.
+    pub(crate) cuts: Cuts,
     /// Its `end` is that of the tail.
     pub(crate) progress: Progress,
     pub(crate) epochs: Epochs,
@@ -73,6 +78,8 @@ pub(crate) struct State {
     /// The log start moved since the segment writer last looked.
     pub(crate) has_trimmed: bool,
     pub(crate) watchers: Vec<Watcher>,
+    /// Those who wait for the next sync.
+    pub(crate) sync_watchers: Vec<Ticket>,
     /// Aborted transactions whose markers are not in a segment file yet, in the order of these.
     pub(crate) aborted: VecDeque<AbortedTxn>,
     pub(crate) guards: Guards,
@@ -117,6 +124,12 @@ pub struct Hole {
 /// How a partition begins its life in this process.
 pub struct Start {
     pub log_start: Offset,
+    /// First offset of the files.
+    pub local_start: Offset,
+    /// Where the log began anew last; 0 if it never did.
+    pub restarted_at: Offset,
+    /// Known to be committed.
+    pub committed: Offset,
     pub log_end: Offset,
     pub epoch: LeaderEpoch,
     pub epochs: Epochs,
@@ -137,6 +150,9 @@ impl Start {
     pub fn empty(epoch: LeaderEpoch, config: Arc<LogConfig>) -> Start {
         Start {
             log_start: Offset::ZERO,
+            local_start: Offset::ZERO,
+            restarted_at: Offset::ZERO,
+            committed: Offset::ZERO,
             log_end: Offset::ZERO,
             epoch,
             epochs: Epochs::default(),
@@ -183,7 +199,9 @@ impl Partition {
             aborted.extend(ended.filter(|txn| txn.aborted).map(AbortedTxn::from));
         }
         let ends = (start.log_start, start.log_end);
-        let progress = Progress::new(ends, start.epoch, start.config.in_sync_replicas_min);
+        let mut progress = Progress::new(ends, start.epoch, start.config.in_sync_replicas_min);
+        progress.on_committed(start.committed);
+        producers.on_high_watermark(progress.points().committed);
         let is_unsettled = start.is_unsettled;
         // A life that ended between a trim and the removal of the files leaves that to this one.
         let has_spent = start.store.as_ref().is_some_and(Store::has_spent);
@@ -210,8 +228,9 @@ impl Partition {
             state: Mutex::new(State {
                 home,
                 tail: Tail::unwritten_from(start.unwritten, start.log_end),
-                // The row of the checkpoint has one number for both.
-                local_start: start.log_start,
+                local_start: start.local_start.max(start.log_start),
+                restarted_at: start.restarted_at,
+                cuts: Cuts::default(),
                 progress,
                 epochs: start.epochs,
                 are_epochs_changed: is_unsettled,
@@ -221,6 +240,7 @@ impl Partition {
                 // So that the segment writer takes the files for written since the checkpoint.
                 has_trimmed: is_unsettled,
                 watchers: Vec::new(),
+                sync_watchers: Vec::new(),
                 aborted,
                 guards: Guards::default(),
                 slot: Slot::default(),
@@ -396,6 +416,17 @@ impl State {
         })
     }
 
+    /// The offsets that a checkpoint notes beside those of the files.
+    pub(crate) fn marks(&self) -> Marks {
+        let points = self.progress.points();
+        self.cuts.before().unwrap_or(Marks {
+            log_start: points.start,
+            local_start: self.local_start,
+            committed: points.committed,
+            restarted_at: self.restarted_at,
+        })
+    }
+
     /// A new log start is durable.
     pub(crate) fn raise_log_start(&mut self, to: Offset) {
         self.progress.on_start(to);
@@ -423,5 +454,6 @@ impl State {
                 .drain(..)
                 .map(|watcher| News::Readable(watcher.ticket)),
         );
+        self.tell_sync_watchers(news);
     }
 }

@@ -1,8 +1,8 @@
 //! Planning a read: looks at the state without waiting, and returns either what to send or what is needed first.
 //!
 //! A plan owns all that it takes, so nothing can move under it, and a read is planned once: a [`Need`] is executed away from the
-//! partition's lock and gives the piece that was planned. Nothing at or above the high watermark is ever in a plan, and for a
-//! reader of committed data nothing at or above the last stable offset. Batches still in memory come from there, older ones as
+//! partition's lock and gives the piece that was planned. Nothing at or above the high watermark is ever in a plan but
+//! for another replica, and for a reader of committed data nothing at or above the last stable offset. Batches still in memory come from there, older ones as
 //! slices of segment files.
 
 use std::sync::Arc;
@@ -92,7 +92,7 @@ impl Partition {
             if batches.is_empty() || (is_too_large && !request.at_least_one) {
                 return Ok(Look::Read(Read::at_end(bounds)));
             }
-            if request.isolation == Isolation::Uncommitted {
+            if request.isolation != Isolation::Committed {
                 let records = Records::Memory(batches);
                 return Ok(Look::Read(Read::without_aborted(records, bounds)));
             }
@@ -108,8 +108,10 @@ impl Partition {
                 .filter(|txn| request.from <= txn.last_offset && txn.first_offset < end)
                 .copied()
                 .collect(),
-            Isolation::Uncommitted => Vec::new(),
+            Isolation::Uncommitted | Isolation::Log => Vec::new(),
         };
+        // Behind a cut that they have not seen yet they hold records of another life.
+        let limit = state.cuts.files_end().map_or(limit, |end| limit.min(end));
         let files = FileRead {
             request,
             bounds,

@@ -5,13 +5,14 @@
 //! in sync; it stands still while fewer of them than the minimum are, and never falls. A ticket belongs to the leader epoch that
 //! it was taken in: when that ends, its tickets fail before anything else changes, so that no later leader redeems them.
 //!
-//! Moves nothing below the ends: a log that is cut is not its affair.
+//! A log that is cut or begins anew has another life from then on; what is told of an older one counts for nothing.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use model::{BrokerId, Instant, LeaderEpoch, Offset, Ticket};
 
+use crate::life::Life;
 use crate::news::News;
 
 /// Our part in a partition under one leader epoch.
@@ -94,6 +95,7 @@ pub(crate) struct TooFew {
 #[derive(Debug)]
 pub(crate) struct Progress {
     points: Points,
+    life: Life,
     epoch: LeaderEpoch,
     role: Role,
     /// Replicas other than ourselves, while we lead.
@@ -120,6 +122,7 @@ impl Progress {
         };
         let mut progress = Progress {
             points,
+            life: Life::default(),
             epoch,
             role: Role::NotLeading,
             followers: BTreeMap::new(),
@@ -143,14 +146,12 @@ impl Progress {
         matches!(self.role, Role::Leading(_))
     }
 
-    /// The only place where an offset changes.
+    pub(crate) fn life(&self) -> Life {
+        self.life
+    }
+
+    /// The only place where an offset changes, but for a cut and a restart.
     fn set(&mut self, next: Points) {
-        assert!(
-            next.start <= next.committed
-                && next.committed <= next.durable
-                && next.durable <= next.end,
-            "offsets out of order: {next:?}"
-        );
         let now = self.points;
         assert!(
             now.start <= next.start
@@ -158,7 +159,60 @@ impl Progress {
                 && now.durable <= next.durable,
             "offsets fall: {now:?} to {next:?}"
         );
+        self.place(next);
+    }
+
+    fn place(&mut self, next: Points) {
+        assert!(
+            next.start <= next.committed
+                && next.committed <= next.durable
+                && next.durable <= next.end,
+            "offsets out of order: {next:?}"
+        );
         self.points = next;
+    }
+
+    /// The log ends at `to`, in front of its old end, in the life that is returned. Its tickets failed when it ceased to lead.
+    pub(crate) fn on_cut(&mut self, to: Offset) -> Life {
+        assert!(!self.is_leading(), "a leader cuts nothing");
+        let points = self.points;
+        assert!(points.committed <= to, "{points:?} cut to {to}");
+        let (durable, end) = (points.durable.min(to), to);
+        self.place(Points {
+            durable,
+            end,
+            ..points
+        });
+        self.begin_life()
+    }
+
+    /// The log is empty and ends at `at`, in the life that is returned. All in front of it is committed, and elsewhere.
+    pub(crate) fn on_restart(&mut self, start: Offset, at: Offset) -> Life {
+        assert!(!self.is_leading(), "a leader drops nothing");
+        let points = self.points;
+        assert!(points.committed <= at, "{points:?} begins anew at {at}");
+        self.place(Points {
+            start,
+            committed: at,
+            durable: at,
+            end: at,
+        });
+        self.begin_life()
+    }
+
+    fn begin_life(&mut self) -> Life {
+        self.life = self.life.next();
+        self.life
+    }
+
+    /// A leader, or the quorum, says what is committed. It may be more than is durable here.
+    pub(crate) fn on_committed(&mut self, up_to: Offset) {
+        let points = self.points;
+        let committed = up_to.min(points.durable).max(points.committed);
+        self.set(Points {
+            committed,
+            ..points
+        });
     }
 
     /// The log has grown.
@@ -175,7 +229,11 @@ impl Progress {
     }
 
     /// Everything below `up_to` is synced here. Tickets wait for [`Progress::redeem`].
-    pub(crate) fn on_durable(&mut self, up_to: Offset) {
+    pub(crate) fn on_durable(&mut self, up_to: Offset, life: Life) {
+        // The offsets may hold other records now. When the cut itself is durable, the round that has it says so in this life.
+        if life != self.life {
+            return;
+        }
         let points = self.points;
         let durable = up_to.max(points.durable);
         self.set(Points { durable, ..points });

@@ -22,13 +22,19 @@ impl Partition {
             up_to,
             has_trim,
             bytes,
+            life,
         } = reached;
         let mut guard = self.state.lock();
         let state = &mut *guard;
         if state.is_deleted {
             return; // nobody waits, and nothing is written any more
         }
-        state.advance(news, |progress, _| progress.on_durable(up_to));
+        let before = state.synced();
+        state.cuts.on_durable(life);
+        state.advance(news, |progress, _| progress.on_durable(up_to, life));
+        if state.synced() != before {
+            state.tell_sync_watchers(news);
+        }
         if let Some(trim) = state.trims.pop_front_if(|_| has_trim) {
             let before = state.bounds();
             state.raise_log_start(trim.start);
@@ -129,6 +135,7 @@ impl Partition {
         let is_of = |ticket: Ticket| ticket.inbox == inbox && ticket.key == watcher;
         let mut state = self.state.lock();
         state.watchers.retain(|known| !is_of(known.ticket));
+        state.sync_watchers.retain(|known| !is_of(*known));
     }
 }
 

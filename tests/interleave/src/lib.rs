@@ -10,14 +10,22 @@
 
 #[path = "../../../crates/partition/src/append.rs"]
 mod append;
+#[path = "../../../crates/partition/src/cut.rs"]
+mod cut;
+#[path = "../../../crates/partition/src/cuts.rs"]
+mod cuts;
 #[path = "../../../crates/partition/src/derived.rs"]
 mod derived;
 #[path = "../../../crates/partition/src/dir/mod.rs"]
 mod dir;
 #[path = "../../../crates/partition/src/file_read.rs"]
 mod file_read;
+#[path = "../../../crates/partition/src/follow.rs"]
+mod follow;
 #[path = "../../../crates/partition/src/isolation.rs"]
 mod isolation;
+#[path = "../../../crates/partition/src/life.rs"]
+mod life;
 #[path = "../../../crates/partition/src/need.rs"]
 mod need;
 #[path = "../../../crates/partition/src/news.rs"]

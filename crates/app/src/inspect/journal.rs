@@ -28,7 +28,9 @@ pub(super) fn checkpoint(disk: &dyn Disk, path: &Path) -> io::Result<Report> {
     let dir = path.parent().unwrap_or(Path::new("."));
     let (checkpoint, damage) = match Checkpoint::load(disk, dir) {
         Ok(checkpoint) => (checkpoint.unwrap_or_default(), None),
-        Err(error @ LoadError::Damaged) => (Checkpoint::default(), Some(error.to_string())),
+        Err(error @ (LoadError::Damaged | LoadError::Newer)) => {
+            (Checkpoint::default(), Some(error.to_string()))
+        }
         Err(LoadError::Io(error)) => return Err(error),
     };
     let last = i64::try_from(checkpoint.sequence).ok();
@@ -64,13 +66,8 @@ pub(super) fn examine(disk: &dyn Disk, path: &Path) -> io::Result<Report> {
     };
     let start = match Checkpoint::load(disk, dir) {
         Ok(checkpoint) => checkpoint.unwrap_or_default(),
-        Err(LoadError::Damaged) => {
-            return Ok(report(
-                0,
-                None,
-                None,
-                Some("its checkpoint is damaged".to_owned()),
-            ));
+        Err(error @ (LoadError::Damaged | LoadError::Newer)) => {
+            return Ok(report(0, None, None, Some(format!("its {error}"))));
         }
         Err(LoadError::Io(error)) => return Err(error),
     };

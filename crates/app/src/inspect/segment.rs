@@ -185,7 +185,7 @@ fn dir_of(segment: &Path) -> PathBuf {
 fn vouched_end(disk: &dyn Disk, dir: &Path) -> io::Result<Offset> {
     let checkpoint = match Checkpoint::load(disk, &dir.join("..")) {
         Ok(Some(checkpoint)) => checkpoint,
-        Ok(None) | Err(LoadError::Damaged) => return Ok(Offset(i64::MAX)),
+        Ok(None) | Err(LoadError::Damaged | LoadError::Newer) => return Ok(Offset(i64::MAX)),
         Err(LoadError::Io(error)) => return Err(error),
     };
     let topic = match metadata::read(disk, dir) {

@@ -14,10 +14,12 @@ use super::format::PAGE;
 
 /// Sequence of the round, number of rows.
 const GROUP_HEAD_BYTES: usize = 8 + 4;
-/// Topic id, partition with [`START_BIT`], offset.
+/// Topic id, partition with [`START_BIT`] and [`CUT_BIT`], offset.
 const ROW_BYTES: usize = 16 + 4 + 8;
 /// The offset is a log start. Partition numbers are not negative, so the bit is free.
 const START_BIT: u32 = 1 << 31;
+/// The log was cut to the offset, or with [`START_BIT`] begins anew there. No topic has a thousand million partitions.
+const CUT_BIT: u32 = 1 << 30;
 /// Half a page: the names of some 60 rounds of one batch, at the price of copying them once per round.
 const OLDER_BYTES_MAX: usize = 2 << 10;
 /// Partitions of a round that are found again without a search; more of them may repeat rows.
@@ -37,6 +39,10 @@ pub(super) enum To {
     End(Offset),
     /// New log start.
     Start(Offset),
+    /// New log end, in front of the old one.
+    Cut(Offset),
+    /// Start and end of a log that begins anew.
+    Restart(Offset),
 }
 
 /// What one round did.
@@ -148,6 +154,8 @@ impl Group {
             let (bit, offset) = match row.to {
                 To::End(end) => (0, end),
                 To::Start(start) => (START_BIT, start),
+                To::Cut(to) => (CUT_BIT, to),
+                To::Restart(at) => (START_BIT | CUT_BIT, at),
             };
             out.extend_from_slice(&row.topic.0);
             out.extend_from_slice(&(row.partition.0 as u32 | bit).to_le_bytes());
@@ -178,10 +186,12 @@ fn decode_group(bytes: &mut &[u8]) -> Option<Group> {
         let offset = Offset(i64::from_le_bytes(take(bytes)?));
         rows.push(Moved {
             topic,
-            partition: PartitionIndex((partition & !START_BIT) as i32),
-            to: match partition & START_BIT {
-                0 => To::End(offset),
-                _ => To::Start(offset),
+            partition: PartitionIndex((partition & !(START_BIT | CUT_BIT)) as i32),
+            to: match (partition & START_BIT != 0, partition & CUT_BIT != 0) {
+                (false, false) => To::End(offset),
+                (true, false) => To::Start(offset),
+                (false, true) => To::Cut(offset),
+                (true, true) => To::Restart(offset),
             },
         });
     }

@@ -7,7 +7,7 @@
 //! Bodies are what clients sent, and may look like rounds: those of a piece are known by a random number that only its header and
 //! its rounds have. The header stands in the first page and once more in the last.
 
-use model::{Offset, PartitionIndex};
+use model::{LeaderEpoch, Offset, PartitionIndex};
 use wire::Uuid;
 use wire::records::{HEAD_SIZE, Head};
 
@@ -20,11 +20,13 @@ const PIECE_MAGIC: [u8; 8] = *b"ESKPIEC1";
 const ROUND_MAGIC: [u8; 4] = *b"ESKR";
 pub(super) const PIECE_HEADER_BYTES: usize = 60;
 pub(super) const ROUND_HEAD_BYTES: usize = 64;
-/// Topic id, partition, kind, body length, batch header (or trim offset).
+/// Topic id, partition, kind, body length, batch header (or offsets and a leader epoch).
 pub(super) const ENTRY_BYTES: usize = 16 + 4 + 4 + 4 + HEAD_SIZE;
 
 const KIND_BATCH: u32 = 1;
 const KIND_TRIM: u32 = 2;
+const KIND_CUT: u32 = 3;
+const KIND_RESTART: u32 = 4;
 
 /// Opens a piece: which use of the file this is, and which round comes first in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,6 +171,14 @@ pub(super) enum RowKind {
     Batch { head: Head, body_bytes: u32 },
     /// The log now starts at `start` (DeleteRecords).
     Trim { start: Offset },
+    /// The log now ends at `to`: the leader of `epoch` goes another way from there.
+    Cut { to: Offset, epoch: LeaderEpoch },
+    /// Nothing before counts: the log begins anew and ends at `at`.
+    Restart {
+        log_start: Offset,
+        at: Offset,
+        epoch: LeaderEpoch,
+    },
 }
 
 impl Row {
@@ -182,11 +192,14 @@ impl Row {
                 out.extend_from_slice(&head.0);
             }
             RowKind::Trim { start } => {
-                out.extend_from_slice(&KIND_TRIM.to_le_bytes());
-                out.extend_from_slice(&0u32.to_le_bytes());
-                out.extend_from_slice(&start.0.to_le_bytes());
-                out.resize(out.len() + HEAD_SIZE - 8, 0);
+                encode_numbers(out, KIND_TRIM, &[start.0], LeaderEpoch(0));
             }
+            RowKind::Cut { to, epoch } => encode_numbers(out, KIND_CUT, &[to.0], *epoch),
+            RowKind::Restart {
+                log_start,
+                at,
+                epoch,
+            } => encode_numbers(out, KIND_RESTART, &[log_start.0, at.0], *epoch),
         }
     }
 
@@ -200,6 +213,15 @@ impl Row {
             KIND_TRIM => RowKind::Trim {
                 start: Offset(u64_at(bytes, 28) as i64),
             },
+            KIND_CUT => RowKind::Cut {
+                to: Offset(u64_at(bytes, 28) as i64),
+                epoch: LeaderEpoch(u32_at(bytes, 36) as i32),
+            },
+            KIND_RESTART => RowKind::Restart {
+                log_start: Offset(u64_at(bytes, 28) as i64),
+                at: Offset(u64_at(bytes, 36) as i64),
+                epoch: LeaderEpoch(u32_at(bytes, 44) as i32),
+            },
             _ => return None,
         };
         Some(Row {
@@ -208,6 +230,18 @@ impl Row {
             kind,
         })
     }
+}
+
+/// A row without a body: its kind, offsets, and a leader epoch behind them.
+fn encode_numbers(out: &mut Vec<u8>, kind: u32, offsets: &[i64], epoch: LeaderEpoch) {
+    out.extend_from_slice(&kind.to_le_bytes());
+    out.extend_from_slice(&0u32.to_le_bytes());
+    let begin = out.len();
+    for offset in offsets {
+        out.extend_from_slice(&offset.to_le_bytes());
+    }
+    out.extend_from_slice(&epoch.0.to_le_bytes());
+    out.resize(begin + HEAD_SIZE, 0);
 }
 
 fn array_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {

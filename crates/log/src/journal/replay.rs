@@ -13,7 +13,7 @@ use std::path::Path;
 use bytes::Bytes;
 use env::disk::Open;
 use env::{Disk, FileHandle};
-use model::{Offset, PartitionIndex};
+use model::{LeaderEpoch, Offset, PartitionIndex};
 use wire::Uuid;
 use wire::records::Batch;
 
@@ -407,6 +407,16 @@ fn read_steps(piece: &Found, position: u64, front: &Front) -> io::Result<Steps> 
         let (topic, partition) = (row.topic, row.partition);
         let what = match row.kind {
             RowKind::Trim { start } => What::Trim { start },
+            RowKind::Cut { to, epoch } => What::Cut { to, epoch },
+            RowKind::Restart {
+                log_start,
+                at,
+                epoch,
+            } => What::Restart {
+                log_start,
+                at,
+                epoch,
+            },
             RowKind::Batch { head, body_bytes } => {
                 let body = at..(at + body_bytes as usize).min(bodies.len());
                 at = body.end;
@@ -440,18 +450,31 @@ impl std::convert::From<Moved> for Step {
             partition,
             to,
         } = moved;
-        match to {
-            To::End(end) => Step::Lost(Lost {
-                topic,
-                partition,
-                end,
-            }),
-            To::Start(start) => Step::Entry(Entry {
-                topic,
-                partition,
-                what: What::Trim { start },
-            }),
-        }
+        let what = match to {
+            To::End(end) => {
+                return Step::Lost(Lost {
+                    topic,
+                    partition,
+                    end,
+                });
+            }
+            To::Start(start) => What::Trim { start },
+            // An echo has no epochs. That of a cut is for people, and a log that begins anew asks its leader.
+            To::Cut(to) => What::Cut {
+                to,
+                epoch: LeaderEpoch::NONE,
+            },
+            To::Restart(at) => What::Restart {
+                log_start: at,
+                at,
+                epoch: LeaderEpoch::NONE,
+            },
+        };
+        Step::Entry(Entry {
+            topic,
+            partition,
+            what,
+        })
     }
 }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use env::disk::Open;
 use env::{Disk, Env, FileHandle, Rng};
-use model::{Offset, PartitionIndex};
+use model::{LeaderEpoch, Offset, PartitionIndex};
 use wire::Uuid;
 use wire::records::{Batch, Head};
 
@@ -44,7 +44,20 @@ pub struct Entry {
 #[derive(Clone, Debug)]
 pub enum What {
     Batch(Batch),
-    Trim { start: Offset },
+    Trim {
+        start: Offset,
+    },
+    /// The log ends at `to` from now on: the leader of `epoch` goes another way from there.
+    Cut {
+        to: Offset,
+        epoch: LeaderEpoch,
+    },
+    /// The log begins anew and ends at `at`, behind records of `epoch`; `log_start` is below it where a tier has what is between.
+    Restart {
+        log_start: Offset,
+        at: Offset,
+        epoch: LeaderEpoch,
+    },
 }
 
 impl Entry {
@@ -55,6 +68,8 @@ impl Entry {
             to: match &self.what {
                 What::Batch(batch) => To::End(batch.next_offset()),
                 What::Trim { start } => To::Start(*start),
+                What::Cut { to, .. } => To::Cut(*to),
+                What::Restart { at, .. } => To::Restart(*at),
             },
         }
     }
@@ -69,6 +84,23 @@ impl Entry {
                 Some(batch.body()),
             ),
             What::Trim { start } => (RowKind::Trim { start: *start }, None),
+            What::Cut { to, epoch } => {
+                let (to, epoch) = (*to, *epoch);
+                (RowKind::Cut { to, epoch }, None)
+            }
+            What::Restart {
+                log_start,
+                at,
+                epoch,
+            } => {
+                let (log_start, at, epoch) = (*log_start, *at, *epoch);
+                let restart = RowKind::Restart {
+                    log_start,
+                    at,
+                    epoch,
+                };
+                (restart, None)
+            }
         };
         (
             Row {

@@ -172,6 +172,7 @@ impl Store {
             log_end: AtomicI64::new(log_end.0),
             epochs: ArcSwap::default(),
             synced: AtomicI64::new(-1),
+            lives: AtomicU64::new(0),
             upheavals: AtomicU64::new(0),
             clean_end: AtomicI64::new(Progress::NONE.clean_end.0),
             gaps_end: AtomicI64::new(Progress::NONE.gaps_end.0),

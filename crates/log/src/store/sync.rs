@@ -15,6 +15,7 @@ use crate::segment::Segment;
 
 /// How far a log was written when a sync of the volume began.
 pub struct Covered {
+    life: u64,
     start: Offset,
     end: Offset,
     /// Segments with unsynced bytes, and how long they were.
@@ -30,7 +31,7 @@ impl Store {
     /// Makes everything written so far durable, and the entries of new files. Returns the end that this covers. After an
     /// error the caller takes the log directory offline.
     pub fn sync(&self) -> Result<Offset, StoreError> {
-        let (dirty, dir_dirty, end) = {
+        let (dirty, dir_dirty, end, life) = {
             let mut tail = self.tail.lock();
             if tail.failed {
                 return Err(StoreError::Offline {
@@ -47,7 +48,9 @@ impl Store {
             tail.failed |= files.as_ref().is_err_and(|error| !lacks_descriptors(error));
             let files = files.map_err(|error| self.io(error))?;
             tail.dirty.clear();
-            (files, std::mem::take(&mut tail.dir_dirty), self.log_end())
+            let life = self.lives.load(Ordering::Acquire);
+            let dir_dirty = std::mem::take(&mut tail.dir_dirty);
+            (files, dir_dirty, self.log_end(), life)
         };
         let synced = self.sync_files(&dirty, dir_dirty);
         let mut tail = self.tail.lock();
@@ -60,10 +63,13 @@ impl Store {
                 segment.unpin();
             }
         }
+        // Under the lock that a cut takes: it lowers what is synced after this, or has changed the life before.
+        if synced.is_ok() && self.lives.load(Ordering::Acquire) == life {
+            self.synced.fetch_max(end.0, Ordering::AcqRel);
+        }
         drop(tail);
         self.pool.trim(dirty.len());
         synced.map_err(|synced| self.io(synced.error))?;
-        self.synced.fetch_max(end.0, Ordering::AcqRel);
         Ok(end)
     }
 
@@ -127,6 +133,7 @@ impl Store {
         let tail = self.tail.lock();
         let segments = tail.dirty.iter();
         Covered {
+            life: self.lives.load(Ordering::Acquire),
             start: self.local_start(),
             end: self.log_end(),
             segments: segments
@@ -138,7 +145,8 @@ impl Store {
     /// Takes over that the volume was synced: what was not written again meanwhile needs no sync of its own.
     pub fn on_volume_synced(&self, covered: &Covered) {
         let mut tail = self.tail.lock();
-        if tail.failed {
+        // Cut since it began: other bytes lie there, and the next sync covers all.
+        if tail.failed || self.lives.load(Ordering::Acquire) != covered.life {
             return;
         }
         let is_covered = |dirty: &mut Arc<Segment>| {
@@ -157,7 +165,7 @@ impl Store {
             segment.take_unsynced_txns();
             segment.on_heads_synced();
         }
-        drop(tail);
         self.synced.fetch_max(covered.end.0, Ordering::AcqRel);
+        drop(tail);
     }
 }

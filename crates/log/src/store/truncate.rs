@@ -26,18 +26,20 @@ impl Store {
             return Ok(self.log_end());
         }
         let _upheaval = self.upheaval();
-        let done = self.truncate_locked(&mut tail, to.min(self.log_end()));
+        let to = to.min(self.log_end());
+        let segments = self.segments.load();
+        let keep = segments.partition_point(|segment| segment.base() <= to);
+        let done = self.truncate_locked(&mut tail, to, keep.max(1));
         tail.failed |= matches!(done, Err(StoreError::Io { .. }));
         done.map(|()| self.log_end())
     }
 
-    fn truncate_locked(&self, tail: &mut Tail, to: Offset) -> Result<(), StoreError> {
+    /// Keeps the first segments, of which the last is cut.
+    fn truncate_locked(&self, tail: &mut Tail, to: Offset, keep: usize) -> Result<(), StoreError> {
         let segments = self.segments.load_full();
-        let keep = segments
-            .partition_point(|segment| segment.base() <= to)
-            .max(1);
         let (kept, gone) = segments.split_at(keep);
         self.forget_cleaning(to)?;
+        self.lives.fetch_add(1, Ordering::AcqRel);
         // Readers see the shorter log first.
         self.log_end.store(to.0, Ordering::Release);
         self.synced.fetch_min(to.0, Ordering::AcqRel);
@@ -79,6 +81,39 @@ impl Store {
         Ok(())
     }
 
+    /// The same for a log that goes on at once: what is written behind `to` goes to another file, so that a reader of the old bytes
+    /// gets too few of them, and never new ones in their place (KAFKA-18723). May be repeated.
+    pub fn cut(&self, to: Offset, now: Timestamp) -> Result<Offset, StoreError> {
+        let _files = self.files.lock();
+        let mut tail = self.tail.lock();
+        self.check_writable(&tail)?;
+        if self.log_end() <= to {
+            return Ok(self.log_end());
+        }
+        let _upheaval = self.upheaval();
+        let done = self.cut_locked(&mut tail, to, now);
+        tail.failed |= done.as_ref().is_err_and(StoreError::is_final);
+        done.map(|()| self.log_end())
+    }
+
+    fn cut_locked(&self, tail: &mut Tail, to: Offset, now: Timestamp) -> Result<(), StoreError> {
+        let first = self.segments.load().first().map(|first| first.base());
+        if first.is_none_or(|first| to <= first) {
+            let local_start = self.local_start();
+            self.restart_locked(tail, to)?;
+            self.local_start.fetch_min(local_start.0, Ordering::AcqRel);
+            return Ok(());
+        }
+        // Below the segment that begins at `to`: its file goes, and another one takes the name.
+        let segments = self.segments.load_full();
+        let keep = segments.partition_point(|segment| segment.base() < to);
+        self.truncate_locked(tail, to, keep)?;
+        if !self.active().is_empty() {
+            self.roll_locked(tail, self.log_end(), now)?;
+        }
+        Ok(())
+    }
+
     /// Drops the whole log and begins it anew at `start`: a replica that is too far behind its leader.
     pub fn restart_at(&self, start: Offset) -> Result<(), StoreError> {
         let _files = self.files.lock();
@@ -96,6 +131,7 @@ impl Store {
 
     fn restart_locked(&self, tail: &mut Tail, start: Offset) -> Result<(), StoreError> {
         self.forget_cleaning(start)?;
+        self.lives.fetch_add(1, Ordering::AcqRel);
         self.forget_epochs(start);
         let old = self.segments.load_full();
         for base in std::mem::take(&mut tail.extra).into_iter().rev() {

@@ -93,6 +93,7 @@ fn reached(steps: &[Step]) -> BTreeMap<(Uuid, i32), (Offset, Offset)> {
             }) => match what {
                 What::Batch(batch) => (topic, partition, batch.next_offset(), Offset::ZERO),
                 What::Trim { start } => (topic, partition, Offset::ZERO, *start),
+                What::Cut { .. } | What::Restart { .. } => continue,
             },
             Step::Lost(Lost {
                 topic,
@@ -113,6 +114,12 @@ pub(crate) fn text(entry: &Entry) -> String {
     let what = match &entry.what {
         What::Batch(batch) => format!("{:?}", batch.to_bytes()),
         What::Trim { start } => format!("trim {start}"),
+        What::Cut { to, epoch } => format!("cut to {to} by epoch {epoch}"),
+        What::Restart {
+            log_start,
+            at,
+            epoch,
+        } => format!("restart {log_start} at {at} behind epoch {epoch}"),
     };
     format!("{} {} {what}", entry.topic, entry.partition)
 }
@@ -672,4 +679,68 @@ fn rounds_that_an_earlier_start_cut_off_do_not_stand_in_for_damaged_ones() {
     }
     assert_eq!(replayed.damage.len(), 1);
     assert_eq!((replayed.damage[0].from, replayed.damage[0].to), (5, 6));
+}
+
+/// Rounds of one log that grows, is cut, grows again, and begins anew.
+fn cut_rounds(writer: &mut Writer) -> Vec<Entry> {
+    let whats = [
+        What::Batch(batch(0, 8, 0)),
+        What::Cut {
+            to: Offset(8),
+            epoch: LeaderEpoch(4),
+        },
+        What::Batch(batch(8, 2, 1)),
+        What::Restart {
+            log_start: Offset(90),
+            at: Offset(90),
+            epoch: LeaderEpoch(7),
+        },
+        What::Batch(batch(90, 1, 2)),
+    ];
+    let entries = whats.map(|what| Entry {
+        topic: Uuid([1; 16]),
+        partition: PartitionIndex(3),
+        what,
+    });
+    for entry in &entries {
+        writer.commit(std::slice::from_ref(entry), true).unwrap();
+    }
+    entries.into()
+}
+
+#[test]
+fn cuts_come_back_in_their_place_and_a_damaged_round_is_told_with_its_cut() {
+    for damaged in 1..5u64 {
+        let machine = machine(1);
+        let mut writer = writer(&machine, 30 * PAGE, Resume::default());
+        let entries = cut_rounds(&mut writer);
+        let want: Vec<String> = entries.iter().map(text).collect();
+        assert_eq!(found(&machine, From::default()).0, want);
+        let path = piece_path(Path::new(DIR), 0);
+        // The head of a round: nothing of it can be read.
+        let at = damaged * PAGE + 20;
+        machine
+            .rot(&path, at..at + 1, Rot::Flip { bit: 3 })
+            .unwrap();
+        let (steps, replayed) = steps(&machine, From::default());
+        assert!(replayed.damage.iter().all(|damage| damage.is_named));
+        let told = &steps[damaged as usize - 1];
+        match (&entries[damaged as usize - 1].what, told) {
+            (What::Batch(batch), Step::Lost(lost)) => assert_eq!(lost.end, batch.next_offset()),
+            (
+                What::Cut { to, .. },
+                Step::Entry(Entry {
+                    partition: PartitionIndex(3),
+                    what: What::Cut { to: told, .. },
+                    ..
+                }),
+            ) => assert_eq!(told, to),
+            (What::Restart { at, .. }, Step::Entry(told)) => {
+                let is_same = matches!(told.what, What::Restart { at: told, .. } if told == *at);
+                assert!(is_same, "{told:?}");
+            }
+            (want, told) => panic!("{told:?} for {want:?}"),
+        }
+        assert_eq!(steps.len(), entries.len());
+    }
 }

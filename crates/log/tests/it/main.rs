@@ -4,6 +4,7 @@ mod aborted;
 mod behind;
 mod clean;
 mod corruption;
+mod cut;
 mod files;
 mod forged;
 mod full;

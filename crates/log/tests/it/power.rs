@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn machine(seed: u64) -> Machine {
+pub(crate) fn machine(seed: u64) -> Machine {
     let machine = Machine::new(seed, Faults::default());
     let disk = machine.env().disk;
     disk.create_dir_all(std::path::Path::new("/data")).unwrap();
@@ -10,7 +10,7 @@ fn machine(seed: u64) -> Machine {
     machine
 }
 
-fn place(machine: &Machine) -> Place {
+pub(crate) fn place(machine: &Machine) -> Place {
     Place {
         env: machine.env(),
         dir: PathBuf::from("/data/t-0"),

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use model::{Offset, PartitionIndex};
 use wire::Uuid;
 
+use crate::life::Life;
 use crate::news::News;
 
 /// Names a log in the journal: topic and partition.
@@ -22,6 +23,8 @@ pub struct Reached {
     pub has_trim: bool,
     /// Of the log's batches in the round.
     pub bytes: usize,
+    /// In which the last of its entries was queued.
+    pub life: Life,
 }
 
 /// What was appended will not become durable in this process.

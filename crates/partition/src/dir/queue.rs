@@ -11,6 +11,7 @@ use model::Offset;
 
 use super::durable::{Durable, Key, Reached};
 use super::linger::Linger;
+use crate::life::Life;
 
 /// 16 MiB of batches per round: longer ones would only delay the first answer.
 const ROUND_BYTES_MAX: usize = 16 << 20;
@@ -73,6 +74,8 @@ pub struct Push {
     pub is_trim: bool,
     /// It promises durability: its round is synced.
     pub sync: bool,
+    /// Of the log, in which the entry comes.
+    pub life: Life,
 }
 
 impl Queue {
@@ -114,12 +117,14 @@ impl Queue {
                     up_to: push.up_to,
                     has_trim: false,
                     bytes: 0,
+                    life: push.life,
                 },
                 trim: None,
             });
         }
         let member = &mut round.members[slot.index];
         member.reached.up_to = push.up_to;
+        member.reached.life = push.life;
         member.reached.bytes += push.bytes;
         if push.is_trim {
             member.reached.has_trim = true;

@@ -5,15 +5,16 @@ use log::store::{Known, Store};
 use model::{Offset, PartitionIndex, Position};
 use wire::Uuid;
 
+use crate::cuts::Marks;
 use crate::partition::{Hole, Home, Partition};
 
 impl Partition {
     /// What a checkpoint says of its files in `home`.
     pub(super) fn checkpoint_row(&self, home: &Home) -> Option<checkpoint::Row> {
         let known = home.store.get().map(Store::known);
-        let (log_start, is_deleted) = {
+        let (marks, is_deleted) = {
             let state = self.state.lock();
-            (state.progress.points().start, state.is_deleted)
+            (state.marks(), state.is_deleted)
         };
         if is_deleted {
             None
@@ -23,7 +24,7 @@ impl Partition {
             row(
                 self.topic_id,
                 self.index,
-                log_start,
+                marks,
                 known,
                 home.derived.lock().has_producers(),
             )
@@ -60,10 +61,16 @@ pub(super) fn lost(
 pub(super) fn row(
     topic: Uuid,
     partition: PartitionIndex,
-    log_start: Offset,
+    marks: Marks,
     known: Option<Known>,
     has_producers: bool,
 ) -> Option<checkpoint::Row> {
+    let Marks {
+        log_start,
+        local_start,
+        committed,
+        restarted_at,
+    } = marks;
     if known.is_none() && log_start == Offset::ZERO {
         return None;
     }
@@ -71,6 +78,9 @@ pub(super) fn row(
         topic,
         partition,
         log_start,
+        local_start,
+        committed,
+        restarted_at,
         log_end: known.map_or(log_start, |known| known.log_end),
         active_base: known.map_or(log_start, |known| known.active_base),
         active_len: Position(known.map_or(0, |known| known.active_len)),

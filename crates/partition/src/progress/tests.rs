@@ -61,7 +61,9 @@ impl Script {
             }
             ["min", min] => progress.on_in_sync_min(number(min) as usize, &mut news),
             ["append", end] => progress.on_appended(Offset(number(end))),
-            ["durable", end] => progress.on_durable(Offset(number(end))),
+            ["durable", end] => {
+                progress.on_durable(Offset(number(end)), Life::default());
+            }
             ["start", start] => progress.on_start(Offset(number(start))),
             [broker, "at", end] => {
                 let broker = BrokerId(broker.parse().expect("a broker"));
@@ -281,7 +283,7 @@ fn every_ticket_is_redeemed_once_and_never_early() {
                 }
                 2 | 3 => {
                     let more = chance.below((points.end.0 - points.durable.0) as u64 + 1);
-                    progress.on_durable(points.durable.advance(more as i64));
+                    progress.on_durable(points.durable.advance(more as i64), Life::default());
                 }
                 4 | 5 => {
                     let broker = 2 + chance.below(3) as i32;

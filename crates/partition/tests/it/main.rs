@@ -1,6 +1,7 @@
 //! Log directories and their partitions on a simulated machine: commits, checkpoints, recovery, failing and full disks.
 
 mod compaction;
+mod cuts;
 mod damage;
 mod descriptors;
 mod failure;

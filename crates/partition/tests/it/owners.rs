@@ -3,7 +3,9 @@
 use std::sync::Weak;
 
 use log::journal::{Entry, What};
-use partition::{Begun, Durable, Key, Move, MoveStep, Moved, NeverDurable, Push, Reached, Slot};
+use partition::{
+    Begun, Durable, Key, Life, Move, MoveStep, Moved, NeverDurable, Push, Reached, Slot,
+};
 
 use super::*;
 
@@ -40,6 +42,7 @@ fn enqueue(dir: &LogDir, at: usize, log: &Arc<Plain>, slot: &mut Slot, offset: i
         up_to: batch.next_offset(),
         is_trim: false,
         sync: true,
+        life: Life::default(),
         entry: Entry {
             topic,
             partition,
@@ -70,6 +73,7 @@ fn a_log_that_is_no_partition_hears_how_far_each_round_takes_it() {
             up_to: Offset(round * 2 + 2),
             has_trim: false,
             bytes,
+            life: Life::default(),
         };
         assert_eq!(plain.heard(), [Ok(reached)]);
         assert_eq!(known[0].acked, round + 1);

@@ -287,13 +287,13 @@ impl Move {
             None => None,
         };
         let mut derived = self.from.derived.lock().elsewhere();
-        let (log_start, epochs) = {
+        let (marks, epochs) = {
             let state = partition.state.lock();
             let mut epochs = state.epochs.clone();
             // What waits is of no directory yet.
             let at = state.pause.as_ref().map_or(state.tail.end(), Pause::at);
             epochs.truncate_from_end(at);
-            (state.progress.points().start, epochs)
+            (state.marks(), epochs)
         };
         if known.is_some() {
             derived
@@ -309,7 +309,7 @@ impl Move {
         let row = rows::row(
             partition.topic_id,
             partition.index,
-            log_start,
+            marks,
             known,
             derived.has_producers(),
         );

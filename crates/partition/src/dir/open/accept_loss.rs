@@ -48,10 +48,10 @@ pub fn unnamed_loss(env: &Env, path: &Path) -> Result<Vec<Damage>, OpenError> {
     let checkpoint = match Checkpoint::load(&*env.disk, path) {
         Ok(checkpoint) => checkpoint.unwrap_or_default(),
         Err(LoadError::Io(error)) => return Err(at(error)),
-        Err(LoadError::Damaged) => {
+        Err(error @ (LoadError::Damaged | LoadError::Newer)) => {
             return Err(OpenError::Damaged {
                 path: path.to_path_buf(),
-                what: "its checkpoint does not verify".to_owned(),
+                what: error.to_string(),
             });
         }
     };

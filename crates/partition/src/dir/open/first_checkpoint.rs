@@ -61,7 +61,8 @@ impl Recovery {
             || !damage.is_empty()
             || !self.taken_back.is_empty()
             || self.rows.keys().any(is_row_without_log)
-            || self.checkpoint.sequence == 0;
+            || self.checkpoint.sequence == 0
+            || self.is_of_old;
         let mut full = self
             .is_full
             .then(|| "no room for what is replayed".to_owned());

@@ -7,7 +7,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use env::Env;
+use env::{Disk, Env};
 use log::checkpoint;
 use log::config::LogConfig;
 use log::journal::{Entry, Lost, Step, What};
@@ -18,6 +18,7 @@ use wire::Uuid;
 use wire::records::{Batch, BatchError, Source};
 
 use super::error::OpenError;
+use crate::cuts::{FileCut, Marks};
 use crate::derived::{self, Derived};
 use crate::dir::durable::Key;
 use crate::dir::residents::Residents;
@@ -47,6 +48,9 @@ pub(super) struct Log {
     pub(super) path: PathBuf,
     pub(super) store: Option<Store>,
     pub(super) log_start: Offset,
+    local_start: Offset,
+    committed: Offset,
+    restarted_at: Offset,
     pub(super) derived: Derived,
     pub(super) epochs: Epochs,
     /// Those that the checkpoint knows come first.
@@ -89,6 +93,9 @@ impl Log {
             derived: Derived::default(),
             store: None,
             log_start: row.map_or(Offset::ZERO, |row| row.log_start),
+            local_start: row.map_or(Offset::ZERO, |row| row.local_start),
+            committed: row.map_or(Offset::ZERO, |row| row.committed),
+            restarted_at: row.map_or(Offset::ZERO, |row| row.restarted_at),
             holes_known: holes.len(),
             holes,
             pending: Vec::new(),
@@ -117,7 +124,7 @@ impl Log {
             return Ok(log);
         };
         let known = Known {
-            local_start: row.log_start,
+            local_start: row.local_start,
             log_end: row.log_end,
             active_base: row.active_base,
             active_len: row.active_len.0,
@@ -134,7 +141,7 @@ impl Log {
         }
         // The files may have lost their begin, and their end. Files below a log start that is still to come from the journal may be
         // gone too: that part of a hole is in nobody's log.
-        log.find_lost(row.log_start, store.files_start());
+        log.find_lost(row.local_start, store.files_start());
         log.find_lost(state.log_end, row.log_end);
         log.derived = derived::load(env, &store, row)?;
         log.epochs = Epochs::clone(&store.epochs());
@@ -181,6 +188,7 @@ impl Log {
         let known = batches.max(holes).unwrap_or(Offset::ZERO);
         let unread = self.unread.as_ref().map(|(_, row)| row.log_end);
         known
+            .max(self.restarted_at)
             .max(self.written_end())
             .max(unread.unwrap_or(Offset::ZERO))
     }
@@ -193,14 +201,86 @@ impl Log {
         self.pending_bytes
     }
 
-    pub(super) fn apply(&mut self, step: Step) {
+    pub(super) fn apply(&mut self, step: Step, disk: &dyn Disk) -> Result<(), OpenError> {
         match step {
             Step::Lost(Lost { end, .. }) => self.lose(end),
             Step::Entry(Entry { what, .. }) => match what {
-                What::Trim { start } => self.log_start = self.log_start.max(start),
-                What::Batch(batch) => self.take(batch),
+                What::Trim { start } => {
+                    self.log_start = self.log_start.max(start);
+                    self.local_start = self.local_start.max(start);
+                }
+                What::Batch(batch) => {
+                    if self.is_cut_by(&batch) {
+                        self.cut(batch.base_offset(), disk)?;
+                    }
+                    self.take(batch);
+                }
+                What::Cut { to, .. } => self.cut(to, disk)?,
+                What::Restart {
+                    log_start,
+                    at,
+                    epoch,
+                } => self.restart((log_start, at), epoch, disk)?,
             },
         }
+        Ok(())
+    }
+
+    /// True if the batch is of a later leader than all there is, and lies in front of the end: a cut between them is lost.
+    fn is_cut_by(&self, batch: &Batch) -> bool {
+        let latest = self.epochs.latest();
+        batch.base_offset() < self.told_end()
+            && latest.is_some_and(|latest| latest.epoch < batch.leader_epoch())
+    }
+
+    /// The log ends at `to` from here on. Files that cannot be read stay as they are.
+    fn cut(&mut self, to: Offset, disk: &dyn Disk) -> Result<(), OpenError> {
+        let is_behind = |batch: &mut Batch| to < batch.next_offset();
+        while self.pending.pop_if(is_behind).is_some() {}
+        self.pending_bytes = self.pending.iter().map(|batch| batch.size()).sum();
+        let is_kept = |hole: &Hole| hole.from < to;
+        let known = self.holes.iter().take(self.holes_known);
+        self.holes_known = known.filter(|hole| is_kept(hole)).count();
+        self.holes.retain(is_kept);
+        for hole in &mut self.holes {
+            hole.to = hole.to.min(to);
+        }
+        if let Some(store) = &self.store
+            && to < store.log_end()
+        {
+            store.truncate_to(to)?;
+            if self.unread.is_none() {
+                self.derived.cut(disk, store, FileCut::To(to))?;
+            }
+        }
+        self.epochs.truncate_from_end(to);
+        self.committed = self.committed.min(to);
+        self.lose(to);
+        Ok(())
+    }
+
+    /// The log begins anew.
+    fn restart(
+        &mut self,
+        (log_start, at): (Offset, Offset),
+        epoch: LeaderEpoch,
+        disk: &dyn Disk,
+    ) -> Result<(), OpenError> {
+        self.pending.clear();
+        self.pending_bytes = 0;
+        self.holes.clear();
+        self.holes_known = 0;
+        if let Some(store) = &self.store {
+            store.restart_at(at)?;
+            if self.unread.is_none() {
+                self.derived.cut(disk, store, FileCut::Restart { at })?;
+            }
+        }
+        self.epochs = Epochs::default();
+        self.epochs.assign(epoch, at);
+        self.log_start = log_start;
+        (self.local_start, self.committed, self.restarted_at) = (at, at, at);
+        Ok(())
     }
 
     fn take(&mut self, batch: Batch) {
@@ -270,7 +350,7 @@ impl Log {
             self.is_written |= count > 0;
             self.pending.drain(..count);
             self.pending_bytes = self.pending.iter().map(|batch| batch.size()).sum();
-            store.advance_local_start(self.log_start);
+            store.advance_local_start(self.local_start);
         }
         match appended {
             Ok(()) => Ok(Wrote::All),
@@ -318,7 +398,13 @@ impl Log {
         }
         let known = self.store.as_ref().map(Store::known);
         let has_producers = !self.derived.producers.is_empty();
-        rows::row(topic, partition, self.log_start, known, has_producers)
+        let marks = Marks {
+            log_start: self.log_start,
+            local_start: self.local_start,
+            committed: self.committed,
+            restarted_at: self.restarted_at,
+        };
+        rows::row(topic, partition, marks, known, has_producers)
     }
 
     /// Of what is missing, only what was not deleted anyway: segments below a log start that the journal tells are gone too.
@@ -345,6 +431,9 @@ impl Log {
         let unread = self.unread.as_ref().and_then(|_| self.row((topic, index)));
         let start = Start {
             log_start: self.log_start,
+            local_start: self.local_start,
+            restarted_at: self.restarted_at,
+            committed: self.committed,
             log_end,
             epoch: self.found.epoch,
             epochs: self.epochs,

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use env::Env;
 use env::disk::Open;
 use log::FilePool;
-use log::checkpoint::{self, Checkpoint, LoadError};
+use log::checkpoint::{self, Checkpoint, LoadError, Version};
 use log::journal::{self, Replayed, Step};
 use model::PartitionIndex;
 use wire::Uuid;
@@ -70,7 +70,7 @@ impl Recovery {
                 (Uuid(id), identity)
             }
         };
-        let stored = match Checkpoint::load(&**disk, path) {
+        let stored = match Checkpoint::load_versioned(&**disk, path) {
             Ok(stored @ Some(_)) => stored,
             Ok(None) if has_partitions(env, path, |_| true).map_err(at)? => {
                 let what = "checkpoint is missing beside partitions that need it".to_owned();
@@ -81,6 +81,13 @@ impl Recovery {
             }
             Ok(None) => None,
             Err(LoadError::Io(error)) => return Err(at(error)),
+            Err(LoadError::Newer) => {
+                return Err(OpenError::Damaged {
+                    path: path.join(checkpoint::FILE_NAME),
+                    what: "checkpoint was written by a later version of esker; start that one"
+                        .to_owned(),
+                });
+            }
             Err(LoadError::Damaged) => {
                 return Err(OpenError::Damaged {
                     path: path.join(checkpoint::FILE_NAME),
@@ -89,7 +96,8 @@ impl Recovery {
             }
         };
         let has_checkpoint = stored.is_some();
-        let checkpoint = stored.unwrap_or_default();
+        let is_of_old = (stored.as_ref()).is_some_and(|(_, version)| *version == Version::First);
+        let checkpoint = stored.map(|(checkpoint, _)| checkpoint).unwrap_or_default();
         let rows = checkpoint
             .rows
             .iter()
@@ -104,6 +112,7 @@ impl Recovery {
             files: FilePool::new(Arc::clone(disk), settings.segment_files_open_max),
             checkpoint,
             has_checkpoint,
+            is_of_old,
             rows,
             logs: BTreeMap::new(),
             is_full: false,
@@ -295,8 +304,9 @@ impl Recovery {
         };
         let before = log.pending_bytes();
         let is_first = !std::mem::replace(&mut log.is_changed, true);
-        log.apply(step);
-        self.pending_bytes += log.pending_bytes() - before;
+        log.apply(step, &*self.env.disk)?;
+        // A cut takes some.
+        self.pending_bytes = (self.pending_bytes + log.pending_bytes()).saturating_sub(before);
         self.write(key, PENDING_BYTES_MAX)?;
         self.changed += usize::from(is_first);
         if self.changed == VOLUME_SYNC_MIN {

@@ -28,6 +28,8 @@ pub struct Recovery {
     pub(super) checkpoint: Checkpoint,
     /// It was read from its file; the very first start has none.
     pub(super) has_checkpoint: bool,
+    /// An older version wrote it.
+    pub(super) is_of_old: bool,
     pub(super) rows: BTreeMap<(Uuid, PartitionIndex), checkpoint::Row>,
     pub(super) logs: BTreeMap<(Uuid, PartitionIndex), Log>,
     /// The disk has no room for what is replayed.

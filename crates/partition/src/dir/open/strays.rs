@@ -51,7 +51,7 @@ impl Recovery {
         let Some(stray) = self.strays.get_mut(&key) else {
             return Ok(());
         };
-        stray.log.apply(step);
+        stray.log.apply(step, &*self.env.disk)?;
         match stray.log.pending_bytes() < PENDING_BYTES_MAX {
             true => Ok(()),
             false => self.write_stray(key),

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use env::Turn;
 use log::Syncing;
 use log::checkpoint::{self, Checkpoint};
-use log::store::StoreError;
+use log::store::{Store, StoreError};
 use model::{Instant, Timestamp};
 
 use super::chore::{Chore, Flow, Moment};
@@ -324,11 +324,14 @@ impl Ledger {
     fn note_closed(&self, rows: &[checkpoint::Row]) {
         let partitions = self.residents.partitions.lock();
         for row in rows.iter().filter(|row| row.has_files) {
-            if let Some(partition) = partitions.get(&(row.topic, row.partition)) {
-                let base = row.active_base.0 as u64;
-                if let Some(home) = self.home_of(partition) {
-                    home.checkpointed.store(base, Ordering::Release);
-                }
+            if let Some(partition) = partitions.get(&(row.topic, row.partition))
+                && let Some(home) = self.home_of(partition)
+            {
+                // It may have been cut since the checkpoint began.
+                let segments = home.store.get().map(Store::segments);
+                let now = segments.and_then(|of| of.last().map(|last| last.base()));
+                let base = now.map_or(row.active_base, |now| now.min(row.active_base));
+                home.checkpointed.store(base.0 as u64, Ordering::Release);
             }
         }
     }

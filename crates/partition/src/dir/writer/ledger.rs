@@ -84,6 +84,8 @@ pub(super) struct Ledger {
     pub(super) is_backward: bool,
     /// A write found the disk full, and is tried again then.
     pub(super) retry_at: Option<Instant>,
+    /// A cut was not durable yet, and is looked at again then.
+    pub(super) later_at: Option<Instant>,
     pub(super) hot: HotTail,
     /// Written since the last checkpoint began.
     pub(super) unsynced: BTreeMap<Key, Arc<Partition>>,
@@ -109,6 +111,7 @@ impl Ledger {
             pending: VecDeque::new(),
             is_backward: false,
             retry_at: None,
+            later_at: None,
             hot: HotTail::default(),
             unsynced: BTreeMap::new(),
             prepared: None,

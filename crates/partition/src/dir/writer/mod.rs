@@ -8,6 +8,7 @@
 mod arrivals;
 mod checkpoint;
 mod chore;
+mod cut;
 mod flush;
 mod ledger;
 mod producers;
@@ -98,7 +99,8 @@ impl SegmentWriter {
         let ring_at = ledger.gathered_bytes_min();
         backlog.ring_at(ring_at);
         // A commit that passed the new mark before it stood there did not ring.
-        if has_work && ledger.retry_at.is_none() && ring_at <= backlog.unwritten_bytes() {
+        let waits = ledger.retry_at.is_some() || ledger.later_at.is_some();
+        if has_work && !waits && ring_at <= backlog.unwritten_bytes() {
             return Turn::Again;
         }
         let due = self.chores.iter().filter_map(|of| of.due(ledger, now));

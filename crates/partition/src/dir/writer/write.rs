@@ -22,8 +22,17 @@ const WRITE_DELAY_MANY: Duration = Duration::from_secs(2);
 const PARTITIONS_MANY: usize = 100;
 /// Bytes that a write to a segment should bring on average: each costs some microseconds and a place on the disk.
 const WRITE_BYTES_WANTED: isize = 16 << 10;
+/// Another thread writes a round: it is done soon.
+const COMMIT_RETRY: Duration = Duration::from_millis(2);
 /// Batches handed to one segment write.
 const WRITE_BYTES: usize = 1 << 20;
+
+/// How far a write of a partition came.
+enum Wrote {
+    All,
+    /// A cut of it is not durable yet.
+    Later,
+}
 
 #[derive(Default)]
 pub(super) struct Writing {
@@ -53,7 +62,8 @@ impl Writing {
 impl Chore for Writing {
     fn due(&self, ledger: &Ledger, now: Instant) -> Option<Instant> {
         let has_work = !ledger.pending.is_empty();
-        has_work.then(|| ledger.retry_at.max(self.write_at(ledger)).unwrap_or(now))
+        let not_before = ledger.retry_at.max(ledger.later_at);
+        has_work.then(|| not_before.max(self.write_at(ledger)).unwrap_or(now))
     }
 
     fn runs(&self, _: &Ledger, _: Instant) -> bool {
@@ -62,7 +72,8 @@ impl Chore for Writing {
 
     fn run(&mut self, ledger: &mut Ledger, moment: &mut Moment) -> Result<Flow, StoreError> {
         let is_hurried = ledger.dir.backlog.take_hurry();
-        let may_write = ledger.retry_at.is_none_or(|at| at <= moment.now);
+        let not_before = ledger.retry_at.max(ledger.later_at);
+        let may_write = not_before.is_none_or(|at| at <= moment.now);
         if !ledger.pending.is_empty() && may_write {
             self.waits_since.get_or_insert(moment.now);
             if moment.is_stopping || is_hurried || self.is_write_due(ledger, moment.now) {
@@ -88,6 +99,7 @@ impl Ledger {
         now: Instant,
         wall: Timestamp,
     ) -> Result<(), StoreError> {
+        self.later_at = None;
         // To and fro: of more files than may be open, the last ones of one time are the first ones of the next.
         self.is_backward = !self.is_backward;
         if self.is_backward {
@@ -95,9 +107,13 @@ impl Ledger {
         }
         while let Some(partition) = self.pending.front().cloned() {
             match self.write_out(&partition, wall) {
-                Ok(()) => {
+                Ok(Wrote::All) => {
                     self.pending.pop_front();
                     self.hot.evict(self.dir.settings.hot_tail_bytes);
+                }
+                Ok(Wrote::Later) => {
+                    self.later_at = Some(now.plus(COMMIT_RETRY));
+                    return Ok(());
                 }
                 Err(error) if error.is_full() => {
                     self.dir.set_full(true, &error.to_string());
@@ -114,21 +130,39 @@ impl Ledger {
         Ok(())
     }
 
-    fn write_out(&mut self, partition: &Arc<Partition>, wall: Timestamp) -> Result<(), StoreError> {
+    fn write_out(
+        &mut self,
+        partition: &Arc<Partition>,
+        wall: Timestamp,
+    ) -> Result<Wrote, StoreError> {
         // What has moved is on the list of the directory that has it.
         let Some(home) = self.home_of(partition) else {
-            return Ok(());
+            return Ok(Wrote::All);
         };
         loop {
             let (batches, local_start) = {
                 let mut state = partition.state.lock();
                 if !Arc::ptr_eq(&state.home, &home) {
-                    return Ok(());
+                    return Ok(Wrote::All);
                 }
                 if state.is_deleted {
                     drop(state);
                     self.drop_unwritten(partition, &home);
-                    return Ok(());
+                    return Ok(Wrote::All);
+                }
+                // A cut takes batches from memory that a checkpoint would call written. The journal has it before that.
+                if state.cuts.are_pending() {
+                    drop(state);
+                    self.commit_queued();
+                    if partition.state.lock().cuts.are_pending() {
+                        return Ok(Wrote::Later);
+                    }
+                    continue;
+                }
+                if let Some(cut) = state.cuts.due() {
+                    drop(state);
+                    self.cut_files(partition, &home, cut, wall)?;
+                    continue;
                 }
                 let points = state.progress.points();
                 let batches = state.tail.unwritten(points.durable, WRITE_BYTES);
@@ -140,7 +174,7 @@ impl Ledger {
                     drop(state);
                     // Set since it came on the list, where a flush has ended the time before.
                     self.note_flush(partition, flush_at);
-                    return Ok(());
+                    return Ok(Wrote::All);
                 }
                 state.has_trimmed = false;
                 (batches, state.local_start)
@@ -171,12 +205,23 @@ impl Ledger {
         home: &Home,
         batches: &[Batch],
     ) -> Result<(), StoreError> {
+        if batches.is_empty() {
+            return Ok(());
+        }
+        partition.note_written(home, batches)?;
+        let mut state = partition.state.lock();
+        // Those behind a cut that came meanwhile are in the files until these are cut, and nobody counts them any more.
+        let kept = match state.cuts.files_end() {
+            Some(end) => batches.partition_point(|batch| batch.next_offset() <= end),
+            None => batches.len(),
+        };
+        let batches = &batches[..kept];
         let Some(last) = batches.last() else {
             return Ok(());
         };
-        partition.note_written(home, batches)?;
         let bytes: usize = batches.iter().map(|batch| batch.size()).sum();
-        partition.state.lock().tail.on_written(last.next_offset());
+        state.tail.on_written(last.next_offset());
+        drop(state);
         self.dir.backlog.remove(bytes);
         self.hot.push(partition, last.next_offset(), bytes);
         Ok(())

@@ -1,0 +1,211 @@
+//! Cutting a log by the word of a leader whose log goes another way, and beginning it anew at a snapshot.
+//!
+//! Invariant: nothing that is known to be committed is cut. The log is shorter at once, and lives on under another number; the journal
+//! has the cut behind all that was queued before, and the files follow it (see `cuts`).
+
+use std::sync::Arc;
+
+use log::Epochs;
+use log::journal::{Entry, What};
+use log::producer::ProducerStates;
+use log::tail::Tail;
+use model::{LeaderEpoch, Offset, Ticket};
+
+use crate::cuts::FileCut;
+use crate::dir::queue::{Push, Slot};
+use crate::life::Life;
+use crate::news::News;
+use crate::partition::{Partition, State};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CutError {
+    #[error("partition was deleted")]
+    Deleted,
+    #[error("log directory is offline")]
+    Offline,
+    #[error("this broker leads the partition")]
+    Leading,
+    /// The partition is on its way to another directory; it may be tried again.
+    #[error("partition is moving to another log directory")]
+    Moving,
+    /// Nobody may ask for this: one of the two logs is not what it was.
+    #[error("a cut to {to} would take records that are committed, below {committed}")]
+    BelowCommitted { to: Offset, committed: Offset },
+}
+
+/// Where a log begins anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Restart {
+    /// Below `at` where a tier has what is between.
+    pub log_start: Offset,
+    /// The end of the new log, which is empty.
+    pub at: Offset,
+    /// Of the last record in front of `at`.
+    pub epoch: LeaderEpoch,
+}
+
+/// How much of a log is durable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Synced {
+    /// Everything below is durable.
+    pub up_to: Offset,
+    /// The log's life that this is of: the last one whose beginning, the cut, is durable itself.
+    pub life: Life,
+}
+
+impl Partition {
+    /// Cuts off everything at and above `to`, as the leader of `epoch` asks. A batch that holds `to` goes as a whole. Returns the life
+    /// that begins; appends of it go behind the cut. Its end is durable when [`Partition::synced`] says so of this life.
+    pub fn cut(self: &Arc<Self>, to: Offset, epoch: LeaderEpoch) -> Result<Life, CutError> {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        self.check_cut(state, to)?;
+        if state.tail.end() <= to {
+            return Ok(state.progress.life());
+        }
+        let to = state.tail.cut_place(to);
+        self.check_cut(state, to)?;
+        let life = state.progress.on_cut(to);
+        state.forget_unwritten(|tail| tail.cut(to));
+        state.are_epochs_changed |= state.epochs.truncate_from_end(to);
+        state.aborted.retain(|txn| txn.last_offset < to);
+        state.cut_holes(to);
+        let has_producers =
+            !state.producers.is_empty() || state.producers.first_unstable().is_some();
+        if !has_producers {
+            state.producers = ProducerStates::new(to);
+        }
+        state.cuts.await_producers(has_producers);
+        state.cuts.push(life, FileCut::To(to));
+        let what = What::Cut { to, epoch };
+        self.push_cut(state, to, life, what);
+        Ok(life)
+    }
+
+    /// Drops the whole log and begins it anew: a replica that is behind its leader's log start, with a snapshot of what it lacks.
+    pub fn restart(self: &Arc<Self>, restart: Restart) -> Result<Life, CutError> {
+        let Restart {
+            log_start,
+            at,
+            epoch,
+        } = restart;
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        self.check_cut(state, at)?;
+        let before = state.marks();
+        state.cuts.keep(before);
+        let life = state.progress.on_restart(log_start, at);
+        state.forget_unwritten(|tail| {
+            let unwritten = tail.unwritten_bytes();
+            *tail = Tail::new(at);
+            unwritten
+        });
+        state.local_start = at;
+        state.restarted_at = at;
+        state.epochs = Epochs::default();
+        state.epochs.assign(epoch, at);
+        state.are_epochs_changed = true;
+        state.aborted.clear();
+        state.holes.clear();
+        state.producers = ProducerStates::new(at);
+        state.cuts.await_producers(false);
+        state.cuts.push(life, FileCut::Restart { at });
+        let what = What::Restart {
+            log_start,
+            at,
+            epoch,
+        };
+        self.push_cut(state, at, life, what);
+        Ok(life)
+    }
+
+    fn check_cut(&self, state: &State, to: Offset) -> Result<(), CutError> {
+        let committed = state.progress.points().committed;
+        if state.is_deleted {
+            Err(CutError::Deleted)
+        } else if self.is_offline_in(state) {
+            Err(CutError::Offline)
+        } else if state.progress.is_leading() {
+            Err(CutError::Leading)
+        } else if state.is_moving || state.pause.is_some() {
+            Err(CutError::Moving)
+        } else if to < committed {
+            Err(CutError::BelowCommitted { to, committed })
+        } else {
+            Ok(())
+        }
+    }
+
+    fn push_cut(self: &Arc<Self>, state: &mut State, up_to: Offset, life: Life, what: What) {
+        let push = Push {
+            bytes: 0,
+            up_to,
+            is_trim: false,
+            sync: true,
+            life,
+            entry: Entry {
+                topic: self.topic_id,
+                partition: self.index,
+                what,
+            },
+        };
+        self.enqueue(state, push, None);
+        // A trim that comes later does not join one in front of the cut.
+        state.slot = Slot::default();
+    }
+
+    /// Where each leader epoch of the log begins: what a quorum starts from, and what a replica compares with its leader's.
+    pub fn epochs(&self) -> Epochs {
+        self.state.lock().epochs.clone()
+    }
+
+    /// How much is durable here, committed or not.
+    pub fn synced(&self) -> Synced {
+        self.state.lock().synced()
+    }
+
+    /// Notifies `watcher` once, as readable, when more is durable than `seen`, or the directory fails; `false` when it already is.
+    pub fn watch_synced(&self, watcher: Ticket, seen: Synced) -> bool {
+        let mut state = self.state.lock();
+        let is_live = !state.is_deleted && !self.is_offline_in(&state);
+        let waits = is_live && state.synced() == seen;
+        if waits {
+            state.sync_watchers.push(watcher);
+        }
+        waits
+    }
+
+    /// The leader, or the quorum, says that everything below `up_to` is committed. Shown is what of it is durable here.
+    pub fn on_committed(&self, up_to: Offset, news: &mut Vec<News>) {
+        let mut state = self.state.lock();
+        state.advance(news, |progress, _| progress.on_committed(up_to));
+    }
+}
+
+impl State {
+    pub(crate) fn synced(&self) -> Synced {
+        Synced {
+            up_to: self.progress.points().durable,
+            life: self.cuts.durable(),
+        }
+    }
+
+    /// Bytes that are not in segment files never come there.
+    fn forget_unwritten(&mut self, cut: impl FnOnce(&mut Tail) -> usize) {
+        // Bytes that are not durable yet are counted when their round is; until then the count is too low by them.
+        let bytes = cut(&mut self.tail);
+        self.home.dir.backlog.remove(bytes);
+    }
+
+    /// Lost offsets behind the end are nobody's loss.
+    fn cut_holes(&mut self, to: Offset) {
+        self.holes.retain(|hole| hole.from < to);
+        for hole in &mut self.holes {
+            hole.to = hole.to.min(to);
+        }
+    }
+
+    pub(crate) fn tell_sync_watchers(&mut self, news: &mut Vec<News>) {
+        news.extend(self.sync_watchers.drain(..).map(News::Readable));
+    }
+}

@@ -1,0 +1,78 @@
+//! Cuts of a log reach its segment files, in the turn of their only writer.
+//!
+//! Invariant: the journal has the cut durably, and no batch that was queued in front of it is on its way to the files.
+
+use std::sync::Arc;
+
+use log::AbortedTxn;
+use log::producer::marker_of;
+use log::store::StoreError;
+use model::Timestamp;
+
+use super::ledger::Ledger;
+use crate::cuts::FileCut;
+use crate::derived::Derived;
+use crate::partition::{Hole, Home, Partition, State};
+use crate::sync::Ordering;
+
+impl Ledger {
+    /// May be repeated where the disk was full.
+    pub(super) fn cut_files(
+        &mut self,
+        partition: &Arc<Partition>,
+        home: &Home,
+        cut: FileCut,
+        wall: Timestamp,
+    ) -> Result<(), StoreError> {
+        // Compaction swaps no segment in meanwhile.
+        let _cleaning = home.cleaning.lock();
+        let mut derived = home.derived.lock();
+        let mut lost = None;
+        if let Some(store) = home.store.get() {
+            let to = match cut {
+                FileCut::To(to) => {
+                    let before = store.log_end();
+                    let end = store.cut(to, wall)?;
+                    // A batch that holds the place has gone as a whole.
+                    lost = (end < to && to < before).then_some(Hole { from: end, to });
+                    to
+                }
+                FileCut::Restart { at } => {
+                    store.restart_at(at)?;
+                    at
+                }
+            };
+            home.checkpointed.fetch_min(to.0 as u64, Ordering::AcqRel);
+            derived.cut(&*self.dir.env.disk, store, cut)?;
+            self.unsynced.insert(partition.key(), Arc::clone(partition));
+        }
+        partition.state.lock().on_files_cut(cut, lost, &derived);
+        // The files are shorter than the last checkpoint says.
+        self.dir.want_checkpoint();
+        Ok(())
+    }
+}
+
+impl State {
+    /// The files have seen a cut. `lost` is what they lack in front of it.
+    fn on_files_cut(&mut self, cut: FileCut, lost: Option<Hole>, derived: &Derived) {
+        self.holes.extend(lost);
+        self.are_epochs_changed = true;
+        if self.cuts.on_done(cut) && self.cuts.awaits_producers() {
+            self.producers = derived.producers.clone();
+            let unwritten = self.tail.unwritten(self.tail.end(), usize::MAX);
+            for batch in &unwritten {
+                let ended = self.producers.apply(batch, marker_of(batch));
+                let aborted = ended.filter(|txn| txn.aborted).map(AbortedTxn::from);
+                let is_known = |txn: &AbortedTxn| {
+                    (self.aborted.iter()).any(|known| known.last_offset == txn.last_offset)
+                };
+                let unknown = aborted.filter(|txn| !is_known(txn));
+                self.aborted.extend(unknown);
+            }
+            let committed = self.progress.points().committed;
+            self.producers.on_high_watermark(committed);
+            self.cuts.await_producers(false);
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! The append of a replica: batches of a leader go to the end of the log as they are.
+//!
+//! Offsets and epochs stay, and nothing is recompressed, stamped or judged: what the leader let in stands. Checked is what a peer may
+//! get wrong: checksums, a base that is our end, epochs. A batch that was asked for in another epoch is refused, whatever it holds
+//! (KAFKA-18723): between the request and its answer this replica may have led, or was cut.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use log::AbortedTxn;
+use log::journal::{Entry, What};
+use log::producer::marker_of;
+use model::{Instant, LeaderEpoch, Offset};
+use wire::records::{Batch, BatchError, Source};
+
+use crate::append::Moment;
+use crate::dir::linger::Stamp;
+use crate::dir::queue::Push;
+use crate::partition::{Partition, State};
+
+/// A follower took some batches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Followed {
+    pub count: usize,
+    /// Log end behind them. Nothing of it is durable yet.
+    pub end: Offset,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum FollowError {
+    #[error("partition was deleted")]
+    Deleted,
+    /// The log directory is offline or full; the follower asks again later.
+    #[error("log directory is {}", if *full { "full" } else { "offline" })]
+    Storage { full: bool },
+    #[error("this broker leads the partition")]
+    Leading,
+    /// The answer is of another time: ask again.
+    #[error("leader epoch is {current} now")]
+    EpochChanged { current: LeaderEpoch },
+    /// A cut is on its way to the files, and with it the states of producers: ask again when it is there.
+    #[error("the log is being cut")]
+    Cutting,
+    /// The peer's batches do not continue this log.
+    #[error("a batch at {got}, the log ends at {end}")]
+    Gap { got: Offset, end: Offset },
+    /// The peer sent a batch of an epoch that it cannot know.
+    #[error("a batch of epoch {got}, asked for in {asked}")]
+    Epoch {
+        got: LeaderEpoch,
+        asked: LeaderEpoch,
+    },
+    #[error(transparent)]
+    Batch(#[from] BatchError),
+}
+
+impl Partition {
+    /// Appends what a leader answered to a fetch of epoch `asked`. A batch at the end that is cut off is left out.
+    pub fn follow(
+        self: &Arc<Self>,
+        bytes: &Bytes,
+        asked: LeaderEpoch,
+        moment: Moment<'_>,
+    ) -> Result<Followed, FollowError> {
+        let batches: Vec<Batch> = Batch::cut(bytes, Source::Log).collect::<Result<_, _>>()?;
+        if let Some(later) = batches.iter().find(|batch| asked < batch.leader_epoch()) {
+            let got = later.leader_epoch();
+            return Err(FollowError::Epoch { got, asked });
+        }
+        let mut state = self.state.lock();
+        let current = state.progress.epoch();
+        if current != asked {
+            return Err(FollowError::EpochChanged { current });
+        }
+        self.take(&mut state, batches, moment)
+    }
+
+    /// Appends batches whose place another machine decided, which also judged the leader that they are of: the quorum of the metadata
+    /// log.
+    pub fn append_decided(
+        self: &Arc<Self>,
+        batches: Vec<Batch>,
+        moment: Moment<'_>,
+    ) -> Result<Followed, FollowError> {
+        self.take(&mut self.state.lock(), batches, moment)
+    }
+
+    fn take(
+        self: &Arc<Self>,
+        state: &mut State,
+        batches: Vec<Batch>,
+        moment: Moment<'_>,
+    ) -> Result<Followed, FollowError> {
+        self.check_following(state)?;
+        // All or nothing: the machine that counts on the order need not know how far we came.
+        let mut end = state.tail.end();
+        for batch in &batches {
+            let got = batch.base_offset();
+            if got != end {
+                return Err(FollowError::Gap { got, end });
+            }
+            end = batch.next_offset();
+        }
+        let count = batches.len();
+        let Moment { now, stamp, .. } = moment;
+        for batch in batches {
+            self.place_as_is(state, batch, (&mut *stamp, now));
+        }
+        Ok(Followed { count, end })
+    }
+
+    fn check_following(&self, state: &State) -> Result<(), FollowError> {
+        if state.is_deleted {
+            Err(FollowError::Deleted)
+        } else if state.progress.is_leading() {
+            Err(FollowError::Leading)
+        } else if self.is_offline_in(state) {
+            Err(FollowError::Storage { full: false })
+        } else if state.home.dir.is_full() && !state.config.may_use_reserve {
+            Err(FollowError::Storage { full: true })
+        } else if state.cuts.awaits_producers() {
+            Err(FollowError::Cutting)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn place_as_is(
+        self: &Arc<Self>,
+        state: &mut State,
+        batch: Batch,
+        (stamp, now): (&mut Stamp, Instant),
+    ) {
+        let end = batch.next_offset();
+        let ended = state.producers.apply(&batch, marker_of(&batch));
+        let aborted = ended.filter(|txn| txn.aborted).map(AbortedTxn::from);
+        state.aborted.extend(aborted);
+        let (epoch, base) = (batch.leader_epoch(), batch.base_offset());
+        state.are_epochs_changed |= state.epochs.assign(epoch, base);
+        let sync = state.needs_sync(&batch, now);
+        let push = Push {
+            bytes: batch.size(),
+            up_to: end,
+            is_trim: false,
+            sync,
+            life: state.progress.life(),
+            entry: Entry {
+                topic: self.topic_id,
+                partition: self.index,
+                what: What::Batch(batch.clone()),
+            },
+        };
+        state.tail.push(batch);
+        state.progress.on_appended(end);
+        self.enqueue(state, push, Some((stamp, now)));
+    }
+}

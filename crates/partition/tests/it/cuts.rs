@@ -1,0 +1,406 @@
+//! Followers: batches as they come, cuts where the leader's log parts, restarts at a snapshot; and every crash in between.
+
+use partition::{Begun, CutError, FollowError, Isolation, Life, ReadError, Restart, Synced};
+
+use super::*;
+
+const EPOCH: i32 = 5;
+
+fn unled(machine: &Machine) -> Result<Rig, OpenError> {
+    let all = told(TOPICS);
+    let configs = [small_segments(), small_segments()];
+    open_unled(machine, Path::new(DIR), settings(), &configs, |_| true, all)
+}
+
+fn follower(machine: &Machine) -> Rig {
+    let rig = unled(machine).unwrap();
+    follow_in(&rig, EPOCH);
+    rig
+}
+
+fn follow_in(rig: &Rig, epoch: i32) -> Vec<News> {
+    set_role(&rig.partitions[0], epoch, Role::NotLeading)
+}
+
+fn led(base: i64, epoch: i32, values: &[Vec<u8>]) -> Batch {
+    let mut batch = batch_of(values);
+    batch.set_base_offset(Offset(base));
+    batch.set_leader_epoch(LeaderEpoch(epoch));
+    batch
+}
+
+fn follow(rig: &mut Rig, batches: &[Batch], asked: i32) -> Result<i64, FollowError> {
+    let bytes: Vec<u8> = batches.iter().flat_map(|of| of.to_bytes()).collect();
+    let moment = Moment {
+        now: model::Instant(0),
+        wall: Timestamp(1_700_000_000_000),
+        stamp: &mut rig.stamp,
+    };
+    let followed = rig.partitions[0].follow(&bytes.into(), LeaderEpoch(asked), moment)?;
+    assert_eq!(followed.count, batches.len());
+    Ok(followed.end.0)
+}
+
+fn commit(rig: &Rig) -> Vec<News> {
+    let mut news = Vec::new();
+    while rig.dir.commit(&mut news) == Commit::Done && rig.dir.has_queued() {}
+    news
+}
+
+fn cut(rig: &Rig, to: i64, epoch: i32) -> Result<Life, CutError> {
+    rig.partitions[0].cut(Offset(to), LeaderEpoch(epoch))
+}
+
+fn committed(rig: &Rig, up_to: i64) -> i64 {
+    let mut news = Vec::new();
+    rig.partitions[0].on_committed(Offset(up_to), &mut news);
+    rig.partitions[0].bounds().high_watermark.0
+}
+
+/// Base offset, epoch and values of each batch, committed or not, to the end of the log.
+fn contents(partition: &Partition) -> Vec<(i64, i32, Vec<u8>)> {
+    let bounds = partition.bounds();
+    let mut next = bounds.log_start;
+    let mut all = Vec::new();
+    while next < bounds.log_end {
+        let request = ReadRequest {
+            isolation: Isolation::Log,
+            ..read_from(next)
+        };
+        let read = partition.read(request);
+        let batches = match read
+            .unwrap_or_else(|error| panic!("{error} in {bounds:?}"))
+            .records
+        {
+            Records::AtEnd => Vec::new(),
+            Records::Memory(batches) => batches,
+            Records::File(slice) => Batch::cut(&slice.read().unwrap(), Source::Log)
+                .map_while(Result::ok)
+                .collect(),
+        };
+        assert!(!batches.is_empty(), "nothing at {next} of {bounds:?}");
+        for batch in batches {
+            assert!(batch.is_intact() && next <= batch.base_offset());
+            next = batch.next_offset();
+            let values = batch.plain(Caps::default()).unwrap();
+            all.push((
+                batch.base_offset().0,
+                batch.leader_epoch().0,
+                values.to_vec(),
+            ));
+        }
+    }
+    all
+}
+
+fn shape(batch: &Batch) -> (i64, i32, Vec<u8>) {
+    let values = batch.plain(Caps::default()).unwrap();
+    (
+        batch.base_offset().0,
+        batch.leader_epoch().0,
+        values.to_vec(),
+    )
+}
+
+#[test]
+fn follower_keeps_what_its_leader_sent() {
+    let machine = machine(1);
+    let mut rig = follower(&machine);
+    let sent = [
+        led(0, 3, &[value("a", 0)]),
+        led(1, 4, &[value("a", 1), value("a", 2)]),
+    ];
+    assert_eq!(follow(&mut rig, &sent, EPOCH).unwrap(), 3);
+    let partition = Arc::clone(&rig.partitions[0]);
+    assert_eq!(partition.synced().up_to, Offset(0));
+    assert!(partition.watch_synced(ticket(7), Synced::default()));
+    assert_eq!(commit(&rig), [News::Readable(ticket(7))]);
+    assert!(!partition.watch_synced(ticket(8), Synced::default()));
+    assert_eq!(partition.synced().up_to, Offset(3));
+    assert_eq!(contents(&partition), sent.each_ref().map(shape));
+    assert_eq!(partition.epoch_at(Offset(0)), LeaderEpoch(3));
+    assert_eq!(partition.epoch_at(Offset(2)), LeaderEpoch(4));
+    // Shown to readers is what the leader calls committed, and is durable here.
+    assert_eq!(committed(&rig, 1), 1);
+    assert_eq!(committed(&rig, 9), 3);
+    assert!(matches!(
+        partition.read(read_from(Offset(0))),
+        Err(ReadError::NotLeader)
+    ));
+}
+
+#[test]
+fn follower_refuses_what_does_not_continue_its_log() {
+    let machine = machine(1);
+    let mut rig = follower(&machine);
+    follow(&mut rig, &[led(0, EPOCH, &[value("a", 0)])], EPOCH).unwrap();
+    let next = led(1, EPOCH, &[value("a", 1)]);
+    let gap = led(2, EPOCH, &[value("a", 1)]);
+    let later = led(1, EPOCH + 1, &[value("a", 1)]);
+    let mut broken = next.to_bytes().to_vec();
+    broken[70] ^= 1;
+    let refused = follow(&mut rig, std::slice::from_ref(&gap), EPOCH);
+    assert!(matches!(refused, Err(FollowError::Gap { .. })));
+    let refused = follow(&mut rig, &[later], EPOCH);
+    assert!(matches!(refused, Err(FollowError::Epoch { .. })));
+    let refused = follow(&mut rig, &[next.clone(), gap.clone(), gap], EPOCH);
+    assert!(
+        matches!(refused, Err(FollowError::Gap { .. })),
+        "nor the first"
+    );
+    let moment = Moment {
+        now: model::Instant(0),
+        wall: Timestamp(0),
+        stamp: &mut rig.stamp,
+    };
+    let refused = rig.partitions[0].follow(&broken.into(), LeaderEpoch(EPOCH), moment);
+    assert!(matches!(refused, Err(FollowError::Batch(_))));
+    // The answer to a fetch of the epoch before (KAFKA-18723).
+    follow_in(&rig, EPOCH + 1);
+    let refused = follow(&mut rig, std::slice::from_ref(&next), EPOCH);
+    assert!(matches!(refused, Err(FollowError::EpochChanged { .. })));
+    lead(&rig.partitions[0], EPOCH + 2);
+    let refused = follow(&mut rig, &[next], EPOCH + 2);
+    assert!(matches!(refused, Err(FollowError::Leading)));
+    assert_eq!(cut(&rig, 0, EPOCH), Err(CutError::Leading));
+    assert_eq!(rig.partitions[0].bounds().log_end, Offset(1));
+}
+
+/// Redpanda moved its flushed offset past a truncation that ran beside the sync: the end was the same again, and not the records.
+#[test]
+fn sync_of_an_older_life_makes_nothing_of_the_new_one_durable() {
+    let machine = machine(1);
+    let mut rig = follower(&machine);
+    let old: Vec<Batch> = (0..10).map(|at| led(at, 3, &[value("old", 1)])).collect();
+    follow(&mut rig, &old, EPOCH).unwrap();
+    let mut news = Vec::new();
+    let Begun::Written(flight) = rig.dir.begin_commit(&mut news) else {
+        panic!("a round was queued")
+    };
+    let life = cut(&rig, 4, EPOCH).unwrap();
+    let new: Vec<Batch> = (4..10).map(|at| led(at, 5, &[value("new", 1)])).collect();
+    follow(&mut rig, &new, EPOCH).unwrap();
+    rig.dir.finish(&flight, flight.sync(), &mut news);
+    let partition = &rig.partitions[0];
+    assert_eq!(partition.bounds().durable, Offset(0));
+    assert_eq!(partition.synced().life, Life(0));
+    assert_eq!(committed(&rig, 10), 0);
+    commit(&rig);
+    let up_to = Offset(10);
+    assert_eq!(partition.synced(), Synced { up_to, life });
+}
+
+#[test]
+fn cut_below_what_is_committed_is_refused() {
+    let machine = machine(1);
+    let mut rig = follower(&machine);
+    let pair = [value("a", 0), value("a", 1)];
+    follow(&mut rig, &[led(0, 3, &pair), led(2, 3, &pair)], EPOCH).unwrap();
+    commit(&rig);
+    assert_eq!(committed(&rig, 2), 2);
+    let (to, committed) = (Offset(1), Offset(2));
+    let refused = Err(CutError::BelowCommitted { to, committed });
+    assert_eq!(cut(&rig, 1, EPOCH), refused);
+    // A batch that holds the place goes as a whole.
+    cut(&rig, 3, EPOCH).unwrap();
+    assert_eq!(rig.partitions[0].bounds().log_end, Offset(2));
+}
+
+/// Everything that was done to the log, in order, and how much of it was told to be durable.
+#[derive(Clone, Default)]
+struct History {
+    ops: Vec<Op>,
+    durable: usize,
+    committed: i64,
+}
+
+#[derive(Clone)]
+enum Op {
+    Append(Batch),
+    Cut(i64),
+    Restart(i64),
+}
+
+/// Log start, and batches.
+type Log = (i64, Vec<(i64, i32, Vec<u8>)>);
+
+impl History {
+    /// The log behind the first of the operations.
+    fn log(&self, count: usize) -> Log {
+        let (mut start, mut log) = (0, Vec::new());
+        for op in &self.ops[..count] {
+            match op {
+                Op::Append(batch) => log.push(shape(batch)),
+                Op::Cut(to) => log.retain(|(base, ..)| base < to),
+                Op::Restart(at) => (start, log) = (*at, Vec::new()),
+            }
+        }
+        (start, log)
+    }
+
+    /// A crash may take what was not durable, and nothing else. True if the log is what some of the operations left.
+    fn allows(&self, found: &Log) -> bool {
+        (self.durable..=self.ops.len()).any(|count| self.log(count) == *found)
+    }
+}
+
+fn found(rig: &Rig) -> Log {
+    let partition = &rig.partitions[0];
+    (partition.bounds().log_start.0, contents(partition))
+}
+
+/// Follows, is cut, begins anew; ends early when the machine is off.
+fn work(
+    rig: &mut Rig,
+    machine: &Machine,
+    history: &mut History,
+    mut on_step: impl FnMut(&History),
+) {
+    let mut known = vec![Known::default(); 2];
+    lead(&rig.partitions[1], 9);
+    let mut epoch = EPOCH;
+    for step in 0..36_usize {
+        let end = rig.partitions[0].bounds().log_end.0;
+        let batches: Vec<Batch> = (0..step as i64 % 4)
+            .map(|at| led(end + at, epoch, &[value("v", step * 10)]))
+            .collect();
+        if follow(rig, &batches, epoch).is_ok() {
+            history.ops.extend(batches.into_iter().map(Op::Append));
+        }
+        // Another log shares the rounds.
+        let _ = rig.append(1, &[value("other", step)], &mut known);
+        if step % 3 == 1 {
+            let bounds = rig.partitions[0].bounds();
+            let (low, end) = (bounds.high_watermark.0, bounds.log_end.0);
+            let back = if step % 2 == 0 { 2 } else { 9 };
+            epoch += 1;
+            follow_in(rig, epoch);
+            let to = (end - back).max(low);
+            if to < end && cut(rig, to, epoch).is_ok() {
+                history.ops.push(Op::Cut(to));
+            }
+        }
+        if step == 14 || step == 27 {
+            let end = rig.partitions[0].bounds().log_end.0;
+            let at = end + 50 - step as i64;
+            let restart = Restart {
+                log_start: Offset(at),
+                at: Offset(at),
+                epoch: LeaderEpoch(epoch),
+            };
+            if rig.partitions[0].restart(restart).is_ok() {
+                history.ops.push(Op::Restart(at));
+                history.committed = at;
+            }
+        }
+        if step % 4 != 2 || step == 14 {
+            rig.commit(&mut known);
+            if !rig.dir.is_failed() && !machine.is_off() {
+                history.durable = history.ops.len();
+            }
+            on_step(history);
+        }
+        if step % 7 == 3 {
+            let durable = rig.partitions[0].bounds().durable.0;
+            history.committed = history.committed.max(committed(rig, durable - 4));
+        }
+        if step % 5 == 2 {
+            rig.work(machine, SECOND / 3, &mut known);
+            on_step(history);
+        }
+        if machine.is_off() || rig.dir.is_failed() {
+            return;
+        }
+    }
+}
+
+fn recover_and_go_on(machine: &Machine, history: &History, context: &str) {
+    let mut rig = unled(machine).unwrap_or_else(|error| panic!("{context}: {error}"));
+    let first = found(&rig);
+    let bounds = rig.partitions[0].bounds();
+    let states: Vec<_> = (history.durable..=history.ops.len())
+        .map(|count| history.log(count))
+        .map(|(start, log)| (start, log.last().map(|last| (last.0, last.1))))
+        .collect();
+    assert!(
+        history.allows(&first),
+        "{context}: {bounds:?} with {} batches to {:?} is none of {states:?}",
+        first.1.len(),
+        first.1.last().map(|last| (last.0, last.1)),
+    );
+    let most = history.committed.max(bounds.log_start.0);
+    assert!(bounds.high_watermark.0 <= most, "{context}: {bounds:?}");
+    drop(rig);
+    machine.kill();
+    rig = unled(machine).unwrap_or_else(|error| panic!("{context}, again: {error}"));
+    assert_eq!(rig.rounds, 0, "{context}: recovering twice is once");
+    assert!(found(&rig) == first, "{context}: another log the next time");
+    follow_in(&rig, 1000);
+    let end = rig.partitions[0].bounds().log_end.0;
+    let next = led(end, 1000, &[value("later", 1)]);
+    follow(&mut rig, std::slice::from_ref(&next), 1000).unwrap();
+    commit(&rig);
+    drop(rig);
+    machine.kill();
+    let rig = unled(machine).unwrap();
+    let mut want = first;
+    want.1.push(shape(&next));
+    assert!(found(&rig) == want, "{context}: what was followed later");
+}
+
+#[test]
+fn log_that_was_cut_and_begun_anew_survives_a_power_cut_at_any_disk_operation() {
+    let operations = {
+        let machine = machine(7);
+        let mut history = History::default();
+        let mut rig = follower(&machine);
+        work(&mut rig, &machine, &mut history, |_| ());
+        assert_eq!(history.durable, history.ops.len());
+        assert!(found(&rig) == history.log(history.durable));
+        let cuts = history.ops.iter().filter(|op| matches!(op, Op::Cut(_)));
+        assert!(cuts.count() > 6, "the faults of leaders are too kind");
+        machine.counts().disk_ops
+    };
+    assert!(operations > 200, "{operations} operations");
+    for at in 1..=operations {
+        let machine = machine(7);
+        machine.faults(|faults| faults.crash_at_op = Some(at));
+        let mut history = History::default();
+        if let Ok(mut rig) = unled(&machine) {
+            follow_in(&rig, EPOCH);
+            work(&mut rig, &machine, &mut history, |_| ());
+        }
+        machine.power_cut();
+        recover_and_go_on(&machine, &history, &format!("cut at operation {at}"));
+    }
+}
+
+#[test]
+fn every_state_that_a_crash_can_leave_of_cuts_and_restarts_recovers() {
+    let machine = machine(3);
+    machine.record();
+    let mut promised = vec![(0, History::default())];
+    let mut history = History::default();
+    let mut rig = follower(&machine);
+    work(&mut rig, &machine, &mut history, |history| {
+        promised.push((machine.recorded(), history.clone()));
+    });
+    drop(rig);
+    let tape = machine.tape();
+    let mut images = 0;
+    for point in (0..tape.points()).step_by(2) {
+        for image in tape.images(point, 3, 11) {
+            let machine = Machine::on(5, Faults::default(), image.volume);
+            let at = promised.partition_point(|(length, _)| *length <= point);
+            // Sent later than promised, and perhaps there already.
+            let later = &promised[at.min(promised.len() - 1)].1;
+            let history = History {
+                durable: promised[at - 1].1.durable,
+                ..later.clone()
+            };
+            recover_and_go_on(&machine, &history, &format!("point {point} image {images}"));
+            images += 1;
+        }
+    }
+    assert!(images > 200, "{images} images");
+}
