@@ -112,11 +112,16 @@ impl Cuts {
         if self.due == Some(done) {
             self.due = None;
         }
-        let is_over = self.due.is_none() && self.pending.is_empty();
-        if is_over {
+        let are_over = self.are_over();
+        if are_over {
             self.before = None;
         }
-        is_over
+        are_over
+    }
+
+    /// The files have seen all.
+    pub(crate) fn are_over(&self) -> bool {
+        self.due.is_none() && self.pending.is_empty()
     }
 
     /// Bytes of the files at and above this offset do not count; `None` if all do.

@@ -331,5 +331,8 @@ fn the_clock_of_a_host_that_syncs_may_get_another_rate() {
     let before = machine.env().clock.wall_ms().0;
     machine.run_wall_at(2_000);
     let after = machine.env().clock.wall_ms().0;
-    assert!(before <= after && after < before + 60_000, "{before} to {after}");
+    assert!(
+        before <= after && after < before + 60_000,
+        "{before} to {after}"
+    );
 }

@@ -1,15 +1,29 @@
 //! Followers: batches as they come, cuts where the leader's log parts, restarts at a snapshot; and every crash in between.
 
-use partition::{Begun, CutError, FollowError, Isolation, Life, ReadError, Restart, Synced};
+use std::io::IoSlice;
 
+use env::disk::Open;
+use log::checkpoint;
+use log::journal::{Entry, SYNCS_MAX, What};
+use model::{ProducerEpoch, ProducerId, Sequence};
+use partition::{
+    Begun, CutError, Durable, FollowError, Isolation, Life, NeverDurable, Push, Reached, ReadError,
+    Restart, Slot, Synced,
+};
+
+use super::together::slow_machine;
 use super::*;
 
 const EPOCH: i32 = 5;
 
 fn unled(machine: &Machine) -> Result<Rig, OpenError> {
+    unled_with(machine, settings())
+}
+
+fn unled_with(machine: &Machine, settings: DirSettings) -> Result<Rig, OpenError> {
     let all = told(TOPICS);
     let configs = [small_segments(), small_segments()];
-    open_unled(machine, Path::new(DIR), settings(), &configs, |_| true, all)
+    open_unled(machine, Path::new(DIR), settings, &configs, |_| true, all)
 }
 
 fn follower(machine: &Machine) -> Rig {
@@ -204,6 +218,199 @@ fn cut_below_what_is_committed_is_refused() {
     // A batch that holds the place goes as a whole.
     cut(&rig, 3, EPOCH).unwrap();
     assert_eq!(rig.partitions[0].bounds().log_end, Offset(2));
+}
+
+/// A log that nobody asks.
+struct Silent;
+
+impl Durable for Silent {
+    fn on_durable(self: Arc<Self>, _: Result<Reached, NeverDurable>, _: &mut Vec<News>) {}
+}
+
+/// Puts a batch of the log in the journal behind its back.
+fn smuggle(rig: &Rig, batch: &Batch) {
+    let push = Push {
+        bytes: batch.size(),
+        up_to: batch.next_offset(),
+        is_trim: false,
+        sync: true,
+        life: Life::default(),
+        entry: Entry {
+            topic: topic(0),
+            partition: PartitionIndex(0),
+            what: What::Batch(batch.clone()),
+        },
+    };
+    let mut slot = Slot::default();
+    assert!(!rig.dir.enqueue(&Arc::new(Silent), &mut slot, push, None));
+    commit(rig);
+}
+
+/// Damage took the round of a cut, and the next one, which repeats it.
+#[test]
+fn batch_of_a_later_leader_in_front_of_the_end_stands_for_a_lost_cut() {
+    for is_in_files in [false, true] {
+        let machine = machine(1);
+        let mut rig = follower(&machine);
+        let old: Vec<Batch> = (0..6).map(|at| led(at, 3, &[value("old", 1)])).collect();
+        follow(&mut rig, &old, EPOCH).unwrap();
+        commit(&rig);
+        if is_in_files {
+            rig.dir.stop();
+            while rig.writer.turn() != Turn::Done {}
+        }
+        let new = [led(2, 6, &[value("new", 1)]), led(3, 6, &[value("new", 2)])];
+        new.iter().for_each(|batch| smuggle(&rig, batch));
+        // One of the same epoch is one that the log has.
+        smuggle(&rig, &led(2, 6, &[value("again", 1)]));
+        drop(rig);
+        machine.kill();
+        let want: Vec<_> = old[..2].iter().chain(&new).map(shape).collect();
+        assert_eq!(contents(&unled(&machine).unwrap().partitions[0]), want);
+    }
+}
+
+/// Files that a cut has not reached yet hold records of the life before.
+#[test]
+fn reader_never_sees_what_was_cut_wherever_the_cut_is_on_its_way() {
+    let machine = machine(1);
+    let mut known = vec![Known::default(); 2];
+    let mut rig = follower(&machine);
+    let old: Vec<Batch> = (0..40).map(|at| led(at, 3, &[value("old", 9)])).collect();
+    follow(&mut rig, &old, EPOCH).unwrap();
+    commit(&rig);
+    rig.work(&machine, SECOND, &mut known);
+    let partition = Arc::clone(&rig.partitions[0]);
+    cut(&rig, 10, EPOCH).unwrap();
+    let mut want: Vec<_> = old[..10].iter().map(shape).collect();
+    assert_eq!(contents(&partition), want);
+    let new: Vec<Batch> = (10..25).map(|at| led(at, 5, &[value("new", 9)])).collect();
+    follow(&mut rig, &new, EPOCH).unwrap();
+    want.extend(new.iter().map(shape));
+    assert_eq!(contents(&partition), want, "the cut is queued");
+    commit(&rig);
+    assert_eq!(contents(&partition), want, "the cut is durable");
+    rig.work(&machine, SECOND, &mut known);
+    assert_eq!(contents(&partition), want, "the cut is in the files");
+    assert_eq!(committed(&rig, 25), 25);
+}
+
+#[test]
+fn producers_are_those_in_front_of_the_cut() {
+    for is_in_files in [false, true] {
+        let machine = machine(1);
+        let mut known = vec![Known::default(); 2];
+        let mut rig = follower(&machine);
+        let of_producer = |at: i64| {
+            let (id, epoch) = (ProducerId(7), ProducerEpoch(0));
+            let mut builder = BatchBuilder::new()
+                .base_offset(Offset(at))
+                .leader_epoch(LeaderEpoch(3))
+                .producer(id, epoch, Sequence(at as i32));
+            builder.push(Timestamp(1), None, Some(b"value"), &[]);
+            builder.build()
+        };
+        let sent: Vec<Batch> = (0..6).map(of_producer).collect();
+        follow(&mut rig, &sent, EPOCH).unwrap();
+        commit(&rig);
+        if is_in_files {
+            rig.work(&machine, SECOND, &mut known);
+        }
+        cut(&rig, 3, EPOCH).unwrap();
+        let next = std::slice::from_ref(&sent[3]);
+        let refused = follow(&mut rig, next, EPOCH);
+        assert!(matches!(refused, Err(FollowError::Cutting)));
+        commit(&rig);
+        rig.work(&machine, SECOND, &mut known);
+        let last = |rig: &Rig| {
+            rig.partitions[0].producers(|states| {
+                let producer = states.get(ProducerId(7)).expect("it wrote");
+                producer.last().map(|last| last.last_offset)
+            })
+        };
+        assert_eq!(last(&rig), Some(Offset(2)));
+        follow(&mut rig, next, EPOCH).unwrap();
+        assert_eq!(last(&rig), Some(Offset(3)));
+    }
+}
+
+fn stored(machine: &Machine) -> Vec<u8> {
+    let path = Path::new(DIR).join(checkpoint::FILE_NAME);
+    let file = machine.env().disk.open(&path, Open::Read).unwrap();
+    let mut bytes = vec![0; file.len().unwrap() as usize];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    bytes
+}
+
+fn store(machine: &Machine, bytes: &[u8]) {
+    let path = Path::new(DIR).join(checkpoint::FILE_NAME);
+    let file = machine.env().disk.open(&path, Open::Truncate).unwrap();
+    file.write_at(&[IoSlice::new(bytes)], 0).unwrap();
+    file.sync_data().unwrap();
+}
+
+#[test]
+fn what_is_committed_outlives_the_process() {
+    let machine = machine(1);
+    let mut rig = follower(&machine);
+    let sent: Vec<Batch> = (0..6).map(|at| led(at, 3, &[value("v", 1)])).collect();
+    follow(&mut rig, &sent, EPOCH).unwrap();
+    commit(&rig);
+    assert_eq!(committed(&rig, 4), 4);
+    rig.stop();
+    drop(rig);
+    machine.power_cut();
+    let rig = unled(&machine).unwrap();
+    let bounds = rig.partitions[0].bounds();
+    assert_eq!(
+        (bounds.high_watermark, bounds.log_end),
+        (Offset(4), Offset(6))
+    );
+    drop(rig);
+    machine.kill();
+    // A binary of before cannot read this version, and this one none that comes later.
+    let mut later = stored(&machine);
+    assert_eq!(later[..8], *b"ESKCHKP2");
+    later[7] = b'3';
+    store(&machine, &later);
+    let refused = unled(&machine).err().expect("a later version");
+    assert!(refused.to_string().contains("later version"), "{refused}");
+}
+
+#[test]
+fn checkpoint_of_the_first_version_is_replaced_before_anything_else() {
+    let machine = machine(1);
+    let mut known = vec![Known::default(); 2];
+    let mut rig = follower(&machine);
+    lead(&rig.partitions[0], EPOCH);
+    for number in 0..9 {
+        rig.append(0, &[value("v", number)], &mut known).unwrap();
+    }
+    rig.commit(&mut known);
+    rig.stop();
+    let want = contents(&rig.partitions[0]);
+    drop(rig);
+    machine.power_cut();
+    store(&machine, &first_version(&stored(&machine)));
+    let rig = unled(&machine).unwrap();
+    assert_eq!(contents(&rig.partitions[0]), want);
+    assert_eq!(rig.partitions[0].bounds().high_watermark, Offset(0));
+    assert_eq!(stored(&machine)[..8], *b"ESKCHKP2");
+}
+
+/// The same checkpoint as version 0.1.0 wrote it: its rows end behind the length of the active segment.
+fn first_version(bytes: &[u8]) -> Vec<u8> {
+    let (head, rest) = bytes.split_at(48);
+    let count = u64::from_le_bytes(head[40..48].try_into().unwrap()) as usize;
+    let mut out = head.to_vec();
+    for row in rest[..count * 80].chunks_exact(80) {
+        out.extend_from_slice(&row[..56]);
+    }
+    out.extend_from_slice(&rest[count * 80..]);
+    out[7] = b'1';
+    let sum = log::crc32c(&out[16..]);
+    out[8..12].copy_from_slice(&sum.to_le_bytes());
+    out
 }
 
 /// Everything that was done to the log, in order, and how much of it was told to be durable.
@@ -403,4 +610,83 @@ fn every_state_that_a_crash_can_leave_of_cuts_and_restarts_recovers() {
         }
     }
     assert!(images > 200, "{images} images");
+}
+
+/// Eight rounds on their way to a slow disk, with cuts among them, twice in one round; their syncs return in another order, and the
+/// power fails after some.
+fn cut_under_way(seed: u64, finished: usize) {
+    let context = format!("seed {seed}, {finished} syncs");
+    let machine = slow_machine(seed);
+    let roomy = DirSettings {
+        journal_piece_bytes: 1 << 20,
+        journal_first_piece_bytes: 1 << 20,
+        ..settings()
+    };
+    let mut rig = unled_with(&machine, roomy).unwrap();
+    let mut known = vec![Known::default(); 2];
+    lead(&rig.partitions[1], 9);
+    while !rig.dir.is_slow() {
+        rig.append(1, &[b"warm".to_vec()], &mut known).unwrap();
+        rig.commit(&mut known);
+    }
+    let mut history = History::default();
+    let (mut flights, mut ends) = (Vec::new(), Vec::new());
+    for round in 0..SYNCS_MAX {
+        let epoch = EPOCH + round as i32;
+        follow_in(&rig, epoch);
+        let cuts = (round + seed as usize) % 3;
+        for _ in 0..=cuts {
+            let end = rig.partitions[0].bounds().log_end.0;
+            let to = (end - 2).max(0);
+            if cuts > 0 && to < end {
+                cut(&rig, to, epoch).unwrap();
+                history.ops.push(Op::Cut(to));
+            }
+            let end = rig.partitions[0].bounds().log_end.0;
+            let sent: Vec<Batch> = (end..end + 3)
+                .map(|at| led(at, epoch, &[value("v", round)]))
+                .collect();
+            follow(&mut rig, &sent, epoch).unwrap();
+            history.ops.extend(sent.into_iter().map(Op::Append));
+        }
+        let Begun::Written(flight) = rig.dir.begin_commit(&mut Vec::new()) else {
+            panic!("{context}: round {round} can be begun")
+        };
+        flights.push(flight);
+        ends.push(history.ops.len());
+    }
+    let mut is_done = [false; SYNCS_MAX];
+    let order = (0..SYNCS_MAX).map(|at| (at * 3 + seed as usize) % SYNCS_MAX);
+    for at in order.take(finished) {
+        let synced = flights[at].sync();
+        rig.dir.finish(&flights[at], synced, &mut Vec::new());
+        is_done[at] = true;
+    }
+    let told = is_done.iter().take_while(|is_done| **is_done).count();
+    history.durable = told.checked_sub(1).map_or(0, |last| ends[last]);
+    let partition = &rig.partitions[0];
+    let bounds = partition.bounds();
+    let whole = contents(partition);
+    assert!(whole == history.log(history.ops.len()).1, "{context}");
+    if told == SYNCS_MAX {
+        assert_eq!(bounds.durable, bounds.log_end, "{context}");
+    }
+    let durable = whole.iter().filter(|(base, ..)| *base < bounds.durable.0);
+    let durable: Vec<_> = durable.cloned().collect();
+    drop(flights);
+    drop(rig);
+    machine.power_cut();
+    let after = contents(&unled(&machine).unwrap().partitions[0]);
+    assert!(after.starts_with(&durable), "{context}: told too early");
+    machine.kill();
+    recover_and_go_on(&machine, &history, &context);
+}
+
+#[test]
+fn rounds_under_way_beside_cuts_are_told_in_their_order_and_recover() {
+    for seed in 0..8 {
+        for finished in 0..=SYNCS_MAX {
+            cut_under_way(seed, finished);
+        }
+    }
 }

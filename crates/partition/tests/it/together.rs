@@ -8,7 +8,7 @@ use partition::{Begun, Flight};
 use super::power::{configs, forgive_relaxed};
 use super::*;
 
-fn slow_machine(seed: u64) -> Machine {
+pub(super) fn slow_machine(seed: u64) -> Machine {
     let slow = Faults {
         sync_nanos: 2_000_000..3_000_000,
         ..Faults::default()

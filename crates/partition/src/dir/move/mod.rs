@@ -178,6 +178,10 @@ impl Move {
             Stage::Copying { not_before } if now < *not_before => {
                 Ok(MoveStep::Wait(not_before.since(now)))
             }
+            // From the begin on there is no other.
+            Stage::Copying { .. } if !self.partition.state.lock().cuts.are_over() => {
+                Ok(MoveStep::Wait(LOOK_AGAIN))
+            }
             Stage::Copying { .. } => self.copy(now, bytes_max.min(STEP_BYTES)),
             Stage::Pausing { since } => self.end_copy(*since, now),
             Stage::Arriving { arrival, since } => match arrival.place() {

@@ -13,7 +13,7 @@ use log::config::LogConfig;
 use log::journal::{Entry, Lost, Step, What};
 use log::store::{Known, Read, Store, StoreError};
 use log::{Epochs, FilePool};
-use model::{LeaderEpoch, Offset, PartitionIndex, Timestamp};
+use model::{LeaderEpoch, Offset, PartitionIndex, Position, Timestamp};
 use wire::Uuid;
 use wire::records::{Batch, BatchError, Source};
 
@@ -233,7 +233,7 @@ impl Log {
             && latest.is_some_and(|latest| latest.epoch < batch.leader_epoch())
     }
 
-    /// The log ends at `to` from here on. Files that cannot be read stay as they are.
+    /// The log ends at `to` from here on. Files that cannot be read stay as they are, and are cut by the start that can.
     fn cut(&mut self, to: Offset, disk: &dyn Disk) -> Result<(), OpenError> {
         let is_behind = |batch: &mut Batch| to < batch.next_offset();
         while self.pending.pop_if(is_behind).is_some() {}
@@ -252,6 +252,13 @@ impl Log {
             if self.unread.is_none() {
                 self.derived.cut(disk, store, FileCut::To(to))?;
             }
+        }
+        if let Some((_, row)) = &mut self.unread
+            && to < row.log_end
+        {
+            row.log_end = to;
+            // The start that can read them walks the files, and cuts them here.
+            row.active_len = Position(u64::MAX);
         }
         self.epochs.truncate_from_end(to);
         self.committed = self.committed.min(to);
@@ -275,6 +282,11 @@ impl Log {
             if self.unread.is_none() {
                 self.derived.cut(disk, store, FileCut::Restart { at })?;
             }
+        }
+        if let Some((_, row)) = &mut self.unread {
+            // Nobody needs them any more.
+            row.has_files = false;
+            (row.log_end, row.active_base, row.active_len) = (at, at, Position(0));
         }
         self.epochs = Epochs::default();
         self.epochs.assign(epoch, at);
@@ -393,6 +405,9 @@ impl Log {
         if let Some((_, row)) = &self.unread {
             return Some(checkpoint::Row {
                 log_start: self.log_start,
+                local_start: self.local_start,
+                committed: self.committed,
+                restarted_at: self.restarted_at,
                 ..*row
             });
         }
