@@ -178,7 +178,9 @@ mod tests {
         fn put(&self, redeemed: Vec<Redeemed>) {
             let news = redeemed.into_iter().map(|item| match item {
                 Redeemed::News(news) => news,
-                Redeemed::Answered(_) | Redeemed::Piece(..) => panic!("nothing was asked"),
+                Redeemed::Answered(_) | Redeemed::Piece(..) => {
+                    panic!("nothing was asked")
+                }
             });
             self.0.lock().push(news.collect());
         }

@@ -4,6 +4,7 @@
 //! runs them as threads, the simulated one takes turns.
 
 mod committer;
+mod control;
 mod coordinate;
 mod crowd;
 mod error;
@@ -29,6 +30,7 @@ mod topics;
 mod whereabouts;
 mod wishes;
 
+pub use control::Unfit;
 pub use held::Held;
 pub use log::journal::Damage;
 pub use partition::{InMemory, OpenError, accept_loss, unnamed_loss};

@@ -9,69 +9,91 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use meta::decide::assign_dir::assign_dir;
 use meta::decide::register_broker::TRANSACTION_VERSION;
-use meta::{Delta, Image, Place, Record, Resource, ResourceKind};
-use model::{Offset, PartitionIndex, ProducerId, Ticket};
+use meta::{Delta, Image, Record, Resource, ResourceKind};
+use model::{InboxId, Instant, Offset, PartitionIndex, ProducerId, Ticket, WaiterKey};
 use parking_lot::Mutex;
-use partition::{Acks, Bounds, LogDir, Moment, News, Partition, Stamp};
-use wire::records::BatchBuilder;
+use partition::{Bounds, LogDir, News, Partition};
+use raft::VoterSet;
 use wire::{ErrorCode, Uuid};
 
+use crate::control::{Aftermath, Mailbox, Plan};
 use crate::place::Places;
 use crate::shared::Shared;
 
 /// The metadata as requests see it, and as changes plan it.
 pub(crate) struct Metadata {
     published: ArcSwap<Image>,
-    plan: Mutex<Plan>,
+    pub(crate) plan: Mutex<Plan>,
     publishing: Mutex<()>,
     pub(crate) places: Places,
     producer_ids: Mutex<Range<i64>>,
     pub(crate) cluster_id: String,
-    log_dir: Arc<LogDir>,
-}
-
-struct Plan {
-    image: Arc<Image>,
     log: Arc<Partition>,
+    log_dir: Arc<LogDir>,
+    pub(crate) mailbox: Arc<Mailbox>,
+    inbox: InboxId,
 }
 
 /// What became of the records of a change.
 pub(crate) enum Written {
     /// There are none, and everything that the decision rests on is durable.
     Durable,
-    /// The ticket is redeemed when the image is durable.
+    /// The ticket is redeemed when they are committed and published.
     Waits {
-        image: Arc<Image>,
         /// There are records.
         writes: bool,
     },
-    /// The metadata log is offline.
+    /// The metadata log is offline, or another node leads it.
     Offline,
 }
 
 /// A directory of a partition, on its way to the disk.
 pub(crate) struct Assigned {
-    image: Arc<Image>,
     end: Offset,
 }
 
 impl Metadata {
     pub(crate) fn new(
-        image: Image,
-        log: Arc<Partition>,
+        plan: Plan,
         places: Places,
         cluster_id: String,
+        (mailbox, inbox): (Arc<Mailbox>, InboxId),
     ) -> Metadata {
-        let image = Arc::new(image);
+        let log = Arc::clone(&plan.log);
         Metadata {
-            published: ArcSwap::new(Arc::clone(&image)),
+            published: ArcSwap::new(Arc::clone(&plan.image)),
             log_dir: log.dir(),
-            plan: Mutex::new(Plan { image, log }),
+            log,
+            plan: Mutex::new(plan),
             publishing: Mutex::new(()),
             places,
             producer_ids: Mutex::new(0..0),
             cluster_id,
+            mailbox,
+            inbox,
         }
+    }
+
+    /// Ticket of the worker of the quorum.
+    pub(crate) fn ticket(&self) -> Ticket {
+        Ticket {
+            inbox: self.inbox,
+            key: WaiterKey(0),
+            part: 0,
+        }
+    }
+
+    pub(crate) fn voters(&self) -> VoterSet {
+        self.plan.lock().quorum.history().voters().clone()
+    }
+
+    /// When the machine of the quorum wants to be stepped.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        self.plan.lock().quorum.next_deadline()
+    }
+
+    pub(crate) fn is_active(&self) -> bool {
+        self.plan.lock().is_active()
     }
 
     pub(crate) fn log_dir(&self) -> &LogDir {
@@ -80,59 +102,11 @@ impl Metadata {
 
     /// How far the metadata log goes.
     pub(crate) fn log_bounds(&self) -> Bounds {
-        self.plan.lock().log.bounds()
+        self.log.bounds()
     }
 
     pub(crate) fn image(&self) -> Arc<Image> {
         self.published.load_full()
-    }
-}
-
-impl Plan {
-    /// Appends records, or waits for those that were appended before; false when these are durable.
-    fn write_or_wait(
-        &mut self,
-        shared: &Shared,
-        records: &[Record],
-        ticket: Ticket,
-    ) -> Result<bool, ErrorCode> {
-        if records.is_empty() {
-            let never = |_| ErrorCode::KafkaStorageError;
-            return self.log.await_end(ticket).map_err(never);
-        }
-        self.write(shared, records, Some(ticket)).map(|()| true)
-    }
-
-    /// Appends records to the metadata log; they hold for later decisions at once.
-    fn write(
-        &mut self,
-        shared: &Shared,
-        records: &[Record],
-        ticket: Option<Ticket>,
-    ) -> Result<(), ErrorCode> {
-        let time = shared.env.clock.wall_ms();
-        let place = Place {
-            base: self.log.bounds().log_end,
-            time,
-            ..self.image.next_place()
-        };
-        let written =
-            meta::write(&self.image, place, records).map_err(|_| ErrorCode::UnknownServerError)?;
-        let mut builder = BatchBuilder::new();
-        for value in &written.values {
-            builder.push(time, None, Some(value), &[]);
-        }
-        let batch = builder.build();
-        let moment = Moment {
-            now: shared.env.clock.now(),
-            wall: time,
-            stamp: &mut Stamp::default(),
-        };
-        self.log
-            .append(batch, Acks::All(ticket), moment)
-            .map_err(|error| crate::error::append(&error))?;
-        self.image = Arc::new(written.image);
-        Ok(())
     }
 }
 
@@ -150,16 +124,24 @@ impl Shared {
         let (mut records, answer) = decide(&usable, self);
         let is_usable = |id| (self.dirs().iter()).any(|dir| dir.id == id && !dir.is_failed());
         (self.moves).prefer_dirs(broker.node_id, &plan.image, &mut records, is_usable);
-        if is_stuck && !records.is_empty() {
-            let image = Arc::clone(&plan.image);
-            let writes = false;
-            return (answer, Written::Waits { image, writes });
+        let writes = !records.is_empty();
+        if is_stuck && writes {
+            return (answer, Written::Waits { writes: false });
         }
-        let written = match plan.write_or_wait(self, &records, ticket) {
-            Ok(true) => Written::Waits {
-                image: Arc::clone(&plan.image),
-                writes: !records.is_empty(),
-            },
+        let mut aftermath = Aftermath::default();
+        let appended = if writes {
+            plan.write(self, &records, &mut aftermath)
+        } else {
+            Ok(())
+        };
+        let waits = appended.and_then(|()| {
+            let never = |_| ErrorCode::KafkaStorageError;
+            plan.log.await_end(ticket).map_err(never)
+        });
+        drop(plan);
+        self.conclude(aftermath);
+        let written = match waits {
+            Ok(true) => Written::Waits { writes },
             Ok(false) => Written::Durable,
             Err(_) => Written::Offline,
         };
@@ -176,20 +158,24 @@ impl Shared {
         if records.is_empty() {
             return Ok(());
         }
-        let image = {
-            let mut plan = self.metadata.plan.lock();
-            plan.write(self, records, None)?;
-            Arc::clone(&plan.image)
-        };
+        let mut aftermath = Aftermath::default();
+        (self.metadata.plan.lock()).write(self, records, &mut aftermath)?;
+        self.conclude(aftermath);
+        self.commit_at_start()
+    }
+
+    /// Commits the metadata log while no loop runs that does.
+    pub(crate) fn commit_at_start(&self) -> Result<(), ErrorCode> {
         let mut news = Vec::new();
         let dir = Arc::clone(&self.metadata.log_dir);
         while dir.has_queued() && !dir.is_failed() {
             dir.commit(&mut news);
         }
+        self.spread(news);
         if dir.is_failed() || dir.lacks_room() {
             return Err(ErrorCode::KafkaStorageError);
         }
-        self.publish(image, &mut news);
+        self.on_metadata_synced();
         Ok(())
     }
 
@@ -205,21 +191,20 @@ impl Shared {
         let Some(record) = assign_dir(&plan.image, node, topic, index, dir) else {
             return Ok(None);
         };
-        plan.write(self, &[record], None)?;
-        Ok(Some(Assigned {
-            image: Arc::clone(&plan.image),
-            end: plan.log.bounds().log_end,
-        }))
+        let mut aftermath = Aftermath::default();
+        let written = plan.write(self, &[record], &mut aftermath);
+        let end = plan.log.bounds().log_end;
+        drop(plan);
+        self.conclude(aftermath);
+        written.map(|()| Some(Assigned { end }))
     }
 
     /// Whether what was assigned is durable; `None` when nobody can tell any more.
     pub(crate) fn is_assigned(&self, assigned: &Assigned, news: &mut Vec<News>) -> Option<bool> {
         let dir = &self.metadata.log_dir;
         dir.commit(news);
+        self.on_metadata_synced();
         let is_durable = assigned.end <= self.metadata.log_bounds().high_watermark;
-        if is_durable {
-            self.publish(Arc::clone(&assigned.image), news);
-        }
         let is_stuck = dir.is_failed() || self.is_stopping() && dir.lacks_room();
         (is_durable || !is_stuck).then_some(is_durable)
     }

@@ -50,6 +50,8 @@ pub(crate) struct Shared {
     held: Vec<Row>,
     /// Shards, commit threads and the mover: those that have not ended.
     loops: AtomicUsize,
+    /// Shards that have not ended: the quorum works as long, so that what they wait for is committed.
+    shards: AtomicUsize,
     stopping: AtomicBool,
     failure: Mutex<Option<String>>,
 }
@@ -95,6 +97,7 @@ impl Shared {
             unfinished: Arc::new(unfinished),
             held: (0..shards).map(|_| Row::default()).collect(),
             loops: AtomicUsize::new(loops),
+            shards: AtomicUsize::new(shards),
             stopping: AtomicBool::new(false),
             failure: Mutex::new(None),
         }
@@ -282,6 +285,18 @@ impl Shared {
         if let Some(cleaning) = self.cleaning.get() {
             cleaning.stop();
         }
+    }
+
+    /// A shard has ended; after the last one the quorum need not go on.
+    pub(crate) fn on_shard_ended(&self) {
+        if self.shards.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.metadata.mailbox.bell().ring();
+        }
+        self.on_loop_ended();
+    }
+
+    pub(crate) fn have_shards_ended(&self) -> bool {
+        self.shards.load(Ordering::Acquire) == 0
     }
 
     /// A loop that commits has ended. After the last of them the segment writers may take their last checkpoint: one taken

@@ -1,6 +1,7 @@
 //! From settings to a running broker: directories, metadata, partitions, listeners, loops. In this order, so that nobody
 //! connects before every acknowledged record is in its place.
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -12,20 +13,24 @@ use log::config::Durability;
 use log::journal::SYNCS_MAX;
 use meta::decide::register_broker::{self, begin_leader_epochs, register_broker};
 use meta::record::Record;
-use meta::{Endpoint, Image, Place, RecordError, ReplayError, Resource, SecurityProtocol};
-use model::{LeaderEpoch, PartitionIndex, Ticket};
+use meta::{Endpoint, Image, ReplayError, Resource, SecurityProtocol};
+use model::{BrokerId, LeaderEpoch, PartitionIndex, Ticket};
 use partition::{
     Announce, Cleaning, Found, Identity, InMemory, News, OpenError, Partition, PieceMaker,
-    Recovery, Residents, Restored, Role, SegmentWriter, Start, Syncer, Told,
+    Recovery, Residents, Restored, SegmentWriter, Start, Syncer, Told,
 };
-use wire::records::{Batch, Caps, CodecError, RecordError as BatchRecordError, RecordIter};
+use raft::{
+    Boot, Election, History, LogView, Me, Quorum, Replica, VersionRange, VoteFile, Voter, VoterSet,
+};
+use wire::records::Batch;
 use wire::{ErrorCode, Uuid};
 
 use crate::committer::{Committer, Stage};
+use crate::control::{self, Mailbox, Plan, QuorumWorker, Unfit};
 use crate::event_loop::Shard;
 use crate::held::Held;
 use crate::ids::random_uuid;
-use crate::inboxes::{Inboxes, Redeemed, ShardId};
+use crate::inboxes::{Inbox, Inboxes, Redeemed, ShardId};
 use crate::metadata::{METADATA_PARTITION, METADATA_TOPIC, Metadata};
 use crate::mover::Mover;
 use crate::place::Places;
@@ -68,11 +73,13 @@ pub enum StartError {
     )]
     NoMetadata { path: String },
     #[error("metadata log: {0}")]
-    Record(#[from] RecordError),
+    Metadata(#[from] Unfit),
     #[error("metadata log: {0}")]
-    Batch(#[from] BatchRecordError),
-    #[error("metadata log: {0}")]
-    Codec(#[from] CodecError),
+    Quorum(&'static str),
+    #[error("cannot read {path}: {error}")]
+    VoteFile { path: String, error: io::Error },
+    #[error("cannot write the vote of this node to {}, which must keep it", .0.display())]
+    Vote(PathBuf),
     #[error(transparent)]
     Replay(#[from] ReplayError),
     #[error("cannot write the metadata log: {0:?}")]
@@ -109,6 +116,7 @@ impl Broker {
             topics,
             residents,
             log,
+            boot,
             places,
             moved,
             cluster_id,
@@ -124,6 +132,8 @@ impl Broker {
         }
         let mut inboxes = Inboxes::default();
         (pollers.iter()).for_each(|poller| inboxes.add_shard(poller.waker()));
+        let mailbox = Arc::new(Mailbox::new(env.threads.bell()));
+        let inbox = inboxes.register(Arc::clone(&mailbox) as Arc<dyn Inbox>);
         let mut addresses = Vec::new();
         for listener in &settings.broker.listeners {
             let address = listener.address();
@@ -154,7 +164,16 @@ impl Broker {
         });
         let committer_bells: Vec<Arc<dyn Bell>> =
             residents.iter().map(|_| env.threads.bell()).collect();
-        let metadata = Metadata::new(image, log, places, cluster_id);
+        let me = quorum_identity(&settings, &log, &cluster_id);
+        let at = raft::Moment {
+            now: env.clock.now(),
+            wall: env.clock.wall_ms(),
+        };
+        let seed = env.rng.next_u64();
+        let (quorum, effects) = Quorum::new(me, raft::Settings::default(), boot, seed, at);
+        let plan = Plan::new(Arc::new(image), VecDeque::new(), log, quorum);
+        let metadata_path = plan.log.dir().path.clone();
+        let metadata = Metadata::new(plan, places, cluster_id, (mailbox, inbox));
         let shared = Arc::new(Shared::new(
             env.clone(),
             settings,
@@ -164,6 +183,14 @@ impl Broker {
             committer_bells.clone(),
             inboxes,
         ));
+        let mut quorum_worker = QuorumWorker::new(Arc::clone(&shared));
+        shared.begin_quorum(effects);
+        // The only voter is elected by its own vote, and leads once that is on disk.
+        quorum_worker.take_orders();
+        shared.commit_at_start().map_err(StartError::Write)?;
+        if !shared.metadata.is_active() {
+            return Err(StartError::Vote(metadata_path));
+        }
         shared
             .change_at_start(&records)
             .map_err(StartError::Write)?;
@@ -213,6 +240,7 @@ impl Broker {
         };
         env.threads
             .spawn("reads", Box::new(ReaderLoop { pool, deliver }));
+        env.threads.spawn("quorum", Box::new(quorum_worker));
         for (id, poller) in pollers.into_iter().enumerate() {
             let shard = Shard::new(ShardId(id as u16), Arc::clone(&shared), poller);
             env.threads.spawn("shard", Box::new(shard));
@@ -271,6 +299,8 @@ struct Recovered {
     topics: Topics,
     residents: Vec<Arc<Residents>>,
     log: Arc<Partition>,
+    /// What the quorum begins with.
+    boot: Boot,
     places: Places,
     /// Name the directories of partitions that are not where the image says.
     moved: Vec<Record>,
@@ -374,8 +404,6 @@ fn recover(env: &Env, settings: &Settings) -> Result<Recovered, StartError> {
                 start,
             )
         });
-    // Nobody waits yet.
-    log.set_role(LeaderEpoch(0), Role::alone(node), &mut Vec::new());
     // Named after nothing on disk: no request shows it.
     let missing = Residents::offline(
         env,
@@ -397,17 +425,82 @@ fn recover(env: &Env, settings: &Settings) -> Result<Recovered, StartError> {
             &mut Vec::new(),
         )));
     }
+    let boot = boot(env, node, &paths[metadata_dir], &batches)?;
     Ok(Recovered {
         settings: Settings::new(dynamic, &image),
         image,
         topics,
         residents,
         log,
+        boot,
         places,
         moved,
         cluster_id: cluster_id.unwrap_or_default(),
         rounds,
     })
+}
+
+/// The finds on disk, for the quorum. The only voter knows that all of its log is committed.
+fn boot(env: &Env, node: BrokerId, dir: &Path, batches: &[Batch]) -> Result<Boot, StartError> {
+    let alone = Voter {
+        replica: Replica {
+            id: node,
+            directory: Uuid::ZERO,
+        },
+        listeners: Vec::new(),
+        versions: VersionRange::default(),
+    };
+    let mut log = LogView::starting_at(None);
+    let mut history = History::new(VoterSet::of([alone]));
+    for batch in batches {
+        log.note(batch)
+            .map_err(|_| StartError::Quorum("its batches are out of order"))?;
+        history
+            .note(batch)
+            .map_err(|_| StartError::Quorum("a record of its voters cannot be read"))?;
+    }
+    log.believe();
+    let vote = control::load_vote(&*env.disk, dir).map_err(|error| {
+        let path = dir.join(raft::quorum_state::FILE_NAME);
+        let path = path.display().to_string();
+        StartError::VoteFile { path, error }
+    })?;
+    let vote = vote_alone(vote, &log);
+    let committed = log.end();
+    Ok(Boot {
+        log,
+        history,
+        vote,
+        committed,
+    })
+}
+
+/// The only voter needs no memory of votes that it gave to others: a file that is lost is begun anew behind the log.
+fn vote_alone(found: VoteFile, log: &LogView) -> VoteFile {
+    let epoch = log.last_epoch();
+    match found {
+        VoteFile::Known(election) if epoch <= election.epoch => found,
+        VoteFile::Fresh if epoch == LeaderEpoch(0) => found,
+        _ => VoteFile::Known(Election {
+            epoch,
+            ..Election::NONE
+        }),
+    }
+}
+
+/// This node as the quorum knows it.
+fn quorum_identity(settings: &Settings, log: &Partition, cluster_id: &str) -> Me {
+    Me {
+        replica: Replica {
+            id: settings.broker.node_id,
+            directory: log.dir().id,
+        },
+        cluster: cluster_id.to_owned(),
+        listeners: Vec::new(),
+        listener: "CONTROLLER".to_owned(),
+        seeds: Vec::new(),
+        versions: VersionRange { min: 0, max: 1 },
+    }
 }
 
 /// Which of the directories has the metadata log, or is to have that of a new broker. Their order in the settings may change.
@@ -510,25 +603,7 @@ fn replay(batches: &[Batch]) -> Result<(Image, Told), StartError> {
     let mut image = Image::default();
     let mut told = Told::default();
     for batch in batches {
-        let place = |base| Place {
-            base,
-            epoch: batch.leader_epoch(),
-            time: batch.max_timestamp(),
-        };
-        if batch.attributes().is_control() {
-            image.pass_over(place(batch.next_offset()))?;
-            continue;
-        }
-        let plain = batch.plain(Caps::default())?;
-        let mut records = Vec::new();
-        for record in RecordIter::new(&plain, batch.record_count()) {
-            let value = record?
-                .value
-                .map(|value| plain.slice_ref(value))
-                .unwrap_or_default();
-            records.push(meta::record::decode(value)?);
-        }
-        for record in &records {
+        for record in &control::replay(&mut image, batch)? {
             match record {
                 Record::Topic(topic) => told.note_topic(topic.topic_id, &topic.name),
                 Record::Partition(partition) => {
@@ -537,7 +612,6 @@ fn replay(batches: &[Batch]) -> Result<(Image, Told), StartError> {
                 _ => {}
             }
         }
-        image.replay(place(batch.base_offset()), &records)?;
     }
     Ok((image, told))
 }

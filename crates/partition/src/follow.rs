@@ -112,7 +112,7 @@ impl Partition {
     fn check_following(&self, state: &State) -> Result<(), FollowError> {
         if state.is_deleted {
             Err(FollowError::Deleted)
-        } else if state.progress.is_leading() {
+        } else if state.progress.is_leading() && !state.progress.is_elected() {
             Err(FollowError::Leading)
         } else if self.is_offline_in(state) {
             Err(FollowError::Storage { full: false })

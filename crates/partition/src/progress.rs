@@ -21,9 +21,15 @@ pub enum Role {
     /// Another broker leads, or none: nothing is appended or shown here.
     NotLeading,
     Leading(Replicas),
+    /// Leads a log whose appends and commits a quorum decides: [`Progress::on_committed`] reports them.
+    Elected,
 }
 
 impl Role {
+    fn leads(&self) -> bool {
+        !matches!(self, Role::NotLeading)
+    }
+
     /// Leads a partition that has no other replica.
     #[must_use]
     pub fn alone(me: BrokerId) -> Role {
@@ -143,7 +149,12 @@ impl Progress {
     }
 
     pub(crate) fn is_leading(&self) -> bool {
-        matches!(self.role, Role::Leading(_))
+        self.role.leads()
+    }
+
+    /// True if a quorum decides what is appended here.
+    pub(crate) fn is_elected(&self) -> bool {
+        self.role == Role::Elected
     }
 
     pub(crate) fn life(&self) -> Life {
@@ -297,7 +308,7 @@ impl Progress {
         if epoch < self.epoch {
             return false;
         }
-        let goes_on = epoch == self.epoch && self.is_leading() == matches!(role, Role::Leading(_));
+        let goes_on = epoch == self.epoch && self.is_leading() == role.leads();
         if !goes_on {
             // First of all. If the offsets moved first, a leader that lost office at 120 (1), was cut to 100 (2) and followed to
             // 130 (3) would acknowledge a record that is gone.
@@ -307,7 +318,7 @@ impl Progress {
         self.epoch = epoch;
         match role {
             Role::Leading(replicas) => self.on_replicas(replicas, now, news),
-            Role::NotLeading => self.role = Role::NotLeading,
+            Role::NotLeading | Role::Elected => self.role = role,
         }
         !goes_on
     }

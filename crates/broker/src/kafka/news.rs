@@ -55,7 +55,7 @@ impl Hall<'_> {
                 let Waiting::Change(changed) = waiting else {
                     return Outcome::Waits;
                 };
-                changed.change.finish(call.desk, code);
+                changed.change.end(call.desk);
                 match changed.then {
                     Some(then) if code == ErrorCode::None => then.answer(call),
                     Some(_) => Outcome::Close,
@@ -164,7 +164,7 @@ impl Hall<'_> {
                 ..
             }) = self.door.take(key)
         {
-            changed.change.drop(self.desk);
+            changed.change.end(self.desk);
         }
         let Some(then) = then else {
             return;

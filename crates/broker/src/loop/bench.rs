@@ -19,7 +19,7 @@ use wire::records::BatchBuilder;
 use super::connection::Connection;
 use super::shard::Shard;
 use crate::Broker;
-use crate::inboxes::ShardId;
+use crate::inboxes::{Post, Redeemed, ShardId};
 use crate::ops::access::Principal;
 use crate::reads::{ReaderLoop, ReaderPool};
 
@@ -189,11 +189,7 @@ impl Bench {
 
     /// What was appended becomes durable. Returns the tickets of readers that have more to read, who are not told.
     pub(crate) fn take_readable(&mut self) -> Vec<Ticket> {
-        for dir in self.shard.desk.shared.dirs() {
-            while dir.has_queued() {
-                dir.commit(&mut self.shard.desk.news);
-            }
-        }
+        self.sync();
         let news = std::mem::take(&mut self.shard.desk.news).into_iter();
         let tickets = news.filter_map(|news| match news {
             News::Readable(ticket) => Some(ticket),
@@ -213,14 +209,29 @@ impl Bench {
 
     /// The same, and how many were to be told.
     pub(crate) fn news_count(&mut self) -> usize {
-        for dir in self.shard.desk.shared.dirs() {
-            while dir.has_queued() {
-                dir.commit(&mut self.shard.desk.news);
-            }
-        }
+        self.sync();
         let count = self.shard.desk.news.len();
         self.shard.spread();
         count
+    }
+
+    /// Commits what is queued, as the quorum does what that lets it; what the shard is to hear of becomes its news.
+    pub(crate) fn sync(&mut self) {
+        let desk = &mut self.shard.desk;
+        for dir in desk.shared.dirs() {
+            while dir.has_queued() {
+                dir.commit(&mut desk.news);
+            }
+        }
+        desk.shared.on_metadata_synced();
+        let posts = desk.shared.take_posts(desk.id).into_iter();
+        let told = posts.filter_map(|post| match post {
+            Post::Redeemed(Redeemed::News(news)) => Some(news),
+            _ => None,
+        });
+        desk.news.extend(told);
+        let inbox = desk.shared.metadata.ticket().inbox;
+        desk.news.retain(|news| news.inbox() != inbox);
     }
 
     /// The metadata come to have these records, as if a controller had written them.

@@ -238,11 +238,11 @@ impl Shard {
                 continue;
             }
             match dir.commit_wait(self.desk.shared.env.clock.now()) {
-                Wait::Until(until) => {
+                Wait::Until(until) if !self.desk.is_stopping => {
                     wait = Some(wait.map_or(until, |wait: Instant| wait.min(until)));
                 }
                 Wait::Busy => {} // whoever is at it looks again
-                Wait::No => {
+                Wait::No | Wait::Until(_) => {
                     while dir.commit(&mut self.desk.news) == Commit::Done && dir.has_queued() {}
                     if dir.is_failed() {
                         self.desk.shared.check_health();
@@ -462,7 +462,7 @@ impl Worker for Shard {
             let open = self.connections.ids();
             open.into_iter().for_each(|conn| self.close(conn));
             self.tell_held();
-            self.desk.shared.on_loop_ended();
+            self.desk.shared.on_shard_ended();
             return Turn::Done;
         }
         self.tell_held();

@@ -1,4 +1,4 @@
-//! Changes of the metadata that operations make: decided at once, done when they are durable and published.
+//! Changes of the metadata that operations make: decided at once, done when they are committed and published.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,6 @@ use meta::decide::Uuids;
 use meta::{Image, Record};
 use model::Instant;
 use model::Ticket;
-use wire::ErrorCode;
 
 use super::view::View;
 use super::{Asker, Desk};
@@ -21,10 +20,8 @@ const STUCK_MAX: usize = 64;
 
 /// A change whose records are on their way to the disk.
 pub(crate) struct Change {
-    image: Arc<Image>,
     pub(crate) until: Instant,
-    /// It has records of its own. One that has none waits for those of others, whose owners publish the image, or for its time to
-    /// be up.
+    /// It has records of its own. One that has none waits for those of others, or for its time to be up.
     pub(crate) writes: bool,
 }
 
@@ -57,31 +54,17 @@ pub(crate) fn begin<T>(
     let begun = match written {
         Written::Durable => Begun::Durable,
         Written::Offline => Begun::Offline,
-        Written::Waits { image, writes } => {
+        Written::Waits { writes } => {
             desk.changes_written += usize::from(writes);
-            Begun::Waits(Change {
-                image,
-                until,
-                writes,
-            })
+            Begun::Waits(Change { until, writes })
         }
     };
     (answer, begun)
 }
 
 impl Change {
-    /// The change is durable, and published with that; or it will not be in this process.
-    pub(crate) fn finish(self, desk: &mut Desk, code: ErrorCode) {
-        if code == ErrorCode::None {
-            let mut news = Vec::new();
-            desk.shared.publish(Arc::clone(&self.image), &mut news);
-            desk.news.append(&mut news);
-        }
-        self.drop(desk);
-    }
-
-    /// Nobody waits for it any more, and this process will not publish it.
-    pub(crate) fn drop(self, desk: &mut Desk) {
+    /// It is committed and published, or will not be in this process.
+    pub(crate) fn end(self, desk: &mut Desk) {
         desk.changes_written -= usize::from(self.writes);
     }
 }

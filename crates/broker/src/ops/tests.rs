@@ -51,13 +51,9 @@ impl Door {
 
     /// Commits what was written, and returns what that means for the ticket's operation.
     fn news(&mut self, ticket: Ticket) -> Vec<(Ticket, ErrorCode)> {
+        self.desk().write_decisions();
+        self.bench.sync();
         let desk = self.desk();
-        desk.write_decisions();
-        for dir in desk.shared.dirs() {
-            while dir.has_queued() {
-                dir.commit(&mut desk.news);
-            }
-        }
         let news = std::mem::take(&mut desk.news).into_iter();
         let told = news.filter_map(crate::error::outcome);
         told.filter(|(told, _)| told.key == ticket.key).collect()
@@ -76,7 +72,7 @@ impl Door {
         };
         let news = self.news(ticket);
         assert_eq!(news, [(ticket, ErrorCode::None)]);
-        change.finish(self.desk(), ErrorCode::None);
+        change.end(self.desk());
     }
 
     fn produce(&mut self, value: &[u8]) -> Produced {
@@ -238,7 +234,7 @@ fn a_door_without_frames_can_ask_for_everything() {
         panic!("the topic of offsets is written")
     };
     door.news(ticket);
-    change.finish(door.desk(), ErrorCode::None);
+    change.end(door.desk());
 
     let committed = door.ask(|desk, asker, tickets| {
         let commit = Commit {

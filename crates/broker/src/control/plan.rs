@@ -1,0 +1,309 @@
+//! The plan of the metadata: the machine of the quorum, the log it decides about, and the image that decisions look at.
+//!
+//! One lock covers them all, and is never held during IO. Invariant: the image is that of every record in the log, committed or not,
+//! while this node holds office; decisions are made in office alone. What is committed is published before anybody is told of it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use meta::{Image, Place, Record};
+use model::{LeaderEpoch, Offset, Ticket};
+use partition::{News, Partition, Role, Stamp, Synced};
+use raft::{AppendTag, Effect, Event, Life, Quorum, RoleName};
+use wire::ErrorCode;
+use wire::records::{Batch, BatchBuilder};
+
+use super::mailbox::Order;
+use super::replay::replay;
+use crate::shared::Shared;
+
+pub(crate) struct Plan {
+    /// In office: of all records in the log.
+    pub(crate) image: Arc<Image>,
+    pub(crate) log: Arc<Partition>,
+    pub(crate) quorum: Quorum,
+    /// The epoch in which this node is the active controller.
+    office: Option<LeaderEpoch>,
+    /// The role that the log was given last, and its epoch.
+    role: Option<(LeaderEpoch, Role)>,
+    /// Of the records that are committed and known to be.
+    committed: Arc<Image>,
+    /// Batches behind those.
+    uncommitted: VecDeque<Batch>,
+    life: Life,
+    /// How much of the log is synced, as the machine knows.
+    seen: Synced,
+    /// More than that is waited for.
+    is_looking: bool,
+    tags: u64,
+}
+
+/// The consequences of a step, for when the lock is free again.
+#[derive(Default)]
+pub(crate) struct Aftermath {
+    published: Option<Arc<Image>>,
+    orders: Vec<Order>,
+    news: Vec<News>,
+    failure: Option<String>,
+    /// The batch that was asked for is in the log.
+    is_accepted: bool,
+}
+
+impl Plan {
+    /// `committed` is the image of what is known to be committed, `uncommitted` the rest of the log.
+    pub(crate) fn new(
+        committed: Arc<Image>,
+        uncommitted: VecDeque<Batch>,
+        log: Arc<Partition>,
+        quorum: Quorum,
+    ) -> Plan {
+        Plan {
+            image: Arc::clone(&committed),
+            life: quorum.log().life(),
+            seen: log.synced(),
+            log,
+            quorum,
+            office: None,
+            role: None,
+            committed,
+            uncommitted,
+            is_looking: false,
+            tags: 0,
+        }
+    }
+
+    /// True if this node is the active controller.
+    pub(crate) fn is_active(&self) -> bool {
+        self.office.is_some()
+    }
+
+    /// Appends records to the metadata log; they hold for later decisions at once.
+    pub(crate) fn write(
+        &mut self,
+        shared: &Shared,
+        records: &[Record],
+        aftermath: &mut Aftermath,
+    ) -> Result<(), ErrorCode> {
+        let epoch = self.office.ok_or(ErrorCode::NotController)?;
+        (self.log.check_append()).map_err(|error| crate::error::append(&error))?;
+        let time = shared.env.clock.wall_ms();
+        let place = Place {
+            base: self.quorum.log().end(),
+            epoch,
+            time,
+        };
+        let written =
+            meta::write(&self.image, place, records).map_err(|_| ErrorCode::UnknownServerError)?;
+        let mut builder = BatchBuilder::new();
+        for value in &written.values {
+            builder.push(time, None, Some(value), &[]);
+        }
+        self.tags += 1;
+        let append = Event::Append {
+            tag: AppendTag(self.tags),
+            epoch,
+            batch: builder.build(),
+        };
+        self.step(shared, append, aftermath);
+        if !std::mem::take(&mut aftermath.is_accepted) {
+            return Err(ErrorCode::NotController);
+        }
+        self.image = Arc::new(written.image);
+        Ok(())
+    }
+
+    /// Steps the machine and performs what it wants.
+    pub(crate) fn step(&mut self, shared: &Shared, event: Event, aftermath: &mut Aftermath) {
+        let before = self.quorum.next_deadline();
+        let effects = self.quorum.step(moment(shared), event);
+        self.perform(shared, effects, aftermath);
+        let after = self.quorum.next_deadline();
+        if after.is_some_and(|after| before.is_none_or(|before| after < before)) {
+            shared.metadata.mailbox.bell().ring();
+        }
+    }
+
+    pub(crate) fn perform(
+        &mut self,
+        shared: &Shared,
+        effects: Vec<Effect>,
+        aftermath: &mut Aftermath,
+    ) {
+        for effect in effects {
+            self.perform_one(shared, effect, aftermath);
+        }
+        self.follow_role(aftermath);
+        self.look(shared.metadata.ticket(), aftermath);
+    }
+
+    fn perform_one(&mut self, shared: &Shared, effect: Effect, aftermath: &mut Aftermath) {
+        match effect {
+            Effect::StoreVote {
+                number,
+                election,
+                version,
+            } => aftermath.orders.push(Order::StoreVote {
+                number,
+                election,
+                version,
+            }),
+            Effect::Append { batches, life } => {
+                self.life = life;
+                let moment = partition::Moment {
+                    now: shared.env.clock.now(),
+                    wall: shared.env.clock.wall_ms(),
+                    stamp: &mut Stamp::default(),
+                };
+                if let Err(error) = self.log.append_decided(batches.clone(), moment) {
+                    aftermath.failure = Some(format!("the metadata log: {error}"));
+                    return;
+                }
+                self.uncommitted.extend(batches);
+            }
+            Effect::Accepted { .. } => aftermath.is_accepted = true,
+            Effect::Refused { .. } => {}
+            Effect::Committed { up_to } => self.commit(up_to, aftermath),
+            Effect::LeaderChanged { epoch, leader } => {
+                let is_ours = leader == Some(shared.config().broker.node_id);
+                self.office = is_ours.then_some(epoch);
+                if is_ours && let Err(error) = self.plan_all() {
+                    aftermath.failure = Some(error);
+                }
+            }
+            Effect::Alarm(alarm) => env::tell!("the quorum of the metadata: {alarm:?}"),
+            Effect::Halt(why) => {
+                aftermath.failure =
+                    Some(format!("the quorum of the metadata cannot go on: {why:?}"));
+            }
+            Effect::Send { .. }
+            | Effect::Answer { .. }
+            | Effect::Cut { .. }
+            | Effect::Restart { .. }
+            | Effect::WriteSnapshot { .. }
+            | Effect::FinishSnapshot { .. }
+            | Effect::DropSnapshot { .. }
+            | Effect::Trim { .. }
+            | Effect::DeleteSnapshot { .. } => {
+                aftermath.failure =
+                    Some("the quorum of the metadata has other voters than this node".to_owned());
+            }
+        }
+    }
+
+    /// The image of the whole log, for decisions.
+    fn plan_all(&mut self) -> Result<(), String> {
+        let mut image = Image::clone(&self.committed);
+        for batch in &self.uncommitted {
+            replay(&mut image, batch).map_err(|error| format!("the metadata log: {error}"))?;
+        }
+        self.image = Arc::new(image);
+        Ok(())
+    }
+
+    fn commit(&mut self, up_to: Offset, aftermath: &mut Aftermath) {
+        let mut image = Image::clone(&self.committed);
+        while let Some(batch) = self
+            .uncommitted
+            .pop_front_if(|batch| batch.next_offset() <= up_to)
+        {
+            if let Err(error) = replay(&mut image, &batch) {
+                aftermath.failure = Some(format!("the metadata log: {error}"));
+                return;
+            }
+        }
+        self.committed = Arc::new(image);
+        aftermath.published = Some(Arc::clone(&self.committed));
+        self.log.on_committed(up_to, &mut aftermath.news);
+    }
+
+    /// The log lets tickets in while the machine leads, and fails those of an epoch that ended.
+    fn follow_role(&mut self, aftermath: &mut Aftermath) {
+        let role = if self.quorum.role() == RoleName::Leader {
+            Role::Elected
+        } else {
+            Role::NotLeading
+        };
+        let wanted = Some((self.quorum.epoch(), role));
+        if self.role != wanted
+            && let Some((epoch, role)) = wanted.clone()
+        {
+            self.log.set_role(epoch, role, &mut aftermath.news);
+            self.role = wanted;
+        }
+    }
+
+    /// Has the worker look again when more of the log is synced.
+    fn look(&mut self, ticket: Ticket, aftermath: &mut Aftermath) {
+        if self.is_looking {
+            return;
+        }
+        self.is_looking = self.log.watch_synced(ticket, self.seen);
+        if !self.is_looking && self.log.synced() != self.seen {
+            aftermath.orders.push(Order::Look);
+        }
+    }
+}
+
+impl Shared {
+    /// Has the machine of the quorum take an event.
+    pub(crate) fn step_quorum(&self, event: Event) {
+        let mut aftermath = Aftermath::default();
+        self.metadata.plan.lock().step(self, event, &mut aftermath);
+        self.conclude(aftermath);
+    }
+
+    /// Performs what the machine wanted when it began.
+    pub(crate) fn begin_quorum(&self, effects: Vec<Effect>) {
+        let mut aftermath = Aftermath::default();
+        let mut plan = self.metadata.plan.lock();
+        plan.perform(self, effects, &mut aftermath);
+        drop(plan);
+        self.conclude(aftermath);
+    }
+
+    /// More of the log is synced than was seen.
+    pub(crate) fn on_metadata_watched(&self) {
+        self.metadata.plan.lock().is_looking = false;
+        self.on_metadata_synced();
+    }
+
+    /// Reports to the machine how far the log is synced.
+    pub(crate) fn on_metadata_synced(&self) {
+        let mut aftermath = Aftermath::default();
+        let mut plan = self.metadata.plan.lock();
+        plan.seen = plan.log.synced();
+        let synced = Event::Synced {
+            up_to: plan.seen.up_to,
+            life: plan.life,
+        };
+        plan.step(self, synced, &mut aftermath);
+        drop(plan);
+        self.conclude(aftermath);
+    }
+
+    /// Publishes what was committed, then tells those who wait for it.
+    pub(crate) fn conclude(&self, aftermath: Aftermath) {
+        let Aftermath {
+            published,
+            orders,
+            mut news,
+            failure,
+            ..
+        } = aftermath;
+        if let Some(image) = published {
+            self.publish(image, &mut news);
+        }
+        self.metadata.mailbox.order(orders);
+        self.spread(news);
+        if let Some(failure) = failure {
+            self.fail(failure);
+        }
+    }
+}
+
+fn moment(shared: &Shared) -> raft::Moment {
+    raft::Moment {
+        now: shared.env.clock.now(),
+        wall: shared.env.clock.wall_ms(),
+    }
+}

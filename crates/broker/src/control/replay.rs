@@ -1,0 +1,47 @@
+//! From batches of the metadata log to the image.
+
+use meta::record::Record;
+use meta::{Image, Place, RecordError, ReplayError};
+use model::Offset;
+use wire::records::{Batch, Caps, CodecError, RecordError as BatchRecordError, RecordIter};
+
+/// A batch that does not fit the image; a newer version wrote it, or it is damaged.
+#[derive(Debug, thiserror::Error)]
+pub enum Unfit {
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    #[error(transparent)]
+    Batch(#[from] BatchRecordError),
+    #[error(transparent)]
+    Codec(#[from] CodecError),
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
+}
+
+/// The place that records of the batch have, from `base` on.
+fn placed(batch: &Batch, base: Offset) -> Place {
+    Place {
+        base,
+        epoch: batch.leader_epoch(),
+        time: batch.max_timestamp(),
+    }
+}
+
+/// Applies a batch; returns its records, none for a batch of the quorum's own.
+pub(crate) fn replay(image: &mut Image, batch: &Batch) -> Result<Vec<Record>, Unfit> {
+    if batch.attributes().is_control() {
+        image.pass_over(placed(batch, batch.next_offset()))?;
+        return Ok(Vec::new());
+    }
+    let plain = batch.plain(Caps::default())?;
+    let mut records = Vec::new();
+    for record in RecordIter::new(&plain, batch.record_count()) {
+        let value = record?
+            .value
+            .map(|value| plain.slice_ref(value))
+            .unwrap_or_default();
+        records.push(meta::record::decode(value)?);
+    }
+    image.replay(placed(batch, batch.base_offset()), &records)?;
+    Ok(records)
+}
