@@ -115,12 +115,13 @@ fn grow(
         .map_or(1, |partition| partition.replicas.len());
     let mut records = Vec::with_capacity(added);
     for at in 0..added {
+        let index = i32::try_from(has + at).unwrap_or(i32::MAX);
         let replicas = match growth
             .assignments
             .as_ref()
             .and_then(|assignments| assignments.get(at))
         {
-            Some(replicas) => check_new_assignment(image, replicas, Some(factor))?,
+            Some(replicas) => check_new_assignment(image, index, replicas, Some(factor))?,
             None => {
                 let wanted = i16::try_from(factor).unwrap_or(i16::MAX);
                 let too_few = |error: placement::TooFew| CreatePartitionsError::TooFewBrokers {
@@ -130,7 +131,7 @@ fn grow(
                 placement.place(wanted).map_err(too_few)?
             }
         };
-        let index = PartitionIndex(i32::try_from(has + at).unwrap_or(i32::MAX));
+        let index = PartitionIndex(index);
         records.push(new_partition(image, placement, topic.id, index, &replicas));
     }
     Ok(records)

@@ -387,7 +387,7 @@ impl Maker<'_, '_> {
             if by_index.contains_key(index) {
                 return Err(CreateTopicError::AssignedTwice(*index));
             }
-            let replicas = check_new_assignment(self.image, replicas, factor)?;
+            let replicas = check_new_assignment(self.image, *index, replicas, factor)?;
             factor = Some(replicas.len());
             by_index.insert(*index, replicas);
         }

@@ -4,7 +4,9 @@ use model::{BrokerId, PartitionIndex};
 use wire::Uuid;
 use wire::metadata::PartitionChangeRecord;
 
-use super::partition_change::{Election, PartitionChange, Rules, is_acceptable_leader};
+use super::partition_change::{
+    Election, PartitionChange, Rules, has_online_dir, is_acceptable_leader,
+};
 use crate::dir;
 use crate::image::{Image, NO_LEADER, Partition, Resource, Topic};
 use crate::record::Record;
@@ -51,14 +53,15 @@ pub(super) enum Cause {
     Gone(BrokerId),
     /// As `Gone`, and what it had may be lost: it is not eligible either.
     Unclean(BrokerId),
-    /// It may lead again.
-    Back,
+    /// It is unfenced and may lead, also if it was shutting down when it was fenced.
+    Back(BrokerId),
 }
 
 impl Cause {
     fn may_lead(self, image: &Image, partition: &Partition, id: BrokerId) -> bool {
         match self {
             Cause::Gone(broker) | Cause::Unclean(broker) if id == broker => false,
+            Cause::Back(broker) if id == broker => has_online_dir(image, partition, id),
             _ => is_acceptable_leader(image, partition, id),
         }
     }
@@ -164,7 +167,7 @@ impl<'a> Draft<'a> {
             match cause {
                 Cause::Gone(broker) => change.without(broker),
                 Cause::Unclean(broker) => change.without(broker).unclean(vec![broker]),
-                Cause::Back => change,
+                Cause::Back(_) => change,
             }
         });
     }

@@ -120,7 +120,7 @@ fn unfence_in(draft: &mut Draft<'_>, broker: BrokerId) {
         fenced: -1,
         ..change
     });
-    draft.settle(Cause::Back, leaderless);
+    draft.settle(Cause::Back(broker), leaderless);
 }
 
 fn shut_down_in(draft: &mut Draft<'_>, broker: BrokerId) {

@@ -67,6 +67,10 @@ pub enum AssignmentError {
         "The manual partition assignment includes a partition with {got} replica(s), but this is not consistent with previous partitions, which have {want} replica(s)."
     )]
     Uneven { got: usize, want: usize },
+    #[error(
+        "All brokers specified in the manual partition assignment for partition {0} are fenced or in controlled shutdown."
+    )]
+    NoneActive(i32),
 }
 
 fn check_assignment(
@@ -98,17 +102,23 @@ fn check_assignment(
     }
 }
 
-/// The same of partitions that do not exist yet, which a broker may refuse to take.
+/// The same of a partition that does not exist yet: a broker may refuse to take it, and one has to lead it.
 fn check_new_assignment(
     image: &Image,
+    index: i32,
     replicas: &[i32],
     want: Option<usize>,
 ) -> Result<Vec<BrokerId>, AssignmentError> {
     let replicas = check_assignment(image, replicas, want)?;
     let is_cordoned = |id: &&BrokerId| image.broker(**id).is_some_and(Registration::is_cordoned);
-    match replicas.iter().find(is_cordoned) {
-        Some(cordoned) => Err(AssignmentError::Cordoned(*cordoned)),
-        None => Ok(replicas),
+    if let Some(cordoned) = replicas.iter().find(is_cordoned) {
+        return Err(AssignmentError::Cordoned(*cordoned));
+    }
+    let is_active = |id: &BrokerId| image.broker(*id).is_some_and(Registration::is_active);
+    if replicas.iter().any(is_active) {
+        Ok(replicas)
+    } else {
+        Err(AssignmentError::NoneActive(index))
     }
 }
 

@@ -47,12 +47,18 @@ impl Rules {
 /// True if a broker may lead the partition: it is neither fenced nor shutting down, and its replica's directory works.
 #[must_use]
 pub fn is_acceptable_leader(image: &Image, partition: &Partition, id: BrokerId) -> bool {
-    let has_dir = |broker: &Registration| {
-        let dir = partition.directory(id);
-        dir.is_some_and(|dir| dir::is_online(dir, &broker.log_dirs))
+    let is_active = image.broker(id).is_some_and(Registration::is_active);
+    is_active && has_online_dir(image, partition, id)
+}
+
+/// True if the broker is registered and its replica's directory works.
+pub(super) fn has_online_dir(image: &Image, partition: &Partition, id: BrokerId) -> bool {
+    let dir = partition.directory(id);
+    let works = |dir| {
+        let broker = image.broker(id);
+        broker.is_some_and(|broker| dir::is_online(dir, &broker.log_dirs))
     };
-    let broker = image.broker(id);
-    broker.is_some_and(|broker| broker.is_active() && has_dir(broker))
+    dir.is_some_and(works)
 }
 
 /// A partition as it is, and as it shall be.

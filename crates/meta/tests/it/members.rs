@@ -7,6 +7,7 @@ use meta::decide::alter_partition::{
     AlterPartitionError, Altered, Member, Proposal, alter_partitions,
 };
 use meta::decide::assign_dirs::{AssignDirError, AssignDirsError, Assignment, assign_dirs};
+use meta::decide::create_partitions::{Growth, create_partitions};
 use meta::decide::heartbeat::{UnregisterError, fence, heartbeat, leads_any, unregister};
 use meta::decide::producer_ids::{AllocateError, allocate_for};
 use meta::decide::registration::{RegisterError, Registering, register};
@@ -192,6 +193,42 @@ fn a_broker_that_shuts_down_hands_its_leaderships_over_before_it_goes() {
     );
     let same = step(State::Unfenced, State::Unfenced);
     assert_eq!(heartbeat(&image, &STRICT, &beat(1), same), []);
+}
+
+#[test]
+fn a_broker_that_was_stopped_while_it_shut_down_leads_again_when_it_is_unfenced() {
+    let mut image = cluster(&[&[1]]);
+    for (from, to, leader) in [
+        (State::Unfenced, State::ShuttingDown, NO_LEADER.0),
+        (State::ShuttingDown, State::Down, NO_LEADER.0),
+        (State::Fenced, State::Unfenced, 1),
+    ] {
+        let records = heartbeat(&image, &STRICT, &beat(1), step(from, to));
+        image = after(&image, &records);
+        assert_eq!(partition(&image, 0).leader.0, leader, "{to:?}");
+    }
+}
+
+#[test]
+fn a_new_partition_needs_a_broker_that_can_lead_it() {
+    let image = cluster(&[&[1, 2, 3]]);
+    let fenced = after(&image, &fence(&image, &STRICT, BrokerId(1)));
+    let grown = |image: &Image| {
+        let growth = Growth {
+            name: "t".into(),
+            count: 2,
+            assignments: Some(vec![vec![1, 2, 3]]),
+        };
+        create_partitions(image, &[growth]).answers.remove(0).1
+    };
+    assert_eq!(grown(&fenced), Ok(()));
+    let none = after(&fenced, &fence(&fenced, &STRICT, BrokerId(2)));
+    let none = after(&none, &fence(&none, &STRICT, BrokerId(3)));
+    let error = grown(&none).expect_err("nobody can lead it").to_string();
+    assert_eq!(
+        error,
+        "All brokers specified in the manual partition assignment for partition 1 are fenced or in controlled shutdown."
+    );
 }
 
 #[test]
