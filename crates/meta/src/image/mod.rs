@@ -529,7 +529,7 @@ impl Image {
 
     fn on_producer_ids(&mut self, record: &ProducerIdsRecord) -> Result<(), ReplayError> {
         let (known, got) = (self.next_producer_id, record.next_producer_id);
-        if 0 < known && got <= known {
+        if got <= known && (0 < known || got < 0) {
             return Err(ReplayError::ProducerIds { known, got });
         }
         self.next_producer_id = got;

@@ -390,6 +390,10 @@ fn what_contradicts_the_image_is_refused() {
         })
     );
     assert_eq!(refused(ids(2000)), None);
+    let mut none_given = Image::default();
+    let negative = none_given.replay(none_given.next_place(), &[ids(-1)]);
+    let back = ReplayError::ProducerIds { known: 0, got: -1 };
+    assert_eq!(negative, Err(back));
     assert_eq!(
         refused(level("metadata.version", 31)),
         Some(ReplayError::MetadataVersion(31))

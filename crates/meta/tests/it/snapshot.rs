@@ -143,6 +143,32 @@ proptest! {
         let first = snapshot::records(&image).next();
         prop_assert_eq!(first, Some(level("metadata.version", image.metadata_version().level())));
     }
+
+    /// The writer of the bytes knew the checksums.
+    #[test]
+    fn records_that_are_wrong_in_batches_that_are_right_are_refused_or_make_an_image(
+        records in proptest::collection::vec((record(), any::<prop::sample::Index>(), any::<u8>()), 0..30),
+        is_changed in any::<bool>(),
+    ) {
+        let id = SnapshotId { end: Offset(40), epoch: LeaderEpoch(2) };
+        let mut writer = checkpoint::Writer::new(id, &Head::default(), Timestamp(1)).expect("a header");
+        let version = meta::record::encode(&level("metadata.version", 30), MetadataVersion::LATEST);
+        writer.push(&version.expect("fits"));
+        for (record, at, byte) in records {
+            let value = meta::record::encode(&record, MetadataVersion::LATEST).expect("fits");
+            let mut value = value.to_vec();
+            if is_changed {
+                let at = at.index(value.len());
+                value[at] = byte;
+            }
+            writer.push(&value);
+        }
+        let bytes = writer.finish().expect("a footer");
+        if let Ok((image, head)) = checkpoint::read(&bytes, id) {
+            let again = checkpoint::write(&image, &head, Timestamp(1)).expect("fits");
+            prop_assert_eq!(checkpoint::read(&again, id).expect("whole").0, image);
+        }
+    }
 }
 
 fn small() -> (Image, SnapshotId, Bytes) {
