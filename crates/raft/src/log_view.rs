@@ -160,10 +160,12 @@ impl LogView {
         );
         self.end = to;
         self.durable = self.durable.min(to);
-        // The entry of the start stays: it is the snapshot's.
+        // The entry of the start stays: it is the snapshot's. Another one may begin there as well, and goes.
         let start = self.start;
+        let of_snapshot = self.epochs.first().copied();
+        let of_snapshot = of_snapshot.filter(|first| Offset::ZERO < start && first.start <= start);
         self.epochs
-            .retain(|entry| entry.start < to || entry.start <= start && start > Offset::ZERO);
+            .retain(|entry| entry.start < to || Some(*entry) == of_snapshot);
         self.life.0 += 1;
     }
 
@@ -190,9 +192,10 @@ impl LogView {
     /// The start moves up to a snapshot's end. Returns the snapshots that nobody needs any more.
     pub(crate) fn trim(&mut self, to: SnapshotId) -> Vec<SnapshotId> {
         self.start = self.start.max(to.end);
+        // The last that began in front of the start is that of the snapshot's last record, also where the next begins right there.
         let spanning = self
             .epochs
-            .partition_point(|entry| entry.start <= self.start);
+            .partition_point(|entry| entry.start < self.start);
         self.epochs.drain(..spanning.saturating_sub(1));
         if let Some(first) = self.epochs.first_mut() {
             first.start = first.start.max(self.start);
@@ -222,5 +225,49 @@ impl LogView {
     #[must_use]
     pub fn last_snapshot(&self) -> Option<SnapshotId> {
         self.snapshots.keys().next_back().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn log(epochs: &[i32]) -> LogView {
+        let mut log = LogView::starting_at(None);
+        for epoch in epochs {
+            let mut builder = wire::records::BatchBuilder::new()
+                .base_offset(log.end())
+                .leader_epoch(LeaderEpoch(*epoch));
+            builder.push(model::Timestamp(1), None, Some(b"value"), &[]);
+            log.note(&builder.build()).expect("it continues");
+        }
+        log
+    }
+
+    fn snapshot(epoch: i32, end: i64) -> SnapshotId {
+        SnapshotId {
+            epoch: LeaderEpoch(epoch),
+            end: Offset(end),
+        }
+    }
+
+    /// A log whose start lies where an epoch begins was cut to its start and named that epoch to its leader, for ever.
+    #[test]
+    fn log_that_is_cut_to_its_start_ends_in_the_epoch_of_its_snapshot() {
+        let mut trimmed = log(&[1, 2, 4]);
+        trimmed.add_snapshot(snapshot(2, 2), 10);
+        trimmed.trim(snapshot(2, 2));
+        assert_eq!(trimmed.last_epoch(), LeaderEpoch(4));
+        trimmed.cut(Offset(2));
+        assert_eq!(trimmed.last_epoch(), LeaderEpoch(2));
+        let mut restarted = log(&[1]);
+        restarted.restart(snapshot(2, 5));
+        let mut builder = wire::records::BatchBuilder::new()
+            .base_offset(Offset(5))
+            .leader_epoch(LeaderEpoch(7));
+        builder.push(model::Timestamp(1), None, Some(b"value"), &[]);
+        restarted.note(&builder.build()).expect("it continues");
+        restarted.cut(Offset(5));
+        assert_eq!(restarted.last_epoch(), LeaderEpoch(2));
     }
 }

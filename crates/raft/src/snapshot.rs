@@ -143,6 +143,7 @@ impl Quorum {
         }
         self.history.trim(to.end);
         let older = self.log.trim(to);
+        self.empty_trimmed_answers();
         self.effects.push(Effect::Trim { to: to.end });
         let drop = |id| Effect::DeleteSnapshot { id };
         self.effects.extend(older.into_iter().map(drop));

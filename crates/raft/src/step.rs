@@ -306,6 +306,19 @@ impl Quorum {
         }
     }
 
+    /// Nor do they carry what was trimmed while they waited.
+    pub(crate) fn empty_trimmed_answers(&mut self) {
+        for (_, effect) in &mut self.held {
+            if let Effect::Answer { fill, .. } = effect {
+                let is_there = |fill: &Fill| match fill {
+                    Fill::Records { from, .. } => self.log.start() <= *from,
+                    Fill::Snapshot { id, .. } => self.log.snapshot_size(*id).is_some(),
+                };
+                *fill = fill.take().filter(is_there);
+            }
+        }
+    }
+
     pub(crate) fn answer(&mut self, caller: Caller, response: Response) {
         self.answer_filled(caller, response, None);
     }
