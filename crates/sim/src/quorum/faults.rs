@@ -11,6 +11,10 @@ use super::world::{Broken, Item, World, snapshot};
 
 /// A sound cluster has a leader, and has passed a new record on to all, within so many fetch timeouts.
 const FETCH_TIMEOUTS_MAX: u64 = 15;
+/// A leader gives up on a replica that joins after 2 s of a clock that may be a fifth slow.
+const JOIN_MAX: u64 = 3 * SECOND;
+/// Time that one batch may take to a healed follower that fetches one at a time: two messages of 5 ms, a sync of as much, and some.
+const CATCH_UP: u64 = 50 * MS;
 
 impl World {
     /// Everything that comes again and again.
@@ -161,6 +165,11 @@ impl World {
 
     /// True if a voter more may be lost for good: all know the same voters, and enough of them can still elect.
     fn can_spare(&self, number: u32) -> bool {
+        // A disk that goes after its replica caught up and before its vote counts takes a majority of two with it: that is an operator's
+        // bad luck, and nobody could do better.
+        if self.joins_until > self.now {
+            return false;
+        }
         let mut sets = self.nodes.values().map(|node| {
             let quorum = node.quorum.as_ref()?;
             Some(quorum.history().voters())
@@ -213,7 +222,13 @@ impl World {
     }
 
     pub(super) fn append(&mut self) -> Broken {
-        let wait = self.chance.below(2 * self.plan.append_every);
+        // Afterwards slower than one batch goes round, so that a replica which fetches one at a time can catch up.
+        let every = if self.is_healed {
+            self.plan.append_every.max(CATCH_UP)
+        } else {
+            self.plan.append_every
+        };
+        let wait = self.chance.below(2 * every);
         self.after(wait, Item::Append);
         let leaders = self.leaders();
         if leaders.is_empty() {
@@ -287,6 +302,7 @@ impl World {
                 let Some(joining) = joining else {
                     return Ok(());
                 };
+                self.joins_until = self.now + JOIN_MAX;
                 add(number, joining, self.chance.one_in(2))
             }
             None if replicas.len() > 1 => remove(*self.chance.pick(&replicas)),
@@ -355,7 +371,10 @@ impl World {
     }
 
     pub(super) fn healing_takes(&self) -> u64 {
-        2 * SECOND * FETCH_TIMEOUTS_MAX
+        let ends = self.nodes.values().map(|node| node.disk.now.end().0);
+        let (first, last) = (ends.clone().min(), ends.max());
+        let behind = last.unwrap_or(0) - first.unwrap_or(0);
+        2 * SECOND * FETCH_TIMEOUTS_MAX + behind as u64 * CATCH_UP
     }
 
     /// After the healing there is one leader, and all have what was appended since.

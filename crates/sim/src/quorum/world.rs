@@ -151,6 +151,8 @@ pub(super) struct World {
     /// Disks of replicas that are gone for good: what they had, they had.
     pub(super) buried: Vec<(Replica, Disk)>,
     pub(super) is_healed: bool,
+    /// Until then an operator's request to add a voter may be under way.
+    pub(super) joins_until: u64,
     pub(super) counts: Counts,
     pub(super) oracle: Oracle,
     /// Ordered pairs that do not hear each other, and how many faults say so.
@@ -185,6 +187,7 @@ impl World {
             nodes,
             buried: Vec::new(),
             is_healed: false,
+            joins_until: 0,
             counts: Counts::default(),
             oracle: Oracle::default(),
             deaf: BTreeMap::new(),
