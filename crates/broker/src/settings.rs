@@ -274,6 +274,7 @@ pub(crate) fn log_config(topic: &config::Topic) -> LogConfig {
         in_sync_replicas_min: usize::try_from(topic.min_insync_replicas).unwrap_or(1),
         flush_messages: topic.flush_messages,
         flush_ms: topic.flush_ms,
+        verifies_compressed: topic.verifies_compressed,
         durability: match topic.durability {
             config::Durability::Sync => Durability::Sync,
             config::Durability::Os => Durability::Os,

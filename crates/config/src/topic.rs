@@ -67,6 +67,8 @@ pub struct Topic {
     pub unclean_leader_election: bool,
     pub min_insync_replicas: i32,
     pub durability: Durability,
+    /// Compressed batches are unpacked and checked.
+    pub verifies_compressed: bool,
 }
 
 impl Topic {
@@ -198,6 +200,7 @@ impl Reader<'_> {
             } else {
                 Durability::Sync
             },
+            verifies_compressed: self.flag("esker.compressed.verify"),
         }
     }
 }
@@ -295,6 +298,13 @@ mod tests {
         assert!(!topic.cleanup_delete && !topic.cleanup_compact);
         assert_eq!(topic.compression, Some(Codec::Zstd));
         assert_eq!(topic.durability, Durability::Os);
+        let verifies = |text, own: &[(&str, &str)]| {
+            let broker = crate::fixture::broker(text);
+            Topic::resolve(&overrides(own), &broker).verifies_compressed
+        };
+        assert!(!verifies("", &[]));
+        assert!(verifies("log.esker.compressed.verify=true", &[]));
+        assert!(verifies("", &[("esker.compressed.verify", "true")]));
     }
 
     #[test]

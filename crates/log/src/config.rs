@@ -58,6 +58,8 @@ pub struct LogConfig {
     pub message_timestamp_before_max_ms: i64,
     pub message_timestamp_after_max_ms: i64,
     pub compression: TopicCompression,
+    /// Every compressed batch of a client is unpacked and its records are checked, as those of the others are.
+    pub verifies_compressed: bool,
     pub unclean_leader_election: bool,
     /// Replicas that must be in sync for `acks=all`.
     pub in_sync_replicas_min: usize,
@@ -107,6 +109,7 @@ impl Default for LogConfig {
             message_timestamp_before_max_ms: i64::MAX,
             message_timestamp_after_max_ms: 3_600_000,
             compression: TopicCompression::Producer,
+            verifies_compressed: false,
             unclean_leader_election: false,
             in_sync_replicas_min: 1,
             flush_messages: i64::MAX,

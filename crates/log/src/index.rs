@@ -139,31 +139,50 @@ pub fn first_in_file<E: Entry>(
     Ok(found)
 }
 
+/// The entries of an index file.
+pub struct Stored<E> {
+    pub entries: Vec<E>,
+    /// The last entry is there twice, and nothing behind it.
+    pub is_doubled: bool,
+}
+
+impl<E> Stored<E> {
+    pub fn none() -> Stored<E> {
+        Stored {
+            entries: Vec::new(),
+            is_doubled: false,
+        }
+    }
+}
+
 /// The entries of a file as long as they rise; a torn or zeroed tail ends them. Missing files have none.
-pub fn load<E: Entry>(disk: &dyn Disk, path: &Path) -> io::Result<Vec<E>> {
+pub fn load<E: Entry + PartialEq>(disk: &dyn Disk, path: &Path) -> io::Result<Stored<E>> {
     let file = match disk.open(path, Open::Read) {
         Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Stored::none()),
         Err(error) => return Err(error),
     };
     // Ten times the default bound of an index; more than that is no index of ours.
     const INDEX_BYTES_MAX: u64 = 100 << 20;
     let len = file.len()?;
     if len > INDEX_BYTES_MAX {
-        return Ok(Vec::new());
+        return Ok(Stored::none());
     }
     let mut bytes = vec![0; len as usize];
     file.read_exact_at(&mut bytes, 0)?;
-    let mut entries: Vec<E> = Vec::with_capacity(bytes.len() / E::SIZE);
-    for bytes in bytes.chunks_exact(E::SIZE) {
+    let mut stored = Stored::none();
+    let entries: &mut Vec<E> = &mut stored.entries;
+    let mut chunks = bytes.chunks_exact(E::SIZE);
+    for bytes in chunks.by_ref() {
         let entry = E::read(bytes);
         let rises = entries.last().is_none_or(|last| entry.key() > last.key());
         if !rises || bytes.iter().all(|byte| *byte == 0) {
+            stored.is_doubled = entries.last() == Some(&entry) && chunks.len() == 0;
             break;
         }
         entries.push(entry);
     }
-    Ok(entries)
+    Ok(stored)
 }
 
 /// Writes all entries as the whole content of `path`. Not synced: a cache may be lost.

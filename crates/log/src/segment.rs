@@ -7,6 +7,7 @@ mod clean;
 mod find;
 mod heads;
 mod load;
+mod times;
 mod trust;
 mod txns;
 
@@ -148,7 +149,7 @@ impl std::ops::Deref for Dir {
     }
 }
 
-pub use find::first_record;
+pub use times::{first_record, latest_record};
 use trust::Trust;
 
 pub struct Segment {
@@ -177,6 +178,8 @@ struct Inner {
     sealed: bool,
     index: Index,
     max: Option<MaxTime>,
+    /// `max` and the times of the index are those of records. Older versions believed what headers claimed.
+    are_times_sure: bool,
     /// Batches behind damage were not looked at: `max` may be too low.
     is_damaged: bool,
     /// It is bytes that the disk did not give back, with nothing found behind them. Another time it may.
@@ -236,6 +239,7 @@ impl Segment {
                 sealed,
                 index: Index::Unknown,
                 max: None,
+                are_times_sure: false,
                 is_damaged: false,
                 unread: None,
                 marks: VecDeque::new(),
@@ -254,10 +258,7 @@ impl Segment {
         base: Offset,
     ) -> io::Result<Segment> {
         let segment = Segment::existing(pool, dir, base, 0, base, false);
-        segment.inner.write().index = Index::Memory {
-            offsets: Vec::new(),
-            times: Vec::new(),
-        };
+        *segment.inner.write() = Inner::empty(base, false);
         *segment.txns.lock() = Some(Txns::default());
         let path = segment.path("log");
         pool.get_pinned(&segment.log, Open::CreateNew, || path)?;
@@ -370,7 +371,8 @@ impl Segment {
         let mut inner = self.inner.write();
         let mut position = start;
         for batch in batches {
-            inner.note(self.base, position, batch, index_interval);
+            let seen = Seen::of(batch, batch.latest_time());
+            inner.note(self.base, position, seen, index_interval);
             position += batch.size() as u64;
         }
         inner.mark(position);
@@ -379,16 +381,44 @@ impl Segment {
     }
 }
 
+/// A batch that a walk meets, and the largest time of its records.
+struct Seen<'a> {
+    head: &'a Head,
+    latest: Timestamp,
+}
+
+impl<'a> Seen<'a> {
+    fn of(head: &'a Head, latest: Timestamp) -> Seen<'a> {
+        Seen { head, latest }
+    }
+}
+
 impl Inner {
+    /// An index of nothing, whose times are sure.
+    fn empty(base: Offset, sealed: bool) -> Inner {
+        Inner {
+            end: base,
+            sealed,
+            index: Index::Memory {
+                offsets: Vec::new(),
+                times: Vec::new(),
+            },
+            max: None,
+            are_times_sure: true,
+            is_damaged: false,
+            unread: None,
+            marks: VecDeque::new(),
+            since_entry: 0,
+        }
+    }
+
     /// Takes note of a batch at `position`.
-    fn note(&mut self, base: Offset, position: u64, head: &Head, interval: u64) {
+    fn note(&mut self, base: Offset, position: u64, batch: Seen<'_>, interval: u64) {
+        let Seen { head, latest } = batch;
         let last = head.last_offset();
-        if self
-            .max
-            .is_none_or(|max| head.max_timestamp() > max.timestamp)
-        {
+        if self.max.is_none_or(|max| latest > max.timestamp) {
             self.max = Some(MaxTime {
-                timestamp: head.max_timestamp(),
+                timestamp: latest,
                 offset: last,
             });
         }

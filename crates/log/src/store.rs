@@ -313,7 +313,7 @@ impl Store {
         if tail.first_time.is_none() && !self.active().is_empty() {
             // A first batch that cannot be read is no reason to refuse new ones: the segment then rolls by their time.
             let first = self.active().first_time().ok().flatten();
-            tail.first_time = first.or(batches.first().map(|batch| batch.max_timestamp()));
+            tail.first_time = first.or(batches.first().map(|batch| batch.latest_time()));
         }
         self.note_epochs(batches);
         let mut rolled = None;
@@ -369,7 +369,7 @@ impl Store {
         tail.begun.get_or_insert(now);
         tail.first_time = tail
             .first_time
-            .or(batches.first().map(|batch| batch.max_timestamp()));
+            .or(batches.first().map(|batch| batch.latest_time()));
         if let Some(last) = batches.last() {
             self.log_end.store(last.next_offset().0, Ordering::Release);
         }
@@ -397,8 +397,8 @@ impl Store {
             return false;
         }
         let waited = match (tail.first_time, tail.begun) {
-            (Some(first), _) if first.0 >= 0 && batch.max_timestamp().0 >= 0 => {
-                batch.max_timestamp().0.saturating_sub(first.0)
+            (Some(first), _) if first.0 >= 0 && batch.latest_time().0 >= 0 => {
+                batch.latest_time().0.saturating_sub(first.0)
             }
             (_, Some(begun)) => now.0.saturating_sub(begun.0),
             _ => 0,
@@ -425,7 +425,7 @@ impl Store {
         active: &Segment,
         batches: &[Batch],
     ) -> usize {
-        let times = batches.iter().map(|batch| batch.max_timestamp());
+        let times = batches.iter().map(|batch| batch.latest_time());
         let Some(first) = tail.first_time.or(times.clone().next()) else {
             return 0;
         };

@@ -1,7 +1,7 @@
 //! The write walk: a produced batch gets its place in the log, and its ticket waits for what was asked for.
 //!
-//! Costs that depend on the records (recompression, record checks) are paid before the lock is taken, and only when a topic's
-//! settings ask for them. A duplicate of an idempotent producer is answered with the first answer, and not before the
+//! Costs that depend on the records (recompression, record checks) are paid before the lock is taken. The records of a compressed
+//! batch are looked at only where its header claims what cannot be, or a topic's settings ask for it. A duplicate of an idempotent producer is answered with the first answer, and not before the
 //! original is durable.
 
 use std::sync::Arc;
@@ -410,10 +410,10 @@ fn prepare(mut batch: Batch, config: &LogConfig, wall: Timestamp) -> Result<Batc
         .0
         .saturating_sub(config.message_timestamp_before_max_ms)
         ..=wall.0.saturating_add(config.message_timestamp_after_max_ms);
-    // The head says so; the records, which are what counts, are then named one by one.
-    let is_out_of_bounds = !stamps
-        && !bounds.contains(&batch.max_timestamp().0)
-        && batch.max_timestamp() != Timestamp::NONE;
+    // What the head claims of the records cannot be true, or tells nothing; those that break a bound are then named one by one.
+    let is_doubtful = !stamps && (batch.hides_time() || !bounds.contains(&batch.max_timestamp().0));
+    // To walk what is not compressed costs less than its checksum.
+    let is_plain = batch.attributes().codec() == Some(Codec::None);
     let wanted = match config.compression {
         TopicCompression::As(wanted) if Some(wanted.codec) != batch.attributes().codec() => {
             Some(wanted)
@@ -422,7 +422,8 @@ fn prepare(mut batch: Batch, config: &LogConfig, wall: Timestamp) -> Result<Batc
     };
     let is_bounded_below = !stamps && config.message_timestamp_before_max_ms != i64::MAX;
     let key_required = config.cleanup_policy.compact;
-    if key_required || is_bounded_below || is_out_of_bounds || is_stamped || wanted.is_some() {
+    let is_asked_for = key_required || is_bounded_below || config.verifies_compressed;
+    if is_plain || is_asked_for || is_doubtful || is_stamped || wanted.is_some() {
         let rules = Rules {
             caps: Caps::default(),
             key_required,

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use log::RecordTime;
-use log::segment::first_record;
+use log::segment::{first_record, latest_record};
 use model::{Offset, Timestamp};
 use wire::records::Batch;
 
@@ -58,7 +58,8 @@ impl Partition {
         let mut from = Offset::ZERO;
         let mut count = LATE_BATCHES_FIRST;
         loop {
-            let late = |batch: &&Batch| from < batch.next_offset() && batch.max_timestamp() >= time;
+            let may_reach = |batch: &Batch| batch.max_timestamp() >= time || batch.hides_time();
+            let late = |batch: &&Batch| from < batch.next_offset() && may_reach(batch);
             let ((points, tail_start, batches), home) = self.look_at_tail(|state| {
                 let batches: Vec<Batch> =
                     committed(state).filter(late).take(count).cloned().collect();
@@ -95,24 +96,28 @@ impl Partition {
         seen: &mut Option<Arc<Home>>,
     ) -> Result<Option<RecordTime>, ReadError> {
         let ((newest, end), home) = self.look_at_tail(|state| {
-            let newest = committed(state).max_by(|left, right| {
+            // Of a batch from the journal of an older version the header may hide the time.
+            let (hidden, told): (Vec<&Batch>, Vec<&Batch>) =
+                committed(state).partition(|batch| batch.hides_time());
+            let newest = told.into_iter().max_by(|left, right| {
                 left.max_timestamp()
                     .cmp(&right.max_timestamp())
                     .then(right.base_offset().cmp(&left.base_offset()))
             });
-            (newest.cloned(), state.progress.points().committed)
+            let newest: Vec<Batch> = newest.into_iter().chain(hidden).cloned().collect();
+            (newest, state.progress.points().committed)
         })?;
         // As in Kafka nothing is found while the newest record of the files is not committed.
         let stored = match seen.insert(home).store.get() {
             Some(store) => store.max_time()?.filter(|found| found.offset < end),
             None => None,
         };
-        let Some(newest) = newest
-            .filter(|newest| stored.is_none_or(|stored| newest.max_timestamp() > stored.timestamp))
-        else {
-            return Ok(stored);
-        };
-        Ok(first_record(&newest, |at, _| at >= newest.max_timestamp()))
+        let newest = newest.iter().filter_map(latest_record);
+        let best = newest.chain(stored).reduce(|best, other| {
+            let is_better = (best.timestamp, other.offset) < (other.timestamp, best.offset);
+            if is_better { other } else { best }
+        });
+        Ok(best)
     }
 
     /// Runs `look` on the memory under the lock that appends take, so it has to be short. Also returns where the files are.

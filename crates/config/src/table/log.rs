@@ -88,6 +88,8 @@ pub(super) const SETTINGS: &[Setting] = settings! {
         "a replica out of sync may lead when no other is left, at the cost of records";
     "cordoned.log.dirs" List "" Items PerBroker Works
         "directories of log.dirs that take no new partitions, and none that move there; * for all";
+    "log.esker.compressed.verify" Boolean "false" Any ClusterWide Works
+        "unpack every compressed batch and check its records as Kafka does; false does so only where its header cannot be true";
     "log.esker.durability" String "sync" OneOf(&["sync", "os"]) ClusterWide Works
         "when a record counts as written: synced to disk (sync) or handed to the system (os); transactions and internal topics are synced in any case";
     "esker.hot.tail.bytes" Long "33554432" AtLeast(0) ReadOnly Works "bytes of the newest records all partitions together keep in memory";

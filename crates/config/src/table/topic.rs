@@ -14,6 +14,8 @@ pub(super) const SETTINGS: &[TopicSetting] = topic_settings! {
         "zstd level the broker compresses with";
     "delete.retention.ms" Long "86400000" AtLeast(0) Works ["log.cleaner.delete.retention.ms" 1]
         "how long a delete marker stays in a compacted topic";
+    "esker.compressed.verify" Boolean "false" Any Works ["log.esker.compressed.verify" 1]
+        "unpack every compressed batch and check its records as Kafka does; false does so only where its header cannot be true";
     "esker.durability" String "sync" OneOf(&["sync", "os"]) Works ["log.esker.durability" 1]
         "when a record counts as written: synced to disk (sync) or handed to the system (os); transactions and internal topics are synced in any case";
     "file.delete.delay.ms" Long "60000" AtLeast(0) Works ["log.segment.delete.delay.ms" 1]

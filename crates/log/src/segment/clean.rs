@@ -10,7 +10,7 @@ use env::disk::Open;
 use model::Offset;
 use wire::records::Batch;
 
-use super::{Dir, Index, Segment};
+use super::{Dir, Index, Inner, Seen, Segment};
 use crate::index::{Entry, OffsetEntry, TimeEntry};
 use crate::pool::FilePool;
 use crate::scan::ScanError;
@@ -20,10 +20,7 @@ impl Segment {
     /// A segment whose file is written elsewhere and gets its name in a swap.
     pub(crate) fn cleaned(pool: &Arc<FilePool>, dir: &Arc<Dir>, base: Offset) -> Segment {
         let segment = Segment::existing(pool, dir, base, 0, base, false);
-        segment.inner.write().index = Index::Memory {
-            offsets: Vec::new(),
-            times: Vec::new(),
-        };
+        *segment.inner.write() = Inner::empty(base, false);
         segment.keep_heads_apart();
         segment
     }
@@ -33,7 +30,8 @@ impl Segment {
         self.note_heads(position, batches);
         let mut inner = self.inner.write();
         for batch in batches {
-            inner.note(self.base, position, batch, interval);
+            let seen = Seen::of(batch, batch.latest_time());
+            inner.note(self.base, position, seen, interval);
             position += batch.size() as u64;
         }
     }

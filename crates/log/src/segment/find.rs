@@ -1,4 +1,4 @@
-//! Finding a place in a segment: by offset, by time, and where a bound lies.
+//! Finding a place in a segment: by offset, and where a bound lies.
 //!
 //! Indexes and marks only shorten the way: each answer is confirmed by batch headers, and an index that leads astray is made
 //! anew. Nothing at or above a caller's limit is looked at.
@@ -7,13 +7,12 @@ use std::io;
 
 use env::disk::Open;
 use model::{Offset, Timestamp};
-use wire::records::{Batch, Caps, RecordIter, TimestampType};
 
-use super::{Found, Index, MaxTime, RecordTime, Segment};
+use super::{Found, Index, Segment};
 use crate::behind::first_behind_damage;
 use crate::index::{self, Entry, OffsetEntry, TimeEntry};
 use crate::pool::Slot;
-use crate::scan::{HeadScan, ScanError, is_unreadable, read_batch};
+use crate::scan::{HeadScan, ScanError, is_unreadable};
 
 /// A reader behind damage searches at most this, at each read: index entries lie a batch and 4 KiB from each other.
 const SEARCHED_BYTES_MAX: u64 = 4 << 20;
@@ -143,113 +142,6 @@ impl Segment {
         }))
     }
 
-    /// First record at or after `from` whose time is `timestamp` or later, exact to the record.
-    pub fn find_time(
-        &self,
-        timestamp: Timestamp,
-        from: Offset,
-        upto: Offset,
-    ) -> Result<Option<RecordTime>, ScanError> {
-        self.load()?;
-        let len = self.len();
-        let after = self.start_for_time(timestamp)?;
-        let Some(first) = self.find(after.max(from), len)? else {
-            return Ok(None);
-        };
-        let file = self.file()?;
-        let mut scan = HeadScan::new(&*file, first.position, len, self.base);
-        while let Some((position, head)) = scan.step()? {
-            if head.base_offset() >= upto {
-                break;
-            }
-            if head.max_timestamp() < timestamp || head.last_offset() < from {
-                continue;
-            }
-            let batch = read_batch(&*file, position, &head)?;
-            let found = first_record(&batch, |time, offset| {
-                time >= timestamp && from <= offset && offset < upto
-            });
-            if found.is_some() {
-                return Ok(found);
-            }
-        }
-        Ok(None)
-    }
-
-    /// Below this offset no record is as late as `timestamp`. The time entry that says so must name a batch that is there.
-    fn start_for_time(&self, timestamp: Timestamp) -> Result<Offset, ScanError> {
-        let Some(entry) = self.time_floor(timestamp)? else {
-            return Ok(self.base);
-        };
-        let offset = self.base.advance(i64::from(entry.relative));
-        if self.names_batch(Timestamp(entry.timestamp), offset)? {
-            return Ok(offset);
-        }
-        self.rebuild_all()?;
-        Ok(self.base)
-    }
-
-    /// There is a batch that ends with `offset` and has this largest time.
-    pub(super) fn names_batch(
-        &self,
-        timestamp: Timestamp,
-        offset: Offset,
-    ) -> Result<bool, ScanError> {
-        let found = self.find(offset, self.len())?;
-        Ok(found.is_some_and(|found| {
-            found.head.last_offset() == offset && found.head.max_timestamp() == timestamp
-        }))
-    }
-
-    /// The first record that has the largest time of the segment.
-    pub fn find_max_time(&self) -> Result<Option<RecordTime>, ScanError> {
-        let Some(max) = self.max_time()? else {
-            return Ok(None);
-        };
-        let Some(found) = self.find(max.offset, self.len())? else {
-            return Ok(None);
-        };
-        let file = self.file()?;
-        if found.head.record_count() > 0 {
-            let batch = read_batch(&*file, found.position, &found.head)?;
-            return Ok(first_record(&batch, |time, _| {
-                time >= batch.max_timestamp()
-            }));
-        }
-        // Compaction emptied the batch that had the largest time.
-        let mut best: Option<Found> = None;
-        let mut scan = HeadScan::new(&*file, 0, self.len(), self.base);
-        while let Some((position, head)) = scan.step()? {
-            let is_later = best.is_none_or(|best| best.head.max_timestamp() < head.max_timestamp());
-            if head.record_count() > 0 && is_later {
-                best = Some(Found { position, head });
-            }
-        }
-        let Some(best) = best else { return Ok(None) };
-        let batch = read_batch(&*file, best.position, &best.head)?;
-        Ok(first_record(&batch, |time, _| {
-            time >= batch.max_timestamp()
-        }))
-    }
-
-    pub fn max_time(&self) -> Result<Option<MaxTime>, ScanError> {
-        if self.is_empty() {
-            return Ok(None);
-        }
-        self.load()?;
-        self.read_again()?;
-        let (max, is_checked) = {
-            let inner = self.inner.read();
-            let is_checked = inner.max.is_some() || !matches!(inner.index, Index::Files { .. });
-            (inner.max, is_checked)
-        };
-        if is_checked {
-            return Ok(max);
-        }
-        self.check_max()?;
-        Ok(self.inner.read().max)
-    }
-
     /// An offset above all batches that begin before `position`: exact to the distance of index entries.
     pub(crate) fn offset_after(&self, position: u64) -> Result<Offset, ScanError> {
         if position >= self.len() {
@@ -319,7 +211,7 @@ impl Segment {
         })
     }
 
-    fn time_floor(&self, timestamp: Timestamp) -> Result<Option<TimeEntry>, ScanError> {
+    pub(super) fn time_floor(&self, timestamp: Timestamp) -> Result<Option<TimeEntry>, ScanError> {
         self.ask_index(|index| match index {
             Index::Memory { times, .. } => Ok(index::floor(times, timestamp.0)),
             Index::Files { times: count, .. } => {
@@ -350,45 +242,4 @@ impl Segment {
             .get(slot, Open::Read, || self.path(E::EXTENSION))?;
         index::floor_in_file(&*file, count, key)
     }
-}
-
-/// The first record of a batch that `wanted` accepts, by time and offset.
-pub fn first_record(
-    batch: &Batch,
-    wanted: impl Fn(Timestamp, Offset) -> bool,
-) -> Option<RecordTime> {
-    let leader_epoch = batch.leader_epoch();
-    let append_time = batch.attributes().timestamp_type() == TimestampType::LogAppendTime;
-    // Records that cannot be read (nobody walked them when they came) are found by their batch.
-    let whole = RecordTime {
-        timestamp: batch.max_timestamp(),
-        offset: batch.base_offset(),
-        leader_epoch,
-    };
-    let Ok(plain) = batch.plain(Caps::default()) else {
-        return Some(whole);
-    };
-    for record in RecordIter::new(&plain, batch.record_count()) {
-        let Ok(record) = record else {
-            return Some(whole);
-        };
-        let timestamp = match append_time {
-            true => batch.max_timestamp(),
-            false => Timestamp(
-                batch
-                    .base_timestamp()
-                    .0
-                    .saturating_add(record.timestamp_delta),
-            ),
-        };
-        let offset = batch.base_offset().advance(i64::from(record.offset_delta));
-        if wanted(timestamp, offset) {
-            return Some(RecordTime {
-                timestamp,
-                offset,
-                leader_epoch,
-            });
-        }
-    }
-    None
 }

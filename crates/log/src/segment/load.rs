@@ -2,7 +2,6 @@
 //!
 //! What is loaded is trusted only as far as its last entry leads to the batch it was made for.
 
-use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -11,15 +10,30 @@ use env::FileHandle;
 use env::disk::Open;
 use model::{Offset, Timestamp};
 
-use super::{FOREIGN, Index, Inner, MaxTime, Segment};
+use super::times::latest_in;
+use super::{FOREIGN, Index, Inner, MaxTime, Seen, Segment};
 use crate::behind::first_behind_damage;
-use crate::index::{self, Entry, OffsetEntry, TimeEntry};
+use crate::index::{self, Entry, OffsetEntry, Stored, TimeEntry};
 use crate::journal::lacks_descriptors;
 use crate::pool::Slot;
 use crate::scan::{Damage, DamageKind, HeadScan, ScanError, is_unreadable, scan_batches};
 
 /// Distance of entries when an index is made again; the topic's own setting is not known here.
 const INTERVAL_OF_REBUILD: u64 = 4096;
+
+/// What both index files of a sealed segment end with.
+struct SoundFiles {
+    offsets: IndexEnd<OffsetEntry>,
+    times: IndexEnd<TimeEntry>,
+    max: MaxTime,
+}
+
+struct IndexEnd<E> {
+    count: u64,
+    last: Option<E>,
+    /// The last entry is there twice.
+    is_doubled: bool,
+}
 
 impl Segment {
     pub(super) fn load(&self) -> Result<(), ScanError> {
@@ -89,13 +103,16 @@ impl Segment {
         file_len: u64,
         believed: bool,
     ) -> io::Result<Option<Damage>> {
-        let (mut offsets, mut times) = match believed {
-            true => (
+        let (offsets, times) = if believed {
+            (
                 self.stored_entries::<OffsetEntry>()?,
                 self.stored_entries::<TimeEntry>()?,
-            ),
-            false => (Vec::new(), Vec::new()),
+            )
+        } else {
+            (Stored::none(), Stored::none())
         };
+        let are_times_sure = times.is_doubled || times.entries.is_empty();
+        let (mut offsets, mut times) = (offsets.entries, times.entries);
         let file = self.file()?;
         let stored = offsets.len();
         offsets.retain(|entry| {
@@ -130,19 +147,17 @@ impl Segment {
             offset: self.base.advance(i64::from(entry.relative)),
         });
         let mut rebuilt = Inner {
-            end: self.base,
-            sealed: false,
             index: Index::Memory { offsets, times },
             max,
-            is_damaged: false,
-            unread: None,
-            marks: VecDeque::new(),
-            since_entry: 0,
+            are_times_sure,
+            ..Inner::empty(self.base, false)
         };
         let (len, damage) = match believed {
             true => self.walk(&file, from..file_len, inner.end, &mut rebuilt)?,
             false => scan_batches(&*file, from, file_len, self.base, |position, batch| {
-                rebuilt.note(self.base, position, &batch, INTERVAL_OF_REBUILD);
+                // Its records are there already, so that they are asked whatever the header claims.
+                let seen = Seen::of(&batch, batch.latest_of_records());
+                rebuilt.note(self.base, position, seen, INTERVAL_OF_REBUILD);
             })?,
         };
         let times_found = match &rebuilt.index {
@@ -169,9 +184,9 @@ impl Segment {
     }
 
     /// The entries of an index file; none where it cannot be read.
-    fn stored_entries<E: Entry>(&self) -> io::Result<Vec<E>> {
+    fn stored_entries<E: Entry>(&self) -> io::Result<Stored<E>> {
         match index::load(&**self.pool.disk(), &self.path(E::EXTENSION)) {
-            Err(error) if is_unreadable(&error) => Ok(Vec::new()),
+            Err(error) if is_unreadable(&error) => Ok(Stored::none()),
             entries => entries,
         }
     }
@@ -186,13 +201,16 @@ impl Segment {
         into: &mut Inner,
     ) -> io::Result<(u64, Option<Damage>)> {
         let Range { start, end } = positions;
+        let claimed_max = self.claimed_time_max();
         let mut scan = HeadScan::new(&**file, start, end, self.base).up_to(last_end);
         let (mut good, mut last) = (start, (start, self.base));
         let mut met = None;
         loop {
             match scan.step() {
                 Ok(Some((position, head))) => {
-                    into.note(self.base, position, &head, INTERVAL_OF_REBUILD);
+                    let latest = latest_in(&**file, position, &head, claimed_max)?;
+                    let seen = Seen::of(&head, latest);
+                    into.note(self.base, position, seen, INTERVAL_OF_REBUILD);
                     good = position + head.size() as u64;
                     last = (position, head.base_offset());
                 }
@@ -224,8 +242,12 @@ impl Segment {
             if !matches!(inner.index, Index::Unknown) {
                 return Ok(());
             }
-            if let Some((offsets, times, _)) = self.sound_files()? {
-                inner.index = Index::Files { offsets, times };
+            if let Some(SoundFiles { offsets, times, .. }) = self.sound_files()? {
+                inner.index = Index::Files {
+                    offsets: offsets.count,
+                    times: times.count,
+                };
+                inner.are_times_sure = times.is_doubled;
                 return Ok(());
             }
         }
@@ -237,7 +259,7 @@ impl Segment {
     /// Makes the largest time known that the index of a sealed segment says. Retention goes by it, so it is not believed unless a
     /// batch has it; whoever asks while it is checked checks it too.
     pub(super) fn check_max(&self) -> Result<(), ScanError> {
-        let Some((_, _, max)) = self.sound_files()? else {
+        let Some(SoundFiles { max, .. }) = self.sound_files()? else {
             return self.rebuild_all();
         };
         if !self.names_batch(max.timestamp, max.offset)? {
@@ -280,33 +302,35 @@ impl Segment {
         Ok(())
     }
 
-    /// Entries of both index files and the last time, when the files look like those of this segment and can be read.
-    fn sound_files(&self) -> io::Result<Option<(u64, u64, MaxTime)>> {
-        let Some((offsets, last)) = self.last_entry::<OffsetEntry>(&self.offsets_file)? else {
+    /// Both index files and the last time, when the files look like those of this segment and can be read.
+    fn sound_files(&self) -> io::Result<Option<SoundFiles>> {
+        let Some(offsets) = self.ends_of::<OffsetEntry>(&self.offsets_file)? else {
             return Ok(None);
         };
-        let Some((times, time)) = self.last_entry::<TimeEntry>(&self.times_file)? else {
+        let Some(times) = self.ends_of::<TimeEntry>(&self.times_file)? else {
             return Ok(None);
         };
-        let Some(time) = time else { return Ok(None) };
-        let leads_inside = last.is_none_or(|last| {
+        let Some(time) = times.last else {
+            return Ok(None);
+        };
+        let leads_inside = offsets.last.is_none_or(|last| {
             last.relative >= 0 && 0 <= last.position && (last.position as u64) < self.len()
         });
         if !leads_inside || time.relative < 0 {
             return Ok(None);
         }
-        let offset = self.base.advance(i64::from(time.relative));
-        Ok(Some((
+        let max = MaxTime {
+            timestamp: Timestamp(time.timestamp),
+            offset: self.base.advance(i64::from(time.relative)),
+        };
+        Ok(Some(SoundFiles {
             offsets,
             times,
-            MaxTime {
-                timestamp: Timestamp(time.timestamp),
-                offset,
-            },
-        )))
+            max,
+        }))
     }
 
-    fn last_entry<E: Entry>(&self, slot: &Slot) -> io::Result<Option<(u64, Option<E>)>> {
+    fn ends_of<E: Entry>(&self, slot: &Slot) -> io::Result<Option<IndexEnd<E>>> {
         let file = match self.pool.get(slot, Open::Read, || self.path(E::EXTENSION)) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound || is_unreadable(&error) => {
@@ -319,16 +343,22 @@ impl Segment {
         if len % E::SIZE as u64 != 0 {
             return Ok(None);
         }
-        if count == 0 {
-            return Ok(Some((0, None)));
-        }
-        let mut bytes = vec![0; E::SIZE];
-        match file.read_exact_at(&mut bytes, (count - 1) * E::SIZE as u64) {
+        // The last two, if there are as many.
+        let read = count.min(2);
+        let mut bytes = vec![0; read as usize * E::SIZE];
+        match file.read_exact_at(&mut bytes, (count - read) * E::SIZE as u64) {
             Err(error) if is_unreadable(&error) => return Ok(None),
             read => read?,
         }
-        let zero = bytes.iter().all(|byte| *byte == 0);
-        Ok((!zero).then(|| (count, Some(E::read(&bytes)))))
+        let mut ends = bytes.chunks_exact(E::SIZE).rev();
+        let last = ends.next();
+        let is_zero = |bytes: &&[u8]| bytes.iter().all(|byte| *byte == 0);
+        let end = IndexEnd {
+            count,
+            last: last.map(E::read),
+            is_doubled: last.is_some() && last == ends.next(),
+        };
+        Ok((!last.as_ref().is_some_and(is_zero)).then_some(end))
     }
 
     /// Makes the indexes anew, of all batches or with an error.
@@ -349,32 +379,26 @@ impl Segment {
             let inner = self.inner.read();
             (inner.sealed, inner.end)
         };
-        let mut rebuilt = Inner {
-            end: self.base,
-            sealed,
-            index: Index::Memory {
-                offsets: Vec::new(),
-                times: Vec::new(),
-            },
-            max: None,
-            is_damaged: false,
-            unread: None,
-            marks: VecDeque::new(),
-            since_entry: 0,
-        };
-        let (good, damage) = self.walk(&file, 0..len, end, &mut rebuilt)?;
+        let mut rebuilt = Inner::empty(self.base, sealed);
+        let (mut good, mut damage) = self.walk(&file, 0..len, end, &mut rebuilt)?;
+        let mut inner = self.inner.write();
+        // The writer may have gone on meanwhile, in an active segment by little: a walk of headers is faster than appends.
+        let (len, grown_from) = (self.len(), len);
+        if !sealed && damage.is_none() && grown_from < len {
+            (good, damage) = self.walk(&file, grown_from..len, inner.end, &mut rebuilt)?;
+        }
         let is_damaged = damage.is_some();
         // Damage that was passed is told to those who read it.
         let damage = damage.filter(|_| good < len);
         rebuilt.is_damaged = is_damaged;
         rebuilt.unread = damage.filter(Damage::is_unread);
+        rebuilt.are_times_sure = rebuilt.unread.is_none();
         if sealed {
             rebuilt.end = end;
             rebuilt.finish(self.base);
         }
-        let mut inner = self.inner.write();
-        // The writer may have gone on while we walked; its index is then ahead of ours and is asked again next time.
-        if sealed || inner.end == rebuilt.end {
+        // It may have been sealed or cut while we walked; its index is then another, and is asked again next time.
+        if sealed || !inner.sealed && inner.end == rebuilt.end {
             *inner = rebuilt;
         }
         drop(inner);
@@ -396,7 +420,11 @@ impl Segment {
             let Index::Memory { offsets, times } = &inner.index else {
                 return Ok(true);
             };
-            (offsets.clone(), times.clone(), self.len(), inner.sealed)
+            let mut times = times.clone();
+            if inner.are_times_sure {
+                times.extend(times.last().copied());
+            }
+            (offsets.clone(), times, self.len(), inner.sealed)
         };
         let disk = &**self.pool.disk();
         index::store(disk, &self.path(OffsetEntry::EXTENSION), &offsets)?;
@@ -413,6 +441,7 @@ impl Segment {
 
     pub(super) fn to_files(&self) {
         let mut inner = self.inner.write();
+        // The last time may be there once more, which a search does not mind to leave out.
         if let Index::Memory { offsets, times } = &inner.index {
             inner.index = Index::Files {
                 offsets: offsets.len() as u64,
@@ -425,7 +454,20 @@ impl Segment {
     pub(crate) fn first_time(&self) -> Result<Option<Timestamp>, ScanError> {
         let file = self.file()?;
         let first = HeadScan::new(&*file, 0, self.len(), self.base).step()?;
-        Ok(first.map(|(_, head)| head.max_timestamp()))
+        let claimed_max = self.claimed_time_max();
+        let latest = first.map(|(position, head)| latest_in(&*file, position, &head, claimed_max));
+        Ok(latest.transpose()?)
+    }
+
+    /// No record was accepted that is later than this, where the topic bounds times as it does by default; what claims to be later
+    /// is looked into.
+    fn claimed_time_max(&self) -> Timestamp {
+        const AHEAD_MAX_MS: i64 = 3_600_000;
+        let modified = self.pool.disk().modified_ms(&self.path("log"));
+        // A file that is on its way to its name was written a moment ago, by us.
+        modified.map_or(Timestamp(i64::MAX), |ms| {
+            Timestamp(ms.saturating_add(AHEAD_MAX_MS))
+        })
     }
 
     /// No more appends: the last time entry is made, the indexes go to their files and leave memory.

@@ -233,11 +233,7 @@ impl Store {
         let from = within.start.max(self.local_start());
         for segment in self.segments.load().iter() {
             let base = segment.base();
-            let reaches = segment
-                .max_time()
-                .map_err(at(base))?
-                .is_some_and(|max| max.timestamp >= timestamp);
-            if !reaches {
+            if !self.reaches(segment, timestamp).map_err(at(base))? {
                 continue;
             }
             if let Some(found) = segment
@@ -251,6 +247,21 @@ impl Store {
         Ok(None)
     }
 
+    /// True if a segment has a record that is as late as `time`, or claims to. Its records are asked where headers alone say that
+    /// it has none, unless its file was last written long before that.
+    fn reaches(&self, segment: &Segment, time: Timestamp) -> Result<bool, ScanError> {
+        let claims = || Ok(segment.max_time()?.is_some_and(|max| max.timestamp >= time));
+        if claims()? || segment.are_times_sure() || segment.is_empty() {
+            return claims();
+        }
+        let ahead_max = self.config().message_timestamp_after_max_ms;
+        if self.modified(segment)?.0.saturating_add(ahead_max) < time.0 {
+            return Ok(false);
+        }
+        segment.look_into_times()?;
+        claims()
+    }
+
     /// The first record with the largest timestamp.
     pub fn max_time(&self) -> Result<Option<RecordTime>, ReadError> {
         self.undisturbed(|| self.max_time_once())
@@ -262,6 +273,17 @@ impl Store {
         for segment in segments.iter() {
             let max = segment.max_time().map_err(at(segment.base()))?;
             bounds.extend(max.map(|max| (max.timestamp, segment)));
+        }
+        // What headers claim may be too low.
+        let claimed = bounds.iter().map(|(time, _)| *time).max();
+        if let Some(claimed) = claimed {
+            for (bound, segment) in &mut bounds {
+                let reaches = |time| self.reaches(segment, time);
+                if *bound < claimed && reaches(claimed).map_err(at(segment.base()))? {
+                    let max = segment.max_time().map_err(at(segment.base()))?;
+                    *bound = max.map_or(*bound, |max| max.timestamp);
+                }
+            }
         }
         // Stable, so of equal times the first segment leads.
         bounds.sort_by_key(|(time, _)| std::cmp::Reverse(*time));

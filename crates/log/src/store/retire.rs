@@ -105,17 +105,36 @@ impl Store {
         let Some(retention_ms) = retention_ms else {
             return Ok(false);
         };
-        match self.largest_time(segment) {
-            Ok(largest) => Ok(now.0.saturating_sub(largest.0) > retention_ms),
+        match self.expires(segment, retention_ms, now) {
             // Compaction puts another file in its place: it is looked at again later.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(self.scan(segment.base(), error.into())),
+            Ok(expires) => Ok(expires),
         }
     }
 
-    /// The newest time of a segment's records; where none has a time, when its file was last written. Where damage hides some it is
-    /// the later of the two: a time that rot made would else take all of the segment.
+    fn expires(&self, segment: &Segment, retention_ms: i64, now: Timestamp) -> io::Result<bool> {
+        let largest = self.claimed_time(segment)?;
+        let expires = |largest: Timestamp| now.0.saturating_sub(largest.0) > retention_ms;
+        // Before it goes, and where it never would, the claims of its headers do not do.
+        if !segment.are_times_sure() && (expires(largest) || now < largest) {
+            return Ok(expires(self.largest_time(segment)?));
+        }
+        Ok(expires(largest))
+    }
+
+    /// The newest time of a segment's records.
     pub(super) fn largest_time(&self, segment: &Segment) -> io::Result<Timestamp> {
+        match segment.look_into_times() {
+            // Of what is damaged the claims are all there is.
+            Ok(()) | Err(ScanError::Damage(_)) => self.claimed_time(segment),
+            Err(ScanError::Io(error)) => Err(error),
+        }
+    }
+
+    /// The newest time that a segment's index claims for its records; where none has a time, when its file was last written. Where
+    /// damage hides some it is the later of the two: a time that rot made would else take all of the segment.
+    fn claimed_time(&self, segment: &Segment) -> io::Result<Timestamp> {
         let max = match segment.max_time() {
             Ok(max) => max,
             // What is damaged has no time that could be known.
@@ -200,6 +219,14 @@ impl Store {
             }
         }
         Ok(())
+    }
+
+    /// Closes all files, which are about to be removed: where open files matter, their directory has no other name before that.
+    /// Readers that have one open keep it.
+    pub fn close_files(&self) {
+        for segment in self.segments.load().iter() {
+            segment.close();
+        }
     }
 
     /// Unlinks what [`Store::retire`] renamed.

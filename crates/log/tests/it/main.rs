@@ -2,6 +2,7 @@
 
 mod aborted;
 mod behind;
+mod claims;
 mod clean;
 mod corruption;
 mod cut;
@@ -65,6 +66,16 @@ impl Place {
             env: machine.env(),
             dir: PathBuf::from("/data/t-0"),
             machine: Some(machine),
+            is_real: false,
+        }
+    }
+
+    /// Another directory of the same machine.
+    fn beside(&self, number: usize) -> Place {
+        Place {
+            env: self.env.clone(),
+            dir: self.dir.join(format!("{number}-0")),
+            machine: None,
             is_real: false,
         }
     }

@@ -50,12 +50,24 @@ fn hot_tails_of_all_partitions_together_keep_within_their_bound() {
     }
 }
 
-/// A batch of one record at `time`, whose header says that it has one at `told`.
+/// A batch of one record at `time`, whose header says that it has one at `told`. Packed, so that nobody looks.
 fn told_as_late_as(told: i64, time: i64) -> Batch {
-    let mut builder = BatchBuilder::new();
-    builder.push(Timestamp(time), None, Some(b"value"), &[]);
-    let mut bytes = builder.build().to_bytes().to_vec();
+    told_in(Codec::Lz4, told, time)
+}
+
+fn told_in(codec: Codec, told: i64, time: i64) -> Batch {
+    let mut builder = BatchBuilder::new().compression(codec);
+    builder.push(Timestamp(time), None, Some(b"a value of some length"), &[]);
+    with_claim(builder.build(), told)
+}
+
+fn with_claim(batch: Batch, told: i64) -> Batch {
+    let mut bytes = batch.to_bytes().to_vec();
     bytes[35..43].copy_from_slice(&told.to_be_bytes());
+    sealed_again(bytes)
+}
+
+fn sealed_again(mut bytes: Vec<u8>) -> Batch {
     let checksum = log::crc32c(&bytes[21..]);
     bytes[17..21].copy_from_slice(&checksum.to_be_bytes());
     let bytes = Bytes::from(bytes);
@@ -93,4 +105,98 @@ fn a_time_is_found_in_memory_behind_batches_that_only_say_they_have_it() {
         (newest.timestamp, newest.offset),
         (Timestamp(900), Offset(22))
     );
+}
+
+/// The headers of a batch with records at 501 and 505 as they come, each with whether what is stored is what Kafka stores.
+#[test]
+fn the_largest_time_of_a_batch_is_that_of_its_records() {
+    let wall = 1_700_000_000_000;
+    let of = |codec, claimed: i64| {
+        let mut builder = BatchBuilder::new().compression(codec);
+        builder.push(Timestamp(wall + 501), None, Some(b"value"), &[]);
+        builder.push(Timestamp(wall + 505), None, Some(b"value"), &[]);
+        with_claim(builder.build(), claimed)
+    };
+    let far = wall + 1_000 * 3_600_000;
+    let claims = [
+        (Codec::None, -1),
+        (Codec::Gzip, -1),
+        (Codec::None, wall + 501),
+        (Codec::None, 0),
+        (Codec::None, far),
+        (Codec::None, wall + 504),
+        (Codec::Zstd, 0),
+        (Codec::Zstd, wall + 500),
+        (Codec::Zstd, far),
+    ];
+    for (codec, claimed) in claims {
+        let machine = machine(1);
+        let mut rig = open(&machine, &[small_segments()]).unwrap();
+        let partition = Arc::clone(&rig.partitions[0]);
+        append_at(&mut rig, of(codec, claimed), wall).unwrap();
+        rig.commit(&mut []);
+        let batches = plan(&partition, Offset(0)).unwrap();
+        assert_eq!(
+            batches[0].max_timestamp(),
+            Timestamp(wall + 505),
+            "{claimed}"
+        );
+        assert!(batches[0].is_intact());
+        let found = partition.find_timestamp(Timestamp(wall + 502)).unwrap();
+        assert_eq!(
+            found.map(|found| found.offset),
+            Some(Offset(1)),
+            "{claimed}"
+        );
+        let newest = partition.max_timestamp().unwrap();
+        assert_eq!(
+            newest.map(|found| found.offset),
+            Some(Offset(1)),
+            "{claimed}"
+        );
+    }
+}
+
+/// What a packed batch claims is believed as long as it can be, unless the topic says otherwise.
+#[test]
+fn packed_batches_are_looked_into_where_the_topic_wants_it() {
+    let wall = 1_700_000_000_000;
+    for verifies_compressed in [false, true] {
+        let machine = machine(1);
+        let config = LogConfig {
+            verifies_compressed,
+            ..small_segments()
+        };
+        let mut rig = open(&machine, &[config]).unwrap();
+        let partition = Arc::clone(&rig.partitions[0]);
+        append_at(&mut rig, told_as_late_as(wall + 900, wall + 500), wall).unwrap();
+        rig.commit(&mut []);
+        let stored = plan(&partition, Offset(0)).unwrap()[0].max_timestamp();
+        let want = if verifies_compressed { 500 } else { 900 };
+        assert_eq!(stored, Timestamp(wall + want));
+        let liar = short_of_a_record(Codec::Lz4);
+        assert_eq!(
+            append_at(&mut rig, liar, wall).is_err(),
+            verifies_compressed
+        );
+        assert!(append_at(&mut rig, short_of_a_record(Codec::None), wall).is_err());
+    }
+}
+
+/// A batch whose header claims two records, of which there is one.
+fn short_of_a_record(codec: Codec) -> Batch {
+    let mut bytes = told_in(codec, 500, 500).to_bytes().to_vec();
+    bytes[26] = 1;
+    bytes[60] = 2;
+    sealed_again(bytes)
+}
+
+fn append_at(rig: &mut Rig, batch: Batch, wall: i64) -> Result<(), AppendError> {
+    let moment = Moment {
+        now: model::Instant(0),
+        wall: Timestamp(wall),
+        stamp: &mut rig.stamp,
+    };
+    let partition = Arc::clone(&rig.partitions[0]);
+    partition.append(batch, Acks::All(None), moment).map(|_| ())
 }

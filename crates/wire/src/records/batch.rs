@@ -11,6 +11,7 @@ use model::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp}
 use super::HEAD_SIZE;
 use super::codec::{Caps, Codec, CodecError};
 use super::cut::BatchError;
+use super::record::RecordIter;
 
 /// Bytes before the part that the length field counts.
 pub(super) const LENGTH_END: usize = 12;
@@ -189,6 +190,29 @@ impl Head {
     #[must_use]
     pub fn max_timestamp(&self) -> Timestamp {
         Timestamp(i64::from_be_bytes(self.bytes(35)))
+    }
+
+    /// True if the largest time of the header cannot be that of its records, or says nothing of them: producers are known that
+    /// send -1 whatever the records have.
+    #[must_use]
+    pub fn hides_time(&self) -> bool {
+        let (base, max) = (self.base_timestamp(), self.max_timestamp());
+        let is_below = max < base && !self.attributes().has_delete_horizon();
+        self.has_times_of_records() && (max.0 <= 0 || is_below)
+    }
+
+    /// True if the header gives several records the time of the first one: most small batches, and those of producers that never
+    /// look at the others.
+    #[must_use]
+    pub fn may_understate_time(&self) -> bool {
+        self.has_times_of_records()
+            && self.record_count() > 1
+            && self.max_timestamp() == self.base_timestamp()
+            && !self.attributes().has_delete_horizon()
+    }
+
+    fn has_times_of_records(&self) -> bool {
+        self.record_count() > 0 && self.attributes().timestamp_type() == TimestampType::CreateTime
     }
 
     #[must_use]
@@ -382,6 +406,36 @@ impl Batch {
                 id: (self.attributes().0 & 7) as u8,
             }),
         }
+    }
+
+    /// The largest time of its records: the header's, or of a header that hides it what the records have.
+    #[must_use]
+    pub fn latest_time(&self) -> Timestamp {
+        if self.hides_time() {
+            self.latest_of_records()
+        } else {
+            self.max_timestamp()
+        }
+    }
+
+    /// The largest time of its records, whatever the header gives. The header's where the records cannot be read.
+    #[must_use]
+    pub fn latest_of_records(&self) -> Timestamp {
+        let claimed = self.max_timestamp();
+        if !self.has_times_of_records() {
+            return claimed;
+        }
+        let Ok(plain) = self.plain(Caps::default()) else {
+            return claimed;
+        };
+        let base = self.base_timestamp();
+        let mut latest = Timestamp::NONE;
+        for record in RecordIter::new(&plain, self.record_count()) {
+            let Ok(record) = record else { return claimed };
+            let time = base.0.saturating_add(record.timestamp_delta);
+            latest = latest.max(Timestamp(time));
+        }
+        latest
     }
 
     pub fn write_to(&self, out: &mut impl BufMut) {

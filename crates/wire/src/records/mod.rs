@@ -8,6 +8,7 @@ mod builder;
 mod codec;
 mod control;
 mod cut;
+mod pass;
 mod record;
 mod retain;
 mod validate;

@@ -196,6 +196,12 @@ fn varint(bytes: &mut &[u8]) -> Result<i32, RecordError> {
 }
 
 fn varlong(bytes: &mut &[u8]) -> Result<i64, RecordError> {
+    if let Some((&first, rest)) = bytes.split_first()
+        && first < 0x80
+    {
+        *bytes = rest;
+        return Ok(unzigzag(u64::from(first)));
+    }
     Ok(unzigzag(unsigned(bytes, 10)?))
 }
 

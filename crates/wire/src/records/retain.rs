@@ -143,7 +143,8 @@ pub fn emptied(batch: &Batch) -> Batch {
             .with_codec(Codec::None)
             .without_delete_horizon(),
     );
-    head.set_timestamps(batch.max_timestamp(), batch.max_timestamp());
+    let latest = batch.latest_of_records();
+    head.set_timestamps(latest, latest);
     head.set_record_count(0);
     debug_assert!(head.last_offset() == batch.last_offset());
     seal(head, Bytes::new())

@@ -1,6 +1,7 @@
-//! The slow path: walks every record of a batch, where a topic's settings ask for it.
+//! Walks every record of a batch: what its header claims about them holds, and its largest time is theirs.
 //!
-//! Used for compacted topics (a key is needed), for bounded timestamps, and before a batch is compressed anew.
+//! Every uncompressed batch of a client is walked; a compressed one for compacted topics (a key is needed), for bounded timestamps,
+//! before it is compressed anew, and where its header hides the time of its records.
 
 use std::ops::RangeInclusive;
 
@@ -8,6 +9,7 @@ use model::Timestamp;
 
 use super::batch::{Batch, TimestampType};
 use super::codec::{Caps, CodecError};
+use super::pass::{Claim, pass};
 use super::record::{RecordError, RecordIter};
 
 /// What the records must satisfy beyond being readable.
@@ -74,6 +76,37 @@ fn list(breaches: &[Breach]) -> String {
 /// Walks all records; those that break a rule are named by their index.
 pub fn validate_records(batch: &Batch, rules: &Rules) -> Result<RecordSummary, RecordFault> {
     let plain = batch.plain(rules.caps)?;
+    pass_records(batch, &plain, rules).map_or_else(|| walk_records(batch, &plain, rules), Ok)
+}
+
+/// The short way for records that are as nearly all are.
+fn pass_records(batch: &Batch, plain: &[u8], rules: &Rules) -> Option<RecordSummary> {
+    let count = batch.record_count();
+    if !rules.contiguous || count > batch.last_offset_delta().saturating_add(1) {
+        return None;
+    }
+    let append_time = batch.attributes().timestamp_type() == TimestampType::LogAppendTime;
+    let claim = Claim {
+        count,
+        base: batch.base_timestamp().0,
+        key_required: rules.key_required,
+        times: rules.timestamps.as_ref().filter(|_| !append_time),
+    };
+    let passed = pass(plain, &claim)?;
+    let (max_timestamp, max_timestamp_delta) = if append_time {
+        (batch.max_timestamp(), 0)
+    } else {
+        (Timestamp(passed.latest), passed.latest_delta)
+    };
+    Some(RecordSummary {
+        count,
+        max_timestamp,
+        max_timestamp_delta,
+        plain_bytes: plain.len(),
+    })
+}
+
+fn walk_records(batch: &Batch, plain: &[u8], rules: &Rules) -> Result<RecordSummary, RecordFault> {
     let append_time = batch.attributes().timestamp_type() == TimestampType::LogAppendTime;
     let mut summary = RecordSummary {
         count: 0,
@@ -83,7 +116,7 @@ pub fn validate_records(batch: &Batch, rules: &Rules) -> Result<RecordSummary, R
     };
     let mut last_delta = -1;
     let mut breaches = Vec::new();
-    for record in RecordIter::new(&plain, batch.record_count()) {
+    for record in RecordIter::new(plain, batch.record_count()) {
         let record = record?;
         let (index, delta) = (summary.count, record.offset_delta);
         let in_order = if rules.contiguous {
@@ -127,5 +160,86 @@ pub fn validate_records(batch: &Batch, rules: &Rules) -> Result<RecordSummary, R
     match breaches.is_empty() {
         true => Ok(summary),
         false => Err(RecordFault::Rules(breaches)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::records::{BatchBuilder, Codec};
+
+    fn batch(codec: Codec) -> Batch {
+        let mut builder = BatchBuilder::new().compression(codec);
+        let large = [7; 300];
+        builder.push(Timestamp(1_000), Some(b"key"), Some(b"value"), &[]);
+        builder.push(Timestamp(1_700), None, Some(&large), &[("h", Some(b"x"))]);
+        builder.push(
+            Timestamp(900),
+            Some(b"key"),
+            None,
+            &[("h", None), ("", Some(b""))],
+        );
+        builder.build()
+    }
+
+    fn rules(key_required: bool, timestamps: Option<RangeInclusive<i64>>) -> Rules {
+        Rules {
+            key_required,
+            timestamps,
+            contiguous: true,
+            ..Rules::default()
+        }
+    }
+
+    /// What the short way accepts, the walk accepts, with the same summary; and the short way takes ordinary records.
+    #[test]
+    fn the_short_way_accepts_what_the_walk_accepts() {
+        let all = [
+            rules(false, None),
+            rules(true, None),
+            rules(false, Some(900..=1_700)),
+            rules(false, Some(901..=2_000)),
+            rules(false, Some(0..=1_699)),
+        ];
+        let good = batch(Codec::None);
+        let passed = |batch: &Batch, plain: &[u8]| {
+            all.iter()
+                .map(|rules| {
+                    let short = pass_records(batch, plain, rules);
+                    if let Some(summary) = short {
+                        assert_eq!(walk_records(batch, plain, rules), Ok(summary));
+                    }
+                    short.is_some()
+                })
+                .collect::<Vec<bool>>()
+        };
+        assert_eq!(
+            passed(&good, good.body()),
+            [true, false, true, false, false]
+        );
+        let zipped = batch(Codec::Gzip);
+        let plain = zipped.plain(Caps::default()).unwrap();
+        assert_eq!(passed(&zipped, &plain), [true, false, true, false, false]);
+        for at in 0..plain.len() {
+            passed(&good, &plain[..at]);
+            for bit in 0..8 {
+                let mut bytes = plain.to_vec();
+                bytes[at] ^= 1 << bit;
+                passed(&good, &bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn records_behind_each_other_cost_the_short_way_only() {
+        let mut builder = BatchBuilder::new();
+        (0..500).for_each(|at| builder.push(Timestamp(at), None, Some(b"value"), &[]));
+        let batch = builder.build();
+        let summary = pass_records(&batch, batch.body(), &rules(false, None)).unwrap();
+        assert_eq!(
+            (summary.count, summary.max_timestamp),
+            (500, Timestamp(499))
+        );
+        assert_eq!(summary.max_timestamp_delta, 499);
     }
 }
