@@ -81,6 +81,8 @@ pub struct Broker {
     pub cleaner: Cleaner,
 
     pub hot_tail_bytes: u64,
+    /// Of each directory; 0 for never.
+    pub scrub_bytes_per_second: u64,
     pub journal_bytes: u64,
     pub journal_piece_bytes: u64,
 }
@@ -266,6 +268,7 @@ impl Broker {
                     .unwrap_or(f64::MAX),
             },
             hot_tail_bytes: bytes("esker.hot.tail.bytes"),
+            scrub_bytes_per_second: bytes("esker.scrub.bytes.per.second"),
             journal_bytes: bytes("esker.journal.bytes"),
             journal_piece_bytes: bytes("esker.journal.piece.bytes"),
             cordoned_log_dirs: cordoned(&layers),
@@ -318,6 +321,23 @@ impl Broker {
         if !fixed.is_empty() {
             return Err(ChangeError::Fixed(fixed));
         }
+        let before = match level {
+            Level::Cluster { .. } => &self.layers.cluster,
+            Level::Own { .. } => &self.layers.own,
+        };
+        // Settings that an earlier version stored are no obstacle to other changes.
+        let is_new = |name: &&String| before.get(*name) != after.get(*name);
+        let is_refused = |name: &&String| table::is_tls_or_sasl(name) && is_new(name);
+        let security: Vec<String> = after.keys().filter(is_refused).cloned().collect();
+        let is_of_all = |name: &String| !name.starts_with(table::LISTENER_PREFIX);
+        if security.iter().any(is_of_all) {
+            return Err(ChangeError::WithoutListener(
+                security.into_iter().filter(is_of_all).collect(),
+            ));
+        }
+        if !security.is_empty() {
+            return Err(ChangeError::Unprotected(security));
+        }
         let single = names(&|update| update == Update::PerBroker);
         if matches!(level, Level::Cluster { .. }) && !single.is_empty() {
             return Err(ChangeError::PerBroker(single));
@@ -367,6 +387,10 @@ pub enum ChangeError {
     Fixed(Vec<String>),
     #[error("Cannot update these configs at default cluster level, broker id must be specified: [{}]", .0.join(", "))]
     PerBroker(Vec<String>),
+    #[error("These security configs can be dynamically updated only per-listener using the listener prefix: [{}]", .0.join(", "))]
+    WithoutListener(Vec<String>),
+    #[error("TLS and SASL are not served in this version, so these settings would protect nothing and are not stored: [{}]", .0.join(", "))]
+    Unprotected(Vec<String>),
     #[error(transparent)]
     Value(#[from] ValueError),
     #[error("{0}")]
@@ -683,9 +707,27 @@ mod tests {
             "Cannot update these configs dynamically: [node.id]"
         );
         assert_eq!(
-            says("ssl.keystore.location", "x", true),
-            "Cannot update these configs at default cluster level, broker id must be specified: [ssl.keystore.location]"
+            says("cordoned.log.dirs", "x", true),
+            "Cannot update these configs at default cluster level, broker id must be specified: [cordoned.log.dirs]"
         );
+        for whole in [false, true] {
+            assert_eq!(
+                says("ssl.keystore.location", "x", whole),
+                "These security configs can be dynamically updated only per-listener using the listener prefix: [ssl.keystore.location]"
+            );
+        }
+        for name in [
+            "listener.name.inside.ssl.keystore.password",
+            "listener.name.inside.plain.sasl.jaas.config",
+            "listener.name.inside.sasl.enabled.mechanisms",
+        ] {
+            assert_eq!(
+                says(name, "secret", false),
+                format!(
+                    "TLS and SASL are not served in this version, so these settings would protect nothing and are not stored: [{name}]"
+                )
+            );
+        }
         assert_eq!(
             says("log.segment.bytes", "5", false),
             "Invalid value 5 for configuration log.segment.bytes: Value must be at least 1048576"
@@ -697,5 +739,19 @@ mod tests {
         );
         assert_eq!(says("log.retention.ms", "5000", true), "fine");
         assert_eq!(says("my.own", "5", false), "fine");
+    }
+
+    #[test]
+    fn what_an_earlier_version_stored_is_no_obstacle_to_other_changes() {
+        let stored = ("listener.name.a.ssl.key.password", "x");
+        let own = overrides(&[stored]);
+        let broker = broker("").with_dynamic(Arc::default(), own);
+        let none = Arc::default();
+        let check = |after: &[(&str, &str)]| {
+            broker.check_change(&overrides(after), Level::Own { cluster: &none })
+        };
+        assert_eq!(check(&[stored, ("log.retention.ms", "5000")]), Ok(()));
+        assert_eq!(check(&[]), Ok(()));
+        assert!(check(&[("listener.name.a.ssl.key.password", "y")]).is_err());
     }
 }

@@ -3,7 +3,7 @@
 //! Owns the static layer. Every name is known and every value fits its setting, or reading it fails and names the culprit and
 //! the nearest known name. Later sources win over earlier ones.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::properties::{self, PropertiesError};
 use crate::table::{self, Status};
@@ -57,23 +57,67 @@ fn did_you_mean(nearest: Option<&str>) -> String {
 /// Settings of Kafka that are set and have no effect; reported in one line, however many there are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
-    /// In order; never empty.
+    /// In order, without those that Kafka 4 removed.
     pub names: Vec<String>,
     /// Of the first.
     reason: &'static str,
+    /// Those that Kafka 4 removed.
+    removed: Vec<String>,
+}
+
+impl Warning {
+    fn idle(&self) -> Option<String> {
+        match self.names.as_slice() {
+            [] => None,
+            [name] => Some(format!(
+                "setting {name} has no effect here: {}",
+                self.reason
+            )),
+            names => Some(format!(
+                "{} settings have no effect here: {}",
+                names.len(),
+                names.join(", ")
+            )),
+        }
+    }
+
+    fn removed(&self) -> Option<String> {
+        match self.removed.as_slice() {
+            [] => None,
+            [name] => Some(format!(
+                "setting {name} was removed in Kafka 4, and has no effect"
+            )),
+            names => Some(format!(
+                "{} settings were removed in Kafka 4, and have no effect: {}",
+                names.len(),
+                names.join(", ")
+            )),
+        }
+    }
+
+    /// Settings from which an operator expects a protection.
+    fn unprotected(&self) -> Option<String> {
+        let is_protection = |name: &&String| table::is_protection(name);
+        let names: Vec<&str> = self
+            .names
+            .iter()
+            .filter(is_protection)
+            .map(String::as_str)
+            .collect();
+        (!names.is_empty()).then(|| {
+            format!(
+                "{} protect nothing in this version: connections are not encrypted, and every client that can connect may do everything",
+                names.join(", ")
+            )
+        })
+    }
 }
 
 impl std::fmt::Display for Warning {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.names.as_slice() {
-            [name] => write!(f, "setting {name} has no effect here: {}", self.reason),
-            names => write!(
-                f,
-                "{} settings have no effect here: {}",
-                names.len(),
-                names.join(", ")
-            ),
-        }
+        let parts = [self.idle(), self.removed(), self.unprotected()];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        f.write_str(&parts.join("; "))
     }
 }
 
@@ -96,11 +140,15 @@ fn why_idle(name: &str) -> Option<&'static str> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     values: BTreeMap<String, String>,
+    /// Set, and removed in Kafka 4: their values mean nothing.
+    removed: BTreeSet<String>,
 }
 
 impl Settings {
     /// Reads all settings of a file.
     pub fn read(&mut self, text: &str, format: Format) -> Result<(), SettingsError> {
+        // Editors of Windows begin a file so.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let pairs = match format {
             Format::Properties => properties::parse(text)?,
             Format::Toml => flatten(text)?,
@@ -121,6 +169,9 @@ impl Settings {
     pub fn put(&mut self, name: &str, value: &str) -> Result<(), SettingsError> {
         if let Some(setting) = table::broker_setting(name) {
             value::check(setting, value)?;
+        } else if table::is_removed(name) {
+            self.removed.insert(name.into());
+            return Ok(());
         } else if table::prefix_status(name).is_none() {
             return Err(SettingsError::Unknown {
                 name: name.into(),
@@ -145,16 +196,18 @@ impl Settings {
     /// The settings that are set and have no effect.
     #[must_use]
     pub fn warning(&self) -> Option<Warning> {
-        let mut idle = self
+        let idle = self
             .values
             .keys()
             .filter_map(|name| Some((name.clone(), why_idle(name)?)));
-        let (first, reason) = idle.next()?;
-        let others = idle.map(|(name, _)| name);
-        Some(Warning {
-            names: std::iter::once(first).chain(others).collect(),
-            reason,
-        })
+        let (names, reasons): (Vec<String>, Vec<&str>) = idle.unzip();
+        let warning = Warning {
+            names,
+            reason: reasons.first().copied().unwrap_or_default(),
+            removed: self.removed.iter().cloned().collect(),
+        };
+        let is_empty = warning.names.is_empty() && warning.removed.is_empty();
+        (!is_empty).then_some(warning)
     }
 }
 
@@ -235,9 +288,60 @@ mod tests {
             error.to_string(),
             "unknown setting log.segment.byte; did you mean log.segment.bytes?"
         );
-        let error = read("zookeeper.connect=host:2181", Format::Properties)
-            .expect_err("gone since Kafka 4");
-        assert_eq!(error.to_string(), "unknown setting zookeeper.connect");
+    }
+
+    #[test]
+    fn settings_that_kafka_4_removed_are_named_as_such() {
+        let told = |text: &str| {
+            let settings = read(text, Format::Properties).expect("known");
+            settings.warning().map(|warning| warning.to_string())
+        };
+        assert_eq!(
+            told("zookeeper.connect=host:2181").as_deref(),
+            Some("setting zookeeper.connect was removed in Kafka 4, and has no effect")
+        );
+        assert_eq!(
+            told("num.io.threads=8\nlog.message.format.version=2.8\ninter.broker.protocol.version=2.8").as_deref(),
+            Some(
+                "setting num.io.threads has no effect here: Requests are served on the network threads; 2 settings were \
+                 removed in Kafka 4, and have no effect: inter.broker.protocol.version, log.message.format.version"
+            )
+        );
+        assert!(read("zookeper.connect=host", Format::Properties).is_err());
+    }
+
+    #[test]
+    fn settings_that_would_protect_a_broker_are_named_as_doing_nothing() {
+        let told = |text: &str| {
+            let settings = read(text, Format::Properties).expect("known");
+            settings
+                .warning()
+                .map(|warning| warning.to_string())
+                .unwrap_or_default()
+        };
+        for name in [
+            "ssl.client.auth=required",
+            "listener.name.inside.plain.sasl.jaas.config=x",
+            "max.connection.creation.rate=10",
+            "connections.max.reauth.ms=1000",
+            "create.topic.policy.class.name=org.example.Policy",
+        ] {
+            let told = told(name);
+            let (name, _) = name.split_once('=').expect("an assignment");
+            assert!(told.contains(&format!("{name} protect nothing")), "{told}");
+        }
+        assert!(!told("num.io.threads=8").contains("protect"));
+    }
+
+    #[test]
+    fn a_mark_of_the_byte_order_is_no_part_of_the_first_name() {
+        for (text, format) in [
+            ("\u{feff}num.partitions=3\n", Format::Properties),
+            ("\u{feff}\"num.partitions\" = 3\n", Format::Toml),
+        ] {
+            let settings = read(text, format).expect("known");
+            assert_eq!(settings.get("num.partitions"), Some("3"));
+        }
     }
 
     #[test]
@@ -294,7 +398,9 @@ mod tests {
             told("rsm.config.dir=/x\nnum.io.threads=8\nlistener.name.a.ssl.key.password=x\nnum.partitions=1")
                 .as_deref(),
             Some(
-                "3 settings have no effect here: listener.name.a.ssl.key.password, num.io.threads, rsm.config.dir"
+                "3 settings have no effect here: listener.name.a.ssl.key.password, num.io.threads, rsm.config.dir; \
+                 listener.name.a.ssl.key.password protect nothing in this version: connections are not encrypted, and \
+                 every client that can connect may do everything"
             )
         );
     }
