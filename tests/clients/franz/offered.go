@@ -53,5 +53,5 @@ func clusterSamples(ctx context.Context, name string) []kmsg.Request {
 	return []kmsg.Request{markers, move, elect, assign, list, quorum, kmsg.NewPtrUpdateFeaturesRequest(), create, remove, describe,
 		kmsg.NewPtrCreateDelegationTokenRequest(), kmsg.NewPtrRenewDelegationTokenRequest(), kmsg.NewPtrExpireDelegationTokenRequest(),
 		kmsg.NewPtrDescribeDelegationTokenRequest(), kmsg.NewPtrGetTelemetrySubscriptionsRequest(), kmsg.NewPtrPushTelemetryRequest(),
-		quotas, users, gone}
+		kmsg.NewPtrSASLHandshakeRequest(), kmsg.NewPtrSASLAuthenticateRequest(), quotas, users, gone}
 }

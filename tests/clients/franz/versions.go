@@ -283,6 +283,8 @@ var refusals = map[int16]*kerr.Error{
 	kmsg.RenewDelegationToken.Int16():         kerr.DelegationTokenRequestNotAllowed,
 	kmsg.ExpireDelegationToken.Int16():        kerr.DelegationTokenRequestNotAllowed,
 	kmsg.DescribeDelegationToken.Int16():      kerr.DelegationTokenRequestNotAllowed,
+	kmsg.SASLHandshake.Int16():                kerr.IllegalSaslState,
+	kmsg.SASLAuthenticate.Int16():             kerr.IllegalSaslState,
 	kmsg.DescribeACLs.Int16():                 kerr.SecurityDisabled,
 	kmsg.DescribeUserSCRAMCredentials.Int16(): kerr.ResourceNotFound,
 	kmsg.UnregisterBroker.Int16():             kerr.BrokerIDNotRegistered,

@@ -12,6 +12,7 @@ use meta::Record;
 use meta::decide::Uuids;
 use wire::messages::{
     DescribeDelegationTokenRequest, ExpireDelegationTokenRequest, RenewDelegationTokenRequest,
+    SaslAuthenticateRequest, SaslHandshakeRequest,
 };
 use wire::{ApiKey, Message, Reader, RequestHead, decode_request_header};
 
@@ -192,6 +193,12 @@ fn route(call: &mut Call<'_>, key: ApiKey, head: &RequestHead, reader: Reader) -
         ApiKey::DescribeAcls => with(call, reader, acls::on_describe_acls),
         ApiKey::CreateAcls => with(call, reader, acls::on_create_acls),
         ApiKey::DeleteAcls => with(call, reader, acls::on_delete_acls),
+        ApiKey::SaslHandshake => tell(call, key, reader, |_: &SaslHandshakeRequest, _| {
+            sasl::handshake()
+        }),
+        ApiKey::SaslAuthenticate => tell(call, key, reader, |_: &SaslAuthenticateRequest, _| {
+            sasl::authenticate()
+        }),
         ApiKey::CreateDelegationToken => tell(call, key, reader, |request, _| {
             delegation_tokens::create(request, version)
         }),

@@ -118,6 +118,8 @@ pub(crate) const fn needs(key: ApiKey) -> Option<&'static [AnyOf]> {
         | ApiKey::RenewDelegationToken
         | ApiKey::ExpireDelegationToken
         | ApiKey::DescribeDelegationToken
+        | ApiKey::SaslHandshake
+        | ApiKey::SaslAuthenticate
         | ApiKey::DescribeCluster
         | ApiKey::GetTelemetrySubscriptions
         | ApiKey::PushTelemetry => &[],

@@ -100,6 +100,19 @@ struct Source {
     current_epoch: LeaderEpoch,
 }
 
+impl Source {
+    /// Where a reader can go on that is refused for damage; `None` where that is not known.
+    fn goes_on(&self, why: &Refused<FetchRefusal>) -> Option<Offset> {
+        match why {
+            Refused::Because(FetchRefusal::Read(ReadError::Damaged { hole })) => Some(hole.to),
+            Refused::Because(FetchRefusal::Read(ReadError::Store(_))) => {
+                self.partition.goes_on_behind(self.from)
+            }
+            _ => None,
+        }
+    }
+}
+
 struct Part {
     /// `None` for one that was refused from the start.
     source: Option<Source>,
@@ -279,10 +292,14 @@ impl Fetching {
         }
     }
 
-    /// What a whole fetch found, in the order in which it was asked for.
-    pub(crate) fn into_results(self) -> impl Iterator<Item = FetchResult> {
+    /// What a whole fetch found, in the order in which it was asked for; of damage also where to go on.
+    pub(crate) fn into_results(self) -> impl Iterator<Item = (FetchResult, Option<Offset>)> {
         self.parts.into_iter().map(|part| match part.found {
-            Found::Have(result) => result,
+            Found::Have(Err(why)) => {
+                let next = part.source.as_ref().and_then(|source| source.goes_on(&why));
+                (Err(why), next)
+            }
+            Found::Have(found) => (found, None),
             Found::Nothing | Found::Awaited { .. } => unreachable!("the fetch is whole"),
         })
     }

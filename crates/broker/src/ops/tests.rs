@@ -136,7 +136,7 @@ impl Door {
         };
         let progress = fetching.advance(self.desk(), key, client);
         assert_eq!(progress, Progress::Whole);
-        let mut results = fetching.into_results();
+        let mut results = fetching.into_results().map(|(result, _)| result);
         let read = results.next().expect("one for one");
         read.unwrap_or_else(|why| panic!("{why:?}"))
     }

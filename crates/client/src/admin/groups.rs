@@ -158,7 +158,7 @@ impl Client {
             state: found.group_state,
             assignor: found.assignor_name,
             epoch: Some(found.group_epoch),
-            last_rebalance: found.error_message,
+            last_rebalance: found.last_rebalance,
             members: members.collect(),
         })
     }
@@ -201,7 +201,7 @@ impl Client {
             state: found.group_state.clone(),
             assignor: found.protocol_data.clone(),
             epoch: None,
-            last_rebalance: found.error_message.clone(),
+            last_rebalance: found.last_rebalance.clone(),
             members: members.collect(),
         })
     }

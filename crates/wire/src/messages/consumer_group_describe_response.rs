@@ -38,6 +38,7 @@ impl Message for ConsumerGroupDescribeResponse {
 pub struct DescribedGroup {
     pub error_code: i16,
     pub error_message: Option<String>,
+    pub last_rebalance: Option<String>,
     pub group_id: String,
     pub group_state: String,
     pub group_epoch: i32,
@@ -52,6 +53,7 @@ impl Default for DescribedGroup {
         Self {
             error_code: 0,
             error_message: None,
+            last_rebalance: None,
             group_id: String::new(),
             group_state: String::new(),
             group_epoch: 0,
@@ -65,9 +67,10 @@ impl Default for DescribedGroup {
 
 impl Message for DescribedGroup {
     fn decode(r: &mut Reader, version: i16) -> Result<Self, DecodeError> {
-        let message = Self {
+        let mut message = Self {
             error_code: r.i16()?,
             error_message: r.nullable_string(true, true)?,
+            last_rebalance: None,
             group_id: r.string(true)?,
             group_state: r.string(true)?,
             group_epoch: r.i32()?,
@@ -76,7 +79,14 @@ impl Message for DescribedGroup {
             members: r.structs(version, true, 16)?,
             authorized_operations: r.i32()?,
         };
-        r.skip_tags()?;
+        for _ in 0..r.tag_count()? {
+            let tag = r.tag()?;
+            match tag.number {
+                1000 => message.last_rebalance = r.nullable_string(true, true)?,
+                _ => r.skip_tag(tag),
+            }
+            r.end_tag(tag)?;
+        }
         Ok(message)
     }
 
@@ -90,7 +100,12 @@ impl Message for DescribedGroup {
         w.string(&self.assignor_name, true)?;
         w.structs(&self.members, version, true)?;
         w.i32(self.authorized_operations);
-        w.uvarint(0);
+        w.uvarint(u32::from(self.last_rebalance.is_some()));
+        if self.last_rebalance.is_some() {
+            let tag = w.begin_tag(1000);
+            w.nullable_string(self.last_rebalance.as_deref(), true, true, "last_rebalance")?;
+            w.end_tag(tag);
+        }
         Ok(())
     }
 }

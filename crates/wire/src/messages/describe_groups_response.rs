@@ -47,6 +47,7 @@ impl Message for DescribeGroupsResponse {
 pub struct DescribedGroup {
     pub error_code: i16,
     pub error_message: Option<String>,
+    pub last_rebalance: Option<String>,
     pub group_id: String,
     pub group_state: String,
     pub protocol_type: String,
@@ -60,6 +61,7 @@ impl Default for DescribedGroup {
         Self {
             error_code: 0,
             error_message: None,
+            last_rebalance: None,
             group_id: String::new(),
             group_state: String::new(),
             protocol_type: String::new(),
@@ -73,13 +75,14 @@ impl Default for DescribedGroup {
 impl Message for DescribedGroup {
     fn decode(r: &mut Reader, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 5;
-        let message = Self {
+        let mut message = Self {
             error_code: r.i16()?,
             error_message: if version >= 6 {
                 r.nullable_string(flexible, true)?
             } else {
                 None
             },
+            last_rebalance: None,
             group_id: r.string(flexible)?,
             group_state: r.string(flexible)?,
             protocol_type: r.string(flexible)?,
@@ -88,7 +91,14 @@ impl Message for DescribedGroup {
             authorized_operations: if version >= 3 { r.i32()? } else { i32::MIN },
         };
         if flexible {
-            r.skip_tags()?;
+            for _ in 0..r.tag_count()? {
+                let tag = r.tag()?;
+                match tag.number {
+                    1000 => message.last_rebalance = r.nullable_string(true, true)?,
+                    _ => r.skip_tag(tag),
+                }
+                r.end_tag(tag)?;
+            }
         }
         Ok(message)
     }
@@ -123,7 +133,12 @@ impl Message for DescribedGroup {
             });
         }
         if flexible {
-            w.uvarint(0);
+            w.uvarint(u32::from(self.last_rebalance.is_some()));
+            if self.last_rebalance.is_some() {
+                let tag = w.begin_tag(1000);
+                w.nullable_string(self.last_rebalance.as_deref(), true, true, "last_rebalance")?;
+                w.end_tag(tag);
+            }
         }
         Ok(())
     }

@@ -123,6 +123,7 @@ pub struct PartitionData {
     pub high_watermark: i64,
     pub last_stable_offset: i64,
     pub log_start_offset: i64,
+    pub next_good_offset: i64,
     pub diverging_epoch: EpochEndOffset,
     pub current_leader: LeaderIdAndEpoch,
     pub snapshot_id: SnapshotId,
@@ -139,6 +140,7 @@ impl Default for PartitionData {
             high_watermark: 0,
             last_stable_offset: -1,
             log_start_offset: -1,
+            next_good_offset: -1,
             diverging_epoch: EpochEndOffset::default(),
             current_leader: LeaderIdAndEpoch::default(),
             snapshot_id: SnapshotId::default(),
@@ -158,6 +160,7 @@ impl Message for PartitionData {
             high_watermark: r.i64()?,
             last_stable_offset: r.i64()?,
             log_start_offset: if version >= 5 { r.i64()? } else { -1 },
+            next_good_offset: -1,
             diverging_epoch: EpochEndOffset::default(),
             current_leader: LeaderIdAndEpoch::default(),
             snapshot_id: SnapshotId::default(),
@@ -172,6 +175,7 @@ impl Message for PartitionData {
                     0 => message.diverging_epoch = EpochEndOffset::decode(r, version)?,
                     1 => message.current_leader = LeaderIdAndEpoch::decode(r, version)?,
                     2 => message.snapshot_id = SnapshotId::decode(r, version)?,
+                    1000 => message.next_good_offset = r.i64()?,
                     _ => r.skip_tag(tag),
                 }
                 r.end_tag(tag)?;
@@ -227,7 +231,8 @@ impl Message for PartitionData {
             w.uvarint(
                 u32::from(self.diverging_epoch != EpochEndOffset::default())
                     + u32::from(self.current_leader != LeaderIdAndEpoch::default())
-                    + u32::from(self.snapshot_id != SnapshotId::default()),
+                    + u32::from(self.snapshot_id != SnapshotId::default())
+                    + u32::from(self.next_good_offset != -1),
             );
             if self.diverging_epoch != EpochEndOffset::default() {
                 let tag = w.begin_tag(0);
@@ -242,6 +247,11 @@ impl Message for PartitionData {
             if self.snapshot_id != SnapshotId::default() {
                 let tag = w.begin_tag(2);
                 self.snapshot_id.encode(w, version)?;
+                w.end_tag(tag);
+            }
+            if self.next_good_offset != -1 {
+                let tag = w.begin_tag(1000);
+                w.i64(self.next_good_offset);
                 w.end_tag(tag);
             }
         }

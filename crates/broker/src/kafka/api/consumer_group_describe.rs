@@ -44,8 +44,8 @@ fn described(
 ) -> DescribedGroup {
     match told {
         Ok(Ok(group)) => DescribedGroup {
-            // The protocol has no field for it; clients look at the message of an error only.
-            error_message: group.last_rebalance,
+            // A message beside no error would look like one.
+            last_rebalance: group.last_rebalance,
             group_id,
             group_state: group.state.name().to_owned(),
             group_epoch: group.epoch,
@@ -78,7 +78,8 @@ fn member(member: ConsumerDescribedMember) -> Member {
         client_id: member.client.id,
         client_host: member.client.host,
         subscribed_topic_names: member.topic_names,
-        subscribed_topic_regex: member.pattern,
+        // Empty where there is none, as in Kafka.
+        subscribed_topic_regex: Some(member.pattern.unwrap_or_default()),
         assignment: assignment(member.assignment),
         target_assignment: assignment(member.target),
         member_type: match member.kind {

@@ -160,6 +160,32 @@ mod tests {
     }
 
     #[test]
+    fn a_name_that_a_volume_takes_for_another_is_refused_there() {
+        let fixture = Fixture::new("");
+        let request = CreateTopicsRequest {
+            topics: ["A", "Orders", "orders", "__Consumer_Offsets", "b2"]
+                .map(creatable)
+                .to_vec(),
+            ..CreateTopicsRequest::default()
+        };
+        let codes = |folds| {
+            let view = fixture.view().folding_names(folds);
+            let (_, response) = handle(&request, &view, &mut uuids());
+            let topics = response.topics.into_iter();
+            let mut codes: Vec<(String, i16)> =
+                topics.map(|topic| (topic.name, topic.error_code)).collect();
+            codes.sort();
+            codes
+                .into_iter()
+                .map(|(_, code)| code)
+                .collect::<Vec<i16>>()
+        };
+        // In the order of the names: A (there is an a), Orders, __Consumer_Offsets, b2, orders.
+        assert_eq!(codes(true), [17, 0, 17, 0, 17]);
+        assert_eq!(codes(false), [0, 0, 0, 0, 0]);
+    }
+
+    #[test]
     fn asking_whether_changes_nothing_and_answers_the_same() {
         let fixture = Fixture::new("");
         let ask = |validate_only| {

@@ -14,6 +14,8 @@ use crate::ops::groups;
 /// First version in which a group that is not there is an error, and errors have a message; before, it is described as dead
 /// (KIP-1043).
 const NOT_FOUND_VERSION: i16 = 6;
+/// First version with fields that clients may not know.
+const TAGGED_VERSION: i16 = 5;
 
 pub(crate) fn on_describe_groups(call: &mut Call<'_>, request: DescribeGroupsRequest) -> Outcome {
     let tells = request.include_authorized_operations;
@@ -40,8 +42,8 @@ fn described(
     let has_messages = version >= NOT_FOUND_VERSION;
     match told {
         Ok(Ok(group)) => DescribedGroup {
-            // The protocol has no field for it; clients look at the message of an error only.
-            error_message: group.last_rebalance.filter(|_| has_messages),
+            // A message beside no error would look like one.
+            last_rebalance: group.last_rebalance.filter(|_| TAGGED_VERSION <= version),
             group_id,
             group_state: group.state.name().to_owned(),
             protocol_type: group.protocol_type.unwrap_or_default(),
@@ -100,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_of_the_last_rebalance_is_told_where_there_is_a_message() {
+    fn the_reason_of_the_last_rebalance_stands_in_a_field_of_its_own() {
         let group = Described {
             state: ClassicState::Empty,
             protocol_type: None,
@@ -108,7 +110,12 @@ mod tests {
             members: Vec::new(),
             last_rebalance: Some("member a left".to_owned()),
         };
-        assert_eq!(told(Ok(group.clone()), 5).1, None);
-        assert_eq!(told(Ok(group), 6).1.as_deref(), Some("member a left"));
+        assert_eq!(told(Ok(group.clone()), 6).1, None);
+        let reason = |version| {
+            let answer = Ok(Ok(group.clone()));
+            described("g".to_owned(), answer, version).last_rebalance
+        };
+        assert_eq!(reason(4), None);
+        assert_eq!(reason(5).as_deref(), Some("member a left"));
     }
 }

@@ -5,7 +5,7 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 use model::{LeaderEpoch, Offset, Ticket, WaiterKey};
-use partition::{Isolation, Piece, Read, ReadError, Records};
+use partition::{Isolation, Piece, Read, Records};
 use wire::messages::fetch_request::FetchPartition;
 use wire::messages::fetch_response::{
     AbortedTransaction, FetchableTopicResponse, NodeEndpoint, PartitionData,
@@ -187,11 +187,12 @@ fn answer(call: &mut Call<'_>, fetch: Fetch) -> Outcome {
     let isolation = fetching.isolation();
     let mut fillers = Vec::new();
     let mut leaders = None;
-    for ((place, wanted), result) in context.wanted.iter().zip(fetching.into_results()) {
+    for ((place, wanted), (result, next)) in context.wanted.iter().zip(fetching.into_results()) {
         let (mut data, records) = match result {
             Ok(read) => found(wanted, read, isolation),
             Err(why) => (refused(wanted, &why, call.version()), Records::AtEnd),
         };
+        data.next_good_offset = next.map_or(-1, |next| next.0);
         if LEADER_VERSION <= call.version() && CurrentLeaders::are_wanted(data.error_code) {
             let leaders = leaders.get_or_insert_with(|| CurrentLeaders::new(call));
             let topic = (place.topic_id, &*place.topic);
@@ -281,18 +282,12 @@ fn refused(wanted: &FetchPartition, why: &Refused<FetchRefusal>, version: i16) -
             FetchRefusal::Read(error) => error::read(error),
         },
     };
-    let (log_start, high_watermark) = match why {
-        Refused::Because(FetchRefusal::Read(ReadError::OutOfRange { bounds })) => {
-            (bounds.log_start.0, bounds.high_watermark.0)
-        }
-        _ => (-1, -1),
-    };
     PartitionData {
         partition_index: wanted.partition,
         error_code: code.code(),
-        high_watermark,
+        high_watermark: -1,
         last_stable_offset: -1,
-        log_start_offset: log_start,
+        log_start_offset: -1,
         preferred_read_replica: -1,
         ..Default::default()
     }

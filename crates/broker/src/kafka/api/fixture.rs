@@ -108,6 +108,7 @@ impl Fixture {
             cluster_id: "cluster",
             listener: "PLAINTEXT",
             asker: &self.asker,
+            folds_names: false,
         }
     }
 

@@ -53,6 +53,7 @@ pub(crate) mod offset_for_leader_epoch;
 pub(crate) mod overdue;
 pub(crate) mod produce;
 pub(crate) mod refusal;
+pub(crate) mod sasl;
 pub(crate) mod sync_group;
 pub(crate) mod telemetry;
 pub(crate) mod txn;
@@ -107,6 +108,7 @@ pub(crate) const TABLE: &[Served] = &[
     served(ApiKey::SyncGroup, 0, 5),
     served(ApiKey::DescribeGroups, 0, 6),
     served(ApiKey::ListGroups, 0, 5),
+    served(ApiKey::SaslHandshake, 0, 1),
     served(ApiKey::ApiVersions, 0, 4),
     served(ApiKey::CreateTopics, 2, 7),
     served(ApiKey::DeleteTopics, 1, 6),
@@ -125,6 +127,7 @@ pub(crate) const TABLE: &[Served] = &[
     served(ApiKey::AlterConfigs, 0, 2),
     served(ApiKey::AlterReplicaLogDirs, 1, 2),
     served(ApiKey::DescribeLogDirs, 1, 5),
+    served(ApiKey::SaslAuthenticate, 0, 2),
     served(ApiKey::CreatePartitions, 0, 3),
     served(ApiKey::CreateDelegationToken, 1, 3),
     served(ApiKey::RenewDelegationToken, 1, 2),

@@ -54,9 +54,9 @@ pub(crate) fn create_topic(error: &CreateTopicError) -> ErrorCode {
         | CreateTopicError::Prohibited(_)
         | CreateTopicError::FactorBesideAssignment
         | CreateTopicError::CountBesideAssignment => ErrorCode::InvalidRequest,
-        CreateTopicError::Name(_) | CreateTopicError::Collides { .. } => {
-            ErrorCode::InvalidTopicException
-        }
+        CreateTopicError::Name(_)
+        | CreateTopicError::Collides { .. }
+        | CreateTopicError::Folds { .. } => ErrorCode::InvalidTopicException,
         CreateTopicError::Exists(_) => ErrorCode::TopicAlreadyExists,
         CreateTopicError::NullSetting(_) | CreateTopicError::Setting(_) => ErrorCode::InvalidConfig,
         CreateTopicError::AssignedTwice(_)

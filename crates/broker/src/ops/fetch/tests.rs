@@ -85,7 +85,7 @@ impl Run {
     }
 
     fn sizes(self) -> Vec<Option<usize>> {
-        let results = self.fetching.into_results();
+        let results = self.fetching.into_results().map(|(result, _)| result);
         let sizes = results.map(|result| result.ok().map(|read| read.records.len()));
         sizes.collect()
     }
@@ -182,7 +182,7 @@ fn a_partition_that_is_deleted_while_its_bytes_are_verified_is_reported_and_the_
     assert_eq!(run.advance(), Progress::Gathers);
     run.bench.partition(COLD, 0).delete(&mut Vec::new());
     assert_eq!(run.gather(), Progress::Whole);
-    let mut results = run.fetching.into_results();
+    let mut results = run.fetching.into_results().map(|(result, _)| result);
     let deleted = results.next();
     assert!(matches!(
         deleted,

@@ -57,19 +57,21 @@ impl ConsumerGroup {
             return Err(Refusal::new(ErrorCode::InvalidRequest, message));
         }
         let is_supported = self.is_one_supported(&join.protocols, id);
-        // The first protocol speaks for the member: their subscriptions are the same.
-        let subscription = (join.protocols.first())
-            .filter(|_| join.protocol_type == embedded::CONSUMER && is_supported)
-            .and_then(|protocol| embedded::subscription(&protocol.metadata));
-        let Some((_, subscription)) = subscription else {
-            return Err(Refusal::new(
-                ErrorCode::InconsistentGroupProtocol,
-                "The member's protocols do not fit those of the group.",
-            ));
+        let misfit = || {
+            let message = "The member's protocols do not fit those of the group.";
+            Refusal::new(ErrorCode::InconsistentGroupProtocol, message)
         };
+        if join.protocol_type != embedded::CONSUMER || !is_supported {
+            return Err(misfit());
+        }
+        // As in Kafka before the metadata are looked into.
         if is_unknown && join.needs_member_id && join.instance_id.is_none() {
             return Err(Refusal::new(ErrorCode::MemberIdRequired, ""));
         }
+        // The first protocol speaks for the member: their subscriptions are the same.
+        let subscription = (join.protocols.first())
+            .and_then(|protocol| embedded::subscription(&protocol.metadata));
+        let (_, subscription) = subscription.ok_or_else(misfit)?;
         let entry = match &join.instance_id {
             None => self.entry_of_dynamic(id, true)?,
             Some(instance) => self.entry_of_static(id, instance, is_unknown, false)?,

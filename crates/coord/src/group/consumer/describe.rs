@@ -1,5 +1,7 @@
 //! What people are shown of a group.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use model::PartitionIndex;
 use wire::Uuid;
 
@@ -80,7 +82,9 @@ impl ConsumerGroup {
             topic_names: member.topic_names.iter().cloned().collect(),
             pattern: Some(member.pattern.clone()).filter(|pattern| !pattern.is_empty()),
             assignment: named(
-                (member.assigned.iter()).map(|(&id, it)| (id, it.keys().copied())),
+                held(member)
+                    .into_iter()
+                    .map(|(id, it)| (id, it.into_iter())),
                 topics,
             ),
             target: named(target.map(|(&id, it)| (id, it.iter().copied())), topics),
@@ -91,6 +95,15 @@ impl ConsumerGroup {
             },
         }
     }
+}
+
+/// The partitions that a member owns: also those that it has been asked to give up, until it has.
+fn held(member: &Member) -> BTreeMap<Uuid, BTreeSet<i32>> {
+    let mut held: BTreeMap<Uuid, BTreeSet<i32>> = BTreeMap::new();
+    for (topic, partitions) in member.assigned.iter().chain(member.revoking.iter()) {
+        held.entry(*topic).or_default().extend(partitions.keys());
+    }
+    held
 }
 
 /// Topics that are gone have no name to be shown by.

@@ -57,6 +57,10 @@ pub(super) struct Downgrade {
     pub(super) records: Vec<GroupRecord>,
 }
 
+/// Why a group does not migrate whose members say more than Kafka's own assignors do, and what to do.
+const CUSTOM_PROTOCOL: &str = "the embedded consumer protocol is malformed or that of a custom assignor; \
+    have all members use assignors of Kafka (range, round robin, sticky) before the upgrade";
+
 impl ConsumerGroup {
     /// A member of the consumer protocol joins a classic group. The step removes the classic group and makes this one; a refusal
     /// has no records, and the group stays what it was.
@@ -103,8 +107,7 @@ impl ConsumerGroup {
         }
         let mut members = Vec::with_capacity(classic.members.len());
         for member in &classic.members {
-            let made = made_consumer(member, classic, cx)
-                .ok_or_else(|| refuse("the embedded consumer protocol is malformed or custom"))?;
+            let made = made_consumer(member, classic, cx).ok_or_else(|| refuse(CUSTOM_PROTOCOL))?;
             members.push(made);
         }
 

@@ -1,5 +1,6 @@
 //! Fetches of clients: what they leave behind when they are parked, and what they must not miss.
 
+use partition::{Bounds, ReadError};
 use wire::messages::CreateTopicsRequest;
 use wire::messages::fetch_request::FetchTopic;
 
@@ -172,4 +173,28 @@ fn a_fetch_whose_bytes_are_being_verified_does_not_keep_a_stopping_broker() {
     assert_eq!(bench.waiting_count(), 0);
     assert!(bench.is_cut_off());
     assert_eq!(bench.execute_needs(), 1);
+}
+
+#[test]
+fn an_offset_out_of_range_is_told_nothing_of_the_log() {
+    let bounds = Bounds {
+        log_start: Offset(1),
+        local_start: Offset(1),
+        high_watermark: Offset(5),
+        last_stable: Offset(5),
+        durable: Offset(5),
+        log_end: Offset(5),
+        epoch: LeaderEpoch(0),
+    };
+    let why = Refused::Because(FetchRefusal::Read(ReadError::OutOfRange { bounds }));
+    let data = refused(&FetchPartition::default(), &why, 18);
+    assert_eq!(data.error_code, ErrorCode::OffsetOutOfRange.code());
+    assert_eq!(
+        [
+            data.high_watermark,
+            data.log_start_offset,
+            data.last_stable_offset
+        ],
+        [-1; 3]
+    );
 }

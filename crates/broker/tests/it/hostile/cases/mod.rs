@@ -107,6 +107,8 @@ pub(crate) fn requests(key: ApiKey, scene: &Scene) -> Cases {
         ApiKey::RenewDelegationToken => security::renew_delegation_token(),
         ApiKey::ExpireDelegationToken => security::expire_delegation_token(),
         ApiKey::DescribeDelegationToken => security::describe_delegation_token(),
+        ApiKey::SaslHandshake => security::sasl_handshake(),
+        ApiKey::SaslAuthenticate => security::sasl_authenticate(),
         ApiKey::DescribeUserScramCredentials => security::describe_user_scram_credentials(),
         ApiKey::DescribeClientQuotas => security::describe_client_quotas(),
         ApiKey::DescribeConfigs => changes::describe_configs(),

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use wire::any::AnyRequest::{
     CreateAcls, CreateDelegationToken, DeleteAcls, DescribeAcls, DescribeClientQuotas,
     DescribeDelegationToken, DescribeUserScramCredentials, ExpireDelegationToken,
-    RenewDelegationToken,
+    RenewDelegationToken, SaslAuthenticate, SaslHandshake,
 };
 use wire::messages::*;
 use wire::messages::{
@@ -149,6 +149,28 @@ pub(super) fn describe_delegation_token() -> Cases {
         ("all", of(None)),
         ("none", of(Some(Vec::new()))),
         ("odd owners", of(Some(names()))),
+    ]
+}
+
+pub(super) fn sasl_handshake() -> Cases {
+    let of = |mechanism| SaslHandshake(SaslHandshakeRequest { mechanism });
+    vec![
+        ("none", of(String::new())),
+        ("one", of(text("PLAIN"))),
+        ("an odd one", of(text("\0"))),
+    ]
+}
+
+pub(super) fn sasl_authenticate() -> Cases {
+    let of = |auth_bytes: &'static [u8]| {
+        SaslAuthenticate(SaslAuthenticateRequest {
+            auth_bytes: Bytes::from_static(auth_bytes),
+        })
+    };
+    vec![
+        ("nothing", of(b"")),
+        ("a name and a password", of(b"\0user\0password")),
+        ("nonsense", of(&[0xff; 64])),
     ]
 }
 
