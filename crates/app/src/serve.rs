@@ -5,6 +5,7 @@
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use broker::{OpenError, StartError};
@@ -131,6 +132,7 @@ fn run(env: Env, config: Broker) -> Result<(), Failure> {
     allocator::keep_freed_memory();
     let dirs = config.log_dirs.clone();
     let life = Arc::new(Mutex::new(Life::Starting));
+    outlive_file_limit()?;
     stop_on_signal(Arc::clone(&life))?;
     let broker = broker::Broker::start(&env, config).map_err(not_started)?;
     if broker.rounds_replayed > 0 {
@@ -155,6 +157,14 @@ fn not_started(error: StartError) -> Failure {
         }
         error => Failure::new(error),
     }
+}
+
+/// A write beyond the limit of file sizes is an error that is reported, and not the end of the process.
+fn outlive_file_limit() -> Result<(), Failure> {
+    let is_met = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(libc::SIGXFSZ, is_met)
+        .map(|_| ())
+        .map_err(|error| Failure::new(format!("cannot listen for signals: {error}")))
 }
 
 /// How far the broker is, for whoever gets a signal.

@@ -93,6 +93,7 @@ impl Settings {
             journal_first_piece_bytes: piece.min(FIRST_PIECE_BYTES),
             checkpoint_bytes: (self.broker.journal_bytes / 4).max(piece.min(FIRST_PIECE_BYTES)),
             hot_tail_bytes: hot_tail_bytes / dirs,
+            scrub_bytes_per_second: self.broker.scrub_bytes_per_second,
             reserve_bytes: RESERVE_BYTES,
             segment_files_open_max: (self.broker.segment_files_max / dirs).max(1),
             retention_check: self.broker.retention_check_interval,

@@ -124,6 +124,11 @@ impl Shared {
         &self.dirs
     }
 
+    /// A volume takes names that differ in case alone for one.
+    pub(crate) fn folds_names(&self) -> bool {
+        self.dirs.iter().any(|dir| dir.folds_names)
+    }
+
     /// In the order of the directories.
     pub(crate) fn residents(&self) -> &[Arc<Residents>] {
         &self.residents

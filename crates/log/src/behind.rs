@@ -21,6 +21,18 @@ const SEARCHED_BYTES_MAX: u64 = 4 << 30;
 /// A head's offset, its length and epoch, and the byte that says which format it has.
 const MAGIC_AT: usize = 16;
 
+/// Base offset of the first batch behind damage at `position`, of those that have offsets above `floor`.
+pub fn next_offset_behind(
+    file: &dyn File,
+    position: u64,
+    end: u64,
+    floor: Offset,
+) -> io::Result<Option<Offset>> {
+    let last_end = Offset(i64::MAX);
+    let found = first_behind_damage(file, position + 1, end, floor..last_end, last_end)?;
+    Ok(found.map(|(_, head)| head.base_offset()))
+}
+
 /// The first batch in `from..end` with a base within `offsets` from which batches follow each other to `end`, none of them with offsets
 /// from `last_end` on. Damage lies inside the range, and `end` is the end of a batch.
 pub(crate) fn first_behind_damage(

@@ -3,7 +3,7 @@
 //! Owns segment files, their indexes and what is derived from them (producer states, leader epochs). Batches are kept byte
 //! for byte as they came, until compaction leaves records out. Does not choose offsets and knows neither leaders nor clients.
 
-mod behind;
+pub mod behind;
 pub mod checkpoint;
 pub mod clean;
 pub mod config;

@@ -410,7 +410,7 @@ fn prepare(mut batch: Batch, config: &LogConfig, wall: Timestamp) -> Result<Batc
         .0
         .saturating_sub(config.message_timestamp_before_max_ms)
         ..=wall.0.saturating_add(config.message_timestamp_after_max_ms);
-    // What the head claims of the records cannot be true, or tells nothing; those that break a bound are then named one by one.
+    // The claim of the head cannot be true, or says nothing; the records that break a bound are then named one by one.
     let is_doubtful = !stamps && (batch.hides_time() || !bounds.contains(&batch.max_timestamp().0));
     // To walk what is not compressed costs less than its checksum.
     let is_plain = batch.attributes().codec() == Some(Codec::None);

@@ -4,7 +4,7 @@
 //! committed records stay where they are. A move, a trim or a deletion meanwhile is for the caller to find out.
 
 use log::AbortedTxn;
-use log::store::{Located, Read as StoreRead, Store};
+use log::store::{Located, Read as StoreRead, ReadError as StoreError, Store};
 use model::Offset;
 use wire::records::Batch;
 
@@ -165,6 +165,39 @@ impl Partition {
         // The partition is deleted, fails or is trimmed (1) while its files are read (2): an error of the files may come of that,
         // and what they gave is not to be served.
         self.admit(&self.state.lock(), &files.request)?;
+        if let Err(error) = &read {
+            self.report_damage(files, error);
+        }
         read
+    }
+
+    /// Where a reader can go on that was just refused for rot at `from`; `None` where that is not known.
+    pub fn goes_on_behind(&self, from: Offset) -> Option<Offset> {
+        let reported = self.state.lock().reported;
+        reported.filter(|(at, _)| *at == from)?.1
+    }
+
+    /// Reports rot that a reader has met, with where it may go on. The same place is reported once as long as no other is met.
+    fn report_damage(&self, files: &FileRead, error: &ReadError) {
+        let from = files.request.from;
+        let next = match error {
+            ReadError::Damaged { hole } => Some(hole.to),
+            ReadError::Store(StoreError::Damaged { damage, .. }) if !damage.is_unread() => {
+                let home = self.home();
+                let store = home.store.get();
+                store.and_then(|store| store.next_good(from, files.limit).ok().flatten())
+            }
+            _ => return,
+        };
+        let reported = Some((from, next));
+        if std::mem::replace(&mut self.state.lock().reported, reported) == reported {
+            return;
+        }
+        self.home().dir.on_rot_found();
+        let (topic, index) = (&self.topic, self.index);
+        let next = next.map_or("no record that can be read follows".to_owned(), |next| {
+            format!("readers can go on at offset {next}")
+        });
+        env::tell!("{topic}-{index}: offset {from} cannot be read: {error}; {next}");
     }
 }

@@ -99,6 +99,8 @@ pub(crate) struct State {
     pub(crate) arrives_at: Option<Weak<dyn Registry>>,
     /// Offsets `from..to` that were durable and cannot be read any more; reported, never skipped over.
     pub(crate) holes: Vec<Hole>,
+    /// The offset at which rot was reported last, and where readers can go on.
+    pub(crate) reported: Option<(Offset, Option<Offset>)>,
 }
 
 /// A reader that waits to see more.
@@ -252,6 +254,7 @@ impl Partition {
                 pause: None,
                 arrives_at: None,
                 holes: start.holes,
+                reported: None,
             }),
         }
     }

@@ -39,6 +39,7 @@ const SETTINGS: DirSettings = DirSettings {
     retention_check: Duration::from_secs(300),
     producer_expiration_ms: i64::MAX,
     producer_expiration_check: Duration::from_secs(600),
+    scrub_bytes_per_second: 0,
 };
 
 /// Blocks as a bell does, so that a missing ring leaves its waiter where it is.

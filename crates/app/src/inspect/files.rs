@@ -7,7 +7,7 @@ use std::path::Path;
 
 use env::Disk;
 use env::disk::Open;
-use log::index::{self, Entry, OffsetEntry, TimeEntry};
+use log::index::{self, Entry, OffsetEntry, Stored, TimeEntry};
 use log::scan::{HeadScan, ScanError};
 use log::{Epochs, ProducerStates, txn_index};
 use model::Offset;
@@ -63,10 +63,18 @@ fn spans(disk: &dyn Disk, index: &Path, base: i64) -> io::Result<Option<Vec<Span
 }
 
 /// Entries that rise, and what stands behind them when it is not the zeros of preallocation.
-fn entries<E: Entry>(disk: &dyn Disk, path: &Path) -> io::Result<(Vec<E>, u64, Option<String>)> {
-    let entries = index::load::<E>(disk, path)?;
+fn entries<E: Entry + PartialEq>(
+    disk: &dyn Disk,
+    path: &Path,
+) -> io::Result<(Vec<E>, u64, Option<String>)> {
+    let Stored {
+        entries,
+        is_doubled,
+    } = index::load::<E>(disk, path)?;
     let bytes = read(disk, path)?;
-    let rest = bytes.get(entries.len() * E::SIZE..).unwrap_or_default();
+    // A time index may end with its last entry twice.
+    let known = entries.len() + usize::from(is_doubled && E::EXTENSION == TimeEntry::EXTENSION);
+    let rest = bytes.get(known * E::SIZE..).unwrap_or_default();
     let torn = rest.iter().any(|byte| *byte != 0);
     let damage =
         torn.then(|| format!("entry {} does not rise above the one before", entries.len()));

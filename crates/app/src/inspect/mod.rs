@@ -50,7 +50,12 @@ pub(crate) fn inspect(global: &Global, args: &InspectArgs) -> Result<(), Failure
     let mut table = Table::new(&["file", "kind", "entries", "first", "last", "bytes", "state"]);
     let mut damaged = 0;
     for file in &files {
-        let report = examine(disk, file)?;
+        let report = match examine(disk, file) {
+            Ok(report) => report,
+            // Found a moment ago: a running broker has removed it since.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(not_read(file, &error)),
+        };
         damaged += u64::from(report.damage.is_some());
         let state = report.damage.as_deref().unwrap_or("ok");
         table.row([
@@ -121,12 +126,22 @@ fn collect_dir(
         if entry.is_dir && Kind::of(&path) == Some(Kind::Journal) {
             files.push(path);
         } else if entry.is_dir && depth > 0 {
-            collect_dir(disk, &path, depth - 1, files)?;
+            // `lost+found` is not for everyone, and a running broker removes directories.
+            if let Err(error) = collect_dir(disk, &path, depth - 1, files) {
+                pass_over(&path, &error);
+            }
         } else if !entry.is_dir && Kind::of(&path).is_some() {
             files.push(path);
         }
     }
     Ok(())
+}
+
+/// Reports what cannot be looked at and was not asked for by name. A file that a running broker removed meanwhile is not missed.
+fn pass_over(path: &Path, error: &std::io::Error) {
+    if error.kind() != std::io::ErrorKind::NotFound {
+        eprintln!("passed over {}: {error}", path.display());
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,10 +186,14 @@ fn base(path: &Path) -> Option<i64> {
     (digits.len() == 20).then(|| digits.parse().ok())?
 }
 
-fn examine(disk: &dyn Disk, path: &Path) -> Result<Report, Failure> {
+fn not_read(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(format!("cannot read {}: {error}", path.display()))
+}
+
+fn examine(disk: &dyn Disk, path: &Path) -> std::io::Result<Report> {
     let kind = Kind::of(path).expect("only known files were collected");
     let base = base(path).unwrap_or(0);
-    let report = match kind {
+    match kind {
         Kind::Segment => segment::examine(disk, path, base),
         Kind::OffsetIndex => files::offset_index(disk, path, base),
         Kind::TimeIndex => files::time_index(disk, path, base),
@@ -183,8 +202,7 @@ fn examine(disk: &dyn Disk, path: &Path) -> Result<Report, Failure> {
         Kind::Epochs => files::epochs(disk, path),
         Kind::Checkpoint => journal::checkpoint(disk, path),
         Kind::Journal => journal::examine(disk, path),
-    };
-    report.map_err(|error| Failure::new(format!("cannot read {}: {error}", path.display())))
+    }
 }
 
 fn batches(disk: &dyn Disk, files: &[PathBuf], json: bool) -> Result<(), Failure> {
@@ -194,9 +212,10 @@ fn batches(disk: &dyn Disk, files: &[PathBuf], json: bool) -> Result<(), Failure
         .iter()
         .filter(|file| Kind::of(file) == Some(Kind::Segment))
     {
-        let unreadable = |error| Failure::new(format!("cannot read {}: {error}", file.display()));
-        let stopped = segment::batches(disk, file, base(file).unwrap_or(0), &mut table)
-            .map_err(unreadable)?;
+        let stopped = match segment::batches(disk, file, base(file).unwrap_or(0), &mut table) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            stopped => stopped.map_err(|error| not_read(file, &error))?,
+        };
         damage = damage.or(stopped.map(|damage| format!("{}: {damage}", file.display())));
     }
     table.print(json)?;

@@ -3,8 +3,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use env::Disk;
 use env::disk::Open;
+use env::{Disk, File};
+use log::behind::next_offset_behind;
 use log::checkpoint::{Checkpoint, LoadError};
 use log::heads::{self, Heads, Whose};
 use log::scan::{Damage, scan_batches};
@@ -33,10 +34,14 @@ pub(super) fn examine(disk: &dyn Disk, path: &Path, base: i64) -> io::Result<Rep
             }
         }
     })?;
-    let damage = stopped
-        .or(heads.found(disk, path)?)
-        .map(|damage| damage.to_string())
-        .or(unreadable);
+    let damage = match stopped {
+        Some(damage) => {
+            let from = last.map_or(base, |last| last + 1);
+            Some(with_range(&*file, damage, bytes, Offset(from))?)
+        }
+        None => heads.found(disk, path)?.map(|damage| damage.to_string()),
+    };
+    let damage = damage.or(unreadable);
     Ok(Report {
         kind: "segment",
         entries: records,
@@ -45,6 +50,16 @@ pub(super) fn examine(disk: &dyn Disk, path: &Path, base: i64) -> io::Result<Rep
         bytes,
         damage,
     })
+}
+
+/// Damage with the offsets that it takes: from the first that no good batch before it has to the next good batch.
+fn with_range(file: &dyn File, damage: Damage, end: u64, from: Offset) -> io::Result<String> {
+    Ok(
+        match next_offset_behind(file, damage.position, end, from)? {
+            Some(next) => format!("{damage}; offsets {from} to {next} cannot be read"),
+            None => format!("{damage}; nothing from offset {from} on can be read"),
+        },
+    )
 }
 
 /// Reads every record; an intact checksum says only that the producer's bytes arrived.

@@ -140,6 +140,37 @@ fn whole_files_are_counted_and_found_sound() {
 }
 
 #[test]
+fn a_time_index_may_end_with_its_last_entry_twice() {
+    let dir = dir();
+    let name = "00000000000000000100.timeindex";
+    let mut bytes = dir.read(name);
+    bytes.extend_from_within(bytes.len() - 12..);
+    dir.write(name, &bytes);
+    assert_eq!(dir.damage(name), None);
+    bytes.extend_from_within(bytes.len() - 12..);
+    dir.write(name, &bytes);
+    assert!(dir.damage(name).is_some());
+}
+
+#[test]
+fn damage_is_shown_with_the_offsets_that_it_takes() {
+    let dir = dir();
+    let good = dir.read(SEGMENT);
+    let size = good.len() / 3;
+    for (batch, range) in [
+        (0, "offsets 100 to 102 cannot be read"),
+        (1, "offsets 102 to 104 cannot be read"),
+        (2, "nothing from offset 104 on can be read"),
+    ] {
+        let mut bytes = good.clone();
+        bytes[batch * size + 65] ^= 1;
+        dir.write(SEGMENT, &bytes);
+        let damage = dir.damage(SEGMENT).unwrap();
+        assert!(damage.ends_with(range), "{damage}");
+    }
+}
+
+#[test]
 fn every_flipped_byte_that_something_vouches_for_is_found() {
     let dir = dir();
     let good = dir.read(SEGMENT);

@@ -46,6 +46,7 @@ pub(crate) fn begin<T>(
     let decide = |image: &Image, shared: &Shared| {
         let settings = shared.config();
         let view = View::new(image, &settings, &shared.metadata.cluster_id, asker);
+        let view = view.folding_names(shared.folds_names());
         decide(&view, &mut || random_uuid(&shared.env))
     };
     let until = desk.now.plus(patience);

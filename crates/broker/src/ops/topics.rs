@@ -1,6 +1,6 @@
 //! Topics: created, grown and deleted. Each operation is a decision on a view of the metadata; [`super::change`] carries it out.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use meta::Record;
 use meta::decide::Uuids;
@@ -8,6 +8,7 @@ use meta::decide::create_partitions::{CreatePartitionsError, Growth};
 use meta::decide::create_topics::{CreateTopicError, CreatedTopic, NewTopic};
 use meta::decide::delete_topics::{DeleteTopicError, Target};
 use meta::decide::{create_partitions, create_topics, delete_topics};
+use meta::name;
 
 use super::access::{Operation, Resource};
 use super::view::View;
@@ -28,7 +29,17 @@ pub(crate) fn create(
     let may =
         |topic: &NewTopic| may_all || asker.may(Operation::Create, Resource::topic(&topic.name));
     let (topics, denied): (Vec<NewTopic>, Vec<NewTopic>) = topics.into_iter().partition(may);
-    let decision = create_topics::create_topics(view.image, view.broker, &topics, uuids);
+    let (topics, folded) = without_folded(view, topics);
+    let mut decision = create_topics::create_topics(view.image, view.broker, &topics, uuids);
+    let folded = folded.into_iter();
+    let folded = folded.map(|(name, existing)| {
+        let folds = CreateTopicError::Folds {
+            name: name.clone(),
+            existing,
+        };
+        (name, Err(folds))
+    });
+    decision.answers.extend(folded);
     let answers = because(decision.answers);
     let denied = denied.into_iter().map(|topic| topic.name);
     (mode.records(decision.records), with_denied(answers, denied))
@@ -40,7 +51,45 @@ pub(crate) fn create_by_the_way(
     names: &BTreeSet<&str>,
     uuids: &mut dyn Uuids,
 ) -> Vec<Record> {
-    create_topics::auto_create(view.image, view.broker, names, uuids).records
+    let topic = |name: &&str| NewTopic {
+        name: (*name).to_owned(),
+        ..NewTopic::default()
+    };
+    let (free, _) = without_folded(view, names.iter().map(topic).collect());
+    let free: BTreeSet<&str> = free.iter().map(|topic| topic.name.as_str()).collect();
+    create_topics::auto_create(view.image, view.broker, &free, uuids).records
+}
+
+/// Topics whose names no volume confuses with those that exist, and the others, each with the name that is there.
+fn without_folded(
+    view: &View<'_>,
+    topics: Vec<NewTopic>,
+) -> (Vec<NewTopic>, Vec<(String, String)>) {
+    if !view.folds_names {
+        return (topics, Vec::new());
+    }
+    let existing = view.image.topics().map(|topic| topic.name.to_string());
+    let internal = [
+        name::OFFSETS,
+        name::TRANSACTIONS,
+        name::SHARES,
+        name::CLIENT_METRICS,
+    ];
+    let names = existing.chain(internal.map(str::to_owned));
+    let mut taken: BTreeMap<String, String> = names
+        .map(|name| (name.to_ascii_lowercase(), name))
+        .collect();
+    let (mut free, mut folded) = (Vec::new(), Vec::new());
+    for topic in topics {
+        let own = topic.name.clone();
+        let known = taken.entry(own.to_ascii_lowercase()).or_insert(own);
+        if *known == topic.name {
+            free.push(topic);
+        } else {
+            folded.push((topic.name, known.clone()));
+        }
+    }
+    (free, folded)
 }
 
 /// More partitions.

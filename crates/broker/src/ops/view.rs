@@ -17,6 +17,8 @@ pub(crate) struct View<'a> {
     /// Name of the listener the request came through: clients are sent to addresses of the same name.
     pub(crate) listener: &'a str,
     pub(crate) asker: &'a Asker,
+    /// A volume of this broker takes names that differ in case alone for one.
+    pub(crate) folds_names: bool,
 }
 
 /// Where a client finds a broker.
@@ -53,6 +55,15 @@ impl<'a> View<'a> {
             cluster_id,
             listener: listener.unwrap_or_else(first),
             asker,
+            folds_names: false,
+        }
+    }
+
+    /// The same where a volume takes names that differ in case alone for one.
+    pub(crate) fn folding_names(self, folds_names: bool) -> View<'a> {
+        View {
+            folds_names,
+            ..self
         }
     }
 
@@ -88,6 +99,7 @@ pub(crate) struct Scene {
     pub(crate) image: Arc<Image>,
     pub(crate) settings: Arc<Settings>,
     pub(crate) asker: Arc<Asker>,
+    folds_names: bool,
 }
 
 impl Scene {
@@ -96,10 +108,12 @@ impl Scene {
             image: desk.shared.metadata.image(),
             settings: desk.shared.config(),
             asker: Arc::clone(asker),
+            folds_names: desk.shared.folds_names(),
         }
     }
 
     pub(crate) fn view<'a>(&'a self, cluster_id: &'a str) -> View<'a> {
-        View::new(&self.image, &self.settings, cluster_id, &self.asker)
+        let view = View::new(&self.image, &self.settings, cluster_id, &self.asker);
+        view.folding_names(self.folds_names)
     }
 }

@@ -153,6 +153,15 @@ impl Disk for OsDisk {
     }
 }
 
+/// Says which limit a write met: the error of the system reads as if the file were to blame.
+fn name_limit(error: io::Error) -> io::Error {
+    if error.kind() != io::ErrorKind::FileTooLarge {
+        return error;
+    }
+    let what = "files of this process may not be so long: its limit (ulimit -f, LimitFSIZE) or that of the file system is reached";
+    io::Error::new(io::ErrorKind::FileTooLarge, what)
+}
+
 /// The lock lives as long as its descriptor.
 struct Locked {
     _file: OsFile,
@@ -222,7 +231,7 @@ impl File for Opened {
                     position += written as u64;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+                Err(error) => return Err(name_limit(error)),
             }
         }
     }

@@ -161,21 +161,29 @@ impl Disk for SimDisk {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.names(from, to, |world| {
             world.find_room_for_name(self.life.host)?;
-            world.host_mut(self.life.host).volume.rename(from, to)
+            let host = world.host_mut(self.life.host);
+            if host.volume.list(from).is_ok() {
+                host.check_closed(from)?;
+            }
+            host.volume.rename(from, to)
         })
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         self.names(path, Path::new("remove"), |world| {
             world.find_room_for_name(self.life.host)?;
-            world.host_mut(self.life.host).volume.remove_file(path)
+            let host = world.host_mut(self.life.host);
+            host.check_closed(path)?;
+            host.volume.remove_file(path)
         })
     }
 
     fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
         self.names(path, Path::new("remove all"), |world| {
             world.take_descriptor(self.life.host)?;
-            world.host_mut(self.life.host).volume.remove_dir_all(path)
+            let host = world.host_mut(self.life.host);
+            host.check_closed(path)?;
+            host.volume.remove_dir_all(path)
         })
     }
 

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::chance::Chance;
 use super::content::Unsynced;
@@ -52,6 +52,8 @@ pub struct Faults {
     pub opens_fail: Range<u64>,
     /// Of everything that gives a file another name or removes one, these find no room.
     pub names_fail: Range<u64>,
+    /// A file that is open cannot be removed, nor a directory that holds one be removed or renamed, as on network volumes.
+    pub open_files_stay: bool,
     /// The disk operation at which the power goes; nothing works until the reboot.
     pub crash_at_op: Option<u64>,
     /// Nanoseconds a sync takes; one in a hundred takes a hundred times as long.
@@ -75,6 +77,7 @@ impl Default for Faults {
             misdirect_write_at: None,
             opens_fail: 0..0,
             names_fail: 0..0,
+            open_files_stay: false,
             crash_at_op: None,
             sync_nanos: 50_000..500_000,
             net_nanos: 10_000..100_000,
@@ -244,6 +247,15 @@ impl Host {
         self.counts.walls_skewed += u64::from(self.wall.rate != RATE);
         self.wall.told_max = self.wall.told_max.max(told);
         told
+    }
+
+    /// Refuses a change of the names of files that are open, where they stay.
+    pub(crate) fn check_closed(&self, path: &Path) -> io::Result<()> {
+        let is_open = |node: &u64| self.held.contains_key(node);
+        if self.faults.open_files_stay && self.volume.files_below(path)?.iter().any(is_open) {
+            return Err(io::ErrorKind::ResourceBusy.into());
+        }
+        Ok(())
     }
 
     pub(crate) fn is_full_with(&self, more: u64) -> bool {

@@ -246,6 +246,16 @@ impl Machine {
         ended
     }
 
+    /// From here on names that differ in case alone are one name on its volume.
+    pub fn fold_case(&self) {
+        self.shared
+            .world
+            .lock()
+            .host_mut(self.host)
+            .volume
+            .fold_case();
+    }
+
     /// Changes the faults from here on.
     pub fn faults(&self, change: impl FnOnce(&mut Faults)) {
         let mut faults = self.state().faults.clone();

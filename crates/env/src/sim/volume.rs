@@ -70,6 +70,8 @@ pub struct Volume {
     pending: Vec<Change>,
     /// How often pages of any file were lost: each descriptor of a directory tells it once, whose sync of the volume ever.
     losses: u64,
+    /// Names that differ in case alone are the same name; that of the first stays.
+    folds_case: bool,
 }
 
 impl Default for Volume {
@@ -80,6 +82,7 @@ impl Default for Volume {
             next: 1,
             pending: Vec::new(),
             losses: 0,
+            folds_case: false,
         }
     }
 }
@@ -114,6 +117,20 @@ impl Volume {
         }
     }
 
+    pub(crate) fn fold_case(&mut self) {
+        self.folds_case = true;
+    }
+
+    /// The entry that `name` names, as it is called.
+    fn named<'a>(&self, dir: &'a Dir, name: &str) -> Option<(&'a String, u64)> {
+        let exact = dir.live.get_key_value(name);
+        let folded = || {
+            let mut names = dir.live.iter();
+            names.find(|(of, _)| self.folds_case && of.eq_ignore_ascii_case(name))
+        };
+        exact.or_else(folded).map(|(name, node)| (name, *node))
+    }
+
     pub(crate) fn is_named(&self, node: u64) -> bool {
         let node = self.nodes.get(&node).map(Arc::as_ref);
         matches!(node, Some(Node::File { linked: true, .. }))
@@ -144,8 +161,8 @@ impl Volume {
     pub(crate) fn find(&self, path: &Path) -> io::Result<Option<u64>> {
         let mut node = ROOT;
         for name in names(path)? {
-            match self.dir(node)?.live.get(name) {
-                Some(next) => node = *next,
+            match self.named(self.dir(node)?, name) {
+                Some((_, next)) => node = next,
                 None => return Ok(None),
             }
         }
@@ -163,7 +180,8 @@ impl Volume {
             .ok_or(ErrorKind::InvalidInput)?
             .to_owned();
         let dir = self.existing(parent)?;
-        self.dir(dir)?;
+        let known = self.named(self.dir(dir)?, &name).map(|(known, _)| known);
+        let name = known.cloned().unwrap_or(name);
         Ok(Name { dir, name })
     }
 
@@ -204,8 +222,8 @@ impl Volume {
     pub(crate) fn create_dir_all(&mut self, path: &Path) -> io::Result<()> {
         let mut dir = ROOT;
         for name in names(path)? {
-            dir = match self.dir(dir)?.live.get(name) {
-                Some(next) => *next,
+            dir = match self.named(self.dir(dir)?, name) {
+                Some((_, next)) => next,
                 None => self.add(
                     Name {
                         dir,
@@ -232,6 +250,19 @@ impl Volume {
             }
         };
         Ok(dir.live.iter().map(entry).collect())
+    }
+
+    /// The file of this name, or the files in the directory and those below.
+    pub(crate) fn files_below(&self, path: &Path) -> io::Result<Vec<u64>> {
+        let mut files = Vec::new();
+        let mut open: Vec<u64> = self.find(path)?.into_iter().collect();
+        while let Some(node) = open.pop() {
+            match self.dir(node) {
+                Ok(dir) => open.extend(dir.live.values()),
+                Err(_) => files.push(node),
+            }
+        }
+        Ok(files)
     }
 
     fn unlink(&mut self, node: u64) {
@@ -394,6 +425,7 @@ impl Volume {
             next: self.next,
             pending: Vec::new(),
             losses: 0,
+            folds_case: self.folds_case,
         };
         let mut open = vec![ROOT];
         while let Some(number) = open.pop() {

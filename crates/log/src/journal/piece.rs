@@ -146,7 +146,7 @@ pub fn piece_path(dir: &Path, slot: u32) -> PathBuf {
 pub fn is_full(error: &io::Error) -> bool {
     matches!(
         error.kind(),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
     ) || lacks_descriptors(error)
 }
 

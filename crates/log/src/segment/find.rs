@@ -105,6 +105,28 @@ impl Segment {
         }
     }
 
+    /// The first offset above `at` that is not in the damage that holds `at`, as far as heads show; `None` where nothing of this
+    /// segment follows.
+    pub(crate) fn behind(&self, at: Offset) -> Result<Option<Offset>, ScanError> {
+        let len = self.len();
+        let damaged = match self.find(at, len) {
+            // Its head is good: the next batch begins where it ends.
+            Ok(Some(found))
+                if found.head.last_offset() >= at && found.head.next_offset() <= self.end() =>
+            {
+                return Ok(Some(found.head.next_offset()));
+            }
+            Ok(Some(found)) => found.position,
+            Ok(None) => return Ok(None),
+            Err(ScanError::Damage(damage)) => damage.position,
+            Err(error) => return Err(error),
+        };
+        let file = self.file()?;
+        let offsets = at.advance(1)..self.end();
+        let found = first_behind_damage(&*file, damaged + 1, len, offsets, self.end())?;
+        Ok(found.map(|(_, head)| head.base_offset()))
+    }
+
     fn first_from(
         &self,
         position: u64,

@@ -21,7 +21,7 @@ use crate::scan::{Damage, DamageKind, HeadScan, ScanError, is_unreadable, scan_b
 /// Distance of entries when an index is made again; the topic's own setting is not known here.
 const INTERVAL_OF_REBUILD: u64 = 4096;
 
-/// What both index files of a sealed segment end with.
+/// The ends of both index files of a sealed segment.
 struct SoundFiles {
     offsets: IndexEnd<OffsetEntry>,
     times: IndexEnd<TimeEntry>,
@@ -184,7 +184,7 @@ impl Segment {
     }
 
     /// The entries of an index file; none where it cannot be read.
-    fn stored_entries<E: Entry>(&self) -> io::Result<Stored<E>> {
+    fn stored_entries<E: Entry + PartialEq>(&self) -> io::Result<Stored<E>> {
         match index::load(&**self.pool.disk(), &self.path(E::EXTENSION)) {
             Err(error) if is_unreadable(&error) => Ok(Stored::none()),
             entries => entries,

@@ -274,7 +274,7 @@ impl Store {
             let max = segment.max_time().map_err(at(segment.base()))?;
             bounds.extend(max.map(|max| (max.timestamp, segment)));
         }
-        // What headers claim may be too low.
+        // Headers may claim too little.
         let claimed = bounds.iter().map(|(time, _)| *time).max();
         if let Some(claimed) = claimed {
             for (bound, segment) in &mut bounds {
@@ -389,6 +389,56 @@ impl Store {
             })
         })?;
         Ok(end.min(upto))
+    }
+
+    /// Verifies about `bytes` of the files from the batch that holds `from` on, below `upto`. Returns the offset to go on at.
+    pub fn scrub(&self, from: Offset, upto: Offset, bytes: u64) -> Result<Offset, ReadError> {
+        let end = self.undisturbed(|| {
+            let segments = self.segments.load();
+            let after = segments.partition_point(|segment| segment.base() <= from);
+            let Some(segment) = after.checked_sub(1).and_then(|at| segments.get(at)) else {
+                return Ok(self.files_start());
+            };
+            let at = at(segment.base());
+            let end = match segment.find(from, segment.len()) {
+                Ok(Some(found)) => segment.offset_after(found.position + bytes),
+                Ok(None) => Ok(segment.end()),
+                Err(error) => Err(error),
+            };
+            end.map_err(at)
+        })?;
+        let to = end.max(from.advance(1)).min(upto);
+        self.verify(from, to)?;
+        Ok(to)
+    }
+
+    /// Where a reader may go on that met damage at `from`: the first offset above it, below `upto`, from which a read gives records.
+    /// `None` where there is none, or it was not found among the next batches.
+    pub fn next_good(&self, from: Offset, upto: Offset) -> Result<Option<Offset>, ReadError> {
+        /// Damaged places one behind the other that are stepped over.
+        const PLACES_MAX: usize = 64;
+        let mut at = from;
+        for _ in 0..PLACES_MAX {
+            match self.read(at, upto, 1) {
+                Ok(Read::Slice(slice)) => return Ok(Some(slice.slice().base_offset.max(at))),
+                Ok(Read::AtEnd) => return Ok(None),
+                Err(ReadError::Damaged { .. }) => {}
+                Err(error) => return Err(error),
+            }
+            let segments = self.segments();
+            let after = segments.partition_point(|segment| segment.base() <= at);
+            let holder = after.checked_sub(1).and_then(|holder| segments.get(holder));
+            let behind = match holder {
+                Some(segment) => segment.behind(at).map_err(self::at(segment.base()))?,
+                None => None,
+            };
+            let next = segments.get(after).map(|next| next.base());
+            match behind.filter(|behind| at < *behind).or(next) {
+                Some(next) if next < upto => at = next,
+                _ => return Ok(None),
+            }
+        }
+        Ok(None)
     }
 
     /// Reads everything in `from..upto` and checks every checksum, the order of offsets, and leader epochs. Returns the bytes read.

@@ -11,7 +11,7 @@ const HOUR: i64 = 3_600_000;
 const RECORDS: usize = 5;
 const BATCHES: usize = 8;
 
-/// What a header claims of records at `base..base + 5`, and how they are packed.
+/// The claims of headers of records from the time `base` on, and how the records are packed.
 const CLAIMS: [(&str, Codec, fn(i64) -> i64); 6] = [
     ("none", Codec::None, |_| -1),
     ("none, packed", Codec::Gzip, |_| -1),
@@ -129,7 +129,7 @@ fn records_are_found_by_their_times_whatever_older_versions_believed() {
             let (store, _) = place.open(kept_an_hour(), Some(known));
             check(&store, now, what);
             drop(store);
-            // What was found out is kept.
+            // The result is kept.
             let (store, _) = place.open(kept_an_hour(), Some(known));
             let sealed = BATCHES / 2 - 1;
             let is_sure = |number: usize| {

@@ -18,6 +18,7 @@ mod power;
 mod preallocate;
 mod readers;
 mod reserve;
+mod rot;
 mod store;
 mod timeless;
 

@@ -48,6 +48,10 @@ pub enum CreateTopicError {
     Name(#[from] NameError),
     #[error("Topic '{name}' collides with existing topic: {existing}")]
     Collides { name: String, existing: String },
+    #[error(
+        "Topic '{name}' differs from topic '{existing}' in case alone, and the volume of a log directory takes the two for one"
+    )]
+    Folds { name: String, existing: String },
     #[error("Topic '{0}' already exists.")]
     Exists(String),
     #[error("Null value not supported for topic configs: {}", .0.join(", "))]

@@ -25,6 +25,7 @@ pub(super) struct Parts {
     pub(super) checkpointed: u64,
     pub(super) bell: Arc<dyn Bell>,
     pub(super) lock: Box<dyn Lock>,
+    pub(super) folds_names: bool,
 }
 
 /// The lock of a directory that cannot be used: nothing is held.
@@ -57,8 +58,10 @@ impl LogDir {
             point: Mutex::new(parts.point),
             release_to: AtomicU64::new(parts.checkpointed),
             stopping: AtomicBool::new(false),
+            rot_found: AtomicU64::new(0),
             checkpoint_wanted: AtomicBool::new(false),
             writer_bell: parts.bell,
+            folds_names: parts.folds_names,
             _lock: parts.lock,
         }
     }
@@ -81,6 +84,7 @@ impl LogDir {
             checkpointed: 0,
             bell,
             lock: Box::new(NoLock),
+            folds_names: false,
         };
         LogDir {
             failed: AtomicBool::new(true),

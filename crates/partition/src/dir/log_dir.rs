@@ -64,6 +64,8 @@ pub enum Commit {
 pub struct LogDir {
     pub id: Uuid,
     pub path: PathBuf,
+    /// The volume takes names that differ in case alone for one.
+    pub folds_names: bool,
     pub(crate) env: Env,
     pub(crate) settings: DirSettings,
     pub(crate) files: Arc<FilePool>,
@@ -91,6 +93,8 @@ pub struct LogDir {
     pub(super) release_to: AtomicU64,
     pub(super) spares: journal::Spares,
     pub(super) stopping: AtomicBool,
+    /// Damaged places that readers or the scrub met in this life.
+    pub(super) rot_found: AtomicU64,
     /// Someone waits for a checkpoint that knows what the one before does not.
     pub(super) checkpoint_wanted: AtomicBool,
     pub(super) writer_bell: Arc<dyn Bell>,
@@ -103,6 +107,15 @@ pub struct LogDir {
 impl LogDir {
     pub fn is_failed(&self) -> bool {
         self.failed.load(Ordering::Acquire)
+    }
+
+    /// Damaged places that readers or the scrub have met since the start; the same one may count more than once.
+    pub fn rot_found(&self) -> u64 {
+        self.rot_found.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn on_rot_found(&self) {
+        self.rot_found.fetch_add(1, Ordering::Relaxed);
     }
 
     pub fn is_full(&self) -> bool {

@@ -1,5 +1,9 @@
 //! Names in a log directory: partitions, on their way in or out or put aside, and the files of a log.
 
+use std::io;
+use std::path::Path;
+
+use env::Disk;
 use env::disk::Entry;
 use log::store::COMPACTION_FILE;
 use log::{epochs, metadata};
@@ -62,6 +66,25 @@ pub(super) fn is_of_a_log(entry: &Entry) -> bool {
     let is_segment = base.len() == 20 && base.bytes().all(|byte| byte.is_ascii_digit());
     let mut named = [metadata::FILE_NAME, epochs::FILE_NAME, COMPACTION_FILE].iter();
     !entry.is_dir && (is_segment || named.any(|name| entry.name.starts_with(name)))
+}
+
+/// Whether names that differ in case alone are one name in a directory that has `name`, which has lower case letters.
+pub(super) fn folds(disk: &dyn Disk, dir: &Path, name: &str) -> io::Result<bool> {
+    disk.exists(&dir.join(name.to_ascii_uppercase()))
+}
+
+/// Whether something is there under this very name, which on a volume that folds names more than one may lead to.
+pub(super) fn is_there(disk: &dyn Disk, path: &Path, folds: bool) -> io::Result<bool> {
+    let (Some(dir), Some(name), true) = (path.parent(), path.file_name(), folds) else {
+        return disk.exists(path);
+    };
+    let entries = disk.read_dir(dir)?;
+    Ok(entries.iter().any(|entry| name == entry.name.as_str()))
+}
+
+/// Two names of which a volume that folds makes one.
+pub(super) fn fold_together(one: &str, other: &str) -> bool {
+    one != other && one.eq_ignore_ascii_case(other)
 }
 
 #[cfg(test)]

@@ -15,6 +15,8 @@ use wire::Uuid;
 use super::durable::Key;
 use super::log_dir::LogDir;
 use super::r#move::arrival::{Arrival, Guest};
+use super::names::fold_together;
+use super::rows;
 use super::settings::DirSettings;
 use crate::partition::{Home, Partition, Registry, Start};
 use crate::sync::{AtomicU64, Mutex, Ordering};
@@ -101,6 +103,16 @@ impl Residents {
     ) -> Arc<Partition> {
         let registry: Weak<dyn Registry> = Arc::downgrade(self) as _;
         let dir = Arc::clone(&self.dir);
+        let has_no_files = start.unread.is_none() && start.store.is_none();
+        let start = if has_no_files && self.has_name_like(&topic, index) {
+            env::tell!(
+                "partition {topic}-{index} offline: another topic has its name but for the case, and the volume takes the two for one"
+            );
+            let unread = Some(rows::empty((topic_id, index)));
+            Start { unread, ..start }
+        } else {
+            start
+        };
         let partition = Arc::new(Partition::new(topic_id, topic, index, dir, registry, start));
         self.insert(&mut self.partitions.lock(), &partition);
         if let Some(unwritten_bytes) = partition.unwritten_at_start() {
@@ -108,6 +120,14 @@ impl Residents {
             self.dir.backlog.add(unwritten_bytes, Some(key));
         }
         partition
+    }
+
+    /// A partition here has the name of this one but for the case, and the volume takes the two for one.
+    pub(super) fn has_name_like(&self, topic: &str, index: PartitionIndex) -> bool {
+        let is_like = |of: &Arc<Partition>| {
+            of.index == index && of.unread.is_none() && fold_together(&of.topic, topic)
+        };
+        self.dir.folds_names && self.partitions.lock().values().any(is_like)
     }
 
     /// A partition lives here from now on.

@@ -5,6 +5,7 @@ use log::store::{Known, Store};
 use model::{Offset, PartitionIndex, Position};
 use wire::Uuid;
 
+use super::durable::Key;
 use crate::cuts::Marks;
 use crate::partition::{Hole, Home, Partition};
 
@@ -35,6 +36,23 @@ impl Partition {
         let state = self.state.lock();
         let log_start = state.progress.points().start;
         lost(self.topic_id, self.index, &state.holes, log_start)
+    }
+}
+
+/// Of a partition of which nothing is known.
+pub(super) fn empty((topic, partition): Key) -> checkpoint::Row {
+    checkpoint::Row {
+        topic,
+        partition,
+        log_start: Offset::ZERO,
+        local_start: Offset::ZERO,
+        committed: Offset::ZERO,
+        restarted_at: Offset::ZERO,
+        log_end: Offset::ZERO,
+        active_base: Offset::ZERO,
+        active_len: Position(0),
+        has_files: false,
+        has_producers: false,
     }
 }
 

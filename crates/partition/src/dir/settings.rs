@@ -17,4 +17,6 @@ pub struct DirSettings {
     pub retention_check: Duration,
     pub producer_expiration_ms: i64,
     pub producer_expiration_check: Duration,
+    /// Closed segments are read again at this pace; 0 for never.
+    pub scrub_bytes_per_second: u64,
 }

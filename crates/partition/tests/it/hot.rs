@@ -157,7 +157,7 @@ fn the_largest_time_of_a_batch_is_that_of_its_records() {
     }
 }
 
-/// What a packed batch claims is believed as long as it can be, unless the topic says otherwise.
+/// The claim of a packed batch is believed as long as it can be true, unless the topic says otherwise.
 #[test]
 fn packed_batches_are_looked_into_where_the_topic_wants_it() {
     let wall = 1_700_000_000_000;

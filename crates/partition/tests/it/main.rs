@@ -6,6 +6,7 @@ mod damage;
 mod descriptors;
 mod failure;
 mod flush;
+mod folding;
 mod full;
 mod hot;
 mod lifecycle;
@@ -14,8 +15,10 @@ mod needs;
 mod owners;
 mod pieces;
 mod power;
+mod removal;
 mod replicas;
 mod rescue;
+mod scrub;
 mod strays;
 mod together;
 mod transactions;
@@ -39,7 +42,7 @@ use partition::{
     Role, SegmentWriter, Stamp, Start, Syncer, Told, TrimError,
 };
 use wire::Uuid;
-use wire::records::{Batch, BatchBuilder, Caps, RecordIter, Source};
+use wire::records::{Batch, BatchBuilder, Caps, Codec, RecordIter, Source};
 
 const DIR: &str = "/data";
 
@@ -54,6 +57,7 @@ fn settings() -> DirSettings {
         retention_check: Duration::from_secs(300),
         producer_expiration_ms: i64::MAX,
         producer_expiration_check: Duration::from_secs(600),
+        scrub_bytes_per_second: 0,
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::ops::RangeInclusive;
 
-/// What the records have to be.
+/// The conditions that the records have to meet.
 pub(super) struct Claim<'a> {
     pub count: i32,
     /// Times of records count from here.

@@ -191,7 +191,7 @@ mod tests {
         }
     }
 
-    /// What the short way accepts, the walk accepts, with the same summary; and the short way takes ordinary records.
+    /// The walk accepts all that the short way accepts, with the same summary; and the short way takes ordinary records.
     #[test]
     fn the_short_way_accepts_what_the_walk_accepts() {
         let all = [

@@ -92,6 +92,7 @@ impl Recovery {
             settings,
             id,
             lock,
+            folds_names,
             files,
             logs,
             ..
@@ -128,6 +129,7 @@ impl Recovery {
             checkpointed,
             bell,
             lock,
+            folds_names,
         };
         let dir = LogDir::new(env, path, settings, parts);
         if let Some(why) = full {

@@ -8,7 +8,7 @@ use env::disk::Lock;
 
 use super::error::OpenError;
 
-const LOCK_NAME: &str = ".lock";
+pub(super) const LOCK_NAME: &str = ".lock";
 
 /// Holds the directory against every other process.
 pub(super) fn lock(env: &Env, path: &Path) -> Result<Box<dyn Lock>, OpenError> {
@@ -36,7 +36,14 @@ pub(super) fn sync_path(env: &Env, path: &Path) -> io::Result<()> {
         match env.disk.sync_dir(dir) {
             // Where we may not look we have not created anything either.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
-            done => done?,
+            Err(error) => {
+                let what = format!(
+                    "cannot sync the directory {}: {error}; without that nothing in it would survive a power cut",
+                    dir.display()
+                );
+                return Err(io::Error::new(error.kind(), what));
+            }
+            Ok(()) => {}
         }
     }
     Ok(())

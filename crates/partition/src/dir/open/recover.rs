@@ -31,7 +31,7 @@ use super::told::Told;
 use super::{accept_loss, unreadable};
 use crate::dir::backlog::UNWRITTEN_BYTES_MAX;
 use crate::dir::log_dir::LogDir;
-use crate::dir::names::{is_of_a_log, partition_of};
+use crate::dir::names::{self, is_of_a_log, partition_of};
 use crate::dir::settings::DirSettings;
 use crate::dir::syncer::VOLUME_SYNC_MIN;
 
@@ -58,6 +58,7 @@ impl Recovery {
         disk.create_dir_all(&journal).map_err(at)?;
         let lock = lock::lock(env, path)?;
         lock::sync_path(env, path).map_err(at)?;
+        let folds_names = names::folds(&**disk, path, lock::LOCK_NAME).map_err(at)?;
         // Before anything is written: the sync of another directory on this volume may be the one that finds it lost.
         disk.watch_volume(path).map_err(at)?;
         let (id, identity) = match meta_properties::read(env, path).map_err(at)? {
@@ -109,6 +110,7 @@ impl Recovery {
             settings,
             id,
             lock,
+            folds_names,
             files: FilePool::new(Arc::clone(disk), settings.segment_files_open_max),
             checkpoint,
             has_checkpoint,

@@ -24,6 +24,8 @@ pub struct Recovery {
     pub(super) settings: DirSettings,
     pub(super) id: Uuid,
     pub(super) lock: Box<dyn Lock>,
+    /// The volume takes names that differ in case alone for one.
+    pub(super) folds_names: bool,
     pub(super) files: Arc<FilePool>,
     pub(super) checkpoint: Checkpoint,
     /// It was read from its file; the very first start has none.

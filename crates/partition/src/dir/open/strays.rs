@@ -21,7 +21,7 @@ use super::error::OpenError;
 use super::log_loader::{Found, Log, PENDING_BYTES_MAX, Wrote};
 use super::recovery::{Recovery, Stray};
 use crate::dir::names::{
-    FUTURE_SUFFIX, GRAVE_SUFFIX, future_name, grave_name, hex, is_of_a_log, name_with,
+    FUTURE_SUFFIX, GRAVE_SUFFIX, future_name, grave_name, hex, is_of_a_log, is_there, name_with,
     partition_of, rescued_name, rescued_partition_of,
 };
 
@@ -128,7 +128,7 @@ impl Recovery {
         path: &Path,
     ) -> Result<(), OpenError> {
         let disk = &self.env.disk;
-        if !disk.exists(path).map_err(|error| self.io(error))? {
+        if !is_there(&**disk, path, self.folds_names).map_err(|error| self.io(error))? {
             return Ok(());
         }
         match (metadata::read(&**disk, path), partition_of_path(path)) {

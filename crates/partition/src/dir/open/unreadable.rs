@@ -21,7 +21,8 @@ use wire::Uuid;
 use super::error::OpenError;
 use super::log_loader::{Found, Log, Wrote};
 use super::recovery::Recovery;
-use crate::dir::names::{is_rescued_name, rescued_name};
+use crate::dir::names::{fold_together, is_rescued_name, is_there, rescued_name};
+use crate::dir::rows;
 use crate::partition::Hole;
 
 /// Of each file this much is tried before its partition is given up: index files wholly, of a log the end that a start may
@@ -44,6 +45,7 @@ impl Recovery {
     ) -> Result<Log, OpenError> {
         let path = self.path.join(format!("{}-{}", found.topic, key.1));
         let rescue = rescued_name(&found.topic, key.1, key.0);
+        let is_anothers = self.is_anothers(key, &path)?;
         let lost = self.checkpoint.lost.iter();
         let holes: Vec<Hole> = lost
             .filter(|lost| (lost.topic, lost.partition) == key)
@@ -52,12 +54,28 @@ impl Recovery {
                 to: lost.to,
             })
             .collect();
+        let is_rescued = self.rescues.contains(&rescue);
+        let rescue = self.path.join(rescue);
+        if is_anothers {
+            env::tell!(
+                "partition {} offline: its name differs in case alone from that of another topic, and the volume takes the two for one",
+                path.display()
+            );
+            let row = self.rows.get(&key).copied();
+            let row = row.unwrap_or_else(|| rows::empty(key));
+            let mut log = Log::new(key, path, found, Some(&row), holes);
+            let store = if is_rescued {
+                Some(self.open_rescued(&rescue, &log.found)?)
+            } else {
+                None
+            };
+            log.do_without_files(rescue, row, store);
+            return Ok(log);
+        }
         if !self.rows.get(&key).is_some_and(|row| row.has_files) {
             self.clear_the_way(key, &path)?;
         }
         let row = self.rows.get(&key);
-        let is_rescued = self.rescues.contains(&rescue);
-        let rescue = self.path.join(rescue);
         let opened = Log::open(
             &self.env,
             &self.files,
@@ -89,6 +107,22 @@ impl Recovery {
             }
             opened => opened,
         }
+    }
+
+    /// The directory is that of another topic, whose name the volume takes for the same. Whichever has files there keeps it, or
+    /// comes first.
+    fn is_anothers(&self, key: (Uuid, PartitionIndex), path: &Path) -> Result<bool, OpenError> {
+        if !self.folds_names {
+            return Ok(false);
+        }
+        let disk = &*self.env.disk;
+        let is_taken = disk.exists(path).map_err(|error| self.io(error))?
+            && !is_there(disk, path, true).map_err(|error| self.io(error))?;
+        let name = |path: &Path| path.to_string_lossy().into_owned();
+        let is_like = |(of, log): (&(Uuid, PartitionIndex), &Log)| {
+            *of != key && log.unread.is_none() && fold_together(&name(&log.path), &name(path))
+        };
+        Ok(is_taken || self.logs.iter().any(is_like))
     }
 
     /// Writes what a log has pending, if that is more than `bytes`.

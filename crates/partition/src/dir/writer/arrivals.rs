@@ -78,10 +78,21 @@ impl Ledger {
     }
 
     /// Gives the files their final name. `None` when nobody wants them any more.
-    fn receive(&self, arrival: &Arrival) -> Result<Option<Arc<Home>>, StoreError> {
-        let place = arrival.place.lock();
+    fn receive(&mut self, arrival: &Arrival) -> Result<Option<Arc<Home>>, StoreError> {
+        let mut place = arrival.place.lock();
         let partition = &arrival.partition;
         if !matches!(*place, Place::Waiting) || partition.is_deleted() {
+            return Ok(None);
+        }
+        if self
+            .residents
+            .has_name_like(&partition.topic, partition.index)
+        {
+            let what = format!("{}-{}", partition.topic, partition.index);
+            env::tell!(
+                "{what} cannot move here: the volume takes its name for that of another topic"
+            );
+            *place = Place::Refused;
             return Ok(None);
         }
         let known = arrival.row.filter(|row| row.has_files).map(|row| Known {
@@ -91,7 +102,17 @@ impl Ledger {
             active_len: row.active_len.0,
         });
         let store = match known {
-            Some(known) => Some(self.open_here(arrival, known)?),
+            Some(known) => {
+                // Under its name there is at most what a move left that was called off.
+                let now = self.dir.env.clock.now();
+                if let Err(error) = self.bury(partition, now) {
+                    let what = format!("{}-{}", partition.topic, partition.index);
+                    env::tell!("{what} cannot move here as yet: {error}");
+                    *place = Place::Refused;
+                    return Ok(None);
+                }
+                Some(self.open_here(arrival, known)?)
+            }
             None => None,
         };
         let guest = Guest {
@@ -115,10 +136,8 @@ impl Ledger {
         let partition = &arrival.partition;
         let path = self.dir.partition_path(&partition.topic, partition.index);
         let disk = &self.dir.env.disk;
-        // Under this name there is at most what a move left that was called off.
-        let named = self
-            .bury(partition)
-            .and_then(|()| disk.rename(&arrival.files, &path))
+        let named = disk
+            .rename(&arrival.files, &path)
             .and_then(|()| disk.sync_dir(&self.dir.path));
         named.map_err(|error| self.io(error))?;
         let config = partition.config();

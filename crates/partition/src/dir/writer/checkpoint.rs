@@ -178,7 +178,7 @@ impl Ledger {
         // Everything committed up to the point is on the list or written: commits tell their partitions before the point moves.
         self.take_dirty()?;
         self.write_pending(self.dir.env.clock.now(), wall)?;
-        if !self.pending.is_empty() {
+        if !self.pending.is_empty() || self.removals.has_waiting() {
             return Ok(false);
         }
         match self.write_derived() {

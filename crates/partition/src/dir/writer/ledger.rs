@@ -13,6 +13,7 @@ use log::journal::lacks_descriptors;
 use log::store::{self, Deleted, StoreError};
 use model::{Instant, Offset};
 
+use super::removal::Removals;
 use crate::dir::announce::Announce;
 use crate::dir::durable::Key;
 use crate::dir::flight::Point;
@@ -95,6 +96,7 @@ pub(super) struct Ledger {
     pub(super) under_way: Option<Covered>,
     /// The round that the last checkpoint covers up to.
     pub(super) checkpointed: u64,
+    pub(super) removals: Removals,
     pub(super) spent: VecDeque<(Instant, Arc<Home>, Deleted)>,
     /// Relaxed partitions whose `flush.ms` runs; one entry each at most.
     pub(super) flushes: BTreeMap<Key, (Instant, Arc<Partition>)>,
@@ -117,6 +119,7 @@ impl Ledger {
             prepared: None,
             under_way: None,
             checkpointed: dir.release_to.load(Ordering::Relaxed),
+            removals: Removals::default(),
             spent: VecDeque::new(),
             flushes: BTreeMap::new(),
             space_at: dir.env.clock.now(),

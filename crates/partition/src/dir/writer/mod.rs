@@ -14,6 +14,7 @@ mod ledger;
 mod producers;
 mod removal;
 mod retention;
+mod scrub;
 mod space;
 mod unlink;
 mod write;
@@ -36,6 +37,7 @@ use ledger::{Ledger, is_passing};
 use producers::ProducerExpiry;
 use removal::TakeOver;
 use retention::Retention;
+use scrub::Scrub;
 use space::{ResumeCommits, SpaceCheck};
 use unlink::Unlinking;
 use write::Writing;
@@ -70,6 +72,7 @@ impl SegmentWriter {
             Box::new(retention),
             Box::new(Unlinking),
             Box::new(Flushing),
+            Box::new(Scrub::new(now)),
         ];
         SegmentWriter { ledger, chores }
     }

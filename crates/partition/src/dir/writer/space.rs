@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use env::disk::Space;
 use log::store::StoreError;
 use model::Instant;
 
@@ -40,7 +41,7 @@ impl Chore for SpaceCheck {
             if dir.spares.count() == 0 {
                 needed += dir.settings.journal_piece_bytes;
             }
-            let is_full = space.available < needed || ledger.retry_at.is_some();
+            let is_full = lacks_room(space, needed) || ledger.retry_at.is_some();
             let why = format!("{} bytes left, {needed} are needed", space.available);
             dir.set_full(is_full, &why);
         }
@@ -75,5 +76,24 @@ impl Chore for ResumeCommits {
             self.tried_bytes = if dir.lacks_room() { spare } else { 0 };
         }
         Ok(Flow::Continue(()))
+    }
+}
+
+/// Network volumes and those in user space may report no blocks at all: such a volume is full when a write says so.
+fn lacks_room(space: Space, needed: u64) -> bool {
+    space.total > 0 && space.available < needed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_volume_that_reports_no_blocks_is_not_full_for_ever() {
+        let space = |total, available| Space { total, available };
+        assert!(lacks_room(space(100, 9), 10));
+        assert!(!lacks_room(space(100, 10), 10));
+        assert!(lacks_room(space(100, 0), 10));
+        assert!(!lacks_room(space(0, 0), 10));
     }
 }

@@ -1,10 +1,15 @@
 //! Chore: spent segment files are unlinked, `file.delete.delay.ms` after they left their log; at once while the volume is full.
 
+use std::time::Duration;
+
 use log::store::StoreError;
 use model::Instant;
 
 use super::chore::{Chore, FULL_RETRY, Flow, Moment};
-use super::ledger::Ledger;
+use super::ledger::{Ledger, is_passing};
+
+/// How soon a file is tried again that cannot be removed: where open files stay, a reader has it.
+const UNLINK_RETRY: Duration = Duration::from_secs(60);
 
 pub(super) struct Unlinking;
 
@@ -31,6 +36,11 @@ impl Chore for Unlinking {
                     ledger.spent.push_front((at, home, deleted));
                     dir.set_full(true, &error.to_string());
                     break;
+                }
+                Err(error) if !is_passing(&error) => {
+                    env::tell!("an old segment cannot be removed as yet: {error}");
+                    let at = now.plus(UNLINK_RETRY);
+                    ledger.spent.push_back((at, home, deleted));
                 }
                 done => done?,
             }

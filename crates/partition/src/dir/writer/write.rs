@@ -9,7 +9,7 @@ use model::{Instant, Timestamp};
 use wire::records::Batch;
 
 use super::chore::{Chore, FULL_RETRY, Flow, Moment};
-use super::ledger::Ledger;
+use super::ledger::{Ledger, is_passing};
 use crate::dir::backlog::{UNWRITTEN_BYTES_GATHERED_MAX, UNWRITTEN_BYTES_RING};
 use crate::dir::syncer::VOLUME_SYNC_MIN;
 use crate::partition::{Home, Partition};
@@ -166,7 +166,8 @@ impl Ledger {
                 }
                 let points = state.progress.points();
                 let batches = state.tail.unwritten(points.durable, WRITE_BYTES);
-                let has_spent = home.store.get().is_some_and(Store::has_spent);
+                let has_spent = home.store.get().is_some_and(Store::has_spent)
+                    && !self.removals.keeps_spent(partition);
                 if batches.is_empty() && !state.has_trimmed && !has_spent {
                     // From here on the next commit puts it on the list again.
                     state.dirty = false;
@@ -193,8 +194,8 @@ impl Ledger {
             self.on_written(partition, &home, &batches[..count])?;
             appended?;
             store.advance_local_start(local_start);
-            if store.has_spent() {
-                self.retire(&home, store, wall)?;
+            if store.has_spent() && !self.removals.keeps_spent(partition) {
+                self.retire(partition, &home, store, wall)?;
             }
         }
     }
@@ -229,6 +230,7 @@ impl Ledger {
 
     fn retire(
         &mut self,
+        partition: &Arc<Partition>,
         home: &Arc<Home>,
         store: &Store,
         wall: Timestamp,
@@ -240,7 +242,15 @@ impl Ledger {
             let at = self.dir.env.clock.now().plus(Duration::from_millis(delay));
             self.spent.push_back((at, Arc::clone(home), deleted));
         }
-        stopped_by.map_or(Ok(()), Err)
+        match stopped_by {
+            Some(error) if !error.is_full() && !is_passing(&error) => {
+                env::tell!("old segments stay as yet: {error}");
+                let now = self.dir.env.clock.now();
+                self.removals.on_spent_stuck(partition, now);
+                Ok(())
+            }
+            stopped_by => stopped_by.map_or(Ok(()), Err),
+        }
     }
 }
 
