@@ -12,6 +12,7 @@ use model::{Offset, Timestamp};
 use wire::records::Head;
 
 use super::Store;
+use crate::behind::next_offset_behind;
 use crate::scan::{Damage, DamageKind, ScanError, scan_batches};
 use crate::segment::{FileSlice, RecordTime, Segment, Verified};
 use crate::txn_index::AbortedTxn;
@@ -389,6 +390,26 @@ impl Store {
             })
         })?;
         Ok(end.min(upto))
+    }
+
+    /// The first offset above `floor` that lies behind damage of a segment, as far as the next batch behind it is found.
+    pub fn behind(
+        &self,
+        base: Offset,
+        damage: Damage,
+        floor: Offset,
+    ) -> Result<Option<Offset>, ReadError> {
+        let segments = self.segments();
+        let Some(holder) = segments.iter().position(|segment| segment.base() == base) else {
+            return Ok(None);
+        };
+        let io = |error| ReadError::Io { base, error };
+        let segment = &segments[holder];
+        let file = segment.file().map_err(io)?;
+        let floor = floor.advance(1);
+        let found = next_offset_behind(&*file, damage.position, segment.len(), floor);
+        let next = segments.get(holder + 1).map(|next| next.base());
+        Ok(found.map_err(io)?.or(next))
     }
 
     /// Verifies about `bytes` of the files from the batch that holds `from` on, below `upto`. Returns the offset to go on at.

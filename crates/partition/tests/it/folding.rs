@@ -87,8 +87,8 @@ fn a_start_gets_through_with_two_such_topics_in_the_journal() {
     drop((rig, other));
     machine.kill();
     machine.fold_case();
-    let env = machine.env();
     for start in 0..3 {
+        let env = machine.env();
         let fresh = || Identity {
             cluster_id: String::new(),
             node_id: 1,

@@ -74,7 +74,7 @@ impl Scrub {
         let next = match store.scrub(from, closed, STEP_BYTES) {
             Ok(next) => next,
             Err(ReadError::Damaged { base, damage }) => {
-                let next = store.next_good(from, closed).ok().flatten();
+                let next = store.behind(base, damage, from).ok().flatten();
                 let why = format!("segment {base}, {damage}");
                 self.report(ledger, &partition, (from, next), &why);
                 next.unwrap_or(closed)
