@@ -167,7 +167,11 @@ def features(parts, order):
 INTRODUCTION = """# Compatibility
 
 What clients that others wrote do against this broker. Written by `tests/clients/run --report` from its own results: each
-client's part tells the run of its day. `tests/clients/run --kafka` runs the same tests against Apache Kafka 4.3.0.
+client's part reports the run of its day. `tests/clients/run --kafka` runs the same tests against Apache Kafka 4.3.0.
+"""
+
+CLIENTS = """
+## Clients
 
 | client | version | facts that hold | run on |
 | --- | --- | --- | --- |
@@ -190,7 +194,7 @@ def write_markdown(path, results, order):
     known = [client for client in order if client in parts]
     table = "\n".join(rows[client] for client in known)
     sections = [features(parts, order), *(parts[client] for client in known), traps(parts)]
-    path.write_text(INTRODUCTION + table + "\n\n" + "\n\n".join(sections) + "\n" + DIFFERENCES)
+    path.write_text(INTRODUCTION + DIFFERENCES + CLIENTS + table + "\n\n" + "\n\n".join(sections) + "\n")
 
 
 def old_parts(path):
