@@ -1,5 +1,5 @@
-# Everything a user or a developer runs. `make serve` needs a Rust toolchain and a C compiler, nothing else. `make test` also needs
-# Python 3 with venv, kcat, and the network once, for the clients that it installs into .cache/.
+# Everything a user or a developer runs. `make serve` needs a Rust toolchain and a C compiler, nothing else. `make test` installs what it
+# needs besides (Python 3 with venv, kcat), or says what is missing; it needs the network once, for the clients below .cache/.
 
 CARGO ?= cargo
 SEEDS ?= 100
@@ -7,7 +7,7 @@ SECONDS ?= 60
 TARGETS ?=
 ARGS ?=
 
-.PHONY: serve build test test-clients sim sim-every sim-quorum chaos bench fuzz fuzz-check check fmt deny
+.PHONY: serve build setup test test-clients sim sim-every sim-quorum chaos bench fuzz fuzz-check check fmt deny
 
 ## build the release binary and start a broker on 127.0.0.1:9092 with its data in ./data
 serve: build
@@ -17,10 +17,15 @@ build:
 	$(CARGO) build --release --bin esker
 
 ## every test of the workspace, of the comparison's harness, then the quick clients; fuzz targets at least compile
-test: fuzz-check
+test: setup
+	$(MAKE) fuzz-check
 	$(CARGO) test --workspace
 	python3 -m unittest discover bench/tests
 	ESKER_BIN=target/debug/esker tests/clients/run --quick
+
+## what the tests need beside the toolchain, installed or named
+setup:
+	@tests/setup
 
 ## clients and tools that nobody here wrote, against the release binary; installs what it needs
 test-clients: build
