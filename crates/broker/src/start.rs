@@ -17,7 +17,7 @@ use meta::{Endpoint, Image, ReplayError, Resource, SecurityProtocol};
 use model::{BrokerId, LeaderEpoch, PartitionIndex, Ticket};
 use partition::{
     Announce, Cleaning, Found, Identity, InMemory, News, OpenError, Partition, PieceMaker,
-    Recovery, Residents, Restored, SegmentWriter, Start, Syncer, Told,
+    Recovery, Residents, Restored, SegmentWriter, Start, Syncer, Told, check_ownership,
 };
 use raft::{
     Boot, Election, History, LogView, Me, Quorum, Replica, VersionRange, VoteFile, Voter, VoterSet,
@@ -257,7 +257,7 @@ impl Broker {
         self.shared.stop();
     }
 
-    /// What its shards hold for clients, as of the last turn of each.
+    /// Bytes that its shards hold for clients, as of the last turn of each.
     #[must_use]
     pub fn held(&self) -> Held {
         self.shared.held()
@@ -316,6 +316,13 @@ fn recover(env: &Env, settings: &Settings) -> Result<Recovered, StartError> {
         env::tell!("log dir {} is offline: {error}", paths[at].display());
         Residents::offline(env, &paths[at], settings.dir(), env.threads.bell())
     };
+    // All of them first: a start that is refused for one directory leaves nothing in another.
+    for path in paths {
+        match check_ownership(env, path) {
+            Err(error) if !error.is_of_one_dir() => return Err(error.into()),
+            _ => {}
+        }
+    }
     let mut recoveries = Vec::new();
     for path in paths {
         let fresh = || Identity {
@@ -389,7 +396,7 @@ fn recover(env: &Env, settings: &Settings) -> Result<Recovered, StartError> {
         residents.push(here);
     }
     let moved: Vec<Record> = (adopted.into_iter())
-        // What is there is not set aside yet: the partition stays offline, and the next start decides anew.
+        // Files that are there are not set aside yet: the partition stays offline, and the next start decides anew.
         .filter(|adopted| !residents[adopted.named].dir.is_failed())
         .map(|adopted| adopted.record)
         .collect();
@@ -647,7 +654,11 @@ fn endpoints(settings: &Settings, bound: &[SocketAddr]) -> Vec<Endpoint> {
             Endpoint {
                 name: listener.name.clone(),
                 host: advertised.map_or_else(
-                    || bound.ip().to_string(),
+                    || {
+                        listener
+                            .name_of_host()
+                            .unwrap_or_else(|| bound.ip().to_string())
+                    },
                     |advertised| advertised.host.clone(),
                 ),
                 port: advertised

@@ -410,6 +410,9 @@ fn check_cordoned(layers: &Layers) -> Result<(), SettingsError> {
     })
 }
 
+/// A listener that has one of these names speaks it, unless `listener.security.protocol.map` says otherwise.
+const PROTOCOLS: [&str; 4] = ["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"];
+
 struct Doors {
     listeners: Vec<Listener>,
     advertised: Vec<Listener>,
@@ -442,6 +445,28 @@ impl Doors {
                     reason,
                 }
             })?;
+        let is_named = |listener: &&Listener| {
+            protocols.contains_key(&listener.name) || PROTOCOLS.contains(&listener.name.as_str())
+        };
+        let unnamed: Vec<String> = listeners
+            .iter()
+            .filter(|listener| !is_named(listener))
+            .map(|listener| format!("{}:PLAINTEXT", listener.name))
+            .collect();
+        if !unnamed.is_empty() {
+            let names: Vec<&str> = unnamed
+                .iter()
+                .filter_map(|it| it.split(':').next())
+                .collect();
+            return Err(SettingsError::Unusable {
+                name: "listener.security.protocol.map",
+                reason: format!(
+                    "says no protocol for {}; set it to {}",
+                    names.join(" and "),
+                    unnamed.join(",")
+                ),
+            });
+        }
         for listener in &listeners {
             let protocol = protocols
                 .get(&listener.name)
@@ -562,6 +587,10 @@ mod tests {
             ("log.dir=", "log.dirs: names no directory"),
             ("log.dirs=", "log.dirs: names no directory"),
             ("log.dirs=a,b,a", "log.dirs: names a directory twice"),
+            (
+                "listeners=INSIDE://:1,OUTSIDE://:2",
+                "listener.security.protocol.map: says no protocol for INSIDE and OUTSIDE; set it to INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT",
+            ),
             (
                 "listeners=SSL://:1",
                 "listeners: SSL speaks SSL; this version speaks PLAINTEXT only",

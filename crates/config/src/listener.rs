@@ -51,6 +51,14 @@ impl Listener {
         })
     }
 
+    /// The name of the host, where it was given and is no address: clients are told to connect to it, as the operator wrote it.
+    #[must_use]
+    pub fn name_of_host(&self) -> Option<String> {
+        let is_address = self.host.contains(':') || self.host.parse::<std::net::IpAddr>().is_ok();
+        let is_name = !self.host.is_empty() && !is_address;
+        is_name.then(|| self.host.clone())
+    }
+
     /// `host:port` to bind or to dial; all addresses when there is no host.
     #[must_use]
     pub fn address(&self) -> String {
@@ -126,6 +134,22 @@ mod tests {
         assert!(parse("://host:1").is_err());
         assert!(parse("PLAINTEXT://two words:1").is_err());
         assert!(parse("PLAINTEXT://PLAINTEXT://host:1").is_err());
+    }
+
+    #[test]
+    fn a_host_is_a_name_unless_it_is_an_address() {
+        let name = |text: &str| Listener::parse(text).expect("valid").name_of_host();
+        assert_eq!(name("localhost:1"), Some("localhost".into()));
+        assert_eq!(name("kafka-1.example:1"), Some("kafka-1.example".into()));
+        for address in [
+            ":1",
+            "0.0.0.0:1",
+            "10.0.0.7:1",
+            "[::1]:1",
+            "[fe80::1%eth0]:1",
+        ] {
+            assert_eq!(name(address), None, "{address}");
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::io::{self, IoSlice};
 use std::path::Path;
 use std::sync::Arc;
 
-/// What to do when opening a file.
+/// The way in which a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Open {
     /// Existing file, reads only.

@@ -27,9 +27,12 @@ macro_rules! tell {
     ($($text:tt)*) => { $crate::tell_line(format_args!($($text)*)) };
 }
 
-/// What [`tell!`] calls. A full disk or a log collector that ended costs the line; `eprintln!` would end the process.
+/// Used by [`tell!`]. A full disk or a log collector that ended costs the line; `eprintln!` would end the process. Names and messages
+/// of strangers stay on the line: see [`model::printable`].
 pub fn tell_line(text: fmt::Arguments) {
-    let _ = std::io::stderr().write_all(format!("{text}\n").as_bytes());
+    let text = text.to_string();
+    let line = format!("{}\n", model::printable(&text));
+    let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
 /// One machine: everything the broker may ask of the outside world.

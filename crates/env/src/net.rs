@@ -53,7 +53,7 @@ pub trait Poller: Send {
     /// Appends what became ready to `ready`; waits up to `timeout` (`None`: until something happens or `wake`).
     fn wait(&mut self, timeout: Option<Duration>, ready: &mut Vec<Readiness>) -> io::Result<()>;
     fn waker(&self) -> Arc<dyn Wake>;
-    /// Listens on `address` (`host:port`, port 0 picks one); returns the bound address.
+    /// Listens on `address` (`host:port`, port 0 picks one), at every address of a name; returns the first that is bound.
     fn listen(&mut self, address: &str) -> io::Result<SocketAddr>;
     /// Next accepted socket of any listener of this poller, or of the one at port `only`; `None` when there is none now. Peers
     /// that nobody accepts wait; of those no new edge tells.

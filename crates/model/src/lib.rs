@@ -18,8 +18,10 @@ macro_rules! number {
     };
 }
 
+mod printable;
 mod ticket;
 
+pub use printable::printable;
 pub use ticket::{InboxId, Ticket, WaiterKey};
 
 number! {

@@ -29,7 +29,7 @@ pub use dir::{
     Announce, Begun, Cleaner, CleanerSettings, Cleaning, Commit, DirSettings, Durable, Extent,
     Flight, Found, Identity, InMemory, Key, LogDir, Move, MoveError, MoveStep, Moved, NeverDurable,
     OpenError, Opened, PieceMaker, Push, Reached, Recovery, Residents, Restored, SegmentWriter,
-    Slot, Stamp, Syncer, Told, Wait, accept_loss, unnamed_loss,
+    Slot, Stamp, Syncer, Told, Wait, accept_loss, check_ownership, unnamed_loss,
 };
 pub use follow::{FollowError, Followed};
 pub use isolation::Isolation;

@@ -1,4 +1,4 @@
-//! What is written about settings agrees with the table.
+//! The documents about settings agree with the table.
 
 use std::path::Path;
 

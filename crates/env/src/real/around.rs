@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{self, IoSlice};
 use std::os::unix::fs::FileExt;
 
-/// What every disk and file system in use is content with.
+/// An alignment that suffices for every disk and file system in use.
 const ALIGNMENT: usize = 4096;
 /// Bytes per call, at most: the kernel has a disk work on parts of it side by side.
 pub(super) const CALL_BYTES: usize = 1 << 20;

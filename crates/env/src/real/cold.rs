@@ -15,7 +15,7 @@ const STEP_BYTES: u64 = 128 << 10;
 
 /// Waits until a range is in the page cache, as far as the file and the disk give it.
 pub(super) fn bring_in(file: &File, position: u64, len: u64) {
-    // Who reads ahead does not know where the file ends.
+    // The caller reads ahead and does not know where the file ends.
     let end = file.metadata().map_or(0, |file| file.len());
     let end = end.min(position + len);
     let mut at = position;

@@ -299,7 +299,7 @@ impl File for Opened {
     }
 }
 
-/// What is left of a vectored write: `bufs`, less the first `skip` bytes of the first one.
+/// The rest of a vectored write: `bufs`, less the first `skip` bytes of the first one.
 struct Rest<'a> {
     bufs: &'a [IoSlice<'a>],
     skip: usize,

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use crate::Env;
 
-/// What shells give where nobody raised it.
+/// The limit that shells set where nobody raised it.
 const DESCRIPTORS_UNKNOWN: usize = 1024;
 
 impl Env {
@@ -31,6 +31,13 @@ impl Env {
     #[must_use]
     pub fn memory_bytes() -> u64 {
         memory::bytes()
+    }
+
+    /// Milliseconds since 1970 of a local time, given as what UTC would call the same numbers.
+    #[must_use]
+    pub fn local_to_utc_ms(ms: i64) -> Option<i64> {
+        let seconds = sys::local_to_utc(ms.div_euclid(1000))?;
+        seconds.checked_mul(1000)?.checked_add(ms.rem_euclid(1000))
     }
 
     /// The operating system.

@@ -183,6 +183,26 @@ impl OsPoller {
         Ok(conn_id(index, uses))
     }
 
+    fn listen_on(&mut self, address: SocketAddr) -> io::Result<SocketAddr> {
+        if self.listeners.len() == LISTENERS_MAX {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let mut listener = TcpListener::bind(address)?;
+        sys::set_backlog(listener.as_raw_fd(), BACKLOG)?;
+        sys::keep_alive(listener.as_raw_fd())?;
+        let token = Token(LISTENER_LAST - self.listeners.len());
+        self.poll
+            .registry()
+            .register(&mut listener, token, Interest::READABLE)?;
+        let bound = listener.local_addr()?;
+        self.listeners.push(Listener {
+            port: bound.port(),
+            usual: unpace(&listener),
+            socket: listener,
+        });
+        Ok(bound)
+    }
+
     fn poll_events(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         // The poller counts milliseconds; a shorter wait goes through a call that counts nanoseconds.
         let timeout = match timeout {
@@ -247,31 +267,20 @@ impl Poller for OsPoller {
     }
 
     fn listen(&mut self, address: &str) -> io::Result<SocketAddr> {
-        if self.listeners.len() == LISTENERS_MAX {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
-        let mut failed = None;
-        for address in stream::resolve(address)? {
-            match TcpListener::bind(address) {
-                Ok(mut listener) => {
-                    sys::set_backlog(listener.as_raw_fd(), BACKLOG)?;
-                    sys::keep_alive(listener.as_raw_fd())?;
-                    let token = Token(LISTENER_LAST - self.listeners.len());
-                    self.poll
-                        .registry()
-                        .register(&mut listener, token, Interest::READABLE)?;
-                    let bound = listener.local_addr()?;
-                    self.listeners.push(Listener {
-                        port: bound.port(),
-                        usual: unpace(&listener),
-                        socket: listener,
-                    });
-                    return Ok(bound);
-                }
-                Err(error) => failed = Some(error),
+        let (mut first, mut absent) = (None, None);
+        for mut address in stream::resolve(address)? {
+            if let Some(first) = first {
+                // The port that the system picked for the first address is that of the others.
+                address.set_port(SocketAddr::port(&first));
+            }
+            match self.listen_on(address) {
+                Ok(bound) => first = first.or(Some(bound)),
+                // A name may have an address of a family that this machine does not use.
+                Err(error) if is_absent(&error) => absent = Some(error),
+                Err(error) => return Err(error),
             }
         }
-        Err(failed.unwrap_or_else(|| io::ErrorKind::NotFound.into()))
+        first.ok_or_else(|| absent.unwrap_or_else(|| io::ErrorKind::NotFound.into()))
     }
 
     fn accept(&mut self, only: Option<u16>) -> io::Result<Option<Socket>> {
@@ -388,7 +397,7 @@ impl OsPoller {
     }
 }
 
-/// What is paced from its first byte stays so, whatever is set later: so the listener gets the other kind. Gives the usual one; a
+/// A socket that is paced from its first byte stays so, so the listener gets the other kind. Returns the usual one; a
 /// kernel that refuses leaves everything as it is.
 fn unpace(listener: &TcpListener) -> Option<sys::CongestionName> {
     let socket = listener.as_raw_fd();
@@ -397,8 +406,19 @@ fn unpace(listener: &TcpListener) -> Option<sys::CongestionName> {
     (usual != UNPACED).then_some(usual)
 }
 
+/// True if no socket of this machine can have the address.
+fn is_absent(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::AddrNotAvailable
+        || error.raw_os_error() == Some(libc::EAFNOSUPPORT)
+}
+
+/// The address as an IPv4 peer knows it, where a socket for both families gives `::ffff:10.0.0.1`.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
 fn is_here(peer: SocketAddr, local: SocketAddr) -> bool {
-    peer.ip() == local.ip() || peer.ip().to_canonical().is_loopback()
+    peer.ip() == local.ip() || peer.ip().is_loopback()
 }
 
 fn accept(listener: &Listener) -> io::Result<Option<Socket>> {
@@ -409,6 +429,7 @@ fn accept(listener: &Listener) -> io::Result<Option<Socket>> {
                 let (Ok(()), Ok(local)) = (stream.set_nodelay(true), stream.local_addr()) else {
                     continue;
                 };
+                let (peer, local) = (canonical(peer), canonical(local));
                 let usual = listener.usual.filter(|_| !is_here(peer, local));
                 if let Some(usual) = usual {
                     // Refused only to a peer that is gone already.
@@ -462,7 +483,6 @@ mod tests {
             ("127.0.0.1", "127.0.0.1"),
             ("127.0.0.9", "127.0.0.1"),
             ("::1", "::1"),
-            ("::ffff:127.0.0.1", "::ffff:127.0.0.2"),
             ("10.0.0.7", "10.0.0.7"),
         ];
         for (peer, local) in here {
@@ -470,6 +490,45 @@ mod tests {
         }
         for (peer, local) in [("10.0.0.8", "10.0.0.7"), ("2001:db8::1", "2001:db8::2")] {
             assert!(!is_here(at(peer), at(local)), "{peer} at {local}");
+        }
+    }
+
+    fn accepted(poller: &mut dyn Poller) -> Socket {
+        loop {
+            match poller.accept(None).unwrap() {
+                Some(socket) => return socket,
+                None => std::thread::yield_now(),
+            }
+        }
+    }
+
+    #[test]
+    fn an_ipv4_peer_of_a_listener_for_both_families_has_its_own_address() {
+        let mut poller = OsNet.poller().unwrap();
+        let bound = match poller.listen("[::]:0") {
+            Err(error) if is_absent(&error) => return,
+            bound => bound.unwrap(),
+        };
+        let _peer = std::net::TcpStream::connect(("127.0.0.1", bound.port())).unwrap();
+        let socket = accepted(&mut *poller);
+        assert_eq!(socket.peer.ip().to_string(), "127.0.0.1");
+        assert_eq!(
+            socket.local.to_string(),
+            format!("127.0.0.1:{}", bound.port())
+        );
+    }
+
+    #[test]
+    fn a_name_is_listened_on_at_all_its_addresses() {
+        let mut poller = OsNet.poller().unwrap();
+        let bound = poller.listen("localhost:0").unwrap();
+        for mut address in stream::resolve("localhost:0").unwrap() {
+            if std::net::TcpListener::bind(address).is_err_and(|error| is_absent(&error)) {
+                continue;
+            }
+            address.set_port(bound.port());
+            let _peer = std::net::TcpStream::connect(address).unwrap();
+            assert_eq!(accepted(&mut *poller).local, address);
         }
     }
 
@@ -517,7 +576,7 @@ mod tests {
             Some(_) => assert_eq!(own, UNPACED),
             None => assert_eq!(own, usual),
         }
-        // What `accept` does for a peer elsewhere.
+        // As `accept` does for a peer elsewhere.
         sys::set_congestion(stream.as_raw_fd(), &usual).unwrap();
         assert_eq!(sys::congestion(stream.as_raw_fd()).unwrap(), usual);
     }

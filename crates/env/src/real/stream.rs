@@ -31,9 +31,15 @@ pub(super) fn dial(address: &str, timeout: Duration) -> io::Result<Box<dyn Strea
     Err(failed.unwrap_or_else(|| io::ErrorKind::TimedOut.into()))
 }
 
-/// Addresses of `host:port`; never empty.
+/// Addresses of `host:port`, each once; never empty.
 pub(super) fn resolve(address: &str) -> io::Result<Vec<SocketAddr>> {
-    let addresses: Vec<SocketAddr> = address.to_socket_addrs()?.collect();
+    let mut addresses: Vec<SocketAddr> = Vec::new();
+    for found in address.to_socket_addrs()? {
+        // A hosts file may name an address twice.
+        if !addresses.contains(&found) {
+            addresses.push(found);
+        }
+    }
     if addresses.is_empty() {
         return Err(io::Error::new(
             io::ErrorKind::NotFound,

@@ -435,7 +435,7 @@ impl Drop for View {
     }
 }
 
-/// What views count in.
+/// The unit that views count in.
 pub(super) const PAGE_BYTES: usize = 4096;
 
 #[allow(unsafe_code)]
@@ -522,6 +522,23 @@ pub(super) fn raise_file_limit() -> io::Result<()> {
         libc::setrlimit(libc::RLIMIT_NOFILE, &limit)
     }))
     .map(drop)
+}
+
+/// Seconds since 1970 of a local time, given as what UTC would call the same numbers; `None` where the system cannot tell.
+#[allow(unsafe_code)]
+pub(super) fn local_to_utc(seconds: i64) -> Option<i64> {
+    let seconds = libc::time_t::try_from(seconds).ok()?;
+    // SAFETY: a `tm` is numbers and a pointer, for which zeros are valid.
+    let mut parts: libc::tm = unsafe { std::mem::zeroed() };
+    // SAFETY: both pointers are to live values; the call fills the second.
+    if unsafe { libc::gmtime_r(&seconds, &mut parts) }.is_null() {
+        return None;
+    }
+    // The system knows whether summer time held then.
+    parts.tm_isdst = -1;
+    // SAFETY: the pointer is to a live `tm` that was filled above.
+    let utc = unsafe { libc::mktime(&mut parts) };
+    (utc != -1).then(|| utc.into())
 }
 
 /// Memory of the machine.

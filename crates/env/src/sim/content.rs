@@ -43,7 +43,7 @@ pub(crate) struct Content {
     losses: u64,
 }
 
-/// What a sync covers while it has not come to its end: the file as it was before, but for what programs see.
+/// The pages that a sync covers while it runs: the file as it was before, but for what programs see.
 #[derive(Clone)]
 pub(crate) struct Unsynced {
     /// Pages that the sync puts on the platter, as they were there.
@@ -287,7 +287,7 @@ impl Content {
         changed
     }
 
-    /// What the platter holds after the power came back, and how many pages differ from what programs had seen.
+    /// The platter after the power came back, and how many pages differ from what programs had seen.
     pub(crate) fn crash(&self, chooser: &mut dyn Chooser) -> (Content, u64) {
         let cuts = if self.cuts == 0 {
             0

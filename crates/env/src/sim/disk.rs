@@ -234,9 +234,10 @@ impl Disk for SimDisk {
             world.host_mut(self.life.host).sync_all(end);
         }
         let losses = world.host(self.life.host).volume.losses();
-        match std::mem::replace(told, losses) == losses {
-            true => Ok(()),
-            false => Err(io_error()),
+        if std::mem::replace(told, losses) == losses {
+            Ok(())
+        } else {
+            Err(io_error())
         }
     }
 
@@ -397,9 +398,10 @@ impl File for SimFile {
             host.sync_file(self.node, end)?;
         }
         let losses = host.volume.file(self.node)?.losses();
-        match self.losses_told.swap(losses, Ordering::Relaxed) == losses {
-            true => Ok(()),
-            false => Err(io_error()),
+        if self.losses_told.swap(losses, Ordering::Relaxed) == losses {
+            Ok(())
+        } else {
+            Err(io_error())
         }
     }
 

@@ -182,7 +182,7 @@ pub(crate) struct SyncEnd {
 
 pub(crate) struct Host {
     pub(crate) wall: Wall,
-    /// What `Env::rng` draws from, apart from the choices of the simulator.
+    /// The source of `Env::rng`, apart from the choices of the simulator.
     pub(crate) broker_chance: Chance,
     pub(crate) faults: Faults,
     pub(crate) counts: Counts,

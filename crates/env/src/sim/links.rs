@@ -34,7 +34,7 @@ impl Site {
     }
 }
 
-/// What becomes of that which comes over a link.
+/// The fate of a message on a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Passage {
     #[default]

@@ -340,7 +340,7 @@ impl Machine {
         Ok(())
     }
 
-    /// What a write or a copy that lands in a wrong file leaves: the bytes of `range` of `from` lie in `to` at `position` as well,
+    /// Does as a write or a copy into a wrong file does: the bytes of `range` of `from` lie in `to` at `position` as well,
     /// in memory and on the platter. No file gets longer by it: bytes beyond the end of either fall on nobody's. Tells how many
     /// bytes of `to` are others now; with none nothing has happened to it.
     pub fn misdirect(

@@ -112,7 +112,7 @@ impl Crew {
     }
 }
 
-/// What one step of the machine was.
+/// The kind of one step of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// A worker took a turn.

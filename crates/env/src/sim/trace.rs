@@ -1,4 +1,4 @@
-//! What happened, as one number: two runs of a seed are the same run when their traces are equal.
+//! All events of a run as one number: two runs of a seed are the same run when their traces are equal.
 //!
 //! Owns the hash of every event and, when asked, prints the events.
 

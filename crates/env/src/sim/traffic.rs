@@ -1,4 +1,4 @@
-//! What travels over the simulated network, and when it arrives.
+//! The messages on the simulated network, and when each arrives.
 //!
 //! Owns every moment at which something happens between two ends; the order within a pipe is kept.
 
@@ -149,7 +149,7 @@ impl World {
             let at = self.arrival(conn.sites[SERVER], conn.sites[CLIENT]);
             if let Some(conn) = self.network.conns.get_mut(&number) {
                 conn.open[SERVER] &= refusal.is_none();
-                // What the accepting side sends comes behind it.
+                // The accepting side's first bytes come behind it.
                 conn.pipes[SERVER].last_arrival = at;
             }
             let conn = number;

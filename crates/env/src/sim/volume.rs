@@ -56,7 +56,7 @@ impl Change {
     }
 }
 
-/// What a crash took: pages whose content differs from what programs had seen, and changes of names undone.
+/// The losses of a crash: pages whose content differs from what programs had seen, and changes of names undone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
     pub pages: u64,

@@ -1,4 +1,4 @@
-//! What bells, workers and clocks promise.
+//! The promises of bells, workers and clocks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

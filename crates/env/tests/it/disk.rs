@@ -1,4 +1,4 @@
-//! What files and directories promise while the power stays on.
+//! The promises of files and directories while the power stays on.
 
 use std::io::{ErrorKind, IoSlice};
 

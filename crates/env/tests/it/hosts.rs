@@ -110,7 +110,7 @@ impl Worker for Keeper {
     }
 }
 
-/// What a caller has seen.
+/// The observations of a caller.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Seen {
     /// The highest number that came back.
@@ -319,7 +319,7 @@ fn a_paused_machine_answers_nothing_and_then_goes_on() {
     let seen = call(&machines, 1, 2);
     run(&machines, 200);
     machines.get(HostId(2)).pause(Duration::from_millis(200));
-    // What had left before it stopped may be on its way, and slow.
+    // Bytes that had left before it stopped may be on their way, and slow.
     run(&machines, 10);
     let before = echoed(&seen);
     run(&machines, 150);

@@ -1,4 +1,4 @@
-//! What sockets promise, told with one poller as the server and blocking streams as its clients.
+//! The promises of sockets, tested with one poller as the server and blocking streams as its clients.
 
 use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::time::Duration;

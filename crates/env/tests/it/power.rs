@@ -1,4 +1,4 @@
-//! What a simulated disk keeps and loses: everything synced stays, everything else may go, and both really happen.
+//! A simulated disk and a power cut: everything synced stays, everything else may go, and both really happen.
 
 use std::collections::BTreeSet;
 use std::io::{ErrorKind, IoSlice};
@@ -317,7 +317,7 @@ fn bytes_of_one_file_land_in_another_and_outlive_a_power_cut() {
     );
     assert_eq!(content(&machine, FILE).unwrap(), [1; 10_000]);
 
-    // What is the same already is no injury, and neither file gets longer or lends what it does not have.
+    // Equal bytes are no injury, and neither file gets longer or lends what it does not have.
     assert_eq!(machine.misdirect(from, 0..3000, to, 4000).unwrap(), 0);
     assert_eq!(
         machine.misdirect(from, 9_000..20_000, to, 8_500).unwrap(),

@@ -1,4 +1,4 @@
-//! What the simulator adds to the contract: virtual time, wake-ups that must be asked for, and runs that repeat.
+//! The simulator's additions to the contract: virtual time, wake-ups that must be asked for, and runs that repeat.
 
 use std::io::{ErrorKind, IoSlice};
 use std::path::Path;

@@ -49,7 +49,8 @@ pub use linger::{Stamp, Wait};
 pub use log_dir::{Begun, Commit, LogDir};
 pub use r#move::{Move, MoveError, MoveStep, Moved};
 pub use open::{
-    Extent, Found, Identity, OpenError, Opened, Recovery, Restored, Told, accept_loss, unnamed_loss,
+    Extent, Found, Identity, OpenError, Opened, Recovery, Restored, Told, accept_loss,
+    check_ownership, unnamed_loss,
 };
 pub use pieces::PieceMaker;
 pub use queue::{Push, Slot};

@@ -13,7 +13,7 @@ use log::checkpoint::{Checkpoint, LoadError};
 use log::journal::{self, Damage};
 
 use super::error::OpenError;
-use super::{lock, meta_properties};
+use super::{lock, meta_properties, ownership};
 use crate::dir::log_dir::LogDir;
 
 const FILE_NAME: &str = "esker.accepted-loss";
@@ -22,6 +22,7 @@ const FILE_BYTES_MAX: u64 = 64 << 10;
 
 /// Accepts the loss of all rounds of a stopped broker's log directory that nothing names, and returns them.
 pub fn accept_loss(env: &Env, path: &Path) -> Result<Vec<Damage>, OpenError> {
+    ownership::check_ownership(env, path)?;
     let _lock = lock::lock(env, path)?;
     let damage = unnamed_loss(env, path)?;
     if !damage.is_empty() {

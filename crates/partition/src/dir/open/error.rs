@@ -20,6 +20,20 @@ pub enum OpenError {
         found: String,
         own: String,
     },
+    #[error(
+        "{} is a data directory of Apache Kafka{whose}: it has {mark} and nothing of ours; nothing in it was changed",
+        path.display()
+    )]
+    Kafkas {
+        path: PathBuf,
+        whose: String,
+        mark: String,
+    },
+    #[error(
+        "{} has partitions, and nothing that says which program they belong to; nothing in it was changed",
+        path.display()
+    )]
+    Unknown { path: PathBuf },
     #[error("{}: {what}", path.display())]
     Damaged { path: PathBuf, what: String },
     #[error(transparent)]
@@ -42,6 +56,12 @@ impl OpenError {
 
     /// Whether a broker with other directories may do without this one.
     pub fn is_of_one_dir(&self) -> bool {
-        !matches!(self, OpenError::Locked { .. } | OpenError::Foreign { .. })
+        !matches!(
+            self,
+            OpenError::Locked { .. }
+                | OpenError::Foreign { .. }
+                | OpenError::Kafkas { .. }
+                | OpenError::Unknown { .. }
+        )
     }
 }

@@ -82,9 +82,10 @@ impl Recovery {
                 error,
             })?;
         }
-        let checkpointed = match is_settled {
-            true => point.sequence,
-            false => self.checkpoint.sequence,
+        let checkpointed = if is_settled {
+            point.sequence
+        } else {
+            self.checkpoint.sequence
         };
         let Recovery {
             env,

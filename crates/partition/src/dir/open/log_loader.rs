@@ -25,7 +25,7 @@ use crate::dir::residents::Residents;
 use crate::dir::rows;
 use crate::partition::{Hole, Partition, Start};
 
-/// What the metadata says of a partition whose files or journal rounds were found.
+/// The metadata's facts about a partition whose files or journal rounds were found.
 #[derive(Clone)]
 pub struct Found {
     pub topic: Arc<str>,
@@ -307,7 +307,7 @@ impl Log {
         self.pending.push(batch);
     }
 
-    /// What an earlier start put aside, because it could not read the files, comes behind them.
+    /// Records that an earlier start put aside, because it could not read the files, come behind them.
     pub(super) fn take_back(&mut self, rescued: &Store) -> Result<(), OpenError> {
         for batch in read_all(rescued)? {
             self.take(batch);

@@ -1,4 +1,4 @@
-//! Who a log directory belongs to: cluster, node and an id of its own, in the file that Kafka's tools read as well.
+//! The owner of a log directory: cluster, node and an id of its own, in the file that Kafka's tools read as well.
 //!
 //! Written once, durably, before anything else; refused when it cannot be read, never made anew beside existing data.
 
@@ -11,9 +11,9 @@ use log::Syncing;
 use log::epochs::replace_file;
 use wire::Uuid;
 
-const IDENTITY_NAME: &str = "meta.properties";
+pub(super) const IDENTITY_NAME: &str = "meta.properties";
 
-/// Who owns the directory.
+/// The owner of the directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     pub cluster_id: String,

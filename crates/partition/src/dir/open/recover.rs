@@ -28,7 +28,7 @@ use super::meta_properties::{self, Identity};
 use super::recovery::Recovery;
 use super::restored::Restored;
 use super::told::Told;
-use super::{accept_loss, unreadable};
+use super::{accept_loss, ownership, unreadable};
 use crate::dir::backlog::UNWRITTEN_BYTES_MAX;
 use crate::dir::log_dir::LogDir;
 use crate::dir::names::{self, is_of_a_log, partition_of};
@@ -36,7 +36,7 @@ use crate::dir::settings::DirSettings;
 use crate::dir::syncer::VOLUME_SYNC_MIN;
 
 /// Says that the metadata log is in this directory, from before its first record on.
-const METADATA_MARK: &str = "esker.metadata";
+pub(super) const METADATA_MARK: &str = "esker.metadata";
 /// 256 MiB of batches that a full disk has no room for are kept in memory: the segment writer's 128 MiB of an earlier life,
 /// and as much again for files that the checkpoint did not cover. More, and the start is refused.
 const UNPLACED_BYTES_MAX: usize = 2 * UNWRITTEN_BYTES_MAX as usize;
@@ -54,6 +54,7 @@ impl Recovery {
             path: path.to_path_buf(),
             error,
         };
+        ownership::check_ownership(env, path)?;
         let journal = LogDir::journal_path(path);
         disk.create_dir_all(&journal).map_err(at)?;
         let lock = lock::lock(env, path)?;
@@ -166,7 +167,7 @@ impl Recovery {
         Ok(has_rows || has_files.map_err(|error| self.io(error))?)
     }
 
-    /// What the metadata call this directory.
+    /// The id that the metadata know this directory by.
     pub fn id(&self) -> Uuid {
         self.id
     }
@@ -323,7 +324,11 @@ impl Recovery {
     }
 }
 
-fn has_partitions(env: &Env, path: &Path, counts: impl Fn(&str) -> bool) -> io::Result<bool> {
+pub(super) fn has_partitions(
+    env: &Env,
+    path: &Path,
+    counts: impl Fn(&str) -> bool,
+) -> io::Result<bool> {
     for entry in env.disk.read_dir(path)? {
         if entry.is_dir && partition_of(&entry.name).is_some() && counts(&entry.name) {
             let inside = env.disk.read_dir(&path.join(&entry.name))?;

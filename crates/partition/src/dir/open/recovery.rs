@@ -50,7 +50,7 @@ pub struct Recovery {
     pub(super) is_loss_accepted: bool,
     /// Partitions that the metadata log ever told of; `None` until it is read.
     pub(super) told: Option<Arc<Told>>,
-    /// What the journal has of others.
+    /// The journal's batches of others.
     pub(super) strays: BTreeMap<(Uuid, PartitionIndex), Stray>,
     pub(super) wall: Timestamp,
 }

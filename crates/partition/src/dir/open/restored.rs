@@ -1,6 +1,6 @@
 //! Between the two halves of a start: what each directory has is known, and nothing of it is gone yet.
 //!
-//! Whoever opens several directories decides here which of them a partition lives in, because the metadata may be older than a
+//! The caller that opens several directories decides here which of them a partition lives in, because the metadata may be older than a
 //! move and name one that has less of it, or nothing. Invariant: the files of a partition go only where another directory has all
 //! of it; what may be more than a copy is set aside. Does not decide, and knows of no other directory.
 
@@ -24,7 +24,7 @@ pub struct Restored {
 }
 
 impl Restored {
-    /// What the metadata call this directory.
+    /// The id that the metadata know this directory by.
     pub fn id(&self) -> Uuid {
         self.recovery.id()
     }

@@ -1,4 +1,4 @@
-//! What the metadata log ever told of.
+//! The partitions that the metadata log ever named.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

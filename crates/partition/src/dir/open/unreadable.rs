@@ -29,7 +29,7 @@ use crate::partition::Hole;
 /// have to walk.
 const TRIED_BYTES_MAX: u64 = 8 << 20;
 
-/// What earlier starts have put aside.
+/// The names of what earlier starts have put aside.
 pub(super) fn list(env: &Env, path: &Path) -> io::Result<BTreeSet<String>> {
     let entries = env.disk.read_dir(path)?;
     let names = entries.into_iter().map(|entry| entry.name);
@@ -98,9 +98,10 @@ impl Recovery {
                 let row = row.ok_or(error)?;
                 let mut log = Log::new(key, path, found, Some(&row), holes);
                 log.is_missing = is_missing;
-                let store = match is_rescued {
-                    true => Some(self.open_rescued(&rescue, &log.found)?),
-                    false => None,
+                let store = if is_rescued {
+                    Some(self.open_rescued(&rescue, &log.found)?)
+                } else {
+                    None
                 };
                 log.do_without_files(rescue, row, store);
                 Ok(log)
@@ -155,15 +156,16 @@ impl Recovery {
         error: OpenError,
     ) -> Result<Wrote, OpenError> {
         let log = self.logs.get(&key);
-        // What went to its files is not pending any more, and not durable yet.
+        // Batches that went to its files are not pending any more, and not durable yet.
         let Some(log) = log.filter(|log| !log.is_written && log.unread.is_none()) else {
             return Err(error);
         };
         let row = self.may_do_without(key, &log.path, &error).ok_or(error)?;
         let rescue = self.path.join(rescued_name(&log.found.topic, key.1, key.0));
-        let store = match self.taken_back.contains(&rescue) {
-            true => Some(self.open_rescued(&rescue, &log.found)?),
-            false => None,
+        let store = if self.taken_back.contains(&rescue) {
+            Some(self.open_rescued(&rescue, &log.found)?)
+        } else {
+            None
         };
         self.taken_back.retain(|taken| *taken != rescue);
         let Some(log) = self.logs.get_mut(&key) else {
@@ -173,7 +175,7 @@ impl Recovery {
         Ok(log.write(&self.files, self.wall)?)
     }
 
-    /// What the checkpoint knows of the partition, if the error is one of reading its files alone and the broker can start
+    /// The checkpoint's row of the partition, if the error is one of reading its files alone and the broker can start
     /// without it.
     fn may_do_without(
         &self,
@@ -198,7 +200,7 @@ impl Recovery {
         Some(*row)
     }
 
-    /// What the checkpoint knows of a partition whose directory is not there: it may live in another one, and have left this one
+    /// The checkpoint's row of a partition whose directory is not there: it may live in another one, and have left this one
     /// since that checkpoint.
     fn row_without_files(
         &self,
@@ -214,7 +216,7 @@ impl Recovery {
     fn open_rescued(&self, path: &Path, found: &Found) -> Result<Store, OpenError> {
         let config = Arc::clone(&found.config);
         let (store, state) = Store::open(&self.files, path, config, None)?;
-        // What was not durable when that start ended is told by the journal again.
+        // Batches that were not durable when that start ended come from the journal again.
         if !state.is_clean() {
             store.truncate_to(state.log_end)?;
         }
