@@ -6,7 +6,7 @@ use clap::Args;
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Global {
-    /// Broker to ask first; several are separated by commas. ESKER_BOOTSTRAP names another default
+    /// Broker to ask first, at port 9092 if it names none; several are separated by commas. ESKER_BOOTSTRAP names another default
     #[arg(
         short = 'b',
         long,
@@ -19,9 +19,17 @@ pub(crate) struct Global {
     /// Print JSON instead of text
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// Give up on an operation after this many seconds
-    #[arg(long, global = true, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
-    pub(crate) timeout: Duration,
+    /// Give up on an operation after this many seconds [default: 30; readers that follow and pipes wait on]
+    #[arg(long, global = true, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) timeout: Option<Duration>,
+}
+
+const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
+
+impl Global {
+    pub(crate) fn timeout(&self) -> Duration {
+        self.timeout.unwrap_or(TIMEOUT_DEFAULT)
+    }
 }
 
 /// Read here and not by clap, which would name the flag in every usage line as one that is needed.
@@ -40,7 +48,7 @@ pub(crate) fn partition(text: &str) -> Result<i32, String> {
     }
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text
         .parse()
         .map_err(|_| format!("`{text}` is not a number of seconds"))?;

@@ -40,7 +40,7 @@ pub(crate) enum ClientVerb {
     },
 }
 
-/// What one instance pushed last.
+/// The last push of one instance.
 #[derive(Default)]
 struct Pushed {
     client_id: String,

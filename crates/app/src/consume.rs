@@ -6,12 +6,12 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use clap::Args;
-use client::{Client, Consumer, ConsumerOptions, Fetched, Place, Taken, Topic};
+use client::{Client, Consumer, ConsumerOptions, Fetched, Outages, Place, Skipped, Taken, Topic};
 use env::Env;
 use model::Instant;
 
 use crate::arguments::Global;
-use crate::connect::connect;
+use crate::connect::{connect, outages};
 use crate::failure::Failure;
 use crate::moment;
 use crate::template::{Shown, Template, write_json};
@@ -19,8 +19,8 @@ use crate::template::{Shown, Template, write_json};
 #[derive(Args, Debug)]
 pub(crate) struct ConsumeArgs {
     pub(crate) topic: String,
-    /// Where to begin: `beginning`, `end`, an offset, `-N` (the last N of each partition), or `@` and a time
-    /// (milliseconds since 1970 or RFC 3339)
+    /// Where to begin: `beginning`, `end`, an offset, `-N` (the last N of each partition), `-1h` (an hour ago; also d, m, s), or `@`
+    /// and a time (milliseconds since 1970, RFC 3339, or local such as 2026-11-21 09:30)
     #[arg(short = 'o', long, visible_alias = "offset", value_name = "WHERE", default_value = "beginning", allow_hyphen_values = true, value_parser = place)]
     pub(crate) from: Place,
     /// Stop after this many records
@@ -49,6 +49,9 @@ pub(crate) struct ConsumeArgs {
         value_name = "LEVEL"
     )]
     pub(crate) isolation: Isolation,
+    /// Go on behind records that are damaged, and say which offsets were passed over
+    #[arg(long)]
+    pub(crate) skip_damaged: bool,
 }
 
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,11 +78,18 @@ pub(crate) fn place(text: &str) -> Result<Place, String> {
     if let Some(time) = text.strip_prefix('@') {
         return moment::parse(time).map(Place::Time);
     }
+    if let Some(age) = text.strip_prefix('-')
+        && age.ends_with(|unit: char| unit.is_ascii_alphabetic())
+    {
+        let age = i64::try_from(moment::duration(age)?.as_millis()).unwrap_or(i64::MAX);
+        let now = Env::real().clock.wall_ms().0;
+        return Ok(Place::Time(now.saturating_sub(age).max(0)));
+    }
     match text.parse::<i64>() {
         Ok(offset) if offset >= 0 => Ok(Place::Offset(offset)),
         Ok(last) if last > i64::MIN => Ok(Place::Last(-last)),
         _ => Err(format!(
-            "`{text}` is none of: beginning, end, an offset, -N, @time"
+            "`{text}` is none of: beginning, end, an offset, -N, -1h, @time"
         )),
     }
 }
@@ -166,7 +176,11 @@ impl Growth {
         }
         self.next_look = now.plus(NEW_PARTITIONS_PAUSE);
         consumer.client().forget_topic(topic);
-        let found = consumer.client().topic(topic)?;
+        let found = match consumer.client().topic(topic) {
+            // The next poll waits for it.
+            Err(error) if error.is_outage() => return Ok(()),
+            found => found?,
+        };
         let new = found.partitions.iter().skip(self.known as usize);
         // One that nobody leads yet is for the next look.
         for partition in new.take_while(|partition| partition.leader.is_some()) {
@@ -209,6 +223,12 @@ pub(crate) fn consume(global: &Global, args: &ConsumeArgs) -> Result<(), Failure
     }
     let options = ConsumerOptions {
         isolation,
+        outages: if args.exit {
+            Outages::Bounded
+        } else {
+            outages(global)
+        },
+        skip_damaged: args.skip_damaged.then_some(report_skipped as fn(&Skipped)),
         ..ConsumerOptions::default()
     };
     let follows = !args.exit && args.partition.is_empty();
@@ -228,7 +248,14 @@ pub(crate) fn consume(global: &Global, args: &ConsumeArgs) -> Result<(), Failure
     };
     let mut out = BufWriter::with_capacity(256 << 10, std::io::stdout().lock());
     loop {
-        for fetched in consumer.poll()? {
+        let fetched = match consumer.poll() {
+            Ok(fetched) => fetched,
+            Err(error) => {
+                out.flush()?;
+                return Err(stopped(&mut consumer, error));
+            }
+        };
+        for fetched in fetched {
             if print(&fetched, &printer, &mut left, &mut out)? {
                 return Ok(out.flush()?);
             }
@@ -251,6 +278,32 @@ pub(crate) fn consume(global: &Global, args: &ConsumeArgs) -> Result<(), Failure
     }
 }
 
+fn report_skipped(skipped: &Skipped) {
+    let Skipped {
+        topic,
+        partition,
+        from,
+        to,
+        why,
+    } = skipped;
+    env::tell!("skipped the offsets {from} up to {to} of {topic}-{partition}: {why}");
+}
+
+/// Why reading ended; at damage with the offset from which on there is something to read.
+fn stopped(consumer: &mut Consumer, error: client::Error) -> Failure {
+    let Some((topic, partition, offset)) = error.damage() else {
+        return error.into();
+    };
+    let next = consumer.client().next_good(topic, partition, offset);
+    let failure = Failure::from(error);
+    match next {
+        Ok(Some(next)) => failure.after(format!("the next offset that can be read is {next}")),
+        Ok(None) => failure.after("nothing behind it can be read"),
+        // The first failure is the one to report.
+        Err(_) => failure,
+    }
+}
+
 enum Printer {
     /// Values, each with a line feed.
     Lines,
@@ -258,7 +311,7 @@ enum Printer {
     Template(Template),
 }
 
-/// What is still to be read before we are done.
+/// The records that are still to be read before we are done.
 struct Left {
     records: Option<u64>,
     /// Ends of partitions that are not reached, when there are ends.
@@ -348,7 +401,21 @@ mod tests {
         ] {
             assert_eq!(place(text), Ok(want), "{text}");
         }
-        for text in ["", "middle", "@", "@soon", "1.5", "-9223372036854775808"] {
+        let Ok(Place::Time(hour_ago)) = place("-1h") else {
+            panic!("a duration is a time")
+        };
+        let age = Env::real().clock.wall_ms().0 - hour_ago;
+        assert!((3_600_000..3_660_000).contains(&age), "{age}");
+        for text in [
+            "",
+            "-h",
+            "-1x",
+            "middle",
+            "@",
+            "@soon",
+            "1.5",
+            "-9223372036854775808",
+        ] {
             assert!(place(text).is_err(), "{text} was accepted");
         }
     }

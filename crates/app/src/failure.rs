@@ -21,7 +21,7 @@ pub(crate) struct Failure {
     kind: Kind,
     message: String,
     hint: Option<String>,
-    /// What else failed, of a command about several things.
+    /// Other failures of a command about several things.
     others: Vec<Failure>,
 }
 
@@ -75,6 +75,11 @@ impl Failure {
         self
     }
 
+    /// True if standard output was closed by its reader.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.kind == Kind::Quiet
+    }
+
     pub(crate) fn report(&self) -> ExitCode {
         if self.kind != Kind::Quiet {
             env::tell!("error: {}", self.message);
@@ -117,7 +122,7 @@ impl From<client::Error> for Failure {
     fn from(error: client::Error) -> Failure {
         let hint = hint(&error);
         let failure = match error {
-            client::Error::Address { .. } => Failure::usage(error),
+            client::Error::Address { .. } | client::Error::Protocol { .. } => Failure::usage(error),
             _ => Failure::new(error),
         };
         match hint {
@@ -127,7 +132,7 @@ impl From<client::Error> for Failure {
     }
 }
 
-/// What the user can do about an error of the client.
+/// A hint at what the user can do about an error of the client.
 fn hint(error: &client::Error) -> Option<String> {
     use client::Error;
     use wire::ErrorCode;
@@ -136,11 +141,18 @@ fn hint(error: &client::Error) -> Option<String> {
             "start a broker with `esker serve`, or name another one with --bootstrap HOST:PORT"
                 .to_owned(),
         ),
-        Error::Connect { .. } | Error::Address { .. } => {
+        Error::Connect { .. } | Error::Address { .. } | Error::Protocol { .. } => {
             Some("name a broker with --bootstrap HOST:PORT, or set ESKER_BOOTSTRAP".to_owned())
         }
-        Error::Garbled { .. } => Some(NO_KAFKA.to_owned()),
-        Error::Lost { source, .. } if is_mute(source.kind()) => Some(NO_KAFKA.to_owned()),
+        // Only the first answer tells a listener that speaks TLS, or no Kafka at all, from a broker that went away.
+        Error::Garbled {
+            api: wire::ApiKey::ApiVersions,
+            ..
+        } => Some(NO_KAFKA.to_owned()),
+        Error::NoGreeting { source, .. } if is_mute(source.kind()) => Some(NO_KAFKA.to_owned()),
+        Error::Damaged { .. } | Error::Unreadable { .. } => {
+            Some("`esker consume --skip-damaged` goes on behind it".to_owned())
+        }
         Error::NoTopic { topic } => Some(format!(
             "`esker topic list` shows what there is, `esker topic create {topic}` makes it"
         )),
@@ -154,6 +166,8 @@ fn hint(error: &client::Error) -> Option<String> {
                 "the broker does not create topics by itself; make it with `esker topic create`"
                     .to_owned(),
             ),
+            // Somebody answered before: what is mute now is away.
+            _ if matches!(**last, Error::NoGreeting { .. }) => None,
             _ => hint(last),
         },
         Error::Refused { code, message, .. } => match code {
@@ -170,7 +184,7 @@ fn hint(error: &client::Error) -> Option<String> {
 
 const NO_KAFKA: &str = "is that the port of a Kafka listener without TLS?";
 
-/// What becomes of a connection to something that speaks another protocol: it is closed, or nothing ever comes.
+/// True if a connection ended as one to a peer of another protocol does: it is closed, or nothing ever comes.
 fn is_mute(kind: io::ErrorKind) -> bool {
     matches!(
         kind,
@@ -188,7 +202,7 @@ fn nearest_setting(message: &str) -> Option<String> {
     meant(name.split_whitespace().next()?)
 }
 
-/// What a setting that does not exist may have meant.
+/// The setting that one that does not exist may have meant.
 pub(crate) fn meant(name: &str) -> Option<String> {
     config::nearest_topic_setting(name).map(|nearest| format!("did you mean {nearest}?"))
 }
@@ -212,6 +226,29 @@ mod tests {
             Failure::from(io::Error::from(io::ErrorKind::StorageFull)).kind,
             Kind::Failed
         );
+    }
+
+    #[test]
+    fn tls_is_suspected_only_of_a_peer_that_never_answered() {
+        let source = || io::Error::from(io::ErrorKind::UnexpectedEof);
+        let address = || "h:1".to_owned();
+        let mute = || client::Error::NoGreeting {
+            address: address(),
+            source: source(),
+        };
+        let hint_of = |error: client::Error| Failure::from(error).hint;
+        assert!(hint_of(mute()).is_some_and(|hint| hint.contains("TLS")));
+        let lost = client::Error::Lost {
+            address: address(),
+            source: source(),
+        };
+        assert_eq!(hint_of(lost), None);
+        let late = client::Error::TimedOut {
+            what: "writing".into(),
+            after: std::time::Duration::from_secs(30),
+            last: Some(Box::new(mute())),
+        };
+        assert_eq!(hint_of(late), None);
     }
 
     #[test]

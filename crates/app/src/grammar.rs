@@ -1,4 +1,4 @@
-//! What can be typed: the list of verbs, and which global flags mean something to each.
+//! The grammar of the command line: the list of verbs, and which global flags mean something to each.
 //!
 //! Each verb keeps its own arguments beside its code. Where Kafka's tools have a name for a thing, that name is accepted too.
 
@@ -13,7 +13,7 @@ use crate::{bench, clients, consume, group, inspect, produce, repair, serve, top
 #[derive(Debug, Parser)]
 #[command(
     name = "esker",
-    version,
+    version = env!("ESKER_VERSION"),
     propagate_version = true,
     max_term_width = 110
 )]

@@ -1,7 +1,7 @@
 //! `esker group`: list, describe, reset and delete. Lag is told in records and in seconds.
 
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::ops::{ControlFlow, Range};
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use client::{
     Client, Committed, Consumer, ConsumerOptions, GroupInfo, GroupMember, Isolation, Part, Place,
 };
 use env::Env;
+use model::printable;
 use serde_json::{Value, json};
 use wire::ErrorCode;
 
@@ -45,6 +46,9 @@ pub(crate) enum GroupVerb {
     Describe {
         #[arg(required = true, value_name = "GROUP")]
         groups: Vec<String>,
+        /// Show it again every so many seconds, until it is interrupted
+        #[arg(short, long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "2", value_parser = crate::arguments::seconds)]
+        watch: Option<Duration>,
     },
     /// Move what a group without members has committed
     Reset(ResetArgs),
@@ -78,11 +82,12 @@ pub(crate) struct ResetArgs {
 #[derive(Args, Debug)]
 #[group(required = true, multiple = false)]
 pub(crate) struct Target {
-    /// `beginning`, `end`, an offset, `-N` (N before the end), or `@` and a time (milliseconds or RFC 3339)
+    /// `beginning`, `end`, an offset, `-N` (N before the end), `-1h` (an hour ago), or `@` and a time (milliseconds, RFC 3339 or
+    /// local)
     #[arg(long, value_name = "WHERE", allow_hyphen_values = true, value_parser = crate::consume::place)]
     pub(crate) to: Option<Place>,
     /// To the first record that is at most this old, such as 90s, 15m, 6h or 2d
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", value_parser = crate::moment::duration)]
     pub(crate) by_duration: Option<Duration>,
     /// Forward by this many records, or back when negative
     #[arg(long, value_name = "RECORDS", allow_hyphen_values = true)]
@@ -119,29 +124,15 @@ pub(crate) fn one_of(names: &[&str], text: &str) -> Result<String, String> {
     )
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
-    let bad = || format!("`{text}` is no duration such as 90s, 15m, 6h or 2d");
-    let unit = text.chars().last().ok_or_else(bad)?;
-    let seconds: u64 = match unit {
-        's' => 1,
-        'm' => 60,
-        'h' => 3_600,
-        'd' => 86_400,
-        _ => return Err(bad()),
-    };
-    let number: u64 = text[..text.len() - 1].parse().map_err(|_| bad())?;
-    number
-        .checked_mul(seconds)
-        .map(Duration::from_secs)
-        .ok_or_else(bad)
-}
-
 pub(crate) fn group(global: &Global, args: &GroupArgs) -> Result<(), Failure> {
     let env = Env::real();
     let mut client = connect(&env, global)?;
     match &args.verb {
         GroupVerb::List { state, kind } => list(&mut client, state, kind, global.json),
-        GroupVerb::Describe { groups } => describe(&mut client, global, groups),
+        GroupVerb::Describe { groups, watch } => match watch {
+            Some(pause) => watch_groups(&mut client, global, groups, *pause),
+            None => describe(&mut client, global, groups),
+        },
         GroupVerb::Reset(args) => reset(&mut client, args, global.json),
         GroupVerb::Delete { groups, topic } => {
             delete(&mut client, groups, topic.as_deref(), global.json)
@@ -199,6 +190,37 @@ const LAG_COLUMNS: &[&str] = &[
     "metadata",
 ];
 
+/// Describes groups again and again. What fails now may be there the next time, so only an output that is closed ends it.
+fn watch_groups(
+    client: &mut Client,
+    global: &Global,
+    groups: &[String],
+    pause: Duration,
+) -> Result<(), Failure> {
+    let clock = std::sync::Arc::clone(&client.env().clock);
+    let bell = client.env().threads.bell();
+    loop {
+        let next = clock.now().plus(pause);
+        let mut out = std::io::stdout();
+        if !global.json {
+            if out.is_terminal() {
+                // To the upper left corner, and the screen is empty.
+                write!(out, "\x1b[H\x1b[2J")?;
+            }
+            writeln!(out, "{}", crate::moment::format(clock.wall_ms().0))?;
+        }
+        match describe(client, global, groups) {
+            Err(failure) if failure.is_quiet() => return Err(failure),
+            Err(failure) => {
+                failure.report();
+            }
+            Ok(()) => {}
+        }
+        out.flush()?;
+        bell.wait(Some(next));
+    }
+}
+
 fn describe(client: &mut Client, global: &Global, groups: &[String]) -> Result<(), Failure> {
     let (mut all, mut failures) = (Vec::new(), Vec::new());
     let mut gap = "";
@@ -223,15 +245,17 @@ fn describe(client: &mut Client, global: &Global, groups: &[String]) -> Result<(
         write!(
             out,
             "{gap}group {}  {}  {}",
-            group.id, group.kind, group.state
+            printable(&group.id),
+            printable(&group.kind),
+            printable(&group.state)
         )?;
         if !group.assignor.is_empty() {
-            write!(out, "  assignor {}", group.assignor)?;
+            write!(out, "  assignor {}", printable(&group.assignor))?;
         }
         writeln!(out, "  members {}", group.members.len())?;
         gap = "\n";
         if let Some(reason) = &group.last_rebalance {
-            writeln!(out, "last rebalance: {reason}")?;
+            writeln!(out, "last rebalance: {}", printable(reason))?;
         }
         if lags.is_empty() {
             writeln!(out, "nothing committed, nothing assigned")?;
@@ -289,7 +313,7 @@ fn lags(
     parts.sort();
     parts.dedup();
     let logs = logs(client, &parts)?;
-    // What is trimmed can no longer be read: it is no part of the lag.
+    // Trimmed records can no longer be read: they are no part of the lag.
     let unread: BTreeMap<&Part, Range<i64>> = committed
         .iter()
         .filter_map(|(part, at)| {
@@ -574,15 +598,5 @@ mod tests {
         assert_eq!(state("stable"), Ok("Stable".to_owned()));
         assert!(state("foo").unwrap_err().contains("PreparingRebalance"));
         assert!(kind("foo").unwrap_err().contains("classic, consumer"));
-    }
-
-    #[test]
-    fn durations_have_a_unit() {
-        for (text, seconds) in [("90s", 90), ("15m", 900), ("6h", 21_600), ("2d", 172_800)] {
-            assert_eq!(duration(text), Ok(Duration::from_secs(seconds)), "{text}");
-        }
-        for text in ["", "s", "15", "1w", "-1s", "99999999999999999999d", "1½h"] {
-            assert!(duration(text).is_err(), "{text}");
-        }
     }
 }

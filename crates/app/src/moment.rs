@@ -1,33 +1,93 @@
-//! Points in time as people write them: milliseconds since 1970, or RFC 3339.
+//! Points in time as people write them: milliseconds since 1970, RFC 3339, or a local time; and durations.
 //!
-//! Proleptic Gregorian calendar, no time zone but the offset that is written, leap second 60 read as 59.999.
+//! Proleptic Gregorian calendar, leap second 60 read as 59.999. A time without an offset is one of the local time zone.
 
 use std::fmt::Write;
+use std::time::Duration;
+
+use env::Env;
 
 const DAY_MS: i64 = 86_400_000;
 
-/// Milliseconds since 1970 of `text`: digits, or `2026-11-21T09:30:00.250+01:00`, or a bare date (midnight UTC).
+/// Milliseconds since 1970 of `text`: digits, or `2026-11-21T09:30:00.250+01:00`, or a local `2026-11-21 09:30`, or a bare date
+/// (local midnight).
 pub(crate) fn parse(text: &str) -> Result<i64, String> {
+    parse_in(text, Env::local_to_utc_ms)
+}
+
+/// The same with a time zone given as what makes UTC of its times.
+fn parse_in(text: &str, to_utc: impl Fn(i64) -> Option<i64>) -> Result<i64, String> {
     let bad = || {
         format!(
-            "`{text}` is neither milliseconds since 1970 nor a time such as 2026-11-21T09:30:00Z"
+            "`{text}` is neither milliseconds since 1970 nor a time such as 2026-11-21T09:30:00Z or 2026-11-21 09:30"
         )
     };
     if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
         return text.parse().map_err(|_| bad());
     }
-    rfc3339(text).ok_or_else(bad)
+    match written(text).ok_or_else(bad)? {
+        (ms, Some(zone)) => Ok(ms - zone),
+        (ms, None) => to_utc(ms).ok_or_else(bad),
+    }
 }
 
-fn rfc3339(text: &str) -> Option<i64> {
+/// A duration such as `90s`, `1h30m` or `2d`.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let bad = || format!("`{text}` is no duration such as 90s, 15m, 1h30m or 2d");
+    let (mut rest, mut total) = (text, Duration::ZERO);
+    if rest.is_empty() {
+        return Err(bad());
+    }
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).ok_or_else(bad)?;
+        let number: u64 = rest[..digits].parse().map_err(|_| bad())?;
+        let (unit, after) = [
+            ("ms", 1),
+            ("s", 1000),
+            ("m", 60_000),
+            ("h", 3_600_000),
+            ("d", DAY_MS as u64),
+        ]
+        .into_iter()
+        .find_map(|(name, ms)| Some((ms, rest[digits..].strip_prefix(name)?)))
+        .ok_or_else(bad)?;
+        let part = number.checked_mul(unit).map(Duration::from_millis);
+        total = part
+            .and_then(|part| total.checked_add(part))
+            .ok_or_else(bad)?;
+        rest = after;
+    }
+    Ok(total)
+}
+
+/// A sentence about a clock that was never set, as that of a machine without a battery; `None` for any other.
+pub(crate) fn odd_clock(now_ms: i64) -> Option<String> {
+    // The first second of 2015: no clock that anybody has set is behind it.
+    const SET_SINCE: i64 = 1_420_070_400_000;
+    (now_ms < SET_SINCE).then(|| {
+        format!(
+            "the clock of this machine says {}: set it, or records get times that nobody finds",
+            format(now_ms)
+        )
+    })
+}
+
+/// Milliseconds of a written time as UTC would have it, and the offset that is written with it.
+fn written(text: &str) -> Option<(i64, Option<i64>)> {
     let (date, rest) = text.split_at_checked(10)?;
     let day = days(date)? * DAY_MS;
     if rest.is_empty() {
-        return Some(day);
+        return Some((day, None));
     }
     let rest = rest.strip_prefix(['T', 't', ' '])?;
-    let (clock, rest) = rest.split_at_checked(8)?;
-    let [hour, minute, second] = fields(clock, ':', [2, 2, 2])?;
+    let (clock, rest) = match rest.split_at_checked(8) {
+        Some((clock, rest)) if clock.as_bytes()[5] == b':' => (clock.to_owned(), rest),
+        _ => {
+            let (clock, rest) = rest.split_at_checked(5)?;
+            (format!("{clock}:00"), rest)
+        }
+    };
+    let [hour, minute, second] = fields(&clock, ':', [2, 2, 2])?;
     if !(hour < 24 && minute < 60 && second <= 60) {
         return None;
     }
@@ -40,7 +100,12 @@ fn rfc3339(text: &str) -> Option<i64> {
     } else {
         second * 1000 + fraction_ms
     };
-    Some(day + (hour * 60 + minute) * 60_000 + ms - zone(rest)?)
+    let zone = if rest.is_empty() {
+        None
+    } else {
+        Some(zone(rest)?)
+    };
+    Some((day + (hour * 60 + minute) * 60_000 + ms, zone))
 }
 
 /// Milliseconds east of Greenwich.
@@ -163,14 +228,67 @@ mod tests {
             ("0", 0),
             ("1700000000123", 1_700_000_000_123),
             ("1970-01-01T00:00:00Z", 0),
-            ("2000-02-29", 951_782_400_000),
             ("2023-11-14T22:13:20.123456Z", 1_700_000_000_123),
             ("2023-11-14T23:13:20.1+01:00", 1_700_000_000_100),
             ("2023-11-14 17:43:20-04:30", 1_700_000_000_000),
             ("1969-12-31T23:59:59.999Z", -1),
+            ("2023-11-14 17:43-04:30", 1_699_999_980_000),
         ] {
             assert_eq!(parse(text), Ok(ms), "{text}");
         }
+    }
+
+    #[test]
+    fn a_time_without_an_offset_is_local() {
+        let two_east = |text: &str| parse_in(text, |ms| Some(ms - 7_200_000));
+        for (text, ms) in [
+            ("2000-02-29", 951_775_200_000),
+            ("2023-11-15 00:13:20", 1_700_000_000_000),
+            ("2023-11-15T00:13", 1_699_999_980_000),
+            ("2023-11-14T22:13:20.5Z", 1_700_000_000_500),
+        ] {
+            assert_eq!(two_east(text), Ok(ms), "{text}");
+        }
+        assert!(parse_in("2000-02-29", |_| None).is_err());
+        // Whatever zone the test runs in, it is within a day of UTC.
+        let local = parse("2023-11-14 22:13:20").unwrap();
+        assert!((local - 1_700_000_000_000).abs() < DAY_MS);
+    }
+
+    #[test]
+    fn durations_have_units_and_may_have_several() {
+        for (text, seconds) in [
+            ("90s", 90.0),
+            ("15m", 900.0),
+            ("6h", 21_600.0),
+            ("2d", 172_800.0),
+            ("1h30m", 5400.0),
+            ("1m500ms", 60.5),
+        ] {
+            assert_eq!(
+                duration(text),
+                Ok(Duration::from_secs_f64(seconds)),
+                "{text}"
+            );
+        }
+        for text in [
+            "",
+            "s",
+            "15",
+            "1w",
+            "-1s",
+            "99999999999999999999d",
+            "1½h",
+            "1h30",
+        ] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_clock_that_was_never_set_is_named() {
+        assert!(odd_clock(5000).unwrap().contains("1970-01-01T00:00:05"));
+        assert_eq!(odd_clock(parse("2020-01-01T00:00:00Z").unwrap()), None);
     }
 
     #[test]
@@ -181,7 +299,8 @@ mod tests {
             "2023-02-29",
             "2023-13-01",
             "2023-11-14T24:00:00Z",
-            "2023-11-14T22:13:20",
+            "2023-11-14T22:13:2",
+            "2023-11-14T2:13",
             "2023-11-14T22:13:20.Z",
             "99999999999999999999",
             "2023-11-1412:00:00Z",
@@ -193,8 +312,8 @@ mod tests {
 
     #[test]
     fn printing_and_parsing_agree_for_every_day_of_five_centuries() {
-        let mut ms = parse("1800-01-01").unwrap() + 3_723_004;
-        while ms < parse("2300-01-01").unwrap() {
+        let mut ms = parse("1800-01-01T00:00:00Z").unwrap() + 3_723_004;
+        while ms < parse("2300-01-01T00:00:00Z").unwrap() {
             assert_eq!(parse(&format(ms)), Ok(ms));
             ms += DAY_MS;
         }

@@ -15,6 +15,7 @@ use env::Env;
 
 use crate::allocator;
 use crate::failure::Failure;
+use crate::moment;
 
 #[derive(Args, Debug, Default)]
 pub(crate) struct ServeArgs {
@@ -30,12 +31,12 @@ pub(crate) struct ServeArgs {
         value_delimiter = ','
     )]
     pub(crate) data_dir: Vec<String>,
-    /// Address to listen on, also as Kafka writes it: PLAINTEXT://HOST:PORT [default: 127.0.0.1:9092]
-    #[arg(short, long, value_name = "HOST:PORT")]
-    pub(crate) listen: Option<String>,
-    /// Address that clients are told to use, when it is not the one we listen on
-    #[arg(short, long, value_name = "HOST:PORT")]
-    pub(crate) advertise: Option<String>,
+    /// Address to listen on, also as Kafka writes it: PLAINTEXT://HOST:PORT; may be repeated [default: 127.0.0.1:9092]
+    #[arg(short, long, value_name = "HOST:PORT", value_delimiter = ',')]
+    pub(crate) listen: Vec<String>,
+    /// Address that clients are told to use, when it is not the one we listen on; the first is for the first --listen, and so on
+    #[arg(short, long, value_name = "HOST:PORT", value_delimiter = ',')]
+    pub(crate) advertise: Vec<String>,
     /// A broker setting, such as num.partitions=3; wins over the file
     #[arg(short, long, visible_alias = "override", value_name = "NAME=VALUE", value_parser = assignment)]
     pub(crate) set: Vec<String>,
@@ -60,6 +61,12 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
     if let Some(warning) = config.warning() {
         env::tell!("warning: {warning}");
     }
+    if let Some(removed) = config.removed() {
+        env::tell!("warning: {removed}");
+    }
+    if let Some(odd) = moment::odd_clock(env.clock.wall_ms().0) {
+        env::tell!("warning: {odd}");
+    }
     run(env, config)
 }
 
@@ -69,25 +76,46 @@ fn settings(args: &ServeArgs, file: Option<(&str, &str)>) -> Result<Broker, Fail
         let read = settings.read(text, Format::of(name));
         read.map_err(|error| Failure::usage(format!("{name}: {error}")))?;
     }
-    let url = |address: &String| match address.contains("://") {
-        true => address.clone(),
-        false => format!("PLAINTEXT://{address}"),
-    };
+    let listeners = named(&args.listen);
     let flags = [
+        ("--data-dir", "log.dirs", args.data_dir.clone()),
+        ("--listen", "listeners", listeners.clone()),
         (
-            "log.dirs",
-            (!args.data_dir.is_empty()).then(|| args.data_dir.join(",")),
+            "--advertise",
+            "advertised.listeners",
+            named(&args.advertise),
         ),
-        ("listeners", args.listen.as_ref().map(url)),
-        ("advertised.listeners", args.advertise.as_ref().map(url)),
     ];
-    for (name, value) in flags {
-        if let Some(value) = value {
-            settings.put(name, &value).map_err(wrong)?;
+    for (flag, name, values) in flags {
+        if values.is_empty() {
+            continue;
         }
+        let says_it_too = |text: &&String| {
+            text.split_once('=')
+                .is_some_and(|(set, _)| set.trim() == name)
+        };
+        if let Some(set) = args.set.iter().find(says_it_too) {
+            return Err(Failure::usage(format!(
+                "{flag} and --set {set} say the same thing: give one of them"
+            )));
+        }
+        settings.put(name, &values.join(",")).map_err(wrong)?;
     }
     for text in &args.set {
         settings.assign(text).map_err(wrong)?;
+    }
+    if args.listen.len() > 1 && settings.get(PROTOCOL_MAP).is_none() {
+        let of_ours = |listener: &String| {
+            let (name, _) = listener.split_once("://")?;
+            name.starts_with("PLAINTEXT")
+                .then(|| format!("{name}:PLAINTEXT"))
+        };
+        let pairs: Vec<String> = listeners.iter().filter_map(of_ours).collect();
+        if !pairs.is_empty() {
+            settings
+                .put(PROTOCOL_MAP, &pairs.join(","))
+                .map_err(wrong)?;
+        }
     }
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let machine = Machine {
@@ -100,6 +128,24 @@ fn settings(args: &ServeArgs, file: Option<(&str, &str)>) -> Result<Broker, Fail
         std::path::absolute(dir)
             .map_err(|error| Failure::new(format!("log.dirs: {}: {error}", dir.display())))
     })
+}
+
+const PROTOCOL_MAP: &str = "listener.security.protocol.map";
+
+/// Addresses with the names of their listeners; those without get one each, as no two may have the same.
+fn named(addresses: &[String]) -> Vec<String> {
+    let mut unnamed = 0;
+    let with_name = |address: &String| {
+        if address.contains("://") {
+            return address.clone();
+        }
+        unnamed += 1;
+        match unnamed {
+            1 => format!("PLAINTEXT://{address}"),
+            number => format!("PLAINTEXT_{number}://{address}"),
+        }
+    };
+    addresses.iter().map(with_name).collect()
 }
 
 fn wrong(error: SettingsError) -> Failure {
@@ -154,6 +200,10 @@ fn not_started(error: StartError) -> Failure {
     match error {
         StartError::Open(OpenError::Locked { .. }) => {
             Failure::new(error).hint("stop that broker, or give this one another --data-dir")
+        }
+        StartError::Open(OpenError::Kafkas { .. } | OpenError::Unknown { .. }) => {
+            Failure::new(error)
+                .hint("give this broker a --data-dir of its own; clients bring records over")
         }
         error => Failure::new(error),
     }
@@ -231,7 +281,7 @@ fn is_ignored(signal: i32) -> bool {
     ignored.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
-/// What a person wants to know once the broker is up.
+/// The lines that a person wants to see once the broker is up.
 fn banner(addresses: &[SocketAddr], dirs: &[PathBuf]) -> String {
     let bootstrap = match addresses.first().map(|first| dialled(*first).to_string()) {
         Some(first) if first != "127.0.0.1:9092" => format!(" -b {first}"),
@@ -241,7 +291,7 @@ fn banner(addresses: &[SocketAddr], dirs: &[PathBuf]) -> String {
     let dirs: Vec<String> = dirs.iter().map(|dir| dir.display().to_string()).collect();
     format!(
         "esker {} listens on {}\ndata in {}\ntry: echo hello | esker produce greetings{bootstrap}\n     esker consume greetings{bootstrap}\n",
-        env!("CARGO_PKG_VERSION"),
+        env!("ESKER_VERSION"),
         addresses.join(", "),
         dirs.join(", "),
     )
@@ -303,7 +353,7 @@ mod tests {
         );
         let mut args = args(&["num.partitions=5"]);
         args.data_dir = vec!["x".into(), "y".into()];
-        args.listen = Some("127.0.0.1:9999".into());
+        args.listen = vec!["127.0.0.1:9999".into()];
         let config = check(&args, Some(file)).unwrap();
         assert_eq!(config.partitions_default, 5);
         assert_eq!(config.log_dirs, [here("x"), here("y")]);
@@ -318,7 +368,7 @@ mod tests {
     fn a_flag_takes_an_address_with_or_without_the_name_of_its_listener() {
         for address in ["example.org:7", "PLAINTEXT://example.org:7"] {
             let args = ServeArgs {
-                advertise: Some(address.into()),
+                advertise: vec![address.into()],
                 ..Default::default()
             };
             assert_eq!(
@@ -326,6 +376,47 @@ mod tests {
                 "example.org"
             );
         }
+    }
+
+    #[test]
+    fn several_addresses_get_a_listener_each() {
+        let mut args = args(&[]);
+        args.listen = vec!["127.0.0.1:1".into(), "[::1]:2".into(), "10.0.0.7:3".into()];
+        args.advertise = vec!["here:1".into(), "there:2".into()];
+        let config = check(&args, None).unwrap();
+        let shown = |listeners: &[config::Listener]| -> Vec<String> {
+            let shown = |it: &config::Listener| format!("{} {}", it.name, it.address());
+            listeners.iter().map(shown).collect()
+        };
+        assert_eq!(
+            shown(&config.listeners),
+            [
+                "PLAINTEXT 127.0.0.1:1",
+                "PLAINTEXT_2 [::1]:2",
+                "PLAINTEXT_3 10.0.0.7:3"
+            ]
+        );
+        assert_eq!(
+            shown(&config.advertised),
+            ["PLAINTEXT here:1", "PLAINTEXT_2 there:2"]
+        );
+    }
+
+    #[test]
+    fn a_flag_and_a_setting_that_say_the_same_are_refused() {
+        let listen = |set: &str| {
+            let args = ServeArgs {
+                listen: vec!["127.0.0.1:1".into()],
+                ..args(&[set])
+            };
+            check(&args, None)
+        };
+        let error = listen("listeners=PLAINTEXT://:2").unwrap_err();
+        assert!(
+            error.contains("--listen") && error.contains("listeners="),
+            "{error}"
+        );
+        assert!(listen("num.partitions=2").is_ok());
     }
 
     #[test]
@@ -349,7 +440,7 @@ mod tests {
         assert!(
             check(
                 &ServeArgs {
-                    listen: Some("nowhere".into()),
+                    listen: vec!["nowhere".into()],
                     ..Default::default()
                 },
                 None

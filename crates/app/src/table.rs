@@ -107,11 +107,11 @@ fn chars(text: &str) -> usize {
     text.chars().count()
 }
 
-/// A cell as a person reads it: no quotes, lists with commas, `-` for nothing.
+/// A cell as a person reads it: no quotes, lists with commas, `-` for nothing, nothing that steers the terminal.
 fn text(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
-        Value::String(text) => text.clone(),
+        Value::String(text) => model::printable(text).into_owned(),
         Value::Array(items) if items.is_empty() => "-".to_owned(),
         Value::Array(items) => items.iter().map(text).collect::<Vec<_>>().join(","),
         other => other.to_string(),
@@ -148,6 +148,19 @@ mod tests {
         table.write_text(&mut out).unwrap();
         let want = "TOPIC    LOG END  ISR\norders         7  1,2\np       12345678  -\n";
         assert_eq!(String::from_utf8(out).unwrap(), want);
+    }
+
+    #[test]
+    fn names_of_strangers_stay_in_their_cells_and_json_has_them_as_they_are() {
+        let mut table = Table::new(&["group", "members"]);
+        let name = "a\u{1b}[2J\nforged  99";
+        table.row([json!(name), json!(["x\ty"])]);
+        let mut out = Vec::new();
+        table.write_text(&mut out).unwrap();
+        let shown = String::from_utf8(out).unwrap();
+        assert_eq!(shown.lines().count(), 2, "{shown}");
+        assert!(shown.contains("a\\x1b[2J\\nforged  99  x\\ty"), "{shown}");
+        assert_eq!(table.json()[0]["group"], name);
     }
 
     #[test]

@@ -182,12 +182,9 @@ pub(crate) fn write_json(record: &Shown<'_>, out: &mut impl Write) -> io::Result
     write_member(out, "value", record.value)?;
     out.write_all(b",\"headers\":[")?;
     for (i, (name, value)) in record.headers.iter().enumerate() {
-        write!(
-            out,
-            "{}{{\"name\":{},",
-            if i == 0 { "" } else { "," },
-            quoted(&String::from_utf8_lossy(name))?
-        )?;
+        write!(out, "{}{{", if i == 0 { "" } else { "," })?;
+        write_member(out, "name", Some(name))?;
+        out.write_all(b",")?;
         write_member(out, "value", *value)?;
         out.write_all(b"}")?;
     }
@@ -206,8 +203,31 @@ fn write_member(out: &mut impl Write, name: &str, value: Option<&[u8]>) -> io::R
     }
 }
 
+/// The bytes that a text of base64 stands for; `None` if it is none.
+pub(crate) fn unbase64(text: &str) -> Option<Vec<u8>> {
+    let digits = text.trim_end_matches('=');
+    let padding = text.len() - digits.len();
+    if text.len() % 4 != 0 || padding > 2 {
+        return None;
+    }
+    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
+    for chunk in digits.as_bytes().chunks(4) {
+        let mut word = 0u32;
+        for byte in chunk {
+            let digit = DIGITS.iter().position(|digit| digit == byte)?;
+            word = word << 6 | digit as u32;
+        }
+        // Of a chunk that is cut off, as many bytes as its digits fill.
+        let (missing, whole) = (4 - chunk.len(), chunk.len() - 1);
+        word <<= 6 * missing;
+        bytes.extend_from_slice(&word.to_be_bytes()[1..=whole]);
+    }
+    Some(bytes)
+}
+
+const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
 fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for chunk in bytes.chunks(3) {
         let word = chunk
@@ -293,6 +313,10 @@ mod tests {
             ("foob", "Zm9vYg=="),
         ] {
             assert_eq!(base64(bytes.as_bytes()), text);
+            assert_eq!(unbase64(text).as_deref(), Some(bytes.as_bytes()));
+        }
+        for bad in ["Z", "Zg", "Zg=", "Z===", "Zg==Zg==", "Zm9!", "===="] {
+            assert_eq!(unbase64(bad), None, "{bad}");
         }
     }
 }

@@ -100,7 +100,7 @@ pub(crate) struct Wanted {
 pub(crate) struct TrimArgs {
     pub(crate) topic: String,
     /// Records below this go: an offset (of several partitions, those that end before it lose all their records), `end`, or `@`
-    /// and a time (milliseconds or RFC 3339)
+    /// and a time (milliseconds, RFC 3339 or local)
     #[arg(long, value_name = "WHERE", allow_hyphen_values = true, value_parser = crate::consume::trim_place)]
     pub(crate) before: Place,
     /// Only these partitions
@@ -237,7 +237,12 @@ fn describe(
             continue;
         }
         let mut out = std::io::stdout().lock();
-        writeln!(out, "{gap}topic {name}  id {}", topic.id)?;
+        writeln!(
+            out,
+            "{gap}topic {}  id {}",
+            model::printable(name),
+            topic.id
+        )?;
         gap = "\n";
         partitions.write_text(&mut out)?;
         if !configs.is_empty() {
@@ -384,7 +389,7 @@ fn delete(
     Failure::all(failures)
 }
 
-/// What was deleted: for programs always, for people where it is not all that they asked for.
+/// Prints the deleted names: for programs always, for people where these are not all that they asked for.
 pub(crate) fn print_done(table: &Table, failures: &[Failure], json: bool) -> std::io::Result<()> {
     if json || !(failures.is_empty() || table.is_empty()) {
         table.print(json)?;
@@ -395,7 +400,7 @@ pub(crate) fn print_done(table: &Table, failures: &[Failure], json: bool) -> std
 fn trim(client: &mut Client, args: &TrimArgs, json: bool) -> Result<(), Failure> {
     let topic = client.topic(&args.topic)?;
     let indexes = crate::consume::chosen(&topic, &args.partition)?;
-    // What a time or the end means is asked first, so that nothing that arrives meanwhile is deleted.
+    // The offsets of a time or of the end are asked first, so that nothing that arrives meanwhile is deleted.
     let at = |place: Place| -> Vec<(i32, Place)> {
         indexes.iter().map(|index| (*index, place)).collect()
     };

@@ -21,6 +21,9 @@ use crate::error::Error;
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
+/// A restart of a broker that takes less is not reported by a client that outlives outages.
+const OUTAGE_REPORTED_AFTER: Duration = Duration::from_secs(1);
+
 #[derive(Clone, Debug)]
 pub struct Options {
     pub client_id: String,
@@ -102,11 +105,8 @@ impl Client {
             .split(',')
             .map(str::trim)
             .filter(|part| !part.is_empty())
-            .map(str::to_owned)
-            .collect();
-        for address in &bootstrap {
-            check_address(address)?;
-        }
+            .map(complete_address)
+            .collect::<Result<_, _>>()?;
         if bootstrap.is_empty() {
             return Err(Error::Address {
                 address: String::new(),
@@ -184,7 +184,16 @@ impl Client {
     }
 
     fn call_at<R: Request>(&mut self, address: &str, request: &R) -> Result<R::Response, Error> {
-        let result = self.control(address)?.call(request);
+        self.call_at_up_to(address, request, i16::MAX)
+    }
+
+    fn call_at_up_to<R: Request>(
+        &mut self,
+        address: &str,
+        request: &R,
+        limit: i16,
+    ) -> Result<R::Response, Error> {
+        let result = self.control(address)?.call_up_to(request, limit);
         if matches!(result, Err(Error::Lost { .. } | Error::Garbled { .. })) {
             self.connections.remove(address);
         }
@@ -199,6 +208,17 @@ impl Client {
     ) -> Result<R::Response, Error> {
         let address = self.address(broker)?.to_owned();
         self.call_at(&address, request)
+    }
+
+    /// Asks one broker, in a version of at most `limit`.
+    pub(crate) fn call_broker_up_to<R: Request>(
+        &mut self,
+        broker: i32,
+        request: &R,
+        limit: i16,
+    ) -> Result<R::Response, Error> {
+        let address = self.address(broker)?.to_owned();
+        self.call_at_up_to(&address, request, limit)
     }
 
     /// Asks the controller, or any broker when none is known: it passes the question on.
@@ -220,7 +240,9 @@ impl Client {
         let mut last = None;
         for address in addresses {
             match self.call_at(&address, request) {
-                Err(error @ (Error::Connect { .. } | Error::Lost { .. })) => last = Some(error),
+                Err(
+                    error @ (Error::Connect { .. } | Error::NoGreeting { .. } | Error::Lost { .. }),
+                ) => last = Some(error),
                 result => return result,
             }
         }
@@ -348,12 +370,31 @@ impl Client {
     }
 }
 
+/// How long a reader or a writer bears that brokers cannot be reached.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum Outages {
+    /// As long as any operation may take: [`Options::timeout`].
+    #[default]
+    Bounded,
+    /// However long they last. The function is called when one begins and when it is over.
+    Outlived(fn(Outage<'_>)),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum Outage<'a> {
+    Began(&'a Error),
+    Over(Duration),
+}
+
 /// Waits between attempts: doubling pauses, one deadline.
 pub(crate) struct Patience {
     env: Env,
     start: Instant,
     timeout: Duration,
     pause: Duration,
+    outages: Outages,
+    /// When the outage began that is reported and not over.
+    outage: Option<Instant>,
 }
 
 impl Patience {
@@ -363,13 +404,31 @@ impl Patience {
             start: env.clock.now(),
             timeout,
             pause: PAUSE_MIN,
+            outages: Outages::Bounded,
+            outage: None,
         }
+    }
+
+    pub(crate) fn with_outages(mut self, outages: Outages) -> Patience {
+        self.outages = outages;
+        self
+    }
+
+    /// True if `error` is no reason to give up, however often it comes.
+    pub(crate) fn outlives(&self, error: &Error) -> bool {
+        matches!(self.outages, Outages::Outlived(_)) && error.is_outage()
     }
 
     /// Pauses, or gives up with `error` as the reason.
     pub(crate) fn pause(&mut self, what: &str, error: Error) -> Result<(), Error> {
         let now = self.env.clock.now();
-        if now.since(self.start) + self.pause >= self.timeout {
+        if let (Outages::Outlived(report), true) = (self.outages, error.is_outage()) {
+            // A connection that is lost and at once made again is not worth a word.
+            if self.outage.is_none() && now.since(self.start) >= OUTAGE_REPORTED_AFTER {
+                self.outage = Some(self.start);
+                report(Outage::Began(&error));
+            }
+        } else if now.since(self.start) + self.pause >= self.timeout {
             return Err(Error::TimedOut {
                 what: what.to_owned(),
                 after: self.timeout,
@@ -384,10 +443,19 @@ impl Patience {
         Ok(())
     }
 
-    /// Progress was made: the deadline starts anew.
-    pub(crate) fn reset(&mut self) {
+    /// Something new is waited for, after a time in which nothing was.
+    pub(crate) fn begin(&mut self) {
         self.start = self.env.clock.now();
         self.pause = PAUSE_MIN;
+    }
+
+    /// Progress was made: the deadline starts anew.
+    pub(crate) fn reset(&mut self) {
+        let now = self.env.clock.now();
+        if let (Outages::Outlived(report), Some(began)) = (self.outages, self.outage.take()) {
+            report(Outage::Over(now.since(began)));
+        }
+        self.begin();
     }
 }
 
@@ -434,14 +502,43 @@ fn host_port(host: &str, port: i32) -> String {
     }
 }
 
-fn check_address(address: &str) -> Result<(), Error> {
-    let port = address
-        .rsplit_once(':')
-        .filter(|(host, _)| !host.is_empty())
-        .and_then(|(_, port)| port.parse::<u16>().ok());
-    port.map(|_| ()).ok_or_else(|| Error::Address {
-        address: address.to_owned(),
-    })
+/// Kafka's port, where an address names none.
+const PORT_DEFAULT: i32 = 9092;
+
+/// `host:port` of an address as people write it: perhaps with a scheme, perhaps without a port.
+fn complete_address(text: &str) -> Result<String, Error> {
+    let bad = || Error::Address {
+        address: text.to_owned(),
+    };
+    let address = match text.split_once("://") {
+        Some((scheme, address)) => match scheme.to_ascii_uppercase().as_str() {
+            "PLAINTEXT" | "KAFKA" => address.trim_end_matches('/'),
+            protocol @ ("SSL" | "SASL_SSL" | "SASL_PLAINTEXT") => {
+                return Err(Error::Protocol {
+                    address: text.to_owned(),
+                    protocol: protocol.to_owned(),
+                });
+            }
+            _ => return Err(bad()),
+        },
+        None => text,
+    };
+    let (host, port) = match address.rsplit_once(':') {
+        // An IPv6 address alone.
+        Some(_) if address.parse::<std::net::Ipv6Addr>().is_ok() => (address, PORT_DEFAULT),
+        Some(_) if address.ends_with(']') => (address, PORT_DEFAULT),
+        Some((host, port)) => (host, port.parse::<u16>().map_err(|_| bad())?.into()),
+        None => (address, PORT_DEFAULT),
+    };
+    let host = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'))
+        .unwrap_or(host);
+    // A number alone is a port whose host was forgotten.
+    if host.is_empty() || host.bytes().all(|byte| byte.is_ascii_digit()) || host.contains('/') {
+        return Err(bad());
+    }
+    Ok(host_port(host, port))
 }
 
 #[cfg(test)]
@@ -449,20 +546,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_need_a_host_and_a_port() {
-        for good in ["localhost:9092", "127.0.0.1:1", "[::1]:9092"] {
-            assert!(check_address(good).is_ok(), "{good}");
+    fn an_address_may_have_a_scheme_and_lack_a_port() {
+        for (text, whole) in [
+            ("localhost:9093", "localhost:9093"),
+            ("127.0.0.1:1", "127.0.0.1:1"),
+            ("[::1]:9093", "[::1]:9093"),
+            ("localhost", "localhost:9092"),
+            ("[::1]", "[::1]:9092"),
+            ("::1", "[::1]:9092"),
+            ("PLAINTEXT://kafka:9093", "kafka:9093"),
+            ("plaintext://kafka", "kafka:9092"),
+            ("kafka://kafka:1/", "kafka:1"),
+        ] {
+            assert_eq!(complete_address(text).unwrap(), whole, "{text}");
         }
         for bad in [
             "",
-            "localhost",
             ":9092",
+            "9092",
             "localhost:",
             "localhost:99999",
             "localhost:x",
+            "http://localhost:9092",
+            "host/path:1",
         ] {
-            assert!(check_address(bad).is_err(), "{bad}");
+            assert!(
+                matches!(complete_address(bad), Err(Error::Address { .. })),
+                "{bad}"
+            );
         }
+        let error = complete_address("SASL_SSL://h:1").unwrap_err().to_string();
+        assert!(
+            error.contains("SASL_SSL") && error.contains("PLAINTEXT only"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -37,8 +37,10 @@ impl Connection {
         };
         for oldest in [false, true] {
             let hello = connection.session.hello(oldest)?;
-            connection.write(&hello)?;
-            let reply = connection.receive()?;
+            let written = connection.write(&hello);
+            let reply = written
+                .and_then(|()| connection.receive())
+                .map_err(Error::before_greeting)?;
             match connection.session.negotiated(&reply) {
                 Ok(true) => return Ok(connection),
                 Ok(false) => {}
@@ -130,12 +132,21 @@ impl Connection {
 
     /// One question, one answer. Nothing else may be under way.
     pub fn call<R: Request>(&mut self, request: &R) -> Result<R::Response, Error> {
+        self.call_up_to(request, i16::MAX)
+    }
+
+    /// The same in a version of at most `limit`.
+    pub(crate) fn call_up_to<R: Request>(
+        &mut self,
+        request: &R,
+        limit: i16,
+    ) -> Result<R::Response, Error> {
         assert_eq!(
             self.unanswered(),
             0,
             "a call needs the connection for itself"
         );
-        self.send(request)?;
+        self.send_up_to(request, limit)?;
         self.receive_as::<R>()
     }
 

@@ -14,6 +14,9 @@ pub enum Error {
     /// Nobody listens there, or the name does not resolve: start a broker, or correct the address.
     #[error("cannot connect to {address}: {source}")]
     Connect { address: String, source: io::Error },
+    /// The connection ended, or nothing came, before the first answer: the peer may speak another protocol.
+    #[error("{address} did not answer the first request: {source}")]
+    NoGreeting { address: String, source: io::Error },
     /// A broker went away in the middle; the client reconnects and asks again where that is safe.
     #[error("the connection to {address} was lost: {source}")]
     Lost { address: String, source: io::Error },
@@ -71,10 +74,20 @@ pub enum Error {
         offset: i64,
         fault: Damage,
     },
+    /// The broker cannot read what it stored from this offset on.
+    #[error("{topic}-{partition} at offset {offset}: {}", code.message())]
+    Unreadable {
+        topic: String,
+        partition: i32,
+        offset: i64,
+        code: ErrorCode,
+    },
     #[error("a request cannot be written: {0}")]
     Encode(#[from] EncodeError),
     #[error("`{address}` is not host:port")]
     Address { address: String },
+    #[error("{address}: this client speaks PLAINTEXT only, not {protocol}")]
+    Protocol { address: String, protocol: String },
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -116,9 +129,74 @@ impl Error {
     #[must_use]
     pub fn is_retriable(&self) -> bool {
         match self {
-            Error::Refused { code, .. } => code.is_retriable(),
-            Error::Connect { .. } | Error::Lost { .. } | Error::NoLeader { .. } => true,
+            Error::Refused { code, .. } | Error::Unreadable { code, .. } => code.is_retriable(),
+            Error::Connect { .. }
+            | Error::NoGreeting { .. }
+            | Error::Lost { .. }
+            | Error::NoLeader { .. } => true,
             _ => false,
+        }
+    }
+
+    /// True if brokers could not be reached or do not lead yet: nothing is wrong with what was asked, however long it lasts.
+    #[must_use]
+    pub fn is_outage(&self) -> bool {
+        match self {
+            Error::Connect { .. }
+            | Error::NoGreeting { .. }
+            | Error::Lost { .. }
+            | Error::NoLeader { .. } => true,
+            Error::TimedOut {
+                last: Some(last), ..
+            } => last.is_outage(),
+            Error::Refused { code, .. } => matches!(
+                code,
+                ErrorCode::NotLeaderOrFollower
+                    | ErrorCode::LeaderNotAvailable
+                    | ErrorCode::BrokerNotAvailable
+                    | ErrorCode::ReplicaNotAvailable
+                    | ErrorCode::NetworkException
+                    | ErrorCode::RequestTimedOut
+                    | ErrorCode::NotController
+                    | ErrorCode::CoordinatorNotAvailable
+                    | ErrorCode::CoordinatorLoadInProgress
+                    | ErrorCode::FencedLeaderEpoch
+                    | ErrorCode::UnknownLeaderEpoch
+                    | ErrorCode::NotEnoughReplicas
+                    | ErrorCode::NotEnoughReplicasAfterAppend
+            ),
+            _ => false,
+        }
+    }
+
+    /// The same failure of a connection that has brought no answer yet.
+    pub(crate) fn before_greeting(self) -> Error {
+        match self {
+            Error::Lost { address, source } => Error::NoGreeting { address, source },
+            other => other,
+        }
+    }
+
+    /// Topic, partition and offset of what is damaged, where that is why.
+    #[must_use]
+    pub fn damage(&self) -> Option<(&str, i32, i64)> {
+        match self {
+            Error::Damaged {
+                topic,
+                partition,
+                offset,
+                ..
+            }
+            | Error::Unreadable {
+                topic,
+                partition,
+                offset,
+                ..
+            } => Some((topic, *partition, *offset)),
+            Error::TimedOut {
+                last: Some(last), ..
+            } => last.damage(),
+            _ => None,
         }
     }
 
@@ -126,7 +204,7 @@ impl Error {
     #[must_use]
     pub fn code(&self) -> Option<ErrorCode> {
         match self {
-            Error::Refused { code, .. } => Some(*code),
+            Error::Refused { code, .. } | Error::Unreadable { code, .. } => Some(*code),
             Error::TimedOut {
                 last: Some(last), ..
             } => last.code(),

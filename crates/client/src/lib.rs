@@ -18,9 +18,9 @@ pub use admin::{
     Found, GroupInfo, GroupMember, ListedGroup, ListedTransaction, LogDir, NewTopic, Part, Place,
     Resource, Setting, SettingSource, Stored,
 };
-pub use cluster::{Client, Options, Partition, Topic};
+pub use cluster::{Client, Options, Outage, Outages, Partition, Topic};
 pub use connection::Connection;
-pub use consumer::{Consumer, ConsumerOptions, Fetched, Isolation, Taken};
+pub use consumer::{Consumer, ConsumerOptions, Fetched, Isolation, Skipped, Taken};
 pub use error::{Damage, Error, Garbage};
 pub use inbox::FrameTooLong;
 pub use producer::partitioner;

@@ -72,7 +72,7 @@ pub enum RequestError {
 #[derive(Debug)]
 pub struct Session {
     client_id: String,
-    /// What both sides speak; empty until [`Session::negotiated`].
+    /// The versions that both sides speak; empty until [`Session::negotiated`].
     versions: BTreeMap<ApiKey, (i16, i16)>,
     next_correlation: i32,
     asked: VecDeque<Asked>,

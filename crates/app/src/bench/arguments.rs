@@ -1,4 +1,4 @@
-//! What `esker bench` takes.
+//! The arguments of `esker bench`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::produce::{Acks, CodecName};
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct BenchArgs {
-    /// What to repeat
+    /// Benchmark to repeat
     #[arg(value_enum, required_unless_present = "list")]
     pub(super) preset: Option<Preset>,
     /// Tell every preset, its source and what it does, and measure nothing

@@ -9,7 +9,7 @@ use super::arguments::BenchArgs;
 use super::preset::Preset;
 use crate::produce::Acks;
 
-/// What is done in one case.
+/// The work of one case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Job {
     Produce {
@@ -48,7 +48,7 @@ pub(super) enum Batching {
     Records(u64),
 }
 
-/// What is looked at while a producer writes, besides its rate.
+/// Measured while a producer writes, besides its rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Watch {
     Rate,

@@ -20,7 +20,7 @@ pub(crate) struct Histogram {
     max_ns: u64,
 }
 
-/// What a report shows of a histogram, in milliseconds.
+/// The figures of a histogram that a report shows, in milliseconds.
 #[derive(Clone, Debug, Serialize, PartialEq)]
 pub(crate) struct Percentiles {
     pub(crate) count: u64,

@@ -118,7 +118,7 @@ fn unused(preset: Preset, args: &BenchArgs) -> Option<&'static str> {
     let has_appenders = any(|job| matches!(job, Job::Append { .. }));
     let has_records = any(|job| !matches!(job, Job::Append { .. }));
     let is_from_disk = |case: &Case| case.job.reads_only() && !case.is_cached;
-    // What a consumer reads comes in answers that hold many records, and a file has none: nothing of it is timed by itself.
+    // A consumer's answers hold many records, and a file has none: nothing of it is timed by itself.
     let is_timed = any(|job| !matches!(job, Job::Consume { .. } | Job::ReadFiles { .. }));
     let flags = [
         ("connections", !args.connections.is_empty(), has_appenders),

@@ -1,4 +1,4 @@
-//! What a record costs beside its value: bytes in the log and bytes on the wire.
+//! The cost of a record beside its value: bytes in the log and bytes on the wire.
 //!
 //! The log's bytes are what the brokers say (DescribeLogDirs), of one copy. The wire's are counted in our own sockets, connecting
 //! and metadata included, so few records look worse than many.

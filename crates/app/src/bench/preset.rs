@@ -153,7 +153,7 @@ impl Preset {
         }
     }
 
-    /// What the cases vary, where they vary something.
+    /// The quantity that the cases vary, where they vary one.
     pub(super) fn axis(self) -> Option<&'static str> {
         match self {
             Preset::L20 => Some("record bytes"),
@@ -164,7 +164,7 @@ impl Preset {
         }
     }
 
-    /// What the preset waits for: something that the Kafka protocol has no words for.
+    /// The missing feature that the preset waits for: the Kafka protocol has no words for it.
     pub(super) fn needs(self) -> Option<&'static str> {
         match self {
             Preset::A19 => Some(

@@ -32,7 +32,7 @@ struct Fetcher {
 }
 
 impl Fetcher {
-    /// What partition 0 holds from `offset` on, at most as much as one answer may bring, and at least one batch.
+    /// The batches of partition 0 from `offset` on, at most as much as one answer may bring, and at least one batch.
     fn fetch(&mut self, offset: i64) -> Result<bytes::Bytes, Failure> {
         let partition = FetchPartition {
             fetch_offset: offset,

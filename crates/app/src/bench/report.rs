@@ -1,4 +1,4 @@
-//! What was measured, as a table, as JSON and as charts, with all that is needed to repeat it.
+//! Measurements as a table, as JSON and as charts, with all that is needed to repeat them.
 
 use std::io::{IoSlice, Write};
 use std::path::Path;
@@ -111,7 +111,7 @@ impl Report {
         Ok(())
     }
 
-    /// What only some presets have, or was asked for.
+    /// Figures that only some presets have, or that were asked for.
     fn print_more(&self, out: &mut impl Write, args: &BenchArgs) -> Result<(), Failure> {
         let mut courses = Table::new(&[
             "case",
@@ -331,7 +331,7 @@ pub(super) fn check_writable(env: &Env, dir: &Path) -> Result<(), Failure> {
     env.disk.remove_file(&probe).map_err(unwritable)
 }
 
-/// What the preset does, with the partitions that were asked for.
+/// A sentence about the preset, with the partitions that were asked for.
 fn title(preset: Preset, args: &BenchArgs) -> String {
     let title = preset.title();
     match &args.partitions[..] {
@@ -386,7 +386,7 @@ fn repeat(
     command.push_str(&format!(
         " --topic {} --timeout {}",
         args.topic,
-        global.timeout.as_secs_f64()
+        global.timeout().as_secs_f64()
     ));
     if args.histogram {
         command.push_str(" --histogram");

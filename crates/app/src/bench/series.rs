@@ -62,7 +62,7 @@ impl Tally {
         }
     }
 
-    /// What was counted; `size` are the bytes of a value.
+    /// The counts so far; `size` is the number of bytes of a value.
     pub(super) fn series(&self, size: usize) -> Series {
         let (axis, points): (_, Vec<Point>) = match self {
             Tally::Time { span, counts } => {

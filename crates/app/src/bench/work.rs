@@ -42,7 +42,7 @@ pub(super) struct Bench<'a> {
     pub(super) case: &'a Case,
 }
 
-/// What one thread did.
+/// The result of one thread.
 pub(super) struct Done {
     pub(super) records: u64,
     pub(super) began: Instant,

@@ -1,4 +1,4 @@
-//! What lies beside the segments: indexes, producer snapshots, leader epochs.
+//! The files beside the segments: indexes, producer snapshots, leader epochs.
 //!
 //! Indexes are checked against the batch headers of their segment, where it is there.
 

@@ -82,9 +82,10 @@ pub(super) fn examine(disk: &dyn Disk, path: &Path) -> io::Result<Report> {
         .map(|damage| damage.to - damage.from)
         .sum();
     let is_named = replayed.damage.iter().all(|damage| damage.is_named);
-    let damage = (lost > 0).then(|| match is_named {
-        true => format!("{lost} durable rounds do not verify"),
-        false => {
+    let damage = (lost > 0).then(|| {
+        if is_named {
+            format!("{lost} durable rounds do not verify")
+        } else {
             format!("{lost} durable rounds do not verify, and nothing tells what all of them held")
         }
     });

@@ -1,11 +1,11 @@
-//! What is found out about one file, and what its name and place say.
+//! The findings about one file, and what its name and place say.
 
 use std::path::Path;
 
 use model::PartitionIndex;
 use serde_json::{Value, json};
 
-/// What a file turned out to be.
+/// The findings about one file.
 #[derive(Debug, PartialEq)]
 pub(super) struct Report {
     pub(super) kind: &'static str,
@@ -14,7 +14,7 @@ pub(super) struct Report {
     pub(super) first: Option<i64>,
     pub(super) last: Option<i64>,
     pub(super) bytes: u64,
-    /// What is wrong with it.
+    /// The damage, if there is some.
     pub(super) damage: Option<String>,
 }
 

@@ -160,7 +160,7 @@ impl HeadCheck {
         self.first = checked.err().map(|damage| (damage, last));
     }
 
-    /// What was written since the last checkpoint may be of an epoch that the file does not have yet, and in the place of what a
+    /// Batches written since the last checkpoint may be of an epoch that the file does not have yet, and in the place of what a
     /// power cut took, whose checksums it left.
     fn found(self, disk: &dyn Disk, segment: &Path) -> io::Result<Option<Damage>> {
         let Some((damage, last)) = self.first else {

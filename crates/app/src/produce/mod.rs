@@ -1,30 +1,52 @@
-//! `esker produce`: lines of files or of standard input become records, byte for byte.
+//! `esker produce`: lines of files or of standard input become records, byte for byte; or rows of CSV, or lines of JSON.
+//!
+//! A pipe is written as it comes. While nothing comes, what was read before is sent again until brokers acknowledge it.
+
+mod csv;
+mod framing;
+mod pipe;
+mod row;
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, IsTerminal, Read};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
-use client::{Producer, ProducerOptions, Record, TopicRef};
+use client::{Outages, Producer, ProducerOptions, Record, TopicRef};
 use env::Env;
+use flate2::read::MultiGzDecoder;
 use indicatif::{ProgressBar, ProgressStyle};
 use wire::ErrorCode;
 use wire::records::Codec;
 
 use crate::arguments::{Global, Pair};
-use crate::connect::connect;
+use crate::connect::{connect, outages};
 use crate::failure::Failure;
 use crate::table::bytes;
+use csv::CsvArgs;
+use framing::Framing;
+use pipe::Pipe;
+use row::{Row, Shape, split};
 
 #[derive(Args, Debug)]
 pub(crate) struct ProduceArgs {
     pub(crate) topic: String,
-    /// Files to load, one record per line; standard input when there are none
+    /// Files to load, one record per line, those that end in .gz unpacked; standard input when there are none
     pub(crate) files: Vec<PathBuf>,
-    /// What stands between key and value on a line; a line without it has no key
+    /// Form of the input: lines, rows of CSV, or objects as `esker consume --json` writes them
+    #[arg(
+        short,
+        long,
+        value_enum,
+        default_value = "lines",
+        value_name = "FORMAT"
+    )]
+    pub(crate) input: Input,
+    /// Text between key and value on a line; a line without it has no key
     #[arg(short = 'k', long, visible_short_alias = 'K', value_name = "TEXT", value_parser = separator)]
     pub(crate) key_separator: Option<Separator>,
-    /// What ends a record instead of a line feed
+    /// Text that ends a record instead of a line feed
     #[arg(short = 'D', long, value_name = "TEXT", default_value = "\\n", value_parser = separator)]
     pub(crate) delimiter: Separator,
     /// A header that every record gets; may be repeated
@@ -48,6 +70,18 @@ pub(crate) struct ProduceArgs {
     /// When a record counts as written: `all` synced replicas, the leader alone (`1`), or when it was sent (`0`)
     #[arg(long, value_enum, default_value = "all")]
     pub(crate) acks: Acks,
+    /// With --input json: write each record to the partition that it names
+    #[arg(long, conflicts_with = "partition")]
+    pub(crate) keep_partition: bool,
+    #[command(flatten, next_help_heading = "Input of CSV")]
+    pub(crate) csv: CsvArgs,
+}
+
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Input {
+    Lines,
+    Csv,
+    Json,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,8 +116,10 @@ pub(crate) enum Acks {
     Zero,
 }
 
-/// Longest record that is read; brokers accept far less unless they are told to.
-const RECORD_BYTES_MAX: u64 = 256 << 20;
+/// A pipe that brings nothing for so long is waited for with everything acknowledged.
+const PIPE_IDLE: Duration = Duration::from_millis(20);
+/// Bytes of a file that are read at once.
+const READ_BYTES: usize = 1 << 20;
 
 impl From<CodecName> for Codec {
     fn from(name: CodecName) -> Codec {
@@ -107,7 +143,31 @@ impl From<Acks> for client::Acks {
     }
 }
 
+/// Refuses flags that mean nothing to the form of the input.
+fn check_flags(args: &ProduceArgs) -> Result<(), Failure> {
+    let csv = &args.csv;
+    let has_csv_flags = csv.no_header
+        || csv.separator != b','
+        || !csv.headers.is_empty()
+        || [&csv.key, &csv.value, &csv.time]
+            .iter()
+            .any(|it| it.is_some());
+    let wrong = if args.input != Input::Csv && has_csv_flags {
+        "the flags that begin with --csv- need --input csv"
+    } else if args.input != Input::Json && args.keep_partition {
+        "--keep-partition needs --input json"
+    } else if args.input != Input::Lines && args.key_separator.is_some() {
+        "--key-separator is for lines; CSV names its key with --csv-key, JSON has a member `key`"
+    } else if args.input != Input::Lines && args.delimiter.0 != b"\n" {
+        "--delimiter is for lines"
+    } else {
+        return Ok(());
+    };
+    Err(Failure::usage(wrong))
+}
+
 pub(crate) fn produce(global: &Global, args: &ProduceArgs) -> Result<(), Failure> {
+    check_flags(args)?;
     let env = Env::real();
     // Files are opened first: a wrong name should not leave half of the others written.
     let files = args
@@ -120,6 +180,12 @@ pub(crate) fn produce(global: &Global, args: &ProduceArgs) -> Result<(), Failure
         acks: args.acks.into(),
         compression: Codec::from(args.codec).into(),
         idempotent: args.acks == Acks::All,
+        // A file can be loaded again; a pipe cannot.
+        outages: if args.files.is_empty() {
+            outages(global)
+        } else {
+            Outages::Bounded
+        },
         ..ProducerOptions::default()
     };
     let mut producer = Producer::new(client, options);
@@ -128,6 +194,7 @@ pub(crate) fn produce(global: &Global, args: &ProduceArgs) -> Result<(), Failure
         producer,
         topic,
         args,
+        shape: Shape::of(args),
         totals: Totals::default(),
         at: At::default(),
     };
@@ -206,6 +273,7 @@ struct Sink<'a> {
     producer: Producer,
     topic: TopicRef,
     args: &'a ProduceArgs,
+    shape: Shape,
     totals: Totals,
     at: At,
 }
@@ -222,6 +290,16 @@ impl Sink<'_> {
                 Failure::from(error).hint(format!(
                     "allow more with `esker topic alter {topic} --set max.message.bytes=N`"
                 ))
+            }
+            Some(ErrorCode::InvalidTimestamp) => {
+                let clock = crate::moment::odd_clock(Env::real().clock.wall_ms().0);
+                let failure = Failure::from(error);
+                match clock {
+                    Some(odd) => failure.hint(odd),
+                    None => failure.hint(
+                        "the times of the records, or the clock of the broker, are too far from now",
+                    ),
+                }
             }
             _ => error.into(),
         })
@@ -242,8 +320,9 @@ impl Sink<'_> {
             Acks::Zero => "sent",
             Acks::All | Acks::One => "acknowledged",
         };
-        let unit = match self.args.delimiter.0[..] {
-            [b'\n'] => "line",
+        let unit = match (self.args.input, &self.args.delimiter.0[..]) {
+            (Input::Lines | Input::Json, b"\n") => "line",
+            (Input::Csv, _) => "row",
             _ => "record",
         };
         let (line, source) = (at.line, &at.source);
@@ -260,14 +339,25 @@ impl Sink<'_> {
             ProgressStyle::with_template("{wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}");
         bar.set_style(style.expect("the template is a constant"));
         for source in sources {
-            let mut reader = BufReader::with_capacity(1 << 20, source.file);
-            let mut shown = 0;
-            self.load(&mut reader, &source.name, |sink, _| {
-                if sink.totals.bytes - shown >= 1 << 18 {
-                    shown = sink.totals.bytes;
-                    bar.set_position(shown);
+            let is_packed = source.name.ends_with(".gz");
+            let file = bar.wrap_read(source.file);
+            let mut reader: Box<dyn Read> = if is_packed {
+                Box::new(MultiGzDecoder::new(file))
+            } else {
+                Box::new(file)
+            };
+            let mut chunk = vec![0; READ_BYTES];
+            self.load(&source.name, |_, framing| {
+                loop {
+                    match reader.read(&mut chunk) {
+                        Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                        Err(error) => return Err(unreadable(&source.name, &error)),
+                        Ok(len) => {
+                            framing.feed(&chunk[..len]);
+                            return Ok(len > 0);
+                        }
+                    }
                 }
-                Ok(())
             })?;
         }
         bar.finish_and_clear();
@@ -275,47 +365,97 @@ impl Sink<'_> {
     }
 
     fn load_stdin(&mut self) -> Result<(), Failure> {
-        let stdin = io::stdin();
-        let typed = stdin.is_terminal();
-        let mut reader = BufReader::with_capacity(1 << 20, stdin);
-        self.load(&mut reader, "standard input", |sink, is_empty| {
-            // The next read may wait for ever: what we have goes out first. A person at a keyboard wants to hear of errors at once.
-            match (is_empty, typed) {
-                (true, true) => sink.written(Producer::flush),
-                (true, false) => sink.written(Producer::dispatch),
-                (false, _) => Ok(()),
-            }
+        const NAME: &str = "standard input";
+        let pipe = Pipe::open(io::stdin());
+        self.load(NAME, |sink, framing| {
+            let chunk = sink.wait_for(&pipe)?;
+            let chunk = chunk.map_err(|error| unreadable(NAME, &error))?;
+            framing.feed(chunk.as_deref().unwrap_or_default());
+            Ok(chunk.is_some())
         })
     }
 
-    /// Sends every record of `reader`; calls `after` behind each, with whether more has to be read first.
-    fn load<R: Read>(
+    /// The next chunk of a pipe. What was read before is on its way while the pipe is asked, and acknowledged while it is waited
+    /// for: its writer may not say anything for days.
+    fn wait_for(&mut self, pipe: &Pipe) -> Result<pipe::Chunk, Failure> {
+        if let Some(chunk) = pipe.ready() {
+            return Ok(chunk);
+        }
+        self.written(Producer::dispatch)?;
+        if let Some(chunk) = pipe.within(PIPE_IDLE) {
+            return Ok(chunk);
+        }
+        self.written(Producer::flush)?;
+        Ok(pipe.wait())
+    }
+
+    /// Sends every record of one source. `more` feeds what comes next, and returns false at the end.
+    fn load(
         &mut self,
-        reader: &mut BufReader<R>,
         name: &str,
-        mut after: impl FnMut(&mut Self, bool) -> Result<(), Failure>,
+        mut more: impl FnMut(&mut Self, &mut Framing) -> Result<bool, Failure>,
     ) -> Result<(), Failure> {
-        let mut record = Vec::new();
         self.at = At {
             source: name.to_owned(),
             line: 0,
         };
+        self.shape.begin();
+        let mut framing = match &self.shape {
+            Shape::Csv(csv) => Framing::csv(csv.separator()),
+            _ => Framing::delimited(&self.args.delimiter.0),
+        };
         loop {
-            record.clear();
-            let read = read_record(reader, &self.args.delimiter.0, &mut record);
-            let more =
-                read.map_err(|error| Failure::new(format!("cannot read {name}: {error}")))?;
-            if !more {
-                return Ok(());
+            while let Some(record) = framing.next().map_err(|error| unreadable(name, &error))? {
+                self.at.line += 1;
+                self.send(record)?;
             }
+            if !more(self, &mut framing)? {
+                break;
+            }
+        }
+        if let Some(record) = framing.rest() {
             self.at.line += 1;
-            self.send(&record)?;
-            let is_empty = reader.buffer().is_empty();
-            after(self, is_empty)?;
+            self.send(record)?;
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, record: &[u8]) -> Result<(), Failure> {
+        let row = match &mut self.shape {
+            Shape::Lines => return self.send_line(record),
+            Shape::Csv(csv) => csv.row(record),
+            Shape::Json { keeps_partition } => row::of_json(record, *keeps_partition),
+        };
+        match row.map_err(Failure::new)? {
+            Some(row) => self.send_row(&row, record.len()),
+            None => Ok(()),
         }
     }
 
-    fn send(&mut self, line: &[u8]) -> Result<(), Failure> {
+    fn send_row(&mut self, row: &Row, size: usize) -> Result<(), Failure> {
+        let null = |bytes: &&[u8]| !(self.args.null && bytes.is_empty());
+        let own = self.args.headers.iter();
+        let own = own.map(|pair| (pair.name.as_str(), Some(pair.value.as_bytes())));
+        let headers: Vec<(&str, Option<&[u8]>)> = row
+            .headers
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_deref()))
+            .chain(own)
+            .collect();
+        let record = Record {
+            key: row.key.as_deref().filter(null),
+            value: row.value.as_deref().filter(null),
+            headers: &headers,
+            timestamp: row.timestamp,
+        };
+        let (topic, partition) = (self.topic, self.args.partition.or(row.partition));
+        self.written(|producer| producer.send(topic, partition, &record))?;
+        self.totals.records += 1;
+        self.totals.bytes += size as u64;
+        Ok(())
+    }
+
+    fn send_line(&mut self, line: &[u8]) -> Result<(), Failure> {
         let (key, value) = split(line, self.args.key_separator.as_ref());
         let null = |bytes: &&[u8]| !(self.args.null && bytes.is_empty());
         let headers: Vec<(&str, Option<&[u8]>)> = self
@@ -338,82 +478,6 @@ impl Sink<'_> {
     }
 }
 
-/// Key and value of a line; all of it is the value where the separator is missing.
-fn split<'a>(line: &'a [u8], separator: Option<&Separator>) -> (Option<&'a [u8]>, &'a [u8]) {
-    let Some(Separator(separator)) = separator else {
-        return (None, line);
-    };
-    match line
-        .windows(separator.len())
-        .position(|window| window == separator)
-    {
-        Some(at) => (Some(&line[..at]), &line[at + separator.len()..]),
-        None => (None, line),
-    }
-}
-
-/// Appends the next record without its delimiter; `false` at the end. The last record needs no delimiter.
-fn read_record(
-    reader: &mut impl BufRead,
-    delimiter: &[u8],
-    record: &mut Vec<u8>,
-) -> io::Result<bool> {
-    let last = *delimiter.last().expect("a delimiter is not empty");
-    loop {
-        let room = RECORD_BYTES_MAX - record.len() as u64;
-        let n = reader.by_ref().take(room).read_until(last, record)?;
-        if n == 0 && room > 0 {
-            return Ok(!record.is_empty());
-        }
-        if record.ends_with(delimiter) {
-            record.truncate(record.len() - delimiter.len());
-            return Ok(true);
-        }
-        if record.len() as u64 >= RECORD_BYTES_MAX {
-            return Err(io::Error::other(format!(
-                "a record is longer than {}",
-                bytes(RECORD_BYTES_MAX)
-            )));
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn records(text: &[u8], delimiter: &str) -> Vec<Vec<u8>> {
-        let delimiter = separator(delimiter).unwrap().0;
-        // A tiny buffer, so that delimiters fall across reads.
-        let mut reader = BufReader::with_capacity(3, text);
-        let (mut all, mut record) = (Vec::new(), Vec::new());
-        while read_record(&mut reader, &delimiter, &mut record).unwrap() {
-            all.push(std::mem::take(&mut record));
-        }
-        all
-    }
-
-    #[test]
-    fn lines_keep_every_byte_but_the_delimiter() {
-        assert_eq!(
-            records(b"a\r\n\n \xff\0b\nlast", "\\n"),
-            [&b"a\r"[..], b"", b" \xff\0b", b"last"]
-        );
-        assert_eq!(records(b"", "\\n"), Vec::<Vec<u8>>::new());
-        assert_eq!(records(b"a\n", "\\n"), [b"a"]);
-        assert_eq!(records(b"a--b-c--", "--"), [&b"a"[..], b"b-c"]);
-        assert_eq!(records(b"a\0b", "\\0"), [b"a", b"b"]);
-    }
-
-    #[test]
-    fn the_key_ends_at_the_first_separator() {
-        let tab = separator("\\t").unwrap();
-        assert_eq!(
-            split(b"k\tv\tw", Some(&tab)),
-            (Some(&b"k"[..]), &b"v\tw"[..])
-        );
-        assert_eq!(split(b"no key", Some(&tab)), (None, &b"no key"[..]));
-        assert_eq!(split(b"\tv", Some(&tab)), (Some(&b""[..]), &b"v"[..]));
-        assert_eq!(split(b"a:b", None), (None, &b"a:b"[..]));
-    }
+fn unreadable(name: &str, error: &io::Error) -> Failure {
+    Failure::new(format!("cannot read {name}: {error}"))
 }

@@ -41,10 +41,12 @@ impl Drop for Dir {
 pub(crate) struct Broker {
     pub(crate) address: String,
     process: Child,
-    /// What it says on standard error.
+    /// Directory of the file with its standard error.
     words: Dir,
 }
 
+/// The system picks the port.
+const FREE: &str = "127.0.0.1:0";
 const WORDS: &str = "broker.log";
 
 impl Broker {
@@ -52,7 +54,14 @@ impl Broker {
     pub(crate) fn start(data: &Path, more: &[&str]) -> Broker {
         let words = Dir::new();
         let file = std::fs::File::create(words.0.join(WORDS)).unwrap();
-        Broker::spawn(Command::new(ESKER), data, more, words, file.into())
+        Broker::spawn(Command::new(ESKER), FREE, data, more, words, file.into())
+    }
+
+    /// As `start`, at an address that clients know already, or at a name.
+    pub(crate) fn start_at(listen: &str, data: &Path) -> Broker {
+        let words = Dir::new();
+        let file = std::fs::File::create(words.0.join(WORDS)).unwrap();
+        Broker::spawn(Command::new(ESKER), listen, data, &[], words, file.into())
     }
 
     /// As `start`, from a terminal, though these tests may run without one: under `nohup` SIGHUP is ignored, and so it would be by
@@ -62,19 +71,26 @@ impl Broker {
         let file = std::fs::File::create(words.0.join(WORDS)).unwrap();
         let mut attended = Command::new("env");
         attended.args(["--default-signal=HUP", ESKER]);
-        Broker::spawn(attended, data, &[], words, file.into())
+        Broker::spawn(attended, FREE, data, &[], words, file.into())
     }
 
     /// As `start`, with a standard error that takes nothing.
     pub(crate) fn start_unheard(data: &Path, more: &[&str]) -> Broker {
         let full = std::fs::OpenOptions::new().write(true).open("/dev/full");
         let unheard = full.unwrap().into();
-        Broker::spawn(Command::new(ESKER), data, more, Dir::new(), unheard)
+        Broker::spawn(Command::new(ESKER), FREE, data, more, Dir::new(), unheard)
     }
 
-    fn spawn(mut esker: Command, data: &Path, more: &[&str], words: Dir, told: Stdio) -> Broker {
+    fn spawn(
+        mut esker: Command,
+        listen: &str,
+        data: &Path,
+        more: &[&str],
+        words: Dir,
+        told: Stdio,
+    ) -> Broker {
         let mut process = esker
-            .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
+            .args(["serve", "--listen", listen, "--data-dir"])
             .arg(data)
             // Small journal pieces: a test writes little, and every broker zeroes its first pieces.
             .args([
@@ -101,7 +117,7 @@ impl Broker {
         }
     }
 
-    /// What it said on standard error until now.
+    /// Its standard error until now.
     pub(crate) fn said(&self) -> String {
         said(&self.words)
     }

@@ -11,7 +11,7 @@ fn script(shell: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What a shell says to the script; nothing, and that is told, where the shell is not installed. Everybody has bash.
+/// The shell's answers to the script; none, which is reported, where the shell is not installed. Everybody has bash.
 #[allow(clippy::disallowed_methods)]
 fn taken_by(shell: &str, args: &[&str]) -> Option<Output> {
     let mut command = Command::new(shell);

@@ -1,10 +1,12 @@
 //! Groups from the command line: listed, described, moved, deleted.
 
 use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::broker::{Broker, Dir, esker, failure};
+use crate::broker::{Broker, Dir, ESKER, esker, failure};
 use crate::members::Peer;
 
 const GROUP: i8 = 0;
@@ -217,7 +219,7 @@ fn what_a_group_committed_survives_a_kill() {
     assert_eq!(broker.stop(), Some(0));
 }
 
-/// What all batches of the topic of the offsets are compressed with, whatever partition they are in.
+/// The codecs of all batches of the topic of the offsets, whatever partition they are in.
 fn codecs(dir: &Dir) -> BTreeSet<String> {
     let data = dir.0.to_str().unwrap();
     let told = esker(&["inspect", data, "--batches", "--json"], "", b"");
@@ -281,7 +283,7 @@ fn a_group_with_members_is_described_with_why_it_last_rebalanced() {
     );
     assert!(text.contains(one), "{text}");
 
-    // What it reads from may be forgotten for topics that nobody reads, and it cannot be moved or deleted.
+    // Offsets may be forgotten for topics that nobody reads, and the group cannot be moved or deleted.
     for args in [
         &["group", "reset", "g", "-t", "t", "--to", "end"][..],
         &["group", "delete", "g"],
@@ -370,4 +372,63 @@ fn a_group_is_moved_to_a_time() {
         assert_eq!(*committed, after, "{to}");
     }
     assert_eq!(broker.stop(), Some(0));
+}
+
+/// A terminal would obey them: move the cursor, recolour the screen, show a row that is none.
+#[test]
+fn control_characters_in_names_of_strangers_do_not_reach_the_terminal() {
+    let dir = Dir::new();
+    let broker = Broker::start(&dir.0, &[]);
+    broker.ok(&["produce", "t"], b"a\n");
+    let group = "evil\u{1b}[2J\nforged  consumer  Stable";
+    broker.ok(
+        &["group", "reset", group, "--topic", "t", "--to", "end"],
+        b"",
+    );
+    let listed = broker.text(&["group", "list"]);
+    assert_eq!(listed.lines().count(), 2, "{listed}");
+    let described = broker.text(&["group", "describe", group]);
+    for shown in [&listed, &described] {
+        assert!(
+            shown.contains(r"evil\x1b[2J\nforged") && !shown.contains('\u{1b}'),
+            "{shown}"
+        );
+    }
+    assert_eq!(broker.json(&["group", "list"])[0]["group"], group);
+    let (_, error) =
+        crate::broker::failure(&broker.run(&["topic", "describe", "a\u{1b}c\nb"], b""));
+    assert!(
+        error.contains(r"a\x1bc\nb") && !error.contains('\u{1b}'),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_group_is_shown_again_and_again_until_nobody_reads() {
+    let dir = Dir::new();
+    let broker = Broker::start(&dir.0, &[]);
+    broker.ok(&["produce", "t"], b"a\n");
+    broker.ok(
+        &["group", "reset", "g", "--topic", "t", "--to", "beginning"],
+        b"",
+    );
+    #[allow(clippy::disallowed_methods)]
+    let mut watch = Command::new(ESKER)
+        .args([
+            "group",
+            "describe",
+            "g",
+            "--watch=0.05",
+            "-b",
+            &broker.address,
+        ])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+    let shown = lines
+        .map(Result::unwrap)
+        .filter(|line| line.starts_with("group g "));
+    assert_eq!(shown.take(3).count(), 3);
+    assert!(watch.wait().unwrap().success());
 }

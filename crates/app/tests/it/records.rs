@@ -1,6 +1,7 @@
 //! Writing and reading records.
+#![allow(clippy::disallowed_methods)] // acts as a person at a shell does
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
 use crate::broker::{Broker, Dir, ESKER};
@@ -133,7 +134,6 @@ fn a_reader_that_goes_away_is_no_error() {
     let dir = Dir::new();
     let broker = Broker::start(&dir.0, &[]);
     broker.ok(&["produce", "t"], &lines(20_000));
-    #[allow(clippy::disallowed_methods)]
     let mut consume = Command::new(ESKER)
         .args(["consume", "t", "-b", &broker.address])
         .stdout(Stdio::piped())
@@ -234,7 +234,6 @@ fn a_reader_that_follows_sees_partitions_that_are_new() {
     let broker = Broker::start(&dir.0, &[]);
     broker.ok(&["topic", "create", "t", "-p", "1"], b"");
     broker.ok(&["produce", "t"], b"old\n");
-    #[allow(clippy::disallowed_methods)]
     let mut consume = Command::new(ESKER)
         .args(["consume", "t", "-n", "2", "-b", &broker.address])
         .stdout(Stdio::piped())
@@ -246,4 +245,132 @@ fn a_reader_that_follows_sees_partitions_that_are_new() {
     broker.ok(&["produce", "t", "-p", "2"], b"new\n");
     assert_eq!(lines.next().unwrap().unwrap(), "new");
     assert!(consume.wait().unwrap().success());
+}
+
+/// A log that is quiet: nothing comes after the line that the broker's end took.
+#[test]
+fn the_last_line_of_a_pipe_is_written_though_the_broker_restarts() {
+    let (dir, output) = (Dir::new(), Dir::new());
+    let broker = Broker::start(&dir.0, &[]);
+    broker.ok(&["topic", "create", "t", "-p", "1"], b"");
+    let mut produce = Command::new(ESKER)
+        .args(["produce", "t", "-b", &broker.address])
+        .stdin(Stdio::piped())
+        .stderr(std::fs::File::create(output.0.join("said")).unwrap())
+        .spawn()
+        .unwrap();
+    let mut pipe = produce.stdin.take().unwrap();
+    pipe.write_all(b"first\nhalf a line").unwrap();
+    assert_eq!(broker.text(&["consume", "t", "-n", "1"]), "first\n");
+    let address = broker.address.clone();
+    broker.kill();
+    // The connection's other end is gone, and takes this without a word.
+    pipe.write_all(b", and its end\n").unwrap();
+    let broker = Broker::start_at(&address, &dir.0);
+    assert_eq!(
+        broker.text(&["consume", "t", "-n", "2"]),
+        "first\nhalf a line, and its end\n"
+    );
+    drop(pipe);
+    assert!(produce.wait().unwrap().success());
+}
+
+#[test]
+fn what_consume_writes_as_json_is_produced_again_as_it_was() {
+    let dir = Dir::new();
+    let broker = Broker::start(&dir.0, &["--set", "num.partitions=3"]);
+    broker.ok(
+        &["produce", "t", "-k", ":", "-H", "h=\u{e4}", "-Z"],
+        b"k:v\nbytes:\xff\xfe\nkeyless\ngone:\n",
+    );
+    let shown = broker.ok(&["consume", "t", "-e", "--json"], b"");
+    broker.ok(
+        &["produce", "u", "--input", "json", "--keep-partition"],
+        &shown,
+    );
+    let lines = |topic: &str| {
+        let text = broker.text(&["consume", topic, "-e", "--json"]);
+        let mut lines: Vec<String> = text
+            .replace(&format!("\"topic\":\"{topic}\""), "")
+            .lines()
+            .map(str::to_owned)
+            .collect();
+        lines.sort_unstable();
+        lines
+    };
+    assert_eq!(lines("t").len(), 4);
+    assert_eq!(
+        lines("t"),
+        lines("u"),
+        "keys, values, headers, times, partitions, offsets"
+    );
+}
+
+#[test]
+fn packed_files_and_csv_become_records() {
+    let dir = Dir::new();
+    let broker = Broker::start(&dir.0.join("data"), &[]);
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    packed.write_all(b"one\ntwo\n").unwrap();
+    let packed = dir.file("lines.gz", &packed.finish().unwrap());
+    broker.ok(&["produce", "t", packed.to_str().unwrap()], b"");
+    assert_eq!(broker.text(&["consume", "t", "-e"]), "one\ntwo\n");
+
+    let csv = dir.file(
+        "orders.csv",
+        b"id;text;at;lang\r\n1;\"a;b\nc\";2023-11-14T22:13:20Z;de\r\n",
+    );
+    let flags = "--input csv --csv-separator ; --csv-key id --csv-value text --csv-time at --csv-headers lang";
+    let args: Vec<&str> = ["produce", "c", csv.to_str().unwrap()]
+        .into_iter()
+        .chain(flags.split(' '))
+        .collect();
+    broker.ok(&args, b"");
+    assert_eq!(
+        broker.text(&["consume", "c", "-e", "-f", "%k|%s|%T|%h"]),
+        "1|a;b\nc|1700000000000|lang=de"
+    );
+    let refused = broker.run(&["produce", "c", "--csv-key", "id"], b"");
+    let (code, error) = crate::broker::failure(&refused);
+    assert_eq!(code, 2);
+    assert!(error.contains("--input csv"), "{error}");
+    let wrong = broker.run(&["produce", "c", "--input", "csv"], b"a,b\n1\n");
+    let (_, error) = crate::broker::failure(&wrong);
+    assert!(
+        error.contains("1 fields") && error.contains("row 2 of standard input"),
+        "{error}"
+    );
+}
+
+#[test]
+fn reading_goes_on_behind_records_that_rotted_where_that_is_wanted() {
+    let dir = Dir::new();
+    let broker = Broker::start(&dir.0, &[]);
+    broker.ok(&["topic", "create", "t", "-p", "1"], b"");
+    for line in ["first\n", "rotten\n", "third\n"] {
+        broker.ok(&["produce", "t"], line.as_bytes());
+    }
+    assert_eq!(broker.stop(), Some(0));
+    let segment = dir.0.join("t-0/00000000000000000000.log");
+    let mut bytes = std::fs::read(&segment).unwrap();
+    let at = bytes
+        .windows(6)
+        .position(|window| window == b"rotten")
+        .unwrap();
+    bytes[at] ^= 1;
+    std::fs::write(&segment, &bytes).unwrap();
+    let broker = Broker::start(&dir.0, &[]);
+    let (code, error) =
+        crate::broker::failure(&broker.run(&["consume", "t", "-e", "--timeout", "1"], b""));
+    assert_eq!(code, 1);
+    for words in ["t-0 at offset 1", "can be read is 2", "--skip-damaged"] {
+        assert!(error.contains(words), "{words}: {error}");
+    }
+    let output = broker.run(&["consume", "t", "-e", "--skip-damaged"], b"");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "first\nthird\n");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success() && said.contains("offsets 1 up to 2 of t-0"),
+        "{said}"
+    );
 }

@@ -137,7 +137,7 @@ fn directories_may_be_named_in_another_order_and_none_may_be_left_out() {
     let broker = Broker::start(&both, &[]);
     broker.ok(&["topic", "create", "t", "--partitions", "4"], b"");
     broker.ok(&["produce", "t"], lines.as_bytes());
-    // What was just written is in the journal only, also that the topic exists.
+    // New records are in the journal only, and so is the fact that the topic exists.
     broker.kill();
     let broker = Broker::start(&turned, &[]);
     all_are_there(&broker);
@@ -352,4 +352,72 @@ fn without_a_broker_the_client_says_how_to_start_one() {
     assert!(error.contains("esker serve"), "{error}");
     let (code, error) = failure(&esker(&["topic", "list"], "nowhere", b""));
     assert!(code == 2 && error.contains("host:port"), "{error}");
+}
+
+#[test]
+fn a_data_directory_of_kafka_is_left_as_it_is() {
+    let dir = Dir::new();
+    let data = dir.0.join("kafka");
+    std::fs::create_dir_all(data.join("orders-0")).unwrap();
+    let write = |name: &str, text: &str| std::fs::write(data.join(name), text).unwrap();
+    let identity = "version=1\ncluster.id=MkU3OEVBNTcwNTJENDM2Qk\nnode.id=1\ndirectory.id=AAAAAAAAAAAAAAAAAAAABw\n";
+    write("meta.properties", identity);
+    write("recovery-point-offset-checkpoint", "0\n0\n");
+    write("orders-0/00000000000000000000.log", "");
+    let listed = || {
+        let mut names: Vec<_> = std::fs::read_dir(&data)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        names.sort();
+        names
+    };
+    let before = listed();
+    let new = dir.0.join("new");
+    let dirs = format!("{},{}", new.display(), data.display());
+    let output = esker(&["serve", "--listen", "127.0.0.1:0", "-d", &dirs], "", b"");
+    let (code, error) = failure(&output);
+    assert_eq!(code, 1);
+    for words in [
+        "Apache Kafka",
+        "MkU3OEVBNTcwNTJENDM2Qk, node 1",
+        "--data-dir",
+    ] {
+        assert!(error.contains(words), "{words}: {error}");
+    }
+    assert_eq!(listed(), before);
+    assert!(!new.exists(), "the other directory is not touched either");
+}
+
+#[test]
+fn a_name_is_bound_at_all_its_addresses_and_advertised() {
+    use std::net::ToSocketAddrs;
+    let dir = Dir::new();
+    let broker = Broker::start_at("localhost:0", &dir.0);
+    let (_, port) = broker.address.rsplit_once(':').unwrap();
+    let port: u16 = port.parse().unwrap();
+    for address in ("localhost", port).to_socket_addrs().unwrap() {
+        if std::net::TcpListener::bind((address.ip(), 0)).is_err() {
+            continue; // a family that this machine does not use
+        }
+        let env = env::Env::real();
+        let client =
+            client::Client::connect(&env, &address.to_string(), client::Options::default());
+        let brokers = client.unwrap().brokers().clone();
+        assert_eq!(
+            brokers[&1],
+            format!("localhost:{port}"),
+            "asked at {address}"
+        );
+    }
+}
+
+#[test]
+fn two_addresses_are_two_listeners() {
+    let dir = Dir::new();
+    let broker = Broker::start(&dir.0, &["--listen", "127.0.0.1:0"]);
+    let (_, port) = broker.address.rsplit_once(':').unwrap();
+    broker.ok(&["produce", "t"], b"a\n");
+    assert_eq!(broker.text(&["consume", "t", "-e"]), "a\n");
+    assert_ne!(port, "0");
 }

@@ -36,7 +36,7 @@ impl Resource {
     }
 }
 
-/// Who said what a setting is.
+/// The place where a setting got its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SettingSource {
     Topic,

@@ -1,4 +1,4 @@
-//! What brokers tell about themselves: the cluster, log directories, active producers.
+//! Questions about brokers: the cluster, log directories, active producers.
 
 use wire::messages::describe_cluster_response::DescribeClusterBroker;
 use wire::messages::describe_log_dirs_response::DescribeLogDirsPartition;

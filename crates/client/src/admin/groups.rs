@@ -190,9 +190,10 @@ impl Client {
             instance: member.group_instance_id.clone(),
             client: member.client_id.clone(),
             host: member.client_host.clone(),
-            owned: match is_consumer {
-                true => assigned(member),
-                false => Vec::new(),
+            owned: if is_consumer {
+                assigned(member)
+            } else {
+                Vec::new()
             },
         });
         Ok(GroupInfo {
@@ -350,7 +351,7 @@ fn parts<'a>(topics: impl Iterator<Item = (&'a String, &'a Vec<i32>)>) -> Vec<Pa
     parts
 }
 
-/// What the leader of a classic group wrote for a member. Bytes that are no assignment of ours to read are none.
+/// The assignment that the leader of a classic group wrote for a member. Bytes that are no assignment of ours to read are none.
 fn assigned(member: &described::DescribedGroupMember) -> Vec<Part> {
     let mut reader = Reader::new(member.member_assignment.clone());
     let Ok(version) = reader.i16() else {

@@ -1,4 +1,4 @@
-//! What an operator asks: topics, settings, offsets, groups, log directories, transactions.
+//! The questions of an operator: topics, settings, offsets, groups, log directories, transactions.
 //!
 //! Each operation is a method of [`Client`](crate::Client), retried while the cluster says "not now".
 

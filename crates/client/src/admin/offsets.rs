@@ -26,7 +26,7 @@ pub enum Place {
     Last(i64),
 }
 
-/// What the log answered for a timestamp.
+/// The log's answer for a timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
     pub offset: i64,

@@ -18,7 +18,7 @@ pub struct NewTopic {
     pub configs: Vec<(String, String)>,
 }
 
-/// What a new topic became. Fields are `None` where the broker is too old to tell.
+/// A new topic as it was made. Fields are `None` where the broker is too old to say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Created {
     pub name: String,

@@ -1,4 +1,4 @@
-//! What one answer brought of one partition, and the walk over its records.
+//! The records that one answer brought of one partition, and the walk over them.
 //!
 //! Invariant: only records from the asked offset on are shown, in offset order; control batches and records of aborted
 //! transactions are not. The last batch may be cut off and is then left for the next fetch.
@@ -9,9 +9,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use wire::records::{
-    Batch, BatchError, Caps, ControlRecord, Head, Headers, RecordIter, Source, TimestampType,
+    Batch, BatchError, Batches, Caps, ControlRecord, Head, Headers, RecordIter, Source,
+    TimestampType,
 };
 
+use super::damage::Skipped;
 use crate::error::{Damage, Error};
 
 #[derive(Clone, Debug)]
@@ -26,6 +28,8 @@ pub struct Fetched {
     records: Bytes,
     /// First offset and producer of every aborted transaction in the range, by offset.
     aborted: Vec<(i64, i64)>,
+    /// Called for each batch that is passed over because it is damaged; without it the first of them ends the walk.
+    skip: Option<fn(&Skipped)>,
 }
 
 /// One record, its bytes borrowed from the batch.
@@ -78,7 +82,13 @@ impl Fetched {
             from,
             records,
             aborted,
+            skip: None,
         }
+    }
+
+    pub(super) fn with_skip(mut self, skip: Option<fn(&Skipped)>) -> Fetched {
+        self.skip = skip;
+        self
     }
 
     pub(super) fn with_marks(
@@ -105,12 +115,18 @@ impl Fetched {
     ) -> Result<ControlFlow<B>, Error> {
         let mut aborted = self.aborted.iter().peekable();
         let mut ended: BTreeSet<i64> = BTreeSet::new();
-        for batch in Batch::cut(&self.records, Source::Log) {
+        let mut batches = Batch::cut(&self.records, Source::Log);
+        loop {
+            let at = self.records.len() - batches.rest().len();
+            let Some(batch) = batches.next() else { break };
             let batch = match batch {
                 Ok(batch) => batch,
                 // Cut off at the end of the answer.
                 Err(BatchError::Truncated { .. }) => break,
-                Err(fault) => return Err(self.damaged(self.from, fault.into())),
+                Err(fault) => {
+                    batches = self.behind(at, fault.into())?;
+                    continue;
+                }
             };
             while let Some((_, producer)) =
                 aborted.next_if(|(first, _)| *first <= batch.last_offset().0)
@@ -128,11 +144,41 @@ impl Fetched {
             if batch.attributes().is_transactional() && ended.contains(&producer) {
                 continue;
             }
-            if let ControlFlow::Break(value) = self.each_of(&batch, &mut visit)? {
-                return Ok(ControlFlow::Break(value));
+            match self.each_of(&batch, &mut visit) {
+                Ok(ControlFlow::Continue(())) => {}
+                Err(error) => {
+                    self.pass_over(batch.base_offset().0, batch.next_offset().0, error)?
+                }
+                stopped => return stopped,
             }
         }
         Ok(ControlFlow::Continue(()))
+    }
+
+    /// The batches behind the damaged one at `at`, where its caller passes over such; its size and offsets were checked when it
+    /// came.
+    fn behind(&self, at: usize, fault: Damage) -> Result<Batches, Error> {
+        let rest = self.records.slice(at..);
+        let Some(head) = Head::read(&rest) else {
+            return Err(self.damaged(self.from, fault));
+        };
+        let error = self.damaged(head.base_offset().0.max(self.from), fault);
+        self.pass_over(head.base_offset().0, head.next_offset().0, error)?;
+        Ok(Batch::cut(&rest.slice(head.size()..), Source::Log))
+    }
+
+    fn pass_over(&self, base: i64, to: i64, error: Error) -> Result<(), Error> {
+        let Some(report) = self.skip else {
+            return Err(error);
+        };
+        report(&Skipped {
+            topic: self.topic.to_string(),
+            partition: self.partition,
+            from: base.max(self.from),
+            to,
+            why: error.to_string(),
+        });
+        Ok(())
     }
 
     fn each_of<B>(
@@ -284,6 +330,31 @@ mod tests {
             "not even one batch arrived"
         );
         assert_eq!(end_of(&Bytes::new()), Ok(None));
+    }
+
+    #[test]
+    fn a_damaged_batch_is_passed_over_where_that_is_wanted() {
+        static SKIPPED: std::sync::Mutex<Vec<(i64, i64)>> = std::sync::Mutex::new(Vec::new());
+        let mut damaged = batch(3, &["x", "y"], None).to_bytes().to_vec();
+        *damaged.last_mut().unwrap() ^= 1;
+        let (first, last) = (batch(0, &["a", "b", "c"], None), batch(5, &["d"], None));
+        let bytes: Bytes = [&first.to_bytes()[..], &damaged, &last.to_bytes()]
+            .concat()
+            .into();
+        let fetched = Fetched::new("t".into(), 0, 1, bytes, vec![]);
+        let offsets = |fetched: &Fetched| {
+            let mut offsets = Vec::new();
+            let walked = fetched.each(|record| {
+                offsets.push(record.offset);
+                ControlFlow::<()>::Continue(())
+            });
+            (offsets, walked.is_ok())
+        };
+        assert_eq!(offsets(&fetched), (vec![1, 2], false));
+        let report = |skipped: &Skipped| SKIPPED.lock().unwrap().push((skipped.from, skipped.to));
+        let fetched = fetched.with_skip(Some(report));
+        assert_eq!(offsets(&fetched), (vec![1, 2, 5], true));
+        assert_eq!(*SKIPPED.lock().unwrap(), [(3, 5)]);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! out. Checksums are verified when records are walked ([`Fetched::each`]). Which partitions to read is the caller's choice:
 //! groups are not known here.
 
+mod damage;
 mod fetched;
 
 use std::collections::BTreeMap;
@@ -17,9 +18,10 @@ use wire::messages::fetch_response::{FetchResponse, FetchableTopicResponse, Part
 use wire::{Records, Uuid};
 
 use crate::admin::Place;
-use crate::cluster::{Client, Patience};
+use crate::cluster::{Client, Outages, Patience};
 use crate::connection::Connection;
 use crate::error::Error;
+pub use damage::Skipped;
 pub use fetched::{Fetched, Taken};
 
 /// Last version that names topics; later ones need their ids.
@@ -44,6 +46,9 @@ pub struct ConsumerOptions {
     pub min_bytes: i32,
     /// How long a broker with nothing to send waits.
     pub wait: Duration,
+    pub outages: Outages,
+    /// Passes over what is damaged and calls the function, instead of stopping there.
+    pub skip_damaged: Option<fn(&Skipped)>,
 }
 
 impl Default for ConsumerOptions {
@@ -54,6 +59,8 @@ impl Default for ConsumerOptions {
             partition_bytes_max: 4 << 20,
             min_bytes: 1,
             wait: Duration::from_millis(500),
+            outages: Outages::Bounded,
+            skip_damaged: None,
         }
     }
 }
@@ -90,7 +97,8 @@ pub struct Consumer {
 impl Consumer {
     #[must_use]
     pub fn new(client: Client, options: ConsumerOptions) -> Consumer {
-        let patience = Patience::new(client.env(), client.options().timeout);
+        let patience =
+            Patience::new(client.env(), client.options().timeout).with_outages(options.outages);
         Consumer {
             client,
             options,
@@ -151,8 +159,18 @@ impl Consumer {
             !self.assigned.is_empty(),
             "a consumer without partitions would wait for ever"
         );
+        self.patience.begin();
         loop {
             match self.poll_once() {
+                Err(error @ (Error::Unreadable { .. } | Error::Damaged { .. }))
+                    if let Some(report) = self.options.skip_damaged =>
+                {
+                    match self.skip(&error)? {
+                        Some(skipped) => report(&skipped),
+                        // Nothing there can be read: perhaps its whole directory is away for a while.
+                        None => self.recover(error)?,
+                    }
+                }
                 Err(error) if error.is_retriable() => self.recover(error)?,
                 Err(Error::OutOfRange {
                     topic,
@@ -354,7 +372,7 @@ impl Consumer {
                 else {
                     continue;
                 };
-                match assigned.take(data, self.options.isolation) {
+                match assigned.take(data, &self.options) {
                     Ok(Some(one)) => fetched.push(one),
                     Ok(None) => {}
                     Err(error) => failed = Some(error),
@@ -372,6 +390,14 @@ impl Consumer {
 
     fn recover(&mut self, error: Error) -> Result<(), Error> {
         self.patience.pause("reading", error)?;
+        match self.find_leaders() {
+            // The next attempt finds the brokers still away, and waits for them.
+            Err(error) if self.patience.outlives(&error) => Ok(()),
+            result => result,
+        }
+    }
+
+    fn find_leaders(&mut self) -> Result<(), Error> {
         for at in 0..self.assigned.len() {
             let name = Arc::clone(&self.assigned[at].topic);
             if at == 0 || name != self.assigned[at - 1].topic {
@@ -399,7 +425,7 @@ impl Assigned {
     fn take(
         &mut self,
         data: &PartitionData,
-        isolation: Isolation,
+        options: &ConsumerOptions,
     ) -> Result<Option<Fetched>, Error> {
         let (topic, partition) = (&self.topic, self.partition);
         if data.error_code == ErrorCode::OffsetOutOfRange as i16 {
@@ -410,6 +436,16 @@ impl Assigned {
                 asked: self.next,
                 log_start,
                 log_end,
+            });
+        }
+        if let Ok(code) = ErrorCode::try_from(data.error_code)
+            && damage::is_damage(code)
+        {
+            return Err(Error::Unreadable {
+                topic: topic.to_string(),
+                partition,
+                offset: self.next,
+                code,
             });
         }
         Error::check(
@@ -427,7 +463,7 @@ impl Assigned {
             .iter()
             .flatten()
             .map(|aborted| (aborted.first_offset, aborted.producer_id));
-        let is_committed = isolation == Isolation::ReadCommitted;
+        let is_committed = options.isolation == Isolation::ReadCommitted;
         let one = Fetched::new(
             Arc::clone(topic),
             partition,
@@ -443,7 +479,8 @@ impl Assigned {
             data.log_start_offset,
             data.high_watermark,
             data.last_stable_offset,
-        );
+        )
+        .with_skip(options.skip_damaged);
         self.next = self.next.max(end);
         Ok(Some(one))
     }

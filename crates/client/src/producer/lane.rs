@@ -47,7 +47,7 @@ pub(super) enum Outcome {
     TooLarge,
 }
 
-/// What a batch became that was too large.
+/// The outcome of a split of a batch that was too large.
 pub(super) struct Split {
     pub(super) pieces: u64,
     /// No piece is larger without compression, unless it is a single record.
@@ -201,7 +201,7 @@ impl Lane {
         }
     }
 
-    /// What the broker's answer means for a batch of this lane.
+    /// The meaning of the broker's answer for a batch of this lane.
     pub(super) fn judge(
         &self,
         serial: u64,

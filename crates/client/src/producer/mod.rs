@@ -17,7 +17,7 @@ use wire::messages::{InitProducerIdRequest, ProduceRequest};
 use wire::records::Compression;
 use wire::{ApiKey, Uuid};
 
-use crate::cluster::{Client, Patience};
+use crate::cluster::{Client, Outages, Patience};
 use crate::connection::Connection;
 use crate::error::Error;
 use lane::{Lane, Outcome};
@@ -55,6 +55,7 @@ pub struct ProducerOptions {
     pub idempotent: bool,
     /// Remember deliveries for [`Producer::take_deliveries`].
     pub report: bool,
+    pub outages: Outages,
 }
 
 impl Default for ProducerOptions {
@@ -67,6 +68,7 @@ impl Default for ProducerOptions {
             compression: Compression::default(),
             idempotent: true,
             report: false,
+            outages: Outages::Bounded,
         }
     }
 }
@@ -121,7 +123,7 @@ struct Link {
     requests: VecDeque<Vec<Item>>,
 }
 
-/// What to wait for.
+/// The state to wait for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Goal {
     Sent,
@@ -152,7 +154,8 @@ impl Producer {
             (1..=5).contains(&options.in_flight),
             "brokers remember five batches"
         );
-        let patience = Patience::new(client.env(), client.options().timeout);
+        let patience =
+            Patience::new(client.env(), client.options().timeout).with_outages(options.outages);
         Producer {
             client,
             options,
@@ -207,7 +210,7 @@ impl Producer {
         record: &Record<'_>,
     ) -> Result<(), Error> {
         if self.options.idempotent && self.options.acks == Acks::All && self.identity.is_none() {
-            self.identity = Some(self.ask_identity()?);
+            self.identity = Some(self.identify()?);
         }
         let now_ms = self.client.env().clock.wall_ms();
         let time = record.timestamp.map_or(now_ms, Timestamp);
@@ -254,6 +257,18 @@ impl Producer {
         }
     }
 
+    fn identify(&mut self) -> Result<(ProducerId, ProducerEpoch), Error> {
+        self.patience.begin();
+        loop {
+            match self.ask_identity() {
+                Err(error) if self.patience.outlives(&error) => {
+                    self.patience.pause("starting a producer", error)?;
+                }
+                result => return result,
+            }
+        }
+    }
+
     fn ask_identity(&mut self) -> Result<(ProducerId, ProducerEpoch), Error> {
         self.client
             .retry("starting an idempotent producer", |client| {
@@ -285,6 +300,9 @@ impl Producer {
             return;
         }
         self.next_serial += 1;
+        if self.unacknowledged == 0 {
+            self.patience.begin();
+        }
         self.unacknowledged += 1;
         if state.sticky.current(state.lanes.len() as i32) as usize == index {
             state.sticky.move_on();
@@ -319,6 +337,12 @@ impl Producer {
         self.drive(Goal::Sent)
     }
 
+    /// True if something that was accepted is not acknowledged.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        self.unacknowledged > 0
+    }
+
     /// Sends everything accepted so far and waits until it is acknowledged.
     pub fn flush(&mut self) -> Result<(), Error> {
         self.sweep(None);
@@ -331,7 +355,7 @@ impl Producer {
         self.records_acknowledged
     }
 
-    /// What was acknowledged since the last call; empty unless [`ProducerOptions::report`] is set.
+    /// Returns the acknowledgements since the last call; empty unless [`ProducerOptions::report`] is set.
     pub fn take_deliveries(&mut self) -> Vec<Delivery> {
         std::mem::take(&mut self.deliveries)
     }
@@ -553,9 +577,17 @@ impl Producer {
         }
     }
 
-    /// Pauses and looks again who leads what.
+    /// Pauses, and asks again which brokers lead the partitions.
     fn recover(&mut self, error: Error) -> Result<(), Error> {
         self.patience.pause("writing", error)?;
+        match self.find_leaders() {
+            // The next attempt finds the brokers still away, and waits for them.
+            Err(error) if self.patience.outlives(&error) => Ok(()),
+            result => result,
+        }
+    }
+
+    fn find_leaders(&mut self) -> Result<(), Error> {
         for state in &mut self.topics {
             self.client.forget_topic(&state.name);
             let found = self.client.topic(&state.name)?;

@@ -2,7 +2,12 @@
 
 use std::ops::ControlFlow;
 
-use client::{Client, Consumer, ConsumerOptions, Options, Producer, ProducerOptions, Record};
+use std::time::Duration;
+
+use client::{
+    Client, Consumer, ConsumerOptions, Error, Options, Outage, Outages, Producer, ProducerOptions,
+    Record, Skipped,
+};
 use wire::{ApiKey, ErrorCode};
 
 use crate::fake::{Fake, Fault, TOPIC, random};
@@ -83,4 +88,103 @@ fn reading_begins_inside_a_batch() {
         seen[0],
         (33..40).map(|i| (i, i as usize)).collect::<Vec<_>>()
     );
+}
+
+fn offsets_of(consumer: &mut Consumer, end: i64) -> Vec<i64> {
+    let mut offsets = Vec::new();
+    while consumer.position(TOPIC, 0).is_some_and(|next| next < end) {
+        for fetched in consumer.poll().unwrap() {
+            let _: ControlFlow<()> = fetched
+                .each(|record| {
+                    offsets.push(record.offset);
+                    ControlFlow::Continue(())
+                })
+                .unwrap();
+        }
+    }
+    offsets
+}
+
+#[test]
+fn rot_stops_a_reader_with_its_place_and_is_passed_over_where_that_is_wanted() {
+    static SKIPPED: std::sync::Mutex<Vec<Skipped>> = std::sync::Mutex::new(Vec::new());
+    let fake = filled(1, 300);
+    let rotten = {
+        let mut state = fake.0.lock().unwrap();
+        let batches = &state.logs[0].batches;
+        assert!(
+            batches.len() > 8,
+            "the rot is in the middle: {}",
+            batches.len()
+        );
+        let range = |at: usize| batches[at].base_offset().0..batches[at].next_offset().0;
+        let rotten = vec![range(2), range(4).start..range(5).end];
+        state.rotten.clone_from(&rotten);
+        rotten
+    };
+    let consumer = |options: ConsumerOptions| {
+        let bounds = Options {
+            timeout: Duration::from_millis(200),
+            ..Options::default()
+        };
+        let client = Client::connect(&fake.env(), "fake:9092", bounds).unwrap();
+        let mut consumer = Consumer::new(client, options);
+        consumer.assign(TOPIC, 0, 0).unwrap();
+        consumer
+    };
+    let mut stopped = consumer(ConsumerOptions::default());
+    let error = loop {
+        match stopped.poll() {
+            Ok(_) => {}
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.damage(), Some((TOPIC, 0, rotten[0].start)));
+    let next = stopped.client().next_good(TOPIC, 0, rotten[0].start);
+    assert_eq!(next.unwrap(), Some(rotten[0].end));
+
+    let mut passing = consumer(ConsumerOptions {
+        skip_damaged: Some(|skipped| SKIPPED.lock().unwrap().push(skipped.clone())),
+        ..ConsumerOptions::default()
+    });
+    let want: Vec<i64> = (0..300)
+        .filter(|offset| !rotten.iter().any(|range| range.contains(offset)))
+        .collect();
+    assert_eq!(offsets_of(&mut passing, 300), want);
+    let skipped = SKIPPED.lock().unwrap();
+    let ranges: Vec<_> = skipped.iter().map(|it| it.from..it.to).collect();
+    assert_eq!(ranges, rotten);
+}
+
+#[test]
+fn a_reader_that_outlives_outages_goes_on_after_one_longer_than_its_timeout() {
+    static NEWS: std::sync::Mutex<Vec<bool>> = std::sync::Mutex::new(Vec::new());
+    let bounds = Options {
+        timeout: Duration::from_millis(50),
+        ..Options::default()
+    };
+    let fake = filled(1, 30);
+    let read = |outages: Outages| -> Result<usize, Error> {
+        fake.0.lock().unwrap().unreachable = 0;
+        let client = Client::connect(&fake.env(), "fake:9092", bounds.clone()).unwrap();
+        let options = ConsumerOptions {
+            outages,
+            ..ConsumerOptions::default()
+        };
+        let mut consumer = Consumer::new(client, options);
+        consumer.assign(TOPIC, 0, 0).unwrap();
+        // Their pauses, each at least half of 50, 100, 200, 400, 800, 1000 and 1000 ms, are far longer than the timeout.
+        fake.0.lock().unwrap().unreachable = 7;
+        consumer.poll().map(|fetched| fetched.len())
+    };
+    assert!(matches!(
+        read(Outages::Bounded),
+        Err(Error::TimedOut { .. })
+    ));
+    let report = |outage: Outage<'_>| {
+        let began = matches!(outage, Outage::Began(_));
+        NEWS.lock().unwrap().push(began);
+    };
+    assert_eq!(read(Outages::Outlived(report)).unwrap(), 1);
+    assert_eq!(*NEWS.lock().unwrap(), [true, false]);
 }

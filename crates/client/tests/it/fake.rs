@@ -13,6 +13,10 @@ use env::{Env, Net, Poller, Stream};
 use model::{LeaderEpoch, Offset};
 use wire::messages::api_versions_response::ApiVersion;
 use wire::messages::fetch_response::{FetchableTopicResponse, PartitionData};
+use wire::messages::list_offsets_request::ListOffsetsPartition;
+use wire::messages::list_offsets_response::{
+    ListOffsetsPartitionResponse, ListOffsetsTopicResponse,
+};
 use wire::messages::metadata_response::{
     MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
 };
@@ -88,6 +92,8 @@ pub(crate) struct State {
     pub(crate) fetch_bytes: usize,
     /// `max.message.bytes`.
     pub(crate) batch_bytes_max: usize,
+    /// Batches that hold an offset of these ranges fail their checksum at the broker.
+    pub(crate) rotten: Vec<std::ops::Range<i64>>,
 }
 
 #[derive(Clone)]
@@ -106,6 +112,7 @@ impl Fake {
             unreachable: 0,
             fetch_bytes: 1 << 20,
             batch_bytes_max: 1 << 20,
+            rotten: Vec::new(),
         })))
     }
 
@@ -237,6 +244,10 @@ impl Socket {
                 &FetchRequest::decode(&mut r, version).unwrap(),
                 refused
             )),
+            ApiKey::ListOffsets => answer!(list_offsets(
+                &state,
+                &ListOffsetsRequest::decode(&mut r, version).unwrap()
+            )),
             other => panic!("{other} is not needed here"),
         };
         if fault == Some(Fault::LoseAnswer) {
@@ -254,6 +265,7 @@ fn versions() -> ApiVersionsResponse {
         ApiKey::InitProducerId,
         ApiKey::Produce,
         ApiKey::Fetch,
+        ApiKey::ListOffsets,
     ];
     let offered = |key: &ApiKey| ApiVersion {
         api_key: key.key(),
@@ -341,6 +353,24 @@ fn produce(
     }
 }
 
+/// The ends of logs, whatever is asked for.
+fn list_offsets(state: &State, request: &ListOffsetsRequest) -> ListOffsetsResponse {
+    let end = |asked: &ListOffsetsPartition| ListOffsetsPartitionResponse {
+        partition_index: asked.partition_index,
+        offset: state.logs[asked.partition_index as usize].end(),
+        ..Default::default()
+    };
+    let topics = request.topics.iter().map(|topic| ListOffsetsTopicResponse {
+        name: topic.name.clone(),
+        partitions: topic.partitions.iter().map(end).collect(),
+        ..Default::default()
+    });
+    ListOffsetsResponse {
+        topics: topics.collect(),
+        ..Default::default()
+    }
+}
+
 fn fetch(state: &State, request: &FetchRequest, refused: Option<ErrorCode>) -> FetchResponse {
     let mut partitions = Vec::new();
     for asked in &request.topics[0].partitions {
@@ -349,6 +379,19 @@ fn fetch(state: &State, request: &FetchRequest, refused: Option<ErrorCode>) -> F
             .batches
             .iter()
             .filter(|batch| batch.next_offset().0 > asked.fetch_offset);
+        let is_rotten = |batch: &Batch| {
+            let holds = |range: &std::ops::Range<i64>| {
+                batch.base_offset().0 < range.end && range.start < batch.next_offset().0
+            };
+            state.rotten.iter().any(holds)
+        };
+        // Good batches are sent; rot is an error for the client that asks for it.
+        let mut from = from.peekable();
+        let refused = match from.peek() {
+            Some(first) if is_rotten(first) => Some(ErrorCode::CorruptMessage),
+            _ => refused,
+        };
+        let from = from.take_while(|batch| !is_rotten(batch));
         let mut bytes: Vec<u8> = from.flat_map(|batch| batch.to_bytes()).collect();
         let first = bytes.first_chunk::<12>().map_or(0, |head| {
             12 + i32::from_be_bytes([head[8], head[9], head[10], head[11]]) as usize

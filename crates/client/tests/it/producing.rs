@@ -1,4 +1,4 @@
-//! What was sent is in the log once and in order, whatever the broker and the network do.
+//! Sent records are in the log once and in order, whatever the broker and the network do.
 
 use client::{Acks, Client, Error, Options, Producer, ProducerOptions, Record};
 use wire::records::{Caps, Codec, RecordIter};
@@ -144,6 +144,37 @@ fn a_broker_that_never_takes_it_ends_in_a_timeout_with_the_reason() {
     assert!(matches!(error, Error::TimedOut { .. }), "{error}");
     assert_eq!(error.code(), Some(ErrorCode::NotEnoughReplicas));
     assert_eq!(values(&fake, 0), Vec::<String>::new());
+}
+
+#[test]
+fn a_producer_that_was_idle_for_long_has_all_its_time_for_an_outage() {
+    let options = Options {
+        timeout: std::time::Duration::from_millis(400),
+        ..Options::default()
+    };
+    let fake = Fake::new(1);
+    let client = Client::connect(&fake.env(), "fake:9092", options).unwrap();
+    let mut producer = Producer::new(client, small());
+    send(&mut producer, 0, "a").unwrap();
+    producer.flush().unwrap();
+    let idle = fake
+        .env()
+        .clock
+        .now()
+        .plus(std::time::Duration::from_millis(500));
+    fake.env().threads.bell().wait(Some(idle));
+    {
+        let mut lost = 0;
+        let mut state = fake.0.lock().unwrap();
+        state.unreachable = 1;
+        state.fault = Box::new(move |key| {
+            lost += i32::from(key == ApiKey::Produce);
+            (key == ApiKey::Produce && lost == 1).then_some(Fault::LoseRequest)
+        });
+    }
+    send(&mut producer, 0, "b").unwrap();
+    producer.flush().unwrap();
+    assert_eq!(values(&fake, 0), ["a", "b"]);
 }
 
 #[test]
