@@ -9,6 +9,12 @@ use std::process::Command;
 /// Longer files hold two subjects.
 const LINES_MAX: usize = 900;
 
+/// Comments of the whole tree that may begin with a relative clause in place of a subject. There are fewer; a new one needs a noun.
+const HEADLESS_MAX: usize = 20;
+
+/// Words with which such a comment begins.
+const HEADLESS: [&str; 4] = ["Who", "What", "Whose", "Whoever"];
+
 /// Names that say nothing about what is inside.
 const VAGUE_NAMES: [&str; 4] = ["utils.rs", "util.rs", "common.rs", "helpers.rs"];
 
@@ -37,6 +43,7 @@ pub(crate) fn run(args: &[&str]) -> Result<(), String> {
 
 fn check(root: &Path, paths: &[&str]) -> Result<(), String> {
     let mut objections = Vec::new();
+    let mut headless = Vec::new();
     for path in paths {
         // A file that was deleted but not yet committed is no concern.
         let Ok(text) = std::fs::read_to_string(root.join(path)) else {
@@ -47,6 +54,15 @@ fn check(root: &Path, paths: &[&str]) -> Result<(), String> {
                 .into_iter()
                 .map(|objection| format!("{path}: {objection}")),
         );
+        headless.extend(headless_lines(&text).map(|line| format!("{path}:{line}")));
+    }
+    if headless.len() > HEADLESS_MAX {
+        objections.push(format!(
+            "{} comments begin with {}, more than {HEADLESS_MAX}; begin with the subject: {}",
+            headless.len(),
+            HEADLESS.join(", "),
+            headless.join(" ")
+        ));
     }
     objections.extend(crate::mutants::objections(root)?);
     objections.extend(crate::arrows::objections(root, paths)?);
@@ -58,12 +74,34 @@ fn check(root: &Path, paths: &[&str]) -> Result<(), String> {
     }
 }
 
+/// True for files that a program writes.
+fn is_generated(text: &str) -> bool {
+    text.lines().take(8).any(|line| line.contains("@generated"))
+}
+
+/// Numbers of the lines with a comment that begins with a relative clause.
+fn headless_lines(text: &str) -> impl Iterator<Item = usize> {
+    let is_headless = |line: &str| {
+        let comment = line.trim_start().strip_prefix("//");
+        let words = comment.map(|text| text.trim_start_matches(['/', '!']).trim_start());
+        words.is_some_and(|words| {
+            let first = words.split(|letter: char| !letter.is_alphanumeric()).next();
+            first.is_some_and(|first| HEADLESS.contains(&first))
+        })
+    };
+    let text = if is_generated(text) { "" } else { text };
+    text.lines()
+        .enumerate()
+        .filter(move |(_, line)| is_headless(line))
+        .map(|(number, _)| number + 1)
+}
+
 fn judge(path: &str, text: &str) -> Vec<String> {
     let mut objections = Vec::new();
     if !text.starts_with("//!") {
         objections.push("does not open by saying what it owns (`//!`)".to_owned());
     }
-    if text.lines().take(8).any(|line| line.contains("@generated")) {
+    if is_generated(text) {
         return objections;
     }
     let lines = text.lines().count();
@@ -98,6 +136,14 @@ fn judge(path: &str, text: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn comments_without_a_subject_are_counted() {
+        let lines = |text: &str| headless_lines(text).collect::<Vec<_>>();
+        let text = "//! What it owns.\n/// Whoever comes.\nlet x = 1; // What follows\n    // Who asks waits.\n// Whatever\n";
+        assert_eq!(lines(text), [1, 2, 4]);
+        assert_eq!(lines("//! @generated\n// What\n"), Vec::<usize>::new());
+    }
 
     #[test]
     fn files_that_break_a_rule_are_named_with_the_rule() {
