@@ -56,7 +56,7 @@ fn check(batch: &Batch) {
         return;
     };
     assert_eq!(summary.count, batch.record_count());
-    // What was read once reads the same under another codec.
+    // A batch that was read once reads the same under another codec.
     let again = recompress(batch, Codec::Lz4.into(), CAPS).expect("readable");
     assert_eq!(validate_records(&again, &rules), Ok(summary));
 }

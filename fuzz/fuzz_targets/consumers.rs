@@ -1,4 +1,4 @@
-//! What consumers of the classic protocol tell each other through the coordinator: subscriptions and assignments. The first byte
+//! Messages that consumers of the classic protocol send each other through the coordinator: subscriptions and assignments. The first byte
 //! chooses who says it, the next two where the subscription ends and the assignment begins.
 
 #![no_main]

@@ -1,4 +1,4 @@
-//! What a start reads: segments with their indexes, snapshots, checkpoints and the journal, made of any bytes. The first byte
+//! The files that a start reads: segments with their indexes, snapshots, checkpoints and the journal, made of any bytes. The first byte
 //! chooses which, the second what is mended and known.
 
 #![no_main]
@@ -79,7 +79,7 @@ fn segments(how: u8, input: &[u8]) {
         store.local_start()
     );
     walk(&store);
-    // What one start has cut and mended, the next one finds as it was left, by a checkpoint of it if there was one.
+    // Files that one start has cut and mended are found so by the next, by a checkpoint of it if there was one.
     let left = known.map(|_| store.known());
     drop(store);
     let (store, found) = open(left).expect("it opened before");

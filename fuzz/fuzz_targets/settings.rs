@@ -1,4 +1,4 @@
-//! What an operator writes: properties, TOML, listeners, overrides of topics, groups and subscriptions. The first byte chooses.
+//! The texts of an operator: properties, TOML, listeners, overrides of topics, groups and subscriptions. The first byte chooses.
 
 #![no_main]
 

@@ -109,10 +109,7 @@ fn reference(head: &Head, body: &[u8], rules: &Rules) -> Verdict {
     let records = all_records(body, head.count).ok_or(None)?;
     let mut before = -1;
     for (index, record) in records.iter().enumerate() {
-        let is_next = match rules.contiguous {
-            true => record.offset_delta == index as i128,
-            false => record.offset_delta > before,
-        };
+        let is_next = if rules.contiguous { record.offset_delta == index as i128 } else { record.offset_delta > before };
         if !is_next || record.offset_delta > i128::from(head.last_delta) {
             return Err(None);
         }

@@ -12,7 +12,7 @@ use model::Offset;
 
 /// Bases of segments: near enough for a small input to fill what is between, and those of the log's tests.
 pub const BASES: [i64; 10] = [0, 2, 5, 40, 100, 111, 125, 150, 155, 160];
-/// What lies in the directory of a partition.
+/// The files in the directory of a partition.
 pub const EXTENSIONS: [&str; 8] = [
     "log",
     "index",

@@ -38,7 +38,7 @@ const TRANSACTIONAL: u8 = 4;
 const HAS_VALUE: u8 = 8;
 
 impl Entry {
-    /// What an input says: flags, producer, and for a record key and value behind their lengths.
+    /// The meaning of an input: flags, producer, and for a record key and value behind their lengths.
     pub fn read_all(mut input: &[u8]) -> Vec<Entry> {
         let mut entries = Vec::new();
         while let [flags, producer, rest @ ..] = input {
@@ -277,7 +277,7 @@ impl World {
         }
     }
 
-    /// What is durable is what the log says, and nothing else.
+    /// The durable state is what the log says, and nothing else.
     pub fn check_restart(mut self, group_ids: &[String]) {
         let mut again = World::load(self.log.clone()).expect("the log could be read before");
         for id in group_ids {

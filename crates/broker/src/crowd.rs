@@ -1,4 +1,4 @@
-//! Who is connected: how many connections there are on all shards together, and how many of each address.
+//! Counts of connections: how many there are on all shards together, and how many of each address.
 //!
 //! Asked when a connection comes and when it goes, never in between.
 

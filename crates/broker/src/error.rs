@@ -9,7 +9,7 @@ use wire::records::{CodecError, Fault, RecordFault, Rule};
 
 use crate::topics::Absent;
 
-/// What news say of the operation that waits; nothing where they only say that there is more to read.
+/// The outcome that news carry for the operation that waits; none where they only say that there is more to read.
 pub(crate) fn outcome(news: News) -> Option<(Ticket, ErrorCode)> {
     match news {
         News::Reached(ticket) => Some((ticket, ErrorCode::None)),

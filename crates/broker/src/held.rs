@@ -1,4 +1,4 @@
-//! What a broker holds in memory for those who use it, as its loops count it for their own bounds.
+//! Bytes that a broker holds in memory for those who use it, as its loops count them for their own bounds.
 //!
 //! A shard writes its row at the end of each turn, and nobody else does; whoever asks adds them up. The rows say what the shards'
 //! limits are kept by, so a counter that is wrong here is one by which memory grows, or clients are turned away.
@@ -6,7 +6,7 @@
 use std::ops::AddAssign;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What all shards hold together.
+/// The sum over all shards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Held {
     pub connections: usize,
@@ -34,7 +34,7 @@ impl AddAssign for Held {
     }
 }
 
-/// What one shard held when its last turn ended. Apart from those of other shards, so that none waits for another's cache line.
+/// The bytes of one shard when its last turn ended. Apart from those of other shards, so that none waits for another's cache line.
 #[derive(Default)]
 #[repr(align(128))]
 pub(crate) struct Row([AtomicUsize; 7]);

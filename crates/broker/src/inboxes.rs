@@ -41,7 +41,7 @@ pub(crate) trait Inbox: Send + Sync {
     fn put(&self, redeemed: Vec<Redeemed>);
 }
 
-/// What comes to a shard, which takes more than the outcome of tickets.
+/// The mail of a shard, which takes more than the outcome of tickets.
 pub(crate) struct Mailbox {
     posts: Mutex<Vec<Post>>,
     waker: Arc<dyn Wake>,

@@ -34,7 +34,7 @@ pub(crate) struct Metadata {
     inbox: InboxId,
 }
 
-/// What became of the records of a change.
+/// The outcome of writing the records of a change.
 pub(crate) enum Written {
     /// There are none, and everything that the decision rests on is durable.
     Durable,

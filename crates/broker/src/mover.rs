@@ -55,7 +55,7 @@ impl Debt {
         let nanos = u128::from(per_second.max(1)) * now.since(self.since).as_nanos();
         let paid = u64::try_from(nanos / 1_000_000_000).unwrap_or(u64::MAX);
         self.bytes = self.bytes.saturating_sub(paid);
-        // What is too short for one byte counts the next time.
+        // Time that is too short for one byte counts the next time.
         if paid > 0 || self.bytes == 0 {
             self.since = now;
         }

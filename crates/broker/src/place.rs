@@ -55,7 +55,7 @@ impl Places {
         Candidate::new(image).without_log_dirs(self.node, &failed, &cordoned)
     }
 
-    /// What the metadata have this broker do in a partition.
+    /// The role that the metadata give this broker in a partition.
     fn role(&self, planned: &meta::Partition) -> Role {
         if planned.leader != self.node {
             return Role::NotLeading;

@@ -1,4 +1,4 @@
-//! What an answer leaves known: after a definite code nothing of what was asked is done, and nothing of it will be done later.
+//! The knowledge that an answer leaves: after a definite code nothing of what was asked is done, and nothing of it will be done later.
 //!
 //! One table for users (`docs/errors.md`) and for the checker of the simulator, which holds the broker to it. Every code that is
 //! given and not named here is definite.

@@ -82,7 +82,7 @@ impl Settings {
         }
     }
 
-    /// What each of the log directories goes by.
+    /// The settings of each log directory.
     pub(crate) fn dir(&self) -> DirSettings {
         let piece = self.broker.journal_piece_bytes;
         // These bound all directories together.
@@ -117,7 +117,7 @@ fn protected_port(broker: &config::Broker) -> Option<u16> {
     (broker.listeners.len() > 1).then_some(listener.port)
 }
 
-/// What group coordinators go by.
+/// The settings of group coordinators.
 fn group_settings(broker: &config::Broker) -> coord::group::Settings {
     let standard = coord::group::Settings::default();
     let number = |name: &str, standard: i64| broker.number(name).unwrap_or(standard);
@@ -154,7 +154,7 @@ fn group_settings(broker: &config::Broker) -> coord::group::Settings {
     }
 }
 
-/// What a group has set of what KIP-848 groups go by.
+/// A group's own settings among those of KIP-848 groups.
 fn own_consumer_settings(overrides: &config::Overrides) -> consumer::Overrides {
     let int = |name: &str| {
         let number = config::group_number(overrides, name)?;
@@ -167,7 +167,7 @@ fn own_consumer_settings(overrides: &config::Overrides) -> consumer::Overrides {
     }
 }
 
-/// What KIP-848 groups go by (`group.consumer.*`).
+/// The settings of KIP-848 groups (`group.consumer.*`).
 fn consumer_settings(broker: &config::Broker, standard: consumer::Settings) -> consumer::Settings {
     let int = |name: &str, standard: i32| {
         let number = broker.number(&format!("group.consumer.{name}"));
@@ -225,7 +225,7 @@ const FIRST_PIECE_BYTES: u64 = 16 << 20;
 /// Left free on a volume for checkpoints, indexes and metadata.
 const RESERVE_BYTES: u64 = 64 << 20;
 
-/// What the log of the topic `name` needs to know. Whatever a setting says, what the broker keeps for itself is synced: groups and
+/// The settings of the log of topic `name`. Whatever a setting says, what the broker keeps for itself is synced: groups and
 /// transactions rest on it, also those of topics that are not relaxed.
 pub(crate) fn log_config_of(
     name: &str,
@@ -404,7 +404,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// What holds when nothing is set: Kafka's defaults, in the units that the coordinator counts in.
+    /// The settings when nothing is set: Kafka's defaults, in the units that the coordinator counts in.
     #[test]
     fn settings_that_nobody_set_are_those_of_kafka() {
         let set = settings(&[]);

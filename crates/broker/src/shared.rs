@@ -1,4 +1,4 @@
-//! What all shards of one broker share: settings, partitions, directories, and the way from one shard to another.
+//! State that all shards of one broker share: settings, partitions, directories, and the way from one shard to another.
 //!
 //! Snapshots are read without a lock; posts between shards are rare (a commit that another shard waited for, a new socket)
 //! and come with one wake-up each batch.
@@ -250,7 +250,7 @@ impl Shared {
         }
     }
 
-    /// What the shards held when the last turn of each ended.
+    /// Bytes that the shards held when the last turn of each ended.
     pub(crate) fn held(&self) -> Held {
         let mut all = Held::default();
         self.held.iter().for_each(|row| all += row.read());

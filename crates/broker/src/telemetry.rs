@@ -27,7 +27,7 @@ const KEPT_PER_SECOND: u64 = 1 << 20;
 const KEPT_AT_ONCE: u64 = 64 << 20;
 const ALL: &str = "*";
 
-/// What subscriptions tell clients apart by.
+/// The facts by which subscriptions distinguish clients.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Identity {
     pub(crate) client_id: String,
@@ -37,14 +37,14 @@ pub(crate) struct Identity {
     pub(crate) port: u16,
 }
 
-/// What an instance is asked for.
+/// The metrics that an instance is asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Wanted {
     pub(crate) metrics: BTreeSet<String>,
     pub(crate) interval: Duration,
 }
 
-/// What an instance pushes.
+/// The push of an instance.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Push {
     pub(crate) subscription_id: i32,
@@ -66,7 +66,7 @@ struct Instance {
     asked: Option<Instant>,
     pushed: Option<Instant>,
     is_gone: bool,
-    /// What the last push was refused with.
+    /// The code that refused the last push.
     refused: Option<ErrorCode>,
     heard: Instant,
 }

@@ -56,9 +56,10 @@ pub(crate) fn settle(dirs: &mut Dirs, image: &Image, node: BrokerId) -> Vec<Adop
         for (at, extent) in places.into_iter().skip(1) {
             let is_copy = home == named && best.lost_count <= extent.lost_count;
             if let Ok(dir) = &mut dirs[at] {
-                match is_copy {
-                    true => dir.leave(key),
-                    false => dir.set_aside(key),
+                if is_copy {
+                    dir.leave(key)
+                } else {
+                    dir.set_aside(key)
                 }
             }
         }

@@ -34,14 +34,14 @@ pub struct Moment {
     pub wall: Timestamp,
 }
 
-/// What a machine decided. Answers need not be for the one who asked: the last member to join answers for all.
+/// The decision of a machine. Answers need not be for the one who asked: the last member to join answers for all.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step<R, A> {
     pub records: Vec<R>,
     /// The records belong to a transaction of this producer: they count when its marker says so.
     pub producer: Option<(ProducerId, ProducerEpoch)>,
     pub answers: Vec<(Caller, A)>,
-    /// What is said whether the records are written or not: it does not rest on them.
+    /// Answers that are given whether the records are written or not: they do not rest on them.
     pub anyway: Vec<(Caller, A)>,
 }
 
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_group_has_the_partition_that_kafka_gives_it() {
-        // What `Utils.abs("...".hashCode()) % 50` says on the JVM.
+        // The values of `Utils.abs("...".hashCode()) % 50` on the JVM.
         for (id, partition) in [
             ("", 0),
             ("a", 47),

@@ -8,7 +8,7 @@ use regex_syntax::hir::{Hir, HirKind};
 
 /// 1 MiB of compiled program; a pattern that needs more is called invalid.
 const PROGRAM_BYTES_MAX: usize = 1 << 20;
-/// What a program may remember of the names it has seen, to be faster with the next one.
+/// Memory of a program for the names it has seen, to be faster with the next one.
 const MEMORY_BYTES_MAX: usize = 256 << 10;
 
 #[derive(Clone, Debug)]
@@ -86,9 +86,10 @@ impl Weight {
                 let copies = inner.max.unwrap_or(inner.min).max(1);
                 let once = Weight::of(&inner.sub);
                 let states = once.states.saturating_mul(u64::from(copies));
-                let at_once = match has_one_length(meaning) {
-                    true => once.at_once,
-                    false => states,
+                let at_once = if has_one_length(meaning) {
+                    once.at_once
+                } else {
+                    states
                 };
                 Weight { states, at_once }
             }
@@ -109,9 +110,10 @@ impl Weight {
         for part in parts {
             let weight = Weight::of(part);
             whole.states = whole.states.saturating_add(weight.states);
-            whole.at_once = match is_anywhere {
-                true => whole.at_once.saturating_add(weight.states),
-                false => whole.at_once.max(weight.at_once),
+            whole.at_once = if is_anywhere {
+                whole.at_once.saturating_add(weight.states)
+            } else {
+                whole.at_once.max(weight.at_once)
             };
             is_anywhere |= !has_one_length(part);
         }

@@ -1,4 +1,4 @@
-//! What one batch costs the broker, by size: cutting it out of a request with its checksum, walking its records, appending it
+//! The cost of one batch for the broker, by size: cutting it out of a request with its checksum, walking its records, appending it
 //! to a log in the page cache, reading it back at the tail. Best of many rounds, in nanoseconds per batch.
 //!
 //!     cargo run --release -p log --example batch_cost

@@ -1,4 +1,4 @@
-//! What one journal round costs the processor and the disk, by its shape: nanoseconds per batch without a sync, bytes per batch
+//! The cost of one journal round for the processor and the disk, by its shape: nanoseconds per batch without a sync, bytes per batch
 //! with all padding. Best of many rounds.
 //!
 //!     cargo run --release -p log --example round_cost

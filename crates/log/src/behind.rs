@@ -14,7 +14,7 @@ use wire::records::{HEAD_SIZE, Head};
 use crate::scan::{HeadScan, check_head, is_unreadable, read_batch, read_readable, read_up_to};
 
 const READ_BYTES: u64 = 256 << 10;
-/// What a disk fails to give back as one.
+/// The unit in which a disk fails to give bytes back.
 const PAGE_BYTES: u64 = 4096;
 /// Twice what a segment may have: heads of batches that are none cost the reading of what they claim.
 const SEARCHED_BYTES_MAX: u64 = 4 << 30;
@@ -70,9 +70,10 @@ fn follow(file: &dyn File, from: u64, end: u64, last_end: Offset) -> io::Result<
             return Ok(Some(damage.position + 1));
         };
         // Else it was the length of the batch before that is damaged, and batches were jumped over.
-        return match is_whole(file, position, &head)? {
-            true => Ok(Some(damage.position.max(from + 1))),
-            false => Ok(Some(position + 1)),
+        return if is_whole(file, position, &head)? {
+            Ok(Some(damage.position.max(from + 1)))
+        } else {
+            Ok(Some(position + 1))
         };
     }
 }
@@ -154,9 +155,10 @@ fn first_readable(file: &dyn File, from: u64, end: u64) -> io::Result<u64> {
     };
     while PAGE_BYTES < good - bad {
         let middle = (bad + (good - bad) / 2) & !(PAGE_BYTES - 1);
-        match end <= middle || is_readable(file, middle)? {
-            true => good = middle,
-            false => bad = middle,
+        if end <= middle || is_readable(file, middle)? {
+            good = middle
+        } else {
+            bad = middle
         }
     }
     Ok(good.min(end))

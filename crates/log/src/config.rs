@@ -15,7 +15,7 @@ pub enum Durability {
     Os,
 }
 
-/// What the broker does to the batches of producers.
+/// The broker's treatment of the batches of producers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum TopicCompression {
     /// Keeps what the producer chose.
@@ -75,9 +75,10 @@ impl LogConfig {
     /// Age at which a segment is closed. One that must be compacted in time must be closed in time.
     #[must_use]
     pub fn roll_ms(&self) -> i64 {
-        match self.cleanup_policy.compact && self.max_compaction_lag_ms > 0 {
-            true => self.segment_ms.min(self.max_compaction_lag_ms),
-            false => self.segment_ms,
+        if self.cleanup_policy.compact && self.max_compaction_lag_ms > 0 {
+            self.segment_ms.min(self.max_compaction_lag_ms)
+        } else {
+            self.segment_ms
         }
     }
 }

@@ -69,7 +69,7 @@ impl Epochs {
             .map(|entry| entry.epoch)
     }
 
-    /// What speaks against a batch of `epoch` that ends with `last`: its epoch is outside of its checksum. Who knows nothing of
+    /// The objection to a batch of `epoch` that ends with `last`: its epoch is outside of its checksum. A log that knows nothing of
     /// these offsets has no objection, nor has anyone to batches of brokers that knew no epochs.
     pub fn check(&self, epoch: LeaderEpoch, last: Offset) -> Result<(), DamageKind> {
         match self.epoch_at(last) {

@@ -24,7 +24,7 @@ pub const EXTENSION: &str = "headcheck";
 pub const BLOCK_SIZE: usize = 64;
 const SUMS_MAX: usize = 12;
 
-/// Whose heads are summed up: blocks that a write gone astray brought from elsewhere do not verify.
+/// The owner of the heads that are summed up: blocks that a write gone astray brought from elsewhere do not verify.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Whose {
     pub topic: Uuid,
@@ -138,7 +138,7 @@ pub fn note(blocks: &mut Vec<Block>, position: u64, head: &Head) {
     }
 }
 
-/// What is known of the heads in a range of a segment.
+/// The known heads in a range of a segment.
 #[derive(Clone, Debug, Default)]
 pub struct Heads(Vec<Block>);
 

@@ -1,4 +1,4 @@
-//! What idempotent producers wrote to one partition: the machine that tells new batches from repeated and lost ones.
+//! The writes of idempotent producers to one partition: the machine that distinguishes new batches from repeated and lost ones.
 //!
 //! Holds per producer its epoch, its last five batches and its open transaction; derived from the batches, so it can be made
 //! again from a snapshot and the log behind it. Decides by batch headers alone, does no IO. Refuses gaps, old epochs and
@@ -57,7 +57,7 @@ pub struct Producer {
     pub txn_start: Option<Offset>,
 }
 
-/// Who appends, which says what is checked.
+/// The origin of an append, which decides what is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// A producer: everything.
@@ -68,7 +68,7 @@ pub enum Origin {
     Coordinator,
 }
 
-/// What a batch is to us.
+/// The judgement of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     New,
@@ -112,7 +112,7 @@ pub struct CompletedTxn {
     /// Offset of the marker.
     pub last_offset: Offset,
     pub aborted: bool,
-    /// What the last stable offset is right after the marker, seen from this transaction.
+    /// The last stable offset right after the marker, seen from this transaction.
     pub last_stable_offset: Offset,
 }
 

@@ -313,11 +313,12 @@ pub fn scan_batches(
             let rest = batches.rest();
             let Some(head) = Head::read(rest) else {
                 if at_end && !rest.is_empty() {
-                    let why = match rest.iter().all(|byte| *byte == 0) {
-                        true => DamageKind::Zeros,
-                        false => DamageKind::CutOff {
+                    let why = if rest.iter().all(|byte| *byte == 0) {
+                        DamageKind::Zeros
+                    } else {
+                        DamageKind::CutOff {
                             size: HEAD_SIZE as u64,
-                        },
+                        }
                     };
                     return Ok((position, Some(Damage { position, why })));
                 }

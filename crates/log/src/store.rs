@@ -97,7 +97,7 @@ impl StoreError {
     }
 }
 
-/// What an append did.
+/// The result of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Appended {
     /// Next offset after the batches.
@@ -129,7 +129,7 @@ pub struct Store {
     tail: Mutex<Tail>,
 }
 
-/// What only the writer touches.
+/// The part that only the writer touches.
 struct Tail {
     failed: bool,
     /// Bytes behind the log end, and segments that begin there or above.

@@ -88,7 +88,7 @@ pub struct Files {
     base: Offset,
 }
 
-/// What the files say.
+/// The content of the files.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Stored {
     /// The entries that verify, in order.

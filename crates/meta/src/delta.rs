@@ -1,4 +1,4 @@
-//! What changed from one image to a later one.
+//! The changes from one image to a later one.
 //!
 //! Owns the list of changes that a publisher acts on. It is found by comparing what the two images do not share, so it costs what
 //! changed, however large the images are and however many batches lie between them. What came and went in between is not in it.
@@ -70,7 +70,7 @@ pub struct Delta {
 }
 
 impl Delta {
-    /// What `new` has otherwise than `old`, which is an earlier image of the same log.
+    /// The differences of `new` from `old`, which is an earlier image of the same log.
     #[must_use]
     pub fn between(old: &Image, new: &Image) -> Delta {
         let next_producer_id = new.next_producer_id().0;

@@ -7,7 +7,7 @@ pub const METADATA: &str = "__cluster_metadata";
 pub const OFFSETS: &str = "__consumer_offsets";
 pub const TRANSACTIONS: &str = "__transaction_state";
 pub const SHARES: &str = "__share_group_state";
-/// What clients pushed of their metrics.
+/// The topic of the metrics that clients push.
 pub const CLIENT_METRICS: &str = "__client_metrics";
 
 /// Why a name is no topic name; the texts are those of Kafka.

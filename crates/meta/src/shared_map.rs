@@ -178,7 +178,7 @@ pub(crate) struct Change<'a, K, V> {
 }
 
 impl<K: Ord, V: PartialEq> SharedMap<K, V> {
-    /// What `new` has otherwise than this map, in the order of the keys.
+    /// The differences of `new` from this map, in the order of the keys.
     pub(crate) fn changes<'a>(&'a self, new: &'a SharedMap<K, V>) -> Changes<'a, K, V> {
         let cursor = |map: &'a SharedMap<K, V>| Cursor {
             chunks: &map.chunks,

@@ -158,7 +158,7 @@ impl Partition {
             let base_offset = first.base_offset();
             return Ok(Appended {
                 base_offset,
-                // What the original was told: a retry does not move its time.
+                // The time that the original got: a retry does not move it.
                 append_time: match append_time(&batch) {
                     Timestamp::NONE => Timestamp::NONE,
                     _ => first.timestamp,
@@ -356,7 +356,7 @@ impl Partition {
     /// Epoch and end of the log of the newest epoch not above `asked` (KIP-101); -1 and -1 where there is none.
     pub fn end_for_epoch(&self, asked: LeaderEpoch) -> (LeaderEpoch, Offset) {
         const UNKNOWN: (LeaderEpoch, Offset) = (LeaderEpoch::NONE, Offset(-1));
-        // Who does not know an epoch must not read it as older than all of ours, whose end is where our first begins.
+        // A follower that knows no epoch must not be read as older than all of ours, whose end is where our first begins.
         if asked == LeaderEpoch::NONE {
             return UNKNOWN;
         }
@@ -453,9 +453,10 @@ fn prepare(mut batch: Batch, config: &LogConfig, wall: Timestamp) -> Result<Batc
 
 fn check_size(batch: &Batch, config: &LogConfig) -> Result<(), AppendError> {
     let (bytes, max) = (batch.size(), config.max_message_bytes);
-    match bytes as u64 > max {
-        true => Err(AppendError::TooLarge { bytes, max }),
-        false => Ok(()),
+    if bytes as u64 > max {
+        Err(AppendError::TooLarge { bytes, max })
+    } else {
+        Ok(())
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is derived from batches and kept beside them: producer states as of the written end, leader epochs, the topic's id.
+//! State that is derived from batches and kept beside them: producer states as of the written end, leader epochs, the topic's id.
 //!
 //! The partition's own producer states run ahead of the files by what is still in memory; snapshots are taken of these here,
 //! which follow the segment writer. A snapshot is a shortcut: damaged or missing, the batches tell the same.
@@ -40,7 +40,7 @@ impl Derived {
                 store.add_aborted(txn.into())?;
             }
         }
-        // What readers may see is not asked of these states, so they need not wait until the markers are committed.
+        // Visibility is not asked of these states, so they need not wait until the markers are committed.
         self.producers.on_high_watermark(self.producers.end());
         Ok(())
     }

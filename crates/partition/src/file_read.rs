@@ -44,7 +44,7 @@ struct Aborted<'a> {
 }
 
 impl FileRead {
-    /// What it keeps in memory.
+    /// Bytes that it keeps in memory.
     pub(crate) fn memory(&self) -> usize {
         let batches = self.in_memory.iter().flatten();
         batches.map(|batch| batch.size()).sum()

@@ -1,6 +1,6 @@
 //! How much of transactions a reader wants to see.
 
-/// What a reader wants to see (KIP-98).
+/// The records that a reader wants to see (KIP-98).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Isolation {
     /// Everything below the high watermark.

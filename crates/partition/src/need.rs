@@ -1,4 +1,4 @@
-//! What a read needs before it can be answered, and the piece that comes of it.
+//! The need of a read that cannot be answered yet, and the piece that comes of it.
 //!
 //! A need owns all that its execution takes: the loop that planned may not wait for the disk, and hands it to a thread that may.
 //! Executing plans nothing anew. A tier adds a need for what lies below the local start.
@@ -13,7 +13,7 @@ use crate::partition::Partition;
 use crate::read::{Read, ReadError, Records};
 use crate::search::Search;
 
-/// What is asked of the disk at once: a sync may have to wait behind it.
+/// Bytes that are asked of the disk at once: a sync may have to wait behind them.
 const STEP_BYTES: u64 = 2 << 20;
 
 pub enum Need {
@@ -22,7 +22,7 @@ pub enum Need {
     Search(Search),
 }
 
-/// What an executed need gives.
+/// The result of an executed need.
 pub enum Piece {
     Read(Result<Read, ReadError>),
     Found(Result<Option<RecordTime>, ReadError>),

@@ -6,7 +6,7 @@ use model::{InboxId, Ticket};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
-    /// What the ticket waits for has come: its append is durable, or committed, as was asked.
+    /// The event that the ticket waits for: its append is durable, or committed, as was asked.
     Reached(Ticket),
     /// The log directory failed before it was: indefinite, it may or may not be there after a restart.
     Failed(Ticket),

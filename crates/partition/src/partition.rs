@@ -175,9 +175,9 @@ pub struct Bounds {
     pub log_start: Offset,
     /// First offset on the disks of this broker; never below the log start.
     pub local_start: Offset,
-    /// What is committed ends here.
+    /// The end of what is committed.
     pub high_watermark: Offset,
-    /// What a reader of committed data sees ends here: the first open transaction, or the high watermark.
+    /// The end for readers of committed data: the first open transaction, or the high watermark.
     pub last_stable: Offset,
     /// Synced here; above the high watermark while other replicas are waited for.
     pub durable: Offset,

@@ -16,7 +16,7 @@ use crate::partition::{Hole, Home, Partition};
 use crate::read::{Read, ReadError, ReadRequest, Records};
 use crate::search::{Search, SearchTime};
 
-/// What a read comes to.
+/// The plan of a read.
 pub enum Plan {
     /// It can be answered now.
     Ready(Read),
@@ -79,7 +79,7 @@ impl Partition {
         if request.from >= end || (request.bytes_max == 0 && !request.at_least_one) {
             return Ok(Look::Read(Read::at_end(bounds)));
         }
-        // What lies behind a hole is read by asking for it: a reader must see that something is missing.
+        // Batches behind a hole are read by asking for them: a reader must see that something is missing.
         let holes = state.holes.iter().filter(|hole| hole.from > request.from);
         let stop_hole = holes.min_by_key(|hole| hole.from).copied();
         let limit = stop_hole.map_or(end, |hole| hole.from.min(end));

@@ -53,14 +53,14 @@ pub struct Replicas {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Points {
     pub start: Offset,
-    /// What readers are shown ends here; Kafka's high watermark.
+    /// The end of what readers are shown; Kafka's high watermark.
     pub committed: Offset,
-    /// What this broker has synced, or written where the topic is relaxed.
+    /// The end of what this broker has synced, or written where the topic is relaxed.
     pub durable: Offset,
     pub end: Offset,
 }
 
-/// What a ticket waits for.
+/// The point that a ticket waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
     Durable,

@@ -11,7 +11,7 @@ use crate::news::News;
 use crate::partition::{Bounds, Partition, State, Watcher};
 use crate::progress::{Progress, Role, Wanted};
 
-/// What was appended will not be committed under this leader in this process.
+/// The append will not be committed under this leader in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NeverCommitted;
 

@@ -237,9 +237,10 @@ fn child(options: Options) {
 fn judge(seed: u64, options: Options) -> (bool, String, String) {
     let is_transactional = matches!(options.load, Load::Transactions | Load::Strays);
     if options.images > 0 {
-        let tally = match is_transactional {
-            true => txn_images(seed, options.images),
-            false => images(seed, options.images),
+        let tally = if is_transactional {
+            txn_images(seed, options.images)
+        } else {
+            images(seed, options.images)
         };
         let summary = format!(
             "{} crash states of {} points, {} records",
@@ -491,7 +492,7 @@ fn lines_of(out: ChildStdout) -> Receiver<String> {
     lines
 }
 
-/// What a child's brokers said: the first line of each seed that none of its faults explains.
+/// The reports of a child's brokers: the first line of each seed that none of its faults explains.
 struct Heard {
     ear: JoinHandle<BTreeMap<u64, String>>,
 }
@@ -525,7 +526,7 @@ impl Heard {
     }
 }
 
-/// Whoever hurts the disk hears of it.
+/// A run that hurts the disk hears of it.
 fn has_disk_faults(plan: &Plan, options: Options) -> bool {
     let is_plain = options.images == 0
         && options.damages == 0
@@ -534,7 +535,7 @@ fn has_disk_faults(plan: &Plan, options: Options) -> bool {
     !is_plain || plan.hurts_disk()
 }
 
-/// What a coordinator says whose log takes no batch for a moment.
+/// The words of a coordinator whose log takes no batch for a moment.
 const DOES_NOT_FIT: &str = "its record does not fit a batch";
 
 fn is_trouble(line: &str, has_squeezes: bool) -> bool {

@@ -1,4 +1,4 @@
-//! What walking every batch would cost: nanoseconds a record of 100 bytes for what the broker does with a produced batch (cutting it,
+//! The cost of walking every batch: nanoseconds a record of 100 bytes for the broker's work on a produced batch (cutting it,
 //! with its checksum), and for unpacking and walking its records on top. See docs/decisions/records.md.
 //!
 //!     cargo run --release -p wire --example walk

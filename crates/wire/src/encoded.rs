@@ -1,11 +1,11 @@
-//! What a finished message is made of: a head, and payloads that stand between its parts.
+//! The parts of a finished message: a head, and payloads that stand between its parts.
 //!
 //! Invariant: splices are in order of `at`, which lies in the head; `len` is the sum of all pieces.
 
 use crate::EncodeError;
 use bytes::Bytes;
 
-/// What stands between two parts of the head.
+/// A payload between two parts of the head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Splice {
     Bytes(Bytes),

@@ -1,4 +1,4 @@
-//! What stands in front of a message that is written to a log.
+//! The frame in front of a message that is written to a log.
 //!
 //! The metadata log and the remote segment log put frame version, type and version into the record value. Coordinators put the
 //! type into the record key, whose form never changes, and the version of the value in front of the value. Anything left over

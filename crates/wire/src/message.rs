@@ -1,4 +1,4 @@
-//! What every message can do, and what is known about it without a value at hand.
+//! The abilities of every message, and the facts known about it without a value at hand.
 
 use crate::{ApiKey, DecodeError, EncodeError, Reader, Writer};
 

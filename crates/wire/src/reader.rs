@@ -174,9 +174,10 @@ impl Reader {
                 return Ok(value);
             }
         }
-        match self.remaining() < bytes_max {
-            true => Err(self.truncated(self.remaining() + 1)),
-            false => Err(DecodeError::Varint { at: self.at() }),
+        if self.remaining() < bytes_max {
+            Err(self.truncated(self.remaining() + 1))
+        } else {
+            Err(DecodeError::Varint { at: self.at() })
         }
     }
 
@@ -213,12 +214,13 @@ impl Reader {
         match usize::try_from(count) {
             Ok(count) if count <= self.remaining() / least.max(1) => {
                 self.elements += count;
-                match self.elements <= self.elements_max {
-                    true => Ok(Some(count)),
-                    false => Err(DecodeError::Elements {
+                if self.elements <= self.elements_max {
+                    Ok(Some(count))
+                } else {
+                    Err(DecodeError::Elements {
                         at,
                         most: clamp(self.elements_max),
-                    }),
+                    })
                 }
             }
             Ok(_) => Err(DecodeError::Count {

@@ -1,4 +1,4 @@
-//! What follows from the facts of an API: header versions, ranges, listeners.
+//! The consequences of the facts of an API: header versions, ranges, listeners.
 
 use crate::{ApiKey, DecodeError};
 use std::fmt;

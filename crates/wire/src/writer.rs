@@ -195,9 +195,10 @@ impl Writer {
                 _ => return Err(EncodeError::TooLong { length }),
             },
         };
-        match compact {
-            true => self.uvarint((length + 1) as u32),
-            false => self.i32(length),
+        if compact {
+            self.uvarint((length + 1) as u32)
+        } else {
+            self.i32(length)
         }
         Ok(())
     }
@@ -208,9 +209,10 @@ impl Writer {
         if length > STRING_BYTES_MAX {
             return Err(EncodeError::TooLong { length });
         }
-        match compact {
-            true => self.uvarint(length as u32 + 1),
-            false => self.i16(length as i16),
+        if compact {
+            self.uvarint(length as u32 + 1)
+        } else {
+            self.i16(length as i16)
         }
         self.head.extend_from_slice(text.as_bytes());
         Ok(())

@@ -162,7 +162,7 @@ fn record_of(known: &[(&str, i16)], name: &str, suffix: &str) -> Option<i16> {
     found.map(|(_, number)| *number)
 }
 
-/// What a coordinator writes for a group of each kind, with commits, some of a transaction.
+/// The records of a coordinator for a group of each kind, with commits, some of a transaction.
 fn groups() -> Vec<Entry> {
     let mut world = World::load(Vec::new()).expect("an empty log");
     world.ask(Ask::Join(Join {

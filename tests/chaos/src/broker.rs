@@ -33,13 +33,13 @@ pub(crate) fn free_port() -> Result<u16, String> {
         .map_err(|error| format!("no free port: {error}"))
 }
 
-/// What a start needs.
+/// The needs of a start.
 #[derive(Clone)]
 pub(crate) struct Launch {
     esker: PathBuf,
     pub(crate) data: PathBuf,
     pub(crate) port: u16,
-    /// What the broker says on standard error, all lives one after the other.
+    /// The broker's standard error, all lives one after the other.
     words: PathBuf,
     settings: Vec<String>,
     variables: Vec<(String, String)>,

@@ -153,7 +153,7 @@ impl Drop for ClientProcess {
     }
 }
 
-/// What such a process runs: `true` when all was well.
+/// The work of such a process: `true` when all was well.
 pub(crate) fn run(words: &[String]) -> bool {
     let stop = Arc::new(AtomicBool::new(false));
     let stops = Arc::clone(&stop);

@@ -22,7 +22,7 @@ const END_MAX: Duration = Duration::from_secs(10);
 const ANSWER_MAX: Duration = Duration::from_millis(1000);
 const SYNC_MILLIS: u32 = 1500;
 
-/// What stands before the disk, and how it is told what to do.
+/// The device in front of the disk, and how it gets its orders.
 struct Disk {
     library: PathBuf,
     mood: PathBuf,

@@ -182,7 +182,7 @@ pub(crate) fn run(plan: &Plan, place: &Place) -> Outcome {
     Ok(Verdict::Passed)
 }
 
-/// What was refused may be there or not; it was never acknowledged. Everything else has its place.
+/// A refused record may be there or not; it was never acknowledged. Everything else has its place.
 fn judge(probe: &Probe<'_>, log: &Log) -> Result<usize, String> {
     let mut count = 0;
     for (partition, offsets) in &probe.account.acked {

@@ -268,7 +268,7 @@ fn judged(plan: &Plan, place: &Place, mut site: Site) -> Outcome {
         for crowd in &mut crowds {
             crowd.wake(SESSION * 2)?;
             if act == 1 {
-                // Whoever is stopped then owns something, instead of waiting for the end of a rebalance.
+                // A member that is stopped then owns something, instead of waiting for the end of a rebalance.
                 crowd.settle()?;
             }
             match act {

@@ -1,4 +1,4 @@
-//! What was sent, what was acknowledged, what readers were shown; and the verdict over all of it.
+//! The records that were sent, acknowledged and shown to readers; and the verdict over all of it.
 //!
 //! Every value is unique and names its producer and number, so the log can be judged without trusting any offset it tells.
 
@@ -63,7 +63,7 @@ impl Account {
 /// All records of a topic as read back: value by partition and offset.
 pub(crate) type Log = BTreeMap<i32, BTreeMap<i64, Value>>;
 
-/// What the verdict rests on.
+/// The counts that the verdict rests on.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) acked: usize,

@@ -42,7 +42,7 @@ use std::time::Instant;
 
 use crate::place::Place;
 
-/// What a scenario found.
+/// The finding of a scenario.
 pub(crate) enum Verdict {
     Passed,
     Skipped(String),
@@ -64,7 +64,7 @@ struct Arguments {
     plan: Plan,
     /// All if there are none.
     chosen: Vec<String>,
-    /// What is skipped or incomplete has failed.
+    /// True if a skipped or incomplete scenario has failed.
     is_strict: bool,
 }
 
@@ -142,9 +142,10 @@ fn main() -> ExitCode {
     let mut words = std::env::args().skip(1);
     if words.next().as_deref() == Some(children::ROLE) {
         let words: Vec<String> = words.collect();
-        return match children::run(&words) {
-            true => ExitCode::SUCCESS,
-            false => ExitCode::FAILURE,
+        return if children::run(&words) {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
         };
     }
     let Arguments {
@@ -200,13 +201,14 @@ fn main() -> ExitCode {
         println!("FAILED {failure}");
     }
     println!("{}", tally.closing_line());
-    match tally.is_success(is_strict) {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
+    if tally.is_success(is_strict) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     }
 }
 
-/// What the scenarios came to.
+/// The results of the scenarios.
 #[derive(Default)]
 struct Tally {
     passed: usize,

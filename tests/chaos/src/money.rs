@@ -67,7 +67,7 @@ impl Entry {
     }
 }
 
-/// What a reader knows of all accounts.
+/// The knowledge that a reader has of all accounts.
 #[derive(Clone, Debug, Default)]
 struct Book {
     /// By id and partition.

@@ -35,7 +35,7 @@ impl Reading {
         }
     }
 
-    /// What came by now; nothing while the broker is away.
+    /// The records that came by now; none while the broker is away.
     pub(crate) fn poll(&mut self) -> Result<Vec<Taken>, String> {
         match self.try_poll() {
             Ok(taken) => {

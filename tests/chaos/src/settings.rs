@@ -147,11 +147,12 @@ impl Changer {
         let found = connect(address, PATIENCE).and_then(|mut client| what.look(&mut client));
         let found = found.map_err(|error| format!("asking for {what:?}: {error}"))?;
         let most = self.progress.lock().tried;
-        match (least..=most).contains(&found) {
-            true => Ok(()),
-            false => Err(format!(
+        if (least..=most).contains(&found) {
+            Ok(())
+        } else {
+            Err(format!(
                 "{what:?}: {least} was acknowledged, {most} was asked for last, and there is {found}"
-            )),
+            ))
         }
     }
 }

@@ -129,9 +129,10 @@ impl Site {
                 .get(at)
                 .map_or(0.0, |start| start.as_secs_f64() * 1e3)
         };
-        let lost = match self.has_power() {
-            true => format!(", {} written bytes were lost with the power", self.lost),
-            false => String::new(),
+        let lost = if self.has_power() {
+            format!(", {} written bytes were lost with the power", self.lost)
+        } else {
+            String::new()
         };
         format!(
             "{} {}, {} with open work{lost}; start after one: median {:.0} ms, longest {:.0} ms",
@@ -149,9 +150,10 @@ impl Site {
 
     /// Deaths that met nobody, and power that took nothing, prove nothing.
     pub(crate) fn check_hits(&self) -> Result<(), String> {
-        match self.hits * 2 < self.deaths || self.has_power() && self.lost == 0 {
-            true => Err(format!("vacuous: {}", self.describe())),
-            false => Ok(()),
+        if self.hits * 2 < self.deaths || self.has_power() && self.lost == 0 {
+            Err(format!("vacuous: {}", self.describe()))
+        } else {
+            Ok(())
         }
     }
 }

@@ -40,9 +40,10 @@ fn jars() -> Option<OsString> {
 
 /// The scenario says who has read it back, and misses kcat where it is not there.
 pub(crate) fn tell(place: &Place) {
-    match is_kcat_installed() {
-        true => place.say("kcat read the same at both levels of isolation"),
-        false => place.miss("kcat is not installed: it has not read it back"),
+    if is_kcat_installed() {
+        place.say("kcat read the same at both levels of isolation")
+    } else {
+        place.miss("kcat is not installed: it has not read it back")
     }
     if jars().is_some() {
         place.say("Kafka's console consumer read the same at both levels of isolation");
@@ -134,19 +135,18 @@ fn console(
     output(command)
 }
 
-/// What it printed; the error is what it said.
+/// Its standard output; the error is its standard error.
 fn output(mut command: Command) -> Result<Vec<u8>, String> {
     let done = command.output().map_err(|error| error.to_string())?;
-    match done.status.success() {
-        true => Ok(done.stdout),
-        false => {
-            let said = String::from_utf8_lossy(&done.stderr);
-            Err(format!("{}: {said}", done.status))
-        }
+    if done.status.success() {
+        Ok(done.stdout)
+    } else {
+        let said = String::from_utf8_lossy(&done.stderr);
+        Err(format!("{}: {said}", done.status))
     }
 }
 
-/// What kcat printed.
+/// The records that kcat printed.
 fn records<T>(mut bytes: &[u8], value: impl Fn(&[u8]) -> T) -> Result<Records<T>, String> {
     let mut records = Records::new();
     while !bytes.is_empty() {
@@ -171,7 +171,7 @@ fn records<T>(mut bytes: &[u8], value: impl Fn(&[u8]) -> T) -> Result<Records<T>
     Ok(records)
 }
 
-/// What the console consumer printed: `Partition:0\tOffset:7\t` and the value, in which what is not printable is `\x` and two digits.
+/// The lines of the console consumer: `Partition:0\tOffset:7\t` and the value, in which what is not printable is `\x` and two digits.
 fn lines<T>(bytes: &[u8], value: impl Fn(&[u8]) -> T) -> Result<Records<T>, String> {
     let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
     let mut records = Records::new();

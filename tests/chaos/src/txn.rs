@@ -24,7 +24,7 @@ use wire::{ErrorCode, Records};
 
 use crate::load::connect;
 
-/// What most leave open is aborted so soon.
+/// Transactions that most leave open are aborted so soon.
 pub(crate) const TIMEOUT_MS: i32 = 3_000;
 /// A broker that stays away longer than this has failed the scenario.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
@@ -54,11 +54,11 @@ pub(crate) struct Part {
 pub(crate) enum End {
     /// Another incarnation took over, or the coordinator aborted it.
     Fenced,
-    /// What no scenario may bring about.
+    /// A result that no scenario may bring about.
     Wrong(String),
 }
 
-/// What became of transactions.
+/// The outcomes of transactions.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) committed: u64,
@@ -96,9 +96,10 @@ impl Tally {
 
     /// A scenario in which nothing was committed, aborted or fenced proves nothing.
     pub(crate) fn check(&self) -> Result<(), String> {
-        match self.committed == 0 || self.aborted == 0 || self.fenced == 0 {
-            true => Err(format!("vacuous: {self:?}")),
-            false => Ok(()),
+        if self.committed == 0 || self.aborted == 0 || self.fenced == 0 {
+            Err(format!("vacuous: {self:?}"))
+        } else {
+            Ok(())
         }
     }
 }
@@ -125,7 +126,7 @@ pub(crate) struct TxnProducer {
     topic: &'static str,
     /// Adds its partitions itself, and keeps its epoch.
     pub(crate) is_old: bool,
-    /// What is left open is aborted so soon.
+    /// A transaction that is left open is aborted so soon.
     pub(crate) timeout_ms: i32,
     connection: Option<Connection>,
     identity: (i64, i16),
@@ -319,9 +320,10 @@ impl TxnProducer {
     /// Sends what is not acknowledged at once, in order; the first refusal.
     fn write_open(&mut self, parts: &mut [Part]) -> Result<Option<ErrorCode>, Error> {
         let (id, topic) = (self.id.clone(), self.topic);
-        let limit = match self.is_old {
-            true => OLD_PRODUCE_VERSION_MAX,
-            false => NAMED_PRODUCE_VERSION_MAX,
+        let limit = if self.is_old {
+            OLD_PRODUCE_VERSION_MAX
+        } else {
+            NAMED_PRODUCE_VERSION_MAX
         };
         let connection = self.open()?;
         for part in parts.iter().filter(|part| !part.is_acked) {
@@ -368,9 +370,10 @@ impl TxnProducer {
         };
         let mut is_certain = true;
         loop {
-            let limit = match self.is_old {
-                true => OLD_END_VERSION_MAX,
-                false => i16::MAX,
+            let limit = if self.is_old {
+                OLD_END_VERSION_MAX
+            } else {
+                i16::MAX
             };
             let (told, is_first) = self.call_up_to(&request, limit).map_err(End::Wrong)?;
             is_certain &= is_first;
@@ -392,9 +395,10 @@ impl TxnProducer {
                 | ErrorCode::InvalidProducerEpoch
                 | ErrorCode::InvalidProducerIdMapping
                 | ErrorCode::InvalidTxnState => {
-                    return match committed && !is_certain {
-                        true => Ok(Outcome::Info),
-                        false => Err(End::Fenced),
+                    return if committed && !is_certain {
+                        Ok(Outcome::Info)
+                    } else {
+                        Err(End::Fenced)
                     };
                 }
                 code if begun.elapsed() > PATIENCE => {
@@ -494,9 +498,10 @@ impl TxnProducer {
             }],
             ..Default::default()
         };
-        let limit = match self.is_old {
-            true => OLD_COMMIT_VERSION_MAX,
-            false => i16::MAX,
+        let limit = if self.is_old {
+            OLD_COMMIT_VERSION_MAX
+        } else {
+            i16::MAX
         };
         loop {
             let (told, _) = self.call_up_to(&request, limit).map_err(End::Wrong)?;

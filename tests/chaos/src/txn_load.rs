@@ -27,11 +27,11 @@ const OPEN_PATIENCE: Duration = Duration::from_millis(500);
 pub(crate) const IDS: [&str; 5] = ["chaos-0", "chaos-1", "chaos-2", "chaos-3", "chaos-3"];
 /// Enough to notice a word and to send a signal.
 const LINGER: Duration = Duration::from_millis(30);
-/// What a producer that is alone speaks.
+/// The protocol that a producer speaks that is alone.
 pub(crate) const OLD: &str = "old";
 pub(crate) const NEW: &str = "new";
 
-/// What everybody writes down.
+/// The notes of all clients.
 struct Notes {
     clock: Clock,
     /// And how many processes there were.

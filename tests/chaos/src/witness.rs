@@ -81,9 +81,10 @@ impl Witnesses {
                 (*last - from) / 1_000_000
             ));
         }
-        match notes.failed.iter().any(|time| is_within(&time)) {
-            true => Ok(()),
-            false => Err("vacuous: no append was under way when the disk failed".to_owned()),
+        if notes.failed.iter().any(|time| is_within(&time)) {
+            Ok(())
+        } else {
+            Err("vacuous: no append was under way when the disk failed".to_owned())
         }
     }
 

@@ -66,7 +66,7 @@ pub(crate) fn run(plan: &Plan, place: &Place) -> Outcome {
             }
             owner.signal("STOP")?;
         }
-        // What a stopped process said has been read by now, or is soon.
+        // The last words of a stopped process have been read by now, or are soon.
         std::thread::sleep(Duration::from_millis(20));
         let is_open = |owner: &&ClientProcess| owner.said("open") > owner.said("op");
         open += present.iter().filter(is_open).count();

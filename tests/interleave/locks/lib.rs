@@ -1,4 +1,4 @@
-//! What `log` calls `parking_lot`, with a scheduler behind each use. Has what that crate uses and no more.
+//! The `parking_lot` of `log`, with a scheduler behind each use. Has what that crate uses and no more.
 
 use std::ops::{Deref, DerefMut};
 

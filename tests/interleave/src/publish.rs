@@ -28,7 +28,7 @@ fn config() -> LogConfig {
     }
 }
 
-/// What one reader has been told so far; nothing of it may be taken back.
+/// The news that one reader has got so far; nothing of it may be taken back.
 #[derive(Default)]
 struct Reader {
     next: Offset,

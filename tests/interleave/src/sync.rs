@@ -1,4 +1,4 @@
-//! What `partition` calls its locks and atomics, with a scheduler behind each use.
+//! The locks and atomics of `partition`, with a scheduler behind each use.
 
 use shuttle::sync::MutexGuard;
 pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicIsize, AtomicU64, Ordering};

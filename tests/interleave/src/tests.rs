@@ -85,7 +85,7 @@ fn an_answer_never_comes_before_its_record_is_durable() {
             let rig = Arc::clone(&rig);
             thread::spawn(move || {
                 let before = rig.committed();
-                // What is announced at this moment has to survive a loss of power at this moment.
+                // An announcement at this moment has to survive a loss of power at this moment.
                 let ends = rig.ends_after_a_power_cut();
                 let promised = before.iter().filter(|index| **index < 9).count() as i64;
                 assert!(

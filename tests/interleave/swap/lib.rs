@@ -1,4 +1,4 @@
-//! What `log` calls `arc_swap`, with a scheduler behind each use. Has what that crate uses and no more.
+//! The `arc_swap` of `log`, with a scheduler behind each use. Has what that crate uses and no more.
 
 use std::ops::Deref;
 use std::sync::Arc;

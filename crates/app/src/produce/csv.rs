@@ -8,7 +8,7 @@ use crate::moment;
 
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct CsvArgs {
-    /// What stands between the fields of CSV, such as ; or \t
+    /// Character between the fields of CSV, such as ; or \t
     #[arg(long = "csv-separator", value_name = "CHARACTER", value_parser = one_byte, default_value = ",")]
     pub(crate) separator: u8,
     /// The first row is data; columns are named by their number, from 1

@@ -44,7 +44,7 @@ impl Pipe {
         Pipe { chunks }
     }
 
-    /// What is there now; `None` when nothing is.
+    /// The chunk that is there now; `None` when none is.
     pub(super) fn ready(&self) -> Option<Chunk> {
         match self.chunks.try_recv() {
             Ok(chunk) => Some(chunk.map(Some)),
@@ -53,7 +53,7 @@ impl Pipe {
         }
     }
 
-    /// What is there within `time`; `None` when nothing is.
+    /// The chunk that is there within `time`; `None` when none is.
     pub(super) fn within(&self, time: Duration) -> Option<Chunk> {
         match self.chunks.recv_timeout(time) {
             Ok(chunk) => Some(chunk.map(Some)),

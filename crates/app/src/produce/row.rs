@@ -1,4 +1,4 @@
-//! What one record of the input says: a line, a row of CSV, or an object as `esker consume --json` writes it.
+//! The record in one unit of the input: a line, a row of CSV, or an object as `esker consume --json` writes it.
 
 use serde_json::Value;
 

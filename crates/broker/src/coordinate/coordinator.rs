@@ -1,6 +1,6 @@
 //! One coordinator: a machine and the partition that remembers what it decided.
 //!
-//! What is asked within one turn of the shard is written together, as one batch. Invariant: the machine has replayed the log up to
+//! Requests within one turn of the shard are written together, as one batch. Invariant: the machine has replayed the log up to
 //! its end, and then what is not written yet, in order, and nothing else changed it; what is not written comes before anything else
 //! in the log, and is written before anybody hears of it. A log that cannot be read or written makes the coordinator say so to
 //! everyone; it never answers from half of its state.
@@ -26,7 +26,7 @@ const LOAD_READ_BYTES: usize = 256 << 10;
 /// Records that share a batch, where the topic allows so much: enough for a hundred commits, and no reader has to unpack much for
 /// one of them.
 const TOGETHER_BYTES_MAX: usize = 16 << 10;
-/// What a record takes in a batch besides key and value, at most.
+/// Bytes of a record in a batch besides key and value, at most.
 const RECORD_BYTES: usize = 40;
 
 /// When to look again whether what a load has still to read is durable, unless somebody asks before. It is told to nobody here: on a
@@ -50,7 +50,7 @@ pub(super) struct Coordinator<M: Machine> {
     codec: Codec,
     state: State,
     unwritten: Option<Unwritten<M::Answer>>,
-    /// What the machine said when it was loaded, to nobody who asked.
+    /// The machine's first step when it was loaded, for nobody who asked.
     begun: Option<Step<M::Record, M::Answer>>,
 }
 
@@ -66,7 +66,7 @@ impl<A> Unwritten<A> {
     }
 }
 
-/// What a load found at some offset.
+/// One finding of a load.
 enum Piece {
     /// Batches, which are replayed.
     Read { next: Offset, bytes: usize },
@@ -104,7 +104,7 @@ impl<M: Machine> Coordinator<M> {
         self.settings = Arc::clone(settings);
     }
 
-    /// What the load led to.
+    /// The outcome of the load.
     pub(super) fn take_begun(&mut self) -> Option<Progress<M::Answer>> {
         let begun = self.begun.take()?;
         assert!(begun.records.is_empty(), "a load decides nothing");
@@ -273,7 +273,7 @@ impl<M: Machine> Coordinator<M> {
             _ => self.flush(at),
         };
         if !matches!(self.state, State::Active) {
-            // What it was decided from is not in the log.
+            // The records that it was decided from are not in the log.
             let refusal = Err(ErrorCode::CoordinatorNotAvailable);
             said.answers.extend(all(step.answers, refusal));
             return said;
@@ -305,7 +305,7 @@ impl<M: Machine> Coordinator<M> {
         said
     }
 
-    /// What was said rests on what is not written as well.
+    /// Such answers rest on unwritten records as well.
     fn answer(&mut self, answers: Vec<(Caller, M::Answer)>) -> Progress<M::Answer> {
         match &mut self.unwritten {
             Some(unwritten) => {

@@ -24,7 +24,7 @@ pub(crate) struct Coordinators {
     pub(super) is_loading: bool,
     /// Partitions whose groups have decided something that is not written.
     pub(super) unwritten: BTreeSet<i32>,
-    /// What the coordinators were made from; another pointer means that partitions came or went.
+    /// The topics that the coordinators were made from; another pointer means that partitions came or went.
     pub(super) seen: Option<Arc<Topics>>,
     /// The settings that they go by.
     pub(super) settings: Option<Arc<group::Settings>>,

@@ -1,4 +1,4 @@
-//! What a driver needs of a machine, whichever topic it looks after.
+//! The needs of a driver from a machine, whichever topic it looks after.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,13 +18,13 @@ pub(crate) trait Machine {
     type Ask;
     type Answer;
 
-    /// What is decided within one turn of the shard becomes one batch.
+    /// True if the decisions of one turn of the shard become one batch.
     const WRITES_TOGETHER: bool;
 
     fn new(settings: &Settings) -> Self;
-    /// What its batches are compressed with.
+    /// The codec of its batches.
     fn codec(settings: &Settings) -> Codec;
-    /// What may change while the broker runs has changed.
+    /// Settings that may change while the broker runs have changed.
     fn set_settings(&mut self, settings: &Settings);
     fn decode(key: Bytes, value: Option<Bytes>) -> Result<Self::Record, DecodeError>;
     fn encode(&self, record: &Self::Record) -> Result<(Bytes, Option<Bytes>), EncodeError>;
@@ -47,7 +47,7 @@ pub(crate) trait Machine {
         batch_bytes_max: usize,
     ) -> Vec<Step<Self::Record, Self::Answer>>;
     fn next_deadline(&self) -> Option<Instant>;
-    /// What the last tick decided does not fit a batch. What the operator is to know of it, once for each matter.
+    /// The decision of the last tick does not fit a batch. Returns a line for the operator, once for each matter.
     fn on_too_large(&mut self) -> Option<String> {
         None
     }
@@ -256,7 +256,7 @@ impl Machine for txn::Transactions {
     }
 }
 
-/// What transaction coordinators go by.
+/// The settings of transaction coordinators.
 pub(crate) fn txn_settings(broker: &config::Broker) -> txn::Settings {
     let defaults = txn::Settings::default();
     let timeout_ms_max = broker.number("transaction.max.timeout.ms");

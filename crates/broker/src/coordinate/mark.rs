@@ -134,7 +134,7 @@ impl Desk {
         });
     }
 
-    /// What became of one marker, or of the completion.
+    /// The outcome of one marker, or of the completion.
     pub(crate) fn on_marking_answer(&mut self, answered: Answered) {
         let Answered {
             ticket,

@@ -29,7 +29,7 @@ pub(crate) struct Marking {
 }
 
 impl Marking {
-    /// What the operator is to know, once.
+    /// A line for the operator, once.
     pub(super) fn complaint(&mut self, now: Instant) -> Option<String> {
         let (topic, index) = self.left.iter().flatten().next()?;
         let refusal = self.refusal?;

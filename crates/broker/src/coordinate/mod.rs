@@ -247,7 +247,7 @@ impl Desk {
         kept
     }
 
-    /// What was committed for topics that are gone goes with them.
+    /// Offsets committed for topics that are gone go with them.
     fn forget_topics(&mut self, before: &Topics, after: &Topics) {
         let gone: Vec<String> = before
             .sorted()

@@ -17,7 +17,7 @@ pub(crate) enum Question {
     MarkerAt(txn::Place, Marker),
 }
 
-/// What a machine said.
+/// The answer of a machine.
 #[derive(Debug)]
 pub(crate) enum Said {
     Group(group::Answer),
@@ -41,7 +41,7 @@ impl Said {
     }
 }
 
-/// What became of one question.
+/// The outcome of one question.
 pub(crate) type Told = Result<Said, ErrorCode>;
 
 /// A question on its way to the shard of its coordinator.

@@ -32,9 +32,9 @@ pub(super) const ELEMENTS_MAX: usize = 1 << 18;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Attempt {
     First,
-    /// What it needed is there now.
+    /// The state that it needed is there now.
     Second,
-    /// What it needed was not durable in time: it is answered without.
+    /// The state that it needed was not durable in time: it is answered without.
     Overdue,
 }
 

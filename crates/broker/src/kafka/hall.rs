@@ -16,7 +16,7 @@ use crate::ops::{Asker, Desk};
 /// Record bytes in memory that an answer gets while readers keep too many of them; 64 KiB, or one batch.
 const ANSWER_MEMORY_SHORT: usize = 64 << 10;
 
-/// What the Kafka door keeps between two requests.
+/// State that the Kafka door keeps between two requests.
 pub(crate) struct Door {
     pub(crate) sessions: Sessions,
     pub(crate) parked: Pending<Parked>,
@@ -54,7 +54,7 @@ impl Door {
     }
 }
 
-/// What handlers of the Kafka door may use.
+/// The means of handlers of the Kafka door.
 pub(crate) struct Hall<'a> {
     pub(crate) desk: &'a mut Desk,
     pub(crate) door: &'a mut Door,

@@ -72,7 +72,7 @@ pub(crate) struct Change {
 type Again = Box<dyn FnOnce(&mut Call<'_>, Attempt) -> Outcome + Send>;
 type Overrun = Box<dyn FnOnce(&mut Call<'_>) -> Outcome + Send>;
 
-/// What follows a change that is durable.
+/// The next step after a change that is durable.
 pub(crate) enum Then {
     Reply {
         reply: Reply,

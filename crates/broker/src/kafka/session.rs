@@ -28,7 +28,7 @@ pub(crate) struct Place {
     pub(crate) partition: i32,
 }
 
-/// What the client was last told of a partition; an answer repeats it only when it changed.
+/// The last answer about a partition; the next one repeats it only when it changed.
 #[derive(Clone, Debug)]
 pub(crate) struct Remembered {
     pub(crate) wanted: FetchPartition,
@@ -66,7 +66,7 @@ pub(crate) struct Sessions {
     remembered_max: usize,
 }
 
-/// What an answer says of a partition.
+/// The part of an answer about a partition.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answered {
     pub(crate) high_watermark: i64,
@@ -74,7 +74,7 @@ pub(crate) struct Answered {
     pub(crate) content: Content,
 }
 
-/// What comes with it.
+/// The records that come with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
     Nothing,
@@ -274,7 +274,7 @@ impl Session {
     }
 }
 
-/// What a request names. A partition that it names again is the one partition, as it was named last: each of them is
+/// The partitions that a request names. One that it names again is the one partition, as it was named last: each of them is
 /// watched and looked at by itself.
 fn places(request: &FetchRequest) -> Vec<(Place, FetchPartition)> {
     let mut places: Vec<(Place, FetchPartition)> = Vec::new();
@@ -289,9 +289,10 @@ fn places(request: &FetchRequest) -> Vec<(Place, FetchPartition)> {
             (place, partition.clone())
         }));
     }
-    match places.is_sorted_by(|(one, _), (next, _)| one < next) {
-        true => places,
-        false => once_each(places),
+    if places.is_sorted_by(|(one, _), (next, _)| one < next) {
+        places
+    } else {
+        once_each(places)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Who comes in and who has to go: connections are accepted while there is room for them, and closed when they keep it for nothing.
+//! Admission and eviction: connections are accepted while there is room for them, and closed when they keep it for nothing.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -177,7 +177,7 @@ impl Bench {
         rotted.expect("a file that is there");
     }
 
-    /// What requests need of the disk is read, and they go on with it. Returns how many pieces came.
+    /// Reads from disk for the requests that need it, and lets them go on. Returns how many pieces came.
     pub(crate) fn execute_needs(&mut self) -> usize {
         let pieces = executed(&self.shard.desk.shared.readers);
         let count = pieces.len();
@@ -187,7 +187,7 @@ impl Bench {
         count
     }
 
-    /// What was appended becomes durable. Returns the tickets of readers that have more to read, who are not told.
+    /// Makes appends durable. Returns the tickets of readers that have more to read, and does not notify them.
     pub(crate) fn take_readable(&mut self) -> Vec<Ticket> {
         self.sync();
         let news = std::mem::take(&mut self.shard.desk.news).into_iter();
@@ -202,7 +202,7 @@ impl Bench {
         self.shard.connections.unsent_memory()
     }
 
-    /// What was appended becomes durable, and whoever waits for it is told.
+    /// Makes appends durable, and notifies those that wait for it.
     pub(crate) fn commit(&mut self) {
         self.news_count();
     }
@@ -309,7 +309,7 @@ impl Bench {
     }
 }
 
-/// What comes of all that the reader pool was asked for.
+/// The results of all that the reader pool was asked for.
 pub(crate) fn executed(pool: &Arc<ReaderPool>) -> Vec<(Ticket, Piece)> {
     let mut pieces = Vec::new();
     let mut reads = ReaderLoop {

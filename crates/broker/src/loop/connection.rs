@@ -166,9 +166,10 @@ impl Connection {
     pub(crate) fn next_frame(&mut self, frame_bytes_max: i32, account: &mut Account) -> Frame {
         let frame = self.inbox.next_frame(frame_bytes_max);
         if let Frame::Request(frame) = &frame {
-            match account.finish(self.id) {
-                true => self.inbox.cut(account),
-                false => self.inbox.leave_request(frame.len(), account),
+            if account.finish(self.id) {
+                self.inbox.cut(account)
+            } else {
+                self.inbox.leave_request(frame.len(), account)
             }
         }
         frame
@@ -337,7 +338,7 @@ mod tests {
         let age = shard.desk.shared.config().connection_idle_max;
         for (later, is_open) in [(age, true), (age + Duration::from_secs(1), false)] {
             shard.desk.now = now.plus(later);
-            // What it goes on to send is no excuse.
+            // Its further requests are no excuse.
             let connections = shard.connections.values_mut();
             connections.for_each(|connection| connection.last_active = shard.desk.now);
             shard.close_idle();

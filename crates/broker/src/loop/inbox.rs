@@ -1,4 +1,4 @@
-//! What one connection has received and not yet handed on: a buffer that grows with the bytes that arrive.
+//! Bytes that one connection has received and not yet handed on: a buffer that grows with the bytes that arrive.
 //!
 //! Invariant: nothing is allocated by a declared length alone (a buffer at most doubles), and a buffer larger than
 //! [`FREE_BYTES`] is on the shard's [`Account`] until it is given back. Small requests are read even when that is exhausted. Also
@@ -13,7 +13,7 @@ use model::Instant;
 use super::memory::Account;
 use crate::ops::source::Source;
 
-/// What a connection begins with, and stays at while its requests are small and each is done with before the next one comes:
+/// Bytes that a connection begins with, and stays at while its requests are small and each is done with before the next one comes:
 /// clients keep several connections, and most of them say little. Thousands that connect at once would else wait for the system
 /// to zero the pages of buffers that nobody fills.
 const FIRST_BYTES: usize = 4 << 10;
@@ -35,7 +35,7 @@ const WAIT_MAX: Duration = Duration::from_secs(5);
 const WAIT_LICENSED_MAX: Duration = Duration::from_millis(500);
 const WAIT_NANOS_A_BYTE: u64 = 1_000_000_000 / (64 << 10);
 
-/// What the buffer begins with.
+/// The beginning of the buffer.
 pub(crate) enum Frame {
     Request(Bytes),
     /// Nothing whole yet.
@@ -48,7 +48,7 @@ pub(crate) enum Frame {
 
 pub(super) struct Inbox {
     owner: ConnId,
-    /// What was received, and behind it the room for more.
+    /// The received bytes, and behind them the room for more.
     bytes: BytesMut,
     /// Size of the allocation that `bytes` is a part of.
     held: usize,
@@ -64,7 +64,7 @@ pub(super) struct Inbox {
     is_fresh: bool,
 }
 
-/// What a buffer of this size costs its shard's account.
+/// The cost of a buffer of this size for its shard's account.
 fn charge(size: usize) -> usize {
     if size <= FREE_BYTES { 0 } else { size }
 }
@@ -93,7 +93,7 @@ impl Inbox {
     pub(super) fn make_room(&mut self, account: &mut Account) -> bool {
         let filled = self.bytes.len();
         let wanted = if filled == 0 && self.bytes.capacity() < self.frame_room {
-            // Who sends large requests sends another: a buffer that it outgrows would have to be copied into a larger one.
+            // A client that sends large requests sends another: a buffer that it outgrows would have to be copied into a larger one.
             self.frame_room
         } else if self.bytes.capacity() - filled < ROOM_BYTES_LEFT_MIN {
             if self.is_first() && filled == 0 && self.bytes.try_reclaim(FIRST_BYTES) {

@@ -26,7 +26,7 @@ impl Budget {
     pub(crate) fn new(limit: usize, shards: usize) -> Budget {
         Budget {
             limit,
-            // What rests on accounts unused is at most a quarter of the limit.
+            // Bytes that rest on accounts unused are at most a quarter of the limit.
             step: (limit / (8 * shards.max(1))).clamp(1, STEP_BYTES_MAX),
             drawn: AtomicUsize::new(0),
             denied: AtomicUsize::new(0),

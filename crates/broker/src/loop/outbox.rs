@@ -23,7 +23,7 @@ impl Chunk {
         }
     }
 
-    /// What it keeps in memory until it is sent.
+    /// Bytes that it keeps in memory until it is sent.
     fn memory(&self) -> usize {
         match self {
             Chunk::Bytes(bytes) => bytes.len(),
@@ -75,7 +75,7 @@ const SLICES_MAX: usize = 64;
 /// Bytes given to one sendfile call.
 const FILE_BYTES_MAX: usize = 1 << 20;
 
-/// What one connection still has to send.
+/// The answers that one connection still has to send.
 #[derive(Default)]
 pub(crate) struct Outbox {
     chunks: std::collections::VecDeque<Chunk>,

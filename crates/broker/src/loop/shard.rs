@@ -420,7 +420,7 @@ impl Worker for Shard {
         self.retry_denied();
         self.retry_accept();
         for _ in 0..DRAINS_MAX {
-            // What `park` brought comes first: no need to ask again.
+            // Events that `park` brought come first: no need to ask again.
             if self.ready.is_empty() {
                 self.poll(Some(Duration::ZERO));
             }

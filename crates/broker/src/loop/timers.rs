@@ -1,6 +1,6 @@
 //! Deadlines of requests that wait.
 //!
-//! Who is answered before cancels: a client may ask to wait for weeks, and be answered a thousand times a second.
+//! An answered request cancels its timer: a client may ask to wait for weeks, and be answered a thousand times a second.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Who may do what: one table of what each API needs, and the one place that says whether somebody may.
+//! Permissions: one table of what each API needs, and the one place that says whether somebody may.
 //!
 //! Every connection has a principal. While there is no authorizer all are anonymous and may do everything, so [`may`] says yes; it
 //! is what an authorizer fills in. The table is Kafka's (KIP-11 and what came after it). Costs nothing where nobody is refused.
@@ -38,7 +38,7 @@ pub(crate) enum Operation {
     TwoPhaseCommit = 15,
 }
 
-/// What operations are on.
+/// The kinds of things that operations are on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Topic,
@@ -107,11 +107,11 @@ impl<'a> Resource<'a> {
 /// Alternatives, any of which is enough.
 type AnyOf = &'static [(Operation, Kind)];
 
-/// What the requests of an API need: one of each list, where they have to do with such a resource at all. Nothing for an API
+/// The needs of the requests of an API: one of each list, where they have to do with such a resource at all. Nothing for an API
 /// that is open to everybody; `None` for one that is not served.
 pub(crate) const fn needs(key: ApiKey) -> Option<&'static [AnyOf]> {
     Some(match key {
-        // What may be done with the cluster is told to who may describe it, and everything else to everybody. Tokens are refused
+        // The operations on the cluster are shown to those who may describe it, and everything else to everybody. Tokens are refused
         // by the kind of the connection.
         ApiKey::ApiVersions
         | ApiKey::CreateDelegationToken
@@ -138,7 +138,7 @@ pub(crate) const fn needs(key: ApiKey) -> Option<&'static [AnyOf]> {
             &[(Create, Cluster), (Create, Topic)],
             &[(DescribeConfigs, Topic)],
         ],
-        // Who may not even describe the topic is not told that it exists.
+        // A client that may not even describe the topic does not learn that it exists.
         ApiKey::DeleteTopics => &[&[(Describe, Topic)], &[(Delete, Topic)]],
         ApiKey::CreatePartitions => &[&[(Alter, Topic)]],
         // Of brokers, their loggers and client metrics on the cluster.
@@ -210,7 +210,7 @@ pub(crate) const fn needs(key: ApiKey) -> Option<&'static [AnyOf]> {
 
 /// Whether `principal` may do this to this resource.
 pub(crate) fn may(principal: Principal, operation: Operation, resource: Resource<'_>) -> bool {
-    // What an authorizer decides by.
+    // The facts that an authorizer decides by.
     let _ = (operation, resource.kind, resource.name);
     match principal {
         Principal::Anonymous => true,
@@ -228,7 +228,7 @@ pub(crate) fn admits(principal: Principal, key: ApiKey) -> bool {
     needs(key).is_some_and(|needs| needs.iter().all(|any| any.iter().any(on_cluster)))
 }
 
-/// What `principal` may do to the resource, as the bits of KIP-430.
+/// The operations that `principal` may do to the resource, as the bits of KIP-430.
 pub(crate) fn operations(principal: Principal, resource: Resource<'_>) -> i32 {
     let all = resource.kind.operations().iter();
     all.filter(|operation| may(principal, **operation, resource))

@@ -25,7 +25,7 @@ pub(crate) struct Asking {
 enum Place {
     /// Nothing was said: others are waited for, members of a group, or the coordinator's shard.
     Empty,
-    /// What it rests on is not durable.
+    /// The answer rests on records that are not durable.
     Waits(Said),
     Done(Told),
 }
@@ -89,7 +89,7 @@ impl Asking {
         self.open -= 1;
     }
 
-    /// What an answer rests on is committed, or will not be in this process.
+    /// The records that an answer rests on are committed, or will not be in this process.
     pub(crate) fn on_news(&mut self, ticket: Ticket, code: ErrorCode) {
         let Some(place) = self.told.get_mut(ticket.part as usize) else {
             return;
@@ -107,7 +107,7 @@ impl Asking {
         }
     }
 
-    /// What was written for the operation takes too long to become durable. It stands in the log, and may be found there later;
+    /// The records of the operation take too long to become durable. They stand in the log, and may be found there later;
     /// the client asks again.
     pub(crate) fn time_out(&mut self) {
         self.until = None;
@@ -119,7 +119,7 @@ impl Asking {
         }
     }
 
-    /// What the coordinators said, in the order of the questions.
+    /// The answers of the coordinators, in the order of the questions.
     pub(crate) fn into_told(self) -> Vec<Told> {
         let told = self.told.into_iter().map(|place| match place {
             Place::Done(told) => told,

@@ -10,7 +10,7 @@ use super::access::{Operation, Resource};
 use super::view::View;
 use super::{Mode, Refused};
 
-/// What is asked of each resource.
+/// The question about each resource.
 type Asked<T> = Vec<(Named, T)>;
 
 /// Answers by resource.

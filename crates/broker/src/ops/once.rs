@@ -1,4 +1,4 @@
-//! What a request names again is told of once: an answer grows with what there is, and not with how often it is asked for. Clients
+//! A thing that a request names again is answered once: an answer grows with what there is, and not with how often it is asked for. Clients
 //! keep answers by name, so none misses the second one.
 
 use std::collections::HashSet;

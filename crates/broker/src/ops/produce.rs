@@ -207,7 +207,7 @@ pub(super) fn append_all(
 
 /// On what terms a batch is appended.
 struct Terms {
-    /// What it may do about a transaction, or why it may not.
+    /// The leave to do something about a transaction, or the reason against it.
     warrant: Result<Warrant, ErrorCode>,
     acks: partition::Acks,
     knows_zstd: bool,

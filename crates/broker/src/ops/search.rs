@@ -122,7 +122,7 @@ impl Searching {
         self.awaited == 0
     }
 
-    /// What a whole search found, in the order in which it was asked for.
+    /// The results of a whole search, in the order in which it was asked for.
     pub(crate) fn into_results(self) -> impl Iterator<Item = SearchResult> {
         self.parts.into_iter().map(|part| match part {
             Part::Have(result) => result,
@@ -145,7 +145,7 @@ fn refused(error: ReadError) -> Refused<SearchRefusal> {
     Refused::Because(SearchRefusal::Read(error))
 }
 
-/// What is known at once of one question, and what the rest of it needs.
+/// The part of one question that is known at once, and what the rest of it needs.
 fn plan(
     partition: &Arc<Partition>,
     asked: &Asked<'_>,

@@ -118,7 +118,7 @@ pub(crate) enum DeleteRefusal {
     Because(DeleteTopicError),
 }
 
-/// What became of one target.
+/// The outcome for one target.
 pub(crate) type Deletion = (Target, Result<(), DeleteRefusal>);
 
 /// Deletes topics, by name or by id.

@@ -176,7 +176,7 @@ fn unopened(desk: &mut Desk, request: &Produce, producer: Producer) -> Vec<Unope
         let (id, name) = &request.topics[batch.topic as usize];
         let topic = topics.find(*id, name);
         let partition = topic.and_then(|topic| topic.partition(batch.index).ok());
-        // What is not here is refused by name, as without a transaction.
+        // A partition that is not here is refused by name, as without a transaction.
         let (Some(topic), Some(partition)) = (topic, partition) else {
             continue;
         };

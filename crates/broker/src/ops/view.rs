@@ -8,7 +8,7 @@ use meta::{Image, Registration};
 use super::{Asker, Desk};
 use crate::settings::Settings;
 
-/// What operations on metadata look at.
+/// The data that operations on metadata look at.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     pub(crate) image: &'a Image,
@@ -94,7 +94,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// What a view of the published metadata borrows from.
+/// The owner of the published metadata that a view borrows from.
 pub(crate) struct Scene {
     pub(crate) image: Arc<Image>,
     pub(crate) settings: Arc<Settings>,

@@ -34,11 +34,11 @@ impl Reader {
     }
 }
 
-/// What a slice that is about to be sent asks of the disk.
+/// The disk's part of a slice that is about to be sent.
 pub(crate) struct Wish {
     /// The slice is not in memory.
     pub(crate) is_cold: bool,
-    /// What its reader will ask for next.
+    /// The range that its reader will ask for next.
     pub(crate) ahead: Option<Range>,
 }
 

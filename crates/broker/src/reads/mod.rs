@@ -20,7 +20,7 @@ pub(crate) use ahead::Readers;
 const QUEUE_MAX: usize = 256;
 
 enum Work {
-    /// What one request needs, in order.
+    /// The needs of one request, in order.
     Needs(VecDeque<(Need, Ticket)>),
     Ahead(Range),
 }

@@ -1,4 +1,4 @@
-//! What tools ask: descriptions and lists of groups, removal of groups and offsets; and what expires by itself.
+//! The questions of tools: descriptions and lists of groups, removal of groups and offsets; and expiry.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -240,9 +240,10 @@ impl Groups {
         let is_there = |key: OffsetCommitKey| {
             (self.offsets).has_partition(&key.group, &key.topic, key.partition)
         };
-        let pause = match self.gone_tried.take().is_some_and(is_there) {
-            true => GONE_RETRY,
-            false => GONE_PAUSE,
+        let pause = if self.gone_tried.take().is_some_and(is_there) {
+            GONE_RETRY
+        } else {
+            GONE_PAUSE
         };
         let mut records = Vec::new();
         let mut room = record::step_bytes_max(batch_bytes_max);

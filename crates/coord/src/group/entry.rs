@@ -12,7 +12,7 @@ use super::{Retention, record};
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) group: Group,
-    /// What `wakes` has for it.
+    /// The time that `wakes` has for it.
     pub(super) wake: Option<Instant>,
     /// A record of it is in the log.
     pub(super) is_written: bool,

@@ -17,7 +17,7 @@ impl Groups {
         out.unwrap_or_default()
     }
 
-    /// What the group says, if it is a consumer group.
+    /// The answer of the group, if it is a consumer group.
     pub(super) fn of_guest<T>(
         &mut self,
         id: &str,

@@ -105,7 +105,7 @@ impl Groups {
         }
     }
 
-    /// What holds from now on. A timer that runs ends as it began; the next one is set anew.
+    /// The settings that hold from now on. A timer that runs ends as it began; the next one is set anew.
     pub fn set_settings(&mut self, settings: Arc<Settings>) {
         self.settings = settings;
     }

@@ -10,10 +10,10 @@ use wire::group::{
 /// the next tick.
 const STEP_BYTES_MAX: usize = 256 << 10;
 
-/// What a record takes in a batch besides key and value, at most.
+/// Bytes of a record in a batch besides key and value, at most.
 const RECORD_BYTES: usize = 40;
 
-/// What a step that can be divided may take where a batch may have `batch_bytes_max`: batches have a header, and may grow a little
+/// Bytes of a step that can be divided where a batch may have `batch_bytes_max`: batches have a header, and may grow a little
 /// when they are compressed.
 pub(super) fn step_bytes_max(batch_bytes_max: usize) -> usize {
     STEP_BYTES_MAX.min(batch_bytes_max / 2)

@@ -1,4 +1,4 @@
-//! What operators may set about groups, as Kafka names it.
+//! The settings of groups for operators, as Kafka names them.
 //!
 //! Plain numbers: the driver fills them from its configuration, defaults are Kafka's.
 
@@ -25,12 +25,12 @@ pub struct Settings {
     pub offset_metadata_max: usize,
     /// `group.consumer.*`
     pub consumer: consumer::Settings,
-    /// What holds for groups with settings of their own (GROUP resources).
+    /// The settings of groups with settings of their own (GROUP resources).
     pub own_consumer: BTreeMap<String, consumer::Settings>,
 }
 
 impl Settings {
-    /// What holds for the consumer group `id`.
+    /// The settings that hold for the consumer group `id`.
     #[must_use]
     pub fn consumer_of(&self, id: &str) -> &consumer::Settings {
         self.own_consumer.get(id).unwrap_or(&self.consumer)

@@ -1,4 +1,4 @@
-//! What can be asked of the transactions, free of protocol versions, and what they answer.
+//! The questions to the transactions, free of protocol versions, and their answers.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub enum Ask {
     Init {
         transactional_id: String,
         timeout_ms: i32,
-        /// Who the producer believes to be (KIP-360).
+        /// The identity that the producer believes to have (KIP-360).
         expected: Option<Producer>,
         /// An unused producer id, should one be needed; see [`super::Transactions::needs_producer_id`].
         fresh: Option<ProducerId>,

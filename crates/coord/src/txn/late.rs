@@ -30,7 +30,7 @@ pub(super) struct Late {
     too_large: BTreeSet<String>,
 }
 
-/// What the last check wanted to abort.
+/// The transactions that the last check wanted to abort.
 #[derive(Debug)]
 struct Tried {
     first: String,
@@ -83,9 +83,10 @@ impl Transactions {
             if is_full && !step.records.is_empty() {
                 break;
             }
-            let fresh = match is_exhausted(txn.producer.epoch) {
-                true => fresh(),
-                false => None,
+            let fresh = if is_exhausted(txn.producer.epoch) {
+                fresh()
+            } else {
+                None
             };
             let fenced = fence(txn, fresh, self.level, at.wall);
             recovered.push((fenced.producer, fenced.last_epoch));
@@ -99,12 +100,11 @@ impl Transactions {
             });
             tried.count += 1;
         }
-        match step.records.is_empty() {
-            true => self.late.behind = None,
-            false => {
-                self.recovered = recovered;
-                self.check_again_soon(at);
-            }
+        if step.records.is_empty() {
+            self.late.behind = None
+        } else {
+            self.recovered = recovered;
+            self.check_again_soon(at);
         }
         step
     }
@@ -127,9 +127,10 @@ impl Transactions {
         let first = self.txns.get(&tried.first);
         let is_as_before =
             |txn: &Txn| txn.state == State::Ongoing && txn.producer == tried.producer;
-        match first.is_some_and(is_as_before) {
-            true => self.late.on_refused(tried),
-            false => self.late.on_aborted(),
+        if first.is_some_and(is_as_before) {
+            self.late.on_refused(tried)
+        } else {
+            self.late.on_aborted()
         }
     }
 }

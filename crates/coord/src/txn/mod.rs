@@ -51,7 +51,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// What no coordinator takes, whoever asks: it need not be asked, nor given a producer id.
+    /// The requests that no coordinator takes: it need not be asked, nor given a producer id.
     pub fn check_init(&self, id: &str, timeout_ms: i32) -> Result<(), ErrorCode> {
         if id.is_empty() {
             return Err(ErrorCode::InvalidRequest);
@@ -90,7 +90,7 @@ pub struct Transactions {
     late: Late,
     /// The last check aborted transactions, so that ids to forget have their turn at the next one.
     has_aborted: bool,
-    /// Who adds partitions once markers are written. All wait equally long, so the first ends first.
+    /// Producers that add partitions once markers are written. All wait equally long, so the first ends first.
     waiting: VecDeque<Waiting>,
 }
 
@@ -104,7 +104,7 @@ struct Waiting {
 /// Gives a producer id that nobody had before, unless there is none at hand.
 pub type Fresh<'a> = &'a dyn Fn() -> Option<ProducerId>;
 
-/// What one question changes: at most one transaction.
+/// The change that one question makes: at most one transaction.
 type Decision = Step<TransactionRecord, Answer>;
 
 impl Transactions {
@@ -130,9 +130,10 @@ impl Transactions {
                 && value.previous_producer_id == ProducerId::NONE.0
                 && value.next_producer_id == ProducerId::NONE.0
         });
-        match self.level < TAGGED_RECORDS && fits {
-            true => 0,
-            false => 1,
+        if self.level < TAGGED_RECORDS && fits {
+            0
+        } else {
+            1
         }
     }
 
@@ -295,9 +296,10 @@ impl Transactions {
                 let is_other = producer.id != txn.producer.id;
                 let next = Txn {
                     producer,
-                    previous_id: match is_other {
-                        true => txn.producer.id,
-                        false => ProducerId::NONE,
+                    previous_id: if is_other {
+                        txn.producer.id
+                    } else {
+                        ProducerId::NONE
                     },
                     next_id: ProducerId::NONE,
                     last_epoch: expected.map_or(NO_EPOCH, |expected| expected.epoch),
@@ -327,9 +329,10 @@ impl Transactions {
             return Step::default();
         };
         let Some(txn) = self.txns.get(id) else {
-            let code = match id.is_empty() {
-                true => ErrorCode::InvalidRequest,
-                false => ErrorCode::InvalidProducerIdMapping,
+            let code = if id.is_empty() {
+                ErrorCode::InvalidRequest
+            } else {
+                ErrorCode::InvalidProducerIdMapping
             };
             return Step::answer(caller, Answer::Add(Err(code)));
         };
@@ -493,9 +496,10 @@ impl Transactions {
         }
         let step = self.abort_late(at, fresh);
         self.has_aborted = !step.records.is_empty();
-        match expires && !self.has_aborted {
-            true => self.expire(at),
-            false => step,
+        if expires && !self.has_aborted {
+            self.expire(at)
+        } else {
+            step
         }
     }
 
@@ -515,7 +519,7 @@ impl Transactions {
             }
             bytes += state::gone_size(id);
             if step.records.len() == EXPIRED_PER_CHECK_MAX || STEP_BYTES_MAX < bytes {
-                // What is too much for one check is left to the next one.
+                // The rest is left to the next check.
                 return step;
             }
             let key = state::key(id);
@@ -597,14 +601,16 @@ fn fence(txn: &Txn, fresh: Option<ProducerId>, level: i16, wall: Timestamp) -> T
             epoch: bumped(txn.producer.epoch),
             ..txn.producer
         },
-        last_epoch: match EPOCH_PER_TXN <= level && !is_for_marker(txn.producer.epoch) {
-            true => txn.producer.epoch,
-            false => NO_EPOCH,
+        last_epoch: if EPOCH_PER_TXN <= level && !is_for_marker(txn.producer.epoch) {
+            txn.producer.epoch
+        } else {
+            NO_EPOCH
         },
         previous_id: ProducerId::NONE,
-        next_id: match is_exhausted(txn.producer.epoch) {
-            true => fresh.unwrap_or(ProducerId::NONE),
-            false => ProducerId::NONE,
+        next_id: if is_exhausted(txn.producer.epoch) {
+            fresh.unwrap_or(ProducerId::NONE)
+        } else {
+            ProducerId::NONE
         },
         state: State::PrepareAbort,
         updated: wall,
@@ -615,13 +621,15 @@ fn fence(txn: &Txn, fresh: Option<ProducerId>, level: i16, wall: Timestamp) -> T
 /// The transaction with its end decided; `None` when it needs a producer id and was brought none.
 fn prepared(txn: &Txn, end: &End, wall: Timestamp) -> Option<Txn> {
     let is_bumped = end.version >= EPOCH_PER_TXN;
-    let next_id = match is_bumped && is_exhausted(txn.producer.epoch) {
-        true => end.fresh?,
-        false => ProducerId::NONE,
+    let next_id = if is_bumped && is_exhausted(txn.producer.epoch) {
+        end.fresh?
+    } else {
+        ProducerId::NONE
     };
-    let (epoch, last_epoch) = match is_bumped {
-        true => (bumped(txn.producer.epoch), txn.producer.epoch),
-        false => (txn.producer.epoch, txn.last_epoch),
+    let (epoch, last_epoch) = if is_bumped {
+        (bumped(txn.producer.epoch), txn.producer.epoch)
+    } else {
+        (txn.producer.epoch, txn.last_epoch)
     };
     Some(Txn {
         producer: Producer {
@@ -631,9 +639,10 @@ fn prepared(txn: &Txn, end: &End, wall: Timestamp) -> Option<Txn> {
         previous_id: ProducerId::NONE,
         next_id,
         last_epoch,
-        state: match end.committed {
-            true => State::PrepareCommit,
-            false => State::PrepareAbort,
+        state: if end.committed {
+            State::PrepareCommit
+        } else {
+            State::PrepareAbort
         },
         // An abort without any partition has no beginning of its own.
         start: if txn.state == State::Ongoing {
@@ -651,12 +660,13 @@ fn prepared(txn: &Txn, end: &End, wall: Timestamp) -> Option<Txn> {
 fn completed(txn: &Txn, wall: Timestamp) -> Txn {
     let takes_over = txn.next_id != ProducerId::NONE;
     Txn {
-        producer: match takes_over {
-            true => Producer {
+        producer: if takes_over {
+            Producer {
                 id: txn.next_id,
                 epoch: ProducerEpoch(0),
-            },
-            false => txn.producer,
+            }
+        } else {
+            txn.producer
         },
         previous_id: if takes_over {
             txn.producer.id
@@ -694,9 +704,10 @@ enum Verdict {
 
 impl End {
     fn judge(&self, txn: &Txn) -> Result<Verdict, ErrorCode> {
-        match self.version >= EPOCH_PER_TXN {
-            true => self.judge_by_epoch(txn),
-            false => self.judge_by_state(txn),
+        if self.version >= EPOCH_PER_TXN {
+            self.judge_by_epoch(txn)
+        } else {
+            self.judge_by_state(txn)
         }
     }
 

@@ -1,4 +1,4 @@
-//! What is known of one transactional id, and its record.
+//! The facts known of one transactional id, and its record.
 
 use std::collections::BTreeSet;
 
@@ -71,7 +71,7 @@ impl State {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Txn {
     pub(super) producer: Producer,
-    /// Whose epochs were used up, so that the present id took over; -1 as soon as the producer has gone on with that, and nobody
+    /// The id whose epochs were used up, so that the present one took over; -1 as soon as the producer has gone on with that, and nobody
     /// repeats what it asked under the old one.
     pub(super) previous_id: ProducerId,
     /// Takes over when the transaction completes; -1 for none.
@@ -157,9 +157,10 @@ impl Txn {
     pub(super) fn size(&self, transactional_id: &str) -> usize {
         let mut last = "";
         let places = self.places.iter().map(|(topic, _)| {
-            let name = match std::mem::replace(&mut last, topic) == topic {
-                true => 0,
-                false => 8 + topic.len(),
+            let name = if std::mem::replace(&mut last, topic) == topic {
+                0
+            } else {
+                8 + topic.len()
             };
             4 + name
         });
@@ -197,7 +198,7 @@ impl Txn {
         is_open(self) && is_open(before) && self.producer == before.producer
     }
 
-    /// What is to be written when the transaction is decided.
+    /// The markers to write when the transaction is decided.
     pub(super) fn markers(&self, transactional_id: &str) -> Markers {
         Markers {
             transactional_id: transactional_id.to_owned(),
@@ -206,9 +207,10 @@ impl Txn {
             places: self.places.iter().cloned().collect(),
             // Behind the last epoch no transaction begins that the marker might end instead, but one may have been begun with it, by
             // software that gave it out: a marker that has to be newer would never be taken there.
-            version: match is_for_marker(self.producer.epoch) {
-                true => 0,
-                false => self.version,
+            version: if is_for_marker(self.producer.epoch) {
+                0
+            } else {
+                self.version
             },
         }
     }

@@ -1,4 +1,4 @@
-//! What tools see and do.
+//! The view and the means of tools.
 
 use crate::script::check;
 

@@ -347,7 +347,7 @@ fn what_is_refused_of_one_group_is_no_matter_of_another() {
     );
 }
 
-/// What the coordinator says to a heartbeat of member `m`.
+/// The coordinator's answer to a heartbeat of member `m`.
 fn beat(world: &mut World, epoch: i32) -> Result<Standing, Refusal> {
     let joins = epoch == 0;
     let fresh = world.fresh();

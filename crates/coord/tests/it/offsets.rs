@@ -380,7 +380,7 @@ fn offsets_of_one_group_expire_in_as_many_batches_as_that_takes() {
          restart                     =>
          list                        =>"
     ));
-    // What is refused is removed with the next look, and the group not before.
+    // A refused removal is made with the next look, and the group not before.
     check_member(&format!(
         "{commits}
          after 168h                  =>

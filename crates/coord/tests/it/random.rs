@@ -63,7 +63,7 @@ enum Want {
     Stay,
 }
 
-/// What was asked, to make sense of the answer.
+/// The question, to make sense of the answer.
 enum Asked {
     Join {
         player: usize,
@@ -686,7 +686,7 @@ fn reload(log: &[Entry], world: &World) -> Groups {
     groups
 }
 
-/// What a cleaner leaves: below the first open transaction the last record of each key, without those of aborted transactions.
+/// The records that a cleaner leaves: below the first open transaction the last of each key, without those of aborted transactions.
 fn compact(log: &[Entry]) -> Vec<Entry> {
     let end_of = |from: usize, producer| {
         log.iter().skip(from).find_map(|entry| match entry {

@@ -27,7 +27,7 @@ pub(crate) fn answer(answer: &Answer) -> String {
             id => format!("{} as {id}", code.name()),
         },
         Answer::Sync(Ok(synced)) => {
-            // What a consumer group assigns is binary.
+            // The assignment of a consumer group is binary.
             if synced.assignment.contains(&0) {
                 format!("gets {} bytes", synced.assignment.len())
             } else {

@@ -132,7 +132,7 @@ fn time(text: &str) -> Duration {
     }
 }
 
-/// What a consumer says of itself: version 0 and its topics.
+/// The subscription of a consumer: version 0 and its topics.
 fn subscription(topics: &[&str]) -> Bytes {
     let mut w = Writer::new();
     w.i16(0);

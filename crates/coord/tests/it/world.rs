@@ -10,7 +10,7 @@ use model::{InboxId, Instant, ProducerEpoch, ProducerId, Ticket, Timestamp, Wait
 use wire::Uuid;
 use wire::group::GroupRecord;
 
-/// What the log holds, as bytes: a restart reads nothing else.
+/// The content of the log, as bytes: a restart reads nothing else.
 #[derive(Clone)]
 pub(crate) enum Entry {
     Record {
@@ -79,7 +79,7 @@ pub(crate) fn topic_id(number: u8) -> Uuid {
     Uuid([number; 16])
 }
 
-/// What a caller was told: an answer, or that its step could not be written.
+/// The answer that a caller got, or that its step could not be written.
 pub(crate) type Told = Result<Answer, ()>;
 
 pub(crate) fn caller(number: u64) -> Caller {
@@ -96,7 +96,7 @@ pub(crate) struct World {
     pub(crate) log: Vec<Entry>,
     pub(crate) topics: FakeTopics,
     pub(crate) now: u64,
-    /// What the log takes as one batch.
+    /// Bytes that the log takes as one batch.
     pub(crate) batch_bytes_max: usize,
     /// The next append is refused.
     pub(crate) refuses: bool,
@@ -220,7 +220,7 @@ impl World {
         panic!("ticks without an end");
     }
 
-    /// What a machine knows that has read this log.
+    /// A machine that has read this log.
     pub(crate) fn reloaded(&self) -> Groups {
         let mut groups = Groups::new(Arc::clone(&self.settings));
         for entry in &self.log {

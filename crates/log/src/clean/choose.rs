@@ -7,7 +7,7 @@ use model::{Offset, Timestamp};
 
 use crate::config::LogConfig;
 
-/// What a decision needs of a segment.
+/// The facts about a segment that a decision needs.
 #[derive(Clone, Copy, Debug)]
 pub struct SegmentFacts {
     pub base: Offset,

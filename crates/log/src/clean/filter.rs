@@ -1,4 +1,4 @@
-//! What becomes of one batch: it stays, loses records, is emptied or goes.
+//! The fate of one batch: it stays, loses records, is emptied or goes.
 //!
 //! The newest record of each key stays; a tombstone until the delete horizon of its batch has passed, which begins when a pass
 //! meets it first (KIP-534). Records of aborted transactions go; a marker goes when nothing of its transaction is left and its
@@ -27,7 +27,7 @@ pub enum LastWritten {
 
 pub type LastOfProducers = HashMap<ProducerId, LastWritten>;
 
-/// What active producers wrote last, in no order: the least that has to be copied while appends wait.
+/// The last writes of active producers, in no order: the least that has to be copied while appends wait.
 #[must_use]
 pub fn last_of(states: &ProducerStates) -> Vec<(ProducerId, LastWritten)> {
     let last = |(id, producer): (ProducerId, &crate::producer::Producer)| {
@@ -44,7 +44,7 @@ pub fn last_of(states: &ProducerStates) -> Vec<(ProducerId, LastWritten)> {
     states.iter().map(last).collect()
 }
 
-/// What holds for all batches of a pass.
+/// The rules for all batches of a pass.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     pub now: Timestamp,
@@ -71,9 +71,10 @@ pub fn judge(
     let is_control = batch.attributes().is_control();
     let horizon = batch.delete_horizon();
     let has_passed = horizon.is_some_and(|horizon| horizon <= rules.now);
-    let is_done = match is_control {
-        true => txns.on_control(batch),
-        false => txns.on_records(batch),
+    let is_done = if is_control {
+        txns.on_control(batch)
+    } else {
+        txns.on_records(batch)
     };
     let records_go = is_done && (!is_control || has_passed);
     let stays = |record: &Record<'_>| {
@@ -98,9 +99,10 @@ pub fn judge(
     };
     let retained = Retained::of(batch, Caps::default(), stays)?;
     if retained.is_empty() {
-        return Ok(match is_bound || is_last(batch, producers) {
-            true => empty(batch),
-            false => Fate::Goes,
+        return Ok(if is_bound || is_last(batch, producers) {
+            empty(batch)
+        } else {
+            Fate::Goes
         });
     }
     let begins_horizon =

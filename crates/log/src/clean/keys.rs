@@ -44,15 +44,17 @@ impl KeyMap {
         // While the small one is emptied into the other, both are there.
         let room = bytes_max / ENTRY_BYTES;
         let grows = small < wanted && 2 * small < room;
-        let slots = match grows {
-            true => wanted.min(room - small),
-            false => wanted.min(room),
+        let slots = if grows {
+            wanted.min(room - small)
+        } else {
+            wanted.min(room)
         };
         let slots = usize::try_from(slots.max(SLOTS_MIN)).unwrap_or(usize::MAX / 24);
         let keys = |slots: usize, load: f64| ((slots as f64 * load) as usize).max(1);
-        let (first, first_load) = match grows {
-            true => (small as usize, load.min(LOAD)),
-            false => (slots, load),
+        let (first, first_load) = if grows {
+            (small as usize, load.min(LOAD))
+        } else {
+            (slots, load)
         };
         KeyMap {
             seed,

@@ -22,7 +22,7 @@ use crate::scan::{Damage, ScanError};
 use crate::segment::Segment;
 use crate::store::{Deleted, ReadError, Store, StoreError};
 
-/// What is written at once. More of it keeps the commits of others waiting for the disk, and is no faster
+/// Bytes that are written at once. More of it keeps the commits of others waiting for the disk, and is no faster
 /// (docs/decisions/disk-sharing.md).
 const WRITE_BYTES: usize = 1 << 18;
 
@@ -44,7 +44,7 @@ pub enum CleanError {
     Store(#[from] StoreError),
 }
 
-/// What a pass is to do.
+/// The order for a pass.
 #[derive(Clone, Debug)]
 pub struct Order {
     pub first_dirty: Offset,

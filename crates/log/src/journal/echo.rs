@@ -1,4 +1,4 @@
-//! What a round repeats of the rounds before it: which logs they moved, and how far.
+//! The part of a round that repeats the rounds before it: which logs they moved, and how far.
 //!
 //! A round that cannot be read any more would take its partitions' names with it, and a log whose last batches it held would
 //! come back shorter: later appends would then use acknowledged offsets again. So every round repeats the one before it in
@@ -45,7 +45,7 @@ pub(super) enum To {
     Restart(Offset),
 }
 
-/// What one round did.
+/// The moves of one round.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Group {
     pub(super) sequence: u64,

@@ -75,7 +75,7 @@ impl PieceHeader {
     }
 }
 
-/// What a round says of itself, in front of its table.
+/// The description of a round, in front of its table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RoundHead {
     pub(super) checksum: u32,

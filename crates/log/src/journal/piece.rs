@@ -118,7 +118,7 @@ impl Making {
 
     /// Gives back the room that half a piece takes.
     pub fn abandon(self, disk: &dyn Disk) {
-        // What cannot be removed is found by the next start, and used.
+        // A file that cannot be removed is found by the next start, and used.
         let _ = disk.remove_file(&self.path);
     }
 }

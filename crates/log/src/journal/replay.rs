@@ -44,7 +44,7 @@ pub struct Lost {
     pub end: Offset,
 }
 
-/// What a replay delivers.
+/// One delivery of a replay.
 #[derive(Clone, Debug)]
 pub enum Step {
     Entry(Entry),
@@ -52,7 +52,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// Whose log it is of.
+    /// The log that it is of.
     #[must_use]
     pub fn log(&self) -> (Uuid, PartitionIndex) {
         match self {
@@ -62,7 +62,7 @@ impl Step {
     }
 }
 
-/// What was found.
+/// The findings.
 pub struct Replayed {
     pub resume: Resume,
     pub damage: Vec<Damage>,
@@ -478,7 +478,7 @@ impl std::convert::From<Moved> for Step {
     }
 }
 
-/// What of a round its checksum covers.
+/// The part of a round that its checksum covers.
 struct Front {
     head: RoundHead,
     bytes: Vec<u8>,
@@ -522,7 +522,7 @@ fn read_verified(file: &FileHandle, bytes: u64, position: u64) -> io::Result<Opt
         .then_some(Front { head, bytes: front }))
 }
 
-/// What else there is when a round is not what it was, or not where it belongs.
+/// The other possibilities when a round is not what it was, or not where it belongs.
 #[derive(Default)]
 struct Later {
     /// The round with the lowest sequence that can be read, and its position. Not the nearest: a write that went astray may

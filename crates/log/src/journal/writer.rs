@@ -154,7 +154,7 @@ pub struct Writer {
     /// Next write position in the newest live piece.
     position: u64,
     piece_number: u64,
-    /// What tells rounds of the newest piece from records that look like one.
+    /// Distinguishes rounds of the newest piece from records that look like one.
     salt: u64,
     sequence: u64,
     durable: u64,

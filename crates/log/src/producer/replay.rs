@@ -89,9 +89,10 @@ pub fn replay(
             if head.base_offset() >= upto {
                 break;
             }
-            let marker = match head.attributes().is_control() {
-                true => marker_of(&read_batch(&*file, position, &head).map_err(at)?),
-                false => None,
+            let marker = if head.attributes().is_control() {
+                marker_of(&read_batch(&*file, position, &head).map_err(at)?)
+            } else {
+                None
             };
             if let Some(completed) = states.apply(&head, marker) {
                 on_completed(completed);
@@ -101,7 +102,7 @@ pub fn replay(
     Ok(())
 }
 
-/// What a control batch says of a transaction; `None` of any other batch.
+/// The end of a transaction that a control batch writes; `None` of any other batch.
 #[must_use]
 pub fn marker_of(batch: &Batch) -> Option<EndTxn> {
     match ControlRecord::read(batch) {

@@ -51,7 +51,7 @@ impl Segment {
 
     /// From now on the segment lives from what it has open: its name will be another's.
     pub(crate) fn detach(&self) -> Result<(), ScanError> {
-        // What is not in memory yet is read while the name still leads to it.
+        // Facts that are not in memory yet are read while the name still leads to the file.
         self.load()?;
         self.all_aborted()?;
         let mut detached = self.detached.lock();

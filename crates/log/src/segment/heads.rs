@@ -56,7 +56,7 @@ impl Segment {
         }
     }
 
-    /// What is known of the heads in `positions`.
+    /// The known heads in `positions`.
     pub(crate) fn heads(&self, positions: Range<u64>) -> io::Result<Heads> {
         let noted = self.heads.lock();
         let file = self.heads_file(&noted)?;
@@ -69,7 +69,7 @@ impl Segment {
         let stored = file.map(|file| heads::read(&*file, self.whose(), positions.clone()));
         // Where it cannot be read it covers nothing.
         let mut blocks = stored.and_then(Result::ok).unwrap_or_default();
-        // What the file has beyond is the same, written meanwhile, or of an earlier life.
+        // Blocks that the file has beyond are the same, written meanwhile, or of an earlier life.
         blocks.retain(|block| first.is_none_or(|first| block.to() <= first));
         blocks.extend(pending);
         Ok(Heads::new(blocks))

@@ -155,7 +155,7 @@ impl Segment {
         let file = self.file()?;
         // A slice of a fetch: bounded by what one answer may hold.
         let mut bytes = vec![0; (to - from) as usize];
-        // What fails to be read is met below, where its batch is looked at.
+        // Bytes that cannot be read are met below, where their batch is looked at.
         let (got, _) = read_readable(&*file, &mut bytes, from);
         bytes.truncate(got);
         // The last batch may end behind the range.

@@ -25,7 +25,7 @@ pub(super) struct Txns {
     unsynced: Option<[FileHandle; 2]>,
 }
 
-/// What is known of a list.
+/// The state of knowledge about a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Standing {
     #[default]
@@ -72,7 +72,7 @@ impl Segment {
                     txns.list.retain(|txn| txn.last_offset < end);
                     txns.standing = Standing::Doubtful;
                     txns.is_apart = true;
-                    // What tells that they are not sound, a torn end, must not go with a power cut after the next checkpoint.
+                    // A torn end shows that they are not sound, and must not go with a power cut after the next checkpoint.
                     txns.unsynced = Some(self.txn_files().open(&**self.pool.disk())?);
                 }
                 guard.insert(txns)

@@ -26,7 +26,7 @@ use crate::txn_index::Files;
 /// Index files are copied as a whole: `segment.index.bytes` is 10 MiB, and no sane one is larger than this.
 const INDEX_BYTES_MAX: u64 = 64 << 20;
 
-/// What is copied of a log so far.
+/// The copy of a log so far.
 pub struct LogCopy {
     disk: Arc<dyn Disk>,
     dir: PathBuf,

@@ -17,7 +17,7 @@ use crate::scan::{Damage, ScanError};
 use crate::segment::{RecordTime, Segment};
 
 impl Store {
-    /// What the log knows of the epochs of its batches.
+    /// The epochs of the log's batches, as far as it knows.
     #[must_use]
     pub fn epochs(&self) -> Arc<Epochs> {
         self.epochs.load_full()

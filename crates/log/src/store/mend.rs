@@ -17,7 +17,7 @@ use crate::producer::marker_of;
 use crate::scan::{Damage, DamageKind, ScanError, scan_batches};
 use crate::segment::{Ended, Segment, Standing};
 
-/// What a segment says of a producer whose abort has no beginning yet.
+/// The facts in a segment about a producer whose abort has no beginning yet.
 #[derive(Clone, Copy, Default)]
 struct Sought {
     first: Option<Offset>,

@@ -29,7 +29,7 @@ pub struct Known {
     pub active_len: u64,
 }
 
-/// What opening found.
+/// The findings of opening.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
     pub local_start: Offset,

@@ -105,7 +105,7 @@ impl Store {
         })
     }
 
-    /// What is written at and above `to` from now on is not what a pass saw there. Durable before the old records go. Their gaps
+    /// Batches written at and above `to` from now on are not those that a pass saw there. Durable before the old records go. Their gaps
     /// stay told: a crash in between leaves the old log.
     pub(super) fn forget_cleaning(&self, to: Offset) -> Result<(), StoreError> {
         match self.clean_end() {
@@ -126,7 +126,7 @@ impl Store {
         Ok(())
     }
 
-    /// What the choice of the next log to compact needs; times only where the settings ask for them. Only reads.
+    /// The facts that the choice of the next log to compact needs; times only where the settings ask for them. Only reads.
     pub fn compaction_facts(&self, limit: Offset) -> Result<LogFacts, ReadError> {
         let config = self.config();
         let (local_start, clean_end) = (self.local_start(), self.clean_end());

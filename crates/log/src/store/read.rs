@@ -35,7 +35,7 @@ pub enum Located {
     },
 }
 
-/// What a look at the segments finds.
+/// The result of a look at the segments.
 enum Found {
     Slice(Arc<Segment>, FileSlice),
     AtEnd,
@@ -45,7 +45,7 @@ enum Found {
     },
 }
 
-/// What a caller has time for.
+/// The waits that a caller has time for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Waits {
     ForDisk,

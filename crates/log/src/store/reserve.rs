@@ -18,7 +18,7 @@ const SEGMENT_BYTES_MIN: u64 = 8 << 20;
 /// One step: as much as the segment holds, up to this. Larger ones would not make reading quicker.
 const STEP_BYTES_MAX: u64 = 64 << 20;
 
-/// What is reserved of the active segment.
+/// The reservation of the active segment.
 #[derive(Default)]
 pub(super) struct Reserved {
     /// Blocks are there up to this position; 0 when nothing was reserved.
@@ -32,7 +32,7 @@ pub(super) struct Reserved {
 }
 
 impl Reserved {
-    /// What a segment without bytes is given.
+    /// The reservation for a segment without bytes.
     pub(super) fn at_start(segment: &Segment, config: &LogConfig) -> Reserved {
         let mut reserved = Reserved::default();
         if !config.preallocate {

@@ -137,7 +137,7 @@ impl Store {
     fn claimed_time(&self, segment: &Segment) -> io::Result<Timestamp> {
         let max = match segment.max_time() {
             Ok(max) => max,
-            // What is damaged has no time that could be known.
+            // Damaged bytes have no time that could be known.
             Err(ScanError::Damage(_)) => None,
             Err(ScanError::Io(error)) => return Err(error),
         };

@@ -127,7 +127,7 @@ impl Store {
         tail.dir_dirty || !tail.dirty.is_empty()
     }
 
-    /// What a sync of the volume that begins now makes durable.
+    /// The files that a sync of the volume makes durable if it begins now.
     #[must_use]
     pub fn before_volume_sync(&self) -> Covered {
         let tail = self.tail.lock();

@@ -1,4 +1,4 @@
-//! What lies behind damage is served, whether or not an index leads there, and what only looks like a batch is not.
+//! Batches behind damage are served, whether or not an index leads there, and bytes that only look like a batch are not.
 
 use std::io::IoSlice;
 use std::ops::Range;
@@ -385,12 +385,11 @@ fn a_reader_gets_what_lies_before_damage() {
         let place = Place::simulated(8);
         let (known, places) = write(&place, LARGE, &batches);
         let (path, lies) = &places[6];
-        match is_unreadable {
-            true => machine(&place).fail_reads(path, lies.clone()).unwrap(),
-            false => {
-                let records = lies.start + 70..lies.end;
-                machine(&place).rot(path, records, Rot::Zero).unwrap();
-            }
+        if is_unreadable {
+            machine(&place).fail_reads(path, lies.clone()).unwrap()
+        } else {
+            let records = lies.start + 70..lies.end;
+            machine(&place).rot(path, records, Rot::Zero).unwrap();
         }
         let (store, _) = place.open(small_segments(LARGE), Some(known));
         let end = batches[6].base_offset();
@@ -472,9 +471,10 @@ fn times_of_bytes_that_cannot_be_read_are_not_passed_over_and_found_when_they_ca
     for is_sealed in [true, false] {
         let place = Place::simulated(10);
         let (known, places) = write(&place, SMALL, &batches());
-        let (path, lies) = match is_sealed {
-            true => &places[1],
-            false => places.last().unwrap(),
+        let (path, lies) = if is_sealed {
+            &places[1]
+        } else {
+            places.last().unwrap()
         };
         remove_indexes(&place);
         let open = || place.open(small_segments(SMALL), Some(known)).0;

@@ -52,7 +52,7 @@ fn rows_of(batches: &[Batch]) -> Rows {
     rows
 }
 
-/// What a table made of the records holds.
+/// The content of a table made of the records.
 fn fold<'a>(rows: impl IntoIterator<Item = (&'a i64, &'a Row)>) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let mut table = BTreeMap::new();
     for (_, row) in rows {

@@ -37,7 +37,7 @@ fn number(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap())
 }
 
-/// What the checksum of the round at the beginning of `bytes` covers ends here.
+/// The end of what the checksum of the round at the beginning of `bytes` covers.
 fn front(bytes: &[u8]) -> usize {
     HEAD_BYTES + number(bytes, 12) as usize * ROW_BYTES + number(bytes, 48) as usize
 }
@@ -184,7 +184,7 @@ fn pieces_of_versions_without_the_number_are_read() {
     let (entries, replayed) = found(&machine, From::default());
     assert_eq!(entries, texts(1..8));
     assert_eq!(replayed.damage, Vec::new());
-    // What follows goes to a piece of this version.
+    // The following rounds go to a piece of this version.
     let mut next = super::journal::writer(&machine, 40 * PAGE, replayed.resume);
     next.commit(&round(8), true).unwrap();
     assert_eq!(found(&machine, From::default()).0, texts(1..9));

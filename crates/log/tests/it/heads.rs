@@ -158,7 +158,7 @@ fn rot_in_the_checksums_refuses_no_batch() {
     }
 }
 
-/// What was cut, or written by a life whose end a power cut took, leaves nothing that refuses what took its place.
+/// Batches that were cut, or written by a life whose end a power cut took, leave nothing that refuses what took their place.
 #[test]
 fn what_took_the_place_of_other_batches_is_served_after_any_power_cut() {
     for seed in 0..60 {

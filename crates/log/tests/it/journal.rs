@@ -433,7 +433,7 @@ fn rounds_of_versions_without_echo_are_read_and_their_loss_has_no_names() {
     let machine = machine(1);
     let mut writer = writer(&machine, 40 * PAGE, Resume::default());
     commit_rounds(&mut writer, 1..3);
-    // What the second round repeats of the first is one row; without it the round is as an earlier version wrote it.
+    // The second round repeats one row of the first; without it the round is as an earlier version wrote it.
     let path = piece_path(Path::new(DIR), 0);
     let file = machine.env().disk.open(&path, Open::Write).unwrap();
     let second = 2 * PAGE;

@@ -31,7 +31,7 @@ pub(super) fn fill(store: &Store, mut next: i64, bytes: u64) -> i64 {
     next
 }
 
-/// What a file system may take for indexes and for itself.
+/// Bytes that a file system may take for indexes and for itself.
 pub(super) const SLACK: u64 = 40 << 10;
 
 #[test]

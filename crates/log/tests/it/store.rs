@@ -459,7 +459,7 @@ fn the_first_of_equal_or_disordered_times_is_found() {
     assert_eq!(store.max_time().unwrap().unwrap().offset, Offset(4));
 }
 
-/// Whoever trims knows of the new start before the files do.
+/// A caller that trims knows of the new start before the files do.
 #[test]
 fn a_time_is_not_looked_for_below_the_bound() {
     let place = Place::real("time-from");

@@ -64,7 +64,7 @@ pub struct Change {
     pub value: Option<String>,
 }
 
-/// What a request names; the kind is what came, known or not.
+/// The resource that a request names; the kind is as it came, known or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
     pub kind: i8,
@@ -249,11 +249,12 @@ impl Planned {
         check_name(resource)?;
         match resource.kind {
             ResourceKind::Broker => {
-                let level = match is_cluster(resource) {
-                    true => Level::Cluster { own: &self.own },
-                    false => Level::Own {
+                let level = if is_cluster(resource) {
+                    Level::Cluster { own: &self.own }
+                } else {
+                    Level::Own {
                         cluster: &self.cluster,
-                    },
+                    }
                 };
                 Ok(self.broker.check_change(after, level)?)
             }
@@ -283,9 +284,10 @@ impl Planned {
         if resource.kind != ResourceKind::Broker {
             return;
         }
-        let level = match is_cluster(resource) {
-            true => &mut self.cluster,
-            false => &mut self.own,
+        let level = if is_cluster(resource) {
+            &mut self.cluster
+        } else {
+            &mut self.own
         };
         *level = Arc::new(after);
         self.broker = (self.broker).with_dynamic(Arc::clone(&self.cluster), Arc::clone(&self.own));

@@ -161,7 +161,7 @@ pub fn auto_create(
     decision
 }
 
-/// What a topic is when nobody said.
+/// The topic that is made when a request names no settings.
 fn implied(image: &Image, broker: &Broker, name: &str) -> NewTopic {
     let usable = image.brokers().filter(|broker| broker.is_active()).count();
     let internal = |prefix: &str, short: &str| {

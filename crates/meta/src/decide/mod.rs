@@ -48,7 +48,7 @@ impl<F: FnMut() -> Uuid> Uuids for F {
     }
 }
 
-/// What a manual assignment of replicas may get wrong; the texts are those of Kafka.
+/// The mistakes of a manual assignment of replicas; the texts are those of Kafka.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AssignmentError {
     #[error("The manual partition assignment includes an empty replica list.")]

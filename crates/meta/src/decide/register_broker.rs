@@ -19,7 +19,7 @@ pub use crate::versions::{GROUP_VERSION, METADATA_VERSION, TRANSACTION_VERSION};
 /// Kafka 3.3 to 4.3.
 pub const METADATA_LEVELS: RangeInclusive<i16> =
     MetadataVersion::OLDEST.level()..=MetadataVersion::LATEST.level();
-/// What this broker knows, the format of the records first; the first broker finalizes the last level of each.
+/// The features of this broker, the format of the records first; the first broker finalizes the last level of each.
 pub const FEATURES: [(&str, RangeInclusive<i16>); 3] = [
     (METADATA_VERSION, METADATA_LEVELS),
     (GROUP_VERSION, 0..=1),

@@ -1,4 +1,4 @@
-//! What the metadata log says, as of the end of one of its batches.
+//! The state that the metadata log describes, as of the end of one of its batches.
 //!
 //! Owns every view: features, brokers, controllers, topics, settings, quotas, producer ids, access rules, credentials, tokens.
 //! `replay` is the only mutator, and the same batches give the same image on every node. Clones share everything that does not
@@ -227,7 +227,7 @@ impl Image {
         overrides.unwrap_or(&resource::NOTHING).clone()
     }
 
-    /// What has dynamic settings, in order of kind and name.
+    /// The resources with dynamic settings, in order of kind and name.
     pub fn configured(&self) -> impl Iterator<Item = &Resource> {
         self.settings.keys()
     }
@@ -332,7 +332,7 @@ impl Image {
         self.generations[view as usize]
     }
 
-    /// What `end` was when a topic last came or went.
+    /// The value of `end` when a topic last came or went.
     #[must_use]
     pub fn names_end(&self) -> i64 {
         self.generation(View::Names)

@@ -13,7 +13,7 @@ pub(super) static NOTHING: LazyLock<Arc<Overrides>> = LazyLock::new(Arc::default
 /// A kind on the wire that carries none: loggers, of which this broker has none to set.
 pub const BROKER_LOGGER: i8 = 8;
 
-/// What carries settings.
+/// The kinds of things that have settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(i8)]
 pub enum ResourceKind {

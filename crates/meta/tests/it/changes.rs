@@ -1,4 +1,4 @@
-//! What settings become when they are changed, as Kafka 4.3 decides it.
+//! Settings after changes, as Kafka 4.3 decides them.
 
 use ::config::Overrides;
 use meta::decide::alter_configs::{Change, Named, Operation, change_configs, replace_configs};

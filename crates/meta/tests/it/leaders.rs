@@ -1,4 +1,4 @@
-//! Who leads a partition: epochs that begin, and elections as Kafka 4.3 decides them.
+//! Leaders of partitions: epochs that begin, and elections as Kafka 4.3 decides them.
 
 use ::model::BrokerId;
 use meta::Image;

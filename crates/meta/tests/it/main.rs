@@ -1,4 +1,4 @@
-//! What the metadata crate promises: Kafka's records, Kafka's answers, and an image that equals a model of it.
+//! The promises of the metadata crate: Kafka's records, Kafka's answers, and an image that equals a model of it.
 
 mod answers;
 mod changes;
@@ -73,7 +73,7 @@ fn image(count: i32) -> Image {
 
 fn replay(image: &mut Image, records: &[Record]) {
     let written = meta::write(image, image.next_place(), records).expect("decided records fit");
-    // What is written is what is replayed.
+    // The record that is replayed is the one that was written.
     let read = |value| decode(value).expect("an encoded record can be decoded");
     let read: Vec<Record> = written.values.into_iter().map(read).collect();
     assert_eq!(read, records);

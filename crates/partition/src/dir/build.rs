@@ -1,4 +1,4 @@
-//! What a log directory is made of at a start, and one that could not be opened.
+//! The parts of a log directory at a start, and of one that could not be opened.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::log_dir::LogDir;
 use super::settings::DirSettings;
 use crate::sync::{AtomicBool, AtomicU64, Mutex};
 
-/// What a log directory is put together from, beside its settings.
+/// The parts that a log directory is put together from, beside its settings.
 pub(super) struct Parts {
     pub(super) id: Uuid,
     pub(super) files: Arc<FilePool>,

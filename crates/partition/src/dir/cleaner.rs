@@ -40,7 +40,7 @@ pub struct CleanerSettings {
 /// Longest wait for the pace: a rate near zero must not stop a shutdown or a change of the rate from being seen.
 const PACE_WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// What the disk is asked for at once while others commit: a sync waits behind it (docs/decisions/disk-sharing.md).
+/// Bytes that the disk is asked for at once while others commit: a sync waits behind them (docs/decisions/disk-sharing.md).
 const BESIDE_BYTES: usize = 128 << 10;
 /// And while nobody does: it is half as fast again.
 const ALONE_BYTES: usize = 1 << 20;
@@ -50,7 +50,7 @@ const ALONE_AFTER: Duration = Duration::from_millis(100);
 /// Batches of the hot tail that are forgotten under one hold of the partition's lock.
 const FORGET_BYTES: usize = 1 << 20;
 
-/// What the cleaners of a broker share.
+/// State that the cleaners of a broker share.
 pub struct Cleaning {
     env: Env,
     dirs: Vec<Arc<Residents>>,
@@ -153,7 +153,7 @@ struct Job {
     partition: Arc<Partition>,
     home: Arc<Home>,
     pass: Pass,
-    /// What the directory had committed after the last step, and when that was last found to have grown.
+    /// The directory's commits after the last step, and when they were last found to have grown.
     committed: u64,
     committed_at: Instant,
 }
@@ -179,7 +179,7 @@ impl Cleaner {
     fn unlink_due(&mut self, now: Instant) {
         while let Some((_, home, deleted)) = self.unlinks.pop_front_if(|(at, _, _)| *at <= now) {
             let is_gone = home.cleaning.lock();
-            // What cannot be removed now goes at the next start.
+            // A file that cannot be removed now goes at the next start.
             if let Some(store) = home.store.get().filter(|_| !*is_gone) {
                 let _ = store.unlink(&deleted);
             }
@@ -283,9 +283,10 @@ impl Cleaner {
         }
         let partition = Arc::clone(&job.partition);
         let mut producers = || partition.producers(clean::last_of).into_iter().collect();
-        let at_once = match now.since(job.committed_at) < ALONE_AFTER {
-            true => BESIDE_BYTES,
-            false => ALONE_BYTES,
+        let at_once = if now.since(job.committed_at) < ALONE_AFTER {
+            BESIDE_BYTES
+        } else {
+            ALONE_BYTES
         };
         match job.pass.step(store, at_once, &mut producers) {
             Ok(step) => {
@@ -337,7 +338,7 @@ impl Cleaner {
                 if is_passing(io, partition) => {}
             CleanError::Store(error) if error.is_full() => {}
             CleanError::Read(ReadError::Io { error: io, .. }) if is_full(io) => {}
-            // What cannot be read is lost already, whether we go on or not; everything else of the directory is not.
+            // Bytes that cannot be read are lost already, whether we go on or not; everything else of the directory is not.
             CleanError::Read(ReadError::Io { .. }) => shun(&error),
             error => {
                 let mut news = Vec::new();

@@ -1,4 +1,4 @@
-//! What a log directory knows of the logs whose entries it makes durable.
+//! The view that a log directory has of the logs whose entries it makes durable.
 //!
 //! A partition is one such log; whatever else wants the journal and its syncs implements the same trait. A directory holds none of
 //! them alive: a log that is gone needs no news.
@@ -27,7 +27,7 @@ pub struct Reached {
     pub life: Life,
 }
 
-/// What was appended will not become durable in this process.
+/// The append will not become durable in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NeverDurable;
 

@@ -24,7 +24,7 @@ const SHARE_MAX: u32 = 60;
 /// many small rounds would cost more.
 const SLOW: Duration = Duration::from_millis(1);
 
-/// What a commit does that is about to begin.
+/// The next step of a commit that is about to begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     No,
@@ -218,9 +218,10 @@ mod tests {
             now += 90_000;
             linger.on_append(stamp, Instant(now));
             let until = (now + 180_000).min(90_000 + 360_000);
-            let expected = match now < until {
-                true => Wait::Until(Instant(until)),
-                false => Wait::No,
+            let expected = if now < until {
+                Wait::Until(Instant(until))
+            } else {
+                Wait::No
             };
             assert_eq!(linger.wait(Instant(now)), expected);
         }

@@ -38,7 +38,7 @@ pub(super) enum VolumeSync {
     Done(io::Result<()>),
 }
 
-/// What a call of [`LogDir::begin_commit`] did.
+/// The outcome of a call of [`LogDir::begin_commit`].
 pub enum Begun {
     /// Nothing is queued that could be committed now.
     Idle,
@@ -50,7 +50,7 @@ pub enum Begun {
     Failed,
 }
 
-/// What a call of [`LogDir::commit`] did.
+/// The outcome of a call of [`LogDir::commit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Commit {
     /// Nothing is queued that could be committed now.
@@ -85,7 +85,7 @@ pub struct LogDir {
     pub(super) lacks_piece: AtomicBool,
     /// The volume is (almost) full: appends are refused, everything else goes on.
     pub(super) full: AtomicBool,
-    /// What is durable and not in segment files.
+    /// Batches that are durable and not in segment files.
     pub(crate) backlog: Backlog,
     /// The last committed round whose logs all know of it.
     pub(super) point: Mutex<Point>,
@@ -342,7 +342,7 @@ impl LogDir {
             self.synced.store(point.sequence, Ordering::Release);
         }
         for member in &round.members {
-            // Whoever is gone waits for nothing.
+            // A log that is gone waits for nothing.
             if let Some(log) = member.log.upgrade() {
                 log.on_durable(Ok(member.reached), news);
             }

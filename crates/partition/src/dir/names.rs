@@ -25,7 +25,7 @@ pub(super) fn future_name(topic: &str, index: PartitionIndex, id: Uuid) -> Strin
     name_with(topic, &format!("-{index}.{}{FUTURE_SUFFIX}", hex(id)))
 }
 
-/// What is put aside of a partition whose files a start could not read.
+/// The directory for the records of a partition whose files a start could not read.
 pub(super) fn rescued_name(topic: &str, index: PartitionIndex, id: Uuid) -> String {
     name_with(topic, &format!("-{index}.{id}{RESCUED_SUFFIX}"))
 }

@@ -65,7 +65,7 @@ pub(crate) struct Queue {
     pub(crate) linger: Linger,
 }
 
-/// What is pushed, beside the entry itself.
+/// The facts that are pushed, beside the entry itself.
 pub struct Push {
     pub entry: Entry,
     pub bytes: usize,

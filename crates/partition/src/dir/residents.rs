@@ -163,7 +163,7 @@ impl Residents {
         self.named(&self.dir.uncommitted())
     }
 
-    /// What the partitions that live here keep in memory.
+    /// Bytes that the partitions that live here keep in memory.
     pub fn in_memory(&self) -> InMemory {
         let mut all = InMemory {
             queues: usize::from(self.dir.has_rounds()),

@@ -1,4 +1,4 @@
-//! What a checkpoint says of one partition.
+//! The row of a checkpoint for one partition.
 
 use log::checkpoint;
 use log::store::{Known, Store};
@@ -10,7 +10,7 @@ use crate::cuts::Marks;
 use crate::partition::{Hole, Home, Partition};
 
 impl Partition {
-    /// What a checkpoint says of its files in `home`.
+    /// The row for its files in `home`.
     pub(super) fn checkpoint_row(&self, home: &Home) -> Option<checkpoint::Row> {
         let known = home.store.get().map(Store::known);
         let (marks, is_deleted) = {
@@ -75,7 +75,7 @@ pub(super) fn lost(
         .collect()
 }
 
-/// What a checkpoint says of a partition; nothing of one that was never used.
+/// The row of a partition; none for one that was never used.
 pub(super) fn row(
     topic: Uuid,
     partition: PartitionIndex,

@@ -44,9 +44,10 @@ impl Worker for Syncer {
         {
             let mut stage = self.dir.volume_sync.lock();
             if !matches!(*stage, VolumeSync::Asked) {
-                return match self.dir.stopping.load(Ordering::Acquire) {
-                    true => Turn::Done,
-                    false => Turn::Sleep { until: None },
+                return if self.dir.stopping.load(Ordering::Acquire) {
+                    Turn::Done
+                } else {
+                    Turn::Sleep { until: None }
                 };
             }
             *stage = VolumeSync::Running;

@@ -200,7 +200,7 @@ fn the_minimum_is_never_more_than_there_are_replicas() {
 fn the_end_of_an_epoch_fails_its_tickets_first() {
     for case in [
         "leads 0 of 1 isr 1 | append 9 | wait 1 9 1 | wait all 9 2 | wait committed 9 3 | resigns 1 => not leader 1; not leader 2; not leader 3; committed 0",
-        // What the new role commits at once comes too late for them.
+        // Commits of the new role come too late for them.
         "leads 0 of 1,2 isr 1,2 | append 9 | durable 9 | wait all 9 2 | leads 1 of 1,2 isr 1 => not leader 2; committed 9",
         // The same epoch goes on, and an older one is a late word.
         "leads 3 of 1,2 isr 1,2 | append 9 | durable 9 | wait all 9 2 | leads 2 of 1,2 isr 1 | resigns 2 => committed 0",

@@ -100,9 +100,10 @@ fn a_damaged_round_that_was_the_last_of_its_partition_does_not_shorten_the_log()
             assert_eq!(ends(&rig), [1, 1, 1], "seed {seed}, start {start}");
             for at in 0..3 {
                 let read = plan(&rig.partitions[at], Offset(0));
-                match is_lost(at) {
-                    true => assert!(matches!(read, Err(ReadError::Damaged { .. })), "t{at}"),
-                    false => assert_eq!(read.unwrap().len(), 1, "t{at}"),
+                if is_lost(at) {
+                    assert!(matches!(read, Err(ReadError::Damaged { .. })), "t{at}")
+                } else {
+                    assert_eq!(read.unwrap().len(), 1, "t{at}")
                 }
             }
             drop(rig);

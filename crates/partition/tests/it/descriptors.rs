@@ -1,4 +1,4 @@
-//! Whoever lowers the limit of descriptors under a running broker breaks no disk: what cannot be opened is tried again.
+//! A limit of descriptors that is lowered under a running broker breaks no disk: what cannot be opened is tried again.
 
 use super::power::{configs, forgive_relaxed, work};
 use super::*;

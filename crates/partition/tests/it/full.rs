@@ -90,7 +90,7 @@ fn a_round_without_room_for_its_journal_piece_waits_and_is_committed_later() {
     check(&rig, &mut known, "with room again");
 }
 
-/// What waits may be the deletion that makes room.
+/// The request that waits may be the deletion that makes room.
 #[test]
 fn a_journal_piece_that_a_checkpoint_gives_back_is_used_on_a_full_volume() {
     let machine = machine(1);

@@ -70,7 +70,7 @@ fn small_segments() -> LogConfig {
     }
 }
 
-/// What was ever told of one partition, across restarts.
+/// All that was ever reported of one partition, across restarts.
 #[derive(Clone, Default)]
 struct Known {
     /// Value at each offset, as last appended there.

@@ -1,4 +1,4 @@
-//! Who keeps what alive: a directory no log, so that nothing has to be taken apart at the end. And logs that are no partitions.
+//! Ownership: a directory keeps no log alive, so that nothing has to be taken apart at the end. And logs that are no partitions.
 
 use std::sync::Weak;
 

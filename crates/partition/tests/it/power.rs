@@ -125,7 +125,7 @@ fn every_acknowledged_record_survives_a_power_cut_at_any_disk_operation() {
 fn every_state_that_a_crash_can_leave_recovers() {
     let machine = machine(3);
     machine.record();
-    // What was promised when the tape was this long.
+    // The promises when the tape was this long.
     let mut promised = vec![(0, vec![Known::default(); 4])];
     let mut known = vec![Known::default(); 4];
     let mut rig = open(&machine, &configs()).unwrap();

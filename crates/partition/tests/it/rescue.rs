@@ -86,7 +86,7 @@ fn a_partition_that_cannot_be_read_is_offline_alone_and_comes_back_whole() {
         ));
         fill_other(&mut rig, &machine, &mut known);
         drop(rig);
-        // What was put aside is durable, and a second start that cannot read puts nothing over it.
+        // Rescued records are durable, and a second start that cannot read puts nothing over them.
         machine.power_cut();
         let mut rig = open(&machine, &configs()).unwrap();
         assert!(rig.partitions[0].is_offline(), "{file}");

@@ -22,7 +22,7 @@ fn bytes_of(machine: &Machine, path: &Path) -> Vec<u8> {
     bytes
 }
 
-/// What is in a directory but for indexes, which nobody syncs and a start makes anew.
+/// The files of a directory but for indexes, which nobody syncs and a start makes anew.
 fn files(machine: &Machine, dir: &str) -> BTreeMap<String, Vec<u8>> {
     let dir = Path::new(DIR).join(dir);
     let names = names(machine, &dir).into_iter();

@@ -74,7 +74,7 @@ fn bounds(rig: &Rig) -> Bounds {
     rig.partitions[0].bounds()
 }
 
-/// What a reader of committed data gets from `from` on: batches, and aborted transactions as producer and first offset.
+/// The result for a reader of committed data from `from` on: batches, and aborted transactions as producer and first offset.
 pub(super) fn committed(rig: &Rig, from: i64) -> (Vec<Batch>, Vec<(i64, i64)>) {
     let request = ReadRequest {
         isolation: Isolation::Committed,
@@ -256,7 +256,7 @@ fn a_marker_leaves_the_guard_of_the_transaction_that_waits_for_it() {
     assert!(late.is_err(), "that transaction has ended: {late:?}");
 }
 
-/// Who was fenced goes on asking for a while, and is told so by the coordinator.
+/// A fenced producer goes on asking for a while, and hears so from the coordinator.
 #[test]
 fn an_older_epoch_does_not_take_the_guard_of_its_successor() {
     for asked in [[2, 1], [1, 2]] {
@@ -351,7 +351,7 @@ fn a_batch_that_was_sent_behind_a_refused_one_does_not_begin_in_its_place() {
     append(&mut rig, records(5, 3, 1, true), Warrant::Verified(next)).unwrap();
 }
 
-/// What came before it is lost, or is still to come; of an older client its records may have been deleted.
+/// Earlier batches are lost, or are still to come; of an older client its records may have been deleted.
 #[test]
 fn where_each_transaction_has_an_epoch_the_first_batch_has_the_first_sequence() {
     let machine = machine(1);

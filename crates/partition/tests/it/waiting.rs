@@ -1,4 +1,4 @@
-//! Who waits for a commit or for more to read, and duplicates of idempotent producers.
+//! Waiting for a commit or for more to read, and duplicates of idempotent producers.
 
 use log::producer::ProducerError;
 use model::{ProducerEpoch, ProducerId, Sequence};
@@ -147,7 +147,7 @@ fn nothing_uncommitted_is_ever_in_a_plan() {
     assert_eq!(rig.partitions[0].await_end(ticket(7)), Ok(false));
 }
 
-/// What DeleteRecords took is no news to its producer: a batch that is sent again is answered with its first offset, though it
+/// DeleteRecords is no news to the producer of the records: a batch that is sent again is answered with its first offset, though it
 /// cannot be read any more, and is never in the log a second time.
 #[test]
 fn a_duplicate_of_a_batch_that_was_trimmed_is_answered_and_not_written_again() {

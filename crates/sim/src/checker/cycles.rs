@@ -102,7 +102,7 @@ fn with_time(history: &History, mut edges: Edges) -> (usize, Edges) {
         .filter(|(_, op)| takes_part(op))
     {
         moments.push((op.invoked, false, number as u32));
-        // What nobody knows the end of may end at any time, so it comes before nothing.
+        // An operation whose end nobody knows may end at any time, so it comes before nothing.
         if op.outcome == Outcome::Ok {
             moments.push((op.returned, true, number as u32));
         }

@@ -1,4 +1,4 @@
-//! What brokers said about where logs start and end, held against what they had acknowledged.
+//! The brokers' statements about where logs start and end, held against what they had acknowledged.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use super::report::{Anomaly, Report};
 
 pub(super) fn check(history: &History, report: &mut Report) {
     let mut acks: BTreeMap<Key, Vec<(u64, i64)>> = BTreeMap::new();
-    // What a transaction wrote is in the log however it ended.
+    // Records of a transaction are in the log however it ended.
     let is_there = |op: &&Op| op.outcome == Outcome::Ok || op.is_txn();
     for op in history.ops.iter().filter(is_there) {
         for sent in &op.sends {

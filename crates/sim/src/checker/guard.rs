@@ -13,7 +13,7 @@ pub struct Fault {
     pub bit: u64,
 }
 
-/// What a run must contain to count.
+/// The events that a run must contain to count.
 #[derive(Clone, Debug, Default)]
 pub struct Guard {
     pub acked_sends_min: usize,
@@ -43,7 +43,7 @@ impl Guard {
         }
     }
 
-    /// What is missing; empty when the run counts.
+    /// The missing events; empty when the run counts.
     #[must_use]
     pub fn complaints(&self, history: &History) -> Vec<String> {
         let ok = || history.ops.iter().filter(|op| op.outcome == Outcome::Ok);

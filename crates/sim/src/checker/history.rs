@@ -1,4 +1,4 @@
-//! What clients did and saw, in the order in which it completed.
+//! The actions and findings of clients, in the order in which they completed.
 //!
 //! A value is unique within its key; a key stands for one incarnation of one partition (a topic created again gets new keys).
 
@@ -29,7 +29,7 @@ pub enum Kind {
     Admin,
 }
 
-/// What a reader is shown.
+/// The records that a reader is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isolation {
     Committed,
@@ -73,7 +73,7 @@ pub struct Op {
     pub returned: u64,
     pub sends: Vec<Sent>,
     pub polls: Vec<Polled>,
-    /// What an assign or subscribe leaves assigned.
+    /// The keys that an assign or subscribe leaves assigned.
     pub keys: Vec<Key>,
     /// Keys whose owner changed while the operation ran.
     pub rebalanced: Vec<Key>,

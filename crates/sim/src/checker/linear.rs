@@ -78,7 +78,7 @@ type Reached = (Vec<bool>, Option<u64>);
 /// Whether there is such an order for a name that is not there at first; what was told in vain where there is none.
 pub fn linearize(acts: &[Act]) -> Result<(), Vec<Act>> {
     let mut acts = acts.to_vec();
-    // Who only asked and heard nothing says nothing.
+    // A client that only asked and heard nothing says nothing.
     acts.retain(|act| act.is_known() || act.verb != Verb::Read);
     acts.sort_by_key(|act| (act.invoked, act.returned));
     let mut seen: HashSet<Reached> = HashSet::new();
@@ -102,7 +102,7 @@ pub fn linearize(acts: &[Act]) -> Result<(), Vec<Act>> {
             }
         }
     }
-    // What ended around the first that cannot be told.
+    // Operations shown around the first that has no place in an order.
     const SHOWN_MAX: usize = 8;
     let (_, end) = furthest;
     let before = acts.partition_point(|act| act.invoked <= end);

@@ -1,7 +1,7 @@
 //! The order of the values of each key, as offsets tell it, for each isolation level.
 //!
 //! Gaps in the offsets are control records or aborted data, so the rank among the offsets that hold a value is the order.
-//! What only uncommitted readers saw stays out of the committed order. Dense by offset, so that a polled record costs an
+//! Values that only uncommitted readers saw stay out of the committed order. Dense by offset, so that a polled record costs an
 //! array access and no hashing after its first sight.
 
 use std::collections::{BTreeMap, HashMap};
@@ -12,7 +12,7 @@ use super::report::{Anomaly, Report};
 
 pub(super) const NONE: u32 = u32::MAX;
 
-/// What is known about one value.
+/// The knowledge about one value.
 #[derive(Clone, Copy)]
 pub(super) struct Known {
     pub(super) key: Key,

@@ -1,4 +1,4 @@
-//! What an answer means: done, certainly not done, or nobody knows.
+//! The meaning of an answer: done, certainly not done, or nobody knows.
 //!
 //! The rule: an operation failed only if no byte of any of its requests that could have appended was ever accepted for processing. After
 //! which codes that is so is what the broker promises (`broker::INDEFINITE`, `docs/errors.md`): an append that is there after

@@ -120,7 +120,7 @@ impl Session<'_> {
             };
             self.report.add(anomaly, what);
         } else if after > before + 1 {
-            // What was deleted on request may be skipped.
+            // Records deleted on request may be skipped.
             let trim = self.history.trim(key);
             if trim > 0 && after <= self.orders.order(key, op.isolation.index()).rank_from(trim) {
                 return;

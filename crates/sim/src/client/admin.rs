@@ -303,7 +303,7 @@ impl Admin {
             let topic = self.chance.pick(&self.topics).clone();
             let partition = self.chance.below(topic.partitions as u64) as i32;
             if matches!(topic.keeps(), Some(Keep::Bytes(_))) {
-                // What is deleted besides says nothing of what retention takes.
+                // Other deletions say nothing of what retention takes.
                 return Asked::Look;
             }
             return match notes_highest(notes, &topic.name, partition) {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use super::admin::Topic;
 use crate::checker::Op;
 
-/// What a topic keeps.
+/// The records that a topic keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Keep {
     Millis(i64),

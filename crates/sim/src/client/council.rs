@@ -55,9 +55,10 @@ impl Councillor {
     fn next(&mut self, now: Instant, notes: &mut Notes) -> (String, Verb) {
         let known: Vec<String> = notes.acts.keys().cloned().collect();
         if self.is_quiet || (!known.is_empty() && self.chance.one_in(6)) {
-            let name = match known.is_empty() {
-                true => "council".to_owned(),
-                false => self.chance.pick(&known).clone(),
+            let name = if known.is_empty() {
+                "council".to_owned()
+            } else {
+                self.chance.pick(&known).clone()
             };
             return (name, Verb::Read);
         }

@@ -1,4 +1,4 @@
-//! What all clients have in common: one connection, opened again when it was lost, and the moment at which to act next.
+//! The common part of all clients: one connection, opened again when it was lost, and the moment at which to act next.
 //!
 //! A client says what an answer means and what it does when its moment has come; some also what the loss of the connection means for
 //! what was under way. Most ask one thing at a time. Whatever a broker sends that is no answer to what was asked is a violation, and

@@ -92,7 +92,7 @@ pub(crate) struct Keeper {
     /// Values that the reading before found although their key is deleted. It may have met them on their way out.
     stale: BTreeMap<u64, i64>,
     retains_deletions: bool,
-    /// What the last fetch was answered with instead of records.
+    /// The code that answered the last fetch instead of records.
     pub(crate) refused: Option<ErrorCode>,
     pub(crate) is_ending: bool,
     pub(crate) readings: u64,
@@ -295,9 +295,10 @@ impl Keeper {
                     )));
                 };
                 let Reading { last, deleted, .. } = &mut self.reading;
-                let (is, is_no_more) = match write.is_value {
-                    true => (last, deleted),
-                    false => (deleted, last),
+                let (is, is_no_more) = if write.is_value {
+                    (last, deleted)
+                } else {
+                    (deleted, last)
                 };
                 is.insert(write.key, offset);
                 is_no_more.remove(&write.key);
@@ -326,9 +327,10 @@ impl Keeper {
         }
         let (mut wanted, mut unwanted) = (BTreeMap::new(), BTreeMap::new());
         for (offset, write) in self.writes[..end].iter().enumerate() {
-            let (is, is_no_more) = match write.is_value {
-                true => (&mut wanted, &mut unwanted),
-                false => (&mut unwanted, &mut wanted),
+            let (is, is_no_more) = if write.is_value {
+                (&mut wanted, &mut unwanted)
+            } else {
+                (&mut unwanted, &mut wanted)
             };
             is.insert(write.key, offset as i64);
             is_no_more.remove(&write.key);

@@ -37,11 +37,11 @@ enum Asked {
         offset: i64,
         at: Instant,
     },
-    /// What must be there at least, of each partition.
+    /// The offsets that must be there at least, of each partition.
     Look(Vec<i64>),
 }
 
-/// What is known of one partition.
+/// The knowledge about one partition.
 #[derive(Default)]
 struct Mark {
     tried: i64,

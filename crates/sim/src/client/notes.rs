@@ -1,4 +1,4 @@
-//! What all clients of a run write down: the history for the checker, and what is wrong on its face.
+//! The notes of all clients of a run: the history for the checker, and what is wrong on its face.
 //!
 //! A value is a number; its record carries bytes that follow from the number, so that a reader sees any change of them.
 
@@ -71,7 +71,7 @@ pub(crate) struct Notes {
     /// was decided and not written.
     pub(crate) too_large: u64,
     pub(crate) forgotten: u64,
-    /// What several clients at once were told of topics, by name.
+    /// The answers about topics that several clients got at once, by name.
     pub(crate) acts: BTreeMap<String, Vec<Act>>,
 }
 
@@ -97,7 +97,7 @@ impl Notes {
             .or_insert(next)
     }
 
-    /// What is known of a partition of a group.
+    /// The knowledge about a partition of a group.
     pub(crate) fn part(&mut self, group: &str, partition: i32) -> &mut GroupPart {
         self.groups
             .entry((group.to_owned(), partition))

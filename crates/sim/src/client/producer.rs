@@ -395,7 +395,7 @@ impl Producer {
     }
 }
 
-/// Whose batch it is.
+/// The owner of a batch.
 #[derive(Clone, Copy)]
 pub(crate) struct Identity {
     pub(crate) id: i64,

@@ -100,9 +100,10 @@ impl Client for Reader {
         if !self.may_ask(pause, ANSWER_MAX, world, notes) {
             return;
         }
-        match self.lost.is_empty() {
-            true => self.fetch(world.now()),
-            false => self.ask_for_start(world.now()),
+        if self.lost.is_empty() {
+            self.fetch(world.now())
+        } else {
+            self.ask_for_start(world.now())
         }
     }
 }
@@ -162,7 +163,7 @@ impl Reader {
         told.all(|code| code == Some(&ErrorCode::UnknownTopicOrPartition))
     }
 
-    /// What was told instead of records.
+    /// The errors that came instead of records.
     pub(crate) fn errors(&self) -> impl Iterator<Item = String> {
         let tell =
             |(partition, code): (&i32, &ErrorCode)| format!("{}-{partition}: {code:?}", self.topic);
@@ -343,7 +344,7 @@ impl Reader {
     }
 }
 
-/// What one answer held of a partition.
+/// The part of one answer about a partition.
 #[derive(Default)]
 struct Fetched {
     records: Vec<(i64, u64)>,

@@ -97,13 +97,14 @@ pub(super) fn able_to_bring(records: &[&Bytes], drawn: u64) -> i16 {
         let batch = batch.and_then(Result::ok).expect("a batch of ours");
         batch.attributes().codec() == Some(Codec::Zstd)
     };
-    match records.iter().any(is_zstd) {
-        true => drawn.max(7) as i16,
-        false => drawn as i16,
+    if records.iter().any(is_zstd) {
+        drawn.max(7) as i16
+    } else {
+        drawn as i16
     }
 }
 
-/// What became of the one batch that was sent.
+/// The outcome of the one batch that was sent.
 pub(super) fn produced(response: ProduceResponse) -> Result<PartitionProduceResponse, LineError> {
     let topics = response.responses.into_iter();
     let mut all = topics.flat_map(|topic| topic.partition_responses);

@@ -147,7 +147,7 @@ pub fn damages(seed: u64, count: usize) -> Damages {
     tally
 }
 
-/// What was done to a disk.
+/// The damage done to a disk.
 pub(super) struct Hurt<'a> {
     /// Of a partition's file only that partition may suffer.
     pub(super) path: &'a Path,
@@ -159,7 +159,7 @@ pub(super) struct Hurt<'a> {
     pub(super) may_refuse_start: bool,
     /// Acknowledgements from here on may be missing.
     pub(super) point: usize,
-    /// Whose table is there as well.
+    /// The owner of a table that is there as well.
     pub(super) table: Option<&'a Keeper>,
 }
 
@@ -174,7 +174,7 @@ pub(super) fn judge(
     let (contents, broker) = survey(machine, config, topics);
     let mut contents = contents;
     let mut problems = known.wrong(&contents);
-    // What may be missing at the end of its log is judged by the other topics.
+    // Records that may be missing at the end of its log are judged by the other topics.
     if let (Some(keeper), true, usize::MAX) = (hurt.table, broker.is_some(), hurt.point) {
         let found = table_damage::read(machine, keeper);
         problems.extend(found.wrong);

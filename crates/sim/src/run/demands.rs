@@ -1,4 +1,4 @@
-//! What must go on again when everything healed, and how soon.
+//! The work that must go on again when everything healed, and how soon.
 //!
 //! Each of these lets time pass until it has what it asks for; what does not come within the limit is a violation that says who waits.
 
@@ -26,7 +26,7 @@ impl Run {
         }
     }
 
-    /// Who commits without a group's members commits, and is told what is committed.
+    /// A client that commits without a group's members commits, and reads what is committed.
     pub(super) fn demand_looks(&mut self) {
         let count = |run: &Run| -> Vec<(u64, u64)> {
             let loners = run.clients.loners.iter();
@@ -43,7 +43,7 @@ impl Run {
         }
     }
 
-    /// What was on its way to another directory gets there, also over the restart.
+    /// Partitions on their way to another directory get there, also over the restart.
     pub(super) fn demand_moves(&mut self) {
         if self.plan.moves == 0 {
             return;

@@ -44,7 +44,7 @@ impl Place {
     }
 }
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Debug, Default)]
 pub struct Everywhere {
     /// Places that the run without a fault has.

@@ -237,7 +237,7 @@ impl Striker {
         });
     }
 
-    /// What the strikes did, for those kinds of which so many struck that one must have bitten.
+    /// The effects of the strikes, for those kinds of which so many struck that one must have bitten.
     pub(super) fn bites(&self, run: &Run) -> Vec<Fault> {
         let nodes = run.cluster.nodes().map(|node| run.cluster.node(node));
         let nodes: Vec<&Host> = nodes.collect();

@@ -11,7 +11,7 @@ use super::plan::Plan;
 use super::survey::{Known, survey};
 use super::{Run, Topics};
 
-/// What an enumeration did.
+/// The counts of an enumeration.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     pub points: usize,

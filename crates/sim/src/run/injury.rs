@@ -68,12 +68,13 @@ pub fn txn_injuries(seed: u64, count: usize) -> Damages {
         let (path, range) = make_unreadable(&run, &mut chance);
         run.strike(&plan);
         run.drain();
-        match chance.one_in(2) {
-            true => run.cluster.home_mut().stop(&mut run.clients.notes),
-            false => run.cluster.home_mut().end(End::Kill),
+        if chance.one_in(2) {
+            run.cluster.home_mut().stop(&mut run.clients.notes)
+        } else {
+            run.cluster.home_mut().end(End::Kill)
         }
         tally.tried += 1;
-        // Whoever waits for what cannot be read waits for ever.
+        // A reader of what cannot be read waits for ever.
         let waits = |what: &String| what.contains("stay unanswered");
         let violations = std::mem::take(&mut run.clients.notes.violations).into_iter();
         let (waiting, violations): (Vec<String>, Vec<String>) = violations.partition(waits);
@@ -133,7 +134,7 @@ fn injure(seed: u64, injury: &Injury, chance: &mut Chance) -> (bool, Vec<String>
     run.strike(&plan);
     let mut path = PathBuf::new();
     if matches!(injury, Injury::Unreadable) {
-        // What a life wrote is in its memory; the next one reads.
+        // The writes of a life are in its memory; the next one reads.
         if chance.one_in(2) {
             run.cluster.home_mut().stop(&mut run.clients.notes);
         }
@@ -153,7 +154,7 @@ fn injure(seed: u64, injury: &Injury, chance: &mut Chance) -> (bool, Vec<String>
         .home()
         .machine
         .faults(|faults| faults.misdirect_write_at = None);
-    // What a life wrote it does not read again before it shows it: there a batch's own checksum is the last line.
+    // A life does not read again what it wrote before it shows it: there a batch's own checksum is the last line.
     let is_astray = matches!(injury, Injury::Misdirect(_));
     let told =
         |what: &String| what.contains("does not start") || is_astray && what.contains(DAMAGED);

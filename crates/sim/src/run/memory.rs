@@ -3,7 +3,7 @@
 //! Looks at what the broker counts itself for its bounds: requests that are not whole and those that are not answered, answers that are
 //! not taken, fetch sessions, the batches of all partitions in memory. Over the whole run none may be beyond its bound by more than a tenth
 //! and what one turn may bring; when everybody has gone nothing may be left but the hot tails. A broker that has ended leaves nothing.
-//! What no bound of the broker counts is not seen here: members of groups, states of producers and metadata, which are bounded
+//! Memory that no bound of the broker counts is not seen here: members of groups, states of producers and metadata, which are bounded
 //! by number or age, and what the allocator takes on top.
 
 use std::time::Duration;
@@ -26,7 +26,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Beyond its bound each shard may finish one request, and find what one call has received.
 const RECEIVED_BYTES_MAX: usize = 512 << 10;
 const BEYOND: usize = REQUEST_BYTES_MAX as usize + RECEIVED_BYTES_MAX;
-/// What every connection gets while answers are short: one batch, or 64 KiB.
+/// Bytes that every connection gets while answers are short: one batch, or 64 KiB.
 const SHORT_ANSWER_BYTES: usize = 64 << 10;
 
 /// Handles of one file, those that stand apart, and those of files that are on their way out.
@@ -60,7 +60,7 @@ fn size(bound: u64) -> usize {
 }
 
 impl Memory {
-    /// What is beyond its bound now.
+    /// The amounts that are beyond their bound now.
     pub(super) fn watch(&mut self, host: &Host) -> Vec<String> {
         let Some(broker) = host.broker() else {
             return Vec::new();
@@ -118,7 +118,7 @@ impl Memory {
     }
 }
 
-/// What partitions keep in memory beside what they may.
+/// Bytes that partitions keep in memory beside what they may.
 fn waiting(broker: &Broker) -> InMemory {
     InMemory {
         hot_bytes: 0,
@@ -126,7 +126,7 @@ fn waiting(broker: &Broker) -> InMemory {
     }
 }
 
-/// What is still there though nobody is.
+/// Memory that is still there though no peer is.
 fn left(broker: &Broker) -> Vec<String> {
     let held = Held {
         // Nobody is asked when a session ends: each stays until another one needs its place.

@@ -58,7 +58,7 @@ const DRAIN_MAX: Duration = Duration::from_secs(200);
 
 const GROUP: &str = "group";
 
-/// What a run found.
+/// The findings of a run.
 #[derive(Debug)]
 pub struct Verdict {
     pub seed: u64,
@@ -113,9 +113,9 @@ pub struct Verdict {
     pub squeezes: u64,
     pub too_large: u64,
     pub forgotten: u64,
-    /// What clients did to the same topics, and heard of.
+    /// Changes that clients made to the same topics, and heard of.
     pub acts: usize,
-    /// What the broker held at most.
+    /// The most that the broker held.
     pub peaks: Peaks,
 }
 
@@ -169,7 +169,7 @@ pub fn run_nodes(seed: u64, plan: &Plan, verbose: bool) -> Vec<Verdict> {
     }
 }
 
-/// What was held back came after an end, in runs that had many of them and whose connections lived long enough.
+/// Messages that were held back came after an end, in runs that had many of them and whose connections lived long enough.
 fn strays(plan: &Plan, notes: &Notes, starts: u64) -> Option<Fault> {
     const ENDS_MIN: u64 = 60;
     let has_strays = plan.transactors.iter().any(|habits| habits.strays > 0);
@@ -181,7 +181,7 @@ fn strays(plan: &Plan, notes: &Notes, starts: u64) -> Option<Fault> {
     })
 }
 
-/// Whose logs had no room so often must have refused something.
+/// A run whose logs had no room so often must have refused something.
 fn squeezes(notes: &Notes) -> Option<Fault> {
     const SQUEEZES_MIN: u64 = 3;
     (notes.squeezes > SQUEEZES_MIN).then_some(Fault {
@@ -348,7 +348,7 @@ impl Run {
         (self.clients.council.iter_mut()).for_each(|member| member.is_quiet = true);
         self.drain();
         self.begin_anew();
-        // What is demanded from here on has a time limit, of which one sync of a slow disk may take five seconds.
+        // Demands from here on have a time limit, of which one sync of a slow disk may take five seconds.
         let fast = Faults::default().sync_nanos;
         self.cluster
             .home()
@@ -388,7 +388,7 @@ impl Run {
         for transactor in &mut self.clients.transactors {
             transactor.is_ending = true;
             if self.chance.one_in(3) {
-                // What it left open is the coordinator's to end.
+                // Transactions that it left open are the coordinator's to end.
                 transactor.crash(&self.cluster.world, &mut self.clients.notes);
             }
         }

@@ -1,4 +1,4 @@
-//! What a seed means: the shape of the broker, its clients and the faults of one run.
+//! The meaning of a seed: the shape of the broker, its clients and the faults of one run.
 //!
 //! Each run has its own subset of fault kinds (a quarter has none), because faults of all kinds at once hide what two of them do
 //! together.
@@ -70,7 +70,7 @@ impl Strike {
     ];
 }
 
-/// What the clients of a run do above all.
+/// The main work of the clients of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
     /// A bit of everything, as the seed draws it.
@@ -139,7 +139,7 @@ pub struct Plan {
     /// Brokers, each with clients of its own.
     pub nodes: u8,
     pub strikes: Vec<Strike>,
-    /// What goes wrong by count, from the first operation of the machine on.
+    /// The faults by count, from the first operation of the machine on.
     pub faults: Faults,
     /// Virtual time under faults.
     pub time: Duration,
@@ -215,9 +215,10 @@ impl Plan {
 
     fn age(&mut self, chance: &mut Chance) {
         let segment_ms = chance.between(300, 1_000);
-        let keep = match chance.one_in(2) {
-            true => Keep::Millis(BORN_OLD_MS + chance.between(500, 4_000) as i64),
-            false => Keep::Bytes(chance.between(150_000, 400_000)),
+        let keep = if chance.one_in(2) {
+            Keep::Millis(BORN_OLD_MS + chance.between(500, 4_000) as i64)
+        } else {
+            Keep::Bytes(chance.between(150_000, 400_000))
         };
         let at = chance.below(self.topics.len() as u64) as usize;
         self.topics[at].aging(keep, segment_ms);

@@ -1,4 +1,4 @@
-//! What a disk holds: a broker is started on it, and everything is read from start to end.
+//! The content of a disk: a broker is started on it, and everything is read from start to end.
 //!
 //! Used on the states that crashes and damage leave behind. Knows what was sent and what was acknowledged when; says what is
 //! missing, what is wrong and what the broker reported as damaged by itself.
@@ -24,7 +24,7 @@ const READ_MAX: Duration = Duration::from_secs(30);
 /// How the report of a start that was refused begins.
 pub(super) const REFUSED_START: &str = "start: ";
 
-/// What a broker shows of its disk.
+/// The content of a disk as a broker shows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Contents {
     /// By topic and partition.
@@ -33,7 +33,7 @@ pub(super) struct Contents {
     pub(super) ends: BTreeMap<(String, i32), i64>,
     /// Partitions that answered with an error, or a start that was refused.
     pub(super) reported: BTreeSet<String>,
-    /// What can never be right.
+    /// Findings that can never be right.
     pub(super) violations: Vec<String>,
 }
 
@@ -165,7 +165,7 @@ pub(super) fn call<R: Request>(
     None
 }
 
-/// What was sent, and what was acknowledged before which point.
+/// The records that were sent, and which were acknowledged before which point.
 pub(super) struct Known {
     /// Key and value to the acknowledged offset and the point of the acknowledgement; `None` for what was never acknowledged.
     sent: BTreeMap<(Key, Value), Option<(i64, usize)>>,

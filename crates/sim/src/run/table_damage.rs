@@ -16,14 +16,14 @@ const READINGS: u64 = 2;
 /// How a record that is not what was written to its offset is told.
 const FOREIGN: &str = "was never written";
 
-/// What came of it.
+/// The findings.
 #[derive(Default)]
 pub(super) struct Found {
     /// Errors.
     pub(super) told: Vec<String>,
-    /// What is not excused by anything that was told.
+    /// Findings that no report excuses.
     pub(super) wrong: Vec<String>,
-    /// What may be so where something was told.
+    /// Findings that may be where something was reported.
     pub(super) missing: Vec<String>,
 }
 

@@ -8,7 +8,7 @@ use super::survey::{call, ends};
 use super::{LIVE_MAX, Run};
 use crate::checker::Isolation;
 
-/// What a coordinator may take beyond the timeout, and in which the decision reaches all partitions.
+/// The time that a coordinator may take beyond the timeout, and in which the decision reaches all partitions.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// States in which nothing is open.

@@ -26,7 +26,7 @@ const TRANSACTIONS: &str = "__transaction_state";
 const OFFSETS: &str = "__consumer_offsets";
 const METADATA: &str = "__cluster_metadata";
 
-/// What damage that was told may have left.
+/// The anomalies that reported damage may have left.
 const MISSING: [Anomaly; 6] = [
     Anomaly::LostWrite,
     Anomaly::Unseen,
@@ -93,7 +93,7 @@ pub fn txn_damages(seed: u64, count: usize) -> Damages {
     tally
 }
 
-/// What was done to a disk.
+/// The damage done to a disk.
 pub(super) struct Hurt<'a> {
     /// Of a partition's file only that partition may suffer, and those whom its records coordinate.
     pub(super) path: &'a Path,
@@ -104,7 +104,7 @@ pub(super) struct Hurt<'a> {
 }
 
 impl Hurt<'_> {
-    /// What is told of places that are sound, and what is told as something else than it is.
+    /// Reports of places that are sound, and reports of something else than there is.
     fn misplaced(&self, told: &[String], excused: &Excused) -> Vec<String> {
         let rot = told
             .iter()
@@ -167,7 +167,7 @@ pub(super) fn judge(
     (excused.is_told(), problems)
 }
 
-/// Who was told of damage, and who suffers from it: nobody else may lack anything.
+/// Readers that got a report of damage, and those that suffer from it: no other may lack anything.
 #[derive(Default)]
 struct Excused {
     /// The broker does not start.
@@ -237,7 +237,7 @@ impl Excused {
         self.everything || self.groups.contains(group)
     }
 
-    /// What readers of a level did and saw where nothing excuses them.
+    /// The actions and findings of readers of a level where nothing excuses them.
     fn rest_of(&self, all: &History, level: Isolation) -> History {
         let is_excused = |key: &Key| {
             self.damaged.contains(key)

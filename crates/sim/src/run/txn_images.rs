@@ -1,6 +1,6 @@
 //! M-05 over crashes: every state that one may leave of a run with transactions is recovered, read at both levels and judged.
 //!
-//! What was told before the crash is the history so far; what was told later may have happened or not. The coordinator completes what
+//! Reports from before the crash are the history so far; later ones may have happened or not. The coordinator completes what
 //! it had decided and aborts the rest in time, so everything can be read to its end. Then a transaction is there as a whole or not
 //! at all, what readers had been shown stays, a committed offset belongs to a transaction that was committed, and acknowledged commits
 //! of a group are there. A second recovery shows the same.
@@ -34,7 +34,7 @@ const READERS_FROM: u32 = 1_000_000;
 #[must_use]
 pub fn txn_images(seed: u64, budget: usize) -> Tally {
     let mut plan = Plan::short_transactions(seed);
-    // What a coordinator decides and what follows from it reach the disk in one round, or in rounds of two directories, of which
+    // The decision of a coordinator and its consequences reach the disk in one round, or in rounds of two directories, of which
     // either may be the only one that a crash leaves.
     plan.log_dirs = 1 + (seed % 2) as usize;
     let (mut run, done_at) = record(seed, &plan);
@@ -57,12 +57,12 @@ pub fn txn_images(seed: u64, budget: usize) -> Tally {
     tally
 }
 
-/// What readers of both levels find: level, key, offset and value.
+/// The findings of readers of both levels: level, key, offset and value.
 #[derive(Default)]
 pub(super) struct Found {
     pub(super) ops: Vec<Op>,
     pub(super) problems: Vec<String>,
-    /// What the broker said instead of records, of which partition.
+    /// The broker's words instead of records, and of which partition.
     pub(super) told: Vec<String>,
     /// By group.
     pub(super) offsets: BTreeMap<String, i64>,
@@ -114,9 +114,10 @@ fn recover(
     }
     if problems.is_empty() {
         drop(broker);
-        match seed.is_multiple_of(2) {
-            true => drop(machine.power_cut()),
-            false => machine.kill(),
+        if seed.is_multiple_of(2) {
+            drop(machine.power_cut())
+        } else {
+            machine.kill()
         }
         let (second, _broker) = find(&machine, config, plan, run);
         problems.extend(second.problems.iter().cloned());
@@ -138,10 +139,10 @@ pub(super) fn history(of_run: &History, is_done: impl Fn(usize) -> bool, found: 
     for (number, op) in of_run.ops.iter().enumerate() {
         let mut op = op.clone();
         if !is_done(number) {
-            // What was shown then was not shown before the crash.
+            // Records shown then were not shown before the crash.
             op.polls.clear();
             op.sends.iter_mut().for_each(|sent| sent.offset = None);
-            // Whose commit was never asked for stays undone.
+            // A transaction whose commit was never asked for stays undone.
             if op.outcome == Outcome::Ok {
                 op.outcome = Outcome::Info;
             }
@@ -257,7 +258,7 @@ pub(super) fn wrong_commits(run: &mut Run, found: &Found, point: usize) -> Vec<S
     wrong
 }
 
-/// What is committed for a group, where anybody can tell.
+/// The committed offsets of a group, where anybody can say.
 fn offsets_of(
     machine: &Machine,
     group: &str,

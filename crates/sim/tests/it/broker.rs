@@ -92,7 +92,7 @@ fn producers_that_send_again_after_broken_connections_write_nothing_twice() {
     });
 }
 
-/// What is sent again before the original is durable is not answered before it either: the power may go meanwhile.
+/// A batch that is sent again before the original is durable is not answered before it either: the power may go meanwhile.
 #[test]
 fn duplicates_of_what_is_on_its_way_to_the_disk_survive_power_cuts() {
     let (mut resent, mut lost) = (0, 0);

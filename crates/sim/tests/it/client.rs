@@ -64,7 +64,7 @@ impl<M: Borrow<Machine>> Client<M> {
         }
     }
 
-    /// What comes within so many milliseconds.
+    /// The answer that comes within so many milliseconds.
     pub(crate) fn answer<R: Request>(&self, version: i16, patience_ms: u32) -> Option<R::Response> {
         let mut inbox = Vec::new();
         for _ in 0..=patience_ms {

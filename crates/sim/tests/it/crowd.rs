@@ -1,6 +1,6 @@
 //! Crowds at the broker's door: connections that promise much, keep it half done, or are simply many.
 //!
-//! What the broker takes from its peers is counted at their end: bytes that a peer could send are in a pipe or in the broker's
+//! Memory that the broker takes from its peers is counted at their end: bytes that a peer could send are in a pipe or in the broker's
 //! memory.
 
 use std::io::ErrorKind;
@@ -26,13 +26,13 @@ use crate::small_broker::{PORT, start};
 
 /// How often peers that have more to send look whether they can.
 const TICK: Duration = Duration::from_millis(5);
-/// What one direction of a simulated connection holds.
+/// Bytes that one direction of a simulated connection holds.
 const PIPE_BYTES: usize = 128 << 10;
 /// The version in which fetches are asked.
 const FETCH: i16 = 11;
-/// What is kept of an answer: the whole of one that brings no records.
+/// Bytes that are kept of an answer: the whole of one that brings no records.
 const HEAD_BYTES: usize = 1000;
-/// What every connection may have whatever others use.
+/// Bytes that every connection may have whatever others use.
 const FREE_BYTES: usize = 32 << 10;
 
 /// A client that sends bytes as they fit and counts what comes back.
@@ -252,7 +252,7 @@ fn limits_of_connections_hold_for_all_shards_together() {
     run(&machine, &mut peers, Duration::from_secs(2), |_| false);
     assert_eq!(served(&peers), 7);
 
-    // Who goes makes room for another.
+    // A peer that goes makes room for another.
     peers.retain(|peer| peer.received > 0);
     peers.truncate(5);
     run(&machine, &mut peers, Duration::from_secs(1), |_| false);

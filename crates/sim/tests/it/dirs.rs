@@ -252,7 +252,7 @@ fn a_cordoned_directory_takes_no_new_partitions_and_none_that_move() {
     assert_eq!(house.alter("t", 0, "/data/b"), NONE);
     assert_eq!(house.alter("none", 0, "/data/a"), INVALID_ASSIGNMENT);
 
-    // What is there goes on, and nothing comes.
+    // Partitions that are there go on, and none comes.
     assert_eq!(house.set(CORDONED, "*"), NONE);
     assert_eq!(house.cordoned(), DIRS);
     assert_eq!(house.produce("t", b"goes on"), (NONE, 0));
@@ -467,9 +467,12 @@ fn a_partition_of_a_failed_directory_tells_nothing_of_its_log() {
 fn a_partition_of_a_failed_directory_has_no_leader() {
     let (house, victim) = house_with_a_failed_directory();
     let wanted = |code: i16| -> Vec<_> {
-        let one = |index| match index == victim {
-            true => (code, -1, vec![1]),
-            false => (NONE, 1, vec![]),
+        let one = |index| {
+            if index == victim {
+                (code, -1, vec![1])
+            } else {
+                (NONE, 1, vec![])
+            }
         };
         (0..3).map(one).collect()
     };
@@ -616,7 +619,7 @@ fn a_power_cut_at_any_moment_of_a_move_leaves_one_place_and_an_end() {
     assert!(ends[1] > 30, "{ends:?}");
 }
 
-/// What a log directory holds, to be put back later.
+/// The content of a log directory, to be put back later.
 struct Copy {
     dirs: Vec<PathBuf>,
     files: Vec<(PathBuf, Vec<u8>)>,

@@ -47,7 +47,7 @@ const ALTER: i16 = 1;
 const FIND: i16 = 3;
 const PRODUCE: i16 = 9;
 
-/// What an answer may take: the time of the request, and what passes between two looks at those that wait.
+/// The time that an answer may take: that of the request, and what passes between two looks at those that wait.
 const PATIENCE_MS: u32 = 36_000;
 
 fn commit(offset: i64, metadata_bytes: usize) -> OffsetCommitRequest {
@@ -220,7 +220,7 @@ fn stop(machine: &Machine, broker: Broker) {
     assert!(is_down, "{}", machine.describe_workers());
 }
 
-/// What a start after it finds of what was acknowledged.
+/// The acknowledged records that a start after it finds.
 fn assert_nothing_is_lost(machine: &Machine, known: RangeInclusive<i64>) {
     machine.faults(|faults| faults.disk_bytes = 1 << 40);
     let broker = start(machine, SETTINGS);

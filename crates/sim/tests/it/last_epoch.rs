@@ -90,9 +90,10 @@ fn a_late_transaction_of_the_last_epoch_is_followed_by_another_id_at_hand_or_not
             committed: true,
         };
         // Either another id has taken over and the old one is unknown, or the old one has an epoch that nobody was given.
-        let refusal = match is_at_hand {
-            true => INVALID_PRODUCER_ID_MAPPING,
-            false => PRODUCER_FENCED,
+        let refusal = if is_at_hand {
+            INVALID_PRODUCER_ID_MAPPING
+        } else {
+            PRODUCER_FENCED
         };
         assert_eq!(client.ask(&end, 4).error_code, refusal);
         let (next, epoch) = client.begin();

@@ -74,7 +74,7 @@ fn members_that_come_back_or_change_their_protocol_share_nothing() {
     );
 }
 
-/// What was acknowledged before a log refused something is not forgotten with it.
+/// Records acknowledged before a log refused something are not forgotten with it.
 #[test]
 fn a_log_that_refuses_its_coordinator_takes_nothing_from_what_was_acknowledged() {
     let kinds: [&[Strike]; 3] = [

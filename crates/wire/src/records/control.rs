@@ -10,7 +10,7 @@ use super::builder::BatchBuilder;
 use super::codec::Caps;
 use super::record::RecordIter;
 
-/// What a control batch says.
+/// The content of a control batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControlRecord {
     EndTxn(EndTxn),

@@ -8,7 +8,7 @@ use bytes::{Buf, Bytes};
 use super::HEAD_SIZE;
 use super::batch::{Batch, CRC_START, Head, LENGTH_END};
 
-/// What is wrong with a batch.
+/// The fault of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BatchError {
     #[error("batch of {want} bytes is cut off after {have}")]
@@ -103,7 +103,7 @@ impl Head {
         Ok(())
     }
 
-    /// What holds for every batch, wherever it was found.
+    /// The rules for every batch, wherever it was found.
     fn check_fields(&self) -> Result<(), BatchError> {
         let (count, delta) = (self.record_count(), self.last_offset_delta());
         if delta < 0
@@ -134,7 +134,7 @@ impl Head {
         Ok(())
     }
 
-    /// What holds in addition for a batch from a client.
+    /// The additional rules for a batch from a client.
     fn check_produced(&self) -> Result<(), BatchError> {
         if self.attributes().is_control() {
             return Err(BatchError::Control);

@@ -3,7 +3,7 @@
 //! Refuses what no writer makes: varints that run over, lengths beyond the record, header counts beyond its bytes, bytes
 //! left over. After the first error nothing more is read.
 
-/// What is wrong with a record.
+/// The fault of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
     #[error("record ends in the middle of a field")]
@@ -83,7 +83,7 @@ impl<'a> RecordIter<'a> {
         }
     }
 
-    /// What was not walked yet.
+    /// The bytes that were not walked yet.
     pub(super) fn rest(&self) -> &'a [u8] {
         self.rest
     }

@@ -109,18 +109,19 @@ impl<'a> Retained<'a> {
         let mut body = Vec::with_capacity(self.plain.len());
         for record in &self.kept {
             let bytes = self.plain.get(record.bytes.clone())?;
-            match is_verbatim {
-                true => body.extend_from_slice(bytes),
-                false => put_retimed(&mut body, bytes, record.time.0.wrapping_sub(base.0))?,
+            if is_verbatim {
+                body.extend_from_slice(bytes)
+            } else {
+                put_retimed(&mut body, bytes, record.time.0.wrapping_sub(base.0))?
             }
         }
-        let max = match is_append_time {
-            true => old.max_timestamp(),
-            false => self
-                .kept
+        let max = if is_append_time {
+            old.max_timestamp()
+        } else {
+            self.kept
                 .iter()
                 .map(|record| record.time)
-                .fold(Timestamp::NONE, Timestamp::max),
+                .fold(Timestamp::NONE, Timestamp::max)
         };
         let mut head: Head = **old;
         if horizon.is_some() {

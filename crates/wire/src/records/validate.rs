@@ -12,7 +12,7 @@ use super::codec::{Caps, CodecError};
 use super::pass::{Claim, pass};
 use super::record::{RecordError, RecordIter};
 
-/// What the records must satisfy beyond being readable.
+/// The rules that the records must satisfy beyond being readable.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
     pub caps: Caps,
@@ -24,7 +24,7 @@ pub struct Rules {
     pub contiguous: bool,
 }
 
-/// What a walk over the records found.
+/// The findings of a walk over the records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordSummary {
     pub count: i32,
@@ -127,12 +127,13 @@ fn walk_records(batch: &Batch, plain: &[u8], rules: &Rules) -> Result<RecordSumm
         if !in_order || delta > batch.last_offset_delta() {
             return Err(RecordError::OffsetDelta { index, delta }.into());
         }
-        let timestamp = match append_time {
-            true => batch.max_timestamp().0,
-            false => batch
+        let timestamp = if append_time {
+            batch.max_timestamp().0
+        } else {
+            batch
                 .base_timestamp()
                 .0
-                .saturating_add(record.timestamp_delta),
+                .saturating_add(record.timestamp_delta)
         };
         let accepted = rules.timestamps.as_ref();
         let misses = |accepted: &&RangeInclusive<i64>| {
@@ -157,9 +158,10 @@ fn walk_records(batch: &Batch, plain: &[u8], rules: &Rules) -> Result<RecordSumm
         last_delta = delta;
         summary.count += 1;
     }
-    match breaches.is_empty() {
-        true => Ok(summary),
-        false => Err(RecordFault::Rules(breaches)),
+    if breaches.is_empty() {
+        Ok(summary)
+    } else {
+        Err(RecordFault::Rules(breaches))
     }
 }
 

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use std::sync::OnceLock;
 use wire::{AnyMessage, any};
 
-/// What a line says.
+/// The meaning of a line.
 pub(crate) enum Vector {
     /// Nothing set; no bytes when Kafka refuses to write that.
     Default(Option<Bytes>),

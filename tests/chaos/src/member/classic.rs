@@ -116,7 +116,7 @@ fn sync(member: &mut Member, joined: JoinGroupResponse) -> Result<(), Error> {
     Ok(())
 }
 
-/// Who was thrown out joins again, as a new member where it is not known any more. Anything else is asked again later: the group is
+/// A member that was thrown out joins again, as a new one where it is not known any more. Anything else is asked again later: the group is
 /// being loaded, or went on without an assignment.
 fn forget(member: &mut Member, error: ErrorCode) {
     if matches!(
@@ -130,7 +130,7 @@ fn forget(member: &mut Member, error: ErrorCode) {
     }
 }
 
-/// What the leader gives to whom; nothing of others.
+/// The leader's assignment to each; nothing of others.
 fn deal(joined: &JoinGroupResponse) -> Vec<SyncGroupRequestAssignment> {
     let is_leader = joined.leader == joined.member_id && !joined.skip_assignment;
     let led = if is_leader { &joined.members[..] } else { &[] };
@@ -151,7 +151,7 @@ fn deal(joined: &JoinGroupResponse) -> Vec<SyncGroupRequestAssignment> {
     led.iter().enumerate().map(deal_to).collect()
 }
 
-/// What consumers tell each other through the coordinator: a version, then the message.
+/// A message that consumers send each other through the coordinator: a version, then the message.
 fn encode(message: &impl Message) -> Bytes {
     let mut w = Writer::new();
     w.i16(VERSION);

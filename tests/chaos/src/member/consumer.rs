@@ -51,12 +51,13 @@ impl Consumer {
 
     fn request(&self, member: &Member, epoch: i32) -> ConsumerGroupHeartbeatRequest {
         let partitions: Vec<i32> = member.positions.keys().copied().collect();
-        let topic_partitions = match partitions.is_empty() {
-            true => Vec::new(),
-            false => vec![TopicPartitions {
+        let topic_partitions = if partitions.is_empty() {
+            Vec::new()
+        } else {
+            vec![TopicPartitions {
                 topic_id: self.topic_id,
                 partitions,
-            }],
+            }]
         };
         ConsumerGroupHeartbeatRequest {
             group_id: member.group.clone(),

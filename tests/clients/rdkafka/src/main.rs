@@ -17,7 +17,7 @@ use rdkafka::{Offset, TopicPartitionList};
 
 pub const WAIT: Duration = Duration::from_secs(40);
 
-/// What a fact says when it does not hold.
+/// The message of a fact when it does not hold.
 pub type Outcome = Result<(), String>;
 
 /// Turns any error into the sentence that the run prints.

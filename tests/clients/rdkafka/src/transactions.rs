@@ -84,7 +84,7 @@ fn move_once() -> Outcome {
             .send_offsets_to_transaction(&next, &metadata, WAIT)
             .told("offsets")?;
         if round % 3 == 2 {
-            // What is aborted is read and done again; it must not count twice.
+            // Aborted work is read and done again; it must not count twice.
             producer.abort_transaction(WAIT).told("abort")?;
             consumer.seek_partitions(first, WAIT).told("seek")?;
         } else {

@@ -1,4 +1,4 @@
-//! What a driver tells, writes and forgets when its log refuses, and what of a turn becomes one batch.
+//! A driver whose log refuses: its answers, its writes and what it forgets; and how a turn becomes one batch.
 
 use wire::messages::join_group_request::JoinGroupRequestProtocol;
 use wire::messages::offset_commit_request::{

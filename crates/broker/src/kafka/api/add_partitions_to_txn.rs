@@ -29,15 +29,16 @@ pub(crate) fn on_add_partitions_to_txn(
     request: AddPartitionsToTxnRequest,
 ) -> Outcome {
     let version = call.version();
-    let transactions = match version >= BATCH_VERSION {
-        true => request.transactions,
-        false => vec![AddPartitionsToTxnTransaction {
+    let transactions = if version >= BATCH_VERSION {
+        request.transactions
+    } else {
+        vec![AddPartitionsToTxnTransaction {
             transactional_id: request.v3_and_below_transactional_id,
             producer_id: request.v3_and_below_producer_id,
             producer_epoch: request.v3_and_below_producer_epoch,
             verify_only: false,
             topics: request.v3_and_below_topics,
-        }],
+        }]
     };
     let refused: Vec<Option<TopicResults>> = transactions
         .iter()
@@ -76,17 +77,18 @@ pub(crate) fn on_add_partitions_to_txn(
             }
         });
         let mut results: Vec<_> = results.collect();
-        let response = match version >= BATCH_VERSION {
-            true => AddPartitionsToTxnResponse {
+        let response = if version >= BATCH_VERSION {
+            AddPartitionsToTxnResponse {
                 results_by_transaction: results,
                 ..Default::default()
-            },
-            false => AddPartitionsToTxnResponse {
+            }
+        } else {
+            AddPartitionsToTxnResponse {
                 results_by_topic_v3_and_below: results
                     .pop()
                     .map_or_else(Vec::new, |result| result.topic_results),
                 ..Default::default()
-            },
+            }
         };
         call.reply(ApiKey::AddPartitionsToTxn, &response)
     })

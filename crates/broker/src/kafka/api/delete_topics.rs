@@ -21,23 +21,24 @@ pub(crate) fn handle(
     version: i16,
     view: &View<'_>,
 ) -> (Vec<Record>, DeleteTopicsResponse) {
-    let targets: Vec<Target> = match STATES_FROM <= version {
-        true => request
+    let targets: Vec<Target> = if STATES_FROM <= version {
+        request
             .topics
             .iter()
             .map(|topic| Target {
                 name: topic.name.clone(),
                 id: topic.topic_id,
             })
-            .collect(),
-        false => request
+            .collect()
+    } else {
+        request
             .topic_names
             .iter()
             .map(|name| Target {
                 name: Some(name.clone()),
                 id: Uuid::ZERO,
             })
-            .collect(),
+            .collect()
     };
     let (records, answers) = topics::delete(view, targets);
     let answer = |(target, answer): (Target, Result<(), DeleteRefusal>)| match answer {

@@ -7,7 +7,7 @@ use wire::ErrorCode;
 use wire::messages::describe_client_quotas_request::ComponentData;
 use wire::messages::{DescribeClientQuotasRequest, DescribeClientQuotasResponse};
 
-/// What an entity may have a name of. Those of the first are not combined with the others.
+/// The kinds of names of an entity. Those of the first are not combined with the others.
 const ADDRESS: &str = "ip";
 const USER: &str = "user";
 const CLIENT: &str = "client-id";
@@ -65,9 +65,10 @@ fn check(components: &[ComponentData]) -> Result<(), FilterError> {
         }
         seen.insert(kind);
     }
-    match seen.contains(ADDRESS) && 1 < seen.len() {
-        true => Err(FilterError::AddressAmongOthers),
-        false => Ok(()),
+    if seen.contains(ADDRESS) && 1 < seen.len() {
+        Err(FilterError::AddressAmongOthers)
+    } else {
+        Ok(())
     }
 }
 
@@ -166,7 +167,7 @@ mod tests {
                 42,
                 "IP filter component",
             ),
-            // What is wrong with one component goes before what is wrong with all of them.
+            // A fault of one component goes before one of all of them.
             (
                 &[
                     ("ip", DEFAULT, None),

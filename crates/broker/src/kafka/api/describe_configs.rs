@@ -22,7 +22,7 @@ const VALUE_BYTES: usize = 32;
 /// settings, or 15,000 with what those mean. Encoded they take half of that once more.
 const BYTES_MAX: usize = 128 << 20;
 
-/// What may still be looked at and told. A resource is looked at as a whole, so the last one may take more than there is.
+/// The settings that may still be looked at and described. A resource is looked at as a whole, so the last one may take more than there is.
 struct Room {
     settings: usize,
     bytes: usize,

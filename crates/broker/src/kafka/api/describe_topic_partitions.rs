@@ -39,13 +39,14 @@ pub(crate) fn handle(
     else {
         return refuse(request);
     };
-    let names: Box<dyn Iterator<Item = &str>> = match request.topics.is_empty() {
-        true => Box::new(
+    let names: Box<dyn Iterator<Item = &str>> = if request.topics.is_empty() {
+        Box::new(
             view.image
                 .topics_from(from)
                 .map(|topic| topic.name.as_ref()),
-        ),
-        false => Box::new(asked.into_iter()),
+        )
+    } else {
+        Box::new(asked.into_iter())
     };
     let limit = usize::try_from(request.response_partition_limit).unwrap_or(0);
     let mut room = limit.clamp(1, view.broker.request_partitions_max.max(1));

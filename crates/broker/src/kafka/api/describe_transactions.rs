@@ -28,9 +28,10 @@ pub(crate) fn on_describe_transactions(
         .collect();
     call.ask_all(questions, |call, told| {
         let described = told.into_iter().zip(ids).map(|(told, id)| {
-            let told = match id.is_empty() {
-                true => Err(ErrorCode::InvalidRequest),
-                false => told.map(Said::txn),
+            let told = if id.is_empty() {
+                Err(ErrorCode::InvalidRequest)
+            } else {
+                told.map(Said::txn)
             };
             match told {
                 Ok(Answer::Describe(Some(found))) => state(found),

@@ -15,7 +15,7 @@ pub(super) fn code(result: Result<(), ErrorCode>) -> i16 {
 /// The state of a group that is not there.
 pub(super) const DEAD: &str = "Dead";
 
-/// What `asker` may do to a group that was described; nothing is told of one that was not, or where nobody asked.
+/// The operations that `asker` may do to a group that was described; none of one that was not, or where nobody asked.
 pub(super) fn operations(asker: Option<Principal>, group_id: &str, error_code: i16) -> i32 {
     match asker {
         Some(asker) if error_code == 0 => access::operations(asker, Resource::group(group_id)),

@@ -131,7 +131,7 @@ fn tell(response: &mut ListOffsetsPartitionResponse, result: SearchResult, versi
     }
 }
 
-/// What a request asks about, with the name of the topic.
+/// The partitions that a request asks about, with the name of the topic.
 fn partitions(request: &ListOffsetsRequest) -> impl Iterator<Item = (&str, &ListOffsetsPartition)> {
     request.topics.iter().flat_map(|topic| {
         let asked = topic.partitions.iter();

@@ -105,7 +105,7 @@ pub(crate) fn handle(request: &MetadataRequest, version: i16, view: &View<'_>) -
     }
 }
 
-/// What the asker may do to a topic, or "not asked for".
+/// The operations that the asker may do to a topic, or "not asked for".
 type Operations<'a> = &'a dyn Fn(&str) -> i32;
 
 fn asks_by_id(topics: &[MetadataRequestTopic]) -> bool {
@@ -114,9 +114,12 @@ fn asks_by_id(topics: &[MetadataRequestTopic]) -> bool {
 
 /// Every topic has a name, or an id where ids count.
 fn is_sound(topics: &[MetadataRequestTopic], version: i16) -> bool {
-    topics.iter().all(|topic| match topic.topic_id.is_zero() {
-        true => topic.name.is_some(),
-        false => IDS_FROM <= version,
+    topics.iter().all(|topic| {
+        if topic.topic_id.is_zero() {
+            topic.name.is_some()
+        } else {
+            IDS_FROM <= version
+        }
     })
 }
 

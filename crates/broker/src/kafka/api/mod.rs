@@ -162,7 +162,7 @@ pub(crate) fn is_served(key: ApiKey, version: i16) -> bool {
         .any(|row| row.key == key && (row.min..=row.max).contains(&version))
 }
 
-/// What the asker may do to a resource, if that is asked for.
+/// The operations that the asker may do to a resource, if that is asked for.
 fn operations(view: &View<'_>, resource: Resource<'_>, is_asked: bool) -> i32 {
     if is_asked {
         access::operations(view.asker.principal, resource)

@@ -231,7 +231,7 @@ mod tests {
         };
         assert_eq!(told(10, None), ["there"]);
         assert_eq!(told(9, None), ["gone", "there"]);
-        // What was asked for is answered, an unknown id with its error.
+        // Every topic that was asked for is answered, an unknown id with its error.
         assert_eq!(told(10, Some(Vec::new())), ["gone", "there"]);
     }
 

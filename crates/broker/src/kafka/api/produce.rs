@@ -249,7 +249,7 @@ fn code(error: &ProduceError, version: i16) -> ErrorCode {
     }
 }
 
-/// What a client of this version makes of a coordinator's refusal.
+/// The code that a client of this version understands for a coordinator's refusal.
 fn unverified(code: ErrorCode, version: i16) -> ErrorCode {
     match code {
         ErrorCode::ProducerFenced => ErrorCode::InvalidProducerEpoch,

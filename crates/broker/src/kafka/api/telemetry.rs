@@ -25,7 +25,7 @@ use crate::kafka::call::Call;
 use crate::ops::topics::create_by_the_way;
 use crate::telemetry::{Identity, Push};
 
-/// What a push may unfold to, over its own bound: metrics shrink ten times and more, and a record of them must fit its topic.
+/// Bytes that a push may unfold to, over its own bound: metrics shrink ten times and more, and a record of them must fit its topic.
 const UNFOLDED_MAX: usize = 1_000_000;
 /// As Kafka prefers them.
 const CODECS: [Codec; 4] = [Codec::Zstd, Codec::Lz4, Codec::Gzip, Codec::Snappy];
@@ -96,7 +96,7 @@ pub(crate) fn on_push_telemetry(
     request: PushTelemetryRequest,
     attempt: Attempt,
 ) -> Outcome {
-    // What waited for its topic was let in before, and an instance is let in once.
+    // A push that waited for its topic was let in before, and an instance is let in once.
     let admitted = match attempt {
         Attempt::First => admit_push(call, &who, &request),
         Attempt::Second | Attempt::Overdue => Ok(()),
@@ -219,7 +219,7 @@ fn codec(request: &PushTelemetryRequest) -> Option<Codec> {
     id.and_then(Codec::from_id)
 }
 
-/// What is to be kept of a push; `None` where it brings nothing.
+/// The metrics to keep of a push; `None` where it brings none.
 fn unfolded(request: &PushTelemetryRequest) -> Result<Option<Bytes>, ErrorCode> {
     if request.metrics.is_empty() {
         return Ok(None);

@@ -175,7 +175,7 @@ mod tests {
                 "Unsupported metadata.version downgrade from 30 to 20. Unsafe metadata downgrade is not supported in this \
                  version.",
             ),
-            // What kafka-features makes of a release has features that come later.
+            // Releases of kafka-features have features that come later.
             (
                 &[
                     ("group.version", 1, UPGRADE),

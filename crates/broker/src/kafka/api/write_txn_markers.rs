@@ -57,7 +57,7 @@ pub(crate) fn on_write_txn_markers(
     })
 }
 
-/// Who asks looks for the leader of a partition, also where that is the log of groups and its coordinator is not there yet.
+/// The client looks for the leader of a partition, also where that is the log of groups and its coordinator is not there yet.
 fn refusal(code: ErrorCode) -> ErrorCode {
     match code {
         ErrorCode::CoordinatorLoadInProgress

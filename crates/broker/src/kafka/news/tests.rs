@@ -337,7 +337,7 @@ fn coordinators_answer_after_their_time_and_what_they_wrote_stands() {
         code(partition.error_code),
         ErrorCode::CoordinatorNotAvailable
     );
-    // Who reads waits for it as well: he may be told of it.
+    // A reader waits for it as well: it may be shown it.
     let told = bench.late(&fetch_offsets(), FETCH_OFFSETS, 5000 * MS);
     assert_eq!(code(told.error_code), ErrorCode::CoordinatorNotAvailable);
     bench.commit();

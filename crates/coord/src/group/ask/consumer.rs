@@ -12,7 +12,7 @@ pub struct TopicPartitions {
     pub partitions: Vec<PartitionIndex>,
 }
 
-/// What is absent has not changed.
+/// A heartbeat of a member; a field that is absent has not changed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ConsumerHeartbeat {
     pub group_id: String,
@@ -28,7 +28,7 @@ pub struct ConsumerHeartbeat {
     /// Of topic names; an empty one ends the subscription to a pattern.
     pub pattern: Option<String>,
     pub assignor: Option<String>,
-    /// What the member has.
+    /// The partitions that the member has.
     pub owned: Option<Vec<TopicPartitions>>,
     /// The client makes its member id itself (KIP-1082).
     pub brings_member_id: bool,

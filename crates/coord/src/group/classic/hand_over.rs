@@ -36,7 +36,7 @@ impl Classic {
         }
     }
 
-    /// Whoever waits is sent to join again, and finds the other protocol then. Should the log refuse the other group, it finds this one.
+    /// Waiting members are sent to join again, and find the other protocol then. Should the log refuse the other group, they find this one.
     pub(in crate::group) fn send_away(&mut self) -> Out {
         let mut out = Out::default();
         let code = ErrorCode::RebalanceInProgress;
@@ -51,7 +51,7 @@ impl Classic {
         out
     }
 
-    /// Whoever waits, and will not be answered by this group any more.
+    /// The callers that wait, and will not be answered by this group any more.
     pub(in crate::group) fn abandon(&mut self) -> Vec<Caller> {
         let waiting = self.members.values_mut();
         waiting

@@ -205,7 +205,7 @@ impl Classic {
         self.rebalance_or_complete(&reason, join.at, join.settings)
     }
 
-    /// What a member of the current generation is told; the leader also learns who the others are.
+    /// The answer for a member of the current generation; the leader also learns who the others are.
     pub(super) fn joined(&self, id: &str) -> Joined {
         let members = if self.is_leader(id) {
             self.roll()

@@ -9,7 +9,7 @@ use crate::Caller;
 use crate::group::Client;
 use crate::group::ask::Protocol;
 
-/// What one member may say about itself, all protocols together: more would not fit the record of its group anyway.
+/// Bound on a member's own description, all protocols together: more would not fit the record of its group anyway.
 const MEMBER_BYTES_MAX: usize = 1 << 20;
 
 /// About what a protocol takes in memory besides name and metadata, be they a byte: a member has 8,000 of them at most.
@@ -62,7 +62,7 @@ impl Member {
             .unwrap_or_default()
     }
 
-    /// What a record does not hold is kept: who waits, the session, and protocols that were not chosen.
+    /// Facts that a record does not hold are kept: who waits, the session, and protocols that were not chosen.
     pub(super) fn keep(&mut self, known: Member, protocol: &str) {
         if known.metadata(protocol) == self.metadata(protocol) {
             self.protocols = known.protocols;

@@ -1,6 +1,6 @@
 //! A group of the classic protocol: members elect a leader among them, who divides the work (KIP-62, 345, 394, 800, 814).
 //!
-//! What a record says - generation, protocol, leader, members and their assignments - is taken from it by `replay` alone, and
+//! The content of a record - generation, protocol, leader, members and their assignments - is taken from it by `replay` alone, and
 //! only `replay` makes a group Stable. Who waits, who is silent and how far a rebalance is, is soft: after a restart the members
 //! of the last generation go on, or fall silent and are removed. Every caller that waits here is answered exactly once.
 

@@ -50,7 +50,7 @@ impl Classic {
         out
     }
 
-    /// Whoever waits for an assignment of this generation does so in vain.
+    /// Members that wait for an assignment of this generation do so in vain.
     fn cancel_syncs(&mut self, code: ErrorCode, at: Moment) -> Out {
         let waiting = self.take_syncs(at);
         let answers = waiting

@@ -1,6 +1,6 @@
 //! A static member that comes back under a new member id (KIP-345, KIP-814).
 //!
-//! Whoever still acts under the old id is fenced at once. In a Stable group whose protocol stays the same nothing else happens:
+//! A client that still acts under the old id is fenced at once. In a Stable group whose protocol stays the same nothing else happens:
 //! the new id gets the old one's assignment as soon as the record that says so is replayed.
 
 use wire::ErrorCode;

@@ -1,4 +1,4 @@
-//! Who is still there: heartbeats, leaving, and members that fall silent.
+//! Presence of members: heartbeats, leaving, and members that fall silent.
 
 use wire::ErrorCode;
 
@@ -34,7 +34,7 @@ impl Classic {
         }
     }
 
-    /// What became of each leaver, and what follows for the others.
+    /// The outcome for each leaver, and the consequences for the others.
     pub(in crate::group) fn leave(
         &mut self,
         leavers: &[Leaver],

@@ -7,7 +7,7 @@ use super::{Classic, State};
 use crate::group::Retention;
 use crate::group::ask::{self, Described, DescribedMember, Listed};
 
-/// Who commits, and for which generation.
+/// The member that commits, and its generation.
 pub(in crate::group) struct Committer<'a> {
     pub(in crate::group) member_id: &'a str,
     pub(in crate::group) instance_id: Option<&'a str>,

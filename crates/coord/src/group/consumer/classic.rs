@@ -188,7 +188,7 @@ impl ConsumerGroup {
         Ok(())
     }
 
-    /// What became of each leaver, of either protocol, and the records that remove them.
+    /// The outcome for each leaver, of either protocol, and the records that remove them.
     pub fn classic_leave(
         &mut self,
         leavers: &[Leaver],

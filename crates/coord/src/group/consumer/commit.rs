@@ -5,7 +5,7 @@ use wire::{ErrorCode, Uuid};
 use super::ConsumerGroup;
 use super::member::Member;
 
-/// Who commits.
+/// The member that commits.
 #[derive(Clone, Copy, Debug)]
 pub struct CommitBy<'a> {
     pub member_id: &'a str,

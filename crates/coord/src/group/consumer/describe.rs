@@ -1,4 +1,4 @@
-//! What people are shown of a group.
+//! The description of a group for people.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! What members of the classic protocol put into their messages for each other: subscriptions and assignments of consumers.
+//! The messages of classic members for each other: subscriptions and assignments of consumers.
 //!
 //! A version that is newer than ours is read as ours: versions only add at the end.
 
@@ -50,7 +50,7 @@ pub(super) fn assigned(bytes: &Bytes, topics: &dyn Topics) -> Option<Target> {
     Some(target)
 }
 
-/// What a member has, in the words of its own version.
+/// The partitions of a member, in the words of its own version.
 pub(super) fn assignment(owned: &Owned, version: i16, topics: &dyn Topics) -> Bytes {
     let by_name: BTreeMap<&str, Vec<i32>> = (owned.iter())
         .filter_map(|(&id, partitions)| Some((topics.name(id)?, partitions)))
@@ -73,7 +73,7 @@ pub(super) fn assignment(owned: &Owned, version: i16, topics: &dyn Topics) -> By
         .expect("topics that exist have names that fit")
 }
 
-/// What a member says it has, as a heartbeat would say it.
+/// The partitions that a member reports, as a heartbeat would report them.
 pub(super) fn reported(
     subscription: &ConsumerProtocolSubscription,
     topics: &dyn Topics,

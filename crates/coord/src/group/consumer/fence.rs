@@ -12,7 +12,7 @@ use super::{ConsumerGroup, Context, reason};
 use crate::Step;
 use crate::group::{Answer, record};
 
-/// What a batch has besides its records.
+/// Bytes of a batch besides its records.
 pub(super) const BATCH_BYTES: usize = 61;
 
 /// When to try again, should the records be refused.
@@ -33,9 +33,10 @@ impl ConsumerGroup {
             };
             if is_late {
                 // Its second deadline needs no second removal.
-                let bytes = match late.contains(&id) {
-                    true => 0,
-                    false => self.removal_bytes(&id),
+                let bytes = if late.contains(&id) {
+                    0
+                } else {
+                    self.removal_bytes(&id)
                 };
                 if room < bytes && !late.is_empty() {
                     break;

@@ -91,7 +91,7 @@ impl ConsumerGroup {
     /// A member learns only from its next heartbeat what it is to give up or may take. While partitions move, and for one
     /// interval after they were assigned anew, members come more often: every move needs two of them one after the other.
     ///
-    /// Who has all it is to have learns nothing new before the pause between two assignments is over, and comes then: a crowd
+    /// A member with its whole assignment learns nothing new before the pause between two assignments is over, and comes then: a crowd
     /// that joins would else spend its time on heartbeats. Who has no partition comes a little behind those that may have to
     /// give one up.
     fn heartbeat_interval(&self, member: &Member, records: &[GroupRecord], cx: &Context) -> i32 {
@@ -102,9 +102,10 @@ impl ConsumerGroup {
                 GroupRecord::ConsumerGroupTargetAssignmentMetadata(..)
             )
         });
-        let since = match is_assigned_now {
-            true => 0,
-            false => cx.at.wall.0 - self.assigned_at.0,
+        let since = if is_assigned_now {
+            0
+        } else {
+            cx.at.wall.0 - self.assigned_at.0
         };
         let is_moving = !records.is_empty()
             || member.progress != Progress::Stable

@@ -41,12 +41,12 @@ pub struct ClassicMember {
     pub assignment: Bytes,
 }
 
-/// What a classic group has of the consumer group that it was, and no record tells.
+/// Facts of the consumer group that a classic group was, which no record holds.
 #[derive(Debug, Default)]
 pub struct HandedBack {
     /// All that its members speak. The record has the one that was chosen.
     pub protocols: BTreeMap<String, Vec<Protocol>>,
-    /// What members have is not, or may not be, what they are to have.
+    /// True if members do not, or may not, have what they are to have.
     pub rebalances: bool,
 }
 

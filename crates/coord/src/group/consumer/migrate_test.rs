@@ -15,7 +15,7 @@ use crate::group::ask::{
     ConsumerHeartbeat, Heartbeat, Join, JoinRefusal, Joined, Kind, Leaver, Protocol, Standing, Sync,
 };
 
-/// What a classic member says about itself: reads t, has these.
+/// The metadata of a classic member: reads t, has these.
 fn metadata(has: &[i32]) -> Bytes {
     let message = ConsumerProtocolSubscription {
         topics: vec!["t".into()],

@@ -70,7 +70,7 @@ use pattern::Lookout;
 use records::Resolved;
 use timers::{Timers, Wait};
 
-/// What a handler may look at besides the group.
+/// The surroundings that a handler may look at besides the group.
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
     pub at: Moment,

@@ -31,7 +31,7 @@ impl Dice {
     }
 }
 
-/// What the run is checked against from step to step.
+/// The model that the run is checked against from step to step.
 #[derive(Default)]
 struct Seen {
     group_epoch: i32,

@@ -8,10 +8,10 @@ use wire::group::consumer_group_target_assignment_member_value::TopicPartition a
 
 use crate::group::ask::TopicPartitions;
 
-/// What a member is to have.
+/// The partitions that a member is to have.
 pub(super) type Target = BTreeMap<Uuid, BTreeSet<i32>>;
 
-/// What a member has, each partition with the epoch in which it was given (KIP-1251).
+/// The partitions that a member has, each with the epoch in which it was given (KIP-1251).
 pub(super) type Owned = BTreeMap<Uuid, BTreeMap<i32, i32>>;
 
 pub(super) fn owns(owned: &Owned, topic: Uuid, partition: i32) -> bool {

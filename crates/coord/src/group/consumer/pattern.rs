@@ -30,10 +30,10 @@ const PATTERNS_MAX: usize = 256;
 const STEPS_MAX: i64 = 1_000_000;
 /// A group may use a fifth of its shard's time in the long run, and uses a hundredth unless somebody means ill.
 const STEPS_PER_MICROSECOND: i64 = 10;
-/// What a look that has used up its steps waits for.
+/// Steps that a look which used up its own has to wait for.
 const STEPS_LEAST: i64 = 250_000;
 
-/// What a group is looking for. Soft: begun anew after a restart.
+/// The patterns that a group is looking for. Soft: begun anew after a restart.
 #[derive(Debug, Default)]
 pub(super) struct Lookout {
     credit: Credit,
@@ -136,7 +136,7 @@ impl Lookout {
         self.next
     }
 
-    /// What was found is written; the rest follows.
+    /// The topics that were found are written; the rest follows.
     pub(super) fn on_written(&mut self, pattern: &str) {
         if self.found.remove(pattern).is_some() {
             self.next = Some(Instant(0));
@@ -286,7 +286,7 @@ impl ConsumerGroup {
         }
     }
 
-    /// What is to be written next, and still subscribed to. One that does not fit a batch by itself stands for what it stood for.
+    /// The next finding to write that is still subscribed to. One that does not fit a batch by itself stands for what it stood for.
     fn take_found(&mut self, room: usize, batch_bytes_max: usize) -> BTreeMap<String, Resolved> {
         let counts = &self.pattern_counts;
         self.lookout.found.retain(|pattern, resolved| {

@@ -13,7 +13,7 @@ impl ConsumerGroup {
         (self.last_rebalance.as_ref()).filter(|last| last.generation < self.epoch)
     }
 
-    /// What the group was before it became one of this protocol is remembered too.
+    /// The reason from before the group became one of this protocol is remembered too.
     pub(in crate::group) fn goes_on_from(&mut self, last: Option<Rebalance>) {
         self.last_rebalance = last;
     }

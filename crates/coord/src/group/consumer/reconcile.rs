@@ -1,7 +1,7 @@
 //! One member's next step from what it has to what it is to have.
 //!
 //! A member first gives up, then moves to the epoch of the target, then is given what is free; the rest comes as others give up.
-//! What it is asked to give up stays its own until it reports to have no such partition.
+//! Partitions that it is asked to give up stay its own until it reports that it has no such partition.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ pub(super) struct Goal<'a> {
     pub(super) is_subscribed: &'a dyn Fn(Uuid) -> bool,
     /// Nobody else has the partition.
     pub(super) is_free: &'a dyn Fn(Uuid, i32) -> bool,
-    /// What the member says it has; nothing said is nothing known.
+    /// The partitions that the member reports; nothing reported is nothing known.
     pub(super) reported: Option<&'a [TopicPartitions]>,
 }
 

@@ -30,7 +30,7 @@ impl Refusal {
     }
 }
 
-/// What no group could accept.
+/// The requests that no group could accept.
 pub fn check(beat: &ConsumerHeartbeat, settings: &Settings) -> Result<(), Refusal> {
     let demand = |holds: bool, message: &str| {
         holds

@@ -1,4 +1,4 @@
-//! What a consumer group is set to: the broker's `group.consumer.*`, and what the group's own settings change about it.
+//! The settings of a consumer group: the broker's `group.consumer.*`, and the group's own changes to them.
 //!
 //! A group's own values are held to the broker's bounds, which may have moved since they were set.
 
@@ -96,7 +96,7 @@ pub struct Overrides {
 }
 
 impl Settings {
-    /// What holds for a group with settings of its own.
+    /// The settings that hold for a group with settings of its own.
     #[must_use]
     pub fn for_group(&self, own: &Overrides) -> Settings {
         Settings {

@@ -1,4 +1,4 @@
-//! What a member that joined, changed or only beat does to the group: epoch, target assignment, its own next step.
+//! The effect of a member that joined, changed or only beat on its group: epoch, target assignment, its own next step.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -115,7 +115,7 @@ impl Outlook<'_> {
         }
     }
 
-    /// What the member has by the last target; one that takes another's place has what that had.
+    /// The member's partitions by the last target; one that takes another's place has those of that one.
     fn held(&self, member: &Member, by_id: &BTreeMap<Uuid, u32>) -> Vec<Place> {
         let instance = member.instance_id.as_deref();
         let target = (self.group.target.get(&member.id)).or_else(|| {

@@ -1,4 +1,4 @@
-//! What one or a few members see, step by step: here of partitions and sessions, further subjects next door.
+//! The view of one or a few members, step by step: here of partitions and sessions, further subjects next door.
 
 mod commits;
 mod refusals;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::Instant;
 
-/// What a member is waited for.
+/// The reason why a member is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Wait {
     /// To be heard of at all.
@@ -81,7 +81,7 @@ impl Timers {
         self.order.first().map(|(at, ..)| *at)
     }
 
-    /// What is due, earliest first.
+    /// The waits that are due, earliest first.
     pub(super) fn due(&self, now: Instant) -> Vec<(String, Wait)> {
         (self.order.iter())
             .take_while(|(at, ..)| *at <= now)

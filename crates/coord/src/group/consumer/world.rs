@@ -72,7 +72,7 @@ impl FakeTopics {
 
 pub(super) type Place = (Uuid, i32);
 
-/// What comes of a heartbeat.
+/// The outcome of a heartbeat.
 pub(super) struct Told(pub(super) Result<Standing, Refusal>);
 
 #[derive(Clone, Debug, Default)]
@@ -142,7 +142,7 @@ impl World {
     pub(super) fn take(&mut self, step: Step<GroupRecord, Answer>) -> Vec<Answer> {
         self.largest = self.largest.max(record::size(&step.records));
         for record in &step.records {
-            // What the log would hold: records that do not survive it would not survive a restart.
+            // As the log would hold it: records that do not survive it would not survive a restart.
             let (key, value) = record.encode(record.max_version()).expect("a record");
             let record = GroupRecord::decode(key.clone(), value.clone()).expect("a record");
             self.group.replay(&record);
@@ -313,7 +313,7 @@ pub(super) fn report(has: &BTreeSet<Place>) -> Vec<TopicPartitions> {
 }
 
 impl ConsumerGroup {
-    /// What a restart must bring back.
+    /// The state that a restart must bring back.
     pub(super) fn durable(&self) -> String {
         let owners: BTreeMap<_, _> = self.owners.iter().collect();
         format!(

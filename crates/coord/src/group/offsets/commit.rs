@@ -10,7 +10,7 @@ use crate::Topics;
 use crate::group::ask::{CommitPartition, CommitTopic, TopicKey};
 use crate::group::{Settings, record};
 
-/// What all partitions of a commit have in common.
+/// The terms that all partitions of a commit have in common.
 pub(in crate::group) struct Terms<'a> {
     pub(in crate::group) group_id: &'a str,
     /// The group refuses the whole commit.

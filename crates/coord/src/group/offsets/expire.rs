@@ -88,7 +88,7 @@ impl Offsets {
             *room = room.saturating_sub(bytes);
             records.push(record::offset_gone(look.group_id, topic, partition));
         }
-        // What lies before `from` is removed by now, or was refused.
+        // Offsets before `from` are removed by now, or were refused.
         let count: usize = group.committed.values().map(BTreeMap::len).sum();
         Looked::Through {
             is_left: !group.pending.is_empty() || records.len() - before < count,

@@ -34,7 +34,7 @@ type ByTopic = BTreeMap<Arc<str>, BTreeMap<i32, Committed>>;
 struct OfGroup {
     committed: ByTopic,
     pending: BTreeMap<ProducerId, ByTopic>,
-    /// Who has something pending for a partition: a group may have thousands of open transactions, and as many partitions are asked
+    /// Producers with something pending for a partition: a group may have thousands of open transactions, and as many partitions are asked
     /// about at once.
     producers: BTreeMap<Arc<str>, BTreeMap<i32, Vec<ProducerId>>>,
 }
@@ -281,7 +281,7 @@ impl Offsets {
 mod tests {
     use super::*;
 
-    /// What `producers` has to be.
+    /// The value that `producers` has to have.
     fn by_partition(group: &OfGroup) -> BTreeMap<(&str, i32), BTreeSet<ProducerId>> {
         let mut all: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
         for (producer, topics) in &group.pending {

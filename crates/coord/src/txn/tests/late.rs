@@ -1,4 +1,4 @@
-//! What time does: late transactions, and ids that nobody used for long.
+//! The effects of time: late transactions, and ids that nobody used for long.
 
 use super::super::late::ABORTED_PER_CHECK_MAX;
 use super::*;
@@ -183,7 +183,7 @@ fn late_transactions_are_aborted_as_fast_as_ever_after_a_full_disk() {
     }
 }
 
-/// What a batch of these records needs for sure.
+/// Bytes that a batch of these records needs for sure.
 fn batch_bytes(records: &[TransactionRecord]) -> usize {
     let size = |record: &TransactionRecord| {
         let (key, value) = record.encode(1).unwrap();

@@ -15,7 +15,7 @@ use crate::sync::Mutex;
 #[derive(Clone)]
 pub(crate) struct Guest {
     pub(crate) partition: Arc<Partition>,
-    /// What checkpoints say of it; nothing of one that was never used.
+    /// Its row for checkpoints; none for one that was never used.
     pub(crate) row: Option<Row>,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Arrival {
     pub(crate) place: Mutex<Place>,
 }
 
-/// What became of an arrival.
+/// The state of an arrival.
 #[derive(Clone)]
 pub(crate) enum Place {
     Waiting,

@@ -209,7 +209,7 @@ impl Move {
                 none => none.insert(LogCopy::begin(&self.to.dir.env.disk, &self.files)?),
             };
             let stepped = match copy.step(store, bytes_max) {
-                // What was not written is copied again.
+                // Bytes that were not written are copied again.
                 Err(CopyError::Source(error) | CopyError::Target(error)) if is_full(&error) => {
                     return Ok(MoveStep::Wait(ROOM_CHECK));
                 }
@@ -229,7 +229,7 @@ impl Move {
         Ok(MoveStep::On { bytes: 0 })
     }
 
-    /// What the target keeps free stays free.
+    /// True if the target has room beside the space that it keeps free.
     fn has_room(&self) -> bool {
         let settings = &self.to.dir.settings;
         let needed = settings.reserve_bytes + settings.journal_piece_bytes + STEP_BYTES as u64;
@@ -294,7 +294,7 @@ impl Move {
         let (marks, epochs) = {
             let state = partition.state.lock();
             let mut epochs = state.epochs.clone();
-            // What waits is of no directory yet.
+            // Appends that wait are of no directory yet.
             let at = state.pause.as_ref().map_or(state.tail.end(), Pause::at);
             epochs.truncate_from_end(at);
             (state.marks(), epochs)
@@ -346,13 +346,14 @@ impl Move {
         self.partition.state.lock().is_moving = false;
         commit(&self.from.dir, news);
         let disk = &self.to.dir.env.disk;
-        let removed = disk
-            .exists(&self.files)
-            .and_then(|is_there| match is_there {
-                true => disk.remove_dir_all(&self.files),
-                false => Ok(()),
-            });
-        // What cannot be removed now goes at the next start.
+        let removed = disk.exists(&self.files).and_then(|is_there| {
+            if is_there {
+                disk.remove_dir_all(&self.files)
+            } else {
+                Ok(())
+            }
+        });
+        // Files that cannot be removed now go at the next start.
         if let (Err(error), false) = (removed, self.to.dir.is_failed()) {
             env::tell!("cannot remove {}: {error}", self.files.display());
         }
@@ -397,7 +398,7 @@ fn commit(dir: &LogDir, news: &mut Vec<News>) {
 }
 
 impl State {
-    /// What came before the pause is durable, and in the segment files.
+    /// True if all that came before the pause is durable, and in the segment files.
     fn is_quiet(&self) -> bool {
         let Some(pause) = &self.pause else {
             return false;

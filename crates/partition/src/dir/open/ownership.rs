@@ -1,4 +1,4 @@
-//! Whose a directory is, found out before the first byte is written to it.
+//! The owner of a directory, found out before the first byte is written to it.
 //!
 //! Reads only. A directory is ours when a file says so that no other program writes, and new when it holds neither partitions nor
 //! marks of another program; anything else is refused as it is, so that its owner still starts.

@@ -63,15 +63,16 @@ impl Ledger {
             return Ok(());
         }
         let point = *self.dir.point.lock();
-        // What cannot be opened now is opened later; this move begins anew.
+        // A log that cannot be opened now is opened later; this move begins anew.
         let is_vouched_for = match self.checkpoint_anyway(point, wall) {
             Err(error) if error.is_full() => false,
             done => done?,
         };
         for (arrival, home) in placed {
-            arrival.conclude(match is_vouched_for {
-                true => Place::Here(home),
-                false => Place::Refused,
+            arrival.conclude(if is_vouched_for {
+                Place::Here(home)
+            } else {
+                Place::Refused
             });
         }
         Ok(())

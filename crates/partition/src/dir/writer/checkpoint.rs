@@ -1,6 +1,6 @@
 //! Checkpoints: the segment files alone become sufficient up to a point of the journal, and the pieces below it free.
 //!
-//! What is committed is written, the files are synced, one file says so, and the journal lets go. A volume with many changed
+//! Committed batches are written, the files are synced, one file says so, and the journal lets go. A volume with many changed
 //! files takes long to sync, so the syncer does it while the segment writer goes on. Invariants: what a checkpoint says was
 //! true when its sync began, and bytes written since are behind it; one is under way at a time, so none is stored over a later
 //! one; journal pieces are let go only when it is stored.
@@ -211,7 +211,7 @@ impl Ledger {
         }
     }
 
-    /// What the files have, which is all up to the point. A log start may be ahead of that: the journal has the trim, and the
+    /// The content of the files, which is all up to the point. A log start may be ahead of that: the journal has the trim, and the
     /// batches that it went through.
     fn cover(&mut self, point: Point) -> Covered {
         // First those that are about to live here: when one of them is here now, the list that is taken after has it.

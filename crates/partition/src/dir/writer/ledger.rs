@@ -1,4 +1,4 @@
-//! What the segment writer of one log directory knows of the batches on their way to the disk, and its chores share.
+//! The segment writer's knowledge of the batches on their way to the disk, which its chores share.
 //!
 //! A batch is first *pending* (its partition is on the list), then in a segment file and still in memory (*hot*), and *unsynced*
 //! until a checkpoint covers it; segment files below a log start are *spent*, and unlinked later.
@@ -63,7 +63,7 @@ impl HotTail {
     }
 }
 
-/// What a checkpoint is about to say, and what its sync covers.
+/// The rows of a coming checkpoint, and the files that its sync covers.
 pub(super) struct Covered {
     pub(super) point: Point,
     pub(super) rows: Vec<checkpoint::Row>,

@@ -234,7 +234,7 @@ impl Ledger {
         }
     }
 
-    /// What a deleted partition has in memory is not written any more. Nothing comes after: its rounds are not counted.
+    /// Batches of a deleted partition in memory are not written any more. Nothing comes after: its rounds are not counted.
     pub(super) fn drop_unwritten(&self, partition: &Partition, home: &Arc<Home>) {
         let mut state = partition.state.lock();
         if !state.is_deleted || !Arc::ptr_eq(&state.home, home) {

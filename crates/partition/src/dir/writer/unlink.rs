@@ -27,7 +27,7 @@ impl Chore for Unlinking {
         while let Some((_, home, deleted)) =
             (ledger.spent).pop_front_if(|(at, _, _)| *at <= now || dir.is_full())
         {
-            // What was removed as a whole has left this list.
+            // Files that were removed as a whole have left this list.
             let unlinked = home.store.get().map_or(Ok(()), |of| of.unlink(&deleted));
             match unlinked {
                 // A removal may need room too.

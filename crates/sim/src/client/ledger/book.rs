@@ -1,4 +1,4 @@
-//! What was written to the ledger in which transaction, and what a reading of it may show.
+//! The writes to the ledger by transaction, and what a reading of it may show.
 //!
 //! The first record of each transaction has a key of its own and is never superseded: whether it is there tells what became of a
 //! transaction whose commit was not answered. Invariant: a fate that is known never changes.
@@ -50,7 +50,7 @@ pub(super) struct Book {
     /// Whether a deletion that is the last of its key must still be there.
     retains_deletions: bool,
     stable_max: i64,
-    /// What the committed reading before found of keys that are deleted. It may have met it on its way out.
+    /// Deleted keys that the committed reading before found. It may have met them on their way out.
     stale: BTreeMap<u64, usize>,
     /// Writes of aborted transactions that a reading of everything did not find any more.
     pub(super) cleaned: BTreeSet<usize>,
@@ -163,16 +163,15 @@ impl Book {
             ));
         }
         self.stable_max = stable;
-        match reading.is_committed {
-            true => {
-                self.judge_fates(reading, stable)?;
-                self.judge_last(reading, stable)
-            }
-            false => self.judge_all(reading, stable, end),
+        if reading.is_committed {
+            self.judge_fates(reading, stable)?;
+            self.judge_last(reading, stable)
+        } else {
+            self.judge_all(reading, stable, end)
         }
     }
 
-    /// Whoever reads what is committed sees of each transaction all or nothing, and what its producer was told.
+    /// A reader of committed records sees of each transaction all or nothing, and what its producer was told.
     fn judge_fates(&mut self, reading: &Reading, stable: i64) -> Result<(), String> {
         for number in &reading.found {
             let at = self.writes[*number].txn;

@@ -227,9 +227,10 @@ impl Ledger {
         self.book.begin();
         (self.state, self.is_doomed) = (State::Open, false);
         self.is_slow = self.chance.one_in(SLOW_ONE_IN);
-        self.left = match self.is_slow {
-            true => self.chance.between(3, 5),
-            false => self.chance.between(1, 6),
+        self.left = if self.is_slow {
+            self.chance.between(3, 5)
+        } else {
+            self.chance.between(1, 6)
         };
     }
 
@@ -283,9 +284,10 @@ impl Ledger {
         };
         self.link.ask(&request, 5, now);
         self.state = State::Ending { committed };
-        self.book.ends(match committed {
-            true => Fate::Asked,
-            false => Fate::Aborted,
+        self.book.ends(if committed {
+            Fate::Asked
+        } else {
+            Fate::Aborted
         });
     }
 
@@ -349,9 +351,10 @@ impl Ledger {
         };
         match code(response.error_code)? {
             ErrorCode::None => {
-                self.book.ends(match committed {
-                    true => Fate::Committed,
-                    false => Fate::Aborted,
+                self.book.ends(if committed {
+                    Fate::Committed
+                } else {
+                    Fate::Aborted
                 });
                 self.producer = (response.producer_id, response.producer_epoch);
                 (self.sequence, self.state) = (0, State::Idle);
@@ -402,9 +405,10 @@ impl Ledger {
                 self.reading.next = next;
             }
         }
-        let until = match self.reading.is_committed {
-            true => stable,
-            false => end,
+        let until = if self.reading.is_committed {
+            stable
+        } else {
+            end
         };
         if self.reading.next >= until {
             let reading = std::mem::take(&mut self.reading);

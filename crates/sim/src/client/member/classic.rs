@@ -55,7 +55,7 @@ impl Classic {
         }
     }
 
-    /// Who heard of a rebalance has given up everything; who did not is waited for until its session ends.
+    /// A member that heard of a rebalance has given up everything; one that did not is waited for until its session ends.
     pub(super) fn holds_until(&self) -> Instant {
         self.heard.plus(Duration::from_millis(SESSION_MS as u64))
     }
@@ -64,7 +64,7 @@ impl Classic {
         (&self.id, self.generation)
     }
 
-    /// What was on its way may be in the group: only joining again tells.
+    /// A request on its way may have reached the group: only joining again shows it.
     pub(super) fn on_silence(&mut self) -> Effect {
         self.state = State::Out;
         Effect::ThrownOut
@@ -216,13 +216,14 @@ impl Classic {
         match code(response.error_code)? {
             ErrorCode::None => {
                 self.state = State::Joined;
-                self.led = match response.leader == response.member_id {
-                    true => response
+                self.led = if response.leader == response.member_id {
+                    response
                         .members
                         .into_iter()
                         .map(|member| member.member_id)
-                        .collect(),
-                    false => Vec::new(),
+                        .collect()
+                } else {
+                    Vec::new()
                 };
                 self.id = response.member_id;
                 self.generation = response.generation_id;
@@ -260,7 +261,7 @@ impl Classic {
     }
 }
 
-/// What members tell each other, as consumers do.
+/// A message that members send each other, as consumers do.
 fn embedded<M: Message>(message: &M) -> bytes::Bytes {
     let mut w = Writer::new();
     w.i16(EMBEDDED_VERSION);

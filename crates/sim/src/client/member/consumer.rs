@@ -59,7 +59,7 @@ impl Consumer {
         (&self.id, self.epoch)
     }
 
-    /// Who does not give up in time what it was told to is thrown out, with everything.
+    /// A member that does not give up in time what it has to is thrown out, with everything.
     pub(super) fn holds_until(&self) -> Instant {
         let session = self.heard.plus(Duration::from_millis(SESSION_MS as u64));
         match self.giving_up.values().min() {
@@ -139,12 +139,13 @@ impl Consumer {
             request.rebalance_timeout_ms = REBALANCE_MS;
             request.subscribed_topic_names = Some(vec![topic.to_owned()]);
             let partitions: Vec<i32> = held.positions.keys().copied().collect();
-            request.topic_partitions = Some(match partitions.is_empty() {
-                true => Vec::new(),
-                false => vec![TopicPartitions {
+            request.topic_partitions = Some(if partitions.is_empty() {
+                Vec::new()
+            } else {
+                vec![TopicPartitions {
                     topic_id: self.topic_id,
                     partitions,
-                }],
+                }]
             });
         }
         self.unheard.get_or_insert(now);

@@ -35,7 +35,7 @@ const REBALANCE_MS: i32 = 2_000;
 const COMMIT_VERSION: i16 = 9;
 const FETCH_VERSION: i16 = 9;
 
-/// What is known of one partition of a group.
+/// The knowledge about one partition of a group.
 #[derive(Debug, Default)]
 pub(crate) struct GroupPart {
     /// Highest offset whose commit was acknowledged, and highest that anybody tried to commit.
@@ -64,7 +64,7 @@ enum Protocol {
     Consumer(Consumer),
 }
 
-/// What a member wants to ask next.
+/// The next question of a member.
 enum Wish {
     /// Asked by the protocol itself.
     Asked,
@@ -74,7 +74,7 @@ enum Wish {
     Any,
 }
 
-/// What an answer means for the member.
+/// The meaning of an answer for the member.
 enum Effect {
     Nothing,
     /// The member owns nothing any more.
@@ -90,7 +90,7 @@ enum Effect {
 struct Held {
     /// Next offset to commit is one more; `None` until it was asked for.
     positions: BTreeMap<i32, Option<i64>>,
-    /// What was acknowledged before a fetch of offsets, or a commit, was sent.
+    /// The offsets acknowledged before a fetch of offsets, or a commit, was sent.
     floor: BTreeMap<i32, i64>,
     committing: BTreeMap<i32, i64>,
 }
@@ -247,9 +247,10 @@ impl Member {
     ) -> Member {
         let is_mixed = protocol == GroupProtocol::Mixed;
         let is_classic = protocol == GroupProtocol::Classic || is_mixed && chance.one_in(2);
-        let protocol = match is_classic {
-            true => Protocol::Classic(Classic::new(None)),
-            false => Protocol::Consumer(Consumer::new(&mut chance, None)),
+        let protocol = if is_classic {
+            Protocol::Classic(Classic::new(None))
+        } else {
+            Protocol::Consumer(Consumer::new(&mut chance, None))
         };
         Member {
             number: notes.process(),
@@ -285,9 +286,10 @@ impl Member {
     /// Begins anew, by this protocol.
     fn play(&mut self, is_classic: bool) {
         let instance = self.instance.clone();
-        self.protocol = match is_classic {
-            true => Protocol::Classic(Classic::new(instance)),
-            false => Protocol::Consumer(Consumer::new(&mut self.chance, instance)),
+        self.protocol = if is_classic {
+            Protocol::Classic(Classic::new(instance))
+        } else {
+            Protocol::Consumer(Consumer::new(&mut self.chance, instance))
         };
     }
 
@@ -316,7 +318,7 @@ impl Member {
             Effect::Moved => self.is_lost = true,
         }
         self.held.committing.clear();
-        // Who only asks where the coordinator is stays a member in the consumer protocol.
+        // A member that only asks where the coordinator is stays one in the consumer protocol.
         if matches!(
             (&effect, &self.protocol),
             (Effect::Moved, Protocol::Consumer(_))
@@ -415,7 +417,7 @@ impl Member {
     }
 
     /// A commit was taken that was sent at `asked`: nobody may have had the place by then who asked for it after we last had it.
-    /// Whose question was on its way together with ours may have come before us, whatever answer arrived first.
+    /// A member whose question was on its way together with ours may have come before us, whatever answer arrived first.
     fn judge_instance(&self, asked: Instant, notes: &mut Notes) {
         let Some(instance) = &self.instance else {
             return;
@@ -563,9 +565,10 @@ impl Member {
 
     fn refuse_unknown(&self, partitions: &[i32]) -> Result<(), LineError> {
         let known = 0..self.partitions;
-        match partitions.iter().all(|partition| known.contains(partition)) {
-            true => Ok(()),
-            false => Err(nonsense("an assignment that nobody made")),
+        if partitions.iter().all(|partition| known.contains(partition)) {
+            Ok(())
+        } else {
+            Err(nonsense("an assignment that nobody made"))
         }
     }
 
@@ -597,7 +600,7 @@ impl Member {
         }
     }
 
-    /// What was acknowledged before the question is in the answer, and nothing that nobody tried.
+    /// Offsets acknowledged before the question are in the answer, and nothing that nobody tried.
     fn on_position(&mut self, partition: i32, committed: i64, notes: &mut Notes) {
         let floor = self.held.floor.get(&partition).copied().unwrap_or(0);
         let tried = notes.part(&self.group, partition).tried;

@@ -1,4 +1,4 @@
-//! What answers mean for a transactional producer: it goes on, asks again, gives its transaction up, or begins anew.
+//! The meaning of answers for a transactional producer: it goes on, asks again, gives its transaction up, or begins anew.
 
 use env::sim::Outside;
 use wire::messages::{
@@ -230,9 +230,10 @@ impl Transactor {
                     self.recovers = true;
                     self.state = State::Out;
                 }
-                let outcome = match committed {
-                    true => Outcome::Ok,
-                    false => Outcome::Fail,
+                let outcome = if committed {
+                    Outcome::Ok
+                } else {
+                    Outcome::Fail
                 };
                 self.finish(outcome, world, notes);
             }
@@ -263,7 +264,7 @@ impl Transactor {
                 now.since(txn.began)
             ));
         }
-        // What is on the connection belongs to the old incarnation.
+        // Answers on the connection belong to the old incarnation.
         self.link.line = None;
         self.link.asked = None;
         self.begin_anew(world, notes);

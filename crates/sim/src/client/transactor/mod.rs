@@ -155,7 +155,7 @@ impl Client for Transactor {
         self.judge(answer, world, notes)
     }
 
-    /// What was under way is sent again.
+    /// Requests that were under way are sent again.
     fn hang_up(&mut self, world: &Outside, notes: &mut Notes) {
         let now = world.now();
         let line = self.link.line.take();
@@ -260,9 +260,10 @@ impl Transactor {
             begun: 0,
             patience: ANSWER_MAX,
             // The first of its id has nobody before it.
-            strays_until: match habits.is_calm {
-                true => now.plus(STRAY_MAX),
-                false => now,
+            strays_until: if habits.is_calm {
+                now.plus(STRAY_MAX)
+            } else {
+                now
             },
             is_ending: false,
             commits: 0,
@@ -317,7 +318,7 @@ impl Transactor {
         }
         let now = world.now();
         match self.state {
-            // What arrives after the end begins a transaction that nobody knows of, until its timeout.
+            // A batch that arrives after the end begins a transaction that nobody knows of, until its timeout.
             State::Adding => {
                 self.strays_until = now.plus(STRAY_MAX + self.habits.timeout);
                 if self.chance.one_in(2) {
@@ -361,9 +362,10 @@ impl Transactor {
             _ => -1,
         };
         let mut all = self.habits.places.clone();
-        let count = match self.habits.is_calm {
-            true => all.len(),
-            false => self.chance.between(1, all.len() as u64) as usize,
+        let count = if self.habits.is_calm {
+            all.len()
+        } else {
+            self.chance.between(1, all.len() as u64) as usize
         };
         let mut places = Vec::new();
         for _ in 0..count {
@@ -382,9 +384,10 @@ impl Transactor {
             number,
             is_commit_open: false,
         });
-        self.state = match self.habits.is_old {
-            true => State::Adding,
-            false => State::Open,
+        self.state = if self.habits.is_old {
+            State::Adding
+        } else {
+            State::Open
         };
     }
 
@@ -406,9 +409,10 @@ impl Transactor {
         if txn.is_doomed || txn.left == 0 {
             let is_acked = txn.batches.iter().all(|batch| batch.is_acked);
             if unanswered == 0 && is_acked && txn.owes_offset && !txn.is_doomed {
-                self.state = match self.habits.is_old {
-                    true => State::AddingGroup,
-                    false => State::Committing,
+                self.state = if self.habits.is_old {
+                    State::AddingGroup
+                } else {
+                    State::Committing
                 };
             } else if unanswered == 0 && (is_acked || txn.is_doomed) {
                 let committed = !txn.is_doomed && (is_calm || !self.chance.one_in(4));

@@ -1,4 +1,4 @@
-//! What a transactional producer asks, in versions that change from one request to the next.
+//! The requests of a transactional producer, in versions that change from one request to the next.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -133,9 +133,10 @@ impl Transactor {
     }
 
     pub(super) fn send(&mut self, at: usize, now: Instant) {
-        let drawn = match self.habits.is_old {
-            true => self.chance.between(3, 11),
-            false => 12,
+        let drawn = if self.habits.is_old {
+            self.chance.between(3, 11)
+        } else {
+            12
         };
         let (Some(txn), Some(line)) = (&mut self.txn, &mut self.link.line) else {
             return;
@@ -215,9 +216,10 @@ impl Transactor {
             }],
             ..Default::default()
         };
-        let version = match self.habits.is_old {
-            true => self.chance.between(0, 4) as i16,
-            false => 5,
+        let version = if self.habits.is_old {
+            self.chance.between(0, 4) as i16
+        } else {
+            5
         };
         if let Some(patience) = delay(line, &mut self.chance, self.habits.delays, PATIENCE_MS) {
             self.patience = patience;
@@ -235,9 +237,10 @@ impl Transactor {
             producer_epoch: epoch,
             committed,
         };
-        let version = match self.habits.is_old {
-            true => self.chance.between(0, 4) as i16,
-            false => 5,
+        let version = if self.habits.is_old {
+            self.chance.between(0, 4) as i16
+        } else {
+            5
         };
         if let Some(patience) = delay(line, &mut self.chance, self.habits.delays, PATIENCE_MS) {
             self.patience = patience;

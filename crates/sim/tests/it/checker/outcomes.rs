@@ -76,7 +76,7 @@ fn answers_mean_what_the_table_says() {
     }
 }
 
-/// What users are told of a code is what the checker holds the broker to.
+/// The promise of a code to users is what the checker holds the broker to.
 #[test]
 fn every_code_that_is_promised_to_be_definite_is_judged_as_such() {
     let rest = [

@@ -130,7 +130,7 @@ fn a_cold_fetch_is_answered_with_what_the_reader_pool_gives() {
     let mut bench = cold();
     bench.put(&encoded(&request(1), 11));
     assert_eq!(bench.answer::<FetchRequest>(11), None);
-    // What it waits for comes: no time-out is needed.
+    // The records that it waits for come: no time-out is needed.
     assert_eq!((bench.waiting_count(), bench.timers_count()), (1, 0));
     assert_eq!(bench.execute_needs(), 1);
     assert_eq!(bench.waiting_count(), 0);

@@ -63,7 +63,7 @@ pub(super) struct MemberSpec<'a> {
     pub(super) instance: Option<&'a str>,
     /// Places of the topics that it subscribes to, ascending; shared by members that subscribe to the same.
     pub(super) topics: Rc<[u32]>,
-    /// What it has by the last target, ascending; may name partitions that it may not have any more.
+    /// Its partitions by the last target, ascending; may name partitions that it may not have any more.
     pub(super) held: Vec<Place>,
 }
 

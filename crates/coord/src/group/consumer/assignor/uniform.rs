@@ -58,7 +58,7 @@ fn fill(spec: &Spec) -> Vec<Vec<Place>> {
         .into_iter();
     for member in &mut assigned {
         let mut share = quota.saturating_sub(member.len());
-        // Who kept one more than the quota was counted above.
+        // Members that kept one more than the quota were counted above.
         if extras > 0 && member.len() <= quota {
             extras -= 1;
             share += 1;

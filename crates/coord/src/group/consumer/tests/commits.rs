@@ -1,4 +1,4 @@
-//! Who may commit, and until when.
+//! Members that may commit, and until when.
 
 use super::*;
 

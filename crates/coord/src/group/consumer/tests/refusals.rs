@@ -1,4 +1,4 @@
-//! Who is refused, and what a refusal leaves as it was.
+//! Members that are refused, and the group that a refusal leaves as it was.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What members subscribe to, by name and by pattern, and topics that come and go.
+//! Subscriptions of members, by name and by pattern, and topics that come and go.
 
 use super::*;
 
@@ -159,7 +159,7 @@ fn patterns_that_take_long_are_looked_for_by_ticks() {
     assert!((2_000_000_000..8_000_000_000).contains(&took), "{took}");
     let response = world.beat("a", |_| {});
     assert!(world.show(&response).len() > 1_000);
-    // What changes for it is not looked for by anybody's heartbeat.
+    // No heartbeat looks for the changes of this pattern.
     world.topics.set("topic-of-all", 1);
     world.pass(10_000);
     world.beat("b", |_| {});

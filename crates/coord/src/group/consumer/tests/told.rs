@@ -1,4 +1,4 @@
-//! What a group tells of itself: its members, and why it moved on.
+//! The group's reports of itself: its members, and why it moved on.
 
 use super::*;
 use crate::group::ask::{Kind, NamedPartitions};
