@@ -246,7 +246,7 @@ fn describe(client: &mut Client, global: &Global, groups: &[String]) -> Result<(
             out,
             "{gap}group {}  {}  {}",
             printable(&group.id),
-            printable(&group.kind),
+            printable(group.kind),
             printable(&group.state)
         )?;
         if !group.assignor.is_empty() {

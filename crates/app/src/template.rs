@@ -207,7 +207,7 @@ fn write_member(out: &mut impl Write, name: &str, value: Option<&[u8]>) -> io::R
 pub(crate) fn unbase64(text: &str) -> Option<Vec<u8>> {
     let digits = text.trim_end_matches('=');
     let padding = text.len() - digits.len();
-    if text.len() % 4 != 0 || padding > 2 {
+    if !text.len().is_multiple_of(4) || padding > 2 {
         return None;
     }
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3);

@@ -28,7 +28,7 @@ fn root() -> PathBuf {
 }
 
 /// The promises themselves; who names a code there does not give it.
-const PROMISES: &str = "broker/src/promises.rs";
+const PROMISES: &str = "broker/src/error_outcomes.rs";
 
 /// The codes that the sources of the broker name.
 fn given(dir: &Path, found: &mut BTreeSet<String>) {

@@ -363,7 +363,6 @@ fn list_offsets(state: &State, request: &ListOffsetsRequest) -> ListOffsetsRespo
     let topics = request.topics.iter().map(|topic| ListOffsetsTopicResponse {
         name: topic.name.clone(),
         partitions: topic.partitions.iter().map(end).collect(),
-        ..Default::default()
     });
     ListOffsetsResponse {
         topics: topics.collect(),

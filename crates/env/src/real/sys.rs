@@ -526,8 +526,7 @@ pub(super) fn raise_file_limit() -> io::Result<()> {
 
 /// Seconds since 1970 of a local time, given as what UTC would call the same numbers; `None` where the system cannot tell.
 #[allow(unsafe_code)]
-pub(super) fn local_to_utc(seconds: i64) -> Option<i64> {
-    let seconds = libc::time_t::try_from(seconds).ok()?;
+pub(super) fn local_to_utc(seconds: libc::time_t) -> Option<libc::time_t> {
     // SAFETY: a `tm` is numbers and a pointer, for which zeros are valid.
     let mut parts: libc::tm = unsafe { std::mem::zeroed() };
     // SAFETY: both pointers are to live values; the call fills the second.
@@ -538,7 +537,7 @@ pub(super) fn local_to_utc(seconds: i64) -> Option<i64> {
     parts.tm_isdst = -1;
     // SAFETY: the pointer is to a live `tm` that was filled above.
     let utc = unsafe { libc::mktime(&mut parts) };
-    (utc != -1).then(|| utc.into())
+    (utc != -1).then_some(utc)
 }
 
 /// Memory of the machine.

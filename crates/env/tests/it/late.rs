@@ -325,7 +325,7 @@ fn a_sync_that_returns_covers_what_slower_ones_before_it_had_begun() {
 
 #[test]
 fn the_clock_of_a_host_that_syncs_may_get_another_rate() {
-    let mut rig = rig(3);
+    let rig = rig(3);
     rig.begin();
     let machine = rig.machines.get(HostId(2)).clone();
     let before = machine.env().clock.wall_ms().0;

@@ -115,9 +115,9 @@ fn recover(
     if problems.is_empty() {
         drop(broker);
         if seed.is_multiple_of(2) {
-            drop(machine.power_cut())
+            let _ = machine.power_cut();
         } else {
-            machine.kill()
+            machine.kill();
         }
         let (second, _broker) = find(&machine, config, plan, run);
         problems.extend(second.problems.iter().cloned());
