@@ -4,35 +4,35 @@
 //! runs them as threads, the simulated one takes turns.
 
 mod committer;
+mod connection_counts;
 mod control;
 mod coordinate;
-mod crowd;
+mod dir_choice;
 mod error;
+mod error_outcomes;
 // `loop` is a keyword, so the folder cannot name its module.
 #[path = "loop/mod.rs"]
 mod event_loop;
-mod held;
 mod ids;
 mod inboxes;
 mod kafka;
+mod memory_use;
 mod metadata;
 mod mover;
 mod moves;
 mod ops;
+mod pending_moves;
 mod place;
-mod promises;
 mod reads;
 pub mod settings;
 mod shared;
 mod start;
 mod telemetry;
 mod topics;
-mod whereabouts;
-mod wishes;
 
 pub use control::Unfit;
-pub use held::Held;
+pub use error_outcomes::{INDEFINITE, leaves_unknown};
 pub use log::journal::Damage;
+pub use memory_use::Held;
 pub use partition::{InMemory, OpenError, accept_loss, unnamed_loss};
-pub use promises::{INDEFINITE, leaves_unknown};
 pub use start::{Broker, StartError};

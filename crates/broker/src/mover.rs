@@ -17,8 +17,8 @@ use wire::Uuid;
 
 use crate::ids::random_uuid;
 use crate::metadata::Assigned;
+use crate::pending_moves::{self, Key};
 use crate::shared::Shared;
-use crate::wishes::{self, Key};
 
 /// How soon the commit of a move is looked for again.
 const COMMIT_CHECK: Duration = Duration::from_millis(1);
@@ -94,7 +94,7 @@ impl Mover {
     fn take_up(&mut self) {
         let topics = self.shared.topics();
         for dir in self.shared.dirs().iter().filter(|dir| !dir.is_failed()) {
-            let wanted = match wishes::load(&*self.shared.env.disk, &dir.path) {
+            let wanted = match pending_moves::load(&*self.shared.env.disk, &dir.path) {
                 Ok(wanted) => wanted,
                 Err(error) => {
                     env::tell!("moves to {} are forgotten: {error}", dir.path.display());
@@ -149,7 +149,7 @@ impl Mover {
         let stored = self.stored.entry(dir.id).or_default();
         if *stored != wanted {
             let list: Vec<Key> = wanted.iter().copied().collect();
-            wishes::store(&*self.shared.env.disk, &dir.path, &list)?;
+            pending_moves::store(&*self.shared.env.disk, &dir.path, &list)?;
             *stored = wanted;
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! Where partitions are wanted: those that move to another log directory, and those that do not exist yet.
 //!
 //! Owns the wishes; the mover fulfils them one after the other. Invariant: a partition has one wish at most, and one whose
-//! target is where the partition lives calls off what is under way. The mover keeps a list of them in each directory (`wishes`), so
+//! target is where the partition lives calls off what is under way. The mover keeps a list of them in each directory (`pending_moves`), so
 //! that a restart goes on with them; a restart finds every partition where the metadata say.
 
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use partition::{LogDir, Moved, Partition};
 use wire::Uuid;
 
-use crate::wishes::Key;
+use crate::pending_moves::Key;
 
 /// Directories remembered for partitions that do not exist: 10,000, some MiB. Past it a preference is not taken, and the partition
 /// is placed like any other.

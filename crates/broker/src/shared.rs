@@ -14,10 +14,10 @@ use model::InboxId;
 use parking_lot::Mutex;
 use partition::{Cleaning, LogDir, News, Residents, Wait};
 
-use crate::crowd::Crowd;
+use crate::connection_counts::Crowd;
 use crate::event_loop::memory::Budget;
-use crate::held::{Held, Row};
 use crate::inboxes::{Inboxes, Post, Redeemed, ShardId};
+use crate::memory_use::{Held, Row};
 use crate::metadata::Metadata;
 use crate::moves::Moves;
 use crate::reads::ReaderPool;

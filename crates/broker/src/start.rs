@@ -27,10 +27,11 @@ use wire::{ErrorCode, Uuid};
 
 use crate::committer::{Committer, Stage};
 use crate::control::{self, Mailbox, Plan, QuorumWorker, Unfit};
+use crate::dir_choice;
 use crate::event_loop::Shard;
-use crate::held::Held;
 use crate::ids::random_uuid;
 use crate::inboxes::{Inbox, Inboxes, Redeemed, ShardId};
+use crate::memory_use::Held;
 use crate::metadata::{METADATA_PARTITION, METADATA_TOPIC, Metadata};
 use crate::mover::Mover;
 use crate::place::Places;
@@ -38,7 +39,6 @@ use crate::reads::ReaderLoop;
 use crate::settings::{Settings, log_config, log_config_of};
 use crate::shared::Shared;
 use crate::topics::Topics;
-use crate::whereabouts;
 
 /// Kafka's id of the metadata topic.
 const METADATA_TOPIC_ID: Uuid = Uuid([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
@@ -380,7 +380,7 @@ fn recover(env: &Env, settings: &Settings) -> Result<Recovered, StartError> {
             done => restored.push(done),
         }
     }
-    let adopted = whereabouts::settle(&mut restored, &image, node);
+    let adopted = dir_choice::settle(&mut restored, &image, node);
     let mut residents = Vec::new();
     let mut rounds = 0;
     for (at, restored) in restored.into_iter().enumerate() {

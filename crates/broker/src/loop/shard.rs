@@ -16,10 +16,10 @@ use super::inbox::Frame;
 use super::memory::Account;
 use super::pending::Pending;
 use crate::coordinate::question::Answered;
-use crate::held::Held;
 use crate::inboxes::Post;
 use crate::inboxes::{Redeemed, ShardId};
 use crate::kafka::{self, Door, Hall};
+use crate::memory_use::Held;
 use crate::ops::Desk;
 use crate::shared::Shared;
 
