@@ -52,7 +52,7 @@ impl SnapshotId {
     }
 }
 
-/// What a snapshot says beside the image.
+/// The description of a snapshot beside the image.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Head {
     /// When the last batch was written that the snapshot stands for.
@@ -272,7 +272,7 @@ impl Reader {
         Ok(())
     }
 
-    /// What the snapshot says beside its records, once all batches were there.
+    /// The description beside the snapshot's records, once all batches were there.
     pub fn finish(self) -> Result<Head, CheckpointError> {
         let head = self.head.ok_or(CheckpointError::NoHeader)?;
         if self.is_complete {

@@ -11,7 +11,7 @@ use model::{BrokerId, Instant, Offset};
 
 use crate::image::Image;
 
-/// What a broker says of itself every now and then.
+/// The report that a broker gives of itself every now and then.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Heartbeat {
     pub broker: BrokerId,
@@ -130,7 +130,7 @@ impl Sessions {
         }
     }
 
-    /// What a heartbeat leads to; it holds for the next one at once. `leads`: the broker leads a partition.
+    /// The consequences of a heartbeat; they hold for the next one at once. `leads`: the broker leads a partition.
     pub fn on_heartbeat(
         &mut self,
         heartbeat: &Heartbeat,
@@ -242,7 +242,7 @@ impl Sessions {
         }
     }
 
-    /// What all brokers have applied that are neither fenced nor shutting down.
+    /// The offset that all brokers have applied that are neither fenced nor shutting down.
     fn lowest_active_offset(&self) -> i64 {
         let active = self.brokers.values();
         let active = active.filter(|one| !one.is_fenced && one.shut_down_at.is_none());

@@ -10,7 +10,7 @@ use wire::records::Batch;
 use crate::isolation::Isolation;
 use crate::partition::{Bounds, Hole, Home, Partition, State};
 
-/// What to send for a read.
+/// The bytes to send for a read.
 pub enum Records {
     /// Nothing at or above the asked offset yet.
     AtEnd,
@@ -33,7 +33,7 @@ impl Records {
         self.len() == 0
     }
 
-    /// What they keep in memory.
+    /// Bytes that they keep in memory.
     #[must_use]
     pub fn memory(&self) -> usize {
         match self {
@@ -105,7 +105,7 @@ impl ReadError {
     }
 }
 
-/// What a reader asks of one partition.
+/// A reader's question to one partition.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadRequest {
     pub from: Offset,
@@ -151,7 +151,7 @@ impl Partition {
         if !is_judged {
             check_epoch(request.current_epoch, state)?;
         }
-        // What lies between the log start and the local start will be in a tier, and a need of its own. Until then they are equal.
+        // Offsets between the log start and the local start will be in a tier, and a need of their own. Until then the two are equal.
         // Between what is committed and the end nothing is shown yet. A reader that was shown more by an earlier leader waits
         // there; told that it is out of range, it would begin anew.
         if request.from < bounds.log_start || request.from > bounds.log_end {

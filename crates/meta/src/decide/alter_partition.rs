@@ -18,7 +18,7 @@ pub struct Member {
     pub epoch: Option<i64>,
 }
 
-/// What the leader wants for a partition.
+/// The state that the leader wants for a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proposal {
     pub topic: Uuid,
@@ -159,7 +159,7 @@ fn check(
     if !are_replicas || !isr.contains(&leader) {
         return Err(AlterPartitionError::InvalidRequest);
     }
-    // What a leader recovers from is a log that the others do not have.
+    // A leader that recovers has a log that the others do not have.
     let recovers = proposal.is_recovering;
     if recovers && (1 < isr.len() || !partition.is_recovering) {
         return Err(AlterPartitionError::InvalidRequest);

@@ -1,4 +1,4 @@
-//! What a controller writes of itself: its registration (KIP-919), and the first records once it is the active one.
+//! The records of a controller about itself: its registration (KIP-919), and the first records once it is the active one.
 //!
 //! Owns the order of Kafka: a transaction that the controller before left open is aborted before anything else is decided, and an
 //! empty log begins with the features of the version that the cluster was made for, in one transaction where there are any.
@@ -20,7 +20,7 @@ use crate::versions::{
     ELR_VERSION, FEATURE_LEVELS, KRAFT_VERSION, METADATA_VERSION, MetadataVersion, initial_level,
 };
 
-/// What a controller says of itself.
+/// The description that a controller gives of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegisteringController {
     pub id: BrokerId,

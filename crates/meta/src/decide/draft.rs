@@ -46,7 +46,7 @@ impl TopicSettings for config::Broker {
     }
 }
 
-/// What happened to a broker, as far as its partitions are concerned.
+/// The event that befell a broker, as far as its partitions are concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cause {
     /// It is no longer in any ISR and leads nothing.

@@ -27,7 +27,7 @@ pub enum Election {
     Unclean,
 }
 
-/// What holds for a change of any partition.
+/// The rules for a change of any partition.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     version: MetadataVersion,

@@ -16,7 +16,7 @@ use crate::image::{Endpoint, Image, Levels};
 use crate::record::Record;
 use crate::versions::{ELR_VERSION, METADATA_VERSION, MetadataVersion};
 
-/// What a broker says of itself.
+/// The description that a broker gives of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registering {
     pub id: BrokerId,

@@ -170,7 +170,7 @@ fn those_that_left_below_the_minimum_stay_eligible() {
         // All gone: the ISR is empty, and both may come back.
         "elr-on min 2 replicas 1,2,3 isr 1 elr 2 leader 1 alive 3 | isr - => leader -1 isr - elr 1,2 last 1",
         "elr-on min 2 replicas 1,2,3 isr - elr 1,2 last 1 leader - alive 2 | isr - => leader 2 isr 2 elr 1 last -",
-        // What a broker had before an unclean stop may be lost.
+        // Records that a broker had before an unclean stop may be lost.
         "elr-on min 2 replicas 1,2,3 isr 1,2 leader 1 alive 1 | isr 1 unclean 2 => isr 1",
         "elr-on min 2 replicas 1,2,3 isr 1 elr 2 leader 1 alive 1 | isr 1 unclean 2 => elr -",
         "elr-on min 2 replicas 1,2 isr 1 leader 1 alive - | isr - unclean 1 => leader -1 isr - last 1",

@@ -3,7 +3,7 @@
 //! Invariant: nothing goes because the metadata do not know it. What they told of once was deleted, or another directory has all of
 //! it (`restored`), and its files go. What they never told of is younger than they are, as when an older copy of them was put
 //! back: it is renamed as Kafka renames it, to a name that no start takes for that of a partition, and its bytes stay as they are.
-//! What the journal alone has of it goes to a log of its own beside it, since the journal is used again. Brings nothing of this
+//! Batches of it that the journal alone has go to a log of its own beside it, since the journal is used again. Brings nothing of this
 //! back.
 
 use std::collections::BTreeSet;
@@ -291,7 +291,7 @@ fn stray_name(topic: &str, index: PartitionIndex, unique: Uuid) -> String {
     name_with(topic, &format!("-{index}.{}{STRAY_SUFFIX}", hex(unique)))
 }
 
-/// What a crash leaves of a partition that was going, or on its way here. Somebody's `to-delete` is none.
+/// True for files that a crash leaves of a partition that was going, or on its way here. Somebody's `to-delete` is none.
 fn is_leftover(name: &str) -> bool {
     let of = [GRAVE_SUFFIX, FUTURE_SUFFIX].map(|suffix| name.strip_suffix(suffix));
     let parts = of

@@ -135,7 +135,7 @@ impl Ledger {
         partition: &Arc<Partition>,
         wall: Timestamp,
     ) -> Result<Wrote, StoreError> {
-        // What has moved is on the list of the directory that has it.
+        // A partition that has moved is on the list of the directory that has it.
         let Some(home) = self.home_of(partition) else {
             return Ok(Wrote::All);
         };
