@@ -299,7 +299,7 @@ struct Recovered {
     topics: Topics,
     residents: Vec<Arc<Residents>>,
     log: Arc<Partition>,
-    /// What the quorum begins with.
+    /// The state that the quorum begins with.
     boot: Boot,
     places: Places,
     /// Name the directories of partitions that are not where the image says.
