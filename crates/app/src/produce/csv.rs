@@ -24,7 +24,12 @@ pub(crate) struct CsvArgs {
     #[arg(long = "csv-time", value_name = "COLUMN")]
     pub(crate) time: Option<String>,
     /// Columns that become headers of their own names
-    #[arg(long = "csv-headers", value_name = "COLUMN,...", value_delimiter = ',')]
+    #[arg(
+        id = "csv_headers",
+        long = "csv-headers",
+        value_name = "COLUMN,...",
+        value_delimiter = ','
+    )]
     pub(crate) headers: Vec<String>,
 }
 
@@ -226,7 +231,7 @@ mod tests {
         assert_eq!(of("a,,c").unwrap(), ["a", "", "c"]);
         assert_eq!(of("a,").unwrap(), ["a", ""]);
         assert_eq!(
-            of(r#""a,b","say ""hi""","""#).unwrap_err(),
+            of(r#"a,"b"#).unwrap_err(),
             "a quote is opened and not closed"
         );
         assert_eq!(

@@ -394,7 +394,7 @@ fn control_characters_in_names_of_strangers_do_not_reach_the_terminal() {
             "{shown}"
         );
     }
-    assert_eq!(broker.json(&["group", "list"])[0]["group"], group);
+    assert_eq!(broker.json(&["group", "list", "--json"])[0]["group"], group);
     let (_, error) =
         crate::broker::failure(&broker.run(&["topic", "describe", "a\u{1b}c\nb"], b""));
     assert!(

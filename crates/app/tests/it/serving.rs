@@ -350,7 +350,7 @@ fn without_a_broker_the_client_says_how_to_start_one() {
     let (code, error) = failure(&esker(&["topic", "list"], "127.0.0.1:1", b""));
     assert_eq!(code, 1);
     assert!(error.contains("esker serve"), "{error}");
-    let (code, error) = failure(&esker(&["topic", "list"], "nowhere", b""));
+    let (code, error) = failure(&esker(&["topic", "list"], "nowhere:x", b""));
     assert!(code == 2 && error.contains("host:port"), "{error}");
 }
 

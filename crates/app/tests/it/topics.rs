@@ -236,7 +236,7 @@ fn a_question_makes_nothing_and_says_so() {
 
 #[test]
 fn addresses_and_usage_lines_are_told_plainly() {
-    let (code, error) = failure(&esker(&["topic", "list"], "nonsense", b""));
+    let (code, error) = failure(&esker(&["topic", "list"], "http://nonsense", b""));
     assert!(code == 2 && error.contains("host:port"), "{error}");
     let (code, error) = failure(&esker(&["topic", "create"], "127.0.0.1:1", b""));
     assert!(
