@@ -61,9 +61,6 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
     if let Some(warning) = config.warning() {
         env::tell!("warning: {warning}");
     }
-    if let Some(removed) = config.removed() {
-        env::tell!("warning: {removed}");
-    }
     if let Some(odd) = moment::odd_clock(env.clock.wall_ms().0) {
         env::tell!("warning: {odd}");
     }

@@ -11,7 +11,10 @@ use log::checkpoint;
 
 use super::error::OpenError;
 use super::meta_properties;
-use super::recover::{METADATA_MARK, has_partitions};
+use crate::dir::names::{is_of_a_log, partition_of};
+
+/// Says that the metadata log is in this directory, from before its first record on.
+pub(super) const METADATA_MARK: &str = "esker.metadata";
 
 /// Files that Apache Kafka keeps in a data directory, and we never do.
 const KAFKAS: [&str; 6] = [
@@ -65,4 +68,20 @@ pub fn check_ownership(env: &Env, path: &Path) -> Result<(), OpenError> {
         whose,
         mark,
     })
+}
+
+pub(super) fn has_partitions(
+    env: &Env,
+    path: &Path,
+    counts: impl Fn(&str) -> bool,
+) -> io::Result<bool> {
+    for entry in env.disk.read_dir(path)? {
+        if entry.is_dir && partition_of(&entry.name).is_some() && counts(&entry.name) {
+            let inside = env.disk.read_dir(&path.join(&entry.name))?;
+            if inside.iter().any(is_of_a_log) {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
 }

@@ -25,18 +25,17 @@ use super::error::OpenError;
 use super::lock;
 use super::log_loader::{Found, PENDING_BYTES_MAX, Wrote};
 use super::meta_properties::{self, Identity};
+use super::ownership::{METADATA_MARK, has_partitions};
 use super::recovery::Recovery;
 use super::restored::Restored;
 use super::told::Told;
 use super::{accept_loss, ownership, unreadable};
 use crate::dir::backlog::UNWRITTEN_BYTES_MAX;
 use crate::dir::log_dir::LogDir;
-use crate::dir::names::{self, is_of_a_log, partition_of};
+use crate::dir::names;
 use crate::dir::settings::DirSettings;
 use crate::dir::syncer::VOLUME_SYNC_MIN;
 
-/// Says that the metadata log is in this directory, from before its first record on.
-pub(super) const METADATA_MARK: &str = "esker.metadata";
 /// 256 MiB of batches that a full disk has no room for are kept in memory: the segment writer's 128 MiB of an earlier life,
 /// and as much again for files that the checkpoint did not cover. More, and the start is refused.
 const UNPLACED_BYTES_MAX: usize = 2 * UNWRITTEN_BYTES_MAX as usize;
@@ -322,20 +321,4 @@ impl Recovery {
         }
         Ok(())
     }
-}
-
-pub(super) fn has_partitions(
-    env: &Env,
-    path: &Path,
-    counts: impl Fn(&str) -> bool,
-) -> io::Result<bool> {
-    for entry in env.disk.read_dir(path)? {
-        if entry.is_dir && partition_of(&entry.name).is_some() && counts(&entry.name) {
-            let inside = env.disk.read_dir(&path.join(&entry.name))?;
-            if inside.iter().any(is_of_a_log) {
-                return Ok(true);
-            }
-        }
-    }
-    Ok(false)
 }
