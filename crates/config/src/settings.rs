@@ -147,7 +147,7 @@ pub struct Settings {
 impl Settings {
     /// Reads all settings of a file.
     pub fn read(&mut self, text: &str, format: Format) -> Result<(), SettingsError> {
-        // Editors of Windows begin a file so.
+        // Editors of Windows begin a file with a mark that is no part of its first name.
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let pairs = match format {
             Format::Properties => properties::parse(text)?,

@@ -18,7 +18,7 @@ use super::{Asker, Desk, Refused};
 use crate::reads::Readers;
 use crate::topics::{Absent, Topics};
 
-/// What is asked of one partition.
+/// The question about one partition.
 pub(crate) struct Wanted<'a> {
     /// Zero: the topic is named.
     pub(crate) topic_id: Uuid,
@@ -40,7 +40,7 @@ pub(crate) enum FetchRefusal {
 
 pub(crate) type FetchResult = Result<Read, Refused<FetchRefusal>>;
 
-/// Who reads.
+/// The kind of reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Consumer,
@@ -59,7 +59,7 @@ pub(crate) struct Terms {
     pub(crate) deadline: Instant,
 }
 
-/// What is known of the client that waits for the answer.
+/// The known facts about the client that waits for the answer.
 pub(crate) struct Client<'a> {
     /// Its sequential readers, unless it has gone.
     pub(crate) readers: Option<&'a mut Readers>,
@@ -80,7 +80,7 @@ pub(crate) enum Progress {
     Dropped,
 }
 
-/// What is known of one partition.
+/// The known facts about one partition.
 enum Found {
     /// To be planned.
     Nothing,
@@ -233,7 +233,7 @@ impl Fetching {
                 self.stage = Stage::Warming;
                 let (needs, ahead) = self.warm_up(&mut client);
                 let gathers = self.gather(needs, desk, key);
-                // What is sent now comes before what may be asked for next.
+                // Bytes sent now come before those that may be asked for next.
                 let pool = &desk.shared.readers;
                 ahead.into_iter().for_each(|range| pool.bring_ahead(range));
                 if gathers {
@@ -292,7 +292,7 @@ impl Fetching {
         }
     }
 
-    /// What a whole fetch found, in the order in which it was asked for; of damage also where to go on.
+    /// The results of a whole fetch, in the order in which it was asked for; of damage also where to go on.
     pub(crate) fn into_results(self) -> impl Iterator<Item = (FetchResult, Option<Offset>)> {
         self.parts.into_iter().map(|part| match part.found {
             Found::Have(Err(why)) => {

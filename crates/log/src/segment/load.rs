@@ -1,6 +1,6 @@
 //! Indexes of a segment between memory and files: loading, checking, making anew; sealing and truncating.
 //!
-//! What is loaded is trusted only as far as its last entry leads to the batch it was made for.
+//! A loaded index is trusted only as far as its last entry leads to the batch it was made for.
 
 use std::io;
 use std::ops::Range;
@@ -152,13 +152,14 @@ impl Segment {
             are_times_sure,
             ..Inner::empty(self.base, false)
         };
-        let (len, damage) = match believed {
-            true => self.walk(&file, from..file_len, inner.end, &mut rebuilt)?,
-            false => scan_batches(&*file, from, file_len, self.base, |position, batch| {
+        let (len, damage) = if believed {
+            self.walk(&file, from..file_len, inner.end, &mut rebuilt)?
+        } else {
+            scan_batches(&*file, from, file_len, self.base, |position, batch| {
                 // Its records are there already, so that they are asked whatever the header claims.
                 let seen = Seen::of(&batch, batch.latest_of_records());
                 rebuilt.note(self.base, position, seen, INTERVAL_OF_REBUILD);
-            })?,
+            })?
         };
         let times_found = match &rebuilt.index {
             Index::Memory { times, .. } => {
@@ -169,7 +170,7 @@ impl Segment {
         let is_foreign = is_foreign || times_stored < times_found;
         let indexed = if is_foreign { FOREIGN } else { indexed_to };
         self.indexed.store(indexed, Ordering::Relaxed);
-        // What a checkpoint vouches for was acknowledged: damage inside answers reads with an error, and the next append goes
+        // Bytes that a checkpoint vouches for were acknowledged: damage inside answers reads with an error, and the next append goes
         // behind it. To end the segment at the damage would write over everything that follows.
         if believed && damage.is_some() {
             rebuilt.unread = damage.filter(|damage| len < file_len && damage.is_unread());
@@ -251,7 +252,7 @@ impl Segment {
                 return Ok(());
             }
         }
-        // Who reads meets the damage by himself, or does not.
+        // A reader meets the damage by itself, or does not.
         self.rebuild()?;
         Ok(())
     }
