@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use broker::{OpenError, StartError};
 use clap::Args;
 use config::{Broker, Format, Machine, Settings, SettingsError};
-use env::Env;
+use env::{Env, logs};
 
 use crate::allocator;
 use crate::failure::Failure;
@@ -40,6 +40,9 @@ pub(crate) struct ServeArgs {
     /// A broker setting, such as num.partitions=3; wins over the file
     #[arg(short, long, visible_alias = "override", value_name = "NAME=VALUE", value_parser = assignment)]
     pub(crate) set: Vec<String>,
+    /// Form of the lines on standard error: text, or json for collectors [default: text]
+    #[arg(long, value_name = "FORM")]
+    pub(crate) log_format: Option<String>,
 }
 
 fn assignment(text: &str) -> Result<String, String> {
@@ -58,13 +61,26 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
         file.as_ref()
             .map(|(name, text)| (name.as_str(), text.as_str())),
     )?;
+    open_log(&env, &config)?;
     if let Some(warning) = config.warning() {
-        env::tell!("warning: {warning}");
+        tracing::warn!(target: logs::BROKER, "{warning}");
     }
     if let Some(odd) = moment::odd_clock(env.clock.wall_ms().0) {
         env::tell!("warning: {odd}");
     }
     run(env, config)
+}
+
+/// From here on what the broker reports goes to standard error, in the form and from the levels up that the settings name.
+fn open_log(env: &Env, config: &Broker) -> Result<(), Failure> {
+    let text = |name: &str| config.text(name).unwrap_or_default();
+    let wrong = |name: &str, why: &dyn std::fmt::Display| Failure::usage(format!("{name}: {why}"));
+    let level = env.loggers.apply(&text("esker.log.level"));
+    level.map_err(|why| wrong("esker.log.level", &why))?;
+    let format: logs::Format = (text("esker.log.format").parse())
+        .map_err(|why: String| wrong("esker.log.format", &why))?;
+    logs::subscribe(Arc::clone(&env.loggers), format, logs::Stamps::Wall);
+    Ok(())
 }
 
 fn settings(args: &ServeArgs, file: Option<(&str, &str)>) -> Result<Broker, Failure> {
@@ -82,6 +98,7 @@ fn settings(args: &ServeArgs, file: Option<(&str, &str)>) -> Result<Broker, Fail
             "advertised.listeners",
             named(&args.advertise),
         ),
+        ("esker.log.format", args.log_format.clone()),
     ];
     for (flag, name, values) in flags {
         if values.is_empty() {
@@ -179,11 +196,19 @@ fn run(env: Env, config: Broker) -> Result<(), Failure> {
     stop_on_signal(Arc::clone(&life))?;
     let broker = broker::Broker::start(&env, config).map_err(not_started)?;
     if broker.rounds_replayed > 0 {
-        env::tell!(
+        tracing::warn!(
+            target: logs::BROKER,
             "recovered {} journal rounds of a stop that was not clean",
             broker.rounds_replayed
         );
     }
+    tracing::info!(
+        target: logs::BROKER,
+        version = env!("CARGO_PKG_VERSION"),
+        listeners = ?broker.addresses,
+        log_dirs = ?dirs,
+        "started",
+    );
     on_started(&life, broker.stop_handle());
     // Nobody may be reading; the broker runs all the same.
     let mut out = std::io::stdout().lock();
@@ -245,11 +270,11 @@ fn stop_on_signal(life: Arc<Mutex<Life>>) -> Result<(), Failure> {
             let mut life = life.lock().unwrap_or_else(PoisonError::into_inner);
             match &*life {
                 Life::Running(stop) => {
-                    env::tell!("stopping");
+                    tracing::info!(target: logs::BROKER, "stopping");
                     stop();
                 }
                 Life::Starting | Life::Unwanted => {
-                    env::tell!("stopping once the start is done; once more ends it now");
+                    tracing::warn!(target: logs::BROKER, "stopping once the start is done; once more ends it now");
                     *life = Life::Unwanted;
                 }
             }

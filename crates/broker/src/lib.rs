@@ -4,6 +4,7 @@
 //! runs them as threads, the simulated one takes turns.
 
 mod committer;
+mod complaints;
 mod connection_counts;
 mod control;
 mod coordinate;

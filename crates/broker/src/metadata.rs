@@ -248,7 +248,7 @@ impl Shared {
         {
             let broker = before.with_dynamic(image.overrides(&cluster), image.overrides(&own));
             if let Some(why) = &broker.passed_over {
-                env::tell!("{why}");
+                tracing::warn!(target: env::logs::METADATA, "{why}");
             }
             self.set_config(crate::settings::Settings::new(broker, image));
         }

@@ -97,7 +97,7 @@ impl Mover {
             let wanted = match pending_moves::load(&*self.shared.env.disk, &dir.path) {
                 Ok(wanted) => wanted,
                 Err(error) => {
-                    env::tell!("moves to {} are forgotten: {error}", dir.path.display());
+                    tracing::error!(target: env::logs::MOVES, "moves to {} are forgotten: {error}", dir.path.display());
                     continue;
                 }
             };
@@ -130,7 +130,7 @@ impl Mover {
         for dir in shared.dirs().iter().filter(|dir| !dir.is_failed()) {
             if let Err(error) = self.store_of(dir) {
                 if self.store_at.is_none() {
-                    env::tell!("the moves to {} are not kept: {error}", dir.path.display());
+                    tracing::error!(target: env::logs::MOVES, "the moves to {} are not kept: {error}", dir.path.display());
                 }
                 self.store_at = Some(now.plus(RETRY));
             }
@@ -280,7 +280,7 @@ impl Mover {
             }
             Some(error) => {
                 self.shared.moves.forget(key, &to);
-                env::tell!(
+                tracing::error!(target: env::logs::MOVES,
                     "{}-{} does not move to {}: {error}",
                     partition.topic,
                     partition.index,

@@ -196,7 +196,7 @@ impl Broker {
             .map_err(StartError::Write)?;
         // On a full disk they begin when there is room.
         if let Err(code) = shared.change_at_start(&begun) {
-            env::tell!("cannot write to the metadata log which leader epochs begin: {code:?}");
+            tracing::error!(target: env::logs::BROKER, "cannot write to the metadata log which leader epochs begin: {code:?}");
         }
 
         let announce: Arc<dyn Announce> = Arc::new(Spread(Arc::downgrade(&shared)));
@@ -313,7 +313,7 @@ fn recover(env: &Env, settings: &Settings) -> Result<Recovered, StartError> {
     let mut cluster_id: Option<String> = None;
     let paths = &settings.broker.log_dirs;
     let offline = |at: usize, error: &OpenError| {
-        env::tell!("log dir {} is offline: {error}", paths[at].display());
+        tracing::error!(target: env::logs::BROKER, "log dir {} is offline: {error}", paths[at].display());
         Residents::offline(env, &paths[at], settings.dir(), env.threads.bell())
     };
     // All of them first: a start that is refused for one directory leaves nothing in another.
@@ -369,7 +369,7 @@ fn recover(env: &Env, settings: &Settings) -> Result<Recovered, StartError> {
         .broker
         .with_dynamic(image.overrides(&Resource::cluster()), own);
     if let Some(why) = &dynamic.passed_over {
-        env::tell!("{why}");
+        tracing::error!(target: env::logs::BROKER, "{why}");
     }
     let mut restored = Vec::new();
     for (at, recovery) in recoveries.into_iter().enumerate() {

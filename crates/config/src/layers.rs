@@ -23,6 +23,8 @@ pub enum Source {
     DynamicDefaultBroker = 3,
     StaticBroker = 4,
     Default = 5,
+    /// No layer of settings: the level of a logger.
+    DynamicBrokerLogger = 6,
     ClientMetrics = 7,
     Group = 8,
 }
@@ -56,7 +58,10 @@ impl Layers {
 
     fn get(&self, source: Source, name: &str) -> Option<String> {
         match source {
-            Source::DynamicTopic | Source::ClientMetrics | Source::Group => None,
+            Source::DynamicTopic
+            | Source::DynamicBrokerLogger
+            | Source::ClientMetrics
+            | Source::Group => None,
             Source::DynamicBroker => self.own.get(name).cloned(),
             Source::DynamicDefaultBroker => self.cluster.get(name).cloned(),
             Source::StaticBroker => self.fixed.get(name).map(str::to_owned),

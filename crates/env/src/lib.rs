@@ -5,6 +5,7 @@
 
 pub mod clock;
 pub mod disk;
+pub mod logs;
 pub mod net;
 #[cfg(unix)]
 #[allow(clippy::disallowed_methods)] // the one place where the operating system is asked
@@ -21,7 +22,8 @@ pub use disk::{Disk, File, FileHandle};
 pub use net::{ConnId, Net, Poller, Readiness, Socket, Stream, Wake};
 pub use threads::{Bell, Threads, Turn, Worker};
 
-/// Writes a line to standard error, as `eprintln!` does, but lives when nobody can read it.
+/// Writes a line to standard error, as `eprintln!` does, but lives when nobody can read it. For what a command answers; what a
+/// broker reports while it runs goes through `tracing`, under a logger of [`logs`].
 #[macro_export]
 macro_rules! tell {
     ($($text:tt)*) => { $crate::tell_line(format_args!($($text)*)) };
@@ -43,4 +45,6 @@ pub struct Env {
     pub disk: Arc<dyn Disk>,
     pub net: Arc<dyn Net>,
     pub threads: Arc<dyn Threads>,
+    /// The levels of what the machine's programs write.
+    pub loggers: Arc<logs::Loggers>,
 }

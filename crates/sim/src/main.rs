@@ -7,11 +7,12 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStderr, ChildStdout, Command, ExitCode, Stdio};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use env::Env;
+use env::{Env, logs};
 use parking_lot::Mutex;
 use sim::run::{
     Load, Place, Plan, Verdict, damages, everywhere, images, injuries, run, txn_damages,
@@ -209,6 +210,8 @@ fn summary(verdict: &Verdict) -> String {
 
 /// Runs its share of seeds; what it prints is read by the parent.
 fn child(options: Options) {
+    // Without times: the lines of a seed are the same in every run.
+    logs::subscribe(Arc::default(), logs::Format::Text, logs::Stamps::None);
     let mut out = std::io::stdout().lock();
     for number in 0..options.seeds {
         let seed = options.seed + number * options.stride;

@@ -66,8 +66,8 @@ DIFFERENCES = """
 - `kafka-features upgrade|downgrade --release-version` from 3.9 on is refused as a whole: it names also features that are not here yet
   (`kraft.version`, `eligible.leader.replicas.version`, `share.version`, `streams.version`), and what is not advertised cannot be set.
   `--feature` sets one that is.
-- There are no loggers to set: the list of them (resource type BROKER_LOGGER) is empty, and a change of one is INVALID_REQUEST. Kafka
-  sets their levels.
+- The loggers whose levels `kafka-configs --entity-type broker-loggers` lists and sets are ours (`root`, `broker`, `broker.requests`,
+  `storage`, ...). Kafka's are classes of its code.
 - DescribeConfigs with a resource of a type that nobody knows describes the others. Kafka refuses them all (INVALID_REQUEST).
 - The pattern of a client metrics subscription is one of RE2: what only Java's have (look-around, references back) is INVALID_CONFIG.
 - A manual assignment to a broker whose log directories are all cordoned is refused with INVALID_REPLICA_ASSIGNMENT. So does Kafka

@@ -81,6 +81,19 @@ def kafka_configs_alters_a_broker():
 
 
 @fact
+def kafka_configs_sets_the_level_of_a_logger():
+    node = re.search(r"\(id: (\d+)", tool("org.apache.kafka.tools.BrokerApiVersionsCommand")).group(1)
+    entity = ("--entity-type", "broker-loggers", "--entity-name", node)
+    logger = re.search(r"^\s+(\S+)=INFO", configs("--describe", *entity).replace("root=", ""), re.M).group(1)
+    configs("--alter", *entity, "--add-config", f"{logger}=DEBUG")
+    that(f"{logger}=DEBUG" in configs("--describe", *entity), "not set")
+    configs("--alter", *entity, "--delete-config", logger)
+    that(f"{logger}=DEBUG" not in configs("--describe", *entity), "not deleted")
+    done = run("kafka.admin.ConfigCommand", "--bootstrap-server", BOOTSTRAP, "--alter", *entity, "--add-config", f"{logger}=LOUD", code=1)
+    that("not a supported log level" in (done.stdout + done.stderr).decode(), (done.stdout + done.stderr).decode()[:300])
+
+
+@fact
 def kafka_configs_alters_a_group():
     group = ("--entity-type", "groups", "--entity-name", new_name("group"))
     configs("--alter", *group, "--add-config", "consumer.session.timeout.ms=50000,consumer.heartbeat.interval.ms=6000")

@@ -98,6 +98,9 @@ impl Broker {
                 "esker.journal.piece.bytes=1048576",
                 "--set",
                 "esker.journal.bytes=4194304",
+                // Tests run side by side, and there is one standard port.
+                "--set",
+                "esker.http.listen=off",
             ])
             .args(more)
             .stdout(Stdio::piped())
@@ -117,9 +120,11 @@ impl Broker {
         }
     }
 
-    /// Its standard error until now.
+    /// Its standard error until now, but for lines that are no trouble.
     pub(crate) fn said(&self) -> String {
-        said(&self.words)
+        let all = said(&self.words);
+        let trouble = all.lines().filter(|line| !line.contains("  INFO "));
+        trouble.map(|line| format!("{line}\n")).collect()
     }
 
     /// SIGTERM, and the exit code.

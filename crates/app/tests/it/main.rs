@@ -9,6 +9,7 @@ mod errors;
 mod groups;
 mod inspecting;
 mod members;
+mod observing;
 mod records;
 mod serving;
 mod topics;

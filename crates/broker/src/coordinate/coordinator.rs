@@ -220,7 +220,7 @@ impl<M: Machine> Coordinator<M> {
         if progress.answers.iter().any(is_too_large)
             && let Some(complaint) = self.machine.on_too_large()
         {
-            env::tell!("{}: {complaint}", self.name());
+            tracing::error!(target: env::logs::COORDINATORS, "{}: {complaint}", self.name());
         }
         progress
     }
@@ -357,7 +357,7 @@ impl<M: Machine> Coordinator<M> {
         let encode = |record| self.machine.encode(record);
         let encoded: Result<_, _> = records.iter().map(encode).collect();
         encoded.map_err(|error| {
-            env::tell!("{}: record cannot be written: {error}", self.name());
+            tracing::error!(target: env::logs::COORDINATORS, "{}: record cannot be written: {error}", self.name());
             ErrorCode::UnknownServerError
         })
     }
@@ -414,7 +414,7 @@ impl<M: Machine> Coordinator<M> {
                     self.state = State::Active;
                 }
                 Err(reason) => {
-                    env::tell!("{} cannot be loaded: {reason}", self.name());
+                    tracing::error!(target: env::logs::COORDINATORS, "{} cannot be loaded: {reason}", self.name());
                     self.state = State::Failed;
                 }
             }

@@ -114,7 +114,7 @@ impl Desk {
         }
         if marking.left.iter().any(Option::is_some) {
             if let Some(complaint) = marking.complaint(now) {
-                env::tell!("{complaint}");
+                tracing::warn!(target: env::logs::COORDINATORS, "{complaint}");
             }
             return self.coordinators.retries.set(now.plus(RETRY), waiter);
         }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use coord::txn;
+use env::logs::REQUESTS;
 use meta::Record;
 use meta::decide::Uuids;
 use model::{Ticket, WaiterKey};
@@ -78,7 +79,7 @@ impl Call<'_> {
         match wire::frame::encode_response(key, response, version, correlation_id) {
             Ok(encoded) => Outcome::Reply(Reply::new(encoded, fillers)),
             Err(error) => {
-                env::tell!("{key:?} version {version}: answer cannot be encoded: {error}");
+                tracing::error!(target: REQUESTS, "{key:?} version {version}: answer cannot be encoded: {error}");
                 Outcome::Close
             }
         }
@@ -242,7 +243,13 @@ pub(crate) fn with<R: Message>(
     match R::decode(&mut reader, call.version()) {
         Ok(request) => handle(call, request),
         Err(error) => {
-            env::tell!("connection from {} closed: {error}", call.asker.peer);
+            let desk = &mut *call.desk;
+            if let Some(kept_back) = desk.complaints.garbage.admit(desk.now) {
+                tracing::warn!(
+                    target: REQUESTS, version = call.address.version, kept_back = kept_back.count(),
+                    "connection from {} closed: {error}", call.asker.peer,
+                );
+            }
             Outcome::Close
         }
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use env::ConnId;
+use env::logs::REQUESTS;
 use meta::Record;
 use meta::decide::Uuids;
 use wire::messages::{
@@ -57,7 +58,10 @@ fn dispatch(call: &mut Call<'_>, head: &RequestHead, reader: Reader) -> Outcome 
         return match head.api() {
             // KIP-35: a client that is newer than we are learns what we speak.
             Some(ApiKey::ApiVersions) => api_versions::on_api_versions_unknown(call),
-            _ => Outcome::Close,
+            api => {
+                complain_of_version(call, head, api);
+                Outcome::Close
+            }
         };
     };
     if !access::admits(call.asker.principal, key) {
@@ -67,6 +71,28 @@ fn dispatch(call: &mut Call<'_>, head: &RequestHead, reader: Reader) -> Outcome 
         call.door.asked_at = Some(call.desk.now);
     }
     route(call, key, head, reader)
+}
+
+/// The client finds its connection closed and has nothing to show to the one who runs it.
+fn complain_of_version(call: &mut Call<'_>, head: &RequestHead, api: Option<ApiKey>) {
+    let desk = &mut *call.desk;
+    let Some(kept_back) = desk.complaints.versions.admit(desk.now) else {
+        return;
+    };
+    let name = api.map_or_else(|| format!("API {}", head.key), |api| format!("{api:?}"));
+    let why = match api.and_then(api::served_versions) {
+        None => "the API is not served".to_owned(),
+        Some((least, most)) => format!("versions {least} to {most} are served"),
+    };
+    tracing::warn!(
+        target: REQUESTS,
+        api = name,
+        version = head.version,
+        client_id = head.client_id.as_deref().unwrap_or_default(),
+        peer = %call.asker.peer,
+        kept_back = kept_back.count(),
+        "client cut off: {why}",
+    );
 }
 
 /// A flat list of arms, in the order of the table: data, groups, transactions, metadata.

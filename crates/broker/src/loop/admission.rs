@@ -1,19 +1,20 @@
 //! Admission and eviction: connections are accepted while there is room for them, and closed when they keep it for nothing.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::time::Duration;
 
+use env::logs::CONNECTIONS;
 use env::{ConnId, Socket};
 use model::Instant;
 
 use super::connection::Connection;
 use super::shard::{IDLE_CHECK, Shard};
+use crate::complaints::foreign_protocol;
 use crate::inboxes::Post;
 
 /// While there are as many connections as may be, new ones wait in the backlog, and are looked for so often.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
-/// Trouble that every new connection meets is told once in this time.
-const COMPLAINT_PAUSE: Duration = Duration::from_secs(1);
 
 impl Shard {
     pub(super) fn accept(&mut self) {
@@ -33,27 +34,46 @@ impl Shard {
                 Ok(None) => return,
                 Err(error) => {
                     // Out of descriptors, most likely: the backlog keeps the peer waiting until one is free. The poller asks again.
-                    self.complain(format_args!("cannot accept a connection: {error}"));
+                    if let Some(kept_back) = self.desk.complaints.accepts.admit(self.desk.now) {
+                        tracing::error!(
+                            target: CONNECTIONS, kept_back = kept_back.count(),
+                            "cannot accept a connection: {error}",
+                        );
+                    }
                     return;
                 }
             }
         }
     }
 
-    /// Tells what may happen with every new connection, but not for each of them.
-    fn complain(&mut self, what: std::fmt::Arguments<'_>) {
-        if self.may_complain <= self.desk.now {
-            self.may_complain = self.desk.now.plus(COMPLAINT_PAUSE);
-            env::tell!("{what}");
+    /// A frame that is too long, or none: other protocols begin with letters, which make a huge length.
+    pub(super) fn complain_of_size(&mut self, peer: SocketAddr, length: i32) {
+        let Some(kept_back) = self.desk.complaints.garbage.admit(self.desk.now) else {
+            return;
+        };
+        let kept_back = kept_back.count();
+        match foreign_protocol(length.to_be_bytes()) {
+            Some(protocol) => tracing::warn!(
+                target: CONNECTIONS, kept_back,
+                "connection from {peer} closed: it speaks {protocol}, and this port speaks the protocol of Kafka",
+            ),
+            None => tracing::warn!(
+                target: CONNECTIONS, kept_back,
+                "connection from {peer} closed: it announced a request of {length} bytes",
+            ),
         }
     }
 
     fn admit(&mut self, socket: Socket) {
         let peer = socket.peer;
         if !self.desk.shared.admit_connection(peer.ip()) {
-            return self.complain(format_args!(
-                "connection from {peer} refused: its address has as many as max.connections.per.ip"
-            ));
+            if let Some(kept_back) = self.desk.complaints.crowds.admit(self.desk.now) {
+                tracing::warn!(
+                    target: CONNECTIONS, kept_back = kept_back.count(),
+                    "connection from {peer} refused: its address has as many as max.connections.per.ip",
+                );
+            }
+            return;
         }
         match self.desk.shared.place(self.desk.id) {
             shard if shard == self.desk.id => self.adopt(socket),
@@ -70,7 +90,7 @@ impl Shard {
             }
             Err(error) => {
                 self.desk.shared.forget_connection(peer.ip());
-                env::tell!("connection from {peer} lost: {error}");
+                tracing::warn!(target: CONNECTIONS, "connection from {peer} lost: {error}");
             }
         }
     }
@@ -92,10 +112,13 @@ impl Shard {
             }
         }
         for conn in late {
-            if let Some(connection) = self.connections.get(conn) {
-                env::tell!(
+            if let Some(connection) = self.connections.get(conn)
+                && let Some(kept_back) = self.desk.complaints.memory.admit(self.desk.now)
+            {
+                tracing::warn!(
+                    target: CONNECTIONS, kept_back = kept_back.count(),
                     "connection from {} closed: memory for requests is short, and the rest of its request does not come",
-                    connection.peer
+                    connection.peer,
                 );
             }
             self.close(conn);

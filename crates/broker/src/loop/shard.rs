@@ -57,7 +57,6 @@ pub(crate) struct Shard {
     idle_check: Instant,
     /// Peers may wait to be accepted until another one goes.
     pub(super) accept_at: Option<Instant>,
-    pub(super) may_complain: Instant,
 }
 
 impl Shard {
@@ -77,7 +76,6 @@ impl Shard {
             paused_until: None,
             idle_check: now.plus(IDLE_CHECK),
             accept_at: None,
-            may_complain: now,
         }
     }
 
@@ -182,10 +180,8 @@ impl Shard {
             match connection.next_frame(self.desk.shared.frame_bytes_max(), &mut self.account) {
                 Frame::Partial => return any,
                 Frame::Refused { length } => {
-                    env::tell!(
-                        "connection from {} closed: it announced a request of {length} bytes",
-                        connection.peer
-                    );
+                    let peer = connection.peer;
+                    self.complain_of_size(peer, length);
                     self.close(conn);
                     return true;
                 }
@@ -406,7 +402,7 @@ impl Shard {
 
     fn poll(&mut self, timeout: Option<Duration>) {
         if let Err(error) = self.poller.wait(timeout, &mut self.ready) {
-            env::tell!("shard {} cannot poll: {error}", self.desk.id.0);
+            tracing::error!(target: env::logs::CONNECTIONS, "shard {} cannot poll: {error}", self.desk.id.0);
         }
     }
 }

@@ -45,7 +45,8 @@ pub(crate) fn begin<T>(
     let shared = Arc::clone(&desk.shared);
     let decide = |image: &Image, shared: &Shared| {
         let settings = shared.config();
-        let view = View::new(image, &settings, &shared.metadata.cluster_id, asker);
+        let cluster_id = &shared.metadata.cluster_id;
+        let view = View::new(image, &settings, cluster_id, asker, &shared.env.loggers);
         let view = view.folding_names(shared.folds_names());
         decide(&view, &mut || random_uuid(&shared.env))
     };

@@ -4,11 +4,11 @@ use coord::Pattern;
 use meta::decide::alter_configs::{
     AlterError, Change, Named, Replacement, change_configs, replace_configs,
 };
-use meta::{Record, ResourceKind};
+use meta::{BROKER_LOGGER, Record, ResourceKind};
 
 use super::access::{Operation, Resource};
 use super::view::View;
-use super::{Mode, Refused};
+use super::{Mode, Refused, loggers};
 
 /// The question about each resource.
 type Asked<T> = Vec<(Named, T)>;
@@ -30,18 +30,19 @@ pub(crate) fn replace(
     )
 }
 
-/// Sets, removes, appends and subtracts single settings.
+/// Sets, removes, appends and subtracts single settings. Levels of loggers change at once, and need no record.
 pub(crate) fn change(
     view: &View<'_>,
     resources: Vec<(Named, Vec<Change>)>,
     mode: Mode,
 ) -> (Vec<Record>, ByResource) {
     let (resources, denied) = allowed(view, resources);
+    let (loggers, resources): (Asked<_>, Asked<_>) =
+        (resources.into_iter()).partition(|(named, _)| named.kind == BROKER_LOGGER);
     let decision = change_configs(view.image, view.broker, Pattern::compiles, &resources);
-    (
-        mode.records(decision.records),
-        answers(decision.answers, denied),
-    )
+    let mut all = loggers::change(view, &loggers, mode);
+    all.extend(decision.answers);
+    (mode.records(decision.records), answers(all, denied))
 }
 
 /// Those that the asker may change, and those that it may not.

@@ -10,6 +10,7 @@ use model::{InboxId, Instant, Ticket, Timestamp, WaiterKey};
 use partition::News;
 use wire::Uuid;
 
+use crate::complaints::Complaints;
 use crate::coordinate::coordinators::Coordinators;
 use crate::coordinate::question::Answered;
 use crate::ids::random_uuid;
@@ -34,6 +35,8 @@ pub(crate) struct Desk {
     pub(crate) changes_written: usize,
     pub(crate) is_stopping: bool,
     topics: Arc<Topics>,
+    /// How often troubles that peers cause are reported.
+    pub(crate) complaints: Complaints,
 }
 
 impl Desk {
@@ -49,6 +52,7 @@ impl Desk {
             changes_written: 0,
             is_stopping: false,
             topics: shared.topics(),
+            complaints: Complaints::default(),
             shared,
         }
     }

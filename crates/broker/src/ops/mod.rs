@@ -12,6 +12,7 @@ pub(crate) mod configs;
 pub(crate) mod desk;
 pub(crate) mod fetch;
 pub(crate) mod groups;
+mod loggers;
 pub(crate) mod offsets;
 pub(crate) mod once;
 pub(crate) mod produce;

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use env::logs::Loggers;
 use meta::{Image, Registration};
 
 use super::{Asker, Desk};
@@ -19,6 +20,7 @@ pub(crate) struct View<'a> {
     pub(crate) asker: &'a Asker,
     /// A volume of this broker takes names that differ in case alone for one.
     pub(crate) folds_names: bool,
+    pub(crate) loggers: &'a Loggers,
 }
 
 /// Where a client finds a broker.
@@ -33,6 +35,7 @@ impl<'a> View<'a> {
         settings: &'a Settings,
         cluster_id: &'a str,
         asker: &'a Asker,
+        loggers: &'a Loggers,
     ) -> View<'a> {
         let broker = &*settings.broker;
         let registered = image
@@ -56,6 +59,7 @@ impl<'a> View<'a> {
             listener: listener.unwrap_or_else(first),
             asker,
             folds_names: false,
+            loggers,
         }
     }
 
@@ -100,6 +104,7 @@ pub(crate) struct Scene {
     pub(crate) settings: Arc<Settings>,
     pub(crate) asker: Arc<Asker>,
     folds_names: bool,
+    loggers: Arc<Loggers>,
 }
 
 impl Scene {
@@ -109,11 +114,18 @@ impl Scene {
             settings: desk.shared.config(),
             asker: Arc::clone(asker),
             folds_names: desk.shared.folds_names(),
+            loggers: Arc::clone(&desk.shared.env.loggers),
         }
     }
 
     pub(crate) fn view<'a>(&'a self, cluster_id: &'a str) -> View<'a> {
-        let view = View::new(&self.image, &self.settings, cluster_id, &self.asker);
+        let view = View::new(
+            &self.image,
+            &self.settings,
+            cluster_id,
+            &self.asker,
+            &self.loggers,
+        );
         view.folding_names(self.folds_names)
     }
 }

@@ -168,6 +168,7 @@ mod group;
 mod hidden;
 mod log;
 mod network;
+mod observation;
 mod quota;
 mod removed;
 mod runtime;
@@ -181,6 +182,7 @@ pub(crate) const SECTIONS: &[(&str, &[Setting])] = &[
     ("Network", network::SETTINGS),
     ("Node and cluster", cluster::SETTINGS),
     ("Coordinators", coordinators::SETTINGS),
+    ("Log lines, metrics, health", observation::SETTINGS),
     ("Quotas", quota::SETTINGS),
     ("Tiered storage", tier::SETTINGS),
     ("Security", security::SETTINGS),
@@ -384,8 +386,8 @@ mod tests {
     fn no_broker_setting_stands_in_two_sections() {
         let rows: usize = SECTIONS.iter().map(|(_, rows)| rows.len()).sum();
         assert_eq!(BROKER.len(), rows);
-        // 340 of Kafka 4.3, the quota of moves, which Kafka lists only where it is set, and 7 of our own.
-        assert_eq!(rows, 348);
+        // 340 of Kafka 4.3, the quota of moves, which Kafka lists only where it is set, and 9 of our own.
+        assert_eq!(rows, 350);
     }
 
     #[test]

@@ -12,13 +12,13 @@ pub(super) const SETTINGS: &[Setting] = settings! {
         "Finished waits are removed at once";
     "fetch.purgatory.purge.interval.requests" Int "1000" Any ReadOnly Meaningless "Finished waits are removed at once";
     "kafka.metrics.polling.interval.secs" Int "10" AtLeast(1) ReadOnly Meaningless
-        "Metrics reporters of the JVM cannot be loaded";
-    "kafka.metrics.reporters" List "" Items ReadOnly Meaningless "Metrics reporters of the JVM cannot be loaded";
+        "Metrics reporters of the JVM cannot be loaded: esker.http.listen serves metrics";
+    "kafka.metrics.reporters" List "" Items ReadOnly Meaningless "Metrics reporters of the JVM cannot be loaded: esker.http.listen serves metrics";
     "metric.reporters" List "org.apache.kafka.common.metrics.JmxReporter" Items ClusterWide Meaningless
-        "Metrics reporters of the JVM cannot be loaded";
-    "metrics.num.samples" Int "2" AtLeast(1) ReadOnly Meaningless "No metrics are recorded yet";
-    "metrics.recording.level" String "INFO" Any ReadOnly Meaningless "No metrics are recorded yet";
-    "metrics.sample.window.ms" Long "30000" AtLeast(1) ReadOnly Meaningless "No metrics are recorded yet";
+        "Metrics reporters of the JVM cannot be loaded: esker.http.listen serves metrics";
+    "metrics.num.samples" Int "2" AtLeast(1) ReadOnly Meaningless "Metrics are counted, not sampled: esker.http.listen serves them";
+    "metrics.recording.level" String "INFO" Any ReadOnly Meaningless "Metrics are counted, not sampled: esker.http.listen serves them";
+    "metrics.sample.window.ms" Long "30000" AtLeast(1) ReadOnly Meaningless "Metrics are counted, not sampled: esker.http.listen serves them";
     "producer.purgatory.purge.interval.requests" Int "1000" Any ReadOnly Meaningless "Finished waits are removed at once";
     "share.fetch.purgatory.purge.interval.requests" Int "1000" Any ReadOnly Meaningless
         "Finished waits are removed at once";

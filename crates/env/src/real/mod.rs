@@ -52,6 +52,7 @@ impl Env {
             disk: Arc::<disk::OsDisk>::default(),
             net: Arc::new(net::OsNet),
             threads: Arc::new(threads::OsThreads::new(clock)),
+            loggers: Arc::default(),
         }
     }
 }

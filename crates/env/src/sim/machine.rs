@@ -107,6 +107,7 @@ impl Machine {
                 shared: shared.clone(),
                 life,
             }),
+            loggers: Arc::default(),
         }
     }
 

@@ -73,7 +73,7 @@ impl Segment {
         let mut inner = self.inner.write();
         // A reader may have had more luck meanwhile.
         if matches!(inner.index, Index::Unknown) {
-            env::tell!(
+            tracing::error!(target: env::logs::SEGMENTS,
                 "{}: {error}; what is there cannot be read, and batches go behind it",
                 self.path("log").display()
             );

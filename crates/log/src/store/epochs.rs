@@ -73,7 +73,7 @@ impl Store {
         if !is_seconded(segment, head, &epochs)? {
             return Err(Damage { position, why }.into());
         }
-        env::tell!(
+        tracing::warn!(target: env::logs::SEGMENTS,
             "{}: leader-epoch-checkpoint is not believed, batch after batch contradicts it: {why} at {}",
             self.dir.display(),
             head.base_offset()

@@ -45,14 +45,14 @@ impl Store {
         let path = segment.path(crate::txn_index::EXTENSION);
         match self.find_aborted(segment, &segments[..at]) {
             Ok((ended, upto)) => {
-                env::tell!(
+                tracing::warn!(target: env::logs::SEGMENTS,
                     "{}: did not verify, made anew from the batches",
                     path.display()
                 );
                 Ok(segment.mend_txns(&ended, upto)?)
             }
             Err(ScanError::Damage(damage)) => {
-                env::tell!(
+                tracing::warn!(target: env::logs::SEGMENTS,
                     "{}: does not verify, nor do the batches: {damage}",
                     path.display()
                 );

@@ -11,7 +11,7 @@ use config::{Broker, ChangeError, ClientMetrics, Kind, Level, Overrides, ValueEr
 use wire::metadata::ConfigRecord;
 
 use super::RECORDS_MAX;
-use crate::image::{BROKER_LOGGER, Image, Resource, ResourceKind};
+use crate::image::{Image, Resource, ResourceKind};
 use crate::name::{self, NameError};
 use crate::record::Record;
 
@@ -46,7 +46,8 @@ impl Operation {
         }
     }
 
-    fn name(self) -> &'static str {
+    #[must_use]
+    pub fn name(self) -> &'static str {
         match self {
             Operation::Set => "SET",
             Operation::Delete => "DELETE",
@@ -74,15 +75,23 @@ pub struct Named {
 /// All settings a resource shall have.
 pub type Replacement = Vec<(String, Option<String>)>;
 
-/// Why settings are not changed; the texts are those of Kafka, which has loggers.
+/// Why settings are not changed; the texts are those of Kafka.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AlterError {
     #[error("Each resource must appear at most once.")]
     Duplicate,
     #[error("Unknown resource type {0}")]
     Kind(i8),
-    #[error("there are no loggers to set")]
-    NoLoggers,
+    #[error("Logger {0} does not exist!")]
+    UnknownLogger(String),
+    #[error(
+        "Cannot set the log level of {logger} to {level} as it is not a supported log level. Valid log levels are DEBUG, ERROR, FATAL, INFO, TRACE, WARN"
+    )]
+    LogLevel { logger: String, level: String },
+    #[error("Removing the log level of the {0} logger is not allowed")]
+    RootLogger(String),
+    #[error("{0} operation is not allowed for the BROKER_LOGGER resource")]
+    LoggerOperation(&'static str),
     #[error("Error due to duplicate config keys")]
     DuplicateKeys,
     #[error("Null value not supported for : {}", .0.join(", "))]
@@ -357,7 +366,6 @@ fn find(broker: &Broker, named: &Named, times: usize) -> Result<Resource, AlterE
             kind,
             name: name.into(),
         }),
-        None if named.kind == BROKER_LOGGER => Err(AlterError::NoLoggers),
         None => Err(AlterError::Kind(named.kind)),
     }
 }

@@ -10,7 +10,7 @@ use super::{Image, ReplayError};
 
 pub(super) static NOTHING: LazyLock<Arc<Overrides>> = LazyLock::new(Arc::default);
 
-/// A kind on the wire that carries none: loggers, of which this broker has none to set.
+/// A kind on the wire that the metadata do not keep: levels of loggers hold until the broker ends.
 pub const BROKER_LOGGER: i8 = 8;
 
 /// The kinds of things that have settings.

@@ -318,7 +318,7 @@ impl Cleaner {
         let shun = |error: &CleanError| {
             let key = partition.key();
             if self.cleaning.shunned.lock().insert(key) {
-                env::tell!(
+                tracing::error!(target: env::logs::COMPACTION,
                     "{}-{} cannot be compacted: {error}",
                     partition.topic,
                     partition.index

@@ -274,7 +274,7 @@ impl LogDir {
         }
         let released = journal.release(self.release_to.load(Ordering::Relaxed), SPARE_PIECES_MAX);
         if let Err(error) = released {
-            env::tell!(
+            tracing::error!(target: env::logs::STORAGE,
                 "log dir {}: cannot remove a journal piece: {error}",
                 self.path.display()
             );
@@ -374,7 +374,7 @@ impl LogDir {
     /// Takes the directory offline: tells everyone who waits. The first error is the one that is logged.
     pub(crate) fn fail(&self, error: &io::Error, news: &mut Vec<News>) {
         self.failed.store(true, Ordering::Release);
-        env::tell!("log dir {} offline: {error}", self.path.display());
+        tracing::error!(target: env::logs::STORAGE, "log dir {} offline: {error}", self.path.display());
         let logs: Vec<_> = self
             .logs
             .lock()
@@ -393,7 +393,7 @@ impl LogDir {
             } else {
                 "has room again"
             };
-            env::tell!("log dir {} {state}: {why}", self.path.display());
+            tracing::error!(target: env::logs::STORAGE, "log dir {} {state}: {why}", self.path.display());
             self.maker_bell.ring();
         }
     }

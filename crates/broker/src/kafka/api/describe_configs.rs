@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use config::{Description, Kind};
+use config::{Description, Kind, Source};
 use meta::{BROKER_LOGGER, Resource, ResourceKind};
 use wire::ErrorCode;
 use wire::messages::describe_configs_request::DescribeConfigsResource;
@@ -142,9 +142,8 @@ fn settings(
         return Err(invalid("too many resources in one request".into()));
     }
     if resource.resource_type == BROKER_LOGGER {
-        // There are no loggers to set: the list is empty.
         return match id()? {
-            id if id == own_id => Ok(Vec::new()),
+            id if id == own_id => Ok(loggers(view)),
             id => Err(invalid(format!(
                 "Unexpected broker id, expected {own_id} but received {id}"
             ))),
@@ -196,6 +195,21 @@ fn settings(
             resource.resource_type
         ))),
     }
+}
+
+/// Every logger with the level it has, its own or that of one above, as Kafka lists them.
+fn loggers(view: &View<'_>) -> Vec<Description> {
+    let described = |(name, level): (&str, env::logs::Level)| Description {
+        name: name.to_owned(),
+        value: Some(level.name().to_owned()),
+        source: Source::DynamicBrokerLogger,
+        sensitive: false,
+        read_only: false,
+        kind: None,
+        synonyms: Vec::new(),
+        doc: None,
+    };
+    view.loggers.all().map(described).collect()
 }
 
 fn result(one: Description, request: &DescribeConfigsRequest) -> DescribeConfigsResourceResult {
@@ -290,7 +304,6 @@ mod tests {
                 42,
                 "Client metrics subscription name must not be empty",
             ),
-            ((8, "1"), 0, ""),
             ((4, ""), 0, ""),
         ] {
             let result = ask(&fixture, resource, None);
@@ -305,6 +318,24 @@ mod tests {
     }
 
     #[test]
+    fn loggers_are_listed_with_their_levels() {
+        let fixture = Fixture::new("");
+        let level = |name: &str| {
+            let one = ask(&fixture, (8, "1"), Some(&[name])).configs.remove(0);
+            (
+                one.value.unwrap_or_default(),
+                one.config_source,
+                one.read_only,
+            )
+        };
+        assert_eq!(level("root"), ("INFO".into(), 6, false));
+        let set = |name, level| fixture.loggers.set(name, level).expect("a logger");
+        set("broker", Some(env::logs::Level::Debug));
+        assert_eq!(level("broker.requests"), ("DEBUG".into(), 6, false));
+        assert_eq!(level("storage"), ("INFO".into(), 6, false));
+    }
+
+    #[test]
     fn an_empty_list_of_names_asks_for_all() {
         let fixture = Fixture::new("");
         let all = ask(&fixture, (2, "t"), None).configs;
@@ -316,7 +347,7 @@ mod tests {
                 .len(),
             1
         );
-        assert_eq!(ask(&fixture, (4, "1"), None).configs.len(), 346);
+        assert_eq!(ask(&fixture, (4, "1"), None).configs.len(), 350);
     }
 
     #[test]
@@ -371,7 +402,7 @@ mod tests {
         let mut fixture = Fixture::new("");
         let unknown = Some("nosuch");
         let (brokers, told) = described(&fixture, (4, "1"), unknown, 3_000);
-        assert!(brokers < 1 + SETTINGS_MAX / 346, "{brokers} brokers");
+        assert!(brokers < 1 + SETTINGS_MAX / 350, "{brokers} brokers");
         assert_eq!(told, 0);
         let (topics, told) = described(&fixture, (2, "t"), Some("flush.ms"), 30_000);
         assert_eq!((topics, told), (1 + SETTINGS_MAX / 34, topics));

@@ -16,6 +16,7 @@ pub(super) struct Fixture {
     pub(super) broker: Broker,
     next: u64,
     asker: Asker,
+    pub(super) loggers: env::logs::Loggers,
 }
 
 impl Uuids for Fixture {
@@ -52,6 +53,7 @@ impl Fixture {
             broker,
             next: 0,
             asker: Asker::anonymous(([10, 0, 0, 8], 4000).into(), ([10, 0, 0, 7], 9092).into()),
+            loggers: env::logs::Loggers::default(),
         };
         let registration = register_broker::Broker {
             id: BrokerId(1),
@@ -109,6 +111,7 @@ impl Fixture {
             listener: "PLAINTEXT",
             asker: &self.asker,
             folds_names: false,
+            loggers: &self.loggers,
         }
     }
 

@@ -140,6 +140,42 @@ mod tests {
     }
 
     #[test]
+    fn levels_of_loggers_change_at_once_and_as_kafka_4_3_has_it() {
+        let fixture = Fixture::new("");
+        let level = |name| fixture.loggers.level_of(name).name();
+        for (resource, config, code, after) in [
+            ((8, "1"), ("broker", 0, Some("DEBUG")), 0, "DEBUG"),
+            ((8, "1"), ("broker", 1, None), 0, "INFO"),
+            ((8, "1"), ("broker", 0, Some("FATAL")), 0, "FATAL"),
+            ((8, "1"), ("broker", 0, Some("debug")), 40, "FATAL"),
+            ((8, "1"), ("broker", 0, Some("OFF")), 40, "FATAL"),
+            ((8, "1"), ("nosuch", 0, Some("INFO")), 40, "FATAL"),
+            ((8, "1"), ("nosuch", 1, None), 40, "FATAL"),
+            ((8, "1"), ("root", 1, None), 42, "FATAL"),
+            ((8, "1"), ("broker", 2, Some("INFO")), 42, "FATAL"),
+            ((8, "1"), ("broker", 0, None), 42, "FATAL"),
+            ((8, "1"), ("broker", 9, Some("INFO")), 42, "FATAL"),
+            ((8, "2"), ("broker", 0, Some("INFO")), 42, "FATAL"),
+            ((8, "x"), ("broker", 0, Some("INFO")), 42, "FATAL"),
+        ] {
+            let (records, response) = handle(&request(resource, config, false), &fixture.view());
+            let answer = &response.responses[0];
+            assert_eq!(
+                (answer.error_code, level("broker"), records.len()),
+                (code, after, 0),
+                "{resource:?} {config:?} {:?}",
+                answer.error_message
+            );
+        }
+        let asked = request((8, "1"), ("broker", 0, Some("INFO")), true);
+        let (_, response) = handle(&asked, &fixture.view());
+        assert_eq!(
+            (response.responses[0].error_code, level("broker")),
+            (0, "FATAL")
+        );
+    }
+
+    #[test]
     fn a_change_holds_after_its_records_and_not_before() {
         let mut fixture = Fixture::new("");
         let topic = |fixture: &Fixture| {

@@ -162,6 +162,12 @@ pub(crate) fn is_served(key: ApiKey, version: i16) -> bool {
         .any(|row| row.key == key && (row.min..=row.max).contains(&version))
 }
 
+/// The oldest and the newest version of an API that are served.
+pub(crate) fn served_versions(key: ApiKey) -> Option<(i16, i16)> {
+    let row = TABLE.iter().find(|row| row.key == key)?;
+    Some((row.min, row.max))
+}
+
 /// The operations that the asker may do to a resource, if that is asked for.
 fn operations(view: &View<'_>, resource: Resource<'_>, is_asked: bool) -> i32 {
     if is_asked {

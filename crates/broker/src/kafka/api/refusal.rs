@@ -107,7 +107,8 @@ pub(crate) fn alter(error: &AlterError) -> ErrorCode {
     match error {
         AlterError::Duplicate
         | AlterError::Kind(_)
-        | AlterError::NoLoggers
+        | AlterError::RootLogger(_)
+        | AlterError::LoggerOperation(_)
         | AlterError::DuplicateKeys
         | AlterError::NullValue(_)
         | AlterError::Operation(_)
@@ -123,9 +124,11 @@ pub(crate) fn alter(error: &AlterError) -> ErrorCode {
         AlterError::Name(_) => ErrorCode::InvalidTopicException,
         AlterError::UnknownTopic(_) => ErrorCode::UnknownTopicOrPartition,
         AlterError::TooManyRecords => ErrorCode::PolicyViolation,
-        AlterError::NotAList { .. } | AlterError::TooLong | AlterError::Value(_) => {
-            ErrorCode::InvalidConfig
-        }
+        AlterError::NotAList { .. }
+        | AlterError::TooLong
+        | AlterError::UnknownLogger(_)
+        | AlterError::LogLevel { .. }
+        | AlterError::Value(_) => ErrorCode::InvalidConfig,
     }
 }
 

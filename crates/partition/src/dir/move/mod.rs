@@ -355,7 +355,7 @@ impl Move {
         });
         // Files that cannot be removed now go at the next start.
         if let (Err(error), false) = (removed, self.to.dir.is_failed()) {
-            env::tell!("cannot remove {}: {error}", self.files.display());
+            tracing::warn!(target: env::logs::MOVES, "cannot remove {}: {error}", self.files.display());
         }
     }
 

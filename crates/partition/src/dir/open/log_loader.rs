@@ -426,7 +426,7 @@ impl Log {
     fn tell_holes(&self) {
         let found = self.holes.iter().skip(self.holes_known);
         for hole in found.filter(|hole| self.log_start < hole.to) {
-            env::tell!(
+            tracing::error!(target: env::logs::RECOVERY,
                 "{}: offsets {} to {} were durable and are damaged",
                 self.path.display(),
                 hole.from.max(self.log_start),

@@ -289,7 +289,7 @@ impl Recovery {
             (Ok(replayed), None) => replayed,
         };
         for damage in &replayed.damage {
-            env::tell!(
+            tracing::error!(target: env::logs::RECOVERY,
                 "log dir {}: journal rounds {} to {} were durable and are damaged",
                 path.display(),
                 damage.from,

@@ -108,7 +108,7 @@ impl Recovery {
             let name = stray_name(&log.found.topic, key.1, unique);
             disk.rename(files, &self.path.join(&name)).map_err(at)?;
             disk.sync_dir(&self.path).map_err(at)?;
-            env::tell!(
+            tracing::warn!(target: env::logs::RECOVERY,
                 "{}: offsets {} to {} of partition {} of topic {} (id {}) are set aside here, {why}",
                 self.path.join(name).display(),
                 ends.0,
@@ -177,7 +177,7 @@ impl Recovery {
         let entries = entries.map_err(|error| self.io(error))?;
         // Somebody's `backup-2026` has the name of a partition too.
         if !entries.iter().all(is_of_a_log) {
-            env::tell!(
+            tracing::warn!(target: env::logs::RECOVERY,
                 "{} is left alone: no partition of a known topic, and not all in it is of one",
                 path.display()
             );
@@ -220,7 +220,7 @@ impl Recovery {
             true => "no partition that the metadata log knows after an accepted loss",
             false => "the metadata log never told of it, and may be an older copy",
         };
-        env::tell!(
+        tracing::warn!(target: env::logs::RECOVERY,
             "{} is set aside as {}: {why} (topic id {id}); nobody serves it, `esker inspect` reads it, remove it when it is not needed",
             path.display(),
             aside.display(),

@@ -196,7 +196,7 @@ impl Recovery {
         if !is_confined {
             return None;
         }
-        env::tell!("partition {} offline: {error}", path.display());
+        tracing::error!(target: env::logs::RECOVERY, "partition {} offline: {error}", path.display());
         Some(*row)
     }
 

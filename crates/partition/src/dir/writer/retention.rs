@@ -31,7 +31,7 @@ impl Chore for Retention {
                     }
                 }
                 // Its age cannot be read, so it stays. Nothing was written: the other partitions have no part in it.
-                Err(error) => env::tell!(
+                Err(error) => tracing::error!(target: env::logs::STORAGE,
                     "no retention of {}-{}: {error}",
                     partition.topic,
                     partition.index
