@@ -7,7 +7,7 @@ SECONDS ?= 60
 TARGETS ?=
 ARGS ?=
 
-.PHONY: serve build setup test test-clients sim sim-every sim-quorum chaos bench fuzz fuzz-check check fmt deny
+.PHONY: dist deb serve build setup test test-clients sim sim-every sim-quorum chaos bench fuzz fuzz-check check fmt deny
 
 ## build the release binary and start a broker on 127.0.0.1:9092 with its data in ./data
 serve: build
@@ -69,6 +69,14 @@ check: fmt
 
 fmt:
 	$(CARGO) fmt --all --check
+
+## the static binary in dist/; runs in an empty chroot or a container from scratch
+dist:
+	ops/dist
+
+## a Debian package of it: user, unit, /etc/esker/server.properties
+deb: dist
+	ops/deb/build
 
 ## licences, advisories, duplicate libraries (needs cargo-deny, and for advisories the network)
 deny:

@@ -15,7 +15,7 @@ use env::{Env, logs};
 
 use crate::allocator;
 use crate::failure::Failure;
-use crate::moment;
+use crate::{http, moment, systemd};
 
 #[derive(Args, Debug, Default)]
 pub(crate) struct ServeArgs {
@@ -66,7 +66,10 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
         tracing::warn!(target: logs::BROKER, "{warning}");
     }
     if let Some(odd) = moment::odd_clock(env.clock.wall_ms().0) {
-        env::tell!("warning: {odd}");
+        tracing::warn!(target: logs::BROKER, "{odd}");
+    }
+    if let Some(warning) = config.memory.warning() {
+        tracing::warn!(target: logs::BROKER, "{warning}");
     }
     run(env, config)
 }
@@ -98,7 +101,11 @@ fn settings(args: &ServeArgs, file: Option<(&str, &str)>) -> Result<Broker, Fail
             "advertised.listeners",
             named(&args.advertise),
         ),
-        ("esker.log.format", args.log_format.clone()),
+        (
+            "--log-format",
+            "esker.log.format",
+            args.log_format.iter().cloned().collect(),
+        ),
     ];
     for (flag, name, values) in flags {
         if values.is_empty() {
@@ -194,7 +201,9 @@ fn run(env: Env, config: Broker) -> Result<(), Failure> {
     let life = Arc::new(Mutex::new(Life::Starting));
     outlive_file_limit()?;
     stop_on_signal(Arc::clone(&life))?;
+    let window = http::listen(&config)?;
     let broker = broker::Broker::start(&env, config).map_err(not_started)?;
+    window.open(broker.watch());
     if broker.rounds_replayed > 0 {
         tracing::warn!(
             target: logs::BROKER,
@@ -210,6 +219,7 @@ fn run(env: Env, config: Broker) -> Result<(), Failure> {
         "started",
     );
     on_started(&life, broker.stop_handle());
+    systemd::ready(window);
     // Nobody may be reading; the broker runs all the same.
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(banner(&broker.addresses, &dirs).as_bytes());
@@ -267,6 +277,7 @@ fn stop_on_signal(life: Arc<Mutex<Life>>) -> Result<(), Failure> {
                 continue;
             }
             is_stopping = true;
+            systemd::stopping();
             let mut life = life.lock().unwrap_or_else(PoisonError::into_inner);
             match &*life {
                 Life::Running(stop) => {

@@ -18,6 +18,10 @@ pub struct Settings {
     pub(crate) fetch_bytes_max: usize,
     pub(crate) fetch_session_slots: usize,
     pub(crate) request_bytes_max: usize,
+    /// Names, partitions and whatever else one request may list.
+    pub(crate) elements_max: usize,
+    /// Topics, and groups, with metrics of their own.
+    pub(crate) metrics_topics_max: usize,
     pub(crate) connections_max: usize,
     pub(crate) connections_per_ip_max: usize,
     /// Of the listener that brokers use among themselves, where clients have another.
@@ -55,6 +59,11 @@ impl Settings {
             fetch_bytes_max: broker.fetch_bytes_max,
             fetch_session_slots: broker.fetch_sessions_max,
             request_bytes_max: usize::try_from(broker.queued_bytes_max).unwrap_or(usize::MAX),
+            elements_max: elements_max(broker.memory.limit),
+            metrics_topics_max: broker
+                .number("esker.metrics.topics.max")
+                .and_then(|most| usize::try_from(most).ok())
+                .unwrap_or_default(),
             connections_max: broker.connections_max,
             connections_per_ip_max: broker.connections_per_ip_max,
             protected_port: protected_port(&broker),
@@ -94,6 +103,9 @@ impl Settings {
             checkpoint_bytes: (self.broker.journal_bytes / 4).max(piece.min(FIRST_PIECE_BYTES)),
             hot_tail_bytes: hot_tail_bytes / dirs,
             scrub_bytes_per_second: self.broker.scrub_bytes_per_second,
+            unwritten_bytes_max: usize::try_from(self.broker.memory.unwritten)
+                .unwrap_or(usize::MAX)
+                / dirs,
             reserve_bytes: RESERVE_BYTES,
             segment_files_open_max: (self.broker.segment_files_max / dirs).max(1),
             retention_check: self.broker.retention_check_interval,
@@ -102,6 +114,21 @@ impl Settings {
             producer_expiration_check: self.broker.producer_id_expiration_check,
         }
     }
+}
+
+/// Names, partitions and whatever else one request may list. With its question and its part of the answer a name of one byte takes
+/// up to 700, so these are some 180 MiB; a large cluster has fewer partitions. Where memory is little, what they take is a 16th of
+/// it at most. A request that lists more closes its connection.
+pub(crate) const ELEMENTS_MAX: usize = 1 << 18;
+const ELEMENT_BYTES: u64 = 700;
+const ELEMENTS_SHARE: u64 = 16;
+
+fn elements_max(memory: u64) -> usize {
+    if memory == 0 {
+        return ELEMENTS_MAX;
+    }
+    let most = usize::try_from(memory / ELEMENTS_SHARE / ELEMENT_BYTES);
+    most.unwrap_or(ELEMENTS_MAX).min(ELEMENTS_MAX)
 }
 
 /// `inter.broker.listener.name`, or the listener named after `security.inter.broker.protocol`.

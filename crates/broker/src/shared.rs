@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::ArcSwap;
 use env::{Bell, Env};
 use log::journal::SYNCS_MAX;
-use model::InboxId;
+use model::{InboxId, Instant};
 use parking_lot::Mutex;
 use partition::{Cleaning, LogDir, News, Residents, Wait};
 
@@ -19,6 +19,9 @@ use crate::event_loop::memory::Budget;
 use crate::inboxes::{Inboxes, Post, Redeemed, ShardId};
 use crate::memory_use::{Held, Row};
 use crate::metadata::Metadata;
+use crate::metrics::lag::Committed;
+use crate::metrics::meter::Meter;
+use crate::metrics::software::Software;
 use crate::moves::Moves;
 use crate::reads::ReaderPool;
 use crate::settings::Settings;
@@ -48,6 +51,13 @@ pub(crate) struct Shared {
     pub(crate) unfinished: Arc<Budget>,
     /// By shard.
     held: Vec<Row>,
+    meters: Vec<Meter>,
+    /// Offsets that the groups of each shard have committed, as of its last look.
+    committed: Vec<Mutex<Vec<Committed>>>,
+    /// Somebody may ask for metrics.
+    is_watched: AtomicBool,
+    pub(crate) software: Mutex<Software>,
+    pub(crate) started_at: Instant,
     /// Shards, commit threads and the mover: those that have not ended.
     loops: AtomicUsize,
     /// Shards that have not ended: the quorum works as long, so that what they wait for is committed.
@@ -74,6 +84,7 @@ impl Shared {
         let shards = inboxes.shards_count();
         let movers = usize::from(residents.len() > 1);
         let loops = shards + committers.len() * SYNCS_MAX + movers;
+        let started_at = env.clock.now();
         let unfinished = Budget::new(settings.request_bytes_max / 2, shards);
         // They were opened before the settings that the metadata hold were known.
         set_dirs(&residents, &settings);
@@ -96,6 +107,11 @@ impl Shared {
             telemetry: Mutex::default(),
             unfinished: Arc::new(unfinished),
             held: (0..shards).map(|_| Row::default()).collect(),
+            meters: (0..shards).map(|_| Meter::default()).collect(),
+            committed: (0..shards).map(|_| Mutex::default()).collect(),
+            is_watched: AtomicBool::new(false),
+            software: Mutex::default(),
+            started_at,
             loops: AtomicUsize::new(loops),
             shards: AtomicUsize::new(shards),
             stopping: AtomicBool::new(false),
@@ -255,6 +271,39 @@ impl Shared {
         let mut all = Held::default();
         self.held.iter().for_each(|row| all += row.read());
         all
+    }
+
+    /// What `shard`, one of those there are, counts.
+    pub(crate) fn meter(&self, shard: ShardId) -> &Meter {
+        &self.meters[usize::from(shard.0)]
+    }
+
+    pub(crate) fn meters(&self) -> impl Iterator<Item = &Meter> {
+        self.meters.iter()
+    }
+
+    pub(crate) fn set_watched(&self) {
+        self.is_watched.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_watched(&self) -> bool {
+        self.is_watched.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn publish_committed(&self, shard: ShardId, rows: Vec<Committed>) {
+        if let Some(own) = self.committed.get(usize::from(shard.0)) {
+            *own.lock() = rows;
+        }
+    }
+
+    pub(crate) fn committed(&self) -> Vec<Committed> {
+        let rows = self.committed.iter().map(|own| own.lock().clone());
+        rows.flatten().collect()
+    }
+
+    /// Names, partitions and whatever else one request may list.
+    pub(crate) fn elements_max(&self) -> usize {
+        self.settings.load().elements_max
     }
 
     pub(crate) fn frame_bytes_max(&self) -> i32 {

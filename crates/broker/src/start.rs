@@ -33,6 +33,7 @@ use crate::ids::random_uuid;
 use crate::inboxes::{Inbox, Inboxes, Redeemed, ShardId};
 use crate::memory_use::Held;
 use crate::metadata::{METADATA_PARTITION, METADATA_TOPIC, Metadata};
+use crate::metrics::Watch;
 use crate::mover::Mover;
 use crate::place::Places;
 use crate::reads::ReaderLoop;
@@ -261,6 +262,12 @@ impl Broker {
     #[must_use]
     pub fn held(&self) -> Held {
         self.shared.held()
+    }
+
+    /// What an operator may ask of it while it runs.
+    #[must_use]
+    pub fn watch(&self) -> Watch {
+        Watch::new(&self.shared)
     }
 
     /// Batches that all log directories together keep in memory.

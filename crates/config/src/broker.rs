@@ -14,16 +14,12 @@ use crate::contradictions;
 use crate::layers::{Layers, Machine, Overrides};
 use crate::listener::{self, Listener};
 use crate::log_dirs::{CORDONED, LogDirs};
+use crate::memory::{self, Memory};
 use crate::quorum;
 use crate::settings::{Settings, SettingsError};
 use crate::table::{self, Update};
 use crate::topic::Topic;
 use crate::value::{self, ValueError};
-
-/// Share of the machine's memory for requests if `queued.max.request.bytes` is not set: one byte in 64, within the bounds below.
-const QUEUED_MEMORY_SHARE: u64 = 64;
-const QUEUED_BYTES_MIN: u64 = 64 << 20;
-const QUEUED_BYTES_MAX: u64 = 1 << 30;
 
 /// Descriptors that connections leave for files: 8,000 segments kept open, and one in nine for everything else.
 const FILES_RESERVE: usize = 9_000;
@@ -80,6 +76,7 @@ pub struct Broker {
 
     pub cleaner: Cleaner,
 
+    pub memory: Memory,
     pub hot_tail_bytes: u64,
     /// Of each directory; 0 for never.
     pub scrub_bytes_per_second: u64,
@@ -201,6 +198,10 @@ impl Broker {
         }
         let doors = Doors::new(&layers)?;
         let queued = layers.number("queued.max.request.bytes").unwrap_or(-1);
+        let limit = layers.machine.memory_bytes;
+        let queued_bytes_max = (u64::try_from(queued).ok())
+            .filter(|bytes| 0 < *bytes)
+            .unwrap_or_else(|| memory::requests(limit));
         let idle = layers.number("connections.max.idle.ms").unwrap_or(-1);
         Ok(Broker {
             passed_over: None,
@@ -212,13 +213,14 @@ impl Broker {
             advertised: doors.advertised,
             network_threads: at_most("num.network.threads").max(1),
             request_bytes_max: at_most("socket.request.max.bytes"),
-            queued_bytes_max: u64::try_from(queued)
-                .ok()
-                .filter(|bytes| 0 < *bytes)
-                .unwrap_or_else(|| {
-                    (layers.machine.memory_bytes / QUEUED_MEMORY_SHARE)
-                        .clamp(QUEUED_BYTES_MIN, QUEUED_BYTES_MAX)
-                }),
+            queued_bytes_max,
+            memory: Memory::new(
+                limit,
+                log_dirs.len(),
+                queued_bytes_max,
+                bytes("esker.hot.tail.bytes"),
+                bytes("log.cleaner.dedupe.buffer.size"),
+            ),
             connections_max: at_most("max.connections").min(
                 layers
                     .machine
@@ -281,6 +283,12 @@ impl Broker {
     #[must_use]
     pub fn warning(&self) -> Option<crate::settings::Warning> {
         self.layers.fixed.warning()
+    }
+
+    /// True if the setting was given at start.
+    #[must_use]
+    pub fn is_set(&self, name: &str) -> bool {
+        self.layers.fixed.get(name).is_some()
     }
 
     /// A number as it holds now, of a setting that has no field of its own.

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::memory;
 use crate::settings::Settings;
 use crate::table::{self, Setting, Synonym};
 use crate::value::{self, Value};
@@ -72,6 +73,11 @@ impl Layers {
     pub(crate) fn default(&self, name: &str) -> Option<String> {
         match name {
             "num.network.threads" => Some(self.machine.cores.saturating_sub(1).max(1).to_string()),
+            // Less than on large machines where there is little memory.
+            "esker.hot.tail.bytes" => Some(memory::tail(self.machine.memory_bytes).to_string()),
+            "log.cleaner.dedupe.buffer.size" => {
+                Some(memory::compaction(self.machine.memory_bytes).to_string())
+            }
             name => table::broker_setting(name)?.default.map(str::to_owned),
         }
     }

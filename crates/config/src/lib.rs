@@ -14,6 +14,7 @@ mod group;
 mod layers;
 mod listener;
 mod log_dirs;
+mod memory;
 mod properties;
 mod quorum;
 mod settings;
@@ -27,6 +28,7 @@ pub use describe::{Description, SynonymValue};
 pub use group::group_number;
 pub use layers::{Machine, Overrides, Source};
 pub use listener::Listener;
+pub use memory::{LIMIT_BYTES_MIN, Memory};
 pub use properties::PropertiesError;
 pub use settings::{Format, Settings, SettingsError, Warning};
 pub use table::{

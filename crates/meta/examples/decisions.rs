@@ -94,7 +94,7 @@ struct Run {
     out: String,
 }
 
-/// What was decided: the line for Kafka, the answer, the records.
+/// One decision: the line for Kafka, the answer, the records.
 struct Decided {
     line: String,
     answer: String,

@@ -18,9 +18,11 @@ macro_rules! number {
     };
 }
 
+pub mod histogram;
 mod printable;
 mod ticket;
 
+pub use histogram::Histogram;
 pub use printable::printable;
 pub use ticket::{InboxId, Ticket, WaiterKey};
 

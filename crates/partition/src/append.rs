@@ -270,6 +270,7 @@ impl Partition {
             waits: acks.ticket().is_some(),
             is_duplicate: false,
         };
+        self.traffic.on_appended(batch.size());
         state.tail.push(batch);
         state.progress.on_appended(end);
         if let Some((ticket, wanted)) = acks.ticket() {

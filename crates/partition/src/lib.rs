@@ -20,6 +20,7 @@ mod progress;
 pub mod read;
 mod search;
 mod sync;
+mod traffic;
 mod verification;
 mod waiting;
 
@@ -41,5 +42,6 @@ pub use plan::Plan;
 pub use progress::{Replicas, Role};
 pub use read::{Read, ReadError, ReadRequest, Records};
 pub use search::SearchTime;
+pub use traffic::TrafficBytes;
 pub use verification::{Guard, Warrant};
 pub use waiting::NeverCommitted;

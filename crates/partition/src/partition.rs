@@ -26,6 +26,7 @@ use crate::isolation::Isolation;
 use crate::news::News;
 use crate::progress::Progress;
 use crate::sync::{AtomicU64, Mutex};
+use crate::traffic::{Traffic, TrafficBytes};
 use crate::verification::Guards;
 
 pub struct Partition {
@@ -35,6 +36,7 @@ pub struct Partition {
     pub(crate) state: Mutex<State>,
     /// The start could not read the files: they, and this row of the checkpoint, stay as they are for one that can.
     pub(crate) unread: Option<checkpoint::Row>,
+    pub(crate) traffic: Traffic,
 }
 
 /// Those who own the partitions of a directory.
@@ -227,6 +229,7 @@ impl Partition {
             topic,
             index,
             unread: start.unread,
+            traffic: Traffic::default(),
             state: Mutex::new(State {
                 home,
                 tail: Tail::unwritten_from(start.unwritten, start.log_end),
@@ -308,6 +311,16 @@ impl Partition {
             (Arc::clone(&state.home), unwritten)
         };
         home.store.get().map_or(0, Store::size) + unwritten
+    }
+
+    /// Bytes that came in and went out since the start.
+    pub fn traffic(&self) -> TrafficBytes {
+        self.traffic.read()
+    }
+
+    /// A reader was given so many bytes of batches.
+    pub fn on_fetched(&self, bytes: usize) {
+        self.traffic.on_fetched(bytes);
     }
 
     /// Idempotent producers that this partition knows.

@@ -4,6 +4,7 @@
 
 use crate::EncodeError;
 use bytes::Bytes;
+use std::collections::BTreeMap;
 
 /// A payload between two parts of the head.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +40,8 @@ pub struct Encoded {
     pub head: Bytes,
     pub splices: Vec<SpliceAt>,
     pub len: usize,
+    /// Error codes in it other than zero, each with its count.
+    pub errors: BTreeMap<i16, u32>,
 }
 
 impl Encoded {

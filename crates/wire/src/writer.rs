@@ -7,6 +7,7 @@ use crate::encoded::{Encoded, Splice, SpliceAt};
 use crate::reader::STRING_BYTES_MAX;
 use crate::{EncodeError, Message, Records, Uuid};
 use bytes::Bytes;
+use std::collections::BTreeMap;
 
 /// Below this a copy costs less than one more piece in a vectored write.
 const SPLICE_BYTES_MIN: usize = 1 << 10;
@@ -17,6 +18,8 @@ pub struct Writer {
     head: Vec<u8>,
     splices: Vec<SpliceAt>,
     spliced: usize,
+    /// Error codes that were written, each with its count.
+    errors: BTreeMap<i16, u32>,
 }
 
 /// A frame whose length is not known yet.
@@ -49,6 +52,14 @@ impl Writer {
         }
     }
 
+    /// A field that says what went wrong.
+    pub fn error_code(&mut self, code: i16) {
+        if code != 0 {
+            *self.errors.entry(code).or_default() += 1;
+        }
+        self.i16(code);
+    }
+
     /// Leaves four bytes for the length that `finish_frame` fills in.
     pub fn for_frame() -> Self {
         let mut w = Self::with_capacity(256);
@@ -66,6 +77,7 @@ impl Writer {
             len: self.head.len() + self.spliced,
             head: Bytes::from(self.head),
             splices: self.splices,
+            errors: self.errors,
         }
     }
 

@@ -40,6 +40,8 @@ mod progress;
 mod read;
 #[path = "../../../crates/partition/src/search.rs"]
 mod search;
+#[path = "../../../crates/partition/src/traffic.rs"]
+mod traffic;
 #[path = "../../../crates/partition/src/verification.rs"]
 mod verification;
 #[path = "../../../crates/partition/src/waiting.rs"]

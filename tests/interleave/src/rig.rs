@@ -34,6 +34,7 @@ const SETTINGS: DirSettings = DirSettings {
     journal_first_piece_bytes: 16 << 10,
     checkpoint_bytes: 1,
     hot_tail_bytes: 0,
+    unwritten_bytes_max: 128 << 20,
     reserve_bytes: 0,
     segment_files_open_max: 4,
     retention_check: Duration::from_secs(300),

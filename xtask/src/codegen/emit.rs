@@ -389,6 +389,10 @@ impl Emitter<'_> {
             Type::Text | Type::Bytes => {
                 format!("w.{}(&self.{name}, {compact})?", method_name(&field.ty))
             }
+            // Counted, so that a broker knows what it answers.
+            Type::I16 if matches!(name.as_str(), "error_code" | "partition_error_code") => {
+                format!("w.error_code(self.{name})")
+            }
             plain => format!("w.{}(self.{name})", method_name(plain)),
         }
     }

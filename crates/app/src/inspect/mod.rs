@@ -140,7 +140,7 @@ fn collect_dir(
 /// Reports what cannot be looked at and was not asked for by name. A file that a running broker removed meanwhile is not missed.
 fn pass_over(path: &Path, error: &std::io::Error) {
     if error.kind() != std::io::ErrorKind::NotFound {
-        eprintln!("passed over {}: {error}", path.display());
+        env::tell!("passed over {}: {error}", path.display());
     }
 }
 

@@ -74,6 +74,15 @@ impl Broker {
         Broker::spawn(attended, FREE, data, &[], words, file.into())
     }
 
+    /// As `start`, with variables of the environment.
+    pub(crate) fn start_with(variables: &[String], data: &Path) -> Broker {
+        let words = Dir::new();
+        let file = std::fs::File::create(words.0.join(WORDS)).unwrap();
+        let mut equipped = Command::new("env");
+        equipped.args(variables).arg(ESKER);
+        Broker::spawn(equipped, FREE, data, &[], words, file.into())
+    }
+
     /// As `start`, with a standard error that takes nothing.
     pub(crate) fn start_unheard(data: &Path, more: &[&str]) -> Broker {
         let full = std::fs::OpenOptions::new().write(true).open("/dev/full");
@@ -125,6 +134,11 @@ impl Broker {
         let all = said(&self.words);
         let trouble = all.lines().filter(|line| !line.contains("  INFO "));
         trouble.map(|line| format!("{line}\n")).collect()
+    }
+
+    /// All of it.
+    pub(crate) fn log(&self) -> String {
+        said(&self.words)
     }
 
     /// SIGTERM, and the exit code.

@@ -1,4 +1,4 @@
-//! What an operator sees of a broker from outside: lines of its log.
+//! The outside view of a broker: lines of its log, metrics, health, notices to systemd.
 
 #![allow(clippy::disallowed_methods)] // a peer of the broker, not a part of it
 
@@ -96,4 +96,226 @@ fn levels_are_those_of_the_setting() {
         let (code, error) = failure(&esker(&args, "", b""));
         assert!(code == 2 && error.contains(words), "{error}");
     }
+}
+
+/// The port of metrics and health, as the log names it.
+fn window(broker: &Broker) -> String {
+    let log = broker.log();
+    let (_, rest) = log.split_once("health on http://").expect(&log);
+    rest.split_once('/').unwrap().0.to_owned()
+}
+
+/// Status and body of a GET.
+fn get(address: &str, path: &str, accept: &str) -> (u16, String) {
+    ask(address, "GET", path, accept)
+}
+
+fn ask(address: &str, method: &str, path: &str, accept: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nHost: here\r\nAccept: {accept}\r\nConnection: close\r\n\r\n"
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").expect(&answer);
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, body.to_owned())
+}
+
+fn watched(dir: &Dir) -> Broker {
+    Broker::start(&dir.0, &["--set", "esker.http.listen=127.0.0.1:0"])
+}
+
+/// The value of a sample.
+fn sample(page: &str, name: &str) -> Option<f64> {
+    let line = page
+        .lines()
+        .find(|line| line.rsplit_once(' ').is_some_and(|(left, _)| left == name))?;
+    line.rsplit_once(' ')?.1.parse().ok()
+}
+
+#[test]
+fn every_metric_of_the_table_is_on_the_page_and_no_other() {
+    let dir = Dir::new();
+    let broker = watched(&dir);
+    broker.ok(&["produce", "greetings"], b"one\ntwo\nthree\n");
+    broker.ok(&["consume", "greetings", "-e", "--group", "readers"], b"");
+    assert!(
+        !broker
+            .run(&["topic", "describe", "nosuch"], b"")
+            .status
+            .success()
+    );
+    let address = window(&broker);
+    let (status, page) = get(&address, "/metrics", "*/*");
+    assert_eq!(status, 200, "{page}");
+    for metric in broker::metrics::METRICS {
+        let head = format!("# TYPE {} {}\n", metric.name, metric.kind.name());
+        assert!(page.contains(&head), "{head} in {page}");
+    }
+    for line in page.lines().filter(|line| !line.starts_with('#')) {
+        let name = line.split(['{', ' ']).next().unwrap();
+        let is_known = |metric: &&broker::metrics::Metric| {
+            let rest = name.strip_prefix(metric.name);
+            rest.is_some_and(|rest| matches!(rest, "" | "_bucket" | "_sum" | "_count"))
+        };
+        assert!(
+            broker::metrics::METRICS
+                .iter()
+                .any(|metric| is_known(&metric)),
+            "{line}"
+        );
+    }
+    for (name, least) in [
+        ("esker_ready", 1.0),
+        ("esker_requests_total{api=\"Produce\"}", 1.0),
+        ("esker_request_duration_seconds_count{api=\"Fetch\"}", 1.0),
+        ("esker_topic_log_end_offsets{topic=\"greetings\"}", 3.0),
+        (
+            "esker_topic_appended_bytes_total{topic=\"greetings\"}",
+            60.0,
+        ),
+        ("esker_topic_fetched_bytes_total{topic=\"greetings\"}", 60.0),
+        ("esker_connections_opened_total", 3.0),
+        ("process_resident_memory_bytes", 1e6),
+    ] {
+        let value = sample(&page, name);
+        assert!(
+            value.is_some_and(|value| least <= value),
+            "{name}: {value:?} in {page}"
+        );
+    }
+    let errors = page.lines().find(|line| {
+        line.starts_with("esker_request_errors_total")
+            && line.contains("UNKNOWN_TOPIC_OR_PARTITION")
+    });
+    assert!(errors.is_some(), "{page}");
+    assert!(page.contains("esker_journal_rounds_total{dir="), "{page}");
+    assert!(
+        page.contains("esker_memory_budget_bytes{budget=\"unwritten\"}"),
+        "{page}"
+    );
+
+    let (_, open) = get(
+        &address,
+        "/metrics",
+        "application/openmetrics-text;version=1.0.0",
+    );
+    assert!(open.ends_with("# EOF\n") && open.contains("# TYPE esker_requests counter\n"));
+    check_with_promtool(&page);
+    assert_eq!(broker.said(), "");
+    assert_eq!(broker.stop(), Some(0));
+}
+
+fn check_with_promtool(page: &str) {
+    let promtool = std::process::Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn();
+    let Ok(mut promtool) = promtool else {
+        let _ = writeln!(std::io::stderr(), "skipped: promtool is not installed");
+        return;
+    };
+    let mut input = promtool.stdin.take().unwrap();
+    input.write_all(page.as_bytes()).unwrap();
+    drop(input);
+    let checked = promtool.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&checked.stderr);
+    assert!(checked.status.success(), "{said}");
+}
+
+#[test]
+fn health_and_readiness_say_why_and_nothing_can_be_changed() {
+    let dir = Dir::new();
+    let broker = watched(&dir);
+    let address = window(&broker);
+    assert_eq!(get(&address, "/healthz", "*/*"), (200, "ok\n".into()));
+    assert_eq!(get(&address, "/readyz", "*/*"), (200, "ready\n".into()));
+    assert_eq!(get(&address, "/nosuch", "*/*").0, 404);
+    for method in ["POST", "PUT", "DELETE"] {
+        assert_eq!(ask(&address, method, "/metrics", "*/*").0, 405, "{method}");
+    }
+    let data = dir.0.join("other");
+    let taken = format!("esker.http.listen={address}");
+    let args = [
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--set",
+        &taken,
+        "--data-dir",
+    ];
+    let (code, error) = failure(&esker(
+        &[&args[..], &[data.to_str().unwrap()]].concat(),
+        "",
+        b"",
+    ));
+    assert!(
+        code == 1 && error.contains(&taken.replace('=', ": ")),
+        "{error}"
+    );
+}
+
+#[test]
+fn the_lag_of_a_group_is_there_soon_after_its_commit() {
+    let dir = Dir::new();
+    let broker = watched(&dir);
+    broker.ok(&["produce", "orders"], b"one\ntwo\n");
+    broker.ok(&["consume", "orders", "-e", "--group", "readers"], b"");
+    broker.ok(&["produce", "orders"], b"three\n");
+    let address = window(&broker);
+    let begun = std::time::Instant::now();
+    let name = "esker_group_lag_records{group=\"readers\",topic=\"orders\"}";
+    // Groups are looked at every five seconds.
+    let page = loop {
+        let (_, page) = get(&address, "/metrics", "*/*");
+        if sample(&page, name).is_some() {
+            break page;
+        }
+        assert!(begun.elapsed().as_secs() < 60, "{page}");
+    };
+    assert_eq!(sample(&page, name), Some(1.0));
+    assert_eq!(sample(&page, "esker_groups"), Some(1.0));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn systemd_is_notified_of_start_stop_and_life() {
+    let dir = Dir::new();
+    let path = dir.0.join("notify");
+    let socket = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    socket
+        .set_read_timeout(Some(std::time::Duration::from_secs(60)))
+        .unwrap();
+    let next = || {
+        let mut buffer = [0; 64];
+        let len = socket.recv(&mut buffer).unwrap();
+        String::from_utf8_lossy(&buffer[..len]).into_owned()
+    };
+    let variables = [
+        format!("NOTIFY_SOCKET={}", path.display()),
+        "WATCHDOG_USEC=200000".to_owned(),
+    ];
+    let broker = Broker::start_with(&variables, &dir.0.join("data"));
+    assert_eq!(next(), "READY=1");
+    assert_eq!([next(), next()], ["WATCHDOG=1", "WATCHDOG=1"]);
+    assert_eq!(broker.stop(), Some(0));
+    // Those on their way come first.
+    let last = std::iter::repeat_with(next).find(|message| message != "WATCHDOG=1");
+    assert_eq!(last.as_deref(), Some("STOPPING=1"));
+}
+
+#[test]
+fn settings_that_grant_more_memory_than_there_is_are_told() {
+    let dir = Dir::new();
+    let broker = Broker::start(&dir.0, &["--set", "queued.max.request.bytes=4000000000000"]);
+    let said = broker.said();
+    assert!(
+        said.contains("the settings grant ") && said.contains("lower queued.max.request.bytes"),
+        "{said}"
+    );
 }

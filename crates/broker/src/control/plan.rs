@@ -170,7 +170,9 @@ impl Plan {
                     aftermath.failure = Some(error);
                 }
             }
-            Effect::Alarm(alarm) => env::tell!("the quorum of the metadata: {alarm:?}"),
+            Effect::Alarm(alarm) => {
+                tracing::error!(target: env::logs::METADATA, "the quorum of the metadata: {alarm:?}")
+            }
             Effect::Halt(why) => {
                 aftermath.failure =
                     Some(format!("the quorum of the metadata cannot go on: {why:?}"));

@@ -57,7 +57,7 @@ impl QuorumWorker {
             Ok(()) => shared.step_quorum(Event::VoteStored { number: *number }),
             Err(error) => {
                 let path = dir.join(raft::quorum_state::FILE_NAME);
-                env::tell!("cannot write {}: {error}", path.display());
+                tracing::error!(target: env::logs::METADATA, "cannot write {}: {error}", path.display());
                 self.unwritten = Some((order, shared.env.clock.now().plus(RETRY)));
             }
         }

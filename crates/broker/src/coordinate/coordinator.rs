@@ -129,6 +129,11 @@ impl<M: Machine> Coordinator<M> {
     }
 
     /// There is more to be replayed now.
+    /// The machine, once it has read its log to the end.
+    pub(super) fn active(&self) -> Option<&M> {
+        matches!(self.state, State::Active).then_some(&self.machine)
+    }
+
     pub(super) fn is_loading(&self) -> bool {
         matches!(self.state, State::Loading(_))
     }

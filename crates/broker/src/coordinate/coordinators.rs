@@ -11,6 +11,7 @@ use model::{InboxId, Instant, Ticket, WaiterKey};
 use super::coordinator::Coordinator;
 use super::marking::Marking;
 use crate::event_loop::{Pending, Timers};
+use crate::metrics::lag::Committed;
 use crate::topics::Topics;
 
 /// The coordinators of one shard.
@@ -53,6 +54,19 @@ impl Coordinators {
 
     pub(crate) fn inbox(&self) -> InboxId {
         self.inbox
+    }
+
+    /// Offsets that the groups of this shard have committed, `most` rows of it.
+    pub(crate) fn committed(&self, most: usize) -> Vec<Committed> {
+        let loaded = (self.groups.values()).filter_map(Coordinator::active);
+        let rows = loaded.flat_map(group::Groups::committed);
+        let rows = rows.map(|(group, topic, partition, offset)| Committed {
+            group: Arc::clone(group),
+            topic: Arc::clone(topic),
+            partition,
+            offset,
+        });
+        rows.take(most).collect()
     }
 
     /// When one of them wants to be looked at, or earlier.

@@ -16,6 +16,7 @@ use super::hall::{Door, Hall};
 use super::parked::{AskedFor, Change, Parked, Then, Waiting};
 use crate::coordinate::question::{Question, Said, Told};
 use crate::event_loop::{Address, Chunk, Connections, Outcome, Reply};
+use crate::metrics::meter::Refusal;
 use crate::ops::asking::{Asking, Awaited, Awaiting, QUESTION_BYTES, only};
 use crate::ops::change::{self, Begun};
 use crate::ops::view::{Scene, View};
@@ -24,10 +25,6 @@ use crate::ops::{Asker, Desk, Step, Tickets};
 /// A request that needs a change before it can be answered is answered without it then. Kafka does not wait for a topic that it
 /// creates by the way, and its clients ask again.
 const AGAIN_WAIT_MAX: Duration = Duration::from_secs(5);
-
-/// Names, partitions and whatever else one request may list. With its question and its part of the answer a name of one byte takes
-/// up to 700, so these are some 180 MiB; a large cluster has fewer partitions. A request that lists more closes its connection.
-pub(super) const ELEMENTS_MAX: usize = 1 << 18;
 
 /// Requests that need a change of the metadata are handled more than once.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -239,11 +236,12 @@ pub(crate) fn with<R: Message>(
     mut reader: Reader,
     handle: impl FnOnce(&mut Call<'_>, R) -> Outcome,
 ) -> Outcome {
-    reader.bound_elements(ELEMENTS_MAX);
+    reader.bound_elements(call.desk.shared.elements_max());
     match R::decode(&mut reader, call.version()) {
         Ok(request) => handle(call, request),
         Err(error) => {
             let desk = &mut *call.desk;
+            desk.meter().on_refused(Refusal::Garbage);
             if let Some(kept_back) = desk.complaints.garbage.admit(desk.now) {
                 tracing::warn!(
                     target: REQUESTS, version = call.address.version, kept_back = kept_back.count(),

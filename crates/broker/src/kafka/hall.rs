@@ -72,6 +72,22 @@ impl Hall<'_> {
         }
     }
 
+    /// Puts an outcome in its place in the order of answers, and counts it.
+    pub(super) fn settle(&mut self, address: &Address, outcome: Outcome) {
+        if !matches!(outcome, Outcome::Waits) {
+            let took = self.desk.shared.env.clock.now().since(address.begun);
+            let meter = self.desk.meter();
+            match &outcome {
+                Outcome::Reply(reply) => {
+                    meter.on_answer(address.key, took, reply.len);
+                    meter.on_errors(address.key, &reply.errors);
+                }
+                _ => meter.on_answer(address.key, took, 0),
+            }
+        }
+        self.connections.settle(address, outcome);
+    }
+
     /// A request of `asker` whose answer goes to `address`.
     pub(super) fn call(&mut self, address: Address, asker: Arc<Asker>) -> Call<'_> {
         Call {
@@ -102,7 +118,7 @@ impl Hall<'_> {
             } = parked;
             let mut call = self.call(address, asker);
             let outcome = go_on(&mut call, waiting);
-            self.connections.settle(&address, outcome);
+            self.settle(&address, outcome);
         }
     }
 }

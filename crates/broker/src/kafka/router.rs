@@ -23,6 +23,7 @@ use super::call::{Attempt, Call, with};
 use super::denied;
 use super::hall::Hall;
 use crate::event_loop::{Address, Outcome, SlotNumber};
+use crate::metrics::meter::Refusal;
 use crate::ops::access;
 use crate::ops::view::View;
 
@@ -40,17 +41,25 @@ pub(crate) fn on_request(hall: &mut Hall<'_>, conn: ConnId, slot: SlotNumber, fr
         slot,
         correlation_id: 0,
         version: 0,
+        key: -1,
+        begun: hall.desk.shared.env.clock.now(),
     };
+    let bytes = frame.len();
     let mut reader = Reader::new(frame);
     let outcome = match decode_request_header(&mut reader) {
         Ok(head) => {
             address.correlation_id = head.correlation_id;
             address.version = head.version;
+            address.key = head.key;
+            hall.desk.meter().on_request(head.key, bytes);
             dispatch(&mut hall.call(address, asker), &head, reader)
         }
-        Err(_) => Outcome::Close,
+        Err(_) => {
+            hall.desk.meter().on_refused(Refusal::Garbage);
+            Outcome::Close
+        }
     };
-    hall.connections.settle(&address, outcome);
+    hall.settle(&address, outcome);
 }
 
 fn dispatch(call: &mut Call<'_>, head: &RequestHead, reader: Reader) -> Outcome {
@@ -76,6 +85,7 @@ fn dispatch(call: &mut Call<'_>, head: &RequestHead, reader: Reader) -> Outcome 
 /// The client finds its connection closed and has nothing to show to the one who runs it.
 fn complain_of_version(call: &mut Call<'_>, head: &RequestHead, api: Option<ApiKey>) {
     let desk = &mut *call.desk;
+    desk.meter().on_refused(Refusal::Version);
     let Some(kept_back) = desk.complaints.versions.admit(desk.now) else {
         return;
     };

@@ -5,8 +5,8 @@ use wire::messages::{
     DescribeGroupsRequest, DescribeProducersRequest, DescribeTransactionsRequest,
 };
 
-use super::call::ELEMENTS_MAX;
 use crate::event_loop::bench::{Bench, encoded};
+use crate::settings::ELEMENTS_MAX;
 
 const DESCRIBE: i16 = 5;
 

@@ -1,6 +1,7 @@
 //! Where the answer to a request goes.
 
 use env::ConnId;
+use model::Instant;
 
 use super::connection::SlotNumber;
 
@@ -11,4 +12,7 @@ pub(crate) struct Address {
     pub(crate) slot: SlotNumber,
     pub(crate) correlation_id: i32,
     pub(crate) version: i16,
+    /// The number of the API.
+    pub(crate) key: i16,
+    pub(crate) begun: Instant,
 }

@@ -12,6 +12,7 @@ use super::connection::Connection;
 use super::shard::{IDLE_CHECK, Shard};
 use crate::complaints::foreign_protocol;
 use crate::inboxes::Post;
+use crate::metrics::meter::Refusal;
 
 /// While there are as many connections as may be, new ones wait in the backlog, and are looked for so often.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
@@ -48,6 +49,7 @@ impl Shard {
 
     /// A frame that is too long, or none: other protocols begin with letters, which make a huge length.
     pub(super) fn complain_of_size(&mut self, peer: SocketAddr, length: i32) {
+        self.desk.meter().on_refused(Refusal::Garbage);
         let Some(kept_back) = self.desk.complaints.garbage.admit(self.desk.now) else {
             return;
         };
@@ -67,6 +69,7 @@ impl Shard {
     fn admit(&mut self, socket: Socket) {
         let peer = socket.peer;
         if !self.desk.shared.admit_connection(peer.ip()) {
+            self.desk.meter().on_refused(Refusal::PerIp);
             if let Some(kept_back) = self.desk.complaints.crowds.admit(self.desk.now) {
                 tracing::warn!(
                     target: CONNECTIONS, kept_back = kept_back.count(),
@@ -87,6 +90,7 @@ impl Shard {
             Ok(conn) => {
                 let connection = Connection::new(conn, peer, local, self.desk.now);
                 self.connections.insert(connection);
+                self.desk.meter().on_opened();
             }
             Err(error) => {
                 self.desk.shared.forget_connection(peer.ip());
@@ -112,6 +116,7 @@ impl Shard {
             }
         }
         for conn in late {
+            self.desk.meter().on_refused(Refusal::Memory);
             if let Some(connection) = self.connections.get(conn)
                 && let Some(kept_back) = self.desk.complaints.memory.admit(self.desk.now)
             {

@@ -1,5 +1,6 @@
 //! Answers on their way out: pieces in memory and slices of files, in order.
 
+use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
 
 use bytes::Bytes;
@@ -39,6 +40,8 @@ pub(crate) struct Reply {
     pub(crate) len: usize,
     /// Bytes of it that are in memory.
     pub(crate) memory: usize,
+    /// Error codes in it, each with its count.
+    pub(crate) errors: BTreeMap<i16, u32>,
 }
 
 impl Reply {
@@ -61,11 +64,13 @@ impl Reply {
                 }
             }
         }
+        let errors = encoded.errors;
         let memory = chunks.iter().map(Chunk::memory).sum();
         Reply {
             chunks,
             len,
             memory,
+            errors,
         }
     }
 }

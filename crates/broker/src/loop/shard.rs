@@ -20,6 +20,7 @@ use crate::inboxes::Post;
 use crate::inboxes::{Redeemed, ShardId};
 use crate::kafka::{self, Door, Hall};
 use crate::memory_use::Held;
+use crate::metrics::lag::ROWS_MAX;
 use crate::ops::Desk;
 use crate::shared::Shared;
 
@@ -210,6 +211,10 @@ impl Shard {
         if let Some(mut connection) = self.connections.remove(conn) {
             connection.release(&mut self.account);
             self.desk.shared.forget_connection(connection.peer.ip());
+            self.desk.meter().on_closed();
+            if let Some(software) = &connection.asker().software {
+                self.desk.shared.software.lock().remove(software);
+            }
             self.accept_at = self.accept_at.map(|_| self.desk.now);
             self.poller.close(conn);
         }
@@ -359,7 +364,16 @@ impl Shard {
             let pause = if is_short { SHORT_CHECK } else { IDLE_CHECK };
             self.idle_check = self.desk.now.plus(pause);
             self.close_idle();
+            self.publish_committed();
             self.hall().expire();
+        }
+    }
+
+    /// Reports the offsets that groups have committed, from which their lag is computed.
+    fn publish_committed(&self) {
+        if self.desk.shared.is_watched() {
+            let rows = self.desk.coordinators.committed(ROWS_MAX);
+            self.desk.shared.publish_committed(self.desk.id, rows);
         }
     }
 
@@ -398,6 +412,7 @@ impl Shard {
             fetch_sessions: self.door.sessions.count(),
         };
         self.desk.shared.tell_held(self.desk.id, held);
+        self.desk.meter().on_turn(self.desk.now);
     }
 
     fn poll(&mut self, timeout: Option<Duration>) {
@@ -413,6 +428,9 @@ impl Worker for Shard {
         self.paused_until = self
             .is_overloaded()
             .then(|| self.desk.now.plus(OVERLOAD_PAUSE));
+        if self.paused_until.is_some() {
+            self.desk.meter().on_pause();
+        }
         self.retry_denied();
         self.retry_accept();
         for _ in 0..DRAINS_MAX {

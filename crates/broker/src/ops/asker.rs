@@ -15,7 +15,7 @@ pub(crate) struct Asker {
     pub(crate) principal: Principal,
     pub(crate) peer: SocketAddr,
     pub(crate) local: SocketAddr,
-    /// Name and version of the client's software; kept where client metrics are received.
+    /// Name and version of the client's software, where it says them.
     pub(crate) software: Option<Box<(String, String)>>,
 }
 

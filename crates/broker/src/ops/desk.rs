@@ -15,6 +15,7 @@ use crate::coordinate::coordinators::Coordinators;
 use crate::coordinate::question::Answered;
 use crate::ids::random_uuid;
 use crate::inboxes::ShardId;
+use crate::metrics::meter::Meter;
 use crate::shared::Shared;
 use crate::topics::Topics;
 
@@ -60,6 +61,11 @@ impl Desk {
     pub(crate) fn refresh_time(&mut self) {
         self.now = self.shared.env.clock.now();
         self.wall = self.shared.env.clock.wall_ms();
+    }
+
+    /// Counters of this loop.
+    pub(crate) fn meter(&self) -> &Meter {
+        self.shared.meter(self.id)
     }
 
     /// A ticket of the operation that waits under `key`.

@@ -299,7 +299,12 @@ impl Fetching {
                 let next = part.source.as_ref().and_then(|source| source.goes_on(&why));
                 (Err(why), next)
             }
-            Found::Have(found) => (found, None),
+            Found::Have(Ok(read)) => {
+                if let Some(source) = &part.source {
+                    source.partition.on_fetched(read.records.len());
+                }
+                (Ok(read), None)
+            }
             Found::Nothing | Found::Awaited { .. } => unreachable!("the fetch is whole"),
         })
     }

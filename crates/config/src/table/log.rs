@@ -92,7 +92,7 @@ pub(super) const SETTINGS: &[Setting] = settings! {
         "unpack every compressed batch and check its records as Kafka does; false does so only where its header cannot be true";
     "log.esker.durability" String "sync" OneOf(&["sync", "os"]) ClusterWide Works
         "when a record counts as written: synced to disk (sync) or handed to the system (os); transactions and internal topics are synced in any case";
-    "esker.hot.tail.bytes" Long "33554432" AtLeast(0) ReadOnly Works "bytes of the newest records all partitions together keep in memory";
+    "esker.hot.tail.bytes" Long "33554432" AtLeast(0) ReadOnly Works "bytes of the newest records all partitions together keep in memory; one byte in 32 of less than 1 GiB of memory when not set";
     "esker.journal.bytes" Long "1073741824" AtLeast(2097152) ReadOnly Works "bytes of one directory's journal before appends wait for a checkpoint";
     "esker.scrub.bytes.per.second" Long "4194304" AtLeast(0) ReadOnly Works
         "pace at which closed segments of each directory are read again to find rot, once a week and while it has nothing else to do; 0 for never";

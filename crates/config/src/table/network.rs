@@ -27,7 +27,7 @@ pub(super) const SETTINGS: &[Setting] = settings! {
     "num.network.threads" Int - AtLeast(1) ReadOnly Works
         "network threads, each an event loop with its own connections; one less than there are cores when not set";
     "queued.max.request.bytes" Long "-1" Any ReadOnly Works
-        "bytes of requests, half of them for those not yet whole; past it sockets are not read. -1: one byte in 64 of the memory, 64 MiB to 1 GiB";
+        "bytes of requests, half of them for those not yet whole; past it sockets are not read. -1: one byte in 64 of the memory, 64 MiB to 1 GiB, and one in 16 of less than 1 GiB";
     "queued.max.requests" Int "500" AtLeast(1) ReadOnly Meaningless
         "Requests are not queued between threads; bytes are bounded by queued.max.request.bytes";
     "request.timeout.ms" Int "30000" Any ReadOnly Works

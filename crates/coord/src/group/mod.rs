@@ -247,6 +247,11 @@ impl Groups {
     }
 
     /// When `tick` is wanted next.
+    /// What groups have committed: group, topic, partition, offset.
+    pub fn committed(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<str>, i32, i64)> {
+        self.offsets.committed()
+    }
+
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
         let groups = self.wakes.first().map(|(when, _)| *when);

@@ -9,6 +9,8 @@ mod cold;
 mod disk;
 mod memory;
 mod net;
+mod notify;
+mod process;
 mod stream;
 mod sys;
 mod threads;
@@ -16,6 +18,8 @@ mod threads;
 use std::sync::Arc;
 
 use crate::Env;
+
+pub use process::ProcessUse;
 
 /// The limit that shells set where nobody raised it.
 const DESCRIPTORS_UNKNOWN: usize = 1024;
@@ -38,6 +42,17 @@ impl Env {
     pub fn local_to_utc_ms(ms: i64) -> Option<i64> {
         let seconds = sys::local_to_utc(ms.div_euclid(1000))?;
         seconds.checked_mul(1000)?.checked_add(ms.rem_euclid(1000))
+    }
+
+    /// Notifies the service manager that started this process, if it asked for that; true if it did.
+    pub fn notify(state: &str) -> std::io::Result<bool> {
+        notify::notify(state)
+    }
+
+    /// The process's share of the machine.
+    #[must_use]
+    pub fn process_use() -> ProcessUse {
+        ProcessUse::now()
     }
 
     /// The operating system.

@@ -553,3 +553,11 @@ pub(super) fn memory_bytes() -> Option<u64> {
     let (pages, page) = (u64::try_from(pages).ok()?, u64::try_from(page).ok()?);
     pages.checked_mul(page)
 }
+
+/// Ticks of the clock that `/proc` counts in, a second.
+#[allow(unsafe_code)]
+pub(super) fn clock_ticks() -> f64 {
+    // SAFETY: takes no pointer.
+    let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    ticks as f64
+}

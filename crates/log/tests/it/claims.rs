@@ -11,8 +11,11 @@ const HOUR: i64 = 3_600_000;
 const RECORDS: usize = 5;
 const BATCHES: usize = 8;
 
+/// Name, codec, and the largest time that the header claims for a base.
+type Claim = (&'static str, Codec, fn(i64) -> i64);
+
 /// The claims of headers of records from the time `base` on, and how the records are packed.
-const CLAIMS: [(&str, Codec, fn(i64) -> i64); 6] = [
+const CLAIMS: [Claim; 6] = [
     ("none", Codec::None, |_| -1),
     ("none, packed", Codec::Gzip, |_| -1),
     ("the first", Codec::None, |base| base),

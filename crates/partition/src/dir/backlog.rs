@@ -10,18 +10,18 @@ use env::Bell;
 use super::durable::Key;
 use crate::sync::{AtomicBool, AtomicIsize, Mutex, Ordering};
 
-/// 128 MiB of batches that wait for the segment writer; past it the shards stop reading sockets, so clients slow down first.
+/// The most that settings grant: 128 MiB of batches that wait for the segment writer. Past the bound the shards stop reading
+/// sockets, so clients slow down first.
 pub(super) const UNWRITTEN_BYTES_MAX: isize = 128 << 20;
 /// The segment writer is rung early at this much, at least.
 pub(super) const UNWRITTEN_BYTES_RING: isize = 4 << 20;
-/// And at most, however many partitions share it: the last quarter is for what comes while they are written.
-pub(super) const UNWRITTEN_BYTES_GATHERED_MAX: isize = UNWRITTEN_BYTES_MAX / 4 * 3;
 
 pub(crate) struct Backlog {
     /// Each once: a log knows whether it is on the list.
     listed: Mutex<Vec<Key>>,
     /// Below zero for moments: the segment writer may be done with a batch before the round that brought it is counted.
     unwritten_bytes: AtomicIsize,
+    unwritten_bytes_max: isize,
     /// At how many of them the segment writer wants to be rung.
     ring_at: AtomicIsize,
     /// Someone waits for what is durable to be in the segment files.
@@ -31,10 +31,11 @@ pub(crate) struct Backlog {
 }
 
 impl Backlog {
-    pub(super) fn new(bell: Arc<dyn Bell>) -> Backlog {
+    pub(super) fn new(bell: Arc<dyn Bell>, bytes_max: usize) -> Backlog {
         Backlog {
             listed: Mutex::default(),
             unwritten_bytes: AtomicIsize::new(0),
+            unwritten_bytes_max: isize::try_from(bytes_max).unwrap_or(isize::MAX),
             ring_at: AtomicIsize::new(UNWRITTEN_BYTES_RING),
             hurried: AtomicBool::new(false),
             is_writer_asleep: AtomicBool::new(false),
@@ -85,7 +86,13 @@ impl Backlog {
     }
 
     pub(super) fn is_over_bound(&self) -> bool {
-        self.unwritten_bytes.load(Ordering::Relaxed) > UNWRITTEN_BYTES_MAX
+        self.unwritten_bytes.load(Ordering::Relaxed) > self.unwritten_bytes_max
+    }
+
+    /// The segment writer is rung at this much at the latest, however many partitions share it: the last quarter of the bound is for what
+    /// comes while they are written.
+    pub(super) fn gathered_bytes_max(&self) -> isize {
+        (self.unwritten_bytes_max / 4 * 3).max(UNWRITTEN_BYTES_RING)
     }
 
     pub(super) fn take_listed(&self) -> Vec<Key> {

@@ -10,6 +10,7 @@ use log::journal;
 use wire::Uuid;
 
 use super::backlog::Backlog;
+use super::counters::Counters;
 use super::flight::Point;
 use super::log_dir::LogDir;
 use super::settings::DirSettings;
@@ -54,7 +55,7 @@ impl LogDir {
             lacks_piece: AtomicBool::new(false),
             full: AtomicBool::new(false),
             logs: Mutex::default(),
-            backlog: Backlog::new(Arc::clone(&parts.bell)),
+            backlog: Backlog::new(Arc::clone(&parts.bell), settings.unwritten_bytes_max),
             point: Mutex::new(parts.point),
             release_to: AtomicU64::new(parts.checkpointed),
             stopping: AtomicBool::new(false),
@@ -62,6 +63,7 @@ impl LogDir {
             checkpoint_wanted: AtomicBool::new(false),
             writer_bell: parts.bell,
             folds_names: parts.folds_names,
+            counters: Counters::default(),
             _lock: parts.lock,
         }
     }

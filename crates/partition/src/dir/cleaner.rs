@@ -290,6 +290,8 @@ impl Cleaner {
         };
         match job.pass.step(store, at_once, &mut producers) {
             Ok(step) => {
+                let counters = &job.home.dir.counters;
+                counters.on_compacted(step.bytes, step.outcome.is_some());
                 if !step.deleted.paths.is_empty() {
                     let delay = u64::try_from(config.file_delete_delay_ms).unwrap_or(0);
                     let at = now.plus(Duration::from_millis(delay));

@@ -17,6 +17,7 @@ use model::{Instant, PartitionIndex};
 use wire::Uuid;
 
 use super::backlog::Backlog;
+use super::counters::Counters;
 use super::durable::{Durable, Key, NeverDurable};
 use super::flight::{Flight, Flights, Point, Untold};
 use super::linger::{Stamp, Wait};
@@ -101,6 +102,7 @@ pub struct LogDir {
     pub(super) maker_bell: Arc<dyn Bell>,
     pub(super) volume_sync: Mutex<VolumeSync>,
     pub(super) syncer_bell: Arc<dyn Bell>,
+    pub counters: Counters,
     pub(super) _lock: Box<dyn env::disk::Lock>,
 }
 
@@ -131,6 +133,11 @@ impl LogDir {
     /// Bytes that wait for the segment writer, as the bound counts them.
     pub fn unwritten_bytes(&self) -> isize {
         self.backlog.unwritten_bytes()
+    }
+
+    /// Bytes of the journal that a start would replay.
+    pub fn journal_live_bytes(&self) -> u64 {
+        self.point.lock().live_bytes
     }
 
     /// Something is queued that a commit would take.
@@ -272,6 +279,7 @@ impl LogDir {
                 return Begun::Failed;
             }
         }
+        self.counters.on_round(round.bytes);
         let released = journal.release(self.release_to.load(Ordering::Relaxed), SPARE_PIECES_MAX);
         if let Err(error) = released {
             tracing::error!(target: env::logs::STORAGE,
@@ -325,6 +333,7 @@ impl LogDir {
         }
         if flight.file.is_some() {
             self.queue.lock().linger.on_commit(took);
+            self.counters.commits.record(took);
         }
         self.flights.lock().on_synced(flight.sequence);
         loop {

@@ -26,6 +26,7 @@ mod announce;
 pub(crate) mod backlog;
 mod build;
 mod cleaner;
+mod counters;
 pub(crate) mod durable;
 mod flight;
 pub mod linger;
@@ -43,6 +44,7 @@ mod writer;
 
 pub use announce::Announce;
 pub use cleaner::{Cleaner, CleanerSettings, Cleaning};
+pub use counters::{Counters, Done};
 pub use durable::{Durable, Key, NeverDurable, Reached};
 pub use flight::Flight;
 pub use linger::{Stamp, Wait};

@@ -11,6 +11,8 @@ pub struct DirSettings {
     pub checkpoint_bytes: u64,
     /// Recent batches kept in memory after they were written to segments.
     pub hot_tail_bytes: usize,
+    /// Durable batches that may wait for the segment writer.
+    pub unwritten_bytes_max: usize,
     /// Appends are refused when the volume has less than this left.
     pub reserve_bytes: u64,
     pub segment_files_open_max: usize,

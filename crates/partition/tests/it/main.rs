@@ -52,6 +52,7 @@ fn settings() -> DirSettings {
         journal_first_piece_bytes: 16 << 10,
         checkpoint_bytes: 48 << 10,
         hot_tail_bytes: 2 << 10,
+        unwritten_bytes_max: 128 << 20,
         reserve_bytes: 0,
         segment_files_open_max: 4,
         retention_check: Duration::from_secs(300),

@@ -32,7 +32,7 @@ impl Message for AddOffsetsToTxnResponse {
         }
         let flexible = version >= 3;
         w.i32(self.throttle_time_ms);
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         if flexible {
             w.uvarint(0);
         }

@@ -45,7 +45,7 @@ impl Message for AddPartitionsToTxnResponse {
         let flexible = version >= 3;
         w.i32(self.throttle_time_ms);
         if version >= 4 {
-            w.i16(self.error_code);
+            w.error_code(self.error_code);
         }
         if version >= 4 {
             w.structs(&self.results_by_transaction, version, flexible)?;
@@ -146,7 +146,7 @@ impl Message for AddPartitionsToTxnPartitionResult {
     fn encode(&self, w: &mut Writer, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 3;
         w.i32(self.partition_index);
-        w.i16(self.partition_error_code);
+        w.error_code(self.partition_error_code);
         if flexible {
             w.uvarint(0);
         }

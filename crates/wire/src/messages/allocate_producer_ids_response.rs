@@ -32,7 +32,7 @@ impl Message for AllocateProducerIdsResponse {
             return Err(EncodeError::Version { version });
         }
         w.i32(self.throttle_time_ms);
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.i64(self.producer_id_start);
         w.i32(self.producer_id_len);
         w.uvarint(0);

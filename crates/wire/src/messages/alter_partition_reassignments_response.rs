@@ -49,7 +49,7 @@ impl Message for AlterPartitionReassignmentsResponse {
         if version >= 1 {
             w.bool(self.allow_replication_factor_change);
         }
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.nullable_string(self.error_message.as_deref(), true, true, "error_message")?;
         w.structs(&self.responses, version, true)?;
         w.uvarint(0);
@@ -111,7 +111,7 @@ impl Message for ReassignablePartitionResponse {
 
     fn encode(&self, w: &mut Writer, _version: i16) -> Result<(), EncodeError> {
         w.i32(self.partition_index);
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.nullable_string(self.error_message.as_deref(), true, true, "error_message")?;
         w.uvarint(0);
         Ok(())

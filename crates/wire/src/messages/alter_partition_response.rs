@@ -30,7 +30,7 @@ impl Message for AlterPartitionResponse {
             return Err(EncodeError::Version { version });
         }
         w.i32(self.throttle_time_ms);
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.structs(&self.topics, version, true)?;
         w.uvarint(0);
         Ok(())
@@ -89,7 +89,7 @@ impl Message for PartitionData {
 
     fn encode(&self, w: &mut Writer, _version: i16) -> Result<(), EncodeError> {
         w.i32(self.partition_index);
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.i32(self.leader_id);
         w.i32(self.leader_epoch);
         w.i32s(&self.isr, true)?;

@@ -32,7 +32,7 @@ impl Message for AlterShareGroupOffsetsResponse {
             return Err(EncodeError::Version { version });
         }
         w.i32(self.throttle_time_ms);
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.nullable_string(self.error_message.as_deref(), true, true, "error_message")?;
         w.structs(&self.responses, version, true)?;
         w.uvarint(0);
@@ -87,7 +87,7 @@ impl Message for AlterShareGroupOffsetsResponsePartition {
 
     fn encode(&self, w: &mut Writer, _version: i16) -> Result<(), EncodeError> {
         w.i32(self.partition_index);
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.nullable_string(self.error_message.as_deref(), true, true, "error_message")?;
         w.uvarint(0);
         Ok(())

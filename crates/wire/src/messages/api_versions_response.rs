@@ -65,7 +65,7 @@ impl Message for ApiVersionsResponse {
             return Err(EncodeError::Version { version });
         }
         let flexible = version >= 3;
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.structs(&self.api_keys, version, flexible)?;
         if version >= 1 {
             w.i32(self.throttle_time_ms);

@@ -40,7 +40,7 @@ impl Message for BeginQuorumEpochResponse {
             return Err(EncodeError::Version { version });
         }
         let flexible = version >= 1;
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.structs(&self.topics, version, flexible)?;
         if version < 1 && !self.node_endpoints.is_empty() {
             return Err(EncodeError::Field {
@@ -116,7 +116,7 @@ impl Message for PartitionData {
     fn encode(&self, w: &mut Writer, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 1;
         w.i32(self.partition_index);
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.i32(self.leader_id);
         w.i32(self.leader_epoch);
         if flexible {

@@ -46,7 +46,7 @@ impl Message for BrokerHeartbeatResponse {
             return Err(EncodeError::Version { version });
         }
         w.i32(self.throttle_time_ms);
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.bool(self.is_caught_up);
         w.bool(self.is_fenced);
         w.bool(self.should_shut_down);

@@ -40,7 +40,7 @@ impl Message for BrokerRegistrationResponse {
             return Err(EncodeError::Version { version });
         }
         w.i32(self.throttle_time_ms);
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.i64(self.broker_epoch);
         w.uvarint(0);
         Ok(())

@@ -38,7 +38,7 @@ impl Message for ConsumerGroupHeartbeatResponse {
             return Err(EncodeError::Version { version });
         }
         w.i32(self.throttle_time_ms);
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.nullable_string(self.error_message.as_deref(), true, true, "error_message")?;
         w.nullable_string(self.member_id.as_deref(), true, true, "member_id")?;
         w.i32(self.member_epoch);

@@ -58,7 +58,7 @@ impl Message for CreateDelegationTokenResponse {
             return Err(EncodeError::Version { version });
         }
         let flexible = version >= 2;
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.string(&self.principal_type, flexible)?;
         w.string(&self.principal_name, flexible)?;
         if version >= 3 {

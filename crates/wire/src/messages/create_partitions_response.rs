@@ -64,7 +64,7 @@ impl Message for CreatePartitionsTopicResult {
     fn encode(&self, w: &mut Writer, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
         w.string(&self.name, flexible)?;
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.nullable_string(
             self.error_message.as_deref(),
             flexible,

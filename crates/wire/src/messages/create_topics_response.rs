@@ -103,7 +103,7 @@ impl Message for CreatableTopicResult {
         if version >= 7 {
             w.uuid(self.topic_id);
         }
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.nullable_string(
             self.error_message.as_deref(),
             flexible,

@@ -62,7 +62,7 @@ impl Message for DeletableGroupResult {
     fn encode(&self, w: &mut Writer, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
         w.string(&self.group_id, flexible)?;
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         if flexible {
             w.uvarint(0);
         }

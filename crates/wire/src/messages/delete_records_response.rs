@@ -95,7 +95,7 @@ impl Message for DeleteRecordsPartitionResult {
         let flexible = version >= 2;
         w.i32(self.partition_index);
         w.i64(self.low_watermark);
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         if flexible {
             w.uvarint(0);
         }

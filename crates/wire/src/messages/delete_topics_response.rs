@@ -84,7 +84,7 @@ impl Message for DeletableTopicResult {
         if version >= 6 {
             w.uuid(self.topic_id);
         }
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         if version >= 5 {
             w.nullable_string(
                 self.error_message.as_deref(),

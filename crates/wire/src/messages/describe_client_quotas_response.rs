@@ -47,7 +47,7 @@ impl Message for DescribeClientQuotasResponse {
         }
         let flexible = version >= 1;
         w.i32(self.throttle_time_ms);
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.nullable_string(
             self.error_message.as_deref(),
             flexible,

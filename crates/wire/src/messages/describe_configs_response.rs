@@ -79,7 +79,7 @@ impl Message for DescribeConfigsResult {
 
     fn encode(&self, w: &mut Writer, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 4;
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.nullable_string(
             self.error_message.as_deref(),
             flexible,

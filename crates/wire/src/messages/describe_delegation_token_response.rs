@@ -34,7 +34,7 @@ impl Message for DescribeDelegationTokenResponse {
             return Err(EncodeError::Version { version });
         }
         let flexible = version >= 2;
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.structs(&self.tokens, version, flexible)?;
         w.i32(self.throttle_time_ms);
         if flexible {

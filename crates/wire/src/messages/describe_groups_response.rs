@@ -105,7 +105,7 @@ impl Message for DescribedGroup {
 
     fn encode(&self, w: &mut Writer, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 5;
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         if version >= 6 {
             w.nullable_string(
                 self.error_message.as_deref(),

@@ -35,7 +35,7 @@ impl Message for DescribeLogDirsResponse {
         let flexible = version >= 2;
         w.i32(self.throttle_time_ms);
         if version >= 3 {
-            w.i16(self.error_code);
+            w.error_code(self.error_code);
         }
         w.structs(&self.results, version, flexible)?;
         if flexible {
@@ -87,7 +87,7 @@ impl Message for DescribeLogDirsResult {
 
     fn encode(&self, w: &mut Writer, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.string(&self.log_dir, flexible)?;
         w.structs(&self.topics, version, flexible)?;
         if version >= 4 {

@@ -80,7 +80,7 @@ impl Message for PartitionResponse {
 
     fn encode(&self, w: &mut Writer, version: i16) -> Result<(), EncodeError> {
         w.i32(self.partition_index);
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.nullable_string(self.error_message.as_deref(), true, true, "error_message")?;
         w.structs(&self.active_producers, version, true)?;
         w.uvarint(0);

@@ -50,7 +50,7 @@ impl Message for DescribeQuorumResponse {
         if !(Self::MIN_VERSION..=Self::MAX_VERSION).contains(&version) {
             return Err(EncodeError::Version { version });
         }
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         if version >= 2 {
             w.nullable_string(self.error_message.as_deref(), true, true, "error_message")?;
         }
@@ -141,7 +141,7 @@ impl Message for PartitionData {
 
     fn encode(&self, w: &mut Writer, version: i16) -> Result<(), EncodeError> {
         w.i32(self.partition_index);
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         if version >= 2 {
             w.nullable_string(self.error_message.as_deref(), true, true, "error_message")?;
         }

@@ -57,7 +57,7 @@ impl Message for DescribeShareGroupOffsetsResponseGroup {
     fn encode(&self, w: &mut Writer, version: i16) -> Result<(), EncodeError> {
         w.string(&self.group_id, true)?;
         w.structs(&self.topics, version, true)?;
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.nullable_string(self.error_message.as_deref(), true, true, "error_message")?;
         w.uvarint(0);
         Ok(())
@@ -135,7 +135,7 @@ impl Message for DescribeShareGroupOffsetsResponsePartition {
         if version >= 1 {
             w.i64(self.lag);
         }
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.nullable_string(self.error_message.as_deref(), true, true, "error_message")?;
         w.uvarint(0);
         Ok(())

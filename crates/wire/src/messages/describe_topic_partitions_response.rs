@@ -75,7 +75,7 @@ impl Message for DescribeTopicPartitionsResponseTopic {
     }
 
     fn encode(&self, w: &mut Writer, version: i16) -> Result<(), EncodeError> {
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.nullable_string(self.name.as_deref(), true, true, "name")?;
         w.uuid(self.topic_id);
         w.bool(self.is_internal);
@@ -133,7 +133,7 @@ impl Message for DescribeTopicPartitionsResponsePartition {
     }
 
     fn encode(&self, w: &mut Writer, _version: i16) -> Result<(), EncodeError> {
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.i32(self.partition_index);
         w.i32(self.leader_id);
         w.i32(self.leader_epoch);

@@ -63,7 +63,7 @@ impl Message for TransactionState {
     }
 
     fn encode(&self, w: &mut Writer, version: i16) -> Result<(), EncodeError> {
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.string(&self.transactional_id, true)?;
         w.string(&self.transaction_state, true)?;
         w.i32(self.transaction_timeout_ms);

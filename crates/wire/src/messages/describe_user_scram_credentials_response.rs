@@ -43,7 +43,7 @@ impl Message for DescribeUserScramCredentialsResponse {
             return Err(EncodeError::Version { version });
         }
         w.i32(self.throttle_time_ms);
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.nullable_string(self.error_message.as_deref(), true, true, "error_message")?;
         w.structs(&self.results, version, true)?;
         w.uvarint(0);
@@ -84,7 +84,7 @@ impl Message for DescribeUserScramCredentialsResult {
 
     fn encode(&self, w: &mut Writer, version: i16) -> Result<(), EncodeError> {
         w.string(&self.user, true)?;
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.nullable_string(self.error_message.as_deref(), true, true, "error_message")?;
         w.structs(&self.credential_infos, version, true)?;
         w.uvarint(0);

@@ -35,7 +35,7 @@ impl Message for ElectLeadersResponse {
         let flexible = version >= 2;
         w.i32(self.throttle_time_ms);
         if version >= 1 {
-            w.i16(self.error_code);
+            w.error_code(self.error_code);
         } else if self.error_code != 0 {
             return Err(EncodeError::Field {
                 field: "error_code",
@@ -114,7 +114,7 @@ impl Message for PartitionResult {
     fn encode(&self, w: &mut Writer, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 2;
         w.i32(self.partition_id);
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.nullable_string(
             self.error_message.as_deref(),
             flexible,

@@ -47,7 +47,7 @@ impl Message for EndTxnResponse {
         }
         let flexible = version >= 3;
         w.i32(self.throttle_time_ms);
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         if version >= 5 {
             w.i64(self.producer_id);
         }

@@ -29,7 +29,7 @@ impl Message for EnvelopeResponse {
             return Err(EncodeError::Version { version });
         }
         w.nullable_bytes(self.response_data.as_ref(), true, true, "response_data")?;
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.uvarint(0);
         Ok(())
     }

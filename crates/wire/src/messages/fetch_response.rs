@@ -46,7 +46,7 @@ impl Message for FetchResponse {
         let flexible = version >= 12;
         w.i32(self.throttle_time_ms);
         if version >= 7 {
-            w.i16(self.error_code);
+            w.error_code(self.error_code);
         }
         if version >= 7 {
             w.i32(self.session_id);
@@ -187,7 +187,7 @@ impl Message for PartitionData {
     fn encode(&self, w: &mut Writer, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 12;
         w.i32(self.partition_index);
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.i64(self.high_watermark);
         w.i64(self.last_stable_offset);
         if version >= 5 {

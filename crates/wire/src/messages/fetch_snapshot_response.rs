@@ -39,7 +39,7 @@ impl Message for FetchSnapshotResponse {
             return Err(EncodeError::Version { version });
         }
         w.i32(self.throttle_time_ms);
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.structs(&self.topics, version, true)?;
         if version < 1 && !self.node_endpoints.is_empty() {
             return Err(EncodeError::Field {
@@ -116,7 +116,7 @@ impl Message for PartitionSnapshot {
 
     fn encode(&self, w: &mut Writer, version: i16) -> Result<(), EncodeError> {
         w.i32(self.index);
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         self.snapshot_id.encode(w, version)?;
         w.i64(self.size);
         w.i64(self.position);

@@ -42,7 +42,7 @@ impl Message for GetTelemetrySubscriptionsResponse {
             return Err(EncodeError::Version { version });
         }
         w.i32(self.throttle_time_ms);
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.uuid(self.client_instance_id);
         w.i32(self.subscription_id);
         w.i8s(&self.accepted_compression_types, true)?;

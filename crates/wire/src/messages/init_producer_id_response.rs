@@ -53,7 +53,7 @@ impl Message for InitProducerIdResponse {
         }
         let flexible = version >= 2;
         w.i32(self.throttle_time_ms);
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.i64(self.producer_id);
         w.i16(self.producer_epoch);
         if version >= 6 {

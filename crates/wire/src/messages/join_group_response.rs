@@ -69,7 +69,7 @@ impl Message for JoinGroupResponse {
         if version >= 2 {
             w.i32(self.throttle_time_ms);
         }
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.i32(self.generation_id);
         if version >= 7 {
             w.nullable_string(

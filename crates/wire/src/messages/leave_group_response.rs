@@ -40,7 +40,7 @@ impl Message for LeaveGroupResponse {
         if version >= 1 {
             w.i32(self.throttle_time_ms);
         }
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         if version >= 3 {
             w.structs(&self.members, version, flexible)?;
         } else if !self.members.is_empty() {
@@ -96,7 +96,7 @@ impl Message for MemberResponse {
             true,
             "group_instance_id",
         )?;
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         if flexible {
             w.uvarint(0);
         }

@@ -30,7 +30,7 @@ impl Message for ListConfigResourcesResponse {
             return Err(EncodeError::Version { version });
         }
         w.i32(self.throttle_time_ms);
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.structs(&self.config_resources, version, true)?;
         w.uvarint(0);
         Ok(())

@@ -36,7 +36,7 @@ impl Message for ListGroupsResponse {
         if version >= 1 {
             w.i32(self.throttle_time_ms);
         }
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.structs(&self.groups, version, flexible)?;
         if flexible {
             w.uvarint(0);

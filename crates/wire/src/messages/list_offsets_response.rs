@@ -112,7 +112,7 @@ impl Message for ListOffsetsPartitionResponse {
     fn encode(&self, w: &mut Writer, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 6;
         w.i32(self.partition_index);
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.i64(self.timestamp);
         w.i64(self.offset);
         if version >= 4 {

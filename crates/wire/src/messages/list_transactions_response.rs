@@ -32,7 +32,7 @@ impl Message for ListTransactionsResponse {
             return Err(EncodeError::Version { version });
         }
         w.i32(self.throttle_time_ms);
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.strings(&self.unknown_state_filters, true)?;
         w.structs(&self.transaction_states, version, true)?;
         w.uvarint(0);

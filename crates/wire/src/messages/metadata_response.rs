@@ -83,7 +83,7 @@ impl Message for MetadataResponse {
             });
         }
         if version >= 13 {
-            w.i16(self.error_code);
+            w.error_code(self.error_code);
         }
         if flexible {
             w.uvarint(0);
@@ -176,7 +176,7 @@ impl Message for MetadataResponseTopic {
 
     fn encode(&self, w: &mut Writer, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 9;
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.nullable_string(self.name.as_deref(), flexible, version >= 12, "name")?;
         if version >= 10 {
             w.uuid(self.topic_id);
@@ -249,7 +249,7 @@ impl Message for MetadataResponsePartition {
 
     fn encode(&self, w: &mut Writer, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 9;
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.i32(self.partition_index);
         w.i32(self.leader_id);
         if version >= 7 {

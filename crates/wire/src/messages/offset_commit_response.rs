@@ -105,7 +105,7 @@ impl Message for OffsetCommitResponsePartition {
     fn encode(&self, w: &mut Writer, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 8;
         w.i32(self.partition_index);
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         if flexible {
             w.uvarint(0);
         }

@@ -27,7 +27,7 @@ impl Message for OffsetDeleteResponse {
         if !(Self::MIN_VERSION..=Self::MAX_VERSION).contains(&version) {
             return Err(EncodeError::Version { version });
         }
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.i32(self.throttle_time_ms);
         w.structs(&self.topics, version, false)?;
         Ok(())
@@ -71,7 +71,7 @@ impl Message for OffsetDeleteResponsePartition {
 
     fn encode(&self, w: &mut Writer, _version: i16) -> Result<(), EncodeError> {
         w.i32(self.partition_index);
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         Ok(())
     }
 }

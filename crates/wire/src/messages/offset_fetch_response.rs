@@ -59,7 +59,7 @@ impl Message for OffsetFetchResponse {
             });
         }
         if (2..=7).contains(&version) {
-            w.i16(self.error_code);
+            w.error_code(self.error_code);
         }
         if version >= 8 {
             w.structs(&self.groups, version, flexible)?;
@@ -151,7 +151,7 @@ impl Message for OffsetFetchResponsePartition {
             w.i32(self.committed_leader_epoch);
         }
         w.nullable_string(self.metadata.as_deref(), flexible, true, "metadata")?;
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         if flexible {
             w.uvarint(0);
         }
@@ -180,7 +180,7 @@ impl Message for OffsetFetchResponseGroup {
     fn encode(&self, w: &mut Writer, version: i16) -> Result<(), EncodeError> {
         w.string(&self.group_id, true)?;
         w.structs(&self.topics, version, true)?;
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.uvarint(0);
         Ok(())
     }
@@ -260,7 +260,7 @@ impl Message for OffsetFetchResponsePartitions {
         w.i64(self.committed_offset);
         w.i32(self.committed_leader_epoch);
         w.nullable_string(self.metadata.as_deref(), true, true, "metadata")?;
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.uvarint(0);
         Ok(())
     }

@@ -106,7 +106,7 @@ impl Message for EpochEndOffset {
 
     fn encode(&self, w: &mut Writer, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 4;
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.i32(self.partition);
         w.i32(self.leader_epoch);
         w.i64(self.end_offset);

@@ -167,7 +167,7 @@ impl Message for PartitionProduceResponse {
     fn encode(&self, w: &mut Writer, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 9;
         w.i32(self.index);
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.i64(self.base_offset);
         w.i64(self.log_append_time_ms);
         if version >= 5 {

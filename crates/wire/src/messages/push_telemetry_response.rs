@@ -28,7 +28,7 @@ impl Message for PushTelemetryResponse {
             return Err(EncodeError::Version { version });
         }
         w.i32(self.throttle_time_ms);
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.uvarint(0);
         Ok(())
     }

@@ -33,7 +33,7 @@ impl Message for RenewDelegationTokenResponse {
             return Err(EncodeError::Version { version });
         }
         let flexible = version >= 2;
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.i64(self.expiry_timestamp_ms);
         w.i32(self.throttle_time_ms);
         if flexible {

@@ -47,7 +47,7 @@ impl Message for SaslAuthenticateResponse {
             return Err(EncodeError::Version { version });
         }
         let flexible = version >= 2;
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.nullable_string(
             self.error_message.as_deref(),
             flexible,

@@ -25,7 +25,7 @@ impl Message for SaslHandshakeResponse {
         if !(Self::MIN_VERSION..=Self::MAX_VERSION).contains(&version) {
             return Err(EncodeError::Version { version });
         }
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.strings(&self.mechanisms, false)?;
         Ok(())
     }

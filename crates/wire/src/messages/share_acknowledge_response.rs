@@ -36,7 +36,7 @@ impl Message for ShareAcknowledgeResponse {
             return Err(EncodeError::Version { version });
         }
         w.i32(self.throttle_time_ms);
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.nullable_string(self.error_message.as_deref(), true, true, "error_message")?;
         if version >= 2 {
             w.i32(self.acquisition_lock_timeout_ms);
@@ -94,7 +94,7 @@ impl Message for PartitionData {
 
     fn encode(&self, w: &mut Writer, version: i16) -> Result<(), EncodeError> {
         w.i32(self.partition_index);
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.nullable_string(self.error_message.as_deref(), true, true, "error_message")?;
         self.current_leader.encode(w, version)?;
         w.uvarint(0);

@@ -36,7 +36,7 @@ impl Message for ShareFetchResponse {
             return Err(EncodeError::Version { version });
         }
         w.i32(self.throttle_time_ms);
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.nullable_string(self.error_message.as_deref(), true, true, "error_message")?;
         w.i32(self.acquisition_lock_timeout_ms);
         w.structs(&self.responses, version, true)?;
@@ -100,7 +100,7 @@ impl Message for PartitionData {
 
     fn encode(&self, w: &mut Writer, version: i16) -> Result<(), EncodeError> {
         w.i32(self.partition_index);
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.nullable_string(self.error_message.as_deref(), true, true, "error_message")?;
         w.i16(self.acknowledge_error_code);
         w.nullable_string(

@@ -81,7 +81,7 @@ impl Message for DescribedGroup {
     }
 
     fn encode(&self, w: &mut Writer, version: i16) -> Result<(), EncodeError> {
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.nullable_string(self.error_message.as_deref(), true, true, "error_message")?;
         w.string(&self.group_id, true)?;
         w.string(&self.group_state, true)?;

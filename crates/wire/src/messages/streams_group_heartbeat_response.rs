@@ -73,7 +73,7 @@ impl Message for StreamsGroupHeartbeatResponse {
             return Err(EncodeError::Version { version });
         }
         w.i32(self.throttle_time_ms);
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.nullable_string(self.error_message.as_deref(), true, true, "error_message")?;
         w.string(&self.member_id, true)?;
         w.i32(self.member_epoch);

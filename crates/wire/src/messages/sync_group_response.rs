@@ -49,7 +49,7 @@ impl Message for SyncGroupResponse {
         if version >= 1 {
             w.i32(self.throttle_time_ms);
         }
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         if version >= 5 {
             w.nullable_string(
                 self.protocol_type.as_deref(),

@@ -92,7 +92,7 @@ impl Message for TxnOffsetCommitResponsePartition {
     fn encode(&self, w: &mut Writer, version: i16) -> Result<(), EncodeError> {
         let flexible = version >= 3;
         w.i32(self.partition_index);
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         if flexible {
             w.uvarint(0);
         }

@@ -40,7 +40,7 @@ impl Message for UnregisterBrokerResponse {
             return Err(EncodeError::Version { version });
         }
         w.i32(self.throttle_time_ms);
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.nullable_string(self.error_message.as_deref(), true, true, "error_message")?;
         w.uvarint(0);
         Ok(())

@@ -47,7 +47,7 @@ impl Message for UpdateFeaturesResponse {
             return Err(EncodeError::Version { version });
         }
         w.i32(self.throttle_time_ms);
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.nullable_string(self.error_message.as_deref(), true, true, "error_message")?;
         if version <= 1 {
             w.structs(&self.results, version, true)?;
@@ -87,7 +87,7 @@ impl Message for UpdatableFeatureResult {
 
     fn encode(&self, w: &mut Writer, _version: i16) -> Result<(), EncodeError> {
         w.string(&self.feature, true)?;
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.nullable_string(self.error_message.as_deref(), true, true, "error_message")?;
         w.uvarint(0);
         Ok(())

@@ -37,7 +37,7 @@ impl Message for UpdateRaftVoterResponse {
             return Err(EncodeError::Version { version });
         }
         w.i32(self.throttle_time_ms);
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.uvarint(u32::from(self.current_leader != CurrentLeader::default()));
         if self.current_leader != CurrentLeader::default() {
             let tag = w.begin_tag(0);

@@ -36,7 +36,7 @@ impl Message for VoteResponse {
         if !(Self::MIN_VERSION..=Self::MAX_VERSION).contains(&version) {
             return Err(EncodeError::Version { version });
         }
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.structs(&self.topics, version, true)?;
         if version < 1 && !self.node_endpoints.is_empty() {
             return Err(EncodeError::Field {
@@ -102,7 +102,7 @@ impl Message for PartitionData {
 
     fn encode(&self, w: &mut Writer, _version: i16) -> Result<(), EncodeError> {
         w.i32(self.partition_index);
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.i32(self.leader_id);
         w.i32(self.leader_epoch);
         w.bool(self.vote_granted);

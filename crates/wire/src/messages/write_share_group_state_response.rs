@@ -75,7 +75,7 @@ impl Message for PartitionResult {
 
     fn encode(&self, w: &mut Writer, _version: i16) -> Result<(), EncodeError> {
         w.i32(self.partition);
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.nullable_string(self.error_message.as_deref(), true, true, "error_message")?;
         w.uvarint(0);
         Ok(())

@@ -97,7 +97,7 @@ impl Message for WritableTxnMarkerPartitionResult {
 
     fn encode(&self, w: &mut Writer, _version: i16) -> Result<(), EncodeError> {
         w.i32(self.partition_index);
-        w.i16(self.error_code);
+        w.error_code(self.error_code);
         w.uvarint(0);
         Ok(())
     }

@@ -7,7 +7,6 @@ use wire::messages::api_versions_response::{ApiVersion, FinalizedFeatureKey, Sup
 use wire::messages::{ApiVersionsRequest, ApiVersionsResponse};
 use wire::{ApiKey, ErrorCode};
 
-use super::telemetry::receives_client_metrics;
 use super::{Served, TABLE};
 use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
@@ -112,11 +111,15 @@ pub(crate) fn on_api_versions_unknown(call: &mut Call<'_>) -> Outcome {
 
 pub(crate) fn on_api_versions(call: &mut Call<'_>, request: ApiVersionsRequest) -> Outcome {
     let scene = call.scene();
-    if receives_client_metrics(call)
-        && let Some((name, version)) = software(&request)
+    if let Some((name, version)) = software(&request)
         && let Some(connection) = call.connections.get_mut(call.address.conn)
     {
-        Arc::make_mut(connection.asker_mut()).set_software(name, version);
+        let asker = Arc::make_mut(connection.asker_mut());
+        let before = asker.software.take();
+        asker.set_software(name, version);
+        let mut all = call.desk.shared.software.lock();
+        before.iter().for_each(|before| all.remove(before));
+        asker.software.iter().for_each(|now| all.add(now));
     }
     let shared = Arc::clone(&call.desk.shared);
     let view = scene.view(&shared.metadata.cluster_id);

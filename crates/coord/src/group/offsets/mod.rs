@@ -268,6 +268,20 @@ impl Offsets {
         self.groups.keys()
     }
 
+    /// What groups have committed: group, topic, partition, offset.
+    pub(super) fn committed(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<str>, i32, i64)> {
+        self.groups.iter().flat_map(|(group, of_group)| {
+            of_group
+                .committed
+                .iter()
+                .flat_map(move |(topic, partitions)| {
+                    let partitions = partitions.iter();
+                    partitions
+                        .map(move |(index, committed)| (group, topic, *index, committed.offset))
+                })
+        })
+    }
+
     /// Every partition with an offset of the group, committed or pending.
     pub(super) fn partitions(&self, group_id: &str) -> BTreeSet<(&str, i32)> {
         self.groups

@@ -309,6 +309,8 @@ impl Ledger {
         self.checkpointed = checkpoint.sequence;
         let release_to = &self.dir.release_to;
         release_to.store(checkpoint.sequence, Ordering::Relaxed);
+        let now = self.dir.env.clock.now();
+        self.dir.counters.on_checkpoint(now);
         Ok(true)
     }
 

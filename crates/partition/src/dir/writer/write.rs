@@ -10,7 +10,7 @@ use wire::records::Batch;
 
 use super::chore::{Chore, FULL_RETRY, Flow, Moment};
 use super::ledger::{Ledger, is_passing};
-use crate::dir::backlog::{UNWRITTEN_BYTES_GATHERED_MAX, UNWRITTEN_BYTES_RING};
+use crate::dir::backlog::UNWRITTEN_BYTES_RING;
 use crate::dir::syncer::VOLUME_SYNC_MIN;
 use crate::partition::{Home, Partition};
 
@@ -89,7 +89,7 @@ impl Ledger {
     /// Bytes from which on a write of all on the list is worth its calls.
     pub(super) fn gathered_bytes_min(&self) -> isize {
         (self.pending.len() as isize * WRITE_BYTES_WANTED)
-            .clamp(UNWRITTEN_BYTES_RING, UNWRITTEN_BYTES_GATHERED_MAX)
+            .clamp(UNWRITTEN_BYTES_RING, self.dir.backlog.gathered_bytes_max())
     }
 
     /// Writes what the partitions on the list have, and lets go of what is too much in memory then; stops at the first that the

@@ -1,0 +1,323 @@
+//! The samples of one page, family by family in the order of the table.
+//!
+//! Locks of partitions and directories are taken for a few instructions each, as readers of records take them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use model::Instant;
+use wire::ErrorCode;
+
+use super::lag::{Extent, History};
+use super::meter::{Refusal, Total, api_name};
+use super::page::Page;
+use super::table as metric;
+use super::watch::Process;
+use crate::shared::Shared;
+use crate::topics::Topic;
+
+/// The label of topics and groups beyond `esker.metrics.topics.max`; no topic can have this name.
+const OTHERS: &str = "(other)";
+
+pub(super) fn readiness(shared: &Shared) -> Result<String, String> {
+    if let Some(why) = shared.failure() {
+        return Err(why);
+    }
+    if shared.is_stopping() {
+        return Err("stopping".to_owned());
+    }
+    let mut notes = vec!["ready".to_owned()];
+    for dir in shared.dirs() {
+        let path = dir.path.display();
+        if dir.is_failed() {
+            notes.push(format!("log dir {path} is offline"));
+        } else if dir.is_full() {
+            notes.push(format!("log dir {path} is full, appends are refused"));
+        }
+    }
+    Ok(notes.join("; "))
+}
+
+pub(super) fn write(page: &mut Page, shared: &Shared, history: &mut History, process: Process) {
+    let now = shared.env.clock.now();
+    write_process(page, shared, process);
+    write_requests(page, shared);
+    write_topics(page, shared);
+    write_groups(page, shared, history, now);
+    write_dirs(page, shared, now);
+    write_memory(page, shared);
+}
+
+fn write_process(page: &mut Page, shared: &Shared, process: Process) {
+    page.family(&metric::BUILD, [(vec![process.version], 1)]);
+    page.one(&metric::STARTED, process.started_seconds);
+    page.one(&metric::READY, u8::from(readiness(shared).is_ok()));
+    page.one(&metric::RESIDENT, process.resident_bytes);
+    page.one(&metric::CPU, process.cpu_seconds);
+    page.one(&metric::FILES, process.files_open);
+    page.one(&metric::FILES_MAX, process.files_max);
+}
+
+fn write_requests(page: &mut Page, shared: &Shared) {
+    let held = shared.held();
+    let mut total = Total::default();
+    shared.meters().for_each(|meter| meter.add_to(&mut total));
+    page.one(&metric::CONNECTIONS, held.connections);
+    page.one(&metric::OPENED, total.opened);
+    page.one(&metric::CLOSED, total.closed);
+    let refused = Refusal::ALL.iter().zip(total.refused);
+    page.family(
+        &metric::REFUSED,
+        refused.map(|((_, name), count)| (vec![*name], count)),
+    );
+    let software = shared.software.lock().all();
+    let clients = software.iter();
+    page.family(
+        &metric::CLIENTS,
+        clients.map(|(name, version, count)| (vec![name.as_str(), version.as_str()], *count)),
+    );
+
+    let names: BTreeMap<i16, String> = (total.apis.keys())
+        .chain(total.errors.keys().map(|(key, _)| key))
+        .map(|key| (*key, api_name(*key)))
+        .collect();
+    let name = |key: &i16| vec![names[key].as_str()];
+    let apis = || total.apis.iter();
+    page.family(
+        &metric::REQUESTS,
+        apis().map(|(key, api)| (name(key), api.latency.count())),
+    );
+    let codes: BTreeMap<i16, String> = (total.errors.keys())
+        .map(|(_, code)| (*code, error_name(*code)))
+        .collect();
+    let errors = total.errors.iter();
+    page.family(
+        &metric::REQUEST_ERRORS,
+        errors
+            .map(|((key, code), count)| (vec![names[key].as_str(), codes[code].as_str()], *count)),
+    );
+    page.histograms(
+        &metric::REQUEST_TIME,
+        apis().map(|(key, api)| (name(key), api.latency)),
+    );
+    page.family(
+        &metric::RECEIVED,
+        apis().map(|(key, api)| (name(key), api.received)),
+    );
+    page.family(
+        &metric::SENT,
+        apis().map(|(key, api)| (name(key), api.sent)),
+    );
+    page.one(&metric::WAITING, held.waiting);
+    page.one(&metric::FETCH_SESSIONS, held.fetch_sessions);
+    page.one(&metric::PAUSES, total.pauses);
+}
+
+/// Kafka's name of a code: `NOT_LEADER_OR_FOLLOWER`.
+fn error_name(code: i16) -> String {
+    ErrorCode::try_from(code).map_or_else(|_| code.to_string(), |known| known.name().to_owned())
+}
+
+type Column = (&'static metric::Metric, fn(&OfTopic) -> i128);
+
+/// The numbers of one topic, or of all beyond the bound.
+#[derive(Clone, Copy, Default)]
+struct OfTopic {
+    partitions: u64,
+    offline: u64,
+    ends: i64,
+    size: u64,
+    appended: u64,
+    fetched: u64,
+}
+
+impl OfTopic {
+    fn add(&mut self, topic: &Topic) {
+        for partition in topic.here() {
+            let traffic = partition.traffic();
+            self.partitions += 1;
+            self.offline += u64::from(partition.is_offline());
+            self.ends += partition.bounds().log_end.0;
+            self.size += partition.size();
+            self.appended += traffic.appended_bytes;
+            self.fetched += traffic.fetched_bytes;
+        }
+    }
+}
+
+fn write_topics(page: &mut Page, shared: &Shared) {
+    let topics = shared.topics();
+    let most = shared.config().metrics_topics_max;
+    let all = topics.sorted();
+    let mut rows: Vec<(&str, OfTopic)> = Vec::new();
+    for (at, topic) in all.iter().enumerate() {
+        let name = if at < most { &*topic.name } else { OTHERS };
+        if rows.last().is_none_or(|(last, _)| *last != name) {
+            rows.push((name, OfTopic::default()));
+        }
+        if let Some((_, row)) = rows.last_mut() {
+            row.add(topic);
+        }
+    }
+    let sum = |field: fn(&OfTopic) -> u64| rows.iter().map(|(_, row)| field(row)).sum::<u64>();
+    page.one(&metric::TOPICS, all.len());
+    page.one(&metric::PARTITIONS, sum(|row| row.partitions));
+    page.one(&metric::PARTITIONS_OFFLINE, sum(|row| row.offline));
+    if most == 0 {
+        rows.clear();
+    }
+    let columns: [Column; 6] = [
+        (&metric::TOPIC_PARTITIONS, |row| row.partitions.into()),
+        (&metric::TOPIC_OFFLINE, |row| row.offline.into()),
+        (&metric::TOPIC_OFFSETS, |row| row.ends.into()),
+        (&metric::TOPIC_SIZE, |row| row.size.into()),
+        (&metric::TOPIC_APPENDED, |row| row.appended.into()),
+        (&metric::TOPIC_FETCHED, |row| row.fetched.into()),
+    ];
+    for (metric, value) in columns {
+        let samples = rows.iter().map(|(name, row)| (vec![*name], value(row)));
+        page.family(metric, samples);
+    }
+}
+
+fn write_groups(page: &mut Page, shared: &Shared, history: &mut History, now: Instant) {
+    let topics = shared.topics();
+    let most = shared.config().metrics_topics_max;
+    let rows = shared.committed();
+    let mut numbers: HashMap<Arc<str>, usize> = HashMap::new();
+    for row in &rows {
+        let next = numbers.len();
+        numbers.entry(Arc::clone(&row.group)).or_insert(next);
+    }
+    let extent = |topic: &str, partition: i32| {
+        let bounds = topics.partition(topic, partition).ok()?.bounds();
+        Some(Extent {
+            start: bounds.log_start.0,
+            end: bounds.high_watermark.0,
+        })
+    };
+    let lags = history.lags(&rows, extent, now);
+    let shown: Vec<_> = (lags.iter())
+        .filter(|((group, _), _)| numbers[group] < most)
+        .collect();
+    page.one(&metric::GROUPS, numbers.len());
+    page.family(
+        &metric::GROUP_LAG,
+        (shown.iter()).map(|((group, topic), lag)| (vec![&**group, &**topic], lag.records)),
+    );
+    page.family(
+        &metric::GROUP_LAG_TIME,
+        (shown.iter())
+            .map(|((group, topic), lag)| (vec![&**group, &**topic], lag.time.as_secs_f64())),
+    );
+}
+
+fn write_dirs(page: &mut Page, shared: &Shared, now: Instant) {
+    let dirs = shared.dirs();
+    let paths: Vec<String> = (dirs.iter())
+        .map(|dir| dir.path.display().to_string())
+        .collect();
+    let named = || dirs.iter().zip(paths.iter().map(String::as_str));
+    let one = |name| vec![name];
+    page.family(
+        &metric::DIR_ONLINE,
+        named().map(|(dir, name)| (one(name), u8::from(!dir.is_failed()))),
+    );
+    page.family(
+        &metric::DIR_FULL,
+        named().map(|(dir, name)| (one(name), u8::from(dir.is_full()))),
+    );
+    // A volume that does not say has no sample.
+    let spaces: Vec<_> = named()
+        .filter_map(|(dir, name)| Some((name, shared.env.disk.space(&dir.path).ok()?)))
+        .collect();
+    page.family(
+        &metric::DIR_FREE,
+        spaces
+            .iter()
+            .map(|(name, space)| (one(*name), space.available)),
+    );
+    page.family(
+        &metric::DIR_TOTAL,
+        spaces.iter().map(|(name, space)| (one(*name), space.total)),
+    );
+    let done: Vec<_> = named()
+        .map(|(dir, name)| (name, dir.counters.done()))
+        .collect();
+    let done = || done.iter();
+    page.family(
+        &metric::ROUNDS,
+        done().map(|(name, done)| (one(*name), done.rounds)),
+    );
+    page.family(
+        &metric::ROUND_BYTES,
+        done().map(|(name, done)| (one(*name), done.round_bytes)),
+    );
+    page.histograms(
+        &metric::COMMIT_TIME,
+        named().map(|(dir, name)| (one(name), dir.counters.commits.read())),
+    );
+    page.family(
+        &metric::JOURNAL_LIVE,
+        named().map(|(dir, name)| (one(name), dir.journal_live_bytes())),
+    );
+    page.family(
+        &metric::CHECKPOINTS,
+        done().map(|(name, done)| (one(*name), done.checkpoints)),
+    );
+    page.family(
+        &metric::CHECKPOINT_AGE,
+        done().map(|(name, done)| {
+            let at = done.checkpoint_at.unwrap_or(shared.started_at);
+            (one(*name), now.since(at).as_secs_f64())
+        }),
+    );
+    page.family(
+        &metric::UNWRITTEN,
+        named().map(|(dir, name)| (one(name), dir.unwritten_bytes().max(0))),
+    );
+    page.family(
+        &metric::COMPACTIONS,
+        done().map(|(name, done)| (one(*name), done.compactions)),
+    );
+    page.family(
+        &metric::COMPACTED,
+        done().map(|(name, done)| (one(*name), done.compacted_bytes)),
+    );
+}
+
+fn write_memory(page: &mut Page, shared: &Shared) {
+    let memory = shared.config().broker.memory;
+    let held = shared.held();
+    let unwritten: isize = shared.dirs().iter().map(|dir| dir.unwritten_bytes()).sum();
+    let hot: usize = (shared.residents().iter())
+        .map(|residents| residents.in_memory().hot_bytes)
+        .sum();
+    page.one(&metric::MEMORY_LIMIT, memory.limit);
+    page.family(
+        &metric::MEMORY_BUDGET,
+        memory.budgets().map(|(name, bytes)| (vec![name], bytes)),
+    );
+    let used = [
+        ("requests", held.request_bytes + held.unfinished_bytes),
+        ("answers", held.answer_bytes),
+        ("tail", hot),
+        ("unwritten", usize::try_from(unwritten).unwrap_or(0)),
+    ];
+    page.family(
+        &metric::MEMORY_USED,
+        used.map(|(name, bytes)| (vec![name], bytes)),
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_have_the_names_that_kafka_gives_them() {
+        assert_eq!(error_name(6), "NOT_LEADER_OR_FOLLOWER");
+        assert_eq!(error_name(-1), "UNKNOWN_SERVER_ERROR");
+        assert_eq!(error_name(9999), "9999");
+    }
+}

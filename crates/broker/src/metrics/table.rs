@@ -1,0 +1,240 @@
+//! The one table of metrics: name, kind, labels, meaning. The unit is the end of the name.
+//!
+//! The pages that a scrape gets, `docs/metrics.md`, and the checks of dashboards and alert rules all read it. A name that was
+//! released stays.
+
+use std::fmt::Write;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Goes up and down.
+    Gauge,
+    /// Goes up until the process ends.
+    Counter,
+    /// Durations by size.
+    Histogram,
+}
+
+impl Kind {
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Gauge => "gauge",
+            Kind::Counter => "counter",
+            Kind::Histogram => "histogram",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Metric {
+    pub name: &'static str,
+    pub kind: Kind,
+    /// In the order in which a sample gives their values.
+    pub labels: &'static [&'static str],
+    pub help: &'static str,
+}
+
+impl Metric {
+    /// The unit of a value, as the name ends.
+    #[must_use]
+    pub fn unit(&self) -> &'static str {
+        let name = self.name.strip_suffix("_total").unwrap_or(self.name);
+        if name.ends_with("_bytes") {
+            "bytes"
+        } else if name.ends_with("_seconds") {
+            "seconds"
+        } else {
+            ""
+        }
+    }
+}
+
+macro_rules! metrics {
+    ($($constant:ident $name:literal $kind:ident [$($label:literal),*] $help:literal;)*) => {
+        $(pub(super) const $constant: Metric = Metric {
+            name: $name,
+            kind: Kind::$kind,
+            labels: &[$($label),*],
+            help: $help,
+        };)*
+
+        /// Every metric, in the order of a page.
+        pub const METRICS: &[Metric] = &[$($constant),*];
+    };
+}
+
+metrics! {
+    BUILD "esker_build_info" Gauge ["version"] "1, with the version of the broker";
+    STARTED "process_start_time_seconds" Gauge [] "when the process began, in seconds since 1970";
+    READY "esker_ready" Gauge [] "1 while the broker serves clients, as /readyz says";
+    RESIDENT "process_resident_memory_bytes" Gauge [] "memory of the process";
+    CPU "process_cpu_seconds_total" Counter [] "processor time of the process";
+    FILES "process_open_fds" Gauge [] "files and sockets that are open";
+    FILES_MAX "process_max_fds" Gauge [] "files and sockets that may be open";
+
+    CONNECTIONS "esker_connections" Gauge [] "connections that are open";
+    OPENED "esker_connections_opened_total" Counter [] "connections that were accepted";
+    CLOSED "esker_connections_closed_total" Counter [] "connections that ended, whoever ended them";
+    REFUSED "esker_connections_refused_total" Counter ["reason"]
+        "connections that the broker turned away or cut off: per_ip (max.connections.per.ip), garbage (bytes that are no request), version (not served), memory (requests are short of it)";
+    CLIENTS "esker_client_connections" Gauge ["software", "version"]
+        "open connections by the software that clients name; the 100 first kinds, others are software other";
+
+    REQUESTS "esker_requests_total" Counter ["api"] "requests that were answered, by API";
+    REQUEST_ERRORS "esker_request_errors_total" Counter ["api", "error"]
+        "error codes in answers, by API and by Kafka's name of the error; one answer may have many";
+    REQUEST_TIME "esker_request_duration_seconds" Histogram ["api"]
+        "from the begin of a request's handling to its answer; a Fetch waits for records as long as its client wants";
+    RECEIVED "esker_request_received_bytes_total" Counter ["api"] "bytes of requests";
+    SENT "esker_request_sent_bytes_total" Counter ["api"] "bytes of answers";
+    WAITING "esker_requests_waiting" Gauge [] "requests that wait for a disk, for records or for members of a group";
+    FETCH_SESSIONS "esker_fetch_sessions" Gauge [] "fetch sessions that are remembered";
+    PAUSES "esker_read_pauses_total" Counter []
+        "times that sockets were left alone because a log directory was overloaded: how clients are throttled";
+
+    TOPICS "esker_topics" Gauge [] "topics";
+    PARTITIONS "esker_partitions" Gauge [] "partitions with a replica on this broker";
+    PARTITIONS_OFFLINE "esker_partitions_offline" Gauge [] "of these, the ones that are neither read nor written";
+    TOPIC_PARTITIONS "esker_topic_partitions" Gauge ["topic"] "partitions of a topic on this broker";
+    TOPIC_OFFLINE "esker_topic_partitions_offline" Gauge ["topic"] "partitions of a topic that are neither read nor written";
+    TOPIC_OFFSETS "esker_topic_log_end_offsets" Gauge ["topic"]
+        "sum of the log ends of a topic's partitions: its rate is that of the records written";
+    TOPIC_SIZE "esker_topic_size_bytes" Gauge ["topic"] "bytes of a topic on disk, and in memory before they are there";
+    TOPIC_APPENDED "esker_topic_appended_bytes_total" Counter ["topic"] "bytes of batches that were written to a topic";
+    TOPIC_FETCHED "esker_topic_fetched_bytes_total" Counter ["topic"] "bytes of batches that were given to readers of a topic";
+
+    GROUPS "esker_groups" Gauge [] "groups with committed offsets";
+    GROUP_LAG "esker_group_lag_records" Gauge ["group", "topic"]
+        "offsets between what a group has committed and the high watermark, over a topic's partitions; never below the log start";
+    GROUP_LAG_TIME "esker_group_lag_seconds" Gauge ["group", "topic"]
+        "how long ago the oldest record came that a group has not committed, of the partition where that is longest; as exact as scrapes are frequent, and no longer than scrapes go back";
+
+    DIR_ONLINE "esker_log_dir_online" Gauge ["dir"] "1 while a log directory is read and written";
+    DIR_FULL "esker_log_dir_full" Gauge ["dir"] "1 while appends are refused because the volume is (almost) full";
+    DIR_FREE "esker_log_dir_free_bytes" Gauge ["dir"] "bytes left on the volume";
+    DIR_TOTAL "esker_log_dir_total_bytes" Gauge ["dir"] "bytes of the volume";
+    ROUNDS "esker_journal_rounds_total" Counter ["dir"] "group commits: rounds that were written to the journal";
+    ROUND_BYTES "esker_journal_written_bytes_total" Counter ["dir"] "bytes of these rounds";
+    COMMIT_TIME "esker_journal_commit_duration_seconds" Histogram ["dir"] "from a round's write to the end of its sync";
+    JOURNAL_LIVE "esker_journal_live_bytes" Gauge ["dir"] "bytes of the journal that a start would replay";
+    CHECKPOINTS "esker_checkpoints_total" Counter ["dir"] "checkpoints that were written";
+    CHECKPOINT_AGE "esker_checkpoint_age_seconds" Gauge ["dir"] "since the last checkpoint, or the start";
+    UNWRITTEN "esker_unwritten_bytes" Gauge ["dir"] "durable batches that are not in segment files yet";
+    COMPACTIONS "esker_compactions_total" Counter ["dir"] "passes of compaction that came to their end";
+    COMPACTED "esker_compaction_moved_bytes_total" Counter ["dir"] "bytes that compaction read and wrote";
+
+    MEMORY_LIMIT "esker_memory_limit_bytes" Gauge [] "memory that the process may count on: of its control group or of the machine";
+    MEMORY_BUDGET "esker_memory_budget_bytes" Gauge ["budget"]
+        "bound of each use of memory: requests, answers, tail (newest records), unwritten (not yet in segment files), compaction";
+    MEMORY_USED "esker_memory_used_bytes" Gauge ["budget"] "what is used of each budget";
+}
+
+const HEAD: &str = "# Metrics
+
+`/metrics` on `esker.http.listen` (127.0.0.1:9644 unless set) serves these as Prometheus text, or as OpenMetrics to a client that
+accepts that. Written from the table in `crates/broker/src/metrics/table.rs`: `UPDATE=1 cargo test -p broker metrics` writes it anew.
+Names stay. Topics and groups beyond `esker.metrics.topics.max` are added up as `(other)`.
+
+| metric | kind | labels | meaning |
+|---|---|---|---|
+";
+
+/// The text of `docs/metrics.md`.
+#[must_use]
+pub fn markdown() -> String {
+    let mut page = String::from(HEAD);
+    for metric in METRICS {
+        let labels: Vec<String> = metric
+            .labels
+            .iter()
+            .map(|name| format!("`{name}`"))
+            .collect();
+        // Writing to a String does not fail.
+        let _ = writeln!(
+            page,
+            "| `{}` | {} | {} | {} |",
+            metric.name,
+            metric.kind.name(),
+            labels.join(", "),
+            metric.help
+        );
+    }
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn names_follow_the_rules_of_prometheus() {
+        let mut names = BTreeSet::new();
+        for metric in METRICS {
+            let name = metric.name;
+            assert!(names.insert(name), "{name} stands twice");
+            let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
+            assert!(name.bytes().all(is_plain), "{name}");
+            let is_total = name.ends_with("_total");
+            assert_eq!(is_total, metric.kind == Kind::Counter, "{name}");
+            let is_time = name.ends_with("_duration_seconds");
+            assert_eq!(is_time, metric.kind == Kind::Histogram, "{name}");
+            assert!(!metric.help.is_empty() && !metric.help.contains(['\n', '\\', '|']));
+        }
+    }
+
+    #[test]
+    #[allow(clippy::disallowed_methods)] // a page of the repository, not a file of the broker
+    fn the_page_of_metrics_is_written_from_the_table() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
+        if std::env::var_os("UPDATE").is_some() {
+            std::fs::write(&path, markdown()).expect("docs can be written");
+        }
+        let page = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            page == markdown(),
+            "docs/metrics.md is stale: run UPDATE=1 cargo test -p broker metrics"
+        );
+    }
+
+    /// Every name that a dashboard or an alert rule asks for is one that a page has.
+    #[test]
+    #[allow(clippy::disallowed_methods)] // files of the repository, not of the broker
+    fn dashboards_and_alerts_name_metrics_of_the_table() {
+        let ops = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ops");
+        let mut asked = BTreeSet::new();
+        for (folder, end) in [("grafana", ".json"), ("prometheus", ".yml")] {
+            let entries = std::fs::read_dir(ops.join(folder)).expect("ops is there");
+            for entry in entries {
+                let path = entry.expect("an entry").path();
+                if !path.to_string_lossy().ends_with(end) {
+                    continue;
+                }
+                let text = std::fs::read_to_string(&path).expect("text");
+                let is_of_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+                let words = text.split(|letter| !is_of_name(letter));
+                let named =
+                    words.filter(|word| word.starts_with("esker_") || word.starts_with("process_"));
+                asked.extend(named.map(str::to_owned));
+            }
+        }
+        for name in &asked {
+            let is_known = METRICS.iter().any(|metric| {
+                let rest = name.strip_prefix(metric.name);
+                match metric.kind {
+                    Kind::Histogram => matches!(rest, Some("_bucket" | "_sum" | "_count")),
+                    Kind::Gauge | Kind::Counter => rest == Some(""),
+                }
+            });
+            assert!(is_known, "{name}");
+        }
+        let unseen: Vec<_> = METRICS
+            .iter()
+            .filter(|metric| !asked.iter().any(|name| name.starts_with(metric.name)))
+            .collect();
+        assert!(unseen.is_empty(), "no dashboard shows {unseen:?}");
+    }
+}
