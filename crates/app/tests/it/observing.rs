@@ -141,7 +141,18 @@ fn every_metric_of_the_table_is_on_the_page_and_no_other() {
     let dir = Dir::new();
     let broker = watched(&dir);
     broker.ok(&["produce", "greetings"], b"one\ntwo\nthree\n");
-    broker.ok(&["consume", "greetings", "-e", "--group", "readers"], b"");
+    broker.ok(
+        &[
+            "group",
+            "reset",
+            "readers",
+            "-t",
+            "greetings",
+            "--to",
+            "end",
+        ],
+        b"",
+    );
     assert!(
         !broker
             .run(&["topic", "describe", "nosuch"], b"")
@@ -265,7 +276,10 @@ fn the_lag_of_a_group_is_there_soon_after_its_commit() {
     let dir = Dir::new();
     let broker = watched(&dir);
     broker.ok(&["produce", "orders"], b"one\ntwo\n");
-    broker.ok(&["consume", "orders", "-e", "--group", "readers"], b"");
+    broker.ok(
+        &["group", "reset", "readers", "-t", "orders", "--to", "end"],
+        b"",
+    );
     broker.ok(&["produce", "orders"], b"three\n");
     let address = window(&broker);
     let begun = std::time::Instant::now();
