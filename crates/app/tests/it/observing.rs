@@ -141,6 +141,7 @@ fn every_metric_of_the_table_is_on_the_page_and_no_other() {
     let dir = Dir::new();
     let broker = watched(&dir);
     broker.ok(&["produce", "greetings"], b"one\ntwo\nthree\n");
+    broker.ok(&["consume", "greetings", "-e"], b"");
     broker.ok(
         &[
             "group",

@@ -213,7 +213,6 @@ fn resources_are_checked_in_the_words_of_kafka() {
             "Cannot update these configs dynamically: [log.retention.hours]",
         ),
         (named(77, "1"), "root", "Unknown resource type 77"),
-        (named(8, "1"), "root", "there are no loggers to set"),
         (named(4, ""), "log.retention.ms", "fine"),
         (named(4, "1"), "log.retention.ms", "fine"),
     ] {
