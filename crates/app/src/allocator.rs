@@ -12,13 +12,20 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const PURGE_DELAY: c_int = 15;
 /// As long as what other processes may do without. mimalloc keeps it for a second.
 const KEPT_MS: c_long = 60_000;
+/// Where memory is little, freed pages are needed elsewhere at once.
+const KEPT_MS_SHORT: c_long = 10;
+/// Less than this is little.
+const MEMORY_BYTES: u64 = 1 << 30;
 
-/// Freed memory goes back to the system after a minute; `MIMALLOC_PURGE_DELAY` says otherwise.
+/// Freed memory goes back to the system after a minute, or at once where there is little; `limit` is 0 where nobody knows how much
+/// there is. `MIMALLOC_PURGE_DELAY` says otherwise.
 #[allow(unsafe_code)]
-pub(crate) fn keep_freed_memory() {
+pub(crate) fn keep_freed_memory(limit: u64) {
+    let is_little = 0 < limit && limit < MEMORY_BYTES;
+    let kept = if is_little { KEPT_MS_SHORT } else { KEPT_MS };
     // SAFETY: takes two numbers, of which the first is below mimalloc's number of options; called by the main thread before it
     // starts another, so nobody reads the option meanwhile.
-    unsafe { libmimalloc_sys::mi_option_set_default(PURGE_DELAY, KEPT_MS) }
+    unsafe { libmimalloc_sys::mi_option_set_default(PURGE_DELAY, kept) }
 }
 
 #[cfg(test)]

@@ -196,7 +196,7 @@ fn read_text(env: &Env, path: &std::path::Path) -> Result<String, Failure> {
 
 /// Runs the broker until it is told to stop.
 fn run(env: Env, config: Broker) -> Result<(), Failure> {
-    allocator::keep_freed_memory();
+    allocator::keep_freed_memory(config.memory.limit);
     let dirs = config.log_dirs.clone();
     let life = Arc::new(Mutex::new(Life::Starting));
     outlive_file_limit()?;
