@@ -11,8 +11,9 @@ use std::time::Duration;
 use model::BrokerId;
 
 use crate::contradictions;
+use crate::doors::Doors;
 use crate::layers::{Layers, Machine, Overrides};
-use crate::listener::{self, Listener};
+use crate::listener::Listener;
 use crate::log_dirs::{CORDONED, LogDirs};
 use crate::memory::{self, Memory};
 use crate::quorum;
@@ -416,125 +417,6 @@ fn check_cordoned(layers: &Layers) -> Result<(), SettingsError> {
         name: CORDONED,
         reason,
     })
-}
-
-/// A listener that has one of these names speaks it, unless `listener.security.protocol.map` says otherwise.
-const PROTOCOLS: [&str; 4] = ["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"];
-
-struct Doors {
-    listeners: Vec<Listener>,
-    advertised: Vec<Listener>,
-}
-
-impl Doors {
-    fn new(layers: &Layers) -> Result<Doors, SettingsError> {
-        let text = |name: &'static str| layers.text(name).unwrap_or_default();
-        let parsed = |name: &'static str| {
-            listener::parse_all(&text(name))
-                .map_err(|reason| SettingsError::Unusable { name, reason })
-        };
-        let mut listeners = parsed("listeners")?;
-        listener::unique_ports(&listeners).map_err(|reason| SettingsError::Unusable {
-            name: "listeners",
-            reason,
-        })?;
-        let controllers = value::list(&text("controller.listener.names").to_uppercase());
-        listeners.retain(|listener| !controllers.contains(&listener.name));
-        if listeners.is_empty() {
-            return Err(SettingsError::Unusable {
-                name: "listeners",
-                reason: "names no door for clients".into(),
-            });
-        }
-        let protocols =
-            listener::protocols(&text("listener.security.protocol.map")).map_err(|reason| {
-                SettingsError::Unusable {
-                    name: "listener.security.protocol.map",
-                    reason,
-                }
-            })?;
-        let is_named = |listener: &&Listener| {
-            protocols.contains_key(&listener.name) || PROTOCOLS.contains(&listener.name.as_str())
-        };
-        let unnamed: Vec<String> = listeners
-            .iter()
-            .filter(|listener| !is_named(listener))
-            .map(|listener| format!("{}:PLAINTEXT", listener.name))
-            .collect();
-        if !unnamed.is_empty() {
-            let names: Vec<&str> = unnamed
-                .iter()
-                .filter_map(|it| it.split(':').next())
-                .collect();
-            return Err(SettingsError::Unusable {
-                name: "listener.security.protocol.map",
-                reason: format!(
-                    "says no protocol for {}; set it to {}",
-                    names.join(" and "),
-                    unnamed.join(",")
-                ),
-            });
-        }
-        for listener in &listeners {
-            let protocol = protocols
-                .get(&listener.name)
-                .map_or(listener.name.as_str(), String::as_str);
-            if protocol != "PLAINTEXT" {
-                let reason = format!(
-                    "{} speaks {protocol}; this version speaks PLAINTEXT only",
-                    listener.name
-                );
-                return Err(SettingsError::Unusable {
-                    name: "listeners",
-                    reason,
-                });
-            }
-        }
-        for name in [
-            "inter.broker.listener.name",
-            "security.inter.broker.protocol",
-        ] {
-            let is_listener = |name: &str| listeners.iter().any(|listener| listener.name == name);
-            if layers.is_given(name) && !is_listener(&text(name).to_uppercase()) {
-                let names: Vec<&str> = listeners.iter().map(|it| it.name.as_str()).collect();
-                return Err(SettingsError::Unusable {
-                    name,
-                    reason: format!("must be the name of a listener: {}", names.join(", ")),
-                });
-            }
-        }
-        let mut advertised = parsed("advertised.listeners")?;
-        advertised.retain(|listener| !controllers.contains(&listener.name));
-        if advertised.is_empty() && layers.is_given("advertised.listeners") {
-            return Err(SettingsError::Unusable {
-                name: "advertised.listeners",
-                reason: "names no door for clients; leave it out to advertise listeners as they are bound".into(),
-            });
-        }
-        let reason = advertised.iter().find_map(|address| match address {
-            address if address.host.is_empty() || address.host == "0.0.0.0" => {
-                Some("clients cannot connect to all addresses".to_owned())
-            }
-            address
-                if !listeners
-                    .iter()
-                    .any(|listener| listener.name == address.name) =>
-            {
-                Some(format!("{} is no listener", address.name))
-            }
-            _ => None,
-        });
-        match reason {
-            Some(reason) => Err(SettingsError::Unusable {
-                name: "advertised.listeners",
-                reason,
-            }),
-            None => Ok(Doors {
-                listeners,
-                advertised,
-            }),
-        }
-    }
 }
 
 fn ip_overrides(text: &str) -> Option<BTreeMap<String, usize>> {

@@ -1,7 +1,7 @@
 //! Settings that are valid alone and contradict each other.
 //!
 //! Owns the rules between numbers, directories and roles, and refuses an authorizer, as there is none; listeners have rules of their
-//! own in [`crate::broker`], the quorum in [`crate::quorum`]. Refuses what Kafka 4.3 refuses at start, with its error texts if they are
+//! own in [`crate::doors`], the quorum in [`crate::quorum`]. Refuses what Kafka 4.3 refuses at start, with its error texts if they are
 //! helpful. One rule of Kafka is left out: a `queued.max.request.bytes` below `socket.request.max.bytes` lets a large request wait for
 //! ever there, and only slows others here.
 

@@ -8,6 +8,7 @@ mod client_metrics;
 mod contradictions;
 mod describe;
 pub mod docs;
+mod doors;
 #[cfg(test)]
 mod fixture;
 mod group;
