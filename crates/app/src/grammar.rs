@@ -101,6 +101,8 @@ mod tests {
             "esker serve",
             "esker serve --data-dir a,b --listen 0.0.0.0:9092 --advertise me:9092 --set num.partitions=3 --set log.retention.ms=-1",
             "esker serve --config server.properties",
+            "esker serve --node-id 2 --voters 1@h:1,2@i:1,3@j:1 --insecure",
+            "esker serve --node-id 4 --roles broker --bootstrap-controller h:1,i:1",
             "esker topic create t -p 6 --replication-factor 1 -c retention.ms=1000 --if-not-exists",
             "esker topic list --json",
             "esker topic describe t u",

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use broker::{OpenError, StartError};
 use clap::Args;
-use config::{Broker, Format, Machine, Settings, SettingsError};
+use config::{Broker, Format, Machine, Settings, SettingsError, Voter};
 use env::{Env, logs};
 
 use crate::allocator;
@@ -37,6 +37,21 @@ pub(crate) struct ServeArgs {
     /// Address that clients are told to use, when it is not the one we listen on; the first is for the first --listen, and so on
     #[arg(short, long, value_name = "HOST:PORT", value_delimiter = ',')]
     pub(crate) advertise: Vec<String>,
+    /// Number of this node; each node of a cluster has another one [default: 1]
+    #[arg(long, value_name = "N")]
+    pub(crate) node_id: Option<u16>,
+    /// The nodes that keep the metadata, this one among them; the same list on each. Without --listen a node listens at its own address
+    #[arg(long, value_name = "ID@HOST:PORT", value_delimiter = ',')]
+    pub(crate) voters: Vec<String>,
+    /// Tasks of this node: broker, controller or both [default: broker,controller]
+    #[arg(long, value_name = "ROLE", value_delimiter = ',')]
+    pub(crate) roles: Vec<String>,
+    /// Where to ask for the controllers, for a node that is none of the voters
+    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',')]
+    pub(crate) bootstrap_controller: Vec<String>,
+    /// Let nodes beyond this machine join, though they cannot prove yet that they are nodes
+    #[arg(long)]
+    pub(crate) insecure: bool,
     /// A broker setting, such as num.partitions=3; wins over the file
     #[arg(short, long, visible_alias = "override", value_name = "NAME=VALUE", value_parser = assignment)]
     pub(crate) set: Vec<String>,
@@ -63,6 +78,9 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
     )?;
     open_log(&env, &config)?;
     if let Some(warning) = config.warning() {
+        tracing::warn!(target: logs::BROKER, "{warning}");
+    }
+    if let Some(warning) = config.warning_of_nodes() {
         tracing::warn!(target: logs::BROKER, "{warning}");
     }
     if let Some(odd) = moment::odd_clock(env.clock.wall_ms().0) {
@@ -93,6 +111,7 @@ fn settings(args: &ServeArgs, file: Option<(&str, &str)>) -> Result<Broker, Fail
         read.map_err(|error| Failure::usage(format!("{name}: {error}")))?;
     }
     let listeners = named(&args.listen);
+    let one = |value: Option<String>| value.into_iter().collect::<Vec<String>>();
     let flags = [
         ("--data-dir", "log.dirs", args.data_dir.clone()),
         ("--listen", "listeners", listeners.clone()),
@@ -104,7 +123,24 @@ fn settings(args: &ServeArgs, file: Option<(&str, &str)>) -> Result<Broker, Fail
         (
             "--log-format",
             "esker.log.format",
-            args.log_format.iter().cloned().collect(),
+            one(args.log_format.clone()),
+        ),
+        (
+            "--node-id",
+            "node.id",
+            one(args.node_id.map(|id| id.to_string())),
+        ),
+        ("--voters", "controller.quorum.voters", args.voters.clone()),
+        ("--roles", "process.roles", args.roles.clone()),
+        (
+            "--bootstrap-controller",
+            "controller.quorum.bootstrap.servers",
+            args.bootstrap_controller.clone(),
+        ),
+        (
+            "--insecure",
+            "esker.cluster.insecure",
+            one(args.insecure.then(|| "true".to_owned())),
         ),
     ];
     for (flag, name, values) in flags {
@@ -124,6 +160,12 @@ fn settings(args: &ServeArgs, file: Option<(&str, &str)>) -> Result<Broker, Fail
     }
     for text in &args.set {
         settings.assign(text).map_err(wrong)?;
+    }
+    if settings.get("listeners").is_none()
+        && let Some(own) = Voter::own_among_several(&settings)
+    {
+        let address = format!("PLAINTEXT://{}", own.address());
+        settings.put("listeners", &address).map_err(wrong)?;
     }
     if args.listen.len() > 1 && settings.get(PROTOCOL_MAP).is_none() {
         let of_ours = |listener: &String| {
@@ -433,6 +475,42 @@ mod tests {
             shown(&config.advertised),
             ["PLAINTEXT here:1", "PLAINTEXT_2 there:2"]
         );
+    }
+
+    #[test]
+    fn a_node_among_voters_listens_at_its_own_address() {
+        let three = ["1@127.0.0.1:9092", "2@127.0.0.1:9192"].map(String::from);
+        let args = ServeArgs {
+            node_id: Some(2),
+            voters: three.to_vec(),
+            ..Default::default()
+        };
+        let config = check(&args, None).unwrap();
+        assert_eq!(config.listeners[0].address(), "127.0.0.1:9192");
+        assert_eq!(config.quorum.voters.len(), 2);
+        assert!(!config.quorum.is_alone(config.node_id));
+        let elsewhere = ServeArgs {
+            voters: ["1@a:9092", "2@b:9192"].map(String::from).to_vec(),
+            listen: vec!["0.0.0.0:9192".into()],
+            ..args
+        };
+        let error = check(&elsewhere, None).unwrap_err();
+        assert!(error.contains("--insecure"), "{error}");
+        let accepted = ServeArgs {
+            insecure: true,
+            ..elsewhere
+        };
+        let config = check(&accepted, None).unwrap();
+        assert!(config.warning_of_nodes().is_some());
+        let observer = ServeArgs {
+            node_id: Some(4),
+            roles: vec!["broker".into()],
+            bootstrap_controller: vec!["127.0.0.1:9192".into()],
+            ..Default::default()
+        };
+        let config = check(&observer, None).unwrap();
+        assert_eq!(config.listeners[0].address(), "127.0.0.1:9092");
+        assert_eq!(config.quorum.servers, [("127.0.0.1".to_owned(), 9192)]);
     }
 
     #[test]

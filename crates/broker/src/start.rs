@@ -46,6 +46,11 @@ const METADATA_TOPIC_ID: Uuid = Uuid([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 
 
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
+    #[error(
+        "there is no quorum of several nodes yet, and each would run alone: name this node only in controller.quorum.voters and \
+         controller.quorum.bootstrap.servers, or leave them out"
+    )]
+    Several,
     #[error(transparent)]
     Open(#[from] OpenError),
     #[error("cannot listen on {address}: {error}")]
@@ -110,6 +115,9 @@ impl Announce for Spread {
 
 impl Broker {
     pub fn start(env: &Env, broker: config::Broker) -> Result<Broker, StartError> {
+        if !broker.quorum.is_alone(broker.node_id) {
+            return Err(StartError::Several);
+        }
         let fixed = Settings::new(broker, &Image::default());
         let Recovered {
             settings,

@@ -16,7 +16,7 @@ use crate::layers::{Layers, Machine, Overrides};
 use crate::listener::Listener;
 use crate::log_dirs::{CORDONED, LogDirs};
 use crate::memory::{self, Memory};
-use crate::quorum;
+use crate::quorum::{Quorum, Roles};
 use crate::settings::{Settings, SettingsError};
 use crate::table::{self, Update};
 use crate::topic::Topic;
@@ -44,7 +44,9 @@ pub struct Broker {
     cordoned_log_dirs: Vec<PathBuf>,
     /// `None`: the one that has the metadata log, or the first of a new broker.
     pub metadata_log_dir: Option<PathBuf>,
-    /// Doors for clients; the controller's are left out.
+    /// The other nodes of the cluster.
+    pub quorum: Quorum,
+    /// Doors for clients, and of brokers among themselves; the controller's is left out.
     pub listeners: Vec<Listener>,
     /// By listener name; a listener that is missing here is advertised as it is bound.
     pub advertised: Vec<Listener>,
@@ -189,7 +191,7 @@ impl Broker {
             (None, Some(id)) if 0 <= id => id,
             _ => layers.number("node.id").unwrap_or(1),
         };
-        quorum::refuse(&layers, node_id)?;
+        let node_id = BrokerId(i32::try_from(node_id).unwrap_or(1));
         let log_dirs = LogDirs::new(&layers).paths;
         if log_dirs.is_empty() {
             return Err(unusable("log.dirs", "names no directory"));
@@ -197,7 +199,8 @@ impl Broker {
         if (1..log_dirs.len()).any(|at| log_dirs[..at].contains(&log_dirs[at])) {
             return Err(unusable("log.dirs", "names a directory twice"));
         }
-        let doors = Doors::new(&layers)?;
+        let doors = Doors::new(&layers, Roles::new(&layers))?;
+        let quorum = Quorum::new(&layers, node_id, &doors)?;
         let queued = layers.number("queued.max.request.bytes").unwrap_or(-1);
         let limit = layers.machine.memory_bytes;
         let queued_bytes_max = (u64::try_from(queued).ok())
@@ -207,9 +210,10 @@ impl Broker {
         Ok(Broker {
             passed_over: None,
             topic: Arc::new(Topic::defaults(&layers)),
-            node_id: BrokerId(i32::try_from(node_id).unwrap_or(1)),
+            node_id,
             rack: layers.text("broker.rack"),
             metadata_log_dir: layers.text("metadata.log.dir").map(PathBuf::from),
+            quorum,
             listeners: doors.listeners,
             advertised: doors.advertised,
             network_threads: at_most("num.network.threads").max(1),
@@ -284,6 +288,26 @@ impl Broker {
     #[must_use]
     pub fn warning(&self) -> Option<crate::settings::Warning> {
         self.layers.fixed.warning()
+    }
+
+    /// What an operator has accepted between nodes, for a line at start.
+    #[must_use]
+    pub fn warning_of_nodes(&self) -> Option<String> {
+        let door = self.door_for_nodes()?;
+        let is_open = self.quorum.is_insecure && !door.is_loopback();
+        is_open.then(|| {
+            format!(
+                "esker.cluster.insecure: anybody who reaches {} can act as a node of this cluster; keep it in a network that you trust",
+                door.address()
+            )
+        })
+    }
+
+    /// The listener at which other nodes find this one.
+    #[must_use]
+    pub fn door_for_nodes(&self) -> Option<&Listener> {
+        let own = self.quorum.controller_listener.as_ref();
+        own.or(self.listeners.first())
     }
 
     /// True if the setting was given at start.
@@ -467,6 +491,10 @@ mod tests {
             listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT\nnode.id=7";
         let broker = broker(text);
         assert_eq!(broker.listeners.len(), 1);
+        assert_eq!(
+            broker.quorum.controller_listener, None,
+            "nobody would knock"
+        );
         assert_eq!(broker.advertised[0].address(), "host:9092");
         assert_eq!(broker.node_id, BrokerId(7));
     }

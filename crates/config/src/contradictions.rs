@@ -6,8 +6,8 @@
 //! ever there, and only slows others here.
 
 use crate::layers::Layers;
+use crate::quorum::Roles;
 use crate::settings::SettingsError;
-use crate::value;
 
 /// A cleaner thread needs more memory for keys than this.
 const DEDUPE_BYTES_PER_THREAD: i64 = 1 << 20;
@@ -40,14 +40,11 @@ fn ids(layers: &Layers) -> Result<(), SettingsError> {
 }
 
 fn roles(layers: &Layers) -> Result<(), SettingsError> {
-    let roles = value::list(&layers.text("process.roles").unwrap_or_default());
-    if roles.iter().any(|role| role == "broker") {
+    let Roles { broker, controller } = Roles::new(layers);
+    if broker || controller {
         Ok(())
     } else {
-        unusable(
-            "process.roles",
-            "must contain broker: there is no controller alone; write broker,controller",
-        )
+        unusable("process.roles", "must name broker, controller or both")
     }
 }
 
@@ -181,12 +178,8 @@ mod tests {
                 "broker.id: must be greater than or equal to 0",
             ),
             (
-                "process.roles=controller",
-                "process.roles: must contain broker: there is no controller alone; write broker,controller",
-            ),
-            (
                 "process.roles=",
-                "process.roles: must contain broker: there is no controller alone; write broker,controller",
+                "process.roles: must name broker, controller or both",
             ),
         ];
         for (text, words) in cases {

@@ -2,8 +2,11 @@
 //!
 //! Owns the rules between the settings of listeners. Refuses protocols that are not built yet, and addresses that lead nowhere.
 
+use std::collections::BTreeMap;
+
 use crate::layers::Layers;
 use crate::listener::{self, Listener};
+use crate::quorum::Roles;
 use crate::settings::SettingsError;
 use crate::value;
 
@@ -11,25 +14,31 @@ use crate::value;
 const PROTOCOLS: [&str; 4] = ["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"];
 
 pub(crate) struct Doors {
+    /// For clients, and of brokers among themselves.
     pub(crate) listeners: Vec<Listener>,
     pub(crate) advertised: Vec<Listener>,
+    /// Those of the controller, which are opened where other nodes are named.
+    controllers: Vec<Listener>,
+    protocols: BTreeMap<String, String>,
 }
 
 impl Doors {
-    pub(crate) fn new(layers: &Layers) -> Result<Doors, SettingsError> {
+    pub(crate) fn new(layers: &Layers, roles: Roles) -> Result<Doors, SettingsError> {
         let text = |name: &'static str| layers.text(name).unwrap_or_default();
         let parsed = |name: &'static str| {
             listener::parse_all(&text(name))
                 .map_err(|reason| SettingsError::Unusable { name, reason })
         };
-        let mut listeners = parsed("listeners")?;
+        let listeners = parsed("listeners")?;
         listener::unique_ports(&listeners).map_err(|reason| SettingsError::Unusable {
             name: "listeners",
             reason,
         })?;
-        let controllers = value::list(&text("controller.listener.names").to_uppercase());
-        listeners.retain(|listener| !controllers.contains(&listener.name));
-        if listeners.is_empty() {
+        let names = value::list(&text("controller.listener.names").to_uppercase());
+        let is_controllers = |listener: &Listener| names.contains(&listener.name);
+        let (controllers, listeners): (Vec<Listener>, Vec<Listener>) =
+            listeners.into_iter().partition(is_controllers);
+        if listeners.is_empty() && (roles.broker || controllers.is_empty()) {
             return Err(SettingsError::Unusable {
                 name: "listeners",
                 reason: "names no door for clients".into(),
@@ -68,23 +77,14 @@ impl Doors {
             let protocol = protocols
                 .get(&listener.name)
                 .map_or(listener.name.as_str(), String::as_str);
-            if protocol != "PLAINTEXT" {
-                let reason = format!(
-                    "{} speaks {protocol}; this version speaks PLAINTEXT only",
-                    listener.name
-                );
-                return Err(SettingsError::Unusable {
-                    name: "listeners",
-                    reason,
-                });
-            }
+            speaks_plaintext(&listener.name, protocol)?;
         }
         for name in [
             "inter.broker.listener.name",
             "security.inter.broker.protocol",
         ] {
             let is_listener = |name: &str| listeners.iter().any(|listener| listener.name == name);
-            if layers.is_given(name) && !is_listener(&text(name).to_uppercase()) {
+            if roles.broker && layers.is_given(name) && !is_listener(&text(name).to_uppercase()) {
                 let names: Vec<&str> = listeners.iter().map(|it| it.name.as_str()).collect();
                 return Err(SettingsError::Unusable {
                     name,
@@ -93,8 +93,8 @@ impl Doors {
             }
         }
         let mut advertised = parsed("advertised.listeners")?;
-        advertised.retain(|listener| !controllers.contains(&listener.name));
-        if advertised.is_empty() && layers.is_given("advertised.listeners") {
+        advertised.retain(|listener| !is_controllers(listener));
+        if roles.broker && advertised.is_empty() && layers.is_given("advertised.listeners") {
             return Err(SettingsError::Unusable {
                 name: "advertised.listeners",
                 reason: "names no door for clients; leave it out to advertise listeners as they are bound".into(),
@@ -121,7 +121,48 @@ impl Doors {
             None => Ok(Doors {
                 listeners,
                 advertised,
+                controllers,
+                protocols,
             }),
         }
     }
+
+    /// The door of the controller, for other nodes.
+    pub(crate) fn controller(&self) -> Result<Option<&Listener>, SettingsError> {
+        let Some(door) = self.controllers.first() else {
+            return Ok(None);
+        };
+        // Kafka has a name of the controller that no protocol is said for speak PLAINTEXT.
+        let protocol = self.protocols.get(&door.name);
+        speaks_plaintext(&door.name, protocol.map_or("PLAINTEXT", String::as_str))?;
+        Ok(Some(door))
+    }
+
+    /// The door that brokers use among themselves: the one that the settings name, or the first.
+    pub(crate) fn inter_broker(&self, layers: &Layers) -> Option<&Listener> {
+        let named = [
+            "inter.broker.listener.name",
+            "security.inter.broker.protocol",
+        ]
+        .into_iter()
+        .find(|name| layers.is_given(name))
+        .and_then(|name| layers.text(name));
+        let is_named = |door: &&Listener| {
+            (named.as_ref()).is_some_and(|name| door.name == name.to_uppercase())
+        };
+        self.listeners
+            .iter()
+            .find(is_named)
+            .or(self.listeners.first())
+    }
+}
+
+fn speaks_plaintext(listener: &str, protocol: &str) -> Result<(), SettingsError> {
+    if protocol == "PLAINTEXT" {
+        return Ok(());
+    }
+    Err(SettingsError::Unusable {
+        name: "listeners",
+        reason: format!("{listener} speaks {protocol}; this version speaks PLAINTEXT only"),
+    })
 }

@@ -31,6 +31,7 @@ pub use layers::{Machine, Overrides, Source};
 pub use listener::Listener;
 pub use memory::{LIMIT_BYTES_MIN, Memory};
 pub use properties::PropertiesError;
+pub use quorum::{Quorum, Roles, Voter};
 pub use settings::{Format, Settings, SettingsError, Warning};
 pub use table::{
     Check, GroupSetting, Kind, Setting, Status, Synonym, TopicSetting, Update, broker_setting,

@@ -3,6 +3,7 @@
 //! Owns their syntax. Refuses two listeners of one name or one port, as Kafka does, and protocols that are not built yet.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use crate::value;
 
@@ -54,9 +55,15 @@ impl Listener {
     /// The name of the host, where it was given and is no address: clients are told to connect to it, as the operator wrote it.
     #[must_use]
     pub fn name_of_host(&self) -> Option<String> {
-        let is_address = self.host.contains(':') || self.host.parse::<std::net::IpAddr>().is_ok();
+        let is_address = self.host.contains(':') || self.host.parse::<IpAddr>().is_ok();
         let is_name = !self.host.is_empty() && !is_address;
         is_name.then(|| self.host.clone())
+    }
+
+    /// True if nobody beyond this machine can reach it.
+    #[must_use]
+    pub fn is_loopback(&self) -> bool {
+        is_loopback(&self.host)
     }
 
     /// `host:port` to bind or to dial; all addresses when there is no host.
@@ -68,6 +75,15 @@ impl Listener {
             host => format!("{host}:{}", self.port),
         }
     }
+}
+
+pub(crate) fn is_of_all(host: &str) -> bool {
+    matches!(host, "" | "0.0.0.0" | "::")
+}
+
+pub(crate) fn is_loopback(host: &str) -> bool {
+    let is_loopback = |ip: IpAddr| ip.is_loopback();
+    host.eq_ignore_ascii_case("localhost") || host.parse().is_ok_and(is_loopback)
 }
 
 /// Listeners of a comma-separated list, each name once and each port once (0 may repeat: the system picks).
@@ -149,6 +165,17 @@ mod tests {
             "[fe80::1%eth0]:1",
         ] {
             assert_eq!(name(address), None, "{address}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_on_the_loopback_only_if_it_is_localhost() {
+        let is_loopback = |text: &str| Listener::parse(text).expect("valid").is_loopback();
+        for text in ["localhost:1", "127.0.0.1:1", "127.1.2.3:1", "[::1]:1"] {
+            assert!(is_loopback(text), "{text}");
+        }
+        for text in [":1", "0.0.0.0:1", "127.example.org:1", "10.0.0.7:1"] {
+            assert!(!is_loopback(text), "{text}");
         }
     }
 

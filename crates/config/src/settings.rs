@@ -428,8 +428,7 @@ mod tests {
         let settings = read(text, Format::Properties).expect("all known");
         assert_eq!(
             settings.warning().expect("some have no effect").to_string(),
-            "7 settings have no effect here: controller.quorum.bootstrap.servers, num.io.threads, \
-             num.recovery.threads.per.data.dir, share.coordinator.state.topic.min.isr, \
+            "6 settings have no effect here: num.io.threads, num.recovery.threads.per.data.dir, share.coordinator.state.topic.min.isr, \
              share.coordinator.state.topic.replication.factor, socket.receive.buffer.bytes, socket.send.buffer.bytes"
         );
     }

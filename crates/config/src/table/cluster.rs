@@ -5,31 +5,38 @@ use super::Setting;
 pub(super) const SETTINGS: &[Setting] = settings! {
     "auto.leader.rebalance.enable" Boolean "true" Any ReadOnly Accepted
         "leaders move back to their preferred broker by themselves";
-    "broker.heartbeat.interval.ms" Int "2000" Any ReadOnly Accepted "time between heartbeats to the controller";
+    "broker.heartbeat.interval.ms" Int "2000" Any ReadOnly Works
+        "time between heartbeats to the controller; shorter than broker.session.timeout.ms";
     "broker.id" Int "-1" Any ReadOnly Works "number of this broker, the older name of node.id";
     "broker.rack" String - Any ReadOnly Works "rack of this broker";
-    "broker.session.timeout.ms" Int "9000" Any ReadOnly Accepted "silence after which the controller fences a broker";
+    "broker.session.timeout.ms" Int "9000" Any ReadOnly Works
+        "silence after which the controller fences a broker";
     "controlled.shutdown.enable" Boolean "true" Any ReadOnly Accepted "leaders move away before a broker stops";
-    "controller.listener.names" List "CONTROLLER" Items ReadOnly Works "listeners of the controller, which are no doors for clients";
+    "controller.listener.names" List "CONTROLLER" Items ReadOnly Works "listeners of the controller, no doors for clients; opened where other nodes are named. With none of them in listeners, the first listener serves other nodes too";
     "controller.quorum.append.linger.ms" Int "25" AtLeast(0) ReadOnly Accepted
         "time the controller gathers writes before it syncs";
     "controller.quorum.auto.join.enable" Boolean "false" Any ReadOnly Accepted "a controller joins the voters by itself";
-    "controller.quorum.bootstrap.servers" List "" Any ReadOnly Accepted "controllers to ask first; only this node can be named, as there is no quorum of several yet";
-    "controller.quorum.election.backoff.max.ms" Int "1000" AtLeast(0) ReadOnly Accepted
-        "longest random wait before another election";
-    "controller.quorum.election.timeout.ms" Int "1000" AtLeast(0) ReadOnly Accepted
-        "time without a leader before an election";
+    "controller.quorum.bootstrap.servers" List "" Any ReadOnly Works
+        "controllers to ask for the leader first, host:port separated by commas";
+    "controller.quorum.election.backoff.max.ms" Int "1000" AtLeast(0) ReadOnly Works
+        "longest wait of a successor that the old leader preferred least";
+    "controller.quorum.election.timeout.ms" Int "1000" AtLeast(0) ReadOnly Works
+        "time that a candidate waits for votes, and up to twice as long";
     "controller.quorum.fetch.max.bytes" Int "1048576" AtLeast(1) ReadOnly Accepted
         "bytes one fetch of the metadata log returns";
     "controller.quorum.fetch.snapshot.max.bytes" Int "1048576" AtLeast(1) ReadOnly Accepted
         "bytes one fetch of a metadata snapshot returns";
-    "controller.quorum.fetch.timeout.ms" Int "2000" AtLeast(0) ReadOnly Accepted
-        "time without a fetch from the leader before a controller stands for election";
-    "controller.quorum.request.timeout.ms" Int "2000" AtLeast(0) ReadOnly Accepted "time a controller waits for an answer";
-    "controller.quorum.retry.backoff.ms" Int "20" AtLeast(0) ReadOnly Accepted
+    "controller.quorum.fetch.timeout.ms" Int "2000" AtLeast(0) ReadOnly Works
+        "time without an answer of the leader before a controller stands for election";
+    "controller.quorum.request.timeout.ms" Int "2000" AtLeast(0) ReadOnly Works
+        "time a controller waits for an answer";
+    "controller.quorum.retry.backoff.ms" Int "20" AtLeast(0) ReadOnly Works
         "pause before a failed request is sent again";
-    "controller.quorum.voters" List "" Any ReadOnly Accepted "the voters, id@host:port separated by commas; only this node can be named, as there is no quorum of several yet";
+    "controller.quorum.voters" List "" Any ReadOnly Works
+        "the voters, id@host:port separated by commas; the same list on each node, as the id of a new cluster comes from it";
     "controller.socket.timeout.ms" Int "30000" Any ReadOnly Accepted "socket timeout from the controller to brokers";
+    "esker.cluster.insecure" Boolean "false" Any ReadOnly Works
+        "other nodes are served beyond the loopback, though they cannot prove yet that they are nodes: anybody who reaches the listener can act as one";
     "follower.fetch.last.tiered.offset.enable" Boolean "false" Any ClusterWide Accepted
         "an empty follower starts after what is tiered";
     "initial.broker.registration.timeout.ms" Int "60000" Any ReadOnly Accepted "time the first registration may take";
@@ -46,7 +53,7 @@ pub(super) const SETTINGS: &[Setting] = settings! {
         "time between empty records of an idle controller";
     "metadata.max.retention.bytes" Long "104857600" Any ReadOnly Accepted "bytes of metadata log and snapshots kept; all of it is kept, see docs/decisions/metadata-log.md";
     "metadata.max.retention.ms" Long "604800000" Any ReadOnly Accepted "time metadata log and snapshots are kept; all of it is kept, see docs/decisions/metadata-log.md";
-    "node.id" Int "1" AtLeast(0) ReadOnly Works "number of this node";
+    "node.id" Int "1" AtLeast(0) ReadOnly Works "number of this node, another one on each";
     "num.replica.alter.log.dirs.threads" Int - Any ReadOnly Accepted "threads that move partitions between directories";
     "num.replica.fetchers" Int "1" AtLeast(1) ClusterWide Accepted "connections to each broker that is followed";
     "process.roles" List "broker,controller" ItemsOf(&["broker", "controller"]) ReadOnly Works
