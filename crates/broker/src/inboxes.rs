@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use env::{Socket, Wake};
 use model::{InboxId, Ticket};
 use parking_lot::Mutex;
@@ -24,6 +25,10 @@ pub(crate) enum Redeemed {
     Answered(Box<Answered>),
     /// The piece of a read whose need was handed to the reader pool.
     Piece(Ticket, Box<Piece>),
+    /// The answer of the quorum to another node, whose request waits there.
+    Quorum(Ticket, Box<raft::Response>),
+    /// Body of the answer of another node to a request of this one; `None` where there was none in time.
+    Replied(Ticket, Option<Bytes>),
 }
 
 /// Something for another shard.
@@ -178,9 +183,7 @@ mod tests {
         fn put(&self, redeemed: Vec<Redeemed>) {
             let news = redeemed.into_iter().map(|item| match item {
                 Redeemed::News(news) => news,
-                Redeemed::Answered(_) | Redeemed::Piece(..) => {
-                    panic!("nothing was asked")
-                }
+                _ => panic!("nothing was asked"),
             });
             self.0.lock().push(news.collect());
         }

@@ -5,15 +5,16 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use arc_swap::ArcSwap;
 use meta::decide::assign_dir::assign_dir;
 use meta::decide::register_broker::TRANSACTION_VERSION;
 use meta::{Delta, Image, Record, Resource, ResourceKind};
-use model::{InboxId, Instant, Offset, PartitionIndex, ProducerId, Ticket, WaiterKey};
+use model::{InboxId, Instant, LeaderEpoch, Offset, PartitionIndex, ProducerId, Ticket, WaiterKey};
 use parking_lot::Mutex;
 use partition::{Bounds, LogDir, News, Partition};
-use raft::VoterSet;
+use raft::{Endpoint, RoleName, VoterSet};
 use wire::{ErrorCode, Uuid};
 
 use crate::control::{Aftermath, Mailbox, Plan};
@@ -32,6 +33,12 @@ pub(crate) struct Metadata {
     log_dir: Arc<LogDir>,
     pub(crate) mailbox: Arc<Mailbox>,
     inbox: InboxId,
+    /// No other node has a part in this cluster: whatever is decided is decided here.
+    pub(crate) is_alone: bool,
+    /// Clients are served.
+    is_serving: AtomicBool,
+    /// Of the registration that the controller knows; -1 before the first.
+    broker_epoch: AtomicI64,
 }
 
 /// The outcome of writing the records of a change.
@@ -57,6 +64,7 @@ impl Metadata {
         plan: Plan,
         places: Places,
         cluster_id: String,
+        is_alone: bool,
         (mailbox, inbox): (Arc<Mailbox>, InboxId),
     ) -> Metadata {
         let log = Arc::clone(&plan.log);
@@ -71,6 +79,9 @@ impl Metadata {
             cluster_id,
             mailbox,
             inbox,
+            is_alone,
+            is_serving: AtomicBool::new(is_alone),
+            broker_epoch: AtomicI64::new(-1),
         }
     }
 
@@ -87,13 +98,76 @@ impl Metadata {
         self.plan.lock().quorum.history().voters().clone()
     }
 
-    /// When the machine of the quorum wants to be stepped.
-    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+    fn next_quorum_deadline(&self) -> Option<Instant> {
         self.plan.lock().quorum.next_deadline()
+    }
+
+    /// When the quorum, or the active controller, wants to look at the time.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        let plan = self.plan.lock();
+        let deadlines = [plan.quorum.next_deadline(), plan.office_deadline()];
+        deadlines.into_iter().flatten().min()
     }
 
     pub(crate) fn is_active(&self) -> bool {
         self.plan.lock().is_active()
+    }
+
+    pub(crate) fn is_quorum_due(&self, now: Instant) -> bool {
+        self.next_quorum_deadline().is_some_and(|at| at <= now)
+    }
+
+    pub(crate) fn is_office_due(&self, now: Instant) -> bool {
+        let deadline = self.plan.lock().office_deadline();
+        deadline.is_some_and(|at| at <= now)
+    }
+
+    /// The epoch in which this node leads the metadata log, active or not yet.
+    pub(crate) fn led_epoch(&self) -> Option<LeaderEpoch> {
+        let plan = self.plan.lock();
+        let leads = plan.quorum.role() == RoleName::Leader;
+        leads.then(|| plan.quorum.epoch())
+    }
+
+    /// True while other nodes have to be notified that this one gives up its office.
+    pub(crate) fn is_handing_over(&self) -> bool {
+        let role = self.plan.lock().quorum.role();
+        matches!(role, RoleName::Leader | RoleName::Resigned)
+    }
+
+    /// Where the leader of the metadata log is dialled.
+    pub(crate) fn controller_endpoint(&self) -> Option<Endpoint> {
+        self.plan.lock().quorum.leader()?.1
+    }
+
+    /// True once clients may come: in a cluster of several when the controller counts this broker in.
+    pub(crate) fn is_serving(&self) -> bool {
+        self.is_serving.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_serving(&self) {
+        self.is_serving.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn broker_epoch(&self) -> i64 {
+        self.broker_epoch.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_broker_epoch(&self, epoch: i64) {
+        self.broker_epoch.store(epoch, Ordering::Release);
+    }
+
+    /// A block of ids that the controller gave to this broker.
+    pub(crate) fn add_producer_ids(&self, block: Range<i64>) {
+        let mut ids = self.producer_ids.lock();
+        // Two requests may have asked; one block is lost, as Kafka loses it.
+        if ids.is_empty() {
+            *ids = block;
+        }
+    }
+
+    pub(crate) fn log(&self) -> &Arc<Partition> {
+        &self.log
     }
 
     pub(crate) fn log_dir(&self) -> &LogDir {
@@ -129,22 +203,9 @@ impl Shared {
             return (answer, Written::Waits { writes: false });
         }
         let mut aftermath = Aftermath::default();
-        let appended = if writes {
-            plan.write(self, &records, &mut aftermath)
-        } else {
-            Ok(())
-        };
-        let waits = appended.and_then(|()| {
-            let never = |_| ErrorCode::KafkaStorageError;
-            plan.log.await_end(ticket).map_err(never)
-        });
+        let written = plan.write_for(self, ticket, &records, &mut aftermath);
         drop(plan);
         self.conclude(aftermath);
-        let written = match waits {
-            Ok(true) => Written::Waits { writes },
-            Ok(false) => Written::Durable,
-            Err(_) => Written::Offline,
-        };
         (answer, written)
     }
 
@@ -177,6 +238,16 @@ impl Shared {
         }
         self.on_metadata_synced();
         Ok(())
+    }
+
+    /// Has a commit thread take what the quorum appended; shards see to their own appends.
+    pub(crate) fn commit_metadata(&self) {
+        let dir = &self.metadata.log_dir;
+        if dir.has_queued()
+            && let Some(at) = self.dirs().iter().position(|known| Arc::ptr_eq(known, dir))
+        {
+            self.ring_committer(at);
+        }
     }
 
     /// Notes where a partition lives from now on, as soon as that is durable. `None`: there is no such partition any more.
@@ -231,7 +302,8 @@ impl Shared {
             let names = image.topics().map(|topic| topic.name.as_ref());
             self.configure(&image, names, news);
         }
-        if !delta.producer_ids.is_empty() {
+        // Among several brokers each takes its own blocks from the controller.
+        if self.metadata.is_alone && !delta.producer_ids.is_empty() {
             *self.metadata.producer_ids.lock() = delta.producer_ids;
         }
         self.metadata.published.store(image);

@@ -62,6 +62,8 @@ pub(crate) struct Shared {
     loops: AtomicUsize,
     /// Shards that have not ended: the quorum works as long, so that what they wait for is committed.
     shards: AtomicUsize,
+    /// The broker is asked to stop, and tells its cluster first.
+    leaving: AtomicBool,
     stopping: AtomicBool,
     failure: Mutex<Option<String>>,
 }
@@ -114,6 +116,7 @@ impl Shared {
             started_at,
             loops: AtomicUsize::new(loops),
             shards: AtomicUsize::new(shards),
+            leaving: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             failure: Mutex::new(None),
         }
@@ -329,8 +332,21 @@ impl Shared {
         self.stopping.load(Ordering::Acquire)
     }
 
-    /// Asks the loops to end; wakes those that sleep. The segment writers follow when all that commit have ended.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.leaving.load(Ordering::Acquire)
+    }
+
+    /// Asks the broker to end. Among several it goes when the controller has moved its leaderships, or cannot.
     pub(crate) fn stop(&self) {
+        if self.metadata.is_alone || self.failure.lock().is_some() {
+            return self.stop_now();
+        }
+        self.leaving.store(true, Ordering::Release);
+        self.metadata.mailbox.wake();
+    }
+
+    /// Asks the loops to end; wakes those that sleep. The segment writers follow when all that commit have ended.
+    pub(crate) fn stop_now(&self) {
         self.stopping.store(true, Ordering::Release);
         self.inboxes.wake_shards();
         self.committers.iter().for_each(|bell| bell.ring());
@@ -344,7 +360,7 @@ impl Shared {
     /// A shard has ended; after the last one the quorum need not go on.
     pub(crate) fn on_shard_ended(&self) {
         if self.shards.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.metadata.mailbox.bell().ring();
+            self.metadata.mailbox.wake();
         }
         self.on_loop_ended();
     }
@@ -364,7 +380,7 @@ impl Shared {
     /// The broker cannot go on: its metadata log, or every directory, is offline.
     pub(crate) fn fail(&self, reason: String) {
         self.failure.lock().get_or_insert(reason);
-        self.stop();
+        self.stop_now();
     }
 
     pub(crate) fn failure(&self) -> Option<String> {

@@ -14,10 +14,10 @@ use log::journal::SYNCS_MAX;
 use meta::decide::register_broker::{self, begin_leader_epochs, register_broker};
 use meta::record::Record;
 use meta::{Endpoint, Image, ReplayError, Resource, SecurityProtocol};
-use model::{BrokerId, LeaderEpoch, PartitionIndex, Ticket};
+use model::{LeaderEpoch, Offset, PartitionIndex, Ticket};
 use partition::{
-    Announce, Cleaning, Found, Identity, InMemory, News, OpenError, Partition, PieceMaker,
-    Recovery, Residents, Restored, SegmentWriter, Start, Syncer, Told, check_ownership,
+    Announce, Cleaning, Found, Identity, InMemory, MetadataLog, News, OpenError, Partition,
+    PieceMaker, Recovery, Residents, Restored, SegmentWriter, Start, Syncer, Told, check_ownership,
 };
 use raft::{
     Boot, Election, History, LogView, Me, Quorum, Replica, VersionRange, VoteFile, Voter, VoterSet,
@@ -26,7 +26,7 @@ use wire::records::Batch;
 use wire::{ErrorCode, Uuid};
 
 use crate::committer::{Committer, Stage};
-use crate::control::{self, Mailbox, Plan, QuorumWorker, Unfit};
+use crate::control::{self, Mailbox, Membership, Plan, QuorumWorker, Unfit};
 use crate::dir_choice;
 use crate::event_loop::Shard;
 use crate::ids::random_uuid;
@@ -119,9 +119,11 @@ impl Broker {
             return Err(StartError::Several);
         }
         let fixed = Settings::new(broker, &Image::default());
+        let is_alone = fixed.broker.quorum.is_alone(fixed.broker.node_id);
         let Recovered {
             settings,
             image,
+            uncommitted,
             topics,
             residents,
             log,
@@ -141,7 +143,11 @@ impl Broker {
         }
         let mut inboxes = Inboxes::default();
         (pollers.iter()).for_each(|poller| inboxes.add_shard(poller.waker()));
-        let mailbox = Arc::new(Mailbox::new(env.threads.bell()));
+        let quorum_poller = env.net.poller().map_err(|error| StartError::Listen {
+            address: "poller".to_owned(),
+            error,
+        })?;
+        let mailbox = Arc::new(Mailbox::new(quorum_poller.waker()));
         let inbox = inboxes.register(Arc::clone(&mailbox) as Arc<dyn Inbox>);
         let mut addresses = Vec::new();
         for listener in &settings.broker.listeners {
@@ -166,23 +172,23 @@ impl Broker {
                 .map(|dir| dir.id)
                 .collect(),
         };
-        let mut records = register_broker(&image, &registration);
-        records.extend(moved);
-        let begun = begin_leader_epochs(&image, node, |topic| {
-            may_have_lost(topic, &image, &settings.broker)
-        });
+        let image = Arc::new(image);
         let committer_bells: Vec<Arc<dyn Bell>> =
             residents.iter().map(|_| env.threads.bell()).collect();
-        let me = quorum_identity(&settings, &log, &cluster_id);
+        let me = quorum_identity(&settings, &log, &cluster_id, &registration.endpoints);
         let at = raft::Moment {
             now: env.clock.now(),
             wall: env.clock.wall_ms(),
         };
         let seed = env.rng.next_u64();
-        let (quorum, effects) = Quorum::new(me, raft::Settings::default(), boot, seed, at);
-        let plan = Plan::new(Arc::new(image), VecDeque::new(), log, quorum);
-        let metadata_path = plan.log.dir().path.clone();
-        let metadata = Metadata::new(plan, places, cluster_id, (mailbox, inbox));
+        let membership = (!is_alone).then(|| {
+            let interval = settings.broker.quorum.heartbeat_interval;
+            Membership::new(&registration, &cluster_id, interval, at.now)
+        });
+        let timing = quorum_settings(&settings.broker.quorum);
+        let (quorum, effects) = Quorum::new(me, timing, boot, seed, at);
+        let plan = Plan::new(Arc::clone(&image), uncommitted, log, quorum);
+        let metadata = Metadata::new(plan, places, cluster_id, is_alone, (mailbox, inbox));
         let shared = Arc::new(Shared::new(
             env.clone(),
             settings,
@@ -192,20 +198,10 @@ impl Broker {
             committer_bells.clone(),
             inboxes,
         ));
-        let mut quorum_worker = QuorumWorker::new(Arc::clone(&shared));
+        let mut quorum_worker = QuorumWorker::new(Arc::clone(&shared), quorum_poller, membership);
         shared.begin_quorum(effects);
-        // The only voter is elected by its own vote, and leads once that is on disk.
-        quorum_worker.take_orders();
-        shared.commit_at_start().map_err(StartError::Write)?;
-        if !shared.metadata.is_active() {
-            return Err(StartError::Vote(metadata_path));
-        }
-        shared
-            .change_at_start(&records)
-            .map_err(StartError::Write)?;
-        // On a full disk they begin when there is room.
-        if let Err(code) = shared.change_at_start(&begun) {
-            tracing::error!(target: env::logs::BROKER, "cannot write to the metadata log which leader epochs begin: {code:?}");
+        if is_alone {
+            lead_alone(&shared, &mut quorum_worker, &image, &registration, &moved)?;
         }
 
         let announce: Arc<dyn Announce> = Arc::new(Spread(Arc::downgrade(&shared)));
@@ -307,10 +303,43 @@ impl Broker {
     }
 }
 
+/// The only voter is elected by its own vote, and leads once that is on disk. Its broker is registered before anybody connects.
+fn lead_alone(
+    shared: &Shared,
+    worker: &mut QuorumWorker,
+    image: &Image,
+    registration: &register_broker::Broker,
+    moved: &[Record],
+) -> Result<(), StartError> {
+    worker.take_orders();
+    shared.commit_at_start().map_err(StartError::Write)?;
+    worker.take_orders();
+    if !shared.metadata.is_active() {
+        let path = shared.metadata.log_dir().path.clone();
+        return Err(StartError::Vote(path));
+    }
+    let mut records = register_broker(image, registration);
+    records.extend_from_slice(moved);
+    shared
+        .change_at_start(&records)
+        .map_err(StartError::Write)?;
+    // On a full disk they begin when there is room.
+    let settings = shared.config();
+    let may_have_lost = |topic: &meta::Topic| may_have_lost(topic, image, &settings.broker);
+    let begun = begin_leader_epochs(image, registration.id, may_have_lost);
+    if let Err(code) = shared.change_at_start(&begun) {
+        tracing::error!(target: env::logs::BROKER, "cannot write to the metadata log which leader epochs begin: {code:?}");
+    }
+    Ok(())
+}
+
 struct Recovered {
     /// Dynamic ones included.
     settings: Settings,
+    /// Of what is known to be committed.
     image: Image,
+    /// The rest of the metadata log.
+    uncommitted: VecDeque<Batch>,
     topics: Topics,
     residents: Vec<Arc<Residents>>,
     log: Arc<Partition>,
@@ -343,6 +372,7 @@ fn recover(env: &Env, settings: &Settings) -> Result<Recovered, StartError> {
         let fresh = || Identity {
             cluster_id: cluster_id
                 .clone()
+                .or_else(|| settings.broker.quorum.cluster_id())
                 .unwrap_or_else(|| random_uuid(env).to_string()),
             node_id: node.0,
         };
@@ -367,7 +397,10 @@ fn recover(env: &Env, settings: &Settings) -> Result<Recovered, StartError> {
     };
     let mut recovery = recoveries.remove(metadata_dir)?;
     let is_claimed = recovery.has_metadata(METADATA_TOPIC_ID, METADATA_TOPIC)?;
-    let batches = recovery.open_metadata(METADATA_TOPIC_ID, found)?;
+    let MetadataLog {
+        batches,
+        committed: known_committed,
+    } = recovery.open_metadata(METADATA_TOPIC_ID, found)?;
     recoveries.insert(metadata_dir, Ok(recovery));
     // To metadata without topics every partition is one that was deleted.
     if batches.is_empty() {
@@ -376,8 +409,21 @@ fn recover(env: &Env, settings: &Settings) -> Result<Recovered, StartError> {
     if let (false, Ok(recovery)) = (is_claimed, &recoveries[metadata_dir]) {
         recovery.claim_metadata()?;
     }
-    let (image, told) = replay(&batches)?;
+    let (newest, told) = replay(&batches)?;
     let told = Arc::new(told);
+    let is_alone = settings.broker.quorum.is_alone(node);
+    let committed = if is_alone {
+        batches.last().map_or(Offset(0), |last| last.next_offset())
+    } else {
+        known_committed
+    };
+    let count = (batches.iter()).take_while(|batch| batch.next_offset() <= committed);
+    let (known, rest) = batches.split_at(count.count());
+    let image = if rest.is_empty() {
+        newest.clone()
+    } else {
+        replay(known)?.0
+    };
 
     let own = image.overrides(&Resource::broker(node));
     let dynamic = settings
@@ -388,7 +434,11 @@ fn recover(env: &Env, settings: &Settings) -> Result<Recovered, StartError> {
     }
     let mut restored = Vec::new();
     for (at, recovery) in recoveries.into_iter().enumerate() {
-        let lookup = |id: Uuid, index: PartitionIndex| find(&image, &dynamic, id, index);
+        // A deletion that is not committed deletes nothing, and a topic that may be committed is kept.
+        let lookup = |id: Uuid, index: PartitionIndex| {
+            let kept = find(&image, &dynamic, id, index);
+            kept.or_else(|| find(&newest, &dynamic, id, index))
+        };
         let restore = |recovery: Recovery| recovery.restore(lookup, Arc::clone(&told));
         match recovery.and_then(restore) {
             Err(error) if !may_fail(at, &error) => return Err(error.into()),
@@ -447,10 +497,18 @@ fn recover(env: &Env, settings: &Settings) -> Result<Recovered, StartError> {
             &mut Vec::new(),
         )));
     }
-    let boot = boot(env, node, &paths[metadata_dir], &batches)?;
+    let uncommitted = rest.iter().cloned().collect();
+    let boot = boot(
+        env,
+        &settings.broker,
+        &paths[metadata_dir],
+        &batches,
+        committed,
+    )?;
     Ok(Recovered {
         settings: Settings::new(dynamic, &image),
         image,
+        uncommitted,
         topics,
         residents,
         log,
@@ -463,17 +521,15 @@ fn recover(env: &Env, settings: &Settings) -> Result<Recovered, StartError> {
 }
 
 /// The finds on disk, for the quorum. The only voter knows that all of its log is committed.
-fn boot(env: &Env, node: BrokerId, dir: &Path, batches: &[Batch]) -> Result<Boot, StartError> {
-    let alone = Voter {
-        replica: Replica {
-            id: node,
-            directory: Uuid::ZERO,
-        },
-        listeners: Vec::new(),
-        versions: VersionRange::default(),
-    };
+fn boot(
+    env: &Env,
+    broker: &config::Broker,
+    dir: &Path,
+    batches: &[Batch],
+    committed: Offset,
+) -> Result<Boot, StartError> {
     let mut log = LogView::starting_at(None);
-    let mut history = History::new(VoterSet::of([alone]));
+    let mut history = History::new(voters(broker));
     for batch in batches {
         log.note(batch)
             .map_err(|_| StartError::Quorum("its batches are out of order"))?;
@@ -487,14 +543,67 @@ fn boot(env: &Env, node: BrokerId, dir: &Path, batches: &[Batch]) -> Result<Boot
         let path = path.display().to_string();
         StartError::VoteFile { path, error }
     })?;
-    let vote = vote_alone(vote, &log);
-    let committed = log.end();
+    let vote = if broker.quorum.is_alone(broker.node_id) {
+        vote_alone(vote, &log)
+    } else {
+        vote
+    };
     Ok(Boot {
         log,
         history,
         vote,
         committed,
     })
+}
+
+/// The voters of the settings. Their directories are not known, and none is asked for (`kraft.version` 0).
+fn voters(broker: &config::Broker) -> VoterSet {
+    let voter = |id, listeners| Voter {
+        replica: Replica {
+            id,
+            directory: Uuid::ZERO,
+        },
+        listeners,
+        versions: VersionRange::default(),
+    };
+    if broker.quorum.is_alone(broker.node_id) {
+        return VoterSet::of([voter(broker.node_id, Vec::new())]);
+    }
+    let named = broker.quorum.voters.iter().map(|known| {
+        let listener = raft::Listener {
+            name: controller_listener(broker),
+            endpoint: raft::Endpoint {
+                host: known.host.clone(),
+                port: known.port,
+            },
+        };
+        voter(known.id, vec![listener])
+    });
+    VoterSet::of(named)
+}
+
+/// Name of the listener at which nodes reach each other.
+fn controller_listener(broker: &config::Broker) -> String {
+    let first = || {
+        broker
+            .listeners
+            .first()
+            .map(|listener| listener.name.clone())
+    };
+    let named = broker.quorum.controller_listener.clone().or_else(first);
+    named.unwrap_or_else(|| "CONTROLLER".to_owned())
+}
+
+fn quorum_settings(quorum: &config::Quorum) -> raft::Settings {
+    raft::Settings {
+        election_timeout: quorum.election_timeout,
+        election_backoff_max: quorum.election_backoff_max,
+        fetch_timeout: quorum.fetch_timeout,
+        request_timeout: quorum.request_timeout,
+        retry_backoff: quorum.retry_backoff,
+        may_become_voter: quorum.roles.controller,
+        ..raft::Settings::default()
+    }
 }
 
 /// The only voter needs no memory of votes that it gave to others: a file that is lost is begun anew behind the log.
@@ -510,17 +619,47 @@ fn vote_alone(found: VoteFile, log: &LogView) -> VoteFile {
     }
 }
 
-/// This node as the quorum knows it.
-fn quorum_identity(settings: &Settings, log: &Partition, cluster_id: &str) -> Me {
+/// This node as the quorum knows it. A voter is dialled where the settings say, as the others know it.
+fn quorum_identity(
+    settings: &Settings,
+    log: &Partition,
+    cluster_id: &str,
+    endpoints: &[Endpoint],
+) -> Me {
+    let broker = &settings.broker;
+    let listener = controller_listener(broker);
+    let voter = broker
+        .quorum
+        .voters
+        .iter()
+        .find(|voter| voter.id == broker.node_id);
+    let bound = || endpoints.iter().find(|endpoint| endpoint.name == listener);
+    let endpoint = voter.map(|voter| (&voter.host, voter.port));
+    let endpoint = endpoint.or_else(|| bound().map(|bound| (&bound.host, bound.port)));
+    let listeners = endpoint.map(|(host, port)| raft::Listener {
+        name: listener.clone(),
+        endpoint: raft::Endpoint {
+            host: host.clone(),
+            port,
+        },
+    });
+    let seeds = broker
+        .quorum
+        .servers
+        .iter()
+        .map(|(host, port)| raft::Endpoint {
+            host: host.clone(),
+            port: *port,
+        });
     Me {
         replica: Replica {
-            id: settings.broker.node_id,
+            id: broker.node_id,
             directory: log.dir().id,
         },
         cluster: cluster_id.to_owned(),
-        listeners: Vec::new(),
-        listener: "CONTROLLER".to_owned(),
-        seeds: Vec::new(),
+        listeners: listeners.into_iter().collect(),
+        listener,
+        seeds: seeds.collect(),
         versions: VersionRange { min: 0, max: 1 },
     }
 }

@@ -45,6 +45,8 @@ pub trait Net: Send + Sync {
     fn poller(&self) -> io::Result<Box<dyn Poller>>;
     /// Blocking connection for clients; `timeout` bounds connecting and each read and write.
     fn dial(&self, address: &str, timeout: Duration) -> io::Result<Box<dyn Stream>>;
+    /// Addresses of `host:port`, each once; never empty. Asks the system's resolver where the host is a name, and waits for it.
+    fn resolve(&self, address: &str) -> io::Result<Vec<SocketAddr>>;
 }
 
 pub trait Stream: Read + Write + Send {}

@@ -247,6 +247,10 @@ impl Quorum {
         };
         self.calls.rest(target, at.now, self.settings.retry_backoff);
         self.on_change_failed(call);
+        let is_leader = self.election.leader.map(Target::Node) == Some(target);
+        if failure == Failure::Disconnected && is_leader {
+            self.on_leader_lost(at);
+        }
         if failure == Failure::UnsupportedVersion && matches!(self.role, Role::Prospective(_)) {
             // A voter knows no pre-votes: nobody can ask for one.
             self.become_candidate(at);

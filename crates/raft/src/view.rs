@@ -5,7 +5,7 @@ use model::{BrokerId, LeaderEpoch, Offset};
 use crate::event::Moment;
 use crate::state::{Progress, Role};
 use crate::step::Quorum;
-use crate::voters::Replica;
+use crate::voters::{Endpoint, Replica};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RoleName {
@@ -59,6 +59,23 @@ impl Quorum {
     #[must_use]
     pub fn epoch(&self) -> LeaderEpoch {
         self.election.epoch
+    }
+
+    /// The leader as this replica knows it, and where it is dialled. `None` while there is none.
+    #[must_use]
+    pub fn leader(&self) -> Option<(BrokerId, Option<Endpoint>)> {
+        let id = self.election.leader?;
+        let mut listeners = self.me.listeners.iter();
+        let own = listeners.find(|at| at.name == self.me.listener);
+        match &self.role {
+            Role::Leader(_) => Some((id, own.map(|at| at.endpoint.clone()))),
+            Role::Resigned(_) => None,
+            _ => {
+                let voter = self.history.voters().get(id);
+                let known = voter.and_then(|voter| voter.endpoint(&self.me.listener));
+                Some((id, self.leader_endpoint.as_ref().or(known).cloned()))
+            }
+        }
     }
 
     #[must_use]

@@ -4,6 +4,7 @@
 //! and metadata included, so few records look worse than many.
 
 use std::io::{self, IoSlice, Read, Write};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -68,6 +69,10 @@ impl Net for Counting {
             stream: self.net.dial(address, timeout)?,
             counts: Arc::clone(&self.counts),
         }))
+    }
+
+    fn resolve(&self, address: &str) -> io::Result<Vec<SocketAddr>> {
+        self.net.resolve(address)
     }
 }
 

@@ -2,11 +2,58 @@
 
 use std::sync::Arc;
 
-use env::Bell;
+use bytes::Bytes;
+use env::Wake;
+use model::{BrokerId, Instant, LeaderEpoch, Ticket};
 use parking_lot::Mutex;
-use raft::{Election, VoteNumber};
+use raft::{CallId, Caller, Election, Fill, Peer, Request, Response, VoteNumber};
+use wire::{ApiKey, EncodeError};
 
 use crate::inboxes::{Inbox, Redeemed};
+
+/// A request of another node that waits at a door.
+pub(crate) struct Question {
+    pub(crate) ticket: Ticket,
+    pub(crate) request: Request,
+}
+
+/// The node that a request of this one is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Recipient {
+    /// The active controller, whichever that is. Asked again until it answers as such.
+    Controller,
+    /// Asked once.
+    Broker(BrokerId),
+}
+
+/// A request of this node to another. Its answer is put into the inbox of the ticket, as [`Redeemed::Replied`].
+pub(crate) struct Outgoing {
+    pub(crate) ticket: Ticket,
+    pub(crate) to: Recipient,
+    pub(crate) api: (ApiKey, i16),
+    /// The whole frame; its correlation id is set when it goes.
+    pub(crate) frame: Bytes,
+    /// From then on there is no answer.
+    pub(crate) until: Instant,
+}
+
+impl Outgoing {
+    pub(crate) fn new<R: wire::Request>(
+        (ticket, to): (Ticket, Recipient),
+        request: &R,
+        version: i16,
+        until: Instant,
+    ) -> Result<Outgoing, EncodeError> {
+        let encoded = wire::frame::encode_request(request, version, 0, Some("esker"))?;
+        Ok(Outgoing {
+            ticket,
+            to,
+            api: (R::KEY, version),
+            frame: encoded.into_bytes()?,
+            until,
+        })
+    }
+}
 
 /// A task of the worker.
 pub(crate) enum Order {
@@ -15,20 +62,34 @@ pub(crate) enum Order {
         election: Election,
         version: i16,
     },
+    Send {
+        call: CallId,
+        peer: Peer,
+        request: Box<Request>,
+    },
+    Answer {
+        caller: Caller,
+        response: Box<Response>,
+        fill: Option<Fill>,
+    },
+    Ask(Box<Question>),
+    Call(Box<Outgoing>),
+    /// This node was elected, and a record of its epoch is committed.
+    TakeOffice(LeaderEpoch),
     /// More of the log may be synced.
     Look,
 }
 
 pub(crate) struct Mailbox {
     orders: Mutex<Vec<Order>>,
-    bell: Arc<dyn Bell>,
+    waker: Arc<dyn Wake>,
 }
 
 impl Mailbox {
-    pub(crate) fn new(bell: Arc<dyn Bell>) -> Mailbox {
+    pub(crate) fn new(waker: Arc<dyn Wake>) -> Mailbox {
         Mailbox {
             orders: Mutex::new(Vec::new()),
-            bell,
+            waker,
         }
     }
 
@@ -40,7 +101,7 @@ impl Mailbox {
             was_empty && !waiting.is_empty()
         };
         if was_empty {
-            self.bell.ring();
+            self.waker.wake();
         }
     }
 
@@ -48,8 +109,9 @@ impl Mailbox {
         std::mem::take(&mut *self.orders.lock())
     }
 
-    pub(crate) fn bell(&self) -> &Arc<dyn Bell> {
-        &self.bell
+    /// The worker is to look at its deadlines again.
+    pub(crate) fn wake(&self) {
+        self.waker.wake();
     }
 }
 

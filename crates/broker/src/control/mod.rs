@@ -1,15 +1,24 @@
-//! This node in the quorum that keeps the metadata log: its only voter, until there is a quorum of several.
+//! This node in the quorum that keeps the metadata log, and in the cluster that the metadata describe.
 //!
 //! The machine of the quorum is stepped under the lock of the metadata plan, by whatever thread has an event for it. Its wishes
-//! beyond the log come here as orders, which one worker carries out: it writes the vote file, and reports what is synced.
+//! beyond the log come here as orders, which one worker carries out in their order: it writes the vote file, talks to other nodes,
+//! and reports what is synced. The active controller's soft state is in [`office`], this broker's own life in [`lifecycle`].
 
+pub(crate) mod envelope;
+mod lifecycle;
+mod links;
+mod log_read;
 mod mailbox;
+mod membership;
+pub(crate) mod office;
 mod plan;
 mod replay;
 mod vote_file;
+mod wire_form;
 mod worker;
 
-pub(crate) use mailbox::Mailbox;
+pub(crate) use mailbox::{Mailbox, Order, Outgoing, Question, Recipient};
+pub(crate) use membership::Membership;
 pub(crate) use plan::{Aftermath, Plan};
 pub use replay::Unfit;
 pub(crate) use replay::replay;

@@ -14,7 +14,9 @@ use wire::ErrorCode;
 use wire::records::{Batch, BatchBuilder};
 
 use super::mailbox::Order;
+use super::office::Office;
 use super::replay::replay;
+use crate::metadata::Written;
 use crate::shared::Shared;
 
 pub(crate) struct Plan {
@@ -22,15 +24,16 @@ pub(crate) struct Plan {
     pub(crate) image: Arc<Image>,
     pub(crate) log: Arc<Partition>,
     pub(crate) quorum: Quorum,
-    /// The epoch in which this node is the active controller.
-    office: Option<LeaderEpoch>,
+    /// Set while this node is the active controller.
+    pub(super) office: Option<Office>,
     /// The role that the log was given last, and its epoch.
     role: Option<(LeaderEpoch, Role)>,
     /// Of the records that are committed and known to be.
     committed: Arc<Image>,
     /// Batches behind those.
     uncommitted: VecDeque<Batch>,
-    life: Life,
+    /// The log's life: as the machine counts, and as the partition does.
+    life: (Life, partition::Life),
     /// How much of the log is synced, as the machine knows.
     seen: Synced,
     /// More than that is waited for.
@@ -57,10 +60,11 @@ impl Plan {
         log: Arc<Partition>,
         quorum: Quorum,
     ) -> Plan {
+        let seen = log.synced();
         Plan {
             image: Arc::clone(&committed),
-            life: quorum.log().life(),
-            seen: log.synced(),
+            life: (quorum.log().life(), seen.life),
+            seen,
             log,
             quorum,
             office: None,
@@ -84,7 +88,8 @@ impl Plan {
         records: &[Record],
         aftermath: &mut Aftermath,
     ) -> Result<(), ErrorCode> {
-        let epoch = self.office.ok_or(ErrorCode::NotController)?;
+        let office = self.office.as_ref().ok_or(ErrorCode::NotController)?;
+        let epoch = office.epoch;
         (self.log.check_append()).map_err(|error| crate::error::append(&error))?;
         let time = shared.env.clock.wall_ms();
         let place = Place {
@@ -112,6 +117,25 @@ impl Plan {
         Ok(())
     }
 
+    /// Writes the records of a change, if it has any; `ticket` is redeemed when they, and all that they rest on, are committed.
+    pub(crate) fn write_for(
+        &mut self,
+        shared: &Shared,
+        ticket: Ticket,
+        records: &[Record],
+        aftermath: &mut Aftermath,
+    ) -> Written {
+        let writes = !records.is_empty();
+        if writes && self.write(shared, records, aftermath).is_err() {
+            return Written::Offline;
+        }
+        match self.log.await_end(ticket) {
+            Ok(true) => Written::Waits { writes },
+            Ok(false) => Written::Durable,
+            Err(_) => Written::Offline,
+        }
+    }
+
     /// Steps the machine and performs what it wants.
     pub(crate) fn step(&mut self, shared: &Shared, event: Event, aftermath: &mut Aftermath) {
         let before = self.quorum.next_deadline();
@@ -119,7 +143,7 @@ impl Plan {
         self.perform(shared, effects, aftermath);
         let after = self.quorum.next_deadline();
         if after.is_some_and(|after| before.is_none_or(|before| after < before)) {
-            shared.metadata.mailbox.bell().ring();
+            shared.metadata.mailbox.wake();
         }
     }
 
@@ -134,6 +158,8 @@ impl Plan {
         }
         self.follow_role(aftermath);
         self.look(shared.metadata.ticket(), aftermath);
+        // Under the lock: the worker carries out the orders of all steps in their order.
+        shared.metadata.mailbox.order(aftermath.orders.drain(..));
     }
 
     fn perform_one(&mut self, shared: &Shared, effect: Effect, aftermath: &mut Aftermath) {
@@ -148,7 +174,7 @@ impl Plan {
                 version,
             }),
             Effect::Append { batches, life } => {
-                self.life = life;
+                self.life.0 = life;
                 let moment = partition::Moment {
                     now: shared.env.clock.now(),
                     wall: shared.env.clock.wall_ms(),
@@ -164,12 +190,30 @@ impl Plan {
             Effect::Refused { .. } => {}
             Effect::Committed { up_to } => self.commit(up_to, aftermath),
             Effect::LeaderChanged { epoch, leader } => {
-                let is_ours = leader == Some(shared.config().broker.node_id);
-                self.office = is_ours.then_some(epoch);
-                if is_ours && let Err(error) = self.plan_all() {
-                    aftermath.failure = Some(error);
+                self.office = None;
+                if leader == Some(shared.config().broker.node_id) {
+                    aftermath.orders.push(Order::TakeOffice(epoch));
                 }
             }
+            Effect::Send {
+                call,
+                peer,
+                request,
+            } => aftermath.orders.push(Order::Send {
+                call,
+                peer,
+                request: Box::new(request),
+            }),
+            Effect::Answer {
+                caller,
+                response,
+                fill,
+            } => aftermath.orders.push(Order::Answer {
+                caller,
+                response: Box::new(response),
+                fill,
+            }),
+            Effect::Cut { to, life } => self.cut(to, life, aftermath),
             Effect::Alarm(alarm) => {
                 tracing::error!(target: env::logs::METADATA, "the quorum of the metadata: {alarm:?}")
             }
@@ -177,23 +221,30 @@ impl Plan {
                 aftermath.failure =
                     Some(format!("the quorum of the metadata cannot go on: {why:?}"));
             }
-            Effect::Send { .. }
-            | Effect::Answer { .. }
-            | Effect::Cut { .. }
-            | Effect::Restart { .. }
+            Effect::Restart { .. }
             | Effect::WriteSnapshot { .. }
             | Effect::FinishSnapshot { .. }
             | Effect::DropSnapshot { .. }
             | Effect::Trim { .. }
             | Effect::DeleteSnapshot { .. } => {
                 aftermath.failure =
-                    Some("the quorum of the metadata has other voters than this node".to_owned());
+                    Some("the leader of the metadata log sent a snapshot, which this version cannot take".to_owned());
             }
         }
     }
 
+    /// Cuts off what the leader does not have.
+    fn cut(&mut self, to: Offset, life: Life, aftermath: &mut Aftermath) {
+        self.follow_role(aftermath);
+        match self.log.cut(to, self.quorum.epoch()) {
+            Ok(own) => self.life = (life, own),
+            Err(error) => aftermath.failure = Some(format!("the metadata log: {error}")),
+        }
+        self.uncommitted.retain(|batch| batch.next_offset() <= to);
+    }
+
     /// The image of the whole log, for decisions.
-    fn plan_all(&mut self) -> Result<(), String> {
+    pub(super) fn plan_all(&mut self) -> Result<(), String> {
         let mut image = Image::clone(&self.committed);
         for batch in &self.uncommitted {
             replay(&mut image, batch).map_err(|error| format!("the metadata log: {error}"))?;
@@ -274,11 +325,15 @@ impl Shared {
         let mut aftermath = Aftermath::default();
         let mut plan = self.metadata.plan.lock();
         plan.seen = plan.log.synced();
-        let synced = Event::Synced {
-            up_to: plan.seen.up_to,
-            life: plan.life,
-        };
-        plan.step(self, synced, &mut aftermath);
+        let (life, own) = plan.life;
+        // Before a cut is durable itself nothing behind it is known to be.
+        let up_to = Some(plan.seen.up_to).filter(|_| plan.seen.life == own);
+        if let Some(up_to) = up_to {
+            plan.step(self, Event::Synced { up_to, life }, &mut aftermath);
+        } else {
+            plan.look(self.metadata.ticket(), &mut aftermath);
+            self.metadata.mailbox.order(aftermath.orders.drain(..));
+        }
         drop(plan);
         self.conclude(aftermath);
     }
@@ -287,7 +342,6 @@ impl Shared {
     pub(crate) fn conclude(&self, aftermath: Aftermath) {
         let Aftermath {
             published,
-            orders,
             mut news,
             failure,
             ..
@@ -295,7 +349,6 @@ impl Shared {
         if let Some(image) = published {
             self.publish(image, &mut news);
         }
-        self.metadata.mailbox.order(orders);
         self.spread(news);
         if let Some(failure) = failure {
             self.fail(failure);

@@ -1,30 +1,99 @@
-//! The worker of the quorum: it writes the vote file, reports what is synced, and keeps the quorum's time.
+//! The worker of the quorum: it writes the vote file, owns the connections to other nodes, and keeps the time of the quorum, of the
+//! active controller and of this broker's life in the cluster.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use env::{Turn, Worker};
-use model::Instant;
-use raft::Event;
+use bytes::Bytes;
+use env::{Poller, Readiness, Turn, Worker};
+use model::{BrokerId, Instant, Ticket};
+use raft::{CallId, Caller, Endpoint, Event, Failure, Fill, Peer, Request, Response};
+use wire::{ApiKey, ErrorCode, Message, Reader, Records};
 
-use super::mailbox::Order;
-use super::vote_file;
+use super::envelope::{self, Opened};
+use super::lifecycle::{self, Ask, Heard};
+use super::links::{Lane, Links, Outbound, Reply};
+use super::mailbox::{Order, Outgoing, Question, Recipient};
+use super::membership::{self, Membership};
+use super::{log_read, vote_file, wire_form};
+use crate::inboxes::Redeemed;
 use crate::shared::Shared;
 
 /// Where the vote file cannot be written it is tried again after this pause; nothing that rests on it happens until then.
 const RETRY: Duration = Duration::from_millis(500);
+/// A request for the controller is tried again after this pause while there is none.
+const CONTROLLER_RETRY: Duration = Duration::from_millis(50);
+/// A registration or heartbeat is given up after so long.
+const LIFECYCLE_WAIT_MAX: Duration = Duration::from_secs(2);
+/// The answer of a controller waits so long at most for the change to arrive here.
+const OWN_READ_WAIT_MAX: Duration = Duration::from_secs(2);
+/// A leader that stops has so long to hand its office on.
+const HANDOVER_MAX: Duration = Duration::from_millis(500);
+
+/// The author of a request that is under way.
+enum Author {
+    Quorum(CallId),
+    Lifecycle(Ask),
+    Request(Box<Outgoing>),
+}
+
+/// An answer whose change has to be published here before it is told.
+struct Held {
+    end: i64,
+    until: Instant,
+    ticket: Ticket,
+    body: Bytes,
+}
 
 pub(crate) struct QuorumWorker {
     shared: Arc<Shared>,
+    poller: Box<dyn Poller>,
+    links: Links<Author>,
+    ready: Vec<Readiness>,
+    /// Requests of other nodes that wait at a door.
+    callers: BTreeMap<Caller, Ticket>,
+    last_caller: u64,
     /// A vote that could not be written, and when it is tried again.
     unwritten: Option<(Order, Instant)>,
+    /// Requests for a controller that there is not, and when they are tried again.
+    waiting: VecDeque<Box<Outgoing>>,
+    waiting_until: Option<Instant>,
+    held: Vec<Held>,
+    /// `None` in a cluster of one, whose broker registers when it starts.
+    membership: Option<Membership>,
+    /// The end of the metadata that the lifecycle knows to be here.
+    seen_end: i64,
+    /// The controller that requests go to.
+    controller: Option<Endpoint>,
+    /// Set once all else has stopped: until when the office may be handed on.
+    ends_by: Option<Instant>,
+    name: String,
 }
 
 impl QuorumWorker {
-    pub(crate) fn new(shared: Arc<Shared>) -> QuorumWorker {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        poller: Box<dyn Poller>,
+        membership: Option<Membership>,
+    ) -> QuorumWorker {
+        let name = format!("raft-client-{}", shared.config().broker.node_id);
         QuorumWorker {
             shared,
+            poller,
+            links: Links::new(),
+            ready: Vec::new(),
+            callers: BTreeMap::new(),
+            last_caller: 0,
             unwritten: None,
+            waiting: VecDeque::new(),
+            waiting_until: None,
+            held: Vec::new(),
+            membership,
+            seen_end: 0,
+            controller: None,
+            ends_by: None,
+            name,
         }
     }
 
@@ -42,19 +111,44 @@ impl QuorumWorker {
     }
 
     fn carry_out(&mut self, order: Order) {
-        let shared = &self.shared;
+        match order {
+            Order::StoreVote { .. } => self.store_vote(order),
+            Order::Send {
+                call,
+                peer,
+                request,
+            } => self.send(call, peer, &request),
+            Order::Answer {
+                caller,
+                response,
+                fill,
+            } => self.answer(caller, *response, fill),
+            Order::Ask(question) => self.ask(*question),
+            Order::Call(outgoing) => self.call(outgoing),
+            Order::TakeOffice(epoch) => self.shared.take_office(epoch),
+            Order::Look => self.shared.on_metadata_watched(),
+        }
+    }
+
+    fn store_vote(&mut self, order: Order) {
+        // A later vote is in the file of an earlier one, which waits for the disk: their order stays.
         let Order::StoreVote {
             number,
             election,
             version,
         } = &order
         else {
-            return shared.on_metadata_watched();
+            return;
         };
+        let shared = &self.shared;
         let voters = shared.metadata.voters();
         let dir = &shared.metadata.log_dir().path;
         match vote_file::store(&*shared.env.disk, dir, election, *version, &voters) {
-            Ok(()) => shared.step_quorum(Event::VoteStored { number: *number }),
+            Ok(()) => {
+                let number = *number;
+                self.unwritten = None;
+                shared.step_quorum(Event::VoteStored { number });
+            }
             Err(error) => {
                 let path = dir.join(raft::quorum_state::FILE_NAME);
                 tracing::error!(target: env::logs::METADATA, "cannot write {}: {error}", path.display());
@@ -62,31 +156,375 @@ impl QuorumWorker {
             }
         }
     }
+
+    fn send(&mut self, call: CallId, peer: Peer, request: &Request) {
+        let Ok(frame) = wire_form::encode(request, &self.name) else {
+            return self.fail(call);
+        };
+        self.send_out(Outbound {
+            target: (peer.endpoint, Lane::Quorum),
+            api: wire_form::form(request),
+            frame,
+            until: None,
+            of: Author::Quorum(call),
+        });
+    }
+
+    fn send_out(&mut self, outbound: Outbound<Author>) {
+        let net = &*self.shared.env.net;
+        self.links.send(net, &mut *self.poller, outbound);
+    }
+
+    fn fail(&self, call: CallId) {
+        let failure = Failure::Disconnected;
+        self.shared.step_quorum(Event::Failed { call, failure });
+    }
+
+    fn take_replies(&mut self) {
+        for reply in self.links.take_replies() {
+            match reply {
+                Reply::Failed { of } => self.on_failed(of),
+                Reply::Answered {
+                    of,
+                    key,
+                    version,
+                    body,
+                } => self.on_answered(of, key, version, body),
+            }
+        }
+    }
+
+    fn on_failed(&mut self, of: Author) {
+        match of {
+            Author::Quorum(call) => self.fail(call),
+            Author::Lifecycle(ask) => self.on_lifecycle(ask, Err(ErrorCode::NetworkException)),
+            Author::Request(outgoing) => self.try_again(outgoing),
+        }
+    }
+
+    fn on_answered(&mut self, of: Author, key: ApiKey, version: i16, body: Bytes) {
+        match of {
+            Author::Quorum(call) => match wire_form::decode(key, version, body) {
+                Ok(response) => self.shared.step_quorum(Event::Answer { call, response }),
+                Err(_) => self.fail(call),
+            },
+            Author::Lifecycle(ask) => {
+                let told = membership::read(ask, version, body);
+                self.on_lifecycle(ask, told);
+            }
+            Author::Request(outgoing) => self.on_reply(outgoing, body),
+        }
+    }
+
+    /// The answer to a request of this node for another.
+    fn on_reply(&mut self, outgoing: Box<Outgoing>, body: Bytes) {
+        if outgoing.to == Recipient::Controller {
+            match envelope::open(outgoing.api.0, &body) {
+                Opened::NotController => return self.try_again(outgoing),
+                Opened::Answered { end } if self.shared.metadata.image().end() < end => {
+                    let until = self.shared.env.clock.now().plus(OWN_READ_WAIT_MAX);
+                    self.held.push(Held {
+                        end,
+                        until: until.min(outgoing.until),
+                        ticket: outgoing.ticket,
+                        body,
+                    });
+                    return;
+                }
+                Opened::Answered { .. } => {}
+            }
+        }
+        self.reply(outgoing.ticket, Some(body));
+    }
+
+    fn reply(&self, ticket: Ticket, body: Option<Bytes>) {
+        let replied = Redeemed::Replied(ticket, body);
+        self.shared.put(ticket.inbox, replied);
+    }
+
+    /// Answers that wait for their changes, and those that waited long enough.
+    fn release_held(&mut self, now: Instant) {
+        let end = self.shared.metadata.image().end();
+        let is_due = |held: &mut Held| held.end <= end || held.until <= now;
+        for held in self.held.extract_if(.., is_due).collect::<Vec<_>>() {
+            self.reply(held.ticket, Some(held.body));
+        }
+    }
+
+    fn call(&mut self, outgoing: Box<Outgoing>) {
+        let (lane, endpoint) = match outgoing.to {
+            Recipient::Controller => (Lane::Controller, self.controller.clone()),
+            Recipient::Broker(broker) => (Lane::Broker, self.endpoint_of(broker)),
+        };
+        let Some(endpoint) = endpoint else {
+            return self.try_again(outgoing);
+        };
+        self.send_out(Outbound {
+            target: (endpoint, lane),
+            api: outgoing.api,
+            frame: outgoing.frame.clone(),
+            until: Some(outgoing.until),
+            of: Author::Request(outgoing),
+        });
+    }
+
+    /// Where brokers reach each other: at the listener that the settings name, else at the first.
+    fn endpoint_of(&self, broker: BrokerId) -> Option<Endpoint> {
+        let image = self.shared.metadata.image();
+        let known = image.broker(broker)?;
+        let settings = self.shared.config();
+        let name = settings.broker.text("inter.broker.listener.name");
+        let named = name.and_then(|name| known.endpoints.iter().find(|at| at.name == name));
+        let endpoint = named.or_else(|| known.endpoints.first())?;
+        Some(Endpoint {
+            host: endpoint.host.clone(),
+            port: endpoint.port,
+        })
+    }
+
+    fn try_again(&mut self, outgoing: Box<Outgoing>) {
+        let now = self.shared.env.clock.now();
+        if outgoing.to != Recipient::Controller || outgoing.until <= now {
+            return self.reply(outgoing.ticket, None);
+        }
+        self.waiting.push_back(outgoing);
+        (self.waiting_until).get_or_insert(now.plus(CONTROLLER_RETRY));
+    }
+
+    /// Requests for the controller go again, unless they are overdue.
+    fn retry_waiting(&mut self, now: Instant) {
+        if self.waiting_until.take_if(|at| *at <= now).is_none() {
+            return;
+        }
+        for outgoing in std::mem::take(&mut self.waiting) {
+            if outgoing.until <= now {
+                self.reply(outgoing.ticket, None);
+            } else {
+                self.call(outgoing);
+            }
+        }
+    }
+
+    /// Another node is the active controller: what the one before was asked is asked of it.
+    fn follow_controller(&mut self) {
+        let known = self.shared.metadata.controller_endpoint();
+        if known == self.controller {
+            return;
+        }
+        if let Some(endpoint) = &known {
+            let poller = &mut *self.poller;
+            self.links.end_others(poller, Lane::Controller, endpoint);
+            self.links.end_others(poller, Lane::Lifecycle, endpoint);
+        }
+        self.controller = known;
+    }
+
+    fn ask(&mut self, question: Question) {
+        let Question { ticket, request } = question;
+        self.last_caller += 1;
+        let caller = Caller(self.last_caller);
+        self.callers.insert(caller, ticket);
+        self.shared.step_quorum(Event::Request { caller, request });
+    }
+
+    fn answer(&mut self, caller: Caller, mut response: Response, fill: Option<Fill>) {
+        let Some(ticket) = self.callers.remove(&caller) else {
+            return;
+        };
+        if let (Some(fill @ Fill::Records { .. }), Response::Fetch(fetch)) = (fill, &mut response) {
+            let records = Records::from(self.records(fill));
+            let topics = fetch.responses.iter_mut();
+            for part in topics.flat_map(|topic| &mut topic.partitions) {
+                part.records = Some(records.clone());
+            }
+        }
+        let answered = Redeemed::Quorum(ticket, Box::new(response));
+        self.shared.put(ticket.inbox, answered);
+    }
+
+    /// Whole batches of the metadata log; none where it cannot be read, or where this node ceased to lead since it was asked.
+    fn records(&self, fill: Fill) -> Bytes {
+        let epoch = self.shared.metadata.led_epoch();
+        let bytes = log_read::records(self.shared.metadata.log(), fill);
+        if epoch.is_some() && self.shared.metadata.led_epoch() == epoch {
+            bytes
+        } else {
+            Bytes::new()
+        }
+    }
+
+    fn on_lifecycle(&mut self, ask: Ask, told: Result<membership::Told, ErrorCode>) {
+        let now = self.shared.env.clock.now();
+        let Some(membership) = &mut self.membership else {
+            return;
+        };
+        if let Err(code) = &told {
+            tracing::debug!(target: env::logs::BROKER, ?ask, ?code, "the controller does not take it");
+        }
+        let life = &mut membership.life;
+        let turn = match (ask, told) {
+            (Ask::Register, Ok(membership::Told::Registered(epoch))) => {
+                life.on_registered(Ok(epoch), now);
+                self.shared.metadata.set_broker_epoch(epoch);
+                None
+            }
+            (Ask::Register, told) => {
+                let code = told.err().unwrap_or(ErrorCode::UnknownServerError);
+                if code == ErrorCode::DuplicateBrokerRegistration {
+                    membership.complain(&self.shared, code, now);
+                }
+                membership.life.on_registered(Err(code), now);
+                None
+            }
+            (Ask::Heartbeat { .. }, Ok(membership::Told::Heard(heard))) => {
+                life.on_heard(Ok(heard), now)
+            }
+            (Ask::Heartbeat { .. }, told) => {
+                let code = told.err().unwrap_or(ErrorCode::UnknownServerError);
+                life.on_heard(Err(code), now)
+            }
+        };
+        self.take_turn(turn);
+    }
+
+    fn take_turn(&mut self, turn: Option<lifecycle::Turn>) {
+        match turn {
+            None => {}
+            Some(lifecycle::Turn::Serve) => {
+                self.shared.metadata.set_serving();
+                tracing::info!(target: env::logs::BROKER, "this broker is part of the cluster and serves clients");
+            }
+            Some(lifecycle::Turn::Stop) => self.shared.stop_now(),
+        }
+    }
+
+    /// What the broker has to tell the controller now.
+    fn live(&mut self, now: Instant) {
+        let end = self.shared.metadata.image().end();
+        let Some(membership) = &mut self.membership else {
+            return;
+        };
+        if end != self.seen_end {
+            self.seen_end = end;
+            membership.life.on_metadata(now);
+        }
+        if self.shared.is_leaving() && membership.life.leave(now) {
+            self.shared.stop_now();
+        }
+        let turn = membership.life.on_tick(now);
+        let ask = membership.life.take_ask(now);
+        let frame = ask.map(|ask| (ask, membership.frame(&self.shared, ask, end)));
+        self.take_turn(turn);
+        let Some((ask, frame)) = frame else {
+            return;
+        };
+        let (Some(endpoint), Ok((api, frame))) = (self.controller.clone(), frame) else {
+            return self.on_lifecycle(ask, Err(ErrorCode::NotController));
+        };
+        self.send_out(Outbound {
+            target: (endpoint, Lane::Lifecycle),
+            api,
+            frame,
+            until: Some(now.plus(LIFECYCLE_WAIT_MAX)),
+            of: Author::Lifecycle(ask),
+        });
+    }
+
+    fn poll(&mut self, timeout: Option<Duration>) {
+        if let Err(error) = self.poller.wait(timeout, &mut self.ready) {
+            tracing::error!(target: env::logs::METADATA, "the quorum cannot poll: {error}");
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        let lifecycle = self.membership.as_ref();
+        [
+            self.shared.metadata.next_deadline(),
+            self.unwritten.as_ref().map(|(_, at)| *at),
+            self.waiting_until,
+            self.held.iter().map(|held| held.until).min(),
+            self.links.next_deadline(),
+            lifecycle.and_then(|membership| membership.life.next_deadline()),
+            self.ends_by,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// All that waits for the metadata has ended. A leader hands its office on before it goes.
+    fn is_over(&mut self, now: Instant) -> bool {
+        if !self.shared.have_shards_ended() {
+            return false;
+        }
+        if self.membership.is_none() {
+            return true;
+        }
+        if self.ends_by.is_none() {
+            self.ends_by = Some(now.plus(HANDOVER_MAX));
+            if let Some(epoch) = self.shared.metadata.led_epoch() {
+                self.shared.resign(epoch);
+            }
+        }
+        let is_late = self.ends_by.is_some_and(|by| by <= now);
+        is_late || !self.shared.metadata.is_handing_over()
+    }
 }
 
 impl Worker for QuorumWorker {
     fn turn(&mut self) -> Turn {
+        if self.ready.is_empty() {
+            self.poll(Some(Duration::ZERO));
+        }
+        for ready in std::mem::take(&mut self.ready) {
+            self.links.on_ready(&mut *self.poller, ready);
+        }
+        self.take_replies();
+        // After the poll: it swallows the wake-up of whatever was ordered before it.
         self.take_orders();
         let now = self.shared.env.clock.now();
+        self.links.expire(&mut *self.poller, now);
+        self.take_replies();
         if let Some((order, _)) = self.unwritten.take_if(|(_, at)| *at <= now) {
             self.carry_out(order);
-            return Turn::Again;
         }
-        let deadline = self.shared.metadata.next_deadline();
-        if deadline.is_some_and(|at| at <= now) {
+        if self.shared.metadata.is_quorum_due(now) {
             self.shared.step_quorum(Event::Tick);
-            return Turn::Again;
         }
-        if self.shared.have_shards_ended() {
+        if self.shared.metadata.is_office_due(now) {
+            self.shared.fence_silent(now);
+        }
+        self.follow_controller();
+        self.retry_waiting(now);
+        self.release_held(now);
+        self.live(now);
+        self.take_replies();
+        self.take_orders();
+        self.shared.commit_metadata();
+        if self.is_over(now) {
             return Turn::Done;
         }
-        let retry_at = self.unwritten.as_ref().map(|(_, at)| *at);
-        Turn::Sleep {
-            until: [deadline, retry_at].into_iter().flatten().min(),
+        match self.next_deadline() {
+            Some(at) if at <= now => Turn::Again,
+            until => Turn::Sleep { until },
         }
     }
 
     fn park(&mut self, until: Option<Instant>) {
-        self.shared.metadata.mailbox.bell().wait(until);
+        let timeout = until.map(|until| until.since(self.shared.env.clock.now()));
+        self.poll(timeout);
     }
+}
+
+/// What a heartbeat says, for the lifecycle.
+pub(super) fn heard(response: &wire::messages::BrokerHeartbeatResponse) -> Heard {
+    Heard {
+        is_fenced: response.is_fenced,
+        may_stop: response.should_shut_down,
+    }
+}
+
+/// Reads a message of a known version.
+pub(super) fn decode<M: Message>(body: Bytes, version: i16) -> Option<M> {
+    M::decode(&mut Reader::new(body), version).ok()
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use coord::txn;
 use env::logs::REQUESTS;
 use meta::Record;
@@ -13,9 +14,11 @@ use wire::{ApiKey, ErrorCode, Message, Reader};
 
 use super::api::overdue::Overdue;
 use super::hall::{Door, Hall};
-use super::parked::{AskedFor, Change, Parked, Then, Waiting};
+use super::parked::{AskedFor, Change, Parked, Remote, Then, Waiting};
+use crate::control::{Order, Outgoing, Recipient};
 use crate::coordinate::question::{Question, Said, Told};
 use crate::event_loop::{Address, Chunk, Connections, Outcome, Reply};
+use crate::metadata::Written;
 use crate::metrics::meter::Refusal;
 use crate::ops::asking::{Asking, Awaited, Awaiting, QUESTION_BYTES, only};
 use crate::ops::change::{self, Begun};
@@ -24,7 +27,7 @@ use crate::ops::{Asker, Desk, Step, Tickets};
 
 /// A request that needs a change before it can be answered is answered without it then. Kafka does not wait for a topic that it
 /// creates by the way, and its clients ask again.
-const AGAIN_WAIT_MAX: Duration = Duration::from_secs(5);
+pub(super) const AGAIN_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// Requests that need a change of the metadata are handled more than once.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -206,12 +209,60 @@ impl Call<'_> {
         self.on_begun(begun, Then::Reply { reply, overdue })
     }
 
+    /// Answers once a change that the active controller decided is committed. `None`: this node is not the active controller.
+    pub(crate) fn answer_change<T, M: Message + Overdue + Send + 'static>(
+        &mut self,
+        key: ApiKey,
+        decided: Option<(T, Written)>,
+        respond: impl FnOnce(Result<T, ErrorCode>) -> M,
+    ) -> Outcome {
+        let (answer, written) = match decided {
+            Some((answer, written)) => (Ok(answer), written),
+            None => (Err(ErrorCode::NotController), Written::Durable),
+        };
+        let mut response = respond(answer);
+        let reply = match self.reply(key, &response) {
+            Outcome::Reply(reply) => reply,
+            other => return other,
+        };
+        let overdue = Box::new(move |call: &mut Call<'_>| {
+            response.time_out();
+            call.reply(key, &response)
+        });
+        let patience = self.desk.shared.config().request_wait_max;
+        let begun = change::begun(self.desk, patience, written);
+        self.on_begun(begun, Then::Reply { reply, overdue })
+    }
+
+    /// Asks another node; the handler goes on with the body of its answer, or without one.
+    pub(crate) fn ask_node<R: wire::Request>(
+        &mut self,
+        (to, patience): (Recipient, Duration),
+        request: &R,
+        version: i16,
+        finish: impl FnOnce(&mut Call<'_>, Option<Bytes>) -> Outcome + Send + 'static,
+    ) -> Outcome {
+        let until = self.desk.now.plus(patience);
+        let ticket = self.ticket();
+        let Ok(outgoing) = Outgoing::new((ticket, to), request, version, until) else {
+            return finish(self, None);
+        };
+        let finish = Box::new(finish);
+        let outcome = self.park(Waiting::Remote(Remote { finish }));
+        let order = Order::Call(Box::new(outgoing));
+        self.desk.shared.metadata.mailbox.order([order]);
+        outcome
+    }
+
     /// Writes records that a request needs before it can be answered; `again` handles it then.
     pub(crate) fn change_first(
         &mut self,
         again: impl FnOnce(&mut Call<'_>, Attempt) -> Outcome + Send + 'static,
         decide: impl FnOnce(&View<'_>, &mut dyn Uuids) -> Vec<Record>,
     ) -> Outcome {
+        if !self.desk.shared.metadata.is_alone {
+            return super::forward::change_first(self, again, decide);
+        }
         let ticket = self.ticket();
         let decide = |view: &View<'_>, uuids: &mut dyn Uuids| (decide(view, uuids), ());
         let ((), begun) = change::begin(self.desk, &self.asker, ticket, AGAIN_WAIT_MAX, decide);

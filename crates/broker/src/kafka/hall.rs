@@ -85,6 +85,10 @@ impl Hall<'_> {
                 _ => meter.on_answer(address.key, took, 0),
             }
         }
+        let outcome = match address.envelope {
+            Some(envelope) => super::forward::wrap(self.desk, envelope, outcome),
+            None => outcome,
+        };
         self.connections.settle(address, outcome);
     }
 

@@ -6,9 +6,11 @@
 pub(crate) mod api;
 mod call;
 mod denied;
+mod forward;
 mod hall;
 mod news;
 mod parked;
+pub(crate) mod peers;
 mod router;
 pub(crate) mod session;
 

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use model::{Ticket, WaiterKey};
 use partition::{News, Piece};
 use wire::ErrorCode;
@@ -12,6 +13,7 @@ use wire::ErrorCode;
 use super::api::{delete_records, fetch, list_offsets, produce};
 use super::hall::Hall;
 use super::parked::{Parked, Waiting};
+use super::peers;
 use crate::coordinate::question::Answered;
 use crate::event_loop::Outcome;
 
@@ -62,7 +64,25 @@ impl Hall<'_> {
                     None => Outcome::Waits,
                 }
             }),
-            Some(Waiting::Fetch(_) | Waiting::Search(_)) | None => {}
+            Some(Waiting::Fetch(_) | Waiting::Search(_) | Waiting::Quorum | Waiting::Remote(_))
+            | None => {}
+        }
+    }
+
+    /// The quorum has answered another node.
+    pub(crate) fn on_quorum(&mut self, ticket: Ticket, response: &raft::Response) {
+        if matches!(self.waiting(ticket.key), Some(Waiting::Quorum)) {
+            self.resume(ticket.key, |call, _| peers::respond(call, response));
+        }
+    }
+
+    /// Another node has answered a request of this one, or has not.
+    pub(crate) fn on_replied(&mut self, ticket: Ticket, body: Option<Bytes>) {
+        if matches!(self.waiting(ticket.key), Some(Waiting::Remote(_))) {
+            self.resume(ticket.key, |call, waiting| match waiting {
+                Waiting::Remote(remote) => (remote.finish)(call, body),
+                _ => Outcome::Waits,
+            });
         }
     }
 
@@ -138,7 +158,7 @@ impl Hall<'_> {
                 Some(Waiting::Change(_)) => self.time_out_change(key, is_lost),
                 // Its client has gone.
                 Some(Waiting::Fetch(_)) => drop(fetch::take(self, key)),
-                Some(Waiting::Search(_)) | None => {}
+                Some(Waiting::Search(_) | Waiting::Quorum | Waiting::Remote(_)) | None => {}
             }
             self.go_on(key);
         }

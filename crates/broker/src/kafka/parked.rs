@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use model::Instant;
 use wire::messages::ListOffsetsRequest;
 
@@ -33,7 +34,17 @@ pub(crate) enum Waiting {
     Trim(Trimming),
     Change(Change),
     Asking(AskedFor),
+    /// The quorum answers it.
+    Quorum,
+    Remote(Remote),
 }
+
+/// Another node was asked. The worker that asked always comes back, in time or without an answer.
+pub(crate) struct Remote {
+    pub(crate) finish: FinishRemote,
+}
+
+type FinishRemote = Box<dyn FnOnce(&mut Call<'_>, Option<Bytes>) -> Outcome + Send>;
 
 /// A fetch of a client, parked or not.
 pub(crate) struct Fetch {
@@ -107,7 +118,7 @@ impl Waiting {
             Waiting::Trim(trimming) => Some(trimming.until()),
             Waiting::Change(Change { change, then }) => then.as_ref().map(|_| change.until),
             Waiting::Asking(asked) => asked.asking.until(),
-            Waiting::Fetch(_) | Waiting::Search(_) => None,
+            Waiting::Fetch(_) | Waiting::Search(_) | Waiting::Quorum | Waiting::Remote(_) => None,
         }
     }
 

@@ -21,7 +21,9 @@ use super::api::overdue::{Overdue, Patience};
 use super::api::{self, *};
 use super::call::{Attempt, Call, with};
 use super::denied;
+use super::forward;
 use super::hall::Hall;
+use super::peers;
 use crate::event_loop::{Address, Outcome, SlotNumber};
 use crate::metrics::meter::Refusal;
 use crate::ops::access;
@@ -43,16 +45,21 @@ pub(crate) fn on_request(hall: &mut Hall<'_>, conn: ConnId, slot: SlotNumber, fr
         version: 0,
         key: -1,
         begun: hall.desk.shared.env.clock.now(),
+        envelope: None,
     };
     let bytes = frame.len();
-    let mut reader = Reader::new(frame);
+    let mut reader = Reader::new(frame.clone());
     let outcome = match decode_request_header(&mut reader) {
         Ok(head) => {
             address.correlation_id = head.correlation_id;
             address.version = head.version;
             address.key = head.key;
             hall.desk.meter().on_request(head.key, bytes);
-            dispatch(&mut hall.call(address, asker), &head, reader)
+            let mut call = hall.call(address, asker);
+            let outcome = dispatch(&mut call, &head, reader, frame);
+            // One that another node carries is answered otherwise.
+            address = call.address;
+            outcome
         }
         Err(_) => {
             hall.desk.meter().on_refused(Refusal::Garbage);
@@ -62,7 +69,18 @@ pub(crate) fn on_request(hall: &mut Hall<'_>, conn: ConnId, slot: SlotNumber, fr
     hall.settle(&address, outcome);
 }
 
-fn dispatch(call: &mut Call<'_>, head: &RequestHead, reader: Reader) -> Outcome {
+/// `frame` is the whole request.
+pub(super) fn dispatch(
+    call: &mut Call<'_>,
+    head: &RequestHead,
+    reader: Reader,
+    frame: Bytes,
+) -> Outcome {
+    if let Some(key) = head.api()
+        && peers::is_served(call, key, head.version)
+    {
+        return peers::route(call, key, reader);
+    }
     let Some(key) = head.api().filter(|key| api::is_served(*key, head.version)) else {
         return match head.api() {
             // KIP-35: a client that is newer than we are learns what we speak.
@@ -75,6 +93,12 @@ fn dispatch(call: &mut Call<'_>, head: &RequestHead, reader: Reader) -> Outcome 
     };
     if !access::admits(call.asker.principal, key) {
         return denied::answer(call, key, reader);
+    }
+    if !call.desk.shared.metadata.is_serving() && !is_for_all(key) {
+        return Outcome::Close;
+    }
+    if forward::is_elsewhere(call, key, &frame) {
+        return forward::to_controller(call, frame);
     }
     if !needs_commit(key) {
         call.door.asked_at = Some(call.desk.now);
@@ -110,7 +134,13 @@ fn route(call: &mut Call<'_>, key: ApiKey, head: &RequestHead, reader: Reader) -
     let version = call.version();
     match key {
         ApiKey::Produce => with(call, reader, produce::on_produce),
-        ApiKey::Fetch => with(call, reader, fetch::on_fetch),
+        ApiKey::Fetch => with(call, reader, |call, request| {
+            if peers::is_fetch_of_quorum(call, &request) {
+                peers::ask(call, raft::Request::Fetch(request))
+            } else {
+                fetch::on_fetch(call, request)
+            }
+        }),
         ApiKey::ListOffsets => with(call, reader, list_offsets::on_list_offsets),
         ApiKey::DeleteRecords => with(call, reader, delete_records::on_delete_records),
         ApiKey::OffsetForLeaderEpoch => with(
@@ -310,6 +340,14 @@ fn decide<R: Message + Patience, M: Message + Overdue + Send + 'static>(
         };
         call.change(key, patience, |view, uuids| handle(&request, view, uuids))
     })
+}
+
+/// Requests that a node answers before it is counted in by the controller: what it speaks, and why nothing else works yet.
+fn is_for_all(key: ApiKey) -> bool {
+    matches!(
+        key,
+        ApiKey::ApiVersions | ApiKey::DescribeQuorum | ApiKey::DescribeCluster | ApiKey::Fetch
+    )
 }
 
 /// Requests that are answered after a commit: who sends them waits for the disk anyway.

@@ -15,4 +15,13 @@ pub(crate) struct Address {
     /// The number of the API.
     pub(crate) key: i16,
     pub(crate) begun: Instant,
+    /// Another node carries the answer to its client.
+    pub(crate) envelope: Option<EnvelopeAddress>,
+}
+
+/// How the carrier of a request is answered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EnvelopeAddress {
+    pub(crate) correlation_id: i32,
+    pub(crate) version: i16,
 }

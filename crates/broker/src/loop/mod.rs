@@ -17,7 +17,7 @@ mod shard;
 mod timers;
 mod transport;
 
-pub(crate) use address::Address;
+pub(crate) use address::{Address, EnvelopeAddress};
 pub(crate) use connection::SlotNumber;
 pub(crate) use connections::{Connections, Outcome};
 pub(crate) use outbox::{Chunk, Reply};

@@ -73,6 +73,32 @@ impl Reply {
             errors,
         }
     }
+
+    /// An answer that another node has made, without its length.
+    pub(crate) fn carried(frame: Bytes) -> Reply {
+        let head = u32::try_from(frame.len()).unwrap_or(u32::MAX);
+        let head = Bytes::copy_from_slice(&head.to_be_bytes());
+        let len = head.len() + frame.len();
+        Reply {
+            chunks: vec![Chunk::Bytes(head), Chunk::Bytes(frame)],
+            len,
+            memory: len,
+            errors: BTreeMap::new(),
+        }
+    }
+
+    /// The frame without its length; `None` where files have a part of it.
+    pub(crate) fn frame(&self) -> Option<Bytes> {
+        let mut all = Vec::with_capacity(self.len);
+        for chunk in &self.chunks {
+            let Chunk::Bytes(bytes) = chunk else {
+                return None;
+            };
+            all.extend_from_slice(bytes);
+        }
+        let all = Bytes::from(all);
+        (4 <= all.len()).then(|| all.slice(4..))
+    }
 }
 
 /// Slices gathered for one send; Linux takes up to 1024.

@@ -332,6 +332,12 @@ impl Shard {
                     self.hall().on_piece(ticket, *piece);
                     self.send_early();
                 }
+                Post::Redeemed(Redeemed::Quorum(ticket, response)) => {
+                    self.hall().on_quorum(ticket, &response);
+                }
+                Post::Redeemed(Redeemed::Replied(ticket, body)) => {
+                    self.hall().on_replied(ticket, body);
+                }
                 Post::Asked(asked) => self.desk.on_question(*asked),
             }
         }

@@ -50,18 +50,22 @@ pub(crate) fn begin<T>(
         let view = view.folding_names(shared.folds_names());
         decide(&view, &mut || random_uuid(&shared.env))
     };
-    let until = desk.now.plus(patience);
     let is_stuck = shared.metadata.log_dir().lacks_room() && STUCK_MAX <= desk.changes_written;
     let (answer, written) = shared.change(ticket, is_stuck, decide);
-    let begun = match written {
+    (answer, begun(desk, patience, written))
+}
+
+/// A change that was decided, to be waited for.
+pub(crate) fn begun(desk: &mut Desk, patience: Duration, written: Written) -> Begun {
+    match written {
         Written::Durable => Begun::Durable,
         Written::Offline => Begun::Offline,
         Written::Waits { writes } => {
             desk.changes_written += usize::from(writes);
+            let until = desk.now.plus(patience);
             Begun::Waits(Change { until, writes })
         }
-    };
-    (answer, begun)
+    }
 }
 
 impl Change {

@@ -133,6 +133,10 @@ impl Fake {
 }
 
 impl Net for Fake {
+    fn resolve(&self, _: &str) -> io::Result<Vec<std::net::SocketAddr>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     fn poller(&self) -> io::Result<Box<dyn Poller>> {
         Err(io::ErrorKind::Unsupported.into())
     }

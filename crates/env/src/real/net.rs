@@ -61,6 +61,10 @@ impl Net for OsNet {
     fn dial(&self, address: &str, timeout: Duration) -> io::Result<Box<dyn Stream>> {
         stream::dial(address, timeout)
     }
+
+    fn resolve(&self, address: &str) -> io::Result<Vec<SocketAddr>> {
+        stream::resolve(address)
+    }
 }
 
 struct OsWake {

@@ -49,6 +49,10 @@ impl Net for SimNet {
         let conn = SimConn::connect(&self.shared, from, resolve(address)?)?;
         Ok(Box::new(SimStream { conn, timeout }))
     }
+
+    fn resolve(&self, address: &str) -> io::Result<Vec<SocketAddr>> {
+        resolve(address).map(|address| vec![address])
+    }
 }
 
 struct SimWake {

@@ -51,7 +51,7 @@ pub use linger::{Stamp, Wait};
 pub use log_dir::{Begun, Commit, LogDir};
 pub use r#move::{Move, MoveError, MoveStep, Moved};
 pub use open::{
-    Extent, Found, Identity, OpenError, Opened, Recovery, Restored, Told, accept_loss,
+    Extent, Found, Identity, MetadataLog, OpenError, Opened, Recovery, Restored, Told, accept_loss,
     check_ownership, unnamed_loss,
 };
 pub use pieces::PieceMaker;

@@ -22,7 +22,12 @@ pub(crate) struct Follower {
     /// True once a leader without `kraft.version` 1 was told of us.
     pub(crate) has_updated: bool,
     pub(crate) download: Option<Download>,
+    /// Connections to the leader that were refused or ended since it answered last.
+    pub(crate) losses: u8,
 }
+
+/// So many lost connections in a row are the end of the leader's process: a living one takes the next.
+const LOSSES_MAX: u8 = 3;
 
 /// A snapshot on its way here.
 #[derive(Clone, Debug)]
@@ -41,6 +46,7 @@ impl Follower {
             update_deadline: now.plus(fetch_timeout),
             has_updated: false,
             download: None,
+            losses: 0,
         }
     }
 
@@ -48,6 +54,7 @@ impl Follower {
     pub(crate) fn hear(&mut self, now: Instant, fetch_timeout: Duration) {
         self.fetch_deadline = now.plus(fetch_timeout);
         self.has_fetched = true;
+        self.losses = 0;
     }
 }
 
@@ -55,6 +62,18 @@ impl Quorum {
     /// True while this replica cannot ask for its own disk's sake. The leader's silence then says nothing of the leader.
     fn is_busy(&self, state: &Follower) -> bool {
         !self.log.is_synced() || state.download.as_ref().is_some_and(|d| d.is_complete)
+    }
+
+    /// A connection to the leader was refused, or it ended. A process that died is not waited for as one that is silent: the pauses
+    /// between the attempts, and as much again, keep voters apart that notice it together.
+    pub(crate) fn on_leader_lost(&mut self, at: Moment) {
+        let wait = self.jitter.stretch(self.settings.retry_backoff * 2);
+        if let Role::Follower(state) = &mut self.role {
+            state.losses = state.losses.saturating_add(1);
+            if LOSSES_MAX <= state.losses {
+                state.fetch_deadline = state.fetch_deadline.min(at.now.plus(wait));
+            }
+        }
     }
 
     pub(super) fn follower_deadline(&self, state: &Follower) -> Option<Instant> {

@@ -80,7 +80,9 @@ impl Quorum {
         } else if self.history.voters().is_only(self.me.replica) {
             self.become_prospective(at);
         } else {
-            let deadline = self.election_deadline(at.now);
+            // Nobody is known to lead, and a pre-vote finds the leader if there is one: no need to wait as long as for a silent one.
+            let wait = self.jitter.stretch(self.settings.election_timeout / 4);
+            let deadline = self.may_stand().then(|| at.now.plus(wait));
             self.role = Role::Unattached(Unattached { deadline });
         }
     }

@@ -7,7 +7,7 @@ fn candidate_counts_its_own_vote_only_once_it_is_stored() {
     // Two of four would be enough with its own: the disk has not said so yet.
     check("voters 3 | elect 1 | run => 1 voted nobody");
     check("voters 1 | hold 1 | kill 1 => 1 leader 2");
-    check("voters 2 | hold 1 | expire 1 | run | wait 500 => 1 candidate 1 | 2 unattached 0");
+    check("voters 2 | hold 1 | expire 1 | run | wait 200 => 1 candidate 1 | 2 unattached 0");
     check("voters 2 | hold 1 | expire 1 | run | release 1 | run => 1 leader 1");
 }
 

@@ -10,6 +10,7 @@ use wire::{ApiKey, ErrorCode};
 use super::{Served, TABLE};
 use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
+use crate::kafka::peers;
 use crate::ops::view::View;
 
 /// First version in which clients say who they are.
@@ -23,6 +24,7 @@ pub(crate) fn handle(
     request: &ApiVersionsRequest,
     version: i16,
     view: &View<'_>,
+    peers: &[Served],
 ) -> ApiVersionsResponse {
     if NAMED_FROM <= version && software(request).is_none() {
         return ApiVersionsResponse {
@@ -47,7 +49,10 @@ pub(crate) fn handle(
         _ => true,
     };
     ApiVersionsResponse {
-        api_keys: TABLE.iter().filter(is_told).map(row).collect(),
+        api_keys: (TABLE.iter().filter(is_told))
+            .chain(peers)
+            .map(row)
+            .collect(),
         supported_features: FEATURES
             .into_iter()
             .filter(|(_, levels)| LEVEL_0_FROM <= version || 0 < *levels.start())
@@ -123,7 +128,8 @@ pub(crate) fn on_api_versions(call: &mut Call<'_>, request: ApiVersionsRequest) 
     }
     let shared = Arc::clone(&call.desk.shared);
     let view = scene.view(&shared.metadata.cluster_id);
-    let response = handle(&request, call.version(), &view);
+    let peers = peers::rows(call);
+    let response = handle(&request, call.version(), &view, peers);
     call.reply(ApiKey::ApiVersions, &response)
 }
 
@@ -137,7 +143,7 @@ mod tests {
             client_software_name: name.into(),
             client_software_version: "1.0".into(),
         };
-        handle(&request, version, &Fixture::new("").view())
+        handle(&request, version, &Fixture::new("").view(), &[])
     }
 
     #[test]
@@ -203,7 +209,7 @@ mod tests {
             client_software_name: "probe".into(),
             client_software_version: "1.0".into(),
         };
-        let response = handle(&request, 4, &fixture.view());
+        let response = handle(&request, 4, &fixture.view(), &[]);
         let is_it = |name: &str| name == "group.version";
         assert!(
             !response

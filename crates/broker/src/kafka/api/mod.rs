@@ -6,10 +6,13 @@
 pub(crate) mod acls;
 pub(crate) mod add_offsets_to_txn;
 pub(crate) mod add_partitions_to_txn;
+pub(crate) mod allocate_producer_ids;
 pub(crate) mod alter_configs;
 pub(crate) mod alter_partition_reassignments;
 pub(crate) mod alter_replica_log_dirs;
 pub(crate) mod api_versions;
+pub(crate) mod broker_heartbeat;
+pub(crate) mod broker_registration;
 pub(crate) mod consumer_group_describe;
 pub(crate) mod consumer_group_heartbeat;
 pub(crate) mod create_partitions;
@@ -156,6 +159,25 @@ pub(crate) const TABLE: &[Served] = &[
     served(ApiKey::DescribeTopicPartitions, 0, 0),
 ];
 
+const fn served_newest(key: ApiKey) -> Served {
+    served(key, 0, key.max_version_stable())
+}
+
+/// Of other nodes alone, in the order of the keys.
+pub(crate) const PEERS: &[Served] = &[
+    served_newest(ApiKey::Vote),
+    served_newest(ApiKey::BeginQuorumEpoch),
+    served_newest(ApiKey::EndQuorumEpoch),
+    served_newest(ApiKey::Envelope),
+    served_newest(ApiKey::FetchSnapshot),
+    served_newest(ApiKey::BrokerRegistration),
+    served_newest(ApiKey::BrokerHeartbeat),
+    served_newest(ApiKey::AllocateProducerIds),
+    served_newest(ApiKey::AddRaftVoter),
+    served_newest(ApiKey::RemoveRaftVoter),
+    served_newest(ApiKey::UpdateRaftVoter),
+];
+
 pub(crate) fn is_served(key: ApiKey, version: i16) -> bool {
     TABLE
         .iter()
@@ -253,7 +275,7 @@ mod tests {
                     client_software_name: name(),
                     client_software_version: name(),
                 };
-                api_versions::handle(&request, version, view)
+                api_versions::handle(&request, version, view, &[])
             },
         );
         check(

@@ -388,6 +388,11 @@ impl Log {
         store.append(&self.pending, wall).map(drop)
     }
 
+    /// Known to be committed by the last checkpoint.
+    pub(super) fn committed(&self) -> Offset {
+        self.committed
+    }
+
     /// All there is, from the files and from memory.
     pub(super) fn batches(&self) -> Result<Vec<Batch>, OpenError> {
         let mut batches = match &self.store {

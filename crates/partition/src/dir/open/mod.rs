@@ -24,6 +24,7 @@ pub use first_checkpoint::Opened;
 pub use log_loader::{Extent, Found};
 pub use meta_properties::Identity;
 pub use ownership::check_ownership;
+pub use recover::MetadataLog;
 pub use recovery::Recovery;
 pub use restored::Restored;
 pub use told::Told;

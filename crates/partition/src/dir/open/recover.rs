@@ -17,7 +17,7 @@ use env::disk::Open;
 use log::FilePool;
 use log::checkpoint::{self, Checkpoint, LoadError, Version};
 use log::journal::{self, Replayed, Step};
-use model::PartitionIndex;
+use model::{Offset, PartitionIndex};
 use wire::Uuid;
 use wire::records::Batch;
 
@@ -39,6 +39,14 @@ use crate::dir::syncer::VOLUME_SYNC_MIN;
 /// 256 MiB of batches that a full disk has no room for are kept in memory: the segment writer's 128 MiB of an earlier life,
 /// and as much again for files that the checkpoint did not cover. More, and the start is refused.
 const UNPLACED_BYTES_MAX: usize = 2 * UNWRITTEN_BYTES_MAX as usize;
+
+/// The metadata log as it was found.
+#[derive(Default)]
+pub struct MetadataLog {
+    pub batches: Vec<Batch>,
+    /// Known to be committed, as of the last checkpoint.
+    pub committed: Offset,
+}
 
 impl Recovery {
     /// Locks `path` (creating it if needed) and reads its identity and checkpoint.
@@ -172,7 +180,7 @@ impl Recovery {
     }
 
     /// Recovers one partition alone and returns all of its batches: the metadata log.
-    pub fn open_metadata(&mut self, topic: Uuid, found: Found) -> Result<Vec<Batch>, OpenError> {
+    pub fn open_metadata(&mut self, topic: Uuid, found: Found) -> Result<MetadataLog, OpenError> {
         let key = (topic, PartitionIndex(0));
         self.metadata = Some(topic);
         let mut found = Some(found);
@@ -186,7 +194,7 @@ impl Recovery {
             self.logs.insert(key, log);
         }
         let Some(log) = self.logs.get_mut(&key) else {
-            return Ok(Vec::new());
+            return Ok(MetadataLog::default());
         };
         if !self.is_full && log.write(&self.files, self.wall)? == Wrote::Some {
             self.is_full = true;
@@ -202,7 +210,10 @@ impl Recovery {
                 what,
             });
         }
-        log.batches()
+        Ok(MetadataLog {
+            batches: log.batches()?,
+            committed: log.committed(),
+        })
     }
 
     /// Brings back the partitions that `lookup` knows; some may live in another directory. Nothing is removed: of the others those

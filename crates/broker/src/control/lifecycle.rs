@@ -1,0 +1,275 @@
+//! The life of this broker in its cluster (KIP-631): it registers, is heard of by heartbeats, and goes when its leaderships are gone.
+//!
+//! A machine without clock or connections: it says what to ask the active controller next, and takes the answer. One request is under
+//! way at a time. A broker serves clients once the controller has counted it in for the first time.
+
+use std::time::Duration;
+
+use model::Instant;
+use wire::ErrorCode;
+
+/// Until the controller counts it in a broker asks this often: its heartbeats say how much of the metadata it has.
+const FENCED_INTERVAL: Duration = Duration::from_millis(50);
+/// A controller that cannot answer now is asked again after this pause.
+const RETRY: Duration = Duration::from_millis(100);
+/// A broker that stops waits so long for its leaderships to be moved.
+const LEAVE_MAX: Duration = Duration::from_secs(5);
+
+/// The next request to the active controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ask {
+    Register,
+    Heartbeat { epoch: i64, leaves: bool },
+}
+
+/// The outcome of a heartbeat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Heard {
+    pub(super) is_fenced: bool,
+    pub(super) may_stop: bool,
+}
+
+/// A consequence that is not a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// Clients may come.
+    Serve,
+    /// Nothing keeps the broker any more.
+    Stop,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Unregistered,
+    Registered {
+        epoch: i64,
+        is_fenced: bool,
+    },
+    /// It has left, or gave up waiting.
+    Gone,
+}
+
+pub(super) struct Lifecycle {
+    interval: Duration,
+    stage: Stage,
+    /// When the next request is due; `None` while one is under way.
+    due: Option<Instant>,
+    /// Set once the broker is asked to stop: when it goes whatever the controller says.
+    leaves_until: Option<Instant>,
+    has_served: bool,
+}
+
+impl Lifecycle {
+    pub(super) fn new(interval: Duration, now: Instant) -> Lifecycle {
+        Lifecycle {
+            interval,
+            stage: Stage::Unregistered,
+            due: Some(now),
+            leaves_until: None,
+            has_served: false,
+        }
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        match self.stage {
+            Stage::Gone => None,
+            _ => [self.due, self.leaves_until].into_iter().flatten().min(),
+        }
+    }
+
+    /// More of the metadata is here: a broker that waits to be counted in says so at once.
+    pub(super) fn on_metadata(&mut self, now: Instant) {
+        if let Stage::Registered {
+            is_fenced: true, ..
+        } = self.stage
+            && let Some(due) = &mut self.due
+        {
+            *due = (*due).min(now);
+        }
+    }
+
+    /// The broker is asked to stop. Returns true if it may go at once: it leads nothing that others could know of.
+    pub(super) fn leave(&mut self, now: Instant) -> bool {
+        if self.leaves_until.is_none() {
+            self.leaves_until = Some(now.plus(LEAVE_MAX));
+            if let Some(due) = &mut self.due {
+                *due = now;
+            }
+        }
+        let is_gone = !matches!(self.stage, Stage::Registered { .. });
+        if is_gone {
+            self.stage = Stage::Gone;
+        }
+        is_gone
+    }
+
+    /// The request that is due. Its answer, or its failure, has to be reported.
+    pub(super) fn take_ask(&mut self, now: Instant) -> Option<Ask> {
+        self.due.take_if(|due| *due <= now)?;
+        match self.stage {
+            Stage::Unregistered => Some(Ask::Register),
+            Stage::Registered { epoch, .. } => Some(Ask::Heartbeat {
+                epoch,
+                leaves: self.leaves_until.is_some(),
+            }),
+            Stage::Gone => None,
+        }
+    }
+
+    /// A broker that leaves does not wait for ever.
+    pub(super) fn on_tick(&mut self, now: Instant) -> Option<Turn> {
+        let is_late = self.leaves_until.is_some_and(|until| until <= now);
+        (is_late && self.stage != Stage::Gone).then(|| {
+            self.stage = Stage::Gone;
+            Turn::Stop
+        })
+    }
+
+    pub(super) fn on_registered(&mut self, result: Result<i64, ErrorCode>, now: Instant) {
+        match result {
+            Ok(epoch) => {
+                self.stage = Stage::Registered {
+                    epoch,
+                    is_fenced: true,
+                };
+                self.due = Some(now);
+            }
+            Err(_) => self.due = Some(now.plus(RETRY)),
+        }
+    }
+
+    pub(super) fn on_heard(
+        &mut self,
+        result: Result<Heard, ErrorCode>,
+        now: Instant,
+    ) -> Option<Turn> {
+        let Stage::Registered { epoch, .. } = self.stage else {
+            return None;
+        };
+        match result {
+            Ok(heard) => {
+                self.stage = Stage::Registered {
+                    epoch,
+                    is_fenced: heard.is_fenced,
+                };
+                if heard.may_stop && self.leaves_until.is_some() {
+                    self.stage = Stage::Gone;
+                    return Some(Turn::Stop);
+                }
+                let is_waiting = heard.is_fenced || self.leaves_until.is_some();
+                let pause = if is_waiting {
+                    FENCED_INTERVAL
+                } else {
+                    self.interval
+                };
+                self.due = Some(now.plus(pause));
+                let serves = !heard.is_fenced && !self.has_served;
+                self.has_served |= serves;
+                serves.then_some(Turn::Serve)
+            }
+            // Another controller may not know the registration, or knows a later one.
+            Err(ErrorCode::StaleBrokerEpoch | ErrorCode::BrokerIdNotRegistered) => {
+                self.stage = Stage::Unregistered;
+                self.due = Some(now);
+                None
+            }
+            Err(_) => {
+                self.due = Some(now.plus(RETRY));
+                None
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INTERVAL: Duration = Duration::from_secs(2);
+
+    fn at(ms: u64) -> Instant {
+        Instant(0).plus(Duration::from_millis(ms))
+    }
+
+    fn heard(is_fenced: bool, may_stop: bool) -> Result<Heard, ErrorCode> {
+        Ok(Heard {
+            is_fenced,
+            may_stop,
+        })
+    }
+
+    fn registered() -> Lifecycle {
+        let mut life = Lifecycle::new(INTERVAL, at(0));
+        assert_eq!(life.take_ask(at(0)), Some(Ask::Register));
+        assert_eq!(life.take_ask(at(9_000)), None, "one request at a time");
+        life.on_registered(Ok(7), at(0));
+        life
+    }
+
+    const BEAT: Ask = Ask::Heartbeat {
+        epoch: 7,
+        leaves: false,
+    };
+
+    #[test]
+    fn a_broker_registers_waits_until_it_counts_and_serves_once() {
+        let mut life = registered();
+        assert_eq!(life.take_ask(at(0)), Some(BEAT));
+        assert_eq!(life.on_heard(heard(true, false), at(0)), None);
+        assert_eq!(life.take_ask(at(10)), None);
+        life.on_metadata(at(10));
+        assert_eq!(life.take_ask(at(10)), Some(BEAT));
+        assert_eq!(
+            life.on_heard(heard(false, false), at(10)),
+            Some(Turn::Serve)
+        );
+        life.on_metadata(at(20));
+        assert_eq!(life.take_ask(at(2_009)), None);
+        assert_eq!(life.take_ask(at(2_010)), Some(BEAT));
+        assert_eq!(life.on_heard(heard(false, false), at(2_010)), None);
+    }
+
+    #[test]
+    fn a_controller_that_does_not_know_the_broker_is_told_of_it_again() {
+        for error in [
+            ErrorCode::StaleBrokerEpoch,
+            ErrorCode::BrokerIdNotRegistered,
+        ] {
+            let mut life = registered();
+            assert_eq!(life.take_ask(at(0)), Some(BEAT));
+            assert_eq!(life.on_heard(Err(error), at(5)), None);
+            assert_eq!(life.take_ask(at(5)), Some(Ask::Register));
+            life.on_registered(Err(ErrorCode::NotController), at(5));
+            assert_eq!(life.take_ask(at(104)), None);
+            assert_eq!(life.take_ask(at(105)), Some(Ask::Register));
+        }
+    }
+
+    #[test]
+    fn a_broker_that_stops_waits_for_its_leaderships_but_not_for_ever() {
+        let leaving = Some(Ask::Heartbeat {
+            epoch: 7,
+            leaves: true,
+        });
+        let mut life = registered();
+        assert!(!life.leave(at(100)));
+        assert_eq!(life.take_ask(at(100)), leaving);
+        assert_eq!(
+            life.on_heard(heard(false, false), at(110)),
+            Some(Turn::Serve)
+        );
+        assert_eq!(life.take_ask(at(160)), leaving);
+        assert_eq!(life.on_heard(heard(true, true), at(160)), Some(Turn::Stop));
+        assert_eq!(life.next_deadline(), None);
+
+        let mut stuck = registered();
+        assert!(!stuck.leave(at(100)));
+        assert_eq!(stuck.take_ask(at(100)), leaving);
+        assert_eq!(stuck.next_deadline(), Some(at(5_100)));
+        assert_eq!(stuck.on_tick(at(5_099)), None);
+        assert_eq!(stuck.on_tick(at(5_100)), Some(Turn::Stop));
+
+        let mut unknown = Lifecycle::new(INTERVAL, at(0));
+        assert!(unknown.leave(at(1)), "nobody knows of it");
+    }
+}

@@ -1,0 +1,302 @@
+//! Connections from this node to others, for requests that are answered in their order.
+//!
+//! One connection to an address and purpose: what may wait at its other end does not hold up anything else. A connection that fails,
+//! or that is silent until the first of its requests is overdue, fails all that wait on it; the next request dials again.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, IoSlice};
+
+use bytes::{Buf, Bytes, BytesMut};
+use env::{ConnId, Net, Poller, Readiness};
+use model::Instant;
+use raft::Endpoint;
+use wire::messages::ResponseHeader;
+use wire::{ApiKey, Message, Reader};
+
+/// Room for what comes; grows with what arrives.
+const READ_BYTES: usize = 64 << 10;
+/// A longer answer ends its connection: nothing that is asked for is half as large.
+const FRAME_BYTES_MAX: usize = 64 << 20;
+
+/// The purpose of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Lane {
+    Quorum,
+    /// Registration and heartbeats, which must not wait behind anything.
+    Lifecycle,
+    /// Requests for the active controller.
+    Controller,
+    /// Requests for a broker.
+    Broker,
+}
+
+/// Where a connection leads, and its purpose.
+pub(super) type Target = (Endpoint, Lane);
+
+/// A request that is ready to go.
+pub(super) struct Outbound<T> {
+    pub(super) target: Target,
+    pub(super) api: (ApiKey, i16),
+    /// The whole frame; its correlation id is set here.
+    pub(super) frame: Bytes,
+    /// When its connection is given up, if it has not answered.
+    pub(super) until: Option<Instant>,
+    pub(super) of: T,
+}
+
+/// What came back.
+#[derive(Debug)]
+pub(super) enum Reply<T> {
+    Answered {
+        of: T,
+        key: ApiKey,
+        version: i16,
+        body: Bytes,
+    },
+    /// The connection was refused, or it ended.
+    Failed { of: T },
+}
+
+struct Asked<T> {
+    correlation: i32,
+    key: ApiKey,
+    version: i16,
+    until: Option<Instant>,
+    of: T,
+}
+
+struct Line<T> {
+    target: Target,
+    unsent: VecDeque<Bytes>,
+    received: BytesMut,
+    asked: VecDeque<Asked<T>>,
+}
+
+impl<T> Line<T> {
+    fn is_asked(&self) -> bool {
+        !self.asked.is_empty()
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.asked.front()?.until
+    }
+}
+
+pub(super) struct Links<T> {
+    lines: BTreeMap<ConnId, Line<T>>,
+    open: BTreeMap<Target, ConnId>,
+    correlation: i32,
+    replies: Vec<Reply<T>>,
+}
+
+impl<T> Links<T> {
+    pub(super) fn new() -> Links<T> {
+        Links {
+            lines: BTreeMap::new(),
+            open: BTreeMap::new(),
+            correlation: 0,
+            replies: Vec::new(),
+        }
+    }
+
+    /// Sends a request; its reply comes out of [`Links::take_replies`].
+    pub(super) fn send(&mut self, net: &dyn Net, poller: &mut dyn Poller, outbound: Outbound<T>) {
+        let Outbound {
+            target,
+            api: (key, version),
+            frame,
+            until,
+            of,
+        } = outbound;
+        // The quorum has one request under way to a node: it has given the one before up.
+        if target.1 == Lane::Quorum
+            && let Some(conn) = self.open.get(&target).copied()
+            && self.lines.get(&conn).is_some_and(Line::is_asked)
+        {
+            self.end(poller, conn);
+        }
+        let known = self.open.get(&target).copied();
+        let conn = known.map_or_else(|| dial(net, poller, &target.0), Ok);
+        let Ok(conn) = conn else {
+            self.replies.push(Reply::Failed { of });
+            return;
+        };
+        self.open.insert(target.clone(), conn);
+        self.correlation = self.correlation.wrapping_add(1).max(1);
+        let line = self.lines.entry(conn).or_insert_with(|| Line {
+            target,
+            unsent: VecDeque::new(),
+            received: BytesMut::new(),
+            asked: VecDeque::new(),
+        });
+        line.unsent.push_back(numbered(frame, self.correlation));
+        line.asked.push_back(Asked {
+            correlation: self.correlation,
+            key,
+            version,
+            until,
+            of,
+        });
+        self.flush(poller, conn);
+    }
+
+    /// Gives up connections whose first request is overdue.
+    pub(super) fn expire(&mut self, poller: &mut dyn Poller, now: Instant) {
+        self.end_where(poller, |line| line.deadline().is_some_and(|at| at <= now));
+    }
+
+    /// Ends connections of a purpose that do not lead to `endpoint`: the node there is not the one that is meant any more.
+    pub(super) fn end_others(&mut self, poller: &mut dyn Poller, lane: Lane, endpoint: &Endpoint) {
+        self.end_where(poller, |line| {
+            line.target.1 == lane && line.target.0 != *endpoint
+        });
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        self.lines.values().filter_map(Line::deadline).min()
+    }
+
+    fn end_where(&mut self, poller: &mut dyn Poller, is_over: impl Fn(&Line<T>) -> bool) {
+        let over = self.lines.iter().filter(|(_, line)| is_over(line));
+        let over: Vec<ConnId> = over.map(|(conn, _)| *conn).collect();
+        over.into_iter().for_each(|conn| self.end(poller, conn));
+    }
+
+    pub(super) fn take_replies(&mut self) -> Vec<Reply<T>> {
+        std::mem::take(&mut self.replies)
+    }
+
+    pub(super) fn on_ready(&mut self, poller: &mut dyn Poller, ready: Readiness) {
+        let Readiness::Conn {
+            conn,
+            readable,
+            writable,
+        } = ready
+        else {
+            return;
+        };
+        if writable {
+            self.flush(poller, conn);
+        }
+        if readable {
+            self.receive(poller, conn);
+        }
+    }
+
+    fn flush(&mut self, poller: &mut dyn Poller, conn: ConnId) {
+        loop {
+            let Some(line) = self.lines.get_mut(&conn) else {
+                return;
+            };
+            let Some(front) = line.unsent.front_mut() else {
+                return;
+            };
+            match poller.send(conn, &[IoSlice::new(front)]) {
+                Ok(sent) if sent < front.len() => front.advance(sent),
+                Ok(_) => drop(line.unsent.pop_front()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return self.end(poller, conn),
+            }
+        }
+    }
+
+    fn receive(&mut self, poller: &mut dyn Poller, conn: ConnId) {
+        loop {
+            let Some(line) = self.lines.get_mut(&conn) else {
+                return;
+            };
+            line.received.reserve(READ_BYTES);
+            match poller.recv(conn, &mut line.received) {
+                Ok(0) => return self.end(poller, conn),
+                Ok(_) => {
+                    if self.cut(conn).is_err() {
+                        return self.end(poller, conn);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return self.end(poller, conn),
+            }
+        }
+    }
+
+    /// Takes whole answers out of what was received; an error for what nobody asked for.
+    fn cut(&mut self, conn: ConnId) -> Result<(), Garbage> {
+        let Some(line) = self.lines.get_mut(&conn) else {
+            return Ok(());
+        };
+        while let Some(head) = line.received.first_chunk::<4>() {
+            let length = usize::try_from(i32::from_be_bytes(*head)).map_err(|_| Garbage)?;
+            if length > FRAME_BYTES_MAX {
+                return Err(Garbage);
+            }
+            if line.received.len() < 4 + length {
+                return Ok(());
+            }
+            line.received.advance(4);
+            let frame = line.received.split_to(length).freeze();
+            let asked = line.asked.pop_front().ok_or(Garbage)?;
+            let Asked {
+                correlation,
+                key,
+                version,
+                of,
+                ..
+            } = asked;
+            let mut reader = Reader::new(frame);
+            let header = ResponseHeader::decode(&mut reader, key.response_header_version(version));
+            let is_ours = header.is_ok_and(|header| header.correlation_id == correlation);
+            let body = reader.take(reader.remaining());
+            let (true, Ok(body)) = (is_ours, body) else {
+                self.replies.push(Reply::Failed { of });
+                return Err(Garbage);
+            };
+            self.replies.push(Reply::Answered {
+                of,
+                key,
+                version,
+                body,
+            });
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, poller: &mut dyn Poller, conn: ConnId) {
+        if let Some(line) = self.lines.remove(&conn) {
+            self.open.remove(&line.target);
+            poller.close(conn);
+            let failed = line
+                .asked
+                .into_iter()
+                .map(|asked| Reply::Failed { of: asked.of });
+            self.replies.extend(failed);
+        }
+    }
+}
+
+/// The other end does not speak the protocol.
+struct Garbage;
+
+/// The frame under the correlation id of its connection.
+fn numbered(frame: Bytes, correlation: i32) -> Bytes {
+    let mut frame = BytesMut::from(frame);
+    // Behind the length, the number of the API and its version.
+    if let Some(field) = frame.get_mut(8..12) {
+        field.copy_from_slice(&correlation.to_be_bytes());
+    }
+    frame.freeze()
+}
+
+fn dial(net: &dyn Net, poller: &mut dyn Poller, to: &Endpoint) -> io::Result<ConnId> {
+    let host = &to.host;
+    let is_v6 = host.contains(':') && !host.starts_with('[');
+    let address = if is_v6 {
+        format!("[{host}]:{}", to.port)
+    } else {
+        format!("{host}:{}", to.port)
+    };
+    let addresses = net.resolve(&address)?;
+    let first = addresses.first().ok_or(io::ErrorKind::NotFound)?;
+    poller.connect(*first)
+}

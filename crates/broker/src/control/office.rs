@@ -1,0 +1,251 @@
+//! The active controller: it begins with what its office needs, and hears of brokers and of their silence.
+//!
+//! Soft state and decisions about members of the cluster; all of it under the lock of the plan, which has the image.
+
+use meta::MetadataVersion;
+use meta::decide::heartbeat::{fence, heartbeat, leads_any};
+use meta::decide::register_broker::FEATURES;
+use meta::decide::registration::{RegisterError, Registering, register};
+use meta::decide::{controller, producer_ids};
+use meta::record::Record;
+use meta::sessions::{Heartbeat, HeartbeatError, Sessions, State};
+use model::{BrokerId, Instant, LeaderEpoch, Offset, Ticket};
+use raft::RoleName;
+use wire::ErrorCode;
+
+use super::plan::{Aftermath, Plan};
+use crate::metadata::Written;
+use crate::shared::Shared;
+
+/// A record batch that cannot be written now is tried again after this pause.
+const RETRY: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// The state of an active controller that is in no log.
+pub(crate) struct Office {
+    pub(crate) epoch: LeaderEpoch,
+    pub(crate) sessions: Sessions,
+    /// Sessions are not looked at before.
+    pause: Option<Instant>,
+}
+
+/// The state of a broker after its heartbeat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Standing {
+    pub(crate) is_caught_up: bool,
+    pub(crate) is_fenced: bool,
+    pub(crate) may_stop: bool,
+}
+
+impl Plan {
+    /// Begins the work of the active controller of `epoch`, unless that is over already.
+    pub(super) fn take_office(
+        &mut self,
+        shared: &Shared,
+        epoch: LeaderEpoch,
+        aftermath: &mut Aftermath,
+    ) -> Result<(), String> {
+        if self.quorum.role() != RoleName::Leader || self.quorum.epoch() != epoch {
+            return Ok(());
+        }
+        self.plan_all()?;
+        let broker = &shared.config().broker;
+        let timeout = broker.quorum.session_timeout;
+        self.office = Some(Office {
+            epoch,
+            sessions: Sessions::new(&self.image, timeout, shared.env.clock.now()),
+            pause: None,
+        });
+        let first = if shared.metadata.is_alone {
+            // The only broker names the features itself when it registers.
+            Vec::new()
+        } else {
+            controller::bootstrap(MetadataVersion::LATEST, &FEATURES, min_isr(broker))
+        };
+        let records = controller::activate(&self.image, &first);
+        if records.is_empty() {
+            return Ok(());
+        }
+        self.write(shared, &records, aftermath)
+            .map_err(|code| format!("cannot write the first records of its office: {code:?}"))
+    }
+
+    /// When the next broker is to be fenced if it stays silent.
+    pub(crate) fn office_deadline(&self) -> Option<Instant> {
+        let office = self.office.as_ref()?;
+        let deadline = office.sessions.next_deadline()?;
+        Some(office.pause.map_or(deadline, |pause| pause.max(deadline)))
+    }
+}
+
+fn min_isr(broker: &config::Broker) -> usize {
+    usize::try_from(broker.topic.min_insync_replicas).unwrap_or(1)
+}
+
+impl Shared {
+    pub(super) fn take_office(&self, epoch: LeaderEpoch) {
+        let mut aftermath = Aftermath::default();
+        let mut plan = self.metadata.plan.lock();
+        let taken = plan.take_office(self, epoch, &mut aftermath);
+        let is_taken = plan.is_active();
+        drop(plan);
+        self.conclude(aftermath);
+        match taken {
+            // A full disk: whoever is elected next may have room.
+            Err(why) => {
+                tracing::error!(target: env::logs::METADATA, "this node gives up its office as the active controller: {why}");
+                self.resign(epoch);
+            }
+            Ok(()) if is_taken && !self.metadata.is_alone => {
+                tracing::info!(target: env::logs::METADATA, epoch = epoch.0, "this node is the active controller");
+            }
+            Ok(()) => {}
+        }
+    }
+
+    pub(super) fn resign(&self, epoch: LeaderEpoch) {
+        self.step_quorum(raft::Event::Resign { epoch });
+    }
+
+    /// Fences the brokers that were silent for too long.
+    pub(super) fn fence_silent(&self, now: Instant) {
+        let mut aftermath = Aftermath::default();
+        let mut plan = self.metadata.plan.lock();
+        let settings = self.config();
+        let node = settings.broker.node_id;
+        let own = plan.image.broker(node).map(|broker| broker.epoch);
+        let can_write = plan.log.check_append().is_ok();
+        let Some(office) = plan.office.as_mut() else {
+            return;
+        };
+        // Alone, the broker and the controller are one process.
+        if self.metadata.is_alone
+            && let Some(epoch) = own
+        {
+            office.sessions.on_heard(node, epoch, now);
+        }
+        if !can_write {
+            office.pause = Some(now.plus(RETRY));
+            return;
+        }
+        let silent = office.sessions.on_tick(now);
+        for broker in silent {
+            tracing::warn!(target: env::logs::METADATA, broker = broker.0, "fenced: it sent no heartbeat within its session");
+            let records = fence(&plan.image, &*settings.broker, broker);
+            if let Err(code) = plan.write(self, &records, &mut aftermath) {
+                tracing::error!(target: env::logs::METADATA, broker = broker.0, "cannot write that it is fenced: {code:?}");
+            }
+        }
+        drop(plan);
+        self.conclude(aftermath);
+    }
+
+    /// Decides, as the active controller, about members of the cluster. `None` where this node is not the active controller.
+    fn decide_in_office<T>(
+        &self,
+        ticket: Ticket,
+        decide: impl FnOnce(&mut Plan, &config::Broker, Instant) -> (Vec<Record>, T),
+    ) -> Option<(T, Written)> {
+        let mut plan = self.metadata.plan.lock();
+        plan.office.as_ref()?;
+        let broker = std::sync::Arc::clone(&self.config().broker);
+        let (records, answer) = decide(&mut plan, &broker, self.env.clock.now());
+        let mut aftermath = Aftermath::default();
+        let written = plan.write_for(self, ticket, &records, &mut aftermath);
+        drop(plan);
+        self.conclude(aftermath);
+        Some((answer, written))
+    }
+
+    /// A broker registers; its epoch is the answer.
+    pub(crate) fn register_broker(
+        &self,
+        ticket: Ticket,
+        broker: &Registering,
+    ) -> Option<(Result<i64, RegisterError>, Written)> {
+        self.decide_in_office(ticket, |plan, settings, now| {
+            let image = std::sync::Arc::clone(&plan.image);
+            let Some(office) = plan.office.as_mut() else {
+                return (Vec::new(), Err(RegisterError::Duplicate));
+            };
+            let has_session = image.broker(broker.id).is_some_and(|known| {
+                // A process locks its directories: the one that has them now is the only one that lives.
+                let is_heir = !known.log_dirs.is_empty() && known.log_dirs == broker.log_dirs;
+                !is_heir && (office.sessions).has_session(broker.id, known.epoch, now)
+            });
+            match register(&image, settings, broker, has_session) {
+                Err(error) => (Vec::new(), Err(error)),
+                Ok(registered) => {
+                    let count = i64::try_from(registered.records.len()).unwrap_or(i64::MAX);
+                    let at = Offset(image.end().saturating_add(count - 1));
+                    let (epoch, is_fenced) = (registered.epoch, registered.is_fenced);
+                    office
+                        .sessions
+                        .on_registered(broker.id, epoch, is_fenced, at);
+                    office.sessions.on_heard(broker.id, epoch, now);
+                    (registered.records, Ok(epoch))
+                }
+            }
+        })
+    }
+
+    /// A broker is heard of.
+    pub(crate) fn hear_broker(
+        &self,
+        ticket: Ticket,
+        beat: &Heartbeat,
+    ) -> Option<(Result<Standing, HeartbeatError>, Written)> {
+        self.decide_in_office(ticket, |plan, settings, now| {
+            let image = std::sync::Arc::clone(&plan.image);
+            let Some(office) = plan.office.as_mut() else {
+                let unknown = HeartbeatError::NotRegistered(beat.broker);
+                return (Vec::new(), Err(unknown));
+            };
+            let leads = || leads_any(&image, beat.broker);
+            let step = match office.sessions.on_heartbeat(beat, leads, now) {
+                Ok(step) => step,
+                Err(error) => return (Vec::new(), Err(error)),
+            };
+            let records = heartbeat(&image, settings, beat, step);
+            if step.to == State::ShuttingDown {
+                let count = i64::try_from(records.len()).unwrap_or(i64::MAX);
+                let end = Offset(image.end().saturating_add(count));
+                office.sessions.on_shut_down_written(beat.broker, end);
+            }
+            let standing = Standing {
+                is_caught_up: step.is_caught_up,
+                is_fenced: matches!(step.to, State::Fenced | State::Down),
+                may_stop: step.to == State::Down,
+            };
+            (records, Ok(standing))
+        })
+    }
+
+    /// A broker takes a block of producer ids: the first, and how many.
+    pub(crate) fn allocate_producer_ids(
+        &self,
+        ticket: Ticket,
+        broker: BrokerId,
+        epoch: i64,
+    ) -> Option<(Result<(i64, i32), ErrorCode>, Written)> {
+        self.decide_in_office(ticket, |plan, _, _| {
+            match producer_ids::allocate_for(&plan.image, broker, epoch) {
+                Ok((record, block)) => {
+                    let count = i32::try_from(block.end - block.start).unwrap_or(i32::MAX);
+                    (vec![record], Ok((block.start, count)))
+                }
+                Err(producer_ids::AllocateError::Epoch(error)) => (Vec::new(), Err(code_of(error))),
+                Err(producer_ids::AllocateError::Exhausted) => {
+                    (Vec::new(), Err(ErrorCode::UnknownServerError))
+                }
+            }
+        })
+    }
+}
+
+/// The code for a broker that the controller does not know, or not in that epoch.
+pub(crate) fn code_of(error: HeartbeatError) -> ErrorCode {
+    match error {
+        HeartbeatError::NotRegistered(_) => ErrorCode::BrokerIdNotRegistered,
+        HeartbeatError::Stale { .. } => ErrorCode::StaleBrokerEpoch,
+    }
+}

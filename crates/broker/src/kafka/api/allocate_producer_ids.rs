@@ -1,0 +1,41 @@
+//! AllocateProducerIds: a broker takes a block of ids for its producers (KIP-730). The active controller answers.
+
+use model::BrokerId;
+use wire::messages::{AllocateProducerIdsRequest, AllocateProducerIdsResponse};
+use wire::{ApiKey, ErrorCode};
+
+use super::overdue::Overdue;
+use crate::event_loop::Outcome;
+use crate::kafka::call::Call;
+
+pub(crate) fn on_allocate(call: &mut Call<'_>, request: AllocateProducerIdsRequest) -> Outcome {
+    let ticket = call.ticket();
+    let broker = BrokerId(request.broker_id);
+    let shared = &call.desk.shared;
+    let decided = shared.allocate_producer_ids(ticket, broker, request.broker_epoch);
+    call.answer_change(
+        ApiKey::AllocateProducerIds,
+        decided,
+        |answer| match answer {
+            Ok(Ok((producer_id_start, producer_id_len))) => AllocateProducerIdsResponse {
+                producer_id_start,
+                producer_id_len,
+                ..AllocateProducerIdsResponse::default()
+            },
+            Ok(Err(code)) | Err(code) => refusal(code),
+        },
+    )
+}
+
+fn refusal(code: ErrorCode) -> AllocateProducerIdsResponse {
+    AllocateProducerIdsResponse {
+        error_code: code.code(),
+        ..AllocateProducerIdsResponse::default()
+    }
+}
+
+impl Overdue for AllocateProducerIdsResponse {
+    fn time_out(&mut self) {
+        *self = refusal(ErrorCode::RequestTimedOut);
+    }
+}

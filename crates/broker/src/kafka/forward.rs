@@ -1,0 +1,259 @@
+//! Requests that the active controller carries out for this broker (KIP-590).
+//!
+//! Any broker takes any request of an administrator. One that changes the metadata travels to the active controller as it came, and
+//! the answer goes back as it is; what a request needs before it can be answered (a topic, producer ids) is asked for in the same way.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use meta::Record;
+use meta::decide::Uuids;
+use wire::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
+use wire::messages::{
+    AllocateProducerIdsRequest, AllocateProducerIdsResponse, CreateTopicsRequest, EnvelopeRequest,
+    IncrementalAlterConfigsRequest,
+};
+use wire::{ApiKey, ErrorCode, Message, Reader, Uuid, decode_request_header};
+
+use super::call::{AGAIN_WAIT_MAX, Attempt, Call};
+use super::router::dispatch;
+use crate::control::Recipient;
+use crate::control::envelope::{self, Answer};
+use crate::event_loop::{Address, EnvelopeAddress, Outcome, Reply};
+use crate::ids::random_uuid;
+use crate::ops::view::View;
+use crate::ops::{Asker, Desk};
+
+/// Version in which a broker asks for topics.
+const CREATE_TOPICS: i16 = 7;
+const ALLOCATE_PRODUCER_IDS: i16 = 0;
+/// The controller's own default.
+const DEFAULT: i32 = -1;
+const BROKER_LOGGER: i8 = 8;
+
+/// True if the active controller alone can answer.
+const fn is_for_controller(key: ApiKey) -> bool {
+    matches!(
+        key,
+        ApiKey::CreateTopics
+            | ApiKey::DeleteTopics
+            | ApiKey::CreatePartitions
+            | ApiKey::AlterConfigs
+            | ApiKey::IncrementalAlterConfigs
+            | ApiKey::ElectLeaders
+            | ApiKey::AlterPartitionReassignments
+            | ApiKey::ListPartitionReassignments
+            | ApiKey::UpdateFeatures
+            | ApiKey::UnregisterBroker
+            | ApiKey::DescribeQuorum
+    )
+}
+
+/// True if the request is to be answered by another node.
+pub(super) fn is_elsewhere(call: &Call<'_>, key: ApiKey, frame: &Bytes) -> bool {
+    let metadata = &call.desk.shared.metadata;
+    !metadata.is_alone
+        && is_for_controller(key)
+        && !metadata.is_active()
+        && !is_about_this_node(key, frame)
+}
+
+/// Sends the request of a client to the active controller, and its answer back.
+pub(super) fn to_controller(call: &mut Call<'_>, frame: Bytes) -> Outcome {
+    let Ok(request) = envelope::request(frame, call.asker.peer.ip()) else {
+        return Outcome::Close;
+    };
+    let patience = call.desk.shared.config().request_wait_max;
+    let to = (Recipient::Controller, patience);
+    call.ask_node(to, &request, envelope::VERSION, |_, body| {
+        let data = body.and_then(|body| {
+            let answer = Answer::decode(&mut Reader::new(body), envelope::VERSION).ok()?;
+            answer.data.filter(|_| answer.code == 0)
+        });
+        // Without a controller the client comes again, to this broker or to another.
+        data.map_or(Outcome::Close, |data| Outcome::Reply(Reply::carried(data)))
+    })
+}
+
+/// True if each node answers the request for itself, though another of the same API is the controller's: loggers are its own.
+fn is_about_this_node(key: ApiKey, frame: &Bytes) -> bool {
+    let mut reader = Reader::new(frame.clone());
+    key == ApiKey::IncrementalAlterConfigs
+        && decode_request_header(&mut reader)
+            .ok()
+            .and_then(|head| IncrementalAlterConfigsRequest::decode(&mut reader, head.version).ok())
+            .is_some_and(|request| {
+                let mut resources = request.resources.iter();
+                resources.all(|resource| resource.resource_type == BROKER_LOGGER)
+            })
+}
+
+/// Another broker brings the request of one of its clients.
+pub(super) fn on_envelope(call: &mut Call<'_>, request: EnvelopeRequest) -> Outcome {
+    let outer = EnvelopeAddress {
+        correlation_id: call.address.correlation_id,
+        version: call.address.version,
+    };
+    call.address.envelope = Some(outer);
+    let frame = request.request_data;
+    let mut reader = Reader::new(frame.clone());
+    let (Ok(head), Some(client)) = (
+        decode_request_header(&mut reader),
+        address(&request.client_host_address),
+    ) else {
+        return Outcome::Close;
+    };
+    let is_fit = head.api().is_some_and(is_for_controller);
+    if !is_fit || !call.desk.shared.metadata.is_active() {
+        return Outcome::Close;
+    }
+    call.address = Address {
+        correlation_id: head.correlation_id,
+        version: head.version,
+        key: head.key,
+        ..call.address
+    };
+    let local = call.asker.local;
+    call.asker = Arc::new(Asker::anonymous(SocketAddr::new(client, 0), local));
+    dispatch(call, &head, reader, frame)
+}
+
+fn address(bytes: &Bytes) -> Option<IpAddr> {
+    let v4 = <[u8; 4]>::try_from(&bytes[..]).map(|ip| IpAddr::V4(Ipv4Addr::from(ip)));
+    let v6 = <[u8; 16]>::try_from(&bytes[..]).map(|ip| IpAddr::V6(Ipv6Addr::from(ip)));
+    v4.or(v6).ok()
+}
+
+/// Puts an answer into the envelope that it goes back in. A request that got none was not fit, or its controller is none any more.
+pub(super) fn wrap(desk: &Desk, to: EnvelopeAddress, outcome: Outcome) -> Outcome {
+    let metadata = &desk.shared.metadata;
+    let (data, code) = match outcome {
+        Outcome::Waits => return Outcome::Waits,
+        Outcome::Reply(reply) => (reply.frame(), ErrorCode::None),
+        Outcome::Silent | Outcome::Close if metadata.is_active() => {
+            (None, ErrorCode::InvalidRequest)
+        }
+        Outcome::Silent | Outcome::Close => (None, ErrorCode::NotController),
+    };
+    let answer = Answer {
+        data,
+        code: code.code(),
+        end: Some(metadata.image().end()),
+    };
+    let EnvelopeAddress {
+        correlation_id,
+        version,
+    } = to;
+    match wire::frame::encode_response(ApiKey::Envelope, &answer, version, correlation_id) {
+        Ok(encoded) => Outcome::Reply(Reply::new(encoded, Vec::new())),
+        Err(_) => Outcome::Close,
+    }
+}
+
+/// Has the controller make what a request needs before it can be answered; `again` handles it then.
+pub(super) fn change_first(
+    call: &mut Call<'_>,
+    again: impl FnOnce(&mut Call<'_>, Attempt) -> Outcome + Send + 'static,
+    decide: impl FnOnce(&View<'_>, &mut dyn Uuids) -> Vec<Record>,
+) -> Outcome {
+    let shared = Arc::clone(&call.desk.shared);
+    let scene = call.scene();
+    let view = scene.view(&shared.metadata.cluster_id);
+    let records = decide(&view, &mut || random_uuid(&shared.env));
+    let has_block = |record: &Record| matches!(record, Record::ProducerIds(_));
+    let to = (Recipient::Controller, AGAIN_WAIT_MAX);
+    if records.iter().any(has_block) {
+        let request = AllocateProducerIdsRequest {
+            broker_id: view.broker.node_id.0,
+            broker_epoch: shared.metadata.broker_epoch(),
+        };
+        return call.ask_node(to, &request, ALLOCATE_PRODUCER_IDS, |call, body| {
+            let has_ids = body.is_some_and(|body| take_block(call.desk, body));
+            again(call, attempt(has_ids))
+        });
+    }
+    let Some(topics) = wanted(&records) else {
+        return again(call, Attempt::Second);
+    };
+    let client = call.asker.peer.ip();
+    let framed = wire::frame::encode_request(&topics, CREATE_TOPICS, 0, Some("esker"));
+    let framed = framed.and_then(|encoded| encoded.into_bytes());
+    let Ok(request) = framed.and_then(|frame| envelope::request(frame.slice(4..), client)) else {
+        return again(call, Attempt::Overdue);
+    };
+    // Whatever became of them, the metadata that are here by then have the topics or do not.
+    call.ask_node(to, &request, envelope::VERSION, |call, body| {
+        again(call, attempt(body.is_some()))
+    })
+}
+
+fn attempt(is_answered: bool) -> Attempt {
+    if is_answered {
+        Attempt::Second
+    } else {
+        Attempt::Overdue
+    }
+}
+
+/// Takes the block of producer ids of an answer; false if there is none in it.
+fn take_block(desk: &Desk, body: Bytes) -> bool {
+    let read = AllocateProducerIdsResponse::decode(&mut Reader::new(body), ALLOCATE_PRODUCER_IDS);
+    let Ok(response) = read else {
+        return false;
+    };
+    let first = response.producer_id_start;
+    let end = first.checked_add(i64::from(response.producer_id_len));
+    match end {
+        Some(end) if response.error_code == 0 && 0 <= first => {
+            desk.shared.metadata.add_producer_ids(first..end);
+            true
+        }
+        _ => false,
+    }
+}
+
+/// The topics that records would make, as a request for them.
+fn wanted(records: &[Record]) -> Option<CreateTopicsRequest> {
+    let mut topics: BTreeMap<Uuid, CreatableTopic> = BTreeMap::new();
+    for record in records {
+        if let Record::Topic(topic) = record {
+            let wanted = CreatableTopic {
+                name: topic.name.clone(),
+                num_partitions: 0,
+                replication_factor: DEFAULT as i16,
+                ..CreatableTopic::default()
+            };
+            topics.insert(topic.topic_id, wanted);
+        }
+    }
+    for record in records {
+        match record {
+            Record::Partition(partition) => {
+                if let Some(topic) = topics.get_mut(&partition.topic_id) {
+                    topic.num_partitions += 1;
+                    // The controller counts the brokers anew; one replica fewer than it has is no error.
+                    topic.replication_factor =
+                        i16::try_from(partition.replicas.len()).unwrap_or(i16::MAX);
+                }
+            }
+            Record::Config(config) => {
+                let mut named = topics.values_mut();
+                if let Some(topic) = named.find(|topic| topic.name == config.resource_name) {
+                    topic.configs.push(CreatableTopicConfig {
+                        name: config.name.clone(),
+                        value: config.value.clone(),
+                    });
+                }
+            }
+            _ => {}
+        }
+    }
+    let topics: Vec<CreatableTopic> = topics.into_values().collect();
+    (!topics.is_empty()).then(|| CreateTopicsRequest {
+        topics,
+        timeout_ms: i32::try_from(AGAIN_WAIT_MAX.as_millis()).unwrap_or(i32::MAX),
+        validate_only: false,
+    })
+}

@@ -1,0 +1,99 @@
+//! Requests of other nodes: of the quorum (KIP-595, 630, 853), of brokers that live by the controller (KIP-631), and of brokers for
+//! their clients (KIP-590).
+//!
+//! Nodes cannot prove themselves yet: these APIs are served to peers on this machine alone, unless the settings say otherwise, and
+//! not at all in a cluster of one.
+
+use raft::{Request, Response};
+use wire::messages::FetchRequest;
+use wire::{ApiKey, Message, Reader};
+
+use super::api::{self, *};
+use super::call::{Call, with};
+use super::forward;
+use super::parked::Waiting;
+use crate::control::{Order, Question};
+use crate::event_loop::Outcome;
+
+/// True if the asker may be another node.
+fn is_peer(call: &Call<'_>) -> bool {
+    let shared = &call.desk.shared;
+    let may_be = || {
+        let ip = call.asker.peer.ip();
+        ip.is_loopback() || shared.config().broker.quorum.is_insecure
+    };
+    !shared.metadata.is_alone && may_be()
+}
+
+/// True if the request is one of another node.
+pub(super) fn is_served(call: &Call<'_>, key: ApiKey, version: i16) -> bool {
+    let row = api::PEERS.iter().find(|row| row.key == key);
+    row.is_some_and(|row| (row.min..=row.max).contains(&version)) && is_peer(call)
+}
+
+/// The rows of the table of APIs that only other nodes are shown.
+pub(crate) fn rows(call: &Call<'_>) -> &'static [api::Served] {
+    if is_peer(call) { api::PEERS } else { &[] }
+}
+
+/// True if another replica of the metadata log fetches.
+pub(super) fn is_fetch_of_quorum(call: &Call<'_>, request: &FetchRequest) -> bool {
+    let is_metadata = |topic: &str, id| topic == raft::TOPIC || id == raft::TOPIC_ID;
+    let is_of_quorum = match request.topics.as_slice() {
+        [topic] => is_metadata(&topic.topic, topic.topic_id),
+        _ => false,
+    };
+    is_of_quorum && is_peer(call)
+}
+
+pub(super) fn route(call: &mut Call<'_>, key: ApiKey, reader: Reader) -> Outcome {
+    match key {
+        ApiKey::Vote => question(call, reader, Request::Vote),
+        ApiKey::BeginQuorumEpoch => question(call, reader, Request::BeginEpoch),
+        ApiKey::EndQuorumEpoch => question(call, reader, Request::EndEpoch),
+        ApiKey::FetchSnapshot => question(call, reader, Request::FetchSnapshot),
+        ApiKey::AddRaftVoter => question(call, reader, Request::AddVoter),
+        ApiKey::RemoveRaftVoter => question(call, reader, Request::RemoveVoter),
+        ApiKey::UpdateRaftVoter => question(call, reader, Request::UpdateVoter),
+        ApiKey::Envelope => with(call, reader, forward::on_envelope),
+        ApiKey::BrokerRegistration => with(call, reader, broker_registration::on_registration),
+        ApiKey::BrokerHeartbeat => with(call, reader, broker_heartbeat::on_heartbeat),
+        ApiKey::AllocateProducerIds => with(call, reader, allocate_producer_ids::on_allocate),
+        // The table lists nothing that has no arm.
+        _ => Outcome::Close,
+    }
+}
+
+/// Hands a request to the quorum; the answer comes as news.
+fn question<R: Message>(
+    call: &mut Call<'_>,
+    reader: Reader,
+    question: fn(R) -> Request,
+) -> Outcome {
+    with(call, reader, |call, request: R| {
+        ask(call, question(request))
+    })
+}
+
+pub(super) fn ask(call: &mut Call<'_>, request: Request) -> Outcome {
+    let ticket = call.ticket();
+    let outcome = call.park(Waiting::Quorum);
+    let question = Box::new(Question { ticket, request });
+    (call.desk.shared.metadata.mailbox).order([Order::Ask(question)]);
+    outcome
+}
+
+/// The quorum has answered.
+pub(super) fn respond(call: &mut Call<'_>, response: &Response) -> Outcome {
+    match response {
+        Response::Vote(of) => call.reply(ApiKey::Vote, of),
+        Response::BeginEpoch(of) => call.reply(ApiKey::BeginQuorumEpoch, of),
+        Response::EndEpoch(of) => call.reply(ApiKey::EndQuorumEpoch, of),
+        Response::Fetch(of) => call.reply(ApiKey::Fetch, of),
+        Response::FetchSnapshot(of) => call.reply(ApiKey::FetchSnapshot, of),
+        Response::AddVoter(of) => call.reply(ApiKey::AddRaftVoter, of),
+        Response::RemoveVoter(of) => call.reply(ApiKey::RemoveRaftVoter, of),
+        Response::UpdateVoter(of) => call.reply(ApiKey::UpdateRaftVoter, of),
+        Response::ApiVersions(of) => call.reply(ApiKey::ApiVersions, of),
+    }
+}
