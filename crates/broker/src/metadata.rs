@@ -14,7 +14,7 @@ use meta::{Delta, Image, Record, Resource, ResourceKind};
 use model::{InboxId, Instant, LeaderEpoch, Offset, PartitionIndex, ProducerId, Ticket, WaiterKey};
 use parking_lot::Mutex;
 use partition::{Bounds, LogDir, News, Partition};
-use raft::{Endpoint, RoleName, VoterSet};
+use raft::{Endpoint, RoleName, SnapshotId, VoterSet};
 use wire::{ErrorCode, Uuid};
 
 use crate::control::{Aftermath, Mailbox, Plan};
@@ -133,6 +133,11 @@ impl Metadata {
     pub(crate) fn is_handing_over(&self) -> bool {
         let role = self.plan.lock().quorum.role();
         matches!(role, RoleName::Leader | RoleName::Resigned)
+    }
+
+    /// The newest snapshot of the metadata.
+    pub(crate) fn last_snapshot(&self) -> Option<SnapshotId> {
+        self.plan.lock().quorum.last_snapshot()
     }
 
     /// Where the leader of the metadata log is dialled.

@@ -27,6 +27,8 @@ pub struct Settings {
     /// Of the listener that brokers use among themselves, where clients have another.
     pub(crate) protected_port: Option<u16>,
     pub(crate) connection_idle_max: Duration,
+    /// Bytes of the metadata log between two snapshots, at most.
+    pub(crate) snapshot_bytes_max: u64,
     /// How long a change of the metadata whose request names no time may take to become durable.
     pub(crate) request_wait_max: Duration,
     /// How long what a coordinator wrote for a request may take to become durable.
@@ -68,6 +70,10 @@ impl Settings {
             connections_per_ip_max: broker.connections_per_ip_max,
             protected_port: protected_port(&broker),
             connection_idle_max: broker.connection_idle_max.unwrap_or(NO_IDLE_LIMIT),
+            snapshot_bytes_max: broker
+                .number("metadata.log.max.record.bytes.between.snapshots")
+                .and_then(|most| u64::try_from(most).ok())
+                .unwrap_or(u64::MAX),
             request_wait_max: milliseconds("request.timeout.ms"),
             coordinator_wait_max: milliseconds("offsets.commit.timeout.ms"),
             groups: Arc::new(groups),

@@ -17,16 +17,18 @@ use meta::{Endpoint, Image, ReplayError, Resource, SecurityProtocol};
 use model::{LeaderEpoch, Offset, PartitionIndex, Ticket};
 use partition::{
     Announce, Cleaning, Found, Identity, InMemory, MetadataLog, News, OpenError, Partition,
-    PieceMaker, Recovery, Residents, Restored, SegmentWriter, Start, Syncer, Told, check_ownership,
+    PieceMaker, Recovery, Residents, Restart, Restored, SegmentWriter, Start, Syncer, Told,
+    check_ownership,
 };
 use raft::{
-    Boot, Election, History, LogView, Me, Quorum, Replica, VersionRange, VoteFile, Voter, VoterSet,
+    Boot, Election, History, LogView, Me, Quorum, Replica, SnapshotId, VersionRange, VoteFile,
+    Voter, VoterSet,
 };
 use wire::records::Batch;
 use wire::{ErrorCode, Uuid};
 
 use crate::committer::{Committer, Stage};
-use crate::control::{self, Mailbox, Membership, Plan, QuorumWorker, Unfit};
+use crate::control::{self, Loaded, Mailbox, Membership, Plan, QuorumWorker, SnapshotDir, Unfit};
 use crate::dir_choice;
 use crate::event_loop::Shard;
 use crate::ids::random_uuid;
@@ -124,6 +126,7 @@ impl Broker {
             settings,
             image,
             uncommitted,
+            since_snapshot,
             topics,
             residents,
             log,
@@ -187,7 +190,7 @@ impl Broker {
         });
         let timing = quorum_settings(&settings.broker.quorum);
         let (quorum, effects) = Quorum::new(me, timing, boot, seed, at);
-        let plan = Plan::new(Arc::clone(&image), uncommitted, log, quorum);
+        let plan = Plan::new(Arc::clone(&image), uncommitted, log, quorum, since_snapshot);
         let metadata = Metadata::new(plan, places, cluster_id, is_alone, (mailbox, inbox));
         let shared = Arc::new(Shared::new(
             env.clone(),
@@ -340,6 +343,8 @@ struct Recovered {
     image: Image,
     /// The rest of the metadata log.
     uncommitted: VecDeque<Batch>,
+    /// Bytes of it behind the newest snapshot.
+    since_snapshot: u64,
     topics: Topics,
     residents: Vec<Arc<Residents>>,
     log: Arc<Partition>,
@@ -400,29 +405,33 @@ fn recover(env: &Env, settings: &Settings) -> Result<Recovered, StartError> {
     let MetadataLog {
         batches,
         committed: known_committed,
+        log_start,
     } = recovery.open_metadata(METADATA_TOPIC_ID, found)?;
     recoveries.insert(metadata_dir, Ok(recovery));
+    let snapshots = Snapshots::find(env, &paths[metadata_dir])?;
     // To metadata without topics every partition is one that was deleted.
-    if batches.is_empty() {
+    if batches.is_empty() && snapshots.newest.is_none() {
         refuse_orphans(paths, &recoveries, is_claimed)?;
     }
     if let (false, Ok(recovery)) = (is_claimed, &recoveries[metadata_dir]) {
         recovery.claim_metadata()?;
     }
-    let (newest, told) = replay(&batches)?;
+    let (newest, told) = replay(&snapshots, &batches)?;
     let told = Arc::new(told);
     let is_alone = settings.broker.quorum.is_alone(node);
+    let snapshot_end = snapshots.end();
     let committed = if is_alone {
         batches.last().map_or(Offset(0), |last| last.next_offset())
     } else {
         known_committed
     };
+    let committed = committed.max(snapshot_end);
     let count = (batches.iter()).take_while(|batch| batch.next_offset() <= committed);
     let (known, rest) = batches.split_at(count.count());
     let image = if rest.is_empty() {
         newest.clone()
     } else {
-        replay(known)?.0
+        replay(&snapshots, known)?.0
     };
 
     let own = image.overrides(&Resource::broker(node));
@@ -498,17 +507,27 @@ fn recover(env: &Env, settings: &Settings) -> Result<Recovered, StartError> {
         )));
     }
     let uncommitted = rest.iter().cloned().collect();
+    let behind = (known.iter()).filter(|batch| snapshot_end <= batch.base_offset());
+    let since_snapshot = behind.map(|batch| batch.size() as u64).sum();
+    let ends_early = batches
+        .last()
+        .is_none_or(|last| last.next_offset() < snapshot_end);
+    if let Some(newest) = snapshots.newest.as_ref().filter(|_| ends_early) {
+        begin_at(&log, newest.id)?;
+    }
+    let path = &paths[metadata_dir];
     let boot = boot(
         env,
         &settings.broker,
-        &paths[metadata_dir],
-        &batches,
+        path,
+        (&snapshots, &batches, log_start),
         committed,
     )?;
     Ok(Recovered {
         settings: Settings::new(dynamic, &image),
         image,
         uncommitted,
+        since_snapshot,
         topics,
         residents,
         log,
@@ -520,22 +539,102 @@ fn recover(env: &Env, settings: &Settings) -> Result<Recovered, StartError> {
     })
 }
 
+/// A snapshot was fetched, and the process ended before the log began at it.
+fn begin_at(log: &Arc<Partition>, id: SnapshotId) -> Result<(), StartError> {
+    let restart = Restart {
+        log_start: id.end,
+        at: id.end,
+        epoch: id.epoch,
+    };
+    log.restart(restart)
+        .map_err(|_| StartError::Quorum("it cannot begin at its snapshot"))?;
+    let dir = log.dir();
+    while dir.has_queued() && !dir.is_failed() {
+        dir.commit(&mut Vec::new());
+    }
+    Ok(())
+}
+
+/// The snapshots of the metadata that were found.
+struct Snapshots {
+    /// Oldest first, with their sizes.
+    all: Vec<(SnapshotId, u64)>,
+    /// The newest that is whole.
+    newest: Option<Loaded>,
+}
+
+impl Snapshots {
+    /// Reads the newest one. One that is damaged is reported, and the one before it used: the log still has what is between.
+    fn find(env: &Env, path: &Path) -> Result<Snapshots, StartError> {
+        let dir = SnapshotDir::of(path);
+        let mut all = dir.list(&*env.disk).map_err(|error| StartError::VoteFile {
+            path: path.display().to_string(),
+            error,
+        })?;
+        let mut newest = None;
+        while let Some((id, _)) = all.last() {
+            match dir.load(&*env.disk, *id) {
+                Ok(loaded) => {
+                    newest = Some(loaded);
+                    break;
+                }
+                Err(error) => {
+                    tracing::error!(target: env::logs::RECOVERY, "snapshot of the metadata passed over: {error}");
+                    all.pop();
+                }
+            }
+        }
+        Ok(Snapshots { all, newest })
+    }
+
+    fn end(&self) -> Offset {
+        self.newest
+            .as_ref()
+            .map_or(Offset(0), |newest| newest.id.end)
+    }
+}
+
 /// The finds on disk, for the quorum. The only voter knows that all of its log is committed.
 fn boot(
     env: &Env,
     broker: &config::Broker,
     dir: &Path,
-    batches: &[Batch],
+    (snapshots, batches, log_start): (&Snapshots, &[Batch], Offset),
     committed: Offset,
 ) -> Result<Boot, StartError> {
-    let mut log = LogView::starting_at(None);
+    let end = batches.last().map_or(Offset(0), |last| last.next_offset());
+    let newest = snapshots.newest.as_ref().map(|newest| newest.id);
+    let first = if end < snapshots.end() {
+        newest
+    } else if log_start == Offset(0) {
+        None
+    } else {
+        // A snapshot may be gone before the log is known to begin at the next one.
+        let mut ids = snapshots.all.iter().map(|(id, _)| *id);
+        let at_start = ids.find(|id| log_start <= id.end);
+        Some(at_start.ok_or(StartError::Quorum(
+            "the snapshot that it begins at is missing or damaged: restore it from a copy of the directory",
+        ))?)
+    };
+    let mut log = LogView::starting_at(first);
     let mut history = History::new(voters(broker));
-    for batch in batches {
+    if let Some(newest) = &snapshots.newest
+        && first.is_some()
+    {
+        history.restart(newest.id, &newest.facts);
+    }
+    let start = first.map_or(Offset(0), |first| first.end);
+    for batch in batches.iter().filter(|batch| start <= batch.base_offset()) {
         log.note(batch)
             .map_err(|_| StartError::Quorum("its batches are out of order"))?;
-        history
-            .note(batch)
-            .map_err(|_| StartError::Quorum("a record of its voters cannot be read"))?;
+        if snapshots.end() <= batch.base_offset() || first.is_none() {
+            history
+                .note(batch)
+                .map_err(|_| StartError::Quorum("a record of its voters cannot be read"))?;
+        }
+    }
+    for (id, size) in &snapshots.all {
+        log.add_snapshot(*id, *size);
     }
     log.believe();
     let vote = control::load_vote(&*env.disk, dir).map_err(|error| {
@@ -759,11 +858,12 @@ fn find(image: &Image, broker: &config::Broker, id: Uuid, index: PartitionIndex)
     })
 }
 
-/// The metadata as they are, and every partition that they ever told of: the log is kept whole.
-fn replay(batches: &[Batch]) -> Result<(Image, Told), StartError> {
-    let mut image = Image::default();
+/// The metadata as they are, and every partition that the log behind the snapshot told of.
+fn replay(snapshots: &Snapshots, batches: &[Batch]) -> Result<(Image, Told), StartError> {
+    let mut image = (snapshots.newest.as_ref()).map_or_else(Image::default, |of| of.image.clone());
     let mut told = Told::default();
-    for batch in batches {
+    let end = snapshots.end();
+    for batch in batches.iter().filter(|batch| end <= batch.base_offset()) {
         for record in &control::replay(&mut image, batch)? {
             match record {
                 Record::Topic(topic) => told.note_topic(topic.topic_id, &topic.name),
@@ -777,8 +877,13 @@ fn replay(batches: &[Batch]) -> Result<(Image, Told), StartError> {
     Ok((image, told))
 }
 
+/// The smallest segment of the metadata log, as Kafka has it.
+const SEGMENT_BYTES_MIN: u64 = 8 << 20;
+
 /// The metadata log keeps everything, synced, whatever topics default to.
 fn metadata_log_config(settings: &Settings) -> log::LogConfig {
+    let named = settings.broker.number("metadata.log.segment.bytes");
+    let named = named.and_then(|bytes| u64::try_from(bytes).ok());
     log::LogConfig {
         retention_ms: None,
         retention_bytes: None,
@@ -789,6 +894,9 @@ fn metadata_log_config(settings: &Settings) -> log::LogConfig {
         max_message_bytes: u64::from(u32::MAX),
         durability: Durability::Sync,
         may_use_reserve: true,
+        // What lies in front of a snapshot goes file by file.
+        segment_bytes: (settings.snapshot_bytes_max.max(SEGMENT_BYTES_MIN))
+            .min(named.unwrap_or(u64::MAX)),
         ..log_config(&settings.broker.topic)
     }
 }

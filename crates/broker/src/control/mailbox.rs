@@ -6,7 +6,7 @@ use bytes::Bytes;
 use env::Wake;
 use model::{BrokerId, Instant, LeaderEpoch, Ticket};
 use parking_lot::Mutex;
-use raft::{CallId, Caller, Election, Fill, Peer, Request, Response, VoteNumber};
+use raft::{CallId, Caller, Election, Fill, Peer, Request, Response, SnapshotId, VoteNumber};
 use wire::{ApiKey, EncodeError};
 
 use crate::inboxes::{Inbox, Redeemed};
@@ -74,6 +74,20 @@ pub(crate) enum Order {
     },
     Ask(Box<Question>),
     Call(Box<Outgoing>),
+    /// Bytes of a snapshot that is fetched.
+    WriteSnapshot {
+        id: SnapshotId,
+        position: u64,
+        bytes: Bytes,
+    },
+    FinishSnapshot {
+        id: SnapshotId,
+        size: u64,
+    },
+    DropSnapshot(SnapshotId),
+    DeleteSnapshot(SnapshotId),
+    /// The metadata that are committed are to be a snapshot.
+    TakeSnapshot,
     /// This node was elected, and a record of its epoch is committed.
     TakeOffice(LeaderEpoch),
     /// More of the log may be synced.

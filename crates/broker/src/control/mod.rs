@@ -13,6 +13,7 @@ mod membership;
 pub(crate) mod office;
 mod plan;
 mod replay;
+mod snapshot_files;
 mod vote_file;
 mod wire_form;
 mod worker;
@@ -22,6 +23,7 @@ pub(crate) use membership::Membership;
 pub(crate) use plan::{Aftermath, Plan};
 pub use replay::Unfit;
 pub(crate) use replay::replay;
+pub(crate) use snapshot_files::{Loaded, SnapshotDir};
 pub(crate) use vote_file::load as load_vote;
 pub(crate) use worker::QuorumWorker;
 

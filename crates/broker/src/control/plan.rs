@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use meta::{Image, Place, Record};
 use model::{LeaderEpoch, Offset, Ticket};
-use partition::{News, Partition, Role, Stamp, Synced};
-use raft::{AppendTag, Effect, Event, Life, Quorum, RoleName};
+use partition::{News, Partition, Restart, Role, Stamp, Synced};
+use raft::{AppendTag, Effect, Event, Life, Quorum, RoleName, SnapshotFacts, SnapshotId};
 use wire::ErrorCode;
 use wire::records::{Batch, BatchBuilder};
 
@@ -39,7 +39,14 @@ pub(crate) struct Plan {
     /// More than that is waited for.
     is_looking: bool,
     tags: u64,
+    /// Bytes that were committed since the last snapshot.
+    since_snapshot: u64,
+    /// A snapshot that was fetched and verified, until the log begins at it.
+    installed: Option<(SnapshotId, Arc<Image>)>,
 }
+
+/// A smaller log is read at once: no snapshot makes a start faster.
+const SNAPSHOT_BYTES_MIN: u64 = 1 << 20;
 
 /// The consequences of a step, for when the lock is free again.
 #[derive(Default)]
@@ -59,6 +66,7 @@ impl Plan {
         uncommitted: VecDeque<Batch>,
         log: Arc<Partition>,
         quorum: Quorum,
+        since_snapshot: u64,
     ) -> Plan {
         let seen = log.synced();
         Plan {
@@ -73,6 +81,8 @@ impl Plan {
             uncommitted,
             is_looking: false,
             tags: 0,
+            since_snapshot,
+            installed: None,
         }
     }
 
@@ -188,7 +198,7 @@ impl Plan {
             }
             Effect::Accepted { .. } => aftermath.is_accepted = true,
             Effect::Refused { .. } => {}
-            Effect::Committed { up_to } => self.commit(up_to, aftermath),
+            Effect::Committed { up_to } => self.commit(shared, up_to, aftermath),
             Effect::LeaderChanged { epoch, leader } => {
                 self.office = None;
                 if leader == Some(shared.config().broker.node_id) {
@@ -221,16 +231,75 @@ impl Plan {
                 aftermath.failure =
                     Some(format!("the quorum of the metadata cannot go on: {why:?}"));
             }
-            Effect::Restart { .. }
-            | Effect::WriteSnapshot { .. }
-            | Effect::FinishSnapshot { .. }
-            | Effect::DropSnapshot { .. }
-            | Effect::Trim { .. }
-            | Effect::DeleteSnapshot { .. } => {
-                aftermath.failure =
-                    Some("the leader of the metadata log sent a snapshot, which this version cannot take".to_owned());
+            Effect::Restart { at, life } => self.restart(at, life, aftermath),
+            Effect::WriteSnapshot {
+                id,
+                position,
+                bytes,
+            } => aftermath.orders.push(Order::WriteSnapshot {
+                id,
+                position,
+                bytes,
+            }),
+            Effect::FinishSnapshot { id, size } => {
+                aftermath.orders.push(Order::FinishSnapshot { id, size });
             }
+            Effect::DropSnapshot { id } => aftermath.orders.push(Order::DropSnapshot(id)),
+            Effect::DeleteSnapshot { id } => aftermath.orders.push(Order::DeleteSnapshot(id)),
+            Effect::Trim { to } => self.log.advance_start(to),
         }
+    }
+
+    /// Begins the log anew at a snapshot, whose image was read when it was verified.
+    fn restart(&mut self, at: SnapshotId, life: Life, aftermath: &mut Aftermath) {
+        self.follow_role(aftermath);
+        let Some((_, image)) = self.installed.take_if(|(id, _)| *id == at) else {
+            aftermath.failure = Some(format!("the snapshot {at} of the metadata is not here"));
+            return;
+        };
+        let restart = Restart {
+            log_start: at.end,
+            at: at.end,
+            epoch: at.epoch,
+        };
+        match self.log.restart(restart) {
+            Ok(own) => self.life = (life, own),
+            Err(error) => aftermath.failure = Some(format!("the metadata log: {error}")),
+        }
+        self.uncommitted.clear();
+        self.committed = image;
+        self.since_snapshot = 0;
+        aftermath.published = Some(Arc::clone(&self.committed));
+    }
+
+    /// The committed metadata, if a snapshot of them may be taken now.
+    pub(super) fn for_snapshot(&mut self) -> Option<(SnapshotId, Arc<Image>, SnapshotFacts)> {
+        let end = Offset(self.committed.end());
+        let id = self.quorum.snapshot_id(end)?;
+        let is_new = self
+            .quorum
+            .last_snapshot()
+            .is_none_or(|last| last.end < end);
+        if !is_new || self.committed.is_in_transaction() {
+            return None;
+        }
+        self.since_snapshot = 0;
+        let facts = self.quorum.history().facts_at(end);
+        Some((id, Arc::clone(&self.committed), facts))
+    }
+
+    /// A fetched snapshot was verified; the machine says what becomes of it.
+    pub(super) fn install(&mut self, id: SnapshotId, image: Arc<Image>) {
+        self.installed = Some((id, image));
+    }
+
+    /// A snapshot is due when the log behind the last one has grown by so much: by several times its own size, so that the two
+    /// together stay small, and never by more than the settings say.
+    fn snapshot_due_at(&self, shared: &Shared) -> u64 {
+        let most = shared.config().snapshot_bytes_max;
+        let last = self.quorum.last_snapshot();
+        let last = last.and_then(|id| self.quorum.log().snapshot_size(id));
+        most.min(SNAPSHOT_BYTES_MIN.max(last.unwrap_or_default().saturating_mul(4)))
     }
 
     /// Cuts off what the leader does not have.
@@ -253,7 +322,7 @@ impl Plan {
         Ok(())
     }
 
-    fn commit(&mut self, up_to: Offset, aftermath: &mut Aftermath) {
+    fn commit(&mut self, shared: &Shared, up_to: Offset, aftermath: &mut Aftermath) {
         let mut image = Image::clone(&self.committed);
         while let Some(batch) = self
             .uncommitted
@@ -263,8 +332,12 @@ impl Plan {
                 aftermath.failure = Some(format!("the metadata log: {error}"));
                 return;
             }
+            self.since_snapshot += batch.size() as u64;
         }
         self.committed = Arc::new(image);
+        if self.snapshot_due_at(shared) <= self.since_snapshot {
+            aftermath.orders.push(Order::TakeSnapshot);
+        }
         aftermath.published = Some(Arc::clone(&self.committed));
         self.log.on_committed(up_to, &mut aftermath.news);
     }

@@ -1,13 +1,16 @@
 //! The vote of the only voter: over starts, losses and power cuts.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use env::sim::{Faults, Machine};
-use model::{BrokerId, LeaderEpoch};
+use model::{BrokerId, LeaderEpoch, Offset};
 use raft::quorum_state::{CHECK_NAME, FILE_NAME};
-use raft::{Election, VoteFile, VoterSet};
+use raft::{Election, SnapshotId, VoteFile, VoterSet};
+use wire::messages::CreateTopicsRequest;
 
 use super::vote_file::{load, store};
+use super::{Order, QuorumWorker, SnapshotDir};
 use crate::event_loop::bench::Bench;
 
 const DIR: &str = "/data";
@@ -84,4 +87,86 @@ fn a_vote_file_is_the_old_or_the_new_one_wherever_the_power_goes() {
         }
     }
     assert!(seen.iter().all(|times| *times > 10), "{seen:?}");
+}
+
+/// A broker that takes a snapshot for every few records.
+const OFTEN: [(&str, &str); 1] = [("metadata.log.max.record.bytes.between.snapshots", "2000")];
+
+/// Topics come and go; the worker does what was ordered.
+fn churn(bench: &mut Bench, name: &str, rounds: usize) {
+    let mut worker = worker(bench);
+    for round in 0..rounds {
+        bench.create(&format!("{name}-{round}"), 2);
+        bench.commit();
+        let answer = bench
+            .answer::<CreateTopicsRequest>(4)
+            .expect("it is durable");
+        assert_eq!(answer.topics[0].error_code, 0, "round {round}");
+        worker.take_orders();
+    }
+}
+
+fn worker(bench: &Bench) -> QuorumWorker {
+    let shared = Arc::clone(&bench.shard.desk.shared);
+    let poller = shared.env.net.poller().expect("a poller");
+    QuorumWorker::new(shared, poller, None)
+}
+
+fn names(bench: &Bench) -> Vec<String> {
+    let image = bench.shard.desk.shared.metadata.image();
+    image.topics().map(|topic| topic.name.to_string()).collect()
+}
+
+fn snapshots(bench: &Bench) -> Vec<SnapshotId> {
+    let dir = SnapshotDir::of(Path::new(DIR));
+    let disk = bench.shard.desk.shared.env.disk.clone();
+    let found = dir.list(&*disk).expect("a disk that works");
+    found.into_iter().map(|(id, _)| id).collect()
+}
+
+#[test]
+fn the_metadata_log_begins_at_a_snapshot_and_two_of_them_are_kept() {
+    let mut bench = Bench::with(&OFTEN);
+    churn(&mut bench, "first", 60);
+    let kept = snapshots(&bench);
+    assert_eq!(kept.len(), 2, "{kept:?}");
+    let metadata = &bench.shard.desk.shared.metadata;
+    assert_eq!(metadata.log_bounds().log_start, kept[0].end);
+    let (before, end) = (names(&bench), metadata.image().end());
+    let mut bench = bench.restart();
+    let image = bench.shard.desk.shared.metadata.image();
+    assert_eq!(names(&bench), before);
+    assert!(end < image.end() && image.end() < end + 10, "it goes on");
+    churn(&mut bench, "second", 5);
+    let newest = snapshots(&bench).pop().expect("two are kept");
+    let name = format!("{:020}-{:010}.checkpoint", newest.end.0, newest.epoch.0);
+    bench.rot(&format!("{DIR}/snapshots/{name}"), 100);
+    let before = names(&bench);
+    assert_eq!(
+        names(&bench.restart()),
+        before,
+        "the log has what the damaged one had"
+    );
+}
+
+#[test]
+fn metadata_are_whole_wherever_the_power_goes_while_a_snapshot_is_taken() {
+    let mut with_snapshot = 0;
+    for at in 0..40 {
+        let mut bench = Bench::with(&OFTEN);
+        churn(&mut bench, "t", 12);
+        let before = names(&bench);
+        let end = Offset(bench.shard.desk.shared.metadata.image().end());
+        let mut worker = worker(&bench);
+        worker.take_orders();
+        bench.crash_after(at);
+        (bench.shard.desk.shared.metadata.mailbox).order([Order::TakeSnapshot]);
+        worker.take_orders();
+        drop(worker);
+        let bench = bench.power_cut();
+        assert_eq!(names(&bench), before, "operation {at}");
+        let is_there = snapshots(&bench).iter().any(|id| id.end == end);
+        with_snapshot += usize::from(is_there);
+    }
+    assert!(0 < with_snapshot && with_snapshot < 40, "{with_snapshot}");
 }

@@ -2,13 +2,17 @@
 //! active controller and of this broker's life in the cluster.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use env::{Poller, Readiness, Turn, Worker};
+use env::{Disk, Poller, Readiness, Turn, Worker};
+use meta::checkpoint::{self, Head};
 use model::{BrokerId, Instant, Ticket};
-use raft::{CallId, Caller, Endpoint, Event, Failure, Fill, Peer, Request, Response};
+use raft::{
+    CallId, Caller, Endpoint, Event, Failure, Fill, Peer, Request, Response, SnapshotId, VoterSet,
+};
 use wire::{ApiKey, ErrorCode, Message, Reader, Records};
 
 use super::envelope::{self, Opened};
@@ -16,6 +20,7 @@ use super::lifecycle::{self, Ask, Heard};
 use super::links::{Lane, Links, Outbound, Reply};
 use super::mailbox::{Order, Outgoing, Question, Recipient};
 use super::membership::{self, Membership};
+use super::snapshot_files::SnapshotDir;
 use super::{log_read, vote_file, wire_form};
 use crate::inboxes::Redeemed;
 use crate::shared::Shared;
@@ -68,6 +73,7 @@ pub(crate) struct QuorumWorker {
     controller: Option<Endpoint>,
     /// Set once all else has stopped: until when the office may be handed on.
     ends_by: Option<Instant>,
+    snapshots: SnapshotDir,
     name: String,
 }
 
@@ -78,6 +84,7 @@ impl QuorumWorker {
         membership: Option<Membership>,
     ) -> QuorumWorker {
         let name = format!("raft-client-{}", shared.config().broker.node_id);
+        let snapshots = SnapshotDir::of(&shared.metadata.log_dir().path);
         QuorumWorker {
             shared,
             poller,
@@ -93,6 +100,7 @@ impl QuorumWorker {
             seen_end: 0,
             controller: None,
             ends_by: None,
+            snapshots,
             name,
         }
     }
@@ -125,8 +133,86 @@ impl QuorumWorker {
             } => self.answer(caller, *response, fill),
             Order::Ask(question) => self.ask(*question),
             Order::Call(outgoing) => self.call(outgoing),
+            Order::WriteSnapshot {
+                id,
+                position,
+                bytes,
+            } => {
+                let done = self.snapshots.write_part(self.disk(), id, position, &bytes);
+                self.complain(done, "write a snapshot of the metadata");
+            }
+            Order::FinishSnapshot { id, size } => self.finish_snapshot(id, size),
+            Order::DropSnapshot(id) => {
+                let done = self.snapshots.drop_part(self.disk(), id);
+                self.complain(done, "remove a part of a snapshot");
+            }
+            Order::DeleteSnapshot(id) => {
+                let done = self.snapshots.delete(self.disk(), id);
+                self.complain(done, "remove an old snapshot of the metadata");
+            }
+            Order::TakeSnapshot => self.take_snapshot(),
             Order::TakeOffice(epoch) => self.shared.take_office(epoch),
             Order::Look => self.shared.on_metadata_watched(),
+        }
+    }
+
+    fn disk(&self) -> &dyn Disk {
+        &*self.shared.env.disk
+    }
+
+    fn complain(&self, done: io::Result<()>, what: &str) {
+        if let Err(error) = done {
+            tracing::error!(target: env::logs::METADATA, "cannot {what}: {error}");
+        }
+    }
+
+    /// A snapshot was fetched to its end. What is wrong with it is found now, and it is fetched again.
+    fn finish_snapshot(&mut self, id: SnapshotId, size: u64) {
+        let event = match self.snapshots.finish(self.disk(), id, size) {
+            Ok(loaded) => {
+                let mut plan = self.shared.metadata.plan.lock();
+                plan.install(id, Arc::new(loaded.image));
+                let facts = loaded.facts;
+                Event::SnapshotInstalled { id, size, facts }
+            }
+            Err(error) => {
+                tracing::error!(target: env::logs::METADATA, "a snapshot that was fetched: {error}");
+                Event::SnapshotDamaged { id }
+            }
+        };
+        self.shared.step_quorum(event);
+    }
+
+    /// Writes what is committed as a snapshot, and lets the log begin at the one before it: two are kept.
+    fn take_snapshot(&mut self) {
+        let taken = self.shared.metadata.plan.lock().for_snapshot();
+        let Some((id, image, facts)) = taken else {
+            return;
+        };
+        let head = Head {
+            time: None,
+            kraft_version: facts.version,
+            voters: facts.voters.as_ref().map(VoterSet::to_record),
+        };
+        let now = self.shared.env.clock.wall_ms();
+        let written = checkpoint::write(&image, &head, now).map_err(|error| error.to_string());
+        let written = written.and_then(|bytes| {
+            let done = self.snapshots.write(self.disk(), id, &bytes);
+            done.map(|()| bytes.len() as u64)
+                .map_err(|error| error.to_string())
+        });
+        match written {
+            Err(error) => {
+                tracing::error!(target: env::logs::METADATA, "cannot write a snapshot of the metadata: {error}");
+            }
+            Ok(size) => {
+                let before = self.shared.metadata.last_snapshot();
+                (self.shared).step_quorum(Event::SnapshotWritten { id, size });
+                if let Some(to) = before.filter(|before| *before < id) {
+                    self.shared.step_quorum(Event::Trim { to });
+                }
+                tracing::debug!(target: env::logs::METADATA, %id, size, "wrote a snapshot of the metadata");
+            }
         }
     }
 
@@ -336,6 +422,25 @@ impl QuorumWorker {
             let topics = fetch.responses.iter_mut();
             for part in topics.flat_map(|topic| &mut topic.partitions) {
                 part.records = Some(records.clone());
+            }
+        }
+        if let (
+            Some(Fill::Snapshot {
+                id,
+                position,
+                bytes_max,
+            }),
+            Response::FetchSnapshot(fetch),
+        ) = (fill, &mut response)
+        {
+            let slice = (self.snapshots).slice(self.disk(), id, position, bytes_max);
+            let bytes = slice.unwrap_or_else(|error| {
+                tracing::error!(target: env::logs::METADATA, "cannot read snapshot {id} for another node: {error}");
+                Bytes::new()
+            });
+            let topics = fetch.topics.iter_mut();
+            for part in topics.flat_map(|topic| &mut topic.partitions) {
+                part.unaligned_records = Some(Records::from(bytes.clone()));
             }
         }
         let answered = Redeemed::Quorum(ticket, Box::new(response));

@@ -69,6 +69,26 @@ impl Bench {
         Bench::on(machine, settings)
     }
 
+    /// The power goes at the `count`th operation of the disk from now on.
+    pub(crate) fn crash_after(&self, count: u64) {
+        let operation = self.machine.counts().disk_ops + count;
+        (self.machine).faults(|faults| faults.crash_at_op = Some(operation));
+    }
+
+    /// The power is gone, if it was not yet, and comes back.
+    pub(crate) fn power_cut(self) -> Bench {
+        let Bench {
+            shard,
+            _broker,
+            machine,
+            settings,
+        } = self;
+        drop((shard, _broker));
+        machine.power_cut();
+        machine.faults(|faults| faults.crash_at_op = None);
+        Bench::on(machine, settings)
+    }
+
     fn on(machine: Machine, settings: config::Settings) -> Bench {
         let this = config::Machine {
             cores: 2,

@@ -46,6 +46,8 @@ pub struct MetadataLog {
     pub batches: Vec<Batch>,
     /// Known to be committed, as of the last checkpoint.
     pub committed: Offset,
+    /// The log starts here; batches in front of it may still be in files.
+    pub log_start: Offset,
 }
 
 impl Recovery {
@@ -213,6 +215,7 @@ impl Recovery {
         Ok(MetadataLog {
             batches: log.batches()?,
             committed: log.committed(),
+            log_start: log.log_start,
         })
     }
 
