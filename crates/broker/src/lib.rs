@@ -32,7 +32,7 @@ mod start;
 mod telemetry;
 mod topics;
 
-pub use control::Unfit;
+pub use control::{BootError, Unfit};
 pub use error_outcomes::{INDEFINITE, leaves_unknown};
 pub use log::journal::Damage;
 pub use memory_use::Held;

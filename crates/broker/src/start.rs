@@ -17,18 +17,17 @@ use meta::{Endpoint, Image, ReplayError, Resource, SecurityProtocol};
 use model::{LeaderEpoch, Offset, PartitionIndex, Ticket};
 use partition::{
     Announce, Cleaning, Found, Identity, InMemory, MetadataLog, News, OpenError, Partition,
-    PieceMaker, Recovery, Residents, Restart, Restored, SegmentWriter, Start, Syncer, Told,
-    check_ownership,
+    PieceMaker, Recovery, Residents, Restored, SegmentWriter, Start, Syncer, Told, check_ownership,
 };
-use raft::{
-    Boot, Election, History, LogView, Me, Quorum, Replica, SnapshotId, VersionRange, VoteFile,
-    Voter, VoterSet,
-};
+use raft::{Boot, Quorum};
 use wire::records::Batch;
 use wire::{ErrorCode, Uuid};
 
 use crate::committer::{Committer, Stage};
-use crate::control::{self, Loaded, Mailbox, Membership, Plan, QuorumWorker, SnapshotDir, Unfit};
+use crate::control::boot::{
+    BootError, Snapshots, begin_at, boot, quorum_identity, quorum_settings,
+};
+use crate::control::{self, Mailbox, Membership, Plan, QuorumWorker, Unfit};
 use crate::dir_choice;
 use crate::event_loop::Shard;
 use crate::ids::random_uuid;
@@ -48,11 +47,6 @@ const METADATA_TOPIC_ID: Uuid = Uuid([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 
 
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    #[error(
-        "there is no quorum of several nodes yet, and each would run alone: name this node only in controller.quorum.voters and \
-         controller.quorum.bootstrap.servers, or leave them out"
-    )]
-    Several,
     #[error(transparent)]
     Open(#[from] OpenError),
     #[error("cannot listen on {address}: {error}")]
@@ -82,10 +76,8 @@ pub enum StartError {
     NoMetadata { path: String },
     #[error("metadata log: {0}")]
     Metadata(#[from] Unfit),
-    #[error("metadata log: {0}")]
-    Quorum(&'static str),
-    #[error("cannot read {path}: {error}")]
-    VoteFile { path: String, error: io::Error },
+    #[error(transparent)]
+    Boot(#[from] BootError),
     #[error("cannot write the vote of this node to {}, which must keep it", .0.display())]
     Vote(PathBuf),
     #[error(transparent)]
@@ -117,9 +109,6 @@ impl Announce for Spread {
 
 impl Broker {
     pub fn start(env: &Env, broker: config::Broker) -> Result<Broker, StartError> {
-        if !broker.quorum.is_alone(broker.node_id) {
-            return Err(StartError::Several);
-        }
         let fixed = Settings::new(broker, &Image::default());
         let is_alone = fixed.broker.quorum.is_alone(fixed.broker.node_id);
         let Recovered {
@@ -153,7 +142,8 @@ impl Broker {
         let mailbox = Arc::new(Mailbox::new(quorum_poller.waker()));
         let inbox = inboxes.register(Arc::clone(&mailbox) as Arc<dyn Inbox>);
         let mut addresses = Vec::new();
-        for listener in &settings.broker.listeners {
+        let doors = settings.broker.listeners.iter();
+        for listener in doors.chain(&settings.broker.quorum.controller_listener) {
             let address = listener.address();
             let bound = pollers[0]
                 .listen(&address)
@@ -184,7 +174,7 @@ impl Broker {
             wall: env.clock.wall_ms(),
         };
         let seed = env.rng.next_u64();
-        let membership = (!is_alone).then(|| {
+        let membership = (!is_alone && settings.broker.quorum.roles.broker).then(|| {
             let interval = settings.broker.quorum.heartbeat_interval;
             Membership::new(&registration, &cluster_id, interval, at.now)
         });
@@ -537,230 +527,6 @@ fn recover(env: &Env, settings: &Settings) -> Result<Recovered, StartError> {
         cluster_id: cluster_id.unwrap_or_default(),
         rounds,
     })
-}
-
-/// A snapshot was fetched, and the process ended before the log began at it.
-fn begin_at(log: &Arc<Partition>, id: SnapshotId) -> Result<(), StartError> {
-    let restart = Restart {
-        log_start: id.end,
-        at: id.end,
-        epoch: id.epoch,
-    };
-    log.restart(restart)
-        .map_err(|_| StartError::Quorum("it cannot begin at its snapshot"))?;
-    let dir = log.dir();
-    while dir.has_queued() && !dir.is_failed() {
-        dir.commit(&mut Vec::new());
-    }
-    Ok(())
-}
-
-/// The snapshots of the metadata that were found.
-struct Snapshots {
-    /// Oldest first, with their sizes.
-    all: Vec<(SnapshotId, u64)>,
-    /// The newest that is whole.
-    newest: Option<Loaded>,
-}
-
-impl Snapshots {
-    /// Reads the newest one. One that is damaged is reported, and the one before it used: the log still has what is between.
-    fn find(env: &Env, path: &Path) -> Result<Snapshots, StartError> {
-        let dir = SnapshotDir::of(path);
-        let mut all = dir.list(&*env.disk).map_err(|error| StartError::VoteFile {
-            path: path.display().to_string(),
-            error,
-        })?;
-        let mut newest = None;
-        while let Some((id, _)) = all.last() {
-            match dir.load(&*env.disk, *id) {
-                Ok(loaded) => {
-                    newest = Some(loaded);
-                    break;
-                }
-                Err(error) => {
-                    tracing::error!(target: env::logs::RECOVERY, "snapshot of the metadata passed over: {error}");
-                    all.pop();
-                }
-            }
-        }
-        Ok(Snapshots { all, newest })
-    }
-
-    fn end(&self) -> Offset {
-        self.newest
-            .as_ref()
-            .map_or(Offset(0), |newest| newest.id.end)
-    }
-}
-
-/// The finds on disk, for the quorum. The only voter knows that all of its log is committed.
-fn boot(
-    env: &Env,
-    broker: &config::Broker,
-    dir: &Path,
-    (snapshots, batches, log_start): (&Snapshots, &[Batch], Offset),
-    committed: Offset,
-) -> Result<Boot, StartError> {
-    let end = batches.last().map_or(Offset(0), |last| last.next_offset());
-    let newest = snapshots.newest.as_ref().map(|newest| newest.id);
-    let first = if end < snapshots.end() {
-        newest
-    } else if log_start == Offset(0) {
-        None
-    } else {
-        // A snapshot may be gone before the log is known to begin at the next one.
-        let mut ids = snapshots.all.iter().map(|(id, _)| *id);
-        let at_start = ids.find(|id| log_start <= id.end);
-        Some(at_start.ok_or(StartError::Quorum(
-            "the snapshot that it begins at is missing or damaged: restore it from a copy of the directory",
-        ))?)
-    };
-    let mut log = LogView::starting_at(first);
-    let mut history = History::new(voters(broker));
-    if let Some(newest) = &snapshots.newest
-        && first.is_some()
-    {
-        history.restart(newest.id, &newest.facts);
-    }
-    let start = first.map_or(Offset(0), |first| first.end);
-    for batch in batches.iter().filter(|batch| start <= batch.base_offset()) {
-        log.note(batch)
-            .map_err(|_| StartError::Quorum("its batches are out of order"))?;
-        if snapshots.end() <= batch.base_offset() || first.is_none() {
-            history
-                .note(batch)
-                .map_err(|_| StartError::Quorum("a record of its voters cannot be read"))?;
-        }
-    }
-    for (id, size) in &snapshots.all {
-        log.add_snapshot(*id, *size);
-    }
-    log.believe();
-    let vote = control::load_vote(&*env.disk, dir).map_err(|error| {
-        let path = dir.join(raft::quorum_state::FILE_NAME);
-        let path = path.display().to_string();
-        StartError::VoteFile { path, error }
-    })?;
-    let vote = if broker.quorum.is_alone(broker.node_id) {
-        vote_alone(vote, &log)
-    } else {
-        vote
-    };
-    Ok(Boot {
-        log,
-        history,
-        vote,
-        committed,
-    })
-}
-
-/// The voters of the settings. Their directories are not known, and none is asked for (`kraft.version` 0).
-fn voters(broker: &config::Broker) -> VoterSet {
-    let voter = |id, listeners| Voter {
-        replica: Replica {
-            id,
-            directory: Uuid::ZERO,
-        },
-        listeners,
-        versions: VersionRange::default(),
-    };
-    if broker.quorum.is_alone(broker.node_id) {
-        return VoterSet::of([voter(broker.node_id, Vec::new())]);
-    }
-    let named = broker.quorum.voters.iter().map(|known| {
-        let listener = raft::Listener {
-            name: controller_listener(broker),
-            endpoint: raft::Endpoint {
-                host: known.host.clone(),
-                port: known.port,
-            },
-        };
-        voter(known.id, vec![listener])
-    });
-    VoterSet::of(named)
-}
-
-/// Name of the listener at which nodes reach each other.
-fn controller_listener(broker: &config::Broker) -> String {
-    let first = || {
-        broker
-            .listeners
-            .first()
-            .map(|listener| listener.name.clone())
-    };
-    let named = broker.quorum.controller_listener.clone().or_else(first);
-    named.unwrap_or_else(|| "CONTROLLER".to_owned())
-}
-
-fn quorum_settings(quorum: &config::Quorum) -> raft::Settings {
-    raft::Settings {
-        election_timeout: quorum.election_timeout,
-        election_backoff_max: quorum.election_backoff_max,
-        fetch_timeout: quorum.fetch_timeout,
-        request_timeout: quorum.request_timeout,
-        retry_backoff: quorum.retry_backoff,
-        may_become_voter: quorum.roles.controller,
-        ..raft::Settings::default()
-    }
-}
-
-/// The only voter needs no memory of votes that it gave to others: a file that is lost is begun anew behind the log.
-fn vote_alone(found: VoteFile, log: &LogView) -> VoteFile {
-    let epoch = log.last_epoch();
-    match found {
-        VoteFile::Known(election) if epoch <= election.epoch => found,
-        VoteFile::Fresh if epoch == LeaderEpoch(0) => found,
-        _ => VoteFile::Known(Election {
-            epoch,
-            ..Election::NONE
-        }),
-    }
-}
-
-/// This node as the quorum knows it. A voter is dialled where the settings say, as the others know it.
-fn quorum_identity(
-    settings: &Settings,
-    log: &Partition,
-    cluster_id: &str,
-    endpoints: &[Endpoint],
-) -> Me {
-    let broker = &settings.broker;
-    let listener = controller_listener(broker);
-    let voter = broker
-        .quorum
-        .voters
-        .iter()
-        .find(|voter| voter.id == broker.node_id);
-    let bound = || endpoints.iter().find(|endpoint| endpoint.name == listener);
-    let endpoint = voter.map(|voter| (&voter.host, voter.port));
-    let endpoint = endpoint.or_else(|| bound().map(|bound| (&bound.host, bound.port)));
-    let listeners = endpoint.map(|(host, port)| raft::Listener {
-        name: listener.clone(),
-        endpoint: raft::Endpoint {
-            host: host.clone(),
-            port,
-        },
-    });
-    let seeds = broker
-        .quorum
-        .servers
-        .iter()
-        .map(|(host, port)| raft::Endpoint {
-            host: host.clone(),
-            port: *port,
-        });
-    Me {
-        replica: Replica {
-            id: broker.node_id,
-            directory: log.dir().id,
-        },
-        cluster: cluster_id.to_owned(),
-        listeners: listeners.into_iter().collect(),
-        listener,
-        seeds: seeds.collect(),
-        versions: VersionRange { min: 0, max: 1 },
-    }
 }
 
 /// Which of the directories has the metadata log, or is to have that of a new broker. Their order in the settings may change.

@@ -4,6 +4,7 @@
 //! beyond the log come here as orders, which one worker carries out in their order: it writes the vote file, talks to other nodes,
 //! and reports what is synced. The active controller's soft state is in [`office`], this broker's own life in [`lifecycle`].
 
+pub(crate) mod boot;
 pub(crate) mod envelope;
 mod lifecycle;
 mod links;
@@ -14,17 +15,17 @@ pub(crate) mod office;
 mod plan;
 mod replay;
 mod snapshot_files;
+mod tenure;
 mod vote_file;
 mod wire_form;
 mod worker;
 
+pub use boot::BootError;
 pub(crate) use mailbox::{Mailbox, Order, Outgoing, Question, Recipient};
 pub(crate) use membership::Membership;
 pub(crate) use plan::{Aftermath, Plan};
 pub use replay::Unfit;
 pub(crate) use replay::replay;
-pub(crate) use snapshot_files::{Loaded, SnapshotDir};
-pub(crate) use vote_file::load as load_vote;
 pub(crate) use worker::QuorumWorker;
 
 #[cfg(test)]

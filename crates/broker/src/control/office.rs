@@ -14,19 +14,15 @@ use raft::RoleName;
 use wire::ErrorCode;
 
 use super::plan::{Aftermath, Plan};
+use super::tenure::Office;
 use crate::metadata::Written;
 use crate::shared::Shared;
 
 /// A record batch that cannot be written now is tried again after this pause.
 const RETRY: std::time::Duration = std::time::Duration::from_secs(1);
 
-/// The state of an active controller that is in no log.
-pub(crate) struct Office {
-    pub(crate) epoch: LeaderEpoch,
-    pub(crate) sessions: Sessions,
-    /// Sessions are not looked at before.
-    pause: Option<Instant>,
-}
+/// A decision about a member of the cluster, and what became of its records.
+type Decided<T, E> = (Result<T, E>, Written);
 
 /// The state of a broker after its heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,7 +157,7 @@ impl Shared {
         &self,
         ticket: Ticket,
         broker: &Registering,
-    ) -> Option<(Result<i64, RegisterError>, Written)> {
+    ) -> Option<Decided<i64, RegisterError>> {
         self.decide_in_office(ticket, |plan, settings, now| {
             let image = std::sync::Arc::clone(&plan.image);
             let Some(office) = plan.office.as_mut() else {
@@ -193,7 +189,7 @@ impl Shared {
         &self,
         ticket: Ticket,
         beat: &Heartbeat,
-    ) -> Option<(Result<Standing, HeartbeatError>, Written)> {
+    ) -> Option<Decided<Standing, HeartbeatError>> {
         self.decide_in_office(ticket, |plan, settings, now| {
             let image = std::sync::Arc::clone(&plan.image);
             let Some(office) = plan.office.as_mut() else {
@@ -226,7 +222,7 @@ impl Shared {
         ticket: Ticket,
         broker: BrokerId,
         epoch: i64,
-    ) -> Option<(Result<(i64, i32), ErrorCode>, Written)> {
+    ) -> Option<Decided<(i64, i32), ErrorCode>> {
         self.decide_in_office(ticket, |plan, _, _| {
             match producer_ids::allocate_for(&plan.image, broker, epoch) {
                 Ok((record, block)) => {

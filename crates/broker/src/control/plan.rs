@@ -14,8 +14,8 @@ use wire::ErrorCode;
 use wire::records::{Batch, BatchBuilder};
 
 use super::mailbox::Order;
-use super::office::Office;
 use super::replay::replay;
+use super::tenure::Office;
 use crate::metadata::Written;
 use crate::shared::Shared;
 

@@ -9,8 +9,9 @@ use raft::quorum_state::{CHECK_NAME, FILE_NAME};
 use raft::{Election, SnapshotId, VoteFile, VoterSet};
 use wire::messages::CreateTopicsRequest;
 
+use super::snapshot_files::SnapshotDir;
 use super::vote_file::{load, store};
-use super::{Order, QuorumWorker, SnapshotDir};
+use super::{Order, QuorumWorker};
 use crate::event_loop::bench::Bench;
 
 const DIR: &str = "/data";

@@ -65,7 +65,7 @@ pub(crate) struct QuorumWorker {
     waiting: VecDeque<Box<Outgoing>>,
     waiting_until: Option<Instant>,
     held: Vec<Held>,
-    /// `None` in a cluster of one, whose broker registers when it starts.
+    /// `None` in a cluster of one, whose broker registers when it starts, and where this node is no broker.
     membership: Option<Membership>,
     /// The end of the metadata that the lifecycle knows to be here.
     seen_end: i64,
@@ -506,14 +506,18 @@ impl QuorumWorker {
     /// What the broker has to tell the controller now.
     fn live(&mut self, now: Instant) {
         let end = self.shared.metadata.image().end();
+        let is_leaving = self.shared.is_leaving();
         let Some(membership) = &mut self.membership else {
+            if is_leaving {
+                self.shared.stop_now();
+            }
             return;
         };
         if end != self.seen_end {
             self.seen_end = end;
             membership.life.on_metadata(now);
         }
-        if self.shared.is_leaving() && membership.life.leave(now) {
+        if is_leaving && membership.life.leave(now) {
             self.shared.stop_now();
         }
         let turn = membership.life.on_tick(now);
@@ -562,7 +566,7 @@ impl QuorumWorker {
         if !self.shared.have_shards_ended() {
             return false;
         }
-        if self.membership.is_none() {
+        if self.shared.metadata.is_alone {
             return true;
         }
         if self.ends_by.is_none() {

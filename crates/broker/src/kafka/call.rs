@@ -260,9 +260,6 @@ impl Call<'_> {
         again: impl FnOnce(&mut Call<'_>, Attempt) -> Outcome + Send + 'static,
         decide: impl FnOnce(&View<'_>, &mut dyn Uuids) -> Vec<Record>,
     ) -> Outcome {
-        if !self.desk.shared.metadata.is_alone {
-            return super::forward::change_first(self, again, decide);
-        }
         let ticket = self.ticket();
         let decide = |view: &View<'_>, uuids: &mut dyn Uuids| (decide(view, uuids), ());
         let ((), begun) = change::begin(self.desk, &self.asker, ticket, AGAIN_WAIT_MAX, decide);

@@ -4,7 +4,6 @@
 //! the answer goes back as it is; what a request needs before it can be answered (a topic, producer ids) is asked for in the same way.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -12,19 +11,18 @@ use meta::Record;
 use meta::decide::Uuids;
 use wire::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use wire::messages::{
-    AllocateProducerIdsRequest, AllocateProducerIdsResponse, CreateTopicsRequest, EnvelopeRequest,
+    AllocateProducerIdsRequest, AllocateProducerIdsResponse, CreateTopicsRequest,
     IncrementalAlterConfigsRequest,
 };
-use wire::{ApiKey, ErrorCode, Message, Reader, Uuid, decode_request_header};
+use wire::{ApiKey, Message, Reader, Uuid, decode_request_header};
 
 use super::call::{AGAIN_WAIT_MAX, Attempt, Call};
-use super::router::dispatch;
 use crate::control::Recipient;
 use crate::control::envelope::{self, Answer};
-use crate::event_loop::{Address, EnvelopeAddress, Outcome, Reply};
+use crate::event_loop::{Outcome, Reply};
 use crate::ids::random_uuid;
+use crate::ops::Desk;
 use crate::ops::view::View;
-use crate::ops::{Asker, Desk};
 
 /// Version in which a broker asks for topics.
 const CREATE_TOPICS: i16 = 7;
@@ -34,7 +32,7 @@ const DEFAULT: i32 = -1;
 const BROKER_LOGGER: i8 = 8;
 
 /// True if the active controller alone can answer.
-const fn is_for_controller(key: ApiKey) -> bool {
+pub(super) const fn is_for_controller(key: ApiKey) -> bool {
     matches!(
         key,
         ApiKey::CreateTopics
@@ -90,75 +88,16 @@ fn is_about_this_node(key: ApiKey, frame: &Bytes) -> bool {
             })
 }
 
-/// Another broker brings the request of one of its clients.
-pub(super) fn on_envelope(call: &mut Call<'_>, request: EnvelopeRequest) -> Outcome {
-    let outer = EnvelopeAddress {
-        correlation_id: call.address.correlation_id,
-        version: call.address.version,
-    };
-    call.address.envelope = Some(outer);
-    let frame = request.request_data;
-    let mut reader = Reader::new(frame.clone());
-    let (Ok(head), Some(client)) = (
-        decode_request_header(&mut reader),
-        address(&request.client_host_address),
-    ) else {
-        return Outcome::Close;
-    };
-    let is_fit = head.api().is_some_and(is_for_controller);
-    if !is_fit || !call.desk.shared.metadata.is_active() {
-        return Outcome::Close;
-    }
-    call.address = Address {
-        correlation_id: head.correlation_id,
-        version: head.version,
-        key: head.key,
-        ..call.address
-    };
-    let local = call.asker.local;
-    call.asker = Arc::new(Asker::anonymous(SocketAddr::new(client, 0), local));
-    dispatch(call, &head, reader, frame)
-}
-
-fn address(bytes: &Bytes) -> Option<IpAddr> {
-    let v4 = <[u8; 4]>::try_from(&bytes[..]).map(|ip| IpAddr::V4(Ipv4Addr::from(ip)));
-    let v6 = <[u8; 16]>::try_from(&bytes[..]).map(|ip| IpAddr::V6(Ipv6Addr::from(ip)));
-    v4.or(v6).ok()
-}
-
-/// Puts an answer into the envelope that it goes back in. A request that got none was not fit, or its controller is none any more.
-pub(super) fn wrap(desk: &Desk, to: EnvelopeAddress, outcome: Outcome) -> Outcome {
-    let metadata = &desk.shared.metadata;
-    let (data, code) = match outcome {
-        Outcome::Waits => return Outcome::Waits,
-        Outcome::Reply(reply) => (reply.frame(), ErrorCode::None),
-        Outcome::Silent | Outcome::Close if metadata.is_active() => {
-            (None, ErrorCode::InvalidRequest)
-        }
-        Outcome::Silent | Outcome::Close => (None, ErrorCode::NotController),
-    };
-    let answer = Answer {
-        data,
-        code: code.code(),
-        end: Some(metadata.image().end()),
-    };
-    let EnvelopeAddress {
-        correlation_id,
-        version,
-    } = to;
-    match wire::frame::encode_response(ApiKey::Envelope, &answer, version, correlation_id) {
-        Ok(encoded) => Outcome::Reply(Reply::new(encoded, Vec::new())),
-        Err(_) => Outcome::Close,
-    }
-}
-
-/// Has the controller make what a request needs before it can be answered; `again` handles it then.
-pub(super) fn change_first(
+/// Makes what a request needs before it can be answered, or has the controller make it; `again` handles it then.
+pub(crate) fn change_first(
     call: &mut Call<'_>,
     again: impl FnOnce(&mut Call<'_>, Attempt) -> Outcome + Send + 'static,
     decide: impl FnOnce(&View<'_>, &mut dyn Uuids) -> Vec<Record>,
 ) -> Outcome {
     let shared = Arc::clone(&call.desk.shared);
+    if shared.metadata.is_alone {
+        return call.change_first(again, decide);
+    }
     let scene = call.scene();
     let view = scene.view(&shared.metadata.cluster_id);
     let records = decide(&view, &mut || random_uuid(&shared.env));

@@ -86,7 +86,7 @@ impl Hall<'_> {
             }
         }
         let outcome = match address.envelope {
-            Some(envelope) => super::forward::wrap(self.desk, envelope, outcome),
+            Some(envelope) => super::envelope::wrap(self.desk, envelope, outcome),
             None => outcome,
         };
         self.connections.settle(address, outcome);

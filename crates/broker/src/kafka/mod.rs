@@ -6,7 +6,8 @@
 pub(crate) mod api;
 mod call;
 mod denied;
-mod forward;
+mod envelope;
+pub(crate) mod forward;
 mod hall;
 mod news;
 mod parked;

@@ -10,7 +10,6 @@ use wire::{ApiKey, Message, Reader};
 
 use super::api::{self, *};
 use super::call::{Call, with};
-use super::forward;
 use super::parked::Waiting;
 use crate::control::{Order, Question};
 use crate::event_loop::Outcome;
@@ -55,7 +54,6 @@ pub(super) fn route(call: &mut Call<'_>, key: ApiKey, reader: Reader) -> Outcome
         ApiKey::AddRaftVoter => question(call, reader, Request::AddVoter),
         ApiKey::RemoveRaftVoter => question(call, reader, Request::RemoveVoter),
         ApiKey::UpdateRaftVoter => question(call, reader, Request::UpdateVoter),
-        ApiKey::Envelope => with(call, reader, forward::on_envelope),
         ApiKey::BrokerRegistration => with(call, reader, broker_registration::on_registration),
         ApiKey::BrokerHeartbeat => with(call, reader, broker_heartbeat::on_heartbeat),
         ApiKey::AllocateProducerIds => with(call, reader, allocate_producer_ids::on_allocate),

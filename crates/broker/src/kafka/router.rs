@@ -3,6 +3,7 @@
 //! Has an arm for every row of the table of APIs. What needs an answer from the published metadata alone, or a change of them, is
 //! carried out here around a function of the request; everything else has a handler of its own.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,8 +13,8 @@ use env::logs::REQUESTS;
 use meta::Record;
 use meta::decide::Uuids;
 use wire::messages::{
-    DescribeDelegationTokenRequest, ExpireDelegationTokenRequest, RenewDelegationTokenRequest,
-    SaslAuthenticateRequest, SaslHandshakeRequest,
+    DescribeDelegationTokenRequest, EnvelopeRequest, ExpireDelegationTokenRequest,
+    RenewDelegationTokenRequest, SaslAuthenticateRequest, SaslHandshakeRequest,
 };
 use wire::{ApiKey, Message, Reader, RequestHead, decode_request_header};
 
@@ -24,10 +25,10 @@ use super::denied;
 use super::forward;
 use super::hall::Hall;
 use super::peers;
-use crate::event_loop::{Address, Outcome, SlotNumber};
+use crate::event_loop::{Address, EnvelopeAddress, Outcome, SlotNumber};
 use crate::metrics::meter::Refusal;
-use crate::ops::access;
 use crate::ops::view::View;
+use crate::ops::{Asker, access};
 
 /// Handles one frame; its answer goes to `slot`.
 pub(crate) fn on_request(hall: &mut Hall<'_>, conn: ConnId, slot: SlotNumber, frame: Bytes) {
@@ -70,16 +71,14 @@ pub(crate) fn on_request(hall: &mut Hall<'_>, conn: ConnId, slot: SlotNumber, fr
 }
 
 /// `frame` is the whole request.
-pub(super) fn dispatch(
-    call: &mut Call<'_>,
-    head: &RequestHead,
-    reader: Reader,
-    frame: Bytes,
-) -> Outcome {
+fn dispatch(call: &mut Call<'_>, head: &RequestHead, reader: Reader, frame: Bytes) -> Outcome {
     if let Some(key) = head.api()
         && peers::is_served(call, key, head.version)
     {
-        return peers::route(call, key, reader);
+        return match key {
+            ApiKey::Envelope => with(call, reader, on_envelope),
+            _ => peers::route(call, key, reader),
+        };
     }
     let Some(key) = head.api().filter(|key| api::is_served(*key, head.version)) else {
         return match head.api() {
@@ -104,6 +103,42 @@ pub(super) fn dispatch(
         call.door.asked_at = Some(call.desk.now);
     }
     route(call, key, head, reader)
+}
+
+/// Another broker brings the request of one of its clients.
+fn on_envelope(call: &mut Call<'_>, request: EnvelopeRequest) -> Outcome {
+    let outer = EnvelopeAddress {
+        correlation_id: call.address.correlation_id,
+        version: call.address.version,
+    };
+    call.address.envelope = Some(outer);
+    let frame = request.request_data;
+    let mut reader = Reader::new(frame.clone());
+    let (Ok(head), Some(client)) = (
+        decode_request_header(&mut reader),
+        address(&request.client_host_address),
+    ) else {
+        return Outcome::Close;
+    };
+    let is_fit = head.api().is_some_and(forward::is_for_controller);
+    if !is_fit || !call.desk.shared.metadata.is_active() {
+        return Outcome::Close;
+    }
+    call.address = Address {
+        correlation_id: head.correlation_id,
+        version: head.version,
+        key: head.key,
+        ..call.address
+    };
+    let local = call.asker.local;
+    call.asker = Arc::new(Asker::anonymous(SocketAddr::new(client, 0), local));
+    dispatch(call, &head, reader, frame)
+}
+
+fn address(bytes: &Bytes) -> Option<IpAddr> {
+    let v4 = <[u8; 4]>::try_from(&bytes[..]).map(|ip| IpAddr::V4(Ipv4Addr::from(ip)));
+    let v6 = <[u8; 16]>::try_from(&bytes[..]).map(|ip| IpAddr::V6(Ipv6Addr::from(ip)));
+    v4.or(v6).ok()
 }
 
 /// The client finds its connection closed and has nothing to show to the one who runs it.

@@ -1,3 +1,5 @@
+//! The quorum that settings name: what is accepted, what is refused, and why.
+
 use std::time::Duration;
 
 use model::BrokerId;

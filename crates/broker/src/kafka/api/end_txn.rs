@@ -10,6 +10,7 @@ use super::txn::{fenced, producer};
 use crate::event_loop::Outcome;
 use crate::kafka::call::Attempt;
 use crate::kafka::call::Call;
+use crate::kafka::forward;
 use crate::ops::txns::{self, End, Named, Protocol, unexpected};
 
 /// First version whose clients know PRODUCER_FENCED.
@@ -37,7 +38,7 @@ pub(crate) fn on_end_txn(call: &mut Call<'_>, request: EndTxnRequest, attempt: A
             return call.reply(ApiKey::EndTxn, &response);
         }
         let again = |call: &mut Call<'_>, attempt| on_end_txn(call, request, attempt);
-        return call.change_first(again, |view, _| txns::allocate(view));
+        return forward::change_first(call, again, |view, _| txns::allocate(view));
     }
     let protocol = if call.version() >= EPOCH_VERSION {
         Protocol::BrokerAdds

@@ -10,6 +10,7 @@ use wire::{ApiKey, ErrorCode};
 use crate::event_loop::Outcome;
 use crate::kafka::call::Attempt;
 use crate::kafka::call::Call;
+use crate::kafka::forward;
 use crate::ops::access::{Operation, Resource};
 use crate::ops::cluster::{Coordinated, find_coordinator};
 use crate::ops::topics::create_by_the_way;
@@ -40,7 +41,7 @@ pub(crate) fn on_find_coordinator(
     let is_missing = topic.is_some_and(|name| scene.image.topic(name).is_none());
     if let Some(name) = topic.filter(|_| is_missing && attempt == Attempt::First) {
         let again = |call: &mut Call<'_>, attempt| on_find_coordinator(call, request, attempt);
-        return call.change_first(again, |view, uuids| {
+        return forward::change_first(call, again, |view, uuids| {
             create_by_the_way(view, &BTreeSet::from([name]), uuids)
         });
     }

@@ -9,6 +9,7 @@ use crate::coordinate::question::Said;
 use crate::event_loop::Outcome;
 use crate::kafka::call::Attempt;
 use crate::kafka::call::Call;
+use crate::kafka::forward;
 use crate::ops::asking::only;
 use crate::ops::txns::{self, Init, InitProducer, unexpected};
 
@@ -51,7 +52,7 @@ fn init(call: &mut Call<'_>, asked: InitProducer, attempt: Attempt) -> Outcome {
         }
         Init::NeedsIds(asked) => {
             let again = |call: &mut Call<'_>, attempt| init(call, asked, attempt);
-            return call.change_first(again, |view, _| txns::allocate(view));
+            return forward::change_first(call, again, |view, _| txns::allocate(view));
         }
         Init::Refused(code) => return refuse_producer_id(call, code),
     };

@@ -15,6 +15,7 @@ use wire::{ApiKey, ErrorCode, Uuid};
 use super::{NO_OPERATIONS, number, numbers, offline};
 use crate::event_loop::Outcome;
 use crate::kafka::call::{Attempt, Call};
+use crate::kafka::forward;
 use crate::ops::access::Resource;
 use crate::ops::topics::create_by_the_way;
 use crate::ops::view::View;
@@ -36,7 +37,9 @@ pub(crate) fn on_metadata(
     if attempt == Attempt::First && !missing(&request, version, &view).is_empty() {
         let asked = request.clone();
         let again = move |call: &mut Call<'_>, attempt| on_metadata(call, asked, attempt);
-        return call.change_first(again, |view, uuids| create(&request, version, view, uuids));
+        return forward::change_first(call, again, |view, uuids| {
+            create(&request, version, view, uuids)
+        });
     }
     let mut response = handle(&request, version, &view);
     offline::in_metadata(&mut response, &call.desk.topics(), view.broker.node_id);

@@ -22,6 +22,7 @@ use crate::event_loop::Outcome;
 use crate::ids::random_uuid;
 use crate::kafka::call::Attempt;
 use crate::kafka::call::Call;
+use crate::kafka::forward;
 use crate::ops::topics::create_by_the_way;
 use crate::telemetry::{Identity, Push};
 
@@ -131,7 +132,7 @@ fn create_client_metrics(
     request: PushTelemetryRequest,
 ) -> Outcome {
     let again = move |call: &mut Call<'_>, attempt| on_push_telemetry(call, who, request, attempt);
-    call.change_first(again, |view, uuids| {
+    forward::change_first(call, again, |view, uuids| {
         create_by_the_way(view, &BTreeSet::from([meta::name::CLIENT_METRICS]), uuids)
     })
 }

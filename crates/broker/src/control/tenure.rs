@@ -1,0 +1,12 @@
+//! The soft state of an active controller: it begins anew with each of them.
+
+use meta::sessions::Sessions;
+use model::{Instant, LeaderEpoch};
+
+/// The state of an active controller that is in no log.
+pub(crate) struct Office {
+    pub(crate) epoch: LeaderEpoch,
+    pub(crate) sessions: Sessions,
+    /// Sessions are not looked at before.
+    pub(super) pause: Option<Instant>,
+}

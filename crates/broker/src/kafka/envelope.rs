@@ -1,0 +1,33 @@
+//! Answers that go back in the envelope of another broker, which carries them to its client (KIP-590).
+
+use wire::{ApiKey, ErrorCode};
+
+use crate::control::envelope::Answer;
+use crate::event_loop::{EnvelopeAddress, Outcome, Reply};
+use crate::ops::Desk;
+
+/// Puts an answer into the envelope that it goes back in. A request that got none was not fit, or its controller is none any more.
+pub(super) fn wrap(desk: &Desk, to: EnvelopeAddress, outcome: Outcome) -> Outcome {
+    let metadata = &desk.shared.metadata;
+    let (data, code) = match outcome {
+        Outcome::Waits => return Outcome::Waits,
+        Outcome::Reply(reply) => (reply.frame(), ErrorCode::None),
+        Outcome::Silent | Outcome::Close if metadata.is_active() => {
+            (None, ErrorCode::InvalidRequest)
+        }
+        Outcome::Silent | Outcome::Close => (None, ErrorCode::NotController),
+    };
+    let answer = Answer {
+        data,
+        code: code.code(),
+        end: Some(metadata.image().end()),
+    };
+    let EnvelopeAddress {
+        correlation_id,
+        version,
+    } = to;
+    match wire::frame::encode_response(ApiKey::Envelope, &answer, version, correlation_id) {
+        Ok(encoded) => Outcome::Reply(Reply::new(encoded, Vec::new())),
+        Err(_) => Outcome::Close,
+    }
+}
