@@ -66,11 +66,14 @@ impl Topic {
         self.sites.iter().filter_map(|site| site.here.as_ref())
     }
 
-    /// Those among them that `broker`, which is this one, leads.
-    pub(crate) fn led_by(&self, broker: BrokerId) -> impl Iterator<Item = &Arc<Partition>> {
+    /// Those among them that `broker`, which is this one, leads, and since which epoch.
+    pub(crate) fn led_by(
+        &self,
+        broker: BrokerId,
+    ) -> impl Iterator<Item = (&Arc<Partition>, LeaderEpoch)> {
         let led = move |site: &&Site| site.leader.broker == Some(broker);
         let sites = self.sites.iter().filter(led);
-        sites.filter_map(|site| site.here.as_ref())
+        sites.filter_map(|site| Some((site.here.as_ref()?, site.leader.epoch)))
     }
 
     pub(crate) fn leader(&self, index: i32) -> Option<Leader> {
@@ -100,6 +103,11 @@ impl Topics {
         } else {
             self.with_id(id)
         }
+    }
+
+    /// The leader of a partition of a topic by its name; none where the metadata know of no such partition.
+    pub(crate) fn leader(&self, name: &str, index: i32) -> Option<Leader> {
+        self.named(name)?.leader(index)
     }
 
     /// A partition of a topic by its name.

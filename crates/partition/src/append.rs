@@ -128,10 +128,24 @@ impl Partition {
         acks: Acks,
         moment: Moment<'_>,
     ) -> Result<Appended, AppendError> {
+        self.append_in(LeaderEpoch::NONE, batch, (origin, warrant), acks, moment)
+    }
+
+    /// The same, but only in one leader epoch: a coordinator decides on what it read in that epoch, and in a later one the log may hold
+    /// something else. Any epoch will do for one that names none.
+    pub fn append_in(
+        self: &Arc<Self>,
+        epoch: LeaderEpoch,
+        batch: Batch,
+        (origin, warrant): (Origin, Warrant),
+        acks: Acks,
+        moment: Moment<'_>,
+    ) -> Result<Appended, AppendError> {
         let config = self.config();
         let batch = prepare(batch, &config, moment.wall)?;
         let mut guard = self.state.lock();
         let state = &mut *guard;
+        state.check_writer(epoch)?;
         if let Err(refused) = self.check_open(state, &config, acks) {
             if matches!(refused, AppendError::Storage { full: true }) && origin == Origin::Client {
                 state.await_again(&batch, moment.wall);
@@ -172,9 +186,11 @@ impl Partition {
         Ok(self.place(state, batch, None, acks, moment))
     }
 
-    /// Appends the marker that ends the transaction of a producer. One that is repeated is appended again, and ends nothing.
+    /// Appends the marker that ends the transaction of a producer, in the leader epoch that is named, if one is. One that is repeated
+    /// is appended again, and ends nothing.
     pub fn append_marker(
         self: &Arc<Self>,
+        epoch: LeaderEpoch,
         marker: Marker,
         acks: Acks,
         moment: Moment<'_>,
@@ -192,6 +208,7 @@ impl Partition {
         }
         let mut guard = self.state.lock();
         let state = &mut *guard;
+        state.check_writer(epoch)?;
         self.check_open(state, &config, acks)?;
         state
             .producers
@@ -479,6 +496,16 @@ fn append_time(batch: &Batch) -> Timestamp {
 }
 
 impl State {
+    /// A writer that names a leader epoch writes in that epoch or not at all.
+    pub(crate) fn check_writer(&self, named: LeaderEpoch) -> Result<(), AppendError> {
+        let epoch = self.progress.epoch();
+        if named == LeaderEpoch::NONE || named == epoch {
+            Ok(())
+        } else {
+            Err(AppendError::NotLeader { epoch })
+        }
+    }
+
     /// A batch may join the transaction that its producer has open here; to begin one it needs a warrant.
     fn check_warrant(&self, batch: &Batch, warrant: Warrant) -> Result<(), AppendError> {
         let (id, epoch) = (batch.producer_id(), batch.producer_epoch());

@@ -91,7 +91,14 @@ impl Partition {
 
     /// Redeems `ticket` when everything appended so far is committed; `false` when it is already.
     pub fn await_end(&self, ticket: Ticket) -> Result<bool, NeverCommitted> {
+        self.await_end_in(LeaderEpoch::NONE, ticket)
+    }
+
+    /// The same for something that was appended in one leader epoch: it may be cut off in a later one, and other records may reach
+    /// its offsets.
+    pub fn await_end_in(&self, epoch: LeaderEpoch, ticket: Ticket) -> Result<bool, NeverCommitted> {
         let mut state = self.state.lock();
+        state.check_writer(epoch).map_err(|_| NeverCommitted)?;
         let until = state.tail.end();
         if state.progress.has_reached(until, Wanted::Committed) {
             return Ok(false);

@@ -23,7 +23,6 @@ pub(crate) enum Recipient {
     /// The active controller, whichever that is. Asked again until it answers as such.
     Controller,
     /// Asked once.
-    #[expect(dead_code, reason = "no request of one broker to another is sent yet")]
     Broker(BrokerId),
 }
 

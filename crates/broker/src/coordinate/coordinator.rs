@@ -3,7 +3,8 @@
 //! Requests within one turn of the shard are written together, as one batch. Invariant: the machine has replayed the log up to
 //! its end, and then what is not written yet, in order, and nothing else changed it; what is not written comes before anything else
 //! in the log, and is written before anybody hears of it. A log that cannot be read or written makes the coordinator say so to
-//! everyone; it never answers from half of its state.
+//! everyone; it never answers from half of its state. It is of one leader epoch: in another one the log is another broker's, or was
+//! meanwhile, and its coordinator begins anew.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,12 +13,15 @@ use bytes::Bytes;
 use coord::{Caller, Moment, Step, Topics, txn};
 use log::producer::Origin;
 use model::{Instant, LeaderEpoch, Offset, Sequence};
-use partition::{Acks, Isolation, Marker, Partition, ReadRequest, Records, Stamp, Warrant};
+use partition::{
+    Acks, Isolation, Marker, Partition, ReadError, ReadRequest, Records, Stamp, Warrant,
+};
 use wire::ErrorCode;
 use wire::records::{Batch, BatchBuilder, Caps, Codec, ControlRecord, RecordIter, Source};
 
 use super::machine::Machine;
 use super::marking::append_marker;
+use super::question::Basis;
 use crate::error;
 use crate::settings::Settings;
 
@@ -45,6 +49,8 @@ enum State {
 
 pub(super) struct Coordinator<M: Machine> {
     pub(super) log: Arc<Partition>,
+    /// The leader epoch of the log that it is of.
+    epoch: LeaderEpoch,
     machine: M,
     settings: Arc<Settings>,
     codec: Codec,
@@ -79,17 +85,18 @@ enum Piece {
 /// Key and value.
 type EncodedRecord = (Bytes, Option<Bytes>);
 
-/// Answers that may leave when `log` is durable.
+/// Answers that may leave when their basis is committed.
 pub(super) struct Progress<A> {
     pub(super) answers: Vec<(Caller, Result<A, ErrorCode>)>,
-    pub(super) log: Arc<Partition>,
+    pub(super) basis: Basis,
 }
 
 impl<M: Machine> Coordinator<M> {
-    pub(super) fn new(log: Arc<Partition>, settings: &Arc<Settings>) -> Self {
+    pub(super) fn new(log: Arc<Partition>, epoch: LeaderEpoch, settings: &Arc<Settings>) -> Self {
         let start = log.bounds().log_start;
         Coordinator {
             log,
+            epoch,
             machine: M::new(settings),
             settings: Arc::clone(settings),
             codec: M::codec(settings),
@@ -99,9 +106,32 @@ impl<M: Machine> Coordinator<M> {
         }
     }
 
+    /// True if it is the coordinator of this log in this leader epoch.
+    pub(super) fn is_of(&self, log: &Arc<Partition>, epoch: LeaderEpoch) -> bool {
+        Arc::ptr_eq(&self.log, log) && self.epoch == epoch
+    }
+
+    fn basis(&self) -> Basis {
+        Basis {
+            log: Arc::clone(&self.log),
+            epoch: self.epoch,
+        }
+    }
+
     pub(super) fn set_settings(&mut self, settings: &Arc<Settings>) {
         self.machine.set_settings(settings);
         self.settings = Arc::clone(settings);
+    }
+
+    /// True if its log is there and still of its epoch. The metadata may have given it to another broker a moment ago.
+    fn holds_office(&self) -> bool {
+        self.log.check_epoch(self.epoch).is_ok() && !self.log.is_deleted()
+    }
+
+    /// True if the log is of another epoch by now.
+    fn is_succeeded(&self) -> bool {
+        let refused = self.log.check_epoch(self.epoch).err();
+        refused.is_some_and(|why| !matches!(why, ReadError::Offline))
     }
 
     /// The outcome of the load.
@@ -122,13 +152,12 @@ impl<M: Machine> Coordinator<M> {
             }
             State::Failed => return Err(ErrorCode::NotCoordinator),
         }
-        append_marker(&self.log, marker, at)?;
+        append_marker(&self.basis(), marker, at)?;
         self.machine
             .replay_marker(marker.producer_id, marker.end.committed);
         Ok(())
     }
 
-    /// There is more to be replayed now.
     /// The machine, once it has read its log to the end.
     pub(super) fn active(&self) -> Option<&M> {
         matches!(self.state, State::Active).then_some(&self.machine)
@@ -161,9 +190,7 @@ impl<M: Machine> Coordinator<M> {
         // The log of a new topic, or one that fits a single read, is there at once.
         self.load(&mut { LOAD_READ_BYTES }, at);
         let refusal = match self.state {
-            State::Active if self.log.is_offline() || self.log.is_deleted() => {
-                ErrorCode::NotCoordinator
-            }
+            State::Active if !self.holds_office() => ErrorCode::NotCoordinator,
             State::Active => {
                 let step = self.machine.ask(caller, ask, at, topics);
                 return self.perform(step, warrant, at);
@@ -196,12 +223,8 @@ impl<M: Machine> Coordinator<M> {
     pub(super) fn resign(mut self) -> Progress<M::Answer> {
         assert!(self.unwritten.is_none(), "somebody waits for it");
         let waiting = self.machine.abandon().into_iter();
-        Progress {
-            answers: waiting
-                .map(|caller| (caller, Err(ErrorCode::NotCoordinator)))
-                .collect(),
-            log: self.log,
-        }
+        let answers = waiting.map(|caller| (caller, Err(ErrorCode::NotCoordinator)));
+        self.said(answers.collect())
     }
 
     pub(super) fn tick(
@@ -233,7 +256,7 @@ impl<M: Machine> Coordinator<M> {
     fn said(&self, answers: Vec<(Caller, Result<M::Answer, ErrorCode>)>) -> Progress<M::Answer> {
         Progress {
             answers,
-            log: Arc::clone(&self.log),
+            basis: self.basis(),
         }
     }
 
@@ -342,8 +365,11 @@ impl<M: Machine> Coordinator<M> {
             return self.said(Vec::new());
         };
         let written = self.append(unwritten.records, Warrant::None, at);
-        // Asked again, each of them may be written.
-        let written = written.map_err(|_| ErrorCode::CoordinatorNotAvailable);
+        let written = written.map_err(|code| match code {
+            ErrorCode::NotCoordinator => code,
+            // Asked again, each of them may be written.
+            _ => ErrorCode::CoordinatorNotAvailable,
+        });
         let mut answers = all(unwritten.answers, written);
         if written.is_err() {
             let waiting = self.machine.abandon().into_iter();
@@ -373,11 +399,9 @@ impl<M: Machine> Coordinator<M> {
             wall: at.wall,
             stamp: &mut Stamp::default(),
         };
-        let origin = Origin::Coordinator;
-        match self
-            .log
-            .append_as(records.build(), origin, warrant, Acks::All(None), moment)
-        {
+        let writer = (Origin::Coordinator, warrant);
+        let (batch, acks) = (records.build(), Acks::All(None));
+        match self.log.append_in(self.epoch, batch, writer, acks, moment) {
             Ok(_) => Ok(()),
             Err(refused) => Err(match error::append(&refused) {
                 // No retry makes it smaller.
@@ -418,6 +442,10 @@ impl<M: Machine> Coordinator<M> {
                     self.begun = (!begun.answers.is_empty()).then_some(begun);
                     self.state = State::Active;
                 }
+                // It resigns as soon as this broker acts on the metadata that say so.
+                Err(_) if self.is_succeeded() => {
+                    self.state = State::Waiting(from, at.now.plus(LOAD_PAUSE));
+                }
                 Err(reason) => {
                     tracing::error!(target: env::logs::COORDINATORS, "{} cannot be loaded: {reason}", self.name());
                     self.state = State::Failed;
@@ -434,7 +462,7 @@ impl<M: Machine> Coordinator<M> {
             bytes_max: LOAD_READ_BYTES,
             memory_bytes_max: usize::MAX,
             at_least_one: true,
-            current_epoch: LeaderEpoch::NONE,
+            current_epoch: self.epoch,
             isolation: Isolation::Uncommitted,
         };
         let read = self.log.read(request).map_err(|error| error.to_string())?;

@@ -10,6 +10,8 @@ use model::{InboxId, Instant, Ticket, WaiterKey};
 
 use super::coordinator::Coordinator;
 use super::marking::Marking;
+use super::question::Basis;
+use super::remote::Remote;
 use crate::event_loop::{Pending, Timers};
 use crate::metrics::lag::Committed;
 use crate::topics::Topics;
@@ -33,6 +35,8 @@ pub(crate) struct Coordinators {
     pub(super) markings: Pending<Marking>,
     /// Markings that are to be tried again.
     pub(super) retries: Timers,
+    /// What is asked of other brokers.
+    pub(super) remote: Remote,
 }
 
 impl Coordinators {
@@ -49,6 +53,7 @@ impl Coordinators {
             settings: None,
             markings: Pending::new(),
             retries: Timers::default(),
+            remote: Remote::new(),
         }
     }
 
@@ -120,6 +125,17 @@ impl Coordinators {
         self.markings.remove(waiter);
     }
 
+    /// Its coordinator resigned: the next one, here or on another broker, reads in its log what is decided.
+    pub(super) fn drop_markings_of(&mut self, resigned: &Basis) {
+        let is_of = |marking: &Marking| {
+            let decided = &marking.decided;
+            Arc::ptr_eq(&decided.log, &resigned.log) && decided.epoch == resigned.epoch
+        };
+        for waiter in self.markings.keys(is_of) {
+            self.markings.remove(waiter);
+        }
+    }
+
     /// The broker stops: markers that are missing are written after the next start.
     pub(crate) fn drop_markings(&mut self) {
         for waiter in self.markings.keys(|_| true) {
@@ -136,6 +152,7 @@ impl Coordinators {
     }
 
     pub(crate) fn next_retry(&self) -> Option<Instant> {
-        self.retries.next()
+        let soonest = [self.retries.next(), self.remote.next_deadline()];
+        soonest.into_iter().flatten().min()
     }
 }

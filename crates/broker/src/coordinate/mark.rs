@@ -1,19 +1,22 @@
 //! Markers of decided transactions: written to every partition, until all have them.
 //!
-//! A decision whose markers are not all committed is marked again, in this process or after its next start; one more marker ends
-//! nothing and harms nobody. Invariant: no marker is written before the decision is durable.
+//! A decision whose markers are not all committed is marked again, in this process, after its next start or by the next coordinator;
+//! one more marker ends nothing and harms nobody. A partition that another broker leads gets its marker from there, and one that
+//! nobody leads waits: only the metadata say that a partition is gone. Invariant: no marker is written before the decision is
+//! durable.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use coord::txn;
-use model::{Ticket, WaiterKey};
-use partition::{Marker, NeverCommitted, News, Partition};
+use model::{BrokerId, Ticket, WaiterKey};
+use partition::{Marker, NeverCommitted, News};
 use wire::ErrorCode;
 use wire::records::EndTxn;
 
-use super::marking::{Marking, append_marker, is_moot};
-use super::question::{Answered, Asked, Question, Said};
+use super::marking::{Marking, append_marker, is_moot, is_moot_elsewhere};
+use super::question::{Answered, Asked, Basis, Question, Said};
+use super::remote::Mark;
 use crate::ops::Desk;
 
 /// How soon a marker that found no room, or a completion that could not be written, is tried again.
@@ -23,23 +26,38 @@ const RETRY: Duration = Duration::from_millis(500);
 const DECISION: u32 = u32::MAX;
 const COMPLETION: u32 = u32::MAX - 1;
 
+/// Where a marker goes.
+enum Way {
+    Here,
+    To(BrokerId),
+    /// Nobody takes it, for this reason.
+    Nowhere(ErrorCode),
+}
+
+/// The place that refused a marker, or took it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum By {
+    Us,
+    OtherBroker,
+}
+
 impl Desk {
-    /// Writes markers as soon as everything in `log`, the decision with it, is durable.
-    pub(super) fn begin_marking(&mut self, log: &Arc<Partition>, markers: txn::Markers) {
+    /// Writes markers as soon as everything in the log of their coordinator, the decision with it, is durable.
+    pub(super) fn begin_marking(&mut self, decided: &Basis, markers: txn::Markers) {
         if self.is_stopping {
             // The shards of its partitions may have ended, and nobody would answer: the next start writes them.
             return;
         }
         let waiter = self.coordinators.markings.next_key();
         let marking = Marking {
-            coordinator: log.index.0,
+            decided: decided.clone(),
             transactional_id: markers.transactional_id,
             marker: Marker {
                 producer_id: markers.producer.id,
                 producer_epoch: markers.producer.epoch,
                 end: EndTxn {
                     committed: markers.committed,
-                    coordinator_epoch: log.bounds().epoch.0,
+                    coordinator_epoch: decided.epoch.0,
                 },
                 transaction_version: markers.version,
             },
@@ -51,7 +69,7 @@ impl Desk {
         };
         self.coordinators.markings.insert(marking);
         let decision = self.coordinators.ticket(waiter, DECISION);
-        match log.await_end(decision) {
+        match decided.await_end(decision) {
             Ok(true) => {}
             Ok(false) => self.write_markers(waiter),
             // Whether it was decided is not known before the next start.
@@ -74,18 +92,41 @@ impl Desk {
         // One more than there are, so that answers on the way do not end it.
         marking.open = left.len() + 1;
         for (index, place) in left {
-            let partition = place.1;
             let ticket = self.coordinators.ticket(waiter, index);
-            self.send_question(Asked {
-                partition,
-                ticket,
-                question: Question::MarkerAt(place, marker),
-            });
+            match self.way_of(&place) {
+                Way::Here => self.send_question(Asked {
+                    partition: place.1,
+                    ticket,
+                    question: Question::MarkerAt(place, marker),
+                }),
+                Way::To(broker) => {
+                    let mark = Mark {
+                        ticket,
+                        place,
+                        marker,
+                    };
+                    self.coordinators.remote.mark(broker, mark);
+                }
+                Way::Nowhere(code) => self.on_marked(ticket, Some(code), By::Us),
+            }
         }
         self.close_marker(waiter);
     }
 
-    fn on_marked(&mut self, ticket: Ticket, done: Option<ErrorCode>) {
+    fn way_of(&mut self, (topic, index): &txn::Place) -> Way {
+        let node = self.shared.config().broker.node_id;
+        match self.topics().leader(topic, *index) {
+            None => Way::Nowhere(ErrorCode::UnknownTopicOrPartition),
+            Some(leader) => match leader.broker {
+                None => Way::Nowhere(ErrorCode::LeaderNotAvailable),
+                Some(broker) if broker == node => Way::Here,
+                Some(broker) => Way::To(broker),
+            },
+        }
+    }
+
+    /// A marker is written, or refused.
+    pub(super) fn on_marked(&mut self, ticket: Ticket, done: Option<ErrorCode>, by: By) {
         let topics = self.topics();
         let Some(marking) = self.coordinators.markings.get_mut(ticket.key) else {
             return;
@@ -95,7 +136,10 @@ impl Desk {
             let (topic, index) = place.as_ref()?;
             topics.partition(topic, *index).ok()
         });
-        let is_over = done.is_none_or(|code| is_moot(code, &marking.marker, partition));
+        let is_over = done.is_none_or(|code| match by {
+            By::Us => is_moot(code, &marking.marker, partition),
+            By::OtherBroker => is_moot_elsewhere(code),
+        });
         match place {
             Some(place) if is_over => *place = None,
             _ => marking.refusal = done,
@@ -125,7 +169,7 @@ impl Desk {
                 epoch: marking.marker.producer_epoch,
             },
         };
-        let partition = marking.coordinator;
+        let partition = marking.decided.log.index.0;
         let ticket = self.coordinators.ticket(waiter, COMPLETION);
         self.send_question(Asked {
             partition,
@@ -139,7 +183,7 @@ impl Desk {
         let Answered {
             ticket,
             said: told,
-            log,
+            basis,
         } = answered;
         if ticket.part == COMPLETION {
             match told {
@@ -151,14 +195,16 @@ impl Desk {
             }
             return;
         }
-        let waits = match (&told, log) {
-            (Ok(_), Some(log)) => log.await_end(ticket),
+        let waits = match (&told, basis) {
+            (Ok(_), Some(basis)) => basis.await_end(ticket),
             _ => Ok(false),
         };
         match waits {
             Ok(true) => {}
-            Ok(false) => self.on_marked(ticket, told.err()),
-            Err(NeverCommitted) => self.on_marked(ticket, Some(ErrorCode::KafkaStorageError)),
+            Ok(false) => self.on_marked(ticket, told.err(), By::Us),
+            Err(NeverCommitted) => {
+                self.on_marked(ticket, Some(ErrorCode::KafkaStorageError), By::Us);
+            }
         }
     }
 
@@ -170,8 +216,8 @@ impl Desk {
             (DECISION, ErrorCode::None) => self.write_markers(ticket.key),
             // Whether it was decided is not known before the next start.
             (DECISION, _) => self.coordinators.drop_marking(ticket.key),
-            (_, ErrorCode::None) => self.on_marked(ticket, None),
-            (_, code) => self.on_marked(ticket, Some(code)),
+            (_, ErrorCode::None) => self.on_marked(ticket, None, By::Us),
+            (_, code) => self.on_marked(ticket, Some(code), By::Us),
         }
     }
 
@@ -192,14 +238,17 @@ impl Desk {
         marker: Marker,
     ) {
         let topics = self.topics();
-        let partition = topics.partition(topic, *index);
+        let log = topics.partition(topic, *index).map(|partition| Basis {
+            log: Arc::clone(partition),
+            epoch: partition.bounds().epoch,
+        });
         let at = self.moment();
         // The marker comes behind it.
         self.write_decisions();
         let groups = &mut self.coordinators.groups;
-        let written = match partition {
+        let written = match &log {
             // Deleted, and the records with it. What is elsewhere needs its marker, and is tried again.
-            Err(why) => Err(crate::error::absent(why)),
+            Err(why) => Err(crate::error::absent(*why)),
             Ok(_) if topic == meta::name::OFFSETS => match groups.get_mut(index) {
                 Some(coordinator) => {
                     let marked = coordinator.mark(marker, at);
@@ -209,12 +258,12 @@ impl Desk {
                 }
                 None => Err(ErrorCode::NotCoordinator),
             },
-            Ok(partition) => append_marker(partition, marker, at),
+            Ok(log) => append_marker(log, marker, at),
         };
         self.send_answer(Answered {
             ticket,
             said: written.map(|()| Said::Marked),
-            log: partition.ok().cloned(),
+            basis: log.ok(),
         });
     }
 }

@@ -8,13 +8,15 @@ use model::Instant;
 use partition::{Acks, Marker, Partition, Stamp};
 use wire::ErrorCode;
 
+use super::question::Basis;
+
 /// After so long without a marker somebody has to know: readers of committed records wait at it.
 const STUCK: Duration = Duration::from_secs(30);
 
 /// One decided transaction.
 pub(crate) struct Marking {
-    /// Partition of the transaction's coordinator.
-    pub(super) coordinator: i32,
+    /// The log of the transaction's coordinator, and the epoch in which that decided.
+    pub(super) decided: Basis,
     pub(super) transactional_id: String,
     pub(super) marker: Marker,
     /// Partitions by the part of their ticket; taken out when their marker is committed.
@@ -44,23 +46,21 @@ impl Marking {
         };
         Some(format!(
             "transaction {id} does not end: {topic}-{index} has not taken its {end} marker for {} s ({refusal:?}), and readers of \
-             committed records wait there; it is tried on until its log directory is online and has room, or the topic is deleted",
+             committed records wait there; it is tried on until the leader of that partition can be reached and has room, or the topic \
+             is deleted",
             STUCK.as_secs()
         ))
     }
 }
 
-pub(super) fn append_marker(
-    partition: &Arc<Partition>,
-    marker: Marker,
-    at: Moment,
-) -> Result<(), ErrorCode> {
+pub(super) fn append_marker(to: &Basis, marker: Marker, at: Moment) -> Result<(), ErrorCode> {
     let moment = partition::Moment {
         now: at.now,
         wall: at.wall,
         stamp: &mut Stamp::default(),
     };
-    match partition.append_marker(marker, Acks::All(None), moment) {
+    let appended = (to.log).append_marker(to.epoch, marker, Acks::All(None), moment);
+    match appended {
         Ok(_) => Ok(()),
         Err(error) => Err(crate::error::append(&error)),
     }
@@ -83,6 +83,15 @@ pub(super) fn is_moot(
     }
 }
 
+/// The same as the leader of the partition says, which is another broker. It is not believed that the partition is gone: the metadata
+/// that it knows may be older than ours.
+pub(super) fn is_moot_elsewhere(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::InvalidProducerEpoch | ErrorCode::TransactionCoordinatorFenced
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use model::{ProducerEpoch, ProducerId, Sequence};
@@ -101,6 +110,13 @@ mod tests {
                 coordinator_epoch: 0,
             },
             transaction_version,
+        }
+    }
+
+    fn basis(log: &Arc<Partition>) -> Basis {
+        Basis {
+            log: Arc::clone(log),
+            epoch: log.bounds().epoch,
         }
     }
 
@@ -127,20 +143,23 @@ mod tests {
         let refused = ErrorCode::InvalidProducerEpoch;
         for (epoch, version, is_done) in [(4, 0, true), (5, 2, false)] {
             let marker = marker(epoch, version);
-            assert_eq!(append_marker(&partition, marker, at), Err(refused));
+            assert_eq!(append_marker(&basis(&partition), marker, at), Err(refused));
             assert_eq!(is_moot(refused, &marker, Some(&partition)), is_done);
         }
-        assert_eq!(append_marker(&partition, marker(6, 2), at), Ok(()));
+        assert_eq!(append_marker(&basis(&partition), marker(6, 2), at), Ok(()));
         let late = marker(5, 2);
-        assert_eq!(append_marker(&partition, late, at), Err(refused));
+        assert_eq!(append_marker(&basis(&partition), late, at), Err(refused));
         assert!(is_moot(refused, &late, Some(&partition)), "it has ended");
         assert!(is_moot(ErrorCode::UnknownTopicOrPartition, &late, None));
     }
 
     #[test]
     fn a_marker_that_is_not_taken_is_told_once() {
+        let mut bench = Bench::new();
+        bench.create("t", 1);
+        let partition = bench.partition("t", 0);
         let mut marking = Marking {
-            coordinator: 0,
+            decided: basis(&partition),
             transactional_id: "id".to_owned(),
             marker: marker(0, 2),
             left: vec![None, Some(("t".to_owned(), 3))],

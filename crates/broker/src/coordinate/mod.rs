@@ -3,14 +3,17 @@
 //!
 //! Each coordinator lives on one shard, which the number of its partition names; requests that arrive on another are posted
 //! there, and answers are posted back. Before each commit everything that they have not written yet is. Invariant: an answer leaves only when everything its coordinator had written before
-//! it is committed, so that nothing a client was told can be forgotten.
+//! it is committed, so that nothing a client was told can be forgotten. A coordinator lives where its partition is led: it is loaded when
+//! the leadership comes to this broker and resigns when that goes, or comes anew, which is another leader epoch.
 
 mod coordinator;
 pub(crate) mod coordinators;
 mod machine;
 mod mark;
 mod marking;
+mod peers;
 pub(crate) mod question;
+mod remote;
 mod topics;
 
 use std::collections::BTreeMap;
@@ -50,6 +53,9 @@ impl Desk {
 
     /// Brings a question to the shard of its coordinator.
     pub(crate) fn send_question(&mut self, asked: Asked) {
+        let Some(asked) = self.keep_question(asked) else {
+            return;
+        };
         let owner = self.coordinator_shard(asked.partition);
         if owner == self.id {
             self.on_question(asked);
@@ -68,6 +74,7 @@ impl Desk {
             Question::Group(ask) => {
                 self.ask_coordinator(partition, ticket, ask, Warrant::None);
             }
+            Question::Joining(_) => unreachable!("it is asked as one of a transaction"),
             Question::TxnOffsets(ask, warrant) => {
                 self.ask_coordinator(partition, ticket, ask, warrant);
             }
@@ -134,7 +141,7 @@ impl Desk {
         self.send_answer(Answered {
             ticket,
             said: Err(ErrorCode::NotCoordinator),
-            log: None,
+            basis: None,
         });
     }
 
@@ -146,7 +153,7 @@ impl Desk {
             self.send_answer(Answered {
                 ticket,
                 said: said.map(Said::Group),
-                log: Some(Arc::clone(&progress.log)),
+                basis: Some(progress.basis.clone()),
             });
         }
     }
@@ -155,7 +162,7 @@ impl Desk {
         for (caller, said) in progress.answers {
             match (caller, said) {
                 (_, Ok(txn::Answer::Markers(markers))) => {
-                    self.begin_marking(&progress.log, markers);
+                    self.begin_marking(&progress.basis, markers);
                 }
                 // Nothing was decided, so there is nothing to mark.
                 (Caller::Driver, Err(_)) => {}
@@ -163,7 +170,7 @@ impl Desk {
                 (Caller::Ticket(ticket), said) => self.send_answer(Answered {
                     ticket,
                     said: said.map(Said::Txn),
-                    log: Some(Arc::clone(&progress.log)),
+                    basis: Some(progress.basis.clone()),
                 }),
             }
         }
@@ -216,8 +223,11 @@ impl Desk {
             self.spread_answers(resigned.resign());
         }
         for resigned in transactions.into_values() {
-            self.spread_txn_answers(resigned.resign());
+            let resigned = resigned.resign();
+            self.coordinators.drop_markings_of(&resigned.basis);
+            self.spread_txn_answers(resigned);
         }
+        self.give_up_errands(&topics);
     }
 
     /// One coordinator for each partition of `topic` that this broker leads and this shard looks after; those there were go on, and what is left in `known` is of
@@ -230,18 +240,19 @@ impl Desk {
         let settings = self.shared.config();
         let mut kept = BTreeMap::new();
         let node = settings.broker.node_id;
-        for partition in topic.into_iter().flat_map(|topic| topic.led_by(node)) {
+        for (partition, epoch) in topic.into_iter().flat_map(|topic| topic.led_by(node)) {
             let index = partition.index.0;
             if self.coordinator_shard(index) != self.id {
                 continue;
             }
-            let is_same = |known: &Coordinator<M>| Arc::ptr_eq(&known.log, partition);
-            let same = match known.get(&index).is_some_and(is_same) {
-                true => known.remove(&index),
-                false => None,
+            let is_same = |known: &Coordinator<M>| known.is_of(partition, epoch);
+            let same = if known.get(&index).is_some_and(is_same) {
+                known.remove(&index)
+            } else {
+                None
             };
-            let coordinator =
-                same.unwrap_or_else(|| Coordinator::new(Arc::clone(partition), &settings));
+            let fresh = || Coordinator::new(Arc::clone(partition), epoch, &settings);
+            let coordinator = same.unwrap_or_else(fresh);
             kept.insert(index, coordinator);
         }
         kept
@@ -336,3 +347,6 @@ fn due<M: Machine>(
         .iter_mut()
         .filter(move |(_, coordinator)| coordinator.next_deadline().is_some_and(|at| at <= now))
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use coord::{group, txn};
-use model::Ticket;
-use partition::{Marker, Partition, Warrant};
+use model::{LeaderEpoch, Ticket};
+use partition::{Marker, NeverCommitted, Partition, Warrant};
 use wire::ErrorCode;
 
 /// Something for the machine of one partition.
@@ -13,6 +13,8 @@ pub(crate) enum Question {
     /// Offsets of a transaction: what they may do in the log of the group.
     TxnOffsets(group::Ask, Warrant),
     Txn(txn::Ask),
+    /// Of the leader of partitions that join a transaction: its coordinator may be on another broker.
+    Joining(txn::Ask),
     /// For a partition of any topic.
     MarkerAt(txn::Place, Marker),
 }
@@ -51,9 +53,23 @@ pub(crate) struct Asked {
     pub(crate) question: Question,
 }
 
-/// An answer on its way back. It may leave when the `log` is durable up to where it ends now.
+/// The log that an answer rests on, in the leader epoch in which it was given.
+#[derive(Clone)]
+pub(crate) struct Basis {
+    pub(crate) log: Arc<Partition>,
+    pub(crate) epoch: LeaderEpoch,
+}
+
+impl Basis {
+    /// Redeems `ticket` when everything that was written so far is committed; `false` when it is already.
+    pub(crate) fn await_end(&self, ticket: Ticket) -> Result<bool, NeverCommitted> {
+        self.log.await_end_in(self.epoch, ticket)
+    }
+}
+
+/// An answer on its way back. It may leave when its basis is committed up to where it ends now.
 pub(crate) struct Answered {
     pub(crate) ticket: Ticket,
     pub(crate) said: Result<Said, ErrorCode>,
-    pub(crate) log: Option<Arc<Partition>>,
+    pub(crate) basis: Option<Basis>,
 }

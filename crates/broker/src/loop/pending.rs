@@ -69,6 +69,12 @@ impl<T> Pending<T> {
         }
     }
 
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.places
+            .iter_mut()
+            .filter_map(|place| place.value.as_mut())
+    }
+
     pub(crate) fn contains(&self, key: WaiterKey) -> bool {
         let place = self.places.get(slot(key));
         place.is_some_and(|place| place.generation == generation(key) && place.value.is_some())

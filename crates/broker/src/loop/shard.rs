@@ -7,8 +7,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use env::{ConnId, Poller, Readiness, Turn, Worker};
-use model::Instant;
+use model::{Instant, Ticket};
 use partition::{Commit, News, Wait};
 
 use super::connections::{Connections, Sent};
@@ -313,6 +314,15 @@ impl Shard {
         }
     }
 
+    /// Another node answered a request of a coordinator or of a door, or did not.
+    fn on_replied(&mut self, ticket: Ticket, body: Option<Bytes>) {
+        if self.desk.coordinators.waits_for(ticket) {
+            self.desk.on_replied(ticket.key, body);
+        } else {
+            self.hall().on_replied(ticket, body);
+        }
+    }
+
     /// Each fetch that waits looks once at all that came together.
     fn spread_readable(&mut self) {
         let told = self.door.take_readable();
@@ -336,7 +346,7 @@ impl Shard {
                     self.hall().on_quorum(ticket, &response);
                 }
                 Post::Redeemed(Redeemed::Replied(ticket, body)) => {
-                    self.hall().on_replied(ticket, body);
+                    self.on_replied(ticket, body);
                 }
                 Post::Asked(asked) => self.desk.on_question(*asked),
             }
@@ -473,6 +483,8 @@ impl Worker for Shard {
             commit_wait = self.commit();
             self.spread();
         }
+        self.desk.send_errands();
+        self.spread();
         self.send_all();
 
         if self.desk.is_stopping

@@ -68,12 +68,16 @@ impl Asking {
 
     /// A coordinator has spoken; its answer counts when its log is durable.
     pub(crate) fn on_answer(&mut self, desk: &Desk, answered: Answered) {
-        let Answered { ticket, said, log } = answered;
+        let Answered {
+            ticket,
+            said,
+            basis,
+        } = answered;
         let Some(place) = self.told.get_mut(ticket.part as usize) else {
             return;
         };
-        let told = match (said, log) {
-            (Ok(said), Some(log)) => match log.await_end(ticket) {
+        let told = match (said, basis) {
+            (Ok(said), Some(basis)) => match basis.await_end(ticket) {
                 Ok(true) => {
                     *place = Place::Waits(said);
                     let overdue = desk.now.plus(desk.shared.config().coordinator_wait_max);
@@ -194,6 +198,12 @@ impl Desk {
     pub(crate) fn txn_question(&mut self, ask: txn::Ask) -> (i32, Question) {
         let partition = self.txn_partition(ask.transactional_id().unwrap_or_default());
         (partition, Question::Txn(ask))
+    }
+
+    /// The question of a partition that joins a transaction to its coordinator, on whichever broker that is.
+    pub(crate) fn join_question(&mut self, ask: txn::Ask) -> (i32, Question) {
+        let partition = self.txn_partition(ask.transactional_id().unwrap_or_default());
+        (partition, Question::Joining(ask))
     }
 
     /// The partition of `__consumer_offsets` that looks after a group.

@@ -20,7 +20,7 @@ use super::txns;
 use super::{Asker, Desk, Step, Tickets};
 use crate::coordinate::question::{Question, Said, Told};
 use crate::error;
-use crate::topics::{Absent, Topics};
+use crate::topics::{Absent, Topic, Topics};
 
 pub(crate) struct TxnOffsets {
     pub(crate) transactional_id: String,
@@ -82,7 +82,15 @@ pub(crate) fn begin(
     let topics = desk.topics();
     let partition = desk.group_partition(&commit.group_id);
     let offsets = topics.named(meta::name::OFFSETS);
-    let log = offsets.map(|topic| topic.partition(partition));
+    let node = desk.shared.config().broker.node_id;
+    let is_led_here = |topic: &Topic| {
+        let leader = topic.leader(partition);
+        leader.is_some_and(|leader| leader.broker == Some(node))
+    };
+    let log = offsets.map(|topic| match topic.partition(partition) {
+        Ok(_) if !is_led_here(topic) => Err(Absent::Elsewhere),
+        found => found,
+    });
     let log = match (check(asker, &transactional_id, &commit.group_id), log) {
         (Ok(()), Some(Ok(log))) => Arc::clone(log),
         (Ok(()), Some(Err(Absent::Elsewhere))) => {
@@ -172,7 +180,7 @@ impl Write {
         if desk.is_stopping {
             return Step::Dropped;
         }
-        let question = desk.txn_question(ask);
+        let question = desk.join_question(ask);
         let asking = Asking::begin(desk, vec![question], tickets);
         let verifying = Verifying { guard, write: self };
         Step::Parked(Committing::Verifying(asking, Box::new(verifying)))

@@ -51,6 +51,10 @@ pub(crate) fn init(desk: &mut Desk, asker: &Asker, request: InitProducer) -> Ini
         if let Err(code) = settings.check_init(id, request.timeout_ms) {
             return Init::Refused(code);
         }
+        let partition = desk.txn_partition(id);
+        if desk.other_coordinator(partition).is_some() {
+            return Init::Refused(ErrorCode::NotCoordinator);
+        }
     }
     let Some(fresh) = desk.shared.take_producer_id() else {
         return Init::NeedsIds(request);

@@ -128,7 +128,7 @@ pub(super) fn begin(
             places,
         }
     };
-    let question = desk.txn_question(ask);
+    let question = desk.join_question(ask);
     Ok(Step::Parked(Producing::Verifying(Box::new(Verifying {
         asking: Asking::begin(desk, vec![question], tickets),
         request,

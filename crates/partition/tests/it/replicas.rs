@@ -323,3 +323,37 @@ fn after_a_start_a_role_says_what_is_committed() {
     let rig = open(&machine, &[small_segments()]).unwrap();
     assert_eq!(points(&rig), [0, 5, 5, 5], "alone");
 }
+
+/// A coordinator that decided in one epoch, and learns late that the log was another's meanwhile.
+#[test]
+fn a_writer_of_an_earlier_leader_epoch_is_refused_though_this_broker_leads_again() {
+    let machine = machine(1);
+    let mut rig = led_by_two(&machine, small_segments());
+    let first = LeaderEpoch(1);
+    let write = |rig: &mut Rig, epoch: LeaderEpoch| {
+        let moment = Moment {
+            now: model::Instant(0),
+            wall: Timestamp(1_700_000_000_000),
+            stamp: &mut rig.stamp,
+        };
+        let origin = log::producer::Origin::Coordinator;
+        let batch = batch_of(&[value("decision", 1)]);
+        let written = (origin, partition::Warrant::None);
+        let log = &rig.partitions[0];
+        log.append_in(epoch, batch, written, Acks::All(None), moment)
+    };
+    write(&mut rig, first).unwrap();
+    assert_eq!(rig.partitions[0].await_end_in(first, ticket(1)), Ok(true));
+    let told = set_role(&rig.partitions[0], 2, Role::NotLeading);
+    assert_eq!(told, [News::NotLeader(ticket(1))]);
+    set_role(&rig.partitions[0], 3, leading(&[ME]));
+    let now = LeaderEpoch(3);
+    let refused = write(&mut rig, first);
+    assert!(matches!(refused, Err(AppendError::NotLeader { epoch }) if epoch == now));
+    let gone = rig.partitions[0].await_end_in(first, ticket(2));
+    assert_eq!(gone, Err(partition::NeverCommitted));
+    write(&mut rig, now).unwrap();
+    assert_eq!(rig.partitions[0].await_end_in(now, ticket(3)), Ok(true));
+    assert_eq!(commit(&rig), [News::Reached(ticket(3))]);
+    assert_eq!(rig.partitions[0].await_end_in(now, ticket(4)), Ok(false));
+}

@@ -1,7 +1,7 @@
 //! Transactions in one partition: what may begin one, how far committed readers see, which aborted ones they are told of.
 
 use log::producer::{Origin, ProducerError, marker_of};
-use model::{ProducerEpoch, ProducerId, Sequence};
+use model::{LeaderEpoch, ProducerEpoch, ProducerId, Sequence};
 use partition::{Appended, Bounds, Guard, Marker, Warrant};
 use wire::records::EndTxn;
 
@@ -57,7 +57,7 @@ fn end_by(rig: &mut Rig, marker: Marker) -> Result<Appended, AppendError> {
         wall: WALL,
         stamp: &mut rig.stamp,
     };
-    rig.partitions[0].append_marker(marker, Acks::All(None), moment)
+    rig.partitions[0].append_marker(LeaderEpoch::NONE, marker, Acks::All(None), moment)
 }
 
 fn readable(rig: &Rig) -> Vec<u32> {

@@ -1,0 +1,127 @@
+//! Errands of a desk at other brokers: which broker gets what, and what becomes of the answers.
+
+use bytes::Bytes;
+use coord::txn;
+use model::{BrokerId, WaiterKey};
+
+use super::coordinators::Coordinators;
+use super::mark::By;
+use super::question::{Answered, Asked, Question, Said};
+use super::remote::{Errand, JOINS_VERSION, Join, MARKS_VERSION, Outcome, Request};
+use super::txn_settings;
+use crate::control::{Order, Outgoing, Recipient};
+use crate::ops::Desk;
+use crate::topics::Topics;
+
+impl Desk {
+    /// Takes a question that another broker is to be asked; gives back any other.
+    pub(super) fn keep_question(&mut self, asked: Asked) -> Option<Asked> {
+        let Asked {
+            partition,
+            ticket,
+            question,
+        } = asked;
+        let question = match question {
+            Question::Joining(ask) => match self.other_coordinator(partition) {
+                Some(broker) => {
+                    let broker_settings = &self.shared.config().broker;
+                    let until = self.now.plus(txn_settings(broker_settings).add_wait_max);
+                    let join = Join {
+                        ticket,
+                        partition,
+                        until: if may_wait(&ask) { until } else { self.now },
+                        pause: None,
+                        ask,
+                    };
+                    self.coordinators.remote.join(broker, join);
+                    return None;
+                }
+                None => Question::Txn(ask),
+            },
+            other => other,
+        };
+        Some(Asked {
+            partition,
+            ticket,
+            question,
+        })
+    }
+
+    /// The other broker whose transactions those of a partition are. None where they are ours, or nobody's.
+    pub(crate) fn other_coordinator(&mut self, partition: i32) -> Option<BrokerId> {
+        let node = self.shared.config().broker.node_id;
+        let topics = self.topics();
+        let leader = topics.leader(meta::name::TRANSACTIONS, partition)?.broker;
+        leader.filter(|leader| *leader != node)
+    }
+
+    /// Leaders have changed: what is meant for the old ones is not waited for.
+    pub(super) fn give_up_errands(&mut self, topics: &Topics) {
+        let is_right = |broker: BrokerId, topic: &str, index: i32| {
+            let leader = topics.leader(topic, index);
+            leader.is_some_and(|leader| leader.broker == Some(broker))
+        };
+        let given_up = self.coordinators.remote.give_up(is_right);
+        self.on_outcomes(given_up);
+    }
+
+    /// Sends the requests for other brokers that may go now.
+    pub(crate) fn send_errands(&mut self) {
+        let errands = self.take_errands();
+        if errands.is_empty() {
+            return;
+        }
+        let until = self.now.plus(self.shared.config().request_wait_max);
+        for Errand { key, to, request } in errands {
+            let whom = (self.coordinators.ticket(key, 0), Recipient::Broker(to));
+            let outgoing = match &request {
+                Request::Marks(marks) => Outgoing::new(whom, marks, MARKS_VERSION, until),
+                Request::Joins(joins) => Outgoing::new(whom, joins, JOINS_VERSION, until),
+            };
+            match outgoing {
+                Ok(outgoing) => {
+                    let order = Order::Call(Box::new(outgoing));
+                    self.shared.metadata.mailbox.order([order]);
+                }
+                Err(error) => {
+                    tracing::error!(target: env::logs::COORDINATORS, "a request to broker {} cannot be encoded: {error}", to.0);
+                    self.on_replied(key, None);
+                }
+            }
+        }
+    }
+
+    /// The requests for other brokers that may go now.
+    pub(super) fn take_errands(&mut self) -> Vec<Errand> {
+        let Coordinators {
+            remote, markings, ..
+        } = &mut self.coordinators;
+        remote.begin(self.now, |ticket| markings.contains(ticket.key))
+    }
+
+    /// A request to another broker was answered, or failed where there is no answer.
+    pub(crate) fn on_replied(&mut self, key: WaiterKey, answer: Option<Bytes>) {
+        let now = self.now;
+        let outcomes = self.coordinators.remote.on_reply(key, answer, now);
+        self.on_outcomes(outcomes);
+    }
+
+    fn on_outcomes(&mut self, outcomes: Vec<Outcome>) {
+        for outcome in outcomes {
+            match outcome {
+                Outcome::Marked(ticket, refused) => {
+                    self.on_marked(ticket, refused, By::OtherBroker);
+                }
+                Outcome::Joined(ticket, said) => self.send_answer(Answered {
+                    ticket,
+                    said: said.map(Said::Txn),
+                    basis: None,
+                }),
+            }
+        }
+    }
+}
+
+fn may_wait(ask: &txn::Ask) -> bool {
+    matches!(ask, txn::Ask::Add { may_wait: true, .. })
+}

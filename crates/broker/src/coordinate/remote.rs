@@ -1,0 +1,260 @@
+//! Requests of the coordinators of one shard to other brokers: markers for partitions that those lead, and transactions that those
+//! coordinate and that a partition here is to join.
+//!
+//! Owns what waits and what is under way. One request of a kind is under way to a broker at a time: what comes meanwhile goes
+//! together with the next one. Has no connection and no clock; a request that fails is the failure of all that it carried, and
+//! only a join that comes too early is tried again from here.
+
+mod messages;
+
+pub(super) use messages::{JOINS_VERSION, MARKS_VERSION};
+
+use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
+
+use bytes::Bytes;
+use coord::txn::{Answer, Ask, Place};
+use model::{BrokerId, Instant, Ticket, WaiterKey};
+use partition::Marker;
+use wire::ErrorCode;
+use wire::messages::{AddPartitionsToTxnRequest, WriteTxnMarkersRequest};
+
+use crate::event_loop::Pending;
+
+/// What one request carries at most: with names of 249 bytes a frame of 300 KiB.
+const TOGETHER_MAX: usize = 1000;
+/// Pause before a join is tried again that came before the last transaction was completed.
+const JOIN_RETRY: Duration = Duration::from_millis(10);
+
+/// A marker for a partition that another broker leads.
+pub(super) struct Mark {
+    pub(super) ticket: Ticket,
+    pub(super) place: Place,
+    pub(super) marker: Marker,
+}
+
+/// A question to a transaction that another broker coordinates: an [`Ask::Add`] or an [`Ask::Verify`].
+pub(super) struct Join {
+    pub(super) ticket: Ticket,
+    /// Partition of the transaction's coordinator.
+    pub(super) partition: i32,
+    pub(super) ask: Ask,
+    /// It is tried again so long while the last transaction is being completed.
+    pub(super) until: Instant,
+    /// The pause before that.
+    pub(super) pause: Option<Instant>,
+}
+
+/// A request that is ready to go.
+pub(super) struct Errand {
+    pub(super) key: WaiterKey,
+    pub(super) to: BrokerId,
+    pub(super) request: Request,
+}
+
+pub(super) enum Request {
+    Marks(WriteTxnMarkersRequest),
+    Joins(AddPartitionsToTxnRequest),
+}
+
+/// The end of a mark or of a join.
+#[derive(Debug, PartialEq)]
+pub(super) enum Outcome {
+    /// With the refusal of its leader, if it was refused.
+    Marked(Ticket, Option<ErrorCode>),
+    Joined(Ticket, Result<Answer, ErrorCode>),
+}
+
+struct Line<E> {
+    waiting: Vec<E>,
+    under_way: bool,
+}
+
+impl<E> Default for Line<E> {
+    fn default() -> Self {
+        Line {
+            waiting: Vec::new(),
+            under_way: false,
+        }
+    }
+}
+
+#[derive(Default)]
+struct Peer {
+    marks: Line<Mark>,
+    joins: Line<Join>,
+}
+
+/// The contents of one request.
+enum Load {
+    Marks(Vec<Mark>),
+    Joins(Vec<Join>),
+}
+
+pub(super) struct Remote {
+    peers: BTreeMap<BrokerId, Peer>,
+    under_way: Pending<(BrokerId, Load)>,
+}
+
+impl Remote {
+    pub(super) fn new() -> Remote {
+        Remote {
+            peers: BTreeMap::new(),
+            under_way: Pending::new(),
+        }
+    }
+
+    pub(super) fn mark(&mut self, broker: BrokerId, mark: Mark) {
+        let peer = self.peers.entry(broker).or_default();
+        peer.marks.waiting.push(mark);
+    }
+
+    pub(super) fn join(&mut self, broker: BrokerId, join: Join) {
+        let peer = self.peers.entry(broker).or_default();
+        peer.joins.waiting.push(join);
+    }
+
+    /// The requests that may go now. Marks that are wanted no more are dropped.
+    pub(super) fn begin(
+        &mut self,
+        now: Instant,
+        is_wanted: impl Fn(Ticket) -> bool,
+    ) -> Vec<Errand> {
+        let mut errands = Vec::new();
+        for (to, peer) in &mut self.peers {
+            let mut begin = |load, request| {
+                let key = self.under_way.insert((*to, load));
+                errands.push(Errand {
+                    key,
+                    to: *to,
+                    request,
+                });
+            };
+            if !peer.marks.under_way {
+                peer.marks.waiting.retain(|mark| is_wanted(mark.ticket));
+                let marks = load(
+                    &mut peer.marks.waiting,
+                    |_| true,
+                    |mark| (mark.marker.producer_id, mark.place.clone()),
+                );
+                if !marks.is_empty() {
+                    peer.marks.under_way = true;
+                    let request = Request::Marks(messages::marks(&marks));
+                    begin(Load::Marks(marks), request);
+                }
+            }
+            if !peer.joins.under_way {
+                let is_due = |join: &Join| join.pause.is_none_or(|pause| pause <= now);
+                let joins = load(&mut peer.joins.waiting, is_due, |join| {
+                    join.ask.transactional_id().map(str::to_owned)
+                });
+                if !joins.is_empty() {
+                    peer.joins.under_way = true;
+                    let request = Request::Joins(messages::joins(&joins));
+                    begin(Load::Joins(joins), request);
+                }
+            }
+        }
+        errands
+    }
+
+    /// When a join is to be tried again.
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        let lines = self.peers.values().map(|peer| &peer.joins);
+        let idle = lines.filter(|line| !line.under_way);
+        idle.flat_map(|line| &line.waiting)
+            .filter_map(|join| join.pause)
+            .min()
+    }
+
+    /// A request was answered, or failed where there is no answer.
+    pub(super) fn on_reply(
+        &mut self,
+        key: WaiterKey,
+        answer: Option<Bytes>,
+        now: Instant,
+    ) -> Vec<Outcome> {
+        let Some((broker, load)) = self.under_way.remove(key) else {
+            return Vec::new();
+        };
+        let peer = self.peers.entry(broker).or_default();
+        match load {
+            Load::Marks(marks) => {
+                peer.marks.under_way = false;
+                messages::marked(&marks, answer)
+            }
+            Load::Joins(joins) => {
+                peer.joins.under_way = false;
+                let joined = messages::joined(&joins, answer);
+                let (early, done): (Vec<_>, Vec<_>) = (joins.into_iter().zip(joined))
+                    .partition(|(join, joined)| is_early(joined) && now < join.until);
+                let again = early.into_iter().map(|(join, _)| Join {
+                    pause: Some(now.plus(JOIN_RETRY)),
+                    ..join
+                });
+                peer.joins.waiting.extend(again);
+                let done = done.into_iter();
+                done.map(|(join, joined)| Outcome::Joined(join.ticket, joined))
+                    .collect()
+            }
+        }
+    }
+
+    /// Gives up what waits for, or is under way to, a broker that is not the right one any more: `is_right` says of a broker
+    /// whether it leads the partition, which is of the transactions for a join.
+    pub(super) fn give_up(
+        &mut self,
+        is_right: impl Fn(BrokerId, &str, i32) -> bool,
+    ) -> Vec<Outcome> {
+        let mut given_up = Vec::new();
+        let mut sift_marks = |broker: BrokerId, marks: &mut Vec<Mark>| {
+            let wrong = |mark: &mut Mark| !is_right(broker, &mark.place.0, mark.place.1);
+            let refused = Some(ErrorCode::NotLeaderOrFollower);
+            let wrong = marks.extract_if(.., wrong);
+            given_up.extend(wrong.map(|mark| Outcome::Marked(mark.ticket, refused)));
+        };
+        let mut lost = Vec::new();
+        let mut sift_joins = |broker: BrokerId, joins: &mut Vec<Join>| {
+            let topic = meta::name::TRANSACTIONS;
+            let wrong = |join: &mut Join| !is_right(broker, topic, join.partition);
+            let refused = Err(ErrorCode::NotCoordinator);
+            let wrong = joins.extract_if(.., wrong);
+            lost.extend(wrong.map(|join| Outcome::Joined(join.ticket, refused.clone())));
+        };
+        for (broker, peer) in &mut self.peers {
+            sift_marks(*broker, &mut peer.marks.waiting);
+            sift_joins(*broker, &mut peer.joins.waiting);
+        }
+        for (broker, load) in self.under_way.values_mut() {
+            match load {
+                Load::Marks(marks) => sift_marks(*broker, marks),
+                Load::Joins(joins) => sift_joins(*broker, joins),
+            }
+        }
+        given_up.extend(lost);
+        given_up
+    }
+}
+
+/// True if the last transaction is not completed yet, and the next one cannot begin.
+fn is_early(joined: &Result<Answer, ErrorCode>) -> bool {
+    matches!(
+        joined,
+        Ok(Answer::Add(Err(ErrorCode::ConcurrentTransactions)))
+    )
+}
+
+/// Takes what one request may carry: of each name one, as answers are found by it.
+fn load<E, N: Eq + std::hash::Hash>(
+    waiting: &mut Vec<E>,
+    is_due: impl Fn(&E) -> bool,
+    name: impl Fn(&E) -> N,
+) -> Vec<E> {
+    let mut seen = HashSet::new();
+    let mut is_taken =
+        |one: &mut E| seen.len() < TOGETHER_MAX && is_due(one) && seen.insert(name(one));
+    waiting.extract_if(.., &mut is_taken).collect()
+}
+
+#[cfg(test)]
+mod tests;

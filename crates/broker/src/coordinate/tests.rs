@@ -1,0 +1,5 @@
+//! Two brokers that know of each other, whose coordinators and partitions live apart.
+
+mod moves;
+mod pair;
+mod txns;
