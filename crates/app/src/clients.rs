@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
+use broker::metrics::Number;
 use clap::{Args, Subcommand};
 use client::{Consumer, ConsumerOptions, Place};
 use env::Env;
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 use crate::arguments::Global;
 use crate::connect::connect;
 use crate::failure::Failure;
-use crate::otlp::{self, Number};
+use crate::otlp;
 use crate::table::Table;
 
 const TOPIC: &str = "__client_metrics";

@@ -24,6 +24,7 @@ mod table;
 mod template;
 mod topic;
 mod txn;
+mod window;
 
 use std::process::ExitCode;
 

@@ -243,7 +243,7 @@ fn run(env: Env, config: Broker) -> Result<(), Failure> {
     let life = Arc::new(Mutex::new(Life::Starting));
     outlive_file_limit()?;
     stop_on_signal(Arc::clone(&life))?;
-    let window = http::listen(&config)?;
+    let window = http::open(&env, &config)?;
     let broker = broker::Broker::start(&env, config).map_err(not_started)?;
     window.open(broker.watch());
     if broker.rounds_replayed > 0 {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use env::{Env, logs};
 
-use crate::http::Window;
+use crate::window::Window;
 
 /// The broker serves its clients. From here on a watchdog is fed as long as the network threads come back.
 pub(crate) fn ready(window: Window) {

@@ -10,6 +10,7 @@ mod groups;
 mod inspecting;
 mod members;
 mod observing;
+mod pushing;
 mod records;
 mod serving;
 mod topics;

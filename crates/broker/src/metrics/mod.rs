@@ -6,10 +6,12 @@ pub(crate) mod lag;
 pub(crate) mod meter;
 mod page;
 mod samples;
+mod sink;
 pub(crate) mod software;
 mod table;
 mod watch;
 
 pub use page::Form;
+pub use sink::{Number, Sink};
 pub use table::{Kind, METRICS, Metric, markdown};
 pub use watch::{Process, Watch};

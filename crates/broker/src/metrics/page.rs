@@ -1,11 +1,10 @@
 //! A page of metrics: Prometheus text 0.0.4, or OpenMetrics 1.0.
-//!
-//! Every family is written at once, and a sample has a value for each label of its metric.
 
 use std::fmt::{Display, Write};
 
 use model::histogram::{BOUNDS_MICROS, Counts};
 
+use super::sink::{Number, Sink};
 use super::table::{Kind, Metric};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,50 +43,6 @@ impl Page {
         Page {
             form,
             text: String::with_capacity(64 << 10),
-        }
-    }
-
-    /// A metric without labels.
-    pub(super) fn one(&mut self, metric: &Metric, value: impl Display) {
-        self.family(metric, [(vec![], value)]);
-    }
-
-    /// All samples of a gauge or counter: the values of its labels, and the value.
-    pub(super) fn family<'a, V: Display>(
-        &mut self,
-        metric: &Metric,
-        samples: impl IntoIterator<Item = (Vec<&'a str>, V)>,
-    ) {
-        assert!(
-            metric.kind != Kind::Histogram,
-            "{} is a histogram",
-            metric.name
-        );
-        self.head(metric);
-        for (labels, value) in samples {
-            self.sample(metric, "", &labels, None, value);
-        }
-    }
-
-    /// All samples of a histogram.
-    pub(super) fn histograms<'a>(
-        &mut self,
-        metric: &Metric,
-        samples: impl IntoIterator<Item = (Vec<&'a str>, Counts)>,
-    ) {
-        assert!(metric.kind == Kind::Histogram, "{} is none", metric.name);
-        self.head(metric);
-        for (labels, counts) in samples {
-            let mut below = 0;
-            for (count, micros) in counts.buckets.iter().zip(BOUNDS_MICROS) {
-                below += count;
-                let bound = seconds(micros as f64 / 1e6);
-                self.sample(metric, "_bucket", &labels, Some(&bound), below);
-            }
-            self.sample(metric, "_bucket", &labels, Some("+Inf"), counts.count());
-            let sum = counts.sum_nanos as f64 / 1e9;
-            self.sample(metric, "_sum", &labels, None, sum);
-            self.sample(metric, "_count", &labels, None, counts.count());
         }
     }
 
@@ -147,6 +102,45 @@ impl Page {
             self.text.push('}');
         }
         let _ = writeln!(self.text, " {value}");
+    }
+}
+
+impl Sink for Page {
+    fn family<'a, V: Into<Number>>(
+        &mut self,
+        metric: &'static Metric,
+        samples: impl IntoIterator<Item = (Vec<&'a str>, V)>,
+    ) {
+        assert!(
+            metric.kind != Kind::Histogram,
+            "{} is a histogram",
+            metric.name
+        );
+        self.head(metric);
+        for (labels, value) in samples {
+            self.sample(metric, "", &labels, None, value.into());
+        }
+    }
+
+    fn histograms<'a>(
+        &mut self,
+        metric: &'static Metric,
+        samples: impl IntoIterator<Item = (Vec<&'a str>, Counts)>,
+    ) {
+        assert!(metric.kind == Kind::Histogram, "{} is none", metric.name);
+        self.head(metric);
+        for (labels, counts) in samples {
+            let mut below = 0;
+            for (count, micros) in counts.buckets.iter().zip(BOUNDS_MICROS) {
+                below += count;
+                let bound = seconds(micros as f64 / 1e6);
+                self.sample(metric, "_bucket", &labels, Some(&bound), below);
+            }
+            self.sample(metric, "_bucket", &labels, Some("+Inf"), counts.count());
+            let sum = counts.sum_nanos as f64 / 1e9;
+            self.sample(metric, "_sum", &labels, None, sum);
+            self.sample(metric, "_count", &labels, None, counts.count());
+        }
     }
 }
 

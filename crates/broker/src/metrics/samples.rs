@@ -1,4 +1,4 @@
-//! The samples of one page, family by family in the order of the table.
+//! The samples of one moment, family by family in the order of the table.
 //!
 //! Locks of partitions and directories are taken for a few instructions each, as readers of records take them.
 
@@ -10,7 +10,7 @@ use wire::ErrorCode;
 
 use super::lag::{Extent, History};
 use super::meter::{Refusal, Total, api_name};
-use super::page::Page;
+use super::sink::{Number, Sink};
 use super::table as metric;
 use super::watch::Process;
 use crate::shared::Shared;
@@ -38,7 +38,12 @@ pub(super) fn readiness(shared: &Shared) -> Result<String, String> {
     Ok(notes.join("; "))
 }
 
-pub(super) fn write(page: &mut Page, shared: &Shared, history: &mut History, process: Process) {
+pub(super) fn write(
+    page: &mut impl Sink,
+    shared: &Shared,
+    history: &mut History,
+    process: Process,
+) {
     let now = shared.env.clock.now();
     write_process(page, shared, process);
     write_requests(page, shared);
@@ -48,7 +53,7 @@ pub(super) fn write(page: &mut Page, shared: &Shared, history: &mut History, pro
     write_memory(page, shared);
 }
 
-fn write_process(page: &mut Page, shared: &Shared, process: Process) {
+fn write_process(page: &mut impl Sink, shared: &Shared, process: Process) {
     page.family(&metric::BUILD, [(vec![process.version], 1)]);
     page.one(&metric::STARTED, process.started_seconds);
     page.one(&metric::READY, u8::from(readiness(shared).is_ok()));
@@ -58,7 +63,7 @@ fn write_process(page: &mut Page, shared: &Shared, process: Process) {
     page.one(&metric::FILES_MAX, process.files_max);
 }
 
-fn write_requests(page: &mut Page, shared: &Shared) {
+fn write_requests(page: &mut impl Sink, shared: &Shared) {
     let held = shared.held();
     let mut total = Total::default();
     shared.meters().for_each(|meter| meter.add_to(&mut total));
@@ -118,7 +123,7 @@ fn error_name(code: i16) -> String {
     ErrorCode::try_from(code).map_or_else(|_| code.to_string(), |known| known.name().to_owned())
 }
 
-type Column = (&'static metric::Metric, fn(&OfTopic) -> i128);
+type Column = (&'static metric::Metric, fn(&OfTopic) -> Number);
 
 /// The numbers of one topic, or of all beyond the bound.
 #[derive(Clone, Copy, Default)]
@@ -145,7 +150,7 @@ impl OfTopic {
     }
 }
 
-fn write_topics(page: &mut Page, shared: &Shared) {
+fn write_topics(page: &mut impl Sink, shared: &Shared) {
     let topics = shared.topics();
     let most = shared.config().metrics_topics_max;
     let all = topics.sorted();
@@ -180,7 +185,7 @@ fn write_topics(page: &mut Page, shared: &Shared) {
     }
 }
 
-fn write_groups(page: &mut Page, shared: &Shared, history: &mut History, now: Instant) {
+fn write_groups(page: &mut impl Sink, shared: &Shared, history: &mut History, now: Instant) {
     let topics = shared.topics();
     let most = shared.config().metrics_topics_max;
     let rows = shared.committed();
@@ -212,7 +217,7 @@ fn write_groups(page: &mut Page, shared: &Shared, history: &mut History, now: In
     );
 }
 
-fn write_dirs(page: &mut Page, shared: &Shared, now: Instant) {
+fn write_dirs(page: &mut impl Sink, shared: &Shared, now: Instant) {
     let dirs = shared.dirs();
     let paths: Vec<String> = (dirs.iter())
         .map(|dir| dir.path.display().to_string())
@@ -286,7 +291,7 @@ fn write_dirs(page: &mut Page, shared: &Shared, now: Instant) {
     );
 }
 
-fn write_memory(page: &mut Page, shared: &Shared) {
+fn write_memory(page: &mut impl Sink, shared: &Shared) {
     let memory = shared.config().broker.memory;
     let held = shared.held();
     let unwritten: isize = shared.dirs().iter().map(|dir| dir.unwritten_bytes()).sum();

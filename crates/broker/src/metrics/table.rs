@@ -133,7 +133,7 @@ metrics! {
 const HEAD: &str = "# Metrics
 
 `/metrics` on `esker.http.listen` (127.0.0.1:9644 unless set) serves these as Prometheus text, or as OpenMetrics to a client that
-accepts that. Written from the table in `crates/broker/src/metrics/table.rs`: `UPDATE=1 cargo test -p broker metrics` writes it anew.
+accepts that; `esker.otlp.endpoint` has them pushed to an OpenTelemetry collector under the same names. Written from the table in `crates/broker/src/metrics/table.rs`: `UPDATE=1 cargo test -p broker metrics` writes it anew.
 Names stay. Topics and groups beyond `esker.metrics.topics.max` are added up as `(other)`.
 
 | metric | kind | labels | meaning |

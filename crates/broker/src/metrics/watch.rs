@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::lag::History;
 use super::page::{Form, Page};
 use super::samples;
+use super::sink::Sink;
 use crate::shared::Shared;
 
 /// A shard looks for idle connections every five seconds at least: one that took no turn for so long hangs.
@@ -66,12 +67,17 @@ impl Watch {
         }
     }
 
-    /// Every metric.
+    /// Every metric, as a scrape gets it.
     pub fn page(&mut self, form: Form, process: Process) -> String {
         let mut page = Page::new(form);
-        if let Some(shared) = self.shared.upgrade() {
-            samples::write(&mut page, &shared, &mut self.history, process);
-        }
+        self.write(&mut page, process);
         page.finish()
+    }
+
+    /// Every metric, in the order of the table; none of a broker that is gone.
+    pub fn write(&mut self, sink: &mut impl Sink, process: Process) {
+        if let Some(shared) = self.shared.upgrade() {
+            samples::write(sink, &shared, &mut self.history, process);
+        }
     }
 }

@@ -11,4 +11,8 @@ pub(super) const SETTINGS: &[Setting] = settings! {
         "least weight of lines, by logger where named: info,broker=debug; `kafka-configs --entity-type broker-loggers` lists the loggers and changes levels until the broker ends";
     "esker.metrics.topics.max" Int "1000" AtLeast(0) ReadOnly Works
         "topics, and groups, with metrics of their own; what is beyond is added up under the name of no topic, esker.metrics.topics.max 0 leaves all out";
+    "esker.otlp.endpoint" String "" Any ReadOnly Works
+        "URL of an OpenTelemetry collector that the metrics of /metrics are pushed to, such as http://127.0.0.1:4318/v1/metrics; without TLS; empty for none";
+    "esker.otlp.interval.ms" Long "60000" AtLeast(100) ReadOnly Works
+        "time from one push of metrics to the next";
 };

@@ -347,7 +347,7 @@ mod tests {
                 .len(),
             1
         );
-        assert_eq!(ask(&fixture, (4, "1"), None).configs.len(), 353);
+        assert_eq!(ask(&fixture, (4, "1"), None).configs.len(), 355);
     }
 
     #[test]
@@ -402,7 +402,7 @@ mod tests {
         let mut fixture = Fixture::new("");
         let unknown = Some("nosuch");
         let (brokers, told) = described(&fixture, (4, "1"), unknown, 3_000);
-        assert!(brokers < 1 + SETTINGS_MAX / 353, "{brokers} brokers");
+        assert!(brokers < 1 + SETTINGS_MAX / 355, "{brokers} brokers");
         assert_eq!(told, 0);
         let (topics, told) = described(&fixture, (2, "t"), Some("flush.ms"), 30_000);
         assert_eq!((topics, told), (1 + SETTINGS_MAX / 35, topics));
