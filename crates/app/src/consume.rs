@@ -1,5 +1,7 @@
 //! `esker consume`: records of a topic to standard output.
 
+mod group;
+
 use std::collections::BTreeMap;
 use std::io::{BufWriter, Write};
 use std::ops::ControlFlow;
@@ -41,6 +43,9 @@ pub(crate) struct ConsumeArgs {
     /// Only these partitions
     #[arg(short, long, value_name = "LIST", value_delimiter = ',', allow_negative_numbers = true, value_parser = crate::arguments::partition)]
     pub(crate) partition: Vec<i32>,
+    /// Read as a member of this consumer group: from where it has committed, else from --from; what was printed is committed
+    #[arg(short, long, value_name = "GROUP", conflicts_with = "partition")]
+    pub(crate) group: Option<String>,
     /// Hide records of open and aborted transactions
     #[arg(
         long,
@@ -192,6 +197,27 @@ impl Growth {
 }
 
 pub(crate) fn consume(global: &Global, args: &ConsumeArgs) -> Result<(), Failure> {
+    match &args.group {
+        Some(group) => group::consume(global, args, group),
+        None => read(global, args),
+    }
+}
+
+fn options(global: &Global, args: &ConsumeArgs) -> ConsumerOptions {
+    ConsumerOptions {
+        isolation: args.isolation.into(),
+        outages: if args.exit {
+            Outages::Bounded
+        } else {
+            outages(global)
+        },
+        skip_damaged: args.skip_damaged.then_some(report_skipped as fn(&Skipped)),
+        ..ConsumerOptions::default()
+    }
+}
+
+/// Reads without a group.
+fn read(global: &Global, args: &ConsumeArgs) -> Result<(), Failure> {
     let mut client = connect(&Env::real(), global)?;
     let topic = client.topic(&args.topic)?;
     let indexes = chosen(&topic, &args.partition)?;
@@ -203,10 +229,7 @@ pub(crate) fn consume(global: &Global, args: &ConsumeArgs) -> Result<(), Failure
             .collect::<Vec<_>>()
     };
     let starts = client.resolve(&args.topic, &at(args.from), isolation)?;
-    let mut left = Left {
-        records: args.count,
-        ends: BTreeMap::new(),
-    };
+    let mut left = Left::new(args.count);
     if args.exit {
         left.ends = client.resolve(&args.topic, &at(Place::End), isolation)?;
         if let Place::Offset(offset) = args.from
@@ -221,31 +244,15 @@ pub(crate) fn consume(global: &Global, args: &ConsumeArgs) -> Result<(), Failure
     if args.count == Some(0) || (args.exit && left.ends.is_empty()) {
         return Ok(());
     }
-    let options = ConsumerOptions {
-        isolation,
-        outages: if args.exit {
-            Outages::Bounded
-        } else {
-            outages(global)
-        },
-        skip_damaged: args.skip_damaged.then_some(report_skipped as fn(&Skipped)),
-        ..ConsumerOptions::default()
-    };
     let follows = !args.exit && args.partition.is_empty();
     let mut growth = follows.then(|| Growth::new(&client, indexes.len()));
-    let mut consumer = Consumer::new(client, options);
+    let mut consumer = Consumer::new(client, options(global, args));
     for (index, start) in &starts {
         if !args.exit || left.ends.contains_key(index) {
             consumer.assign(&args.topic, *index, *start)?;
         }
     }
-    let printer = if global.json {
-        Printer::Json
-    } else {
-        args.format
-            .clone()
-            .map_or(Printer::Lines, Printer::Template)
-    };
+    let printer = Printer::of(global, args);
     let mut out = BufWriter::with_capacity(256 << 10, std::io::stdout().lock());
     loop {
         let fetched = match consumer.poll() {
@@ -311,11 +318,33 @@ enum Printer {
     Template(Template),
 }
 
+impl Printer {
+    fn of(global: &Global, args: &ConsumeArgs) -> Printer {
+        if global.json {
+            return Printer::Json;
+        }
+        let format = args.format.clone();
+        format.map_or(Printer::Lines, Printer::Template)
+    }
+}
+
 /// The records that are still to be read before we are done.
 struct Left {
     records: Option<u64>,
     /// Ends of partitions that are not reached, when there are ends.
     ends: BTreeMap<i32, i64>,
+    /// One past the offset of the record that was printed last.
+    after_last: i64,
+}
+
+impl Left {
+    fn new(records: Option<u64>) -> Left {
+        Left {
+            records,
+            ends: BTreeMap::new(),
+            after_last: 0,
+        }
+    }
 }
 
 /// Prints the records of one answer; `true` when the last wanted record was among them.
@@ -344,6 +373,7 @@ fn print(
         if let Err(error) = write(fetched, record, &headers, printer, out) {
             return ControlFlow::Break(Err(error));
         }
+        left.after_last = record.offset + 1;
         if let Some(records) = &mut left.records {
             *records -= 1;
             if *records == 0 {

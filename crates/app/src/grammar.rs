@@ -115,6 +115,7 @@ mod tests {
             "esker client describe orders-1 --metric org.apache.kafka.producer.",
             "esker produce t -k : -H a=b --partition 3 --codec zstd --acks all access.log",
             "esker consume t --from beginning -n 3 -e -f %o --partition 0,1",
+            "esker consume t --group g -e",
             "esker consume t --from -10",
             "esker consume t -o @1700000000000",
             "esker inspect data --batches",
@@ -152,6 +153,7 @@ mod tests {
             "esker txn list --state foo",
             "esker consume t -p 0-1",
             "esker consume t -p -1",
+            "esker consume t -g g -p 0",
         ] {
             assert!(check(line).is_err(), "{line} was accepted");
         }

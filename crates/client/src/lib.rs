@@ -10,6 +10,7 @@ mod connection;
 mod consumer;
 mod error;
 mod inbox;
+mod member;
 mod producer;
 mod session;
 
@@ -23,6 +24,7 @@ pub use connection::Connection;
 pub use consumer::{Consumer, ConsumerOptions, Fetched, Isolation, Skipped, Taken};
 pub use error::{Damage, Error, Garbage};
 pub use inbox::FrameTooLong;
+pub use member::Member;
 pub use producer::partitioner;
 pub use producer::{Acks, Delivery, Producer, ProducerOptions, Record, TopicRef};
 pub use session::{FRAME_BYTES_MAX, Reply, RequestError, Session};

@@ -1,4 +1,6 @@
-//! Groups from the command line: listed, described, moved, deleted.
+//! Groups from the command line: listed, described, moved, deleted, and read.
+
+#![allow(clippy::disallowed_methods)] // the time of a test, not of the broker
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
@@ -431,4 +433,137 @@ fn a_group_is_shown_again_and_again_until_nobody_reads() {
         .filter(|line| line.starts_with("group g "));
     assert_eq!(shown.take(3).count(), 3);
     assert!(watch.wait().unwrap().success());
+}
+
+/// The sorted lines of an output.
+fn sorted(output: &[u8]) -> Vec<String> {
+    let text = String::from_utf8_lossy(output);
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+#[test]
+fn a_reader_of_a_group_goes_on_where_the_one_before_stopped() {
+    let dir = Dir::new();
+    let broker = Broker::start(&dir.0, &[]);
+    broker.ok(&["topic", "create", "t", "-p", "3"], b"");
+    let produce = |from: usize, to: usize| {
+        let keyed: String = (from..to).map(|i| format!("k{i}:{i:03}\n")).collect();
+        broker.ok(&["produce", "t", "-k", ":"], keyed.as_bytes());
+    };
+    let numbers =
+        |from: usize, to: usize| -> Vec<String> { (from..to).map(|i| format!("{i:03}")).collect() };
+    produce(0, 30);
+    let read = |more: &[&str]| {
+        let args = ["consume", "t", "--group", "g"];
+        sorted(&broker.ok(&[&args[..], more].concat(), b""))
+    };
+    assert_eq!(read(&["-e"]), numbers(0, 30));
+    assert!(read(&["-e"]).is_empty());
+    produce(30, 50);
+    // In the middle of a batch.
+    let first = read(&["-n", "7"]);
+    assert_eq!(first.len(), 7);
+    let mut all = [first, read(&["-e"])].concat();
+    all.sort();
+    assert_eq!(all, numbers(30, 50));
+    let group = described(&broker, "g");
+    let lags = group["partitions"].as_array().unwrap().iter();
+    let lags: Vec<_> = lags.map(|partition| &partition["lag"]).collect();
+    assert_eq!(lags, [0, 0, 0], "{group}");
+    assert_eq!(group["state"], "Empty");
+    // Where to begin is for those who have not committed.
+    assert!(read(&["-e", "--from", "beginning"]).is_empty());
+    let other = ["consume", "t", "--group", "other", "--from", "end", "-e"];
+    assert!(broker.ok(&other, b"").is_empty());
+    produce(50, 51);
+    assert_eq!(sorted(&broker.ok(&other, b"")), ["050"]);
+    let args = ["consume", "t", "--group", "g", "-p", "0"];
+    assert_eq!(failure(&broker.run(&args, b"")).0, 2);
+}
+
+/// A reader that follows, with its lines.
+struct Follower {
+    process: std::process::Child,
+    lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
+}
+
+impl Follower {
+    fn start(broker: &Broker) -> Follower {
+        let mut process = Command::new(ESKER)
+            .args(["consume", "t", "--group", "g", "-f", "%p %s\\n"])
+            .env("ESKER_BOOTSTRAP", &broker.address)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        Follower { process, lines }
+    }
+
+    fn take(&mut self, count: usize) -> BTreeSet<String> {
+        let lines = self.lines.by_ref().take(count);
+        lines.map(Result::unwrap).collect()
+    }
+
+    /// SIGTERM; the rest of its lines.
+    fn stop(mut self) -> BTreeSet<String> {
+        let id = self.process.id().to_string();
+        assert!(Command::new("kill").arg(&id).status().unwrap().success());
+        let rest = self.take(usize::MAX);
+        assert_eq!(self.process.wait().unwrap().code(), Some(0));
+        rest
+    }
+}
+
+#[test]
+fn readers_of_a_group_share_its_partitions_and_hand_them_over() {
+    let dir = Dir::new();
+    let often = [
+        "--set",
+        "group.consumer.min.heartbeat.interval.ms=100",
+        "--set",
+        "group.consumer.heartbeat.interval.ms=100",
+    ];
+    let broker = Broker::start(&dir.0, &often);
+    broker.ok(&["topic", "create", "t", "-p", "2"], b"");
+    let produce = |text: &str| {
+        for partition in ["0", "1"] {
+            broker.ok(&["produce", "t", "-p", partition], text.as_bytes());
+        }
+    };
+    // Until each of so many members reads as many partitions as the others, and has said so.
+    let shared_by = |members: usize| {
+        let begun = std::time::Instant::now();
+        loop {
+            let group = described(&broker, "g");
+            let owned = |member: &Value| member["partitions"].as_array().map_or(0, Vec::len);
+            let all = group["members"].as_array().cloned().unwrap_or_default();
+            let is_even = all.iter().all(|member| owned(member) == 2 / members);
+            if group["state"] == "Stable" && all.len() == members && is_even {
+                return;
+            }
+            assert!(begun.elapsed().as_secs() < 60, "{group}");
+        }
+    };
+    produce("one\n");
+    let mut first = Follower::start(&broker);
+    let both = |text: &str| BTreeSet::from([format!("0 {text}"), format!("1 {text}")]);
+    assert_eq!(first.take(2), both("one"));
+    let mut second = Follower::start(&broker);
+    shared_by(2);
+    produce("two\n");
+    let (of_first, of_second) = (first.take(1), second.take(1));
+    assert_eq!(&of_first | &of_second, both("two"));
+    assert!(first.stop().is_empty(), "it has printed all");
+    shared_by(1);
+    produce("three\n");
+    assert_eq!(second.take(2), both("three"));
+    assert!(second.stop().is_empty());
+    // Nothing is printed twice: all was committed.
+    assert!(
+        broker
+            .ok(&["consume", "t", "--group", "g", "-e"], b"")
+            .is_empty()
+    );
 }

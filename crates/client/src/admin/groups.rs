@@ -64,8 +64,14 @@ pub struct Committed {
     pub metadata: String,
 }
 
+/// The member that commits, with its epoch.
+pub(crate) struct Committer {
+    pub(crate) member: String,
+    pub(crate) epoch: i32,
+}
+
 impl Client {
-    fn coordinator(&mut self, group: &str) -> Result<i32, Error> {
+    pub(crate) fn coordinator(&mut self, group: &str) -> Result<i32, Error> {
         let request = FindCoordinatorRequest {
             coordinator_keys: vec![group.to_owned()],
             ..Default::default()
@@ -250,6 +256,19 @@ impl Client {
 
     /// Sets what a group has committed; only for a group without members.
     pub fn commit_for(&mut self, group: &str, offsets: &BTreeMap<Part, i64>) -> Result<(), Error> {
+        let nobody = Committer {
+            member: String::new(),
+            epoch: -1,
+        };
+        self.commit_as(group, &nobody, offsets)
+    }
+
+    pub(crate) fn commit_as(
+        &mut self,
+        group: &str,
+        committer: &Committer,
+        offsets: &BTreeMap<Part, i64>,
+    ) -> Result<(), Error> {
         let mut topics: BTreeMap<&str, Vec<OffsetCommitRequestPartition>> = BTreeMap::new();
         for ((topic, partition), offset) in offsets {
             topics
@@ -262,7 +281,7 @@ impl Client {
                     committed_metadata: Some(String::new()),
                 });
         }
-        self.retry(&format!("moving group {group}"), |client| {
+        self.retry(&format!("committing for group {group}"), |client| {
             let mut asked = Vec::with_capacity(topics.len());
             for (name, partitions) in &topics {
                 asked.push(OffsetCommitRequestTopic {
@@ -274,7 +293,8 @@ impl Client {
             let broker = client.coordinator(group)?;
             let request = OffsetCommitRequest {
                 group_id: group.to_owned(),
-                generation_id_or_member_epoch: -1,
+                generation_id_or_member_epoch: committer.epoch,
+                member_id: committer.member.clone(),
                 topics: asked,
                 ..Default::default()
             };

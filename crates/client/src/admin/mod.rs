@@ -11,6 +11,7 @@ mod transactions;
 
 pub use configs::{Change, Resource, Setting, SettingSource};
 pub use describe::{ActiveProducer, BrokerInfo, ClusterInfo, LogDir, Stored};
+pub(crate) use groups::Committer;
 pub use groups::{Committed, GroupInfo, GroupMember, ListedGroup, Part};
 pub use offsets::{Found, Place};
 pub use topics::{Created, NewTopic};

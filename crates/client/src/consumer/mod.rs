@@ -131,6 +131,13 @@ impl Consumer {
         Ok(())
     }
 
+    /// Reads no partition any more, until some are assigned again. What was asked for and has not come is given up.
+    pub fn clear(&mut self) {
+        self.assigned.clear();
+        self.links.clear();
+        self.failed = None;
+    }
+
     /// Asks for no more of a partition; what was asked for already may still come. One at least has to stay.
     pub fn pause(&mut self, topic: &str, partition: i32) {
         let mut all = self.assigned.iter_mut();
