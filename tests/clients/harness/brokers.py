@@ -43,6 +43,7 @@ class Broker:
     def __init__(self, kind, bootstrap, process=None, data_dir=None, log=None):
         self.kind, self.bootstrap, self.process, self.data_dir, self.log = kind, bootstrap, process, data_dir, log
         self.pid = process.pid if process else None
+        self.is_asked = False
 
     def is_alive(self):
         if self.process and self.process.poll() is not None:
@@ -63,8 +64,7 @@ class Broker:
         """Stops it as an operator would. True when it went by itself, in time, with code 0 (a JVM: 143)."""
         if not self.process:
             return True
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
+        self.ask_to_stop()
         try:
             # A broker that already stopped keeps its code: stopping twice is no error.
             return self.process.wait(STOP_SECONDS_MAX) in (0, 143)
@@ -73,10 +73,44 @@ class Broker:
             self.process.wait()
             return False
 
+    def ask_to_stop(self):
+        """Once: a second signal means at once."""
+        if self.process.poll() is None and not self.is_asked:
+            self.is_asked = True
+            self.process.send_signal(signal.SIGTERM)
+
     def kill(self):
         """What kill -9 does: no goodbye, whatever is not written is lost."""
         self.process.kill()
         self.process.wait()
+
+
+class Nodes:
+    """Several Esker brokers that are one cluster; clients begin at the first. Its processes and files are nobody's business."""
+
+    kind, pid, data_dir, process = "esker", None, None, None
+
+    def __init__(self, nodes):
+        self.nodes, self.bootstrap = nodes, nodes[0].bootstrap
+
+    def is_alive(self):
+        return all(node.is_alive() for node in self.nodes)
+
+    def last_words(self):
+        return "; ".join(f"node {at}: {node.last_words()}" for at, node in enumerate(self.nodes, 1))
+
+    def complaints(self):
+        return [line for node in self.nodes for line in node.complaints()]
+
+    def stop(self):
+        """All are asked before the first is waited for: no node can hand its office to one that goes as well."""
+        for node in self.nodes:
+            node.ask_to_stop()
+        return all([node.stop() for node in self.nodes])
+
+    def kill(self):
+        for node in self.nodes:
+            node.kill()
 
 
 def stop_all():
@@ -91,11 +125,32 @@ def start(args, work, dirs=1, settings=None):
         if not raw.answers(args.bootstrap):
             raise StartError(f"nothing answers at {args.bootstrap}")
         return Broker("given", args.bootstrap)
+    if args.nodes > 1:
+        return start_nodes(args.nodes, work, dirs, settings)
     settings = [f"{name}={value}" for name, value in (settings or {}).items()]
     broker = (start_kafka if args.kafka else start_esker)(work, dirs, settings)
     _started.append(broker)
     wait_ready(broker)
     return broker
+
+
+def start_nodes(count, work, dirs, settings):
+    """Nodes keep their directories and their ports from one start to the next: the others know them by these."""
+    known = work / "ports"
+    if not known.exists():
+        known.write_text(" ".join(map(str, free_ports(count))))
+    ports = known.read_text().split()
+    voters = ",".join(f"{node}@127.0.0.1:{port}" for node, port in enumerate(ports, 1))
+    nodes = []
+    for node, port in enumerate(ports, 1):
+        place = work / f"node-{node}"
+        place.mkdir(exist_ok=True)
+        own = {"node.id": node, "controller.quorum.voters": voters, "esker.http.listen": "off", **(settings or {})}
+        nodes.append(start_esker(place, dirs, [f"{name}={value}" for name, value in own.items()], port))
+    _started.extend(nodes)
+    for node in nodes:
+        wait_serving(node)
+    return Nodes(nodes)
 
 
 def esker_binary():
@@ -111,8 +166,8 @@ def log_dirs(data, count):
     return ",".join(str(data / str(at)) for at in range(count)) if count > 1 else str(data)
 
 
-def start_esker(work, dirs=1, settings=()):
-    data, log, (port,) = work / "data", work / "broker.log", free_ports(1)
+def start_esker(work, dirs=1, settings=(), port=None):
+    data, log, port = work / "data", work / "broker.log", port or free_ports(1)[0]
     command = [esker_binary(), "serve", "--data-dir", log_dirs(data, dirs), "--listen", f"127.0.0.1:{port}"]
     command += [word for setting in settings for word in ("--set", setting)]
     process = subprocess.Popen(command, stdout=log.open("ab"), stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
@@ -154,3 +209,16 @@ def wait_ready(broker):
             return
         time.sleep(0.02)
     raise StartError(f"the broker did not answer within {READY_SECONDS_MAX} s: {broker.last_words()}")
+
+
+def wait_serving(broker):
+    """A node answers ApiVersions before its cluster has counted it in; clients are served then."""
+    deadline = time.monotonic() + READY_SECONDS_MAX
+    command = [esker_binary(), "topic", "list", "--bootstrap", broker.bootstrap]
+    while time.monotonic() < deadline:
+        if broker.process.poll() is not None:
+            raise StartError(f"the broker ended while starting: {broker.last_words()}")
+        if subprocess.run(command, capture_output=True, check=False).returncode == 0:
+            return
+        time.sleep(0.02)
+    raise StartError(f"the node did not serve within {READY_SECONDS_MAX} s: {broker.last_words()}")

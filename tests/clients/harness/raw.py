@@ -158,7 +158,7 @@ def create_topic(bootstrap, name, partitions=1, configs=None):
     reply.i32()
     code = reply.array(lambda: (reply.string(), reply.i16(), reply.string()))[0][1]
     deadline = time.monotonic() + SECONDS_MAX
-    while code == 0 and not (leaders(bootstrap, name).count(0) == partitions == served(bootstrap, name, partitions)):
+    while code == 0 and served(name, leaders(bootstrap, name)) < partitions:
         if time.monotonic() > deadline:
             raise AssertionError(f"topic {name} was made but got no leaders")
         time.sleep(0.01)
@@ -166,28 +166,32 @@ def create_topic(bootstrap, name, partitions=1, configs=None):
 
 
 def leaders(bootstrap, name):
-    """The error code of each partition of a topic, from Metadata v5; empty while the topic is unknown."""
+    """The address of the leader of each partition of a topic that has one, from Metadata v5; empty while the topic is unknown."""
     with Connection(bootstrap) as c:
         reply = c.call(METADATA, 5, array([string(name)]) + b"\0")
     reply.i32()
-    reply.array(lambda: (reply.i32(), reply.string(), reply.i32(), reply.string()))
+    brokers = reply.array(lambda: (reply.i32(), reply.string(), reply.i32(), reply.string()))
+    addresses = {node: f"{host}:{port}" for node, host, port, _ in brokers}
     reply.string(), reply.i32()
 
     def partition():
-        code = reply.i16()
-        reply.i32(), reply.i32()
+        code, index, leader = reply.i16(), reply.i32(), reply.i32()
         for _ in range(3):
             reply.array(reply.i32)
-        return code
+        return index, addresses.get(leader) if code == 0 else None
 
     topics = reply.array(lambda: (reply.i16(), reply.string(), reply.i8(), reply.array(partition)))
-    return topics[0][3] if topics[0][0] == 0 else []
+    return {index: leader for index, leader in topics[0][3] if leader} if topics[0][0] == 0 else {}
 
 
-def served(bootstrap, name, partitions):
-    """How many partitions tell their end; Kafka shows a leader in its metadata before the leader serves."""
-    parts = array([struct.pack(">iq", p, -1) for p in range(partitions)])
-    with Connection(bootstrap) as c:
+def served(name, at):
+    """How many partitions tell their end; a broker shows a leader in its metadata before the leader serves."""
+    return sum(ends(leader, name, [p for p, to in at.items() if to == leader]) for leader in set(at.values()))
+
+
+def ends(leader, name, partitions):
+    parts = array([struct.pack(">iq", p, -1) for p in partitions])
+    with Connection(leader) as c:
         reply = c.call(LIST_OFFSETS, 2, struct.pack(">ib", -1, 0) + array([string(name) + parts]))
     reply.i32()
     codes = reply.array(lambda: (reply.string(), reply.array(lambda: (reply.i32(), reply.i16(), reply.i64(), reply.i64()))))
