@@ -16,7 +16,9 @@ use super::produce::{Acks, BatchFor, Joining, Origin, Produce, Produced, Produci
 use super::search::{Asked, Place, Searching, Spot};
 use super::*;
 use crate::event_loop::Pending;
-use crate::event_loop::bench::{Bench, batch, executed};
+use crate::event_loop::bench::{Bench, batch, encoded, executed};
+use wire::messages::CreateTopicsRequest;
+use wire::messages::create_topics_request::CreatableTopic;
 
 const TOPIC: &str = "t";
 const GROUP: &str = "g";
@@ -265,4 +267,59 @@ fn a_door_without_frames_can_ask_for_everything() {
     };
     assert_eq!((id.as_str(), group.members.len()), (GROUP, 0));
     assert_eq!(group.state.name(), "Empty");
+}
+
+/// Brokers do not copy from each other yet: a replica that cannot follow would be in sync in name alone.
+#[test]
+fn a_topic_gets_one_replica_however_many_brokers_there_are() {
+    let mut bench = Bench::with(&[("default.replication.factor", "3")]);
+    let others = [2, 3].map(|broker_id| {
+        let record = wire::metadata::RegisterBrokerRecord {
+            broker_id,
+            broker_epoch: 1_000,
+            fenced: false,
+            ..wire::metadata::RegisterBrokerRecord::default()
+        };
+        meta::Record::from(record)
+    });
+    bench.publish(&others);
+    let topic = |name: &str, replication_factor| CreatableTopic {
+        name: name.to_owned(),
+        num_partitions: 2,
+        replication_factor,
+        ..CreatableTopic::default()
+    };
+    let request = CreateTopicsRequest {
+        topics: vec![topic("three", 3), topic("default", -1), topic("one", 1)],
+        timeout_ms: 1_000,
+        ..CreateTopicsRequest::default()
+    };
+    bench.put(&encoded(&request, 7));
+    bench.commit();
+    let answer = bench
+        .answer::<CreateTopicsRequest>(7)
+        .expect("it is durable");
+    let told = answer.topics.iter().map(|topic| {
+        (
+            topic.name.as_str(),
+            topic.error_code,
+            topic.replication_factor,
+        )
+    });
+    let refused = ErrorCode::InvalidReplicationFactor.code();
+    let told: Vec<_> = told.collect();
+    assert!(
+        told.contains(&("default", 0, 1)) && told.contains(&("one", 0, 1)),
+        "{told:?}"
+    );
+    assert!(
+        told.iter()
+            .any(|(name, code, _)| (*name, *code) == ("three", refused)),
+        "{told:?}"
+    );
+    let image = bench.shard.desk.shared.metadata.image();
+    assert!(image.topic("three").is_none());
+    let partitions = image.topics().flat_map(|topic| &topic.partitions);
+    let replicas: Vec<usize> = partitions.map(|one| one.replicas.len()).collect();
+    assert_eq!(replicas, [1; 4]);
 }
