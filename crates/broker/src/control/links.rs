@@ -44,7 +44,7 @@ pub(super) struct Outbound<T> {
     pub(super) of: T,
 }
 
-/// What came back.
+/// The outcome of a request.
 #[derive(Debug)]
 pub(super) enum Reply<T> {
     Answered {

@@ -1,4 +1,4 @@
-//! What this broker says of itself to the active controller, as requests, and what it hears.
+//! This broker as a member of its cluster: its requests to the active controller, and the answers.
 
 use bytes::Bytes;
 use model::Instant;

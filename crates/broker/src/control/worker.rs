@@ -503,7 +503,7 @@ impl QuorumWorker {
         }
     }
 
-    /// What the broker has to tell the controller now.
+    /// Sends the request to the controller that is due, and follows the life of the broker.
     fn live(&mut self, now: Instant) {
         let end = self.shared.metadata.image().end();
         let is_leaving = self.shared.is_leaving();
@@ -625,7 +625,7 @@ impl Worker for QuorumWorker {
     }
 }
 
-/// What a heartbeat says, for the lifecycle.
+/// The answer to a heartbeat, for the lifecycle.
 pub(super) fn heard(response: &wire::messages::BrokerHeartbeatResponse) -> Heard {
     Heard {
         is_fenced: response.is_fenced,

@@ -282,7 +282,8 @@ fn a_topic_gets_one_replica_however_many_brokers_there_are() {
         };
         meta::Record::from(record)
     });
-    bench.publish(&others);
+    let shared = std::sync::Arc::clone(&bench.shard.desk.shared);
+    shared.change_at_start(&others).expect("a disk that works");
     let topic = |name: &str, replication_factor| CreatableTopic {
         name: name.to_owned(),
         num_partitions: 2,
