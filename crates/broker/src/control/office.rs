@@ -3,6 +3,7 @@
 //! Soft state and decisions about members of the cluster; all of it under the lock of the plan, which has the image.
 
 use meta::MetadataVersion;
+use meta::decide::controller::{RegisteringController, TooOld};
 use meta::decide::heartbeat::{fence, heartbeat, leads_any};
 use meta::decide::register_broker::FEATURES;
 use meta::decide::registration::{RegisterError, Registering, register};
@@ -213,6 +214,26 @@ impl Shared {
                 may_stop: step.to == State::Down,
             };
             (records, Ok(standing))
+        })
+    }
+
+    /// A controller registers.
+    pub(crate) fn register_controller(
+        &self,
+        ticket: Ticket,
+        controller: &RegisteringController,
+    ) -> Option<Decided<(), TooOld>> {
+        self.decide_in_office(ticket, |plan, _, _| {
+            let known = plan
+                .image
+                .controllers()
+                .find(|known| known.id == controller.id);
+            let is_known = known.is_some_and(|known| known.incarnation == controller.incarnation);
+            match controller::register_controller(&plan.image, controller) {
+                Ok(_) if is_known => (Vec::new(), Ok(())),
+                Ok(record) => (vec![record], Ok(())),
+                Err(error) => (Vec::new(), Err(error)),
+            }
         })
     }
 

@@ -57,6 +57,9 @@ pub(super) fn route(call: &mut Call<'_>, key: ApiKey, reader: Reader) -> Outcome
         ApiKey::BrokerRegistration => with(call, reader, broker_registration::on_registration),
         ApiKey::BrokerHeartbeat => with(call, reader, broker_heartbeat::on_heartbeat),
         ApiKey::AllocateProducerIds => with(call, reader, allocate_producer_ids::on_allocate),
+        ApiKey::ControllerRegistration => {
+            with(call, reader, controller_registration::on_registration)
+        }
         // The table lists nothing that has no arm.
         _ => Outcome::Close,
     }

@@ -15,6 +15,7 @@ pub(crate) mod broker_heartbeat;
 pub(crate) mod broker_registration;
 pub(crate) mod consumer_group_describe;
 pub(crate) mod consumer_group_heartbeat;
+pub(crate) mod controller_registration;
 pub(crate) mod create_partitions;
 pub(crate) mod create_topics;
 mod current_leaders;
@@ -173,6 +174,7 @@ pub(crate) const PEERS: &[Served] = &[
     served_newest(ApiKey::BrokerRegistration),
     served_newest(ApiKey::BrokerHeartbeat),
     served_newest(ApiKey::AllocateProducerIds),
+    served_newest(ApiKey::ControllerRegistration),
     served_newest(ApiKey::AddRaftVoter),
     served_newest(ApiKey::RemoveRaftVoter),
     served_newest(ApiKey::UpdateRaftVoter),

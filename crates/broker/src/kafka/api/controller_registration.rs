@@ -1,0 +1,68 @@
+//! ControllerRegistration: a controller says where it listens and what it supports (KIP-919). The active controller answers.
+
+use std::collections::BTreeMap;
+
+use meta::decide::controller::RegisteringController;
+use meta::image::Levels;
+use meta::{Endpoint, SecurityProtocol};
+use model::BrokerId;
+use wire::messages::{ControllerRegistrationRequest, ControllerRegistrationResponse};
+use wire::{ApiKey, ErrorCode};
+
+use super::overdue::Overdue;
+use crate::event_loop::Outcome;
+use crate::kafka::call::Call;
+
+pub(crate) fn on_registration(
+    call: &mut Call<'_>,
+    request: ControllerRegistrationRequest,
+) -> Outcome {
+    let ticket = call.ticket();
+    let controller = registering(request);
+    let decided = call.desk.shared.register_controller(ticket, &controller);
+    call.answer_change(
+        ApiKey::ControllerRegistration,
+        decided,
+        |answer| match answer.map(|registered| registered.map_err(|error| error.to_string())) {
+            Ok(Ok(())) => ControllerRegistrationResponse::default(),
+            Ok(Err(why)) => refusal(ErrorCode::UnsupportedVersion, Some(why)),
+            Err(code) => refusal(code, None),
+        },
+    )
+}
+
+fn refusal(code: ErrorCode, error_message: Option<String>) -> ControllerRegistrationResponse {
+    ControllerRegistrationResponse {
+        error_code: code.code(),
+        error_message,
+        ..ControllerRegistrationResponse::default()
+    }
+}
+
+fn registering(request: ControllerRegistrationRequest) -> RegisteringController {
+    let endpoints = request.listeners.into_iter().map(|at| Endpoint {
+        name: at.name,
+        host: at.host,
+        port: at.port,
+        protocol: SecurityProtocol(at.security_protocol),
+    });
+    let features = request.features.into_iter().map(|feature| {
+        let levels = Levels {
+            min: feature.min_supported_version,
+            max: feature.max_supported_version,
+        };
+        (feature.name, levels)
+    });
+    RegisteringController {
+        id: BrokerId(request.controller_id),
+        incarnation: request.incarnation_id,
+        endpoints: endpoints.collect(),
+        features: features.collect::<BTreeMap<String, Levels>>(),
+    }
+}
+
+impl Overdue for ControllerRegistrationResponse {
+    fn time_out(&mut self) {
+        *self = refusal(ErrorCode::RequestTimedOut, None);
+    }
+}
