@@ -1,3 +1,4 @@
 //! The whole broker on a simulated machine, driven through its doors.
 
+mod cluster;
 mod hostile;

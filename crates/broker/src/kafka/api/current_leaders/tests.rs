@@ -2,6 +2,7 @@
 
 use meta::Record;
 use wire::messages::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
+use wire::messages::describe_producers_request::TopicRequest;
 use wire::messages::fetch_request::{FetchPartition, FetchTopic};
 use wire::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use wire::messages::offset_for_leader_epoch_request::{
@@ -10,8 +11,8 @@ use wire::messages::offset_for_leader_epoch_request::{
 use wire::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use wire::messages::produce_response::PartitionProduceResponse;
 use wire::messages::{
-    DeleteRecordsRequest, FetchRequest, ListOffsetsRequest, OffsetForLeaderEpochRequest,
-    ProduceRequest, ProduceResponse,
+    DeleteRecordsRequest, DescribeProducersRequest, FetchRequest, ListOffsetsRequest,
+    OffsetForLeaderEpochRequest, ProduceRequest, ProduceResponse,
 };
 use wire::metadata::register_broker_record::BrokerEndpoint;
 use wire::metadata::{PartitionChangeRecord, PartitionRecord, RegisterBrokerRecord, TopicRecord};
@@ -272,6 +273,24 @@ fn other_questions_about_a_log_are_for_its_leader_too() {
         let response = bench.answer::<DeleteRecordsRequest>(2).expect("done");
         let told = code(response.topics[0].partitions[0].error_code);
         assert_eq!(told, expected, "a trim of {index}");
+
+        let request = DescribeProducersRequest {
+            topics: vec![TopicRequest {
+                name: TOPIC.to_owned(),
+                partition_indexes: vec![index],
+            }],
+        };
+        bench.put(&encoded(&request, 0));
+        let response = bench.answer::<DescribeProducersRequest>(0);
+        let response = response.expect("at once");
+        let told = code(response.topics[0].partitions[0].error_code);
+        // An operator may ask each replica what it remembers (KIP-664).
+        let expected = if index == FOLLOWED {
+            ErrorCode::None
+        } else {
+            expected
+        };
+        assert_eq!(told, expected, "the producers of {index}");
     }
 }
 

@@ -1,0 +1,223 @@
+//! Three brokers on machines of their own, which keep the metadata together, and a client that asks them one request at a time.
+
+use std::path::Path;
+use std::time::Duration;
+
+use broker::Broker;
+use bytes::Bytes;
+use env::sim::{Faults, HostId, Machines, SimConn};
+use wire::frame::{decode_response, encode_request};
+use wire::messages::metadata_request::MetadataRequestTopic;
+use wire::messages::{FindCoordinatorRequest, MetadataRequest, MetadataResponse};
+use wire::{ErrorCode, Reader, Request};
+
+const PORT: u16 = 9092;
+/// An answer that is not there by then does not come.
+const PATIENCE: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(50);
+const TRIES_MAX: usize = 400;
+
+/// Number of a node, from 1.
+pub(super) type Node = u8;
+pub(super) const ALL: [Node; 3] = [1, 2, 3];
+
+pub(super) struct Nodes {
+    machines: Machines,
+    brokers: [Option<Broker>; 3],
+}
+
+impl Nodes {
+    /// Starts all of them and waits until each counts three.
+    pub(super) fn start(seed: u64) -> Nodes {
+        let mut nodes = Nodes {
+            machines: Machines::new(seed, 3, &Faults::default()),
+            brokers: [None, None, None],
+        };
+        ALL.into_iter().for_each(|node| nodes.start_one(node));
+        for node in ALL {
+            nodes.until(|nodes| Some(nodes.metadata(node)?.brokers.len() == 3));
+        }
+        nodes
+    }
+
+    fn settings(&self, node: Node) -> config::Broker {
+        let address = |node| self.machines.address(HostId(node), PORT);
+        let voters = ALL.map(|node| format!("{node}@{}", address(node)));
+        let pairs = [
+            ("node.id", node.to_string()),
+            ("listeners", format!("PLAINTEXT://{}", address(node))),
+            ("controller.quorum.voters", voters.join(",")),
+            ("esker.cluster.insecure", "true".to_owned()),
+            ("log.dirs", "/data".to_owned()),
+            ("num.network.threads", "2".to_owned()),
+            ("offsets.topic.num.partitions", "6".to_owned()),
+            ("transaction.state.log.num.partitions", "6".to_owned()),
+            ("esker.journal.piece.bytes", "1048576".to_owned()),
+            ("esker.journal.bytes", "2097152".to_owned()),
+        ];
+        let mut settings = config::Settings::default();
+        for (name, value) in pairs {
+            settings.put(name, &value).expect("a known setting");
+        }
+        let machine = config::Machine {
+            cores: 2,
+            memory_bytes: 0,
+            descriptors: 20_000,
+        };
+        config::Broker::new(settings, machine).expect("settings that fit each other")
+    }
+
+    pub(super) fn start_one(&mut self, node: Node) {
+        let env = self.machines.get(HostId(node)).env();
+        let broker = Broker::start(&env, self.settings(node)).expect("a start");
+        self.brokers[usize::from(node) - 1] = Some(broker);
+    }
+
+    /// The process ends at once; what is durable stays.
+    pub(super) fn kill(&mut self, node: Node) {
+        self.machines.get(HostId(node)).kill();
+        self.brokers[usize::from(node) - 1] = None;
+    }
+
+    /// Directories of partitions of a topic on the disk of a node, but for those that are on their way out.
+    pub(super) fn dirs_of(&self, node: Node, topic: &str) -> Vec<String> {
+        let env = self.machines.get(HostId(node)).env();
+        let entries = env.disk.read_dir(Path::new("/data")).expect("it is there");
+        let is_of = |name: &str| {
+            let number = name
+                .strip_prefix(topic)
+                .and_then(|rest| rest.strip_prefix('-'));
+            number.is_some_and(|number| number.parse::<i32>().is_ok())
+        };
+        let names = entries.into_iter().map(|entry| entry.name);
+        let mut names: Vec<String> = names.filter(|name| is_of(name)).collect();
+        names.sort();
+        names
+    }
+
+    pub(super) fn pass(&self, time: Duration) {
+        self.machines.run_until(time, |_| false);
+    }
+
+    /// Asks until the answer is yes; none is "ask again".
+    pub(super) fn until(&self, ask: impl Fn(&Nodes) -> Option<bool>) {
+        for _ in 0..TRIES_MAX {
+            if ask(self) == Some(true) {
+                return;
+            }
+            self.pass(PAUSE);
+        }
+        panic!("it does not come");
+    }
+
+    /// One request on a connection of its own; none where the node gives no answer.
+    pub(super) fn ask<R: Request>(
+        &self,
+        node: Node,
+        request: &R,
+        version: i16,
+    ) -> Option<R::Response> {
+        let address = self.machines.address(HostId(node), PORT);
+        let conn = self.machines.outside().connect(address).ok()?;
+        let frame = encode_request(request, version, 1, Some("test"));
+        let frame = frame.and_then(wire::Encoded::into_bytes).expect("a frame");
+        let answer = self.exchange(&conn, &frame)?;
+        let mut reader = Reader::new(answer);
+        let decoded = decode_response::<R>(&mut reader, version);
+        Some(decoded.expect("an answer to that").1)
+    }
+
+    /// Asks again while the answer is of a kind that clients ask again after.
+    pub(super) fn patiently<R: Request>(
+        &self,
+        node: Node,
+        request: &R,
+        version: i16,
+        code: impl Fn(&R::Response) -> i16,
+    ) -> R::Response {
+        let mut last = None;
+        for _ in 0..TRIES_MAX {
+            if let Some(answer) = self.ask(node, request, version) {
+                let code = ErrorCode::try_from(code(&answer)).expect("a code");
+                if code == ErrorCode::None {
+                    return answer;
+                }
+                assert!(code.is_retriable(), "{code:?}");
+                last = Some(code);
+            }
+            self.pass(PAUSE);
+        }
+        panic!("node {node} says {last:?} all the time");
+    }
+
+    fn exchange(&self, conn: &SimConn, frame: &[u8]) -> Option<Bytes> {
+        let (mut left, mut got, mut is_over) = (frame, Vec::new(), false);
+        self.machines.run_until(PATIENCE, |_| {
+            if !left.is_empty() {
+                match conn.send(left) {
+                    Ok(sent) => left = &left[sent..],
+                    Err(error) => is_over |= error.kind() != std::io::ErrorKind::WouldBlock,
+                }
+            }
+            let mut buf = [0; 4096];
+            loop {
+                match conn.recv(&mut buf) {
+                    Ok(0) => is_over = true,
+                    Ok(read) => {
+                        got.extend_from_slice(&buf[..read]);
+                        continue;
+                    }
+                    Err(error) => is_over |= error.kind() != std::io::ErrorKind::WouldBlock,
+                }
+                break;
+            }
+            is_over || whole(&got).is_some()
+        });
+        whole(&got)
+    }
+
+    pub(super) fn metadata(&self, node: Node) -> Option<MetadataResponse> {
+        let request = MetadataRequest {
+            topics: None,
+            ..Default::default()
+        };
+        self.ask(node, &request, 12)
+    }
+
+    /// Leaders of the partitions of a topic, as one node knows them.
+    pub(super) fn leaders(&self, node: Node, topic: &str) -> Option<Vec<i32>> {
+        let request = MetadataRequest {
+            topics: Some(vec![MetadataRequestTopic {
+                name: Some(topic.to_owned()),
+                ..Default::default()
+            }]),
+            ..Default::default()
+        };
+        let response = self.ask(node, &request, 12)?;
+        let topic = response.topics.into_iter().next()?;
+        let mut partitions = topic.partitions;
+        partitions.sort_by_key(|partition| partition.partition_index);
+        let leaders = partitions.iter().map(|partition| partition.leader_id);
+        (topic.error_code == 0).then(|| leaders.collect())
+    }
+
+    /// The node that coordinates an id, as `asked` knows; 0 is for groups, 1 for transactions.
+    pub(super) fn coordinator(&self, asked: Node, key_type: i8, id: &str) -> Node {
+        let request = FindCoordinatorRequest {
+            key_type,
+            coordinator_keys: vec![id.to_owned()],
+            ..Default::default()
+        };
+        let found = self.patiently(asked, &request, 6, |answer| {
+            answer.coordinators[0].error_code
+        });
+        Node::try_from(found.coordinators[0].node_id).expect("one of three")
+    }
+}
+
+/// The first frame, without its length, once it is there.
+fn whole(got: &[u8]) -> Option<Bytes> {
+    let length = i32::from_be_bytes(*got.first_chunk::<4>()?);
+    let end = 4 + usize::try_from(length).ok()?;
+    got.get(4..end).map(Bytes::copy_from_slice)
+}
