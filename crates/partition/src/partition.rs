@@ -446,7 +446,10 @@ impl State {
     /// A new log start is durable.
     pub(crate) fn raise_log_start(&mut self, to: Offset) {
         self.progress.on_start(to);
-        self.local_start = self.local_start.max(self.progress.points().start);
+        let start = self.progress.points().start;
+        self.local_start = self.local_start.max(start);
+        // Nobody reads there any more.
+        self.tail.evict(start);
     }
 
     /// The newest trim goes with the one before it.

@@ -62,6 +62,17 @@ impl Launch {
         self
     }
 
+    pub(crate) fn at_port(mut self, port: u16) -> Launch {
+        self.port = port;
+        self
+    }
+
+    /// Where the broker's standard error goes, for one of several.
+    pub(crate) fn with_words(mut self, words: PathBuf) -> Launch {
+        self.words = words;
+        self
+    }
+
     /// Of the environment.
     pub(crate) fn with_variable(mut self, name: &str, value: &str) -> Launch {
         self.variables.push((name.to_owned(), value.to_owned()));

@@ -10,6 +10,7 @@
 
 mod broker;
 mod children;
+mod controller;
 mod crowd;
 mod cuts;
 mod disks;
@@ -70,7 +71,7 @@ struct Arguments {
 
 type Scenario = (&'static str, fn(&Plan, &Place) -> Outcome);
 
-const SCENARIOS: [Scenario; 24] = [
+const SCENARIOS: [Scenario; 25] = [
     ("kills", kills::run),
     ("transactions", transactions::run),
     ("zombies", zombies::run),
@@ -88,6 +89,7 @@ const SCENARIOS: [Scenario; 24] = [
     ("full", full::run),
     ("dying", disks::dying),
     ("slow", disks::slow),
+    ("controller", controller::run),
     ("crowd", crowd::run),
     ("stop", refusals::clean_stop),
     ("port", refusals::port_in_use),

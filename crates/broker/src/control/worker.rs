@@ -31,8 +31,6 @@ const RETRY: Duration = Duration::from_millis(500);
 const CONTROLLER_RETRY: Duration = Duration::from_millis(50);
 /// A registration or heartbeat is given up after so long.
 const LIFECYCLE_WAIT_MAX: Duration = Duration::from_secs(2);
-/// The answer of a controller waits so long at most for the change to arrive here.
-const OWN_READ_WAIT_MAX: Duration = Duration::from_secs(2);
 /// A leader that stops has so long to hand its office on.
 const HANDOVER_MAX: Duration = Duration::from_millis(500);
 
@@ -308,10 +306,9 @@ impl QuorumWorker {
             match envelope::open(outgoing.api.0, &body) {
                 Opened::NotController => return self.try_again(outgoing),
                 Opened::Answered { end } if self.shared.metadata.image().end() < end => {
-                    let until = self.shared.env.clock.now().plus(OWN_READ_WAIT_MAX);
                     self.held.push(Held {
                         end,
-                        until: until.min(outgoing.until),
+                        until: outgoing.until,
                         ticket: outgoing.ticket,
                         body,
                     });
@@ -328,12 +325,13 @@ impl QuorumWorker {
         self.shared.put(ticket.inbox, replied);
     }
 
-    /// Answers that wait for their changes, and those that waited long enough.
+    /// Gives answers whose changes have arrived. One that waits for too long is dropped: its client would read what was before.
     fn release_held(&mut self, now: Instant) {
         let end = self.shared.metadata.image().end();
         let is_due = |held: &mut Held| held.end <= end || held.until <= now;
         for held in self.held.extract_if(.., is_due).collect::<Vec<_>>() {
-            self.reply(held.ticket, Some(held.body));
+            let body = Some(held.body).filter(|_| held.end <= end);
+            self.reply(held.ticket, body);
         }
     }
 

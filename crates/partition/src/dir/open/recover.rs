@@ -202,7 +202,9 @@ impl Recovery {
             self.is_full = true;
         }
         // A topic that is missing from a damaged metadata log would look deleted, and its files would go.
-        if let Some(hole) = log.holes.first() {
+        // In front of the log start nothing is missed: a snapshot stands for it.
+        let missed = |hole: &&crate::partition::Hole| log.log_start < hole.to;
+        if let Some(hole) = log.holes.iter().find(missed) {
             let what = format!(
                 "metadata records {} to {} are lost; restore them from a copy of the directory",
                 hole.from, hole.to

@@ -1,0 +1,346 @@
+//! Three nodes, administrators at each, and an active controller that is killed or paused again and again.
+//!
+//! What was answered must hold: a topic that was made is there for whoever asks the same node next, is "already there" for the other
+//! nodes, and is on every node at the end; one that was deleted is on none. An operation without an answer may have happened or not.
+//! Prints how long it took until the first change after each fault.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use client::Connection;
+use env::Env;
+use parking_lot::Mutex;
+use wire::ErrorCode;
+use wire::messages::create_topics_request::CreatableTopic;
+use wire::messages::delete_topics_request::DeleteTopicState;
+use wire::messages::metadata_request::MetadataRequestTopic;
+use wire::messages::{CreateTopicsRequest, DeleteTopicsRequest, MetadataRequest};
+
+use crate::broker::{Broker, Launch, free_port, signal};
+use crate::kills::Moments;
+use crate::place::Place;
+use crate::{Outcome, Plan, Verdict};
+
+const NODES: usize = 3;
+/// One answer.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// The longest that administrators may be without a controller.
+const OUTAGE_MAX: Duration = Duration::from_secs(20);
+const PAUSE: Duration = Duration::from_secs(4);
+
+/// The state of a topic as its administrator knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Known {
+    There,
+    Gone,
+    /// No answer came.
+    Unsure,
+}
+
+/// The facts that the administrators collect.
+#[derive(Default)]
+struct Facts {
+    topics: Mutex<BTreeMap<String, Known>>,
+    answered: AtomicUsize,
+    unanswered: AtomicUsize,
+    broken: Mutex<Vec<String>>,
+    is_over: AtomicBool,
+}
+
+impl Facts {
+    fn note(&self, name: &str, known: Known) {
+        let is_sure = known != Known::Unsure;
+        let count = if is_sure {
+            &self.answered
+        } else {
+            &self.unanswered
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+        self.topics.lock().insert(name.to_owned(), known);
+    }
+
+    fn accuse(&self, what: String) {
+        self.broken.lock().push(what);
+    }
+}
+
+pub(crate) fn run(plan: &Plan, place: &Place) -> Outcome {
+    let launches = launches(plan, place)?;
+    let mut brokers = Vec::new();
+    for launch in &launches {
+        brokers.push(Some(launch.start()?));
+    }
+    let addresses: Vec<String> = launches.iter().map(Launch::address).collect();
+    first_change(&addresses[0], "first")?;
+    let facts = Arc::new(Facts::default());
+    let admins: Vec<JoinHandle<()>> = (0..NODES)
+        .map(|at| {
+            let (facts, addresses) = (Arc::clone(&facts), addresses.clone());
+            std::thread::spawn(move || administer(at, &addresses, &facts))
+        })
+        .collect();
+    let mut moments = Moments(plan.seed);
+    let (mut kills, mut pauses) = (Vec::new(), Vec::new());
+    for round in 0..plan.kills {
+        std::thread::sleep(Duration::from_millis(300 + moments.next(700)));
+        let at = leader(&launches)?;
+        let other = &addresses[(at + 1) % NODES];
+        let name = format!("after-{round}");
+        if round % 2 == 0 {
+            let killed = brokers[at].take().ok_or("the leader runs")?;
+            killed.kill();
+            kills.push(first_change(other, &name)?);
+            brokers[at] = Some(launches[at].start()?);
+        } else {
+            let paused = brokers[at].as_ref().map(Broker::id).ok_or("it runs")?;
+            signal(paused, "STOP")?;
+            let took = first_change(other, &name);
+            std::thread::sleep(PAUSE.saturating_sub(took.clone().unwrap_or_default()));
+            signal(paused, "CONT")?;
+            pauses.push(took?);
+        }
+        wait_for_all(&addresses)?;
+    }
+    facts.is_over.store(true, Ordering::Relaxed);
+    for admin in admins {
+        admin.join().map_err(|_| "an administrator panicked")?;
+    }
+    wait_for_all(&addresses)?;
+    judge(&addresses, &facts)?;
+    tell(place, "killed", &mut kills);
+    tell(place, "paused", &mut pauses);
+    let count = |of: &AtomicUsize| of.load(Ordering::Relaxed);
+    place.say(&format!(
+        "{} operations answered, {} not",
+        count(&facts.answered),
+        count(&facts.unanswered)
+    ));
+    for launch in &launches {
+        launch.check_words()?;
+    }
+    let led = |launch: &Launch| launch.words().matches("is the active controller").count();
+    let elections: usize = launches.iter().map(led).sum();
+    if elections <= plan.kills / 2 || count(&facts.answered) < plan.kills * 10 {
+        return Err(format!("vacuous: {elections} elections"));
+    }
+    Ok(Verdict::Passed)
+}
+
+fn launches(plan: &Plan, place: &Place) -> Result<Vec<Launch>, String> {
+    let ports: Result<Vec<u16>, String> = (0..NODES).map(|_| free_port()).collect();
+    let ports = ports?;
+    let voters = ports.iter().enumerate();
+    let voters = voters.map(|(at, port)| format!("{}@127.0.0.1:{port}", at + 1));
+    let voters = voters.collect::<Vec<_>>().join(",");
+    let launch = |(at, port): (usize, &u16)| {
+        let name = format!("node-{}", at + 1);
+        let launch = Launch::new(plan, place, &place.dir.join(&name))?;
+        Ok(launch
+            .at_port(*port)
+            .with_words(place.dir.join(format!("{name}.log")))
+            .with_setting(&format!("node.id={}", at + 1))
+            .with_setting(&format!("controller.quorum.voters={voters}"))
+            .with_setting("esker.http.listen=off")
+            // Snapshots are taken and fetched on the way.
+            .with_setting("metadata.log.max.record.bytes.between.snapshots=100000"))
+    };
+    ports.iter().enumerate().map(launch).collect()
+}
+
+/// The node that became the active controller last.
+fn leader(launches: &[Launch]) -> Result<usize, String> {
+    let epoch = |launch: &Launch| -> u64 {
+        let words = launch.words();
+        let elected = words
+            .lines()
+            .filter(|line| line.contains("is the active controller"));
+        let epochs = elected.filter_map(|line| line.rsplit_once("epoch=")?.1.trim().parse().ok());
+        epochs.max().unwrap_or_default()
+    };
+    let nodes = launches.iter().enumerate();
+    let newest = nodes.max_by_key(|(_, launch)| epoch(launch));
+    newest.map(|(at, _)| at).ok_or("no nodes".to_owned())
+}
+
+/// Creates a topic, trying until it is there; returns how long that took.
+fn first_change(address: &str, name: &str) -> Result<Duration, String> {
+    let begun = Instant::now();
+    loop {
+        let made = open(address)
+            .ok()
+            .and_then(|mut node| create(&mut node, name));
+        if matches!(made, Some(ErrorCode::None | ErrorCode::TopicAlreadyExists)) {
+            return Ok(begun.elapsed());
+        }
+        if OUTAGE_MAX < begun.elapsed() {
+            return Err(format!("{address} finds no controller: {made:?}"));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Every node serves clients again.
+fn wait_for_all(addresses: &[String]) -> Result<(), String> {
+    for address in addresses {
+        let begun = Instant::now();
+        while open(address)
+            .ok()
+            .and_then(|mut node| has(&mut node, "first"))
+            != Some(true)
+        {
+            if OUTAGE_MAX < begun.elapsed() {
+                return Err(format!("{address} does not come back"));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    Ok(())
+}
+
+fn open(address: &str) -> Result<Connection, client::Error> {
+    Connection::open(&Env::real(), address, "chaos", PATIENCE)
+}
+
+/// The code of the answer, if there is one that says what happened.
+fn create(node: &mut Connection, name: &str) -> Option<ErrorCode> {
+    let topic = CreatableTopic {
+        name: name.to_owned(),
+        num_partitions: 2,
+        replication_factor: 1,
+        ..CreatableTopic::default()
+    };
+    let request = CreateTopicsRequest {
+        topics: vec![topic],
+        timeout_ms: 10_000,
+        ..CreateTopicsRequest::default()
+    };
+    let answer = node.call(&request).ok()?;
+    let code = ErrorCode::try_from(answer.topics.first()?.error_code).ok()?;
+    (code != ErrorCode::RequestTimedOut).then_some(code)
+}
+
+fn delete(node: &mut Connection, name: &str) -> Option<ErrorCode> {
+    let request = DeleteTopicsRequest {
+        topics: vec![DeleteTopicState {
+            name: Some(name.to_owned()),
+            ..DeleteTopicState::default()
+        }],
+        topic_names: vec![name.to_owned()],
+        timeout_ms: 10_000,
+    };
+    let answer = node.call(&request).ok()?;
+    let code = ErrorCode::try_from(answer.responses.first()?.error_code).ok()?;
+    (code != ErrorCode::RequestTimedOut).then_some(code)
+}
+
+/// True if the node knows the topic.
+fn has(node: &mut Connection, name: &str) -> Option<bool> {
+    let request = MetadataRequest {
+        topics: Some(vec![MetadataRequestTopic {
+            name: Some(name.to_owned()),
+            ..MetadataRequestTopic::default()
+        }]),
+        allow_auto_topic_creation: false,
+        ..MetadataRequest::default()
+    };
+    let answer = node.call(&request).ok()?;
+    let code = answer.topics.first()?.error_code;
+    Some(code != ErrorCode::UnknownTopicOrPartition.code())
+}
+
+/// Makes and deletes topics through one node, and looks at them through it and through the others.
+fn administer(at: usize, addresses: &[String], facts: &Facts) {
+    let mut number = 0;
+    while !facts.is_over.load(Ordering::Relaxed) {
+        let Ok(mut node) = open(&addresses[at]) else {
+            std::thread::sleep(Duration::from_millis(20));
+            continue;
+        };
+        // Until the connection fails.
+        while !facts.is_over.load(Ordering::Relaxed) {
+            number += 1;
+            let name = format!("topic-{at}-{number}");
+            let other = &addresses[(at + 1 + number % 2) % NODES];
+            if live(&mut node, other, &name, number % 2 == 0, facts).is_none() {
+                break;
+            }
+        }
+    }
+}
+
+/// The life of one topic; `None` once the node does not answer.
+fn live(node: &mut Connection, other: &str, name: &str, ends: bool, facts: &Facts) -> Option<()> {
+    let made = create(node, name);
+    if made != Some(ErrorCode::None) {
+        facts.note(name, Known::Unsure);
+        return made.map(drop);
+    }
+    facts.note(name, Known::There);
+    if !has(node, name)? {
+        facts.accuse(format!("{name} was made and is not there"));
+    }
+    if let Some(code) = open(other)
+        .ok()
+        .and_then(|mut other| create(&mut other, name))
+        && !matches!(code, ErrorCode::TopicAlreadyExists)
+        && code == ErrorCode::None
+    {
+        facts.accuse(format!("{name} was made twice"));
+    }
+    if !ends {
+        return Some(());
+    }
+    let deleted = delete(node, name);
+    if deleted != Some(ErrorCode::None) {
+        facts.note(name, Known::Unsure);
+        return deleted.map(drop);
+    }
+    facts.note(name, Known::Gone);
+    if has(node, name)? {
+        facts.accuse(format!("{name} was deleted and is there"));
+    }
+    Some(())
+}
+
+/// All nodes say the same of each topic, and what was answered.
+fn judge(addresses: &[String], facts: &Facts) -> Result<(), String> {
+    let mut seen: BTreeMap<String, Vec<bool>> = BTreeMap::new();
+    for address in addresses {
+        let mut node = open(address).map_err(|error| error.to_string())?;
+        for name in facts.topics.lock().keys() {
+            let is_there = has(&mut node, name).ok_or("a node that does not answer")?;
+            seen.entry(name.clone()).or_default().push(is_there);
+        }
+    }
+    for (name, known) in &*facts.topics.lock() {
+        let told = &seen[name];
+        let is_one = told.iter().all(|is_there| *is_there == told[0]);
+        let fits = match known {
+            Known::There => told[0],
+            Known::Gone => !told[0],
+            Known::Unsure => true,
+        };
+        if !is_one || !fits {
+            facts.accuse(format!("{name}, {known:?}: the nodes say {told:?}"));
+        }
+    }
+    let broken = facts.broken.lock();
+    match broken.as_slice() {
+        [] => Ok(()),
+        [first, ..] => Err(format!("{} broken promises, first: {first}", broken.len())),
+    }
+}
+
+fn tell(place: &Place, what: &str, times: &mut [Duration]) {
+    times.sort_unstable();
+    let ms = |time: Option<&Duration>| time.copied().unwrap_or_default().as_secs_f64() * 1e3;
+    place.say(&format!(
+        "controller {what} {} times, first change after: median {:.0} ms, longest {:.0} ms",
+        times.len(),
+        ms(times.get(times.len() / 2)),
+        ms(times.last())
+    ));
+}
