@@ -23,10 +23,15 @@ pub(super) fn examine(disk: &dyn Disk, path: &Path, base: i64) -> io::Result<Rep
     let bytes = file.len()?;
     let (mut records, mut first, mut last, mut unreadable) = (0u64, None, None, None);
     let mut heads = HeadCheck::beside(disk, path, Offset(base))?;
+    let mut sound_end = Offset(base);
     let (_, stopped) = scan_batches(&*file, 0, bytes, Offset(base), |position, batch| {
         first = first.or(Some(batch.base_offset().0));
         last = Some(batch.last_offset().0);
         heads.note(position, &batch);
+        // An offset that is not under a checksum may be any number.
+        if heads.first.is_none() {
+            sound_end = Offset(batch.last_offset().0 + 1);
+        }
         match count(&batch) {
             Ok(count) => records += count,
             Err(fault) => {
@@ -35,10 +40,7 @@ pub(super) fn examine(disk: &dyn Disk, path: &Path, base: i64) -> io::Result<Rep
         }
     })?;
     let damage = match stopped {
-        Some(damage) => {
-            let from = last.map_or(base, |last| last + 1);
-            Some(with_range(&*file, damage, bytes, Offset(from))?)
-        }
+        Some(damage) => Some(with_range(&*file, damage, bytes, sound_end)?),
         None => heads.found(disk, path)?.map(|damage| damage.to_string()),
     };
     let damage = damage.or(unreadable);
@@ -56,7 +58,7 @@ pub(super) fn examine(disk: &dyn Disk, path: &Path, base: i64) -> io::Result<Rep
 fn with_range(file: &dyn File, damage: Damage, end: u64, from: Offset) -> io::Result<String> {
     Ok(
         match next_offset_behind(file, damage.position, end, from)? {
-            Some(next) => format!("{damage}; offsets {from} to {next} cannot be read"),
+            Some(next) => format!("{damage}; offsets {from} up to {next} cannot be read"),
             None => format!("{damage}; nothing from offset {from} on can be read"),
         },
     )
@@ -91,7 +93,7 @@ pub(super) const BATCH_COLUMNS: &[&str] = &[
     "flags",
 ];
 
-/// Adds a row per batch; returns what stopped the walk.
+/// Adds a row per batch; returns what stopped the walk, with the offsets that it takes.
 pub(super) fn batches(
     disk: &dyn Disk,
     path: &Path,
@@ -99,10 +101,15 @@ pub(super) fn batches(
     table: &mut Table,
 ) -> io::Result<Option<String>> {
     let file = disk.open(path, Open::Read)?;
+    let bytes = file.len()?;
     let name = path.display().to_string();
     let mut heads = HeadCheck::beside(disk, path, Offset(base))?;
-    let (_, stopped) = scan_batches(&*file, 0, file.len()?, Offset(base), |position, batch| {
+    let mut sound_end = Offset(base);
+    let (_, stopped) = scan_batches(&*file, 0, bytes, Offset(base), |position, batch| {
         heads.note(position, &batch);
+        if heads.first.is_none() {
+            sound_end = Offset(batch.last_offset().0 + 1);
+        }
         table.row([
             json!(name),
             json!(position),
@@ -122,8 +129,10 @@ pub(super) fn batches(
             json!(flags(&batch)),
         ]);
     })?;
-    let damage = stopped.or(heads.found(disk, path)?);
-    Ok(damage.map(|damage| damage.to_string()))
+    match stopped {
+        Some(damage) => with_range(&*file, damage, bytes, sound_end).map(Some),
+        None => Ok(heads.found(disk, path)?.map(|damage| damage.to_string())),
+    }
 }
 
 /// Holds the heads of a segment's batches, whose offsets and leader epochs are not under their own checksum, against what lies beside

@@ -158,8 +158,8 @@ fn damage_is_shown_with_the_offsets_that_it_takes() {
     let good = dir.read(SEGMENT);
     let size = good.len() / 3;
     for (batch, range) in [
-        (0, "offsets 100 to 102 cannot be read"),
-        (1, "offsets 102 to 104 cannot be read"),
+        (0, "offsets 100 up to 102 cannot be read"),
+        (1, "offsets 102 up to 104 cannot be read"),
         (2, "nothing from offset 104 on can be read"),
     ] {
         let mut bytes = good.clone();
@@ -168,6 +168,84 @@ fn damage_is_shown_with_the_offsets_that_it_takes() {
         let damage = dir.damage(SEGMENT).unwrap();
         assert!(damage.ends_with(range), "{damage}");
     }
+}
+
+/// A real disk whose directory `lost+found` is not for everyone.
+struct Guarded(std::sync::Arc<dyn Disk>);
+
+impl Disk for Guarded {
+    fn read_dir(&self, path: &Path) -> std::io::Result<Vec<env::disk::Entry>> {
+        if path.ends_with("lost+found") {
+            return Err(std::io::ErrorKind::PermissionDenied.into());
+        }
+        self.0.read_dir(path)
+    }
+
+    fn open(&self, path: &Path, how: Open) -> std::io::Result<env::FileHandle> {
+        self.0.open(path, how)
+    }
+
+    fn exists(&self, path: &Path) -> std::io::Result<bool> {
+        self.0.exists(path)
+    }
+
+    fn modified_ms(&self, path: &Path) -> std::io::Result<i64> {
+        self.0.modified_ms(path)
+    }
+
+    fn space(&self, path: &Path) -> std::io::Result<env::disk::Space> {
+        self.0.space(path)
+    }
+
+    // Whoever inspects changes nothing.
+    fn create_dir_all(&self, _: &Path) -> std::io::Result<()> {
+        unreachable!()
+    }
+
+    fn rename(&self, _: &Path, _: &Path) -> std::io::Result<()> {
+        unreachable!()
+    }
+
+    fn remove_file(&self, _: &Path) -> std::io::Result<()> {
+        unreachable!()
+    }
+
+    fn remove_dir_all(&self, _: &Path) -> std::io::Result<()> {
+        unreachable!()
+    }
+
+    fn open_dir(&self, _: &Path) -> std::io::Result<Box<dyn env::disk::Dir>> {
+        unreachable!()
+    }
+
+    fn sync_dir(&self, _: &Path) -> std::io::Result<()> {
+        unreachable!()
+    }
+
+    fn watch_volume(&self, _: &Path) -> std::io::Result<()> {
+        unreachable!()
+    }
+
+    fn sync_volume(&self, _: &Path) -> std::io::Result<()> {
+        unreachable!()
+    }
+
+    fn lock(&self, _: &Path) -> std::io::Result<Box<dyn env::disk::Lock>> {
+        unreachable!()
+    }
+}
+
+#[test]
+fn a_directory_that_cannot_be_looked_into_costs_no_other() {
+    let dir = dir();
+    let closed = dir.root.join("lost+found");
+    dir.env.disk.create_dir_all(&closed).unwrap();
+    let disk = Guarded(std::sync::Arc::clone(&dir.env.disk));
+    let mut files = Vec::new();
+    assert!(collect(&disk, &dir.root, &mut files).unwrap());
+    assert!(files.contains(&dir.path.join(SEGMENT)), "{files:?}");
+    // Asked for by name, it is an error.
+    assert!(collect(&disk, &closed, &mut files).is_err());
 }
 
 #[test]

@@ -66,11 +66,18 @@ fn files_of_a_stopped_broker_are_sound_until_they_are_damaged() {
     assert_eq!(batches.as_array().unwrap().len(), 20);
 
     let mut bytes = std::fs::read(&segment).unwrap();
-    let middle = bytes.len() / 2;
-    bytes[middle] ^= 1;
+    // In the records of the batch in the middle; all are as long.
+    let size = bytes.len() / 20;
+    bytes[11 * size - 3] ^= 1;
     std::fs::write(&segment, bytes).unwrap();
     let (code, error) = failure(&esker(&["inspect", segment.to_str().unwrap()], "", b""));
     assert_eq!((code, error.as_str()), (3, "error: 1 file is damaged\n"));
+    let args = ["inspect", "--batches", segment.to_str().unwrap()];
+    let (code, error) = failure(&esker(&args, "", b""));
+    assert!(
+        code == 3 && error.ends_with("offsets 20 up to 22 cannot be read\n"),
+        "{error}"
+    );
 }
 
 #[test]
