@@ -83,6 +83,16 @@ impl Broker {
         Broker::spawn(equipped, FREE, data, &[], words, file.into())
     }
 
+    /// As `start`, with files of so many KiB at most.
+    pub(crate) fn start_limited(file_kib_max: u32, data: &Path) -> Broker {
+        let words = Dir::new();
+        let file = std::fs::File::create(words.0.join(WORDS)).unwrap();
+        let mut limited = Command::new("bash");
+        let limit = format!("ulimit -f {file_kib_max}; exec \"$0\" \"$@\"");
+        limited.args(["-c", &limit, ESKER]);
+        Broker::spawn(limited, FREE, data, &[], words, file.into())
+    }
+
     /// As `start`, with a standard error that takes nothing.
     pub(crate) fn start_unheard(data: &Path, more: &[&str]) -> Broker {
         let full = std::fs::OpenOptions::new().write(true).open("/dev/full");

@@ -374,3 +374,34 @@ fn reading_goes_on_behind_records_that_rotted_where_that_is_wanted() {
         "{said}"
     );
 }
+
+/// One looks for the next good offset one by one at first, and in larger and larger steps behind 4096 of them.
+#[test]
+fn many_records_that_rotted_are_skipped_up_to_the_first_good_one() {
+    const ROTTEN: usize = 5000;
+    let dir = Dir::new();
+    let broker = Broker::start(&dir.0, &[]);
+    broker.ok(&["topic", "create", "t", "-p", "1"], b"");
+    broker.ok(&["produce", "t"], b"first\n");
+    broker.ok(&["produce", "t"], "rotten\n".repeat(ROTTEN).as_bytes());
+    broker.ok(&["produce", "t"], b"last\n");
+    assert_eq!(broker.stop(), Some(0));
+    let segment = dir.0.join("t-0/00000000000000000000.log");
+    let mut bytes = std::fs::read(&segment).unwrap();
+    let mut at = 0;
+    while at < bytes.len() {
+        let size = i32::from_be_bytes(bytes[at + 8..at + 12].try_into().unwrap());
+        let end = at + 12 + usize::try_from(size).unwrap();
+        let is_rotten = bytes[at..end].windows(6).any(|window| window == b"rotten");
+        if is_rotten {
+            bytes[end - 1] ^= 1;
+        }
+        at = end;
+    }
+    std::fs::write(&segment, &bytes).unwrap();
+    let broker = Broker::start(&dir.0, &[]);
+    let output = broker.run(&["consume", "t", "-e", "--skip-damaged"], b"");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "first\nlast\n");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("offsets 1 up to 5001 of t-0"), "{said}");
+}

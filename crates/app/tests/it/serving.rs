@@ -27,6 +27,32 @@ fn acknowledged_records_survive_a_kill_and_a_stop() {
     }
 }
 
+/// The system ends a process that writes beyond the limit of file sizes, unless it says that it can bear it.
+#[test]
+fn a_limit_of_file_sizes_is_a_full_disk_and_not_the_end() {
+    const FILE_KIB_MAX: u32 = 2048;
+    const TRIES_MAX: usize = 20;
+    let dir = Dir::new();
+    let broker = Broker::start_limited(FILE_KIB_MAX, &dir.0);
+    let mut line = "x".repeat(900_000);
+    line.push('\n');
+    let produce = || broker.run(&["produce", "t", "--timeout", "1"], line.as_bytes());
+    let taken = (0..TRIES_MAX)
+        .take_while(|_| produce().status.success())
+        .count();
+    assert!((2..TRIES_MAX).contains(&taken), "{taken} were taken");
+    let said = broker.said();
+    assert!(
+        said.contains("appends are refused") && said.contains("ulimit -f, LimitFSIZE"),
+        "{said}"
+    );
+    assert!(taken <= broker.text(&["consume", "t", "-e"]).lines().count());
+    assert_eq!(broker.stop(), Some(0));
+    let broker = Broker::start(&dir.0, &[]);
+    assert!(taken <= broker.text(&["consume", "t", "-e"]).lines().count());
+    broker.ok(&["produce", "t"], line.as_bytes());
+}
+
 /// A line that could not be written ended the process, and four bytes from anybody made it tell one.
 #[test]
 fn a_log_that_cannot_be_written_costs_its_lines_only() {

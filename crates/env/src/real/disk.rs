@@ -241,7 +241,7 @@ impl File for Opened {
             match around::write(file, bufs, position) {
                 // Opened so, and yet not written, or not with this alignment.
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
-                other => return other,
+                other => return other.map_err(name_limit),
             }
         }
         self.write_at(bufs, position)

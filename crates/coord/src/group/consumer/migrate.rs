@@ -85,7 +85,7 @@ impl ConsumerGroup {
         step
     }
 
-    fn from_classic(
+    pub(super) fn from_classic(
         id: &str,
         classic: &ClassicGroup,
         cx: &Context,

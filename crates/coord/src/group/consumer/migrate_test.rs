@@ -307,6 +307,27 @@ fn what_cannot_be_upgraded_stays_classic() {
 }
 
 #[test]
+fn the_refusal_of_a_custom_assignor_says_what_to_do() {
+    let mut world = World::new();
+    world.topics.set("t", 3);
+    let mut classic = classic_group(&world, &[("c1", &[0, 1, 2])]);
+    // A subscription that only its own assignor can read.
+    classic.members[0].protocols[0].1 = Bytes::from_static(b"{\"zone\":1}");
+    let cx = World::cx(&world.topics, &world.settings, world.at);
+    let refused = ConsumerGroup::from_classic("g", &classic, &cx);
+    let Err(refusal) = refused else {
+        panic!("it was upgraded")
+    };
+    for words in [
+        "classic group g",
+        "custom assignor",
+        "have all members use assignors of Kafka (range, round robin, sticky)",
+    ] {
+        assert!(refusal.message.contains(words), "{}", refusal.message);
+    }
+}
+
+#[test]
 fn a_group_without_consumer_members_is_classic_again() {
     let mut world = mixed();
     let cx = World::cx(&world.topics, &world.settings, world.at);

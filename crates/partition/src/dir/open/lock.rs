@@ -48,3 +48,22 @@ pub(super) fn sync_path(env: &Env, path: &Path) -> io::Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use env::sim::{Faults, Machine};
+
+    use super::*;
+
+    #[test]
+    fn a_directory_that_cannot_be_synced_is_named_with_what_was_tried() {
+        let machine = Machine::new(1, Faults::default());
+        let error = sync_path(&machine.env(), Path::new("/nowhere/data")).unwrap_err();
+        let said = error.to_string();
+        assert!(
+            said.starts_with("cannot sync the directory /nowhere/data: "),
+            "{said}"
+        );
+        assert!(said.contains("would survive a power cut"), "{said}");
+    }
+}
