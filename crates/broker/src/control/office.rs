@@ -4,7 +4,7 @@
 
 use meta::MetadataVersion;
 use meta::decide::controller::{RegisteringController, TooOld};
-use meta::decide::heartbeat::{fence, heartbeat, leads_any};
+use meta::decide::heartbeat::{UnregisterError, fence, heartbeat, leads_any, unregister};
 use meta::decide::register_broker::FEATURES;
 use meta::decide::registration::{RegisterError, Registering, register};
 use meta::decide::{controller, producer_ids};
@@ -214,6 +214,25 @@ impl Shared {
                 may_stop: step.to == State::Down,
             };
             (records, Ok(standing))
+        })
+    }
+
+    /// A broker is gone for good.
+    pub(crate) fn unregister_broker(
+        &self,
+        ticket: Ticket,
+        broker: BrokerId,
+    ) -> Option<Decided<(), UnregisterError>> {
+        self.decide_in_office(ticket, |plan, settings, _| {
+            match unregister(&plan.image, settings, broker) {
+                Ok(records) => {
+                    if let Some(office) = plan.office.as_mut() {
+                        office.sessions.on_unregistered(broker);
+                    }
+                    (records, Ok(()))
+                }
+                Err(error) => (Vec::new(), Err(error)),
+            }
         })
     }
 

@@ -477,7 +477,10 @@ mod tests {
         check(
             ApiKey::UnregisterBroker,
             fixture,
-            |request: &UnregisterBrokerRequest, _, view| unregister_broker::handle(request, view),
+            |_: &UnregisterBrokerRequest, _, view| {
+                let only = unregister_broker::refuse_the_only(view.image, view.broker.node_id);
+                only.expect("one broker")
+            },
         );
         check(
             ApiKey::UpdateFeatures,
