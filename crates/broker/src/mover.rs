@@ -253,7 +253,7 @@ impl Mover {
         let is_assigned = self.shared.is_assigned(&assigned, &mut news);
         let turn = match is_assigned {
             Some(true) => {
-                current.moving.settle(&mut news);
+                current.moving.switch_over(&mut news);
                 Turn::Again
             }
             Some(false) => {

@@ -19,7 +19,7 @@ use wire::records::{
 
 use crate::dir::linger::Stamp;
 use crate::dir::queue::Push;
-use crate::partition::{Partition, PendingTrim, State};
+use crate::partition::{Partition, PartitionState, PendingTrim};
 use crate::progress::{TooFew, Wanted};
 use crate::verification::Warrant;
 
@@ -224,7 +224,12 @@ impl Partition {
         self.check_open(&state, &state.config, Acks::All(None))
     }
 
-    fn check_open(&self, state: &State, config: &LogConfig, acks: Acks) -> Result<(), AppendError> {
+    fn check_open(
+        &self,
+        state: &PartitionState,
+        config: &LogConfig,
+        acks: Acks,
+    ) -> Result<(), AppendError> {
         if state.is_deleted {
             return Err(AppendError::Deleted);
         }
@@ -248,7 +253,7 @@ impl Partition {
     /// Gives a batch that was let in its offsets and puts it in the tail and in the queue of the directory.
     fn place(
         self: &Arc<Self>,
-        state: &mut State,
+        state: &mut PartitionState,
         mut batch: Batch,
         marker: Option<EndTxn>,
         acks: Acks,
@@ -358,7 +363,7 @@ impl Partition {
     /// Puts an entry in the queue of the directory. While a move ends it waits for the one that is going to have it.
     pub(crate) fn enqueue(
         self: &Arc<Self>,
-        state: &mut State,
+        state: &mut PartitionState,
         push: Push,
         stamp: Option<(&mut Stamp, Instant)>,
     ) {
@@ -495,7 +500,7 @@ fn append_time(batch: &Batch) -> Timestamp {
     }
 }
 
-impl State {
+impl PartitionState {
     /// A writer that names a leader epoch writes in that epoch or not at all.
     pub(crate) fn check_writer(&self, named: LeaderEpoch) -> Result<(), AppendError> {
         let epoch = self.progress.epoch();

@@ -15,7 +15,7 @@ use crate::cuts::FileCut;
 use crate::dir::queue::{Push, Slot};
 use crate::life::Life;
 use crate::news::News;
-use crate::partition::{Partition, State};
+use crate::partition::{Partition, PartitionState};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CutError {
@@ -119,7 +119,7 @@ impl Partition {
         Ok(life)
     }
 
-    fn check_cut(&self, state: &State, to: Offset) -> Result<(), CutError> {
+    fn check_cut(&self, state: &PartitionState, to: Offset) -> Result<(), CutError> {
         let committed = state.progress.points().committed;
         if state.is_deleted {
             Err(CutError::Deleted)
@@ -136,7 +136,13 @@ impl Partition {
         }
     }
 
-    fn push_cut(self: &Arc<Self>, state: &mut State, up_to: Offset, life: Life, what: What) {
+    fn push_cut(
+        self: &Arc<Self>,
+        state: &mut PartitionState,
+        up_to: Offset,
+        life: Life,
+        what: What,
+    ) {
         let push = Push {
             bytes: 0,
             up_to,
@@ -182,7 +188,7 @@ impl Partition {
     }
 }
 
-impl State {
+impl PartitionState {
     pub(crate) fn synced(&self) -> Synced {
         Synced {
             up_to: self.progress.points().durable,

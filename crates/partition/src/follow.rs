@@ -16,7 +16,7 @@ use wire::records::{Batch, BatchError, Source};
 use crate::append::Moment;
 use crate::dir::linger::Stamp;
 use crate::dir::queue::Push;
-use crate::partition::{Partition, State};
+use crate::partition::{Partition, PartitionState};
 
 /// A follower took some batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +87,7 @@ impl Partition {
 
     fn take(
         self: &Arc<Self>,
-        state: &mut State,
+        state: &mut PartitionState,
         batches: Vec<Batch>,
         moment: Moment<'_>,
     ) -> Result<Followed, FollowError> {
@@ -109,7 +109,7 @@ impl Partition {
         Ok(Followed { count, end })
     }
 
-    fn check_following(&self, state: &State) -> Result<(), FollowError> {
+    fn check_following(&self, state: &PartitionState) -> Result<(), FollowError> {
         if state.is_deleted {
             Err(FollowError::Deleted)
         } else if state.progress.is_leading() && !state.progress.is_elected() {
@@ -127,7 +127,7 @@ impl Partition {
 
     fn place_as_is(
         self: &Arc<Self>,
-        state: &mut State,
+        state: &mut PartitionState,
         batch: Batch,
         (stamp, now): (&mut Stamp, Instant),
     ) {

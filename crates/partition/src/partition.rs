@@ -33,7 +33,7 @@ pub struct Partition {
     pub topic_id: Uuid,
     pub topic: Arc<str>,
     pub index: PartitionIndex,
-    pub(crate) state: Mutex<State>,
+    pub(crate) state: Mutex<PartitionState>,
     /// The start could not read the files: they, and this row of the checkpoint, stay as they are for one that can.
     pub(crate) unread: Option<checkpoint::Row>,
     pub(crate) traffic: Traffic,
@@ -60,7 +60,7 @@ pub(crate) struct Home {
     pub(crate) cleaning: Mutex<bool>,
 }
 
-pub(crate) struct State {
+pub(crate) struct PartitionState {
     pub(crate) home: Arc<Home>,
     pub(crate) tail: Tail,
     /// First offset that the files of this broker are to have. Equal to the log start until a tier has what lies between.
@@ -230,7 +230,7 @@ impl Partition {
             index,
             unread: start.unread,
             traffic: Traffic::default(),
-            state: Mutex::new(State {
+            state: Mutex::new(PartitionState {
                 home,
                 tail: Tail::unwritten_from(start.unwritten, start.log_end),
                 local_start: start.local_start.max(start.log_start),
@@ -333,7 +333,7 @@ impl Partition {
         self.is_offline_in(&self.state.lock())
     }
 
-    pub(crate) fn is_offline_in(&self, state: &State) -> bool {
+    pub(crate) fn is_offline_in(&self, state: &PartitionState) -> bool {
         state.home.dir.is_failed() || self.unread.is_some()
     }
 
@@ -396,7 +396,7 @@ impl Durable for Partition {
     }
 }
 
-impl State {
+impl PartitionState {
     /// A new epoch begins where the log ends, and not with its first batch: who was told of it asks later where it ended, also
     /// when nothing was appended in it (KIP-320).
     pub(crate) fn begin_epoch(&mut self) {

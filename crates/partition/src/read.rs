@@ -8,7 +8,7 @@ use model::{LeaderEpoch, Offset};
 use wire::records::Batch;
 
 use crate::isolation::Isolation;
-use crate::partition::{Bounds, Hole, Home, Partition, State};
+use crate::partition::{Bounds, Hole, Home, Partition, PartitionState};
 
 /// The bytes to send for a read.
 pub enum Records {
@@ -137,7 +137,11 @@ impl Partition {
     }
 
     /// Bounds of the partition if this read may have anything of it.
-    pub(crate) fn admit(&self, state: &State, request: &ReadRequest) -> Result<Bounds, ReadError> {
+    pub(crate) fn admit(
+        &self,
+        state: &PartitionState,
+        request: &ReadRequest,
+    ) -> Result<Bounds, ReadError> {
         if self.is_offline_in(state) {
             return Err(ReadError::Offline);
         }
@@ -172,7 +176,7 @@ impl Partition {
 }
 
 /// Refuses a client that has another epoch in mind, and every client where we do not lead.
-fn check_epoch(asked: LeaderEpoch, state: &State) -> Result<(), ReadError> {
+fn check_epoch(asked: LeaderEpoch, state: &PartitionState) -> Result<(), ReadError> {
     let current = state.progress.epoch();
     if asked == LeaderEpoch::NONE || asked == current {
         if state.progress.is_leading() {

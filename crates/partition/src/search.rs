@@ -9,7 +9,7 @@ use log::segment::{first_record, latest_record};
 use model::{Offset, Timestamp};
 use wire::records::Batch;
 
-use crate::partition::{Home, Partition, State};
+use crate::partition::{Home, Partition, PartitionState};
 use crate::read::ReadError;
 
 /// Batches in memory that a look for a time takes along at first: the first of them has the record, unless its header says more
@@ -121,7 +121,10 @@ impl Partition {
     }
 
     /// Runs `look` on the memory under the lock that appends take, so it has to be short. Also returns where the files are.
-    fn look_at_tail<T>(&self, look: impl FnOnce(&State) -> T) -> Result<(T, Arc<Home>), ReadError> {
+    fn look_at_tail<T>(
+        &self,
+        look: impl FnOnce(&PartitionState) -> T,
+    ) -> Result<(T, Arc<Home>), ReadError> {
         let state = self.state.lock();
         if self.is_offline_in(&state) {
             return Err(ReadError::Offline);
@@ -134,7 +137,7 @@ impl Partition {
 }
 
 /// Batches in memory that readers may see.
-fn committed(state: &State) -> impl Iterator<Item = &Batch> {
+fn committed(state: &PartitionState) -> impl Iterator<Item = &Batch> {
     let committed = state.progress.points().committed;
     let is_committed = move |batch: &&Batch| batch.next_offset() <= committed;
     state.tail.iter().take_while(is_committed)

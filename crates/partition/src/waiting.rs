@@ -8,7 +8,7 @@ use model::{BrokerId, InboxId, LeaderEpoch, Offset, Ticket, WaiterKey};
 use crate::dir::durable::Reached;
 use crate::isolation::Isolation;
 use crate::news::News;
-use crate::partition::{Bounds, Partition, State, Watcher};
+use crate::partition::{Bounds, Partition, PartitionState, Watcher};
 use crate::progress::{Progress, Role, Wanted};
 
 /// The append will not be committed under this leader in this process.
@@ -146,7 +146,7 @@ impl Partition {
     }
 }
 
-impl State {
+impl PartitionState {
     /// Has the machine take an event, and passes on where that leads.
     pub(crate) fn advance(
         &mut self,

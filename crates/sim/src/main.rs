@@ -15,7 +15,7 @@ use std::time::Duration;
 use env::{Env, logs};
 use parking_lot::Mutex;
 use sim::run::{
-    Load, Place, Plan, Verdict, damages, everywhere, images, injuries, run, txn_damages,
+    FaultSite, Load, Plan, Verdict, damages, everywhere, images, injuries, run, txn_damages,
     txn_images, txn_injuries,
 };
 
@@ -65,11 +65,11 @@ Of images, syncs, writes and operations there may be \"all\" instead of N.";
 
 impl Options {
     /// Where the one fault of each run strikes, and at how many places.
-    fn place(&self) -> Option<(Place, u64)> {
+    fn place(&self) -> Option<(FaultSite, u64)> {
         let places = [
-            (Place::Sync, self.syncs),
-            (Place::Write, self.writes),
-            (Place::Operation, self.operations),
+            (FaultSite::Sync, self.syncs),
+            (FaultSite::Write, self.writes),
+            (FaultSite::Operation, self.operations),
         ];
         places.into_iter().find(|(_, most)| *most > 0)
     }

@@ -30,7 +30,7 @@ fn run_move(rig: &Rig, other: &Arc<Residents>, is_settled: bool) {
         match moving.step(now, 1 << 20).expect("nothing fails") {
             MoveStep::On { .. } => {}
             MoveStep::Wait(_) => thread::yield_now(),
-            MoveStep::Placed if is_settled => break moving.settle(&mut news),
+            MoveStep::Placed if is_settled => break moving.switch_over(&mut news),
             MoveStep::Placed => break moving.call_off(None, &mut news),
         }
     }

@@ -73,7 +73,7 @@ impl Hall<'_> {
     }
 
     /// Puts an outcome in its place in the order of answers, and counts it.
-    pub(super) fn settle(&mut self, address: &Address, outcome: Outcome) {
+    pub(super) fn put_outcome(&mut self, address: &Address, outcome: Outcome) {
         if !matches!(outcome, Outcome::Waits) {
             let took = self.desk.shared.env.clock.now().since(address.begun);
             let meter = self.desk.meter();
@@ -89,7 +89,7 @@ impl Hall<'_> {
             Some(envelope) => super::envelope::wrap(self.desk, envelope, outcome),
             None => outcome,
         };
-        self.connections.settle(address, outcome);
+        self.connections.put_outcome(address, outcome);
     }
 
     /// A request of `asker` whose answer goes to `address`.
@@ -122,7 +122,7 @@ impl Hall<'_> {
             } = parked;
             let mut call = self.call(address, asker);
             let outcome = go_on(&mut call, waiting);
-            self.settle(&address, outcome);
+            self.put_outcome(&address, outcome);
         }
     }
 }

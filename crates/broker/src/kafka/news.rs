@@ -191,7 +191,7 @@ impl Hall<'_> {
         };
         let mut call = self.call(address, asker);
         let outcome = then.answer_overdue(&mut call);
-        self.settle(&address, outcome);
+        self.put_outcome(&address, outcome);
     }
 
     /// A partition with something that is not durable may know of a request that waits no more.
@@ -211,7 +211,7 @@ impl Hall<'_> {
         };
         for key in self.door.parked.keys(waits) {
             if let Some(parked) = fetch::take(self, key) {
-                self.settle(&parked.address, Outcome::Close);
+                self.put_outcome(&parked.address, Outcome::Close);
             }
         }
     }

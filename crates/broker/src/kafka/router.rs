@@ -67,7 +67,7 @@ pub(crate) fn on_request(hall: &mut Hall<'_>, conn: ConnId, slot: SlotNumber, fr
             Outcome::Close
         }
     };
-    hall.settle(&address, outcome);
+    hall.put_outcome(&address, outcome);
 }
 
 /// `frame` is the whole request.

@@ -22,7 +22,7 @@ const INITIAL_EPOCH: i32 = 0;
 
 /// One partition that a client reads.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Place {
+pub(crate) struct FollowedPartition {
     pub(crate) topic_id: Uuid,
     pub(crate) topic: Arc<str>,
     pub(crate) partition: i32,
@@ -53,9 +53,9 @@ struct Session {
     /// Its places are named by topic ids, not by names; the two are never the same place.
     uses_ids: bool,
     used: Instant,
-    partitions: BTreeMap<Place, Remembered>,
+    partitions: BTreeMap<FollowedPartition, Remembered>,
     /// Reading starts behind the last partition that filled an answer, so that none starves.
-    cursor: Option<Place>,
+    cursor: Option<FollowedPartition>,
 }
 
 pub(crate) struct Sessions {
@@ -88,7 +88,7 @@ pub(crate) struct Context {
     pub(crate) session_id: i32,
     /// The answer names only what changed.
     pub(crate) is_incremental: bool,
-    pub(crate) wanted: Vec<(Place, FetchPartition)>,
+    pub(crate) wanted: Vec<(FollowedPartition, FetchPartition)>,
 }
 
 impl Sessions {
@@ -156,7 +156,7 @@ impl Sessions {
         for topic in &request.forgotten_topics_data {
             let name: Arc<str> = topic.topic.as_str().into();
             for partition in &topic.partitions {
-                let place = Place {
+                let place = FollowedPartition {
                     topic_id: topic.topic_id,
                     topic: Arc::clone(&name),
                     partition: *partition,
@@ -176,7 +176,7 @@ impl Sessions {
     }
 
     /// Notes what an answer says of a partition; true if it has to be said at all.
-    pub(crate) fn note(&mut self, id: i32, place: &Place, answered: Answered) -> bool {
+    pub(crate) fn note(&mut self, id: i32, place: &FollowedPartition, answered: Answered) -> bool {
         let Some(session) = self.sessions.get_mut(&id) else {
             return true;
         };
@@ -198,7 +198,7 @@ impl Sessions {
 
     fn create(
         &mut self,
-        wanted: &[(Place, FetchPartition)],
+        wanted: &[(FollowedPartition, FetchPartition)],
         uses_ids: bool,
         now: Instant,
         random: u64,
@@ -216,7 +216,7 @@ impl Sessions {
         while self.sessions.contains_key(&id) {
             id = if id == i32::MAX { 1 } else { id + 1 };
         }
-        let partitions: BTreeMap<Place, Remembered> = wanted
+        let partitions: BTreeMap<FollowedPartition, Remembered> = wanted
             .iter()
             .map(|(place, wanted)| (place.clone(), Remembered::new(wanted.clone())))
             .collect();
@@ -258,7 +258,7 @@ impl Sessions {
 }
 
 impl Session {
-    fn in_turn(&self) -> impl Iterator<Item = (&Place, &Remembered)> {
+    fn in_turn(&self) -> impl Iterator<Item = (&FollowedPartition, &Remembered)> {
         use std::ops::Bound;
         let start = self
             .cursor
@@ -276,12 +276,12 @@ impl Session {
 
 /// The partitions that a request names. One that it names again is the one partition, as it was named last: each of them is
 /// watched and looked at by itself.
-fn places(request: &FetchRequest) -> Vec<(Place, FetchPartition)> {
-    let mut places: Vec<(Place, FetchPartition)> = Vec::new();
+fn places(request: &FetchRequest) -> Vec<(FollowedPartition, FetchPartition)> {
+    let mut places: Vec<(FollowedPartition, FetchPartition)> = Vec::new();
     for topic in &request.topics {
         let name: Arc<str> = topic.topic.as_str().into();
         places.extend(topic.partitions.iter().map(|partition| {
-            let place = Place {
+            let place = FollowedPartition {
                 topic_id: topic.topic_id,
                 topic: Arc::clone(&name),
                 partition: partition.partition,
@@ -296,9 +296,11 @@ fn places(request: &FetchRequest) -> Vec<(Place, FetchPartition)> {
     }
 }
 
-fn once_each(places: Vec<(Place, FetchPartition)>) -> Vec<(Place, FetchPartition)> {
+fn once_each(
+    places: Vec<(FollowedPartition, FetchPartition)>,
+) -> Vec<(FollowedPartition, FetchPartition)> {
     let mut found = HashMap::with_capacity(places.len());
-    let mut kept: Vec<(Place, FetchPartition)> = Vec::with_capacity(places.len());
+    let mut kept: Vec<(FollowedPartition, FetchPartition)> = Vec::with_capacity(places.len());
     for (place, wanted) in places {
         let at = *found.entry(place.clone()).or_insert(kept.len());
         match kept.get_mut(at) {
@@ -398,7 +400,7 @@ mod tests {
             .open(request(0, 0, &[0, 1, 2], &[]), false, Instant(0), 7 << 40)
             .expect("new session")
             .session_id;
-        let place = Place {
+        let place = FollowedPartition {
             topic_id: Uuid::ZERO,
             topic: "t".into(),
             partition: 1,

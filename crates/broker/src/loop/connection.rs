@@ -45,7 +45,7 @@ enum SlotState {
 }
 
 /// How far a connection is in proving its identity.
-enum State {
+enum PeerState {
     /// Its requests are served.
     Open(Arc<Asker>),
 }
@@ -57,7 +57,7 @@ pub(crate) struct Connection {
     pub(crate) id: ConnId,
     pub(crate) peer: SocketAddr,
     pub(crate) local: SocketAddr,
-    state: State,
+    state: PeerState,
     transport: Transport,
     stamp: Stamp,
     pub(crate) readers: Readers,
@@ -88,7 +88,7 @@ impl Connection {
             id,
             peer,
             local,
-            state: State::Open(Arc::new(Asker::anonymous(peer, local))),
+            state: PeerState::Open(Arc::new(Asker::anonymous(peer, local))),
             transport: Transport::Plain(id),
             stamp: Stamp::default(),
             readers: Readers::default(),
@@ -177,12 +177,12 @@ impl Connection {
 
     /// The identity behind its requests.
     pub(crate) fn asker(&self) -> &Arc<Asker> {
-        let State::Open(asker) = &self.state;
+        let PeerState::Open(asker) = &self.state;
         asker
     }
 
     pub(crate) fn asker_mut(&mut self) -> &mut Arc<Asker> {
-        let State::Open(asker) = &mut self.state;
+        let PeerState::Open(asker) = &mut self.state;
         asker
     }
 
@@ -197,7 +197,7 @@ impl Connection {
     /// The connection goes away: its memory is free.
     pub(crate) fn release(&mut self, account: &mut Account) {
         account.finish(self.id);
-        account.settle(self.id);
+        account.end_denial(self.id);
         self.inbox.release(account);
     }
 

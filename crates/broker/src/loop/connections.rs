@@ -130,7 +130,7 @@ impl Connections {
     }
 
     /// Puts an outcome in its place in the order of answers.
-    pub(crate) fn settle(&mut self, address: &Address, outcome: Outcome) {
+    pub(crate) fn put_outcome(&mut self, address: &Address, outcome: Outcome) {
         let Some(connection) = self.open.get_mut(&address.conn) else {
             return;
         };

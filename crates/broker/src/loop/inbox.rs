@@ -106,7 +106,7 @@ impl Inbox {
             };
             if self.bytes.try_reclaim(more) {
                 self.is_fresh = true;
-                account.settle(self.owner);
+                account.end_denial(self.owner);
                 return true;
             }
             filled + more
@@ -124,7 +124,7 @@ impl Inbox {
             account.deny(self.owner, self.lacks());
             return false;
         }
-        account.settle(self.owner);
+        account.end_denial(self.owner);
         true
     }
 

@@ -126,7 +126,7 @@ impl Account {
     }
 
     /// `owner` was given memory, or is gone.
-    pub(crate) fn settle(&mut self, owner: ConnId) {
+    pub(crate) fn end_denial(&mut self, owner: ConnId) {
         if !self.denied.is_empty() && self.denied.remove(&owner).is_some() {
             self.budget.denied.fetch_sub(1, Ordering::Relaxed);
         }
@@ -217,7 +217,7 @@ mod tests {
         assert!(budget.is_short());
         assert_eq!(one.retry(), vec![A, B]);
         assert!(one.resize(B, 500, 2500) && !one.resize(A, 500, 600));
-        one.settle(B);
+        one.end_denial(B);
         assert!(
             !one.resize(C, 0, 1),
             "what was overdrawn is missing elsewhere"
@@ -225,7 +225,7 @@ mod tests {
 
         one.finish(B);
         assert!(one.resize(B, 2500, 0) && one.resize(A, 500, 900));
-        one.settle(A);
+        one.end_denial(A);
         assert!(!budget.is_short());
     }
 

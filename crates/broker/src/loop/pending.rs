@@ -4,14 +4,14 @@
 
 use model::WaiterKey;
 
-struct Place<T> {
+struct Slot<T> {
     generation: u32,
     value: Option<T>,
 }
 
 /// Keys name a place in the slab, and which of its uses is meant.
 pub(crate) struct Pending<T> {
-    places: Vec<Place<T>>,
+    places: Vec<Slot<T>>,
     free: Vec<u32>,
 }
 
@@ -41,7 +41,7 @@ impl<T> Pending<T> {
         let slot = match self.free.last() {
             Some(slot) => *slot,
             None => {
-                self.places.push(Place {
+                self.places.push(Slot {
                     generation: 0,
                     value: None,
                 });

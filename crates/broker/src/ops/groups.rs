@@ -290,7 +290,7 @@ impl Groups {
 #[cfg(test)]
 mod tests {
     use coord::group::ClassicState;
-    use coord::group::ask::State;
+    use coord::group::ask::GroupState;
 
     use super::*;
 
@@ -327,7 +327,7 @@ mod tests {
     fn a_list_is_of_all_coordinators_or_refused() {
         let group = |id: &str| Listed {
             group_id: id.to_owned(),
-            state: State::Classic(ClassicState::Empty),
+            state: GroupState::Classic(ClassicState::Empty),
             protocol_type: None,
         };
         let told = |id| Ok(Said::Group(Answer::List(vec![group(id)])));

@@ -467,7 +467,7 @@ impl Producer {
         if self.options.acks == Acks::None {
             link.connection.send_unanswered_up_to(&produce, limit)?;
             for item in items {
-                self.settle(*item, Outcome::Delivered(None));
+                self.on_outcome(*item, Outcome::Delivered(None));
             }
             return Ok(());
         }
@@ -509,7 +509,7 @@ impl Producer {
             let what = || format!("writing to {}-{}", state.name, item.partition);
             let outcome = state.lanes[item.partition].judge(item.serial, answer, what);
             match outcome {
-                Ok(outcome) => self.settle(item, outcome),
+                Ok(outcome) => self.on_outcome(item, outcome),
                 Err(error) => {
                     self.return_item(item);
                     // A refusal for good outweighs one that may pass.
@@ -553,7 +553,7 @@ impl Producer {
         self.list(item.topic, item.partition);
     }
 
-    fn settle(&mut self, item: Item, outcome: Outcome) {
+    fn on_outcome(&mut self, item: Item, outcome: Outcome) {
         let base_offset = match outcome {
             Outcome::Delivered(base_offset) => base_offset,
             Outcome::Early => return self.return_item(item),

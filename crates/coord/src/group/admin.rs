@@ -8,7 +8,7 @@ use wire::ErrorCode;
 use wire::group::{GroupRecord, OffsetCommitKey};
 
 use super::ask::{self, DeleteOffsets, Described, Filter, Listed};
-use super::classic::{State, millis};
+use super::classic::{ClassicState, millis};
 use super::entry::Group;
 use super::offsets::{Look, Looked, Place};
 use super::{Answer, Groups, Out, Refusal, Retention, consumer, record};
@@ -27,7 +27,7 @@ impl Groups {
             Some(Group::Consumer(_)) => format!("Group {group_id} is not a classic group."),
             None if self.offsets.has(group_id) => {
                 return Ok(Described {
-                    state: State::Empty,
+                    state: ClassicState::Empty,
                     protocol_type: None,
                     protocol: None,
                     members: Vec::new(),
@@ -49,12 +49,12 @@ impl Groups {
                 Some(group) => group.listed(id),
                 None => Listed {
                     group_id: id.to_string(),
-                    state: ask::State::Classic(State::Empty),
+                    state: ask::GroupState::Classic(ClassicState::Empty),
                     protocol_type: None,
                 },
             })
             // The first records of a consumer group were refused.
-            .filter(|group| group.state != ask::State::Consumer(consumer::State::Dead))
+            .filter(|group| group.state != ask::GroupState::Consumer(consumer::ConsumerState::Dead))
             .filter(|group| {
                 states.passes(group.state.name()) && types.passes(group.state.kind().name())
             })

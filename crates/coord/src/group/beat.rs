@@ -6,7 +6,7 @@ use wire::ErrorCode;
 use wire::group::GroupRecord;
 
 use super::ask::{ConsumerDescribed, ConsumerHeartbeat};
-use super::classic::State;
+use super::classic::ClassicState;
 use super::consumer::{ConsumerGroup, Context, check};
 use super::entry::{Entry, Group};
 use super::{Answer, Groups, Out, Rebalance, Refusal};
@@ -62,7 +62,7 @@ impl Groups {
                 self.remove(&id);
             } else if consumer.exists() {
                 // A compacted log may begin a group with any of its records.
-                self.settle(&id);
+                self.on_group_changed(&id);
             }
         }
     }
@@ -89,14 +89,16 @@ impl Groups {
                 let out = consumer.heartbeat(caller, beat, &cx);
                 self.index(id);
                 if out.records.is_empty() {
-                    self.settle(id);
+                    self.on_group_changed(id);
                 }
                 return out;
             }
             Some(Entry {
                 group: Group::Classic(classic),
                 ..
-            }) if classic.state() != State::Empty && !self.foreign.contains_key(id.as_str()) => {
+            }) if classic.state() != ClassicState::Empty
+                && !self.foreign.contains_key(id.as_str()) =>
+            {
                 // First, as the upgrade copies all that the group has.
                 if let Err(refusal) = check(beat, cx.settings) {
                     return Out::answer(caller, Answer::ConsumerHeartbeat(Err(refusal)));

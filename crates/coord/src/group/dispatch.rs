@@ -85,7 +85,7 @@ impl Groups {
         if let Some(classic) = entry.group.classic() {
             out.extend(classic.join(join));
         }
-        self.settle(id);
+        self.on_group_changed(id);
         out
     }
 
@@ -103,7 +103,7 @@ impl Groups {
             return refuse_sync(caller, ErrorCode::UnknownMemberId);
         };
         let out = classic.sync(caller, ask, at);
-        self.settle(id);
+        self.on_group_changed(id);
         out
     }
 
@@ -123,7 +123,7 @@ impl Groups {
         }
         let classic = self.classic(id).ok_or(ErrorCode::UnknownMemberId)?;
         let result = classic.heartbeat(beat, at);
-        self.settle(id);
+        self.on_group_changed(id);
         result
     }
 
@@ -150,7 +150,7 @@ impl Groups {
                 }
             },
         };
-        self.settle(group_id);
+        self.on_group_changed(group_id);
         out.answers.push((caller, Answer::Leave(Ok(results))));
         out
     }
@@ -178,7 +178,7 @@ impl Groups {
             && let Some(classic) = self.classic(id)
         {
             classic.on_commit(&commit.member_id, at);
-            self.settle(id);
+            self.on_group_changed(id);
         }
         let terms = Terms {
             group_id: id,

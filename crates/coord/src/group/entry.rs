@@ -5,7 +5,7 @@ use wire::group::GroupRecord;
 use wire::{ErrorCode, Uuid};
 
 use super::ask::{self, Listed};
-use super::classic::{Classic, Committer, State};
+use super::classic::{Classic, ClassicState, Committer};
 use super::consumer::{CommitBy, ConsumerGroup};
 use super::{Retention, record};
 
@@ -63,7 +63,7 @@ impl Group {
     /// The other protocol may take it over.
     pub(super) fn is_empty(&self) -> bool {
         match self {
-            Group::Classic(classic) => classic.state() == State::Empty,
+            Group::Classic(classic) => classic.state() == ClassicState::Empty,
             Group::Consumer(consumer) => consumer.is_empty(),
         }
     }
@@ -122,7 +122,7 @@ impl Group {
             Group::Classic(classic) => classic.listed(),
             Group::Consumer(consumer) => Listed {
                 group_id: id.to_owned(),
-                state: ask::State::Consumer(consumer.state()),
+                state: ask::GroupState::Consumer(consumer.state()),
                 protocol_type: Some("consumer".to_owned()),
             },
         }

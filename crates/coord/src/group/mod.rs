@@ -29,7 +29,7 @@ use self::offsets::{Offsets, Place, Retention};
 use crate::{Caller, Moment, Step, Topics};
 
 pub use self::ask::{Answer, Ask, Client, Refusal};
-pub use self::classic::{Rebalance, State as ClassicState};
+pub use self::classic::{ClassicState, Rebalance};
 pub use self::record::record_version;
 pub use self::settings::Settings;
 
@@ -146,7 +146,7 @@ impl Groups {
                         classic.take_over(handed_back);
                     }
                 }
-                self.settle(&key.group);
+                self.on_group_changed(&key.group);
             }
             GroupRecord::GroupMetadata(key, None) => {
                 let is_classic = |entry: &Entry| matches!(entry.group, Group::Classic(_));
@@ -177,7 +177,7 @@ impl Groups {
                     }),
                 }
             }
-            self.settle(&id);
+            self.on_group_changed(&id);
         }
         self.retention_at = Some(at.now.plus(self.retention_interval()));
     }
@@ -231,7 +231,7 @@ impl Groups {
                     steps.push(step);
                 }
             }
-            self.settle(&id);
+            self.on_group_changed(&id);
         }
         if self.gone_at.is_some_and(|when| when <= at.now) {
             steps.push(self.remove_gone_topics(at, topics, batch_bytes_max));
@@ -332,7 +332,7 @@ impl Groups {
     }
 
     /// After every change of a group: its place among the wakes, and whether there is anything left to remember.
-    fn settle(&mut self, id: &str) {
+    fn on_group_changed(&mut self, id: &str) {
         let Some(entry) = self.groups.get_mut(id) else {
             return;
         };

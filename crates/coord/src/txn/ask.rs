@@ -6,7 +6,7 @@ use std::sync::Arc;
 use model::{ProducerEpoch, ProducerId, Timestamp};
 use wire::ErrorCode;
 
-use super::State;
+use super::TxnState;
 use crate::Pattern;
 
 /// Topic and partition number.
@@ -92,7 +92,7 @@ impl Ask {
 /// Which transactions to list; what is empty lets everything pass. A state stands there once.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Filter {
-    pub states: Vec<State>,
+    pub states: Vec<TxnState>,
     pub producer_ids: BTreeSet<ProducerId>,
     /// Open for longer than this.
     pub duration_ms: Option<i64>,
@@ -113,7 +113,7 @@ pub struct Markers {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Described {
     pub transactional_id: String,
-    pub state: State,
+    pub state: TxnState,
     pub producer: Producer,
     pub timeout_ms: i32,
     pub start: Timestamp,

@@ -11,7 +11,7 @@ use std::time::Duration;
 use model::Timestamp;
 
 use super::ask::Producer;
-use super::state::{State, Txn, is_exhausted};
+use super::state::{Txn, TxnState, is_exhausted};
 use super::{Decision, Fresh, STEP_BYTES_MAX, Transactions, fence};
 use crate::txn::Answer;
 use crate::{Caller, Moment, Step};
@@ -113,7 +113,10 @@ impl Transactions {
     /// alone and was not told before.
     pub fn take_too_large(&mut self) -> Option<String> {
         let txns = &self.txns;
-        let is_open = |id: &String| txns.get(id).is_some_and(|txn| txn.state == State::Ongoing);
+        let is_open = |id: &String| {
+            txns.get(id)
+                .is_some_and(|txn| txn.state == TxnState::Ongoing)
+        };
         self.late.too_large.retain(is_open);
         let tried = self.late.tried.as_ref().filter(|tried| tried.count == 1)?;
         let is_new = self.late.too_large.insert(tried.first.clone());
@@ -126,7 +129,7 @@ impl Transactions {
         };
         let first = self.txns.get(&tried.first);
         let is_as_before =
-            |txn: &Txn| txn.state == State::Ongoing && txn.producer == tried.producer;
+            |txn: &Txn| txn.state == TxnState::Ongoing && txn.producer == tried.producer;
         if first.is_some_and(is_as_before) {
             self.late.on_refused(tried)
         } else {
@@ -142,5 +145,5 @@ fn is_late(txn: &mut Txn, at: Moment) -> bool {
     // A wall clock that was set back must not keep a transaction open for longer.
     let is_late = start.saturating_add(i64::from(txn.timeout_ms)) < at.wall.0
         || at.now.since(open_since) > timeout;
-    txn.state == State::Ongoing && is_late
+    txn.state == TxnState::Ongoing && is_late
 }

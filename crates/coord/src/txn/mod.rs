@@ -10,7 +10,7 @@ mod late;
 mod state;
 
 pub use ask::{Answer, Ask, Described, Filter, Markers, Place, Producer};
-pub use state::State;
+pub use state::TxnState;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -286,7 +286,7 @@ impl Transactions {
         if !expected.is_none_or(is_known) {
             return (None, Err(ErrorCode::ProducerFenced));
         }
-        if txn.state == State::Ongoing {
+        if txn.state == TxnState::Ongoing {
             let fenced = fence(txn, fresh, self.level, wall);
             return (Some(fenced), Err(ErrorCode::ConcurrentTransactions));
         }
@@ -304,7 +304,7 @@ impl Transactions {
                     next_id: ProducerId::NONE,
                     last_epoch: expected.map_or(NO_EPOCH, |expected| expected.epoch),
                     timeout_ms,
-                    state: State::Empty,
+                    state: TxnState::Empty,
                     places: Default::default(),
                     start: Timestamp::NONE,
                     updated: wall,
@@ -349,13 +349,13 @@ impl Transactions {
         if let Err(code) = check(txn, *producer) {
             return Step::answer(caller, Answer::Add(Err(code)));
         }
-        let is_open = txn.state == State::Ongoing;
+        let is_open = txn.state == TxnState::Ongoing;
         if is_open && places.iter().all(|place| txn.places.contains(place)) {
             return Step::answer(caller, Answer::Add(Ok(())));
         }
         let mut next = Txn {
             previous_id: ProducerId::NONE,
-            state: State::Ongoing,
+            state: TxnState::Ongoing,
             start: if is_open { txn.start } else { at.wall },
             updated: at.wall,
             version: *version,
@@ -513,7 +513,7 @@ impl Transactions {
         let mut bytes = 0;
         for (id, txn) in &self.txns {
             let is_idle = txn.updated.0.saturating_add(self.settings.expiration_ms) <= at.wall.0;
-            let is_open = txn.state == State::Ongoing || txn.state.is_prepared();
+            let is_open = txn.state == TxnState::Ongoing || txn.state.is_prepared();
             if is_open || !is_idle {
                 continue;
             }
@@ -612,7 +612,7 @@ fn fence(txn: &Txn, fresh: Option<ProducerId>, level: i16, wall: Timestamp) -> T
         } else {
             ProducerId::NONE
         },
-        state: State::PrepareAbort,
+        state: TxnState::PrepareAbort,
         updated: wall,
         ..txn.clone()
     }
@@ -640,12 +640,12 @@ fn prepared(txn: &Txn, end: &End, wall: Timestamp) -> Option<Txn> {
         next_id,
         last_epoch,
         state: if end.committed {
-            State::PrepareCommit
+            TxnState::PrepareCommit
         } else {
-            State::PrepareAbort
+            TxnState::PrepareAbort
         },
         // An abort without any partition has no beginning of its own.
-        start: if txn.state == State::Ongoing {
+        start: if txn.state == TxnState::Ongoing {
             txn.start
         } else {
             wall
@@ -677,8 +677,8 @@ fn completed(txn: &Txn, wall: Timestamp) -> Txn {
         last_epoch: txn.last_epoch,
         timeout_ms: txn.timeout_ms,
         state: match txn.state {
-            State::PrepareCommit => State::CompleteCommit,
-            _ => State::CompleteAbort,
+            TxnState::PrepareCommit => TxnState::CompleteCommit,
+            _ => TxnState::CompleteAbort,
         },
         places: Default::default(),
         start: txn.start,
@@ -715,9 +715,11 @@ impl End {
     fn judge_by_state(&self, txn: &Txn) -> Result<Verdict, ErrorCode> {
         check(txn, self.producer)?;
         match (txn.state, self.committed) {
-            (State::Ongoing, _) => Ok(Verdict::New),
-            (State::CompleteCommit, true) | (State::CompleteAbort, false) => Ok(Verdict::Repeated),
-            (State::PrepareCommit | State::PrepareAbort, _) => {
+            (TxnState::Ongoing, _) => Ok(Verdict::New),
+            (TxnState::CompleteCommit, true) | (TxnState::CompleteAbort, false) => {
+                Ok(Verdict::Repeated)
+            }
+            (TxnState::PrepareCommit | TxnState::PrepareAbort, _) => {
                 Err(ErrorCode::ConcurrentTransactions)
             }
             _ => Err(ErrorCode::InvalidTxnState),
@@ -748,18 +750,23 @@ impl End {
             return Err(ErrorCode::ProducerFenced);
         }
         let is_current = txn.producer == self.producer;
-        let is_complete = matches!(txn.state, State::CompleteCommit | State::CompleteAbort);
+        let is_complete = matches!(
+            txn.state,
+            TxnState::CompleteCommit | TxnState::CompleteAbort
+        );
         let is_meant = is_current || (is_complete && repeats);
         if !is_meant {
             return Err(ErrorCode::ProducerFenced);
         }
         match (txn.state, self.committed) {
-            (State::Ongoing, _) => Ok(Verdict::New),
-            (State::CompleteCommit, true) | (State::CompleteAbort, false) if repeats => {
+            (TxnState::Ongoing, _) => Ok(Verdict::New),
+            (TxnState::CompleteCommit, true) | (TxnState::CompleteAbort, false) if repeats => {
                 Ok(Verdict::Repeated)
             }
             // Nothing was added: the epoch moves all the same, and fences what is still on its way.
-            (State::Empty | State::CompleteCommit | State::CompleteAbort, false) if !repeats => {
+            (TxnState::Empty | TxnState::CompleteCommit | TxnState::CompleteAbort, false)
+                if !repeats =>
+            {
                 Ok(Verdict::New)
             }
             _ => Err(ErrorCode::InvalidTxnState),

@@ -10,7 +10,7 @@ use super::ask::{Described, Markers, Place, Producer};
 
 /// Where a transaction stands; numbers and names are Kafka's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum TxnState {
     Empty,
     Ongoing,
     PrepareCommit,
@@ -19,19 +19,19 @@ pub enum State {
     CompleteAbort,
 }
 
-const NAMES: [(State, i8, &str); 6] = [
-    (State::Empty, 0, "Empty"),
-    (State::Ongoing, 1, "Ongoing"),
-    (State::PrepareCommit, 2, "PrepareCommit"),
-    (State::PrepareAbort, 3, "PrepareAbort"),
-    (State::CompleteCommit, 4, "CompleteCommit"),
-    (State::CompleteAbort, 5, "CompleteAbort"),
+const NAMES: [(TxnState, i8, &str); 6] = [
+    (TxnState::Empty, 0, "Empty"),
+    (TxnState::Ongoing, 1, "Ongoing"),
+    (TxnState::PrepareCommit, 2, "PrepareCommit"),
+    (TxnState::PrepareAbort, 3, "PrepareAbort"),
+    (TxnState::CompleteCommit, 4, "CompleteCommit"),
+    (TxnState::CompleteAbort, 5, "CompleteAbort"),
 ];
 
 /// States that no transaction rests in here, but a filter may name.
 const NEVER_SEEN: [&str; 2] = ["Dead", "PrepareEpochFence"];
 
-impl State {
+impl TxnState {
     #[must_use]
     pub fn name(self) -> &'static str {
         let row = NAMES.iter().find(|(state, _, _)| *state == self);
@@ -39,7 +39,7 @@ impl State {
     }
 
     #[must_use]
-    pub fn named(name: &str) -> Option<State> {
+    pub fn named(name: &str) -> Option<TxnState> {
         let row = NAMES.iter().find(|(_, _, known)| *known == name);
         row.map(|(state, _, _)| *state)
     }
@@ -47,7 +47,7 @@ impl State {
     /// A name of the protocol, whether or not a transaction can be found in that state.
     #[must_use]
     pub fn is_known(name: &str) -> bool {
-        State::named(name).is_some() || NEVER_SEEN.contains(&name)
+        TxnState::named(name).is_some() || NEVER_SEEN.contains(&name)
     }
 
     fn number(self) -> i8 {
@@ -55,7 +55,7 @@ impl State {
         row.map_or(0, |(_, number, _)| *number)
     }
 
-    fn numbered(number: i8) -> Option<State> {
+    fn numbered(number: i8) -> Option<TxnState> {
         let row = NAMES.iter().find(|(_, known, _)| *known == number);
         row.map(|(state, _, _)| *state)
     }
@@ -63,7 +63,7 @@ impl State {
     /// Decided, and the markers are on their way.
     #[must_use]
     pub fn is_prepared(self) -> bool {
-        matches!(self, State::PrepareCommit | State::PrepareAbort)
+        matches!(self, TxnState::PrepareCommit | TxnState::PrepareAbort)
     }
 }
 
@@ -79,7 +79,7 @@ pub(super) struct Txn {
     /// Of the incarnation that the present one was recovered from; -1 when unknown.
     pub(super) last_epoch: ProducerEpoch,
     pub(super) timeout_ms: i32,
-    pub(super) state: State,
+    pub(super) state: TxnState,
     pub(super) places: BTreeSet<Place>,
     pub(super) start: Timestamp,
     pub(super) updated: Timestamp,
@@ -117,7 +117,7 @@ impl Txn {
             next_id: ProducerId::NONE,
             last_epoch: NO_EPOCH,
             timeout_ms,
-            state: State::Empty,
+            state: TxnState::Empty,
             places: BTreeSet::new(),
             start: Timestamp::NONE,
             updated: Timestamp::NONE,
@@ -145,7 +145,7 @@ impl Txn {
             next_producer_epoch: -1,
             transaction_timeout_ms: self.timeout_ms,
             transaction_status: self.state.number(),
-            transaction_partitions: (self.state != State::Empty).then_some(topics),
+            transaction_partitions: (self.state != TxnState::Empty).then_some(topics),
             transaction_last_update_timestamp_ms: self.updated.0,
             transaction_start_timestamp_ms: self.start.0,
             client_transaction_version: self.version,
@@ -183,7 +183,7 @@ impl Txn {
             next_id: ProducerId(value.next_producer_id),
             last_epoch: NO_EPOCH,
             timeout_ms: value.transaction_timeout_ms,
-            state: State::numbered(value.transaction_status)?,
+            state: TxnState::numbered(value.transaction_status)?,
             places: places.collect(),
             start: Timestamp(value.transaction_start_timestamp_ms),
             updated: Timestamp(value.transaction_last_update_timestamp_ms),
@@ -194,7 +194,7 @@ impl Txn {
 
     /// Whether this is the same open transaction as `before`, with more partitions.
     pub(super) fn goes_on(&self, before: &Txn) -> bool {
-        let is_open = |txn: &Txn| txn.state == State::Ongoing;
+        let is_open = |txn: &Txn| txn.state == TxnState::Ongoing;
         is_open(self) && is_open(before) && self.producer == before.producer
     }
 
@@ -203,7 +203,7 @@ impl Txn {
         Markers {
             transactional_id: transactional_id.to_owned(),
             producer: self.producer,
-            committed: self.state == State::PrepareCommit,
+            committed: self.state == TxnState::PrepareCommit,
             places: self.places.iter().cloned().collect(),
             // Behind the last epoch no transaction begins that the marker might end instead, but one may have been begun with it, by
             // software that gave it out: a marker that has to be newer would never be taken there.

@@ -152,7 +152,7 @@ impl Rig {
         }
     }
 
-    fn state(&self) -> State {
+    fn state(&self) -> TxnState {
         self.machine.txns["t"].state
     }
 
@@ -230,7 +230,7 @@ fn a_transaction_goes_from_its_first_partition_to_its_markers() {
     rig.add(producer, 1, 0).unwrap();
     assert_eq!(rig.log.len(), before, "what is known is not written again");
     assert_eq!(rig.end(producer, true, 0), Ok(producer));
-    assert_eq!(rig.state(), State::PrepareCommit);
+    assert_eq!(rig.state(), TxnState::PrepareCommit);
     let markers = &rig.markers[0];
     assert!(markers.committed);
     assert_eq!(markers.places.len(), 2);
@@ -244,7 +244,7 @@ fn a_transaction_goes_from_its_first_partition_to_its_markers() {
     );
     assert_eq!(rig.init_as(None), Err(ErrorCode::ConcurrentTransactions));
     rig.mark_all();
-    assert_eq!(rig.state(), State::CompleteCommit);
+    assert_eq!(rig.state(), TxnState::CompleteCommit);
     assert_eq!(rig.end(producer, true, 0), Ok(producer), "a repeat");
     assert_eq!(rig.end(producer, false, 0), Err(ErrorCode::InvalidTxnState));
 }
@@ -265,7 +265,7 @@ fn with_version_2_each_transaction_has_an_epoch_and_a_late_end_touches_no_other(
     rig.add(second, 0, 2).unwrap();
     assert_eq!(rig.end(first, true, 2), Err(ErrorCode::ProducerFenced));
     assert_eq!(rig.end(first, false, 2), Err(ErrorCode::ProducerFenced));
-    assert_eq!(rig.state(), State::Ongoing);
+    assert_eq!(rig.state(), TxnState::Ongoing);
     let third = rig.end(second, false, 2).unwrap();
     rig.mark_all();
     assert_eq!(rig.end(second, true, 2), Err(ErrorCode::InvalidTxnState));
@@ -275,7 +275,7 @@ fn with_version_2_each_transaction_has_an_epoch_and_a_late_end_touches_no_other(
         "nothing was added"
     );
     rig.mark_all();
-    assert_eq!(rig.state(), State::CompleteAbort);
+    assert_eq!(rig.state(), TxnState::CompleteAbort);
 }
 
 /// The end is answered before its markers are written, and a transaction that was refused its first batch meanwhile is aborted.
@@ -303,7 +303,10 @@ fn a_second_producer_aborts_the_first_and_fences_it() {
     let old = rig.init();
     rig.add(old, 0, 0).unwrap();
     assert_eq!(rig.init_as(None), Err(ErrorCode::ConcurrentTransactions));
-    assert_eq!((rig.state(), rig.markers.len()), (State::PrepareAbort, 1));
+    assert_eq!(
+        (rig.state(), rig.markers.len()),
+        (TxnState::PrepareAbort, 1)
+    );
     assert_eq!(rig.markers[0].producer, epoch(1, 1));
     rig.mark_all();
     let new = rig.init();
@@ -427,7 +430,7 @@ fn who_may_wait_begins_the_next_transaction_when_the_last_is_complete() {
         told,
         [Answer::Marked, Answer::Add(Ok(())), Answer::Add(Ok(()))]
     );
-    assert_eq!(rig.state(), State::Ongoing);
+    assert_eq!(rig.state(), TxnState::Ongoing);
     let places: Vec<i32> = rig.machine.txns["t"]
         .places
         .iter()
@@ -465,7 +468,7 @@ fn who_waits_for_markers_is_told_to_come_again_after_a_while() {
     assert_eq!(tick(&mut rig), std::slice::from_ref(&come_again));
     assert_eq!(rig.machine.next_deadline(), Some(Instant(160_000_000)));
     rig.mark_all_telling(1);
-    assert_eq!(rig.state(), State::Ongoing, "the one that still waited");
+    assert_eq!(rig.state(), TxnState::Ongoing, "the one that still waited");
     let third = rig.end(second, true, 2).unwrap();
     let again = add(third, 1, 2, true);
     for number in 0..=WAITING_MAX {
@@ -510,7 +513,7 @@ fn lists_go_by_state_producer_time_and_id() {
         Answer::List(list) => list.len(),
         other => panic!("{other:?}"),
     };
-    let by_states = |states: &[State]| Filter {
+    let by_states = |states: &[TxnState]| Filter {
         states: states.to_vec(),
         ..Filter::default()
     };
@@ -519,8 +522,8 @@ fn lists_go_by_state_producer_time_and_id() {
         ..Filter::default()
     };
     assert_eq!(count(Filter::default()), 1);
-    assert_eq!(count(by_states(&[State::Ongoing, State::Empty])), 1);
-    assert_eq!(count(by_states(&[State::Empty])), 0);
+    assert_eq!(count(by_states(&[TxnState::Ongoing, TxnState::Empty])), 1);
+    assert_eq!(count(by_states(&[TxnState::Empty])), 0);
     assert_eq!(count(by_time(LATER - 1)), 1);
     assert_eq!(count(by_time(LATER)), 0);
     let by_pattern = |pattern: &str| Filter {

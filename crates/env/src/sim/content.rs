@@ -191,7 +191,7 @@ impl Content {
             }
         }
         self.durable_len = self.live_len;
-        self.settle();
+        self.forget_pending();
         before
     }
 
@@ -223,7 +223,7 @@ impl Content {
             }
         }
         self.losses += 1;
-        self.settle();
+        self.forget_pending();
     }
 
     /// How often pages were lost: each descriptor tells it once, whose sync ever.
@@ -231,7 +231,7 @@ impl Content {
         self.losses
     }
 
-    fn settle(&mut self) {
+    fn forget_pending(&mut self) {
         self.pending.clear();
         self.lens.clear();
         self.cuts = 0;

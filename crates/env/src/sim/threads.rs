@@ -50,10 +50,10 @@ struct Member {
     is_syncer: bool,
     /// Away while its turn is taken.
     worker: Option<Box<dyn Worker>>,
-    state: State,
+    state: WorkerState,
 }
 
-enum State {
+enum WorkerState {
     Ready,
     Asleep {
         until: Option<Instant>,
@@ -170,9 +170,9 @@ impl World {
                 return false;
             };
             let can_run = match &member.state {
-                State::Ready => true,
-                State::Ended => false,
-                State::Asleep { until, ears } => {
+                WorkerState::Ready => true,
+                WorkerState::Ended => false,
+                WorkerState::Asleep { until, ears } => {
                     let rings = |bell| bells.get(bell).is_some_and(|bell| bell.is_rung);
                     until.is_some_and(|until| until.0 <= *now)
                         || ears.bells.iter().any(rings)
@@ -203,9 +203,9 @@ impl World {
     /// The sleepers of a host and what they wait for, for a run that got stuck.
     pub(crate) fn describe_workers(&self, host: HostId) -> String {
         let describe = |member: &Member| match &member.state {
-            State::Ready => format!("{} ready", member.name),
-            State::Ended => format!("{} ended", member.name),
-            State::Asleep { until, ears } => format!(
+            WorkerState::Ready => format!("{} ready", member.name),
+            WorkerState::Ended => format!("{} ended", member.name),
+            WorkerState::Asleep { until, ears } => format!(
                 "{} asleep until {:?} or bells {:?} or pollers {:?}",
                 member.name, until, ears.bells, ears.pollers
             ),
@@ -226,7 +226,7 @@ impl World {
         bells.retain(|_, bell| bell.host != host);
         let gone = workers.extract_if(.., |member| member.host == host);
         let gone = gone.filter_map(|member| {
-            if let State::Asleep {
+            if let WorkerState::Asleep {
                 until: Some(until), ..
             } = member.state
             {
@@ -303,8 +303,8 @@ fn take_turn(shared: &SharedWorld, mut world: MutexGuard<'_, World>, id: u64) {
     let host = member.host;
     hosts[host.index()].counts.turns += 1;
     let asleep_until = match &member.state {
-        State::Asleep { until, .. } => Some(*until),
-        State::Ready | State::Ended => None,
+        WorkerState::Asleep { until, .. } => Some(*until),
+        WorkerState::Ready | WorkerState::Ended => None,
     };
     if let Some(Some(until)) = asleep_until {
         crew.timers.remove(&(until.0, id));
@@ -332,23 +332,23 @@ fn take_turn(shared: &SharedWorld, mut world: MutexGuard<'_, World>, id: u64) {
     let listening = std::mem::replace(&mut world.crew.current, outer);
     let listening = listening.unwrap_or_else(|| Listening::new(host, false));
     let state = match turn {
-        Turn::Again | Turn::Sleep { .. } if syncing > 0 => Some(State::Asleep {
+        Turn::Again | Turn::Sleep { .. } if syncing > 0 => Some(WorkerState::Asleep {
             until: Some(Instant(world.now + syncing)),
             ears: Ears::default(),
         }),
-        Turn::Again => Some(State::Ready),
-        Turn::Sleep { .. } if listening.heard => Some(State::Ready),
-        Turn::Sleep { until } => Some(State::Asleep {
+        Turn::Again => Some(WorkerState::Ready),
+        Turn::Sleep { .. } if listening.heard => Some(WorkerState::Ready),
+        Turn::Sleep { until } => Some(WorkerState::Asleep {
             until,
             ears: listening.ears,
         }),
         Turn::Done => None,
     };
     match state {
-        Some(state) => world.settle(id, worker, state),
+        Some(state) => world.end_turn(id, worker, state),
         None => {
             if let Some(index) = world.crew.place(id) {
-                world.crew.workers[index].state = State::Ended;
+                world.crew.workers[index].state = WorkerState::Ended;
                 world.host_mut(host).workers_count -= 1;
             }
             drop(world);
@@ -358,15 +358,15 @@ fn take_turn(shared: &SharedWorld, mut world: MutexGuard<'_, World>, id: u64) {
     }
     if !world.crew.is_interrupted {
         let workers = &mut world.crew.workers;
-        workers.retain(|member| !matches!(member.state, State::Ended));
+        workers.retain(|member| !matches!(member.state, WorkerState::Ended));
     }
 }
 
 impl World {
     /// A worker has had its turn, and is `state` from here on.
-    fn settle(&mut self, id: u64, worker: Box<dyn Worker>, state: State) {
+    fn end_turn(&mut self, id: u64, worker: Box<dyn Worker>, state: WorkerState) {
         let World { crew, network, .. } = self;
-        if let State::Asleep { until, ears } = &state {
+        if let WorkerState::Asleep { until, ears } = &state {
             if let Some(until) = until {
                 crew.timers.insert((until.0, id));
             }
@@ -409,7 +409,7 @@ impl SimThreads {
                 name: name.to_owned(),
                 is_syncer,
                 worker: Some(worker),
-                state: State::Ready,
+                state: WorkerState::Ready,
             });
         }
     }

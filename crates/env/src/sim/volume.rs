@@ -314,7 +314,7 @@ impl Volume {
         Ok(())
     }
 
-    fn settle(&mut self, change: &Change) {
+    fn make_durable(&mut self, change: &Change) {
         match change {
             Change::Add { at, node } => {
                 self.dir_mut(at.dir).durable.insert(at.name.clone(), *node);
@@ -336,7 +336,7 @@ impl Volume {
             .partition(|change| change.touches(dir));
         self.pending = rest;
         let covered: Vec<Change> = covered;
-        covered.iter().for_each(|change| self.settle(change));
+        covered.iter().for_each(|change| self.make_durable(change));
         Ok(())
     }
 
@@ -352,7 +352,7 @@ impl Volume {
     /// Syncs everything; returns what the sync covers of each file. Names are journalled, and their journal comes first.
     pub(crate) fn sync_all(&mut self) -> Vec<(u64, Unsynced)> {
         for change in std::mem::take(&mut self.pending) {
-            self.settle(&change);
+            self.make_durable(&change);
         }
         let mut covered = Vec::new();
         for node in self.files() {
@@ -415,7 +415,7 @@ impl Volume {
         let mut lost = Lost::default();
         for change in std::mem::take(&mut names.pending) {
             if chooser.choose(2) == 1 {
-                names.settle(&change);
+                names.make_durable(&change);
             } else {
                 lost.names += 1;
             }

@@ -4,14 +4,14 @@ use std::io::{ErrorKind, IoSlice};
 
 use env::disk::Open;
 
-use crate::{Place, on_every_machine};
+use crate::{TestDir, on_every_machine};
 
-fn write(place: &Place, name: &str, how: Open, position: u64, bytes: &[u8]) {
+fn write(place: &TestDir, name: &str, how: Open, position: u64, bytes: &[u8]) {
     let file = place.env.disk.open(&place.dir.join(name), how).unwrap();
     file.write_at(&[IoSlice::new(bytes)], position).unwrap();
 }
 
-fn content(place: &Place, name: &str) -> Vec<u8> {
+fn content(place: &TestDir, name: &str) -> Vec<u8> {
     let file = place
         .env
         .disk
@@ -327,7 +327,7 @@ fn what_was_reserved_takes_room_until_it_is_given_back() {
 
 /// Bytes of the volume that a file takes.
 #[allow(clippy::disallowed_methods)] // blocks are no part of what a disk tells
-fn taken(place: &Place, path: &std::path::Path) -> u64 {
+fn taken(place: &TestDir, path: &std::path::Path) -> u64 {
     match &place.machine {
         None => std::os::unix::fs::MetadataExt::blocks(&path.symlink_metadata().unwrap()) * 512,
         Some(_) => {

@@ -14,14 +14,14 @@ use env::Env;
 use env::sim::{Faults, Machine};
 
 /// A machine with an empty directory of its own.
-struct Place {
+struct TestDir {
     env: Env,
     dir: PathBuf,
     /// The simulated machine, where it is one; a directory of the operating system has to be removed.
     machine: Option<Machine>,
 }
 
-impl Drop for Place {
+impl Drop for TestDir {
     fn drop(&mut self) {
         if self.machine.is_none() {
             let _ = self.env.disk.remove_dir_all(&self.dir);
@@ -29,22 +29,22 @@ impl Drop for Place {
     }
 }
 
-fn real(name: &str) -> Place {
+fn real(name: &str) -> TestDir {
     let env = Env::real();
     let dir = std::env::temp_dir().join(format!("esker-env-{name}-{:016x}", env.rng.next_u64()));
     env.disk.create_dir_all(&dir).unwrap();
-    Place {
+    TestDir {
         env,
         dir,
         machine: None,
     }
 }
 
-fn simulated(seed: u64) -> Place {
+fn simulated(seed: u64) -> TestDir {
     let machine = Machine::new(seed, Faults::default());
     let (env, dir) = (machine.env(), PathBuf::from("/data"));
     env.disk.create_dir_all(&dir).unwrap();
-    Place {
+    TestDir {
         env,
         dir,
         machine: Some(machine),
@@ -52,7 +52,7 @@ fn simulated(seed: u64) -> Place {
 }
 
 /// Runs `check` on every kind of machine.
-fn on_every_machine(name: &str, check: impl Fn(&Place)) {
+fn on_every_machine(name: &str, check: impl Fn(&TestDir)) {
     check(&real(name));
     for seed in 0..20 {
         check(&simulated(seed));

@@ -7,7 +7,7 @@ use bytes::BytesMut;
 use env::disk::Open;
 use env::{ConnId, Poller, Readiness, Stream};
 
-use crate::{Place, on_every_machine};
+use crate::{TestDir, on_every_machine};
 
 const LONG: Duration = Duration::from_secs(10);
 
@@ -17,7 +17,7 @@ struct Server {
 }
 
 impl Server {
-    fn start(place: &Place) -> Server {
+    fn start(place: &TestDir) -> Server {
         let mut poller = place.env.net.poller().unwrap();
         let address = poller.listen("127.0.0.1:0").unwrap();
         assert_ne!(address.port(), 0);
@@ -27,7 +27,7 @@ impl Server {
         }
     }
 
-    fn dial(&self, place: &Place) -> Box<dyn Stream> {
+    fn dial(&self, place: &TestDir) -> Box<dyn Stream> {
         place.env.net.dial(&self.address, LONG).unwrap()
     }
 

@@ -79,7 +79,7 @@ impl Segment {
     }
 
     /// Writes the indexes of a segment that was swapped in, and frees their memory.
-    pub(crate) fn settle(&self) -> std::io::Result<()> {
+    pub(crate) fn store_indexes(&self) -> std::io::Result<()> {
         self.write_indexes()?;
         self.to_files();
         Ok(())

@@ -25,12 +25,12 @@ pub(super) struct Noted {
     /// The file is not kept open for that, as one is that holds batches: when the kernel forgets a failed write-back, blocks are
     /// missing or do not verify.
     is_unsynced: bool,
-    place: Place,
+    place: Location,
 }
 
 /// Where the file is.
 #[derive(Default)]
-enum Place {
+enum Location {
     #[default]
     ByName,
     /// The name is another segment's: at most this one is ours.
@@ -76,7 +76,7 @@ impl Segment {
     }
 
     fn heads_file(&self, noted: &Noted) -> io::Result<Option<FileHandle>> {
-        if let Place::Apart(file) = &noted.place {
+        if let Location::Apart(file) = &noted.place {
             return Ok(file.clone());
         }
         let path = || self.path(heads::EXTENSION);
@@ -160,24 +160,24 @@ impl Segment {
     /// The name goes to another segment.
     pub(super) fn detach_heads(&self) -> io::Result<()> {
         let mut noted = self.heads.lock();
-        noted.place = Place::Apart(self.heads_file(&noted)?);
+        noted.place = Location::Apart(self.heads_file(&noted)?);
         Ok(())
     }
 
     /// It stays ours.
     pub(super) fn attach_heads(&self) {
-        self.heads.lock().place = Place::ByName;
+        self.heads.lock().place = Location::ByName;
     }
 
     /// The name is another's as yet.
     pub(super) fn keep_heads_apart(&self) {
-        self.heads.lock().place = Place::Apart(None);
+        self.heads.lock().place = Location::Apart(None);
     }
 
     /// The segment was swapped in, with a file that has them all.
     pub(crate) fn on_heads_stored(&self) {
         let mut noted = self.heads.lock();
-        noted.place = Place::ByName;
+        noted.place = Location::ByName;
         noted.stored = Some(noted.pending.len() as u64);
         noted.pending.clear();
     }

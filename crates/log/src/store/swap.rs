@@ -111,7 +111,7 @@ impl Store {
         }
         new.on_heads_stored();
         // Only a cache: a start without it makes it anew.
-        let _ = new.settle();
+        let _ = new.store_indexes();
         Ok(Some(deleted))
     }
 

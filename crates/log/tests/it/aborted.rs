@@ -38,7 +38,7 @@ fn config() -> LogConfig {
 }
 
 /// The log of `batches`, written as a broker does.
-fn written(place: &Place, batches: &[Batch]) -> Store {
+fn written(place: &TestDir, batches: &[Batch]) -> Store {
     let store = place.create(config(), 0);
     let mut states = log::ProducerStates::new(Offset(0));
     for batch in batches {
@@ -76,12 +76,12 @@ fn dropped(store: &Store, from: i64) -> Result<Vec<i64>, ReadError> {
     Ok(dropped)
 }
 
-fn rot(place: &Place, name: &str, at: u64, bytes: &[u8]) {
+fn rot(place: &TestDir, name: &str, at: u64, bytes: &[u8]) {
     let file = place.env.disk.open(&place.dir.join(name), Open::Write);
     file.unwrap().write_at(&[IoSlice::new(bytes)], at).unwrap();
 }
 
-fn content(place: &Place, name: &str) -> Vec<u8> {
+fn content(place: &TestDir, name: &str) -> Vec<u8> {
     let path = place.dir.join(name);
     let file = place.env.disk.open(&path, Open::Read).unwrap();
     let mut bytes = vec![0; file.len().unwrap() as usize];
@@ -89,7 +89,7 @@ fn content(place: &Place, name: &str) -> Vec<u8> {
     bytes
 }
 
-fn indexes(place: &Place) -> Vec<String> {
+fn indexes(place: &TestDir) -> Vec<String> {
     let mut names = place.names();
     names.retain(|name| name.ends_with(".txnindex") || name.ends_with(".txncheck"));
     names.sort();
@@ -97,7 +97,7 @@ fn indexes(place: &Place) -> Vec<String> {
 }
 
 /// Overwrites a file with what it has, `rotten`, for as long as `check` runs.
-fn with_rot(place: &Place, name: &str, at: usize, rotten: &[u8], check: impl Fn()) {
+fn with_rot(place: &TestDir, name: &str, at: usize, rotten: &[u8], check: impl Fn()) {
     let before: Vec<(String, Vec<u8>)> = indexes(place)
         .into_iter()
         .map(|name| (name.clone(), content(place, &name)))
@@ -113,7 +113,7 @@ fn with_rot(place: &Place, name: &str, at: usize, rotten: &[u8], check: impl Fn(
 
 #[test]
 fn rot_of_any_byte_of_the_index_changes_nothing_that_readers_see() {
-    let place = Place::simulated(1);
+    let place = TestDir::simulated(1);
     let batches = transactions();
     let store = written(&place, &batches);
     let (known, starts) = (store.known(), [0, 7, 30]);
@@ -143,7 +143,7 @@ fn rot_of_any_byte_of_the_index_changes_nothing_that_readers_see() {
 /// Seed 21047 of the simulator: zeroes are an entry of producer 0 as well, so its first committed records were hidden.
 #[test]
 fn zeroes_that_a_power_cut_left_behind_the_entries_hide_nothing() {
-    let place = Place::simulated(5);
+    let place = TestDir::simulated(5);
     let mut batches = vec![txn_data(0, 0, "first"), marker(0, 1, true)];
     batches.extend((0..3).map(|at| txn_data(1, 2 + at, "k")));
     batches.push(marker(1, 5, false));
@@ -161,7 +161,7 @@ fn zeroes_that_a_power_cut_left_behind_the_entries_hide_nothing() {
 
 #[test]
 fn a_mended_index_is_stored_and_grows() {
-    let place = Place::simulated(2);
+    let place = TestDir::simulated(2);
     let batches = transactions();
     let (early, late) = batches.split_at(batches.len() - 3);
     let store = written(&place, early);
@@ -195,7 +195,7 @@ fn a_mended_index_is_stored_and_grows() {
 
 #[test]
 fn an_index_whose_batches_are_damaged_too_is_refused_and_not_told_as_empty() {
-    let place = Place::simulated(3);
+    let place = TestDir::simulated(3);
     let batches = transactions();
     let store = written(&place, &batches);
     let known = store.known();
@@ -220,7 +220,7 @@ fn an_index_whose_batches_are_damaged_too_is_refused_and_not_told_as_empty() {
 
 #[test]
 fn files_without_checks_are_believed_as_far_as_the_batches_say_the_same() {
-    let place = Place::simulated(4);
+    let place = TestDir::simulated(4);
     let store = written(&place, &transactions());
     let (known, truth) = (store.known(), dropped(&store, 0).unwrap());
     drop(store);
@@ -242,7 +242,7 @@ fn a_torn_entry_is_missed_also_when_a_power_cut_takes_what_is_left_of_it() {
 
 fn torn_entry(seed: u64) {
     let machine = Machine::new(seed, Faults::default());
-    let place = || Place {
+    let place = || TestDir {
         env: machine.env(),
         dir: PathBuf::from("/data/t-0"),
         machine: None,

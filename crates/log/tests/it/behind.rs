@@ -15,13 +15,13 @@ const SMALL: u64 = 2000;
 /// Many pages.
 const LARGE: u64 = 100_000;
 
-fn machine(place: &Place) -> &Machine {
+fn machine(place: &TestDir) -> &Machine {
     place.machine.as_ref().unwrap()
 }
 
 /// Writes batches and their indexes; where each lies, by segment file.
 fn write(
-    place: &Place,
+    place: &TestDir,
     segment_bytes: u64,
     batches: &[Batch],
 ) -> (Known, Vec<(PathBuf, Range<u64>)>) {
@@ -40,7 +40,7 @@ fn write(
     (store.known(), places)
 }
 
-fn remove_indexes(place: &Place) {
+fn remove_indexes(place: &TestDir) {
     for name in place.names() {
         if name.ends_with("index") {
             place.env.disk.remove_file(&place.dir.join(name)).unwrap();
@@ -58,7 +58,7 @@ fn read_one(store: &Store, from: Offset) -> Option<Batch> {
 
 /// Every batch that no rot touched is read by each of its offsets, and the others are refused.
 fn check(
-    place: &Place,
+    place: &TestDir,
     segment_bytes: u64,
     known: Known,
     batches: &[Batch],
@@ -109,7 +109,7 @@ fn every_batch_that_rot_left_is_served_and_no_other_whatever_is_left_of_the_inde
     for has_indexes in [true, false] {
         for (bytes, rot) in &damages {
             for at in 0..batches.len() {
-                let place = Place::simulated(1);
+                let place = TestDir::simulated(1);
                 let (known, places) = write(&place, SMALL, &batches);
                 let (path, lies) = &places[at];
                 let rotten = lies.start + bytes.start..lies.end.min(lies.start + bytes.end);
@@ -130,7 +130,7 @@ fn damage_below_the_log_start_is_felt_by_nobody() {
     let batches = batches();
     for has_indexes in [true, false] {
         for sizes in [1..2, 3..6] {
-            let place = Place::simulated(2);
+            let place = TestDir::simulated(2);
             let (known, places) = write(&place, SMALL, &batches);
             let start = batches[sizes.end].base_offset();
             for (path, lies) in &places[sizes.clone()] {
@@ -153,7 +153,7 @@ fn damage_below_the_log_start_is_felt_by_nobody() {
 #[test]
 fn what_lies_between_two_damaged_places_may_be_refused_and_what_follows_is_served() {
     let batches = batches();
-    let place = Place::simulated(3);
+    let place = TestDir::simulated(3);
     let (known, places) = write(&place, SMALL, &batches);
     let of_first = |(path, _): &&(PathBuf, Range<u64>)| path.ends_with(format!("{FIRST}.log"));
     let count = places.iter().filter(of_first).count();
@@ -193,7 +193,7 @@ fn batches_inside_a_value_are_not_taken_for_those_of_the_log() {
     let batches = [batch(0, 9, 5), outer(9, 1), outer(10, 4), batch(14, 1, 6)];
     for at in 1..3 {
         for has_indexes in [true, false] {
-            let place = Place::simulated(4);
+            let place = TestDir::simulated(4);
             let (known, places) = write(&place, SMALL, &batches);
             let (path, lies) = &places[at];
             let head = lies.start..lies.start + 61;
@@ -210,7 +210,7 @@ fn batches_inside_a_value_are_not_taken_for_those_of_the_log() {
 #[test]
 fn a_search_ends_where_nothing_is_left() {
     let batches = batches();
-    let place = Place::simulated(5);
+    let place = TestDir::simulated(5);
     let (known, places) = write(&place, SMALL, &batches);
     let (path, lies) = &places[2];
     let file = place.env.disk.open(path, Open::Write).unwrap();
@@ -233,7 +233,7 @@ fn a_cut_behind_damage_takes_nothing_that_is_below_it() {
     let batches = batches();
     let kept = 30;
     for (has_indexes, rotten) in [(true, 10), (false, 10), (true, 29), (false, 29), (false, 0)] {
-        let place = Place::simulated(4);
+        let place = TestDir::simulated(4);
         let (known, places) = {
             let config = small_segments(1 << 20);
             let store = place.create(config, 0);
@@ -278,7 +278,7 @@ fn a_cut_behind_damage_takes_nothing_that_is_below_it() {
 /// Found by fuzzing: the end of the last batch had rotted upwards, and what was appended behind it was found by nobody.
 #[test]
 fn batches_go_behind_a_base_offset_that_rotted_beyond_them() {
-    let place = Place::simulated(3);
+    let place = TestDir::simulated(3);
     let batches = &batches()[..4];
     let (known, places) = write(&place, SMALL, batches);
     let (path, lies) = &places[3];
@@ -323,7 +323,7 @@ fn large_batches() -> Vec<Batch> {
 fn every_batch_that_can_be_read_is_served_whatever_is_left_of_the_indexes() {
     const PAGE: u64 = 4096;
     let batches = large_batches();
-    let place = Place::simulated(6);
+    let place = TestDir::simulated(6);
     let (known, places) = write(&place, LARGE, &batches);
     let ends = places
         .iter()
@@ -334,7 +334,7 @@ fn every_batch_that_can_be_read_is_served_whatever_is_left_of_the_indexes() {
     drop(place);
     for has_indexes in [true, false] {
         for (page, count) in (0..pages).flat_map(|page| [(page, 1), (page, 3)]) {
-            let place = Place::simulated(6);
+            let place = TestDir::simulated(6);
             let (_, places) = write(&place, LARGE, &batches);
             let path = &places[0].0;
             let bad = page * PAGE..(page + count) * PAGE;
@@ -358,13 +358,13 @@ fn indexes_that_cannot_be_read_are_made_anew() {
         let each = (1000..1050).map(|time| from(time).unwrap());
         each.chain([store.max_time().unwrap()]).collect()
     };
-    let place = Place::simulated(7);
+    let place = TestDir::simulated(7);
     let (known, _) = write(&place, SMALL, &batches());
     let whole = times(&place.open(small_segments(SMALL), Some(known)).0);
     for extension in ["index", "timeindex"] {
         for bad in [0..1, 0..1 << 20] {
             let batches = batches();
-            let place = Place::simulated(7);
+            let place = TestDir::simulated(7);
             let (known, places) = write(&place, SMALL, &batches);
             for (path, _) in &places {
                 let index = path.with_extension(extension);
@@ -382,7 +382,7 @@ fn indexes_that_cannot_be_read_are_made_anew() {
 fn a_reader_gets_what_lies_before_damage() {
     for is_unreadable in [true, false] {
         let batches = large_batches();
-        let place = Place::simulated(8);
+        let place = TestDir::simulated(8);
         let (known, places) = write(&place, LARGE, &batches);
         let (path, lies) = &places[6];
         if is_unreadable {
@@ -410,7 +410,7 @@ fn a_reader_gets_what_lies_before_damage() {
 /// Whole entries, as where a power cut takes the last pages: what is left looks like an index.
 #[test]
 fn times_that_a_power_cut_took_from_an_active_segment_are_found_all_the_same() {
-    let place = Place::simulated(9);
+    let place = TestDir::simulated(9);
     let (known, places) = write(&place, LARGE, &batches());
     let path = places[0].0.with_extension("timeindex");
     let newest = || {
@@ -431,7 +431,7 @@ fn a_power_cut_leaves_the_times_of_a_sealed_segment_whole_or_none() {
     let batches: Vec<Batch> = (0..3000).map(|at| batch(at, 1, at)).collect();
     let mut lost = 0;
     for seed in 0..40 {
-        let mut place = Place::simulated(seed);
+        let mut place = TestDir::simulated(seed);
         place.env.disk.create_dir_all(&place.dir).unwrap();
         place.env.disk.sync_dir(Path::new("/")).unwrap();
         place.env.disk.sync_dir(Path::new("/data")).unwrap();
@@ -469,7 +469,7 @@ fn a_power_cut_leaves_the_times_of_a_sealed_segment_whole_or_none() {
 #[test]
 fn times_of_bytes_that_cannot_be_read_are_not_passed_over_and_found_when_they_can() {
     for is_sealed in [true, false] {
-        let place = Place::simulated(10);
+        let place = TestDir::simulated(10);
         let (known, places) = write(&place, SMALL, &batches());
         let (path, lies) = if is_sealed {
             &places[1]

@@ -39,7 +39,7 @@ fn time_of(at: usize, now: i64) -> i64 {
 }
 
 /// A segment of each two batches; the last one is active.
-fn write(place: &Place, codec: Codec, claim: fn(i64) -> i64, now: i64) -> Store {
+fn write(place: &TestDir, codec: Codec, claim: fn(i64) -> i64, now: i64) -> Store {
     let store = place.create(kept_an_hour(), 0);
     for at in 0..BATCHES {
         let (base, time) = ((at * RECORDS) as i64, time_of(at, now));
@@ -62,7 +62,7 @@ fn kept_an_hour() -> LogConfig {
 }
 
 /// Gives each segment the time index that headers alone make.
-fn as_older_versions_wrote_it(place: &Place, store: &Store, claim: fn(i64) -> i64, now: i64) {
+fn as_older_versions_wrote_it(place: &TestDir, store: &Store, claim: fn(i64) -> i64, now: i64) {
     for (number, segment) in store.segments().iter().enumerate() {
         let mut times: Vec<(i64, i32)> = Vec::new();
         for at in [2 * number, 2 * number + 1] {

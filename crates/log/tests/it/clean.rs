@@ -71,7 +71,7 @@ struct Chosen {
 }
 
 /// A history of keyed records and tombstones, in batches of an idempotent producer.
-fn history(place: &Place, chosen: &Chosen) -> Vec<Batch> {
+fn history(place: &TestDir, chosen: &Chosen) -> Vec<Batch> {
     let rng = &place.env.rng;
     let mut batches = Vec::new();
     let mut base = 0i64;
@@ -251,7 +251,7 @@ fn the_newest_record_of_each_key_stays_at_its_offset() {
 
 #[test]
 fn tombstones_stay_for_their_retention_and_then_go() {
-    let place = Place::simulated(5);
+    let place = TestDir::simulated(5);
     let chosen = Chosen {
         codec: Codec::None,
         keys: 12,
@@ -292,7 +292,7 @@ fn tombstones_stay_for_their_retention_and_then_go() {
 
 #[test]
 fn a_small_map_takes_several_passes() {
-    let place = Place::simulated(6);
+    let place = TestDir::simulated(6);
     let chosen = Chosen {
         codec: Codec::Lz4,
         keys: 400,
@@ -322,7 +322,7 @@ fn a_small_map_takes_several_passes() {
 
 #[test]
 fn the_last_batch_of_an_active_producer_stays_without_records() {
-    let place = Place::simulated(7);
+    let place = TestDir::simulated(7);
     let store = place.create(compacted(4000), 0);
     let keyed = |base: i64, producer: i64, sequence: i32| {
         let mut builder = BatchBuilder::new().base_offset(Offset(base)).producer(
@@ -393,7 +393,7 @@ pub(super) fn marker(id: i64, base: i64, committed: bool) -> Batch {
 
 #[test]
 fn aborted_records_go_at_once_and_markers_when_their_data_and_horizon_are_gone() {
-    let place = Place::simulated(8);
+    let place = TestDir::simulated(8);
     let store = place.create(compacted(4000), 0);
     let batches = [
         txn_data(1, 0, "a"),
@@ -454,7 +454,7 @@ fn aborted_records_go_at_once_and_markers_when_their_data_and_horizon_are_gone()
 
 #[test]
 fn an_abort_before_the_dirty_range_hides_nothing_that_its_producer_wrote_later() {
-    let place = Place::simulated(8);
+    let place = TestDir::simulated(8);
     let store = place.create(compacted(4000), 0);
     let tombstone = |base: i64| {
         let mut builder = BatchBuilder::new()
@@ -498,7 +498,7 @@ fn an_abort_before_the_dirty_range_hides_nothing_that_its_producer_wrote_later()
 
 #[test]
 fn what_is_written_over_a_cut_is_compacted_though_a_pass_had_come_further() {
-    let place = Place::simulated(9);
+    let place = TestDir::simulated(9);
     let store = place.create(compacted(4000), 0);
     let write = |range: std::ops::Range<i64>| {
         let batches: Vec<_> = range
@@ -564,7 +564,7 @@ fn readers_that_began_before_a_swap_finish_on_the_old_bytes() {
 
 #[test]
 fn a_pass_ends_when_retention_takes_its_segments() {
-    let place = Place::simulated(9);
+    let place = TestDir::simulated(9);
     let chosen = Chosen {
         codec: Codec::None,
         keys: 9,
@@ -601,7 +601,7 @@ fn damage_ends_a_pass_and_the_log_stays() {
 
 fn check_damage_ends_a_pass(at: u64) {
     let machine = Machine::new(4, Faults::default());
-    let place = Place {
+    let place = TestDir {
         env: machine.env(),
         dir: PathBuf::from("/data/t-0"),
         machine: None,
@@ -634,7 +634,7 @@ fn check_damage_ends_a_pass(at: u64) {
 #[test]
 fn gaps_are_believed_below_the_compacted_end_alone() {
     let machine = Machine::new(4, Faults::default());
-    let place = Place {
+    let place = TestDir {
         env: machine.env(),
         dir: PathBuf::from("/data/t-0"),
         machine: None,

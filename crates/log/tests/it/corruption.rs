@@ -11,7 +11,7 @@ fn config() -> LogConfig {
     small_segments(700)
 }
 
-fn file_bytes(place: &Place, name: &str) -> Vec<u8> {
+fn file_bytes(place: &TestDir, name: &str) -> Vec<u8> {
     let file = place
         .env
         .disk
@@ -22,7 +22,7 @@ fn file_bytes(place: &Place, name: &str) -> Vec<u8> {
     bytes
 }
 
-fn overwrite(place: &Place, name: &str, bytes: &[u8]) {
+fn overwrite(place: &TestDir, name: &str, bytes: &[u8]) {
     let file = place
         .env
         .disk
@@ -31,7 +31,7 @@ fn overwrite(place: &Place, name: &str, bytes: &[u8]) {
     file.write_at(&[IoSlice::new(bytes)], 0).unwrap();
 }
 
-fn small_log(place: &Place) -> Vec<Batch> {
+fn small_log(place: &TestDir) -> Vec<Batch> {
     let store = place.create(config(), 0);
     let batches: Vec<Batch> = (0..20)
         .map(|i| batch_of(i * 2, 2, i, Codec::ALL[i as usize % 5]))
@@ -44,12 +44,12 @@ fn small_log(place: &Place) -> Vec<Batch> {
 }
 
 /// All batches of these tests are of epoch 1.
-fn write_epochs(place: &Place, text: &str) {
+fn write_epochs(place: &TestDir, text: &str) {
     overwrite(place, log::epochs::FILE_NAME, text.as_bytes());
 }
 
 /// Whatever is read verifies and is what was written; a difference must be an error of `verify` or of opening.
-fn check_damaged(place: &Place, batches: &[Batch], what: &str) {
+fn check_damaged(place: &TestDir, batches: &[Batch], what: &str) {
     let Ok((store, found)) = Store::open(&place.pool(), &place.dir, Arc::new(config()), None)
     else {
         return;
@@ -87,7 +87,7 @@ fn check_damaged(place: &Place, batches: &[Batch], what: &str) {
 
 #[test]
 fn every_flipped_byte_of_a_log_is_seen() {
-    let place = Place::simulated(1);
+    let place = TestDir::simulated(1);
     let batches = small_log(&place);
     let logs: Vec<String> = place
         .names()
@@ -142,7 +142,7 @@ fn positions(bytes: &[u8]) -> Vec<(usize, Batch)> {
 
 #[test]
 fn zeroed_swapped_and_missing_blocks_are_seen() {
-    let place = Place::simulated(2);
+    let place = TestDir::simulated(2);
     let batches = small_log(&place);
     let logs: Vec<String> = place
         .names()
@@ -188,7 +188,7 @@ fn zeroed_swapped_and_missing_blocks_are_seen() {
 
 #[test]
 fn every_truncation_of_the_last_segment_ends_at_a_batch() {
-    let place = Place::simulated(3);
+    let place = TestDir::simulated(3);
     let batches = small_log(&place);
     let name = place
         .names()
@@ -225,7 +225,7 @@ fn every_truncation_of_the_last_segment_ends_at_a_batch() {
 
 #[test]
 fn damaged_or_missing_indexes_change_no_answer() {
-    let place = Place::simulated(4);
+    let place = TestDir::simulated(4);
     let batches = small_log(&place);
     let indexes: Vec<String> = place
         .names()
@@ -292,7 +292,7 @@ fn damaged_or_missing_indexes_change_no_answer() {
 /// Found by the simulator: the segment ended at the damage, and the next append overwrote what followed.
 #[test]
 fn appends_go_behind_damage_that_a_checkpoint_vouches_for() {
-    let place = Place::simulated(6);
+    let place = TestDir::simulated(6);
     let store = place.create(small_segments(1 << 20), 0);
     let batches: Vec<Batch> = (0..20).map(|i| batch(i, 1, i)).collect();
     append(&store, &batches);
@@ -334,7 +334,7 @@ fn appends_go_behind_damage_that_a_checkpoint_vouches_for() {
 /// Found by fuzzing: the first batch behind damage was not found before an index entry came, 4 KiB later.
 #[test]
 fn the_first_batch_behind_believed_damage_is_found_in_this_life_and_the_next() {
-    let place = Place::simulated(6);
+    let place = TestDir::simulated(6);
     let store = place.create(LogConfig::default(), 0);
     let batches: Vec<Batch> = (0..5).map(|i| batch(i, 1, i)).collect();
     append(&store, &batches);
@@ -378,7 +378,7 @@ fn the_first_batch_behind_believed_damage_is_found_in_this_life_and_the_next() {
 /// A time that no batch has, and that cannot be checked: retention would go by it.
 #[test]
 fn a_time_that_could_not_be_checked_is_believed_by_nobody() {
-    let place = Place::simulated(8);
+    let place = TestDir::simulated(8);
     small_log(&place);
     let machine = place.machine.as_ref().unwrap();
     let path = |extension: &str| place.dir.join(format!("{:020}.{extension}", 0));
@@ -403,7 +403,7 @@ fn a_time_that_could_not_be_checked_is_believed_by_nobody() {
 /// The epoch goes out with a batch and with the offset of a time: a consumer that commits one from the future reads nothing more.
 #[test]
 fn a_batch_of_an_epoch_that_the_log_never_had_is_told_and_its_neighbours_are_served() {
-    let place = Place::simulated(9);
+    let place = TestDir::simulated(9);
     let batches = small_log(&place);
     let known = place.open(config(), None).0.known();
     let name = format!("{:020}.log", 0);
@@ -436,7 +436,7 @@ fn a_batch_of_an_epoch_that_the_log_never_had_is_told_and_its_neighbours_are_ser
 
 #[test]
 fn epochs_that_the_whole_log_contradicts_make_no_batch_unreadable() {
-    let place = Place::simulated(10);
+    let place = TestDir::simulated(10);
     let batches = small_log(&place);
     for text in [
         "0\n1\n9 0\n",
@@ -496,7 +496,7 @@ proptest::proptest! {
         index in proptest::collection::vec(proptest::arbitrary::any::<u8>(), 0..64),
         times in proptest::collection::vec(proptest::arbitrary::any::<u8>(), 0..64),
     ) {
-        let place = Place::simulated(5);
+        let place = TestDir::simulated(5);
         place.env.disk.create_dir_all(&place.dir).unwrap();
         // Noise over a good beginning, so that the walk gets somewhere.
         let inputs: Vec<Batch> = (0..3).map(|i| batch(i, 1, i)).collect();
@@ -527,7 +527,7 @@ fn a_segment_that_cannot_be_read_takes_appends_and_is_sealed() {
     // All that was written before, its begin, and some place.
     let written = 10 * batch(0, 2, 0).size() as u64;
     for unreadable in [0..written, 0..1, 300..301] {
-        let place = Place::simulated(1);
+        let place = TestDir::simulated(1);
         let config = || LogConfig {
             index_interval_bytes: 0,
             segment_ms: 1000,

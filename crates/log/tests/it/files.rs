@@ -3,7 +3,7 @@
 use super::*;
 
 /// Of so many partitions, each in a directory of its own.
-fn stores(place: &Place, pool: &Arc<FilePool>, count: usize) -> Vec<Store> {
+fn stores(place: &TestDir, pool: &Arc<FilePool>, count: usize) -> Vec<Store> {
     let create = |at| {
         let dir = place.dir.join(format!("t-{at}"));
         Store::create(pool, &dir, Arc::new(LogConfig::default()), Offset(0)).unwrap()
@@ -20,7 +20,7 @@ fn assert_few_are_open(pool: &FilePool) {
 
 #[test]
 fn more_files_than_the_pool_holds_are_opened_and_closed_in_turn() {
-    let place = Place::real("pool");
+    let place = TestDir::real("pool");
     let pool = FilePool::new(Arc::clone(&place.env.disk), 3);
     let store = Store::create(&pool, &place.dir, Arc::new(small_segments(200)), Offset(0)).unwrap();
     append(&store, &hundred_batches());
@@ -38,7 +38,7 @@ fn more_files_than_the_pool_holds_are_opened_and_closed_in_turn() {
 
 #[test]
 fn many_partitions_with_unsynced_bytes_stay_below_the_bound_of_files() {
-    let place = Place::simulated(3);
+    let place = TestDir::simulated(3);
     let pool = FilePool::new(Arc::clone(&place.env.disk), 10);
     let stores = stores(&place, &pool, 100);
     for round in 0..3 {
@@ -63,7 +63,7 @@ fn many_partitions_with_unsynced_bytes_stay_below_the_bound_of_files() {
 
 #[test]
 fn files_with_unsynced_bytes_are_closed_when_the_next_sync_is_of_the_volume() {
-    let place = Place::simulated(4);
+    let place = TestDir::simulated(4);
     let syncs = || place.machine.as_ref().unwrap().counts().syncs;
     let pool = FilePool::new(Arc::clone(&place.env.disk), 10);
     pool.expect_volume_sync();
@@ -90,7 +90,7 @@ fn files_with_unsynced_bytes_are_closed_when_the_next_sync_is_of_the_volume() {
 /// Its bytes came after the sync had begun: only another one of the volume covers them.
 #[test]
 fn what_is_closed_while_the_volume_is_synced_is_left_for_the_next_sync_of_it() {
-    let place = Place::simulated(6);
+    let place = TestDir::simulated(6);
     let pool = FilePool::new(Arc::clone(&place.env.disk), 10);
     pool.expect_volume_sync();
     let stores = stores(&place, &pool, 40);

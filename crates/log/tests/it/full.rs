@@ -16,7 +16,7 @@ fn a_full_disk_refuses_a_write_and_takes_it_when_there_is_room() {
             preallocate,
             ..small_segments(9000)
         };
-        let place = Place::simulated(room);
+        let place = TestDir::simulated(room);
         let machine = place.machine.as_ref().unwrap();
         let store = place.create(config(), 0);
         let batches: Vec<Batch> = (0..400).map(|i| batch(i * 2, 2, i)).collect();
@@ -55,7 +55,7 @@ fn a_full_disk_refuses_a_write_and_takes_it_when_there_is_room() {
 
 #[test]
 fn any_other_failed_write_ends_the_store() {
-    let place = Place::simulated(1);
+    let place = TestDir::simulated(1);
     let machine = place.machine.as_ref().unwrap();
     let store = place.create(small_segments(9000), 0);
     append(&store, &[batch(0, 2, 0)]);
@@ -76,7 +76,7 @@ fn any_other_failed_write_ends_the_store() {
 fn a_segment_that_could_not_be_rolled_knows_of_what_it_takes_afterwards() {
     let mut refused = 0;
     for nth in 1..8 {
-        let place = Place::simulated(nth);
+        let place = TestDir::simulated(nth);
         let machine = place.machine.as_ref().unwrap();
         let store = place.create(small_segments(1 << 20), 0);
         append(&store, &(0..20).map(|i| batch(i, 1, i)).collect::<Vec<_>>());
@@ -107,7 +107,7 @@ fn a_segment_that_could_not_be_rolled_knows_of_what_it_takes_afterwards() {
 fn segments_whose_names_a_full_disk_keeps_go_at_the_next_try() {
     let mut stopped = 0;
     for fails in 1..1000 {
-        let place = Place::simulated(1);
+        let place = TestDir::simulated(1);
         let machine = place.machine.as_ref().unwrap();
         let store = place.create(small_segments(500), 0);
         append(&store, &hundred_batches());

@@ -13,14 +13,14 @@ use super::*;
 
 const HEADS: &str = "headcheck";
 
-fn bytes_of(place: &Place, path: &Path) -> Vec<u8> {
+fn bytes_of(place: &TestDir, path: &Path) -> Vec<u8> {
     let file = place.env.disk.open(path, Open::Read).unwrap();
     let mut bytes = vec![0; file.len().unwrap() as usize];
     file.read_exact_at(&mut bytes, 0).unwrap();
     bytes
 }
 
-fn overwrite(place: &Place, path: &Path, position: u64, bytes: &[u8]) {
+fn overwrite(place: &TestDir, path: &Path, position: u64, bytes: &[u8]) {
     let file = place.env.disk.open(path, Open::Write).unwrap();
     file.write_at(&[IoSlice::new(bytes)], position).unwrap();
 }
@@ -100,7 +100,7 @@ fn batches_of_another_partition_at_the_very_offsets_are_refused_and_their_neighb
 
 #[test]
 fn an_offset_that_rotted_within_a_gap_is_refused() {
-    let place = Place::simulated(1);
+    let place = TestDir::simulated(1);
     let store = place.create(compacted(1 << 20), 0);
     append(&store, &log_of("value", 0..401));
     store.roll(NOW).unwrap();
@@ -142,7 +142,7 @@ fn an_offset_that_rotted_within_a_gap_is_refused() {
 
 #[test]
 fn rot_in_the_checksums_refuses_no_batch() {
-    let place = Place::simulated(1);
+    let place = TestDir::simulated(1);
     let batches = log_of("value", 0..30);
     let store = place.create(small_segments(1 << 20), 0);
     append(&store, &batches);
@@ -164,7 +164,7 @@ fn what_took_the_place_of_other_batches_is_served_after_any_power_cut() {
     for seed in 0..60 {
         let machine = Machine::new(seed, Faults::default());
         let dir = PathBuf::from("/data/t-0");
-        let mut place = Place {
+        let mut place = TestDir {
             env: machine.env(),
             dir: dir.clone(),
             machine: None,
@@ -212,7 +212,7 @@ fn what_took_the_place_of_other_batches_is_served_after_any_power_cut() {
 
 #[test]
 fn checksums_of_another_partition_refuse_no_batch() {
-    let place = Place::simulated(1);
+    let place = TestDir::simulated(1);
     let topic = Uuid([7; 16]);
     let write = |text: &str, partition: i32| {
         let store = place.create(small_segments(1 << 20), 0);

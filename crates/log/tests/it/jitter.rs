@@ -7,7 +7,7 @@ const JITTER_MS: i64 = 400;
 
 /// How long after the first record of a partition its segment is closed, with or without a restart on the way.
 fn rolls_after(partition: i64, restarts: bool) -> i64 {
-    let mut place = Place::simulated(1);
+    let mut place = TestDir::simulated(1);
     place.dir = PathBuf::from(format!("/data/t-{partition}"));
     let config = || LogConfig {
         segment_ms: SEGMENT_MS,

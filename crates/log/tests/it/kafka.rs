@@ -24,7 +24,7 @@ fn config() -> LogConfig {
 }
 
 /// Three segments with an idempotent producer, an aborted transaction and a committed one.
-fn write_ours(place: &Place) {
+fn write_ours(place: &TestDir) {
     let disk = &*place.env.disk;
     let store = place.create(config(), 100);
     let mut states = ProducerStates::new(Offset(100));
@@ -123,7 +123,7 @@ fn as_kafka_writes<'a>(name: &str, ours: &'a [u8]) -> &'a [u8] {
 
 #[test]
 fn the_files_we_write_are_those_that_kafka_has_read() {
-    let place = Place::real("kafka");
+    let place = TestDir::real("kafka");
     write_ours(&place);
     if std::env::var_os("BLESS").is_some() {
         copy(&place.env, &place.dir, &data("ours"));
@@ -151,8 +151,8 @@ fn the_files_we_write_are_those_that_kafka_has_read() {
     }
 }
 
-fn kafkas(name: &str) -> Place {
-    let place = Place::real(name);
+fn kafkas(name: &str) -> TestDir {
+    let place = TestDir::real(name);
     copy(&place.env, &data("kafka"), &place.dir);
     place
 }
@@ -229,7 +229,7 @@ fn producer_states_from_the_log_agree_with_kafkas_snapshot() {
 
 #[test]
 fn the_same_batches_under_the_same_settings_give_kafkas_segments_and_indexes() {
-    let (theirs, place) = (kafkas("theirs"), Place::real("again"));
+    let (theirs, place) = (kafkas("theirs"), TestDir::real("again"));
     let (read, _) = theirs.open(LogConfig::default(), None);
     let settings = LogConfig {
         segment_bytes: 3000,

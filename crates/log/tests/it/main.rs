@@ -32,7 +32,7 @@ use log::{FilePool, Found, Known, LogConfig, Read, Store};
 use wire::records::{Batch, BatchBuilder, Codec, Source};
 
 /// A directory for one partition.
-struct Place {
+struct TestDir {
     env: Env,
     dir: PathBuf,
     machine: Option<Machine>,
@@ -40,7 +40,7 @@ struct Place {
     is_real: bool,
 }
 
-impl Drop for Place {
+impl Drop for TestDir {
     fn drop(&mut self) {
         if self.is_real {
             let _ = self.env.disk.remove_dir_all(&self.dir);
@@ -48,12 +48,12 @@ impl Drop for Place {
     }
 }
 
-impl Place {
-    fn real(name: &str) -> Place {
+impl TestDir {
+    fn real(name: &str) -> TestDir {
         let env = Env::real();
         let dir =
             std::env::temp_dir().join(format!("esker-log-{name}-{:016x}", env.rng.next_u64()));
-        Place {
+        TestDir {
             env,
             dir,
             machine: None,
@@ -61,9 +61,9 @@ impl Place {
         }
     }
 
-    fn simulated(seed: u64) -> Place {
+    fn simulated(seed: u64) -> TestDir {
         let machine = Machine::new(seed, Faults::default());
-        Place {
+        TestDir {
             env: machine.env(),
             dir: PathBuf::from("/data/t-0"),
             machine: Some(machine),
@@ -72,8 +72,8 @@ impl Place {
     }
 
     /// Another directory of the same machine.
-    fn beside(&self, number: usize) -> Place {
-        Place {
+    fn beside(&self, number: usize) -> TestDir {
+        TestDir {
             env: self.env.clone(),
             dir: self.dir.join(format!("{number}-0")),
             machine: None,
@@ -104,10 +104,10 @@ impl Place {
     }
 }
 
-fn on_every_machine(name: &str, check: impl Fn(&Place)) {
-    check(&Place::real(name));
+fn on_every_machine(name: &str, check: impl Fn(&TestDir)) {
+    check(&TestDir::real(name));
     for seed in 0..4 {
-        check(&Place::simulated(seed));
+        check(&TestDir::simulated(seed));
     }
 }
 

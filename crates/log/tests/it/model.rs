@@ -10,7 +10,7 @@ struct Checked {
 }
 
 impl Checked {
-    fn check(&self, place: &Place) {
+    fn check(&self, place: &TestDir) {
         let rng = &place.env.rng;
         assert_eq!(self.store.log_end(), Offset(self.end));
         let span = (self.end - self.start) as u64;
@@ -53,7 +53,7 @@ impl Checked {
     }
 }
 
-fn run(place: &Place, steps: usize) {
+fn run(place: &TestDir, steps: usize) {
     let rng = Arc::clone(&place.env.rng);
     let below = |bound: u64| (rng.next_u64() % bound) as i64;
     let config = || small_segments(1200);
@@ -124,7 +124,7 @@ fn run(place: &Place, steps: usize) {
 #[test]
 fn random_work_leaves_exactly_what_a_list_would_hold() {
     for seed in 0..60 {
-        run(&Place::simulated(seed), 200);
+        run(&TestDir::simulated(seed), 200);
     }
-    run(&Place::real("model"), 200);
+    run(&TestDir::real("model"), 200);
 }

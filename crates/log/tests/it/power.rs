@@ -10,8 +10,8 @@ pub(crate) fn machine(seed: u64) -> Machine {
     machine
 }
 
-pub(crate) fn place(machine: &Machine) -> Place {
-    Place {
+pub(crate) fn place(machine: &Machine) -> TestDir {
+    TestDir {
         env: machine.env(),
         dir: PathBuf::from("/data/t-0"),
         machine: None,

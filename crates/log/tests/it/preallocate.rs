@@ -13,7 +13,7 @@ fn preallocated() -> LogConfig {
 }
 
 /// Lengths of the segment files.
-fn lens(place: &Place) -> Vec<u64> {
+fn lens(place: &TestDir) -> Vec<u64> {
     let entries = place.env.disk.read_dir(&place.dir).unwrap();
     let logs = entries.iter().filter(|entry| entry.name.ends_with(".log"));
     logs.map(|entry| entry.len).collect()
@@ -76,7 +76,7 @@ fn what_was_preallocated_is_no_part_of_the_log_after_a_crash() {
 /// Room that is asked for ahead is a wish: a disk that has less takes the records as long as they fit.
 #[test]
 fn a_disk_without_room_to_preallocate_takes_the_bytes_all_the_same() {
-    let place = Place::simulated(1);
+    let place = TestDir::simulated(1);
     let machine = place.machine.as_ref().unwrap();
     machine.faults(|faults| faults.disk_bytes = SEGMENT / 2);
     let store = place.create(preallocated(), 0);

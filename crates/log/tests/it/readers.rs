@@ -74,8 +74,8 @@ impl Shared {
     }
 }
 
-fn run(truncates: bool) -> (Place, Shared) {
-    let place = Place::real("readers");
+fn run(truncates: bool) -> (TestDir, Shared) {
+    let place = TestDir::real("readers");
     let shared = Shared {
         store: place.create(small_segments(3000), 0),
         done: AtomicBool::new(false),

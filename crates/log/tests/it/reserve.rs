@@ -6,7 +6,7 @@ const SEGMENT: u64 = 1 << 20;
 
 /// Bytes of the volume that segment files take.
 #[allow(clippy::disallowed_methods)] // blocks are no part of what a disk tells
-pub(super) fn taken(place: &Place) -> u64 {
+pub(super) fn taken(place: &TestDir) -> u64 {
     match &place.machine {
         Some(_) => {
             let space = place.env.disk.space(&place.dir).unwrap();
@@ -65,7 +65,7 @@ fn what_was_reserved_is_given_back_when_idle_at_a_roll_and_when_asked() {
         let store = place.create(small_segments(SEGMENT), 0);
         let mut next = fill(&store, 0, SEGMENT * 2 / 5);
         store.sync().unwrap();
-        let ahead = |place: &Place| taken(place).saturating_sub(store.size());
+        let ahead = |place: &TestDir| taken(place).saturating_sub(store.size());
         assert!(ahead(place) > SLACK);
         store.trim_idle();
         assert!(ahead(place) > SLACK, "appended since the last look");
@@ -101,7 +101,7 @@ fn what_was_reserved_is_given_back_when_idle_at_a_roll_and_when_asked() {
 
 #[test]
 fn a_disk_without_room_to_reserve_takes_the_bytes_all_the_same() {
-    let place = Place::simulated(1);
+    let place = TestDir::simulated(1);
     let machine = place.machine.as_ref().unwrap();
     let store = place.create(small_segments(SEGMENT), 0);
     machine.faults(|faults| faults.disk_bytes = SEGMENT * 13 / 20);

@@ -7,7 +7,7 @@ use env::disk::Open;
 use super::*;
 
 /// Changes a byte so far behind the begin of the batch that holds `offset`.
-fn rot(place: &Place, store: &Store, offset: i64, behind: u64) {
+fn rot(place: &TestDir, store: &Store, offset: i64, behind: u64) {
     let segments = store.segments();
     let mut holders = segments.iter().rev();
     let segment = holders.find(|of| of.base() <= Offset(offset)).unwrap();

@@ -57,7 +57,7 @@ fn a_bound_hides_batches_that_reach_beyond_it() {
 
 #[test]
 fn offsets_outside_of_the_log_are_told_apart_from_its_end() {
-    let place = Place::real("range");
+    let place = TestDir::real("range");
     let store = place.create(LogConfig::default(), 10);
     append(&store, &[batch(10, 5, 0)]);
     assert!(matches!(
@@ -160,7 +160,7 @@ fn a_log_goes_on_from_a_checkpoint_taken_right_before_or_after_a_roll() {
         .flat_map(|count| [(count, false), (count, true)])
         .flat_map(|(count, is_rolled)| [(count, is_rolled, false), (count, is_rolled, true)])
     {
-        let place = Place::simulated(1);
+        let place = TestDir::simulated(1);
         let store = place.create(small_segments(700), 0);
         let (before, behind) = all.split_at(count);
         append(&store, before);
@@ -218,7 +218,7 @@ fn a_missing_segment_ends_the_log_before_it() {
 
 #[test]
 fn a_known_state_of_another_log_is_not_believed() {
-    let place = Place::real("stale");
+    let place = TestDir::real("stale");
     let store = place.create(LogConfig::default(), 0);
     append(&store, &[batch(0, 10, 0)]);
     let known = Known {
@@ -234,7 +234,7 @@ fn a_known_state_of_another_log_is_not_believed() {
 /// first batches behind them failed. The next one took its file for the one of the checkpoint, and kept half a batch.
 #[test]
 fn a_file_begun_behind_a_log_that_is_gone_is_not_taken_for_it() {
-    let place = Place::simulated(1);
+    let place = TestDir::simulated(1);
     let store = place.create(LogConfig::default(), 0);
     append(&store, &[batch(0, 10, 0)]);
     store.sync().unwrap();
@@ -252,7 +252,7 @@ fn a_file_begun_behind_a_log_that_is_gone_is_not_taken_for_it() {
 }
 
 /// A log of several segments, of which the first `count` files are missing when it is opened again; what its checkpoint says.
-fn without_first_files(place: &Place, count: usize) -> (Known, Vec<Offset>) {
+fn without_first_files(place: &TestDir, count: usize) -> (Known, Vec<Offset>) {
     let store = place.create(small_segments(500), 0);
     append(&store, &hundred_batches());
     store.sync().unwrap();
@@ -318,7 +318,7 @@ fn files_that_are_missing_below_the_local_start_are_expected() {
 
 #[test]
 fn a_log_without_files_keeps_its_local_start() {
-    let place = Place::simulated(1);
+    let place = TestDir::simulated(1);
     let (known, _) = without_first_files(&place, usize::MAX);
     let known = Known {
         local_start: Offset(100),
@@ -368,7 +368,7 @@ fn truncation_drops_whole_batches_and_the_log_goes_on_from_there() {
 
 #[test]
 fn a_replica_far_behind_begins_anew() {
-    let place = Place::real("restart");
+    let place = TestDir::real("restart");
     let store = place.create(small_segments(500), 0);
     append(&store, &hundred_batches());
     store.restart_at(Offset(5000)).unwrap();
@@ -435,7 +435,7 @@ fn times_are_found_exact_to_the_record_in_every_codec() {
 
 #[test]
 fn the_first_of_equal_or_disordered_times_is_found() {
-    let place = Place::real("disorder");
+    let place = TestDir::real("disorder");
     let store = place.create(
         LogConfig {
             index_interval_bytes: 0,
@@ -462,7 +462,7 @@ fn the_first_of_equal_or_disordered_times_is_found() {
 /// A caller that trims knows of the new start before the files do.
 #[test]
 fn a_time_is_not_looked_for_below_the_bound() {
-    let place = Place::real("time-from");
+    let place = TestDir::real("time-from");
     let store = place.create(LogConfig::default(), 0);
     for at in 0..3 {
         append(&store, &[batch(at * 4, 4, 50)]);
@@ -479,7 +479,7 @@ fn a_time_is_not_looked_for_below_the_bound() {
 
 #[test]
 fn append_time_counts_where_the_log_sets_it() {
-    let place = Place::real("append-time");
+    let place = TestDir::real("append-time");
     let store = place.create(LogConfig::default(), 0);
     for at in 0..3 {
         let mut one = batch(at * 2, 2, 5);
@@ -496,7 +496,7 @@ fn append_time_counts_where_the_log_sets_it() {
 /// Small appends are written together, some minutes of them at a time.
 #[test]
 fn batches_that_are_written_together_roll_by_time_as_well() {
-    let place = Place::real("roll-run");
+    let place = TestDir::real("roll-run");
     let config = LogConfig {
         segment_ms: 100,
         ..LogConfig::default()
@@ -518,7 +518,7 @@ fn batches_that_are_written_together_roll_by_time_as_well() {
 
 #[test]
 fn segments_roll_by_time_by_full_index_and_by_distance() {
-    let place = Place::real("roll");
+    let place = TestDir::real("roll");
     let config = LogConfig {
         segment_ms: 100,
         ..LogConfig::default()
@@ -554,7 +554,7 @@ fn segments_roll_by_time_by_full_index_and_by_distance() {
         Some(Offset(far + 1)),
         "the distance to the base does not fit 31 bits"
     );
-    let place = Place::real("roll-index");
+    let place = TestDir::real("roll-index");
     let store = place.create(
         LogConfig {
             index_interval_bytes: 0,
@@ -580,7 +580,7 @@ fn segments_roll_by_time_by_full_index_and_by_distance() {
 
 #[test]
 fn a_restart_does_not_reset_the_clock_of_a_roll() {
-    let place = Place::real("roll-restart");
+    let place = TestDir::real("roll-restart");
     let config = || LogConfig {
         segment_ms: 100,
         ..LogConfig::default()
@@ -600,7 +600,7 @@ fn a_restart_does_not_reset_the_clock_of_a_roll() {
 
 #[test]
 fn a_clean_start_has_nothing_to_sync_and_an_unknown_one_syncs_all() {
-    let place = Place::simulated(9);
+    let place = TestDir::simulated(9);
     let syncs = || place.machine.as_ref().unwrap().counts().syncs;
     let store = place.create(small_segments(500), 0);
     append(&store, &hundred_batches());
@@ -620,7 +620,7 @@ fn a_clean_start_has_nothing_to_sync_and_an_unknown_one_syncs_all() {
 
 #[test]
 fn a_batch_larger_than_a_segment_gets_one_of_its_own() {
-    let place = Place::real("large");
+    let place = TestDir::real("large");
     let store = place.create(small_segments(300), 0);
     append(&store, &[batch(0, 1, 0), batch(1, 50, 0), batch(51, 1, 0)]);
     let sizes: Vec<(i64, u64)> = store
@@ -724,7 +724,7 @@ fn retention_takes_the_oldest_by_time_size_and_log_start() {
 
 #[test]
 fn a_slice_outlives_the_segment_it_came_from() {
-    let place = Place::real("outlive");
+    let place = TestDir::real("outlive");
     let store = place.create(small_segments(500), 0);
     append(&store, &hundred_batches());
     let Ok(Read::Slice(slice)) = store.read(Offset(0), Offset(300), 1 << 20) else {
@@ -824,7 +824,7 @@ fn producer_states_come_back_from_snapshot_and_log() {
 
 #[test]
 fn a_failed_write_or_sync_ends_all_writing() {
-    let place = Place::simulated(1);
+    let place = TestDir::simulated(1);
     let machine = place.machine.as_ref().unwrap();
     let store = place.create(LogConfig::default(), 0);
     append(&store, &[batch(0, 1, 0)]);
@@ -847,7 +847,7 @@ fn a_failed_write_or_sync_ends_all_writing() {
 
 #[test]
 fn a_short_log_writes_no_index_and_a_long_one_does() {
-    let place = Place::simulated(5);
+    let place = TestDir::simulated(5);
     let store = place.create(LogConfig::default(), 0);
     let index = place.dir.join("00000000000000000000.index");
     append(&store, &hundred_batches());

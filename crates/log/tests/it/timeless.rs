@@ -17,7 +17,7 @@ fn kept_an_hour() -> LogConfig {
     }
 }
 
-fn age(place: &Place, path: &Path, to: i64) {
+fn age(place: &TestDir, path: &Path, to: i64) {
     let file = place.env.disk.open(path, Open::Write).unwrap();
     file.set_modified_ms(to).unwrap();
 }

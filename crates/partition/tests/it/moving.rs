@@ -129,7 +129,7 @@ impl House {
                 places[MOVES] = u8::from(Arc::ptr_eq(target, &self.second.dir));
                 let moving = self.moving.take().expect("it moves");
                 match store_places(machine, &places) {
-                    Ok(()) => moving.settle(&mut news),
+                    Ok(()) => moving.switch_over(&mut news),
                     Err(_) => moving.call_off(None, &mut news),
                 }
             }
@@ -504,7 +504,7 @@ fn a_topic_that_is_deleted_between_the_commit_of_its_move_and_the_switch_is_gone
     let mut news = Vec::new();
     house.first.partitions[MOVES].delete(&mut news);
     house.first.partitions[MOVES].discard();
-    house.moving.take().unwrap().settle(&mut news);
+    house.moving.take().unwrap().switch_over(&mut news);
     house.hear(news, &mut known);
     house.work(&machine, SECOND, &mut known);
     for dir in DIRS {

@@ -19,7 +19,7 @@ use wire::{ApiKey, ErrorCode};
 
 use super::aging::Keep;
 use super::keep::{Client, Link};
-use super::line::{Answer, LineError, nonsense};
+use super::line::{LineError, RawAnswer, nonsense};
 use super::notes::Notes;
 use super::requests::{STRAY_MAX, alter};
 use crate::checker::{EndSeen, Kind, Op};
@@ -41,7 +41,7 @@ pub(crate) struct Topic {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum TopicState {
     /// Asked for, not known to be there.
     Wanted,
     There,
@@ -68,7 +68,7 @@ enum Asked {
 
 pub(crate) struct Admin {
     topics: Vec<Topic>,
-    states: BTreeMap<String, State>,
+    states: BTreeMap<String, TopicState>,
     /// Chance, in percent, that a turn deletes records or changes topics.
     pub(crate) trims: u64,
     pub(crate) changes: u64,
@@ -108,7 +108,7 @@ impl Client for Admin {
 
     fn on_answer(
         &mut self,
-        answer: &Answer,
+        answer: &RawAnswer,
         world: &Outside,
         notes: &mut Notes,
     ) -> Result<(), LineError> {
@@ -121,7 +121,7 @@ impl Client for Admin {
                 for result in answer.decode::<CreateTopicsRequest>()?.topics {
                     let done = [ErrorCode::None.code(), ErrorCode::TopicAlreadyExists.code()];
                     if done.contains(&result.error_code) {
-                        self.states.insert(result.name, State::There);
+                        self.states.insert(result.name, TopicState::There);
                         notes.topics_changed += 1;
                     }
                 }
@@ -133,7 +133,7 @@ impl Client for Admin {
                         ErrorCode::UnknownTopicOrPartition.code(),
                     ];
                     if done.contains(&result.error_code) {
-                        self.states.insert(name.clone(), State::Gone);
+                        self.states.insert(name.clone(), TopicState::Gone);
                         notes.topics_changed += 1;
                     }
                 }
@@ -240,7 +240,7 @@ impl Admin {
         Admin {
             states: topics
                 .iter()
-                .map(|topic| (topic.name.clone(), State::Wanted))
+                .map(|topic| (topic.name.clone(), TopicState::Wanted))
                 .collect(),
             topics,
             trims: 0,
@@ -266,7 +266,7 @@ impl Admin {
     pub(crate) fn is_ready(&self) -> bool {
         self.topics
             .iter()
-            .all(|topic| self.states.get(&topic.name) == Some(&State::There))
+            .all(|topic| self.states.get(&topic.name) == Some(&TopicState::There))
     }
 
     fn next(&mut self, now: Instant, notes: &Notes) -> Asked {
@@ -274,7 +274,7 @@ impl Admin {
             .topics
             .iter()
             .map(|topic| &topic.name)
-            .filter(|name| self.states.get(*name) == Some(&State::Wanted))
+            .filter(|name| self.states.get(*name) == Some(&TopicState::Wanted))
             .cloned()
             .collect();
         if !wanted.is_empty() {
@@ -322,7 +322,8 @@ impl Admin {
             .states
             .iter()
             .filter(|(name, state)| {
-                name.starts_with("extra-") && matches!(state, State::There | State::Unwanted)
+                name.starts_with("extra-")
+                    && matches!(state, TopicState::There | TopicState::Unwanted)
             })
             .map(|(name, _)| name.clone())
             .collect();
@@ -341,7 +342,7 @@ impl Admin {
                     .map(|name| creatable(&self.topics, name))
                     .collect();
                 for name in names {
-                    self.states.insert(name.clone(), State::Wanted);
+                    self.states.insert(name.clone(), TopicState::Wanted);
                 }
                 let request = CreateTopicsRequest {
                     topics,
@@ -351,7 +352,7 @@ impl Admin {
                 self.link.ask(&request, 5, now);
             }
             Asked::Delete(name) => {
-                self.states.insert(name.clone(), State::Unwanted);
+                self.states.insert(name.clone(), TopicState::Unwanted);
                 let request = DeleteTopicsRequest {
                     topic_names: vec![name.clone()],
                     timeout_ms: 10_000,
@@ -415,7 +416,7 @@ impl Admin {
         self.asked = Some(what);
     }
 
-    fn on_dirs(&mut self, answer: &Answer, notes: &mut Notes) -> Result<(), LineError> {
+    fn on_dirs(&mut self, answer: &RawAnswer, notes: &mut Notes) -> Result<(), LineError> {
         let mut seen: BTreeMap<(String, i32), String> = BTreeMap::new();
         let dirs = answer.decode::<DescribeLogDirsRequest>()?.results;
         self.dirs = dirs.iter().map(|dir| dir.log_dir.clone()).collect();
@@ -441,7 +442,7 @@ impl Admin {
         Ok(())
     }
 
-    fn on_look(&mut self, answer: &Answer, notes: &mut Notes) -> Result<(), LineError> {
+    fn on_look(&mut self, answer: &RawAnswer, notes: &mut Notes) -> Result<(), LineError> {
         self.looks += 1;
         let topics = answer.decode::<MetadataRequest>()?.topics;
         let seen: BTreeMap<String, usize> = topics
@@ -451,10 +452,10 @@ impl Admin {
             .collect();
         for (name, state) in &self.states {
             match (state, seen.get(name)) {
-                (State::There, None) => {
+                (TopicState::There, None) => {
                     notes.violation(format!("topic {name} was created and is not there"))
                 }
-                (State::Gone, Some(_)) => {
+                (TopicState::Gone, Some(_)) => {
                     notes.violation(format!("topic {name} was deleted and is there"))
                 }
                 _ => {}

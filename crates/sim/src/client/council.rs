@@ -16,7 +16,7 @@ use wire::messages::{
 use wire::{ApiKey, ErrorCode};
 
 use super::keep::{ANSWER_MAX, Client, Link};
-use super::line::{Answer, LineError, nonsense};
+use super::line::{LineError, RawAnswer, nonsense};
 use super::notes::Notes;
 use super::requests::alter;
 use crate::checker::{Act, Told, Verb};
@@ -117,7 +117,7 @@ impl Client for Councillor {
 
     fn on_answer(
         &mut self,
-        answer: &Answer,
+        answer: &RawAnswer,
         world: &Outside,
         notes: &mut Notes,
     ) -> Result<(), LineError> {

@@ -11,7 +11,7 @@ use env::sim::Outside;
 use model::Instant;
 use wire::Request;
 
-use super::line::{Answer, LONE, Line, LineError};
+use super::line::{LONE, Line, LineError, RawAnswer};
 use super::notes::Notes;
 
 /// An answer that takes longer is waited for no more, by most.
@@ -77,7 +77,7 @@ pub(crate) trait Client {
     fn name(&self) -> String;
     fn on_answer(
         &mut self,
-        answer: &Answer,
+        answer: &RawAnswer,
         world: &Outside,
         notes: &mut Notes,
     ) -> Result<(), LineError>;

@@ -18,7 +18,7 @@ use wire::{ApiKey, ErrorCode, Records};
 use super::admin::Topic;
 use super::aging::stamp;
 use super::keep::{ANSWER_MAX, Client, Link};
-use super::line::{Answer, LineError, code, nonsense};
+use super::line::{LineError, RawAnswer, code, nonsense};
 use super::notes::{Notes, payload, value_of};
 use super::producer::is_fatal;
 use super::reader::DAMAGED;
@@ -115,7 +115,7 @@ impl Client for Keeper {
 
     fn on_answer(
         &mut self,
-        answer: &Answer,
+        answer: &RawAnswer,
         _world: &Outside,
         notes: &mut Notes,
     ) -> Result<(), LineError> {
@@ -224,7 +224,7 @@ impl Keeper {
         self.link.ask(&request, 9, now);
     }
 
-    fn on_produced(&mut self, answer: &Answer, notes: &mut Notes) -> Result<(), LineError> {
+    fn on_produced(&mut self, answer: &RawAnswer, notes: &mut Notes) -> Result<(), LineError> {
         let told = produced(answer.decode::<ProduceRequest>()?)?;
         match code(told.error_code)? {
             ErrorCode::None if told.base_offset != self.acked as i64 => {
@@ -243,7 +243,7 @@ impl Keeper {
         Ok(())
     }
 
-    fn on_fetched(&mut self, answer: &Answer, notes: &mut Notes) -> Result<(), LineError> {
+    fn on_fetched(&mut self, answer: &RawAnswer, notes: &mut Notes) -> Result<(), LineError> {
         let response = answer.decode::<FetchRequest>()?;
         let topics = response.responses.into_iter();
         for data in topics.flat_map(|topic| topic.partitions) {

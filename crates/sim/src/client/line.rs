@@ -26,7 +26,7 @@ struct Asked {
 }
 
 /// An answer, not decoded yet.
-pub(crate) struct Answer {
+pub(crate) struct RawAnswer {
     asked: Asked,
     body: Bytes,
 }
@@ -99,7 +99,7 @@ impl Line {
     }
 
     /// Sends and receives what is possible now; the next whole answer if there is one.
-    pub(crate) fn poll(&mut self) -> Result<Option<Answer>, LineError> {
+    pub(crate) fn poll(&mut self) -> Result<Option<RawAnswer>, LineError> {
         self.flush()?;
         loop {
             if let Some(answer) = self.cut()? {
@@ -127,7 +127,7 @@ impl Line {
         Ok(())
     }
 
-    fn cut(&mut self) -> Result<Option<Answer>, LineError> {
+    fn cut(&mut self) -> Result<Option<RawAnswer>, LineError> {
         let Some(prefix) = self.inbox.first_chunk::<4>() else {
             return Ok(None);
         };
@@ -141,7 +141,7 @@ impl Line {
         let body = Bytes::copy_from_slice(&self.inbox[4..4 + len]);
         self.inbox.drain(..4 + len);
         match self.asked.pop_front() {
-            Some(asked) => Ok(Some(Answer { asked, body })),
+            Some(asked) => Ok(Some(RawAnswer { asked, body })),
             None => Err(LineError::Nonsense(
                 "an answer that nobody asked for".to_owned(),
             )),
@@ -149,7 +149,7 @@ impl Line {
     }
 }
 
-impl Answer {
+impl RawAnswer {
     pub(crate) fn correlation(&self) -> i32 {
         self.asked.correlation
     }

@@ -17,7 +17,7 @@ use wire::messages::{FindCoordinatorRequest, OffsetCommitRequest, OffsetFetchReq
 use wire::{ApiKey, ErrorCode};
 
 use super::keep::{ANSWER_MAX, Client, Link};
-use super::line::{Answer, Line, LineError, code, nonsense};
+use super::line::{Line, LineError, RawAnswer, code, nonsense};
 use super::notes::Notes;
 use super::requests::{GROUP, STRAY_MAX, find_coordinator};
 
@@ -88,7 +88,7 @@ impl Client for Loner {
 
     fn on_answer(
         &mut self,
-        answer: &Answer,
+        answer: &RawAnswer,
         world: &Outside,
         notes: &mut Notes,
     ) -> Result<(), LineError> {

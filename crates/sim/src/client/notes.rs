@@ -188,11 +188,11 @@ impl Notes {
     }
 
     /// A committed offset was found while no transaction of its group was open.
-    pub(crate) fn settle(&mut self, group: &str, found: i64) {
+    pub(crate) fn judge_committed(&mut self, group: &str, found: i64) {
         self.settled += 1;
         let ops = &mut self.history.ops;
         let numbers = self.numbers.entry(group.to_owned()).or_default();
-        if let Err(what) = numbers.settle(found, ops, &mut self.decided) {
+        if let Err(what) = numbers.judge_committed(found, ops, &mut self.decided) {
             self.violation(format!("{group}: {what}"));
         }
     }

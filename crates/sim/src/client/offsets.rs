@@ -39,7 +39,7 @@ impl Numbers {
 
     /// Judges a committed offset, -1 for none, and decides with it what was unknown, which it adds to `decided`; none of the
     /// transactions may be open.
-    pub(crate) fn settle(
+    pub(crate) fn judge_committed(
         &mut self,
         found: i64,
         ops: &mut [Op],
@@ -121,11 +121,15 @@ mod tests {
     fn an_offset_decides_what_nobody_was_told() {
         use Outcome::{Fail, Info, Ok as Done};
         let (mut numbers, mut ops) = numbers(&[Done, Info, Fail, Info, Info]);
-        numbers.settle(3, &mut ops, &mut Vec::new()).unwrap();
+        numbers
+            .judge_committed(3, &mut ops, &mut Vec::new())
+            .unwrap();
         let outcomes: Vec<Outcome> = ops.iter().map(|op| op.outcome).collect();
         assert_eq!(outcomes, [Done, Info, Fail, Done, Fail]);
         assert!(
-            numbers.settle(4, &mut ops, &mut Vec::new()).is_err(),
+            numbers
+                .judge_committed(4, &mut ops, &mut Vec::new())
+                .is_err(),
             "decided otherwise"
         );
     }
@@ -145,7 +149,9 @@ mod tests {
         use Outcome::{Fail, Ok as Done};
         let refused = |outcomes: &[Outcome], found: i64| {
             let (mut numbers, mut ops) = numbers(outcomes);
-            numbers.settle(found, &mut ops, &mut Vec::new()).is_err()
+            numbers
+                .judge_committed(found, &mut ops, &mut Vec::new())
+                .is_err()
         };
         assert!(refused(&[Done, Done], 0));
         assert!(refused(&[Done], -1));

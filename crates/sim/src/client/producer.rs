@@ -16,7 +16,7 @@ use wire::{ApiKey, ErrorCode};
 
 use super::aging::stamp;
 use super::keep::{Client, Link};
-use super::line::{Answer, LineError, code, nonsense};
+use super::line::{LineError, RawAnswer, code, nonsense};
 use super::notes::{Notes, payload};
 use super::requests::{able_to_bring, init_producer_id, produce};
 use crate::checker::{self, Attempt, Kind, Meaning, Op, Outcome, Request, Sent, classify};
@@ -86,7 +86,7 @@ impl Client for Producer {
 
     fn on_answer(
         &mut self,
-        answer: &Answer,
+        answer: &RawAnswer,
         world: &Outside,
         notes: &mut Notes,
     ) -> Result<(), LineError> {
@@ -117,7 +117,7 @@ impl Client for Producer {
                     ErrorCode::None => checker::Answer::Offset(partition.base_offset),
                     code => checker::Answer::Code(code),
                 };
-                self.settle(at, answer, world, notes);
+                self.take_answer(at, answer, world, notes);
                 if self.link.line.is_none() {
                     return Ok(());
                 }
@@ -320,7 +320,13 @@ impl Producer {
         }
     }
 
-    fn settle(&mut self, at: usize, answer: checker::Answer, world: &Outside, notes: &mut Notes) {
+    fn take_answer(
+        &mut self,
+        at: usize,
+        answer: checker::Answer,
+        world: &Outside,
+        notes: &mut Notes,
+    ) {
         let outcome = match classify(Request::Produce, self.batches[at].attempt, answer) {
             Meaning::Known(outcome) => outcome,
             Meaning::Invalid => {

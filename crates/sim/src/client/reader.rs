@@ -15,7 +15,7 @@ use wire::records::{Batch, Caps, ControlRecord, RecordIter, Source};
 use wire::{ApiKey, ErrorCode, Records};
 
 use super::keep::{ANSWER_MAX, Client, Link};
-use super::line::{Answer, LineError, code, nonsense};
+use super::line::{LineError, RawAnswer, code, nonsense};
 use super::notes::{Notes, value_of};
 use super::requests::fetch;
 use crate::checker::{EndSeen, Isolation, Kind, Op, Polled};
@@ -58,7 +58,7 @@ impl Client for Reader {
 
     fn on_answer(
         &mut self,
-        answer: &Answer,
+        answer: &RawAnswer,
         world: &Outside,
         notes: &mut Notes,
     ) -> Result<(), LineError> {

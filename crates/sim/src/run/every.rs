@@ -8,37 +8,37 @@ use super::{Verdict, run};
 
 /// A kind of fault that has a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum FaultSite {
     Sync,
     Write,
     Operation,
 }
 
-impl Place {
+impl FaultSite {
     /// How many such places a run had.
     fn count(self, counts: &Counts) -> u64 {
         match self {
-            Place::Sync => counts.syncs,
-            Place::Write => counts.writes,
-            Place::Operation => counts.disk_ops,
+            FaultSite::Sync => counts.syncs,
+            FaultSite::Write => counts.writes,
+            FaultSite::Operation => counts.disk_ops,
         }
     }
 
     /// How often the fault bit.
     fn bit(self, counts: &Counts) -> u64 {
         match self {
-            Place::Sync => counts.syncs_failed,
-            Place::Write => counts.writes_failed,
-            Place::Operation => counts.crashes_at_op,
+            FaultSite::Sync => counts.syncs_failed,
+            FaultSite::Write => counts.writes_failed,
+            FaultSite::Operation => counts.crashes_at_op,
         }
     }
 
     fn faults(self, at: u64) -> Faults {
         let mut faults = Faults::default();
         *match self {
-            Place::Sync => &mut faults.sync_fails_at,
-            Place::Write => &mut faults.write_fails_at,
-            Place::Operation => &mut faults.crash_at_op,
+            FaultSite::Sync => &mut faults.sync_fails_at,
+            FaultSite::Write => &mut faults.write_fails_at,
+            FaultSite::Operation => &mut faults.crash_at_op,
         } = Some(at);
         faults
     }
@@ -57,7 +57,7 @@ const FAILURES_MAX: usize = 3;
 
 /// Faults at `most` places of the run, spread evenly from a start that depends on the seed.
 #[must_use]
-pub fn everywhere(seed: u64, place: Place, most: u64) -> Everywhere {
+pub fn everywhere(seed: u64, place: FaultSite, most: u64) -> Everywhere {
     let sound = run(seed, &Plan::short(seed, Faults::default()), false);
     let places = place.count(&sound.counts_struck);
     let (mut tried, mut failures) = (0, Vec::new());

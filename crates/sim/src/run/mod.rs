@@ -37,7 +37,7 @@ use crate::client::transactor::{Transactor, TxnHabits};
 use clients::Clients;
 use cluster::Cluster;
 pub use damage::{Damages, damages};
-pub use every::{Everywhere, Place, everywhere};
+pub use every::{Everywhere, FaultSite, everywhere};
 use faults::Striker;
 use host::End;
 pub use images::{Tally, images};

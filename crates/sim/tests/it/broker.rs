@@ -2,7 +2,7 @@
 
 use env::sim::Faults;
 use sim::run::{
-    GroupProtocol, Load, Place, Plan, SLOW_SYNC_NANOS, Strike, Verdict, everywhere, run,
+    FaultSite, GroupProtocol, Load, Plan, SLOW_SYNC_NANOS, Strike, Verdict, everywhere, run,
 };
 
 pub(crate) fn check(seed: u64, plan: &Plan) -> Verdict {
@@ -155,7 +155,7 @@ fn clocks_that_jump_stop_and_run_at_other_rates_delete_nothing_early() {
 }
 
 /// Every fault of one kind, at places spread over short runs of two seeds.
-fn is_harmless_at(place: Place, seeds: [u64; 2], most: u64) {
+fn is_harmless_at(place: FaultSite, seeds: [u64; 2], most: u64) {
     for seed in seeds {
         let found = everywhere(seed, place, most);
         assert!(found.failures.is_empty(), "{}", found.failures.join("\n"));
@@ -166,17 +166,17 @@ fn is_harmless_at(place: Place, seeds: [u64; 2], most: u64) {
 /// M-08; `sim --syncs all` takes every one of them.
 #[test]
 fn no_sync_is_believed_after_one_failed_wherever_that_is() {
-    is_harmless_at(Place::Sync, [1, 2], 60);
+    is_harmless_at(FaultSite::Sync, [1, 2], 60);
 }
 
 #[test]
 fn a_failed_write_takes_nothing_with_it_wherever_it_is() {
-    is_harmless_at(Place::Write, [3, 4], 60);
+    is_harmless_at(FaultSite::Write, [3, 4], 60);
 }
 
 #[test]
 fn the_power_may_go_at_any_operation() {
-    is_harmless_at(Place::Operation, [5, 6], 100);
+    is_harmless_at(FaultSite::Operation, [5, 6], 100);
 }
 
 /// The cut leaves no time for ten sends, so the run does not owe them.

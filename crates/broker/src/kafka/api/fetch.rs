@@ -21,7 +21,7 @@ use crate::event_loop::{Chunk, Outcome};
 use crate::kafka::call::Call;
 use crate::kafka::hall::Hall;
 use crate::kafka::parked::{Fetch, Parked, Waiting};
-use crate::kafka::session::{Answered, Content, Place};
+use crate::kafka::session::{Answered, Content, FollowedPartition};
 use crate::ops::Refused;
 use crate::ops::fetch::{Client, FetchRefusal, Fetching, Kind, Progress, Terms, Wanted};
 
@@ -92,7 +92,7 @@ pub(crate) fn on_fetch(call: &mut Call<'_>, request: FetchRequest) -> Outcome {
     }
 }
 
-fn asks<'a>(place: &'a Place, asked: &FetchPartition) -> Wanted<'a> {
+fn asks<'a>(place: &'a FollowedPartition, asked: &FetchPartition) -> Wanted<'a> {
     Wanted {
         topic_id: place.topic_id,
         topic: &place.topic,

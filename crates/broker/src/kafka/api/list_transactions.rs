@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use coord::Pattern;
-use coord::txn::{Answer, Ask, Filter, State};
+use coord::txn::{Answer, Ask, Filter, TxnState};
 use model::ProducerId;
 use wire::messages::list_transactions_response::TransactionState;
 use wire::messages::{ListTransactionsRequest, ListTransactionsResponse};
@@ -21,9 +21,9 @@ pub(crate) fn on_list_transactions(
     let (known, unknown): (Vec<String>, Vec<String>) = request
         .state_filters
         .into_iter()
-        .partition(|name| State::is_known(name));
-    let mut states: Vec<State> = Vec::new();
-    for state in known.iter().filter_map(|name| State::named(name)) {
+        .partition(|name| TxnState::is_known(name));
+    let mut states: Vec<TxnState> = Vec::new();
+    for state in known.iter().filter_map(|name| TxnState::named(name)) {
         if !states.contains(&state) {
             states.push(state);
         }

@@ -31,25 +31,25 @@ impl Filter {
 
 /// The state of a group of either protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum GroupState {
     Classic(ClassicState),
-    Consumer(consumer::State),
+    Consumer(consumer::ConsumerState),
 }
 
-impl State {
+impl GroupState {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            State::Classic(state) => state.name(),
-            State::Consumer(state) => state.name(),
+            GroupState::Classic(state) => state.name(),
+            GroupState::Consumer(state) => state.name(),
         }
     }
 
     #[must_use]
     pub fn kind(self) -> Kind {
         match self {
-            State::Classic(_) => Kind::Classic,
-            State::Consumer(_) => Kind::Consumer,
+            GroupState::Classic(_) => Kind::Classic,
+            GroupState::Consumer(_) => Kind::Consumer,
         }
     }
 }
@@ -74,7 +74,7 @@ impl Kind {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Listed {
     pub group_id: String,
-    pub state: State,
+    pub state: GroupState,
     /// Absent where the group never had a member.
     pub protocol_type: Option<String>,
 }
@@ -103,7 +103,7 @@ pub struct DescribedMember {
 /// A group of the consumer protocol.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConsumerDescribed {
-    pub state: consumer::State,
+    pub state: consumer::ConsumerState,
     pub epoch: i32,
     pub assignment_epoch: i32,
     pub assignor: &'static str,

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use wire::ErrorCode;
 
 pub use self::admin::{
-    ConsumerDescribed, ConsumerDescribedMember, Described, DescribedMember, Filter, Kind, Listed,
-    NamedPartitions, State,
+    ConsumerDescribed, ConsumerDescribedMember, Described, DescribedMember, Filter, GroupState,
+    Kind, Listed, NamedPartitions,
 };
 pub use self::classic::{
     Heartbeat, Join, JoinRefusal, Joined, JoinedMember, Leave, Leaver, MemberAssignment, Protocol,

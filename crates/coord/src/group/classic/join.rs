@@ -7,7 +7,7 @@ use model::Instant;
 use wire::ErrorCode;
 
 use super::member::kept;
-use super::{Classic, Member, State, fits, millis, refuse_join};
+use super::{Classic, ClassicState, Member, fits, millis, refuse_join};
 use crate::group::ask::{self, Joined, JoinedMember};
 use crate::group::{Answer, Out, Settings};
 use crate::{Caller, Moment};
@@ -94,14 +94,14 @@ impl Classic {
 
     fn has_room_for(&self, id: &str, members_max: usize) -> bool {
         match self.state {
-            State::Empty => true,
+            ClassicState::Empty => true,
             // Those that wait are counted: when the setting was lowered the last to join again are left out.
-            State::PreparingRebalance => {
+            ClassicState::PreparingRebalance => {
                 let waits = |member: &Member| member.waits_join.is_some();
                 self.members.get(id).is_some_and(waits)
                     || self.members.values().filter(|member| waits(member)).count() < members_max
             }
-            State::CompletingRebalance | State::Stable => {
+            ClassicState::CompletingRebalance | ClassicState::Stable => {
                 self.members.contains_key(id) || self.members.len() < members_max
             }
         }
@@ -146,14 +146,14 @@ impl Classic {
             .get(id)
             .is_some_and(|member| member.matches(&ask.protocols));
         let why = match self.state {
-            State::Empty => return join.refuse(ErrorCode::UnknownMemberId),
-            State::PreparingRebalance => "joins during the rebalance",
+            ClassicState::Empty => return join.refuse(ErrorCode::UnknownMemberId),
+            ClassicState::PreparingRebalance => "joins during the rebalance",
             // It may have missed the answer to its first join: tell it once more.
-            State::CompletingRebalance if is_same => return self.tell_again(join),
+            ClassicState::CompletingRebalance if is_same => return self.tell_again(join),
             // A leader that joins has seen something that changes the assignment.
-            State::Stable if self.is_leader(id) => "is the leader and joined again",
-            State::Stable if is_same => return self.tell_again(join),
-            State::CompletingRebalance | State::Stable => "changed its protocols",
+            ClassicState::Stable if self.is_leader(id) => "is the leader and joined again",
+            ClassicState::Stable if is_same => return self.tell_again(join),
+            ClassicState::CompletingRebalance | ClassicState::Stable => "changed its protocols",
         };
         let reason = format!("member {id} {why}; client reason: {}", join.reason());
         let mut out = self.update(join, id);
@@ -186,7 +186,7 @@ impl Classic {
     }
 
     fn admit(&mut self, join: &Join<'_>, id: String) -> Out {
-        if self.state == State::PreparingRebalance && self.previous == State::Empty {
+        if self.state == ClassicState::PreparingRebalance && self.previous == ClassicState::Empty {
             self.newcomer = Some(join.at.now);
         }
         if self.members.is_empty() {

@@ -36,7 +36,7 @@ pub(super) use self::view::Committer;
 
 /// How a group is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum ClassicState {
     /// No members; there may be offsets.
     Empty,
     /// Waits for the members to join.
@@ -46,14 +46,14 @@ pub enum State {
     Stable,
 }
 
-impl State {
+impl ClassicState {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            State::Empty => "Empty",
-            State::PreparingRebalance => "PreparingRebalance",
-            State::CompletingRebalance => "CompletingRebalance",
-            State::Stable => "Stable",
+            ClassicState::Empty => "Empty",
+            ClassicState::PreparingRebalance => "PreparingRebalance",
+            ClassicState::CompletingRebalance => "CompletingRebalance",
+            ClassicState::Stable => "Stable",
         }
     }
 }
@@ -80,8 +80,8 @@ enum JoinEnd {
 #[derive(Debug)]
 pub(super) struct Classic {
     id: Arc<str>,
-    state: State,
-    previous: State,
+    state: ClassicState,
+    previous: ClassicState,
     generation: i32,
     protocol_type: Option<String>,
     protocol: Option<String>,
@@ -119,8 +119,8 @@ impl Classic {
     pub(super) fn new(id: Arc<str>, wall: Timestamp) -> Self {
         Classic {
             id,
-            state: State::Empty,
-            previous: State::Empty,
+            state: ClassicState::Empty,
+            previous: ClassicState::Empty,
             generation: 0,
             protocol_type: None,
             protocol: None,
@@ -142,7 +142,7 @@ impl Classic {
         }
     }
 
-    pub(super) fn state(&self) -> State {
+    pub(super) fn state(&self) -> ClassicState {
         self.state
     }
 
@@ -156,7 +156,7 @@ impl Classic {
 
     /// Nobody is in it nor about to be.
     pub(super) fn is_idle(&self) -> bool {
-        self.state == State::Empty && self.members.is_empty() && self.pending.is_empty()
+        self.state == ClassicState::Empty && self.members.is_empty() && self.pending.is_empty()
     }
 
     /// It never had a generation, and nobody is about to make one.
@@ -188,9 +188,9 @@ impl Classic {
         self.unsynced.retain(|id| self.members.contains_key(id));
         self.previous = self.state;
         self.state = if self.members.is_empty() {
-            State::Empty
+            ClassicState::Empty
         } else {
-            State::Stable
+            ClassicState::Stable
         };
         self.join_end = None;
         self.subscribed = self.read_subscriptions();
@@ -270,7 +270,7 @@ impl Classic {
         self.leader.as_deref() == Some(id)
     }
 
-    fn enter(&mut self, state: State, at: Moment) {
+    fn enter(&mut self, state: ClassicState, at: Moment) {
         self.previous = self.state;
         self.state = state;
         self.since = at.wall;

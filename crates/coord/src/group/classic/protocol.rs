@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use wire::messages::ConsumerProtocolSubscription;
 use wire::{Message, Reader};
 
-use super::{Classic, Protocol, State};
+use super::{Classic, ClassicState, Protocol};
 
 /// The protocol type of consumers; their metadata can be read here.
 const CONSUMER: &str = "consumer";
@@ -17,7 +17,7 @@ impl Classic {
 
     /// One who joins with these could work with all that are in.
     pub(super) fn supports(&self, kind: &str, protocols: &[Protocol]) -> bool {
-        if self.state == State::Empty {
+        if self.state == ClassicState::Empty {
             return !kind.is_empty() && !protocols.is_empty();
         }
         self.protocol_type.as_deref() == Some(kind)

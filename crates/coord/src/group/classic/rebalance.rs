@@ -3,7 +3,9 @@
 use model::Instant;
 use wire::ErrorCode;
 
-use super::{Classic, JoinEnd, Member, Rebalance, State, join_refused, millis, sync_refused};
+use super::{
+    Classic, ClassicState, JoinEnd, Member, Rebalance, join_refused, millis, sync_refused,
+};
 use crate::group::{Answer, Out, Settings};
 use crate::{Caller, Moment};
 
@@ -15,7 +17,7 @@ impl Classic {
         at: Moment,
         settings: &Settings,
     ) -> Out {
-        if self.state == State::PreparingRebalance {
+        if self.state == ClassicState::PreparingRebalance {
             self.complete_if_all_joined(at)
         } else {
             self.prepare_rebalance(reason, at, settings.initial_rebalance_delay_ms)
@@ -24,7 +26,7 @@ impl Classic {
 
     pub(super) fn prepare_rebalance(&mut self, reason: &str, at: Moment, delay_ms: i32) -> Out {
         let mut out = Out::default();
-        if self.state == State::CompletingRebalance {
+        if self.state == ClassicState::CompletingRebalance {
             out = self.cancel_syncs(ErrorCode::RebalanceInProgress, at);
         }
         self.unsynced.clear();
@@ -34,8 +36,8 @@ impl Classic {
             at: at.wall,
             generation: self.generation,
         });
-        let is_initial = self.state == State::Empty;
-        self.enter(State::PreparingRebalance, at);
+        let is_initial = self.state == ClassicState::Empty;
+        self.enter(ClassicState::PreparingRebalance, at);
         if is_initial {
             let delay_ms = i64::from(delay_ms.max(0));
             let most_ms = self.rebalance_timeout_ms().max(delay_ms);
@@ -104,8 +106,8 @@ impl Classic {
 
     /// The first generation of a group is not begun early: its delay is there to be waited for.
     pub(super) fn complete_if_all_joined(&mut self, at: Moment) -> Out {
-        let is_initial = self.previous == State::Empty;
-        if self.state == State::PreparingRebalance && !is_initial && self.has_all_joined() {
+        let is_initial = self.previous == ClassicState::Empty;
+        if self.state == ClassicState::PreparingRebalance && !is_initial && self.has_all_joined() {
             self.complete_join(at)
         } else {
             Out::default()
@@ -149,13 +151,13 @@ impl Classic {
         self.protocol = self.choose_protocol();
         self.subscribed = self.read_subscriptions();
         if self.members.is_empty() {
-            self.enter(State::Empty, at);
+            self.enter(ClassicState::Empty, at);
             return Out {
                 records: vec![self.record(|_, member| member.assignment.clone())],
                 ..Out::default()
             };
         }
-        self.enter(State::CompletingRebalance, at);
+        self.enter(ClassicState::CompletingRebalance, at);
         self.tell_joined(at)
     }
 
@@ -218,7 +220,10 @@ impl Classic {
     pub(super) fn on_sync_end(&mut self, at: Moment, delay_ms: i32) -> Out {
         self.sync_end = None;
         let late = std::mem::take(&mut self.unsynced);
-        let is_open = matches!(self.state, State::CompletingRebalance | State::Stable);
+        let is_open = matches!(
+            self.state,
+            ClassicState::CompletingRebalance | ClassicState::Stable
+        );
         if late.is_empty() || !is_open {
             return Out::default();
         }

@@ -6,7 +6,7 @@
 use wire::ErrorCode;
 
 use super::member::kept;
-use super::{Classic, Join, Member, State, join_refused, millis, sync_refused};
+use super::{Classic, ClassicState, Join, Member, join_refused, millis, sync_refused};
 use crate::group::ask::Joined;
 use crate::group::{Answer, Out};
 
@@ -31,7 +31,7 @@ impl Classic {
         self.wake_by(new.deadline.unwrap_or(join.at.now));
         self.insert(new_id.clone(), new);
 
-        if self.state == State::Stable && self.choose_protocol() == self.protocol {
+        if self.state == ClassicState::Stable && self.choose_protocol() == self.protocol {
             out.records
                 .push(self.record(|_, member| member.assignment.clone()));
             let answer = self.replaced(join, &new_id, old_leader.as_deref());
@@ -53,12 +53,14 @@ impl Classic {
             format!("static member {instance_id} is back as {new_id}; client reason: {said}");
         out.extend(match self.state {
             // The leader may be dividing the work among ids of which one is gone.
-            State::CompletingRebalance => {
+            ClassicState::CompletingRebalance => {
                 let delay_ms = join.settings.initial_rebalance_delay_ms;
                 self.prepare_rebalance(&reason, join.at, delay_ms)
             }
-            State::Stable => self.rebalance_or_complete(&reason, join.at, join.settings),
-            State::Empty | State::PreparingRebalance => self.complete_if_all_joined(join.at),
+            ClassicState::Stable => self.rebalance_or_complete(&reason, join.at, join.settings),
+            ClassicState::Empty | ClassicState::PreparingRebalance => {
+                self.complete_if_all_joined(join.at)
+            }
         });
         out
     }

@@ -3,7 +3,7 @@
 use wire::ErrorCode;
 
 use super::join::said;
-use super::{Classic, State};
+use super::{Classic, ClassicState};
 use crate::Moment;
 use crate::group::ask::{Heartbeat, Leaver};
 use crate::group::{Out, Settings};
@@ -21,15 +21,18 @@ impl Classic {
         }
         self.renew(id, at.now);
         match self.state {
-            State::Empty => Err(ErrorCode::UnknownMemberId),
-            State::PreparingRebalance => Err(ErrorCode::RebalanceInProgress),
-            State::CompletingRebalance | State::Stable => Ok(()),
+            ClassicState::Empty => Err(ErrorCode::UnknownMemberId),
+            ClassicState::PreparingRebalance => Err(ErrorCode::RebalanceInProgress),
+            ClassicState::CompletingRebalance | ClassicState::Stable => Ok(()),
         }
     }
 
     /// A commit shows that the member lives.
     pub(in crate::group) fn on_commit(&mut self, id: &str, at: Moment) {
-        if matches!(self.state, State::Stable | State::PreparingRebalance) {
+        if matches!(
+            self.state,
+            ClassicState::Stable | ClassicState::PreparingRebalance
+        ) {
             self.renew(id, at.now);
         }
     }
@@ -59,11 +62,11 @@ impl Classic {
         }
         if let Some(reason) = reason {
             out.extend(match self.state {
-                State::Stable | State::CompletingRebalance => {
+                ClassicState::Stable | ClassicState::CompletingRebalance => {
                     self.rebalance_or_complete(&reason, at, settings)
                 }
-                State::PreparingRebalance => self.complete_if_all_joined(at),
-                State::Empty => Out::default(),
+                ClassicState::PreparingRebalance => self.complete_if_all_joined(at),
+                ClassicState::Empty => Out::default(),
             });
         }
         (results, out)
@@ -106,7 +109,7 @@ impl Classic {
     }
 
     fn is_complete(&self) -> bool {
-        self.state == State::PreparingRebalance && self.has_all_joined()
+        self.state == ClassicState::PreparingRebalance && self.has_all_joined()
     }
 
     fn expire_sessions(&mut self, at: Moment, settings: &Settings) -> Out {
@@ -133,13 +136,13 @@ impl Classic {
             count => format!("{count} members were silent for their session timeout"),
         };
         match self.state {
-            State::Stable | State::CompletingRebalance => {
+            ClassicState::Stable | ClassicState::CompletingRebalance => {
                 out.extend(self.rebalance_or_complete(&reason, at, settings));
             }
-            State::PreparingRebalance if self.has_all_joined() => {
+            ClassicState::PreparingRebalance if self.has_all_joined() => {
                 out.extend(self.complete_join(at));
             }
-            State::PreparingRebalance | State::Empty => {}
+            ClassicState::PreparingRebalance | ClassicState::Empty => {}
         }
         out
     }

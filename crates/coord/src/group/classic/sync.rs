@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use wire::ErrorCode;
 
-use super::{Classic, State, detached, refuse_sync};
+use super::{Classic, ClassicState, detached, refuse_sync};
 use crate::group::ask::{self, Synced};
 use crate::group::{Answer, Out};
 use crate::{Caller, Moment};
@@ -21,9 +21,9 @@ impl Classic {
         let id = &ask.member_id;
         match self.state {
             // `check_sync` found the member, so there is one.
-            State::Empty => refuse_sync(caller, ErrorCode::UnknownMemberId),
-            State::PreparingRebalance => refuse_sync(caller, ErrorCode::RebalanceInProgress),
-            State::CompletingRebalance => {
+            ClassicState::Empty => refuse_sync(caller, ErrorCode::UnknownMemberId),
+            ClassicState::PreparingRebalance => refuse_sync(caller, ErrorCode::RebalanceInProgress),
+            ClassicState::CompletingRebalance => {
                 self.note_sync(id);
                 let mut out = Out::default();
                 if let Some(member) = self.members.get_mut(id)
@@ -36,7 +36,7 @@ impl Classic {
                 }
                 out
             }
-            State::Stable => {
+            ClassicState::Stable => {
                 self.note_sync(id);
                 // It counts its session from here. One that began earlier, when the log was loaded say, would end while the
                 // member still believes that it owns what it is told now.

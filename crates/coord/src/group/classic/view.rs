@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use wire::ErrorCode;
 
-use super::{Classic, State};
+use super::{Classic, ClassicState};
 use crate::group::Retention;
 use crate::group::ask::{self, Described, DescribedMember, Listed};
 
@@ -27,7 +27,7 @@ impl Classic {
             is_transactional,
         } = *committer;
         // Tools, and consumers that assign their partitions themselves.
-        if generation < 0 && self.state == State::Empty {
+        if generation < 0 && self.state == ClassicState::Empty {
             return Ok(());
         }
         if generation >= 0 || !member_id.is_empty() || instance_id.is_some() {
@@ -35,11 +35,11 @@ impl Classic {
             if generation != self.generation {
                 return Err(ErrorCode::IllegalGeneration);
             }
-        } else if !is_transactional && self.state != State::Empty {
+        } else if !is_transactional && self.state != ClassicState::Empty {
             // Early transactional commits did not say who they are from.
             return Err(ErrorCode::UnknownMemberId);
         }
-        if !is_transactional && self.state == State::CompletingRebalance {
+        if !is_transactional && self.state == ClassicState::CompletingRebalance {
             return Err(ErrorCode::RebalanceInProgress);
         }
         Ok(())
@@ -47,7 +47,7 @@ impl Classic {
 
     /// Offsets of single topics may be deleted while consumers are in, as long as the group does not read them.
     pub(in crate::group) fn check_delete_offsets(&self) -> Result<(), ErrorCode> {
-        if self.state == State::Empty || self.is_of_consumers() {
+        if self.state == ClassicState::Empty || self.is_of_consumers() {
             Ok(())
         } else {
             Err(ErrorCode::NonEmptyGroup)
@@ -59,9 +59,9 @@ impl Classic {
             return Retention::SinceCommit;
         }
         match self.state {
-            State::Empty if self.since.0 >= 0 => Retention::SinceEmpty(self.since.0),
-            State::Empty => Retention::SinceCommit,
-            State::Stable if self.knows_subscriptions() => Retention::SinceCommit,
+            ClassicState::Empty if self.since.0 >= 0 => Retention::SinceEmpty(self.since.0),
+            ClassicState::Empty => Retention::SinceCommit,
+            ClassicState::Stable if self.knows_subscriptions() => Retention::SinceCommit,
             _ => Retention::Kept,
         }
     }
@@ -69,7 +69,7 @@ impl Classic {
     pub(in crate::group) fn listed(&self) -> Listed {
         Listed {
             group_id: self.id.to_string(),
-            state: ask::State::Classic(self.state),
+            state: ask::GroupState::Classic(self.state),
             protocol_type: self.protocol_type.clone(),
         }
     }
@@ -77,7 +77,7 @@ impl Classic {
     pub(in crate::group) fn described(&self) -> Described {
         // Between two generations neither protocol nor assignment mean anything.
         let protocol = match self.state {
-            State::Stable => self.protocol.as_deref(),
+            ClassicState::Stable => self.protocol.as_deref(),
             _ => None,
         };
         let members = self.members.iter().map(|(id, member)| DescribedMember {

@@ -14,7 +14,7 @@ use crate::group::ask::{ConsumerDescribed, ConsumerDescribedMember, Kind, NamedP
 
 /// How a group is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum ConsumerState {
     /// Nobody is in it; its offsets are.
     Empty,
     /// The target assignment is behind the group.
@@ -25,32 +25,32 @@ pub enum State {
     Dead,
 }
 
-impl State {
+impl ConsumerState {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            State::Empty => "Empty",
-            State::Assigning => "Assigning",
-            State::Reconciling => "Reconciling",
-            State::Stable => "Stable",
-            State::Dead => "Dead",
+            ConsumerState::Empty => "Empty",
+            ConsumerState::Assigning => "Assigning",
+            ConsumerState::Reconciling => "Reconciling",
+            ConsumerState::Stable => "Stable",
+            ConsumerState::Dead => "Dead",
         }
     }
 }
 
 impl ConsumerGroup {
     #[must_use]
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> ConsumerState {
         if !self.exists() {
-            State::Dead
+            ConsumerState::Dead
         } else if self.members.is_empty() {
-            State::Empty
+            ConsumerState::Empty
         } else if self.epoch > self.assignment_epoch {
-            State::Assigning
+            ConsumerState::Assigning
         } else if (self.members.values()).all(|it| it.is_reconciled_to(self.assignment_epoch)) {
-            State::Stable
+            ConsumerState::Stable
         } else {
-            State::Reconciling
+            ConsumerState::Reconciling
         }
     }
 

@@ -232,7 +232,7 @@ fn mixed() -> World {
     assert_eq!(world.classic_sync("c2", 4), Ok(vec![2]));
     let response = world.beat("a", |_| {});
     assert_eq!(world.show(&response), "4: t1");
-    assert_eq!(world.group.state(), State::Stable);
+    assert_eq!(world.group.state(), ConsumerState::Stable);
     world
 }
 
@@ -285,7 +285,7 @@ fn a_static_member_that_changes_its_protocol_moves_nobody() {
     let (mut world, response) = with_static();
     assert_eq!(world.show(&response), "3: t2");
     assert_eq!(world.classic_beat("c1", 3), None);
-    assert_eq!(world.group.state(), State::Stable);
+    assert_eq!(world.group.state(), ConsumerState::Stable);
 }
 
 #[test]

@@ -50,7 +50,7 @@ mod timers;
 mod world;
 
 pub use commit::CommitBy;
-pub use describe::State;
+pub use describe::ConsumerState;
 pub use migrate::{ClassicGroup, ClassicMember, HandedBack};
 pub use refusal::check;
 pub use settings::{Bounded, Migration, Overrides, Settings};

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use wire::ErrorCode;
 
 use super::world::{Place, World};
-use super::{Migration, State};
+use super::{ConsumerState, Migration};
 
 const NAMES: [&str; 5] = ["t", "ta", "tb", "ua", "ub"];
 /// Of the classic protocol; they read `t`.
@@ -220,7 +220,7 @@ impl World {
         if group.members.is_empty() {
             return;
         }
-        assert_eq!(group.state(), State::Stable);
+        assert_eq!(group.state(), ConsumerState::Stable);
         let mut owned: BTreeSet<Place> = BTreeSet::new();
         for client in self.clients.values().filter(|client| client.epoch > 0) {
             let member = &group.members[&client.id];

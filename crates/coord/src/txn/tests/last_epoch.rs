@@ -84,7 +84,7 @@ fn where_no_other_id_is_at_hand_the_last_epoch_is_given_to_nobody() {
                 Err(ErrorCode::ProducerFenced)
             );
         }
-        assert_eq!(rig.state(), State::CompleteAbort);
+        assert_eq!(rig.state(), TxnState::CompleteAbort);
         let next = rig.init();
         assert_eq!((next.id > last.id, next.epoch), (true, ProducerEpoch(0)));
     }
@@ -108,7 +108,7 @@ fn a_transaction_of_the_markers_epoch_ends_with_a_marker_that_is_taken() {
         assert_eq!(markers.producer, epoch(1, i16::MAX));
         assert_eq!((markers.version, markers.committed), (0, false));
         rig.mark_all();
-        assert_eq!(rig.state(), State::CompleteAbort);
+        assert_eq!(rig.state(), TxnState::CompleteAbort);
     };
     let (mut rig, _) = held();
     rig.wall += 60_001;
@@ -124,7 +124,7 @@ fn a_transaction_of_the_markers_epoch_ends_with_a_marker_that_is_taken() {
     // It was committed, and never became visible.
     let (mut rig, held) = held();
     let prepared = Txn {
-        state: State::PrepareCommit,
+        state: TxnState::PrepareCommit,
         ..held
     };
     rig.log.push(prepared.record("t"));
@@ -146,7 +146,7 @@ fn a_producer_id_that_was_used_up_is_forgotten_when_its_successor_goes_on() {
     rig.add(next, 0, 2).unwrap();
     let fenced = Err(ErrorCode::ProducerFenced);
     assert_eq!(rig.init_as(Some(last)), fenced, "it aborts nothing");
-    assert_eq!(rig.state(), State::Ongoing);
+    assert_eq!(rig.state(), TxnState::Ongoing);
     assert_eq!(rig.machine.txns["t"].previous_id, ProducerId::NONE);
     rig.end(next, true, 2).unwrap();
     rig.mark_all();

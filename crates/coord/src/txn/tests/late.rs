@@ -22,11 +22,11 @@ fn timeouts_are_bounded_and_a_late_transaction_is_aborted() {
     rig.wall += 60_000;
     let step = rig.tick();
     assert_eq!(rig.perform(step), []);
-    assert_eq!(rig.state(), State::Ongoing);
+    assert_eq!(rig.state(), TxnState::Ongoing);
     rig.wall += 1;
     let step = rig.tick();
     rig.perform(step);
-    assert_eq!(rig.state(), State::PrepareAbort);
+    assert_eq!(rig.state(), TxnState::PrepareAbort);
     rig.mark_all();
     assert_eq!(rig.end(producer, true, 2), Err(ErrorCode::InvalidTxnState));
     assert_eq!(rig.add(producer, 0, 2), Err(ErrorCode::ProducerFenced));
@@ -62,7 +62,7 @@ fn many_late_transactions_are_aborted_a_batch_at_a_time() {
     rig.perform(loaded);
     for number in 0..ABORTED_PER_CHECK_MAX as i64 + 1 {
         let mut txn = Txn::new(ProducerId(number), 1_000);
-        txn.state = State::Ongoing;
+        txn.state = TxnState::Ongoing;
         let record = txn.record(&format!("t{number}"));
         rig.machine.replay(&record);
     }
@@ -91,7 +91,7 @@ impl LateRig {
         rig.perform(loaded);
         for number in 0..count {
             let mut late = Txn::new(ProducerId(number), 1_000);
-            late.state = State::Ongoing;
+            late.state = TxnState::Ongoing;
             rig.machine.replay(&late.record(&format!("t{number:04}")));
         }
         rig.wall += 10_000;
@@ -119,7 +119,7 @@ impl LateRig {
 
     fn open(&self) -> Vec<&str> {
         let txns = self.rig.machine.txns.iter();
-        let open = txns.filter(|(_, txn)| txn.state == State::Ongoing);
+        let open = txns.filter(|(_, txn)| txn.state == TxnState::Ongoing);
         open.map(|(id, _)| id.as_str()).collect()
     }
 }
@@ -202,7 +202,7 @@ fn long_ids_are_forgotten_and_large_transactions_aborted_within_one_batch_each()
         let id = format!("{number:_>30000}");
         rig.machine.replay(&idle.record(&id));
         let mut late = Txn::new(ProducerId(1_000 + number), 1_000);
-        late.state = State::Ongoing;
+        late.state = TxnState::Ongoing;
         late.places = (0..200)
             .map(|topic| (format!("{topic:_>249}"), 0))
             .collect();
@@ -247,7 +247,7 @@ fn ids_that_cannot_be_forgotten_keep_no_transaction_open() {
     let mut aborted = 0;
     for number in 0..6 {
         let mut late = Txn::new(ProducerId(number), 1_000);
-        late.state = State::Ongoing;
+        late.state = TxnState::Ongoing;
         rig.machine.replay(&late.record(&format!("late {number}")));
         let step = rig.tick();
         let mut records = step.records.iter();
@@ -269,10 +269,10 @@ fn a_wall_clock_that_was_set_back_keeps_no_transaction_open() {
     let producer = rig.init();
     rig.add(producer, 0, 2).unwrap();
     for (passed, back, state) in [
-        (1, 0, State::Ongoing),
-        (30_000, 3_600_000, State::Ongoing),
-        (30_000, 0, State::Ongoing),
-        (1, 0, State::PrepareAbort),
+        (1, 0, TxnState::Ongoing),
+        (30_000, 3_600_000, TxnState::Ongoing),
+        (30_000, 0, TxnState::Ongoing),
+        (1, 0, TxnState::PrepareAbort),
     ] {
         rig.wall += passed;
         rig.set_back += back;

@@ -6,7 +6,7 @@ use super::*;
 #[test]
 fn every_state_that_a_crash_of_a_pass_can_leave_is_a_log_before_or_after_it() {
     let machine = Machine::new(11, Faults::default());
-    let place = |machine: &Machine| Place {
+    let place = |machine: &Machine| TestDir {
         env: machine.env(),
         dir: PathBuf::from("/data/t-0"),
         machine: None,
@@ -98,7 +98,7 @@ fn every_state_that_a_crash_of_a_pass_can_leave_is_a_log_before_or_after_it() {
 #[test]
 fn a_pass_without_descriptors_leaves_a_log_that_goes_on() {
     // A log of many segments and a directory that is opened again: what a pass opens, it opens itself.
-    let compacted_log = |place: &Place, refused: std::ops::Range<u64>| {
+    let compacted_log = |place: &TestDir, refused: std::ops::Range<u64>| {
         let store = place.create(compacted(400), 0);
         let batches: Vec<Batch> = (0..30).map(|at| batch_of(at, 1, at, Codec::None)).collect();
         append(&store, &batches);
@@ -127,13 +127,13 @@ fn a_pass_without_descriptors_leaves_a_log_that_goes_on() {
         machine.faults(|faults| faults.opens_fail = 0..0);
         (store, done, opens)
     };
-    let (_, done, opens) = compacted_log(&Place::simulated(1), 0..0);
+    let (_, done, opens) = compacted_log(&TestDir::simulated(1), 0..0);
     assert!(done.is_ok() && opens > 10, "{opens} opens");
     let mut refusals = 0;
     for at in 0..opens {
         for count in [1, u64::MAX / 2] {
             let context = format!("{count} from {at} on");
-            let place = Place::simulated(1);
+            let place = TestDir::simulated(1);
             let (store, done, _) = compacted_log(&place, at..at + count);
             let is_passing = match &done {
                 Ok(()) => true,
@@ -147,7 +147,7 @@ fn a_pass_without_descriptors_leaves_a_log_that_goes_on() {
             store.sync().unwrap();
             let machine = place.machine.as_ref().unwrap();
             machine.power_cut();
-            let place = Place {
+            let place = TestDir {
                 env: machine.env(),
                 dir: place.dir.clone(),
                 machine: None,

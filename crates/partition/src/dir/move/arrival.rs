@@ -28,12 +28,12 @@ pub(crate) struct Arrival {
     /// Of the end of the log.
     pub(crate) derived: Derived,
     /// Held while the files get their name.
-    pub(crate) place: Mutex<Place>,
+    pub(crate) place: Mutex<ArrivalState>,
 }
 
 /// The state of an arrival.
 #[derive(Clone)]
-pub(crate) enum Place {
+pub(crate) enum ArrivalState {
     Waiting,
     Here(Arc<Home>),
     /// The disk has no room.
@@ -54,21 +54,21 @@ impl Arrival {
             files,
             row,
             derived,
-            place: Mutex::new(Place::Waiting),
+            place: Mutex::new(ArrivalState::Waiting),
         })
     }
 
-    pub(crate) fn place(&self) -> Place {
+    pub(crate) fn place(&self) -> ArrivalState {
         self.place.lock().clone()
     }
 
     pub(crate) fn abandon(&self) {
-        *self.place.lock() = Place::Abandoned;
+        *self.place.lock() = ArrivalState::Abandoned;
     }
 
-    pub(crate) fn conclude(&self, place: Place) {
+    pub(crate) fn conclude(&self, place: ArrivalState) {
         let mut known = self.place.lock();
-        if matches!(*known, Place::Waiting) {
+        if matches!(*known, ArrivalState::Waiting) {
             *known = place;
         }
     }

@@ -25,9 +25,9 @@ use super::queue::Slot;
 use super::residents::Residents;
 use super::rows;
 use crate::news::News;
-use crate::partition::{Home, Partition, Registry, State};
+use crate::partition::{Home, Partition, PartitionState, Registry};
 use crate::sync::{AtomicU64, Ordering};
-use arrival::{Arrival, Place};
+use arrival::{Arrival, ArrivalState};
 use pause::Pause;
 
 /// Room that a step finds: none copies more.
@@ -67,7 +67,7 @@ pub enum MoveStep {
         bytes: u64,
     },
     Wait(Duration),
-    /// The target has everything: make it so in the metadata, and settle.
+    /// The target has everything: make it so in the metadata, and switch_over.
     Placed,
 }
 
@@ -185,15 +185,17 @@ impl Move {
             Stage::Copying { .. } => self.copy(now, bytes_max.min(STEP_BYTES)),
             Stage::Pausing { since } => self.end_copy(*since, now),
             Stage::Arriving { arrival, since } => match arrival.place() {
-                Place::Waiting if now <= since.plus(ARRIVAL_WAIT_MAX) => {
+                ArrivalState::Waiting if now <= since.plus(ARRIVAL_WAIT_MAX) => {
                     Ok(MoveStep::Wait(LOOK_AGAIN))
                 }
-                Place::Here(home) => {
+                ArrivalState::Here(home) => {
                     let arrival = Arc::clone(arrival);
                     self.stage = Stage::Placed { arrival, home };
                     Ok(MoveStep::Placed)
                 }
-                Place::Waiting | Place::Refused | Place::Abandoned => Err(MoveError::Refused),
+                ArrivalState::Waiting | ArrivalState::Refused | ArrivalState::Abandoned => {
+                    Err(MoveError::Refused)
+                }
             },
             Stage::Placed { .. } => Ok(MoveStep::Placed),
         }
@@ -360,7 +362,7 @@ impl Move {
     }
 
     /// The metadata say that the partition lives at the target: from here on it does.
-    pub fn settle(self, news: &mut Vec<News>) {
+    pub fn switch_over(self, news: &mut Vec<News>) {
         let Stage::Placed { home, .. } = &self.stage else {
             unreachable!("only what is in place is settled")
         };
@@ -397,7 +399,7 @@ fn commit(dir: &LogDir, news: &mut Vec<News>) {
     while dir.commit(news) == Commit::Done && dir.has_queued() {}
 }
 
-impl State {
+impl PartitionState {
     /// True if all that came before the pause is durable, and in the segment files.
     fn is_quiet(&self) -> bool {
         let Some(pause) = &self.pause else {

@@ -34,7 +34,7 @@ pub struct Opened {
 impl Recovery {
     /// Makes what was replayed durable, notes it in a checkpoint, and only then lets the journal pieces be used again. Where
     /// the disk has no room for that, the pieces stay as they are and the segment writer does it later.
-    pub(super) fn settle(
+    pub(super) fn take_first_checkpoint(
         mut self,
         replayed: Replayed,
         bell: Arc<dyn Bell>,

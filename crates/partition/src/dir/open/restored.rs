@@ -69,6 +69,6 @@ impl Restored {
         recovery.sync_rescued()?;
         recovery.store_strays()?;
         recovery.clear_unclaimed()?;
-        recovery.settle(self.replayed, bell)
+        recovery.take_first_checkpoint(self.replayed, bell)
     }
 }

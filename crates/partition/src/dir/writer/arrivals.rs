@@ -12,7 +12,7 @@ use model::{Instant, Timestamp};
 
 use super::chore::{Chore, Flow, Moment};
 use super::ledger::Ledger;
-use crate::dir::r#move::arrival::{Arrival, Guest, Place};
+use crate::dir::r#move::arrival::{Arrival, ArrivalState, Guest};
 use crate::partition::{Home, Registry};
 use crate::sync::{AtomicU64, Mutex};
 
@@ -54,7 +54,7 @@ impl Ledger {
                 Ok(None) => {}
                 Err(error) if error.is_full() => {
                     self.dir.set_full(true, &error.to_string());
-                    arrival.conclude(Place::Refused);
+                    arrival.conclude(ArrivalState::Refused);
                 }
                 Err(error) => return Err(error),
             }
@@ -70,9 +70,9 @@ impl Ledger {
         };
         for (arrival, home) in placed {
             arrival.conclude(if is_vouched_for {
-                Place::Here(home)
+                ArrivalState::Here(home)
             } else {
-                Place::Refused
+                ArrivalState::Refused
             });
         }
         Ok(())
@@ -82,7 +82,7 @@ impl Ledger {
     fn receive(&mut self, arrival: &Arrival) -> Result<Option<Arc<Home>>, StoreError> {
         let mut place = arrival.place.lock();
         let partition = &arrival.partition;
-        if !matches!(*place, Place::Waiting) || partition.is_deleted() {
+        if !matches!(*place, ArrivalState::Waiting) || partition.is_deleted() {
             return Ok(None);
         }
         if self
@@ -93,7 +93,7 @@ impl Ledger {
             env::tell!(
                 "{what} cannot move here: the volume takes its name for that of another topic"
             );
-            *place = Place::Refused;
+            *place = ArrivalState::Refused;
             return Ok(None);
         }
         let known = arrival.row.filter(|row| row.has_files).map(|row| Known {
@@ -109,7 +109,7 @@ impl Ledger {
                 if let Err(error) = self.bury(partition, now) {
                     let what = format!("{}-{}", partition.topic, partition.index);
                     env::tell!("{what} cannot move here as yet: {error}");
-                    *place = Place::Refused;
+                    *place = ArrivalState::Refused;
                     return Ok(None);
                 }
                 Some(self.open_here(arrival, known)?)

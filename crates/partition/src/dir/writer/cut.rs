@@ -12,7 +12,7 @@ use model::Timestamp;
 use super::ledger::Ledger;
 use crate::cuts::FileCut;
 use crate::derived::Derived;
-use crate::partition::{Hole, Home, Partition, State};
+use crate::partition::{Hole, Home, Partition, PartitionState};
 use crate::sync::Ordering;
 
 impl Ledger {
@@ -53,7 +53,7 @@ impl Ledger {
     }
 }
 
-impl State {
+impl PartitionState {
     /// The files have seen a cut. `lost` is what they lack in front of it.
     fn on_files_cut(&mut self, cut: FileCut, lost: Option<Hole>, derived: &Derived) {
         self.holes.extend(lost);

@@ -23,7 +23,7 @@ use super::admin::Topic;
 use super::aging::{BORN_OLD_MS, stamp};
 use super::keep::{ANSWER_MAX, Client, Link};
 use super::keeper;
-use super::line::{Answer, LineError, code, nonsense};
+use super::line::{LineError, RawAnswer, code, nonsense};
 use super::notes::{Notes, payload, value_of};
 use super::reader::Aborted;
 use super::requests::{TRANSACTION, fetch, find_coordinator, produce, produced};
@@ -51,7 +51,7 @@ pub(crate) fn topic(chance: &mut Chance) -> Topic {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum LedgerState {
     /// Does not know its coordinator.
     Lost,
     /// Has no producer id that counts.
@@ -66,7 +66,7 @@ enum State {
 pub(crate) struct Ledger {
     chance: Chance,
     link: Link,
-    state: State,
+    state: LedgerState,
     /// Id and epoch.
     producer: (i64, i16),
     sequence: i32,
@@ -101,7 +101,7 @@ impl Client for Ledger {
 
     fn on_answer(
         &mut self,
-        answer: &Answer,
+        answer: &RawAnswer,
         world: &Outside,
         notes: &mut Notes,
     ) -> Result<(), LineError> {
@@ -110,7 +110,7 @@ impl Client for Ledger {
             ApiKey::FindCoordinator => {
                 let found = answer.decode::<FindCoordinatorRequest>()?;
                 if found.error_code == 0 {
-                    self.state = State::Out;
+                    self.state = LedgerState::Out;
                 }
             }
             ApiKey::InitProducerId => {
@@ -118,9 +118,9 @@ impl Client for Ledger {
                 match code(response.error_code)? {
                     ErrorCode::None => {
                         self.producer = (response.producer_id, response.producer_epoch);
-                        (self.sequence, self.state) = (0, State::Idle);
+                        (self.sequence, self.state) = (0, LedgerState::Idle);
                     }
-                    ErrorCode::NotCoordinator => self.state = State::Lost,
+                    ErrorCode::NotCoordinator => self.state = LedgerState::Lost,
                     _ => notes.refused += 1,
                 }
             }
@@ -137,7 +137,7 @@ impl Client for Ledger {
         if !self.may_ask(pause, ANSWER_MAX, world, notes) {
             return;
         }
-        if matches!(self.state, State::Open | State::Ending { .. })
+        if matches!(self.state, LedgerState::Open | LedgerState::Ending { .. })
             && !self.is_ending
             && self.chance.one_in(if self.is_slow { 800 } else { 80 })
         {
@@ -145,28 +145,28 @@ impl Client for Ledger {
             return;
         }
         match self.state {
-            State::Lost => {
+            LedgerState::Lost => {
                 let request = find_coordinator(ID, TRANSACTION);
                 self.link.ask(&request, 3, now);
             }
-            State::Out => self.init(now),
-            State::Idle | State::Open if self.chance.one_in(2) => self.fetch(now),
-            State::Idle if self.is_ending => self.fetch(now),
-            State::Idle => {
+            LedgerState::Out => self.init(now),
+            LedgerState::Idle | LedgerState::Open if self.chance.one_in(2) => self.fetch(now),
+            LedgerState::Idle if self.is_ending => self.fetch(now),
+            LedgerState::Idle => {
                 self.begin();
                 self.write(now);
             }
-            State::Open if self.batch.is_some() => {
+            LedgerState::Open if self.batch.is_some() => {
                 notes.resent += 1;
                 self.send(now);
             }
-            State::Open if now < self.rests_until && !self.is_ending => self.fetch(now),
-            State::Open if self.is_doomed || self.left == 0 => {
+            LedgerState::Open if now < self.rests_until && !self.is_ending => self.fetch(now),
+            LedgerState::Open if self.is_doomed || self.left == 0 => {
                 let committed = !self.is_doomed && !self.chance.one_in(3);
                 self.end(committed, now);
             }
-            State::Open => self.write(now),
-            State::Ending { committed } => self.end(committed, now),
+            LedgerState::Open => self.write(now),
+            LedgerState::Ending { committed } => self.end(committed, now),
         }
     }
 }
@@ -176,7 +176,7 @@ impl Ledger {
         Ledger {
             chance,
             link: Link::new(now, RECONNECT),
-            state: State::Lost,
+            state: LedgerState::Lost,
             producer: (-1, -1),
             sequence: 0,
             left: 0,
@@ -193,7 +193,7 @@ impl Ledger {
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        matches!(self.state, State::Open | State::Ending { .. })
+        matches!(self.state, LedgerState::Open | LedgerState::Ending { .. })
     }
 
     /// Writes of aborted transactions that are gone, and how often something was cleaned before an open transaction.
@@ -225,7 +225,7 @@ impl Ledger {
 
     fn begin(&mut self) {
         self.book.begin();
-        (self.state, self.is_doomed) = (State::Open, false);
+        (self.state, self.is_doomed) = (LedgerState::Open, false);
         self.is_slow = self.chance.one_in(SLOW_ONE_IN);
         self.left = if self.is_slow {
             self.chance.between(3, 5)
@@ -283,7 +283,7 @@ impl Ledger {
             committed,
         };
         self.link.ask(&request, 5, now);
-        self.state = State::Ending { committed };
+        self.state = LedgerState::Ending { committed };
         self.book.ends(if committed {
             Fate::Asked
         } else {
@@ -299,7 +299,7 @@ impl Ledger {
 
     fn begin_anew(&mut self) {
         self.book.gives_up();
-        (self.state, self.batch) = (State::Out, None);
+        (self.state, self.batch) = (LedgerState::Out, None);
     }
 
     fn fetch(&mut self, now: Instant) {
@@ -311,7 +311,7 @@ impl Ledger {
 
     fn on_produced(
         &mut self,
-        answer: &Answer,
+        answer: &RawAnswer,
         world: &Outside,
         notes: &mut Notes,
     ) -> Result<(), LineError> {
@@ -341,12 +341,12 @@ impl Ledger {
 
     fn on_ended(
         &mut self,
-        answer: &Answer,
+        answer: &RawAnswer,
         world: &Outside,
         notes: &mut Notes,
     ) -> Result<(), LineError> {
         let response = answer.decode::<EndTxnRequest>()?;
-        let State::Ending { committed } = self.state else {
+        let LedgerState::Ending { committed } = self.state else {
             return Ok(());
         };
         match code(response.error_code)? {
@@ -357,7 +357,7 @@ impl Ledger {
                     Fate::Aborted
                 });
                 self.producer = (response.producer_id, response.producer_epoch);
-                (self.sequence, self.state) = (0, State::Idle);
+                (self.sequence, self.state) = (0, LedgerState::Idle);
             }
             error if is_fencing(error) || error == ErrorCode::InvalidTxnState => {
                 notes.fenced += 1;
@@ -368,7 +368,7 @@ impl Ledger {
         Ok(())
     }
 
-    fn on_fetched(&mut self, answer: &Answer) -> Result<(), LineError> {
+    fn on_fetched(&mut self, answer: &RawAnswer) -> Result<(), LineError> {
         let response = answer.decode::<FetchRequest>()?;
         let topics = response.responses.into_iter();
         for data in topics.flat_map(|topic| topic.partitions) {

@@ -17,10 +17,10 @@ use super::{Effect, REBALANCE_MS, SESSION_MS, Wish};
 /// Of what members tell each other.
 const EMBEDDED_VERSION: i16 = 1;
 use crate::client::keep::Link;
-use crate::client::line::{Answer, LineError, code, nonsense};
+use crate::client::line::{LineError, RawAnswer, code, nonsense};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum MemberState {
     Out,
     Joined,
     Synced,
@@ -29,7 +29,7 @@ enum State {
 }
 
 pub(super) struct Classic {
-    state: State,
+    state: MemberState,
     /// When the last sync or beat was sent that was answered well.
     heard: Instant,
     id: String,
@@ -45,7 +45,7 @@ pub(super) struct Classic {
 impl Classic {
     pub(super) fn new(instance: Option<String>) -> Classic {
         Classic {
-            state: State::Out,
+            state: MemberState::Out,
             heard: Instant(0),
             id: String::new(),
             instance,
@@ -66,25 +66,25 @@ impl Classic {
 
     /// A request on its way may have reached the group: only joining again shows it.
     pub(super) fn on_silence(&mut self) -> Effect {
-        self.state = State::Out;
+        self.state = MemberState::Out;
         Effect::ThrownOut
     }
 
     /// The process ends without a word, and another one comes for the same instance.
     pub(super) fn restart(&mut self) {
         self.id.clear();
-        self.state = State::Out;
+        self.state = MemberState::Out;
         self.came_back = Some(self.generation);
     }
 
     /// Whether the member has what it had before it came back, without a rebalance. Said once.
     pub(super) fn has_resumed(&mut self) -> bool {
         let generation = self.came_back.take();
-        self.state == State::Synced && generation == Some(self.generation)
+        self.state == MemberState::Synced && generation == Some(self.generation)
     }
 
     pub(super) fn on_positions(&mut self) {
-        self.state = State::Active;
+        self.state = MemberState::Active;
     }
 
     pub(super) fn ask(
@@ -96,7 +96,7 @@ impl Classic {
         now: Instant,
     ) -> Wish {
         match self.state {
-            State::Out => {
+            MemberState::Out => {
                 let request = JoinGroupRequest {
                     group_id: group.to_owned(),
                     session_timeout_ms: SESSION_MS,
@@ -116,7 +116,7 @@ impl Classic {
                 link.ask(&request, 5, now);
                 Wish::Asked
             }
-            State::Joined => {
+            MemberState::Joined => {
                 let request = SyncGroupRequest {
                     group_id: group.to_owned(),
                     generation_id: self.generation,
@@ -128,8 +128,8 @@ impl Classic {
                 link.ask(&request, 3, now);
                 Wish::Asked
             }
-            State::Synced => Wish::Positions,
-            State::Active => Wish::Any,
+            MemberState::Synced => Wish::Positions,
+            MemberState::Active => Wish::Any,
         }
     }
 
@@ -179,7 +179,7 @@ impl Classic {
     /// Also what the member owns, when the answer says it.
     pub(super) fn on_answer(
         &mut self,
-        answer: &Answer,
+        answer: &RawAnswer,
         asked: Instant,
     ) -> Result<(Effect, Option<Vec<i32>>), LineError> {
         let effect = match answer.key() {
@@ -188,7 +188,7 @@ impl Classic {
                 let response = answer.decode::<SyncGroupRequest>()?;
                 match code(response.error_code)? {
                     ErrorCode::None => {
-                        self.state = State::Synced;
+                        self.state = MemberState::Synced;
                         self.heard = asked;
                         return Ok((Effect::Nothing, Some(owned(&response.assignment)?)));
                     }
@@ -215,7 +215,7 @@ impl Classic {
     fn on_joined(&mut self, response: JoinGroupResponse) -> Result<Effect, LineError> {
         match code(response.error_code)? {
             ErrorCode::None => {
-                self.state = State::Joined;
+                self.state = MemberState::Joined;
                 self.led = if response.leader == response.member_id {
                     response
                         .members
@@ -245,7 +245,7 @@ impl Classic {
             }
             ErrorCode::FencedInstanceId => {
                 self.id.clear();
-                self.state = State::Out;
+                self.state = MemberState::Out;
                 Effect::Fenced
             }
             ErrorCode::UnknownMemberId => {
@@ -253,7 +253,7 @@ impl Classic {
                 self.on_silence()
             }
             ErrorCode::NotCoordinator => {
-                self.state = State::Out;
+                self.state = MemberState::Out;
                 Effect::Moved
             }
             _ => self.on_silence(),

@@ -14,7 +14,7 @@ use wire::{ApiKey, ErrorCode, Uuid};
 
 use super::{Effect, Held, REBALANCE_MS, SESSION_MS, Wish};
 use crate::client::keep::Link;
-use crate::client::line::{Answer, LineError, code};
+use crate::client::line::{LineError, RawAnswer, code};
 
 const VERSION: i16 = 1;
 const LEAVE: i32 = -1;
@@ -180,7 +180,7 @@ impl Consumer {
     /// Also the partitions that are new.
     pub(super) fn on_answer(
         &mut self,
-        answer: &Answer,
+        answer: &RawAnswer,
         asked: Instant,
         held: &Held,
     ) -> Result<(Effect, Option<Vec<i32>>), LineError> {

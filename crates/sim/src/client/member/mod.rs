@@ -19,7 +19,7 @@ use wire::messages::{FindCoordinatorRequest, OffsetCommitRequest, OffsetFetchReq
 use wire::{ApiKey, ErrorCode};
 
 use super::keep::{Client, Link};
-use super::line::{Answer, LineError, code, nonsense};
+use super::line::{LineError, RawAnswer, code, nonsense};
 use super::notes::Notes;
 use super::requests::{GROUP, find_coordinator};
 use classic::Classic;
@@ -134,7 +134,7 @@ impl Client for Member {
 
     fn on_answer(
         &mut self,
-        answer: &Answer,
+        answer: &RawAnswer,
         world: &Outside,
         notes: &mut Notes,
     ) -> Result<(), LineError> {

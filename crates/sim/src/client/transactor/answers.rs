@@ -7,17 +7,17 @@ use wire::messages::{
 };
 use wire::{ApiKey, ErrorCode};
 
-use super::{Batch, State, Transactor};
+use super::{Batch, Transactor, TransactorState};
 use crate::checker::Outcome;
 use crate::client::keep::{ANSWER_MAX, Client};
-use crate::client::line::{Answer, LineError, code, nonsense};
+use crate::client::line::{LineError, RawAnswer, code, nonsense};
 use crate::client::notes::Notes;
 use crate::client::requests::produced;
 
 impl Transactor {
     pub(super) fn judge(
         &mut self,
-        answer: &Answer,
+        answer: &RawAnswer,
         world: &Outside,
         notes: &mut Notes,
     ) -> Result<(), LineError> {
@@ -36,8 +36,8 @@ impl Transactor {
                 let found = answer.decode::<FindCoordinatorRequest>()?;
                 if code(found.error_code)? == ErrorCode::None {
                     self.state = match (self.state, &self.habits.group) {
-                        (State::Lost, Some(_)) => State::LostGroup,
-                        _ => State::Out,
+                        (TransactorState::Lost, Some(_)) => TransactorState::LostGroup,
+                        _ => TransactorState::Out,
                     };
                 }
             }
@@ -58,7 +58,7 @@ impl Transactor {
                     }
                 }
                 match worst {
-                    ErrorCode::None => self.state = State::Open,
+                    ErrorCode::None => self.state = TransactorState::Open,
                     code if is_fencing(code) => self.on_fenced(code, world, notes),
                     _ => notes.refused += 1,
                 }
@@ -79,8 +79,8 @@ impl Transactor {
                 let (group, ..) = self.group_topic();
                 match all.next() {
                     Some(found) if response.error_code == 0 && found.error_code == 0 => {
-                        notes.settle(&group, found.committed_offset);
-                        self.state = State::Idle;
+                        notes.judge_committed(&group, found.committed_offset);
+                        self.state = TransactorState::Idle;
                     }
                     _ => notes.refused += 1,
                 }
@@ -88,13 +88,13 @@ impl Transactor {
             ApiKey::AddOffsetsToTxn => {
                 let response = answer.decode::<AddOffsetsToTxnRequest>()?;
                 let code = code(response.error_code)?;
-                self.on_offset_step(code, State::Committing, world, notes);
+                self.on_offset_step(code, TransactorState::Committing, world, notes);
             }
             ApiKey::TxnOffsetCommit => {
                 let response = answer.decode::<TxnOffsetCommitRequest>()?;
                 let mut all = response.topics.iter().flat_map(|topic| &topic.partitions);
                 let told = all.next().map_or(-1, |told| told.error_code);
-                self.on_offset_step(code(told)?, State::Open, world, notes);
+                self.on_offset_step(code(told)?, TransactorState::Open, world, notes);
             }
             other => {
                 return Err(nonsense(format!("{other:?} was not asked")));
@@ -117,11 +117,11 @@ impl Transactor {
                 self.sequences.clear();
                 let is_sole = self.habits.is_calm || !self.habits.is_shared;
                 self.state = match self.habits.group {
-                    Some(_) if is_sole => State::Looking,
-                    _ => State::Idle,
+                    Some(_) if is_sole => TransactorState::Looking,
+                    _ => TransactorState::Idle,
                 };
             }
-            ErrorCode::NotCoordinator => self.state = State::Lost,
+            ErrorCode::NotCoordinator => self.state = TransactorState::Lost,
             // Somebody else came between: whoever wants to go on has to begin anew.
             code if is_fencing(code) => {
                 self.begin_anew(world, notes);
@@ -186,21 +186,21 @@ impl Transactor {
     pub(super) fn on_offset_step(
         &mut self,
         code: ErrorCode,
-        next: State,
+        next: TransactorState,
         world: &Outside,
         notes: &mut Notes,
     ) {
         let Some(txn) = &mut self.txn else { return };
         match code {
             ErrorCode::None => {
-                txn.owes_offset = next != State::Open;
+                txn.owes_offset = next != TransactorState::Open;
                 self.state = next;
             }
             code if is_fencing(code) => self.on_fenced(code, world, notes),
             ErrorCode::InvalidTxnState | ErrorCode::TransactionAbortable => {
                 notes.refused += 1;
                 txn.is_doomed = true;
-                self.state = State::Open;
+                self.state = TransactorState::Open;
             }
             // Loaded or written later: asked again.
             _ => notes.refused += 1,
@@ -214,21 +214,21 @@ impl Transactor {
         world: &Outside,
         notes: &mut Notes,
     ) {
-        let State::Ending { committed } = self.state else {
+        let TransactorState::Ending { committed } = self.state else {
             return;
         };
         let Some(txn) = &mut self.txn else { return };
         match code {
             ErrorCode::None => {
                 let was_refused = txn.batches.iter().any(|batch| !batch.is_acked);
-                self.state = State::Idle;
+                self.state = TransactorState::Idle;
                 if !self.habits.is_old {
                     self.producer = Some(next);
                     self.sequences.clear();
                 } else if was_refused {
                     // Its sequences may have a gap now; another epoch begins at zero.
                     self.recovers = true;
-                    self.state = State::Out;
+                    self.state = TransactorState::Out;
                 }
                 let outcome = if committed {
                     Outcome::Ok

@@ -16,7 +16,7 @@ use env::sim::{Chance, Outside};
 use model::Instant;
 
 use super::keep::{ANSWER_MAX, Client, Link};
-use super::line::{Answer, Line, LineError};
+use super::line::{Line, LineError, RawAnswer};
 use super::notes::Notes;
 use super::requests::STRAY_MAX;
 use crate::checker::{Kind, Op, Outcome};
@@ -58,7 +58,7 @@ const IN_FLIGHT_MAX: usize = 5;
 pub(crate) const OFFSET_OF: (&str, i32) = ("load-0", 0);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum TransactorState {
     /// Does not know its coordinator, or that of its group.
     Lost,
     LostGroup,
@@ -117,7 +117,7 @@ pub(crate) struct Transactor {
     chance: Chance,
     link: Link,
     late: Vec<Late>,
-    state: State,
+    state: TransactorState,
     /// Id and epoch.
     producer: Option<(i64, i16)>,
     /// Asks for the next epoch of its own instead of beginning anew.
@@ -148,7 +148,7 @@ impl Client for Transactor {
 
     fn on_answer(
         &mut self,
-        answer: &Answer,
+        answer: &RawAnswer,
         world: &Outside,
         notes: &mut Notes,
     ) -> Result<(), LineError> {
@@ -160,12 +160,12 @@ impl Client for Transactor {
         let now = world.now();
         let line = self.link.line.take();
         self.link.lose(now, notes);
-        if self.state == State::Out {
+        if self.state == TransactorState::Out {
             self.strays_until = now.plus(STRAY_MAX);
         }
         if let Some(line) = line
             && self.patience < ANSWER_MAX
-            && self.state != State::Out
+            && self.state != TransactorState::Out
         {
             let until = now.plus(STRAY_MAX);
             let txn = self.begun;
@@ -174,7 +174,7 @@ impl Client for Transactor {
         }
         self.patience = ANSWER_MAX;
         if let Some(txn) = &mut self.txn {
-            txn.is_commit_open |= self.state == State::Ending { committed: true };
+            txn.is_commit_open |= self.state == TransactorState::Ending { committed: true };
             for batch in &mut txn.batches {
                 batch.correlation = None;
             }
@@ -191,7 +191,7 @@ impl Client for Transactor {
             return;
         }
         let Some(line) = &self.link.line else {
-            if self.link.open(world) && self.state == State::Open && !self.gives_up() {
+            if self.link.open(world) && self.state == TransactorState::Open && !self.gives_up() {
                 self.send_again(now, notes);
             }
             return;
@@ -202,26 +202,26 @@ impl Client for Transactor {
             self.hang_up(world, notes);
             return;
         }
-        if unanswered > 0 && self.state != State::Open {
+        if unanswered > 0 && self.state != TransactorState::Open {
             return;
         }
         match self.state {
-            State::Lost | State::LostGroup => self.find_coordinator(now),
-            State::Looking => self.look(now),
-            State::AddingGroup => self.add_group(now),
-            State::Committing => self.commit_offset(now),
-            State::Out => self.init(now),
-            State::Idle if self.is_ending => {}
-            State::Idle if !self.habits.is_calm && self.chance.one_in(60) => {
+            TransactorState::Lost | TransactorState::LostGroup => self.find_coordinator(now),
+            TransactorState::Looking => self.look(now),
+            TransactorState::AddingGroup => self.add_group(now),
+            TransactorState::Committing => self.commit_offset(now),
+            TransactorState::Out => self.init(now),
+            TransactorState::Idle if self.is_ending => {}
+            TransactorState::Idle if !self.habits.is_calm && self.chance.one_in(60) => {
                 self.crash(world, notes);
             }
-            State::Idle => self.begin(now, notes),
-            State::Adding => self.add(now),
-            State::Open => self.go_on(unanswered, world, notes),
-            State::Ending { .. } if !self.habits.is_calm && self.chance.one_in(8) => {
+            TransactorState::Idle => self.begin(now, notes),
+            TransactorState::Adding => self.add(now),
+            TransactorState::Open => self.go_on(unanswered, world, notes),
+            TransactorState::Ending { .. } if !self.habits.is_calm && self.chance.one_in(8) => {
                 self.crash(world, notes);
             }
-            State::Ending { committed } => self.end(committed, now),
+            TransactorState::Ending { committed } => self.end(committed, now),
         }
     }
 
@@ -252,7 +252,7 @@ impl Transactor {
             chance,
             link: Link::new(now, RECONNECT),
             late: Vec::new(),
-            state: State::Lost,
+            state: TransactorState::Lost,
             producer: None,
             recovers: false,
             sequences: BTreeMap::new(),
@@ -303,7 +303,7 @@ impl Transactor {
         };
         self.finish(outcome, world, notes);
         self.process = notes.process();
-        self.state = State::Out;
+        self.state = TransactorState::Out;
         self.recovers = false;
         self.link.wake = world
             .now()
@@ -319,14 +319,14 @@ impl Transactor {
         let now = world.now();
         match self.state {
             // A batch that arrives after the end begins a transaction that nobody knows of, until its timeout.
-            State::Adding => {
+            TransactorState::Adding => {
                 self.strays_until = now.plus(STRAY_MAX + self.habits.timeout);
                 if self.chance.one_in(2) {
                     self.finish(Outcome::Fail, world, notes);
-                    self.state = State::Idle;
+                    self.state = TransactorState::Idle;
                 }
             }
-            State::Open if self.chance.one_in(2) => {
+            TransactorState::Open if self.chance.one_in(2) => {
                 if let Some(txn) = &mut self.txn {
                     txn.is_doomed = true;
                 }
@@ -385,9 +385,9 @@ impl Transactor {
             is_commit_open: false,
         });
         self.state = if self.habits.is_old {
-            State::Adding
+            TransactorState::Adding
         } else {
-            State::Open
+            TransactorState::Open
         };
     }
 
@@ -410,9 +410,9 @@ impl Transactor {
             let is_acked = txn.batches.iter().all(|batch| batch.is_acked);
             if unanswered == 0 && is_acked && txn.owes_offset && !txn.is_doomed {
                 self.state = if self.habits.is_old {
-                    State::AddingGroup
+                    TransactorState::AddingGroup
                 } else {
-                    State::Committing
+                    TransactorState::Committing
                 };
             } else if unanswered == 0 && (is_acked || txn.is_doomed) {
                 let committed = !txn.is_doomed && (is_calm || !self.chance.one_in(4));

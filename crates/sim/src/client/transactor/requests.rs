@@ -16,7 +16,7 @@ use wire::messages::{
     OffsetFetchRequest, TxnOffsetCommitRequest,
 };
 
-use super::{Batch, OFFSET_OF, State, Transactor};
+use super::{Batch, OFFSET_OF, Transactor, TransactorState};
 use crate::checker::Sent;
 use crate::client::line::Line;
 use crate::client::notes::Notes;
@@ -30,7 +30,7 @@ const STRAY_PATIENCE_MS: Range<u64> = 20..200;
 impl Transactor {
     pub(super) fn find_coordinator(&mut self, now: Instant) {
         let of_group = self.habits.group.as_ref();
-        let request = match of_group.filter(|_| self.state == State::LostGroup) {
+        let request = match of_group.filter(|_| self.state == TransactorState::LostGroup) {
             Some(group) => find_coordinator(group, GROUP),
             None => find_coordinator(&self.habits.id, TRANSACTION),
         };
@@ -246,7 +246,7 @@ impl Transactor {
             self.patience = patience;
         }
         self.link.ask(&request, version, now);
-        self.state = State::Ending { committed };
+        self.state = TransactorState::Ending { committed };
     }
 }
 

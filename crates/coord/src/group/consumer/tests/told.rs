@@ -12,7 +12,7 @@ fn a_description_shows_what_is_and_what_shall_be() {
     );
     let cx = World::cx(&world.topics, &world.settings, world.at);
     let described = world.group.describe(&cx);
-    assert_eq!(described.state, State::Reconciling);
+    assert_eq!(described.state, ConsumerState::Reconciling);
     assert_eq!((described.epoch, described.assignment_epoch), (3, 3));
     assert_eq!(described.assignor, "uniform");
     let shown: Vec<_> = (described.members.iter())
