@@ -1,6 +1,6 @@
 //! `esker repair`: what keeps a damaged data directory closed, and an operator's word that it is given up.
 //!
-//! Works on the files of a stopped broker. A broker goes on by itself behind damage that it can name; only where nothing tells
+//! Works on the files of a stopped broker. A broker goes on by itself behind damage that it can name; only where nothing shows
 //! which partitions lost something does it wait for this. Never changes records, offsets or journal bytes.
 
 use std::io::Write;
@@ -19,7 +19,7 @@ pub(crate) struct RepairArgs {
     /// Data directories of a stopped broker
     #[arg(required = true, value_name = "DIR")]
     pub(crate) paths: Vec<PathBuf>,
-    /// Let the broker start without the journal rounds that nothing tells of. Partitions that wrote nothing later may then end
+    /// Let the broker start without the journal rounds that nothing else names. Partitions that wrote nothing later may then end
     /// too early and use offsets again that were acknowledged once
     #[arg(long)]
     pub(crate) accept_loss: bool,

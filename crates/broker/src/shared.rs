@@ -230,12 +230,12 @@ impl Shared {
         }
     }
 
-    /// Whether `max.connections` lets one more in.
+    /// True if `max.connections` lets one more in.
     pub(crate) fn has_room_for_connection(&self) -> bool {
         self.crowd.lock().total() < self.settings.load().connections_max
     }
 
-    /// Whether there are more than `max.connections`: it was lowered, or other brokers came.
+    /// True if there are more than `max.connections`: it was lowered, or other brokers came.
     pub(crate) fn is_overcrowded(&self) -> bool {
         self.crowd.lock().total() > self.settings.load().connections_max
     }

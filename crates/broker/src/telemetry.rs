@@ -145,7 +145,7 @@ impl Telemetry {
         told
     }
 
-    /// Whether there is room for what an instance pushed; then it is taken.
+    /// True if there is room for what an instance pushed; then it is taken.
     pub(crate) fn may_keep(&mut self, bytes: usize, now: Instant) -> Result<(), ErrorCode> {
         let (owed, since) = self.owed;
         let made_up = now.since(since).as_nanos() * u128::from(KEPT_PER_SECOND) / 1_000_000_000;

@@ -125,7 +125,7 @@ fn detail(message: Option<&str>) -> String {
 }
 
 impl Error {
-    /// Whether the same operation may succeed after fresh metadata and a pause.
+    /// True if the same operation may succeed after fresh metadata and a pause.
     #[must_use]
     pub fn is_retriable(&self) -> bool {
         match self {

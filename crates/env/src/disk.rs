@@ -55,7 +55,7 @@ pub trait Disk: Send + Sync {
     fn open_dir(&self, path: &Path) -> io::Result<Box<dyn Dir>>;
     /// Makes the entries of `path` durable.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
-    /// From here on a sync of the volume that holds `path` tells errors of write-back, also those that others were told of.
+    /// From here on a sync of the volume that holds `path` reports errors of write-back, also those that were reported to others.
     fn watch_volume(&self, path: &Path) -> io::Result<()>;
     /// Makes everything on the volume that holds `path` durable (`syncfs`).
     fn sync_volume(&self, path: &Path) -> io::Result<()>;
@@ -107,7 +107,7 @@ pub trait File: Send + Sync {
     fn start_writeback(&self, position: u64, len: u64);
     /// Waits until a range is in the page cache, as far as it can be read; best effort.
     fn bring_in(&self, position: u64, len: u64);
-    /// Whether reading the range would not wait for the disk, as far as a few probes can tell.
+    /// True if reading the range would not wait for the disk, as far as a few probes can tell.
     fn is_resident(&self, _position: u64, _len: u64) -> bool {
         true
     }

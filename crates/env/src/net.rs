@@ -58,7 +58,7 @@ pub trait Poller: Send {
     /// Listens on `address` (`host:port`, port 0 picks one), at every address of a name; returns the first that is bound.
     fn listen(&mut self, address: &str) -> io::Result<SocketAddr>;
     /// Next accepted socket of any listener of this poller, or of the one at port `only`; `None` when there is none now. Peers
-    /// that nobody accepts wait; of those no new edge tells.
+    /// that nobody accepts wait; no new edge reports those.
     fn accept(&mut self, only: Option<u16>) -> io::Result<Option<Socket>>;
     /// Begins a connection to `address` and does not wait for it. Until it stands, sends and receives are `WouldBlock`; then, or
     /// when it failed, the next `wait` reports it as ready, and after a failure each send and receive is that error. A peer

@@ -154,7 +154,7 @@ impl Heads {
         Heads(blocks)
     }
 
-    /// Whether the batch at `position` may be the one that was written there.
+    /// True if the batch at `position` may be the one that was written there.
     pub fn check(&self, position: u64, head: &Head) -> Result<(), Damage> {
         let after = self.0.partition_point(|block| block.from() <= position);
         let block = after.checked_sub(1).and_then(|at| self.0.get(at));

@@ -89,7 +89,7 @@ impl FilePool {
         self.volume_sync_follows.store(true, Ordering::Relaxed);
     }
 
-    /// Whether files with unsynced bytes may have been closed, so that only a sync of the volume covers them.
+    /// True if files with unsynced bytes may have been closed, so that only a sync of the volume covers them.
     #[must_use]
     pub fn expects_volume_sync(&self) -> bool {
         self.volume_sync_follows.load(Ordering::Relaxed)

@@ -199,7 +199,7 @@ impl ProducerStates {
         Ok(Verdict::New)
     }
 
-    /// Whether a newer incarnation of the producer was here.
+    /// True if a newer incarnation of the producer was here.
     pub fn check_epoch(&self, id: ProducerId, epoch: ProducerEpoch) -> Result<(), ProducerError> {
         let producer = self.producers.get(&id);
         producer.map_or(Ok(()), |producer| producer.check_epoch(id, epoch))
@@ -353,7 +353,7 @@ impl ProducerStates {
         self.end = self.end.max(start);
     }
 
-    /// Adds a producer as a snapshot tells it. False where another has its id, or an open transaction that began at the same offset.
+    /// Adds a producer as a snapshot has it. False where another has its id, or an open transaction that began at the same offset.
     fn restore(&mut self, id: ProducerId, producer: Producer) -> bool {
         let start = producer.txn_start;
         let is_first_there = start.is_none_or(|start| self.open.insert(start, id).is_none());

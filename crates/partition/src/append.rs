@@ -218,7 +218,7 @@ impl Partition {
         Ok(self.place(state, batch, Some(end), acks, moment))
     }
 
-    /// Whether the log takes records with `acks=all` now; one that was refused for its size or its producer says nothing of this.
+    /// True if the log takes records with `acks=all` now; one that was refused for its size or its producer says nothing of this.
     pub fn check_append(&self) -> Result<(), AppendError> {
         let state = self.state.lock();
         self.check_open(&state, &state.config, Acks::All(None))

@@ -32,7 +32,7 @@ pub(crate) struct Derived {
 }
 
 impl Derived {
-    /// Takes note of batches that `store` has, and tells it of the transactions that were aborted in them.
+    /// Takes note of batches that `store` has, and notifies it of the transactions that were aborted in them.
     pub(crate) fn note(&mut self, batches: &[Batch], store: &Store) -> Result<(), StoreError> {
         for batch in batches {
             let ended = self.producers.apply(batch, producer::marker_of(batch));

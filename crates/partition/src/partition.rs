@@ -212,7 +212,7 @@ impl Partition {
         let home = Arc::new(Home {
             dir,
             registry,
-            // A start ends with a checkpoint, or found everything as the last one left it; else the next one tells.
+            // A start ends with a checkpoint, or found everything as the last one left it; else the next one says.
             checkpointed: AtomicU64::new(
                 start
                     .store

@@ -114,7 +114,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Of a log that was found on disk: all of it is durable, and what of it is committed a role tells.
+    /// Of a log that was found on disk: all of it is durable, and a role says what of it is committed.
     pub(crate) fn new(
         (start, end): (Offset, Offset),
         epoch: LeaderEpoch,
@@ -254,7 +254,7 @@ impl Progress {
     /// A follower has synced everything below `synced`.
     pub(crate) fn on_follower_at(&mut self, broker: BrokerId, synced: Offset, now: Instant) {
         let end = self.points.end;
-        // A broker that is no replica has no say, and what it tells is forgotten when we do not lead.
+        // A broker that is no replica has no say, and what it reports is forgotten when we do not lead.
         let Some(follower) = self.followers.get_mut(&broker) else {
             return;
         };
@@ -336,7 +336,7 @@ impl Progress {
         in_sync.filter(is_behind).copied().collect()
     }
 
-    /// Whether `acks=all` can be promised now.
+    /// True if `acks=all` can be promised now.
     pub(crate) fn check_in_sync(&self) -> Result<(), TooFew> {
         let Role::Leading(replicas) = &self.role else {
             return Ok(());
@@ -371,7 +371,7 @@ impl Progress {
         });
     }
 
-    /// Whether what ends at `until` has come to what is `wanted`.
+    /// True if what ends at `until` has come to what is `wanted`.
     pub(crate) fn has_reached(&self, until: Offset, wanted: Wanted) -> bool {
         match wanted {
             Wanted::Durable => until <= self.points.durable,

@@ -75,7 +75,7 @@ impl Options {
     }
 }
 
-/// How a child tells on standard error which seed begins.
+/// The line on standard error with which a child reports the seed that begins.
 const SEED_SAYS: &str = "seed";
 
 fn options() -> Result<Options, String> {

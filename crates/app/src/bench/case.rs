@@ -61,7 +61,7 @@ pub(super) enum Watch {
 }
 
 impl Job {
-    /// Whether the case leaves the topic as it found it.
+    /// True if the case leaves the topic as it found it.
     pub(super) fn reads_only(self) -> bool {
         match self {
             Job::Consume { .. } | Job::FetchInTurn | Job::Fetch { .. } | Job::ReadFiles { .. } => {

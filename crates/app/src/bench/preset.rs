@@ -49,7 +49,7 @@ pub(crate) enum Preset {
     A18,
     /// Needs a native API: a client that decodes while the answer arrives
     A19,
-    /// Needs a native API: an answer that tells its number of records first
+    /// Needs a native API: an answer that has its number of records first
     A20,
     /// Needs a native API: a fetch bounded by records
     A21,

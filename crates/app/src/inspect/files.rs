@@ -55,7 +55,7 @@ fn spans(disk: &dyn Disk, index: &Path, base: i64) -> io::Result<Option<Vec<Span
                     last: head.last_offset().0,
                 });
             }
-            // The segment's own report tells about its damage.
+            // The segment's own report names its damage.
             Ok(None) | Err(ScanError::Damage(_)) => return Ok(Some(spans)),
             Err(ScanError::Io(error)) => return Err(error),
         }

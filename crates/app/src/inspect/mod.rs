@@ -106,7 +106,7 @@ fn collect(disk: &dyn Disk, path: &Path, files: &mut Vec<PathBuf>) -> std::io::R
             if Kind::of(path).is_some() {
                 files.push(path.to_owned());
             } else if let Some(journal) = journal::of_piece(path) {
-                // Rounds go on from piece to piece, and pieces are used again: one alone tells nothing.
+                // Rounds go on from piece to piece, and pieces are used again: one alone shows nothing.
                 files.push(journal.to_owned());
             }
         }

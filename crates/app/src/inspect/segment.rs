@@ -147,7 +147,7 @@ struct HeadCheck {
 impl HeadCheck {
     fn beside(disk: &dyn Disk, segment: &Path, base: Offset) -> io::Result<HeadCheck> {
         let epochs = match Epochs::read(disk, &dir_of(segment)) {
-            // The file's own report tells.
+            // The file's own report says it.
             Err(error) if error.kind() == io::ErrorKind::InvalidData => Epochs::default(),
             read => read?,
         };

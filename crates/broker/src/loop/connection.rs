@@ -108,7 +108,7 @@ impl Connection {
         }
     }
 
-    /// Whether the connection may take in more; false is back-pressure on this peer alone.
+    /// True if the connection may take in more; false is back-pressure on this peer alone.
     pub(crate) fn has_room(&self) -> bool {
         self.slots.len() < SLOTS_MAX
             && self.ready_bytes + self.outbox.bytes() < OUTBOX_BYTES_MAX

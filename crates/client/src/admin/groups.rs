@@ -43,7 +43,7 @@ pub struct GroupInfo {
     pub assignor: String,
     /// Of consumer groups.
     pub epoch: Option<i32>,
-    /// Why the members last came together anew, where the broker tells.
+    /// Why the members last came together anew, where the broker says so.
     pub last_rebalance: Option<String>,
     pub members: Vec<GroupMember>,
 }

@@ -19,7 +19,7 @@ const RECORD_OVERHEAD_MAX: usize = 45;
 
 pub(super) struct Lane {
     pub(super) leader: Option<i32>,
-    /// Whether the producer's list of waiting lanes names this one.
+    /// True if the producer's list of waiting lanes names this one.
     pub(super) is_listed: bool,
     open: Option<(BatchBuilder, Instant)>,
     queue: VecDeque<Waiting>,
@@ -77,7 +77,7 @@ impl Lane {
         self.open.as_ref().map(|(_, opened)| *opened)
     }
 
-    /// Whether the record should start a new batch.
+    /// True if the record should start a new batch.
     pub(super) fn is_full_for(&self, record: &Record<'_>, batch_bytes: usize) -> bool {
         self.open
             .as_ref()

@@ -36,7 +36,7 @@ pub enum Ask {
         places: Vec<Place>,
         /// `transaction.version` that the client acts by.
         version: i16,
-        /// While the last transaction is being completed the answer waits a little, before it tells the client to come again.
+        /// While the last transaction is being completed the answer waits a little, before it asks the client to come again.
         may_wait: bool,
     },
     /// Are the partitions in the open transaction (KIP-890)?

@@ -168,7 +168,7 @@ impl Transactions {
         }
     }
 
-    /// Whether the question should bring an unused producer id.
+    /// True if the question should bring an unused producer id.
     #[must_use]
     pub fn needs_producer_id(&self, ask: &Ask) -> bool {
         let epoch_is_used_up = |id: &str| {

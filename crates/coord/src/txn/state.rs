@@ -192,7 +192,7 @@ impl Txn {
         })
     }
 
-    /// Whether this is the same open transaction as `before`, with more partitions.
+    /// True if this is the same open transaction as `before`, with more partitions.
     pub(super) fn goes_on(&self, before: &Txn) -> bool {
         let is_open = |txn: &Txn| txn.state == TxnState::Ongoing;
         is_open(self) && is_open(before) && self.producer == before.producer

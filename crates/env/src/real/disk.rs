@@ -24,7 +24,7 @@ const WRITE_SLICES_MAX: usize = 256;
 
 #[derive(Default)]
 pub(super) struct OsDisk {
-    /// One open directory per volume that is synced: the kernel tells a write-back error only to those who had it open when
+    /// One open directory per volume that is synced: the kernel reports a write-back error only to those who had it open when
     /// the error came.
     volumes: Mutex<BTreeMap<PathBuf, Arc<OsFile>>>,
 }

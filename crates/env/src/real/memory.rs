@@ -4,7 +4,7 @@ use std::fs;
 
 use super::sys;
 
-/// Bytes of memory this process may count on; 0 when nobody tells.
+/// Bytes of memory this process may count on; 0 where it is not known.
 pub(super) fn bytes() -> u64 {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let limit = |path: String| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();

@@ -84,7 +84,7 @@ struct Slot {
     /// The last read took all there was, and no edge has come since: the next read would find nothing. Saves every request a
     /// call.
     is_drained: bool,
-    /// The peer has closed its side; only a read tells that there is no more, so none may be skipped.
+    /// The peer has closed its side; only a read shows that there is no more, so none may be skipped.
     is_read_closed: bool,
     dial: Dial,
 }
@@ -95,7 +95,7 @@ enum Dial {
     /// Also of those that peers began.
     Done,
     Underway,
-    /// The kernel tells the error once, we as often as somebody asks.
+    /// The kernel reports the error once, we as often as somebody asks.
     Failed(io::ErrorKind),
 }
 
@@ -371,7 +371,7 @@ impl Poller for OsPoller {
         let index = (conn.0 & u64::from(u32::MAX)) as usize;
         let slot = &mut self.slots[index];
         if let Some(mut stream) = slot.stream.take() {
-            // Closing the descriptor removes it from the kernel's set too; this only tells the poller's own books.
+            // Closing the descriptor removes it from the kernel's set too; this only keeps the poller's own books.
             let _ = self.poll.registry().deregister(&mut stream);
         }
         slot.uses = slot.uses.wrapping_add(1);

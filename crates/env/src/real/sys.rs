@@ -338,7 +338,7 @@ pub(super) fn let_others_go_first() {
         sched_deadline: 0,
         sched_period: 0,
     };
-    // SAFETY: the pointer is to a live struct that tells its own size and is only read; 0 means the calling thread.
+    // SAFETY: the pointer is to a live struct that has its own size and is only read; 0 means the calling thread.
     let result = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
     if result != 0 {
         // SAFETY: takes numbers only. Where this is refused as well, the thread goes on as it was.
@@ -466,7 +466,7 @@ pub(super) fn pages_cached(file: &File, position: u64, len: u64) -> io::Result<u
     Ok(counts[0])
 }
 
-/// Whether the byte at `position` is in the page cache; an error counts as yes, the read itself will tell.
+/// True if the byte at `position` is in the page cache; an error counts as yes, the read itself will tell.
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code)]
 pub(super) fn is_resident(file: &File, position: u64) -> bool {

@@ -226,7 +226,7 @@ impl Content {
         self.forget_pending();
     }
 
-    /// How often pages were lost: each descriptor tells it once, whose sync ever.
+    /// How often pages were lost: each descriptor reports it once, whosever the sync is.
     pub(crate) fn losses(&self) -> u64 {
         self.losses
     }

@@ -127,7 +127,7 @@ const WALL_START_MS: i64 = 1_700_000_000_000;
 /// A clock that is right.
 const RATE: u64 = 1_000;
 
-/// Wall time as the machine tells it.
+/// Wall time as the machine shows it.
 #[derive(Clone, Copy)]
 pub(crate) struct Wall {
     pub(crate) offset_ms: i64,

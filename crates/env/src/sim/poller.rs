@@ -224,7 +224,7 @@ impl SimConn {
         self.shared.world.lock().send(self.number, CLIENT, &[bytes])
     }
 
-    /// Whether [`recv`](SimConn::recv) would return something else than `WouldBlock`.
+    /// True if [`recv`](SimConn::recv) would return something else than `WouldBlock`.
     #[must_use]
     pub fn is_readable(&self) -> bool {
         self.shared

@@ -131,7 +131,7 @@ impl World {
         self.crew.current.is_some()
     }
 
-    /// A poller tells that the running worker waits for it, and whether it had something to tell.
+    /// A poller reports that the running worker waits for it, and whether it had something to report.
     pub(crate) fn listens_to_poller(&mut self, poller: u64, heard: bool) {
         if let Some(current) = &mut self.crew.current {
             current.ears.pollers.push(poller);

@@ -68,7 +68,7 @@ pub struct Volume {
     nodes: BTreeMap<u64, Arc<Node>>,
     next: u64,
     pending: Vec<Change>,
-    /// How often pages of any file were lost: each descriptor of a directory tells it once, whose sync of the volume ever.
+    /// How often pages of any file were lost: each descriptor of a directory reports it once, whosever the sync of the volume is.
     losses: u64,
     /// Names that differ in case alone are the same name; that of the first stays.
     folds_case: bool,

@@ -156,7 +156,7 @@ impl World {
         Ok(())
     }
 
-    /// Counts a file that gets another name or goes: either may need room for what tells of it.
+    /// Counts a file that gets another name or goes: either may need room for the entry of it.
     pub(crate) fn find_room_for_name(&mut self, host: HostId) -> io::Result<()> {
         let host = self.host_mut(host);
         host.counts.names += 1;

@@ -49,7 +49,7 @@ pub fn first_dirty(facts: &LogFacts) -> Offset {
     }
 }
 
-/// Whether a pass over this log is due, by its ratio or by `max.compaction.lag.ms`.
+/// True if a pass over this log is due, by its ratio or by `max.compaction.lag.ms`.
 #[must_use]
 pub fn judge(facts: &LogFacts, config: &LogConfig, now: Timestamp) -> Option<Candidate> {
     if !config.cleanup_policy.compact {

@@ -19,7 +19,7 @@ pub enum LastWritten {
     Records {
         last_offset: Offset,
     },
-    /// Only a marker, which tells the epoch.
+    /// Only a marker, which has the epoch.
     Marker {
         epoch: ProducerEpoch,
     },

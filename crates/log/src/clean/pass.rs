@@ -152,7 +152,7 @@ impl Pass {
         }
     }
 
-    /// Goes on by about 1 MiB, of which the disk is asked for `at_once` bytes at a time. `producers` tells what active producers
+    /// Goes on by about 1 MiB, of which the disk is asked for `at_once` bytes at a time. `producers` says what active producers
     /// wrote last. After an error the pass is over.
     pub fn step(
         &mut self,

@@ -94,7 +94,7 @@ pub(super) struct RoundHead {
 }
 
 impl RoundHead {
-    /// Whether this is round `sequence`, behind the one with checksum `previous`.
+    /// True if this is round `sequence`, behind the one with checksum `previous`.
     pub(super) fn is(&self, sequence: u64, previous: u32) -> bool {
         self.sequence == sequence && self.previous == previous
     }
@@ -151,7 +151,7 @@ impl RoundHead {
         })
     }
 
-    /// Whether head, table and echo are what was written.
+    /// True if head, table and echo are what was written.
     pub(super) fn verifies(&self, front: &[u8]) -> bool {
         front.len() as u64 == self.front() && crc32c(&front[8..]) == self.checksum
     }

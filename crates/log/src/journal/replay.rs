@@ -528,12 +528,12 @@ struct Later {
     /// The round with the lowest sequence that can be read, and its position. Not the nearest: a write that went astray may
     /// have put a much later one there.
     next: Option<(u64, RoundHead)>,
-    /// The highest durable point that any of them tells: relaxed rounds may come before the first synced one.
+    /// The highest durable point that any of them names: relaxed rounds may come before the first synced one.
     durable: u64,
 }
 
 /// Looks for rounds of this use of the piece with sequences of `wanted`, the first of them only if it follows `chain`. Looks
-/// everywhere, as a write that went astray may be all that tells what it overwrote; but what cannot be read before `position`
+/// everywhere, as a write that went astray may be all that shows what it overwrote; but what cannot be read before `position`
 /// is no matter.
 fn find_later(piece: &Found, position: u64, wanted: Range<u64>, chain: u32) -> io::Result<Later> {
     let mut later = Later::default();

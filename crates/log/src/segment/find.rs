@@ -18,7 +18,7 @@ use crate::scan::{HeadScan, ScanError, is_unreadable};
 const SEARCHED_BYTES_MAX: u64 = 4 << 20;
 
 impl Segment {
-    /// Whether a place in it is found without walking it, or the files of its indexes, first.
+    /// True if a place in it is found without walking it, or the files of its indexes, first.
     pub(crate) fn is_loaded(&self) -> bool {
         !matches!(self.inner.read().index, Index::Unknown)
     }

@@ -1,6 +1,6 @@
 //! Checksums of the heads of a segment's batches: in memory until they are written, which a checkpoint does before it syncs.
 //!
-//! Invariant: what the file tells below the end that a checkpoint vouches for is of the batches that are there. So what lies beyond the
+//! Invariant: what the file says below the end that a checkpoint vouches for is of the batches that are there. So what lies beyond the
 //! first batch of this life goes with the next write, and a cut is synced as writes are, by the checkpoint that comes next.
 
 use std::io;

@@ -100,7 +100,7 @@ impl Segment {
         })?
     }
 
-    /// Notes a transaction; one that is known already, as a replay tells it again, changes nothing.
+    /// Notes a transaction; one that is known already, as a replay reports it again, changes nothing.
     pub(crate) fn add_aborted(&self, txn: AbortedTxn) -> io::Result<()> {
         self.with_txns(|txns| {
             let last = txns.list.last();

@@ -167,7 +167,7 @@ impl LogCopy {
         }
     }
 
-    /// Whether the copy has all bytes of the log's segments.
+    /// True if the copy has all bytes of the log's segments.
     fn is_complete(&self, segments: &[Arc<Segment>]) -> bool {
         segments.iter().all(|segment| {
             let done = self.done.get(&segment.base());

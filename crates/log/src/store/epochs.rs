@@ -23,7 +23,7 @@ impl Store {
         self.epochs.load_full()
     }
 
-    /// Those of the file in `dir`; none when it is damaged: what is appended tells of itself, and older batches are believed.
+    /// Those of the file in `dir`; none when it is damaged: what is appended has its own, and older batches are believed.
     pub(super) fn stored_epochs(disk: &dyn Disk, dir: &Path) -> io::Result<Epochs> {
         match Epochs::read(disk, dir) {
             Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(Epochs::default()),

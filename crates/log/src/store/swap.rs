@@ -220,7 +220,7 @@ pub(super) fn finish_swaps(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
     for base in committed {
         let path = dir.join(file_name(base, SWAP));
         let Some(end) = end_of(disk, &path, base)? else {
-            // It was synced before it got this name, so it has rotted since. What is left of the old ones tells more.
+            // It was synced before it got this name, so it has rotted since. What is left of the old ones is worth more.
             tracing::error!(target: env::logs::SEGMENTS,
                 "{}: a compacted segment does not verify, it is left out",
                 path.display()

@@ -133,7 +133,7 @@ impl Linger {
         self.under_way >= self.syncs_max()
     }
 
-    /// Whether rounds may be under way together.
+    /// True if rounds may be under way together.
     pub fn is_slow(&self) -> bool {
         self.average >= SLOW
     }
@@ -147,7 +147,7 @@ impl Linger {
         self.average
     }
 
-    /// Whether to wait; when nothing is queued there is nothing to wait for.
+    /// True if the commit should wait; when nothing is queued there is nothing to wait for.
     pub fn wait(&self, now: Instant) -> Wait {
         if self.is_busy() {
             return Wait::Busy;

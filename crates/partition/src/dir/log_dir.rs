@@ -76,7 +76,7 @@ pub struct LogDir {
     /// Held from taking a round until it is written.
     pub(super) journal: Mutex<journal::Writer>,
     pub(super) flights: Mutex<Flights>,
-    /// Held by whoever tells logs of rounds, or of the failure: one at a time and in the order of the rounds, so `point` never
+    /// Held by the thread that notifies logs of rounds, or of the failure: one at a time and in the order of the rounds, so `point` never
     /// runs ahead of a log that was not told yet, and nothing is told to be durable after a sync failed.
     pub(super) telling: Mutex<()>,
     /// The last round that was told after a sync of its own: one without may be told and not be on the disk.
@@ -174,7 +174,7 @@ impl LogDir {
         self.queue.lock().linger.is_slow()
     }
 
-    /// Whether the next commit should wait, for more appends or for the end of another.
+    /// True if the next commit should wait, for more appends or for the end of another.
     pub fn commit_wait(&self, now: Instant) -> Wait {
         self.queue.lock().linger.wait(now)
     }
@@ -380,7 +380,7 @@ impl LogDir {
         }
     }
 
-    /// Takes the directory offline: tells everyone who waits. The first error is the one that is logged.
+    /// Takes the directory offline: notifies everyone who waits. The first error is the one that is logged.
     pub(crate) fn fail(&self, error: &io::Error, news: &mut Vec<News>) {
         self.failed.store(true, Ordering::Release);
         tracing::error!(target: env::logs::STORAGE, "log dir {} offline: {error}", self.path.display());

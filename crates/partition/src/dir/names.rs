@@ -60,7 +60,7 @@ pub(super) fn name_with(topic: &str, rest: &str) -> String {
     format!("{topic}{rest}")
 }
 
-/// Whether a log keeps something of this name in its directory.
+/// True if a log keeps something of this name in its directory.
 pub(super) fn is_of_a_log(entry: &Entry) -> bool {
     let base = entry.name.split_once('.').map_or("", |(base, _)| base);
     let is_segment = base.len() == 20 && base.bytes().all(|byte| byte.is_ascii_digit());
@@ -68,12 +68,12 @@ pub(super) fn is_of_a_log(entry: &Entry) -> bool {
     !entry.is_dir && (is_segment || named.any(|name| entry.name.starts_with(name)))
 }
 
-/// Whether names that differ in case alone are one name in a directory that has `name`, which has lower case letters.
+/// True if names that differ in case alone are one name in a directory that has `name`, which has lower case letters.
 pub(super) fn folds(disk: &dyn Disk, dir: &Path, name: &str) -> io::Result<bool> {
     disk.exists(&dir.join(name.to_ascii_uppercase()))
 }
 
-/// Whether something is there under this very name, which on a volume that folds names more than one may lead to.
+/// True if something is there under this very name, which on a volume that folds names more than one may lead to.
 pub(super) fn is_there(disk: &dyn Disk, path: &Path, folds: bool) -> io::Result<bool> {
     let (Some(dir), Some(name), true) = (path.parent(), path.file_name(), folds) else {
         return disk.exists(path);

@@ -69,7 +69,7 @@ impl PieceMaker {
         Ok(Turn::Sleep { until })
     }
 
-    /// Whether another piece beside those that are ready would leave what is kept free on the volume.
+    /// True if another piece beside those that are ready would leave what is kept free on the volume.
     fn has_room_to_spare(&self) -> bool {
         let settings = &self.dir.settings;
         let space = self.dir.env.disk.space(&self.dir.path);

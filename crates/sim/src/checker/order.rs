@@ -243,7 +243,7 @@ impl Orders {
         }
     }
 
-    /// Puts a value at an offset and tells its number; `id` is known for sends.
+    /// Puts a value at an offset and returns its number; `id` is known for sends.
     fn put(
         &mut self,
         numbers: Option<&mut Numbers>,

@@ -54,7 +54,7 @@ pub(crate) fn topic(chance: &mut Chance) -> Topic {
     }
 }
 
-/// Whether no deletion may be compacted away while the clock is right.
+/// True if no deletion may be compacted away while the clock is right.
 pub(crate) fn retains_deletions(table: &Topic) -> bool {
     let day = DAY_MS.to_string();
     let mut configs = table.configs.iter();

@@ -1,6 +1,6 @@
 //! Offsets committed within transactions: each transaction of a group commits its own number.
 //!
-//! Transactions of one transactional id follow each other, so the number that is found when none is open tells of every one of
+//! Transactions of one transactional id follow each other, so the number that is found when none is open speaks for every one of
 //! them: those above it did not take effect, the one it names did. That settles what nobody was told, and the records of these
 //! transactions are then held against it.
 

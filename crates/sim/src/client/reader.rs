@@ -267,7 +267,7 @@ impl Reader {
         let key = notes.key(&self.topic, index);
         let position = self.positions.get(&index).copied().unwrap_or(0);
         let trimmed = notes.history.trimmed.get(&key).copied().unwrap_or(0);
-        // Where old records go by themselves the answer to where it starts tells whether they might.
+        // Where old records go by themselves the answer to where it starts shows whether they might.
         if position >= trimmed && notes.aging(key).is_none() {
             let name = notes.name(key);
             notes.violation(format!(

@@ -191,7 +191,7 @@ pub(super) fn judge(
         .reported
         .iter()
         .any(|told| told.starts_with(REFUSED_START));
-    // A place is excused by what it tells itself, and by a broker that did not start.
+    // A place is excused by what it reports itself, and by a broker that did not start.
     let is_excused = |place: &str| {
         let tells = |told: &String| told.starts_with(&format!("{place}: "));
         hurt.was_told || is_refused || contents.reported.iter().any(tells)

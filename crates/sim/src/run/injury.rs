@@ -52,7 +52,7 @@ pub fn injuries(seed: u64, count: usize) -> Damages {
     tally
 }
 
-/// Injures `count` short runs of transactions of `seed`. What the run tells its clients counts as told, and so does a coordinator
+/// Injures `count` short runs of transactions of `seed`. What the run answers its clients counts as told, and so does a coordinator
 /// that does not answer any more; nobody may be shown what was aborted, or lack without a word what was committed.
 #[must_use]
 pub fn txn_injuries(seed: u64, count: usize) -> Damages {

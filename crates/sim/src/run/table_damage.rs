@@ -11,7 +11,7 @@ use crate::client::reader::DAMAGED;
 
 /// Virtual time in which the table must be read or refused.
 const READ_MAX: Duration = Duration::from_secs(30);
-/// The second tells what the first met on its way out.
+/// The second reports what the first met on its way out.
 const READINGS: u64 = 2;
 /// How a record that is not what was written to its offset is told.
 const FOREIGN: &str = "was never written";

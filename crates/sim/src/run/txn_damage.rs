@@ -257,7 +257,7 @@ impl Excused {
     }
 }
 
-/// A coordinator whose log is damaged tells everyone who asks it, and nobody else: what it had not ended stays open.
+/// A coordinator whose log is damaged reports it to everyone who asks, and to nobody else: what it had not ended stays open.
 fn refuses_txns(machine: &Machine, habits: &TxnHabits) -> bool {
     let request = InitProducerIdRequest {
         transactional_id: Some(habits.id.clone()),

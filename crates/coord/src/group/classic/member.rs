@@ -30,7 +30,7 @@ pub(super) fn kept(asked: &[Protocol]) -> Vec<Protocol> {
         .collect()
 }
 
-/// Whether a member may say so much about itself.
+/// True if a member may say so much about itself.
 pub(in crate::group) fn fits(protocols: &[Protocol]) -> bool {
     let bytes = |it: &Protocol| PROTOCOL_BYTES + it.name.len() + it.metadata.len();
     protocols.iter().map(bytes).sum::<usize>() <= MEMBER_BYTES_MAX

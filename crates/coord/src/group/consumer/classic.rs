@@ -237,7 +237,7 @@ impl ConsumerGroup {
         self.members.get(id).ok_or(ErrorCode::UnknownMemberId)
     }
 
-    /// Whether every classic member but `id` could use one of the protocols.
+    /// True if every classic member but `id` could use one of the protocols.
     fn is_one_supported(&self, protocols: &[Protocol], id: &str) -> bool {
         let own = self.members.get(id);
         let own_names = own.map(Member::protocol_names).unwrap_or_default();

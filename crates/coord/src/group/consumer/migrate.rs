@@ -144,7 +144,7 @@ impl ConsumerGroup {
         Ok((group, made))
     }
 
-    /// Whether those who stay, and one that joins, could go on as a classic group, and are to.
+    /// True if those who stay, and one that joins, could go on as a classic group, and are to.
     pub(super) fn downgrades(
         &self,
         gone: &BTreeSet<&str>,
@@ -171,7 +171,7 @@ impl ConsumerGroup {
             .chain(joining)
     }
 
-    /// Whether all is as it shall be once `joining` has the place of `before`.
+    /// True if all is as it shall be once `joining` has the place of `before`.
     pub(super) fn is_settled_with(&self, joining: &Member, before: &Member, cx: &Context) -> bool {
         let gone = BTreeSet::new();
         let resolved = BTreeMap::new();

@@ -154,7 +154,7 @@ impl ConsumerGroup {
         }
     }
 
-    /// Whether anything of it is durable. False for a group whose first records are not in yet, and for one that was removed.
+    /// True if anything of it is durable. False for a group whose first records are not in yet, and for one that was removed.
     #[must_use]
     pub fn exists(&self) -> bool {
         self.has_epoch || !self.members.is_empty()
@@ -170,7 +170,7 @@ impl ConsumerGroup {
         self.members.len()
     }
 
-    /// Whether offsets of the topic are in use (they may not be deleted then).
+    /// True if offsets of the topic are in use (they may not be deleted then).
     #[must_use]
     pub fn subscribes_to(&self, topic: &str) -> bool {
         self.name_counts.contains_key(topic)

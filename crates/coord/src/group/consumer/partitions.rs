@@ -28,7 +28,7 @@ pub(super) fn each_target(target: &Target) -> impl Iterator<Item = (Uuid, i32)> 
     (target.iter()).flat_map(|(&topic, partitions)| partitions.iter().map(move |&p| (topic, p)))
 }
 
-/// Whether a member reports nothing but what it has. A member that reports nothing is not believed to have nothing.
+/// True if a member reports nothing but what it has. A member that reports nothing is not believed to have nothing.
 pub(super) fn reports_within(reported: Option<&[TopicPartitions]>, owned: &Owned) -> bool {
     reported.is_some_and(|reported| {
         (reported.iter()).all(|topic| {
@@ -37,7 +37,7 @@ pub(super) fn reports_within(reported: Option<&[TopicPartitions]>, owned: &Owned
     })
 }
 
-/// Whether a member may still have one of `revoked`: it says so, or says nothing.
+/// True if a member may still have one of `revoked`: it says so, or says nothing.
 pub(super) fn reports_any(reported: Option<&[TopicPartitions]>, revoked: &Owned) -> bool {
     reported.is_none_or(|reported| {
         (reported.iter()).any(|topic| {

@@ -109,7 +109,7 @@ impl Search {
         }
     }
 
-    /// Whether it came to the end.
+    /// True if it came to the end.
     fn go_on(&mut self, names: &[&str], credit: &mut Credit) -> bool {
         let through = self.through.as_deref();
         let from = names.partition_point(|&name| Some(name) <= through);
@@ -196,7 +196,7 @@ impl ConsumerGroup {
         Ok(None)
     }
 
-    /// Whether it is time to look at all patterns again; then the next ticks do.
+    /// True if it is time to look at all patterns again; then the next ticks do.
     pub(super) fn looks_again(&mut self, cx: &Context) -> bool {
         let lookout = &mut self.lookout;
         if self.pattern_counts.is_empty() || lookout.next.is_some() {

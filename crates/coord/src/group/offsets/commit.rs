@@ -72,7 +72,7 @@ impl Terms<'_> {
     }
 }
 
-/// Whether a commit may say so much; counted as Kafka does.
+/// True if a commit may say so much; counted as Kafka does.
 fn fits(metadata: &str, metadata_max: usize) -> bool {
     metadata.encode_utf16().count() <= metadata_max
 }

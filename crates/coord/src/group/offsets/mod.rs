@@ -164,7 +164,7 @@ fn flat_from<'a>(
         })
 }
 
-/// Whether it is the first of its partition.
+/// True if it is the first of its partition.
 fn put(topics: &mut ByTopic, topic: &str, partition: i32, committed: Committed) -> bool {
     match topics.get_mut(topic) {
         Some(partitions) => partitions.insert(partition, committed).is_none(),

@@ -161,7 +161,7 @@ impl Move {
         &self.partition
     }
 
-    /// Whether the next step may copy many bytes while the partition is used as before.
+    /// True if the next step may copy many bytes while the partition is used as before.
     pub fn is_copying(&self) -> bool {
         matches!(self.stage, Stage::Copying { .. })
     }
@@ -272,7 +272,7 @@ impl Move {
         Ok(MoveStep::Wait(LOOK_AGAIN))
     }
 
-    /// Writes the end of the files, and what is derived from them; tells what a checkpoint says of them.
+    /// Writes the end of the files, and what is derived from them; returns what a checkpoint says of them.
     fn complete(
         &mut self,
     ) -> Result<(Option<log::checkpoint::Row>, crate::derived::Derived), CopyError> {
@@ -442,7 +442,7 @@ impl PartitionState {
 }
 
 impl Partition {
-    /// Whether its files are those of `home`, and stay so for now.
+    /// True if its files are those of `home`, and stay so for now.
     pub(crate) fn rests_in(&self, home: &Arc<Home>) -> bool {
         let state = self.state.lock();
         !state.is_moving && Arc::ptr_eq(&state.home, home)

@@ -2,7 +2,7 @@
 //!
 //! Any log of the directory may then be longer than is known, and an append would use acknowledged offsets again. So the
 //! directory does not open until the rounds are named in the file [`FILE_NAME`], which [`accept_loss`] writes and the next
-//! settled start removes. A log that goes on behind such rounds tells its holes by itself; others end where they end.
+//! settled start removes. A log that goes on behind such rounds reports its holes by itself; others end where they end.
 
 use std::io::{self, IoSlice};
 use std::path::Path;

@@ -54,7 +54,7 @@ impl OpenError {
         }
     }
 
-    /// Whether a broker with other directories may do without this one.
+    /// True if a broker with other directories may do without this one.
     pub fn is_of_one_dir(&self) -> bool {
         !matches!(
             self,

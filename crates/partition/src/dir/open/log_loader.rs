@@ -62,7 +62,7 @@ pub(super) struct Log {
     pub(super) is_changed: bool,
     /// Some of what was pending is in the files.
     pub(super) is_written: bool,
-    /// Its files cannot be read: `store` is another one, at this path, for what the journal tells.
+    /// Its files cannot be read: `store` is another one, at this path, for what the journal has.
     pub(super) unread: Option<(PathBuf, checkpoint::Row)>,
     /// That is because its directory is not there.
     pub(super) is_missing: bool,
@@ -427,7 +427,7 @@ impl Log {
         rows::row(topic, partition, marks, known, has_producers)
     }
 
-    /// Of what is missing, only what was not deleted anyway: segments below a log start that the journal tells are gone too.
+    /// Of what is missing, only what was not deleted anyway: segments below a log start that the journal has are gone too.
     fn tell_holes(&self) {
         let found = self.holes.iter().skip(self.holes_known);
         for hole in found.filter(|hole| self.log_start < hole.to) {

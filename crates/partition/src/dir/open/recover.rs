@@ -3,7 +3,7 @@
 //! Two steps, because names and settings of partitions come from the metadata log, which lies in the journal itself:
 //! [`Recovery::open_metadata`] first, [`Recovery::restore`] for everything else; [`Restored::finish`] ends with a checkpoint, so
 //! that recovering twice equals recovering once. Bytes below the durable point that do not verify become a [`Hole`]; a log never
-//! comes back shorter than it was acknowledged. Where nothing tells which logs lost something the directory stays closed until an
+//! comes back shorter than it was acknowledged. Where nothing shows which logs lost something the directory stays closed until an
 //! operator accepts it (see `accept_loss`). On a full disk, what finds no room stays in memory, the last checkpoint holds on, and
 //! the segment writer goes on from there.
 

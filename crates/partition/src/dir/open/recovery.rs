@@ -38,7 +38,7 @@ pub struct Recovery {
     pub(super) is_full: bool,
     /// Batches that wait in memory for the files, of all logs.
     pub(super) pending_bytes: usize,
-    /// Logs that the journal tells something of.
+    /// Logs that the journal has something of.
     pub(super) changed: usize,
     /// Names of directories with what was rescued of partitions whose files could not be read.
     pub(super) rescues: BTreeSet<String>,

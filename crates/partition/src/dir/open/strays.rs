@@ -244,7 +244,7 @@ impl Recovery {
         removed.map_err(|error| self.io(error))
     }
 
-    /// Whether the metadata log is read and never told of a partition.
+    /// True if the metadata log is read and never told of a partition.
     pub(super) fn may_be_stray(&self, key: (Uuid, PartitionIndex)) -> bool {
         self.told.is_some() && !self.knew(key)
     }

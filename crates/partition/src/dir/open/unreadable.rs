@@ -1,7 +1,7 @@
 //! Partitions whose files cannot be read at a start: they are offline for the life of the process, the others are not.
 //!
 //! Their files stay as they are, and so does what the checkpoint says of them, for a later start that can read them. What the
-//! journal tells of them is put aside in a log of its own, beside the partition's directory, so that the journal can be used
+//! journal has of them is put aside in a log of its own, beside the partition's directory, so that the journal can be used
 //! again; that start takes it back. Invariant: no acknowledged record is only in memory, and none is in the way of a topic that
 //! is made anew under the same name (the names of what is put aside have the topic's id).
 

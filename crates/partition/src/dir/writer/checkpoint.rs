@@ -160,7 +160,7 @@ impl Ledger {
         self.checkpoint_anyway(point, wall).map(drop)
     }
 
-    /// Whether it came to one: a full disk may have no room for it. None may be under way.
+    /// True if it came to one: a full disk may have no room for it. None may be under way.
     pub(super) fn checkpoint_anyway(
         &mut self,
         point: Point,

@@ -90,7 +90,7 @@ pub(super) struct Ledger {
     pub(super) hot: HotTail,
     /// Written since the last checkpoint began.
     pub(super) unsynced: BTreeMap<Key, Arc<Partition>>,
-    /// Up to where a checkpoint was begun that nothing tells of yet.
+    /// Up to where a checkpoint was begun that nothing names yet.
     pub(super) prepared: Option<Point>,
     /// A checkpoint whose files the syncer syncs.
     pub(super) under_way: Option<Covered>,

@@ -1,6 +1,6 @@
 //! The writes to the ledger by transaction, and what a reading of it may show.
 //!
-//! The first record of each transaction has a key of its own and is never superseded: whether it is there tells what became of a
+//! The first record of each transaction has a key of its own and is never superseded: whether it is there shows what became of a
 //! transaction whose commit was not answered. Invariant: a fate that is known never changes.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,7 +47,7 @@ pub(super) struct Reading {
 pub(super) struct Book {
     writes: Vec<Write>,
     txns: Vec<Txn>,
-    /// Whether a deletion that is the last of its key must still be there.
+    /// True if a deletion that is the last of its key must still be there.
     retains_deletions: bool,
     stable_max: i64,
     /// Deleted keys that the committed reading before found. It may have met them on their way out.
@@ -74,7 +74,7 @@ impl Book {
         });
     }
 
-    /// Whether the transaction has written nothing yet: its next write gets a key that nobody else has.
+    /// True if the transaction has written nothing yet: its next write gets a key that nobody else has.
     pub(super) fn key_of_its_own(&self) -> Option<u64> {
         let txn = self.txns.last()?;
         txn.writes.is_empty().then(|| KEYS + self.txns.len() as u64)

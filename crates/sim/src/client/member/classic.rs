@@ -77,7 +77,7 @@ impl Classic {
         self.came_back = Some(self.generation);
     }
 
-    /// Whether the member has what it had before it came back, without a rebalance. Said once.
+    /// True if the member has what it had before it came back, without a rebalance. Said once.
     pub(super) fn has_resumed(&mut self) -> bool {
         let generation = self.came_back.take();
         self.state == MemberState::Synced && generation == Some(self.generation)
