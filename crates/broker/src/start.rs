@@ -27,6 +27,7 @@ use crate::committer::{Committer, Stage};
 use crate::control::boot::{
     BootError, Snapshots, begin_at, boot, quorum_identity, quorum_settings,
 };
+use crate::control::introduction::learn_cluster_id;
 use crate::control::{self, Mailbox, Membership, Plan, QuorumWorker, Unfit};
 use crate::dir_choice;
 use crate::event_loop::Shard;
@@ -42,6 +43,8 @@ use crate::settings::{Settings, log_config, log_config_of};
 use crate::shared::Shared;
 use crate::topics::Topics;
 
+/// The file of a directory that was used, as Kafka names it.
+const IDENTITY: &str = "meta.properties";
 /// Kafka's id of the metadata topic.
 const METADATA_TOPIC_ID: Uuid = Uuid([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
 
@@ -296,6 +299,20 @@ impl Broker {
     }
 }
 
+/// The cluster that fresh directories are for; `None` where they begin a new one. A node that knows others only by their addresses
+/// asks them.
+fn given_cluster_id(env: &Env, broker: &config::Broker) -> Result<Option<String>, StartError> {
+    let quorum = &broker.quorum;
+    let is_used = |path: &PathBuf| env.disk.exists(&path.join(IDENTITY)).unwrap_or(true);
+    if quorum.is_alone(broker.node_id)
+        || !quorum.voters.is_empty()
+        || broker.log_dirs.iter().any(is_used)
+    {
+        return Ok(quorum.cluster_id());
+    }
+    Ok(Some(learn_cluster_id(env, &quorum.servers)?))
+}
+
 /// The only voter is elected by its own vote, and leads once that is on disk. Its broker is registered before anybody connects.
 fn lead_alone(
     shared: &Shared,
@@ -362,12 +379,13 @@ fn recover(env: &Env, settings: &Settings) -> Result<Recovered, StartError> {
             _ => {}
         }
     }
+    let given_id = given_cluster_id(env, &settings.broker)?;
     let mut recoveries = Vec::new();
     for path in paths {
         let fresh = || Identity {
             cluster_id: cluster_id
                 .clone()
-                .or_else(|| settings.broker.quorum.cluster_id())
+                .or_else(|| given_id.clone())
                 .unwrap_or_else(|| random_uuid(env).to_string()),
             node_id: node.0,
         };

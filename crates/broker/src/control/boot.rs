@@ -24,6 +24,10 @@ use crate::settings::Settings;
 pub enum BootError {
     #[error("metadata log: {0}")]
     Log(&'static str),
+    #[error(
+        "no node at {servers} says which cluster it is of: start one of them first, or name the voters in controller.quorum.voters"
+    )]
+    Unintroduced { servers: String },
     #[error("cannot read {path}: {error}")]
     Read { path: String, error: io::Error },
 }

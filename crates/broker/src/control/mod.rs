@@ -6,6 +6,7 @@
 
 pub(crate) mod boot;
 pub(crate) mod envelope;
+pub(crate) mod introduction;
 mod lifecycle;
 mod links;
 mod log_read;
