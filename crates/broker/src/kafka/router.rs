@@ -265,7 +265,7 @@ fn route(call: &mut Call<'_>, key: ApiKey, head: &RequestHead, reader: Reader) -
         ApiKey::Metadata => with(call, reader, |call, request| {
             metadata::on_metadata(call, request, Attempt::First)
         }),
-        ApiKey::DescribeCluster => tell(call, key, reader, describe_cluster::handle),
+        ApiKey::DescribeCluster => with(call, reader, describe_cluster::on_describe_cluster),
         ApiKey::DescribeConfigs => tell(call, key, reader, describe_configs::handle),
         ApiKey::DescribeTopicPartitions => {
             let topics = call.desk.topics();

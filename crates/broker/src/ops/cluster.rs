@@ -5,31 +5,41 @@ use std::collections::BTreeMap;
 use meta::Record;
 use meta::decide::elect_leaders::{Elected, Election, elect_leaders};
 use meta::decide::update_features::{Controllers, Update, UpdateError, update_features};
-use model::{BrokerId, LeaderEpoch, Offset, Timestamp};
-use wire::Uuid;
+use model::{BrokerId, Timestamp};
+use raft::{Listener, Replica};
 
 use super::view::{Endpoint, View};
 use super::{Desk, Mode};
 
-/// The metadata log as it is now, on its only voter.
+/// The quorum of the metadata log, as this node sees it now.
 pub(crate) struct Quorum {
-    pub(crate) directory: Uuid,
-    pub(crate) epoch: LeaderEpoch,
-    pub(crate) high_watermark: Offset,
-    pub(crate) end: Offset,
+    pub(crate) own: Replica,
+    pub(crate) view: raft::View,
+    /// Where voters are found. Empty listeners: at the doors of the broker.
+    pub(crate) voters: Vec<(BrokerId, Vec<Listener>)>,
     pub(crate) wall: Timestamp,
 }
 
 pub(crate) fn quorum(desk: &Desk) -> Quorum {
-    let metadata = &desk.shared.metadata;
-    let bounds = metadata.log_bounds();
+    let shared = &desk.shared;
+    let plan = shared.metadata.plan.lock();
+    let voters = plan.quorum.history().voters().iter();
+    let voters = voters.map(|voter| (voter.replica.id, voter.listeners.clone()));
     Quorum {
-        directory: metadata.log_dir().id,
-        epoch: bounds.epoch,
-        high_watermark: bounds.high_watermark,
-        end: bounds.log_end,
-        wall: desk.shared.env.clock.wall_ms(),
+        own: Replica {
+            id: shared.config().broker.node_id,
+            directory: shared.metadata.log_dir().id,
+        },
+        view: plan.quorum.view(),
+        voters: voters.collect(),
+        wall: shared.env.clock.wall_ms(),
     }
+}
+
+/// The active controller, as this node knows it.
+pub(crate) fn leader(desk: &Desk) -> Option<BrokerId> {
+    let plan = desk.shared.metadata.plan.lock();
+    plan.quorum.leader().map(|(id, _)| id)
 }
 
 /// A kind of ids that coordinators look after.

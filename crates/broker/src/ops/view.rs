@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use env::logs::Loggers;
 use meta::{Image, Registration};
+use model::BrokerId;
 
 use super::{Asker, Desk};
 use crate::settings::Settings;
@@ -21,6 +22,8 @@ pub(crate) struct View<'a> {
     /// A volume of this broker takes names that differ in case alone for one.
     pub(crate) folds_names: bool,
     pub(crate) loggers: &'a Loggers,
+    /// The active controller, where somebody looked.
+    pub(crate) leader: Option<BrokerId>,
 }
 
 /// Where a client finds a broker.
@@ -60,7 +63,13 @@ impl<'a> View<'a> {
             asker,
             folds_names: false,
             loggers,
+            leader: None,
         }
+    }
+
+    /// The same with the active controller, as this node knows it.
+    pub(crate) fn led_by(self, leader: Option<BrokerId>) -> View<'a> {
+        View { leader, ..self }
     }
 
     /// The same where a volume takes names that differ in case alone for one.
@@ -93,8 +102,20 @@ impl<'a> View<'a> {
         })
     }
 
+    /// The endpoint of a broker that lives.
+    pub(crate) fn live_endpoint(&self, id: BrokerId) -> Option<Endpoint> {
+        let broker = self.image.broker(id).filter(|broker| !broker.is_fenced)?;
+        self.endpoint(broker)
+    }
+
+    /// The broker that clients take for the controller; -1 if none lives. The active controller may serve no clients, so that Kafka
+    /// names any broker: each passes on what it cannot decide. The active one, where it is a broker, saves a way.
     pub(crate) fn controller_id(&self) -> i32 {
-        self.broker.node_id.0
+        let lives = |id: &BrokerId| self.live_endpoint(*id).is_some();
+        let preferred = [self.leader, Some(self.broker.node_id)].into_iter();
+        let any = self.image.brokers().map(|broker| broker.id);
+        let found = preferred.flatten().chain(any).find(lives);
+        found.unwrap_or(meta::NO_LEADER).0
     }
 }
 

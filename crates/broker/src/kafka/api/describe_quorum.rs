@@ -1,6 +1,8 @@
-//! DescribeQuorum: who keeps the metadata log, and how far (KIP-595, KIP-836, KIP-853). Asked about any other partition, the
-//! broker does not know it.
+//! DescribeQuorum: the replicas of the metadata log, and how far each came (KIP-595, KIP-836, KIP-853). Only their leader knows; another
+//! node names it. Asked about any other partition, the broker does not know it.
 
+use model::BrokerId;
+use raft::{Moment, RoleName, VoterView};
 use wire::messages::describe_quorum_response::{
     Listener, Node, PartitionData, ReplicaState, TopicData,
 };
@@ -15,6 +17,9 @@ use crate::ops::view::View;
 
 /// First version that knows directories, and where voters listen.
 const DIRECTORIES_VERSION: i16 = 2;
+/// Kafka's words for the error.
+const NOT_LEADER: &str = "For requests intended only for the leader, this error indicates that the broker is not the current leader. \
+     For requests intended for any replica, this error indicates that the broker is not a replica of the topic partition.";
 
 pub(crate) fn on_describe_quorum(call: &mut Call<'_>, request: DescribeQuorumRequest) -> Outcome {
     let scene = call.scene();
@@ -28,7 +33,7 @@ fn handle(
     request: &DescribeQuorumRequest,
     version: i16,
     view: &View<'_>,
-    log: &Quorum,
+    quorum: &Quorum,
 ) -> DescribeQuorumResponse {
     let is_known = match request.topics.as_slice() {
         [topic] if topic.topic_name == METADATA_TOPIC => match topic.partitions.as_slice() {
@@ -40,53 +45,101 @@ fn handle(
     if !is_known {
         return unknown(request);
     }
-    let leader_id = view.broker.node_id.0;
-    let has_directories = DIRECTORIES_VERSION <= version;
-    let voter = ReplicaState {
-        replica_id: leader_id,
-        replica_directory_id: if has_directories {
-            log.directory
-        } else {
-            Uuid::ZERO
-        },
-        log_end_offset: log.end.0,
-        last_fetch_timestamp: log.wall.0,
-        last_caught_up_timestamp: log.wall.0,
-    };
-    let partition = PartitionData {
-        partition_index: METADATA_PARTITION.0,
-        leader_id,
-        leader_epoch: log.epoch.0,
-        high_watermark: log.high_watermark.0,
-        current_voters: vec![voter],
-        error_message: None,
-        ..PartitionData::default()
+    let partition = if quorum.view.role == RoleName::Leader {
+        PartitionData {
+            high_watermark: quorum.view.watermark.map_or(-1, |offset| offset.0),
+            current_voters: states(&quorum.view.voters, quorum, version),
+            observers: states(&quorum.view.observers, quorum, version),
+            error_message: None,
+            ..of_epoch(quorum)
+        }
+    } else {
+        // As Kafka answers; the leader, as far as it is known, is where to ask instead.
+        PartitionData {
+            error_code: ErrorCode::NotLeaderOrFollower.code(),
+            error_message: Some(NOT_LEADER.to_owned()),
+            ..of_epoch(quorum)
+        }
     };
     let topic = TopicData {
         topic_name: METADATA_TOPIC.to_owned(),
         partitions: vec![partition],
     };
+    let has_nodes = DIRECTORIES_VERSION <= version;
+    let nodes = quorum.voters.iter().filter(|_| has_nodes);
     DescribeQuorumResponse {
         topics: vec![topic],
-        nodes: has_directories.then(|| node(view)).into_iter().collect(),
+        nodes: nodes
+            .map(|(id, listeners)| node(view, *id, listeners))
+            .collect(),
         error_message: None,
         ..DescribeQuorumResponse::default()
     }
 }
 
-/// Brokers and controllers share their doors.
-fn node(view: &View<'_>) -> Node {
-    let node_id = view.broker.node_id;
-    let own = view.image.broker(node_id);
-    let address = own.and_then(|broker| view.endpoint(broker));
-    let listener = address.map(|address| Listener {
-        name: view.listener.to_owned(),
-        host: address.host,
-        port: address.port,
+fn of_epoch(quorum: &Quorum) -> PartitionData {
+    PartitionData {
+        partition_index: METADATA_PARTITION.0,
+        leader_id: quorum.view.leader.unwrap_or(meta::NO_LEADER).0,
+        leader_epoch: quorum.view.epoch.0,
+        high_watermark: -1,
+        ..PartitionData::default()
+    }
+}
+
+/// The replicas as their leader sees them; itself it sees now.
+fn states(replicas: &[VoterView], quorum: &Quorum, version: i16) -> Vec<ReplicaState> {
+    let state = |seen: &VoterView| {
+        let is_own = seen.replica.id == quorum.own.id;
+        let time = |moment: Option<Moment>| match moment {
+            _ if is_own => quorum.wall.0,
+            Some(moment) => moment.wall.0,
+            None => -1,
+        };
+        let directory = if is_own {
+            quorum.own.directory
+        } else {
+            seen.replica.directory
+        };
+        ReplicaState {
+            replica_id: seen.replica.id.0,
+            replica_directory_id: if DIRECTORIES_VERSION <= version {
+                directory
+            } else {
+                Uuid::ZERO
+            },
+            log_end_offset: seen.end.map_or(-1, |offset| offset.0),
+            last_fetch_timestamp: time(seen.last_fetch),
+            last_caught_up_timestamp: time(seen.last_caught_up),
+        }
+    };
+    replicas.iter().map(state).collect()
+}
+
+/// Where a voter is found; one that told of no listener has the doors of its broker.
+fn node(view: &View<'_>, id: BrokerId, listeners: &[raft::Listener]) -> Node {
+    let of_broker = || {
+        let broker = view.image.broker(id)?;
+        let address = view.endpoint(broker)?;
+        Some(Listener {
+            name: view.listener.to_owned(),
+            host: address.host,
+            port: address.port,
+        })
+    };
+    let own = listeners.iter().map(|listener| Listener {
+        name: listener.name.clone(),
+        host: listener.endpoint.host.clone(),
+        port: listener.endpoint.port,
     });
+    let listeners = if listeners.is_empty() {
+        of_broker().into_iter().collect()
+    } else {
+        own.collect()
+    };
     Node {
-        node_id: node_id.0,
-        listeners: listener.into_iter().collect(),
+        node_id: id.0,
+        listeners,
     }
 }
 
@@ -117,9 +170,53 @@ mod tests {
     use super::*;
     use crate::kafka::api::fixture::Fixture;
     use model::{LeaderEpoch, Offset, Timestamp};
+    use raft::{Endpoint, Replica};
     use wire::messages::describe_quorum_request;
 
-    fn ask(asked: &[(&str, &[i32])]) -> DescribeQuorumResponse {
+    const OWN: Replica = Replica {
+        id: BrokerId(1),
+        directory: Uuid([2; 16]),
+    };
+
+    fn seen(id: i32, end: Option<i64>, fetched: Option<i64>) -> VoterView {
+        let at = |wall| Moment {
+            now: model::Instant(0),
+            wall: Timestamp(wall),
+        };
+        VoterView {
+            replica: Replica {
+                id: BrokerId(id),
+                directory: Uuid::ZERO,
+            },
+            end: end.map(Offset),
+            last_fetch: fetched.map(at),
+            last_caught_up: fetched.map(|wall| at(wall - 1)),
+        }
+    }
+
+    /// Node 1 leads, alone.
+    fn alone() -> Quorum {
+        let view = raft::View {
+            role: RoleName::Leader,
+            epoch: LeaderEpoch(3),
+            leader: Some(BrokerId(1)),
+            voted: None,
+            watermark: Some(Offset(7)),
+            end: Offset(8),
+            durable: Offset(8),
+            may_vote: true,
+            voters: vec![seen(1, Some(8), None)],
+            observers: Vec::new(),
+        };
+        Quorum {
+            own: OWN,
+            view,
+            voters: vec![(BrokerId(1), Vec::new())],
+            wall: Timestamp(99),
+        }
+    }
+
+    fn ask(asked: &[(&str, &[i32])], quorum: &Quorum) -> DescribeQuorumResponse {
         let topics = asked
             .iter()
             .map(
@@ -134,28 +231,78 @@ mod tests {
                 },
             )
             .collect();
-        let log = Quorum {
-            directory: Uuid([2; 16]),
-            epoch: LeaderEpoch(3),
-            high_watermark: Offset(7),
-            end: Offset(8),
-            wall: Timestamp(99),
-        };
         let fixture = Fixture::new("");
         let request = DescribeQuorumRequest { topics };
         let view = fixture.view();
         for version in 0..=2 {
-            let response = handle(&request, version, &view, &log);
+            let response = handle(&request, version, &view, quorum);
             let written =
                 wire::frame::encode_response(ApiKey::DescribeQuorum, &response, version, 7);
             assert!(written.is_ok(), "version {version}: {:?}", written.err());
         }
-        handle(&request, 2, &view, &log)
+        handle(&request, 2, &view, quorum)
+    }
+
+    #[test]
+    fn a_leader_answers_how_far_each_replica_came() {
+        let listener = raft::Listener {
+            name: "CONTROLLER".into(),
+            endpoint: Endpoint {
+                host: "b".into(),
+                port: 9093,
+            },
+        };
+        let mut quorum = alone();
+        quorum.view.voters = vec![
+            seen(1, Some(8), None),
+            seen(2, Some(6), Some(90)),
+            seen(3, None, None),
+        ];
+        quorum.view.observers = vec![seen(4, Some(8), Some(95))];
+        quorum.voters.push((BrokerId(2), vec![listener]));
+        quorum.voters.push((BrokerId(3), Vec::new()));
+        let response = ask(&[("__cluster_metadata", &[0])], &quorum);
+        let partition = &response.topics[0].partitions[0];
+        let told = |states: &[ReplicaState]| -> Vec<(i32, i64, i64, i64)> {
+            let told = |of: &ReplicaState| {
+                (
+                    of.replica_id,
+                    of.log_end_offset,
+                    of.last_fetch_timestamp,
+                    of.last_caught_up_timestamp,
+                )
+            };
+            states.iter().map(told).collect()
+        };
+        assert_eq!(
+            told(&partition.current_voters),
+            [(1, 8, 99, 99), (2, 6, 90, 89), (3, -1, -1, -1)]
+        );
+        assert_eq!(told(&partition.observers), [(4, 8, 95, 94)]);
+        let ports: Vec<(i32, Option<u16>)> = (response.nodes.iter())
+            .map(|node| (node.node_id, node.listeners.first().map(|at| at.port)))
+            .collect();
+        assert_eq!(ports, [(1, Some(9092)), (2, Some(9093)), (3, None)]);
+    }
+
+    #[test]
+    fn a_node_that_does_not_lead_names_the_one_that_does() {
+        let mut quorum = alone();
+        quorum.view.role = RoleName::Follower;
+        for (leader, id) in [(Some(BrokerId(2)), 2), (None, -1)] {
+            quorum.view.leader = leader;
+            let response = ask(&[("__cluster_metadata", &[0])], &quorum);
+            let partition = &response.topics[0].partitions[0];
+            assert_eq!(response.error_code, 0);
+            assert_eq!((partition.error_code, partition.leader_id), (6, id));
+            assert_eq!(partition.leader_epoch, 3);
+            assert!(partition.current_voters.is_empty());
+        }
     }
 
     #[test]
     fn the_only_node_leads_and_votes() {
-        let response = ask(&[("__cluster_metadata", &[0])]);
+        let response = ask(&[("__cluster_metadata", &[0])], &alone());
         let partition = &response.topics[0].partitions[0];
         assert_eq!((partition.leader_id, partition.leader_epoch), (1, 3));
         assert_eq!(partition.high_watermark, 7);
@@ -180,7 +327,7 @@ mod tests {
             &[("__cluster_metadata", &[1])],
             both,
         ] {
-            let response = ask(asked);
+            let response = ask(asked, &alone());
             assert_eq!((response.error_code, response.nodes.len()), (0, 0));
             assert_eq!(response.topics.len(), asked.len());
             assert_eq!(response.topics[0].partitions[0].error_code, 3);

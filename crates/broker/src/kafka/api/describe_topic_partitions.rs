@@ -9,7 +9,7 @@ use wire::messages::describe_topic_partitions_response::{
 use wire::messages::{DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse};
 use wire::{ErrorCode, Uuid};
 
-use super::{NO_OPERATIONS, number, numbers};
+use super::{NO_OPERATIONS, number, numbers, offline};
 use crate::ops::access::Resource;
 use crate::ops::view::View;
 
@@ -97,7 +97,7 @@ fn page(
             isr_nodes: numbers(&partition.isr),
             eligible_leader_replicas: Some(numbers(&partition.eligible_leaders)),
             last_known_elr: Some(numbers(&partition.last_known_leaders)),
-            offline_replicas: Vec::new(),
+            offline_replicas: offline::replicas(partition, view),
         };
     DescribeTopicPartitionsResponseTopic {
         error_code: 0,

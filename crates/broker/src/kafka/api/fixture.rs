@@ -5,10 +5,11 @@ use meta::decide::Uuids;
 use meta::decide::create_topics::{NewTopic, create_topics};
 use meta::decide::register_broker::{self, register_broker};
 use meta::{Endpoint, Image, Record, SecurityProtocol};
-use model::BrokerId;
+use model::{BrokerId, LeaderEpoch, Offset, Timestamp};
 use wire::Uuid;
 
 use crate::ops::Asker;
+use crate::ops::cluster::Quorum;
 use crate::ops::view::View;
 
 pub(super) struct Fixture {
@@ -91,6 +92,37 @@ impl Fixture {
         fixture
     }
 
+    /// Broker 2, at port 9192.
+    pub(super) fn register_second(&mut self, is_fenced: bool) {
+        let registration = register_broker::Broker {
+            id: BrokerId(2),
+            incarnation: Uuid([3; 16]),
+            endpoints: vec![Endpoint {
+                name: "PLAINTEXT".into(),
+                host: "127.0.0.1".into(),
+                port: 9192,
+                protocol: SecurityProtocol::PLAINTEXT,
+            }],
+            rack: None,
+            log_dirs: vec![Uuid([4; 16])],
+        };
+        self.replay(&register_broker(&self.image.clone(), &registration));
+        if is_fenced {
+            self.fence(BrokerId(2));
+        }
+    }
+
+    pub(super) fn fence(&mut self, id: BrokerId) {
+        let epoch = self.image.broker(id).expect("registered").epoch;
+        let change = wire::metadata::BrokerRegistrationChangeRecord {
+            broker_id: id.0,
+            broker_epoch: epoch,
+            fenced: 1,
+            ..Default::default()
+        };
+        self.replay(&[change.into()]);
+    }
+
     pub(super) fn replay(&mut self, records: &[Record]) {
         let place = self.image.next_place();
         self.image.replay(place, records).expect("fits");
@@ -112,6 +144,7 @@ impl Fixture {
             asker: &self.asker,
             folds_names: false,
             loggers: &self.loggers,
+            leader: Some(BrokerId(1)),
         }
     }
 
@@ -124,4 +157,36 @@ impl Fixture {
 pub(super) fn uuids() -> impl FnMut() -> Uuid {
     let mut next = 1000;
     move || uuid(&mut next)
+}
+
+/// Nodes 1, 2 and 3 vote, at the hosts a, b and c; node 2 leads, and this is node 1.
+pub(super) fn quorum_of_three() -> Quorum {
+    let voter = |(id, host): (i32, &str)| {
+        let endpoint = raft::Endpoint {
+            host: host.into(),
+            port: 9093,
+        };
+        let name = "CONTROLLER".into();
+        (BrokerId(id), vec![raft::Listener { name, endpoint }])
+    };
+    Quorum {
+        own: raft::Replica {
+            id: BrokerId(1),
+            directory: Uuid([2; 16]),
+        },
+        view: raft::View {
+            role: raft::RoleName::Follower,
+            epoch: LeaderEpoch(3),
+            leader: Some(BrokerId(2)),
+            voted: None,
+            watermark: Some(Offset(7)),
+            end: Offset(8),
+            durable: Offset(8),
+            may_vote: true,
+            voters: Vec::new(),
+            observers: Vec::new(),
+        },
+        voters: [(1, "a"), (2, "b"), (3, "c")].map(voter).to_vec(),
+        wall: Timestamp(99),
+    }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use meta::decide::Uuids;
 use meta::{Record, Topic};
+use model::BrokerId;
 use wire::messages::metadata_request::MetadataRequestTopic;
 use wire::messages::metadata_response::{
     MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
@@ -12,16 +13,19 @@ use wire::messages::metadata_response::{
 use wire::messages::{MetadataRequest, MetadataResponse};
 use wire::{ApiKey, ErrorCode, Uuid};
 
-use super::{NO_OPERATIONS, number, numbers, offline};
+use super::{NO_OPERATIONS, number, offline};
 use crate::event_loop::Outcome;
 use crate::kafka::call::{Attempt, Call};
 use crate::kafka::forward;
 use crate::ops::access::Resource;
+use crate::ops::cluster;
 use crate::ops::topics::create_by_the_way;
 use crate::ops::view::View;
 
 /// First version that can ask by id; two versions before had the field without the meaning.
 const IDS_FROM: i16 = 12;
+/// First version that tells a listener that a leader has not from a leader that is away.
+const LISTENERS_VERSION: i16 = 6;
 /// Versions that ask for what may be done with the cluster.
 const CLUSTER_OPERATIONS_IN: std::ops::RangeInclusive<i16> = 8..=10;
 
@@ -33,7 +37,9 @@ pub(crate) fn on_metadata(
     let scene = call.scene();
     let shared = Arc::clone(&call.desk.shared);
     let version = call.version();
-    let view = scene.view(&shared.metadata.cluster_id);
+    let view = scene
+        .view(&shared.metadata.cluster_id)
+        .led_by(cluster::leader(call.desk));
     if attempt == Attempt::First && !missing(&request, version, &view).is_empty() {
         let asked = request.clone();
         let again = move |call: &mut Call<'_>, attempt| on_metadata(call, asked, attempt);
@@ -88,12 +94,14 @@ pub(crate) fn handle(request: &MetadataRequest, version: i16, view: &View<'_>) -
     };
     let topics = match &request.topics {
         Some(topics) if !is_sound(topics, version) => return refuse(topics),
-        Some(topics) if asks_by_id(topics) => by_id(topics, &operations, view),
-        Some(topics) if 0 < version || !topics.is_empty() => by_name(topics, &operations, view),
+        Some(topics) if asks_by_id(topics) => by_id(topics, &operations, view, version),
+        Some(topics) if 0 < version || !topics.is_empty() => {
+            by_name(topics, &operations, view, version)
+        }
         _ => view
             .image
             .topics()
-            .map(|topic| known(topic, &operations))
+            .map(|topic| known(topic, &operations, view, version))
             .collect(),
     };
     let asks_cluster =
@@ -145,6 +153,7 @@ fn by_name(
     topics: &[MetadataRequestTopic],
     operations: Operations<'_>,
     view: &View<'_>,
+    version: i16,
 ) -> Vec<MetadataResponseTopic> {
     let mut seen = BTreeSet::new();
     let names = topics
@@ -156,7 +165,7 @@ fn by_name(
     let there = there
         .into_iter()
         .filter_map(|name| view.image.topic(name))
-        .map(|topic| known(topic, operations));
+        .map(|topic| known(topic, operations, view, version));
     let absent = absent.into_iter().map(|name| MetadataResponseTopic {
         error_code: match meta::name::check(name) {
             Ok(()) => ErrorCode::UnknownTopicOrPartition.code(),
@@ -175,6 +184,7 @@ fn by_id(
     topics: &[MetadataRequestTopic],
     operations: Operations<'_>,
     view: &View<'_>,
+    version: i16,
 ) -> Vec<MetadataResponseTopic> {
     let mut seen = BTreeSet::new();
     let ids = topics
@@ -182,7 +192,7 @@ fn by_id(
         .map(|topic| topic.topic_id)
         .filter(|id| !id.is_zero() && seen.insert(*id));
     let answer = |id: Uuid| match view.image.topic_by_id(id) {
-        Some(topic) => known(topic, operations),
+        Some(topic) => known(topic, operations, view, version),
         None => MetadataResponseTopic {
             error_code: ErrorCode::UnknownTopicId.code(),
             name: None,
@@ -194,18 +204,15 @@ fn by_id(
     ids.map(answer).collect()
 }
 
-fn known(topic: &std::sync::Arc<Topic>, operations: Operations<'_>) -> MetadataResponseTopic {
-    let describe = |(index, partition): (usize, &meta::Partition)| MetadataResponsePartition {
-        error_code: match partition.leader {
-            meta::NO_LEADER => ErrorCode::LeaderNotAvailable.code(),
-            _ => 0,
-        },
+fn known(
+    topic: &Arc<Topic>,
+    operations: Operations<'_>,
+    view: &View<'_>,
+    version: i16,
+) -> MetadataResponseTopic {
+    let describe = |(index, found): (usize, &meta::Partition)| MetadataResponsePartition {
         partition_index: number(index),
-        leader_id: partition.leader.0,
-        leader_epoch: partition.leader_epoch.0,
-        replica_nodes: numbers(&partition.replicas),
-        isr_nodes: numbers(&partition.isr),
-        offline_replicas: Vec::new(),
+        ..partition(found, view, version)
     };
     MetadataResponseTopic {
         error_code: 0,
@@ -214,6 +221,48 @@ fn known(topic: &std::sync::Arc<Topic>, operations: Operations<'_>) -> MetadataR
         is_internal: meta::name::is_internal(&topic.name),
         partitions: topic.partitions.iter().enumerate().map(describe).collect(),
         topic_authorized_operations: operations(&topic.name),
+    }
+}
+
+/// Clients are sent to a leader that lives and that they can reach. The oldest ones are told of no other replicas, and that some are
+/// missing.
+fn partition(found: &meta::Partition, view: &View<'_>, version: i16) -> MetadataResponsePartition {
+    let lives = |id: &BrokerId| view.live_endpoint(*id).is_some();
+    let shown = |ids: &[BrokerId]| -> Vec<i32> {
+        let ids = ids.iter().filter(|id| 0 < version || lives(id));
+        ids.map(|id| id.0).collect()
+    };
+    let (replica_nodes, isr_nodes) = (shown(&found.replicas), shown(&found.isr));
+    let is_whole =
+        (replica_nodes.len(), isr_nodes.len()) == (found.replicas.len(), found.isr.len());
+    let is_led = lives(&found.leader);
+    let code = if !is_led {
+        let is_registered = view
+            .image
+            .broker(found.leader)
+            .is_some_and(|it| !it.is_fenced);
+        if is_registered && LISTENERS_VERSION <= version {
+            ErrorCode::ListenerNotFound
+        } else {
+            ErrorCode::LeaderNotAvailable
+        }
+    } else if !is_whole {
+        ErrorCode::ReplicaNotAvailable
+    } else {
+        ErrorCode::None
+    };
+    MetadataResponsePartition {
+        error_code: code.code(),
+        leader_id: if is_led {
+            found.leader.0
+        } else {
+            meta::NO_LEADER.0
+        },
+        leader_epoch: found.leader_epoch.0,
+        replica_nodes,
+        isr_nodes,
+        offline_replicas: offline::replicas(found, view),
+        ..MetadataResponsePartition::default()
     }
 }
 
@@ -340,11 +389,74 @@ mod tests {
             listener: "INTERNAL",
             ..fixture.view()
         };
-        assert!(
-            handle(&MetadataRequest::default(), 9, &elsewhere)
-                .brokers
-                .is_empty()
+        let response = handle(&MetadataRequest::default(), 9, &elsewhere);
+        assert!(response.brokers.is_empty());
+        assert_eq!(response.controller_id, -1, "nobody could be asked");
+        let led = |version| {
+            let request = MetadataRequest {
+                topics: Some(vec![named("a")]),
+                ..MetadataRequest::default()
+            };
+            let response = handle(&request, version, &elsewhere);
+            let partition = &response.topics[0].partitions[0];
+            (partition.error_code, partition.leader_id)
+        };
+        assert_eq!((led(5), led(6)), ((5, -1), (72, -1)));
+    }
+
+    #[test]
+    fn a_fenced_broker_is_no_broker_no_controller_and_leads_nothing() {
+        let mut fixture = Fixture::new("");
+        fixture.register_second(false);
+        let request = MetadataRequest {
+            topics: Some(vec![named("a")]),
+            ..MetadataRequest::default()
+        };
+        let ids = |response: &MetadataResponse| -> Vec<i32> {
+            response.brokers.iter().map(|it| it.node_id).collect()
+        };
+        let both = handle(&request, 9, &fixture.view().led_by(Some(BrokerId(2))));
+        assert_eq!((ids(&both), both.controller_id), (vec![1, 2], 2));
+        let unknown = handle(&request, 9, &fixture.view().led_by(Some(BrokerId(3))));
+        assert_eq!(
+            unknown.controller_id, 1,
+            "a controller alone serves no clients"
         );
+
+        fixture.fence(BrokerId(1));
+        let view = fixture.view();
+        let response = handle(&request, 9, &view);
+        assert_eq!((ids(&response), response.controller_id), (vec![2], 2));
+        let told = |version| {
+            let response = handle(&request, version, &view);
+            let partition = response.topics[0].partitions[0].clone();
+            (
+                (partition.error_code, partition.leader_id),
+                partition.replica_nodes,
+                partition.offline_replicas,
+            )
+        };
+        assert_eq!(told(9), ((5, -1), vec![1], vec![1]));
+        assert_eq!(told(0), ((5, -1), vec![], vec![1]));
+    }
+
+    #[test]
+    fn a_replica_in_a_directory_that_failed_is_offline() {
+        let mut fixture = Fixture::new("");
+        let epoch = fixture.image.broker(BrokerId(1)).expect("registered").epoch;
+        let change = wire::metadata::BrokerRegistrationChangeRecord {
+            broker_id: 1,
+            broker_epoch: epoch,
+            log_dirs: vec![Uuid([7; 16])],
+            ..Default::default()
+        };
+        fixture.replay(&[change.into()]);
+        let request = MetadataRequest {
+            topics: None,
+            ..MetadataRequest::default()
+        };
+        let response = handle(&request, 9, &fixture.view());
+        assert_eq!(response.topics[0].partitions[0].offline_replicas, [1]);
     }
 
     #[test]

@@ -502,7 +502,7 @@ mod tests {
         check(
             ApiKey::DescribeCluster,
             fixture,
-            |request: &DescribeClusterRequest, _, view| describe_cluster::handle(request, view),
+            |request: &DescribeClusterRequest, _, view| describe_cluster::at_brokers(request, view),
         );
     }
 
