@@ -7,7 +7,7 @@ use clap::{ArgMatches, Parser, Subcommand};
 
 use crate::arguments::Global;
 use crate::failure::Failure;
-use crate::{bench, clients, consume, group, inspect, produce, repair, serve, topic, txn};
+use crate::{bench, clients, cluster, consume, group, inspect, produce, repair, serve, topic, txn};
 
 /// A durable log that speaks the Kafka protocol.
 #[derive(Debug, Parser)]
@@ -60,6 +60,8 @@ pub(crate) enum Command {
     /// List, describe and abort transactions
     #[command(visible_alias = "transactions")]
     Txn(txn::TxnArgs),
+    /// Show the state of the cluster: its quorum, brokers and directories, and what is wrong
+    Cluster(cluster::ClusterArgs),
     /// List clients that push their metrics, and show what they pushed last
     #[command(visible_alias = "clients")]
     Client(clients::ClientArgs),
@@ -112,6 +114,9 @@ mod tests {
             "esker topic trim t --before 10 --partition 0",
             "esker topics list --bootstrap-server h:1",
             "esker client list",
+            "esker cluster status --json",
+            "esker cluster brokers -b h:1",
+            "esker cluster quorum",
             "esker client describe orders-1 --metric org.apache.kafka.producer.",
             "esker produce t -k : -H a=b --partition 3 --codec zstd --acks all access.log",
             "esker consume t --from beginning -n 3 -e -f %o --partition 0,1",
@@ -138,6 +143,8 @@ mod tests {
             "esker fly",
             "esker topic create",
             "esker topic create t --partitions x",
+            "esker cluster",
+            "esker cluster start",
             "esker topic create t --config novalue",
             "esker topic alter t",
             "esker topic trim t",

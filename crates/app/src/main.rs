@@ -7,6 +7,7 @@ mod allocator;
 mod arguments;
 mod bench;
 mod clients;
+mod cluster;
 mod connect;
 mod consume;
 mod failure;
@@ -49,6 +50,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Topic(args) => topic::topic(&global, &args),
         Command::Group(args) => group::group(&global, &args),
         Command::Txn(args) => txn::txn(&global, &args),
+        Command::Cluster(args) => cluster::cluster(&global, &args),
         Command::Client(args) => clients::clients(&global, &args),
         Command::Produce(args) => produce::produce(&global, &args),
         Command::Consume(args) => consume::consume(&global, &args),

@@ -494,7 +494,7 @@ fn topic_of(found: &MetadataResponseTopic) -> Result<Topic, Error> {
     })
 }
 
-fn host_port(host: &str, port: i32) -> String {
+pub(crate) fn host_port(host: &str, port: i32) -> String {
     if host.contains(':') {
         format!("[{host}]:{port}")
     } else {

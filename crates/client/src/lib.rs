@@ -17,7 +17,7 @@ mod session;
 pub use admin::{
     ActiveProducer, BrokerInfo, Change, ClusterInfo, Committed, Created, DescribedTransaction,
     Found, GroupInfo, GroupMember, ListedGroup, ListedTransaction, LogDir, NewTopic, Part, Place,
-    Resource, Setting, SettingSource, Stored,
+    QuorumInfo, ReplicaInfo, Resource, Setting, SettingSource, Stored,
 };
 pub use cluster::{Client, Options, Outage, Outages, Partition, Topic};
 pub use connection::Connection;

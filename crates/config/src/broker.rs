@@ -290,7 +290,7 @@ impl Broker {
         self.layers.fixed.warning()
     }
 
-    /// What an operator has accepted between nodes, for a line at start.
+    /// A line at start about what an operator has accepted between nodes.
     #[must_use]
     pub fn warning_of_nodes(&self) -> Option<String> {
         let door = self.door_for_nodes()?;

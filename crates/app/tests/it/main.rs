@@ -4,6 +4,7 @@
 
 mod benching;
 mod broker;
+mod cluster;
 mod completions;
 mod errors;
 mod groups;

@@ -1,7 +1,7 @@
 //! Questions about brokers: the cluster, log directories, active producers.
 
 use wire::messages::describe_cluster_response::DescribeClusterBroker;
-use wire::messages::describe_log_dirs_response::DescribeLogDirsPartition;
+use wire::messages::describe_log_dirs_response::{DescribeLogDirsPartition, DescribeLogDirsResult};
 use wire::messages::describe_producers_request::TopicRequest;
 use wire::messages::{DescribeClusterRequest, DescribeLogDirsRequest, DescribeProducersRequest};
 
@@ -34,6 +34,8 @@ pub struct LogDir {
     pub usable_bytes: Option<i64>,
     /// The directory is offline and lists nothing.
     pub is_failed: bool,
+    /// It takes no new partitions.
+    pub is_cordoned: bool,
     pub stored: Vec<Stored>,
 }
 
@@ -57,12 +59,19 @@ pub struct ActiveProducer {
 }
 
 impl Client {
+    /// The brokers of the cluster, those that are fenced too where the broker that answers knows how to tell of them.
     pub fn describe_cluster(&mut self) -> Result<ClusterInfo, Error> {
         self.retry("describing the cluster", |client| {
-            let response = client.call_any(&DescribeClusterRequest {
+            let request = |include_fenced_brokers| DescribeClusterRequest {
                 endpoint_type: 1,
+                include_fenced_brokers,
                 ..Default::default()
-            })?;
+            };
+            let response = match client.call_any(&request(true)) {
+                // Before Kafka 4.0 there is no field to ask for them.
+                Err(Error::Encode(_)) => client.call_any(&request(false))?,
+                result => result?,
+            };
             Error::check(
                 response.error_code,
                 || "describing the cluster".to_owned(),
@@ -89,35 +98,40 @@ impl Client {
             let ids: Vec<i32> = client.brokers().keys().copied().collect();
             let mut dirs = Vec::new();
             for broker in ids {
-                let response =
-                    client.call_broker(broker, &DescribeLogDirsRequest { topics: None })?;
-                Error::check(
-                    response.error_code,
-                    || format!("log directories of broker {broker}"),
-                    None,
-                )?;
-                for dir in &response.results {
-                    let stored = |topic: &str, p: &DescribeLogDirsPartition| Stored {
-                        topic: topic.to_owned(),
-                        partition: p.partition_index,
-                        bytes: p.partition_size,
-                    };
-                    let all = dir
-                        .topics
-                        .iter()
-                        .flat_map(|topic| topic.partitions.iter().map(|p| stored(&topic.name, p)));
-                    dirs.push(LogDir {
-                        broker,
-                        path: dir.log_dir.clone(),
-                        total_bytes: Some(dir.total_bytes).filter(|bytes| *bytes >= 0),
-                        usable_bytes: Some(dir.usable_bytes).filter(|bytes| *bytes >= 0),
-                        is_failed: dir.error_code != 0,
-                        stored: all.collect(),
-                    });
-                }
+                dirs.extend(client.log_dirs_of(broker)?);
             }
             Ok(dirs)
         })
+    }
+
+    /// The same of one broker, asked once.
+    pub fn log_dirs_of(&mut self, broker: i32) -> Result<Vec<LogDir>, Error> {
+        let response = self.call_broker(broker, &DescribeLogDirsRequest { topics: None })?;
+        Error::check(
+            response.error_code,
+            || format!("log directories of broker {broker}"),
+            None,
+        )?;
+        let stored = |topic: &str, p: &DescribeLogDirsPartition| Stored {
+            topic: topic.to_owned(),
+            partition: p.partition_index,
+            bytes: p.partition_size,
+        };
+        let log_dir = |dir: &DescribeLogDirsResult| {
+            let topics = dir.topics.iter();
+            let all =
+                topics.flat_map(|topic| topic.partitions.iter().map(|p| stored(&topic.name, p)));
+            LogDir {
+                broker,
+                path: dir.log_dir.clone(),
+                total_bytes: Some(dir.total_bytes).filter(|bytes| *bytes >= 0),
+                usable_bytes: Some(dir.usable_bytes).filter(|bytes| *bytes >= 0),
+                is_failed: dir.error_code != 0,
+                is_cordoned: dir.is_cordoned,
+                stored: all.collect(),
+            }
+        };
+        Ok(response.results.iter().map(log_dir).collect())
     }
 
     pub fn describe_producers(

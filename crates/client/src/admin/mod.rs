@@ -6,6 +6,7 @@ mod configs;
 mod describe;
 mod groups;
 mod offsets;
+mod quorum;
 mod topics;
 mod transactions;
 
@@ -14,5 +15,6 @@ pub use describe::{ActiveProducer, BrokerInfo, ClusterInfo, LogDir, Stored};
 pub(crate) use groups::Committer;
 pub use groups::{Committed, GroupInfo, GroupMember, ListedGroup, Part};
 pub use offsets::{Found, Place};
+pub use quorum::{QuorumInfo, ReplicaInfo};
 pub use topics::{Created, NewTopic};
 pub use transactions::{DescribedTransaction, ListedTransaction};

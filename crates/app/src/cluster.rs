@@ -1,0 +1,316 @@
+//! `esker cluster`: the quorum of the metadata, the brokers, their directories, and what an operator has to do.
+//!
+//! Asks over the protocol of clients, so that it shows what clients of that broker are told. What does not answer is part of the
+//! picture: it is shown, and not waited for.
+
+mod findings;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use clap::{Args, Subcommand};
+use client::{BrokerInfo, Client, ClusterInfo, LogDir, QuorumInfo, ReplicaInfo, Topic};
+use env::Env;
+use serde_json::{Value, json};
+
+use crate::arguments::Global;
+use crate::connect::connect;
+use crate::failure::Failure;
+use crate::table::{Table, print_json};
+use findings::Finding;
+
+#[derive(Args, Debug)]
+pub(crate) struct ClusterArgs {
+    #[command(subcommand)]
+    pub(crate) verb: ClusterVerb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ClusterVerb {
+    /// Show the state of everything, and what to do about what is wrong; the exit code is 1 then
+    Status,
+    /// List the brokers with their addresses and directories
+    #[command(visible_alias = "broker")]
+    Brokers,
+    /// List the nodes that keep the metadata, and how far each came
+    #[command(visible_alias = "voters")]
+    Quorum,
+}
+
+/// The answers of a cluster.
+struct Seen {
+    cluster: ClusterInfo,
+    /// Or why nobody tells.
+    quorum: Result<QuorumInfo, String>,
+    /// Of each broker that lives.
+    log_dirs: BTreeMap<i32, Result<Vec<LogDir>, String>>,
+    topics: Vec<Topic>,
+    features: BTreeMap<String, i16>,
+}
+
+pub(crate) fn cluster(global: &Global, args: &ClusterArgs) -> Result<(), Failure> {
+    let mut client = connect(&Env::real(), global)?;
+    match &args.verb {
+        ClusterVerb::Status => status(&look(&mut client)?, global.json),
+        ClusterVerb::Brokers => Ok(brokers(&look(&mut client)?).print(global.json)?),
+        ClusterVerb::Quorum => quorum(&client.describe_quorum()?, global.json),
+    }
+}
+
+fn look(client: &mut Client) -> Result<Seen, Failure> {
+    let cluster = client.describe_cluster()?;
+    let topics = client.topics()?;
+    let live = cluster.brokers.iter().filter(|broker| !broker.is_fenced);
+    let mut log_dirs = BTreeMap::new();
+    for broker in live {
+        let found = client.log_dirs_of(broker.id);
+        log_dirs.insert(broker.id, found.map_err(|error| error.to_string()));
+    }
+    Ok(Seen {
+        cluster,
+        quorum: client.describe_quorum().map_err(|error| error.to_string()),
+        log_dirs,
+        topics,
+        features: client.finalized_features()?,
+    })
+}
+
+/// Prints what was seen. What has to be done is a failure each, on standard error and in the exit code.
+fn status(seen: &Seen, json: bool) -> Result<(), Failure> {
+    let findings = findings::of(seen);
+    let mut out = std::io::stdout().lock();
+    if json {
+        print_json(&mut out, &status_json(seen, &findings))?;
+    } else {
+        write_status(&mut out, seen)?;
+    }
+    drop(out);
+    let failure = |finding: &Finding| Failure::new(&finding.what).hint(&finding.todo);
+    Failure::all(findings.iter().map(failure).collect())
+}
+
+fn write_status(out: &mut impl Write, seen: &Seen) -> std::io::Result<()> {
+    let cluster = &seen.cluster;
+    writeln!(
+        out,
+        "cluster      {}",
+        model::printable(&cluster.cluster_id)
+    )?;
+    match &seen.quorum {
+        Ok(quorum) => {
+            let address = address_of(seen, quorum.leader);
+            let committed = quorum.high_watermark.unwrap_or(0);
+            writeln!(
+                out,
+                "controller   node {}{}, epoch {}, metadata committed up to {committed}",
+                quorum.leader,
+                address.map(|at| format!(" at {at}")).unwrap_or_default(),
+                quorum.epoch,
+            )?;
+            writeln!(
+                out,
+                "voters       {}, of which {} follow; {} must run",
+                quorum.voters.len(),
+                findings::following(quorum).len(),
+                findings::majority(quorum)
+            )?;
+            writeln!(out, "observers    {}", quorum.observers.len())?;
+        }
+        Err(_) => writeln!(out, "controller   not reachable")?,
+    }
+    let fenced = cluster.brokers.iter().filter(|it| it.is_fenced).count();
+    writeln!(
+        out,
+        "brokers      {}, {fenced} fenced",
+        cluster.brokers.len()
+    )?;
+    let dirs: Vec<&LogDir> = seen.log_dirs.values().flatten().flatten().collect();
+    let failed = dirs.iter().filter(|dir| dir.is_failed).count();
+    writeln!(out, "directories  {}, {failed} offline", dirs.len())?;
+    let count: usize = seen.topics.iter().map(|topic| topic.partitions.len()).sum();
+    let state = findings::Partitions::of(&seen.topics);
+    writeln!(
+        out,
+        "partitions   {count} of {} topics, {} offline, {} under-replicated",
+        seen.topics.len(),
+        state.offline.len(),
+        state.under_replicated.len()
+    )?;
+    let features = seen.features.iter();
+    let features: Vec<String> = features
+        .map(|(name, level)| format!("{} {level}", model::printable(name)))
+        .collect();
+    writeln!(out, "features     {}", features.join(", "))
+}
+
+fn status_json(seen: &Seen, findings: &[Finding]) -> Value {
+    let quorum = seen.quorum.as_ref().map(quorum_json);
+    let state = findings::Partitions::of(&seen.topics);
+    let findings = findings
+        .iter()
+        .map(|finding| json!({"what": finding.what, "todo": finding.todo}));
+    json!({
+        "cluster_id": seen.cluster.cluster_id,
+        "quorum": quorum.unwrap_or(Value::Null),
+        "brokers": brokers(seen).json(),
+        "log_dirs": log_dirs(seen).json(),
+        "topics": seen.topics.len(),
+        "offline_partitions": state.offline,
+        "under_replicated_partitions": state.under_replicated,
+        "features": seen.features,
+        "findings": findings.collect::<Vec<Value>>(),
+    })
+}
+
+fn log_dirs(seen: &Seen) -> Table {
+    let mut table = Table::new(&["broker", "path", "state", "usable_bytes", "total_bytes"]);
+    for dir in seen.log_dirs.values().flatten().flatten() {
+        table.row([
+            json!(dir.broker),
+            json!(dir.path),
+            json!(state_of(dir)),
+            json!(dir.usable_bytes),
+            json!(dir.total_bytes),
+        ]);
+    }
+    table
+}
+
+fn state_of(dir: &LogDir) -> &'static str {
+    if dir.is_failed {
+        "offline"
+    } else if dir.is_cordoned {
+        "cordoned"
+    } else {
+        "online"
+    }
+}
+
+fn brokers(seen: &Seen) -> Table {
+    let mut table = Table::new(&[
+        "broker",
+        "address",
+        "rack",
+        "state",
+        "leads",
+        "replicas",
+        "log_dirs",
+        "offline_log_dirs",
+    ]);
+    let partitions = || seen.topics.iter().flat_map(|topic| &topic.partitions);
+    for broker in &seen.cluster.brokers {
+        let led = partitions().filter(|it| it.leader == Some(broker.id));
+        let held = partitions().filter(|it| it.replicas.contains(&broker.id));
+        let dirs = seen.log_dirs.get(&broker.id);
+        let state = match dirs {
+            _ if broker.is_fenced => "fenced",
+            Some(Err(_)) => "not reachable",
+            _ => "live",
+        };
+        let dirs = dirs.and_then(|dirs| dirs.as_ref().ok());
+        let failed = |dirs: &Vec<LogDir>| dirs.iter().filter(|dir| dir.is_failed).count();
+        table.row([
+            json!(broker.id),
+            json!(address(broker)),
+            json!(broker.rack),
+            json!(state),
+            json!(led.count()),
+            json!(held.count()),
+            json!(dirs.map(Vec::len)),
+            json!(dirs.map(failed)),
+        ]);
+    }
+    table
+}
+
+fn address(broker: &BrokerInfo) -> String {
+    if broker.host.contains(':') {
+        format!("[{}]:{}", broker.host, broker.port)
+    } else {
+        format!("{}:{}", broker.host, broker.port)
+    }
+}
+
+/// Where a node is found: as a voter, or as a broker.
+fn address_of(seen: &Seen, node: i32) -> Option<String> {
+    let voters = seen.quorum.as_ref().ok().map(|quorum| &quorum.addresses);
+    let as_voter = voters.and_then(|voters| voters.get(&node).cloned());
+    let mut brokers = seen.cluster.brokers.iter();
+    as_voter.or_else(|| brokers.find(|broker| broker.id == node).map(address))
+}
+
+fn quorum(quorum: &QuorumInfo, json: bool) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    if json {
+        return Ok(print_json(&mut out, &quorum_json(quorum))?);
+    }
+    writeln!(
+        out,
+        "leader {}  epoch {}  committed {}",
+        quorum.leader,
+        quorum.epoch,
+        quorum
+            .high_watermark
+            .map_or("-".to_owned(), |offset| offset.to_string())
+    )?;
+    Ok(replicas(quorum).write_text(&mut out)?)
+}
+
+fn quorum_json(quorum: &QuorumInfo) -> Value {
+    json!({
+        "leader": quorum.leader,
+        "epoch": quorum.epoch,
+        "committed": quorum.high_watermark,
+        "replicas": replicas(quorum).json(),
+    })
+}
+
+/// One row per replica. Times count back from now on the leader's clock, so that ours may be wrong.
+fn replicas(quorum: &QuorumInfo) -> Table {
+    let mut table = Table::new(&[
+        "node",
+        "role",
+        "address",
+        "log_end",
+        "lag",
+        "fetched_ms_ago",
+        "caught_up_ms_ago",
+        "directory",
+    ]);
+    let voters = quorum.voters.iter().map(|replica| {
+        let leads = replica.node == quorum.leader;
+        (replica, if leads { "leader" } else { "voter" })
+    });
+    let observers = quorum.observers.iter().map(|replica| (replica, "observer"));
+    for (replica, role) in voters.chain(observers) {
+        let ago = |time: Option<i64>| Some((now(quorum)? - time?).max(0));
+        table.row([
+            json!(replica.node),
+            json!(role),
+            json!(quorum.addresses.get(&replica.node)),
+            json!(replica.log_end),
+            json!(lag(quorum, replica)),
+            json!(ago(replica.last_fetch_ms)),
+            json!(ago(replica.last_caught_up_ms)),
+            json!((!replica.directory.is_zero()).then(|| replica.directory.to_string())),
+        ]);
+    }
+    table
+}
+
+fn leader(quorum: &QuorumInfo) -> Option<&ReplicaInfo> {
+    let mut voters = quorum.voters.iter();
+    voters.find(|voter| voter.node == quorum.leader)
+}
+
+/// The time at the leader when it answered: it fetches from itself all the time.
+fn now(quorum: &QuorumInfo) -> Option<i64> {
+    leader(quorum)?.last_fetch_ms
+}
+
+/// Records that a replica is behind its leader.
+fn lag(quorum: &QuorumInfo, replica: &ReplicaInfo) -> Option<i64> {
+    Some((leader(quorum)?.log_end? - replica.log_end?).max(0))
+}

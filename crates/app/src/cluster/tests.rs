@@ -1,0 +1,247 @@
+//! Made-up clusters, and what is reported of them: several voters, a fenced broker, a controller that nobody reaches.
+
+use client::Partition;
+use wire::Uuid;
+
+use super::*;
+
+fn replica(node: i32, log_end: Option<i64>, last_fetch_ms: Option<i64>) -> ReplicaInfo {
+    ReplicaInfo {
+        node,
+        directory: Uuid::ZERO,
+        log_end,
+        last_fetch_ms,
+        last_caught_up_ms: last_fetch_ms,
+    }
+}
+
+/// Node 2 leads at 100,000 ms of its clock.
+fn three() -> QuorumInfo {
+    QuorumInfo {
+        leader: 2,
+        epoch: 7,
+        high_watermark: Some(40),
+        voters: vec![
+            replica(1, Some(38), Some(99_500)),
+            replica(2, Some(42), Some(100_000)),
+            replica(3, Some(42), Some(99_900)),
+        ],
+        observers: vec![replica(4, Some(42), Some(99_990))],
+        addresses: [(1, "a:9093"), (2, "b:9093"), (3, "c:9093")]
+            .map(|(node, at)| (node, at.to_owned()))
+            .into(),
+    }
+}
+
+fn broker(id: i32, is_fenced: bool) -> BrokerInfo {
+    BrokerInfo {
+        id,
+        host: "h".into(),
+        port: 9092 + id,
+        rack: Some(format!("r{id}")),
+        is_fenced,
+    }
+}
+
+fn dir(broker: i32, is_failed: bool) -> LogDir {
+    LogDir {
+        broker,
+        path: format!("/data/{broker}"),
+        total_bytes: Some(100),
+        usable_bytes: Some(50),
+        is_failed,
+        is_cordoned: false,
+        stored: Vec::new(),
+    }
+}
+
+fn topic(leaders: [Option<i32>; 3]) -> Topic {
+    let partition = |(index, leader): (usize, Option<i32>)| Partition {
+        index: index as i32,
+        leader,
+        leader_epoch: 1,
+        replicas: vec![index as i32 + 1],
+        isr: vec![index as i32 + 1],
+        offline: Vec::new(),
+    };
+    Topic {
+        name: "t".into(),
+        id: Uuid::ZERO,
+        is_internal: false,
+        partitions: leaders.into_iter().enumerate().map(partition).collect(),
+    }
+}
+
+fn healthy() -> Seen {
+    Seen {
+        cluster: ClusterInfo {
+            cluster_id: "fE1ISc2TUNLe_anqNrUAWw".into(),
+            controller: Some(2),
+            brokers: vec![broker(1, false), broker(2, false), broker(3, false)],
+        },
+        quorum: Ok(three()),
+        log_dirs: [1, 2, 3].map(|id| (id, Ok(vec![dir(id, false)]))).into(),
+        topics: vec![topic([Some(1), Some(2), Some(3)])],
+        features: [("metadata.version".to_owned(), 30)].into(),
+    }
+}
+
+fn told(seen: &Seen) -> Vec<(String, String)> {
+    let findings = findings::of(seen).into_iter();
+    findings
+        .map(|finding| (finding.what, finding.todo))
+        .collect()
+}
+
+fn text(seen: &Seen) -> String {
+    let mut out = Vec::new();
+    write_status(&mut out, seen).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn a_healthy_cluster_needs_nothing() {
+    let seen = healthy();
+    assert!(told(&seen).is_empty(), "{:?}", told(&seen));
+    assert_eq!(
+        text(&seen),
+        "cluster      fE1ISc2TUNLe_anqNrUAWw\n\
+         controller   node 2 at b:9093, epoch 7, metadata committed up to 40\n\
+         voters       3, of which 3 follow; 2 must run\n\
+         observers    1\n\
+         brokers      3, 0 fenced\n\
+         directories  3, 0 offline\n\
+         partitions   3 of 1 topics, 0 offline, 0 under-replicated\n\
+         features     metadata.version 30\n"
+    );
+}
+
+#[test]
+fn replicas_are_measured_against_their_leader() {
+    let rows = replicas(&three()).json();
+    let told = |at: usize| {
+        let row = &rows[at];
+        (
+            row["role"].as_str().unwrap(),
+            row["lag"].as_i64(),
+            row["fetched_ms_ago"].as_i64(),
+        )
+    };
+    assert_eq!(told(0), ("voter", Some(4), Some(500)));
+    assert_eq!(told(1), ("leader", Some(0), Some(0)));
+    assert_eq!(told(3), ("observer", Some(0), Some(10)));
+}
+
+#[test]
+fn a_voter_that_is_silent_or_never_came_is_named_with_what_may_still_be_lost() {
+    let mut seen = healthy();
+    let mut quorum = three();
+    quorum.voters[0].last_fetch_ms = Some(60_000);
+    seen.quorum = Ok(quorum.clone());
+    assert_eq!(
+        told(&seen),
+        [(
+            "voter 1 has not fetched the metadata for 40 s".to_owned(),
+            "start node 1 at a:9093, or see what it reports; no other voter may be lost until then"
+                .to_owned()
+        )]
+    );
+    quorum.voters[0] = replica(1, None, None);
+    quorum.voters.push(replica(5, Some(42), Some(99_999)));
+    quorum.voters.push(replica(6, Some(42), Some(99_999)));
+    assert_eq!(findings::majority(&quorum), 3);
+    seen.quorum = Ok(quorum);
+    let (what, todo) = &told(&seen)[0];
+    assert_eq!(
+        what,
+        "voter 1 has not fetched the metadata since node 2 leads"
+    );
+    assert!(todo.ends_with("1 more may be lost until then"), "{todo}");
+    assert_eq!(
+        replicas(seen.quorum.as_ref().unwrap()).json()[0]["lag"],
+        Value::Null
+    );
+}
+
+#[test]
+fn a_controller_that_nobody_reaches_is_told_first_and_the_rest_is_still_shown() {
+    let mut seen = healthy();
+    seen.quorum = Err("describing the quorum: there is no leader".into());
+    let findings = told(&seen);
+    assert_eq!(findings.len(), 1);
+    assert!(
+        findings[0].0.contains("nothing can be created or changed")
+            && findings[0].0.contains("there is no leader")
+            && findings[0].1.contains("majority"),
+        "{findings:?}"
+    );
+    let text = text(&seen);
+    assert!(
+        text.contains("controller   not reachable\n") && text.contains("brokers      3"),
+        "{text}"
+    );
+    assert_eq!(status_json(&seen, &[])["quorum"], Value::Null);
+}
+
+#[test]
+fn what_a_lost_broker_takes_along_is_named() {
+    let mut seen = healthy();
+    seen.cluster.brokers[2].is_fenced = true;
+    seen.log_dirs.remove(&3);
+    seen.topics = vec![topic([Some(1), Some(2), None])];
+    assert_eq!(
+        told(&seen),
+        [
+            (
+                "broker 3 is fenced and serves no clients".to_owned(),
+                "the controller hears nothing from it: start it, or see what it reports at h:9095"
+                    .to_owned()
+            ),
+            (
+                "1 partition has no leader: t-2".to_owned(),
+                "they come back with broker 3 and the directories there; other partitions are served"
+                    .to_owned()
+            ),
+        ]
+    );
+    let rows = brokers(&seen).json();
+    assert_eq!(
+        (&rows[2]["state"], &rows[2]["leads"], &rows[2]["replicas"]),
+        (&json!("fenced"), &json!(0), &json!(1))
+    );
+    assert_eq!(rows[2]["log_dirs"], Value::Null);
+    let json = status_json(&seen, &findings::of(&seen));
+    assert_eq!(json["offline_partitions"], json!(["t-2"]));
+    assert_eq!(json["findings"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn directories_and_brokers_that_fail_and_replicas_behind_are_named() {
+    let mut seen = healthy();
+    seen.log_dirs.insert(1, Ok(vec![dir(1, true)]));
+    let refused = "cannot connect to h:9094: connection refused";
+    seen.log_dirs.insert(2, Err(refused.into()));
+    seen.topics[0].partitions[0].replicas.push(3);
+    let words: Vec<String> = told(&seen).into_iter().map(|(what, _)| what).collect();
+    assert_eq!(
+        words,
+        [
+            "directory /data/1 of broker 1 is offline",
+            "broker 2 does not answer: cannot connect to h:9094: connection refused",
+            "1 partition has replicas that are not in sync: t-0",
+        ]
+    );
+    assert_eq!(brokers(&seen).json()[1]["state"], "not reachable");
+    assert_eq!(log_dirs(&seen).json()[0]["state"], "offline");
+}
+
+#[test]
+fn many_partitions_are_counted_and_some_named() {
+    let mut seen = healthy();
+    seen.topics = (0..4).map(|_| topic([None, None, None])).collect();
+    let (what, _) = &told(&seen)[0];
+    assert_eq!(
+        what,
+        "12 partitions have no leader: t-0, t-1, t-2, t-0, t-1 and 7 more"
+    );
+}
