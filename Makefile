@@ -7,11 +7,15 @@ SECONDS ?= 60
 TARGETS ?=
 ARGS ?=
 
-.PHONY: dist deb serve build setup test test-clients sim sim-every sim-quorum chaos bench fuzz fuzz-check check fmt deny
+.PHONY: dist deb serve cluster build setup test test-clients sim sim-every sim-quorum chaos bench fuzz fuzz-check check fmt deny
 
 ## build the release binary and start a broker on 127.0.0.1:9092 with its data in ./data
 serve: build
 	exec target/release/esker serve $(ARGS)
+
+## three nodes on 127.0.0.1:9092, 9192 and 9292 that keep their metadata together, with data below ./data/1 to ./data/3; Ctrl-C stops them
+cluster: build
+	exec ops/cluster $(ARGS)
 
 build:
 	$(CARGO) build --release --bin esker
