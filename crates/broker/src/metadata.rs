@@ -150,6 +150,11 @@ impl Metadata {
         self.is_serving.load(Ordering::Acquire)
     }
 
+    #[cfg(test)]
+    pub(crate) fn await_serving(&self) {
+        self.is_serving.store(false, Ordering::Release);
+    }
+
     pub(crate) fn set_serving(&self) {
         self.is_serving.store(true, Ordering::Release);
     }

@@ -165,8 +165,12 @@ impl Shared {
         }
     }
 
+    /// Coordinators come and go with leaders, which in a cluster change while nobody asks this broker for anything.
     pub(crate) fn set_topics(&self, topics: Topics) {
         self.topics.store(Arc::new(topics));
+        if !self.metadata.is_alone {
+            self.inboxes.wake_shards();
+        }
     }
 
     pub(crate) fn shards_count(&self) -> usize {

@@ -495,6 +495,7 @@ impl QuorumWorker {
             None => {}
             Some(lifecycle::Turn::Serve) => {
                 self.shared.metadata.set_serving();
+                self.shared.inboxes().wake_shards();
                 tracing::info!(target: env::logs::BROKER, "this broker is part of the cluster and serves clients");
             }
             Some(lifecycle::Turn::Stop) => self.shared.stop_now(),

@@ -4,7 +4,8 @@
 //! Each coordinator lives on one shard, which the number of its partition names; requests that arrive on another are posted
 //! there, and answers are posted back. Before each commit everything that they have not written yet is. Invariant: an answer leaves only when everything its coordinator had written before
 //! it is committed, so that nothing a client was told can be forgotten. A coordinator lives where its partition is led: it is loaded when
-//! the leadership comes to this broker and resigns when that goes, or comes anew, which is another leader epoch.
+//! the leadership comes to this broker and resigns when that goes, or comes anew, which is another leader epoch. None does before the
+//! controller counts this broker in: the metadata are as new as its registration then.
 
 mod coordinator;
 pub(crate) mod coordinators;
@@ -188,6 +189,11 @@ impl Desk {
 
     /// Coordinators follow what is set, and come and go with the partitions of their topics.
     fn refresh_coordinators(&mut self) {
+        // A broker that comes back goes through metadata of long ago once more. A coordinator that did so, with a log of today, would
+        // take a topic that they do not name yet for one that needs no marker, and one that was deleted then for one that has just gone.
+        if !self.shared.metadata.is_serving() {
+            return;
+        }
         let settings = self.shared.config();
         let is_same = |seen: &Arc<group::Settings>| Arc::ptr_eq(seen, &settings.groups);
         if !self.coordinators.settings.as_ref().is_some_and(is_same) {

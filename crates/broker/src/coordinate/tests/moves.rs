@@ -1,5 +1,6 @@
 //! Coordinators come and go with the leadership of their partitions.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -196,4 +197,26 @@ fn the_next_coordinator_of_a_transaction_writes_the_markers_that_the_last_one_di
         told.transaction_states[0].transaction_state,
         "CompleteCommit"
     );
+}
+
+#[test]
+fn nothing_is_coordinated_before_the_controller_counts_this_broker_in() {
+    let mut pair = Pair::new();
+    let count = |pair: &Pair, at: usize| {
+        let coordinators = &pair.benches[at].shard.desk.coordinators;
+        coordinators.groups.len() + coordinators.transactions.len()
+    };
+    let shared = |pair: &Pair, at: usize| Arc::clone(&pair.benches[at].shard.desk.shared);
+    for at in [FIRST, SECOND] {
+        shared(&pair, at).metadata.await_serving();
+    }
+    pair.run();
+    pair.publish(&[topic_is_deleted()]);
+    pair.run();
+    for at in [FIRST, SECOND] {
+        assert_eq!(count(&pair, at), 0);
+        shared(&pair, at).metadata.set_serving();
+    }
+    pair.run();
+    assert_eq!([FIRST, SECOND].map(|at| count(&pair, at)), [1, 1]);
 }
