@@ -12,11 +12,13 @@ CLIENT_SECONDS_MAX = 600
 
 
 class Client:
-    def __init__(self, name, what, command, *needs, is_quick=False, is_own=False, phases=("live",), dirs=1, settings=None):
+    def __init__(self, name, what, command, *needs, is_quick=False, is_own=False, phases=("live",), dirs=1, settings=None,
+                 is_raw=False):
         self.name, self.what, self.command, self.needs = name, what, command, needs
         self.is_quick, self.phases = is_quick, phases
         self.dirs = dirs  # log directories that its broker has
         self.settings = settings  # that its broker starts with, besides the defaults
+        self.is_raw = is_raw  # its requests go to one broker, whoever leads: it is left out for several nodes
         self.is_own = is_own  # asks about our own command line, so it is left out for other brokers
 
     def prepare(self):
@@ -69,9 +71,9 @@ def venv_script(name, file="test.py"):
 ALL = [
     Client("kcat", "the command line client on librdkafka", script("kcat"), installs.kcat, is_quick=True),
     Client("librdkafka", "confluent-kafka for Python", venv_script("librdkafka"), installs.python_clients, is_quick=True),
-    Client("hostile", "raw requests no client would send", script("hostile"), is_quick=True),
+    Client("hostile", "raw requests no client would send", script("hostile"), is_quick=True, is_raw=True),
     Client("expiring", "raw requests of transactional ids that the broker has forgotten", script("expiring"),
-           settings={"transactional.id.expiration.ms": 2_000, "transaction.remove.expired.transaction.cleanup.interval.ms": 100}),
+           settings={"transactional.id.expiration.ms": 2_000, "transaction.remove.expired.transaction.cleanup.interval.ms": 100}, is_raw=True),
     Client("operator", "starts that must be refused, settings files, a full disk", script("operator"), is_own=True),
     Client("telemetry", "Java and librdkafka clients push their metrics, esker client shows them", venv_script("telemetry"),
            installs.python_clients, installs.kafka_jars, is_own=True),

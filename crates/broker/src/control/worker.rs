@@ -215,7 +215,7 @@ impl QuorumWorker {
     }
 
     fn store_vote(&mut self, order: Order) {
-        // A later vote is in the file of an earlier one, which waits for the disk: their order stays.
+        // A vote that could not be written is forgotten once a later one is in the file.
         let Order::StoreVote {
             number,
             election,
