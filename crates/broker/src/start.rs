@@ -60,6 +60,15 @@ pub enum StartError {
         found: String,
         own: String,
     },
+    #[error(
+        "{path} belongs to cluster {found}, and the voters of controller.quorum.voters are cluster {own}: name the voters as they were when \
+         the directory was begun, in the same words on every node, or start with another directory"
+    )]
+    OtherVoters {
+        path: String,
+        found: String,
+        own: String,
+    },
     #[error("{path} belongs to node {found}, node.id is {own}")]
     Node { path: String, found: i32, own: i32 },
     #[error("metadata.log.dir {path} is none of log.dirs: name one of them, or leave it out")]
@@ -367,6 +376,9 @@ struct Recovered {
 fn recover(env: &Env, settings: &Settings) -> Result<Recovered, StartError> {
     let node = settings.broker.node_id;
     let mut cluster_id: Option<String> = None;
+    let named =
+        (!settings.broker.quorum.is_alone(node)).then(|| settings.broker.quorum.cluster_id());
+    let named = named.flatten();
     let paths = &settings.broker.log_dirs;
     let offline = |at: usize, error: &OpenError| {
         tracing::error!(target: env::logs::BROKER, "log dir {} is offline: {error}", paths[at].display());
@@ -392,6 +404,7 @@ fn recover(env: &Env, settings: &Settings) -> Result<Recovered, StartError> {
         match Recovery::begin(env, path, settings.dir(), &fresh) {
             Ok((recovery, identity)) => {
                 check_identity(path, &identity, cluster_id.as_deref(), node.0)?;
+                check_voters(path, &identity, named.as_deref())?;
                 cluster_id.get_or_insert(identity.cluster_id);
                 recoveries.push(Ok(recovery));
             }
@@ -617,6 +630,18 @@ fn check_identity(
     match cluster_id.filter(|own| *own != identity.cluster_id) {
         Some(own) => Err(StartError::Cluster {
             path,
+            found: identity.cluster_id.clone(),
+            own: own.to_owned(),
+        }),
+        None => Ok(()),
+    }
+}
+
+/// Voters that are named make the id of their cluster; a directory that was used in another has the metadata of that one.
+fn check_voters(path: &Path, identity: &Identity, named: Option<&str>) -> Result<(), StartError> {
+    match named.filter(|named| *named != identity.cluster_id) {
+        Some(own) => Err(StartError::OtherVoters {
+            path: path.display().to_string(),
             found: identity.cluster_id.clone(),
             own: own.to_owned(),
         }),

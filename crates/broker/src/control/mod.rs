@@ -4,6 +4,7 @@
 //! beyond the log come here as orders, which one worker carries out in their order: it writes the vote file, talks to other nodes,
 //! and reports what is synced. The active controller's soft state is in [`office`], this broker's own life in [`lifecycle`].
 
+mod alarms;
 pub(crate) mod boot;
 pub(crate) mod envelope;
 pub(crate) mod introduction;

@@ -13,6 +13,7 @@ use raft::{AppendTag, Effect, Event, Life, Quorum, RoleName, SnapshotFacts, Snap
 use wire::ErrorCode;
 use wire::records::{Batch, BatchBuilder};
 
+use super::alarms;
 use super::mailbox::Order;
 use super::replay::replay;
 use super::tenure::Office;
@@ -225,12 +226,10 @@ impl Plan {
             }),
             Effect::Cut { to, life } => self.cut(to, life, aftermath),
             Effect::Alarm(alarm) => {
-                tracing::error!(target: env::logs::METADATA, "the quorum of the metadata: {alarm:?}")
+                let log_dir = &shared.metadata.log_dir().path;
+                tracing::error!(target: env::logs::METADATA, "{}", alarms::text(alarm, log_dir));
             }
-            Effect::Halt(why) => {
-                aftermath.failure =
-                    Some(format!("the quorum of the metadata cannot go on: {why:?}"));
-            }
+            Effect::Halt(why) => aftermath.failure = Some(alarms::why_halted(why)),
             Effect::Restart { at, life } => self.restart(at, life, aftermath),
             Effect::WriteSnapshot {
                 id,
