@@ -54,7 +54,11 @@ pub(super) enum Reply<T> {
         body: Bytes,
     },
     /// The connection was refused, or it ended.
-    Failed { of: T },
+    Failed {
+        of: T,
+        /// The whole request had left: the other end may have carried it out.
+        was_sent: bool,
+    },
 }
 
 struct Asked<T> {
@@ -118,7 +122,8 @@ impl<T> Links<T> {
         let known = self.open.get(&target).copied();
         let conn = known.map_or_else(|| dial(net, poller, &target.0), Ok);
         let Ok(conn) = conn else {
-            self.replies.push(Reply::Failed { of });
+            let was_sent = false;
+            self.replies.push(Reply::Failed { of, was_sent });
             return;
         };
         self.open.insert(target.clone(), conn);
@@ -249,7 +254,8 @@ impl<T> Links<T> {
             let is_ours = header.is_ok_and(|header| header.correlation_id == correlation);
             let body = reader.take(reader.remaining());
             let (true, Ok(body)) = (is_ours, body) else {
-                self.replies.push(Reply::Failed { of });
+                let was_sent = true;
+                self.replies.push(Reply::Failed { of, was_sent });
                 return Err(Garbage);
             };
             self.replies.push(Reply::Answered {
@@ -266,10 +272,13 @@ impl<T> Links<T> {
         if let Some(line) = self.lines.remove(&conn) {
             self.open.remove(&line.target);
             poller.close(conn);
-            let failed = line
-                .asked
-                .into_iter()
-                .map(|asked| Reply::Failed { of: asked.of });
+            // Nobody acts upon a frame of which a part is missing.
+            let sent = line.asked.len() - line.unsent.len();
+            let failed = line.asked.into_iter().enumerate();
+            let failed = failed.map(|(at, asked)| Reply::Failed {
+                of: asked.of,
+                was_sent: at < sent,
+            });
             self.replies.extend(failed);
         }
     }

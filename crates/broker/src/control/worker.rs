@@ -267,7 +267,7 @@ impl QuorumWorker {
     fn take_replies(&mut self) {
         for reply in self.links.take_replies() {
             match reply {
-                Reply::Failed { of } => self.on_failed(of),
+                Reply::Failed { of, was_sent } => self.on_failed(of, was_sent),
                 Reply::Answered {
                     of,
                     key,
@@ -278,8 +278,12 @@ impl QuorumWorker {
         }
     }
 
-    fn on_failed(&mut self, of: Author) {
+    fn on_failed(&mut self, of: Author, was_sent: bool) {
         match of {
+            // Asked a second time, a controller that did it refuses it as done, which is not so for the client.
+            Author::Request(outgoing) if was_sent && outgoing.api.0 == ApiKey::Envelope => {
+                self.reply(outgoing.ticket, None);
+            }
             Author::Quorum(call) => self.fail(call),
             Author::Lifecycle(ask) => self.on_lifecycle(ask, Err(ErrorCode::NetworkException)),
             Author::Request(outgoing) => self.try_again(outgoing),

@@ -1,12 +1,14 @@
 //! Answers that go back in the envelope of another broker, which carries them to its client (KIP-590).
 
+use bytes::Bytes;
 use wire::{ApiKey, ErrorCode};
 
 use crate::control::envelope::Answer;
 use crate::event_loop::{EnvelopeAddress, Outcome, Reply};
 use crate::ops::Desk;
 
-/// Puts an answer into the envelope that it goes back in. A request that got none was not fit, or its controller is none any more.
+/// Puts an answer into the envelope that it goes back in. A request that got none was not fit, or its controller is none any more and
+/// cannot say what became of it: the broker that brought it must not bring it again.
 pub(super) fn wrap(desk: &Desk, to: EnvelopeAddress, outcome: Outcome) -> Outcome {
     let metadata = &desk.shared.metadata;
     let (data, code) = match outcome {
@@ -15,12 +17,22 @@ pub(super) fn wrap(desk: &Desk, to: EnvelopeAddress, outcome: Outcome) -> Outcom
         Outcome::Silent | Outcome::Close if metadata.is_active() => {
             (None, ErrorCode::InvalidRequest)
         }
-        Outcome::Silent | Outcome::Close => (None, ErrorCode::NotController),
+        Outcome::Silent | Outcome::Close => (None, ErrorCode::RequestTimedOut),
     };
+    let end = metadata.image().end();
+    encode(to, data, code, end)
+}
+
+/// The request was not looked at: another node is the active controller.
+pub(super) fn refuse(to: EnvelopeAddress) -> Outcome {
+    encode(to, None, ErrorCode::NotController, 0)
+}
+
+fn encode(to: EnvelopeAddress, data: Option<Bytes>, code: ErrorCode, end: i64) -> Outcome {
     let answer = Answer {
         data,
         code: code.code(),
-        end: Some(metadata.image().end()),
+        end: Some(end),
     };
     let EnvelopeAddress {
         correlation_id,

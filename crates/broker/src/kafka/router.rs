@@ -111,6 +111,9 @@ fn on_envelope(call: &mut Call<'_>, request: EnvelopeRequest) -> Outcome {
         correlation_id: call.address.correlation_id,
         version: call.address.version,
     };
+    if !call.desk.shared.metadata.is_active() {
+        return super::envelope::refuse(outer);
+    }
     call.address.envelope = Some(outer);
     let frame = request.request_data;
     let mut reader = Reader::new(frame.clone());
@@ -120,8 +123,7 @@ fn on_envelope(call: &mut Call<'_>, request: EnvelopeRequest) -> Outcome {
     ) else {
         return Outcome::Close;
     };
-    let is_fit = head.api().is_some_and(forward::is_for_controller);
-    if !is_fit || !call.desk.shared.metadata.is_active() {
+    if !head.api().is_some_and(forward::is_for_controller) {
         return Outcome::Close;
     }
     call.address = Address {
