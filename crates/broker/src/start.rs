@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -277,6 +278,26 @@ impl Broker {
     #[must_use]
     pub fn watch(&self) -> Watch {
         Watch::new(&self.shared)
+    }
+
+    /// The metadata that this broker shows to its clients.
+    #[must_use]
+    pub fn image(&self) -> Arc<Image> {
+        self.shared.metadata.image()
+    }
+
+    /// The epoch in which this node is the active controller, if it is.
+    #[must_use]
+    pub fn office(&self) -> Option<LeaderEpoch> {
+        let epoch = self.shared.metadata.led_epoch();
+        epoch.filter(|_| self.shared.metadata.is_active())
+    }
+
+    /// Where its metadata log begins, and where it ends.
+    #[must_use]
+    pub fn metadata_log(&self) -> Range<Offset> {
+        let bounds = self.shared.metadata.log_bounds();
+        bounds.log_start..bounds.log_end
     }
 
     /// Batches that all log directories together keep in memory.

@@ -51,7 +51,7 @@ const USAGE: &str = "sim [--seeds N] [--seed FIRST] [--load NAME] [--jobs N] [--
   --seeds N     how many seeds to run (1)
   --seed S      the first of them (1)
   --load NAME   all (default), transactions, strays, ledger, group, instances, table, retries,
-                aging, wide, crowd or council: what the clients do above all
+                aging, wide, crowd, council, nodes or cluster (three brokers that are one): what the clients do above all
   --first       end at the first seed that fails
   --patience S  a seed that does not end within S seconds hangs (300)
   --images N    instead, recover N crash states of each seed's recorded run (of --load transactions, too)
@@ -168,7 +168,8 @@ fn summary(verdict: &Verdict) -> String {
         "{} acked, {} read, {} starts, {} cuts (lost {} pages, {} names), {} kills, {} syncs failed, {} writes failed, {} full, \
          {} resent, {} refused, {} unanswered, {} topics, {} trims, {} moves, {} commits, {} resumed, {} shut out, {} switched, \
          {} transactions ({} aborted, {} undecided, {} fenced, {} late batches, {} late additions, {} offsets looked up), \
-         {} cleaned, {} before an open one, {} records expired, {} squeezes ({} commits too large, {} forgotten), {} events, \
+         {} cleaned, {} before an open one, {} records expired, {} squeezes ({} commits too large, {} forgotten), {} acts, \
+         {} controllers, {} metadata logs trimmed, {} begun at a snapshot, {} events, \
          trace {:016x}",
         verdict.acked,
         verdict.polled,
@@ -203,6 +204,10 @@ fn summary(verdict: &Verdict) -> String {
         verdict.squeezes,
         verdict.too_large,
         verdict.forgotten,
+        verdict.acts,
+        verdict.offices,
+        verdict.trimmed,
+        verdict.fetched,
         verdict.events,
         verdict.trace,
     )

@@ -68,7 +68,8 @@ pub(crate) struct Links {
 const CLIENTS: Ipv4Addr = Ipv4Addr::new(10, 0, 1, 1);
 
 /// The address of `host`.
-pub(crate) fn address_of(host: HostId) -> Ipv4Addr {
+#[must_use]
+pub fn address_of(host: HostId) -> Ipv4Addr {
     Ipv4Addr::new(10, 0, 0, host.0)
 }
 

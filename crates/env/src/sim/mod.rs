@@ -28,7 +28,7 @@ pub use chance::{Chance, Chooser};
 use host::Life;
 pub use host::{Counts, Faults, HostId};
 pub use images::{Image, Tape};
-pub use links::{Link, Passage, Site};
+pub use links::{Link, Passage, Site, address_of};
 pub use machine::{Machine, Rot};
 pub use machines::Machines;
 pub use outside::Outside;

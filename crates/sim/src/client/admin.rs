@@ -6,10 +6,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use env::sim::{Chance, Outside};
+use env::sim::{Chance, HostId, Outside};
 use model::Instant;
 use wire::messages::alter_replica_log_dirs_request::{AlterReplicaLogDir, AlterReplicaLogDirTopic};
-use wire::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
+use wire::messages::create_topics_request::{
+    CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig,
+};
 use wire::messages::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
 use wire::messages::{
     AlterReplicaLogDirsRequest, CreateTopicsRequest, DeleteRecordsRequest, DeleteTopicsRequest,
@@ -38,6 +40,8 @@ pub(crate) struct Topic {
     pub(crate) name: String,
     pub(crate) partitions: i32,
     pub(crate) configs: Vec<(&'static str, String)>,
+    /// The node that is to have it; left to the cluster where none is named.
+    pub(crate) node: Option<HostId>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +90,8 @@ pub(crate) struct Admin {
     asked: Option<Asked>,
     process: u32,
     created: u64,
+    /// End of the names of the topics that it makes beside the load, where others make some too.
+    pub(crate) suffix: String,
     pub(crate) is_quiet: bool,
     /// Partitions on their way to another directory, as they were last told of.
     pub(crate) moving: Option<usize>,
@@ -256,10 +262,21 @@ impl Admin {
             asked: None,
             process: notes.process(),
             created: 0,
+            suffix: String::new(),
             is_quiet: false,
             moving: None,
             looks: 0,
         }
+    }
+
+    /// Topics that it was told are there, and those that it was told are gone.
+    pub(crate) fn told(&self) -> (Vec<&str>, Vec<&str>) {
+        let of = |wanted| {
+            let all = self.states.iter();
+            let all = all.filter(move |(_, state)| **state == wanted);
+            all.map(|(name, _)| name.as_str()).collect()
+        };
+        (of(TopicState::There), of(TopicState::Gone))
     }
 
     /// All topics of the load are there.
@@ -331,7 +348,7 @@ impl Admin {
             return Asked::Delete(self.chance.pick(&extra).clone());
         }
         self.created += 1;
-        Asked::Create(vec![format!("extra-{}", self.created)])
+        Asked::Create(vec![format!("extra-{}{}", self.created, self.suffix)])
     }
 
     fn ask(&mut self, what: Asked, now: Instant, notes: &mut Notes) {
@@ -475,11 +492,24 @@ impl Admin {
 fn creatable(topics: &[Topic], name: &str) -> CreatableTopic {
     let known = topics.iter().find(|topic| topic.name == name);
     let configs = known.map_or(&[][..], |topic| &topic.configs);
+    let partitions = known.map_or(2, |topic| topic.partitions);
+    let node = known.and_then(|topic| topic.node);
+    let assignments = node.map(|node| {
+        let assigned = |partition_index| CreatableReplicaAssignment {
+            partition_index,
+            broker_ids: vec![i32::from(node.0)],
+        };
+        (0..partitions).map(assigned).collect()
+    });
+    let (num_partitions, replication_factor) = match assignments {
+        Some(_) => (-1, -1),
+        None => (partitions, 1),
+    };
     CreatableTopic {
         name: name.to_owned(),
-        num_partitions: known.map_or(2, |topic| topic.partitions),
-        replication_factor: 1,
-        assignments: Vec::new(),
+        num_partitions,
+        replication_factor,
+        assignments: assignments.unwrap_or_default(),
         configs: configs
             .iter()
             .map(|(name, value)| CreatableTopicConfig {

@@ -28,12 +28,26 @@ const USED_NANOS: u64 = 1_500_000_000;
 /// Changes of one name of which nobody knows whether they were done, those under way included; the judge tries each both ways. Past it
 /// the name is only read: a full disk would leave a hundred.
 const UNKNOWN_MAX: usize = 8;
-const VALUE: &str = "retention.ms";
+/// The same for those who ask one node, where others ask other nodes.
+const UNKNOWN_MAX_SHARED: usize = 2;
+pub(crate) const VALUE: &str = "retention.ms";
 /// Far from anything that retention would take.
 const VALUE_MIN: u64 = 1_000_000_000_000;
 const TOPIC: i8 = 2;
 
+/// The names that some councillors change.
+#[derive(Clone, Debug)]
+pub(crate) struct Agenda {
+    /// Their beginning.
+    pub(crate) names: String,
+    /// Added to each value, so that no other councillor has the same.
+    pub(crate) values_from: u64,
+    /// Other councillors change them through other nodes, each of which shows what it has heard of so far: nothing is read.
+    pub(crate) is_shared: bool,
+}
+
 pub(crate) struct Councillor {
+    agenda: Agenda,
     chance: Chance,
     link: Link,
     /// The act that an answer is waited for.
@@ -43,8 +57,9 @@ pub(crate) struct Councillor {
 }
 
 impl Councillor {
-    pub(crate) fn new(chance: Chance) -> Councillor {
+    pub(crate) fn new(agenda: Agenda, chance: Chance) -> Councillor {
         Councillor {
+            agenda,
             chance,
             link: Link::new(Instant(0), RECONNECT),
             asked: None,
@@ -53,25 +68,38 @@ impl Councillor {
     }
 
     fn next(&mut self, now: Instant, notes: &mut Notes) -> (String, Verb) {
-        let known: Vec<String> = notes.acts.keys().cloned().collect();
-        if self.is_quiet || (!known.is_empty() && self.chance.one_in(6)) {
+        let Agenda {
+            names,
+            values_from,
+            is_shared,
+        } = &self.agenda;
+        let known = notes.acts.keys().filter(|name| name.starts_with(names));
+        let known: Vec<String> = known.cloned().collect();
+        let is_reader = !is_shared && !known.is_empty() && self.chance.one_in(6);
+        if self.is_quiet || is_reader {
             let name = if known.is_empty() {
-                "council".to_owned()
+                names.clone()
             } else {
                 self.chance.pick(&known).clone()
             };
             return (name, Verb::Read);
         }
         let name = format!(
-            "council-{}-{}",
+            "{names}-{}-{}",
             now.0 / USED_NANOS,
             self.chance.below(NAMES)
         );
-        let value = VALUE_MIN + notes.value();
+        let value = VALUE_MIN + values_from + notes.value();
         let acts = notes.acts.get(&name).into_iter().flatten();
         let unknown = acts.filter(|act| act.verb != Verb::Read && act.told == Told::Unknown);
-        let verb = match self.chance.below(10) {
-            _ if unknown.count() >= UNKNOWN_MAX => Verb::Read,
+        let unknown_max = if *is_shared {
+            UNKNOWN_MAX_SHARED
+        } else {
+            UNKNOWN_MAX
+        };
+        let verbs = if *is_shared { 7 } else { 10 };
+        let verb = match self.chance.below(verbs) {
+            _ if unknown.count() >= unknown_max => Verb::Read,
             0..=2 => Verb::Create(value),
             3..=4 => Verb::Delete,
             5..=6 => Verb::Alter(value),
@@ -171,6 +199,9 @@ impl Client for Councillor {
         }
         let now = world.now();
         let (name, verb) = self.next(now, notes);
+        if verb == Verb::Read && self.agenda.is_shared {
+            return;
+        }
         self.ask(&name, verb, now);
         let acts = notes.acts.entry(name.clone()).or_default();
         acts.push(Act::begun(verb, now.0));

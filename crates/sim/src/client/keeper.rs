@@ -51,6 +51,7 @@ pub(crate) fn topic(chance: &mut Chance) -> Topic {
             ("file.delete.delay.ms", "100".to_owned()),
             ("message.timestamp.after.max.ms", i64::MAX.to_string()),
         ],
+        node: None,
     }
 }
 

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use env::sim::{Chance, HostId, Outside};
 use model::Instant;
 
-use super::plan::{Plan, Strike};
+use super::plan::{self, Plan, Strike};
 use super::{GROUP, Topics};
 use crate::checker::Isolation;
 use crate::client::admin::Admin;
@@ -55,6 +55,7 @@ impl Clients {
         plan: &Plan,
         chance: &mut Chance,
     ) -> Clients {
+        let plan = &plan.on(node);
         let mut notes = Notes::default();
         for topic in &plan.topics {
             for partition in 0..topic.partitions {
@@ -87,11 +88,15 @@ impl Clients {
             turns: 0,
         };
         clients.admin.link_mut().address = address;
+        if plan.is_united {
+            clients.admin.suffix = plan::suffix(node);
+        }
         clients
     }
 
     /// All the others come.
     pub(super) fn gather(&mut self, plan: &Plan, chance: &mut Chance, now: Instant) {
+        let plan = &plan.on(self.node);
         (self.admin.trims, self.admin.changes) = (plan.trims, plan.changes);
         (self.admin.moves, self.admin.squeezes) = (plan.moves, plan.squeezes);
         for habits in plan.producers.clone() {
@@ -125,8 +130,8 @@ impl Clients {
             let (topics, address) = (self.topics.clone(), self.address);
             self.crowd = Crowd::new(plan.crowd, topics, address, chance.split());
         }
-        for _ in 0..plan.council {
-            let member = self.at_home(Councillor::new(chance.split()));
+        for agenda in plan.agendas(self.node) {
+            let member = self.at_home(Councillor::new(agenda, chance.split()));
             self.council.push(member);
         }
         for number in 0..plan.loners {

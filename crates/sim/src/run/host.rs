@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use broker::Broker;
-use env::sim::{Chance, HostId, Machine};
+use env::sim::{Chance, HostId, Machine, address_of};
 use model::Instant;
 
 use crate::client::line::{LONE, PORT};
@@ -169,6 +169,24 @@ impl Host {
     }
 }
 
+/// The settings that make the brokers one cluster. A session is short enough that some end, and long enough that a broker which was
+/// killed and came back at once is not missed.
+fn united(plan: &Plan) -> Vec<(&'static str, String)> {
+    let voters = (1..=plan.nodes).map(|node| format!("{node}@{}:{PORT}", address_of(HostId(node))));
+    let voters: Vec<String> = voters.collect();
+    let often = plan.snapshot_bytes.map(|bytes| {
+        let name = "metadata.log.max.record.bytes.between.snapshots";
+        (name, bytes.to_string())
+    });
+    let settings = [
+        ("controller.quorum.voters", voters.join(",")),
+        ("esker.cluster.insecure", "true".to_owned()),
+        ("broker.heartbeat.interval.ms", "300".to_owned()),
+        ("broker.session.timeout.ms", "2000".to_owned()),
+    ];
+    settings.into_iter().chain(often).collect()
+}
+
 /// The settings of a broker that is alone in its world.
 pub(super) fn lone_settings(plan: &Plan) -> config::Broker {
     settings(plan, HostId::FIRST, LONE)
@@ -210,6 +228,11 @@ fn settings(plan: &Plan, node: HostId, address: SocketAddr) -> config::Broker {
         let name = format!("{topic}.segment.bytes");
         (name, plan.internal_segment_bytes.to_string())
     });
+    let united: Vec<(&str, String)> = if plan.is_united {
+        united(plan)
+    } else {
+        Vec::new()
+    };
     let mut settings = config::Settings::default();
     let internal = internal.iter();
     let internal = internal.map(|(name, value)| (name.as_str(), value.clone()));
@@ -220,7 +243,7 @@ fn settings(plan: &Plan, node: HostId, address: SocketAddr) -> config::Broker {
     ];
     let small = small.map(|(name, bound)| (name, bound.to_string()));
     let small = small.into_iter().filter(|_| plan.crowd > 0);
-    for (name, value) in pairs.into_iter().chain(internal).chain(small) {
+    for (name, value) in pairs.into_iter().chain(internal).chain(small).chain(united) {
         settings
             .put(name, &value)
             .expect("a setting of the simulator is known");

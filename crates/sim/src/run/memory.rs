@@ -34,6 +34,9 @@ const HANDLES_PER_FILE_MAX: u64 = 2;
 const HANDLES_MAX: u64 = 16;
 const NAMELESS_MAX: u64 = 16;
 
+/// Connections of another node: those that it uses, one for each purpose, and those that a cut link left behind.
+const LINES_PER_NODE_MAX: usize = 16;
+
 /// The most that was ever held.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Peaks {
@@ -127,12 +130,20 @@ fn waiting(broker: &Broker) -> InMemory {
 }
 
 /// Memory that is still there though no peer is.
-fn left(broker: &Broker) -> Vec<String> {
-    let held = Held {
+fn left(broker: &Broker, other_nodes: usize) -> Vec<String> {
+    let mut held = Held {
         // Nobody is asked when a session ends: each stays until another one needs its place.
         fetch_sessions: 0,
         ..broker.held()
     };
+    // Other nodes stay connected, and wait for news of the metadata.
+    if 0 < other_nodes && held.connections <= other_nodes * LINES_PER_NODE_MAX {
+        held = Held {
+            unfinished_bytes: held.unfinished_bytes,
+            answer_bytes: held.answer_bytes,
+            ..Held::default()
+        };
+    }
     let batches = waiting(broker);
     let mut left = Vec::new();
     if held != Held::default() {
@@ -170,7 +181,12 @@ impl Run {
         machine.run_until(WRITTEN_WITHIN, |_| {
             broker.is_none_or(|it| waiting(it) == InMemory::default())
         });
-        let left = broker.map(left);
+        let other_nodes = if self.plan.is_united {
+            usize::from(self.plan.nodes) - 1
+        } else {
+            0
+        };
+        let left = broker.map(|broker| left(broker, other_nodes));
         for what in left.into_iter().flatten() {
             self.clients.notes.violation(what);
         }

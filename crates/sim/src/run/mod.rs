@@ -20,6 +20,7 @@ mod table_damage;
 mod timeouts;
 mod txn_damage;
 mod txn_images;
+mod unity;
 
 use std::time::Duration;
 
@@ -47,6 +48,7 @@ pub use memory::Peaks;
 pub use plan::{Load, Plan, SLOW_SYNC_NANOS, Strike};
 pub use txn_damage::txn_damages;
 pub use txn_images::txn_images;
+use unity::Unity;
 
 /// Topic and number of partitions.
 type Topics = Vec<(String, i32)>;
@@ -115,6 +117,11 @@ pub struct Verdict {
     pub forgotten: u64,
     /// Changes that clients made to the same topics, and heard of.
     pub acts: usize,
+    /// Of a cluster: epochs with an active controller, metadata logs that were trimmed, and those that began anew at a snapshot of
+    /// another node.
+    pub offices: u64,
+    pub trimmed: u64,
+    pub fetched: u64,
     /// The most that the broker held.
     pub peaks: Peaks,
 }
@@ -160,6 +167,12 @@ pub fn run_nodes(seed: u64, plan: &Plan, verbose: bool) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     loop {
         run.heal();
+        if plan.is_united {
+            run.remember_topics();
+            if run.others.is_empty() {
+                run.demand_unity();
+            }
+        }
         verdicts.push(run.judge(seed, plan));
         let Some(next) = run.others.pop() else {
             return verdicts;
@@ -198,6 +211,7 @@ struct Run {
     /// Those of other nodes, which go on meanwhile.
     others: Vec<Clients>,
     memory: Memory,
+    unity: Unity,
     /// While recording: how many disk operations had begun when each operation of the history was done.
     done_at: Option<Vec<usize>>,
     /// The same for acknowledged commits.
@@ -224,6 +238,7 @@ impl Run {
             cluster,
             chance,
             memory: Memory::default(),
+            unity: Unity::default(),
             done_at: None,
             committed_at: Vec::new(),
             plan: plan.clone(),
@@ -265,6 +280,11 @@ impl Run {
         // A client that wants to act at once gets its turn after the machine's.
         let step = cluster.machines.step_until(next);
         for what in self.memory.watch(cluster.home()) {
+            notes.violation(what);
+        }
+        if self.plan.is_united
+            && let Some(what) = self.unity.watch(cluster)
+        {
             notes.violation(what);
         }
         if step == Step::Idle && cluster.now() < limit && next > now {
@@ -493,10 +513,12 @@ impl Run {
         }
         let partitions = clients.topics.iter();
         let partitions = partitions.map(|(_, partitions)| *partitions as usize);
+        // A node that is cut off from the controller leads nothing, and refuses whatever comes.
+        let turns = if plan.is_united { 0 } else { clients.turns };
         let guard = Guard {
             kinds,
             faults: bites,
-            ..Guard::of(partitions.sum(), clients.turns)
+            ..Guard::of(partitions.sum(), turns)
         };
         let ops = history
             .ops
@@ -549,6 +571,9 @@ impl Run {
             too_large: notes.too_large,
             forgotten: notes.forgotten,
             acts: notes.acts.values().map(Vec::len).sum(),
+            offices: self.unity.offices(),
+            trimmed: self.unity.trimmed,
+            fetched: self.unity.fetched,
             peaks: self.memory.peaks,
         }
     }

@@ -6,10 +6,11 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use env::sim::{Chance, Faults};
+use env::sim::{Chance, Faults, HostId};
 
 use crate::client::admin::Topic;
 use crate::client::aging::{BORN_OLD_MS, Keep};
+use crate::client::council::Agenda;
 use crate::client::keep::ANSWER_MAX;
 use crate::client::member::GroupProtocol;
 use crate::client::producer::Habits;
@@ -98,9 +99,11 @@ pub enum Load {
     Council,
     /// Two or three brokers beside each other, whose links are cut.
     Nodes,
+    /// Three brokers that are one cluster.
+    Cluster,
 }
 
-const LOADS: [(&str, Load); 13] = [
+const LOADS: [(&str, Load); 14] = [
     ("all", Load::All),
     ("transactions", Load::Transactions),
     ("strays", Load::Strays),
@@ -114,6 +117,7 @@ const LOADS: [(&str, Load); 13] = [
     ("crowd", Load::Crowd),
     ("council", Load::Council),
     ("nodes", Load::Nodes),
+    ("cluster", Load::Cluster),
 ];
 
 impl Load {
@@ -179,11 +183,28 @@ pub struct Plan {
     pub crowd: usize,
     /// Clients that create, delete, alter and read the same topics.
     pub council: usize,
+    /// The brokers are one cluster, instead of one each.
+    pub is_united: bool,
+    /// Bytes of the metadata log between two snapshots, where they are not as many as a broker has them.
+    pub snapshot_bytes: Option<u64>,
 }
 
 /// As a broker has them, and so small that a run rolls and compacts them.
 const INTERNAL_SEGMENT_BYTES: u64 = 100 << 20;
 const INTERNAL_SEGMENT_BYTES_SMALL: u64 = 16 << 10;
+
+/// Nodes of a cluster: the fewest of which one may fail.
+const UNITED: u8 = 3;
+/// More than the clients of a node use.
+const VALUES_PER_NODE: u64 = 1 << 32;
+
+/// The beginning of names of topics that clients of all nodes of a cluster change.
+pub(super) const CONGRESS: &str = "congress";
+
+/// The end of names that belong to one node.
+pub(super) fn suffix(node: HostId) -> String {
+    format!("-of-{}", node.0)
+}
 
 /// Partitions of one transaction at most.
 const PLACES_MAX: usize = 6;
@@ -282,6 +303,7 @@ impl Plan {
             Load::Crowd => Plan::crowded(seed, &strikes),
             Load::Council => Plan::governed(seed, &strikes),
             Load::Nodes => Plan::beside(seed, &strikes, chance.between(2, 3) as u8),
+            Load::Cluster => Plan::united(seed, &strikes),
         };
         if chance.one_in(2) {
             plan.faults.sync_nanos = SLOW_SYNC_NANOS;
@@ -508,6 +530,51 @@ impl Plan {
         plan
     }
 
+    /// A run with these kinds of faults, pauses and cut links, of three brokers that are one cluster. Each has clients that produce to
+    /// partitions of its own and change topics through it, some of them those of others.
+    #[must_use]
+    pub fn united(seed: u64, strikes: &[Strike]) -> Plan {
+        let mut plan = Plan::beside(seed, strikes, UNITED);
+        let mut chance = Chance::new(seed ^ 0x756e_6974);
+        plan.is_united = true;
+        plan.snapshot_bytes = (chance.one_in(2)).then(|| chance.between(1_000, 10_000));
+        (plan.council, plan.changes) = (4, 20);
+        (plan.members, plan.table) = (0, None);
+        plan.transactors.clear();
+        plan
+    }
+
+    /// The part of it that the clients of one node have. In one cluster their topics are their own, on their node.
+    pub(super) fn on(&self, node: HostId) -> Plan {
+        let mut plan = self.clone();
+        if plan.is_united {
+            let end = suffix(node);
+            for topic in &mut plan.topics {
+                topic.name += &end;
+                topic.node = Some(node);
+            }
+            for habits in &mut plan.producers {
+                habits.topic += &end;
+            }
+        }
+        plan
+    }
+
+    /// The names that each of the councillors of a node changes: in one cluster those of the node, or those of all nodes.
+    pub(super) fn agendas(&self, node: HostId) -> impl Iterator<Item = Agenda> + use<> {
+        let is_united = self.is_united;
+        let agenda = move |number: usize| Agenda {
+            names: match (is_united, number % 2) {
+                (false, _) => "council".to_owned(),
+                (true, 0) => format!("council{}", suffix(node)),
+                (true, _) => CONGRESS.to_owned(),
+            },
+            values_from: u64::from(node.0) * VALUES_PER_NODE,
+            is_shared: is_united && number % 2 == 1,
+        };
+        (0..self.council).map(agenda)
+    }
+
     /// A run with these kinds of faults and a group whose members commit meanwhile.
     #[must_use]
     pub fn grouped(seed: u64, strikes: &[Strike]) -> Plan {
@@ -568,6 +635,8 @@ impl Plan {
             is_relaxed: false,
             crowd: 0,
             council: 0,
+            is_united: false,
+            snapshot_bytes: None,
         };
         for number in 0..*chance.pick(&[0, 0, 1, 2, 4]) {
             let before = plan.transactors.first();
@@ -681,6 +750,7 @@ fn topic(number: u64, chance: &mut Chance) -> Topic {
         name: format!("load-{number}"),
         partitions: chance.between(1, 5) as i32,
         configs,
+        node: None,
     }
 }
 

@@ -3,6 +3,7 @@
 mod broker;
 mod checker;
 mod client;
+mod cluster;
 mod coordinators;
 mod council;
 mod crowd;

@@ -1,0 +1,58 @@
+//! Three brokers that are one cluster: nodes are struck and links are cut, and clients of each node find what they were told.
+
+use sim::run::{Load, Plan, Verdict, run_nodes};
+
+fn check(seed: u64) -> Vec<Verdict> {
+    let verdicts = run_nodes(seed, &Plan::of_load(seed, Load::Cluster), false);
+    assert_eq!(verdicts.len(), 3);
+    for verdict in &verdicts {
+        assert!(verdict.is_clean(), "seed {seed}: {}", verdict.describe());
+        assert!(verdict.acked > 0, "seed {seed}");
+    }
+    verdicts
+}
+
+fn trace(verdicts: &[Verdict]) -> Option<(u64, u64)> {
+    let last = verdicts.last()?;
+    Some((last.trace, last.events))
+}
+
+#[test]
+fn three_brokers_are_one_cluster_over_faults_and_repeat_their_run() {
+    let (mut offices, mut trimmed, mut fetched) = (0, 0, 0);
+    for seed in 1..9 {
+        let verdicts = check(seed);
+        if seed == 1 {
+            assert_eq!(trace(&verdicts), trace(&check(seed)));
+        }
+        // The last verdict counts for the whole cluster.
+        let last = verdicts.last().expect("three verdicts");
+        offices += last.offices;
+        trimmed += last.trimmed;
+        fetched += last.fetched;
+    }
+    assert!(offices > 10, "{offices} active controllers");
+    assert!(trimmed > 20, "{trimmed} metadata logs were trimmed");
+    assert!(fetched > 0, "no snapshot was fetched");
+}
+
+#[test]
+fn a_client_that_was_told_of_its_change_finds_it_though_its_node_lags_behind_the_controller() {
+    for seed in [12, 29] {
+        check(seed);
+    }
+}
+
+#[test]
+fn a_change_that_may_have_been_made_is_not_asked_for_a_second_time() {
+    for seed in [11, 21, 32] {
+        check(seed);
+    }
+}
+
+#[test]
+fn a_node_starts_though_its_power_went_when_the_metadata_log_had_just_been_trimmed() {
+    for seed in [4, 75, 113, 128] {
+        check(seed);
+    }
+}
