@@ -17,8 +17,10 @@ use super::search::{Asked, Place, Searching, Spot};
 use super::*;
 use crate::event_loop::Pending;
 use crate::event_loop::bench::{Bench, batch, encoded, executed};
-use wire::messages::CreateTopicsRequest;
 use wire::messages::create_topics_request::CreatableTopic;
+use wire::messages::{
+    CreateTopicsRequest, IncrementalAlterConfigsRequest, incremental_alter_configs_request,
+};
 
 const TOPIC: &str = "t";
 const GROUP: &str = "g";
@@ -323,4 +325,47 @@ fn a_topic_gets_one_replica_however_many_brokers_there_are() {
     let partitions = image.topics().flat_map(|topic| &topic.partitions);
     let replicas: Vec<usize> = partitions.map(|one| one.replicas.len()).collect();
     assert_eq!(replicas, [1; 4]);
+}
+
+/// Any broker may have sent its client's request on: the controller decides about the settings of each.
+#[test]
+fn settings_of_another_broker_of_the_cluster_are_decided_here() {
+    let mut bench = Bench::new();
+    let set = |bench: &mut Bench| {
+        let config = incremental_alter_configs_request::AlterableConfig {
+            name: "log.retention.ms".to_owned(),
+            value: Some("1000".to_owned()),
+            ..Default::default()
+        };
+        let resource = incremental_alter_configs_request::AlterConfigsResource {
+            resource_type: 4,
+            resource_name: "2".to_owned(),
+            configs: vec![config],
+        };
+        let request = IncrementalAlterConfigsRequest {
+            resources: vec![resource],
+            ..Default::default()
+        };
+        bench.put(&encoded(&request, 1));
+        bench.commit();
+        let answer = bench.answer::<IncrementalAlterConfigsRequest>(1);
+        answer.expect("it is durable").responses[0].error_code
+    };
+    let unknown = set(&mut bench);
+    assert_eq!(unknown, ErrorCode::InvalidRequest.code());
+    let other = wire::metadata::RegisterBrokerRecord {
+        broker_id: 2,
+        broker_epoch: 1_000,
+        ..wire::metadata::RegisterBrokerRecord::default()
+    };
+    let shared = std::sync::Arc::clone(&bench.shard.desk.shared);
+    let written = shared.change_at_start(&[other.into()]);
+    written.expect("a disk that works");
+    assert_eq!(set(&mut bench), 0);
+    let image = shared.metadata.image();
+    let own = image.overrides(&meta::Resource::broker(model::BrokerId(2)));
+    assert_eq!(
+        own.get("log.retention.ms").map(String::as_str),
+        Some("1000")
+    );
 }

@@ -8,9 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use config::{Broker, ChangeError, ClientMetrics, Kind, Level, Overrides, ValueError};
+use model::BrokerId;
 use wire::metadata::ConfigRecord;
 
 use super::RECORDS_MAX;
+
 use crate::image::{Image, Resource, ResourceKind};
 use crate::name::{self, NameError};
 use crate::record::Record;
@@ -204,7 +206,7 @@ fn decide<C>(
     }
     for (named, changes) in resources {
         let times = counts.get(&plain(named)).copied().unwrap_or(1);
-        let outcome = find(&planned.broker, named, times).and_then(|resource| {
+        let outcome = find(image, &planned.broker, named, times).and_then(|resource| {
             let before = image.overrides(&resource);
             let after = change(&planned.broker, &resource, &before, changes)?;
             planned.check(&resource, &after)?;
@@ -344,7 +346,13 @@ fn check_is_there(image: &Image, resource: &Resource) -> Result<(), AlterError> 
     Ok(())
 }
 
-fn find(broker: &Broker, named: &Named, times: usize) -> Result<Resource, AlterError> {
+/// Settings of another broker are decided here as well: that one has sent them on.
+fn find(
+    image: &Image,
+    broker: &Broker,
+    named: &Named,
+    times: usize,
+) -> Result<Resource, AlterError> {
     if 1 < times {
         return Err(AlterError::Duplicate);
     }
@@ -356,8 +364,9 @@ fn find(broker: &Broker, named: &Named, times: usize) -> Result<Resource, AlterE
                 .parse()
                 .map_err(|_| AlterError::BrokerName(name.into()))?;
             let want = broker.node_id.0;
-            if got == want {
-                Ok(Resource::broker(broker.node_id))
+            let id = BrokerId(got);
+            if got == want || image.broker(id).is_some() {
+                Ok(Resource::broker(id))
             } else {
                 Err(AlterError::OtherBroker { want, got })
             }
