@@ -1,6 +1,9 @@
 //! The worker of the quorum: it writes the vote file, owns the connections to other nodes, and keeps the time of the quorum, of the
 //! active controller and of this broker's life in the cluster.
 
+mod requests;
+mod snapshots;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
@@ -8,17 +11,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use env::{Disk, Poller, Readiness, Turn, Worker};
-use meta::checkpoint::{self, Head};
-use model::{BrokerId, Instant, Ticket};
-use raft::{
-    CallId, Caller, Endpoint, Event, Failure, Fill, Peer, Request, Response, SnapshotId, VoterSet,
-};
+use model::{Instant, Ticket};
+use raft::{CallId, Caller, Endpoint, Event, Failure, Fill, Peer, Request, Response};
 use wire::{ApiKey, ErrorCode, Message, Reader, Records};
 
-use super::envelope::{self, Opened};
+use self::requests::Held;
 use super::lifecycle::{self, Ask, Heard};
 use super::links::{Lane, Links, Outbound, Reply};
-use super::mailbox::{Order, Outgoing, Question, Recipient};
+use super::mailbox::{Order, Outgoing, Question};
 use super::membership::{self, Membership};
 use super::snapshot_files::SnapshotDir;
 use super::{log_read, vote_file, wire_form};
@@ -27,8 +27,6 @@ use crate::shared::Shared;
 
 /// Where the vote file cannot be written it is tried again after this pause; nothing that rests on it happens until then.
 const RETRY: Duration = Duration::from_millis(500);
-/// A request for the controller is tried again after this pause while there is none.
-const CONTROLLER_RETRY: Duration = Duration::from_millis(50);
 /// A registration or heartbeat is given up after so long.
 const LIFECYCLE_WAIT_MAX: Duration = Duration::from_secs(2);
 /// A leader that stops has so long to hand its office on.
@@ -39,14 +37,6 @@ enum Author {
     Quorum(CallId),
     Lifecycle(Ask),
     Request(Box<Outgoing>),
-}
-
-/// An answer whose change has to be published here before it is told.
-struct Held {
-    end: i64,
-    until: Instant,
-    ticket: Ticket,
-    body: Bytes,
 }
 
 pub(crate) struct QuorumWorker {
@@ -164,56 +154,6 @@ impl QuorumWorker {
         }
     }
 
-    /// A snapshot was fetched to its end. What is wrong with it is found now, and it is fetched again.
-    fn finish_snapshot(&mut self, id: SnapshotId, size: u64) {
-        let event = match self.snapshots.finish(self.disk(), id, size) {
-            Ok(loaded) => {
-                let mut plan = self.shared.metadata.plan.lock();
-                plan.install(id, Arc::new(loaded.image));
-                let facts = loaded.facts;
-                Event::SnapshotInstalled { id, size, facts }
-            }
-            Err(error) => {
-                tracing::error!(target: env::logs::METADATA, "a snapshot that was fetched: {error}");
-                Event::SnapshotDamaged { id }
-            }
-        };
-        self.shared.step_quorum(event);
-    }
-
-    /// Writes what is committed as a snapshot, and lets the log begin at the one before it: two are kept.
-    fn take_snapshot(&mut self) {
-        let taken = self.shared.metadata.plan.lock().for_snapshot();
-        let Some((id, image, facts)) = taken else {
-            return;
-        };
-        let head = Head {
-            time: None,
-            kraft_version: facts.version,
-            voters: facts.voters.as_ref().map(VoterSet::to_record),
-        };
-        let now = self.shared.env.clock.wall_ms();
-        let written = checkpoint::write(&image, &head, now).map_err(|error| error.to_string());
-        let written = written.and_then(|bytes| {
-            let done = self.snapshots.write(self.disk(), id, &bytes);
-            done.map(|()| bytes.len() as u64)
-                .map_err(|error| error.to_string())
-        });
-        match written {
-            Err(error) => {
-                tracing::error!(target: env::logs::METADATA, "cannot write a snapshot of the metadata: {error}");
-            }
-            Ok(size) => {
-                let before = self.shared.metadata.last_snapshot();
-                (self.shared).step_quorum(Event::SnapshotWritten { id, size });
-                if let Some(to) = before.filter(|before| *before < id) {
-                    self.shared.step_quorum(Event::Trim { to });
-                }
-                tracing::debug!(target: env::logs::METADATA, %id, size, "wrote a snapshot of the metadata");
-            }
-        }
-    }
-
     fn store_vote(&mut self, order: Order) {
         // A vote that could not be written is forgotten once a later one is in the file.
         let Order::StoreVote {
@@ -301,95 +241,6 @@ impl QuorumWorker {
                 self.on_lifecycle(ask, told);
             }
             Author::Request(outgoing) => self.on_reply(outgoing, body),
-        }
-    }
-
-    /// The answer to a request of this node for another.
-    fn on_reply(&mut self, outgoing: Box<Outgoing>, body: Bytes) {
-        if outgoing.to == Recipient::Controller {
-            match envelope::open(outgoing.api.0, &body) {
-                Opened::NotController => return self.try_again(outgoing),
-                Opened::Answered { end } if self.shared.metadata.image().end() < end => {
-                    self.held.push(Held {
-                        end,
-                        until: outgoing.until,
-                        ticket: outgoing.ticket,
-                        body,
-                    });
-                    return;
-                }
-                Opened::Answered { .. } => {}
-            }
-        }
-        self.reply(outgoing.ticket, Some(body));
-    }
-
-    fn reply(&self, ticket: Ticket, body: Option<Bytes>) {
-        let replied = Redeemed::Replied(ticket, body);
-        self.shared.put(ticket.inbox, replied);
-    }
-
-    /// Gives answers whose changes have arrived. One that waits for too long is dropped: its client would read what was before.
-    fn release_held(&mut self, now: Instant) {
-        let end = self.shared.metadata.image().end();
-        let is_due = |held: &mut Held| held.end <= end || held.until <= now;
-        for held in self.held.extract_if(.., is_due).collect::<Vec<_>>() {
-            let body = Some(held.body).filter(|_| held.end <= end);
-            self.reply(held.ticket, body);
-        }
-    }
-
-    fn call(&mut self, outgoing: Box<Outgoing>) {
-        let (lane, endpoint) = match outgoing.to {
-            Recipient::Controller => (Lane::Controller, self.controller.clone()),
-            Recipient::Broker(broker) => (Lane::Broker, self.endpoint_of(broker)),
-        };
-        let Some(endpoint) = endpoint else {
-            return self.try_again(outgoing);
-        };
-        self.send_out(Outbound {
-            target: (endpoint, lane),
-            api: outgoing.api,
-            frame: outgoing.frame.clone(),
-            until: Some(outgoing.until),
-            of: Author::Request(outgoing),
-        });
-    }
-
-    /// Where brokers reach each other: at the listener that the settings name, else at the first.
-    fn endpoint_of(&self, broker: BrokerId) -> Option<Endpoint> {
-        let image = self.shared.metadata.image();
-        let known = image.broker(broker)?;
-        let settings = self.shared.config();
-        let name = settings.broker.text("inter.broker.listener.name");
-        let named = name.and_then(|name| known.endpoints.iter().find(|at| at.name == name));
-        let endpoint = named.or_else(|| known.endpoints.first())?;
-        Some(Endpoint {
-            host: endpoint.host.clone(),
-            port: endpoint.port,
-        })
-    }
-
-    fn try_again(&mut self, outgoing: Box<Outgoing>) {
-        let now = self.shared.env.clock.now();
-        if outgoing.to != Recipient::Controller || outgoing.until <= now {
-            return self.reply(outgoing.ticket, None);
-        }
-        self.waiting.push_back(outgoing);
-        (self.waiting_until).get_or_insert(now.plus(CONTROLLER_RETRY));
-    }
-
-    /// Requests for the controller go again, unless they are overdue.
-    fn retry_waiting(&mut self, now: Instant) {
-        if self.waiting_until.take_if(|at| *at <= now).is_none() {
-            return;
-        }
-        for outgoing in std::mem::take(&mut self.waiting) {
-            if outgoing.until <= now {
-                self.reply(outgoing.ticket, None);
-            } else {
-                self.call(outgoing);
-            }
         }
     }
 

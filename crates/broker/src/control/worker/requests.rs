@@ -1,0 +1,115 @@
+//! Requests of this node for the active controller or for another broker, and their answers.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use model::{BrokerId, Instant, Ticket};
+use raft::Endpoint;
+
+use super::{Author, QuorumWorker};
+use crate::control::envelope::{self, Opened};
+use crate::control::links::{Lane, Outbound};
+use crate::control::mailbox::{Outgoing, Recipient};
+use crate::inboxes::Redeemed;
+
+/// A request for the controller is tried again after this pause while there is none.
+const CONTROLLER_RETRY: Duration = Duration::from_millis(50);
+
+/// An answer whose change has to be published here before it is told.
+pub(super) struct Held {
+    pub(super) end: i64,
+    pub(super) until: Instant,
+    pub(super) ticket: Ticket,
+    pub(super) body: Bytes,
+}
+
+impl QuorumWorker {
+    /// The answer to a request of this node for another.
+    pub(super) fn on_reply(&mut self, outgoing: Box<Outgoing>, body: Bytes) {
+        if outgoing.to == Recipient::Controller {
+            match envelope::open(outgoing.api.0, &body) {
+                Opened::NotController => return self.try_again(outgoing),
+                Opened::Answered { end } if self.shared.metadata.image().end() < end => {
+                    self.held.push(Held {
+                        end,
+                        until: outgoing.until,
+                        ticket: outgoing.ticket,
+                        body,
+                    });
+                    return;
+                }
+                Opened::Answered { .. } => {}
+            }
+        }
+        self.reply(outgoing.ticket, Some(body));
+    }
+
+    pub(super) fn reply(&self, ticket: Ticket, body: Option<Bytes>) {
+        let replied = Redeemed::Replied(ticket, body);
+        self.shared.put(ticket.inbox, replied);
+    }
+
+    /// Gives answers whose changes have arrived. One that waits for too long is dropped: its client would read what was before.
+    pub(super) fn release_held(&mut self, now: Instant) {
+        let end = self.shared.metadata.image().end();
+        let is_due = |held: &mut Held| held.end <= end || held.until <= now;
+        for held in self.held.extract_if(.., is_due).collect::<Vec<_>>() {
+            let body = Some(held.body).filter(|_| held.end <= end);
+            self.reply(held.ticket, body);
+        }
+    }
+
+    pub(super) fn call(&mut self, outgoing: Box<Outgoing>) {
+        let (lane, endpoint) = match outgoing.to {
+            Recipient::Controller => (Lane::Controller, self.controller.clone()),
+            Recipient::Broker(broker) => (Lane::Broker, self.endpoint_of(broker)),
+        };
+        let Some(endpoint) = endpoint else {
+            return self.try_again(outgoing);
+        };
+        self.send_out(Outbound {
+            target: (endpoint, lane),
+            api: outgoing.api,
+            frame: outgoing.frame.clone(),
+            until: Some(outgoing.until),
+            of: Author::Request(outgoing),
+        });
+    }
+
+    /// Where brokers reach each other: at the listener that the settings name, else at the first.
+    pub(super) fn endpoint_of(&self, broker: BrokerId) -> Option<Endpoint> {
+        let image = self.shared.metadata.image();
+        let known = image.broker(broker)?;
+        let settings = self.shared.config();
+        let name = settings.broker.text("inter.broker.listener.name");
+        let named = name.and_then(|name| known.endpoints.iter().find(|at| at.name == name));
+        let endpoint = named.or_else(|| known.endpoints.first())?;
+        Some(Endpoint {
+            host: endpoint.host.clone(),
+            port: endpoint.port,
+        })
+    }
+
+    pub(super) fn try_again(&mut self, outgoing: Box<Outgoing>) {
+        let now = self.shared.env.clock.now();
+        if outgoing.to != Recipient::Controller || outgoing.until <= now {
+            return self.reply(outgoing.ticket, None);
+        }
+        self.waiting.push_back(outgoing);
+        (self.waiting_until).get_or_insert(now.plus(CONTROLLER_RETRY));
+    }
+
+    /// Requests for the controller go again, unless they are overdue.
+    pub(super) fn retry_waiting(&mut self, now: Instant) {
+        if self.waiting_until.take_if(|at| *at <= now).is_none() {
+            return;
+        }
+        for outgoing in std::mem::take(&mut self.waiting) {
+            if outgoing.until <= now {
+                self.reply(outgoing.ticket, None);
+            } else {
+                self.call(outgoing);
+            }
+        }
+    }
+}
