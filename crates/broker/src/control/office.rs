@@ -2,7 +2,6 @@
 //!
 //! Soft state and decisions about members of the cluster; all of it under the lock of the plan, which has the image.
 
-use meta::MetadataVersion;
 use meta::decide::controller::{RegisteringController, TooOld};
 use meta::decide::heartbeat::{UnregisterError, fence, heartbeat, leads_any, unregister};
 use meta::decide::register_broker::FEATURES;
@@ -10,6 +9,7 @@ use meta::decide::registration::{RegisterError, Registering, register};
 use meta::decide::{controller, producer_ids};
 use meta::record::Record;
 use meta::sessions::{Heartbeat, HeartbeatError, Sessions, State};
+use meta::{Image, MetadataVersion};
 use model::{BrokerId, Instant, LeaderEpoch, Offset, Ticket};
 use raft::RoleName;
 use wire::ErrorCode;
@@ -47,9 +47,15 @@ impl Plan {
         self.plan_all()?;
         let broker = &shared.config().broker;
         let timeout = broker.quorum.session_timeout;
+        // Alone, the broker and the controller are one process: nobody is listened for.
+        let heard = if shared.metadata.is_alone {
+            &Image::default()
+        } else {
+            &*self.image
+        };
         self.office = Some(Office {
             epoch,
-            sessions: Sessions::new(&self.image, timeout, shared.env.clock.now()),
+            sessions: Sessions::new(heard, timeout, shared.env.clock.now()),
             pause: None,
         });
         let first = if shared.metadata.is_alone {
@@ -108,18 +114,10 @@ impl Shared {
         let mut aftermath = Aftermath::default();
         let mut plan = self.metadata.plan.lock();
         let settings = self.config();
-        let node = settings.broker.node_id;
-        let own = plan.image.broker(node).map(|broker| broker.epoch);
         let can_write = plan.log.check_append().is_ok();
         let Some(office) = plan.office.as_mut() else {
             return;
         };
-        // Alone, the broker and the controller are one process.
-        if self.metadata.is_alone
-            && let Some(epoch) = own
-        {
-            office.sessions.on_heard(node, epoch, now);
-        }
         if !can_write {
             office.pause = Some(now.plus(RETRY));
             return;

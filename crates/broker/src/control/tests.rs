@@ -171,3 +171,19 @@ fn metadata_are_whole_wherever_the_power_goes_while_a_snapshot_is_taken() {
     }
     assert!(0 < with_snapshot && with_snapshot < 40, "{with_snapshot}");
 }
+
+/// Found by a seed: a start that registers anew was not heard of, and nine seconds later its broker led nothing.
+#[test]
+fn the_only_broker_is_never_taken_for_silent() {
+    let bench = Bench::new().restart_with("broker.rack", "elsewhere");
+    let shared = Arc::clone(&bench.shard.desk.shared);
+    let now = shared.env.clock.now();
+    shared.fence_silent(now.plus(std::time::Duration::from_secs(3_600)));
+    shared.commit_at_start().expect("a disk that works");
+    let image = shared.metadata.image();
+    let own = image.broker(BrokerId(1)).expect("it registered");
+    assert_eq!(
+        (own.rack.as_deref(), own.is_fenced),
+        (Some("elsewhere"), false)
+    );
+}

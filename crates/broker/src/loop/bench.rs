@@ -69,6 +69,12 @@ impl Bench {
         Bench::on(machine, settings)
     }
 
+    /// The same, with a setting changed in between.
+    pub(crate) fn restart_with(mut self, name: &str, value: &str) -> Bench {
+        self.settings.put(name, value).expect("a known setting");
+        self.restart()
+    }
+
     /// The power goes at the `count`th operation of the disk from now on.
     pub(crate) fn crash_after(&self, count: u64) {
         let operation = self.machine.counts().disk_ops + count;

@@ -245,7 +245,10 @@ pub(super) fn judge(
         && second.reported.is_empty()
         && known.wrong(&second).is_empty()
         && missing.iter().all(|(_, _, at)| *at >= hurt.point);
-    if !is_same && !is_mended {
+    // A file of the journal that cannot be read is met when its turn comes: the first start may have filled it, and the second says so.
+    let refused = |told: &String| told.starts_with(REFUSED_START);
+    let is_told_now = !hurt.is_rot && second.reported.iter().any(refused);
+    if !is_same && !is_mended && !is_told_now {
         problems.push("a second start shows something else than the first".to_owned());
     }
     (is_told, problems)
