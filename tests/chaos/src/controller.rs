@@ -1,6 +1,6 @@
 //! Three nodes, administrators at each, and an active controller that is killed or paused again and again.
 //!
-//! What was answered must hold: a topic that was made is there for whoever asks the same node next, is "already there" for the other
+//! An answer must hold: a topic that was made is there for the next request to the same node, is "already there" for the other
 //! nodes, and is on every node at the end; one that was deleted is on none. An operation without an answer may have happened or not.
 //! Prints how long it took until the first change after each fault.
 

@@ -197,7 +197,7 @@ impl Disk for Guarded {
         self.0.space(path)
     }
 
-    // Whoever inspects changes nothing.
+    // An inspection changes nothing.
     fn create_dir_all(&self, _: &Path) -> std::io::Result<()> {
         unreachable!()
     }

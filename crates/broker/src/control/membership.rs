@@ -13,7 +13,10 @@ use super::lifecycle::{Ask, Heard, Lifecycle};
 use super::worker::{decode, heard};
 use crate::shared::Shared;
 
-/// A node whose id is taken says so this often.
+/// Why a broker serves no clients before it is a member.
+pub(crate) const NOT_COUNTED_IN: &str = "the active controller has not counted this broker in. It takes a majority of the voters to have \
+     one: start them, and see that each is reached at its address in controller.quorum.voters";
+/// A broker that is no member says so this often.
 const COMPLAINT_EVERY: std::time::Duration = std::time::Duration::from_secs(10);
 /// No run of this broker before is known to have ended cleanly.
 const NO_EPOCH: i64 = -1;
@@ -98,17 +101,21 @@ impl Membership {
         }
     }
 
-    /// Says why the broker cannot become a member, now and then.
+    /// Says why the broker is no member yet, once that lasts, and then now and then.
     pub(super) fn complain(&mut self, shared: &Shared, code: ErrorCode, now: Instant) {
-        let is_due = (self.complained_at).is_none_or(|at| at.plus(COMPLAINT_EVERY) <= now);
-        if is_due {
-            self.complained_at = Some(now);
-            let node = shared.config().broker.node_id.0;
+        let last = *self.complained_at.get_or_insert(now);
+        if now < last.plus(COMPLAINT_EVERY) {
+            return;
+        }
+        self.complained_at = Some(now);
+        let node = shared.config().broker.node_id.0;
+        if code == ErrorCode::DuplicateBrokerRegistration {
             tracing::error!(
-                target: env::logs::BROKER, ?code,
-                "another broker of this cluster runs as node {node}: give this one a node.id of its own; after a kill it is let in \
-                 when the session of its run before has ended",
+                target: env::logs::BROKER,
+                "another broker of this cluster runs as node {node}: give this one a node.id of its own",
             );
+        } else if !shared.metadata.is_serving() {
+            tracing::warn!(target: env::logs::BROKER, ?code, "no client is served: {NOT_COUNTED_IN}");
         }
     }
 }

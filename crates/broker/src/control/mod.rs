@@ -24,7 +24,7 @@ mod worker;
 
 pub use boot::BootError;
 pub(crate) use mailbox::{Mailbox, Order, Outgoing, Question, Recipient};
-pub(crate) use membership::Membership;
+pub(crate) use membership::{Membership, NOT_COUNTED_IN};
 pub(crate) use plan::{Aftermath, Plan};
 pub use replay::Unfit;
 pub(crate) use replay::replay;

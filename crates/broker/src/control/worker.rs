@@ -328,9 +328,7 @@ impl QuorumWorker {
             }
             (Ask::Register, told) => {
                 let code = told.err().unwrap_or(ErrorCode::UnknownServerError);
-                if code == ErrorCode::DuplicateBrokerRegistration {
-                    membership.complain(&self.shared, code, now);
-                }
+                membership.complain(&self.shared, code, now);
                 membership.life.on_registered(Err(code), now);
                 None
             }

@@ -35,7 +35,7 @@ pub(crate) struct Coordinators {
     pub(super) markings: Pending<Marking>,
     /// Markings that are to be tried again.
     pub(super) retries: Timers,
-    /// What is asked of other brokers.
+    /// Questions and markers for other brokers.
     pub(super) remote: Remote,
 }
 

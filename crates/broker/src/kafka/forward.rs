@@ -55,7 +55,7 @@ pub(super) fn is_elsewhere(call: &Call<'_>, key: ApiKey, frame: &Bytes) -> bool 
     !metadata.is_alone
         && is_for_controller(key)
         && !metadata.is_active()
-        && !is_about_this_node(key, frame)
+        && !is_about_this_node(call, key, frame)
 }
 
 /// Sends the request of a client to the active controller, and its answer back.
@@ -76,8 +76,9 @@ pub(super) fn to_controller(call: &mut Call<'_>, frame: Bytes) -> Outcome {
 }
 
 /// True if each node answers the request for itself, though another of the same API is the controller's: loggers are its own.
-fn is_about_this_node(key: ApiKey, frame: &Bytes) -> bool {
+fn is_about_this_node(call: &Call<'_>, key: ApiKey, frame: &Bytes) -> bool {
     let mut reader = Reader::new(frame.clone());
+    reader.bound_elements(call.desk.shared.elements_max());
     key == ApiKey::IncrementalAlterConfigs
         && decode_request_header(&mut reader)
             .ok()

@@ -49,7 +49,14 @@ pub(crate) fn on_request(hall: &mut Hall<'_>, conn: ConnId, slot: SlotNumber, fr
         envelope: None,
     };
     let bytes = frame.len();
-    let mut reader = Reader::new(frame.clone());
+    // A lone node sends no request on: it needs the whole frame no more.
+    let is_alone = hall.desk.shared.metadata.is_alone;
+    let whole = if is_alone {
+        Bytes::new()
+    } else {
+        frame.clone()
+    };
+    let mut reader = Reader::new(frame);
     let outcome = match decode_request_header(&mut reader) {
         Ok(head) => {
             address.correlation_id = head.correlation_id;
@@ -57,7 +64,7 @@ pub(crate) fn on_request(hall: &mut Hall<'_>, conn: ConnId, slot: SlotNumber, fr
             address.key = head.key;
             hall.desk.meter().on_request(head.key, bytes);
             let mut call = hall.call(address, asker);
-            let outcome = dispatch(&mut call, &head, reader, frame);
+            let outcome = dispatch(&mut call, &head, reader, whole);
             // One that another node carries is answered otherwise.
             address = call.address;
             outcome
@@ -93,7 +100,9 @@ fn dispatch(call: &mut Call<'_>, head: &RequestHead, reader: Reader, frame: Byte
     if !access::admits(call.asker.principal, key) {
         return denied::answer(call, key, reader);
     }
-    if !call.desk.shared.metadata.is_serving() && !is_for_all(key) {
+    // A controller decides for the clients of others before it serves any itself.
+    let is_carried = call.address.envelope.is_some();
+    if !call.desk.shared.metadata.is_serving() && !is_for_all(key) && !is_carried {
         return Outcome::Close;
     }
     if forward::is_elsewhere(call, key, &frame) {

@@ -58,6 +58,11 @@ impl Bench {
 
     /// The broker is killed, and another one begins with its files.
     pub(crate) fn restart(self) -> Bench {
+        self.again(Machine::kill)
+    }
+
+    /// The process ends by `how`; another one begins with its files.
+    fn again<T>(self, how: impl FnOnce(&Machine) -> T) -> Bench {
         let Bench {
             shard,
             _broker,
@@ -65,7 +70,7 @@ impl Bench {
             settings,
         } = self;
         drop((shard, _broker));
-        machine.kill();
+        how(&machine);
         Bench::on(machine, settings)
     }
 
@@ -83,16 +88,10 @@ impl Bench {
 
     /// The power is gone, if it was not yet, and comes back.
     pub(crate) fn power_cut(self) -> Bench {
-        let Bench {
-            shard,
-            _broker,
-            machine,
-            settings,
-        } = self;
-        drop((shard, _broker));
-        machine.power_cut();
-        machine.faults(|faults| faults.crash_at_op = None);
-        Bench::on(machine, settings)
+        self.again(|machine| {
+            machine.power_cut();
+            machine.faults(|faults| faults.crash_at_op = None);
+        })
     }
 
     fn on(machine: Machine, settings: config::Settings) -> Bench {

@@ -13,6 +13,7 @@ use super::meter::{Refusal, Total, api_name};
 use super::sink::{Number, Sink};
 use super::table as metric;
 use super::watch::Process;
+use crate::control::NOT_COUNTED_IN;
 use crate::shared::Shared;
 use crate::topics::Topic;
 
@@ -25,6 +26,10 @@ pub(super) fn readiness(shared: &Shared) -> Result<String, String> {
     }
     if shared.is_stopping() {
         return Err("stopping".to_owned());
+    }
+    let is_broker = shared.config().broker.quorum.roles.broker;
+    if is_broker && !shared.metadata.is_serving() {
+        return Err(format!("waits for its cluster: {}", NOT_COUNTED_IN));
     }
     let mut notes = vec!["ready".to_owned()];
     for dir in shared.dirs() {

@@ -21,6 +21,7 @@ mod reserve;
 mod rot;
 mod store;
 mod timeless;
+mod times;
 
 use std::path::PathBuf;
 use std::sync::Arc;

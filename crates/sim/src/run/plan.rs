@@ -3,6 +3,8 @@
 //! Each run has its own subset of fault kinds (a quarter has none), because faults of all kinds at once hide what two of them do
 //! together.
 
+mod habits;
+
 use std::ops::Range;
 use std::time::Duration;
 
@@ -11,11 +13,12 @@ use env::sim::{Chance, Faults, HostId};
 use crate::client::admin::Topic;
 use crate::client::aging::{BORN_OLD_MS, Keep};
 use crate::client::council::Agenda;
-use crate::client::keep::ANSWER_MAX;
 use crate::client::member::GroupProtocol;
 use crate::client::producer::Habits;
 use crate::client::transactor::TxnHabits;
 use crate::client::{keeper, ledger};
+
+use self::habits::{habits, txn_habits};
 
 /// A kind of fault that may strike again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -754,53 +757,8 @@ fn topic(number: u64, chance: &mut Chance) -> Topic {
     }
 }
 
-fn habits(topics: &[Topic], chance: &mut Chance) -> Habits {
-    let topic = chance.pick(topics);
-    let idempotent = !chance.one_in(3);
-    Habits {
-        topic: topic.name.clone(),
-        partitions: topic.partitions,
-        acks: if idempotent {
-            -1
-        } else {
-            *chance.pick(&[-1, -1, 1, 0])
-        },
-        idempotent,
-        in_flight_max: chance.between(1, 5) as usize,
-        records_max: chance.between(1, 6),
-        pause: Duration::from_millis(*chance.pick(&[5, 20, 50, 200])),
-        patience: ANSWER_MAX,
-    }
-}
-
 const CLOCKS: [Strike; 3] = [Strike::JumpClock, Strike::StickClock, Strike::SkewClock];
 
 fn is_clock_true(strikes: &[Strike]) -> bool {
     !CLOCKS.iter().any(|clock| strikes.contains(clock))
-}
-
-fn txn_habits(id: String, topics: &[Topic], is_clock_true: bool, chance: &mut Chance) -> TxnHabits {
-    let mut places: Vec<(String, i32)> = topics
-        .iter()
-        .flat_map(|topic| (0..topic.partitions).map(|number| (topic.name.clone(), number)))
-        .collect();
-    while places.len() > PLACES_MAX {
-        places.swap_remove(chance.below(places.len() as u64) as usize);
-    }
-    let is_old = chance.one_in(3);
-    TxnHabits {
-        group: chance.one_in(2).then(|| format!("offsets-{id}")),
-        is_shared: false,
-        id,
-        places,
-        is_old,
-        timeout: Duration::from_millis(*chance.pick(&[1_000, 5_000, 30_000])),
-        batches_max: chance.between(1, 12),
-        pause: Duration::from_millis(*chance.pick(&[2, 5, 20, 50])),
-        // Without an epoch per transaction a late end falls on another one: the old protocol cannot help it.
-        delays: if is_old { 0 } else { *chance.pick(&[0, 5, 20]) },
-        strays: 0,
-        is_calm: false,
-        is_alone: is_clock_true,
-    }
 }

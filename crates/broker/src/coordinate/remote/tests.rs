@@ -1,4 +1,4 @@
-//! What goes together, what is tried again, and what answers mean that are not whole.
+//! Requests that go together, requests that are tried again, and the meaning of answers that are not whole.
 
 use coord::txn::Producer;
 use model::{InboxId, ProducerEpoch, ProducerId};
