@@ -104,6 +104,11 @@ pub(super) fn open(key: ApiKey, body: &Bytes) -> Opened {
             let read = AllocateProducerIdsResponse::decode(&mut reader, 0);
             (read.map_or(0, |response| response.error_code), None)
         }
+        ApiKey::AlterPartition | ApiKey::AssignReplicasToDirs => {
+            // Both begin with how long the client is throttled, and one code for all.
+            let read = reader.i32().and_then(|_| reader.i16());
+            (read.unwrap_or_default(), None)
+        }
         _ => (0, None),
     };
     if code == ErrorCode::NotController.code() {
@@ -151,6 +156,14 @@ mod tests {
             open(ApiKey::Envelope, &encoded(&refused)),
             Opened::NotController
         );
+        let refused = wire::messages::AlterPartitionResponse {
+            error_code: ErrorCode::NotController.code(),
+            ..Default::default()
+        };
+        let mut w = Writer::new();
+        refused.encode(&mut w, 3).expect("it fits");
+        let body = w.finish().into_bytes().expect("it fits");
+        assert_eq!(open(ApiKey::AlterPartition, &body), Opened::NotController);
         let plain = EnvelopeResponse::default();
         let told = open(ApiKey::Envelope, &encoded(&plain));
         assert_eq!(told, Opened::Answered { end: 0 });

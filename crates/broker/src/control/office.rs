@@ -2,6 +2,7 @@
 //!
 //! Soft state and decisions about members of the cluster; all of it under the lock of the plan, which has the image.
 
+use meta::decide::alter_partition::{Answer, Proposal, alter_partitions};
 use meta::decide::controller::{RegisteringController, TooOld};
 use meta::decide::heartbeat::{UnregisterError, fence, heartbeat, leads_any, unregister};
 use meta::decide::register_broker::FEATURES;
@@ -215,6 +216,21 @@ impl Shared {
         })
     }
 
+    /// The leader of partitions, a broker with the epoch of its registration, asks for other ISRs.
+    pub(crate) fn alter_partitions(
+        &self,
+        ticket: Ticket,
+        (leader, epoch): (BrokerId, i64),
+        proposals: &[Proposal],
+    ) -> Option<Decided<Vec<Answer>, HeartbeatError>> {
+        self.decide_in_office(ticket, |plan, settings, _| {
+            match alter_partitions(&plan.image, settings, leader, epoch, proposals) {
+                Ok(altered) => (altered.records, Ok(altered.answers)),
+                Err(error) => (Vec::new(), Err(error)),
+            }
+        })
+    }
+
     /// A broker is gone for good.
     pub(crate) fn unregister_broker(
         &self,
@@ -276,10 +292,7 @@ impl Shared {
     }
 }
 
-/// The code for a broker that the controller does not know, or not in that epoch.
-pub(crate) fn code_of(error: HeartbeatError) -> ErrorCode {
-    match error {
-        HeartbeatError::NotRegistered(_) => ErrorCode::BrokerIdNotRegistered,
-        HeartbeatError::Stale { .. } => ErrorCode::StaleBrokerEpoch,
-    }
+/// The code for a broker that the controller does not know, or not in that epoch. Kafka has one for both.
+pub(crate) fn code_of(_: HeartbeatError) -> ErrorCode {
+    ErrorCode::StaleBrokerEpoch
 }

@@ -54,6 +54,7 @@ pub(super) fn route(call: &mut Call<'_>, key: ApiKey, reader: Reader) -> Outcome
         ApiKey::AddRaftVoter => question(call, reader, Request::AddVoter),
         ApiKey::RemoveRaftVoter => question(call, reader, Request::RemoveVoter),
         ApiKey::UpdateRaftVoter => question(call, reader, Request::UpdateVoter),
+        ApiKey::AlterPartition => with(call, reader, alter_partition::on_alter_partition),
         ApiKey::BrokerRegistration => with(call, reader, broker_registration::on_registration),
         ApiKey::BrokerHeartbeat => with(call, reader, broker_heartbeat::on_heartbeat),
         ApiKey::AllocateProducerIds => with(call, reader, allocate_producer_ids::on_allocate),

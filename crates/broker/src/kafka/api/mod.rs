@@ -8,6 +8,7 @@ pub(crate) mod add_offsets_to_txn;
 pub(crate) mod add_partitions_to_txn;
 pub(crate) mod allocate_producer_ids;
 pub(crate) mod alter_configs;
+pub(crate) mod alter_partition;
 pub(crate) mod alter_partition_reassignments;
 pub(crate) mod alter_replica_log_dirs;
 pub(crate) mod api_versions;
@@ -169,6 +170,7 @@ pub(crate) const PEERS: &[Served] = &[
     served_newest(ApiKey::Vote),
     served_newest(ApiKey::BeginQuorumEpoch),
     served_newest(ApiKey::EndQuorumEpoch),
+    served(ApiKey::AlterPartition, 2, 3),
     served_newest(ApiKey::Envelope),
     served_newest(ApiKey::FetchSnapshot),
     served_newest(ApiKey::BrokerRegistration),

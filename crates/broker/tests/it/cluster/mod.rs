@@ -1,4 +1,5 @@
 //! Several brokers in one world, under one set of metadata.
 
+mod isr;
 mod nodes;
 mod spread;
