@@ -74,7 +74,7 @@ def admin_reports_each_topic_that_cannot_be_made():
         "bad/name": (NewTopic("bad/name", 1, 1), KafkaError.TOPIC_EXCEPTION),
         "..": (NewTopic("..", 1, 1), KafkaError.TOPIC_EXCEPTION),
         "x" * 250: (NewTopic("x" * 250, 1, 1), KafkaError.TOPIC_EXCEPTION),
-        "wide": (NewTopic("wide", 1, 3), KafkaError.INVALID_REPLICATION_FACTOR),
+        "wide": (NewTopic("wide", 1, 9), KafkaError.INVALID_REPLICATION_FACTOR),
         "odd-setting": (NewTopic("odd-setting", 1, 1, config={"no.such.setting": "1"}), KafkaError.INVALID_CONFIG),
         "bad-value": (NewTopic("bad-value", 1, 1, config={"retention.ms": "soon"}), KafkaError.INVALID_CONFIG),
         "low-value": (NewTopic("low-value", 1, 1, config={"max.message.bytes": "-1"}), KafkaError.INVALID_CONFIG),

@@ -47,7 +47,7 @@ def kafka_topics_reports_errors():
     name = topic("twin")
     for args, text in ((("--create", "--topic", name), "already exists"),
                        (("--create", "--topic", "bad/name"), "invalid"),
-                       (("--create", "--topic", new_name("wide"), "--replication-factor", 3), "replication factor"),
+                       (("--create", "--topic", new_name("wide"), "--replication-factor", 9), "replication factor"),
                        (("--create", "--topic", new_name("odd"), "--config", "retention.ms=soon"), "retention.ms"),
                        (("--describe", "--topic", new_name("nosuch")), "does not exist")):
         done = run("org.apache.kafka.tools.TopicCommand", "--bootstrap-server", BOOTSTRAP, *args, code=1)

@@ -31,7 +31,7 @@ pub(crate) fn create(
     let (topics, denied): (Vec<NewTopic>, Vec<NewTopic>) = topics.into_iter().partition(may);
     let (topics, folded) = without_folded(view, topics);
     let mut decision = create_topics::create_topics(view.image, view.broker, &topics, uuids);
-    refuse_replicas(&topics, &mut decision);
+    keep_one_by_default(&topics, &mut decision);
     let folded = folded.into_iter();
     let folded = folded.map(|(name, existing)| {
         let folds = CreateTopicError::Folds {
@@ -59,44 +59,29 @@ pub(crate) fn create_by_the_way(
     let (free, _) = without_folded(view, names.iter().map(topic).collect());
     let free: BTreeSet<&str> = free.iter().map(|topic| topic.name.as_str()).collect();
     let mut records = create_topics::auto_create(view.image, view.broker, &free, uuids).records;
-    keep_one_replica(&mut records);
+    keep_one_replica(records.iter_mut());
     records
 }
 
-/// Brokers do not copy partitions from each other yet: a second replica would be in sync in name alone. Topics whose creators ask for
-/// several are refused; those that leave it to the settings get one.
-fn refuse_replicas(topics: &[NewTopic], decision: &mut create_topics::CreateTopics) {
-    let mut refused = BTreeSet::new();
+/// Topics whose creators leave the number of replicas to the settings get one.
+fn keep_one_by_default(topics: &[NewTopic], decision: &mut create_topics::CreateTopics) {
+    let mut kept = BTreeSet::new();
     for (name, answer) in &mut decision.answers {
         let asked = topics.iter().find(|topic| topic.name == *name);
         let is_default = asked.is_some_and(|topic| {
             topic.assignments.is_empty()
                 && i32::from(topic.replication_factor) == create_topics::DEFAULT
         });
-        let Ok(created) = answer else {
-            continue;
-        };
-        if created.replication_factor <= 1 {
-            continue;
-        } else if is_default {
+        if let (true, Ok(created)) = (is_default, answer) {
             created.replication_factor = 1;
-        } else {
-            let factor = created.replication_factor;
-            refused.insert((created.id, name.clone()));
-            *answer = Err(CreateTopicError::OneReplica(factor));
+            kept.insert(created.id);
         }
     }
-    let is_refused = |record: &Record| match record {
-        Record::Topic(topic) => refused.iter().any(|(id, _)| *id == topic.topic_id),
-        Record::Partition(partition) => refused.iter().any(|(id, _)| *id == partition.topic_id),
-        Record::Config(config) => (refused.iter()).any(|(_, name)| *name == config.resource_name),
-        _ => false,
-    };
-    decision.records.retain(|record| !is_refused(record));
-    keep_one_replica(&mut decision.records);
+    let is_kept = |record: &Record| matches!(record, Record::Partition(partition) if kept.contains(&partition.topic_id));
+    keep_one_replica(decision.records.iter_mut().filter(|record| is_kept(record)));
 }
 
-fn keep_one_replica(records: &mut [Record]) {
+fn keep_one_replica<'a>(records: impl Iterator<Item = &'a mut Record>) {
     for record in records {
         if let Record::Partition(partition) = record {
             partition.replicas.truncate(1);

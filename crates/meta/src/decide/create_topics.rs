@@ -76,10 +76,6 @@ pub enum CreateTopicError {
     ReplicationFactor,
     #[error("{}", placement::no_place(*wanted, *usable))]
     TooFewBrokers { wanted: i16, usable: usize },
-    #[error(
-        "Replication factor {0} cannot be reached: brokers do not copy partitions from each other yet. Ask for 1, or for -1."
-    )]
-    OneReplica(i16),
     #[error("Excessively large number of partitions per request.")]
     TooManyPartitions,
     #[error("Unable to perform excessively large batch operation.")]

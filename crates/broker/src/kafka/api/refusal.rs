@@ -63,9 +63,9 @@ pub(crate) fn create_topic(error: &CreateTopicError) -> ErrorCode {
         | CreateTopicError::Gap
         | CreateTopicError::Assignment(_) => ErrorCode::InvalidReplicaAssignment,
         CreateTopicError::Partitions => ErrorCode::InvalidPartitions,
-        CreateTopicError::ReplicationFactor
-        | CreateTopicError::OneReplica(_)
-        | CreateTopicError::TooFewBrokers { .. } => ErrorCode::InvalidReplicationFactor,
+        CreateTopicError::ReplicationFactor | CreateTopicError::TooFewBrokers { .. } => {
+            ErrorCode::InvalidReplicationFactor
+        }
         CreateTopicError::TooManyPartitions | CreateTopicError::TooManyRecords => {
             ErrorCode::PolicyViolation
         }

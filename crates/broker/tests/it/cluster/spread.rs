@@ -150,9 +150,9 @@ fn produce_to_all(nodes: &Nodes, id: &str, producer: i64, places: &[(Node, i32)]
 #[test]
 fn partitions_are_spread_and_other_brokers_name_their_leader() {
     let nodes = Nodes::start(1);
-    let refused = nodes.ask(1, &topic(2), 7).expect("an answer");
+    let refused = nodes.ask(1, &topic(4), 7).expect("an answer");
     let code = ErrorCode::InvalidReplicationFactor.code();
-    assert_eq!(refused.topics[0].error_code, code, "nothing is copied yet");
+    assert_eq!(refused.topics[0].error_code, code, "there are three");
     create(&nodes, 2);
     let leaders = nodes.leaders(3, TOPIC).expect("it was created");
     for node in ALL {
