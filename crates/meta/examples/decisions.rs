@@ -241,7 +241,7 @@ impl Run {
             records: fence(&self.image, &InImage, broker),
         };
         if self.put(&decided) {
-            self.sessions.on_dead(broker, epoch);
+            assert!(self.sessions.on_dead(broker, epoch, NOW));
             assert_eq!(self.sessions.on_tick(NOW), [broker]);
         }
     }

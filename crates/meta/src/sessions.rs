@@ -196,12 +196,18 @@ impl Sessions {
         }
     }
 
-    /// The process of a broker is known to be dead: its session ends now.
-    pub fn on_dead(&mut self, broker: BrokerId, epoch: i64) {
+    /// The process of a broker is known to be dead: its session ends now, unless it was heard of after `since`. True if it does.
+    pub fn on_dead(&mut self, broker: BrokerId, epoch: i64, since: Instant) -> bool {
         let session = self.brokers.get_mut(&broker);
-        if let Some(session) = session.filter(|session| session.epoch == epoch) {
+        let session = session.filter(|session| {
+            let lives = session.heard.is_some_and(|heard| since < heard);
+            session.epoch == epoch && !session.is_fenced && !lives
+        });
+        let is_over = session.is_some();
+        if let Some(session) = session {
             session.heard = None;
         }
+        is_over
     }
 
     /// The brokers that are to be fenced because their sessions have ended. They are fenced here from now on.

@@ -28,6 +28,8 @@ pub(super) enum Lane {
     Controller,
     /// Requests for a broker.
     Broker,
+    /// Is anybody there?
+    Probe,
 }
 
 /// Where a connection leads, and its purpose.
@@ -58,6 +60,8 @@ pub(super) enum Reply<T> {
         of: T,
         /// The whole request had left: the other end may have carried it out.
         was_sent: bool,
+        /// Nobody listens at the address.
+        is_refused: bool,
     },
 }
 
@@ -121,10 +125,16 @@ impl<T> Links<T> {
         }
         let known = self.open.get(&target).copied();
         let conn = known.map_or_else(|| dial(net, poller, &target.0), Ok);
-        let Ok(conn) = conn else {
-            let was_sent = false;
-            self.replies.push(Reply::Failed { of, was_sent });
-            return;
+        let conn = match conn {
+            Ok(conn) => conn,
+            Err(error) => {
+                self.replies.push(Reply::Failed {
+                    of,
+                    was_sent: false,
+                    is_refused: is_refused(&error),
+                });
+                return;
+            }
         };
         self.open.insert(target.clone(), conn);
         self.correlation = self.correlation.wrapping_add(1).max(1);
@@ -155,6 +165,13 @@ impl<T> Links<T> {
         self.end_where(poller, |line| {
             line.target.1 == lane && line.target.0 != *endpoint
         });
+    }
+
+    /// Ends the connection to `target`, if there is one.
+    pub(super) fn hang_up(&mut self, poller: &mut dyn Poller, target: &Target) {
+        if let Some(conn) = self.open.get(target).copied() {
+            self.end(poller, conn);
+        }
     }
 
     pub(super) fn next_deadline(&self) -> Option<Instant> {
@@ -201,7 +218,7 @@ impl<T> Links<T> {
                 Ok(_) => drop(line.unsent.pop_front()),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return self.end(poller, conn),
+                Err(error) => return self.end_for(poller, conn, is_refused(&error)),
             }
         }
     }
@@ -221,7 +238,7 @@ impl<T> Links<T> {
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return self.end(poller, conn),
+                Err(error) => return self.end_for(poller, conn, is_refused(&error)),
             }
         }
     }
@@ -254,8 +271,11 @@ impl<T> Links<T> {
             let is_ours = header.is_ok_and(|header| header.correlation_id == correlation);
             let body = reader.take(reader.remaining());
             let (true, Ok(body)) = (is_ours, body) else {
-                let was_sent = true;
-                self.replies.push(Reply::Failed { of, was_sent });
+                self.replies.push(Reply::Failed {
+                    of,
+                    was_sent: true,
+                    is_refused: false,
+                });
                 return Err(Garbage);
             };
             self.replies.push(Reply::Answered {
@@ -269,6 +289,10 @@ impl<T> Links<T> {
     }
 
     fn end(&mut self, poller: &mut dyn Poller, conn: ConnId) {
+        self.end_for(poller, conn, false);
+    }
+
+    fn end_for(&mut self, poller: &mut dyn Poller, conn: ConnId, is_refused: bool) {
         if let Some(line) = self.lines.remove(&conn) {
             self.open.remove(&line.target);
             poller.close(conn);
@@ -278,10 +302,15 @@ impl<T> Links<T> {
             let failed = failed.map(|(at, asked)| Reply::Failed {
                 of: asked.of,
                 was_sent: at < sent,
+                is_refused,
             });
             self.replies.extend(failed);
         }
     }
+}
+
+fn is_refused(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::ConnectionRefused
 }
 
 /// The other end does not speak the protocol.

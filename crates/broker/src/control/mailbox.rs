@@ -90,6 +90,8 @@ pub(crate) enum Order {
     TakeSnapshot,
     /// This node was elected, and a record of its epoch is committed.
     TakeOffice(LeaderEpoch),
+    /// A connection has ended on which a broker, registered with that epoch, was heard of.
+    Lost(BrokerId, i64),
     /// More of the log may be synced.
     Look,
 }

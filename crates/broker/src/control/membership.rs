@@ -7,10 +7,9 @@ use wire::messages::{
     BrokerHeartbeatRequest, BrokerHeartbeatResponse, BrokerRegistrationRequest,
     BrokerRegistrationResponse,
 };
-use wire::{ApiKey, EncodeError, ErrorCode, Request, Uuid};
+use wire::{ApiKey, EncodeError, ErrorCode, Message, Reader, Request, Uuid};
 
 use super::lifecycle::{Ask, Heard, Lifecycle};
-use super::worker::{decode, heard};
 use crate::shared::Shared;
 
 /// Why a broker serves no clients before it is a member.
@@ -150,4 +149,17 @@ pub(super) fn read(ask: Ask, version: i16, body: Bytes) -> Result<Told, ErrorCod
             Ok(Told::Heard(heard(&read)))
         }
     }
+}
+
+/// The answer to a heartbeat, for the lifecycle.
+fn heard(response: &BrokerHeartbeatResponse) -> Heard {
+    Heard {
+        is_fenced: response.is_fenced,
+        may_stop: response.should_shut_down,
+    }
+}
+
+/// Reads a message of a known version.
+fn decode<M: Message>(body: Bytes, version: i16) -> Option<M> {
+    M::decode(&mut Reader::new(body), version).ok()
 }

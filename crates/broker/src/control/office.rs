@@ -15,6 +15,7 @@ use model::{BrokerId, Instant, LeaderEpoch, Offset, Ticket};
 use raft::RoleName;
 use wire::ErrorCode;
 
+use super::mailbox::Order;
 use super::plan::{Aftermath, Plan};
 use super::tenure::Office;
 use crate::metadata::Written;
@@ -112,6 +113,30 @@ impl Shared {
 
     /// Fences the brokers that were silent for too long.
     pub(super) fn fence_silent(&self, now: Instant) {
+        self.fence_over(now, "it sent no heartbeat within its session");
+    }
+
+    /// A connection has ended on which a broker was heard of.
+    pub(crate) fn on_lost(&self, broker: BrokerId, epoch: i64) {
+        self.metadata.mailbox.order([Order::Lost(broker, epoch)]);
+    }
+
+    /// Fences a broker whose process is gone, unless it was heard of after `since`.
+    pub(super) fn fence_dead(&self, broker: BrokerId, epoch: i64, since: Instant) {
+        let mut plan = self.metadata.plan.lock();
+        let Some(office) = plan.office.as_mut() else {
+            return;
+        };
+        let is_over = office.sessions.on_dead(broker, epoch, since);
+        drop(plan);
+        if is_over {
+            let now = self.env.clock.now();
+            self.fence_over(now, "its process is gone, nobody listens at its address");
+        }
+    }
+
+    /// Fences the brokers whose sessions have ended.
+    fn fence_over(&self, now: Instant, why: &str) {
         let mut aftermath = Aftermath::default();
         let mut plan = self.metadata.plan.lock();
         let settings = self.config();
@@ -123,9 +148,9 @@ impl Shared {
             office.pause = Some(now.plus(RETRY));
             return;
         }
-        let silent = office.sessions.on_tick(now);
-        for broker in silent {
-            tracing::warn!(target: env::logs::METADATA, broker = broker.0, "fenced: it sent no heartbeat within its session");
+        let over = office.sessions.on_tick(now);
+        for broker in over {
+            tracing::warn!(target: env::logs::METADATA, broker = broker.0, "fenced: {why}");
             let records = fence(&plan.image, &*settings.broker, broker);
             if let Err(code) = plan.write(self, &records, &mut aftermath) {
                 tracing::error!(target: env::logs::METADATA, broker = broker.0, "cannot write that it is fenced: {code:?}");

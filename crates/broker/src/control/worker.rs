@@ -1,6 +1,7 @@
 //! The worker of the quorum: it writes the vote file, owns the connections to other nodes, and keeps the time of the quorum, of the
 //! active controller and of this broker's life in the cluster.
 
+mod probes;
 mod requests;
 mod snapshots;
 
@@ -13,10 +14,11 @@ use bytes::Bytes;
 use env::{Disk, Poller, Readiness, Turn, Worker};
 use model::{Instant, Ticket};
 use raft::{CallId, Caller, Endpoint, Event, Failure, Fill, Peer, Request, Response};
-use wire::{ApiKey, ErrorCode, Message, Reader, Records};
+use wire::{ApiKey, ErrorCode, Records};
 
+use self::probes::Suspect;
 use self::requests::Held;
-use super::lifecycle::{self, Ask, Heard};
+use super::lifecycle::{self, Ask};
 use super::links::{Lane, Links, Outbound, Reply};
 use super::mailbox::{Order, Outgoing, Question};
 use super::membership::{self, Membership};
@@ -37,6 +39,7 @@ enum Author {
     Quorum(CallId),
     Lifecycle(Ask),
     Request(Box<Outgoing>),
+    Probe(Suspect),
 }
 
 pub(crate) struct QuorumWorker {
@@ -139,7 +142,11 @@ impl QuorumWorker {
                 self.complain(done, "remove an old snapshot of the metadata");
             }
             Order::TakeSnapshot => self.take_snapshot(),
-            Order::TakeOffice(epoch) => self.shared.take_office(epoch),
+            Order::TakeOffice(epoch) => {
+                self.shared.take_office(epoch);
+                self.probe_all();
+            }
+            Order::Lost(broker, epoch) => self.probe(broker, epoch),
             Order::Look => self.shared.on_metadata_watched(),
         }
     }
@@ -207,7 +214,12 @@ impl QuorumWorker {
     fn take_replies(&mut self) {
         for reply in self.links.take_replies() {
             match reply {
-                Reply::Failed { of, was_sent } => self.on_failed(of, was_sent),
+                Reply::Failed {
+                    of: Author::Probe(suspect),
+                    is_refused,
+                    ..
+                } => self.on_probed(&suspect, is_refused),
+                Reply::Failed { of, was_sent, .. } => self.on_failed(of, was_sent),
                 Reply::Answered {
                     of,
                     key,
@@ -227,6 +239,7 @@ impl QuorumWorker {
             Author::Quorum(call) => self.fail(call),
             Author::Lifecycle(ask) => self.on_lifecycle(ask, Err(ErrorCode::NetworkException)),
             Author::Request(outgoing) => self.try_again(outgoing),
+            Author::Probe(suspect) => self.on_probed(&suspect, false),
         }
     }
 
@@ -241,6 +254,7 @@ impl QuorumWorker {
                 self.on_lifecycle(ask, told);
             }
             Author::Request(outgoing) => self.on_reply(outgoing, body),
+            Author::Probe(suspect) => self.on_probed(&suspect, false),
         }
     }
 
@@ -475,17 +489,4 @@ impl Worker for QuorumWorker {
         let timeout = until.map(|until| until.since(self.shared.env.clock.now()));
         self.poll(timeout);
     }
-}
-
-/// The answer to a heartbeat, for the lifecycle.
-pub(super) fn heard(response: &wire::messages::BrokerHeartbeatResponse) -> Heard {
-    Heard {
-        is_fenced: response.is_fenced,
-        may_stop: response.should_shut_down,
-    }
-}
-
-/// Reads a message of a known version.
-pub(super) fn decode<M: Message>(body: Bytes, version: i16) -> Option<M> {
-    M::decode(&mut Reader::new(body), version).ok()
 }

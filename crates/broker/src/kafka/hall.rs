@@ -2,10 +2,11 @@
 //!
 //! Owns the requests that wait and the fetch sessions.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use model::Instant;
-use model::{Ticket, WaiterKey};
+use env::ConnId;
+use model::{BrokerId, Instant, Ticket, WaiterKey};
 
 use super::call::Call;
 use super::parked::{Parked, Waiting};
@@ -21,6 +22,8 @@ pub(crate) struct Door {
     pub(crate) sessions: Sessions,
     pub(crate) parked: Pending<Parked>,
     pub(crate) timers: Timers,
+    /// Brokers that this node, as the active controller, was last told of through a connection, with their epochs.
+    members: BTreeMap<ConnId, (BrokerId, i64)>,
     /// More to read for fetches that wait: each looks once at all that came together.
     pub(super) readable: Vec<Ticket>,
     /// When a request came last that needs no commit.
@@ -33,9 +36,20 @@ impl Door {
             sessions: Sessions::new(session_slots),
             parked,
             timers: Timers::default(),
+            members: BTreeMap::new(),
             readable: Vec::new(),
             asked_at: None,
         }
+    }
+
+    /// A broker was heard of through a connection.
+    pub(crate) fn on_member(&mut self, conn: ConnId, broker: BrokerId, epoch: i64) {
+        self.members.insert(conn, (broker, epoch));
+    }
+
+    /// A connection has ended. The broker, if any, that was heard of through it.
+    pub(crate) fn on_closed(&mut self, conn: ConnId) -> Option<(BrokerId, i64)> {
+        self.members.remove(&conn)
     }
 
     /// Tickets of fetches with more to read, by request.

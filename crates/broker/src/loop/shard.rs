@@ -218,6 +218,9 @@ impl Shard {
             }
             self.accept_at = self.accept_at.map(|_| self.desk.now);
             self.poller.close(conn);
+            if let Some((broker, epoch)) = self.door.on_closed(conn) {
+                self.desk.shared.on_lost(broker, epoch);
+            }
         }
     }
 

@@ -112,13 +112,17 @@ fn a_silent_broker_is_fenced_when_its_session_ends_and_only_once() {
 }
 
 #[test]
-fn a_dead_process_is_fenced_at_once_unless_it_has_registered_anew() {
+fn a_dead_process_is_fenced_at_once_unless_it_has_registered_anew_or_was_heard_of_since() {
     let mut sessions = Sessions::new(&image(&[(1, false), (2, false)]), SESSION, at(0));
-    sessions.on_dead(BrokerId(2), 7);
+    assert!(!sessions.on_dead(BrokerId(2), 7, at(1)));
     assert_eq!(sessions.on_tick(at(1)), []);
-    sessions.on_dead(BrokerId(2), 1);
+    sessions.on_heard(BrokerId(2), 1, at(2));
+    assert!(!sessions.on_dead(BrokerId(2), 1, at(1)));
+    assert_eq!(sessions.on_tick(at(2)), []);
+    assert!(sessions.on_dead(BrokerId(2), 1, at(2)));
     assert_eq!(sessions.next_deadline(), Some(at(0)));
-    assert_eq!(sessions.on_tick(at(1)), [BrokerId(2)]);
+    assert_eq!(sessions.on_tick(at(2)), [BrokerId(2)]);
+    assert!(!sessions.on_dead(BrokerId(2), 1, at(3)), "it is fenced");
 }
 
 #[test]

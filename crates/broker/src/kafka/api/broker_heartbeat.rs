@@ -22,6 +22,9 @@ pub(crate) fn on_heartbeat(call: &mut Call<'_>, request: BrokerHeartbeatRequest)
     };
     let ticket = call.ticket();
     let decided = call.desk.shared.hear_broker(ticket, &beat);
+    if let Some((Ok(_), _)) = &decided {
+        (call.door).on_member(call.address.conn, beat.broker, beat.epoch);
+    }
     call.answer_change(ApiKey::BrokerHeartbeat, decided, |answer| {
         match answer.map(|heard| heard.map_err(code_of)) {
             Ok(Ok(standing)) => BrokerHeartbeatResponse {

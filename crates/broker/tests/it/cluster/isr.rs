@@ -35,7 +35,8 @@ fn alter(broker_id: i32, broker_epoch: i64, version: i16) -> AlterPartitionReque
     }
 }
 
-fn active(nodes: &Nodes) -> Option<Node> {
+/// The node that leads the metadata.
+pub(super) fn active(nodes: &Nodes) -> Option<Node> {
     let request = DescribeQuorumRequest {
         topics: vec![describe_quorum_request::TopicData {
             topic_name: "__cluster_metadata".to_owned(),

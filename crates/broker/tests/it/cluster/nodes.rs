@@ -110,6 +110,18 @@ impl Nodes {
         panic!("it does not come");
     }
 
+    /// Asks until the answer is yes. It has to come within so much time of the world.
+    pub(super) fn within(&self, time: Duration, ask: impl Fn(&Nodes) -> Option<bool>) {
+        let began = self.now();
+        self.until(ask);
+        let took = self.now().since(began);
+        assert!(took <= time, "it took {took:?}");
+    }
+
+    fn now(&self) -> model::Instant {
+        self.machines.get(HostId(1)).env().clock.now()
+    }
+
     /// One request on a connection of its own; none where the node gives no answer.
     pub(super) fn ask<R: Request>(
         &self,

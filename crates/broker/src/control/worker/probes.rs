@@ -1,0 +1,84 @@
+//! Brokers of which the active controller does not know whether they live: it dials them, and takes a refusal for the proof that the
+//! process is gone (`docs/decisions/fencing.md`). Whatever else comes proves nothing, and their sessions go on.
+
+use std::time::Duration;
+
+use model::{BrokerId, Instant};
+use raft::Endpoint;
+use wire::ApiKey;
+use wire::messages::ApiVersionsRequest;
+
+use super::{Author, QuorumWorker};
+use crate::control::links::{Lane, Outbound};
+
+/// A broker that neither answers nor refuses by then is left to its session.
+const WAIT_MAX: Duration = Duration::from_secs(1);
+/// Every broker answers this one.
+const API: (ApiKey, i16) = (ApiKey::ApiVersions, 0);
+
+/// A broker that was lost sight of.
+pub(super) struct Suspect {
+    broker: BrokerId,
+    epoch: i64,
+    endpoint: Endpoint,
+    /// One that was heard of later lives.
+    since: Instant,
+}
+
+impl QuorumWorker {
+    /// A new controller has heard of nobody, and the broker of the one before may be what ended its office.
+    pub(super) fn probe_all(&mut self) {
+        if !self.shared.metadata.is_active() || self.shared.metadata.is_alone {
+            return;
+        }
+        let me = self.shared.config().broker.node_id;
+        let image = self.shared.metadata.image();
+        let others = image.brokers();
+        let others = others.filter(|broker| !broker.is_fenced && broker.id != me);
+        for broker in others {
+            self.probe(broker.id, broker.epoch);
+        }
+    }
+
+    /// The connection of a broker has ended.
+    pub(super) fn probe(&mut self, broker: BrokerId, epoch: i64) {
+        if !self.shared.metadata.is_active() {
+            return;
+        }
+        let Some(endpoint) = self.endpoint_of(broker) else {
+            return;
+        };
+        let request = ApiVersionsRequest::default();
+        let frame = wire::frame::encode_request(&request, API.1, 0, Some("esker"));
+        let Ok(frame) = frame.and_then(wire::Encoded::into_bytes) else {
+            return;
+        };
+        let now = self.shared.env.clock.now();
+        self.send_out(Outbound {
+            target: (endpoint.clone(), Lane::Probe),
+            api: API,
+            frame,
+            until: Some(now.plus(WAIT_MAX)),
+            of: Author::Probe(Suspect {
+                broker,
+                epoch,
+                endpoint,
+                since: now,
+            }),
+        });
+    }
+
+    pub(super) fn on_probed(&mut self, suspect: &Suspect, is_refused: bool) {
+        let target = (suspect.endpoint.clone(), Lane::Probe);
+        self.links.hang_up(&mut *self.poller, &target);
+        if is_refused {
+            let Suspect {
+                broker,
+                epoch,
+                since,
+                ..
+            } = *suspect;
+            self.shared.fence_dead(broker, epoch, since);
+        }
+    }
+}
