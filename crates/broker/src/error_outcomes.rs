@@ -21,7 +21,7 @@ pub const INDEFINITE: &[(ErrorCode, &str)] = &[
     ),
     (
         ErrorCode::NotCoordinator,
-        "mostly nothing was done; but a log directory that fails takes decisions with it that were written and not yet synced",
+        "mostly nothing was done; but what was written under a coordinator that is gone may be committed by the next",
     ),
     (
         ErrorCode::NotLeaderOrFollower,

@@ -164,6 +164,19 @@ impl Segment {
         }))
     }
 
+    /// True if the batches before `position` end with `offset`, and at that place.
+    pub(super) fn is_end(&self, position: u64, offset: Offset) -> Result<bool, ScanError> {
+        let floor = self.offset_floor(offset)?;
+        let from = floor.map_or(0, |entry| entry.position.max(0) as u64);
+        let file = self.file()?;
+        let mut scan = HeadScan::new(&*file, from, position, self.base);
+        let mut next = None;
+        while let Some((_, head)) = scan.step()? {
+            next = Some(head.next_offset());
+        }
+        Ok(next == Some(offset))
+    }
+
     /// An offset above all batches that begin before `position`: exact to the distance of index entries.
     pub(crate) fn offset_after(&self, position: u64) -> Result<Offset, ScanError> {
         if position >= self.len() {

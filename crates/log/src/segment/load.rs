@@ -496,7 +496,13 @@ impl Segment {
     /// Cuts the file to the batches wholly below `upto` and makes the segment active again. What is kept is believed to be good:
     /// damage inside is no end.
     pub(crate) fn truncate(&self, upto: Offset) -> Result<u64, ScanError> {
-        let (len, end) = self.cut_at(upto)?;
+        let (len, end) = match self.cut_at(upto) {
+            // A crash of a cut may take the bytes behind it from the file, and not their length: the batches before lead to the place.
+            Err(ScanError::Damage(damage)) if self.is_end(damage.position, upto)? => {
+                (damage.position, upto)
+            }
+            found => found?,
+        };
         // Readers stop at the new end before the bytes go.
         {
             let mut inner = self.inner.write();

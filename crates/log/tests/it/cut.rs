@@ -1,5 +1,9 @@
 //! Cuts of a log that goes on at once: what readers of the old bytes get, and what a crash leaves.
 
+use std::io::IoSlice;
+
+use env::disk::Open;
+
 use super::*;
 
 #[test]
@@ -87,4 +91,29 @@ fn cut_that_was_cut_off_is_repeated_in_the_same_log() {
         append(&store, &others(to).collect::<Vec<_>>());
         assert_eq!(store.log_end(), Offset(100));
     }
+}
+
+#[test]
+fn log_is_cut_where_only_its_batches_show_whose_bytes_behind_are_gone() {
+    on_every_machine("cut-zeros", |place| {
+        for to in [30, 36, 60] {
+            let _ = place.env.disk.remove_dir_all(&place.dir);
+            let store = place.create(LogConfig::default(), 0);
+            append(&store, &hundred_batches());
+            store.sync().unwrap();
+            let kept = read_all(&store, 0, to, 5000);
+            let len: usize = kept.iter().map(|batch| batch.size()).sum();
+            let path = place.dir.join("00000000000000000000.log");
+            let file = place.env.disk.open(&path, Open::Write).unwrap();
+            let known = store.known();
+            let zeros = vec![0; known.active_len as usize - len];
+            file.write_at(&[IoSlice::new(&zeros)], len as u64).unwrap();
+            drop(store);
+            let (store, _) = place.open(LogConfig::default(), Some(known));
+            assert_eq!(store.truncate_to(Offset(to)).unwrap(), Offset(to));
+            assert_eq!(read_all(&store, 0, to, 5000), kept);
+            append(&store, &hundred_batches()[to as usize / 3..]);
+            assert_eq!(read_all(&store, 0, 300, 5000), hundred_batches());
+        }
+    });
 }
