@@ -226,7 +226,7 @@ impl Client for Admin {
         let now = world.now();
         self.link.wake = now.plus(Duration::from_millis(self.chance.between(20, 200)));
         if self.link.line.is_none() {
-            self.link.open(world);
+            self.link.open(world, notes);
             self.link.wake = now.plus(RECONNECT);
             return;
         }

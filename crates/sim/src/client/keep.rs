@@ -1,4 +1,4 @@
-//! The common part of all clients: one connection, opened again when it was lost, and the moment at which to act next.
+//! The common part of all clients: a connection, opened again when it was lost, and the moment at which to act next. Some have several.
 //!
 //! A client says what an answer means and what it does when its moment has come; some also what the loss of the connection means for
 //! what was under way. Most ask one thing at a time. Whatever a broker sends that is no answer to what was asked is a violation, and
@@ -13,14 +13,19 @@ use wire::Request;
 
 use super::line::{LONE, Line, LineError, RawAnswer};
 use super::notes::Notes;
+use super::way::Way;
 
 /// An answer that takes longer is waited for no more, by most.
 pub(crate) const ANSWER_MAX: Duration = Duration::from_secs(30);
+/// Another broker may have the office of one that is silent for so long.
+const LED_ANSWER_MAX: Duration = Duration::from_secs(3);
 
 pub(crate) struct Link {
     pub(crate) line: Option<Line>,
     /// Where its broker is.
     pub(crate) address: SocketAddr,
+    /// How that is found out, where it is not known for ever.
+    pub(crate) way: Option<Way>,
     pub(crate) wake: Instant,
     /// Since when an answer is waited for that holds everything up.
     pub(crate) asked: Option<Instant>,
@@ -33,6 +38,7 @@ impl Link {
         Link {
             line: None,
             address: LONE,
+            way: None,
             wake,
             asked: None,
             reconnect,
@@ -58,21 +64,57 @@ impl Link {
             notes.unanswered += 1;
         }
         self.wake = now.plus(self.reconnect);
+        self.way.iter_mut().for_each(Way::forget);
     }
 
-    /// A new connection; later, where the broker is away.
-    pub(crate) fn open(&mut self, world: &Outside) -> bool {
+    /// A new connection; later, where the broker is away, or where it is not known which one it is.
+    pub(crate) fn open(&mut self, world: &Outside, notes: &mut Notes) -> bool {
+        match self.way.as_mut().map(|way| way.find(world, notes)) {
+            None => {}
+            Some(Ok(address)) => self.address = address,
+            Some(Err(at)) => {
+                self.wake = at;
+                return false;
+            }
+        }
         self.line = Line::open(world, self.address).ok();
         if self.line.is_none() {
             self.wake = world.now().plus(self.reconnect);
+            self.way.iter_mut().for_each(Way::forget);
         }
         self.line.is_some()
+    }
+
+    /// The broker has sent us away: with no question under way, another one is looked for. False where there is only one.
+    pub(crate) fn leave(&mut self) -> bool {
+        let Some(way) = &mut self.way else {
+            return false;
+        };
+        way.forget();
+        (self.line, self.asked) = (None, None);
+        true
+    }
+
+    pub(crate) fn answer_max(&self, usual: Duration) -> Duration {
+        match self.way {
+            Some(_) => usual.min(LED_ANSWER_MAX),
+            None => usual,
+        }
+    }
+
+    pub(crate) fn has_news(&self) -> bool {
+        self.line.as_ref().is_some_and(Line::has_news)
+            || self.way.as_ref().is_some_and(Way::has_news)
     }
 }
 
 pub(crate) trait Client {
     fn link(&self) -> &Link;
     fn link_mut(&mut self) -> &mut Link;
+    /// Each of its connections, the main one first.
+    fn link_at(&mut self, at: usize) -> Option<&mut Link> {
+        (at == 0).then(|| self.link_mut())
+    }
     /// As violations name it.
     fn name(&self) -> String;
     fn on_answer(
@@ -104,10 +146,10 @@ pub(crate) trait Client {
         let link = self.link_mut();
         link.wake = now.plus(pause);
         if link.line.is_none() {
-            link.open(world);
+            link.open(world, notes);
             return false;
         }
-        let asked = link.asked;
+        let (asked, answer_max) = (link.asked, link.answer_max(answer_max));
         if asked.is_some_and(|asked| now.since(asked) > answer_max) {
             self.hang_up(world, notes);
         }
@@ -115,7 +157,7 @@ pub(crate) trait Client {
     }
 
     fn has_news(&self) -> bool {
-        self.link().line.as_ref().is_some_and(Line::has_news)
+        self.link().has_news()
     }
 
     /// Takes in what came, and acts when it is time. Returns when it wants to act next.
@@ -124,11 +166,19 @@ pub(crate) trait Client {
             return self.link().wake;
         }
         self.tend(world, notes);
-        while let Some(line) = &mut self.link_mut().line {
-            let done = match line.poll() {
-                Ok(Some(answer)) => self.on_answer(&answer, world, notes),
-                Ok(None) => break,
-                Err(error) => Err(error),
+        let link = self.link_mut();
+        if link.line.is_none() && link.has_news() {
+            link.wake = world.now();
+        }
+        let mut at = 0;
+        while let Some(link) = self.link_at(at) {
+            let done = match link.line.as_mut().map(Line::poll) {
+                Some(Ok(Some(answer))) => self.on_answer(&answer, world, notes),
+                Some(Ok(None)) | None => {
+                    at += 1;
+                    continue;
+                }
+                Some(Err(error)) => Err(error),
             };
             if let Err(error) = done {
                 if let LineError::Nonsense(what) = error {

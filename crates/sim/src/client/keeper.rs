@@ -226,7 +226,7 @@ impl Keeper {
     }
 
     fn on_produced(&mut self, answer: &RawAnswer, notes: &mut Notes) -> Result<(), LineError> {
-        let told = produced(answer.decode::<ProduceRequest>()?)?;
+        let (_, told) = produced(answer.decode::<ProduceRequest>()?)?;
         match code(told.error_code)? {
             ErrorCode::None if told.base_offset != self.acked as i64 => {
                 return Err(nonsense(format!(

@@ -155,10 +155,11 @@ impl Client for Loner {
         let now = world.now();
         self.link.wake = now.plus(Duration::from_millis(self.chance.between(2, 40)));
         if self.link.line.is_none() {
-            self.link.open(world);
+            self.link.open(world, notes);
             return;
         }
-        let is_silent = |asked| now.since(asked) > ANSWER_MAX;
+        let answer_max = self.link.answer_max(ANSWER_MAX);
+        let is_silent = |asked| now.since(asked) > answer_max;
         if self.link.asked.is_some_and(is_silent) {
             self.hang_up(world, notes);
             return;
@@ -167,7 +168,9 @@ impl Client for Loner {
             mark.strays.retain(|_, until| now < *until);
         }
         for _ in 0..self.chance.between(1, TOGETHER_MAX) {
-            let unanswered = self.link.line.as_ref().map_or(0, Line::unanswered);
+            let Some(unanswered) = self.link.line.as_ref().map(Line::unanswered) else {
+                return;
+            };
             if unanswered < IN_FLIGHT_MAX && !(self.is_lost && unanswered > 0) {
                 self.ask(now);
             }
@@ -196,8 +199,14 @@ impl Loner {
         }
     }
 
+    pub(crate) fn group(&self) -> &str {
+        &self.group
+    }
+
     fn ask(&mut self, now: Instant) {
-        if self.is_lost {
+        if self.is_lost && self.link.leave() {
+            self.is_lost = false;
+        } else if self.is_lost {
             let request = find_coordinator(&self.group, GROUP);
             self.link.ask(&request, 3, now);
             self.asked.push_back(Asked::Coordinator);

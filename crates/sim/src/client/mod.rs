@@ -16,3 +16,4 @@ pub(crate) mod producer;
 pub(crate) mod reader;
 pub(crate) mod requests;
 pub(crate) mod transactor;
+pub(crate) mod way;

@@ -5,6 +5,7 @@
 //! one takes its place.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -25,7 +26,7 @@ use crate::checker::{self, Attempt, Kind, Meaning, Op, Outcome, Request, Sent, c
 #[derive(Clone, Debug)]
 pub(crate) struct Habits {
     pub(crate) topic: String,
-    pub(crate) partitions: i32,
+    pub(crate) partitions: Range<i32>,
     pub(crate) acks: i16,
     pub(crate) idempotent: bool,
     pub(crate) in_flight_max: usize,
@@ -155,7 +156,7 @@ impl Client for Producer {
             self.give_up(world, notes);
         }
         let Some(line) = &self.link.line else {
-            if !self.link.open(world) {
+            if !self.link.open(world, notes) {
                 return;
             }
             self.opened = now;
@@ -212,8 +213,8 @@ impl Producer {
         &self.habits.topic
     }
 
-    pub(crate) fn partitions(&self) -> i32 {
-        self.habits.partitions
+    pub(crate) fn partitions(&self) -> Range<i32> {
+        self.habits.partitions.clone()
     }
 
     /// Something was answered on the present connection, and something else is under way there.
@@ -243,7 +244,7 @@ impl Producer {
     }
 
     fn send_new(&mut self, world: &Outside, notes: &mut Notes) {
-        let mut partitions: Vec<i32> = (0..self.habits.partitions).collect();
+        let mut partitions: Vec<i32> = self.habits.partitions.clone().collect();
         let count = if self.chance.one_in(4) { 2 } else { 1 };
         let mut new = Vec::new();
         for _ in 0..count {

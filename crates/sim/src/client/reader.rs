@@ -4,6 +4,7 @@
 //! stays within the log.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::time::Duration;
 
 use env::sim::{Chance, Outside};
@@ -64,7 +65,12 @@ impl Client for Reader {
     ) -> Result<(), LineError> {
         let asked = self.link.asked.take().unwrap_or(world.now());
         if answer.key() == ApiKey::ListOffsets {
-            for topic in answer.decode::<ListOffsetsRequest>()?.topics {
+            let told = answer.decode::<ListOffsetsRequest>()?.topics;
+            let mut all = told.iter().flat_map(|topic| &topic.partitions);
+            if all.any(|found| found.error_code != 0) {
+                self.link.leave();
+            }
+            for topic in told {
                 for found in topic
                     .partitions
                     .iter()
@@ -111,7 +117,7 @@ impl Client for Reader {
 impl Reader {
     pub(crate) fn new(
         topic: &str,
-        partitions: i32,
+        partitions: Range<i32>,
         isolation: Isolation,
         chance: Chance,
         notes: &mut Notes,
@@ -122,7 +128,7 @@ impl Reader {
             isolation,
             process: notes.process(),
             link: Link::new(Instant(0), RECONNECT),
-            positions: (0..partitions).map(|partition| (partition, 0)).collect(),
+            positions: partitions.map(|partition| (partition, 0)).collect(),
             version: chance.between(4, 12) as i16,
             at_end: BTreeMap::new(),
             errors: BTreeMap::new(),
@@ -218,6 +224,7 @@ impl Reader {
         world: &Outside,
         notes: &mut Notes,
     ) -> Result<(), LineError> {
+        let mut has_moved = false;
         let mut op = Op::new(self.process, Kind::Poll, asked.0);
         op.returned = world.now().0;
         op.isolation = self.isolation;
@@ -228,7 +235,10 @@ impl Reader {
             match code {
                 ErrorCode::None => drop(self.errors.remove(&index)),
                 ErrorCode::OffsetOutOfRange => self.on_out_of_range(&data, notes),
-                code => drop(self.errors.insert(index, code)),
+                code => {
+                    has_moved = true;
+                    self.errors.insert(index, code);
+                }
             }
             if code != ErrorCode::None {
                 continue;
@@ -257,6 +267,9 @@ impl Reader {
         }
         if !op.polls.is_empty() {
             notes.done(op);
+        }
+        if has_moved {
+            self.link.leave();
         }
         Ok(())
     }

@@ -16,7 +16,7 @@ use wire::records::{Batch, Codec, Source};
 use super::line::{LineError, nonsense};
 
 /// Kinds of coordinators.
-pub(super) const GROUP: i8 = 0;
+pub(crate) const GROUP: i8 = 0;
 pub(super) const TRANSACTION: i8 = 1;
 
 /// Longer than any connection stalls: what was sent before has arrived or never will.
@@ -104,10 +104,15 @@ pub(super) fn able_to_bring(records: &[&Bytes], drawn: u64) -> i16 {
     }
 }
 
-/// The outcome of the one batch that was sent.
-pub(super) fn produced(response: ProduceResponse) -> Result<PartitionProduceResponse, LineError> {
+/// The outcome of the one batch that was sent, and the topic it went to.
+pub(super) fn produced(
+    response: ProduceResponse,
+) -> Result<(String, PartitionProduceResponse), LineError> {
     let topics = response.responses.into_iter();
-    let mut all = topics.flat_map(|topic| topic.partition_responses);
+    let mut all = topics.flat_map(|topic| {
+        let of = move |partition| (topic.name.clone(), partition);
+        topic.partition_responses.into_iter().map(of)
+    });
     match (all.next(), all.next()) {
         (Some(only), None) => Ok(only),
         _ => Err(nonsense("one partition was asked")),

@@ -1,8 +1,11 @@
-//! The clients of one broker, and what they have seen.
+//! The clients of one broker, or those of a whole cluster, and what they have seen.
 //!
-//! They dial the broker by its address and know of no other one. Each acts when its moment has come.
+//! Those of one broker dial it by its address and know of no other one. Those of a cluster look for the brokers that they need: leaders
+//! and coordinators. Each acts when its moment has come.
 
 use std::net::SocketAddr;
+use std::ops::Range;
+use std::sync::Arc;
 
 use env::sim::{Chance, HostId, Outside};
 use model::Instant;
@@ -13,21 +16,36 @@ use crate::checker::Isolation;
 use crate::client::admin::Admin;
 use crate::client::council::Councillor;
 use crate::client::crowd::Crowd;
-use crate::client::keep::Client;
+use crate::client::keep::{Client, Link};
 use crate::client::keeper::{self, Keeper};
 use crate::client::ledger::Ledger;
 use crate::client::line::Line;
 use crate::client::loner::Loner;
 use crate::client::member::Member;
 use crate::client::notes::Notes;
-use crate::client::producer::Producer;
+use crate::client::producer::{Habits, Producer};
 use crate::client::reader::Reader;
+use crate::client::requests::GROUP as OF_GROUP;
 use crate::client::transactor::{Transactor, TxnHabits};
+use crate::client::way::{Goal, Way};
+
+/// What leads clients to the brokers of a cluster.
+struct Guides {
+    doors: Arc<[SocketAddr]>,
+    chance: Chance,
+}
+
+impl Guides {
+    fn way(&mut self, goal: Goal) -> Way {
+        Way::new(goal, self.doors.clone(), self.chance.split())
+    }
+}
 
 pub(super) struct Clients {
     /// The broker's machine.
     pub(super) node: HostId,
     address: SocketAddr,
+    guides: Option<Guides>,
     pub(super) notes: Notes,
     pub(super) admin: Admin,
     pub(super) producers: Vec<Producer>,
@@ -71,6 +89,7 @@ impl Clients {
         let mut clients = Clients {
             node,
             address,
+            guides: None,
             admin,
             notes,
             producers: Vec::new(),
@@ -94,14 +113,18 @@ impl Clients {
         clients
     }
 
+    /// Lets those who come look for the brokers that they need.
+    pub(super) fn lead(&mut self, doors: Arc<[SocketAddr]>, chance: Chance) {
+        self.guides = Some(Guides { doors, chance });
+    }
+
     /// All the others come.
     pub(super) fn gather(&mut self, plan: &Plan, chance: &mut Chance, now: Instant) {
         let plan = &plan.on(self.node);
         (self.admin.trims, self.admin.changes) = (plan.trims, plan.changes);
         (self.admin.moves, self.admin.squeezes) = (plan.moves, plan.squeezes);
         for habits in plan.producers.clone() {
-            let producer = Producer::new(habits, chance.split(), now, &mut self.notes);
-            self.add_producer(producer);
+            self.produce(habits, chance.split(), now);
         }
         for number in 0..plan.readers {
             let (topic, partitions) = self.topics[number % self.topics.len()].clone();
@@ -135,23 +158,29 @@ impl Clients {
             self.council.push(member);
         }
         for number in 0..plan.loners {
-            let (topic, is_disk_sound) = (self.topics[0].clone(), !plan.hurts_disk());
+            let topic = self.topics[0].clone();
+            // What a coordinator wrote before its term ended may come true in the next.
+            let is_disk_sound = !plan.hurts_disk() && !plan.is_led;
             let loner = Loner::new(number, topic, is_disk_sound, chance.split());
-            self.loners.push(self.at_home(loner));
+            let goal = of_group(loner.group());
+            let loner = self.led(loner, goal);
+            self.loners.push(loner);
         }
     }
 
     fn join(&mut self, number: usize, plan: &Plan, chance: Chance) {
         let (topic, partitions) = self.topics[0].clone();
+        let group = group(plan, number);
         let member = Member::new(
             plan.group_protocol,
-            GROUP,
+            &group,
             &topic,
             partitions,
             chance,
             &mut self.notes,
         );
-        let is_delayed = plan.strikes.contains(&Strike::Stall);
+        let delays = [Strike::Stall, Strike::Pause, Strike::CutLink];
+        let is_delayed = delays.iter().any(|it| plan.strikes.contains(it));
         let mut member = member.delayed(is_delayed);
         if number < plan.statics {
             // The last two run for the same.
@@ -159,7 +188,7 @@ impl Clients {
             let is_shared = first + 2 == plan.statics;
             member = member.of_instance(format!("instance-{first}"), is_shared);
         }
-        let member = self.at_home(member);
+        let member = self.led(member, of_group(&group));
         self.members.push(member);
     }
 
@@ -168,27 +197,62 @@ impl Clients {
         client
     }
 
-    pub(super) fn add_producer(&mut self, producer: Producer) {
-        let producer = self.at_home(producer);
-        self.producers.push(producer);
+    /// The same, which looks for its broker where there are several.
+    fn led<C: Client>(&mut self, client: C, goal: Goal) -> C {
+        let mut client = self.at_home(client);
+        client.link_mut().way = self.guides.as_mut().map(|guides| guides.way(goal));
+        client
+    }
+
+    /// Of a cluster there is one producer for each partition, whose leader it follows.
+    pub(super) fn produce(&mut self, habits: Habits, mut chance: Chance, now: Instant) {
+        if self.guides.is_none() {
+            let producer = Producer::new(habits, chance, now, &mut self.notes);
+            self.producers.push(self.at_home(producer));
+            return;
+        }
+        for partitions in habits.partitions.clone().map(only) {
+            let goal = of_leader(&habits.topic, &partitions);
+            let habits = Habits {
+                partitions,
+                ..habits.clone()
+            };
+            let producer = Producer::new(habits, chance.split(), now, &mut self.notes);
+            let producer = self.led(producer, goal);
+            self.producers.push(producer);
+        }
     }
 
     pub(super) fn transact(&mut self, habits: TxnHabits, chance: Chance, now: Instant) {
         let transactor = Transactor::new(habits, chance, now, &mut self.notes);
-        let transactor = self.at_home(transactor);
+        let transactor = match &mut self.guides {
+            Some(guides) => transactor.led(|goal| guides.way(goal)),
+            None => self.at_home(transactor),
+        };
         self.transactors.push(transactor);
     }
 
+    /// Of a cluster there is one reader for each partition, whose leader it follows.
     pub(super) fn read(
         &mut self,
         topic: &str,
         partitions: i32,
         isolation: Isolation,
-        chance: Chance,
+        mut chance: Chance,
     ) {
-        let reader = Reader::new(topic, partitions, isolation, chance, &mut self.notes);
-        let reader = self.at_home(reader);
-        self.readers.push(reader);
+        let all = 0..partitions;
+        if self.guides.is_none() {
+            let reader = Reader::new(topic, all, isolation, chance, &mut self.notes);
+            self.readers.push(self.at_home(reader));
+            return;
+        }
+        for partitions in all.map(only) {
+            let goal = of_leader(topic, &partitions);
+            let chance = chance.split();
+            let reader = Reader::new(topic, partitions, isolation, chance, &mut self.notes);
+            let reader = self.led(reader, goal);
+            self.readers.push(reader);
+        }
     }
 
     /// Each whose moment it is acts. Returns when one wants to act next.
@@ -210,8 +274,8 @@ impl Clients {
         next.min(self.crowd.act(world))
     }
 
-    /// The connections of all.
-    pub(super) fn lines(&self) -> impl Iterator<Item = &Line> {
+    /// The connections of all to one broker.
+    pub(super) fn lines_to(&self, address: SocketAddr) -> impl Iterator<Item = &Line> {
         let links = std::iter::once(self.admin.link())
             .chain(self.producers.iter().map(Client::link))
             .chain(self.readers.iter().map(Client::link))
@@ -219,13 +283,42 @@ impl Clients {
             .chain(self.loners.iter().map(Client::link))
             .chain(self.keeper.iter().map(Client::link))
             .chain(self.ledger.iter().map(Client::link))
-            .chain(self.transactors.iter().map(Client::link))
+            .chain(self.transactors.iter().flat_map(Transactor::links))
             .chain(self.council.iter().map(Client::link));
+        let links = links.filter(move |link| link.address == address);
         links.filter_map(|link| link.line.as_ref())
     }
 
     /// The broker has answered producers in its present life, and owes them more.
-    pub(super) fn are_served(&self) -> bool {
-        self.producers.iter().any(Producer::is_served)
+    pub(super) fn are_served_by(&self, address: SocketAddr) -> bool {
+        let is_it = |link: &Link| link.address == address;
+        let mut producers = self.producers.iter();
+        producers.any(|producer| is_it(producer.link()) && producer.is_served())
+    }
+}
+
+fn only(partition: i32) -> Range<i32> {
+    partition..partition + 1
+}
+
+fn of_leader(topic: &str, partitions: &Range<i32>) -> Goal {
+    Goal::Leader {
+        topic: topic.to_owned(),
+        partition: partitions.start,
+    }
+}
+
+fn of_group(group: &str) -> Goal {
+    Goal::Coordinator {
+        key: group.to_owned(),
+        key_type: OF_GROUP,
+    }
+}
+
+/// The group of the member with this number.
+fn group(plan: &Plan, number: usize) -> String {
+    match number % plan.groups {
+        0 => GROUP.to_owned(),
+        other => format!("{GROUP}-{other}"),
     }
 }

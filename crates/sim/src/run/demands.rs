@@ -2,9 +2,11 @@
 //!
 //! Each of these lets time pass until it has what it asks for; what does not come within the limit is a violation that says who waits.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::{DRAIN_MAX, GROUP, LIVE_MAX, Run};
+use super::plan::LED_PATIENCE;
+use super::{DRAIN_MAX, LIVE_MAX, Run};
 use crate::client::keep::ANSWER_MAX;
 use crate::client::member::Member;
 use crate::client::producer::{Habits, Producer};
@@ -63,7 +65,7 @@ impl Run {
     pub(super) fn demand_progress(&mut self) {
         self.clients.producers.clear();
         self.clients.transactors.clear();
-        let mut ids = std::collections::BTreeSet::new();
+        let mut ids = BTreeSet::new();
         for habits in self.plan.transactors.clone() {
             let is_new = ids.insert(habits.id.clone());
             if is_new && (ids.len() == 1 || !self.chance.one_in(3)) {
@@ -82,22 +84,25 @@ impl Run {
         for (topic, partitions) in self.clients.topics.clone() {
             let habits = Habits {
                 topic,
-                partitions,
+                partitions: 0..partitions,
                 acks: -1,
                 idempotent: true,
                 in_flight_max: 5,
                 records_max: 2,
                 pause: Duration::from_millis(20),
-                patience: ANSWER_MAX,
+                patience: if self.plan.is_led {
+                    LED_PATIENCE
+                } else {
+                    ANSWER_MAX
+                },
             };
-            let producer = Producer::new(habits, self.chance.split(), now, &mut self.clients.notes);
-            self.clients.add_producer(producer);
+            self.clients.produce(habits, self.chance.split(), now);
         }
         let all = |run: &Run| {
             run.clients
                 .producers
                 .iter()
-                .all(|producer| producer.acked.len() == producer.partitions() as usize)
+                .all(|producer| producer.acked.len() == producer.partitions().len())
                 && run
                     .clients
                     .transactors
@@ -114,7 +119,7 @@ impl Run {
                 .iter()
                 .map(|producer| {
                     format!(
-                        "{}: {:?} of {}",
+                        "{}: {:?} of {:?}",
                         producer.topic(),
                         producer.acked,
                         producer.partitions()
@@ -141,15 +146,18 @@ impl Run {
         });
     }
 
-    /// Every partition of the group has an owner that commits, soon after everything healed.
+    /// Every partition of each group has an owner that commits, soon after everything healed.
     pub(super) fn demand_commits(&mut self) {
         if self.clients.members.is_empty() || !self.clients.notes.violations.is_empty() {
             return;
         }
         let partitions = self.clients.topics[0].1;
+        let members = self.clients.members.iter();
+        let groups: BTreeSet<String> = members.map(|member| member.group().to_owned()).collect();
         let commits = |run: &mut Run| -> Vec<u64> {
-            (0..partitions)
-                .map(|partition| run.clients.notes.part(GROUP, partition).commits)
+            let of = |group| (0..partitions).map(move |partition| (group, partition));
+            let all = groups.iter().flat_map(of);
+            all.map(|(group, partition)| run.clients.notes.part(group, partition).commits)
                 .collect()
         };
         let before = commits(self);
@@ -166,7 +174,7 @@ impl Run {
         }
         let members: Vec<String> = self.clients.members.iter().map(Member::describe).collect();
         self.clients.notes.violation(format!(
-            "not every partition of the group is committed after healing: {}",
+            "not every partition of each group is committed after healing: {}",
             members.join("; ")
         ));
     }

@@ -10,10 +10,9 @@ use env::sim::{Chance, Counts, HostId, Link, Machine, Passage, Site};
 use model::Instant;
 
 use crate::checker::Fault;
-use crate::client::line::Line;
+use crate::client::line::{Line, PORT};
 
 use super::Run;
-use super::clients::Clients;
 use super::host::{End, Host};
 use super::plan::{Plan, SLOW_SYNC_NANOS, Strike};
 
@@ -196,8 +195,9 @@ impl Striker {
     }
 
     fn some_lines(&mut self, node: HostId, run: &Run, strike: impl Fn(&Line, &mut Chance)) {
-        let clients = run.clients_of(node);
-        for line in clients.into_iter().flat_map(Clients::lines) {
+        let address = run.cluster.machines.address(node, PORT);
+        let clients = run.clients_of(node).into_iter();
+        for line in clients.flat_map(|clients| clients.lines_to(address)) {
             if self.chance.one_in(2) {
                 strike(line, &mut self.chance);
             }

@@ -231,10 +231,21 @@ impl Run {
             let address = cluster.machines.address(node, PORT);
             Clients::new((node, address), plan, &mut chance)
         });
-        let home = clients.next().expect("a run has one node at least");
+        let mut home = clients.next().expect("a run has one node at least");
+        let others = if plan.is_led {
+            Vec::new()
+        } else {
+            clients.collect()
+        };
+        if plan.is_led {
+            let doors = cluster
+                .nodes()
+                .map(|node| cluster.machines.address(node, PORT));
+            home.lead(doors.collect(), chance.split());
+        }
         Run {
             clients: home,
-            others: clients.collect(),
+            others,
             cluster,
             chance,
             memory: Memory::default(),
@@ -295,15 +306,20 @@ impl Run {
         }
     }
 
-    /// The clients of a node, as long as they are there.
+    /// The clients of a node, as long as they are there, or those of all nodes.
     fn clients_of(&self, node: HostId) -> Option<&Clients> {
+        if self.plan.is_led {
+            return Some(&self.clients);
+        }
         let mut all = std::iter::once(&self.clients).chain(&self.others);
         all.find(|clients| clients.node == node)
     }
 
     /// The broker of `node` has answered producers in its present life, and owes them more.
     fn is_at_work(&self, node: HostId) -> bool {
-        let are_served = self.clients_of(node).is_some_and(Clients::are_served);
+        let address = self.cluster.machines.address(node, PORT);
+        let clients = self.clients_of(node);
+        let are_served = clients.is_some_and(|clients| clients.are_served_by(address));
         are_served && self.cluster.node(node).is_running()
     }
 
@@ -369,11 +385,11 @@ impl Run {
         self.drain();
         self.begin_anew();
         // Demands from here on have a time limit, of which one sync of a slow disk may take five seconds.
-        let fast = Faults::default().sync_nanos;
-        self.cluster
-            .home()
-            .machine
-            .faults(|faults| faults.sync_nanos = fast);
+        for node in self.served_nodes() {
+            let fast = Faults::default().sync_nanos;
+            let machine = &self.cluster.node(node).machine;
+            machine.faults(|faults| faults.sync_nanos = fast);
+        }
         self.demand_room();
         self.demand_ends();
         self.demand_moves();
@@ -385,11 +401,28 @@ impl Run {
         self.read_everything();
     }
 
+    /// The nodes that serve the clients which are judged.
+    fn served_nodes(&self) -> Vec<HostId> {
+        match self.plan.is_led {
+            true => self.cluster.nodes().collect(),
+            false => vec![self.clients.node],
+        }
+    }
+
+    /// Every broker that served them ends and comes again: one after the other, or all at once.
     fn begin_anew(&mut self) {
-        match self.chance.below(3) {
-            0 => self.cluster.home_mut().end(End::PowerCut),
-            1 => self.cluster.home_mut().end(End::Kill),
-            _ => self.cluster.home_mut().stop(&mut self.clients.notes),
+        let nodes = self.served_nodes();
+        let are_together = 1 < nodes.len() && self.chance.one_in(3);
+        for node in nodes {
+            let ways = if are_together { 2 } else { 3 };
+            match self.chance.below(ways) {
+                0 => self.cluster.node_mut(node).end(End::PowerCut),
+                1 => self.cluster.node_mut(node).end(End::Kill),
+                _ => self.cluster.node_mut(node).stop(&mut self.clients.notes),
+            }
+            if self.plan.is_led && !are_together {
+                self.until(LIVE_MAX, |run| run.cluster.node(node).is_running());
+            }
         }
     }
 

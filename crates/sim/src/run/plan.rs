@@ -104,9 +104,13 @@ pub enum Load {
     Nodes,
     /// Three brokers that are one cluster.
     Cluster,
+    /// The same, and groups whose coordinators are at different brokers.
+    Coordinators,
+    /// The same, and transactions whose coordinators and partitions are at different brokers.
+    Markers,
 }
 
-const LOADS: [(&str, Load); 14] = [
+const LOADS: [(&str, Load); 16] = [
     ("all", Load::All),
     ("transactions", Load::Transactions),
     ("strays", Load::Strays),
@@ -121,6 +125,8 @@ const LOADS: [(&str, Load); 14] = [
     ("council", Load::Council),
     ("nodes", Load::Nodes),
     ("cluster", Load::Cluster),
+    ("coordinators", Load::Coordinators),
+    ("markers", Load::Markers),
 ];
 
 impl Load {
@@ -143,7 +149,7 @@ pub const SLOW_SYNC_NANOS: Range<u64> = 5_000_000..50_000_000;
 /// Everything that a run depends on besides its seed.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Brokers, each with clients of its own.
+    /// Brokers, each with clients of its own unless they are led.
     pub nodes: u8,
     pub strikes: Vec<Strike>,
     /// The faults by count, from the first operation of the machine on.
@@ -168,8 +174,9 @@ pub struct Plan {
     pub loners: usize,
     pub(crate) topics: Vec<Topic>,
     pub(crate) producers: Vec<Habits>,
-    /// Members of the one consumer group, and how they share its partitions.
+    /// Members of consumer groups, of how many, and how they share the partitions.
     pub members: usize,
+    pub groups: usize,
     pub group_protocol: GroupProtocol,
     /// So many of them are static; the last two of those run for the same instance.
     pub statics: usize,
@@ -188,6 +195,8 @@ pub struct Plan {
     pub council: usize,
     /// The brokers are one cluster, instead of one each.
     pub is_united: bool,
+    /// There are clients of the cluster, who are led to the brokers that they need, instead of clients of each node.
+    pub is_led: bool,
     /// Bytes of the metadata log between two snapshots, where they are not as many as a broker has them.
     pub snapshot_bytes: Option<u64>,
 }
@@ -208,6 +217,9 @@ pub(super) const CONGRESS: &str = "congress";
 pub(super) fn suffix(node: HostId) -> String {
     format!("-of-{}", node.0)
 }
+
+/// An answer that takes longer is not waited for where another broker may have the office.
+pub(super) const LED_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Partitions of one transaction at most.
 const PLACES_MAX: usize = 6;
@@ -257,7 +269,7 @@ impl Plan {
                 habits.pause = Duration::from_millis(5);
             }
             if habits.topic == topic.name {
-                habits.partitions = topic.partitions;
+                habits.partitions = 0..topic.partitions;
             }
         }
         let last = topic.partitions - 1;
@@ -307,6 +319,8 @@ impl Plan {
             Load::Council => Plan::governed(seed, &strikes),
             Load::Nodes => Plan::beside(seed, &strikes, chance.between(2, 3) as u8),
             Load::Cluster => Plan::united(seed, &strikes),
+            Load::Coordinators => Plan::coordinating(seed, &strikes),
+            Load::Markers => Plan::marking(seed, &strikes, chance.one_in(2)),
         };
         if chance.one_in(2) {
             plan.faults.sync_nanos = SLOW_SYNC_NANOS;
@@ -314,7 +328,7 @@ impl Plan {
         plan.log_dirs = chance.between(1, 2) as usize;
         plan.internal_segments(&mut chance);
         if let [first, second, ..] = &mut plan.transactors[..]
-            && load == Load::Transactions
+            && matches!(load, Load::Transactions | Load::Markers)
             && chance.one_in(3)
         {
             // Two that fence each other.
@@ -331,7 +345,7 @@ impl Plan {
         if keeps_nothing_else && chance.one_in(2) {
             plan.relax();
         }
-        if keeps_nothing_else {
+        if keeps_nothing_else || plan.is_led {
             plan.squeeze_one_in(3, seed);
         }
         plan
@@ -392,7 +406,7 @@ impl Plan {
         plan.producers.truncate(2);
         for habits in &mut plan.producers {
             habits.topic = plan.topics[0].name.clone();
-            habits.partitions = plan.topics[0].partitions;
+            habits.partitions = 0..plan.topics[0].partitions;
             habits.pause = Duration::from_millis(10);
         }
         plan
@@ -496,7 +510,7 @@ impl Plan {
         }
         for habits in &mut plan.producers {
             let topic = plan.topics.iter().find(|of| of.name == habits.topic);
-            habits.partitions = topic.map_or(1, |topic| topic.partitions);
+            habits.partitions = 0..topic.map_or(1, |topic| topic.partitions);
             (habits.in_flight_max, habits.pause) = (5, Duration::from_millis(5));
         }
         plan
@@ -547,10 +561,58 @@ impl Plan {
         plan
     }
 
+    /// A run with these kinds of faults, pauses and cut links, of a cluster of three with one set of clients, who look for the brokers
+    /// that they need.
+    fn led(seed: u64, strikes: &[Strike]) -> Plan {
+        let mut strikes = strikes.to_vec();
+        if strikes.iter().any(|strike| OFFLINE.contains(strike)) {
+            // A log directory that failed comes back with the next start.
+            strikes.push(Strike::Kill);
+        }
+        let mut plan = Plan::united(seed, &strikes);
+        plan.is_led = true;
+        (plan.council, plan.changes, plan.trims) = (0, 5, 0);
+        plan.time = Duration::from_secs(12);
+        for habits in &mut plan.producers {
+            habits.patience = LED_PATIENCE;
+        }
+        plan
+    }
+
+    /// The same, and groups, each with its coordinator at some broker.
+    #[must_use]
+    pub fn coordinating(seed: u64, strikes: &[Strike]) -> Plan {
+        let mut plan = Plan::led(seed, strikes);
+        let mut chance = Chance::new(seed ^ 0x636f_6f72);
+        (plan.members, plan.loners) = (6, 3);
+        if chance.one_in(3) {
+            plan.statics = 4;
+            if chance.one_in(2) {
+                plan.group_protocol = GroupProtocol::Mixed;
+            }
+        } else {
+            plan.groups = 2;
+        }
+        plan
+    }
+
+    /// The same, and transactions, each with its coordinator at some broker and its partitions at others.
+    #[must_use]
+    pub fn marking(seed: u64, strikes: &[Strike], is_old: bool) -> Plan {
+        let mut plan = Plan::led(seed, strikes);
+        plan.transactors = if Chance::new(seed ^ 0x6d61_726b).one_in(3) {
+            Plan::straying(seed, &plan.strikes, is_old).transactors
+        } else {
+            Plan::transactional(seed, &plan.strikes, is_old).transactors
+        };
+        plan.producers.truncate(1);
+        plan
+    }
+
     /// The part of it that the clients of one node have. In one cluster their topics are their own, on their node.
     pub(super) fn on(&self, node: HostId) -> Plan {
         let mut plan = self.clone();
-        if plan.is_united {
+        if plan.is_united && !plan.is_led {
             let end = suffix(node);
             for topic in &mut plan.topics {
                 topic.name += &end;
@@ -629,6 +691,7 @@ impl Plan {
             topics,
             producers,
             members: *chance.pick(&[0, 0, 2, 3, 5]),
+            groups: 1,
             statics: 0,
             group_protocol: *chance.pick(&[GroupProtocol::Classic, GroupProtocol::Consumer]),
             table: chance.one_in(3).then(|| keeper::topic(chance)),
@@ -639,6 +702,7 @@ impl Plan {
             crowd: 0,
             council: 0,
             is_united: false,
+            is_led: false,
             snapshot_bytes: None,
         };
         for number in 0..*chance.pick(&[0, 0, 1, 2, 4]) {
@@ -757,6 +821,8 @@ fn topic(number: u64, chance: &mut Chance) -> Topic {
     }
 }
 
+/// They take a log directory from a broker.
+const OFFLINE: [Strike; 2] = [Strike::FailSync, Strike::FailWrite];
 const CLOCKS: [Strike; 3] = [Strike::JumpClock, Strike::StickClock, Strike::SkewClock];
 
 fn is_clock_true(strikes: &[Strike]) -> bool {

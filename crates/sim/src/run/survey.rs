@@ -58,7 +58,7 @@ pub(super) fn survey(
         .map(|(topic, partitions)| {
             let mut reader = Reader::new(
                 topic,
-                *partitions,
+                0..*partitions,
                 Isolation::Committed,
                 chance.split(),
                 &mut notes,

@@ -1,7 +1,9 @@
 //! P-8: a transaction that nobody ends is ended by its coordinator, within its timeout and ten seconds, however often that begins anew.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use env::sim::HostId;
 use wire::messages::ListTransactionsRequest;
 
 use super::survey::{call, ends};
@@ -23,7 +25,10 @@ impl Run {
             return;
         };
         self.clients.transactors.clear();
-        let is_up = self.until(LIVE_MAX, |run| run.cluster.home().is_running());
+        let is_up = self.until(LIVE_MAX, |run| {
+            let mut nodes = run.served_nodes().into_iter();
+            nodes.all(|node| run.cluster.node(node).is_running())
+        });
         if !is_up || self.open_transactions().is_some_and(|open| open.is_empty()) {
             return;
         }
@@ -48,7 +53,13 @@ impl Run {
             )),
             Some(_) => {}
         }
-        let end = |level| ends(&self.cluster.home().machine, &self.clients.topics, level);
+        let end = |level| -> BTreeMap<(String, i32), i64> {
+            let nodes = self.served_nodes().into_iter();
+            let machines = nodes.map(|node| &self.cluster.node(node).machine);
+            machines
+                .flat_map(|machine| ends(machine, &self.clients.topics, level))
+                .collect()
+        };
         let (stable, all) = (end(Isolation::Committed), end(Isolation::Uncommitted));
         if stable != all {
             self.clients.notes.violation(format!(
@@ -59,8 +70,15 @@ impl Run {
 
     /// Transactions of the load's ids, with their states; `None` while a coordinator cannot tell.
     fn open_transactions(&self) -> Option<Vec<String>> {
+        let nodes = self.served_nodes().into_iter();
+        let open: Option<Vec<_>> = nodes.map(|node| self.open_at(node)).collect();
+        open.map(|open| open.concat())
+    }
+
+    /// Those that one node coordinates.
+    fn open_at(&self, node: HostId) -> Option<Vec<String>> {
         let request = ListTransactionsRequest::default();
-        let told = call(&self.cluster.home().machine, &request, 0)?;
+        let told = call(&self.cluster.node(node).machine, &request, 0)?;
         let states = told.transaction_states.into_iter();
         let is_ours = |id: &str| self.plan.transactors.iter().any(|habits| habits.id == id);
         let open = states.filter(|of| {

@@ -181,7 +181,8 @@ pub(super) fn find(
     let mut readers = Vec::new();
     for (topic, partitions) in &topics {
         for isolation in [Isolation::Committed, Isolation::Uncommitted] {
-            let mut reader = Reader::new(topic, *partitions, isolation, chance.split(), &mut notes);
+            let mut reader =
+                Reader::new(topic, 0..*partitions, isolation, chance.split(), &mut notes);
             reader.hurry();
             readers.push(reader);
         }

@@ -15,4 +15,5 @@ mod last_epoch;
 mod memory;
 mod nodes;
 mod odd_loads;
+mod offices;
 mod small_broker;

@@ -315,7 +315,7 @@ impl Ledger {
         world: &Outside,
         notes: &mut Notes,
     ) -> Result<(), LineError> {
-        let told = produced(answer.decode::<ProduceRequest>()?)?;
+        let (_, told) = produced(answer.decode::<ProduceRequest>()?)?;
         match code(told.error_code)? {
             ErrorCode::None => {
                 if let Some((_, numbers)) = self.batch.take() {

@@ -293,6 +293,10 @@ impl Member {
         };
     }
 
+    pub(crate) fn group(&self) -> &str {
+        &self.group
+    }
+
     pub(crate) fn describe(&self) -> String {
         let (id, epoch) = self.credentials();
         format!(
@@ -334,6 +338,10 @@ impl Member {
     fn ask(&mut self, now: Instant, notes: &mut Notes) {
         self.turn += 1;
         let (link, group, topic) = (&mut self.link, &self.group, &self.topic);
+        if self.is_lost && link.leave() {
+            self.is_lost = false;
+            return;
+        }
         if self.is_lost {
             link.ask(&find_coordinator(group, GROUP), 3, now);
             return;

@@ -7,7 +7,7 @@ use wire::messages::{
 };
 use wire::{ApiKey, ErrorCode};
 
-use super::{Batch, Transactor, TransactorState};
+use super::{Batch, Place, Transactor, TransactorState};
 use crate::checker::Outcome;
 use crate::client::keep::{ANSWER_MAX, Client};
 use crate::client::line::{LineError, RawAnswer, code, nonsense};
@@ -22,13 +22,11 @@ impl Transactor {
         notes: &mut Notes,
     ) -> Result<(), LineError> {
         let now = world.now();
-        let is_waiting = self
-            .link
-            .line
-            .as_ref()
-            .is_some_and(|line| line.unanswered() > 0);
-        self.link.asked = is_waiting.then_some(now);
-        if !is_waiting {
+        for link in self.links_mut() {
+            let is_waiting = link.line.as_ref().is_some_and(|line| line.unanswered() > 0);
+            link.asked = is_waiting.then_some(now);
+        }
+        if self.unanswered() == 0 {
             self.patience = ANSWER_MAX;
         }
         match answer.key() {
@@ -60,13 +58,14 @@ impl Transactor {
                 match worst {
                     ErrorCode::None => self.state = TransactorState::Open,
                     code if is_fencing(code) => self.on_fenced(code, world, notes),
-                    _ => notes.refused += 1,
+                    _ => self.on_refused(world, notes),
                 }
             }
             ApiKey::Produce => {
-                let only = produced(answer.decode::<ProduceRequest>()?)?;
+                let (topic, only) = produced(answer.decode::<ProduceRequest>()?)?;
                 let code = code(only.error_code)?;
-                self.on_produced(answer.correlation(), code, only.base_offset, world, notes);
+                let sent = (answer.correlation(), (topic, only.index));
+                self.on_produced(&sent, code, only.base_offset, world, notes);
             }
             ApiKey::EndTxn => {
                 let response = answer.decode::<EndTxnRequest>()?;
@@ -82,7 +81,7 @@ impl Transactor {
                         notes.judge_committed(&group, found.committed_offset);
                         self.state = TransactorState::Idle;
                     }
-                    _ => notes.refused += 1,
+                    _ => self.on_refused(world, notes),
                 }
             }
             ApiKey::AddOffsetsToTxn => {
@@ -121,25 +120,36 @@ impl Transactor {
                     _ => TransactorState::Idle,
                 };
             }
-            ErrorCode::NotCoordinator => self.state = TransactorState::Lost,
+            ErrorCode::NotCoordinator if self.sides.is_none() => {
+                self.state = TransactorState::Lost;
+            }
             // Somebody else came between: whoever wants to go on has to begin anew.
             code if is_fencing(code) => {
                 self.begin_anew(world, notes);
             }
-            _ => notes.refused += 1,
+            _ => self.on_refused(world, notes),
+        }
+    }
+
+    /// Asked again; where brokers share the work, perhaps another one.
+    fn on_refused(&mut self, world: &Outside, notes: &mut Notes) {
+        notes.refused += 1;
+        if self.sides.is_some() {
+            self.hang_up(world, notes);
         }
     }
 
     pub(super) fn on_produced(
         &mut self,
-        correlation: i32,
+        (correlation, place): &(i32, Place),
         code: ErrorCode,
         base: i64,
         world: &Outside,
         notes: &mut Notes,
     ) {
         let Some(txn) = &mut self.txn else { return };
-        let under_way = |batch: &Batch| batch.correlation == Some(correlation);
+        let under_way =
+            |batch: &Batch| batch.correlation == Some(*correlation) && batch.place == *place;
         let Some(at) = txn.batches.iter().position(under_way) else {
             return;
         };
@@ -203,7 +213,7 @@ impl Transactor {
                 self.state = TransactorState::Open;
             }
             // Loaded or written later: asked again.
-            _ => notes.refused += 1,
+            _ => self.on_refused(world, notes),
         }
     }
 
@@ -241,8 +251,15 @@ impl Transactor {
             ErrorCode::InvalidTxnState => self.on_fenced(code, world, notes),
             // Asked again; where the code is not definite, it may have been decided.
             code => {
-                notes.refused += 1;
                 txn.is_commit_open |= committed && broker::leaves_unknown(code).is_some();
+                let is_known = !txn.is_commit_open;
+                self.on_refused(world, notes);
+                if let Some(txn) = &mut self.txn
+                    && is_known
+                {
+                    // It was answered: nothing is open but what was before.
+                    txn.is_commit_open = false;
+                }
             }
         }
     }
@@ -264,9 +281,10 @@ impl Transactor {
                 now.since(txn.began)
             ));
         }
-        // Answers on the connection belong to the old incarnation.
-        self.link.line = None;
-        self.link.asked = None;
+        // Answers on the connections belong to the old incarnation.
+        for link in self.links_mut() {
+            (link.line, link.asked) = (None, None);
+        }
         self.begin_anew(world, notes);
     }
 }

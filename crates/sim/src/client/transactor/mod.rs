@@ -5,6 +5,7 @@
 //! delivers them late, beside or after the same ones sent again, or after the transaction that gave up waiting for them has ended.
 
 mod answers;
+mod links;
 mod requests;
 
 use std::collections::BTreeMap;
@@ -21,6 +22,7 @@ use super::notes::Notes;
 use super::requests::STRAY_MAX;
 use crate::checker::{Kind, Op, Outcome};
 pub(super) use answers::is_fencing;
+use links::Sides;
 
 type Place = (String, i32);
 
@@ -116,6 +118,7 @@ pub(crate) struct Transactor {
     process: u32,
     chance: Chance,
     link: Link,
+    sides: Option<Sides>,
     late: Vec<Late>,
     state: TransactorState,
     /// Id and epoch.
@@ -142,6 +145,10 @@ impl Client for Transactor {
         &mut self.link
     }
 
+    fn link_at(&mut self, at: usize) -> Option<&mut Link> {
+        self.links_mut().nth(at)
+    }
+
     fn name(&self) -> String {
         format!("{} ({})", self.habits.id, self.process)
     }
@@ -158,18 +165,21 @@ impl Client for Transactor {
     /// Requests that were under way are sent again.
     fn hang_up(&mut self, world: &Outside, notes: &mut Notes) {
         let now = world.now();
-        let line = self.link.line.take();
-        self.link.lose(now, notes);
+        let lines: Vec<Line> = self
+            .links_mut()
+            .filter_map(|link| link.line.take())
+            .collect();
+        for link in self.links_mut() {
+            link.lose(now, notes);
+        }
         if self.state == TransactorState::Out {
             self.strays_until = now.plus(STRAY_MAX);
         }
-        if let Some(line) = line
-            && self.patience < ANSWER_MAX
-            && self.state != TransactorState::Out
-        {
+        if !lines.is_empty() && self.patience < ANSWER_MAX && self.state != TransactorState::Out {
             let until = now.plus(STRAY_MAX);
             let txn = self.begun;
-            self.late.push(Late { until, line, txn });
+            let late = lines.into_iter().map(|line| Late { until, line, txn });
+            self.late.extend(late);
             self.give_up_sometimes(world, notes);
         }
         self.patience = ANSWER_MAX;
@@ -190,15 +200,13 @@ impl Client for Transactor {
             self.crash(world, notes);
             return;
         }
-        let Some(line) = &self.link.line else {
-            if self.link.open(world) && self.state == TransactorState::Open && !self.gives_up() {
-                self.send_again(now, notes);
-            }
+        if !self.reach(world, notes) {
             return;
-        };
-        let unanswered = line.unanswered();
-        let asked = self.link.asked;
-        if asked.is_some_and(|asked| now.since(asked) > self.patience) {
+        }
+        let unanswered = self.unanswered();
+        let patience = self.link.answer_max(self.patience);
+        let oldest = self.links().filter_map(|link| link.asked).min();
+        if oldest.is_some_and(|asked| now.since(asked) > patience) {
             self.hang_up(world, notes);
             return;
         }
@@ -240,8 +248,7 @@ impl Client for Transactor {
     }
 
     fn has_news(&self) -> bool {
-        let late = self.late.iter().map(|late| &late.line);
-        self.link.line.iter().chain(late).any(Line::has_news)
+        self.links().any(Link::has_news) || self.late.iter().any(|late| late.line.has_news())
     }
 }
 
@@ -251,6 +258,7 @@ impl Transactor {
             process: notes.process(),
             chance,
             link: Link::new(now, RECONNECT),
+            sides: None,
             late: Vec::new(),
             state: TransactorState::Lost,
             producer: None,

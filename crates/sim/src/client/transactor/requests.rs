@@ -16,9 +16,9 @@ use wire::messages::{
     OffsetFetchRequest, TxnOffsetCommitRequest,
 };
 
-use super::{Batch, OFFSET_OF, Transactor, TransactorState};
+use super::{Batch, OFFSET_OF, Place, Transactor, TransactorState};
 use crate::checker::Sent;
-use crate::client::line::Line;
+use crate::client::keep::Link;
 use crate::client::notes::Notes;
 use crate::client::producer::{Identity, build};
 use crate::client::requests::{GROUP, TRANSACTION, able_to_bring, find_coordinator, produce};
@@ -53,9 +53,7 @@ impl Transactor {
 
     /// All partitions of the transaction at once.
     pub(super) fn add(&mut self, now: Instant) {
-        let (Some(txn), Some((id, epoch)), Some(line)) =
-            (&self.txn, self.producer, &mut self.link.line)
-        else {
+        let (Some(txn), Some((id, epoch))) = (&self.txn, self.producer) else {
             return;
         };
         let mut topics: BTreeMap<&str, Vec<i32>> = BTreeMap::new();
@@ -74,9 +72,11 @@ impl Transactor {
             ..Default::default()
         };
         let additions = self.habits.strays.div_ceil(4);
-        if let Some(patience) = delay(line, &mut self.chance, additions, STRAY_PATIENCE_MS) {
-            self.patience = patience;
+        let delay = Delay::draw(&mut self.chance, additions, STRAY_PATIENCE_MS);
+        if let Some(delay) = &delay {
+            self.patience = delay.patience;
         }
+        Delay::hold(delay, &self.link);
         let version = self.chance.between(0, 3) as i16;
         self.link.ask(&request, version, now);
     }
@@ -132,29 +132,46 @@ impl Transactor {
         }
     }
 
+    /// The same for what waits for the leader of one place.
+    pub(super) fn send_to(&mut self, place: &Place, now: Instant, notes: &mut Notes) {
+        let Some(txn) = &self.txn else { return };
+        let waits = |at: &usize| {
+            let batch = &txn.batches[*at];
+            batch.place == *place && !batch.is_acked && batch.correlation.is_none()
+        };
+        let waiting: Vec<usize> = (0..txn.batches.len()).filter(waits).collect();
+        for at in waiting {
+            notes.resent += 1;
+            self.send(at, now);
+        }
+    }
+
     pub(super) fn send(&mut self, at: usize, now: Instant) {
         let drawn = if self.habits.is_old {
             self.chance.between(3, 11)
         } else {
             12
         };
-        let (Some(txn), Some(line)) = (&mut self.txn, &mut self.link.line) else {
+        let Some(batch) = self.txn.as_ref().and_then(|txn| txn.batches.get(at)) else {
             return;
         };
-        let batch = &mut txn.batches[at];
-        let (topic, partition) = &batch.place;
-        let sent = [(*partition, batch.records.clone())];
+        let place = batch.place.clone();
+        let sent = [(place.1, batch.records.clone())];
         let version = able_to_bring(&[&batch.records], drawn);
-        let request = produce(Some(&self.habits.id), -1, topic, sent);
-        if let Some(patience) = delay(
-            line,
-            &mut self.chance,
-            self.habits.strays,
-            STRAY_PATIENCE_MS,
-        ) {
-            self.patience = self.patience.min(patience);
+        let request = produce(Some(&self.habits.id), -1, &place.0, sent);
+        if self.leader_link(&place).line.is_none() {
+            return;
         }
-        batch.correlation = self.link.ask(&request, version, now);
+        let delay = Delay::draw(&mut self.chance, self.habits.strays, STRAY_PATIENCE_MS);
+        if let Some(delay) = &delay {
+            self.patience = self.patience.min(delay.patience);
+        }
+        let link = self.leader_link(&place);
+        Delay::hold(delay, link);
+        let correlation = link.ask(&request, version, now);
+        if let Some(txn) = &mut self.txn {
+            txn.batches[at].correlation = correlation;
+        }
     }
 
     pub(super) fn group_topic(&self) -> (String, String, i32) {
@@ -174,7 +191,7 @@ impl Transactor {
             require_stable: true,
             ..Default::default()
         };
-        self.link.ask(&request, 7, now);
+        self.group_link().ask(&request, 7, now);
     }
 
     pub(super) fn add_group(&mut self, now: Instant) {
@@ -194,9 +211,7 @@ impl Transactor {
 
     pub(super) fn commit_offset(&mut self, now: Instant) {
         let (group_id, name, partition) = self.group_topic();
-        let (Some(txn), Some((producer_id, producer_epoch)), Some(line)) =
-            (&self.txn, self.producer, &mut self.link.line)
-        else {
+        let (Some(txn), Some((producer_id, producer_epoch))) = (&self.txn, self.producer) else {
             return;
         };
         let request = TxnOffsetCommitRequest {
@@ -221,14 +236,22 @@ impl Transactor {
         } else {
             5
         };
-        if let Some(patience) = delay(line, &mut self.chance, self.habits.delays, PATIENCE_MS) {
-            self.patience = patience;
+        let delay = Delay::draw(&mut self.chance, self.habits.delays, PATIENCE_MS);
+        if let Some(delay) = &delay {
+            self.patience = delay.patience;
         }
-        self.link.ask(&request, version, now);
+        let link = self.group_link();
+        Delay::hold(delay, link);
+        link.ask(&request, version, now);
     }
 
     pub(super) fn end(&mut self, committed: bool, now: Instant) {
-        let (Some((id, epoch)), Some(line)) = (self.producer, &mut self.link.line) else {
+        if self.link.line.is_none() {
+            // The step before needed another connection: this one is opened first.
+            self.state = TransactorState::Ending { committed };
+            return;
+        }
+        let Some((id, epoch)) = self.producer else {
             return;
         };
         let request = EndTxnRequest {
@@ -242,24 +265,35 @@ impl Transactor {
         } else {
             5
         };
-        if let Some(patience) = delay(line, &mut self.chance, self.habits.delays, PATIENCE_MS) {
-            self.patience = patience;
+        let delay = Delay::draw(&mut self.chance, self.habits.delays, PATIENCE_MS);
+        if let Some(delay) = &delay {
+            self.patience = delay.patience;
         }
+        Delay::hold(delay, &self.link);
         self.link.ask(&request, version, now);
         self.state = TransactorState::Ending { committed };
     }
 }
 
-/// Lets one in `delays` requests arrive late, after it was given up and asked again: how long its answer is waited for.
-fn delay(
-    line: &Line,
-    chance: &mut Chance,
-    delays: u64,
-    patience_ms: Range<u64>,
-) -> Option<Duration> {
-    chance.one_in(delays).then(|| {
-        let time = Duration::from_millis(chance.between(100, 5_000));
-        line.conn().stall_requests(time);
-        Duration::from_millis(chance.between(patience_ms.start, patience_ms.end))
-    })
+/// Of a request that arrives late, after it was given up and asked again.
+struct Delay {
+    time: Duration,
+    /// How long its answer is waited for.
+    patience: Duration,
+}
+
+impl Delay {
+    /// One in `delays` requests has one.
+    fn draw(chance: &mut Chance, delays: u64, patience_ms: Range<u64>) -> Option<Delay> {
+        chance.one_in(delays).then(|| Delay {
+            time: Duration::from_millis(chance.between(100, 5_000)),
+            patience: Duration::from_millis(chance.between(patience_ms.start, patience_ms.end)),
+        })
+    }
+
+    fn hold(delay: Option<Delay>, link: &Link) {
+        if let (Some(delay), Some(line)) = (delay, &link.line) {
+            line.conn().stall_requests(delay.time);
+        }
+    }
 }

@@ -15,7 +15,7 @@ pub(super) fn habits(topics: &[Topic], chance: &mut Chance) -> Habits {
     let idempotent = !chance.one_in(3);
     Habits {
         topic: topic.name.clone(),
-        partitions: topic.partitions,
+        partitions: 0..topic.partitions,
         acks: if idempotent {
             -1
         } else {
