@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use meta::decide::assign_dir::assign_dir;
@@ -39,6 +39,8 @@ pub(crate) struct Metadata {
     is_serving: AtomicBool,
     /// Of the registration that the controller knows; -1 before the first.
     broker_epoch: AtomicI64,
+    /// This broker may act as a leader before that [`Instant`], and no longer unless it is heard of.
+    leads_until: AtomicU64,
 }
 
 /// The outcome of writing the records of a change.
@@ -82,6 +84,7 @@ impl Metadata {
             is_alone,
             is_serving: AtomicBool::new(is_alone),
             broker_epoch: AtomicI64::new(-1),
+            leads_until: AtomicU64::new(0),
         }
     }
 
@@ -167,6 +170,12 @@ impl Metadata {
         self.broker_epoch.store(epoch, Ordering::Release);
     }
 
+    /// `None`: it may not.
+    pub(crate) fn set_leads_until(&self, until: Option<Instant>) {
+        let until = until.map_or(0, |until| until.0);
+        self.leads_until.store(until, Ordering::Release);
+    }
+
     /// A block of ids that the controller gave to this broker.
     pub(crate) fn add_producer_ids(&self, block: Range<i64>) {
         let mut ids = self.producer_ids.lock();
@@ -195,6 +204,14 @@ impl Metadata {
 }
 
 impl Shared {
+    /// True while the controller may have made others leaders without this broker's knowledge: it could not reach the controller for
+    /// most of its session. Looks at the clock, not at the time of a turn: a process that was stopped goes on in the middle of one.
+    pub(crate) fn is_self_fenced(&self) -> bool {
+        let metadata = &self.metadata;
+        !metadata.is_alone
+            && Instant(metadata.leads_until.load(Ordering::Acquire)) <= self.env.clock.now()
+    }
+
     /// Decides on the newest image and writes the records. With `is_stuck` none are written: the change waits for its time to be up.
     pub(crate) fn change<T>(
         &self,

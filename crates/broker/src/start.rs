@@ -188,8 +188,8 @@ impl Broker {
         };
         let seed = env.rng.next_u64();
         let membership = (!is_alone && settings.broker.quorum.roles.broker).then(|| {
-            let interval = settings.broker.quorum.heartbeat_interval;
-            Membership::new(&registration, &cluster_id, interval, at.now)
+            let quorum = &settings.broker.quorum;
+            Membership::new(&registration, &cluster_id, quorum, at.now)
         });
         let timing = quorum_settings(&settings.broker.quorum);
         let (quorum, effects) = Quorum::new(me, timing, boot, seed, at);

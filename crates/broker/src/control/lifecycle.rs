@@ -49,22 +49,37 @@ enum Stage {
     Gone,
 }
 
+/// The timing of a broker's life.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    /// Between two heartbeats.
+    pub(super) interval: Duration,
+    /// A broker that is silent for so long is fenced.
+    pub(super) session: Duration,
+}
+
 pub(super) struct Lifecycle {
-    interval: Duration,
+    pace: Pace,
     stage: Stage,
     /// When the next request is due; `None` while one is under way.
     due: Option<Instant>,
+    /// When the one that is under way was sent.
+    asked_at: Instant,
+    /// Until when it may act as a leader.
+    leads_until: Option<Instant>,
     /// Set once the broker is asked to stop: when it goes whatever the controller says.
     leaves_until: Option<Instant>,
     has_served: bool,
 }
 
 impl Lifecycle {
-    pub(super) fn new(interval: Duration, now: Instant) -> Lifecycle {
+    pub(super) fn new(pace: Pace, now: Instant) -> Lifecycle {
         Lifecycle {
-            interval,
+            pace,
             stage: Stage::Unregistered,
             due: Some(now),
+            asked_at: now,
+            leads_until: None,
             leaves_until: None,
             has_served: false,
         }
@@ -75,6 +90,12 @@ impl Lifecycle {
             Stage::Gone => None,
             _ => [self.due, self.leaves_until].into_iter().flatten().min(),
         }
+    }
+
+    /// Until when the broker may act as a leader; `None` where the controller counts it out. A controller that hears nothing more of it
+    /// has others lead a tenth of the session later at the earliest.
+    pub(super) fn leads_until(&self) -> Option<Instant> {
+        self.leads_until
     }
 
     /// More of the metadata is here: a broker that waits to be counted in says so at once.
@@ -106,6 +127,7 @@ impl Lifecycle {
     /// The request that is due. Its answer, or its failure, has to be reported.
     pub(super) fn take_ask(&mut self, now: Instant) -> Option<Ask> {
         self.due.take_if(|due| *due <= now)?;
+        self.asked_at = now;
         match self.stage {
             Stage::Unregistered => Some(Ask::Register),
             Stage::Registered { epoch, .. } => Some(Ask::Heartbeat {
@@ -152,6 +174,9 @@ impl Lifecycle {
                     epoch,
                     is_fenced: heard.is_fenced,
                 };
+                // The session began when the heartbeat arrived: at the earliest when it was sent.
+                let until = self.asked_at.plus(self.pace.session / 10 * 9);
+                self.leads_until = (!heard.is_fenced).then_some(until);
                 if heard.may_stop && self.leaves_until.is_some() {
                     self.stage = Stage::Gone;
                     return Some(Turn::Stop);
@@ -160,7 +185,7 @@ impl Lifecycle {
                 let pause = if is_waiting {
                     FENCED_INTERVAL
                 } else {
-                    self.interval
+                    self.pace.interval
                 };
                 self.due = Some(now.plus(pause));
                 let serves = !heard.is_fenced && !self.has_served;
@@ -170,6 +195,7 @@ impl Lifecycle {
             // Another controller may not know the registration, or knows a later one.
             Err(ErrorCode::StaleBrokerEpoch | ErrorCode::BrokerIdNotRegistered) => {
                 self.stage = Stage::Unregistered;
+                self.leads_until = None;
                 self.due = Some(now);
                 None
             }
@@ -185,7 +211,10 @@ impl Lifecycle {
 mod tests {
     use super::*;
 
-    const INTERVAL: Duration = Duration::from_secs(2);
+    const PACE: Pace = Pace {
+        interval: Duration::from_secs(2),
+        session: Duration::from_secs(9),
+    };
 
     fn at(ms: u64) -> Instant {
         Instant(0).plus(Duration::from_millis(ms))
@@ -199,7 +228,7 @@ mod tests {
     }
 
     fn registered() -> Lifecycle {
-        let mut life = Lifecycle::new(INTERVAL, at(0));
+        let mut life = Lifecycle::new(PACE, at(0));
         assert_eq!(life.take_ask(at(0)), Some(Ask::Register));
         assert_eq!(life.take_ask(at(9_000)), None, "one request at a time");
         life.on_registered(Ok(7), at(0));
@@ -246,6 +275,37 @@ mod tests {
     }
 
     #[test]
+    fn a_broker_leads_no_longer_than_its_last_heartbeat_that_was_answered_allows() {
+        let mut life = registered();
+        assert_eq!(life.leads_until(), None);
+        assert_eq!(life.take_ask(at(0)), Some(BEAT));
+        assert_eq!(life.on_heard(heard(true, false), at(5)), None);
+        assert_eq!(life.leads_until(), None, "it is fenced");
+        assert_eq!(life.take_ask(at(55)), Some(BEAT));
+        life.on_heard(heard(false, false), at(1_000));
+        assert_eq!(life.leads_until(), Some(at(8_155)), "as of when it asked");
+        assert_eq!(life.take_ask(at(3_000)), Some(BEAT));
+        life.on_heard(Err(ErrorCode::NetworkException), at(3_010));
+        assert_eq!(life.leads_until(), Some(at(8_155)));
+        assert_eq!(life.take_ask(at(3_110)), Some(BEAT));
+        life.on_heard(
+            Ok(Heard {
+                is_fenced: false,
+                may_stop: false,
+            }),
+            at(3_120),
+        );
+        assert_eq!(life.leads_until(), Some(at(11_210)));
+        assert_eq!(life.take_ask(at(5_120)), Some(BEAT));
+        life.on_heard(Err(ErrorCode::StaleBrokerEpoch), at(5_130));
+        assert_eq!(
+            life.leads_until(),
+            None,
+            "another life began, or this one ended"
+        );
+    }
+
+    #[test]
     fn a_broker_that_stops_waits_for_its_leaderships_but_not_for_ever() {
         let leaving = Some(Ask::Heartbeat {
             epoch: 7,
@@ -269,7 +329,7 @@ mod tests {
         assert_eq!(stuck.on_tick(at(5_099)), None);
         assert_eq!(stuck.on_tick(at(5_100)), Some(Turn::Stop));
 
-        let mut unknown = Lifecycle::new(INTERVAL, at(0));
+        let mut unknown = Lifecycle::new(PACE, at(0));
         assert!(unknown.leave(at(1)), "nobody knows of it");
     }
 }

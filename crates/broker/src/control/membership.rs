@@ -9,7 +9,7 @@ use wire::messages::{
 };
 use wire::{ApiKey, EncodeError, ErrorCode, Message, Reader, Request, Uuid};
 
-use super::lifecycle::{Ask, Heard, Lifecycle};
+use super::lifecycle::{Ask, Heard, Lifecycle, Pace};
 use crate::shared::Shared;
 
 /// Why a broker serves no clients before it is a member.
@@ -25,6 +25,8 @@ pub(crate) struct Membership {
     pub(super) life: Lifecycle,
     request: BrokerRegistrationRequest,
     complained_at: Option<Instant>,
+    /// The broker serves nothing as a leader, and the log says so.
+    is_silenced: bool,
 }
 
 /// The answer to a request of the lifecycle.
@@ -37,7 +39,7 @@ impl Membership {
     pub(crate) fn new(
         broker: &meta::decide::register_broker::Broker,
         cluster_id: &str,
-        heartbeat_interval: std::time::Duration,
+        quorum: &config::Quorum,
         now: Instant,
     ) -> Membership {
         let listeners = broker.endpoints.iter().map(|at| registration::Listener {
@@ -64,10 +66,15 @@ impl Membership {
             previous_broker_epoch: NO_EPOCH,
             ..BrokerRegistrationRequest::default()
         };
+        let pace = Pace {
+            interval: quorum.heartbeat_interval,
+            session: quorum.session_timeout,
+        };
         Membership {
-            life: Lifecycle::new(heartbeat_interval, now),
+            life: Lifecycle::new(pace, now),
             request,
             complained_at: None,
+            is_silenced: true,
         }
     }
 
@@ -98,6 +105,31 @@ impl Membership {
                 })
             }
         }
+    }
+
+    /// Says once that the broker stops acting as a leader, or that it does again. The shards see it by themselves.
+    pub(super) fn watch_session(&mut self, shared: &Shared, now: Instant) {
+        let is_silenced = self.life.leads_until().is_none_or(|until| until <= now);
+        if is_silenced == self.is_silenced {
+            return;
+        }
+        self.is_silenced = is_silenced;
+        if is_silenced && self.life.leads_until().is_some() {
+            let session = shared.config().broker.quorum.session_timeout;
+            tracing::warn!(
+                target: env::logs::BROKER,
+                "no answer of the active controller for nine tenths of broker.session.timeout.ms ({} ms): this broker acts as no leader \
+                 until it is heard again, because others may be leaders by then",
+                session.as_millis(),
+            );
+        } else if !is_silenced && shared.metadata.is_serving() {
+            tracing::info!(target: env::logs::BROKER, "the active controller answers again: this broker acts as a leader where it is one");
+        }
+    }
+
+    /// When the broker stops acting as a leader if nobody answers it.
+    pub(super) fn silenced_at(&self) -> Option<Instant> {
+        self.life.leads_until().filter(|_| !self.is_silenced)
     }
 
     /// Says why the broker is no member yet, once that lasts, and then now and then.

@@ -354,6 +354,9 @@ impl QuorumWorker {
                 life.on_heard(Err(code), now)
             }
         };
+        // Before anybody is let in.
+        let until = membership.life.leads_until();
+        self.shared.metadata.set_leads_until(until);
         self.take_turn(turn);
     }
 
@@ -386,6 +389,7 @@ impl QuorumWorker {
         if is_leaving && membership.life.leave(now) {
             self.shared.stop_now();
         }
+        membership.watch_session(&self.shared, now);
         let turn = membership.life.on_tick(now);
         let ask = membership.life.take_ask(now);
         let frame = ask.map(|ask| (ask, membership.frame(&self.shared, ask, end)));
@@ -420,6 +424,7 @@ impl QuorumWorker {
             self.held.iter().map(|held| held.until).min(),
             self.links.next_deadline(),
             lifecycle.and_then(|membership| membership.life.next_deadline()),
+            lifecycle.and_then(Membership::silenced_at),
             self.ends_by,
         ]
         .into_iter()

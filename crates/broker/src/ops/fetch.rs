@@ -225,7 +225,8 @@ impl Fetching {
             return Progress::Gathers;
         }
         while self.stage == Stage::Planning {
-            let needs = self.plan(client.memory_max);
+            let is_fenced = self.terms.kind == Kind::Consumer && desk.shared.is_self_fenced();
+            let needs = self.plan(client.memory_max, is_fenced);
             if self.gather(needs, desk, key) {
                 return Progress::Gathers;
             }
@@ -309,8 +310,9 @@ impl Fetching {
         })
     }
 
-    /// Plans all parts of which nothing is known. Returns what they need.
-    fn plan(&mut self, memory_max: usize) -> Vec<(u32, Need)> {
+    /// Plans all parts of which nothing is known, or refuses them: a broker that may be no leader any more does not say where a log
+    /// ends. Returns what they need.
+    fn plan(&mut self, memory_max: usize, is_fenced: bool) -> Vec<(u32, Need)> {
         let mut bytes: usize = self.parts.iter().map(Part::bytes).sum();
         let mut memory = self.memory();
         let mut needs = Vec::new();
@@ -318,6 +320,11 @@ impl Fetching {
             let (Some(source), Found::Nothing) = (&part.source, &part.found) else {
                 continue;
             };
+            if is_fenced {
+                let elsewhere = FetchRefusal::Absent(Absent::Elsewhere);
+                part.found = Found::Have(Err(Refused::Because(elsewhere)));
+                continue;
+            }
             let bytes_left = self.terms.bytes_max.saturating_sub(bytes);
             let request = ReadRequest {
                 from: source.from,

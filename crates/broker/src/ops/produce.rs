@@ -234,6 +234,9 @@ fn append_one(
     }
     let partition = topic.partition(batch.index);
     let partition = partition.map_err(ProduceError::Absent)?;
+    if desk.shared.is_self_fenced() {
+        return Err(ProduceError::Absent(Absent::Elsewhere));
+    }
     if meta::name::is_internal(&topic.name) {
         let topic = Arc::clone(&topic.name);
         return Err(ProduceError::Internal { topic });

@@ -84,6 +84,13 @@ impl Searching {
             } else {
                 Err(Refused::Unauthorised)
             };
+            let partition = partition.and_then(|partition| {
+                let is_leader = !desk.shared.is_self_fenced();
+                let elsewhere = SearchRefusal::Absent(Absent::Elsewhere);
+                is_leader
+                    .then_some(partition)
+                    .ok_or(Refused::Because(elsewhere))
+            });
             let planned = partition.and_then(|partition| plan(partition, &asked, isolation));
             let (found, need) = planned.unwrap_or_else(|why| (Part::Have(Err(why)), None));
             needs.extend(need.map(|need| (need, desk.ticket(key, part))));

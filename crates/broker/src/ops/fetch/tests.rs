@@ -165,7 +165,7 @@ fn a_fetch_that_found_too_little_between_plan_and_watch_plans_that_partition_aga
     let mut bench = Bench::new();
     bench.create(HOT, 1);
     let mut run = Run::new(bench, &[(HOT, 0)], 1000);
-    let needs = run.fetching.plan(usize::MAX);
+    let needs = run.fetching.plan(usize::MAX, false);
     assert!(needs.is_empty());
     run.bench.append(HOT, b"too little");
     assert!(!run.fetching.watch(&run.bench.shard.desk, KEY));

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use wire::messages::CreateTopicsRequest;
+use wire::ErrorCode;
 use wire::messages::create_topics_request::CreatableTopic;
+use wire::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
+use wire::messages::{CreateTopicsRequest, ListOffsetsRequest};
 
 use super::isr::active;
 use super::nodes::*;
@@ -65,4 +67,81 @@ fn a_controller_that_dies_takes_its_own_leaderships_along_for_no_longer_than_an_
     let dead = active(&nodes).expect("three voters have one");
     nodes.kill(dead);
     nodes.within(SOON_ELECTED, |nodes| is_settled(nodes, dead));
+}
+
+/// The answer of a node about the end of a partition.
+fn end(nodes: &Nodes, node: Node, index: usize) -> ErrorCode {
+    let request = ListOffsetsRequest {
+        topics: vec![ListOffsetsTopic {
+            name: TOPIC.to_owned(),
+            partitions: vec![ListOffsetsPartition {
+                partition_index: i32::try_from(index).expect("one of six"),
+                current_leader_epoch: -1,
+                timestamp: -1,
+            }],
+        }],
+        ..Default::default()
+    };
+    let answer = nodes.ask(node, &request, 7).expect("clients reach it");
+    ErrorCode::try_from(answer.topics[0].partitions[0].error_code).expect("a code")
+}
+
+#[test]
+fn a_leader_that_is_cut_off_is_silent_before_others_lead_and_until_it_is_heard_again() {
+    let nodes = Nodes::start(23);
+    create(&nodes);
+    let active = active(&nodes).expect("three voters have one");
+    let lost = ALL.into_iter().find(|node| *node != active);
+    let lost = lost.expect("two others");
+    let leaders = nodes.leaders(active, TOPIC).expect("it was created");
+    let led = leaders.iter().position(|leader| *leader == i32::from(lost));
+    let led = led.expect("leaders are spread");
+    assert_eq!(end(&nodes, lost, led), ErrorCode::None);
+    nodes.cut_off(lost);
+    let mut silent = 0;
+    loop {
+        let leaders = nodes.leaders(active, TOPIC).expect("it is well");
+        let is_replaced = leaders[led] != i32::from(lost);
+        let code = end(&nodes, lost, led);
+        if code == ErrorCode::NotLeaderOrFollower {
+            silent += 1;
+        } else {
+            assert_eq!((code, silent), (ErrorCode::None, 0));
+            assert!(!is_replaced, "two speak as leaders");
+        }
+        if is_replaced {
+            break;
+        }
+        nodes.pass(Duration::from_millis(50));
+    }
+    assert!(2 < silent, "it keeps a distance");
+    nodes.mend();
+    // It is let in again, and is a leader once it is asked to be.
+    let index = leaders
+        .iter()
+        .position(|leader| *leader == i32::from(active));
+    let index = index.expect("leaders are spread");
+    assert_eq!(end(&nodes, active, index), ErrorCode::None);
+    nodes.until(|nodes| Some(nodes.leaders(lost, TOPIC)?[led] != i32::from(lost)));
+}
+
+#[test]
+fn a_leader_that_is_cut_off_for_a_while_goes_on() {
+    let nodes = Nodes::start(24);
+    create(&nodes);
+    let active = active(&nodes).expect("three voters have one");
+    let lost = ALL.into_iter().find(|node| *node != active);
+    let lost = lost.expect("two others");
+    let leaders = nodes.leaders(active, TOPIC).expect("it was created");
+    let led = leaders.iter().position(|leader| *leader == i32::from(lost));
+    let led = led.expect("leaders are spread");
+    nodes.cut_off(lost);
+    nodes.pass(Duration::from_secs(5));
+    assert_eq!(end(&nodes, lost, led), ErrorCode::None);
+    nodes.mend();
+    for _ in 0..200 {
+        assert_eq!(end(&nodes, lost, led), ErrorCode::None);
+        nodes.pass(Duration::from_millis(50));
+    }
+    assert_eq!(nodes.leaders(active, TOPIC), Some(leaders));
 }

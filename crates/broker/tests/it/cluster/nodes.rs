@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use broker::Broker;
 use bytes::Bytes;
-use env::sim::{Faults, HostId, Machines, SimConn};
+use env::sim::{Faults, HostId, Machines, Passage, SimConn, Site};
 use wire::frame::{decode_response, encode_request};
 use wire::messages::metadata_request::MetadataRequestTopic;
 use wire::messages::{FindCoordinatorRequest, MetadataRequest, MetadataResponse};
@@ -112,14 +112,22 @@ impl Nodes {
 
     /// Asks until the answer is yes. It has to come within so much time of the world.
     pub(super) fn within(&self, time: Duration, ask: impl Fn(&Nodes) -> Option<bool>) {
-        let began = self.now();
+        let began = self.machines.now();
         self.until(ask);
-        let took = self.now().since(began);
+        let took = self.machines.now().since(began);
         assert!(took <= time, "it took {took:?}");
     }
 
-    fn now(&self) -> model::Instant {
-        self.machines.get(HostId(1)).env().clock.now()
+    /// Nothing passes between a node and the others; clients reach all of them.
+    pub(super) fn cut_off(&self, node: Node) {
+        for other in ALL.into_iter().filter(|other| *other != node) {
+            let sites = [node, other].map(|node| Site::Host(HostId(node)));
+            self.machines.cut(sites[0], sites[1], Passage::Dropped);
+        }
+    }
+
+    pub(super) fn mend(&self) {
+        self.machines.mend_links();
     }
 
     /// One request on a connection of its own; none where the node gives no answer.
