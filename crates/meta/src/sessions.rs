@@ -187,12 +187,12 @@ impl Sessions {
         })
     }
 
-    /// The records that move the leaderships of a broker away end before `end`.
-    pub fn on_shut_down_written(&mut self, broker: BrokerId, end: Offset) {
+    /// The last of the records that move the leaderships of a broker away is at `last`.
+    pub fn on_shut_down_written(&mut self, broker: BrokerId, last: Offset) {
         if let Some(session) = self.brokers.get_mut(&broker)
             && !session.is_fenced
         {
-            session.shut_down_at.get_or_insert(end);
+            session.shut_down_at.get_or_insert(last);
         }
     }
 

@@ -29,6 +29,14 @@ pub(super) struct Heard {
     pub(super) may_stop: bool,
 }
 
+/// Brokers that shut down, as the metadata say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Leaving {
+    Nobody,
+    /// One waits for the others.
+    IsWaited,
+}
+
 /// A consequence that is not a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
@@ -98,11 +106,18 @@ impl Lifecycle {
         self.leads_until
     }
 
-    /// More of the metadata is here: a broker that waits to be counted in says so at once.
-    pub(super) fn on_metadata(&mut self, now: Instant) {
-        if let Stage::Registered {
-            is_fenced: true, ..
-        } = self.stage
+    /// More of the metadata is here. A broker that waits to be counted in says so at once, and so does each while `somebody` shuts down: one
+    /// that goes waits until all others know whom it left its partitions to.
+    pub(super) fn on_metadata(&mut self, somebody: Leaving, now: Instant) {
+        let is_waiting = matches!(
+            self.stage,
+            Stage::Registered {
+                is_fenced: true,
+                ..
+            }
+        );
+        if (is_waiting || somebody == Leaving::IsWaited)
+            && self.stage != Stage::Unregistered
             && let Some(due) = &mut self.due
         {
             *due = (*due).min(now);
@@ -246,16 +261,18 @@ mod tests {
         assert_eq!(life.take_ask(at(0)), Some(BEAT));
         assert_eq!(life.on_heard(heard(true, false), at(0)), None);
         assert_eq!(life.take_ask(at(10)), None);
-        life.on_metadata(at(10));
+        life.on_metadata(Leaving::Nobody, at(10));
         assert_eq!(life.take_ask(at(10)), Some(BEAT));
         assert_eq!(
             life.on_heard(heard(false, false), at(10)),
             Some(Turn::Serve)
         );
-        life.on_metadata(at(20));
+        life.on_metadata(Leaving::Nobody, at(20));
         assert_eq!(life.take_ask(at(2_009)), None);
         assert_eq!(life.take_ask(at(2_010)), Some(BEAT));
         assert_eq!(life.on_heard(heard(false, false), at(2_010)), None);
+        life.on_metadata(Leaving::IsWaited, at(2_020));
+        assert_eq!(life.take_ask(at(2_020)), Some(BEAT), "another goes");
     }
 
     #[test]

@@ -229,8 +229,8 @@ impl Shared {
             let records = heartbeat(&image, settings, beat, step);
             if step.to == State::ShuttingDown {
                 let count = i64::try_from(records.len()).unwrap_or(i64::MAX);
-                let end = Offset(image.end().saturating_add(count));
-                office.sessions.on_shut_down_written(beat.broker, end);
+                let last = Offset(image.end().saturating_add(count - 1));
+                office.sessions.on_shut_down_written(beat.broker, last);
             }
             let standing = Standing {
                 is_caught_up: step.is_caught_up,

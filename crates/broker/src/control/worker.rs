@@ -18,7 +18,7 @@ use wire::{ApiKey, ErrorCode, Records};
 
 use self::probes::Suspect;
 use self::requests::Held;
-use super::lifecycle::{self, Ask};
+use super::lifecycle::{self, Ask, Leaving};
 use super::links::{Lane, Links, Outbound, Reply};
 use super::mailbox::{Order, Outgoing, Question};
 use super::membership::{self, Membership};
@@ -374,7 +374,8 @@ impl QuorumWorker {
 
     /// Sends the request to the controller that is due, and follows the life of the broker.
     fn live(&mut self, now: Instant) {
-        let end = self.shared.metadata.image().end();
+        let image = self.shared.metadata.image();
+        let end = image.end();
         let is_leaving = self.shared.is_leaving();
         let Some(membership) = &mut self.membership else {
             if is_leaving {
@@ -384,7 +385,7 @@ impl QuorumWorker {
         };
         if end != self.seen_end {
             self.seen_end = end;
-            membership.life.on_metadata(now);
+            membership.life.on_metadata(leaving(&image), now);
         }
         if is_leaving && membership.life.leave(now) {
             self.shared.stop_now();
@@ -493,5 +494,14 @@ impl Worker for QuorumWorker {
     fn park(&mut self, until: Option<Instant>) {
         let timeout = until.map(|until| until.since(self.shared.env.clock.now()));
         self.poll(timeout);
+    }
+}
+
+fn leaving(image: &meta::Image) -> Leaving {
+    let mut brokers = image.brokers();
+    if brokers.any(|broker| broker.is_shutting_down && !broker.is_fenced) {
+        Leaving::IsWaited
+    } else {
+        Leaving::Nobody
     }
 }

@@ -69,6 +69,31 @@ fn a_controller_that_dies_takes_its_own_leaderships_along_for_no_longer_than_an_
     nodes.within(SOON_ELECTED, |nodes| is_settled(nodes, dead));
 }
 
+#[test]
+fn a_broker_that_is_asked_to_stop_hands_its_leaderships_on_first_and_is_not_waited_for() {
+    let mut nodes = Nodes::start(25);
+    create(&nodes);
+    let active = active(&nodes).expect("three voters have one");
+    let leaves = ALL.into_iter().find(|node| *node != active);
+    let leaves = leaves.expect("two others");
+    let took = nodes.stop(leaves);
+    assert!(took < Duration::from_millis(300), "it took {took:?}");
+    let is_settled = is_settled(&nodes, leaves);
+    assert_eq!(is_settled, Some(true), "others knew before it went");
+    nodes.start_one(leaves);
+    nodes.until(|nodes| Some(nodes.metadata(leaves)?.brokers.len() == 3));
+}
+
+#[test]
+fn a_controller_that_is_asked_to_stop_hands_on_its_leaderships_and_its_office() {
+    let mut nodes = Nodes::start(26);
+    create(&nodes);
+    let leaves = active(&nodes).expect("three voters have one");
+    let took = nodes.stop(leaves);
+    assert!(took < Duration::from_secs(1), "it took {took:?}");
+    nodes.within(SOON, |nodes| is_settled(nodes, leaves));
+}
+
 /// The answer of a node about the end of a partition.
 fn end(nodes: &Nodes, node: Node, index: usize) -> ErrorCode {
     let request = ListOffsetsRequest {

@@ -79,6 +79,18 @@ impl Nodes {
         self.brokers[usize::from(node) - 1] = None;
     }
 
+    /// Asks the process to end, and waits until it has; how long that took.
+    pub(super) fn stop(&mut self, node: Node) -> Duration {
+        let began = self.machines.now();
+        let broker = self.brokers[usize::from(node) - 1].take().expect("it runs");
+        broker.stop();
+        let has_gone = broker.remains();
+        drop(broker);
+        let is_over = self.machines.run_until(PATIENCE, |_| !has_gone());
+        assert!(is_over, "it does not end");
+        self.machines.now().since(began)
+    }
+
     /// Directories of partitions of a topic on the disk of a node, but for those that are on their way out.
     pub(super) fn dirs_of(&self, node: Node, topic: &str) -> Vec<String> {
         let env = self.machines.get(HostId(node)).env();
