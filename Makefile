@@ -7,7 +7,7 @@ SECONDS ?= 60
 TARGETS ?=
 ARGS ?=
 
-.PHONY: dist deb serve cluster build setup test test-clients sim sim-every sim-quorum chaos bench fuzz fuzz-check check fmt deny
+.PHONY: dist deb serve cluster build setup test test-clients sim sim-cluster sim-every sim-quorum chaos bench fuzz fuzz-check check fmt deny
 
 ## build the release binary and start a broker on 127.0.0.1:9092 with its data in ./data
 serve: build
@@ -38,6 +38,13 @@ test-clients: build
 ## seeded runs of the real broker on a simulated machine: make sim SEEDS=1000
 sim:
 	$(CARGO) run --release --package sim -- --seeds $(SEEDS) $(ARGS)
+
+## seeded runs of three brokers as one cluster, of each load: make sim-cluster SEEDS=3000
+CLUSTER_LOADS = cluster coordinators markers
+sim-cluster:
+	$(CARGO) build --release --package sim
+	@failed=0; for load in $(CLUSTER_LOADS); do \
+	  $(CARGO) run --quiet --release --package sim -- --seeds $(SEEDS) --load $$load $(ARGS) || failed=1; done; exit $$failed
 
 ## seeded runs of the quorum alone, on model disks and a model network: make sim-quorum SEEDS=50000
 sim-quorum:

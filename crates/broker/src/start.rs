@@ -300,6 +300,12 @@ impl Broker {
         bounds.log_start..bounds.log_end
     }
 
+    /// The replicas that are here, in the order of their topics.
+    #[must_use]
+    pub fn replicas(&self) -> Vec<crate::Replica> {
+        crate::standing::replicas(&self.shared.topics())
+    }
+
     /// Batches that all log directories together keep in memory.
     #[must_use]
     pub fn in_memory(&self) -> InMemory {

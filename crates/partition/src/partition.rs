@@ -277,6 +277,13 @@ impl Partition {
         self.state.lock().bounds()
     }
 
+    /// The epoch in which this replica takes appends of clients, if it does.
+    pub fn leads_in(&self) -> Option<LeaderEpoch> {
+        let state = self.state.lock();
+        let leads = state.progress.is_leading();
+        leads.then(|| state.progress.epoch())
+    }
+
     pub fn config(&self) -> Arc<LogConfig> {
         Arc::clone(&self.state.lock().config)
     }

@@ -52,7 +52,8 @@ const USAGE: &str = "sim [--seeds N] [--seed FIRST] [--load NAME] [--jobs N] [--
   --seed S      the first of them (1)
   --load NAME   all (default), transactions, strays, ledger, group, instances, table, retries,
                 aging, wide, crowd, council, nodes or cluster (three brokers that are one), there
-                coordinators (groups) or markers (transactions): what the clients do above all
+                coordinators (groups) or markers (transactions), and with three replicas each replicas,
+                replicated-groups or replicated-transactions: what the clients do above all
   --first       end at the first seed that fails
   --patience S  a seed that does not end within S seconds hangs (300)
   --images N    instead, recover N crash states of each seed's recorded run (of --load transactions, too)
@@ -170,7 +171,7 @@ fn summary(verdict: &Verdict) -> String {
          {} resent, {} refused, {} unanswered, {} topics, {} trims, {} moves, {} commits, {} resumed, {} shut out, {} switched, \
          {} transactions ({} aborted, {} undecided, {} fenced, {} late batches, {} late additions, {} offsets looked up), \
          {} cleaned, {} before an open one, {} records expired, {} squeezes ({} commits too large, {} forgotten), {} acts, \
-         {} controllers, {} metadata logs trimmed, {} begun at a snapshot, {} events, \
+         {} controllers, {} metadata logs trimmed, {} begun at a snapshot, {} leaders, {} replicas compared, {} events, \
          trace {:016x}",
         verdict.acked,
         verdict.polled,
@@ -209,6 +210,8 @@ fn summary(verdict: &Verdict) -> String {
         verdict.offices,
         verdict.trimmed,
         verdict.fetched,
+        verdict.leaders,
+        verdict.compared,
         verdict.events,
         verdict.trace,
     )
@@ -313,7 +316,8 @@ fn parent(options: Options) -> ExitCode {
     score.failed.sort_unstable();
     let rate = score.done as f64 * 60.0 / took.as_secs_f64();
     println!(
-        "{} seeds in {:.1} s, {rate:.0} per minute, {} failed",
+        "{}: {} seeds in {:.1} s, {rate:.0} per minute, {} failed",
+        options.load.name(),
         score.done,
         took.as_secs_f64(),
         score.failed.len()

@@ -42,6 +42,7 @@ pub(crate) struct Topic {
     pub(crate) configs: Vec<(&'static str, String)>,
     /// The node that is to have it; left to the cluster where none is named.
     pub(crate) node: Option<HostId>,
+    pub(crate) replicas: i16,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -503,7 +504,7 @@ fn creatable(topics: &[Topic], name: &str) -> CreatableTopic {
     });
     let (num_partitions, replication_factor) = match assignments {
         Some(_) => (-1, -1),
-        None => (partitions, 1),
+        None => (partitions, known.map_or(1, |topic| topic.replicas)),
     };
     CreatableTopic {
         name: name.to_owned(),

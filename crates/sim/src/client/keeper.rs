@@ -52,6 +52,7 @@ pub(crate) fn topic(chance: &mut Chance) -> Topic {
             ("message.timestamp.after.max.ms", i64::MAX.to_string()),
         ],
         node: None,
+        replicas: 1,
     }
 }
 

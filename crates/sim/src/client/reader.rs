@@ -40,6 +40,8 @@ pub(crate) struct Reader {
     bytes_max: i32,
     /// Of batches, as they came.
     pub(crate) bytes: BTreeMap<i32, u64>,
+    /// A leader that is new may not know yet all that its predecessor had told.
+    pub(crate) believes_ends: bool,
     /// Partitions whose start moved beyond our position: their start has to be asked for.
     lost: BTreeSet<i32>,
 }
@@ -134,6 +136,7 @@ impl Reader {
             errors: BTreeMap::new(),
             bytes_max: *chance.pick(&[1, 2_000, 50_000, 1 << 20]),
             bytes: BTreeMap::new(),
+            believes_ends: true,
             lost: BTreeSet::new(),
             chance,
         }
@@ -248,8 +251,8 @@ impl Reader {
                 invoked: op.invoked,
                 returned: op.returned,
                 log_start: (self.version >= 5).then_some(data.log_start_offset),
-                log_end: Some(data.high_watermark),
-                stable_end: Some(data.last_stable_offset),
+                log_end: self.believes_ends.then_some(data.high_watermark),
+                stable_end: self.believes_ends.then_some(data.last_stable_offset),
             });
             let fetched = self.records(&data)?;
             *self.bytes.entry(index).or_default() += fetched.bytes;

@@ -57,7 +57,7 @@ impl Way {
         self.guide.as_ref().is_some_and(Line::has_news)
     }
 
-    /// What was found does not hold.
+    /// The broker that was found has the office no more.
     pub(crate) fn forget(&mut self) {
         self.found = None;
     }

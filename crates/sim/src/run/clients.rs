@@ -29,7 +29,7 @@ use crate::client::requests::GROUP as OF_GROUP;
 use crate::client::transactor::{Transactor, TxnHabits};
 use crate::client::way::{Goal, Way};
 
-/// What leads clients to the brokers of a cluster.
+/// The addresses of all brokers of a cluster, from which clients find those that they need.
 struct Guides {
     doors: Arc<[SocketAddr]>,
     chance: Chance,
@@ -46,6 +46,8 @@ pub(super) struct Clients {
     pub(super) node: HostId,
     address: SocketAddr,
     guides: Option<Guides>,
+    /// Partitions have several replicas.
+    are_replicated: bool,
     pub(super) notes: Notes,
     pub(super) admin: Admin,
     pub(super) producers: Vec<Producer>,
@@ -90,6 +92,7 @@ impl Clients {
             node,
             address,
             guides: None,
+            are_replicated: 1 < plan.replicas,
             admin,
             notes,
             producers: Vec::new(),
@@ -249,7 +252,8 @@ impl Clients {
         for partitions in all.map(only) {
             let goal = of_leader(topic, &partitions);
             let chance = chance.split();
-            let reader = Reader::new(topic, partitions, isolation, chance, &mut self.notes);
+            let mut reader = Reader::new(topic, partitions, isolation, chance, &mut self.notes);
+            reader.believes_ends = !self.are_replicated;
             let reader = self.led(reader, goal);
             self.readers.push(reader);
         }

@@ -67,6 +67,15 @@ impl Host {
         self.broker.is_none().then_some(self.start_at)
     }
 
+    /// No start until it is called back.
+    pub(crate) fn stay_away(&mut self) {
+        self.start_at = Instant(u64::MAX);
+    }
+
+    pub(crate) fn come_back(&mut self) {
+        self.start_at = self.machine.now();
+    }
+
     pub(crate) fn broker(&self) -> Option<&Broker> {
         self.broker.as_ref()
     }
@@ -184,7 +193,22 @@ fn united(plan: &Plan) -> Vec<(&'static str, String)> {
         ("broker.heartbeat.interval.ms", "300".to_owned()),
         ("broker.session.timeout.ms", "2000".to_owned()),
     ];
-    settings.into_iter().chain(often).collect()
+    let mut settings: Vec<_> = settings.into_iter().chain(often).collect();
+    let in_sync = (plan.replicas - 1).max(1);
+    settings.extend([
+        (
+            "offsets.topic.replication.factor",
+            plan.replicas.to_string(),
+        ),
+        (
+            "transaction.state.log.replication.factor",
+            plan.replicas.to_string(),
+        ),
+        ("transaction.state.log.min.isr", in_sync.to_string()),
+        ("min.insync.replicas", in_sync.to_string()),
+        ("replica.lag.time.max.ms", "1500".to_owned()),
+    ]);
+    settings
 }
 
 /// The settings of a broker that is alone in its world.

@@ -15,6 +15,7 @@ mod images;
 mod injury;
 mod memory;
 mod plan;
+mod replicas;
 mod survey;
 mod table_damage;
 mod timeouts;
@@ -46,6 +47,7 @@ pub use injury::{injuries, txn_injuries};
 use memory::Memory;
 pub use memory::Peaks;
 pub use plan::{Load, Plan, SLOW_SYNC_NANOS, Strike};
+use replicas::Copies;
 pub use txn_damage::txn_damages;
 pub use txn_images::txn_images;
 use unity::Unity;
@@ -122,6 +124,9 @@ pub struct Verdict {
     pub offices: u64,
     pub trimmed: u64,
     pub fetched: u64,
+    /// Leaders that partitions had, one for each epoch, and replicas in sync that were held against what was committed.
+    pub leaders: u64,
+    pub compared: u64,
     /// The most that the broker held.
     pub peaks: Peaks,
 }
@@ -212,6 +217,7 @@ struct Run {
     others: Vec<Clients>,
     memory: Memory,
     unity: Unity,
+    copies: Copies,
     /// While recording: how many disk operations had begun when each operation of the history was done.
     done_at: Option<Vec<usize>>,
     /// The same for acknowledged commits.
@@ -250,6 +256,7 @@ impl Run {
             chance,
             memory: Memory::default(),
             unity: Unity::default(),
+            copies: Copies::default(),
             done_at: None,
             committed_at: Vec::new(),
             plan: plan.clone(),
@@ -295,6 +302,11 @@ impl Run {
         }
         if self.plan.is_united
             && let Some(what) = self.unity.watch(cluster)
+        {
+            notes.violation(what);
+        }
+        if self.plan.is_led
+            && let Some(what) = self.copies.watch(cluster)
         {
             notes.violation(what);
         }
@@ -382,7 +394,11 @@ impl Run {
         }
         self.clients.admin.is_quiet = true;
         (self.clients.council.iter_mut()).for_each(|member| member.is_quiet = true);
-        self.drain();
+        if self.plan.leaves_one_away {
+            self.demand_without_one();
+        } else {
+            self.drain();
+        }
         self.begin_anew();
         // Demands from here on have a time limit, of which one sync of a slow disk may take five seconds.
         for node in self.served_nodes() {
@@ -399,6 +415,24 @@ impl Run {
         self.demand_table();
         self.demand_ledger();
         self.read_everything();
+    }
+
+    /// M-11: whichever node is away, the others serve.
+    fn demand_without_one(&mut self) {
+        let nodes: Vec<HostId> = self.cluster.nodes().collect();
+        let away = *self.chance.pick(&nodes);
+        let end = if self.chance.one_in(2) {
+            End::PowerCut
+        } else {
+            End::Kill
+        };
+        let host = self.cluster.node_mut(away);
+        host.end(end);
+        host.stay_away();
+        self.drain();
+        self.demand_progress();
+        self.demand_commits();
+        self.cluster.node_mut(away).come_back();
     }
 
     /// The nodes that serve the clients which are judged.
@@ -606,6 +640,8 @@ impl Run {
             acts: notes.acts.values().map(Vec::len).sum(),
             offices: self.unity.offices(),
             trimmed: self.unity.trimmed,
+            leaders: self.copies.moves,
+            compared: self.copies.compared,
             fetched: self.unity.fetched,
             peaks: self.memory.peaks,
         }

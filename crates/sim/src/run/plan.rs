@@ -3,6 +3,7 @@
 //! Each run has its own subset of fault kinds (a quarter has none), because faults of all kinds at once hide what two of them do
 //! together.
 
+mod cluster;
 mod habits;
 
 use std::ops::Range;
@@ -18,6 +19,7 @@ use crate::client::producer::Habits;
 use crate::client::transactor::TxnHabits;
 use crate::client::{keeper, ledger};
 
+pub(super) use self::cluster::LED_PATIENCE;
 use self::habits::{habits, txn_habits};
 
 /// A kind of fault that may strike again and again.
@@ -108,9 +110,13 @@ pub enum Load {
     Coordinators,
     /// The same, and transactions whose coordinators and partitions are at different brokers.
     Markers,
+    /// The same, of three replicas each.
+    Replicas,
+    ReplicatedGroups,
+    ReplicatedTransactions,
 }
 
-const LOADS: [(&str, Load); 16] = [
+const LOADS: [(&str, Load); 19] = [
     ("all", Load::All),
     ("transactions", Load::Transactions),
     ("strays", Load::Strays),
@@ -127,6 +133,9 @@ const LOADS: [(&str, Load); 16] = [
     ("cluster", Load::Cluster),
     ("coordinators", Load::Coordinators),
     ("markers", Load::Markers),
+    ("replicas", Load::Replicas),
+    ("replicated-groups", Load::ReplicatedGroups),
+    ("replicated-transactions", Load::ReplicatedTransactions),
 ];
 
 impl Load {
@@ -197,6 +206,10 @@ pub struct Plan {
     pub is_united: bool,
     /// There are clients of the cluster, who are led to the brokers that they need, instead of clients of each node.
     pub is_led: bool,
+    /// Replicas of each partition; with several, all but one have to be in sync.
+    pub replicas: u8,
+    /// Of several nodes one stays away when the others are healed, which have to serve without it.
+    pub leaves_one_away: bool,
     /// Bytes of the metadata log between two snapshots, where they are not as many as a broker has them.
     pub snapshot_bytes: Option<u64>,
 }
@@ -205,8 +218,6 @@ pub struct Plan {
 const INTERNAL_SEGMENT_BYTES: u64 = 100 << 20;
 const INTERNAL_SEGMENT_BYTES_SMALL: u64 = 16 << 10;
 
-/// Nodes of a cluster: the fewest of which one may fail.
-const UNITED: u8 = 3;
 /// More than the clients of a node use.
 const VALUES_PER_NODE: u64 = 1 << 32;
 
@@ -217,9 +228,6 @@ pub(super) const CONGRESS: &str = "congress";
 pub(super) fn suffix(node: HostId) -> String {
     format!("-of-{}", node.0)
 }
-
-/// An answer that takes longer is not waited for where another broker may have the office.
-pub(super) const LED_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Partitions of one transaction at most.
 const PLACES_MAX: usize = 6;
@@ -321,6 +329,11 @@ impl Plan {
             Load::Cluster => Plan::united(seed, &strikes),
             Load::Coordinators => Plan::coordinating(seed, &strikes),
             Load::Markers => Plan::marking(seed, &strikes, chance.one_in(2)),
+            Load::Replicas => Plan::led(seed, &strikes).replicated(seed),
+            Load::ReplicatedGroups => Plan::coordinating(seed, &strikes).replicated(seed),
+            Load::ReplicatedTransactions => {
+                Plan::marking(seed, &strikes, chance.one_in(2)).replicated(seed)
+            }
         };
         if chance.one_in(2) {
             plan.faults.sync_nanos = SLOW_SYNC_NANOS;
@@ -328,7 +341,10 @@ impl Plan {
         plan.log_dirs = chance.between(1, 2) as usize;
         plan.internal_segments(&mut chance);
         if let [first, second, ..] = &mut plan.transactors[..]
-            && matches!(load, Load::Transactions | Load::Markers)
+            && matches!(
+                load,
+                Load::Transactions | Load::Markers | Load::ReplicatedTransactions
+            )
             && chance.one_in(3)
         {
             // Two that fence each other.
@@ -535,80 +551,6 @@ impl Plan {
         plan
     }
 
-    /// A run with these kinds of faults, pauses and cut links, of so many brokers.
-    #[must_use]
-    pub fn beside(seed: u64, strikes: &[Strike], nodes: u8) -> Plan {
-        let mut strikes = strikes.to_vec();
-        strikes.extend([Strike::Pause, Strike::CutLink]);
-        let mut plan = Plan::striking(seed, &strikes);
-        plan.nodes = nodes;
-        plan.strike_pause /= u32::from(nodes);
-        plan.producers.truncate(2);
-        plan
-    }
-
-    /// A run with these kinds of faults, pauses and cut links, of three brokers that are one cluster. Each has clients that produce to
-    /// partitions of its own and change topics through it, some of them those of others.
-    #[must_use]
-    pub fn united(seed: u64, strikes: &[Strike]) -> Plan {
-        let mut plan = Plan::beside(seed, strikes, UNITED);
-        let mut chance = Chance::new(seed ^ 0x756e_6974);
-        plan.is_united = true;
-        plan.snapshot_bytes = (chance.one_in(2)).then(|| chance.between(1_000, 10_000));
-        (plan.council, plan.changes) = (4, 20);
-        (plan.members, plan.table) = (0, None);
-        plan.transactors.clear();
-        plan
-    }
-
-    /// A run with these kinds of faults, pauses and cut links, of a cluster of three with one set of clients, who look for the brokers
-    /// that they need.
-    fn led(seed: u64, strikes: &[Strike]) -> Plan {
-        let mut strikes = strikes.to_vec();
-        if strikes.iter().any(|strike| OFFLINE.contains(strike)) {
-            // A log directory that failed comes back with the next start.
-            strikes.push(Strike::Kill);
-        }
-        let mut plan = Plan::united(seed, &strikes);
-        plan.is_led = true;
-        (plan.council, plan.changes, plan.trims) = (0, 5, 0);
-        plan.time = Duration::from_secs(12);
-        for habits in &mut plan.producers {
-            habits.patience = LED_PATIENCE;
-        }
-        plan
-    }
-
-    /// The same, and groups, each with its coordinator at some broker.
-    #[must_use]
-    pub fn coordinating(seed: u64, strikes: &[Strike]) -> Plan {
-        let mut plan = Plan::led(seed, strikes);
-        let mut chance = Chance::new(seed ^ 0x636f_6f72);
-        (plan.members, plan.loners) = (6, 3);
-        if chance.one_in(3) {
-            plan.statics = 4;
-            if chance.one_in(2) {
-                plan.group_protocol = GroupProtocol::Mixed;
-            }
-        } else {
-            plan.groups = 2;
-        }
-        plan
-    }
-
-    /// The same, and transactions, each with its coordinator at some broker and its partitions at others.
-    #[must_use]
-    pub fn marking(seed: u64, strikes: &[Strike], is_old: bool) -> Plan {
-        let mut plan = Plan::led(seed, strikes);
-        plan.transactors = if Chance::new(seed ^ 0x6d61_726b).one_in(3) {
-            Plan::straying(seed, &plan.strikes, is_old).transactors
-        } else {
-            Plan::transactional(seed, &plan.strikes, is_old).transactors
-        };
-        plan.producers.truncate(1);
-        plan
-    }
-
     /// The part of it that the clients of one node have. In one cluster their topics are their own, on their node.
     pub(super) fn on(&self, node: HostId) -> Plan {
         let mut plan = self.clone();
@@ -703,6 +645,8 @@ impl Plan {
             council: 0,
             is_united: false,
             is_led: false,
+            replicas: 1,
+            leaves_one_away: false,
             snapshot_bytes: None,
         };
         for number in 0..*chance.pick(&[0, 0, 1, 2, 4]) {
@@ -818,11 +762,10 @@ fn topic(number: u64, chance: &mut Chance) -> Topic {
         partitions: chance.between(1, 5) as i32,
         configs,
         node: None,
+        replicas: 1,
     }
 }
 
-/// They take a log directory from a broker.
-const OFFLINE: [Strike; 2] = [Strike::FailSync, Strike::FailWrite];
 const CLOCKS: [Strike; 3] = [Strike::JumpClock, Strike::StickClock, Strike::SkewClock];
 
 fn is_clock_true(strikes: &[Strike]) -> bool {

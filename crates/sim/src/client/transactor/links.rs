@@ -102,7 +102,7 @@ impl Transactor {
         false
     }
 
-    /// What waits for its leader goes there as soon as that is reached.
+    /// Batches that wait for their leader go there as soon as it is reached.
     fn reach_leaders(&mut self, world: &Outside, notes: &mut Notes) {
         let Some(txn) = self.txn.as_ref().filter(|_| !self.gives_up()) else {
             return;

@@ -1,0 +1,113 @@
+//! Runs of several brokers: beside each other, and as one cluster.
+
+use std::time::Duration;
+
+use env::sim::Chance;
+
+use super::{Plan, Strike};
+use crate::client::member::GroupProtocol;
+
+/// Nodes of a cluster: the fewest of which one may fail.
+const UNITED: u8 = 3;
+/// An answer that takes longer is not waited for where another broker may have the office.
+pub(in crate::run) const LED_PATIENCE: Duration = Duration::from_secs(3);
+
+/// They take a log directory from a broker.
+const OFFLINE: [Strike; 2] = [Strike::FailSync, Strike::FailWrite];
+
+impl Plan {
+    /// A run with these kinds of faults, pauses and cut links, of so many brokers.
+    #[must_use]
+    pub fn beside(seed: u64, strikes: &[Strike], nodes: u8) -> Plan {
+        let mut strikes = strikes.to_vec();
+        strikes.extend([Strike::Pause, Strike::CutLink]);
+        let mut plan = Plan::striking(seed, &strikes);
+        plan.nodes = nodes;
+        plan.strike_pause /= u32::from(nodes);
+        plan.producers.truncate(2);
+        plan
+    }
+
+    /// A run with these kinds of faults, pauses and cut links, of three brokers that are one cluster. Each has clients that produce to
+    /// partitions of its own and change topics through it, some of them those of others.
+    #[must_use]
+    pub fn united(seed: u64, strikes: &[Strike]) -> Plan {
+        let mut plan = Plan::beside(seed, strikes, UNITED);
+        let mut chance = Chance::new(seed ^ 0x756e_6974);
+        plan.is_united = true;
+        plan.snapshot_bytes = (chance.one_in(2)).then(|| chance.between(1_000, 10_000));
+        (plan.council, plan.changes) = (4, 20);
+        (plan.members, plan.table) = (0, None);
+        plan.transactors.clear();
+        plan
+    }
+
+    /// A run with these kinds of faults, pauses and cut links, of a cluster of three with one set of clients, who look for the brokers
+    /// that they need.
+    pub(super) fn led(seed: u64, strikes: &[Strike]) -> Plan {
+        let mut strikes = strikes.to_vec();
+        if strikes.iter().any(|strike| OFFLINE.contains(strike)) {
+            // A log directory that failed comes back with the next start.
+            strikes.push(Strike::Kill);
+        }
+        let mut plan = Plan::united(seed, &strikes);
+        plan.is_led = true;
+        (plan.council, plan.changes, plan.trims) = (0, 5, 0);
+        plan.time = Duration::from_secs(12);
+        for habits in &mut plan.producers {
+            habits.patience = LED_PATIENCE;
+        }
+        plan
+    }
+
+    /// The same, and groups, each with its coordinator at some broker.
+    #[must_use]
+    pub fn coordinating(seed: u64, strikes: &[Strike]) -> Plan {
+        let mut plan = Plan::led(seed, strikes);
+        let mut chance = Chance::new(seed ^ 0x636f_6f72);
+        (plan.members, plan.loners) = (6, 3);
+        if chance.one_in(3) {
+            plan.statics = 4;
+            if chance.one_in(2) {
+                plan.group_protocol = GroupProtocol::Mixed;
+            }
+        } else {
+            plan.groups = 2;
+        }
+        plan
+    }
+
+    /// The same, and transactions, each with its coordinator at some broker and its partitions at others.
+    #[must_use]
+    pub fn marking(seed: u64, strikes: &[Strike], is_old: bool) -> Plan {
+        let mut plan = Plan::led(seed, strikes);
+        plan.transactors = if Chance::new(seed ^ 0x6d61_726b).one_in(3) {
+            Plan::straying(seed, &plan.strikes, is_old).transactors
+        } else {
+            Plan::transactional(seed, &plan.strikes, is_old).transactors
+        };
+        plan.producers.truncate(1);
+        plan
+    }
+
+    /// The same, with three replicas of each partition, of which two have to be in sync. Whoever writes without transactions waits for
+    /// them.
+    #[must_use]
+    pub(super) fn replicated(mut self, seed: u64) -> Plan {
+        let mut chance = Chance::new(seed ^ 0x7265_706c);
+        self.replicas = UNITED;
+        // Where a log directory failed, another replica is away already.
+        let is_whole = !self.strikes.iter().any(|it| OFFLINE.contains(it));
+        self.leaves_one_away = is_whole && chance.one_in(2);
+        for topic in &mut self.topics {
+            topic.replicas = i16::from(UNITED);
+            topic
+                .configs
+                .push(("min.insync.replicas", (UNITED - 1).to_string()));
+        }
+        for habits in &mut self.producers {
+            habits.acks = -1;
+        }
+        self
+    }
+}

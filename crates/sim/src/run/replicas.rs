@@ -1,0 +1,122 @@
+//! The replicas of a partition are held against each other at every step: no client is shown all of it.
+//!
+//! One leader in an epoch; whatever any replica knows to be committed is synced on every replica in sync; and what is committed does
+//! not become less while a broker lives.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use broker::Replica;
+use env::sim::HostId;
+use meta::Image;
+use model::{BrokerId, LeaderEpoch, Offset};
+use wire::Uuid;
+
+use super::cluster::Cluster;
+
+type Place = (Uuid, i32);
+
+#[derive(Default)]
+pub(super) struct Copies {
+    leaders: BTreeMap<(Place, LeaderEpoch), HostId>,
+    /// The offsets committed for a broker in its present life, and which of its lives that is.
+    committed: BTreeMap<HostId, (u64, BTreeMap<Place, Offset>)>,
+    /// The newest metadata that any broker showed.
+    image: Option<Arc<Image>>,
+    /// Changes of leaders that were seen.
+    pub(super) moves: u64,
+    /// Replicas that were found in sync, and behind what their leader has.
+    pub(super) compared: u64,
+}
+
+impl Copies {
+    /// Looks at every node; what is wrong.
+    pub(super) fn watch(&mut self, cluster: &Cluster) -> Option<String> {
+        let nodes = cluster.nodes().map(|node| (node, cluster.node(node)));
+        let running = nodes.filter(|(_, host)| host.is_running());
+        let mut here: Vec<(HostId, Vec<Replica>)> = Vec::new();
+        for (node, host) in running {
+            let Some(broker) = host.broker() else {
+                continue;
+            };
+            let image = broker.image();
+            if self
+                .image
+                .as_ref()
+                .is_none_or(|known| known.end() < image.end())
+            {
+                self.image = Some(image);
+            }
+            let replicas = broker.replicas();
+            let wrong = (replicas.iter()).find_map(|it| self.judge(node, host.starts, it));
+            if wrong.is_some() {
+                return wrong;
+            }
+            here.push((node, replicas));
+        }
+        self.judge_in_sync(&here)
+    }
+
+    fn judge(&mut self, node: HostId, life: u64, it: &Replica) -> Option<String> {
+        let place = (it.topic, it.partition);
+        if let Some(epoch) = it.leads_in {
+            let known = self.leaders.len();
+            let first = *self.leaders.entry((place, epoch)).or_insert(node);
+            self.moves += (self.leaders.len() - known) as u64;
+            if first != node {
+                let (first, second) = (first.0, node.0);
+                return Some(format!(
+                    "{}-{}: nodes {first} and {second} both lead in epoch {}",
+                    it.name, it.partition, epoch.0
+                ));
+            }
+        }
+        let (of, committed) = self.committed.entry(node).or_default();
+        if *of != life {
+            (*of, *committed) = (life, BTreeMap::new());
+        }
+        let now = it.bounds.high_watermark;
+        let before = committed
+            .insert(place, now)
+            .filter(|before| now < *before)?;
+        Some(format!(
+            "{}-{}: node {} had {before} committed, and has {now}",
+            it.name, it.partition, node.0
+        ))
+    }
+
+    fn judge_in_sync(&mut self, here: &[(HostId, Vec<Replica>)]) -> Option<String> {
+        let image = self.image.as_ref()?;
+        let mut known: BTreeMap<Place, (Offset, HostId)> = BTreeMap::new();
+        for (node, replicas) in here {
+            for it in replicas {
+                let highest = (it.bounds.high_watermark, *node);
+                let of = known.entry((it.topic, it.partition)).or_insert(highest);
+                *of = (*of).max(highest);
+            }
+        }
+        for (node, replicas) in here {
+            let id = BrokerId(node.0.into());
+            if image.broker(id).is_none_or(|broker| broker.is_fenced) {
+                continue;
+            }
+            for it in replicas.iter().filter(|it| !it.is_offline) {
+                let (committed, by) = known[&(it.topic, it.partition)];
+                let partition = image
+                    .topic_by_id(it.topic)
+                    .and_then(|topic| topic.partitions.get(usize::try_from(it.partition).ok()?));
+                let Some(partition) = partition.filter(|of| of.isr.contains(&id)) else {
+                    continue;
+                };
+                self.compared += u64::from(*node != by);
+                if it.bounds.durable < committed {
+                    return Some(format!(
+                        "{}-{}: node {} knows {committed} to be committed, node {} is in sync {:?} and has {} synced",
+                        it.name, it.partition, by.0, node.0, partition.isr, it.bounds.durable
+                    ));
+                }
+            }
+        }
+        None
+    }
+}
