@@ -26,6 +26,7 @@ mod ops;
 mod pending_moves;
 mod place;
 mod reads;
+mod replication;
 pub mod settings;
 mod shared;
 mod standing;

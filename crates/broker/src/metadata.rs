@@ -372,6 +372,13 @@ impl Shared {
             topics.insert(Arc::new(open));
         }
         self.set_topics(topics);
+        if !self.metadata.is_alone {
+            let gone = delta.deleted.iter().map(|deleted| deleted.topic.id);
+            let changed = delta.changed.iter().map(|changed| changed.new.id);
+            let created = delta.created.iter().map(|topic| topic.id);
+            self.replication()
+                .on_topics(gone.chain(created).chain(changed));
+        }
     }
 
     /// Gives the partitions of topics the settings that the image has for them.

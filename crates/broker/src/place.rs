@@ -64,6 +64,7 @@ impl Places {
             me: self.node,
             all: planned.replicas.clone(),
             in_sync: planned.isr.clone(),
+            partition_epoch: planned.epoch,
         })
     }
 

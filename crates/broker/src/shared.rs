@@ -10,9 +10,10 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::ArcSwap;
 use env::{Bell, Env};
 use log::journal::SYNCS_MAX;
-use model::{InboxId, Instant};
+use model::{BrokerId, InboxId, Instant};
 use parking_lot::Mutex;
 use partition::{Cleaning, LogDir, News, Residents, Wait};
+use raft::Endpoint;
 
 use crate::connection_counts::Crowd;
 use crate::event_loop::memory::Budget;
@@ -24,6 +25,7 @@ use crate::metrics::meter::Meter;
 use crate::metrics::software::Software;
 use crate::moves::Moves;
 use crate::reads::ReaderPool;
+use crate::replication;
 use crate::settings::Settings;
 use crate::telemetry::Telemetry;
 use crate::topics::Topics;
@@ -41,6 +43,7 @@ pub(crate) struct Shared {
     /// The partitions in each of them: this keeps them alive.
     residents: Vec<Arc<Residents>>,
     committers: Vec<Arc<dyn Bell>>,
+    replication: Arc<replication::Mailbox>,
     /// By directory: a commit thread waits for company, and knows until when.
     lingering: Vec<AtomicBool>,
     inboxes: Inboxes,
@@ -58,7 +61,7 @@ pub(crate) struct Shared {
     is_watched: AtomicBool,
     pub(crate) software: Mutex<Software>,
     pub(crate) started_at: Instant,
-    /// Shards, commit threads and the mover: those that have not ended.
+    /// Shards, commit threads, the follower of leaders and the mover: those that have not ended.
     loops: AtomicUsize,
     /// Shards that have not ended: the quorum works as long, so that what they wait for is committed.
     shards: AtomicUsize,
@@ -81,11 +84,12 @@ impl Shared {
         topics: Topics,
         residents: Vec<Arc<Residents>>,
         committers: Vec<Arc<dyn Bell>>,
-        inboxes: Inboxes,
+        (inboxes, replication): (Inboxes, Arc<replication::Mailbox>),
     ) -> Shared {
         let shards = inboxes.shards_count();
         let movers = usize::from(residents.len() > 1);
-        let loops = shards + committers.len() * SYNCS_MAX + movers;
+        // And the worker that follows leaders.
+        let loops = shards + committers.len() * SYNCS_MAX + movers + 1;
         let started_at = env.clock.now();
         let unfinished = Budget::new(settings.request_bytes_max / 2, shards);
         // They were opened before the settings that the metadata hold were known.
@@ -103,6 +107,7 @@ impl Shared {
             dirs,
             residents,
             committers,
+            replication,
             inboxes,
             next_shard: AtomicUsize::new(0),
             crowd: Mutex::default(),
@@ -207,6 +212,11 @@ impl Shared {
 
     pub(crate) fn inboxes(&self) -> &Inboxes {
         &self.inboxes
+    }
+
+    /// The mail of the worker that follows leaders.
+    pub(crate) fn replication(&self) -> &replication::Mailbox {
+        &self.replication
     }
 
     pub(crate) fn post(&self, to: ShardId, post: Post) {
@@ -356,6 +366,7 @@ impl Shared {
         self.committers.iter().for_each(|bell| bell.ring());
         self.readers.close();
         self.moves.ring();
+        self.replication.wake();
         if let Some(cleaning) = self.cleaning.get() {
             cleaning.stop();
         }
@@ -393,6 +404,20 @@ impl Shared {
 }
 
 impl Shared {
+    /// Where brokers reach each other: at the listener that the settings name, else at the first.
+    pub(crate) fn endpoint_of(&self, broker: BrokerId) -> Option<Endpoint> {
+        let image = self.metadata.image();
+        let known = image.broker(broker)?;
+        let settings = self.config();
+        let name = settings.broker.text("inter.broker.listener.name");
+        let named = name.and_then(|name| known.endpoints.iter().find(|at| at.name == name));
+        let endpoint = named.or_else(|| known.endpoints.first())?;
+        Some(Endpoint {
+            host: endpoint.host.clone(),
+            port: endpoint.port,
+        })
+    }
+
     /// Stops the broker when it has lost what it cannot work without.
     pub(crate) fn check_health(&self) {
         let metadata_dir = self.metadata.log_dir();

@@ -40,6 +40,7 @@ use crate::metrics::Watch;
 use crate::mover::Mover;
 use crate::place::Places;
 use crate::reads::ReaderLoop;
+use crate::replication::{self, ReplicaWorker};
 use crate::settings::{Settings, log_config, log_config_of};
 use crate::shared::Shared;
 use crate::topics::Topics;
@@ -154,6 +155,12 @@ impl Broker {
         })?;
         let mailbox = Arc::new(Mailbox::new(quorum_poller.waker()));
         let inbox = inboxes.register(Arc::clone(&mailbox) as Arc<dyn Inbox>);
+        let replica_poller = env.net.poller().map_err(|error| StartError::Listen {
+            address: "poller".to_owned(),
+            error,
+        })?;
+        let replica_mail = Arc::new(replication::Mailbox::new(replica_poller.waker()));
+        let replica_inbox = inboxes.register(Arc::clone(&replica_mail) as Arc<dyn Inbox>);
         let mut addresses = Vec::new();
         let doors = settings.broker.listeners.iter();
         for listener in doors.chain(&settings.broker.quorum.controller_listener) {
@@ -202,7 +209,7 @@ impl Broker {
             topics,
             residents.clone(),
             committer_bells.clone(),
-            inboxes,
+            (inboxes, Arc::clone(&replica_mail)),
         ));
         let mut quorum_worker = QuorumWorker::new(Arc::clone(&shared), quorum_poller, membership);
         shared.begin_quorum(effects);
@@ -252,6 +259,12 @@ impl Broker {
         env.threads
             .spawn("reads", Box::new(ReaderLoop { pool, deliver }));
         env.threads.spawn("quorum", Box::new(quorum_worker));
+        let replica_worker = ReplicaWorker::new(
+            Arc::clone(&shared),
+            (replica_mail, replica_inbox),
+            replica_poller,
+        );
+        env.threads.spawn("replica", Box::new(replica_worker));
         for (id, poller) in pollers.into_iter().enumerate() {
             let shard = Shard::new(ShardId(id as u16), Arc::clone(&shared), poller);
             env.threads.spawn("shard", Box::new(shard));

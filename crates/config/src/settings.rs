@@ -408,9 +408,11 @@ mod tests {
     #[test]
     fn the_command_line_is_warned_of_like_the_file() {
         let mut settings = Settings::default();
-        settings.assign("replica.lag.time.max.ms=5").expect("known");
+        settings
+            .assign("replica.socket.timeout.ms=5")
+            .expect("known");
         let warning = settings.warning().expect("no effect");
-        assert_eq!(warning.names, ["replica.lag.time.max.ms"]);
+        assert_eq!(warning.names, ["replica.socket.timeout.ms"]);
     }
 
     #[test]

@@ -19,6 +19,7 @@ use wire::records::{
 
 use crate::dir::linger::Stamp;
 use crate::dir::queue::Push;
+use crate::news::News;
 use crate::partition::{Partition, PartitionState, PendingTrim};
 use crate::progress::{TooFew, Wanted};
 use crate::verification::Warrant;
@@ -297,6 +298,10 @@ impl Partition {
         state.progress.on_appended(end);
         if let Some((ticket, wanted)) = acks.ticket() {
             state.progress.wait(end, wanted, ticket);
+        }
+        if !state.end_watchers.is_empty() {
+            let woken = state.end_watchers.drain(..).map(News::Readable);
+            state.home.dir.wake_later(woken);
         }
         self.enqueue(state, push, Some((moment.stamp, moment.now)));
         appended

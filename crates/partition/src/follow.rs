@@ -10,12 +10,15 @@ use bytes::Bytes;
 use log::AbortedTxn;
 use log::journal::{Entry, What};
 use log::producer::marker_of;
+use model::lineage::EpochEnd;
 use model::{Instant, LeaderEpoch, Offset};
 use wire::records::{Batch, BatchError, Source};
 
 use crate::append::Moment;
+use crate::cut::Synced;
 use crate::dir::linger::Stamp;
 use crate::dir::queue::Push;
+use crate::news::News;
 use crate::partition::{Partition, PartitionState};
 
 /// A follower took some batches.
@@ -54,7 +57,66 @@ pub enum FollowError {
     Batch(#[from] BatchError),
 }
 
+/// Where a replica goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FollowPoint {
+    /// Of the newest leader that it heard of.
+    pub epoch: LeaderEpoch,
+    /// Epoch of the last record, or of where the log began anew; none for an empty log.
+    pub last_epoch: LeaderEpoch,
+    pub log_start: Offset,
+    pub end: Offset,
+    pub synced: Synced,
+}
+
 impl Partition {
+    /// Where this replica goes on.
+    pub fn follow_point(&self) -> FollowPoint {
+        let state = self.state.lock();
+        let points = state.progress.points();
+        let entries = state.epochs.entries();
+        // An epoch without a record, in which this broker led, is nothing that two logs could differ in.
+        let has_records = |entry: &&log::epochs::EpochStart| entry.start < points.end;
+        let last = (entries.iter().rev().find(has_records)).or(entries.first());
+        FollowPoint {
+            epoch: state.progress.epoch(),
+            last_epoch: last.map_or(LeaderEpoch::NONE, |entry| entry.epoch),
+            log_start: points.start,
+            end: points.end,
+            synced: state.synced(),
+        }
+    }
+
+    /// The leader's answer to a replica whose last record has `asked.epoch` and whose log ends at `asked.end`: `None` if this log goes
+    /// on from there, else a place at or behind which the two part (KIP-595's `DivergingEpoch`).
+    pub fn judge(&self, asked: EpochEnd) -> Option<EpochEnd> {
+        let state = self.state.lock();
+        let end = state.progress.points().end;
+        // A replica without a record differs in nothing.
+        let known = state.epochs.end_of(asked.epoch, end);
+        let known = known.filter(|_| asked.epoch != LeaderEpoch::NONE)?;
+        let parts = known.epoch != asked.epoch || known.end < asked.end;
+        parts.then_some(EpochEnd {
+            epoch: known.epoch,
+            end: known.end,
+        })
+    }
+
+    /// Where this replica cuts its log after a leader answered with `told`; see [`model::Lineage::cut_to`].
+    pub fn cut_to(&self, told: EpochEnd) -> Offset {
+        let state = self.state.lock();
+        let end = state.progress.points().end;
+        let own = state.epochs.end_of(told.epoch, end);
+        own.map_or(end, |own| {
+            let to = if own.epoch == told.epoch {
+                own.end.min(told.end)
+            } else {
+                own.end
+            };
+            to.min(end)
+        })
+    }
+
     /// Appends what a leader answered to a fetch of epoch `asked`. A batch at the end that is cut off is left out.
     pub fn follow(
         self: &Arc<Self>,
@@ -73,6 +135,28 @@ impl Partition {
             return Err(FollowError::EpochChanged { current });
         }
         self.take(&mut state, batches, moment)
+    }
+
+    /// The leader of `epoch` says what is committed, and where its log starts. Shown is what of it is durable here.
+    pub fn on_leader_at(
+        self: &Arc<Self>,
+        epoch: LeaderEpoch,
+        committed: Offset,
+        log_start: Offset,
+        news: &mut Vec<News>,
+    ) {
+        let mut state = self.state.lock();
+        if state.progress.epoch() != epoch || state.progress.is_leading() {
+            return;
+        }
+        state.advance(news, |progress, _| progress.on_committed(committed));
+        let points = state.progress.points();
+        let pending = state.trims.back().map(|trim| trim.start);
+        let known = pending.unwrap_or(points.start).max(points.start);
+        drop(state);
+        if known < log_start && log_start <= points.committed {
+            self.advance_start(log_start);
+        }
     }
 
     /// Appends batches whose place another machine decided, which also judged the leader that they are of: the quorum of the metadata
@@ -136,6 +220,14 @@ impl Partition {
         let aborted = ended.filter(|txn| txn.aborted).map(AbortedTxn::from);
         state.aborted.extend(aborted);
         let (epoch, base) = (batch.leader_epoch(), batch.base_offset());
+        // An epoch in which this broker led and appended nothing, and which the leader's log knows nothing of.
+        if state
+            .epochs
+            .latest()
+            .is_some_and(|latest| epoch < latest.epoch)
+        {
+            state.epochs.truncate_from_end(base);
+        }
         state.are_epochs_changed |= state.epochs.assign(epoch, base);
         let sync = state.needs_sync(&batch, now);
         let push = Push {

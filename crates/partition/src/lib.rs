@@ -32,14 +32,14 @@ pub use dir::{
     NeverDurable, OpenError, Opened, PieceMaker, Push, Reached, Recovery, Residents, Restored,
     SegmentWriter, Slot, Stamp, Syncer, Told, Wait, accept_loss, check_ownership, unnamed_loss,
 };
-pub use follow::{FollowError, Followed};
+pub use follow::{FollowError, FollowPoint, Followed};
 pub use isolation::Isolation;
 pub use life::Life;
 pub use need::{Need, Piece, Progress, Range, WarmUp};
 pub use news::News;
 pub use partition::{Bounds, Hole, Partition, Start};
 pub use plan::Plan;
-pub use progress::{Replicas, Role};
+pub use progress::{FollowerAt, IsrWish, Replicas, Role};
 pub use read::{Read, ReadError, ReadRequest, Records};
 pub use search::SearchTime;
 pub use traffic::TrafficBytes;

@@ -82,6 +82,8 @@ pub(crate) struct PartitionState {
     pub(crate) watchers: Vec<Watcher>,
     /// Those who wait for the next sync.
     pub(crate) sync_watchers: Vec<Ticket>,
+    /// Those who wait for the next append.
+    pub(crate) end_watchers: Vec<Ticket>,
     /// Aborted transactions whose markers are not in a segment file yet, in the order of these.
     pub(crate) aborted: VecDeque<AbortedTxn>,
     pub(crate) guards: Guards,
@@ -246,6 +248,7 @@ impl Partition {
                 has_trimmed: is_unsettled,
                 watchers: Vec::new(),
                 sync_watchers: Vec::new(),
+                end_watchers: Vec::new(),
                 aborted,
                 guards: Guards::default(),
                 slot: Slot::default(),
@@ -481,5 +484,6 @@ impl PartitionState {
                 .map(|watcher| News::Readable(watcher.ticket)),
         );
         self.tell_sync_watchers(news);
+        self.tell_end_watchers(news);
     }
 }

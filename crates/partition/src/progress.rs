@@ -18,7 +18,7 @@ use crate::news::News;
 /// Our part in a partition under one leader epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Another broker leads, or none: nothing is appended or shown here.
+    /// Another broker leads, or none: nothing of clients is appended or shown here.
     NotLeading,
     Leading(Replicas),
     /// Leads a log whose appends and commits a quorum decides: [`Progress::on_committed`] reports them.
@@ -37,6 +37,7 @@ impl Role {
             me,
             all: vec![me],
             in_sync: vec![me],
+            partition_epoch: 0,
         })
     }
 }
@@ -47,6 +48,28 @@ pub struct Replicas {
     pub me: BrokerId,
     pub all: Vec<BrokerId>,
     pub in_sync: Vec<BrokerId>,
+    /// Rises with each change of the partition in the metadata.
+    pub partition_epoch: i32,
+}
+
+/// The word of a follower.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FollowerAt {
+    /// In which it follows: what it says of another one is of another log.
+    pub epoch: LeaderEpoch,
+    pub broker: BrokerId,
+    /// Its registration; -1 where it names none.
+    pub broker_epoch: i64,
+    /// Everything below is synced there. Of a Kafka broker: appended.
+    pub synced: Offset,
+}
+
+/// The replicas that a leader wants to be in sync (KIP-497), and the registrations that they fetched under (KIP-903).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IsrWish {
+    pub leader_epoch: LeaderEpoch,
+    pub partition_epoch: i32,
+    pub isr: Vec<(BrokerId, i64)>,
 }
 
 /// The offsets that a log has come to.
@@ -84,6 +107,8 @@ struct Awaiting {
 struct Follower {
     /// Nothing is known before its first word in this epoch.
     synced: Option<Offset>,
+    /// The registration that it spoke under last.
+    broker_epoch: i64,
     /// When it had everything last.
     caught_up_at: Instant,
     /// Its last word, and our end then: it had everything then if it comes to have that.
@@ -104,8 +129,15 @@ pub(crate) struct Progress {
     life: Life,
     epoch: LeaderEpoch,
     role: Role,
+    /// Where the present epoch began, if we lead in it.
+    epoch_start: Offset,
     /// Replicas other than ourselves, while we lead.
     followers: BTreeMap<BrokerId, Follower>,
+    /// The ISR that the controller was asked for. Until the metadata say what became of it its members count as in sync too: the
+    /// controller may have granted it, and elect one of them.
+    pending: Option<Vec<BrokerId>>,
+    /// The committed offset as the leader, another broker, named it; it may be more than is durable here.
+    told: Offset,
     /// `min.insync.replicas`.
     in_sync_min: usize,
     /// In the order of the offsets they wait for, as is the next.
@@ -131,7 +163,10 @@ impl Progress {
             life: Life::default(),
             epoch,
             role: Role::NotLeading,
+            epoch_start: end,
             followers: BTreeMap::new(),
+            pending: None,
+            told: start,
             in_sync_min,
             awaiting_durable: VecDeque::new(),
             awaiting_committed: VecDeque::new(),
@@ -219,6 +254,7 @@ impl Progress {
     /// A leader, or the quorum, says what is committed. It may be more than is durable here.
     pub(crate) fn on_committed(&mut self, up_to: Offset) {
         let points = self.points;
+        self.told = self.told.max(up_to);
         let committed = up_to.min(points.durable).max(points.committed);
         self.set(Points {
             committed,
@@ -251,13 +287,30 @@ impl Progress {
         self.advance();
     }
 
-    /// A follower has synced everything below `synced`.
-    pub(crate) fn on_follower_at(&mut self, broker: BrokerId, synced: Offset, now: Instant) {
+    /// A follower has synced everything below an offset. True if it may join those in sync.
+    pub(crate) fn on_follower_at(&mut self, said: FollowerAt, now: Instant) -> bool {
+        let FollowerAt {
+            epoch,
+            broker,
+            broker_epoch,
+            synced,
+        } = said;
         let end = self.points.end;
-        // A broker that is no replica has no say, and what it reports is forgotten when we do not lead.
+        if epoch != self.epoch {
+            return false;
+        }
+        // A broker that is no replica has no say, and what it reports is forgotten when we do not lead. One that was started anew
+        // may have lost what it reported before; the word of its earlier life comes late (KIP-903).
         let Some(follower) = self.followers.get_mut(&broker) else {
-            return;
+            return false;
         };
+        if broker_epoch < follower.broker_epoch {
+            return false;
+        }
+        if follower.broker_epoch < broker_epoch {
+            follower.synced = None;
+            follower.broker_epoch = broker_epoch;
+        }
         let (asked_at, end_then) = follower.asked;
         if end <= synced {
             follower.caught_up_at = now;
@@ -267,6 +320,86 @@ impl Progress {
         follower.asked = (now, end);
         follower.synced = follower.synced.max(Some(synced));
         self.advance();
+        self.may_join(broker)
+    }
+
+    /// True if a replica that is not in sync has come to where the others are: to what is committed, and to what this leader found. While
+    /// too few are in sync the committed offset stands still, and only the end will do (KAFKA-19996).
+    fn may_join(&self, broker: BrokerId) -> bool {
+        let Role::Leading(replicas) = &self.role else {
+            return false;
+        };
+        if self.pending.is_some() || replicas.in_sync.contains(&broker) {
+            return false;
+        }
+        let needed = if self.check_in_sync().is_ok() {
+            self.points.committed.max(self.epoch_start)
+        } else {
+            self.points.end
+        };
+        let follower = self.followers.get(&broker);
+        follower.is_some_and(|follower| follower.synced >= Some(needed))
+    }
+
+    /// The ISR that the leader asks the controller for, where it is not the one that the metadata have: without followers that have not
+    /// had everything for longer than `lag_max`, with those that have caught up and are `eligible`.
+    pub(crate) fn wish_isr(
+        &mut self,
+        now: Instant,
+        lag_max: Duration,
+        eligible: impl Fn(BrokerId, i64) -> bool,
+    ) -> Option<IsrWish> {
+        let Role::Leading(replicas) = &self.role else {
+            return None;
+        };
+        if self.pending.is_some() {
+            return None;
+        }
+        let behind = self.on_tick(now, lag_max);
+        let joins = |broker: &BrokerId| {
+            let follower = self.followers.get(broker);
+            self.may_join(*broker)
+                && follower.is_some_and(|follower| eligible(*broker, follower.broker_epoch))
+        };
+        let stays = |broker: &&BrokerId| !behind.contains(broker);
+        let mut isr: Vec<BrokerId> = replicas.in_sync.iter().filter(stays).copied().collect();
+        isr.extend(replicas.all.iter().filter(|broker| joins(broker)));
+        if isr.len() == replicas.in_sync.len() && behind.is_empty() {
+            return None;
+        }
+        let epoch_of = |broker: BrokerId| {
+            let follower = self.followers.get(&broker);
+            follower.map_or(-1, |follower| follower.broker_epoch)
+        };
+        let wish = IsrWish {
+            leader_epoch: self.epoch,
+            partition_epoch: replicas.partition_epoch,
+            isr: isr
+                .iter()
+                .map(|broker| (*broker, epoch_of(*broker)))
+                .collect(),
+        };
+        self.pending = Some(isr);
+        Some(wish)
+    }
+
+    /// The controller did not do what was asked in `wish`, and will not: the leader may ask for something else.
+    pub(crate) fn on_wish_refused(&mut self, wish: &IsrWish) {
+        let Role::Leading(replicas) = &self.role else {
+            return;
+        };
+        if self.epoch == wish.leader_epoch && replicas.partition_epoch == wish.partition_epoch {
+            self.pending = None;
+            self.advance();
+        }
+    }
+
+    /// The registration of this broker, and a partition whose leader it is not, are of no concern here.
+    pub(crate) fn replicas(&self) -> Option<&Replicas> {
+        match &self.role {
+            Role::Leading(replicas) => Some(replicas),
+            Role::NotLeading | Role::Elected => None,
+        }
     }
 
     /// The metadata have other replicas, or others in sync, under the same leader.
@@ -277,6 +410,7 @@ impl Progress {
             .map(|broker| {
                 let unknown = Follower {
                     synced: None,
+                    broker_epoch: -1,
                     // It has as long as any to catch up.
                     caught_up_at: now,
                     asked: (now, self.points.end),
@@ -284,6 +418,10 @@ impl Progress {
                 (*broker, known.get(broker).copied().unwrap_or(unknown))
             })
             .collect();
+        let is_newer = |known: &Replicas| known.partition_epoch < replicas.partition_epoch;
+        if self.replicas().is_none_or(is_newer) {
+            self.pending = None;
+        }
         self.role = Role::Leading(replicas);
         self.advance();
         self.refuse_waiting(news);
@@ -314,6 +452,10 @@ impl Progress {
             // 130 (3) would acknowledge a record that is gone.
             self.fail_all(News::NotLeader, news);
             self.followers.clear();
+            self.pending = None;
+            self.epoch_start = self.points.end;
+            // An earlier leader said it of a log that this one may not have gone on with.
+            self.told = self.points.committed;
         }
         self.epoch = epoch;
         match role {
@@ -352,13 +494,21 @@ impl Progress {
     /// Moves the committed offset to where the replicas in sync have come.
     fn advance(&mut self) {
         let Role::Leading(replicas) = &self.role else {
+            let points = self.points;
+            let committed = self.told.min(points.durable).max(points.committed);
+            self.set(Points {
+                committed,
+                ..points
+            });
             return;
         };
         if self.check_in_sync().is_err() {
             return;
         }
         let mut reached = Some(self.points.durable);
-        for broker in replicas.in_sync.iter().filter(|of| **of != replicas.me) {
+        let pending = self.pending.iter().flatten();
+        let counts = replicas.in_sync.iter().chain(pending);
+        for broker in counts.filter(|of| **of != replicas.me) {
             // One that is in sync and no replica has not said anything either.
             let synced = (self.followers.get(broker)).and_then(|follower| follower.synced);
             reached = reached.min(synced);

@@ -9,7 +9,7 @@ use crate::dir::durable::Reached;
 use crate::isolation::Isolation;
 use crate::news::News;
 use crate::partition::{Bounds, Partition, PartitionState, Watcher};
-use crate::progress::{Progress, Role, Wanted};
+use crate::progress::{FollowerAt, IsrWish, Progress, Role, Wanted};
 
 /// The append will not be committed under this leader in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,13 +50,52 @@ impl Partition {
         home.dir.backlog.add(bytes, listed);
     }
 
-    /// A follower has synced everything below `synced`.
-    pub fn on_follower_at(&self, broker: BrokerId, synced: Offset, news: &mut Vec<News>) {
+    /// A follower has synced everything below an offset. True if it may join those in sync.
+    pub fn on_follower_at(&self, said: FollowerAt, news: &mut Vec<News>) -> bool {
         let mut state = self.state.lock();
         let now = state.now();
+        let mut may_join = false;
         state.advance(news, |progress, _| {
-            progress.on_follower_at(broker, synced, now);
+            may_join = progress.on_follower_at(said, now);
         });
+        may_join
+    }
+
+    /// The ISR that this leader wants, if it is another one than the metadata have. It is asked for once: until the metadata change, or
+    /// the wish is refused, there is no other. `eligible` judges brokers by their registrations.
+    pub fn wish_isr(
+        &self,
+        lag_max: Duration,
+        eligible: impl Fn(BrokerId, i64) -> bool,
+    ) -> Option<IsrWish> {
+        let mut state = self.state.lock();
+        let now = state.now();
+        state.progress.wish_isr(now, lag_max, eligible)
+    }
+
+    /// The controller refused a wish for good.
+    pub fn on_wish_refused(&self, wish: &IsrWish, news: &mut Vec<News>) {
+        let mut state = self.state.lock();
+        state.advance(news, |progress, _| progress.on_wish_refused(wish));
+    }
+
+    /// Notifies `watcher` once, as readable, when the log grows past `seen`, committed or not: another replica waits for it. `false`
+    /// when it already has, or where this broker does not lead.
+    pub fn watch_end(&self, watcher: Ticket, seen: Offset) -> bool {
+        let mut state = self.state.lock();
+        let is_live = !state.is_deleted && !self.is_offline_in(&state);
+        let waits = is_live && state.tail.end() <= seen && state.progress.is_leading();
+        if waits {
+            state.end_watchers.push(watcher);
+        }
+        waits
+    }
+
+    /// Removes what `inbox` watches under `watcher`.
+    pub fn unwatch_end(&self, inbox: InboxId, watcher: WaiterKey) {
+        let mut state = self.state.lock();
+        let is_of = |ticket: &Ticket| ticket.inbox == inbox && ticket.key == watcher;
+        state.end_watchers.retain(|known| !is_of(known));
     }
 
     /// Followers in sync that are behind for longer than `lag_max`.
@@ -84,6 +123,7 @@ impl Partition {
         // They look again, and see that another broker leads.
         let watchers = state.watchers.drain(..);
         news.extend(watchers.map(|watcher| News::Readable(watcher.ticket)));
+        state.tell_end_watchers(news);
         if state.progress.is_leading() {
             state.begin_epoch();
         }
@@ -161,6 +201,11 @@ impl PartitionState {
             self.tell_watchers(before, news);
         }
         self.progress.redeem(news);
+    }
+
+    /// The log has grown, or will not grow here.
+    pub(crate) fn tell_end_watchers(&mut self, news: &mut Vec<News>) {
+        news.extend(self.end_watchers.drain(..).map(News::Readable));
     }
 
     /// Tells those for whom there is more to see than at `before`.

@@ -20,7 +20,7 @@ const FRAME_BYTES_MAX: usize = 64 << 20;
 
 /// The purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Lane {
+pub(crate) enum Lane {
     Quorum,
     /// Registration and heartbeats, which must not wait behind anything.
     Lifecycle,
@@ -30,25 +30,27 @@ pub(super) enum Lane {
     Broker,
     /// Is anybody there?
     Probe,
+    /// Fetches of a follower.
+    Replica,
 }
 
 /// Where a connection leads, and its purpose.
-pub(super) type Target = (Endpoint, Lane);
+pub(crate) type Target = (Endpoint, Lane);
 
 /// A request that is ready to go.
-pub(super) struct Outbound<T> {
-    pub(super) target: Target,
-    pub(super) api: (ApiKey, i16),
+pub(crate) struct Outbound<T> {
+    pub(crate) target: Target,
+    pub(crate) api: (ApiKey, i16),
     /// The whole frame; its correlation id is set here.
-    pub(super) frame: Bytes,
+    pub(crate) frame: Bytes,
     /// When its connection is given up, if it has not answered.
-    pub(super) until: Option<Instant>,
-    pub(super) of: T,
+    pub(crate) until: Option<Instant>,
+    pub(crate) of: T,
 }
 
 /// The outcome of a request.
 #[derive(Debug)]
-pub(super) enum Reply<T> {
+pub(crate) enum Reply<T> {
     Answered {
         of: T,
         key: ApiKey,
@@ -90,7 +92,7 @@ impl<T> Line<T> {
     }
 }
 
-pub(super) struct Links<T> {
+pub(crate) struct Links<T> {
     lines: BTreeMap<ConnId, Line<T>>,
     open: BTreeMap<Target, ConnId>,
     correlation: i32,
@@ -98,7 +100,7 @@ pub(super) struct Links<T> {
 }
 
 impl<T> Links<T> {
-    pub(super) fn new() -> Links<T> {
+    pub(crate) fn new() -> Links<T> {
         Links {
             lines: BTreeMap::new(),
             open: BTreeMap::new(),
@@ -108,7 +110,7 @@ impl<T> Links<T> {
     }
 
     /// Sends a request; its reply comes out of [`Links::take_replies`].
-    pub(super) fn send(&mut self, net: &dyn Net, poller: &mut dyn Poller, outbound: Outbound<T>) {
+    pub(crate) fn send(&mut self, net: &dyn Net, poller: &mut dyn Poller, outbound: Outbound<T>) {
         let Outbound {
             target,
             api: (key, version),
@@ -156,25 +158,25 @@ impl<T> Links<T> {
     }
 
     /// Gives up connections whose first request is overdue.
-    pub(super) fn expire(&mut self, poller: &mut dyn Poller, now: Instant) {
+    pub(crate) fn expire(&mut self, poller: &mut dyn Poller, now: Instant) {
         self.end_where(poller, |line| line.deadline().is_some_and(|at| at <= now));
     }
 
     /// Ends connections of a purpose that do not lead to `endpoint`: the node there is not the one that is meant any more.
-    pub(super) fn end_others(&mut self, poller: &mut dyn Poller, lane: Lane, endpoint: &Endpoint) {
+    pub(crate) fn end_others(&mut self, poller: &mut dyn Poller, lane: Lane, endpoint: &Endpoint) {
         self.end_where(poller, |line| {
             line.target.1 == lane && line.target.0 != *endpoint
         });
     }
 
     /// Ends the connection to `target`, if there is one.
-    pub(super) fn hang_up(&mut self, poller: &mut dyn Poller, target: &Target) {
+    pub(crate) fn hang_up(&mut self, poller: &mut dyn Poller, target: &Target) {
         if let Some(conn) = self.open.get(target).copied() {
             self.end(poller, conn);
         }
     }
 
-    pub(super) fn next_deadline(&self) -> Option<Instant> {
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.lines.values().filter_map(Line::deadline).min()
     }
 
@@ -184,11 +186,11 @@ impl<T> Links<T> {
         over.into_iter().for_each(|conn| self.end(poller, conn));
     }
 
-    pub(super) fn take_replies(&mut self) -> Vec<Reply<T>> {
+    pub(crate) fn take_replies(&mut self) -> Vec<Reply<T>> {
         std::mem::take(&mut self.replies)
     }
 
-    pub(super) fn on_ready(&mut self, poller: &mut dyn Poller, ready: Readiness) {
+    pub(crate) fn on_ready(&mut self, poller: &mut dyn Poller, ready: Readiness) {
         let Readiness::Conn {
             conn,
             readable,

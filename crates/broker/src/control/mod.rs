@@ -9,7 +9,7 @@ pub(crate) mod boot;
 pub(crate) mod envelope;
 pub(crate) mod introduction;
 mod lifecycle;
-mod links;
+pub(crate) mod links;
 mod log_read;
 mod mailbox;
 mod membership;

@@ -2,7 +2,7 @@
 //!
 //! Owns the requests that wait and the fetch sessions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use env::ConnId;
@@ -12,6 +12,7 @@ use super::call::Call;
 use super::parked::{Parked, Waiting};
 use super::session::Sessions;
 use crate::event_loop::{Address, Connections, Outcome, Pending, Timers};
+use crate::ops::feed::Feed;
 use crate::ops::{Asker, Desk};
 
 /// Record bytes in memory that an answer gets while readers keep too many of them; 64 KiB, or one batch.
@@ -24,6 +25,11 @@ pub(crate) struct Door {
     pub(crate) timers: Timers,
     /// Brokers that this node, as the active controller, was last told of through a connection, with their epochs.
     members: BTreeMap<ConnId, (BrokerId, i64)>,
+    /// Followers here, and the connection of each.
+    pub(crate) feeds: Pending<Feed>,
+    pub(crate) feed_requests: HashMap<ConnId, WaiterKey>,
+    /// Partitions that have grown for followers.
+    pub(super) grown: Vec<Ticket>,
     /// More to read for fetches that wait: each looks once at all that came together.
     pub(super) readable: Vec<Ticket>,
     /// When a request came last that needs no commit.
@@ -37,6 +43,9 @@ impl Door {
             parked,
             timers: Timers::default(),
             members: BTreeMap::new(),
+            feeds: Pending::new(),
+            feed_requests: HashMap::new(),
+            grown: Vec::new(),
             readable: Vec::new(),
             asked_at: None,
         }
@@ -59,10 +68,26 @@ impl Door {
         told
     }
 
+    /// Tickets of followers whose partitions have grown, by follower.
+    pub(crate) fn take_grown(&mut self) -> Vec<Ticket> {
+        let mut grown = std::mem::take(&mut self.grown);
+        grown.sort_unstable_by_key(|ticket| (ticket.key, ticket.part));
+        grown
+    }
+
+    /// Feeds whose connection has gone.
+    pub(super) fn feeds_left(&self, is_open: impl Fn(ConnId) -> bool) -> Vec<(ConnId, WaiterKey)> {
+        let all = self.feed_requests.iter();
+        let left = all.filter(|(conn, _)| !is_open(**conn));
+        left.map(|(conn, feed)| (*conn, *feed)).collect()
+    }
+
     pub(crate) fn take(&mut self, key: WaiterKey) -> Option<Parked> {
         let parked = self.parked.remove(key)?;
-        if let Waiting::Fetch(fetch) = &parked.waiting {
-            self.timers.cancel(fetch.deadline(), key);
+        match &parked.waiting {
+            Waiting::Fetch(fetch) => self.timers.cancel(fetch.deadline(), key),
+            Waiting::Replica(request) => self.timers.cancel(request.deadline, key),
+            _ => {}
         }
         Some(parked)
     }

@@ -15,6 +15,7 @@ pub(crate) mod peers;
 mod router;
 pub(crate) mod session;
 
+pub(crate) use api::replica_fetch::on_grown;
 pub(crate) use hall::{Door, Hall};
 pub(crate) use router::on_request;
 

@@ -10,16 +10,18 @@ use model::{Ticket, WaiterKey};
 use partition::{News, Piece};
 use wire::ErrorCode;
 
-use super::api::{delete_records, fetch, list_offsets, produce};
+use super::api::{delete_records, fetch, list_offsets, produce, replica_fetch};
 use super::hall::Hall;
 use super::parked::{Parked, Waiting};
 use super::peers;
 use crate::coordinate::question::Answered;
 use crate::event_loop::Outcome;
+use crate::ops::feed::is_of_feed;
 
 impl Hall<'_> {
     pub(crate) fn on_news(&mut self, news: News) {
         match news {
+            News::Readable(ticket) if is_of_feed(ticket) => self.door.grown.push(ticket),
             News::Readable(ticket) => self.door.readable.push(ticket),
             other => {
                 if let Some((ticket, code)) = crate::error::outcome(other) {
@@ -31,6 +33,9 @@ impl Hall<'_> {
 
     /// A piece of a read has come from the reader pool.
     pub(crate) fn on_piece(&mut self, ticket: Ticket, piece: Piece) {
+        if is_of_feed(ticket) {
+            return replica_fetch::on_piece(self, ticket, piece);
+        }
         match self.waiting(ticket.key) {
             Some(Waiting::Fetch(_)) => fetch::on_piece(self, ticket, piece),
             Some(Waiting::Search(_)) => list_offsets::on_piece(self, ticket, piece),
@@ -64,7 +69,13 @@ impl Hall<'_> {
                     None => Outcome::Waits,
                 }
             }),
-            Some(Waiting::Fetch(_) | Waiting::Search(_) | Waiting::Quorum | Waiting::Remote(_))
+            Some(
+                Waiting::Fetch(_)
+                | Waiting::Replica(_)
+                | Waiting::Search(_)
+                | Waiting::Quorum
+                | Waiting::Remote(_),
+            )
             | None => {}
         }
     }
@@ -130,7 +141,10 @@ impl Hall<'_> {
 
     pub(crate) fn fire_timers(&mut self) {
         while let Some(key) = self.door.timers.due(self.desk.now) {
-            fetch::on_deadline(self, key);
+            match self.waiting(key) {
+                Some(Waiting::Replica(_)) => replica_fetch::on_deadline(self, key),
+                _ => fetch::on_deadline(self, key),
+            }
         }
     }
 
@@ -158,12 +172,18 @@ impl Hall<'_> {
                 Some(Waiting::Change(_)) => self.time_out_change(key, is_lost),
                 // Its client has gone.
                 Some(Waiting::Fetch(_)) => drop(fetch::take(self, key)),
+                Some(Waiting::Replica(_)) => drop(self.door.take(key)),
                 Some(Waiting::Search(_) | Waiting::Quorum | Waiting::Remote(_)) | None => {}
             }
             self.go_on(key);
         }
         if !expired.is_empty() {
             self.forget_waiters();
+        }
+        let connections = &*self.connections;
+        for (conn, feed) in self.door.feeds_left(|conn| connections.get(conn).is_some()) {
+            self.door.feed_requests.remove(&conn);
+            self.end_feed(feed);
         }
     }
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use model::Instant;
+use model::{Instant, WaiterKey};
 use wire::messages::ListOffsetsRequest;
 
 use super::call::Attempt;
@@ -30,6 +30,7 @@ pub(crate) struct Parked {
 pub(crate) enum Waiting {
     Produce(Producing),
     Fetch(Fetch),
+    Replica(FeedRequest),
     Search(Search),
     Trim(Trimming),
     Change(Change),
@@ -58,6 +59,13 @@ impl Fetch {
     pub(crate) fn deadline(&self) -> Instant {
         self.fetching.deadline()
     }
+}
+
+/// A request of a follower that waits for records.
+pub(crate) struct FeedRequest {
+    pub(crate) feed: WaiterKey,
+    pub(crate) bytes_max: usize,
+    pub(crate) deadline: Instant,
 }
 
 /// A look-up of offsets, parked or not.
@@ -118,7 +126,11 @@ impl Waiting {
             Waiting::Trim(trimming) => Some(trimming.until()),
             Waiting::Change(Change { change, then }) => then.as_ref().map(|_| change.until),
             Waiting::Asking(asked) => asked.asking.until(),
-            Waiting::Fetch(_) | Waiting::Search(_) | Waiting::Quorum | Waiting::Remote(_) => None,
+            Waiting::Fetch(_)
+            | Waiting::Replica(_)
+            | Waiting::Search(_)
+            | Waiting::Quorum
+            | Waiting::Remote(_) => None,
         }
     }
 
@@ -127,7 +139,10 @@ impl Waiting {
     pub(crate) fn is_for_client_alone(&self) -> bool {
         matches!(
             self,
-            Waiting::Produce(Producing::Committing(_)) | Waiting::Trim(_) | Waiting::Fetch(_)
+            Waiting::Produce(Producing::Committing(_))
+                | Waiting::Trim(_)
+                | Waiting::Fetch(_)
+                | Waiting::Replica(_)
         )
     }
 

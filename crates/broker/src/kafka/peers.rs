@@ -15,7 +15,7 @@ use crate::control::{Order, Question};
 use crate::event_loop::Outcome;
 
 /// True if the asker may be another node.
-fn is_peer(call: &Call<'_>) -> bool {
+pub(super) fn is_peer(call: &Call<'_>) -> bool {
     let shared = &call.desk.shared;
     let may_be = || {
         let ip = call.asker.peer.ip();

@@ -183,6 +183,8 @@ fn route(call: &mut Call<'_>, key: ApiKey, head: &RequestHead, reader: Reader) -
         ApiKey::Fetch => with(call, reader, |call, request| {
             if peers::is_fetch_of_quorum(call, &request) {
                 peers::ask(call, raft::Request::Fetch(request))
+            } else if replica_fetch::is_of_replica(&request) && peers::is_peer(call) {
+                replica_fetch::on_replica_fetch(call, request)
             } else {
                 fetch::on_fetch(call, request)
             }

@@ -227,6 +227,9 @@ impl Shard {
     /// Commits what is queued, here or on a commit thread; returns until when a commit waits for company.
     fn commit(&mut self) -> Option<Instant> {
         self.desk.write_decisions();
+        if !self.desk.shared.metadata.is_alone {
+            self.feed_followers();
+        }
         let mut wait = None;
         let is_asked = |at: Instant| self.desk.now < at.plus(ASKED_RECENTLY);
         let commits_inline =
@@ -332,6 +335,21 @@ impl Shard {
         for tickets in told.chunk_by(|one, next| one.key == next.key) {
             self.hall().on_readable(tickets);
             self.send_early();
+        }
+        let grown = self.door.take_grown();
+        for tickets in grown.chunk_by(|one, next| one.key == next.key) {
+            kafka::on_grown(&mut self.hall(), tickets);
+        }
+    }
+
+    /// Followers get what was appended before it is synced here, so that the syncs of all replicas overlap.
+    fn feed_followers(&mut self) {
+        for dir in self.desk.shared.dirs() {
+            dir.take_woken(&mut self.desk.news);
+        }
+        if !self.desk.news.is_empty() {
+            self.spread();
+            self.send_all();
         }
     }
 

@@ -10,6 +10,7 @@ pub(crate) mod change;
 pub(crate) mod cluster;
 pub(crate) mod configs;
 pub(crate) mod desk;
+pub(crate) mod feed;
 pub(crate) mod fetch;
 pub(crate) mod groups;
 mod loggers;

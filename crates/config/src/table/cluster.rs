@@ -58,14 +58,14 @@ pub(super) const SETTINGS: &[Setting] = settings! {
     "num.replica.fetchers" Int "1" AtLeast(1) ClusterWide Accepted "connections to each broker that is followed";
     "process.roles" List "broker,controller" ItemsOf(&["broker", "controller"]) ReadOnly Works
         "roles of this process: broker, controller or both";
-    "replica.fetch.backoff.ms" Int "1000" AtLeast(0) ReadOnly Accepted "pause of a follower after an error";
-    "replica.fetch.max.bytes" Int "1048576" AtLeast(0) ReadOnly Accepted "bytes a follower asks for per partition";
+    "replica.fetch.backoff.ms" Int "1000" AtLeast(0) ReadOnly Works "pause of a follower after an error";
+    "replica.fetch.max.bytes" Int "1048576" AtLeast(0) ReadOnly Works "bytes a follower asks for per partition";
     "replica.fetch.min.bytes" Int "1" Any ReadOnly Accepted "bytes a follower waits for";
-    "replica.fetch.response.max.bytes" Int "10485760" AtLeast(0) ReadOnly Accepted "bytes a follower asks for at once";
-    "replica.fetch.wait.max.ms" Int "500" Any ReadOnly Accepted "longest wait of a follower's fetch";
+    "replica.fetch.response.max.bytes" Int "10485760" AtLeast(0) ReadOnly Works "bytes a follower asks for at once";
+    "replica.fetch.wait.max.ms" Int "500" Any ReadOnly Works "longest wait of a follower's fetch";
     "replica.high.watermark.checkpoint.interval.ms" Long "5000" Any ReadOnly Accepted
         "time between checkpoints of high watermarks";
-    "replica.lag.time.max.ms" Long "30000" Any ReadOnly Accepted
+    "replica.lag.time.max.ms" Long "30000" Any ReadOnly Works
         "time after which a follower that does not keep up leaves the in-sync set";
     "replica.selector.class" String - Any ReadOnly Meaningless "Plug-in classes of the JVM cannot be loaded";
     "replica.socket.receive.buffer.bytes" Int "65536" Any ReadOnly Accepted "receive buffer of a follower";

@@ -24,6 +24,8 @@ pub const REQUESTS: &str = "broker.requests";
 pub const COORDINATORS: &str = "broker.coordinators";
 /// The metadata log and what it publishes.
 pub const METADATA: &str = "broker.metadata";
+/// Partitions that this broker follows at others.
+pub const REPLICATION: &str = "broker.replication";
 /// Partitions on their way from one log directory to another.
 pub const MOVES: &str = "broker.moves";
 /// The HTTP port with metrics and health.
@@ -37,13 +39,14 @@ pub const SEGMENTS: &str = "storage.segments";
 /// Compaction.
 pub const COMPACTION: &str = "storage.compaction";
 
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 13] = [
     ROOT,
     BROKER,
     CONNECTIONS,
     REQUESTS,
     COORDINATORS,
     METADATA,
+    REPLICATION,
     MOVES,
     HTTP,
     STORAGE,

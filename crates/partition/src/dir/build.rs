@@ -45,6 +45,7 @@ impl LogDir {
             env,
             settings,
             files: parts.files,
+            woken: Mutex::default(),
             queue: Mutex::default(),
             spares: parts.writer.spares(),
             synced: AtomicU64::new(parts.point.sequence),

@@ -73,6 +73,8 @@ pub struct LogDir {
     /// Logs that live here, to be told when the directory fails.
     pub(super) logs: Mutex<BTreeMap<Key, Weak<dyn Durable>>>,
     pub(super) queue: Mutex<Queue>,
+    /// Replicas that wait for an append, and got one.
+    pub(super) woken: Mutex<Vec<News>>,
     /// Held from taking a round until it is written.
     pub(super) journal: Mutex<journal::Writer>,
     pub(super) flights: Mutex<Flights>,
@@ -118,6 +120,16 @@ impl LogDir {
 
     pub(crate) fn on_rot_found(&self) {
         self.rot_found.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Keeps news of an append until a loop takes them, which every loop does that appends.
+    pub(crate) fn wake_later(&self, woken: impl Iterator<Item = News>) {
+        self.woken.lock().extend(woken);
+    }
+
+    /// News of appends since the last call: other replicas get them before the round that makes them durable, so that all sync at once.
+    pub fn take_woken(&self, news: &mut Vec<News>) {
+        news.append(&mut self.woken.lock());
     }
 
     pub fn is_full(&self) -> bool {

@@ -24,10 +24,21 @@ fn brokers(list: &str) -> Vec<BrokerId> {
         .collect()
 }
 
+fn said((broker, epoch): (BrokerId, LeaderEpoch), broker_epoch: i64, synced: i64) -> FollowerAt {
+    FollowerAt {
+        epoch,
+        broker,
+        broker_epoch,
+        synced: Offset(synced),
+    }
+}
+
 /// A machine and what it has told.
 struct Script {
     progress: Progress,
     now: u64,
+    partition_epoch: i32,
+    wish: Option<IsrWish>,
     told: Vec<String>,
 }
 
@@ -36,6 +47,8 @@ impl Script {
         Script {
             progress: Progress::new((Offset::ZERO, Offset::ZERO), LeaderEpoch(0), 1),
             now: 0,
+            partition_epoch: 1,
+            wish: None,
             told: Vec::new(),
         }
     }
@@ -45,13 +58,16 @@ impl Script {
         let number = |word: &str| -> i64 { word.parse().expect("a number") };
         let mut news = Vec::new();
         let (now, progress) = (at(self.now), &mut self.progress);
+        let epoch = progress.epoch();
         match words[..] {
             ["leads", epoch, "of", all, "isr", in_sync] => {
                 let replicas = Replicas {
                     me: ME,
                     all: brokers(all),
                     in_sync: brokers(in_sync),
+                    partition_epoch: self.partition_epoch,
                 };
+                self.partition_epoch += 1;
                 let epoch = LeaderEpoch(epoch.parse().expect("an epoch"));
                 progress.on_role(epoch, Role::Leading(replicas), now, &mut news);
             }
@@ -67,8 +83,29 @@ impl Script {
             ["start", start] => progress.on_start(Offset(number(start))),
             [broker, "at", end] => {
                 let broker = BrokerId(broker.parse().expect("a broker"));
-                progress.on_follower_at(broker, Offset(number(end)), now);
+                let broker_epoch = 5;
+                progress.on_follower_at(said((broker, epoch), broker_epoch, number(end)), now);
             }
+            [broker, "of", broker_epoch, "at", end] => {
+                let broker = BrokerId(broker.parse().expect("a broker"));
+                progress.on_follower_at(
+                    said((broker, epoch), number(broker_epoch), number(end)),
+                    now,
+                );
+            }
+            ["wish", seconds] => {
+                let lag_max = Duration::from_secs(number(seconds) as u64);
+                let wish = progress.wish_isr(now, lag_max, |_, epoch| epoch < 9);
+                let text = wish.as_ref().map(|wish| {
+                    let ids: Vec<_> = wish.isr.iter().map(|(id, _)| id.to_string()).collect();
+                    ids.join(",")
+                });
+                self.told
+                    .push(format!("wish {}", text.as_deref().unwrap_or("none")));
+                self.wish = wish.or(self.wish.take());
+            }
+            ["refused"] => progress.on_wish_refused(self.wish.as_ref().expect("a wish")),
+            ["leader", "says", end] => progress.on_committed(Offset(number(end))),
             ["wait", wanted, until, key] => {
                 let wanted = match wanted {
                     "1" => Wanted::Durable,
@@ -230,6 +267,63 @@ fn a_follower_is_behind_when_it_has_not_had_everything_for_too_long() {
 }
 
 #[test]
+fn a_leader_wishes_for_those_that_have_caught_up_and_without_those_that_have_not() {
+    for case in [
+        // At what is committed and at what this leader began with.
+        "append 9 | durable 9 | leads 1 of 1,2 isr 1 | 2 at 8 | wish 10 => wish none; committed 9",
+        "append 9 | durable 9 | leads 1 of 1,2 isr 1 | append 11 | 2 at 9 | wish 10 => wish 1,2; committed 9",
+        "append 9 | durable 9 | leads 1 of 1,2,3 isr 1,2 | pass 11 | 3 at 9 | wish 10 => wish 1,3; committed 0",
+        // Below the minimum the committed offset stands still, and would be reached by a follower that lacks most.
+        "min 2 | append 9 | durable 9 | leads 1 of 1,2,3 isr 1 | 2 at 8 | wish 10 => wish none; committed 0",
+        "min 2 | append 9 | durable 9 | leads 1 of 1,2,3 isr 1 | 2 at 9 | wish 10 => wish 1,2; committed 0",
+        // Once, until the metadata say what became of it or it is refused.
+        "leads 1 of 1,2 isr 1 | 2 at 0 | wish 10 | wish 10 | leads 1 of 1,2 isr 1 | wish 10 => wish 1,2; wish none; wish 1,2; committed 0",
+        "leads 1 of 1,2 isr 1 | 2 at 0 | wish 10 | refused | wish 10 => wish 1,2; wish 1,2; committed 0",
+        // A broker that the caller does not take for eligible.
+        "leads 1 of 1,2 isr 1 | 2 of 9 at 0 | wish 10 => wish none; committed 0",
+    ] {
+        check(case);
+    }
+}
+
+#[test]
+fn a_wish_in_doubt_counts_for_what_is_committed() {
+    for case in [
+        // The controller may have taken 2 in already, and elect it.
+        "leads 1 of 1,2 isr 1 | 2 at 0 | wish 10 | append 9 | durable 9 => wish 1,2; committed 0",
+        "leads 1 of 1,2 isr 1 | 2 at 0 | wish 10 | append 9 | durable 9 | 2 at 7 => wish 1,2; committed 7",
+        "leads 1 of 1,2 isr 1 | 2 at 0 | wish 10 | append 9 | durable 9 | refused => wish 1,2; committed 9",
+        // One that shall leave is waited for until it has.
+        "leads 1 of 1,2 isr 1,2 | append 9 | durable 9 | pass 11 | wish 10 => wish 1; committed 0",
+        "leads 1 of 1,2 isr 1,2 | append 9 | durable 9 | pass 11 | wish 10 | leads 1 of 1,2 isr 1 => wish 1; committed 9",
+    ] {
+        check(case);
+    }
+}
+
+#[test]
+fn a_follower_that_was_started_anew_says_again_what_it_has() {
+    for case in [
+        "leads 1 of 1,2 isr 1,2 | append 9 | durable 9 | 2 of 6 at 3 | 2 of 5 at 9 => committed 3",
+        "leads 1 of 1,2 isr 1,2 | append 9 | durable 9 | 2 of 5 at 3 | append 12 | durable 12 | 2 of 6 at 2 | 2 of 6 at 12 => committed 12",
+    ] {
+        check(case);
+    }
+}
+
+#[test]
+fn a_follower_shows_what_the_leader_says_once_it_is_durable_here() {
+    for case in [
+        "append 9 | durable 3 | leader says 7 => committed 3",
+        "append 9 | durable 3 | leader says 7 | durable 9 => committed 7",
+        // Another leader says it again, of the log that this one comes to have.
+        "append 9 | durable 3 | leader says 7 | resigns 5 | durable 9 => committed 3",
+    ] {
+        check(case);
+    }
+}
+
+#[test]
 #[should_panic(expected = "offsets out of order")]
 fn a_log_start_above_what_is_committed_is_a_bug() {
     Script::new().step("start 1");
@@ -288,7 +382,10 @@ fn every_ticket_is_redeemed_once_and_never_early() {
                 4 | 5 => {
                     let broker = 2 + chance.below(3) as i32;
                     let end = chance.below(points.end.0 as u64 + 1) as i64;
-                    progress.on_follower_at(BrokerId(broker), Offset(end), at(0));
+                    progress.on_follower_at(
+                        said((BrokerId(broker), LeaderEpoch(epoch)), 5, end),
+                        at(0),
+                    );
                     if progress.is_leading() {
                         let known = synced.entry(broker).or_insert(end);
                         *known = end.max(*known);
@@ -313,6 +410,7 @@ fn every_ticket_is_redeemed_once_and_never_early() {
                             me: ME,
                             all: (1..4).map(BrokerId).collect(),
                             in_sync: in_sync.clone(),
+                            partition_epoch: epoch,
                         })
                     } else {
                         Role::NotLeading

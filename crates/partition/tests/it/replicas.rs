@@ -1,7 +1,7 @@
 //! Partitions with a replica on another broker: what is durable here and not committed, and the end of a leader epoch.
 
 use model::{ProducerEpoch, ProducerId, Sequence};
-use partition::{ReadError, Replicas};
+use partition::{FollowerAt, ReadError, Replicas};
 
 use super::*;
 
@@ -13,6 +13,7 @@ fn leading(in_sync: &[BrokerId]) -> Role {
         me: ME,
         all: vec![ME, OTHER],
         in_sync: in_sync.to_vec(),
+        partition_epoch: 1,
     })
 }
 
@@ -52,7 +53,13 @@ fn commit(rig: &Rig) -> Vec<News> {
 
 fn follower_at(rig: &Rig, synced: i64) -> Vec<News> {
     let mut news = Vec::new();
-    rig.partitions[0].on_follower_at(OTHER, Offset(synced), &mut news);
+    let said = FollowerAt {
+        epoch: rig.partitions[0].bounds().epoch,
+        broker: OTHER,
+        broker_epoch: 1,
+        synced: Offset(synced),
+    };
+    rig.partitions[0].on_follower_at(said, &mut news);
     news
 }
 

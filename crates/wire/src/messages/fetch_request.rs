@@ -226,6 +226,8 @@ pub struct FetchPartition {
     pub partition_max_bytes: i32,
     pub replica_directory_id: Uuid,
     pub high_watermark: i64,
+    pub synced_offset: i64,
+    pub is_restart: bool,
 }
 
 impl Default for FetchPartition {
@@ -239,6 +241,8 @@ impl Default for FetchPartition {
             partition_max_bytes: 0,
             replica_directory_id: Uuid::ZERO,
             high_watermark: i64::MAX,
+            synced_offset: -1,
+            is_restart: false,
         }
     }
 }
@@ -255,6 +259,8 @@ impl Message for FetchPartition {
             partition_max_bytes: r.i32()?,
             replica_directory_id: Uuid::ZERO,
             high_watermark: i64::MAX,
+            synced_offset: -1,
+            is_restart: false,
         };
         if flexible {
             for _ in 0..r.tag_count()? {
@@ -262,6 +268,8 @@ impl Message for FetchPartition {
                 match tag.number {
                     0 if version >= 17 => message.replica_directory_id = r.uuid()?,
                     1 if version >= 18 => message.high_watermark = r.i64()?,
+                    1000 => message.synced_offset = r.i64()?,
+                    1001 => message.is_restart = r.bool()?,
                     _ => r.skip_tag(tag),
                 }
                 r.end_tag(tag)?;
@@ -292,7 +300,9 @@ impl Message for FetchPartition {
         if flexible {
             w.uvarint(
                 u32::from(version >= 17 && self.replica_directory_id != Uuid::ZERO)
-                    + u32::from(version >= 18 && self.high_watermark != i64::MAX),
+                    + u32::from(version >= 18 && self.high_watermark != i64::MAX)
+                    + u32::from(self.synced_offset != -1)
+                    + u32::from(self.is_restart),
             );
             if version >= 17 && self.replica_directory_id != Uuid::ZERO {
                 let tag = w.begin_tag(0);
@@ -302,6 +312,16 @@ impl Message for FetchPartition {
             if version >= 18 && self.high_watermark != i64::MAX {
                 let tag = w.begin_tag(1);
                 w.i64(self.high_watermark);
+                w.end_tag(tag);
+            }
+            if self.synced_offset != -1 {
+                let tag = w.begin_tag(1000);
+                w.i64(self.synced_offset);
+                w.end_tag(tag);
+            }
+            if self.is_restart {
+                let tag = w.begin_tag(1001);
+                w.bool(self.is_restart);
                 w.end_tag(tag);
             }
         }

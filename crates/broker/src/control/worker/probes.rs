@@ -45,7 +45,7 @@ impl QuorumWorker {
         if !self.shared.metadata.is_active() {
             return;
         }
-        let Some(endpoint) = self.endpoint_of(broker) else {
+        let Some(endpoint) = self.shared.endpoint_of(broker) else {
             return;
         };
         let request = ApiVersionsRequest::default();

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use model::{BrokerId, Instant, Ticket};
-use raft::Endpoint;
+use model::{Instant, Ticket};
 
 use super::{Author, QuorumWorker};
 use crate::control::envelope::{self, Opened};
@@ -62,7 +61,7 @@ impl QuorumWorker {
     pub(super) fn call(&mut self, outgoing: Box<Outgoing>) {
         let (lane, endpoint) = match outgoing.to {
             Recipient::Controller => (Lane::Controller, self.controller.clone()),
-            Recipient::Broker(broker) => (Lane::Broker, self.endpoint_of(broker)),
+            Recipient::Broker(broker) => (Lane::Broker, self.shared.endpoint_of(broker)),
         };
         let Some(endpoint) = endpoint else {
             return self.try_again(outgoing);
@@ -74,20 +73,6 @@ impl QuorumWorker {
             until: Some(outgoing.until),
             of: Author::Request(outgoing),
         });
-    }
-
-    /// Where brokers reach each other: at the listener that the settings name, else at the first.
-    pub(super) fn endpoint_of(&self, broker: BrokerId) -> Option<Endpoint> {
-        let image = self.shared.metadata.image();
-        let known = image.broker(broker)?;
-        let settings = self.shared.config();
-        let name = settings.broker.text("inter.broker.listener.name");
-        let named = name.and_then(|name| known.endpoints.iter().find(|at| at.name == name));
-        let endpoint = named.or_else(|| known.endpoints.first())?;
-        Some(Endpoint {
-            host: endpoint.host.clone(),
-            port: endpoint.port,
-        })
     }
 
     pub(super) fn try_again(&mut self, outgoing: Box<Outgoing>) {

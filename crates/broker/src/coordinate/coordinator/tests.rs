@@ -294,6 +294,7 @@ fn a_log_with_too_few_replicas_in_sync_is_no_coordinator_for_now() {
             me: model::BrokerId(1),
             all: vec![model::BrokerId(1), model::BrokerId(2)],
             in_sync: in_sync.iter().copied().map(model::BrokerId).collect(),
+            partition_epoch: 1,
         });
         log.set_role(log.bounds().epoch, role, &mut Vec::new());
     };
@@ -305,7 +306,13 @@ fn a_log_with_too_few_replicas_in_sync_is_no_coordinator_for_now() {
     bench.commit();
     assert_eq!(told(&mut bench), None, "the follower does not have it");
     let end = log.bounds().log_end;
-    log.on_follower_at(model::BrokerId(2), end, &mut bench.shard.desk.news);
+    let said = partition::FollowerAt {
+        epoch: log.bounds().epoch,
+        broker: model::BrokerId(2),
+        broker_epoch: 1,
+        synced: end,
+    };
+    log.on_follower_at(said, &mut bench.shard.desk.news);
     bench.tell();
     assert_eq!(told(&mut bench), Some(ErrorCode::None));
     assert_eq!(committed(&mut bench), 7);

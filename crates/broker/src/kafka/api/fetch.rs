@@ -294,7 +294,7 @@ fn refused(wanted: &FetchPartition, why: &Refused<FetchRefusal>, version: i16) -
 }
 
 /// The pieces to send for records: small batches copied together, large ones as they are.
-fn chunks(records: Records) -> Vec<Chunk> {
+pub(super) fn chunks(records: Records) -> Vec<Chunk> {
     match records {
         Records::AtEnd => Vec::new(),
         Records::File(slice) => vec![Chunk::File(slice.into_slice())],

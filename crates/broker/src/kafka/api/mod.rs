@@ -58,6 +58,7 @@ pub(crate) mod offset_for_leader_epoch;
 pub(crate) mod overdue;
 pub(crate) mod produce;
 pub(crate) mod refusal;
+pub(crate) mod replica_fetch;
 pub(crate) mod sasl;
 pub(crate) mod sync_group;
 pub(crate) mod telemetry;

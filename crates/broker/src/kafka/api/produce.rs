@@ -391,6 +391,7 @@ mod tests {
             me: BrokerId(1),
             all: vec![BrokerId(1), BrokerId(2)],
             in_sync: in_sync.iter().copied().map(BrokerId).collect(),
+            partition_epoch: 1,
         });
         set_role(bench, epoch, role);
     }

@@ -1,0 +1,409 @@
+//! The records that go to one follower: partitions that it follows here, and those of them that have something for it.
+//!
+//! A feed costs what is new, not what is followed: a partition is looked at when it grows, when the follower names it, or when what it
+//! was last told to be committed may have risen. Batches go out before they are synced here, so that the syncs of all replicas
+//! overlap; what the follower has synced comes with its requests. Bytes of files are sent once and then waited for; what is in memory
+//! goes on behind what was sent.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::lineage::EpochEnd;
+use model::{BrokerId, InboxId, Instant, LeaderEpoch, Offset, PartitionIndex, Ticket, WaiterKey};
+use partition::{
+    FollowerAt, Isolation, Need, News, Partition, Piece, Plan, Read, ReadError, ReadRequest,
+    Records,
+};
+use wire::Uuid;
+
+use super::Desk;
+use crate::topics::{Absent, Topics};
+
+/// Marks the tickets of feeds, whose keys are not those of requests that wait.
+const OF_FEED: u32 = 1 << 31;
+/// A follower is told so soon that more is committed, where no records go to it.
+const WATERMARK_WAIT: Duration = Duration::from_millis(50);
+
+pub(crate) type Key = (Uuid, PartitionIndex);
+
+/// True if the ticket is of a feed and not of a request.
+pub(crate) fn is_of_feed(ticket: Ticket) -> bool {
+    ticket.part & OF_FEED != 0
+}
+
+/// A partition as a request of its follower names it.
+pub(crate) struct Listed {
+    pub(crate) key: Key,
+    pub(crate) epoch: LeaderEpoch,
+    /// The end of its log, and the epoch of its last record.
+    pub(crate) at: EpochEnd,
+    pub(crate) synced: Offset,
+    pub(crate) bytes_max: usize,
+    /// It goes on at its end, whatever it was sent before.
+    pub(crate) is_restart: bool,
+}
+
+/// Why a partition is not fed.
+#[derive(Debug)]
+pub(crate) enum FeedRefusal {
+    Absent(Absent),
+    Read(ReadError),
+    /// The follower lacks what is below the log start: an epoch and the place where it goes on.
+    Behind(EpochEnd),
+}
+
+/// The answer about one partition.
+pub(crate) enum Fed {
+    Records(Read),
+    Parts(EpochEnd, Offset),
+    Refused(FeedRefusal),
+}
+
+struct Slot {
+    key: Key,
+    /// `None` for one that is not here.
+    partition: Result<Arc<Partition>, Absent>,
+    epoch: LeaderEpoch,
+    at: EpochEnd,
+    bytes_max: usize,
+    is_watched: bool,
+    is_awaited: bool,
+    /// Sent, and not yet seen to have arrived.
+    awaits_arrival: bool,
+    /// A piece of files that has come.
+    piece: Option<Result<Read, ReadError>>,
+    /// The committed offset and the log start that it was told last.
+    told: (Offset, Offset),
+}
+
+/// See the module.
+pub(crate) struct Feed {
+    pub(crate) broker: BrokerId,
+    pub(crate) broker_epoch: i64,
+    pub(crate) session: i32,
+    /// Of the next request.
+    pub(crate) session_epoch: i32,
+    /// The request of it that waits.
+    pub(crate) waiting: Option<WaiterKey>,
+    slots: Vec<Option<Slot>>,
+    by_key: HashMap<Key, u32>,
+    free: Vec<u32>,
+    /// To be looked at, in turn.
+    ready: BTreeSet<u32>,
+    /// Told less than the log end to be committed.
+    behind: BTreeSet<u32>,
+    /// Where the last answer ended its turn.
+    cursor: u32,
+}
+
+impl Feed {
+    pub(crate) fn new((broker, broker_epoch): (BrokerId, i64), session: i32) -> Feed {
+        Feed {
+            broker,
+            broker_epoch,
+            session,
+            session_epoch: 1,
+            waiting: None,
+            slots: Vec::new(),
+            by_key: HashMap::new(),
+            free: Vec::new(),
+            ready: BTreeSet::new(),
+            behind: BTreeSet::new(),
+            cursor: 0,
+        }
+    }
+
+    fn slot(&mut self, at: u32) -> Option<&mut Slot> {
+        self.slots.get_mut(at as usize)?.as_mut()
+    }
+
+    /// Takes what the follower says of a partition. True if it may join the ISR there.
+    pub(crate) fn on_listed(
+        &mut self,
+        topics: &Topics,
+        listed: Listed,
+        news: &mut Vec<News>,
+    ) -> Option<Arc<Partition>> {
+        let Listed {
+            key,
+            epoch,
+            at,
+            synced,
+            bytes_max,
+            is_restart,
+        } = listed;
+        let found = match topics.with_id(key.0) {
+            Some(topic) => topic.partition(key.1.0).cloned(),
+            None => Err(Absent::Unknown),
+        };
+        let place = match self.by_key.get(&key) {
+            Some(place) => *place,
+            None => self.add(key, epoch, at),
+        };
+        let (broker, broker_epoch) = (self.broker, self.broker_epoch);
+        let slot = self.slot(place)?;
+        let is_new = is_restart || slot.epoch != epoch;
+        slot.partition = found;
+        slot.epoch = epoch;
+        slot.bytes_max = bytes_max;
+        if is_new || slot.at.end <= at.end {
+            slot.at = at;
+            slot.awaits_arrival = false;
+        }
+        if is_new {
+            slot.piece = None;
+        }
+        let partition = slot.partition.as_ref().ok().cloned();
+        self.ready.insert(place);
+        let partition = partition?;
+        // Logs that part have nothing in common that counts; the follower learns of it by the answer.
+        let bounds = partition.bounds();
+        let is_within = at.end <= bounds.log_end && (bounds.log_start <= at.end);
+        if !is_within || is_new && partition.judge(at).is_some() {
+            return None;
+        }
+        let said = FollowerAt {
+            epoch,
+            broker,
+            broker_epoch,
+            synced: synced.min(at.end),
+        };
+        let may_join = partition.on_follower_at(said, news);
+        may_join.then_some(partition)
+    }
+
+    fn add(&mut self, key: Key, epoch: LeaderEpoch, at: EpochEnd) -> u32 {
+        let slot = Slot {
+            key,
+            partition: Err(Absent::Unknown),
+            epoch,
+            at,
+            bytes_max: 0,
+            is_watched: false,
+            is_awaited: false,
+            awaits_arrival: false,
+            piece: None,
+            told: (Offset(-1), Offset(-1)),
+        };
+        let place = match self.free.pop() {
+            Some(place) => {
+                self.slots[place as usize] = Some(slot);
+                place
+            }
+            None => {
+                self.slots.push(Some(slot));
+                self.slots.len() as u32 - 1
+            }
+        };
+        self.by_key.insert(key, place);
+        place
+    }
+
+    /// The follower does not follow a partition any more.
+    pub(crate) fn on_unlisted(&mut self, key: Key, (inbox, own): (InboxId, WaiterKey)) {
+        let Some(place) = self.by_key.remove(&key) else {
+            return;
+        };
+        self.ready.remove(&place);
+        self.behind.remove(&place);
+        let Some(slot) = self.slots[place as usize].take() else {
+            return;
+        };
+        if let (true, Ok(partition)) = (slot.is_watched, &slot.partition) {
+            partition.unwatch_end(inbox, own);
+        }
+        // Tickets of a piece on its way, or of a sync, may still name the place: they find another one, and do no harm.
+        self.free.push(place);
+    }
+
+    /// Watches nothing any more.
+    pub(crate) fn end(&mut self, inbox: InboxId, own: WaiterKey) {
+        for slot in self.slots.iter().flatten() {
+            if let (true, Ok(partition)) = (slot.is_watched, &slot.partition) {
+                partition.unwatch_end(inbox, own);
+            }
+        }
+    }
+
+    /// A partition has grown.
+    pub(crate) fn on_grown(&mut self, part: u32) {
+        let place = part & !OF_FEED;
+        if let Some(slot) = self.slot(place) {
+            slot.is_watched = false;
+            self.ready.insert(place);
+        }
+    }
+
+    /// Bytes of files have come.
+    pub(crate) fn on_piece(&mut self, part: u32, piece: Piece) {
+        let place = part & !OF_FEED;
+        if let (Some(slot), Piece::Read(read)) = (self.slot(place), piece)
+            && std::mem::take(&mut slot.is_awaited)
+        {
+            slot.piece = Some(read);
+            self.ready.insert(place);
+        }
+    }
+
+    /// When an answer without records goes, at the latest.
+    pub(crate) fn deadline(&self, now: Instant, wait_max: Duration) -> Instant {
+        let wait = if self.behind.is_empty() {
+            wait_max
+        } else {
+            wait_max.min(WATERMARK_WAIT)
+        };
+        now.plus(wait)
+    }
+
+    /// The committed offsets that have risen since the follower was told are told with the next answer.
+    pub(crate) fn tell_watermarks(&mut self) {
+        let behind = std::mem::take(&mut self.behind);
+        for place in behind {
+            let Some(slot) = self.slot(place) else {
+                continue;
+            };
+            let Ok(partition) = &slot.partition else {
+                continue;
+            };
+            let bounds = partition.bounds();
+            if slot.told.0 < bounds.high_watermark {
+                self.ready.insert(place);
+            } else if slot.told.0 < bounds.log_end {
+                self.behind.insert(place);
+            }
+        }
+    }
+
+    /// Answers about the partitions that are ready, within `bytes_max`. Plans reads; their pieces come as news.
+    pub(crate) fn gather(
+        &mut self,
+        desk: &Desk,
+        own: WaiterKey,
+        bytes_max: usize,
+    ) -> Vec<(Key, Fed)> {
+        let mut fed = Vec::new();
+        let mut bytes = 0;
+        let mut needs: Vec<(Need, Ticket)> = Vec::new();
+        let turn: Vec<u32> = (self.ready.range(self.cursor..))
+            .chain(self.ready.range(..self.cursor))
+            .copied()
+            .collect();
+        for place in turn {
+            if bytes_max <= bytes {
+                self.cursor = place;
+                break;
+            }
+            self.ready.remove(&place);
+            let ticket = desk.ticket(own, place | OF_FEED);
+            let Some(slot) = self.slots.get_mut(place as usize).and_then(Option::as_mut) else {
+                continue;
+            };
+            let (said, need) = slot.look(ticket, bytes_max - bytes, bytes == 0);
+            needs.extend(need.map(|need| (need, ticket)));
+            let Some(said) = said else {
+                continue;
+            };
+            if let Fed::Records(read) = &said {
+                bytes += read.records.len();
+                if slot.told.0 < read.bounds.log_end {
+                    self.behind.insert(place);
+                }
+                // There may be more.
+                if !read.records.is_empty() && !slot.awaits_arrival {
+                    self.ready.insert(place);
+                }
+            }
+            fed.push((slot.key, said));
+        }
+        if !needs.is_empty()
+            && let Err(refused) = desk.shared.readers.ask(needs)
+        {
+            for (need, ticket) in refused {
+                self.on_piece(ticket.part, need.execute());
+            }
+        }
+        fed
+    }
+}
+
+impl Slot {
+    /// The answer about the partition, and what has to be read first.
+    fn look(
+        &mut self,
+        ticket: Ticket,
+        bytes_max: usize,
+        is_first: bool,
+    ) -> (Option<Fed>, Option<Need>) {
+        let partition = match &self.partition {
+            Ok(partition) => Arc::clone(partition),
+            Err(why) => return (Some(Fed::Refused(FeedRefusal::Absent(*why))), None),
+        };
+        if self.awaits_arrival || self.is_awaited {
+            return (None, None);
+        }
+        if let Some(piece) = self.piece.take() {
+            return (self.say(&partition, piece, ticket), None);
+        }
+        if let Some(told) = partition.judge(self.at) {
+            let log_start = partition.bounds().log_start;
+            return (Some(Fed::Parts(told, log_start)), None);
+        }
+        let request = ReadRequest {
+            from: self.at.end,
+            bytes_max: self.bytes_max.min(bytes_max),
+            memory_bytes_max: usize::MAX,
+            at_least_one: is_first,
+            current_epoch: self.epoch,
+            isolation: Isolation::Log,
+        };
+        match partition.plan_read(request) {
+            Ok(Plan::Ready(read)) => (self.say(&partition, Ok(read), ticket), None),
+            Ok(Plan::Need(need)) => {
+                self.is_awaited = true;
+                (None, Some(need))
+            }
+            Err(error) => (self.say(&partition, Err(error), ticket), None),
+        }
+    }
+
+    fn say(
+        &mut self,
+        partition: &Arc<Partition>,
+        read: Result<Read, ReadError>,
+        ticket: Ticket,
+    ) -> Option<Fed> {
+        let read = match read {
+            Ok(read) => read,
+            Err(ReadError::OutOfRange { bounds }) if self.at.end < bounds.log_start => {
+                let at = EpochEnd {
+                    epoch: partition.epoch_at(bounds.log_start),
+                    end: bounds.log_start,
+                };
+                return Some(Fed::Refused(FeedRefusal::Behind(at)));
+            }
+            Err(error) => return Some(Fed::Refused(FeedRefusal::Read(error))),
+        };
+        let now = (read.bounds.high_watermark, read.bounds.log_start);
+        match &read.records {
+            Records::AtEnd => {
+                if !self.is_watched {
+                    self.is_watched = partition.watch_end(ticket, self.at.end);
+                }
+            }
+            Records::Memory(batches) => {
+                if let Some(last) = batches.last() {
+                    self.at = EpochEnd {
+                        epoch: last.leader_epoch(),
+                        end: last.next_offset(),
+                    };
+                }
+            }
+            // How far they go is in the file; the follower says it when it has them.
+            Records::File(_) => self.awaits_arrival = true,
+        }
+        let is_news = !read.records.is_empty() || self.told != now;
+        self.told = now;
+        is_news.then_some(Fed::Records(read))
+    }
+}

@@ -1,0 +1,127 @@
+//! The ISRs that this broker's leaders want (KIP-497): asked of the active controller, one request at a time with all wishes.
+//!
+//! A wish is in doubt until the metadata show what became of it, and a leader has no other meanwhile. A request that was not answered
+//! goes again. Refusals that leave the partition as it was end the wish; behind all others a change of the metadata is on its way.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use model::{Instant, PartitionIndex};
+use partition::{IsrWish, News, Partition};
+use wire::messages::alter_partition_request::{BrokerState, PartitionData, TopicData};
+use wire::messages::{AlterPartitionRequest, AlterPartitionResponse};
+use wire::{ErrorCode, Message, Reader, Uuid};
+
+use crate::shared::Shared;
+
+/// The version whose members name their registrations (KIP-903).
+pub(super) const VERSION: i16 = 3;
+/// A request that failed goes again after this pause.
+const RETRY: Duration = Duration::from_millis(100);
+
+type Key = (Uuid, PartitionIndex);
+
+#[derive(Default)]
+pub(super) struct IsrWishes {
+    /// Not asked for yet, or not answered.
+    wishes: BTreeMap<Key, (Arc<Partition>, IsrWish)>,
+    /// In the request under way.
+    asked: Vec<Key>,
+    rests_until: Option<Instant>,
+}
+
+impl IsrWishes {
+    /// Looks whether a leader wants another ISR.
+    pub(super) fn look(&mut self, shared: &Shared, partition: &Arc<Partition>, lag_max: Duration) {
+        let image = shared.metadata.image();
+        let eligible = |broker, epoch: i64| {
+            let known = image.broker(broker);
+            known.is_some_and(|known| known.is_active() && (epoch < 0 || epoch == known.epoch))
+        };
+        if let Some(wish) = partition.wish_isr(lag_max, eligible) {
+            let key = (partition.topic_id, partition.index);
+            self.wishes.insert(key, (Arc::clone(partition), wish));
+        }
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        self.rests_until
+    }
+
+    /// The request that goes now; its answer, or its failure, has to be reported.
+    pub(super) fn request(
+        &mut self,
+        shared: &Shared,
+        now: Instant,
+    ) -> Option<AlterPartitionRequest> {
+        if self.rests_until.is_some_and(|until| now < until) {
+            return None;
+        }
+        self.rests_until = None;
+        if !self.asked.is_empty() || self.wishes.is_empty() {
+            return None;
+        }
+        let mut topics: Vec<TopicData> = Vec::new();
+        for (key, (_, wish)) in &self.wishes {
+            let member = |(broker, epoch): &(model::BrokerId, i64)| BrokerState {
+                broker_id: broker.0,
+                broker_epoch: if broker.0 == shared.config().broker.node_id.0 {
+                    shared.metadata.broker_epoch()
+                } else {
+                    *epoch
+                },
+            };
+            let data = PartitionData {
+                partition_index: key.1.0,
+                leader_epoch: wish.leader_epoch.0,
+                new_isr_with_epochs: wish.isr.iter().map(member).collect(),
+                partition_epoch: wish.partition_epoch,
+                ..PartitionData::default()
+            };
+            match topics.last_mut().filter(|topic| topic.topic_id == key.0) {
+                Some(topic) => topic.partitions.push(data),
+                None => topics.push(TopicData {
+                    topic_id: key.0,
+                    partitions: vec![data],
+                }),
+            }
+        }
+        self.asked = self.wishes.keys().copied().collect();
+        Some(AlterPartitionRequest {
+            broker_id: shared.config().broker.node_id.0,
+            broker_epoch: shared.metadata.broker_epoch(),
+            topics,
+        })
+    }
+
+    /// The controller has answered, or has not.
+    pub(super) fn on_reply(&mut self, body: Option<Bytes>, now: Instant, news: &mut Vec<News>) {
+        let asked = std::mem::take(&mut self.asked);
+        let response = body
+            .and_then(|body| AlterPartitionResponse::decode(&mut Reader::new(body), VERSION).ok());
+        let Some(response) = response.filter(|response| response.error_code == 0) else {
+            self.rests_until = Some(now.plus(RETRY));
+            return;
+        };
+        let mut codes = BTreeMap::new();
+        for topic in &response.topics {
+            for data in &topic.partitions {
+                let key = (topic.topic_id, PartitionIndex(data.partition_index));
+                codes.insert(key, ErrorCode::try_from(data.error_code));
+            }
+        }
+        for key in asked {
+            let Some((partition, wish)) = self.wishes.remove(&key) else {
+                continue;
+            };
+            // Behind any other code a change of the metadata is on its way, or this broker does not lead any more.
+            if let Some(Ok(ErrorCode::IneligibleReplica | ErrorCode::OperationNotAttempted)) =
+                codes.get(&key)
+            {
+                partition.on_wish_refused(&wish, news);
+            }
+        }
+    }
+}

@@ -1,0 +1,609 @@
+//! The worker that follows leaders: one connection and one fetch session for each broker that leads partitions of this one.
+//!
+//! Batches of a leader are appended in the order of its answers, as it is, and synced by the rounds of its directory, together with what
+//! this broker leads there. An answer is taken, the round is committed where that is quick, and the next request reports how much
+//! is synced. Also the keeper of time of the leaders here: followers that lag are found by it.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use env::{Poller, Readiness, Turn, Worker};
+use model::{BrokerId, InboxId, Instant, LeaderEpoch, Offset, Ticket, WaiterKey};
+use partition::{
+    Commit, CutError, FollowError, FollowPoint, Moment, News, Partition, Restart, Stamp, Synced,
+    Wait,
+};
+use replica::{Key, Point, Puller, Step, Terms};
+use wire::messages::FetchResponse;
+use wire::{ApiKey, Message, Reader, Uuid};
+
+use super::isr::{self, IsrWishes};
+use super::mailbox::Mailbox;
+use crate::control::links::{Lane, Links, Outbound, Reply};
+use crate::control::{Order, Outgoing, Recipient};
+use crate::inboxes::Redeemed;
+use crate::shared::Shared;
+
+/// The version of our requests: the last one that Kafka 4.3 has.
+const FETCH_VERSION: i16 = 17;
+/// Commits faster than this run on the worker itself.
+const INLINE_COMMIT_MAX: Duration = Duration::from_micros(400);
+/// Beyond the wait that was asked for a leader is silent.
+const SILENCE_MAX: Duration = Duration::from_secs(5);
+/// A log that is being cut takes batches again soon.
+const CUT_REST: Duration = Duration::from_millis(20);
+/// An ISR request is given up after so long, and goes again.
+const ISR_WAIT_MAX: Duration = Duration::from_secs(2);
+/// The key of tickets for answers of the controller; those of partitions have the number of a place as theirs.
+const ISR_KEY: WaiterKey = WaiterKey(u64::MAX);
+
+/// A partition that this broker follows.
+struct Followed {
+    partition: Arc<Partition>,
+    leader: BrokerId,
+    epoch: LeaderEpoch,
+    /// The sync that was reported last.
+    seen: Synced,
+    is_watched: bool,
+}
+
+pub(crate) struct ReplicaWorker {
+    shared: Arc<Shared>,
+    mailbox: Arc<Mailbox>,
+    inbox: InboxId,
+    poller: Box<dyn Poller>,
+    ready: Vec<Readiness>,
+    links: Links<BrokerId>,
+    pullers: BTreeMap<BrokerId, Puller>,
+    followed: BTreeMap<Key, Followed>,
+    /// Partitions by the number that their tickets have.
+    places: Vec<Key>,
+    numbers: BTreeMap<Key, u64>,
+    wishes: IsrWishes,
+    /// When the leaders here are looked at for followers that lag.
+    look_at: Instant,
+    /// A round waits for company.
+    commit_at: Option<Instant>,
+    news: Vec<News>,
+}
+
+impl ReplicaWorker {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        (mailbox, inbox): (Arc<Mailbox>, InboxId),
+        poller: Box<dyn Poller>,
+    ) -> ReplicaWorker {
+        let look_at = shared.env.clock.now();
+        // Those that the start has opened.
+        mailbox.on_topics(shared.topics().sorted().iter().map(|topic| topic.id));
+        ReplicaWorker {
+            shared,
+            mailbox,
+            inbox,
+            poller,
+            ready: Vec::new(),
+            links: Links::new(),
+            pullers: BTreeMap::new(),
+            followed: BTreeMap::new(),
+            places: Vec::new(),
+            numbers: BTreeMap::new(),
+            wishes: IsrWishes::default(),
+            look_at,
+            commit_at: None,
+            news: Vec::new(),
+        }
+    }
+
+    fn terms(&self) -> Terms {
+        let settings = self.shared.config();
+        let number = |name, otherwise: i64| settings.broker.number(name).unwrap_or(otherwise);
+        let millis = |name, otherwise| {
+            Duration::from_millis(u64::try_from(number(name, otherwise)).unwrap_or(0))
+        };
+        let bytes = |name, otherwise| i32::try_from(number(name, otherwise)).unwrap_or(i32::MAX);
+        Terms {
+            wait_max: millis("replica.fetch.wait.max.ms", 500),
+            bytes_max: bytes("replica.fetch.response.max.bytes", 10 << 20),
+            partition_bytes_max: bytes("replica.fetch.max.bytes", 1 << 20),
+            backoff: millis("replica.fetch.backoff.ms", 1_000),
+        }
+    }
+
+    fn lag_max(&self) -> Duration {
+        let ms = self
+            .shared
+            .config()
+            .broker
+            .number("replica.lag.time.max.ms");
+        Duration::from_millis(ms.and_then(|ms| u64::try_from(ms).ok()).unwrap_or(30_000))
+    }
+
+    fn take_mail(&mut self) {
+        let mail = self.mailbox.take();
+        for topic in mail.topics {
+            self.follow_topic(topic);
+        }
+        let lag_max = self.lag_max();
+        for partition in mail.caught_up {
+            self.wishes.look(&self.shared, &partition, lag_max);
+        }
+        for redeemed in mail.redeemed {
+            match redeemed {
+                Redeemed::News(news) => self.on_news(news),
+                Redeemed::Replied(_, body) => self.on_isr_reply(body),
+                Redeemed::Answered(_) | Redeemed::Piece(..) | Redeemed::Quorum(..) => {}
+            }
+        }
+    }
+
+    /// Takes the leaders of a topic's partitions from the metadata.
+    fn follow_topic(&mut self, id: Uuid) {
+        let me = self.shared.config().broker.node_id;
+        let topics = self.shared.topics();
+        let topic = topics.with_id(id);
+        let sites = topic.map_or(&[][..], |topic| &topic.sites[..]);
+        let mut wanted: BTreeMap<Key, (Arc<Partition>, BrokerId, LeaderEpoch)> = BTreeMap::new();
+        for site in sites {
+            let leader = site.leader.broker.filter(|leader| *leader != me);
+            if let (Some(here), Some(leader)) = (&site.here, leader) {
+                let key = (id, here.index);
+                wanted.insert(key, (Arc::clone(here), leader, site.leader.epoch));
+            }
+        }
+        let (first, last) = (
+            (id, model::PartitionIndex(i32::MIN)),
+            (id, model::PartitionIndex(i32::MAX)),
+        );
+        let known: Vec<Key> = self
+            .followed
+            .range(first..=last)
+            .map(|(key, _)| *key)
+            .collect();
+        for key in known {
+            let is_same = |followed: &Followed| {
+                wanted.get(&key).is_some_and(|(partition, leader, epoch)| {
+                    Arc::ptr_eq(partition, &followed.partition)
+                        && (*leader, *epoch) == (followed.leader, followed.epoch)
+                })
+            };
+            if self.followed.get(&key).is_some_and(is_same) {
+                wanted.remove(&key);
+            } else if let Some(followed) = self.followed.remove(&key)
+                && let Some(puller) = self.pullers.get_mut(&followed.leader)
+            {
+                puller.unfollow(key);
+            }
+        }
+        for (key, (partition, leader, epoch)) in wanted {
+            self.follow(key, partition, leader, epoch);
+        }
+    }
+
+    fn follow(
+        &mut self,
+        key: Key,
+        partition: Arc<Partition>,
+        leader: BrokerId,
+        epoch: LeaderEpoch,
+    ) {
+        let at = partition.follow_point();
+        if let Entry::Vacant(entry) = self.numbers.entry(key) {
+            entry.insert(self.places.len() as u64);
+            self.places.push(key);
+        }
+        let me = self.shared.config().broker.node_id;
+        let puller = self
+            .pullers
+            .entry(leader)
+            .or_insert_with(|| Puller::new(me));
+        puller.follow(key, epoch, point(at));
+        let followed = Followed {
+            partition,
+            leader,
+            epoch,
+            seen: at.synced,
+            is_watched: false,
+        };
+        self.followed.insert(key, followed);
+        self.watch(key);
+    }
+
+    /// Has the next sync of a partition reported.
+    fn watch(&mut self, key: Key) {
+        let Some(number) = self.numbers.get(&key).copied() else {
+            return;
+        };
+        let ticket = Ticket {
+            inbox: self.inbox,
+            key: WaiterKey(number),
+            part: 0,
+        };
+        let Some(followed) = self.followed.get_mut(&key) else {
+            return;
+        };
+        if !followed.is_watched {
+            followed.is_watched = followed.partition.watch_synced(ticket, followed.seen);
+        }
+    }
+
+    fn on_news(&mut self, news: News) {
+        let ticket = news.ticket();
+        let number = usize::try_from(ticket.key.0).unwrap_or(usize::MAX);
+        let Some(key) = self.places.get(number).copied() else {
+            return;
+        };
+        if let Some(followed) = self.followed.get_mut(&key) {
+            followed.is_watched = false;
+        }
+        self.report(key);
+    }
+
+    /// Has the next request to the leader say how far this replica is.
+    fn report(&mut self, key: Key) {
+        let Some(followed) = self.followed.get_mut(&key) else {
+            return;
+        };
+        let at = followed.partition.follow_point();
+        followed.seen = at.synced;
+        if let Some(puller) = self.pullers.get_mut(&followed.leader) {
+            puller.on_moved(key, point(at));
+        }
+        self.watch(key);
+    }
+
+    fn take_replies(&mut self) {
+        let replies = self.links.take_replies();
+        if replies.is_empty() {
+            return;
+        }
+        let (terms, now) = (self.terms(), self.shared.env.clock.now());
+        for reply in replies {
+            match reply {
+                Reply::Failed { of, .. } => {
+                    if let Some(puller) = self.pullers.get_mut(&of)
+                        && !puller.is_idle()
+                    {
+                        puller.on_lost(terms, now);
+                    }
+                }
+                Reply::Answered {
+                    of, version, body, ..
+                } => {
+                    let response = FetchResponse::decode(&mut Reader::new(body), version);
+                    let Some(puller) = self.pullers.get_mut(&of) else {
+                        continue;
+                    };
+                    match response {
+                        Ok(response) => {
+                            let steps = puller.on_answer(response, terms, now);
+                            self.take_steps(steps);
+                        }
+                        Err(_) => puller.on_lost(terms, now),
+                    }
+                }
+            }
+        }
+    }
+
+    fn take_steps(&mut self, steps: Vec<Step>) {
+        let mut stamp = Stamp::default();
+        for step in steps {
+            match step {
+                Step::Take {
+                    key,
+                    epoch,
+                    records,
+                    high_watermark,
+                    log_start,
+                } => self.take(key, epoch, records, (high_watermark, log_start), &mut stamp),
+                Step::Cut { key, epoch, told } => self.cut(key, |partition| {
+                    let to = partition.cut_to(told);
+                    tracing::info!(
+                        target: env::logs::REPLICATION,
+                        "{}-{}: the log of the leader goes another way behind epoch {} and offset {}: cut to {to}",
+                        partition.topic, partition.index, told.epoch, told.end,
+                    );
+                    partition.cut(to, epoch)
+                }),
+                Step::Restart { key, at, .. } => self.cut(key, |partition| {
+                    tracing::info!(
+                        target: env::logs::REPLICATION,
+                        "{}-{}: the log of the leader begins at {}: begun anew there",
+                        partition.topic, partition.index, at.end,
+                    );
+                    partition.restart(Restart {
+                        log_start: at.end,
+                        at: at.end,
+                        epoch: at.epoch,
+                    })
+                }),
+                Step::Refused { key, code } => {
+                    let known = self.followed.get(&key);
+                    if let Some(followed) = known {
+                        tracing::debug!(
+                            target: env::logs::REPLICATION,
+                            "{}-{}: broker {} refuses to be followed: {code}",
+                            followed.partition.topic, followed.partition.index, followed.leader,
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    fn take(
+        &mut self,
+        key: Key,
+        epoch: LeaderEpoch,
+        records: Option<Bytes>,
+        (high_watermark, log_start): (Offset, Offset),
+        stamp: &mut Stamp,
+    ) {
+        let Some(followed) = self.followed.get(&key) else {
+            return;
+        };
+        let partition = Arc::clone(&followed.partition);
+        if let Some(records) = records {
+            let clock = &self.shared.env.clock;
+            let moment = Moment {
+                now: clock.now(),
+                wall: clock.wall_ms(),
+                stamp,
+            };
+            if let Err(why) = partition.follow(&records, epoch, moment) {
+                return self.on_not_taken(key, &partition, &why);
+            }
+        }
+        partition.on_leader_at(epoch, high_watermark, log_start, &mut self.news);
+        self.report(key);
+    }
+
+    /// Batches of the leader could not be appended: they are asked for again.
+    fn on_not_taken(&mut self, key: Key, partition: &Partition, why: &FollowError) {
+        let now = self.shared.env.clock.now();
+        let (is_loud, until) = match why {
+            // The metadata tell what is to be done.
+            FollowError::Deleted | FollowError::Leading | FollowError::EpochChanged { .. } => {
+                (false, None)
+            }
+            FollowError::Cutting => (false, Some(now.plus(CUT_REST))),
+            FollowError::Storage { .. } => (false, Some(now.plus(self.terms().backoff))),
+            FollowError::Gap { .. } | FollowError::Epoch { .. } | FollowError::Batch(_) => {
+                (true, Some(now.plus(self.terms().backoff)))
+            }
+        };
+        if is_loud {
+            tracing::warn!(
+                target: env::logs::REPLICATION,
+                "{}-{}: what the leader sent is not taken: {why}", partition.topic, partition.index,
+            );
+        }
+        self.rest(key, until);
+    }
+
+    fn rest(&mut self, key: Key, until: Option<Instant>) {
+        if let Some(followed) = self.followed.get(&key)
+            && let Some(puller) = self.pullers.get_mut(&followed.leader)
+        {
+            puller.on_cut(key, point(followed.partition.follow_point()));
+            puller.rest(key, until);
+        }
+    }
+
+    fn cut(
+        &mut self,
+        key: Key,
+        cut: impl FnOnce(&Arc<Partition>) -> Result<partition::Life, CutError>,
+    ) {
+        let Some(followed) = self.followed.get(&key) else {
+            return;
+        };
+        let partition = Arc::clone(&followed.partition);
+        let now = self.shared.env.clock.now();
+        match cut(&partition) {
+            Ok(_) => {
+                if let Some(puller) = self.pullers.get_mut(&followed.leader) {
+                    puller.on_cut(key, point(partition.follow_point()));
+                }
+                self.report(key);
+            }
+            Err(CutError::Deleted | CutError::Leading) => self.rest(key, None),
+            Err(CutError::Offline | CutError::Moving) => {
+                let until = now.plus(self.terms().backoff);
+                self.rest(key, Some(until));
+            }
+            Err(why @ CutError::BelowCommitted { .. }) => {
+                tracing::error!(
+                    target: env::logs::REPLICATION,
+                    "{}-{}: this replica does not follow broker {} any more: {why}; one of the two logs is not what it was. If the leader's \
+                     is right, stop this broker, remove the directory of the partition, and start it again",
+                    partition.topic, partition.index, followed.leader,
+                );
+                self.rest(key, None);
+            }
+        }
+    }
+
+    /// Commits what was appended, here where that is quick.
+    fn commit(&mut self) {
+        self.commit_at = None;
+        for at in 0..self.shared.dirs().len() {
+            let dir = Arc::clone(&self.shared.dirs()[at]);
+            if !dir.has_queued() {
+                continue;
+            }
+            if dir.commit_average() > INLINE_COMMIT_MAX && !self.shared.is_stopping() {
+                self.shared.ring_committer(at);
+                continue;
+            }
+            match dir.commit_wait(self.shared.env.clock.now()) {
+                Wait::Until(until) if !self.shared.is_stopping() => {
+                    let next = self.commit_at.map_or(until, |at| at.min(until));
+                    self.commit_at = Some(next);
+                }
+                Wait::Busy => {} // the thread that is at it looks again
+                Wait::No | Wait::Until(_) => {
+                    while dir.commit(&mut self.news) == Commit::Done && dir.has_queued() {}
+                    if dir.is_failed() {
+                        self.shared.check_health();
+                    }
+                }
+            }
+        }
+    }
+
+    fn spread(&mut self) {
+        let (own, others): (Vec<News>, Vec<News>) = std::mem::take(&mut self.news)
+            .into_iter()
+            .partition(|news| news.inbox() == self.inbox);
+        if !others.is_empty() {
+            self.shared.spread(others);
+        }
+        for news in own {
+            self.on_news(news);
+        }
+    }
+
+    fn send(&mut self) {
+        let now = self.shared.env.clock.now();
+        let terms = self.terms();
+        let broker_epoch = self.shared.metadata.broker_epoch();
+        self.pullers
+            .retain(|_, puller| !(puller.is_empty() && puller.is_idle()));
+        let mut failed = Vec::new();
+        for (leader, puller) in &mut self.pullers {
+            while let Some(request) = puller.request(broker_epoch, terms, now) {
+                let endpoint = self.shared.endpoint_of(*leader);
+                let frame = wire::frame::encode_request(&request, FETCH_VERSION, 0, Some("esker"))
+                    .ok()
+                    .and_then(|encoded| encoded.into_bytes().ok());
+                let (Some(endpoint), Some(frame)) = (endpoint, frame) else {
+                    failed.push(*leader);
+                    break;
+                };
+                let outbound = Outbound {
+                    target: (endpoint, Lane::Replica),
+                    api: (ApiKey::Fetch, FETCH_VERSION),
+                    frame,
+                    until: Some(now.plus(terms.wait_max + SILENCE_MAX)),
+                    of: *leader,
+                };
+                let net = &*self.shared.env.net;
+                self.links.send(net, &mut *self.poller, outbound);
+            }
+        }
+        for leader in failed {
+            if let Some(puller) = self.pullers.get_mut(&leader) {
+                puller.on_lost(terms, now);
+            }
+        }
+    }
+
+    /// Asks the controller for the ISRs that leaders here want.
+    fn ask_for_isrs(&mut self) {
+        let now = self.shared.env.clock.now();
+        if self.look_at <= now {
+            let lag_max = self.lag_max();
+            self.look_at = now.plus(lag_max / 2);
+            let me = self.shared.config().broker.node_id;
+            for topic in self.shared.topics().sorted() {
+                for (partition, _) in topic.led_by(me) {
+                    self.wishes.look(&self.shared, partition, lag_max);
+                }
+            }
+        }
+        let Some(request) = self.wishes.request(&self.shared, now) else {
+            return;
+        };
+        let ticket = Ticket {
+            inbox: self.inbox,
+            key: ISR_KEY,
+            part: 0,
+        };
+        let until = now.plus(ISR_WAIT_MAX);
+        match Outgoing::new(
+            (ticket, Recipient::Controller),
+            &request,
+            isr::VERSION,
+            until,
+        ) {
+            Ok(outgoing) => {
+                let order = Order::Call(Box::new(outgoing));
+                self.shared.metadata.mailbox.order([order]);
+            }
+            Err(_) => self.on_isr_reply(None),
+        }
+    }
+
+    fn on_isr_reply(&mut self, body: Option<Bytes>) {
+        let now = self.shared.env.clock.now();
+        self.wishes.on_reply(body, now, &mut self.news);
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        let pullers = self.pullers.values().filter_map(Puller::next_deadline);
+        [
+            pullers.min(),
+            self.links.next_deadline(),
+            self.wishes.next_deadline(),
+            self.commit_at,
+            Some(self.look_at),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    fn poll(&mut self, timeout: Option<Duration>) {
+        if let Err(error) = self.poller.wait(timeout, &mut self.ready) {
+            tracing::error!(target: env::logs::REPLICATION, "replication cannot poll: {error}");
+        }
+    }
+}
+
+impl Worker for ReplicaWorker {
+    fn turn(&mut self) -> Turn {
+        if self.ready.is_empty() {
+            self.poll(Some(Duration::ZERO));
+        }
+        for ready in std::mem::take(&mut self.ready) {
+            self.links.on_ready(&mut *self.poller, ready);
+        }
+        let now = self.shared.env.clock.now();
+        self.links.expire(&mut *self.poller, now);
+        self.take_replies();
+        // After the poll: it swallows the wake-up of whatever was put in before it.
+        self.take_mail();
+        self.commit();
+        self.spread();
+        if self.shared.is_stopping() {
+            self.shared.on_loop_ended();
+            return Turn::Done;
+        }
+        self.send();
+        self.take_replies();
+        self.ask_for_isrs();
+        self.spread();
+        match self.next_deadline() {
+            Some(at) if at <= self.shared.env.clock.now() => Turn::Again,
+            until => Turn::Sleep { until },
+        }
+    }
+
+    fn park(&mut self, until: Option<Instant>) {
+        let timeout = until.map(|until| until.since(self.shared.env.clock.now()));
+        self.poll(timeout);
+    }
+}
+
+fn point(at: FollowPoint) -> Point {
+    Point {
+        end: at.end,
+        last_epoch: at.last_epoch,
+        log_start: at.log_start,
+        synced: at.synced.up_to,
+    }
+}
