@@ -87,6 +87,12 @@ impl Partition {
         }
     }
 
+    /// True if the log has no offset.
+    pub fn is_empty(&self) -> bool {
+        let points = self.state.lock().progress.points();
+        points.start == points.end
+    }
+
     /// The leader's answer to a replica whose last record has `asked.epoch` and whose log ends at `asked.end`: `None` if this log goes
     /// on from there, else a place at or behind which the two part (KIP-595's `DivergingEpoch`).
     pub fn judge(&self, asked: EpochEnd) -> Option<EpochEnd> {
@@ -180,7 +186,11 @@ impl Partition {
         let mut end = state.tail.end();
         for batch in &batches {
             let got = batch.base_offset();
-            if got != end {
+            // Between two batches of a log that was compacted there may be none. An empty log is begun anew at the first.
+            let may_skip =
+                state.config.cleanup_policy.compact && state.progress.points().start < end;
+            let is_next = got == end || end < got && may_skip;
+            if !is_next {
                 return Err(FollowError::Gap { got, end });
             }
             end = batch.next_offset();
@@ -209,12 +219,39 @@ impl Partition {
         }
     }
 
+    /// Notes that the next batch is not at the end, so that a start takes what is between for nothing that was lost.
+    fn skip(
+        self: &Arc<Self>,
+        state: &mut PartitionState,
+        to: Offset,
+        (stamp, now): (&mut Stamp, Instant),
+    ) {
+        let push = Push {
+            bytes: 0,
+            // Nothing new is durable with it.
+            up_to: state.tail.end(),
+            is_trim: false,
+            sync: true,
+            life: state.progress.life(),
+            entry: Entry {
+                topic: self.topic_id,
+                partition: self.index,
+                what: What::Gap { to },
+            },
+        };
+        self.enqueue(state, push, Some((stamp, now)));
+        state.gaps_end = to;
+    }
+
     fn place_as_is(
         self: &Arc<Self>,
         state: &mut PartitionState,
         batch: Batch,
         (stamp, now): (&mut Stamp, Instant),
     ) {
+        if state.tail.end() < batch.base_offset() {
+            self.skip(state, batch.base_offset(), (&mut *stamp, now));
+        }
         let end = batch.next_offset();
         let ended = state.producers.apply(&batch, marker_of(&batch));
         let aborted = ended.filter(|txn| txn.aborted).map(AbortedTxn::from);

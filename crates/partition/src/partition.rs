@@ -67,6 +67,8 @@ pub(crate) struct PartitionState {
     pub(crate) local_start: Offset,
     /// Where the log began anew last.
     pub(crate) restarted_at: Offset,
+    /// Between batches below there may be gaps that the compaction of a leader left.
+    pub(crate) gaps_end: Offset,
     /// Cuts that the files have not seen.
     pub(crate) cuts: Cuts,
     /// Its `end` is that of the tail.
@@ -145,6 +147,8 @@ pub struct Start {
     pub holes: Vec<Hole>,
     /// The last batches, where a full disk had no room for them.
     pub unwritten: Vec<Batch>,
+    /// Between these there may be gaps below it.
+    pub gaps_end: Offset,
     /// The files are not what the last checkpoint says of them.
     pub is_unsettled: bool,
     /// The files cannot be read; what the checkpoint says of them.
@@ -167,6 +171,7 @@ impl Start {
             store: None,
             holes: Vec::new(),
             unwritten: Vec::new(),
+            gaps_end: Offset::ZERO,
             is_unsettled: false,
             unread: None,
         }
@@ -237,6 +242,7 @@ impl Partition {
                 tail: Tail::unwritten_from(start.unwritten, start.log_end),
                 local_start: start.local_start.max(start.log_start),
                 restarted_at: start.restarted_at,
+                gaps_end: start.gaps_end,
                 cuts: Cuts::default(),
                 progress,
                 epochs: start.epochs,

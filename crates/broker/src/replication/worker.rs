@@ -353,8 +353,18 @@ impl ReplicaWorker {
                 wall: clock.wall_ms(),
                 stamp,
             };
-            if let Err(why) = partition.follow(&records, epoch, moment) {
-                return self.on_not_taken(key, &partition, &why);
+            match partition.follow(&records, epoch, moment) {
+                Ok(_) => {}
+                // The leader's compaction left nothing in front of its first batch.
+                Err(FollowError::Gap { got, end }) if end < got && partition.is_empty() => {
+                    let restart = Restart {
+                        log_start: got,
+                        at: got,
+                        epoch: LeaderEpoch::NONE,
+                    };
+                    return self.cut(key, |partition| partition.restart(restart));
+                }
+                Err(why) => return self.on_not_taken(key, &partition, &why),
             }
         }
         partition.on_leader_at(epoch, high_watermark, log_start, &mut self.news);

@@ -27,6 +27,7 @@ const KIND_BATCH: u32 = 1;
 const KIND_TRIM: u32 = 2;
 const KIND_CUT: u32 = 3;
 const KIND_RESTART: u32 = 4;
+const KIND_GAP: u32 = 5;
 
 /// Opens a piece: which use of the file this is, and which round comes first in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,6 +174,8 @@ pub(super) enum RowKind {
     Trim { start: Offset },
     /// The log now ends at `to`: the leader of `epoch` goes another way from there.
     Cut { to: Offset, epoch: LeaderEpoch },
+    /// No batch lies between the end of the log and `to`, where the next one is.
+    Gap { to: Offset },
     /// Nothing before counts: the log begins anew and ends at `at`.
     Restart {
         log_start: Offset,
@@ -194,6 +197,7 @@ impl Row {
             RowKind::Trim { start } => {
                 encode_numbers(out, KIND_TRIM, &[start.0], LeaderEpoch(0));
             }
+            RowKind::Gap { to } => encode_numbers(out, KIND_GAP, &[to.0], LeaderEpoch(0)),
             RowKind::Cut { to, epoch } => encode_numbers(out, KIND_CUT, &[to.0], *epoch),
             RowKind::Restart {
                 log_start,
@@ -212,6 +216,9 @@ impl Row {
             },
             KIND_TRIM => RowKind::Trim {
                 start: Offset(u64_at(bytes, 28) as i64),
+            },
+            KIND_GAP => RowKind::Gap {
+                to: Offset(u64_at(bytes, 28) as i64),
             },
             KIND_CUT => RowKind::Cut {
                 to: Offset(u64_at(bytes, 28) as i64),

@@ -408,6 +408,7 @@ fn read_steps(piece: &Found, position: u64, front: &Front) -> io::Result<Steps> 
         let what = match row.kind {
             RowKind::Trim { start } => What::Trim { start },
             RowKind::Cut { to, epoch } => What::Cut { to, epoch },
+            RowKind::Gap { to } => What::Gap { to },
             RowKind::Restart {
                 log_start,
                 at,

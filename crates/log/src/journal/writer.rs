@@ -52,6 +52,10 @@ pub enum What {
         to: Offset,
         epoch: LeaderEpoch,
     },
+    /// A log that this one follows was compacted: its next batch begins at `to`, and none lies in front of it.
+    Gap {
+        to: Offset,
+    },
     /// The log begins anew and ends at `at`, behind records of `epoch`; `log_start` is below it where a tier has what is between.
     Restart {
         log_start: Offset,
@@ -69,6 +73,7 @@ impl Entry {
                 What::Batch(batch) => To::End(batch.next_offset()),
                 What::Trim { start } => To::Start(*start),
                 What::Cut { to, .. } => To::Cut(*to),
+                What::Gap { to } => To::End(*to),
                 What::Restart { at, .. } => To::Restart(*at),
             },
         }
@@ -84,6 +89,7 @@ impl Entry {
                 Some(batch.body()),
             ),
             What::Trim { start } => (RowKind::Trim { start: *start }, None),
+            What::Gap { to } => (RowKind::Gap { to: *to }, None),
             What::Cut { to, epoch } => {
                 let (to, epoch) = (*to, *epoch);
                 (RowKind::Cut { to, epoch }, None)

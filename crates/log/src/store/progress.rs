@@ -97,6 +97,11 @@ impl Store {
         })
     }
 
+    /// Batches that are about to be written have gaps between them up to `end`: a log that this one follows was compacted.
+    pub fn expect_gaps(&self, end: Offset) -> Result<(), StoreError> {
+        self.begin_cleaning(end)
+    }
+
     /// A pass is through.
     pub(crate) fn end_cleaning(&self, clean_end: Offset) -> Result<(), StoreError> {
         self.note_progress(Progress {

@@ -93,7 +93,7 @@ fn reached(steps: &[Step]) -> BTreeMap<(Uuid, i32), (Offset, Offset)> {
             }) => match what {
                 What::Batch(batch) => (topic, partition, batch.next_offset(), Offset::ZERO),
                 What::Trim { start } => (topic, partition, Offset::ZERO, *start),
-                What::Cut { .. } | What::Restart { .. } => continue,
+                What::Cut { .. } | What::Gap { .. } | What::Restart { .. } => continue,
             },
             Step::Lost(Lost {
                 topic,
@@ -114,6 +114,7 @@ pub(crate) fn text(entry: &Entry) -> String {
     let what = match &entry.what {
         What::Batch(batch) => format!("{:?}", batch.to_bytes()),
         What::Trim { start } => format!("trim {start}"),
+        What::Gap { to } => format!("gap to {to}"),
         What::Cut { to, epoch } => format!("cut to {to} by epoch {epoch}"),
         What::Restart {
             log_start,

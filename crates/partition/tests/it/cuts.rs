@@ -143,6 +143,53 @@ fn follower_keeps_what_its_leader_sent() {
     ));
 }
 
+/// What a leader's compaction left out is nothing that this log has lost, in this life or in the next.
+#[test]
+fn follower_of_a_compacted_log_has_its_gaps() {
+    let machine = machine(1);
+    let open = || {
+        let mut config = small_segments();
+        config.cleanup_policy.compact = true;
+        let configs = [config.clone(), config];
+        let rig = open_unled(
+            &machine,
+            Path::new(DIR),
+            settings(),
+            &configs,
+            |_| true,
+            told(TOPICS),
+        );
+        let rig = rig.unwrap();
+        follow_in(&rig, EPOCH);
+        rig
+    };
+    let mut rig = open();
+    let sent = [
+        led(0, 2, &[value("a", 0)]),
+        led(9, EPOCH, &[value("a", 1), value("a", 2)]),
+        led(11, EPOCH, &[value("b", 3)]),
+    ];
+    follow(&mut rig, &sent[..2], EPOCH).unwrap();
+    commit(&rig);
+    follow(&mut rig, &sent[2..], EPOCH).unwrap();
+    commit(&rig);
+    assert_eq!(rig.partitions[0].synced().up_to, Offset(12));
+    let want = sent.each_ref().map(shape);
+    assert_eq!(contents(&rig.partitions[0]), want);
+    drop(rig);
+    machine.power_cut();
+    let mut rig = open();
+    assert_eq!(contents(&rig.partitions[0]), want);
+    let later = led(20, EPOCH, &[value("c", 4)]);
+    follow(&mut rig, std::slice::from_ref(&later), EPOCH).unwrap();
+    commit(&rig);
+    drop(rig);
+    machine.kill();
+    let rig = open();
+    assert_eq!(contents(&rig.partitions[0]).last(), Some(&shape(&later)));
+    assert_eq!(rig.partitions[0].bounds().log_end, Offset(21));
+}
+
 #[test]
 fn follower_refuses_what_does_not_continue_its_log() {
     let machine = machine(1);

@@ -56,6 +56,10 @@ pub(super) struct Log {
     /// Those that the checkpoint knows come first.
     pub(super) holes: Vec<Hole>,
     holes_known: usize,
+    /// Where the next batch is, if it is not at the end.
+    gap_to: Option<Offset>,
+    /// Between pending batches below there may be gaps.
+    gaps_end: Offset,
     /// Not in the files yet.
     pending: Vec<Batch>,
     pending_bytes: usize,
@@ -98,6 +102,8 @@ impl Log {
             restarted_at: row.map_or(Offset::ZERO, |row| row.restarted_at),
             holes_known: holes.len(),
             holes,
+            gap_to: None,
+            gaps_end: Offset::ZERO,
             pending: Vec::new(),
             pending_bytes: 0,
             is_changed: false,
@@ -215,6 +221,7 @@ impl Log {
                     }
                     self.take(batch);
                 }
+                What::Gap { to } => self.gap_to = Some(to),
                 What::Cut { to, .. } => self.cut(to, disk)?,
                 What::Restart {
                     log_start,
@@ -300,7 +307,10 @@ impl Log {
         if batch.base_offset() < self.told_end() {
             return;
         }
-        self.lose(batch.base_offset());
+        match self.gap_to.take() {
+            Some(to) if to == batch.base_offset() => self.gaps_end = to,
+            Some(_) | None => self.lose(batch.base_offset()),
+        }
         self.epochs
             .assign(batch.leader_epoch(), batch.base_offset());
         self.pending_bytes += batch.size();
@@ -385,6 +395,7 @@ impl Log {
                 self.store.insert(store)
             }
         };
+        store.expect_gaps(self.gaps_end)?;
         store.append(&self.pending, wall).map(drop)
     }
 
@@ -462,6 +473,7 @@ impl Log {
             store: self.store.filter(|_| unread.is_none()),
             holes: self.holes,
             unwritten: self.pending,
+            gaps_end: self.gaps_end,
             is_unsettled: is_unsettled && self.is_changed && unread.is_none(),
             unread,
         };

@@ -140,7 +140,7 @@ impl Ledger {
             return Ok(Wrote::All);
         };
         loop {
-            let (batches, local_start) = {
+            let (batches, local_start, gaps_end) = {
                 let mut state = partition.state.lock();
                 if !Arc::ptr_eq(&state.home, &home) {
                     return Ok(Wrote::All);
@@ -178,9 +178,10 @@ impl Ledger {
                     return Ok(Wrote::All);
                 }
                 state.has_trimmed = false;
-                (batches, state.local_start)
+                (batches, state.local_start, state.gaps_end)
             };
             let store = partition.store_or_create(&home)?;
+            store.expect_gaps(gaps_end)?;
             self.unsynced
                 .entry((partition.topic_id, partition.index))
                 .or_insert_with(|| Arc::clone(partition));
