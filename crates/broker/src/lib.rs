@@ -39,6 +39,6 @@ pub use error_outcomes::{INDEFINITE, leaves_unknown};
 pub use log::journal::Damage;
 pub use memory_use::Held;
 pub use metrics::{Form, Process, Watch};
-pub use partition::{InMemory, OpenError, accept_loss, unnamed_loss};
+pub use partition::{InMemory, OpenError, unnamed_loss};
 pub use standing::Replica;
-pub use start::{Broker, StartError};
+pub use start::{Broker, StartError, accept_loss};

@@ -196,7 +196,8 @@ impl Broker {
         let seed = env.rng.next_u64();
         let membership = (!is_alone && settings.broker.quorum.roles.broker).then(|| {
             let quorum = &settings.broker.quorum;
-            Membership::new(&registration, &cluster_id, quorum, at.now)
+            let previous = previous_epoch(env, &settings, &image, (&topics, &residents));
+            Membership::new(&registration, &cluster_id, quorum, previous, at.now)
         });
         let timing = quorum_settings(&settings.broker.quorum);
         let (quorum, effects) = Quorum::new(me, timing, boot, seed, at);
@@ -687,6 +688,41 @@ fn check_voters(path: &Path, identity: &Identity, named: Option<&str>) -> Result
         }),
         None => Ok(()),
     }
+}
+
+/// The epoch of the life before, if nothing that it acknowledged is known to be missing: every directory is open and knows it, no log
+/// has a hole, and no topic is here that is not synced (KIP-966, `docs/decisions/clean-stop.md`).
+fn previous_epoch(
+    env: &Env,
+    settings: &Settings,
+    image: &Image,
+    (topics, residents): (&Topics, &[Arc<Residents>]),
+) -> Option<i64> {
+    let dirs = || residents.iter().map(|residents| &residents.dir);
+    let all = topics.sorted();
+    let are_whole = (all.iter().flat_map(|topic| topic.here())).all(|one| !one.has_holes());
+    let node = settings.broker.node_id;
+    let is_relaxed = |topic: &Arc<meta::Topic>| {
+        let mut partitions = topic.partitions.iter();
+        partitions.any(|partition| partition.replicas.contains(&node))
+            && may_have_lost(topic, image, &settings.broker)
+    };
+    if dirs().any(|dir| dir.is_failed()) || !are_whole || image.topics().any(is_relaxed) {
+        return None;
+    }
+    control::life_file::load(&*env.disk, dirs().map(|dir| dir.path.as_path()))
+}
+
+/// Gives up what nothing names any more in a directory of a stopped broker, so that it opens. Its broker claims no clean stop then.
+pub fn accept_loss(env: &Env, path: &Path) -> Result<Vec<log::journal::Damage>, OpenError> {
+    let found = partition::accept_loss(env, path)?;
+    if !found.is_empty() {
+        control::life_file::forget(&*env.disk, path).map_err(|error| OpenError::Io {
+            path: path.to_owned(),
+            error,
+        })?;
+    }
+    Ok(found)
 }
 
 /// A crash may have taken records that readers saw: nothing tells a stop that was clean from one that only seems so.

@@ -293,6 +293,11 @@ impl Partition {
         leads.then(|| state.progress.epoch())
     }
 
+    /// True if records that were acknowledged are known to be missing, or the files cannot be read.
+    pub fn has_holes(&self) -> bool {
+        self.unread.is_some() || !self.state.lock().holes.is_empty()
+    }
+
     pub fn config(&self) -> Arc<LogConfig> {
         Arc::clone(&self.state.lock().config)
     }

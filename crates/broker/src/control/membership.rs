@@ -9,6 +9,7 @@ use wire::messages::{
 };
 use wire::{ApiKey, EncodeError, ErrorCode, Message, Reader, Request, Uuid};
 
+use super::life_file;
 use super::lifecycle::{Ask, Heard, Lifecycle, Pace};
 use crate::shared::Shared;
 
@@ -17,7 +18,7 @@ pub(crate) const NOT_COUNTED_IN: &str = "the active controller has not counted t
      one: start them, and see that each is reached at its address in controller.quorum.voters";
 /// A broker that is no member says so this often.
 const COMPLAINT_EVERY: std::time::Duration = std::time::Duration::from_secs(10);
-/// No run of this broker before is known to have ended cleanly.
+/// No life of this broker before is known to have lost nothing.
 const NO_EPOCH: i64 = -1;
 
 /// The broker as a member of its cluster.
@@ -40,6 +41,7 @@ impl Membership {
         broker: &meta::decide::register_broker::Broker,
         cluster_id: &str,
         quorum: &config::Quorum,
+        previous_epoch: Option<i64>,
         now: Instant,
     ) -> Membership {
         let listeners = broker.endpoints.iter().map(|at| registration::Listener {
@@ -63,7 +65,7 @@ impl Membership {
             features: features.collect(),
             rack: broker.rack.clone(),
             log_dirs: broker.log_dirs.clone(),
-            previous_broker_epoch: NO_EPOCH,
+            previous_broker_epoch: previous_epoch.unwrap_or(NO_EPOCH),
             ..BrokerRegistrationRequest::default()
         };
         let pace = Pace {
@@ -105,6 +107,25 @@ impl Membership {
                 })
             }
         }
+    }
+
+    /// The controller knows this broker, by that epoch from now on. The next life says that it follows this one, if it lost nothing.
+    pub(super) fn on_registered(&mut self, shared: &Shared, epoch: i64, now: Instant) {
+        if self.request.previous_broker_epoch != epoch {
+            for dir in shared.dirs().iter().filter(|dir| !dir.is_failed()) {
+                if let Err(error) = life_file::store(&*shared.env.disk, &dir.path, epoch) {
+                    tracing::error!(
+                        target: env::logs::BROKER,
+                        "cannot write the epoch of this broker to {}: {error}; after its next start its replicas count as ones that may have \
+                         lost something",
+                        dir.path.display(),
+                    );
+                }
+            }
+        }
+        self.request.previous_broker_epoch = epoch;
+        self.life.on_registered(Ok(epoch), now);
+        shared.metadata.set_broker_epoch(epoch);
     }
 
     /// Says once that the broker stops acting as a leader, or that it does again. The shards see it by themselves.

@@ -8,6 +8,7 @@ mod alarms;
 pub(crate) mod boot;
 pub(crate) mod envelope;
 pub(crate) mod introduction;
+pub(crate) mod life_file;
 mod lifecycle;
 pub(crate) mod links;
 mod log_read;

@@ -51,7 +51,8 @@ fn read(disk: &dyn Disk, path: &Path) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(bytes))
 }
 
-fn write(disk: &dyn Disk, dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+/// Replaces a file of `dir` durably: it is the old or the new one wherever a crash comes.
+pub(super) fn write(disk: &dyn Disk, dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     let part = dir.join(format!("{name}.part"));
     let file = disk.open(&part, Open::Truncate)?;
     file.write_at(&[IoSlice::new(bytes)], 0)?;

@@ -333,11 +333,9 @@ impl QuorumWorker {
         if let Err(code) = &told {
             tracing::debug!(target: env::logs::BROKER, ?ask, ?code, "the controller does not take it");
         }
-        let life = &mut membership.life;
         let turn = match (ask, told) {
             (Ask::Register, Ok(membership::Told::Registered(epoch))) => {
-                life.on_registered(Ok(epoch), now);
-                self.shared.metadata.set_broker_epoch(epoch);
+                membership.on_registered(&self.shared, epoch, now);
                 None
             }
             (Ask::Register, told) => {
@@ -347,11 +345,11 @@ impl QuorumWorker {
                 None
             }
             (Ask::Heartbeat { .. }, Ok(membership::Told::Heard(heard))) => {
-                life.on_heard(Ok(heard), now)
+                membership.life.on_heard(Ok(heard), now)
             }
             (Ask::Heartbeat { .. }, told) => {
                 let code = told.err().unwrap_or(ErrorCode::UnknownServerError);
-                life.on_heard(Err(code), now)
+                membership.life.on_heard(Err(code), now)
             }
         };
         // Before anybody is let in.

@@ -250,7 +250,10 @@ impl<'a> PartitionChange<'a> {
             .chain(&self.partition.isr)
             .copied()
             .collect();
-        let stays = |id: &BrokerId| !self.isr.contains(id) && !self.unclean.contains(id);
+        // Nobody has more than the only replica, whatever it lost.
+        let is_only = |id: &BrokerId| self.replicas == [*id];
+        let stays =
+            |id: &BrokerId| !self.isr.contains(id) && (is_only(id) || !self.unclean.contains(id));
         self.eligible = all.into_iter().filter(stays).collect();
     }
 

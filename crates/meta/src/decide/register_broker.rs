@@ -14,16 +14,18 @@ use super::registration::{endpoints, features};
 use crate::image::{Endpoint, Image, Levels, Topic};
 use crate::record::Record;
 use crate::versions::MetadataVersion;
-pub use crate::versions::{GROUP_VERSION, METADATA_VERSION, TRANSACTION_VERSION};
+pub use crate::versions::{ELR_VERSION, GROUP_VERSION, METADATA_VERSION, TRANSACTION_VERSION};
 
 /// Kafka 3.3 to 4.3.
 pub const METADATA_LEVELS: RangeInclusive<i16> =
     MetadataVersion::OLDEST.level()..=MetadataVersion::LATEST.level();
-/// The features of this broker, the format of the records first; the first broker finalizes the last level of each.
-pub const FEATURES: [(&str, RangeInclusive<i16>); 3] = [
+/// The features of this broker, the format of the records first. A cluster of several begins with the last level of each; a broker that
+/// is alone finalizes those that mean something to it.
+pub const FEATURES: [(&str, RangeInclusive<i16>); 4] = [
     (METADATA_VERSION, METADATA_LEVELS),
     (GROUP_VERSION, 0..=1),
     (TRANSACTION_VERSION, 0..=2),
+    (ELR_VERSION, 0..=1),
 ];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,7 +53,7 @@ pub fn supported() -> BTreeMap<String, Levels> {
 pub fn register_broker(image: &Image, broker: &Broker) -> Vec<Record> {
     let missing = FEATURES.into_iter().filter(|(name, _)| {
         let mut finalized = image.features();
-        !finalized.any(|(known, _)| known == *name)
+        *name != ELR_VERSION && !finalized.any(|(known, _)| known == *name)
     });
     let mut records: Vec<Record> = missing
         .map(|(name, levels)| {

@@ -46,7 +46,7 @@ fn a_cluster_begins_with_the_features_of_its_version_that_are_supported() {
         ("4.3", &ALL[..], vec![1, 1, 30, 1, 1, 2]),
         ("4.0", &ALL[..], vec![1, 25, 2]),
         ("3.3", &ALL[..], vec![7]),
-        ("4.3", &FEATURES[..], vec![1, 30, 2]),
+        ("4.3", &FEATURES[..], vec![1, 1, 30, 2]),
     ] {
         let image = begun(name, supported);
         let found: Vec<i16> = image.features().map(|(_, level)| level).collect();

@@ -161,7 +161,7 @@ fn a_leader_that_is_cut_off_for_a_while_goes_on() {
     let led = leaders.iter().position(|leader| *leader == i32::from(lost));
     let led = led.expect("leaders are spread");
     nodes.cut_off(lost);
-    nodes.pass(Duration::from_secs(5));
+    nodes.pass(Duration::from_secs(3));
     assert_eq!(end(&nodes, lost, led), ErrorCode::None);
     nodes.mend();
     for _ in 0..200 {

@@ -12,7 +12,7 @@ use wire::{ErrorCode, Uuid};
 use super::nodes::*;
 
 /// A broker that the test plays.
-const PLAYED: i32 = 4;
+pub(super) const PLAYED: i32 = 4;
 
 fn alter(broker_id: i32, broker_epoch: i64, version: i16) -> AlterPartitionRequest {
     let member = BrokerState {
@@ -68,7 +68,7 @@ fn an_isr_is_changed_by_the_active_controller_for_a_broker_that_it_knows() {
 }
 
 /// Registers the broker and has it counted in; its epoch.
-fn join(nodes: &Nodes, leader: Node) -> i64 {
+pub(super) fn join(nodes: &Nodes, leader: Node) -> i64 {
     let cluster_id = nodes.metadata(1).and_then(|told| told.cluster_id);
     let feature = |(name, min, max): (&str, i16, i16)| broker_registration_request::Feature {
         name: name.to_owned(),
@@ -79,6 +79,7 @@ fn join(nodes: &Nodes, leader: Node) -> i64 {
         ("metadata.version", 7, 30),
         ("group.version", 0, 1),
         ("transaction.version", 0, 2),
+        ("eligible.leader.replicas.version", 0, 1),
     ];
     let request = BrokerRegistrationRequest {
         broker_id: PLAYED,

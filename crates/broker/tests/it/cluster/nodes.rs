@@ -91,6 +91,13 @@ impl Nodes {
         self.machines.now().since(began)
     }
 
+    /// Removes a file from the disk of a node that does not run.
+    pub(super) fn remove_file(&self, node: Node, name: &str) {
+        let env = self.machines.get(HostId(node)).env();
+        let path = Path::new("/data").join(name);
+        env.disk.remove_file(&path).expect("it is there");
+    }
+
     /// Directories of partitions of a topic on the disk of a node, but for those that are on their way out.
     pub(super) fn dirs_of(&self, node: Node, topic: &str) -> Vec<String> {
         let env = self.machines.get(HostId(node)).env();
