@@ -343,10 +343,9 @@ fn route(call: &mut Call<'_>, key: ApiKey, head: &RequestHead, reader: Reader) -
         ApiKey::ElectLeaders => decide(call, key, reader, |request, view, _| {
             elect_leaders::handle(request, view)
         }),
-        // Every target that passes is where the partition is already: there is nothing to write.
-        ApiKey::AlterPartitionReassignments => {
-            tell(call, key, reader, alter_partition_reassignments::handle)
-        }
+        ApiKey::AlterPartitionReassignments => decide(call, key, reader, |request, view, _| {
+            alter_partition_reassignments::handle(request, view)
+        }),
         ApiKey::ListPartitionReassignments => {
             tell(call, key, reader, list_partition_reassignments::handle)
         }

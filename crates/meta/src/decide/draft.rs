@@ -92,6 +92,12 @@ impl<'a> Draft<'a> {
         &self.image
     }
 
+    /// The settings of a topic that is there.
+    pub(super) fn rules_of(&self, topic: Uuid) -> Option<TopicRules> {
+        let topic = self.image.topic_by_id(topic)?;
+        Some(self.settings.of(&self.image, &topic.name))
+    }
+
     pub(super) fn records(self) -> Vec<Record> {
         self.records
     }

@@ -143,8 +143,8 @@ fn what_is_said_of_each_partition_repeats_no_more_of_a_name_than_a_topic_can_hav
             partition: 0,
             replicas: None,
         };
-        let answers = reassign(&image, &[(name, vec![target])], true);
-        let error = answers[0].1[0].1.as_ref().expect_err("not there");
+        let decided = reassign(&image, &broker(""), &[(name, vec![target])], true);
+        let error = decided.answers[0].1[0].1.as_ref().expect_err("not there");
         assert_eq!(
             error.to_string(),
             format!("Unable to find a topic named {shown}.")

@@ -10,6 +10,7 @@ use meta::decide::assign_dirs::{AssignDirError, AssignDirsError, Assignment, ass
 use meta::decide::create_partitions::{Growth, create_partitions};
 use meta::decide::heartbeat::{UnregisterError, fence, heartbeat, leads_any, unregister};
 use meta::decide::producer_ids::{AllocateError, allocate_for};
+use meta::decide::reassign::{ReassignError, Target, is_in_progress, reassign};
 use meta::decide::registration::{RegisterError, Registering, register};
 use meta::decide::{TopicRules, TopicSettings};
 use meta::sessions::{Heartbeat, HeartbeatError, State, Step};
@@ -579,6 +580,77 @@ fn an_isr_that_ends_a_reassignment_may_end_a_leadership_too() {
         altered(&image, 1, joins),
         Err(AlterPartitionError::NewLeaderElected)
     );
+}
+
+fn reassigned(image: &Image, replicas: Option<&[i32]>) -> (Image, Result<(), ReassignError>) {
+    let target = Target {
+        partition: 0,
+        replicas: replicas.map(<[i32]>::to_vec),
+    };
+    let decided = reassign(image, &STRICT, &[("t".to_owned(), vec![target])], true);
+    let answer = decided.answers[0].1[0].1.clone();
+    (after(image, &decided.records), answer)
+}
+
+#[test]
+fn a_partition_keeps_its_replicas_until_those_that_come_are_in_sync() {
+    let image = cluster(&[&[1, 2]]);
+    let ids = |ids: &[i32]| ids.iter().copied().map(BrokerId).collect::<Vec<_>>();
+    let (moving, answer) = reassigned(&image, Some(&[3, 2]));
+    assert_eq!(answer, Ok(()));
+    assert_eq!(shown(&moving, 0), (1, vec![1, 2], vec![]));
+    let begun = partition(&moving, 0);
+    assert_eq!(begun.replicas, ids(&[3, 2, 1]));
+    assert_eq!((&begun.adding, &begun.removing), (&ids(&[3]), &ids(&[1])));
+    assert_eq!(begun.directory(BrokerId(2)), Some(dir(2, 1)));
+    assert!(
+        [dir(3, 1), dir(3, 2)]
+            .map(Some)
+            .contains(&begun.directory(BrokerId(3)))
+    );
+
+    let joins = Proposal {
+        partition_epoch: begun.epoch,
+        leader_epoch: begun.leader_epoch,
+        ..proposal(&[1, 2, 3])
+    };
+    let decided = alter_partitions(&moving, &STRICT, BrokerId(1), 11, &[joins]);
+    let done = after(&moving, &decided.expect("the epoch is right").records);
+    assert_eq!(shown(&done, 0), (3, vec![2, 3], vec![]));
+    assert_eq!(partition(&done, 0).replicas, ids(&[3, 2]));
+    assert!(!is_in_progress(partition(&done, 0)));
+
+    let (back, answer) = reassigned(&moving, None);
+    assert_eq!(answer, Ok(()));
+    assert_eq!(shown(&back, 0), (1, vec![1, 2], vec![]));
+    assert_eq!(partition(&back, 0).replicas, ids(&[2, 1]));
+    assert!(!is_in_progress(partition(&back, 0)));
+    assert_eq!(reassigned(&back, None).1, Err(ReassignError::NotInProgress));
+
+    // Another target in the middle: what came for the first one goes.
+    let (other, answer) = reassigned(&moving, Some(&[1, 2]));
+    assert_eq!(answer, Ok(()));
+    assert_eq!(partition(&other, 0).replicas, ids(&[1, 2]));
+    assert!(
+        !is_in_progress(partition(&other, 0)),
+        "all of them are there"
+    );
+}
+
+#[test]
+fn fewer_replicas_lead_on_and_the_order_alone_is_changed_at_once() {
+    let image = cluster(&[&[1, 2, 3]]);
+    let ids = |ids: &[i32]| ids.iter().copied().map(BrokerId).collect::<Vec<_>>();
+    let (fewer, answer) = reassigned(&image, Some(&[2, 3]));
+    assert_eq!(answer, Ok(()));
+    assert_eq!(shown(&fewer, 0), (2, vec![2, 3], vec![]));
+    assert_eq!(partition(&fewer, 0).replicas, ids(&[2, 3]));
+    let (turned, answer) = reassigned(&image, Some(&[3, 2, 1]));
+    assert_eq!(answer, Ok(()));
+    assert_eq!(shown(&turned, 0), (1, vec![1, 2, 3], vec![]));
+    assert_eq!(partition(&turned, 0).replicas, ids(&[3, 2, 1]));
+    let (same, answer) = reassigned(&image, Some(&[1, 2, 3]));
+    assert_eq!((same.end(), answer), (image.end(), Ok(())));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! AlterPartitionReassignments: other replicas for partitions, or the end of a move (KIP-455, KIP-860).
 
+use meta::Record;
 use meta::decide::reassign::{ReassignError, Reassigned, Target, reassign};
 use wire::ErrorCode;
 use wire::messages::alter_partition_reassignments_request::ReassignableTopic;
@@ -15,7 +16,7 @@ use crate::ops::view::View;
 pub(crate) fn handle(
     request: &AlterPartitionReassignmentsRequest,
     view: &View<'_>,
-) -> AlterPartitionReassignmentsResponse {
+) -> (Vec<Record>, AlterPartitionReassignmentsResponse) {
     let of_topic = |topic: &ReassignableTopic| {
         let targets = topic.partitions.iter().map(|partition| Target {
             partition: partition.partition_index,
@@ -25,7 +26,7 @@ pub(crate) fn handle(
     };
     let topics: Vec<(String, Vec<Target>)> = request.topics.iter().map(of_topic).collect();
     let may_change_factor = request.allow_replication_factor_change;
-    let answers = reassign(view.image, &topics, may_change_factor);
+    let decided = reassign(view.image, view.broker, &topics, may_change_factor);
     let response = |(name, reassigned): (String, Vec<Reassigned>)| ReassignableTopicResponse {
         name,
         partitions: reassigned
@@ -33,12 +34,13 @@ pub(crate) fn handle(
             .map(|(partition, answer)| result(partition.0, answer))
             .collect(),
     };
-    AlterPartitionReassignmentsResponse {
+    let response = AlterPartitionReassignmentsResponse {
         allow_replication_factor_change: may_change_factor,
         error_message: None,
-        responses: answers.into_iter().map(response).collect(),
+        responses: decided.answers.into_iter().map(response).collect(),
         ..AlterPartitionReassignmentsResponse::default()
-    }
+    };
+    (decided.records, response)
 }
 
 fn result(
@@ -79,7 +81,8 @@ mod tests {
                 topics: vec![topic],
                 ..Default::default()
             };
-            let response = handle(&request, &fixture.view());
+            let (records, response) = handle(&request, &fixture.view());
+            assert_eq!(records, [], "it is there, or refused");
             assert_eq!(response.error_code, 0);
             response.responses[0].partitions[0].error_code
         };

@@ -451,7 +451,7 @@ mod tests {
                     topics: vec![topic],
                     ..Default::default()
                 };
-                alter_partition_reassignments::handle(&request, view)
+                alter_partition_reassignments::handle(&request, view).1
             },
         );
         check(

@@ -6,7 +6,8 @@
 use wire::ErrorCode;
 use wire::messages::create_topics_response::CreatableTopicResult;
 use wire::messages::{
-    AlterConfigsRequest, AlterConfigsResponse, CreatePartitionsRequest, CreatePartitionsResponse,
+    AlterConfigsRequest, AlterConfigsResponse, AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse, CreatePartitionsRequest, CreatePartitionsResponse,
     CreateTopicsRequest, CreateTopicsResponse, DeleteTopicsRequest, DeleteTopicsResponse,
     ElectLeadersRequest, ElectLeadersResponse, IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse, UpdateFeaturesRequest, UpdateFeaturesResponse,
@@ -41,6 +42,7 @@ patience!(
     DeleteTopicsRequest.timeout_ms,
     CreatePartitionsRequest.timeout_ms,
     ElectLeadersRequest.timeout_ms,
+    AlterPartitionReassignmentsRequest.timeout_ms,
     UpdateFeaturesRequest.timeout_ms,
     AlterConfigsRequest,
     IncrementalAlterConfigsRequest
@@ -93,6 +95,18 @@ impl Overdue for ElectLeadersResponse {
         self.error_code = CODE.code();
         let topics = self.replica_election_results.iter_mut();
         for one in topics.flat_map(|topic| &mut topic.partition_result) {
+            one.error_code = CODE.code();
+            one.error_message = message();
+        }
+    }
+}
+
+impl Overdue for AlterPartitionReassignmentsResponse {
+    fn time_out(&mut self) {
+        self.error_code = CODE.code();
+        self.error_message = message();
+        let topics = self.responses.iter_mut();
+        for one in topics.flat_map(|topic| &mut topic.partitions) {
             one.error_code = CODE.code();
             one.error_message = message();
         }

@@ -153,9 +153,10 @@ pub(crate) fn reassign(error: &ReassignError) -> ErrorCode {
         }
         ReassignError::NotInProgress => ErrorCode::NoReassignmentInProgress,
         ReassignError::ReplicationFactor { .. } => ErrorCode::InvalidReplicationFactor,
-        ReassignError::Assignment(_) | ReassignError::Elsewhere => {
+        ReassignError::Assignment(_) | ReassignError::Unclean { .. } => {
             ErrorCode::InvalidReplicaAssignment
         }
+        ReassignError::TooManyRecords => ErrorCode::PolicyViolation,
     }
 }
 
