@@ -21,6 +21,16 @@ const LOADS: [&str; 12] = [
     "council",
 ];
 
+/// Those of three brokers that are one cluster.
+const CLUSTER_LOADS: [&str; 6] = [
+    "cluster",
+    "coordinators",
+    "markers",
+    "replicas",
+    "replicated-groups",
+    "replicated-transactions",
+];
+
 /// The objections to the patches.
 pub(crate) fn objections(root: &Path) -> Result<Vec<String>, String> {
     let dir = root.join("tests/mutants");
@@ -38,7 +48,7 @@ pub(crate) fn objections(root: &Path) -> Result<Vec<String>, String> {
         let text = text.map_err(|why| format!("{patch}: {why}"))?;
         if !says_how_it_is_found(&text) {
             objections.push(format!(
-                "{patch}: no line `Caught by: sim LOAD SEEDS [--images N | --damages N]` or `Caught by: quorum SEEDS`"
+                "{patch}: no line `Caught by: sim LOAD SEEDS [--images N | --damages N]` or `Caught by: cluster LOAD SEEDS` or `Caught by: quorum SEEDS`"
             ));
         }
         let checked = Command::new("git")
@@ -59,6 +69,12 @@ fn says_how_it_is_found(text: &str) -> bool {
     let line = text
         .lines()
         .find_map(|line| line.strip_prefix("Caught by: sim "));
+    let of_cluster = text
+        .lines()
+        .find_map(|line| line.strip_prefix("Caught by: cluster "));
+    if let Some((load, seeds)) = of_cluster.and_then(|line| line.split_once(' ')) {
+        return CLUSTER_LOADS.contains(&load) && seeds.parse::<u64>().is_ok();
+    }
     let is_count = |word: &str| word.parse::<u64>().is_ok();
     let mut lines = text.lines();
     if lines.any(|line| {
@@ -99,6 +115,9 @@ mod tests {
         assert!(says_how_it_is_found("Caught by: sim all 3 --damages 60\n"));
         assert!(says_how_it_is_found("Caught by: quorum 500\n"));
         assert!(!says_how_it_is_found("Caught by: quorum many\n"));
+        assert!(says_how_it_is_found("Caught by: cluster markers 100\n"));
+        assert!(!says_how_it_is_found("Caught by: cluster group 100\n"));
+        assert!(!says_how_it_is_found("Caught by: cluster markers many\n"));
         assert!(!says_how_it_is_found("Caught by: sim all 3 --damages\n"));
         assert!(!says_how_it_is_found("A promise.\n"));
         assert!(!says_how_it_is_found("Caught by: sim grouping 20\n"));
