@@ -82,7 +82,7 @@ func anyOffset(ctx context.Context) {
 }
 
 func wholeBatch(ctx context.Context) {
-	name := topic(ctx, "whole", 1, nil)
+	name := topicHere(ctx, "whole", 1, nil)
 	oneBatch(ctx, name, 100)
 	id := topicID(ctx, name)
 	whole := fetch(ctx, fetchRequest(name, id, map[int32]int64{0: 0})).Topics[0].Partitions[0]
@@ -130,7 +130,7 @@ func fiftyPartitions(ctx context.Context) {
 }
 
 func sessions(ctx context.Context) {
-	name := topic(ctx, "session", 3, nil)
+	name := topicHere(ctx, "session", 3, nil)
 	id := topicID(ctx, name)
 	req := fetchRequest(name, id, map[int32]int64{0: 0, 1: 0, 2: 0})
 	req.SessionEpoch = 0
@@ -169,7 +169,7 @@ func sessions(ctx context.Context) {
 }
 
 func sessionErrors(ctx context.Context) {
-	name := topic(ctx, "session-errors", 1, nil)
+	name := topicHere(ctx, "session-errors", 1, nil)
 	id := topicID(ctx, name)
 	first := fetchRequest(name, id, map[int32]int64{0: 0})
 	first.SessionEpoch = 0
@@ -187,7 +187,7 @@ func sessionErrors(ctx context.Context) {
 }
 
 func minBytes(ctx context.Context) {
-	name := topic(ctx, "min-bytes", 1, nil)
+	name := topicHere(ctx, "min-bytes", 1, nil)
 	id := topicID(ctx, name)
 	timed := func(wait, least int32, offset int64) (time.Duration, int) {
 		req := fetchRequest(name, id, map[int32]int64{0: offset})
@@ -214,7 +214,7 @@ func minBytes(ctx context.Context) {
 }
 
 func maxBytes(ctx context.Context) {
-	name := topic(ctx, "max-bytes", 10, nil)
+	name := topicHere(ctx, "max-bytes", 10, nil)
 	id := topicID(ctx, name)
 	c := client(kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchCompression(kgo.NoCompression()))
 	defer c.Close()
@@ -253,7 +253,7 @@ func maxBytes(ctx context.Context) {
 }
 
 func leaderEpochs(ctx context.Context) {
-	name := topic(ctx, "epochs", 1, nil)
+	name := topicHere(ctx, "epochs", 1, nil)
 	oneBatch(ctx, name, 10)
 	id := topicID(ctx, name)
 	seen, err := admin.ListTopics(ctx, name)
@@ -288,7 +288,7 @@ func leaderEpochs(ctx context.Context) {
 }
 
 func unknownTopicID(ctx context.Context) {
-	name := topic(ctx, "ids", 1, nil)
+	name := topicHere(ctx, "ids", 1, nil)
 	id := topicID(ctx, name)
 	id[3] ^= 0xFF
 	resp := fetch(ctx, fetchRequest(name, id, map[int32]int64{0: 0}))
@@ -309,7 +309,7 @@ func fromTime(ctx context.Context) {
 }
 
 func outOfRange(ctx context.Context) {
-	name := topic(ctx, "range", 1, nil)
+	name := topicHere(ctx, "range", 1, nil)
 	oneBatch(ctx, name, 10)
 	at := map[string]map[int32]kgo.Offset{name: {0: kgo.NewOffset().At(5_000)}}
 	c := client(kgo.ConsumePartitions(at), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand"
@@ -18,6 +19,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 const factSecondsMax = 60
@@ -29,6 +31,7 @@ type fact struct {
 
 var (
 	bootstrap = os.Getenv("BOOTSTRAP")
+	nodes     = strings.Split(cmp.Or(os.Getenv("NODES"), bootstrap), ",")
 	shared    *kgo.Client
 	admin     *kadm.Client
 )
@@ -93,6 +96,63 @@ func topic(ctx context.Context, prefix string, partitions int32, settings map[st
 	made, err := admin.CreateTopic(ctx, partitions, 1, settings, name)
 	must(err, "create")
 	must(made.Err, "create")
+	waitLed(ctx, name, partitions)
+	return name
+}
+
+// topicHere makes a topic that the first node leads: requests that a client would not send go there, whoever leads.
+func topicHere(ctx context.Context, prefix string, partitions int32, settings map[string]*string) string {
+	if len(nodes) == 1 {
+		return topic(ctx, prefix, partitions, settings)
+	}
+	create, t, name := kmsg.NewPtrCreateTopicsRequest(), kmsg.NewCreateTopicsRequestTopic(), newName(prefix)
+	t.Topic, t.NumPartitions, t.ReplicationFactor = name, -1, -1
+	for p := range partitions {
+		place := kmsg.NewCreateTopicsRequestTopicReplicaAssignment()
+		place.Partition, place.Replicas = p, []int32{here(ctx)}
+		t.ReplicaAssignment = append(t.ReplicaAssignment, place)
+	}
+	if settings == nil {
+		settings = map[string]*string{"retention.ms": text("-1")}
+	}
+	for key, value := range settings {
+		c := kmsg.NewCreateTopicsRequestTopicConfig()
+		c.Name, c.Value = key, value
+		t.Configs = append(t.Configs, c)
+	}
+	create.Topics, create.TimeoutMillis = append(create.Topics, t), 10_000
+	made, err := create.RequestWith(ctx, shared)
+	must(err, "create")
+	code(made.Topics[0].ErrorCode, nil, "create")
+	waitLed(ctx, name, partitions)
+	return name
+}
+
+// here is the number of the first node.
+func here(ctx context.Context) int32 {
+	found := int32(-1)
+	for _, b := range ask[*kmsg.DescribeClusterResponse](ctx, shared, kmsg.NewPtrDescribeClusterRequest()).Brokers {
+		if fmt.Sprintf("%s:%d", b.Host, b.Port) == bootstrap {
+			found = b.NodeID
+		}
+	}
+	that(found >= 0, "no broker is at %s", bootstrap)
+	return found
+}
+
+// keyHere is a new name of a group (kind 0) or of a transaction (kind 1) that the first node coordinates.
+func keyHere(ctx context.Context, prefix string, kind int8) (key string) {
+	find, node := kmsg.NewPtrFindCoordinatorRequest(), here(ctx)
+	waitFor(ctx, "a coordinator here", func() bool {
+		key = newName(prefix)
+		find.CoordinatorKey, find.CoordinatorKeys, find.CoordinatorType = key, []string{key}, kind
+		found := ask[*kmsg.FindCoordinatorResponse](ctx, shared, find).Coordinators[0]
+		return found.ErrorCode == 0 && found.NodeID == node
+	})
+	return key
+}
+
+func waitLed(ctx context.Context, name string, partitions int32) {
 	waitFor(ctx, "leaders of "+name, func() bool {
 		seen, err := admin.ListTopics(ctx, name)
 		must(err, "list")
@@ -108,7 +168,6 @@ func topic(ctx context.Context, prefix string, partitions int32, settings map[st
 		ends, err := admin.ListEndOffsets(ctx, name) // Kafka shows a leader in its metadata before the leader serves
 		return err == nil && ends.Error() == nil
 	})
-	return name
 }
 
 func waitFor(ctx context.Context, what string, holds func() bool) {

@@ -6,11 +6,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
+// betweenNodes is what nodes of a cluster offer each other where there are several: a sample would vote, register or fence.
+var betweenNodes = []kmsg.Key{kmsg.AddRaftVoter, kmsg.AllocateProducerIDs, kmsg.AlterPartition, kmsg.BeginQuorumEpoch, kmsg.BrokerHeartbeat,
+	kmsg.BrokerRegistration, kmsg.ControllerRegistration, kmsg.EndQuorumEpoch, kmsg.Envelope, kmsg.FetchSnapshot, kmsg.RemoveRaftVoter,
+	kmsg.UpdateRaftVoter, kmsg.Vote}
+
 // clusterSamples are of what a broker may offer besides: it acts on the cluster, or on what is not set up.
 func clusterSamples(ctx context.Context, name string) []kmsg.Request {
-	brokers, err := admin.ListBrokers(ctx)
-	must(err, "brokers")
-	here := brokers.NodeIDs()
 	markers, marker, place := kmsg.NewPtrWriteTxnMarkersRequest(), kmsg.NewWriteTxnMarkersRequestMarker(), kmsg.NewWriteTxnMarkersRequestMarkerTopic()
 	place.Topic, place.Partitions = name, []int32{0}
 	marker.ProducerID, marker.Topics = 4_711, append(marker.Topics, place)
@@ -24,7 +26,7 @@ func clusterSamples(ctx context.Context, name string) []kmsg.Request {
 	elect.Topics, elect.TimeoutMillis = append(elect.Topics, elected), 5_000
 	assign, assigned := kmsg.NewPtrAlterPartitionAssignmentsRequest(), kmsg.NewAlterPartitionAssignmentsRequestTopic()
 	replicas := kmsg.NewAlterPartitionAssignmentsRequestTopicPartition()
-	replicas.Replicas = here
+	replicas.Replicas = []int32{here(ctx)}
 	assigned.Topic, assigned.Partitions = name, append(assigned.Partitions, replicas)
 	assign.Topics, assign.TimeoutMillis = append(assign.Topics, assigned), 5_000
 	list := kmsg.NewPtrListPartitionReassignmentsRequest()

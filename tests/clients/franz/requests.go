@@ -82,7 +82,7 @@ type sender struct {
 }
 
 func newSender(ctx context.Context, prefix string) sender {
-	name := topic(ctx, prefix, 1, nil)
+	name := topicHere(ctx, prefix, 1, nil)
 	return sender{ctx, name, topicID(ctx, name)}
 }
 
@@ -182,7 +182,7 @@ func producerIDs(ctx context.Context) {
 }
 
 func partialFailure(ctx context.Context) {
-	name := topic(ctx, "partial", 3, nil)
+	name := topicHere(ctx, "partial", 3, nil)
 	bad := batch(-1, -1, -1, "x")
 	bad[len(bad)-2] ^= 0x55
 	req := produceRequest(name, topicID(ctx, name), map[int32][]byte{0: batch(-1, -1, -1, "x"), 1: bad, 2: batch(-1, -1, -1, "y"), 9: batch(-1, -1, -1, "x")})
@@ -212,7 +212,7 @@ func listRequest(name string, times ...int64) *kmsg.ListOffsetsRequest {
 }
 
 func specialTimes(ctx context.Context) {
-	name := topic(ctx, "special", 1, nil)
+	name := topicHere(ctx, "special", 1, nil)
 	oneBatch(ctx, name, 10)
 	oneBatch(ctx, name, 10)
 	for _, c := range []struct {
@@ -261,7 +261,7 @@ func describePages(ctx context.Context) {
 // Without an authorizer everything may be done that a resource knows (KIP-430). Errors carry no operations of groups.
 func authorizedOperations(ctx context.Context) {
 	const cluster, topics, groups, untold = 8096, 3576, 3400, math.MinInt32
-	name, group, missing := topic(ctx, "allowed", 1, nil), newName("allowed"), newName("nosuch")
+	name, group, missing := topic(ctx, "allowed", 1, nil), keyHere(ctx, "allowed", 0), keyHere(ctx, "nosuch", 0)
 	metadata := kmsg.NewPtrMetadataRequest()
 	mt := kmsg.NewMetadataRequestTopic()
 	mt.Topic = &name

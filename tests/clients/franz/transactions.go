@@ -187,7 +187,7 @@ func timeouts(ctx context.Context) {
 
 // endings: a commit and an abort by every version of EndTxn, each of one record, and then what is read.
 func endings(ctx context.Context) {
-	name := topic(ctx, "endings", 1, nil)
+	name := topicHere(ctx, "endings", 1, nil)
 	topicID := topicID(ctx, name)
 	want, offset := []string{}, int64(0)
 	for version := int16(0); version <= 5; version++ {
@@ -291,7 +291,7 @@ func fencing(ctx context.Context) {
 
 func keylessRecords(ctx context.Context) {
 	policy := "compact"
-	name := topic(ctx, "keyless", 1, map[string]*string{"cleanup.policy": &policy})
+	name := topicHere(ctx, "keyless", 1, map[string]*string{"cleanup.policy": &policy})
 	req := produceRequest(name, topicID(ctx, name), map[int32][]byte{0: batch(-1, -1, -1, "no key", "none here")})
 	part := ask[*kmsg.ProduceResponse](ctx, shared, req).Topics[0].Partitions[0]
 	code(part.ErrorCode, kerr.InvalidRecord, "batch")

@@ -1,6 +1,7 @@
 package clients;
 
 import static clients.Facts.BOOTSTRAP;
+import static clients.Facts.NODES;
 import static clients.Facts.equal;
 import static clients.Facts.fails;
 import static clients.Facts.get;
@@ -9,6 +10,8 @@ import static clients.Facts.that;
 import static clients.Facts.waitFor;
 
 import java.util.ArrayList;
+import java.util.Collection;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -73,7 +76,21 @@ final class Administration implements AutoCloseable {
         String name = newName(prefix);
         // Some records are from 1970: without a retention they stay.
         Map<String, String> kept = settings.isEmpty() ? Map.of("retention.ms", "-1") : settings;
-        get(admin.createTopics(List.of(new NewTopic(name, partitions, (short) 1).configs(kept))).all());
+        return made(new NewTopic(name, partitions, (short) 1).configs(kept), partitions);
+    }
+
+    /** A topic that one node leads: what is asked of a node is asked of this one. */
+    private String createOn(int node, String prefix, int partitions) throws Exception {
+        Map<Integer, List<Integer>> places = new HashMap<>();
+        for (int p = 0; p < partitions; p++) {
+            places.put(p, List.of(node));
+        }
+        return made(new NewTopic(newName(prefix), places).configs(Map.of("retention.ms", "-1")), partitions);
+    }
+
+    private String made(NewTopic topic, int partitions) throws Exception {
+        String name = topic.name();
+        get(make(topic));
         waitFor("leaders of " + name, () -> {
             try {
                 // Kafka shows a leader in its metadata before the leader serves; a pipelining producer must not meet that.
@@ -133,7 +150,7 @@ final class Administration implements AutoCloseable {
         fails(make(new NewTopic(twin, 1, (short) 1)), TopicExistsException.class, "a name that exists");
         fails(make(new NewTopic("bad/name", 1, (short) 1)), InvalidTopicException.class, "a bad name");
         fails(make(new NewTopic(newName("zero"), 0, (short) 1)), InvalidPartitionsException.class, "no partitions");
-        fails(make(new NewTopic(newName("wide"), 1, (short) 3)), InvalidReplicationFactorException.class, "three replicas");
+        fails(make(new NewTopic(newName("wide"), 1, (short) (NODES.size() + 2))), InvalidReplicationFactorException.class, "more replicas than nodes");
         fails(make(new NewTopic(newName("odd"), 1, (short) 1).configs(Map.of("no.such.setting", "1"))),
                 InvalidConfigurationException.class, "an unknown setting");
         fails(make(new NewTopic(newName("bad"), 1, (short) 1).configs(Map.of("retention.ms", "soon"))),
@@ -249,9 +266,9 @@ final class Administration implements AutoCloseable {
     }
 
     private void logDirs() throws Exception {
-        String name = create("dirs", 2, Map.of());
-        fill(name, 1, 2, 3);
         int node = get(admin.describeCluster().controller()).id();
+        String name = createOn(node, "dirs", 2);
+        fill(name, 1, 2, 3);
         Map<String, LogDirDescription> dirs = get(admin.describeLogDirs(List.of(node)).allDescriptions()).get(node);
         long size = 0;
         List<TopicPartition> found = new ArrayList<>();
@@ -279,8 +296,8 @@ final class Administration implements AutoCloseable {
     }
 
     private void moveBetweenLogDirs() throws Exception {
-        String name = create("moved", 1, Map.of());
         int node = get(admin.describeCluster().controller()).id();
+        String name = createOn(node, "moved", 1);
         TopicPartitionReplica replica = new TopicPartitionReplica(name, 0, node);
         List<String> dirs = dirs(node);
         String home = place(replica).getCurrentReplicaLogDir();
@@ -311,22 +328,21 @@ final class Administration implements AutoCloseable {
         equal(offset(partition, OffsetSpec.latest()).offset(), sent, "log end");
     }
 
-    private KafkaFuture<Void> move(String topic, int partition, String dir) throws Exception {
-        int node = get(admin.describeCluster().controller()).id();
+    private KafkaFuture<Void> move(int node, String topic, int partition, String dir) {
         return admin.alterReplicaLogDirs(Map.of(new TopicPartitionReplica(topic, partition, node), dir)).all();
     }
 
     private void cannotMove() throws Exception {
-        String name = create("rests", 1, Map.of());
         int node = get(admin.describeCluster().controller()).id();
+        String name = createOn(node, "rests", 1);
         String home = place(new TopicPartitionReplica(name, 0, node)).getCurrentReplicaLogDir();
-        fails(move(name, 0, home + "-none"), LogDirNotFoundException.class, "no such directory");
-        fails(move(name, 7, home), UnknownTopicOrPartitionException.class, "no such partition");
+        fails(move(node, name, 0, home + "-none"), LogDirNotFoundException.class, "no such directory");
+        fails(move(node, name, 7, home), UnknownTopicOrPartitionException.class, "no such partition");
         // With what is added to it on its way the directory's name would be too long for a file.
-        fails(move("l".repeat(214), 0, home), InvalidTopicException.class, "a long name");
+        fails(move(node, "l".repeat(214), 0, home), InvalidTopicException.class, "a long name");
         String wanted = newName("wanted");
-        fails(move(wanted, 0, home), UnknownTopicOrPartitionException.class, "no such topic");
-        get(admin.createTopics(List.of(new NewTopic(wanted, 1, (short) 1))).all());
+        fails(move(node, wanted, 0, home), UnknownTopicOrPartitionException.class, "no such topic");
+        get(make(new NewTopic(wanted, Map.of(0, List.of(node)))));
         waitFor(wanted + " in " + home,
             () -> home.equals(place(new TopicPartitionReplica(wanted, 0, node)).getCurrentReplicaLogDir()));
     }
@@ -344,10 +360,9 @@ final class Administration implements AutoCloseable {
 
     private void cluster() throws Exception {
         that(!get(admin.describeCluster().clusterId()).isEmpty(), "no cluster id");
-        List<Node> nodes = List.copyOf(get(admin.describeCluster().nodes()));
-        equal(nodes.size(), 1, "nodes");
-        equal(nodes.get(0).host() + ":" + nodes.get(0).port(), BOOTSTRAP, "address");
-        equal(get(admin.describeCluster().controller()), nodes.get(0), "controller");
+        Collection<Node> nodes = get(admin.describeCluster().nodes());
+        equal(nodes.stream().map(node -> node.host() + ":" + node.port()).sorted().toList(), NODES.stream().sorted().toList(), "addresses");
+        that(nodes.contains(get(admin.describeCluster().controller())), "the controller is no node");
     }
 
     private void configResources() throws Exception {

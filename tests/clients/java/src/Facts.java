@@ -12,6 +12,7 @@ import org.apache.kafka.common.KafkaFuture;
 /** Runs facts one after another and prints one result line each; one that fails does not stop the next. */
 final class Facts {
     static final String BOOTSTRAP = System.getenv().getOrDefault("BOOTSTRAP", "127.0.0.1:9092");
+    static final List<String> NODES = List.of(System.getenv().getOrDefault("NODES", BOOTSTRAP).split(","));
     static final long WAIT_SECONDS = 15;
 
     interface Body {
