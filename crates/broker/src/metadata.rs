@@ -315,6 +315,11 @@ impl Shared {
             return;
         }
         let delta = Delta::between(&old, &image);
+        let gone = delta.deleted.iter().map(|deleted| deleted.topic.id);
+        let changed = delta.changed.iter().map(|changed| changed.new.id);
+        let created = delta.created.iter().map(|topic| topic.id);
+        let followed: Vec<Uuid> = gone.chain(created).chain(changed).collect();
+        let have_brokers_changed = !delta.brokers.is_empty();
         let before = Arc::clone(&self.config().broker);
         self.publish_settings(&image, &delta);
         if delta.has_topics() {
@@ -334,6 +339,13 @@ impl Shared {
             *self.metadata.producer_ids.lock() = delta.producer_ids;
         }
         self.metadata.published.store(image);
+        // Followers look leaders up in what is published.
+        if !self.metadata.is_alone {
+            self.replication().on_topics(followed);
+            if have_brokers_changed {
+                self.replication().on_brokers();
+            }
+        }
     }
 
     /// Settings of this broker, of all brokers and of groups.
@@ -372,13 +384,6 @@ impl Shared {
             topics.insert(Arc::new(open));
         }
         self.set_topics(topics);
-        if !self.metadata.is_alone {
-            let gone = delta.deleted.iter().map(|deleted| deleted.topic.id);
-            let changed = delta.changed.iter().map(|changed| changed.new.id);
-            let created = delta.created.iter().map(|topic| topic.id);
-            self.replication()
-                .on_topics(gone.chain(created).chain(changed));
-        }
     }
 
     /// Gives the partitions of topics the settings that the image has for them.

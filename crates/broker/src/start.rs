@@ -1,7 +1,7 @@
 //! From settings to a running broker: directories, metadata, partitions, listeners, loops. In this order, so that nobody
 //! connects before every acknowledged record is in its place.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -503,6 +503,11 @@ fn recover(env: &Env, settings: &Settings) -> Result<Recovered, StartError> {
     if let Some(why) = &dynamic.passed_over {
         tracing::error!(target: env::logs::BROKER, "{why}");
     }
+    let in_doubt = image.topics();
+    let in_doubt = in_doubt.filter(|topic| newest.topic_by_id(topic.id).is_none());
+    let deleted: BTreeMap<Uuid, Arc<str>> = in_doubt
+        .map(|topic| (topic.id, Arc::clone(&topic.name)))
+        .collect();
     let mut restored = Vec::new();
     for (at, recovery) in recoveries.into_iter().enumerate() {
         // A deletion that is not committed deletes nothing, and a topic that may be committed is kept.
@@ -510,7 +515,10 @@ fn recover(env: &Env, settings: &Settings) -> Result<Recovered, StartError> {
             let kept = find(&image, &dynamic, id, index);
             kept.or_else(|| find(&newest, &dynamic, id, index))
         };
-        let restore = |recovery: Recovery| recovery.restore(lookup, Arc::clone(&told));
+        let restore = |mut recovery: Recovery| {
+            recovery.expect_removed(&deleted)?;
+            recovery.restore(lookup, Arc::clone(&told))
+        };
         match recovery.and_then(restore) {
             Err(error) if !may_fail(at, &error) => return Err(error.into()),
             done => restored.push(done),

@@ -23,6 +23,13 @@ const RETRY: Duration = Duration::from_millis(100);
 
 type Key = (Uuid, PartitionIndex);
 
+/// Whether wishes ended without what was wished for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refused {
+    None,
+    Some,
+}
+
 #[derive(Default)]
 pub(super) struct IsrWishes {
     /// Not asked for yet, or not answered.
@@ -97,13 +104,19 @@ impl IsrWishes {
     }
 
     /// The controller has answered, or has not.
-    pub(super) fn on_reply(&mut self, body: Option<Bytes>, now: Instant, news: &mut Vec<News>) {
+    pub(super) fn on_reply(
+        &mut self,
+        body: Option<Bytes>,
+        now: Instant,
+        news: &mut Vec<News>,
+    ) -> Refused {
+        let mut refused = Refused::None;
         let asked = std::mem::take(&mut self.asked);
         let response = body
             .and_then(|body| AlterPartitionResponse::decode(&mut Reader::new(body), VERSION).ok());
         let Some(response) = response.filter(|response| response.error_code == 0) else {
             self.rests_until = Some(now.plus(RETRY));
-            return;
+            return refused;
         };
         let mut codes = BTreeMap::new();
         for topic in &response.topics {
@@ -121,7 +134,9 @@ impl IsrWishes {
                 codes.get(&key)
             {
                 partition.on_wish_refused(&wish, news);
+                refused = Refused::Some;
             }
         }
+        refused
     }
 }

@@ -16,12 +16,17 @@ pub(super) struct Mail {
     pub(super) topics: Vec<Uuid>,
     /// Partitions that this broker leads and of which a follower has caught up.
     pub(super) caught_up: Vec<Arc<Partition>>,
+    /// Brokers were fenced, or came back: others may be fit for an ISR.
+    pub(super) have_brokers_changed: bool,
     pub(super) redeemed: Vec<Redeemed>,
 }
 
 impl Mail {
     fn is_empty(&self) -> bool {
-        self.topics.is_empty() && self.caught_up.is_empty() && self.redeemed.is_empty()
+        self.topics.is_empty()
+            && self.caught_up.is_empty()
+            && self.redeemed.is_empty()
+            && !self.have_brokers_changed
     }
 }
 
@@ -52,6 +57,11 @@ impl Mailbox {
     /// The metadata changed these topics.
     pub(crate) fn on_topics(&self, topics: impl IntoIterator<Item = Uuid>) {
         self.put_in(|mail| mail.topics.extend(topics));
+    }
+
+    /// The metadata have other brokers, or other states of them.
+    pub(crate) fn on_brokers(&self) {
+        self.put_in(|mail| mail.have_brokers_changed = true);
     }
 
     /// A follower of this partition may join the ISR.

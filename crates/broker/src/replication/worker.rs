@@ -37,6 +37,8 @@ const SILENCE_MAX: Duration = Duration::from_secs(5);
 const CUT_REST: Duration = Duration::from_millis(20);
 /// An ISR request is given up after so long, and goes again.
 const ISR_WAIT_MAX: Duration = Duration::from_secs(2);
+/// A leader whose wish was refused looks again after this pause.
+const REFUSED_REST: Duration = Duration::from_millis(200);
 /// The key of tickets for answers of the controller; those of partitions have the number of a place as theirs.
 const ISR_KEY: WaiterKey = WaiterKey(u64::MAX);
 
@@ -125,6 +127,9 @@ impl ReplicaWorker {
         let mail = self.mailbox.take();
         for topic in mail.topics {
             self.follow_topic(topic);
+        }
+        if mail.have_brokers_changed {
+            self.look_at = self.shared.env.clock.now();
         }
         let lag_max = self.lag_max();
         for partition in mail.caught_up {
@@ -550,7 +555,9 @@ impl ReplicaWorker {
 
     fn on_isr_reply(&mut self, body: Option<Bytes>) {
         let now = self.shared.env.clock.now();
-        self.wishes.on_reply(body, now, &mut self.news);
+        if self.wishes.on_reply(body, now, &mut self.news) == isr::Refused::Some {
+            self.look_at = self.look_at.min(now.plus(REFUSED_REST));
+        }
     }
 
     fn next_deadline(&self) -> Option<Instant> {

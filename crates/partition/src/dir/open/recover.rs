@@ -135,6 +135,7 @@ impl Recovery {
             metadata: None,
             is_loss_accepted: false,
             told: None,
+            removed: BTreeSet::new(),
             strays: BTreeMap::new(),
             wall: env.clock.wall_ms(),
         };
@@ -221,6 +222,25 @@ impl Recovery {
         })
     }
 
+    /// Topics, with their names, that the metadata delete in records of which this node does not know whether they are committed. Where the
+    /// files of a partition of them are gone they are: nothing but a committed deletion removes any.
+    pub fn expect_removed(&mut self, topics: &BTreeMap<Uuid, Arc<str>>) -> Result<(), OpenError> {
+        let disk = &*self.env.disk;
+        let with_files = self.rows.values().filter(|row| row.has_files);
+        for row in with_files {
+            let Some(name) = topics.get(&row.topic) else {
+                continue;
+            };
+            let path = self.path.join(format!("{name}-{}", row.partition));
+            // Another topic of the name may have come.
+            let owner = log::metadata::read(disk, &path).map_err(|error| self.io(error))?;
+            if owner != Some(row.topic) {
+                self.removed.insert((row.topic, row.partition));
+            }
+        }
+        Ok(())
+    }
+
     /// Brings back the partitions that `lookup` knows; some may live in another directory. Nothing is removed: of the others those
     /// that were `told` of were deleted, and what the journal has of the rest is kept aside.
     pub fn restore(
@@ -229,6 +249,11 @@ impl Recovery {
         told: Arc<Told>,
     ) -> Result<Restored, OpenError> {
         self.told = Some(told);
+        let removed = std::mem::take(&mut self.removed);
+        let mut lookup = |topic, index| {
+            let is_here = !removed.contains(&(topic, index));
+            is_here.then(|| lookup(topic, index)).flatten()
+        };
         let lost = self.checkpoint.lost.iter();
         let lost = lost.map(|lost| (lost.topic, lost.partition));
         let known: BTreeSet<_> = self.rows.keys().copied().chain(lost).collect();

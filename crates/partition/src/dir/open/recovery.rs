@@ -50,6 +50,8 @@ pub struct Recovery {
     pub(super) is_loss_accepted: bool,
     /// Partitions that the metadata log ever told of; `None` until it is read.
     pub(super) told: Option<Arc<Told>>,
+    /// Partitions whose deletion took their files.
+    pub(super) removed: BTreeSet<(Uuid, PartitionIndex)>,
     /// The journal's batches of others.
     pub(super) strays: BTreeMap<(Uuid, PartitionIndex), Stray>,
     pub(super) wall: Timestamp,
