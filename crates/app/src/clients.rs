@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 
 use broker::metrics::Number;
 use clap::{Args, Subcommand};
-use client::{Consumer, ConsumerOptions, Place};
+use client::{Consumer, ConsumerOptions, OffsetSpec};
 use env::Env;
 use serde_json::{Value, json};
 
@@ -129,8 +129,8 @@ fn read(global: &Global) -> Result<BTreeMap<String, Pushed>, Failure> {
         Err(error) => return Err(error.into()),
     }
     let options = ConsumerOptions::default();
-    let start = client.resolve(TOPIC, &[(0, Place::Beginning)], options.isolation)?;
-    let end = client.resolve(TOPIC, &[(0, Place::End)], options.isolation)?;
+    let start = client.resolve(TOPIC, &[(0, OffsetSpec::Beginning)], options.isolation)?;
+    let end = client.resolve(TOPIC, &[(0, OffsetSpec::End)], options.isolation)?;
     let at = |places: &BTreeMap<i32, i64>| places.get(&0).copied().unwrap_or(0);
     let (start, end) = (at(&start), at(&end));
     let mut consumer = Consumer::new(client, options);

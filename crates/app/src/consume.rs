@@ -8,7 +8,9 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use clap::Args;
-use client::{Client, Consumer, ConsumerOptions, Fetched, Outages, Place, Skipped, Taken, Topic};
+use client::{
+    Client, Consumer, ConsumerOptions, Fetched, OffsetSpec, Outages, Skipped, Taken, Topic,
+};
 use env::Env;
 use model::Instant;
 
@@ -24,7 +26,7 @@ pub(crate) struct ConsumeArgs {
     /// Where to begin: `beginning`, `end`, an offset, `-N` (the last N of each partition), `-1h` (an hour ago; also d, m, s), or `@`
     /// and a time (milliseconds since 1970, RFC 3339, or local such as 2026-11-21 09:30)
     #[arg(short = 'o', long, visible_alias = "offset", value_name = "WHERE", default_value = "beginning", allow_hyphen_values = true, value_parser = place)]
-    pub(crate) from: Place,
+    pub(crate) from: OffsetSpec,
     /// Stop after this many records
     #[arg(
         short = 'n',
@@ -74,25 +76,25 @@ impl From<Isolation> for client::Isolation {
     }
 }
 
-pub(crate) fn place(text: &str) -> Result<Place, String> {
+pub(crate) fn place(text: &str) -> Result<OffsetSpec, String> {
     match text {
-        "beginning" | "earliest" | "start" => return Ok(Place::Beginning),
-        "end" | "latest" => return Ok(Place::End),
+        "beginning" | "earliest" | "start" => return Ok(OffsetSpec::Beginning),
+        "end" | "latest" => return Ok(OffsetSpec::End),
         _ => {}
     }
     if let Some(time) = text.strip_prefix('@') {
-        return moment::parse(time).map(Place::Time);
+        return moment::parse(time).map(OffsetSpec::Time);
     }
     if let Some(age) = text.strip_prefix('-')
         && age.ends_with(|unit: char| unit.is_ascii_alphabetic())
     {
         let age = i64::try_from(moment::duration(age)?.as_millis()).unwrap_or(i64::MAX);
         let now = Env::real().clock.wall_ms().0;
-        return Ok(Place::Time(now.saturating_sub(age).max(0)));
+        return Ok(OffsetSpec::Time(now.saturating_sub(age).max(0)));
     }
     match text.parse::<i64>() {
-        Ok(offset) if offset >= 0 => Ok(Place::Offset(offset)),
-        Ok(last) if last > i64::MIN => Ok(Place::Last(-last)),
+        Ok(offset) if offset >= 0 => Ok(OffsetSpec::Offset(offset)),
+        Ok(last) if last > i64::MIN => Ok(OffsetSpec::Last(-last)),
         _ => Err(format!(
             "`{text}` is none of: beginning, end, an offset, -N, -1h, @time"
         )),
@@ -100,9 +102,9 @@ pub(crate) fn place(text: &str) -> Result<Place, String> {
 }
 
 /// Where a trim may end: what [`place`] accepts but for `beginning` and `-N`, which would surprise.
-pub(crate) fn trim_place(text: &str) -> Result<Place, String> {
+pub(crate) fn trim_place(text: &str) -> Result<OffsetSpec, String> {
     match place(text)? {
-        Place::Beginning | Place::Last(_) => {
+        OffsetSpec::Beginning | OffsetSpec::Last(_) => {
             Err(format!("`{text}` is none of: an offset, end, @time"))
         }
         place => Ok(place),
@@ -222,7 +224,7 @@ fn read(global: &Global, args: &ConsumeArgs) -> Result<(), Failure> {
     let topic = client.topic(&args.topic)?;
     let indexes = chosen(&topic, &args.partition)?;
     let isolation = args.isolation.into();
-    let at = |place: Place| {
+    let at = |place: OffsetSpec| {
         indexes
             .iter()
             .map(|index| (*index, place))
@@ -231,11 +233,11 @@ fn read(global: &Global, args: &ConsumeArgs) -> Result<(), Failure> {
     let starts = client.resolve(&args.topic, &at(args.from), isolation)?;
     let mut left = Left::new(args.count);
     if args.exit {
-        left.ends = client.resolve(&args.topic, &at(Place::End), isolation)?;
-        if let Place::Offset(offset) = args.from
+        left.ends = client.resolve(&args.topic, &at(OffsetSpec::End), isolation)?;
+        if let OffsetSpec::Offset(offset) = args.from
             && left.ends.values().all(|end| *end < offset)
         {
-            let begins = client.resolve(&args.topic, &at(Place::Beginning), isolation)?;
+            let begins = client.resolve(&args.topic, &at(OffsetSpec::Beginning), isolation)?;
             return Err(beyond(&args.topic, offset, &begins, &left.ends));
         }
         left.ends
@@ -421,17 +423,17 @@ mod tests {
     #[test]
     fn places_read_as_people_write_them() {
         for (text, want) in [
-            ("beginning", Place::Beginning),
-            ("end", Place::End),
-            ("0", Place::Offset(0)),
-            ("77", Place::Offset(77)),
-            ("-10", Place::Last(10)),
-            ("@1700000000000", Place::Time(1_700_000_000_000)),
-            ("@1970-01-01T00:00:01Z", Place::Time(1000)),
+            ("beginning", OffsetSpec::Beginning),
+            ("end", OffsetSpec::End),
+            ("0", OffsetSpec::Offset(0)),
+            ("77", OffsetSpec::Offset(77)),
+            ("-10", OffsetSpec::Last(10)),
+            ("@1700000000000", OffsetSpec::Time(1_700_000_000_000)),
+            ("@1970-01-01T00:00:01Z", OffsetSpec::Time(1000)),
         ] {
             assert_eq!(place(text), Ok(want), "{text}");
         }
-        let Ok(Place::Time(hour_ago)) = place("-1h") else {
+        let Ok(OffsetSpec::Time(hour_ago)) = place("-1h") else {
             panic!("a duration is a time")
         };
         let age = Env::real().clock.wall_ms().0 - hour_ago;

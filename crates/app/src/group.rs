@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use client::{
-    Client, Committed, Consumer, ConsumerOptions, GroupInfo, GroupMember, Isolation, Part, Place,
+    Client, Committed, Consumer, ConsumerOptions, GroupInfo, GroupMember, Isolation, OffsetSpec,
+    Part,
 };
 use env::Env;
 use model::printable;
@@ -85,7 +86,7 @@ pub(crate) struct Target {
     /// `beginning`, `end`, an offset, `-N` (N before the end), `-1h` (an hour ago), or `@` and a time (milliseconds, RFC 3339 or
     /// local)
     #[arg(long, value_name = "WHERE", allow_hyphen_values = true, value_parser = crate::consume::place)]
-    pub(crate) to: Option<Place>,
+    pub(crate) to: Option<OffsetSpec>,
     /// To the first record that is at most this old, such as 90s, 15m, 6h or 2d
     #[arg(long, value_name = "DURATION", value_parser = crate::moment::duration)]
     pub(crate) by_duration: Option<Duration>,
@@ -362,11 +363,12 @@ fn logs(client: &mut Client, parts: &[&Part]) -> Result<BTreeMap<Part, Range<i64
     }
     let mut logs = BTreeMap::new();
     for (topic, partitions) in by_topic {
-        let mut find = |place: Place| {
-            let places: Vec<(i32, Place)> = partitions.iter().map(|it| (*it, place)).collect();
+        let mut find = |place: OffsetSpec| {
+            let places: Vec<(i32, OffsetSpec)> = partitions.iter().map(|it| (*it, place)).collect();
             client.resolve(topic, &places, Isolation::ReadUncommitted)
         };
-        let found = find(Place::Beginning).and_then(|starts| Ok((starts, find(Place::End)?)));
+        let found =
+            find(OffsetSpec::Beginning).and_then(|starts| Ok((starts, find(OffsetSpec::End)?)));
         match found {
             Ok((starts, ends)) => logs.extend(ends.into_iter().filter_map(|(partition, end)| {
                 let start = *starts.get(&partition)?;
@@ -489,19 +491,20 @@ fn target(
     committed: &BTreeMap<Part, Committed>,
 ) -> Result<BTreeMap<i32, i64>, Failure> {
     let isolation = Isolation::ReadUncommitted;
-    let mut at = |place: Place| {
-        let places: Vec<(i32, Place)> = partitions.iter().map(|index| (*index, place)).collect();
+    let mut at = |place: OffsetSpec| {
+        let places: Vec<(i32, OffsetSpec)> =
+            partitions.iter().map(|index| (*index, place)).collect();
         client.resolve(topic, &places, isolation)
     };
-    let (starts, ends) = (at(Place::Beginning)?, at(Place::End)?);
+    let (starts, ends) = (at(OffsetSpec::Beginning)?, at(OffsetSpec::End)?);
     let mut asked = match (to.to, to.by_duration, to.shift_by) {
         (Some(place), _, _) => at(place)?,
         (_, Some(age), _) => {
             let age = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
             let now = client.env().clock.wall_ms().0;
-            let places: Vec<(i32, Place)> = partitions
+            let places: Vec<(i32, OffsetSpec)> = partitions
                 .iter()
-                .map(|index| (*index, Place::Time(now.saturating_sub(age))))
+                .map(|index| (*index, OffsetSpec::Time(now.saturating_sub(age))))
                 .collect();
             client.resolve(topic, &places, isolation)?
         }

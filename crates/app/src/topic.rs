@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use clap::{Args, Subcommand};
-use client::{Change, Client, Isolation, NewTopic, Place, Resource, Setting, SettingSource, Topic};
+use client::{
+    Change, Client, Isolation, NewTopic, OffsetSpec, Resource, Setting, SettingSource, Topic,
+};
 use env::Env;
 use serde_json::{Value, json};
 use wire::{ErrorCode, Uuid};
@@ -102,7 +104,7 @@ pub(crate) struct TrimArgs {
     /// Records below this go: an offset (of several partitions, those that end before it lose all their records), `end`, or `@`
     /// and a time (milliseconds, RFC 3339 or local)
     #[arg(long, value_name = "WHERE", allow_hyphen_values = true, value_parser = crate::consume::trim_place)]
-    pub(crate) before: Place,
+    pub(crate) before: OffsetSpec,
     /// Only these partitions
     #[arg(short, long, value_name = "LIST", value_delimiter = ',', allow_negative_numbers = true, value_parser = crate::arguments::partition)]
     pub(crate) partition: Vec<i32>,
@@ -279,11 +281,11 @@ fn partitions(client: &mut Client, topic: &Topic) -> Result<Table, Failure> {
         .filter(|p| p.leader.is_some())
         .map(|p| p.index)
         .collect();
-    let mut offsets = |place: Place| -> Result<BTreeMap<i32, i64>, Failure> {
-        let asked: Vec<(i32, Place)> = led.iter().map(|index| (*index, place)).collect();
+    let mut offsets = |place: OffsetSpec| -> Result<BTreeMap<i32, i64>, Failure> {
+        let asked: Vec<(i32, OffsetSpec)> = led.iter().map(|index| (*index, place)).collect();
         Ok(client.resolve(&topic.name, &asked, Isolation::ReadUncommitted)?)
     };
-    let (starts, ends) = (offsets(Place::Beginning)?, offsets(Place::End)?);
+    let (starts, ends) = (offsets(OffsetSpec::Beginning)?, offsets(OffsetSpec::End)?);
     let dirs = client.describe_log_dirs().unwrap_or_default();
     let size = |partition: &client::Partition| {
         let of_leader = dirs
@@ -401,16 +403,16 @@ fn trim(client: &mut Client, args: &TrimArgs, json: bool) -> Result<(), Failure>
     let topic = client.topic(&args.topic)?;
     let indexes = crate::consume::chosen(&topic, &args.partition)?;
     // The offsets of a time or of the end are asked first, so that nothing that arrives meanwhile is deleted.
-    let at = |place: Place| -> Vec<(i32, Place)> {
+    let at = |place: OffsetSpec| -> Vec<(i32, OffsetSpec)> {
         indexes.iter().map(|index| (*index, place)).collect()
     };
     let isolation = Isolation::ReadUncommitted;
     let before = client.resolve(&args.topic, &at(args.before), isolation)?;
-    let ends = client.resolve(&args.topic, &at(Place::End), isolation)?;
-    if let Place::Offset(offset) = args.before
+    let ends = client.resolve(&args.topic, &at(OffsetSpec::End), isolation)?;
+    if let OffsetSpec::Offset(offset) = args.before
         && ends.values().all(|end| *end < offset)
     {
-        let starts = client.resolve(&args.topic, &at(Place::Beginning), isolation)?;
+        let starts = client.resolve(&args.topic, &at(OffsetSpec::Beginning), isolation)?;
         return Err(crate::consume::beyond(&args.topic, offset, &starts, &ends)
             .hint("`--before end` deletes all there is"));
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use client::{Isolation, Place as Where};
+use client::{Isolation, OffsetSpec};
 
 use crate::broker::Launch;
 use crate::children::Clock;
@@ -152,7 +152,7 @@ pub(crate) fn slow(plan: &Plan, place: &Place) -> Outcome {
     for _ in 0..20 {
         let begun = Instant::now();
         let asked = connect(&launch.address(), ANSWER_MAX * 10).and_then(|mut client| {
-            client.resolve(TOPIC, &[(0, Where::End)], Isolation::ReadUncommitted)
+            client.resolve(TOPIC, &[(0, OffsetSpec::End)], Isolation::ReadUncommitted)
         });
         asked.map_err(|error| format!("with slow syncs: {error}"))?;
         slowest = slowest.max(begun.elapsed());

@@ -8,8 +8,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use client::{
-    Acks, Client, Consumer, ConsumerOptions, Error, Isolation, NewTopic, Options, Place, Producer,
-    ProducerOptions, Record,
+    Acks, Client, Consumer, ConsumerOptions, Error, Isolation, NewTopic, OffsetSpec, Options,
+    Producer, ProducerOptions, Record,
 };
 use env::Env;
 use parking_lot::Mutex;
@@ -325,7 +325,8 @@ fn take(
 /// Everything that is there, up to the ends of the partitions; nobody writes meanwhile.
 pub(crate) fn read_all(address: &str) -> Result<Log, String> {
     let read = || -> Result<Log, Error> {
-        let places: Vec<(i32, Place)> = (0..PARTITIONS).map(|at| (at, Place::End)).collect();
+        let places: Vec<(i32, OffsetSpec)> =
+            (0..PARTITIONS).map(|at| (at, OffsetSpec::End)).collect();
         let ends =
             connect(address, PATIENCE)?.resolve(TOPIC, &places, Isolation::ReadUncommitted)?;
         let mut next: BTreeMap<i32, i64> =

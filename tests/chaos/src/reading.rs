@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use client::{Consumer, ConsumerOptions, Error, Isolation, Place};
+use client::{Consumer, ConsumerOptions, Error, Isolation, OffsetSpec};
 
 use crate::load::connect;
 use crate::txn::{PATIENCE, PAUSE};
@@ -106,7 +106,8 @@ impl Reading {
     }
 
     fn ends(&self) -> Result<BTreeMap<i32, i64>, String> {
-        let places: Vec<(i32, Place)> = self.next.keys().map(|at| (*at, Place::End)).collect();
+        let places: Vec<(i32, OffsetSpec)> =
+            self.next.keys().map(|at| (*at, OffsetSpec::End)).collect();
         let begun = Instant::now();
         loop {
             let told = connect(&self.address, PATIENCE).and_then(|mut client| {

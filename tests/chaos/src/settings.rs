@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use client::{Change, Client, Error, Isolation, NewTopic, Place as Where, Resource};
+use client::{Change, Client, Error, Isolation, NewTopic, OffsetSpec, Resource};
 use parking_lot::Mutex;
 
 use crate::kills::Moments;
@@ -230,7 +230,11 @@ fn judged(plan: &Plan, place: &Place, mut site: Site, deaths: usize) -> Outcome 
     // The last partition is one like any other.
     let last = connect(&address, PATIENCE).and_then(|mut client| {
         let last = What::Partitions.look(&mut client)? as i32 - 1;
-        client.resolve(GROWN, &[(last, Where::End)], Isolation::ReadUncommitted)
+        client.resolve(
+            GROWN,
+            &[(last, OffsetSpec::End)],
+            Isolation::ReadUncommitted,
+        )
     });
     last.map_err(|error| format!("the last partition: {error}"))?;
     broker.kill();

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use client::{Consumer, ConsumerOptions, Error, Isolation as Level, Place};
+use client::{Consumer, ConsumerOptions, Error, Isolation as Level, OffsetSpec};
 use parking_lot::Mutex;
 use sim::checker::{History, Isolation, Key, Kind, Op, Polled, Sent};
 
@@ -320,7 +320,8 @@ fn follow(address: &str, isolation: Isolation, notes: &Notes) -> Result<(), Stri
 fn read_all(address: &str, isolation: Isolation, notes: &Notes) -> Result<Records<u64>, String> {
     let process = notes.process();
     let read = || -> Result<bool, Error> {
-        let places: Vec<(i32, Place)> = (0..PARTITIONS).map(|at| (at, Place::End)).collect();
+        let places: Vec<(i32, OffsetSpec)> =
+            (0..PARTITIONS).map(|at| (at, OffsetSpec::End)).collect();
         let ends = |level| connect(address, PATIENCE)?.resolve(TOPIC, &places, level);
         let mut next: BTreeMap<i32, i64> = (0..PARTITIONS).map(|at| (at, 0)).collect();
         let mut consumer = consumer(address, isolation, &next)?;

@@ -8,7 +8,7 @@ use std::sync::Barrier;
 use std::time::Duration;
 
 use client::{
-    Connection, Consumer, ConsumerOptions, Isolation, Place, Producer, ProducerOptions, Record,
+    Connection, Consumer, ConsumerOptions, Isolation, OffsetSpec, Producer, ProducerOptions, Record,
 };
 use env::Env;
 use model::{Instant, Timestamp};
@@ -283,12 +283,12 @@ impl Bench<'_> {
 
     fn consumer(
         &self,
-        place: Place,
+        place: OffsetSpec,
         wait: Duration,
         fetch_bytes: Option<usize>,
     ) -> Result<Consumer, Failure> {
         let mut client = connect(self.env, self.global)?;
-        let places: Vec<(i32, Place)> = (0..self.case.partitions)
+        let places: Vec<(i32, OffsetSpec)> = (0..self.case.partitions)
             .map(|index| (index, place))
             .collect();
         let starts = client.resolve(&self.args.topic, &places, Isolation::ReadUncommitted)?;
@@ -310,7 +310,11 @@ impl Bench<'_> {
 
     /// Reads as many records as the topic holds, or will hold, from the beginning.
     fn consume(&self, fetch_bytes: Option<usize>, start: &Barrier) -> Result<Done, Failure> {
-        let connected = self.consumer(Place::Beginning, Duration::from_millis(500), fetch_bytes);
+        let connected = self.consumer(
+            OffsetSpec::Beginning,
+            Duration::from_millis(500),
+            fetch_bytes,
+        );
         start.wait();
         let mut consumer = connected?;
         let began = self.env.clock.now();
@@ -340,7 +344,7 @@ impl Bench<'_> {
 
     /// One record is written, acknowledged and read before the next one is; the latency is from the call to the record in hand.
     fn end_to_end(&self) -> Result<Done, Failure> {
-        let mut consumer = self.consumer(Place::End, Duration::from_secs(5), None)?;
+        let mut consumer = self.consumer(OffsetSpec::End, Duration::from_secs(5), None)?;
         let mut producer = self.producer(1 << 20)?;
         let topic = producer.topic(&self.args.topic)?;
         let values = Values::new(self.env, self.case.size);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use client::{Consumer, Member, Place};
+use client::{Consumer, Member, OffsetSpec};
 use env::Env;
 use model::Instant;
 
@@ -48,7 +48,7 @@ pub(super) fn consume(global: &Global, args: &ConsumeArgs, group: &str) -> Resul
     let known = topic.partitions.len() as i32;
     let mut left = Left::new(args.count);
     if args.exit {
-        let ends: Vec<_> = (0..known).map(|index| (index, Place::End)).collect();
+        let ends: Vec<_> = (0..known).map(|index| (index, OffsetSpec::End)).collect();
         left.ends = client.resolve(&args.topic, &ends, args.isolation.into())?;
     }
     let (member, given) = Member::join(&mut client, group, &args.topic)?;
@@ -162,8 +162,8 @@ impl Reader<'_> {
         let place = |partition: &i32| {
             let known = committed.get(&(topic.clone(), *partition));
             match known {
-                Some(found) => Place::Offset(found.offset),
-                None if self.known <= *partition => Place::Beginning,
+                Some(found) => OffsetSpec::Offset(found.offset),
+                None if self.known <= *partition => OffsetSpec::Beginning,
                 None => self.args.from,
             }
         };

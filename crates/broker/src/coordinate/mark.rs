@@ -85,7 +85,7 @@ impl Desk {
         };
         marking.since.get_or_insert(now);
         let marker = marking.marker;
-        let left: Vec<(u32, txn::Place)> = (0..)
+        let left: Vec<(u32, txn::TxnPartition)> = (0..)
             .zip(&marking.left)
             .filter_map(|(index, place)| Some((index, place.clone()?)))
             .collect();
@@ -113,7 +113,7 @@ impl Desk {
         self.close_marker(waiter);
     }
 
-    fn way_of(&mut self, (topic, index): &txn::Place) -> Way {
+    fn way_of(&mut self, (topic, index): &txn::TxnPartition) -> Way {
         let node = self.shared.config().broker.node_id;
         match self.topics().leader(topic, *index) {
             None => Way::Nowhere(ErrorCode::UnknownTopicOrPartition),
@@ -234,7 +234,7 @@ impl Desk {
     pub(super) fn on_marker(
         &mut self,
         ticket: Ticket,
-        (topic, index): &txn::Place,
+        (topic, index): &txn::TxnPartition,
         marker: Marker,
     ) {
         let topics = self.topics();

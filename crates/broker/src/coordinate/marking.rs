@@ -20,7 +20,7 @@ pub(crate) struct Marking {
     pub(super) transactional_id: String,
     pub(super) marker: Marker,
     /// Partitions by the part of their ticket; taken out when their marker is committed.
-    pub(super) left: Vec<Option<txn::Place>>,
+    pub(super) left: Vec<Option<txn::TxnPartition>>,
     /// Markers under way.
     pub(super) open: usize,
     /// When the markers were first written.

@@ -16,7 +16,7 @@ pub(crate) enum Question {
     /// Of the leader of partitions that join a transaction: its coordinator may be on another broker.
     Joining(txn::Ask),
     /// For a partition of any topic.
-    MarkerAt(txn::Place, Marker),
+    MarkerAt(txn::TxnPartition, Marker),
 }
 
 /// The answer of a machine.

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use bytes::Bytes;
-use coord::txn::{Answer, Ask, Place};
+use coord::txn::{Answer, Ask, TxnPartition};
 use model::{BrokerId, Instant, Ticket, WaiterKey};
 use partition::Marker;
 use wire::ErrorCode;
@@ -29,7 +29,7 @@ const JOIN_RETRY: Duration = Duration::from_millis(10);
 /// A marker for a partition that another broker leads.
 pub(super) struct Mark {
     pub(super) ticket: Ticket,
-    pub(super) place: Place,
+    pub(super) place: TxnPartition,
     pub(super) marker: Marker,
 }
 

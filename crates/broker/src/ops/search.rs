@@ -41,11 +41,11 @@ pub(crate) enum SearchRefusal {
     Read(ReadError),
 }
 
-pub(crate) type SearchResult = Result<Option<Place>, Refused<SearchRefusal>>;
+pub(crate) type SearchResult = Result<Option<FoundOffset>, Refused<SearchRefusal>>;
 
 /// An offset, and what is known of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct FoundOffset {
     /// Of a record that was found by its time.
     pub(crate) timestamp: Option<Timestamp>,
     pub(crate) offset: Offset,
@@ -119,7 +119,7 @@ impl Searching {
         if let (Part::Awaited { visible }, Piece::Found(found)) = (&*part, piece) {
             let visible = *visible;
             let found = found.map(|found| found.filter(|found| found.offset < visible));
-            let found = found.map(|found| found.map(Place::from));
+            let found = found.map(|found| found.map(FoundOffset::from));
             *part = Part::Have(found.map_err(refused));
             self.awaited -= 1;
         }
@@ -138,9 +138,9 @@ impl Searching {
     }
 }
 
-impl From<RecordTime> for Place {
-    fn from(found: RecordTime) -> Place {
-        Place {
+impl From<RecordTime> for FoundOffset {
+    fn from(found: RecordTime) -> FoundOffset {
+        FoundOffset {
             timestamp: Some(found.timestamp),
             offset: found.offset,
             epoch: found.leader_epoch,
@@ -167,7 +167,7 @@ fn plan(
     let bounds = partition.bounds();
     let visible = bounds.end(isolation);
     let edge = |offset, epoch| {
-        let place = Place {
+        let place = FoundOffset {
             timestamp: None,
             offset,
             epoch,

@@ -13,7 +13,7 @@ use super::asking::{Awaited, Awaiting};
 use super::change::Begun;
 use super::fetch::{Client, Fetching, Kind, Progress, Terms, Wanted};
 use super::produce::{Acks, BatchFor, Joining, Origin, Produce, Produced, Producing};
-use super::search::{Asked, Place, Searching, Spot};
+use super::search::{Asked, FoundOffset, Searching, Spot};
 use super::*;
 use crate::event_loop::Pending;
 use crate::event_loop::bench::{Bench, batch, encoded, executed};
@@ -145,7 +145,7 @@ impl Door {
         read.unwrap_or_else(|why| panic!("{why:?}"))
     }
 
-    fn search(&mut self, spot: Spot) -> Option<Place> {
+    fn search(&mut self, spot: Spot) -> Option<FoundOffset> {
         let key = self.ticket().key;
         let asker = self.asker.clone();
         let asked = Asked {

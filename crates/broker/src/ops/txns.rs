@@ -2,7 +2,7 @@
 //!
 //! Each operation is one question to the coordinator of its transactional id, asked by [`super::asking::Asking`].
 
-use coord::txn::{Answer, Ask, EPOCH_PER_TXN, Place, Producer};
+use coord::txn::{Answer, Ask, EPOCH_PER_TXN, Producer, TxnPartition};
 use meta::Record;
 use model::ProducerId;
 use partition::Marker;
@@ -120,7 +120,7 @@ pub(crate) fn add(
     desk: &mut Desk,
     asker: &Asker,
     txn: Named,
-    places: Vec<Place>,
+    places: Vec<TxnPartition>,
     protocol: Protocol,
 ) -> Result<Asked, ErrorCode> {
     txn.check(asker)?;
@@ -138,7 +138,7 @@ pub(crate) fn verify(
     desk: &mut Desk,
     asker: &Asker,
     txn: Named,
-    places: Vec<Place>,
+    places: Vec<TxnPartition>,
 ) -> Result<Asked, ErrorCode> {
     txn.check(asker)?;
     Ok(desk.txn_question(Ask::Verify {
@@ -190,7 +190,7 @@ pub(crate) fn end(
 }
 
 /// A marker in one partition, as an operator writes it where a transaction hangs (KIP-664).
-pub(crate) fn mark(place: Place, marker: Marker) -> Asked {
+pub(crate) fn mark(place: TxnPartition, marker: Marker) -> Asked {
     (place.1, Question::MarkerAt(place, marker))
 }
 

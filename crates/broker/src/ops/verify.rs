@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use coord::txn::{Answer, Ask, EPOCH_PER_TXN, Place, Producer};
+use coord::txn::{Answer, Ask, EPOCH_PER_TXN, Producer, TxnPartition};
 use model::{ProducerEpoch, ProducerId, Sequence};
 use partition::{Guard, Partition, Warrant};
 use wire::ErrorCode;
@@ -54,7 +54,7 @@ pub(crate) struct Verifying {
 /// the error of the producer.
 struct Unopened {
     number: usize,
-    place: Place,
+    place: TxnPartition,
     partition: Arc<Partition>,
     guard: Result<Guard, ErrorCode>,
 }

@@ -14,7 +14,7 @@ pub use configs::{Change, Resource, Setting, SettingSource};
 pub use describe::{ActiveProducer, BrokerInfo, ClusterInfo, LogDir, Stored};
 pub(crate) use groups::Committer;
 pub use groups::{Committed, GroupInfo, GroupMember, ListedGroup, Part};
-pub use offsets::{Found, Place};
+pub use offsets::{Found, OffsetSpec};
 pub use quorum::{QuorumInfo, ReplicaInfo};
 pub use topics::{Created, NewTopic};
 pub use transactions::{DescribedTransaction, ListedTransaction};

@@ -16,7 +16,7 @@ const EARLIEST: i64 = -2;
 
 /// A place in a partition, before it is known as an offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum OffsetSpec {
     Beginning,
     End,
     Offset(i64),
@@ -105,20 +105,20 @@ impl Client {
     pub fn resolve(
         &mut self,
         topic: &str,
-        places: &[(i32, Place)],
+        places: &[(i32, OffsetSpec)],
         isolation: Isolation,
     ) -> Result<BTreeMap<i32, i64>, Error> {
         let (mut asks, mut ends, mut starts) = (Vec::new(), Vec::new(), Vec::new());
         for (partition, place) in places {
             match place {
-                Place::Offset(_) => {}
-                Place::Beginning => asks.push((*partition, EARLIEST)),
-                Place::End => asks.push((*partition, LATEST)),
-                Place::Time(ms) => {
+                OffsetSpec::Offset(_) => {}
+                OffsetSpec::Beginning => asks.push((*partition, EARLIEST)),
+                OffsetSpec::End => asks.push((*partition, LATEST)),
+                OffsetSpec::Time(ms) => {
                     asks.push((*partition, *ms));
                     ends.push((*partition, LATEST));
                 }
-                Place::Last(_) => {
+                OffsetSpec::Last(_) => {
                     ends.push((*partition, LATEST));
                     starts.push((*partition, EARLIEST));
                 }
@@ -138,10 +138,10 @@ impl Client {
         let mut resolved = BTreeMap::new();
         for (partition, place) in places {
             let offset = match place {
-                Place::Offset(offset) => Some(*offset),
-                Place::Beginning | Place::End => of(&asked, partition),
-                Place::Time(_) => of(&asked, partition).or_else(|| of(&ends, partition)),
-                Place::Last(count) => of(&ends, partition)
+                OffsetSpec::Offset(offset) => Some(*offset),
+                OffsetSpec::Beginning | OffsetSpec::End => of(&asked, partition),
+                OffsetSpec::Time(_) => of(&asked, partition).or_else(|| of(&ends, partition)),
+                OffsetSpec::Last(count) => of(&ends, partition)
                     .zip(of(&starts, partition))
                     .map(|(end, start)| (end - count).max(start)),
             };

@@ -11,7 +11,7 @@ use wire::records::{Batch, Source};
 use wire::{Records, Uuid};
 
 use super::{Consumer, NAMED_VERSION_MAX};
-use crate::admin::Place;
+use crate::admin::OffsetSpec;
 use crate::cluster::Client;
 use crate::error::Error;
 
@@ -92,7 +92,7 @@ fn next_good(
     from: i64,
 ) -> Result<Option<i64>, Error> {
     let isolation = super::Isolation::ReadUncommitted;
-    let ends = client.resolve(topic, &[(partition, Place::End)], isolation)?;
+    let ends = client.resolve(topic, &[(partition, OffsetSpec::End)], isolation)?;
     let end = ends.get(&partition).copied().unwrap_or(from);
     let found = client.topic(topic)?;
     let (id, leader) = (found.id, found.leader(partition)?);

@@ -17,7 +17,7 @@ use wire::messages::fetch_request::{FetchPartition, FetchTopic};
 use wire::messages::fetch_response::{FetchResponse, FetchableTopicResponse, PartitionData};
 use wire::{Records, Uuid};
 
-use crate::admin::Place;
+use crate::admin::OffsetSpec;
 use crate::cluster::{Client, Outages, Patience};
 use crate::connection::Connection;
 use crate::error::Error;
@@ -203,7 +203,7 @@ impl Consumer {
             self.client
                 .resolve(&topic, &[(partition, place)], isolation)
         };
-        let (start, end) = match (find(Place::Beginning), find(Place::End)) {
+        let (start, end) = match (find(OffsetSpec::Beginning), find(OffsetSpec::End)) {
             (Ok(start), Ok(end)) => (start.get(&partition).copied(), end.get(&partition).copied()),
             (Err(error), _) | (_, Err(error)) => return error,
         };

@@ -10,7 +10,7 @@ use wire::group::{GroupRecord, OffsetCommitKey};
 use super::ask::{self, DeleteOffsets, Described, Filter, Listed};
 use super::classic::{ClassicState, millis};
 use super::entry::Group;
-use super::offsets::{Look, Looked, Place};
+use super::offsets::{Look, LookFrom, Looked};
 use super::{Answer, Groups, Out, Refusal, Retention, consumer, record};
 use crate::{Caller, Moment, Topics};
 
@@ -178,7 +178,7 @@ impl Groups {
         topics: &dyn Topics,
         room: &mut usize,
         records: &mut Vec<GroupRecord>,
-    ) -> Option<(Arc<str>, Place)> {
+    ) -> Option<(Arc<str>, LookFrom)> {
         let from = self.retention_from.as_ref();
         let ids = self.group_ids().into_iter();
         for id in ids.filter(|id| from.is_none_or(|(from, _)| *id >= from)) {
@@ -194,12 +194,12 @@ impl Groups {
     fn expire_group(
         &self,
         id: &Arc<str>,
-        from: Option<&Place>,
+        from: Option<&LookFrom>,
         at: Moment,
         topics: &dyn Topics,
         room: &mut usize,
         records: &mut Vec<GroupRecord>,
-    ) -> Option<Place> {
+    ) -> Option<LookFrom> {
         let entry = self.groups.get(id);
         let retention = entry.map_or(Retention::SinceCommit, |entry| entry.group.retention());
         let look = Look {

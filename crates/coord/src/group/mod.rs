@@ -25,7 +25,7 @@ use wire::group::{GroupRecord, OffsetCommitKey};
 use self::classic::Classic;
 use self::consumer::{Context, HandedBack};
 use self::entry::{Entry, Group};
-use self::offsets::{Offsets, Place, Retention};
+use self::offsets::{LookFrom, Offsets, Retention};
 use crate::{Caller, Moment, Step, Topics};
 
 pub use self::ask::{Answer, Ask, Client, Refusal};
@@ -86,7 +86,7 @@ pub struct Groups {
     /// When expired offsets are looked for next; None before the log is loaded.
     retention_at: Option<Instant>,
     /// Where that look goes on, when it was too much for one step.
-    retention_from: Option<(Arc<str>, Place)>,
+    retention_from: Option<(Arc<str>, LookFrom)>,
     /// Share and streams groups, which a Kafka log may have and this coordinator has not. Kafka cannot load a log in which a consumer
     /// group took the id of one, nor if a classic group did so in between: compaction may leave nothing of that.
     foreign: BTreeMap<String, Foreign>,

@@ -10,7 +10,7 @@ use super::TxnState;
 use crate::Pattern;
 
 /// Topic and partition number.
-pub type Place = (String, i32);
+pub type TxnPartition = (String, i32);
 
 /// An incarnation of a producer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub enum Ask {
     Add {
         transactional_id: String,
         producer: Producer,
-        places: Vec<Place>,
+        places: Vec<TxnPartition>,
         /// `transaction.version` that the client acts by.
         version: i16,
         /// While the last transaction is being completed the answer waits a little, before it asks the client to come again.
@@ -43,7 +43,7 @@ pub enum Ask {
     Verify {
         transactional_id: String,
         producer: Producer,
-        places: Vec<Place>,
+        places: Vec<TxnPartition>,
     },
     End {
         transactional_id: String,
@@ -106,7 +106,7 @@ pub struct Markers {
     pub transactional_id: String,
     pub producer: Producer,
     pub committed: bool,
-    pub places: Vec<Place>,
+    pub places: Vec<TxnPartition>,
     pub version: i16,
 }
 
@@ -117,7 +117,7 @@ pub struct Described {
     pub producer: Producer,
     pub timeout_ms: i32,
     pub start: Timestamp,
-    pub places: Vec<Place>,
+    pub places: Vec<TxnPartition>,
 }
 
 #[derive(Clone, Debug, PartialEq)]

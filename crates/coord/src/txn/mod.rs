@@ -9,7 +9,7 @@ mod ask;
 mod late;
 mod state;
 
-pub use ask::{Answer, Ask, Described, Filter, Markers, Place, Producer};
+pub use ask::{Answer, Ask, Described, Filter, Markers, Producer, TxnPartition};
 pub use state::TxnState;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -366,7 +366,12 @@ impl Transactions {
         self.decide(caller, &id, (Some(next), Ok(())), Answer::Add)
     }
 
-    fn verify(&self, id: &str, producer: Producer, places: &[Place]) -> Vec<Result<(), ErrorCode>> {
+    fn verify(
+        &self,
+        id: &str,
+        producer: Producer,
+        places: &[TxnPartition],
+    ) -> Vec<Result<(), ErrorCode>> {
         let txn = match self.txns.get(id) {
             _ if id.is_empty() => Err(ErrorCode::InvalidRequest),
             None => Err(ErrorCode::InvalidProducerIdMapping),
@@ -376,7 +381,7 @@ impl Transactions {
                 Ok(()) => Ok(txn),
             },
         };
-        let verify = |place: &Place| match &txn {
+        let verify = |place: &TxnPartition| match &txn {
             Ok(txn) if txn.places.contains(place) => Ok(()),
             Ok(_) => Err(ErrorCode::TransactionAbortable),
             Err(code) => Err(*code),

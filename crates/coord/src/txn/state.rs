@@ -6,7 +6,7 @@ use model::{Instant, ProducerEpoch, ProducerId, Timestamp};
 use wire::transaction::transaction_log_value::PartitionsSchema;
 use wire::transaction::{TransactionLogKey, TransactionLogValue, TransactionRecord};
 
-use super::ask::{Described, Markers, Place, Producer};
+use super::ask::{Described, Markers, Producer, TxnPartition};
 
 /// Where a transaction stands; numbers and names are Kafka's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +80,7 @@ pub(super) struct Txn {
     pub(super) last_epoch: ProducerEpoch,
     pub(super) timeout_ms: i32,
     pub(super) state: TxnState,
-    pub(super) places: BTreeSet<Place>,
+    pub(super) places: BTreeSet<TxnPartition>,
     pub(super) start: Timestamp,
     pub(super) updated: Timestamp,
     pub(super) version: i16,

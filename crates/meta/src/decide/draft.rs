@@ -76,7 +76,7 @@ pub(super) struct Draft<'a> {
 }
 
 /// A partition by the id of its topic.
-pub(super) type Place = (Uuid, PartitionIndex);
+pub(super) type PartitionKey = (Uuid, PartitionIndex);
 
 impl<'a> Draft<'a> {
     pub(super) fn new(image: &Image, settings: &'a dyn TopicSettings) -> Draft<'a> {
@@ -117,7 +117,7 @@ impl<'a> Draft<'a> {
     /// Writes what a change of a partition comes to, where all may lead that can. True if it came to something.
     pub(super) fn change(
         &mut self,
-        place: Place,
+        place: PartitionKey,
         with: impl FnOnce(PartitionChange<'_>, TopicRules) -> PartitionChange<'_>,
     ) -> bool {
         self.change_where(place, is_acceptable_leader, with)
@@ -125,7 +125,7 @@ impl<'a> Draft<'a> {
 
     fn change_where(
         &mut self,
-        place: Place,
+        place: PartitionKey,
         may_lead: impl Fn(&Image, &Partition, BrokerId) -> bool,
         with: impl FnOnce(PartitionChange<'_>, TopicRules) -> PartitionChange<'_>,
     ) -> bool {
@@ -138,7 +138,7 @@ impl<'a> Draft<'a> {
 
     fn built(
         &mut self,
-        (topic, index): Place,
+        (topic, index): PartitionKey,
         may_lead: impl Fn(&Image, &Partition, BrokerId) -> bool,
         with: impl FnOnce(PartitionChange<'_>, TopicRules) -> PartitionChange<'_>,
     ) -> Option<PartitionChangeRecord> {
@@ -159,13 +159,13 @@ impl<'a> Draft<'a> {
     /// Brings ISR and leaders of partitions in line with what happened to a broker.
     pub(super) fn settle(&mut self, cause: Cause, is_of: impl Fn(&Partition) -> bool) {
         let topics = self.image.topics();
-        let places: Vec<Place> = topics.flat_map(|topic| of(topic, &is_of)).collect();
+        let places: Vec<PartitionKey> = topics.flat_map(|topic| of(topic, &is_of)).collect();
         for place in places {
             self.settle_one(cause, place);
         }
     }
 
-    pub(super) fn settle_one(&mut self, cause: Cause, place: Place) {
+    pub(super) fn settle_one(&mut self, cause: Cause, place: PartitionKey) {
         let may_lead =
             |image: &Image, partition: &Partition, id| cause.may_lead(image, partition, id);
         self.change_where(place, may_lead, |change, rules| {
@@ -179,7 +179,7 @@ impl<'a> Draft<'a> {
     }
 }
 
-fn of(topic: &Topic, is_of: impl Fn(&Partition) -> bool) -> Vec<Place> {
+fn of(topic: &Topic, is_of: impl Fn(&Partition) -> bool) -> Vec<PartitionKey> {
     let partitions = topic.partitions.iter().zip(0..);
     let found = partitions.filter(|(partition, _)| is_of(partition));
     found

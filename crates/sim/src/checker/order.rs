@@ -247,11 +247,11 @@ impl Orders {
     fn put(
         &mut self,
         numbers: Option<&mut Numbers>,
-        at: Place,
+        at: Sighting,
         id: u32,
         report: &mut Report,
     ) -> u32 {
-        let Place {
+        let Sighting {
             level,
             key,
             offset,
@@ -301,7 +301,7 @@ impl Orders {
             for polled in &op.polls {
                 report.events += polled.records.len() as u64;
                 for (offset, value) in &polled.records {
-                    let at = Place {
+                    let at = Sighting {
                         level,
                         key: polled.key,
                         offset: *offset,
@@ -344,7 +344,7 @@ impl Orders {
                     let shown =
                         self.committed[number] || (level == Isolation::Uncommitted && op.is_txn());
                     if shown {
-                        let at = Place {
+                        let at = Sighting {
                             level: level.index(),
                             key: sent.key,
                             offset,
@@ -358,7 +358,7 @@ impl Orders {
     }
 }
 
-struct Place {
+struct Sighting {
     level: usize,
     key: Key,
     offset: i64,

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
-use coord::txn::{Answer, Ask, Place};
+use coord::txn::{Answer, Ask, TxnPartition};
 use wire::messages::add_partitions_to_txn_request::{
     AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction,
 };
@@ -25,7 +25,7 @@ pub(crate) const JOINS_VERSION: i16 = 5;
 /// While a broker cannot be asked, or does not answer for a part.
 const UNANSWERED: ErrorCode = ErrorCode::NetworkException;
 
-fn by_topic<'a>(places: impl Iterator<Item = &'a Place>) -> BTreeMap<&'a str, Vec<i32>> {
+fn by_topic<'a>(places: impl Iterator<Item = &'a TxnPartition>) -> BTreeMap<&'a str, Vec<i32>> {
     let mut topics: BTreeMap<&str, Vec<i32>> = BTreeMap::new();
     for (topic, index) in places {
         topics.entry(topic).or_default().push(*index);
@@ -153,7 +153,7 @@ pub(super) fn joined(joins: &[Join], answer: Option<Bytes>) -> Vec<Result<Answer
             }
         }
     }
-    let told = |id: &str, (topic, index): &Place| {
+    let told = |id: &str, (topic, index): &TxnPartition| {
         let code = codes.get(&(id, topic.as_str(), *index))?;
         Some(match code_of(*code) {
             ErrorCode::None => Ok(()),

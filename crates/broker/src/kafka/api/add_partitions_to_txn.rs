@@ -1,7 +1,7 @@
 //! AddPartitionsToTxn: partitions of an open transaction (KIP-98). Since version 4 for several transactions, and only to see
 //! whether they are in it (KIP-890); only brokers ask so.
 
-use coord::txn::{Answer, Place};
+use coord::txn::{Answer, TxnPartition};
 use wire::messages::add_partitions_to_txn_request::{
     AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction,
 };
@@ -145,7 +145,7 @@ fn question(
     txns::add(call.desk, &call.asker, named, places, protocol)
 }
 
-fn places(topics: &[AddPartitionsToTxnTopic]) -> Vec<Place> {
+fn places(topics: &[AddPartitionsToTxnTopic]) -> Vec<TxnPartition> {
     let places = topics.iter().flat_map(|topic| {
         let partitions = topic.partitions.iter();
         partitions.map(|index| (topic.name.clone(), *index))

@@ -1,6 +1,6 @@
 //! WriteTxnMarkers: the end of a transaction in some partitions, asked for by an operator whose transaction hangs (KIP-664).
 
-use coord::txn::Place;
+use coord::txn::TxnPartition;
 use model::{ProducerEpoch, ProducerId};
 use partition::Marker;
 use wire::messages::write_txn_markers_request::WritableTxnMarker;
@@ -79,7 +79,7 @@ fn marker(asked: &WritableTxnMarker) -> Marker {
     }
 }
 
-fn places(asked: &WritableTxnMarker) -> impl Iterator<Item = Place> {
+fn places(asked: &WritableTxnMarker) -> impl Iterator<Item = TxnPartition> {
     asked.topics.iter().flat_map(|topic| {
         let indexes = topic.partition_indexes.iter();
         indexes.map(|index| (topic.name.clone(), *index))

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use wire::ErrorCode;
 
-use super::world::{Place, World};
+use super::world::{TestPartition, World};
 use super::{ConsumerState, Migration};
 
 const NAMES: [&str; 5] = ["t", "ta", "tb", "ua", "ub"];
@@ -169,7 +169,7 @@ impl World {
         }
 
         // As the group believes it.
-        let mut owners: BTreeMap<Place, &str> = BTreeMap::new();
+        let mut owners: BTreeMap<TestPartition, &str> = BTreeMap::new();
         for member in group.members.values() {
             for (&topic, partitions) in member.assigned.iter().chain(&member.revoking) {
                 for &partition in partitions.keys() {
@@ -179,7 +179,7 @@ impl World {
             }
         }
         // As the members believe it that are in the group.
-        let mut holders: BTreeMap<Place, &str> = BTreeMap::new();
+        let mut holders: BTreeMap<TestPartition, &str> = BTreeMap::new();
         for client in self.clients.values() {
             let member = group.members.get(&client.id);
             if member.is_none_or(|member| member.epoch < client.epoch || client.epoch <= 0) {
@@ -221,7 +221,7 @@ impl World {
             return;
         }
         assert_eq!(group.state(), ConsumerState::Stable);
-        let mut owned: BTreeSet<Place> = BTreeSet::new();
+        let mut owned: BTreeSet<TestPartition> = BTreeSet::new();
         for client in self.clients.values().filter(|client| client.epoch > 0) {
             let member = &group.members[&client.id];
             // A member that subscribes to nothing changes nothing, and has no target of its own.

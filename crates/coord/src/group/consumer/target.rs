@@ -7,7 +7,7 @@ use model::Timestamp;
 use wire::Uuid;
 use wire::group::GroupRecord;
 
-use super::assignor::{Assignor, MemberSpec, Place, Spec};
+use super::assignor::{Assignor, MemberSpec, Spec, SpecPartition};
 use super::member::Member;
 use super::partitions::Target;
 use super::records;
@@ -116,7 +116,7 @@ impl Outlook<'_> {
     }
 
     /// The member's partitions by the last target; one that takes another's place has those of that one.
-    fn held(&self, member: &Member, by_id: &BTreeMap<Uuid, u32>) -> Vec<Place> {
+    fn held(&self, member: &Member, by_id: &BTreeMap<Uuid, u32>) -> Vec<SpecPartition> {
         let instance = member.instance_id.as_deref();
         let target = (self.group.target.get(&member.id)).or_else(|| {
             let holder = self.group.statics.get(instance?)?;
@@ -151,7 +151,7 @@ impl Outlook<'_> {
     }
 }
 
-fn target(spec: &Spec, places: &[Place]) -> Target {
+fn target(spec: &Spec, places: &[SpecPartition]) -> Target {
     let mut target = Target::new();
     for &(topic, partition) in places {
         let (id, _) = spec.topics[topic as usize];

@@ -70,7 +70,7 @@ impl FakeTopics {
     }
 }
 
-pub(super) type Place = (Uuid, i32);
+pub(super) type TestPartition = (Uuid, i32);
 
 /// The outcome of a heartbeat.
 pub(super) struct Told(pub(super) Result<Standing, Refusal>);
@@ -83,8 +83,8 @@ pub(super) struct TestClient {
     pub(super) pattern: Option<String>,
     pub(super) assignor: Option<String>,
     pub(super) epoch: i32,
-    pub(super) has: BTreeSet<Place>,
-    reported: Option<BTreeSet<Place>>,
+    pub(super) has: BTreeSet<TestPartition>,
+    reported: Option<BTreeSet<TestPartition>>,
 }
 
 pub(super) struct World {
@@ -262,7 +262,7 @@ impl World {
 }
 
 impl TestClient {
-    fn take(&mut self, told: &Told, sent: Option<BTreeSet<Place>>) {
+    fn take(&mut self, told: &Told, sent: Option<BTreeSet<TestPartition>>) {
         let standing = match &told.0 {
             Ok(standing) => standing,
             Err(refusal) => {
@@ -298,7 +298,7 @@ impl TestClient {
     }
 }
 
-pub(super) fn report(has: &BTreeSet<Place>) -> Vec<TopicPartitions> {
+pub(super) fn report(has: &BTreeSet<TestPartition>) -> Vec<TopicPartitions> {
     let mut topics: BTreeMap<Uuid, Vec<PartitionIndex>> = BTreeMap::new();
     for &(topic, partition) in has {
         let partitions = topics.entry(topic).or_default();

@@ -24,13 +24,13 @@ pub(in crate::group) enum Retention {
 }
 
 /// Topic and partition where a look goes on. No partition has the largest number: it stands for the end of its topic.
-pub(in crate::group) type Place = (Arc<str>, i32);
+pub(in crate::group) type LookFrom = (Arc<str>, i32);
 
 /// How far a look at one group has come.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::group) enum Looked {
     /// There was no room for the removal of this one.
-    UpTo(Place),
+    UpTo(LookFrom),
     /// To the end. With the removals of this look, nothing `is_left`.
     Through { is_left: bool },
 }
@@ -42,7 +42,7 @@ pub(in crate::group) struct Look<'a, F> {
     pub(in crate::group) retention_ms: i64,
     pub(in crate::group) now: i64,
     pub(in crate::group) is_subscribed: F,
-    pub(in crate::group) from: Option<&'a Place>,
+    pub(in crate::group) from: Option<&'a LookFrom>,
 }
 
 impl<F: Fn(&str) -> bool> Look<'_, F> {

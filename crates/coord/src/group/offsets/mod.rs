@@ -17,7 +17,7 @@ use wire::Uuid;
 use wire::group::{OffsetCommitKey, OffsetCommitValue};
 
 pub(super) use commit::{Terms, acceptable};
-pub(super) use expire::{Look, Looked, Place, Retention};
+pub(super) use expire::{Look, LookFrom, Looked, Retention};
 
 #[derive(Debug, Default)]
 pub(super) struct Offsets {

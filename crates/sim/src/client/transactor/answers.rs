@@ -7,7 +7,7 @@ use wire::messages::{
 };
 use wire::{ApiKey, ErrorCode};
 
-use super::{Batch, Place, Transactor, TransactorState};
+use super::{Batch, Transactor, TransactorState, TxnPartition};
 use crate::checker::Outcome;
 use crate::client::keep::{ANSWER_MAX, Client};
 use crate::client::line::{LineError, RawAnswer, code, nonsense};
@@ -141,7 +141,7 @@ impl Transactor {
 
     pub(super) fn on_produced(
         &mut self,
-        (correlation, place): &(i32, Place),
+        (correlation, place): &(i32, TxnPartition),
         code: ErrorCode,
         base: i64,
         world: &Outside,

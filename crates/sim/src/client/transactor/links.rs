@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use env::sim::Outside;
 
-use super::{Place, RECONNECT, Transactor, TransactorState};
+use super::{RECONNECT, Transactor, TransactorState, TxnPartition};
 use crate::client::keep::Link;
 use crate::client::line::Line;
 use crate::client::notes::Notes;
@@ -18,7 +18,7 @@ use crate::client::way::{Goal, Way};
 pub(super) struct Sides {
     group: Link,
     /// To the leader of each place.
-    places: BTreeMap<Place, Link>,
+    places: BTreeMap<TxnPartition, Link>,
 }
 
 impl Transactor {
@@ -36,7 +36,7 @@ impl Transactor {
         };
         self.link = link(coordinator(&self.habits.id, TRANSACTION));
         let group = self.habits.group.as_deref().unwrap_or_default();
-        let place = |place: &Place| {
+        let place = |place: &TxnPartition| {
             let (topic, partition) = place.clone();
             (place.clone(), link(Goal::Leader { topic, partition }))
         };
@@ -70,7 +70,7 @@ impl Transactor {
     }
 
     /// The connection to the leader of a place.
-    pub(super) fn leader_link(&mut self, place: &Place) -> &mut Link {
+    pub(super) fn leader_link(&mut self, place: &TxnPartition) -> &mut Link {
         let sides = self.sides.as_mut();
         let known = sides.and_then(|sides| sides.places.get_mut(place));
         known.unwrap_or(&mut self.link)
@@ -109,7 +109,7 @@ impl Transactor {
         };
         let waiting = txn.batches.iter();
         let waiting = waiting.filter(|it| !it.is_acked && it.correlation.is_none());
-        let places: BTreeSet<Place> = waiting.map(|it| it.place.clone()).collect();
+        let places: BTreeSet<TxnPartition> = waiting.map(|it| it.place.clone()).collect();
         for place in places {
             let link = self.leader_link(&place);
             if link.line.is_some() || link.open(world, notes) {

@@ -24,13 +24,13 @@ use crate::checker::{Kind, Op, Outcome};
 pub(super) use answers::is_fencing;
 use links::Sides;
 
-type Place = (String, i32);
+type TxnPartition = (String, i32);
 
 /// How a transactional producer behaves.
 #[derive(Clone, Debug)]
 pub(crate) struct TxnHabits {
     pub(crate) id: String,
-    pub(crate) places: Vec<Place>,
+    pub(crate) places: Vec<TxnPartition>,
     /// Adds its partitions itself and keeps its epoch, as before KIP-890.
     pub(crate) is_old: bool,
     pub(crate) timeout: Duration,
@@ -91,7 +91,7 @@ struct Late {
 
 struct Txn {
     op: Op,
-    places: Vec<Place>,
+    places: Vec<TxnPartition>,
     began: Instant,
     /// Batches that are still to be made.
     left: u64,
@@ -105,7 +105,7 @@ struct Txn {
 }
 
 struct Batch {
-    place: Place,
+    place: TxnPartition,
     records: Bytes,
     sends: Range<usize>,
     /// The request it is under way in.
@@ -125,7 +125,7 @@ pub(crate) struct Transactor {
     producer: Option<(i64, i16)>,
     /// Asks for the next epoch of its own instead of beginning anew.
     recovers: bool,
-    sequences: BTreeMap<Place, i32>,
+    sequences: BTreeMap<TxnPartition, i32>,
     txn: Option<Txn>,
     /// Transactions that were begun.
     begun: u64,

@@ -16,7 +16,7 @@ use wire::messages::{
     OffsetFetchRequest, TxnOffsetCommitRequest,
 };
 
-use super::{Batch, OFFSET_OF, Place, Transactor, TransactorState};
+use super::{Batch, OFFSET_OF, Transactor, TransactorState, TxnPartition};
 use crate::checker::Sent;
 use crate::client::keep::Link;
 use crate::client::notes::Notes;
@@ -133,7 +133,7 @@ impl Transactor {
     }
 
     /// The same for what waits for the leader of one place.
-    pub(super) fn send_to(&mut self, place: &Place, now: Instant, notes: &mut Notes) {
+    pub(super) fn send_to(&mut self, place: &TxnPartition, now: Instant, notes: &mut Notes) {
         let Some(txn) = &self.txn else { return };
         let waits = |at: &usize| {
             let batch = &txn.batches[*at];

@@ -38,7 +38,7 @@ impl Assignor {
             .find(|assignor| assignor.name() == name)
     }
 
-    pub(super) fn assign(self, spec: &Spec) -> Vec<Vec<Place>> {
+    pub(super) fn assign(self, spec: &Spec) -> Vec<Vec<SpecPartition>> {
         match self {
             Assignor::Uniform => uniform::assign(spec),
             Assignor::Range => range::assign(spec),
@@ -47,7 +47,7 @@ impl Assignor {
 }
 
 /// A partition: the place of its topic in the spec, and its number.
-pub(super) type Place = (u32, i32);
+pub(super) type SpecPartition = (u32, i32);
 
 #[derive(Debug, Default)]
 pub(super) struct Spec<'a> {
@@ -64,7 +64,7 @@ pub(super) struct MemberSpec<'a> {
     /// Places of the topics that it subscribes to, ascending; shared by members that subscribe to the same.
     pub(super) topics: Rc<[u32]>,
     /// Its partitions by the last target, ascending; may name partitions that it may not have any more.
-    pub(super) held: Vec<Place>,
+    pub(super) held: Vec<SpecPartition>,
 }
 
 impl Spec<'_> {

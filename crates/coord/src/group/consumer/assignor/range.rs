@@ -3,9 +3,9 @@
 //! Members with the same topics get the same numbers of topics with as many partitions. Static members come first, in the order
 //! of their instance ids: one that comes back under another member id gets the same run.
 
-use super::{Place, Spec};
+use super::{Spec, SpecPartition};
 
-pub(super) fn assign(spec: &Spec) -> Vec<Vec<Place>> {
+pub(super) fn assign(spec: &Spec) -> Vec<Vec<SpecPartition>> {
     let mut rank: Vec<u32> = (0..).take(spec.members.len()).collect();
     rank.sort_by_key(|&member| {
         let member = &spec.members[member as usize];

@@ -14,7 +14,7 @@ fn check(assignor: Assignor, case: &str, want: &str) {
 }
 
 /// Id, instance id, subscription, and what it has.
-type CaseMember = (String, Option<String>, Vec<u32>, Vec<Place>);
+type CaseMember = (String, Option<String>, Vec<u32>, Vec<SpecPartition>);
 
 struct Case {
     topics: Vec<(String, i32)>,
@@ -52,7 +52,7 @@ impl Case {
         Case { topics, members }
     }
 
-    fn run(&self, assignor: Assignor) -> Vec<Vec<Place>> {
+    fn run(&self, assignor: Assignor) -> Vec<Vec<SpecPartition>> {
         assignor.assign(&Spec {
             topics: (self.topics.iter().zip(1_u8..))
                 .map(|((_, count), id)| (Uuid([id; 16]), *count))
@@ -68,7 +68,7 @@ impl Case {
         })
     }
 
-    fn show(&self, assigned: &[Vec<Place>]) -> String {
+    fn show(&self, assigned: &[Vec<SpecPartition>]) -> String {
         let members = self.members.iter().zip(assigned).map(|((id, ..), places)| {
             let mut places = places.clone();
             places.sort_unstable();
@@ -198,7 +198,7 @@ fn random_case(dice: &mut Dice, same: bool) -> Case {
 }
 
 /// Every partition of a subscribed topic has one member, which subscribes to the topic.
-fn assert_complete(case: &Case, assigned: &[Vec<Place>]) -> BTreeMap<Place, usize> {
+fn assert_complete(case: &Case, assigned: &[Vec<SpecPartition>]) -> BTreeMap<SpecPartition, usize> {
     let mut owners = BTreeMap::new();
     for (member, places) in assigned.iter().enumerate() {
         for &place in places {

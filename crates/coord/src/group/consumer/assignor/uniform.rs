@@ -7,13 +7,13 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use super::{Place, Spec};
+use super::{Spec, SpecPartition};
 
 /// Passes over the topics. Each move lowers the sum of squares of the loads, so passes end by themselves; long chains of
 /// subscriptions could make many of them.
 const PASSES_MAX: usize = 64;
 
-pub(super) fn assign(spec: &Spec) -> Vec<Vec<Place>> {
+pub(super) fn assign(spec: &Spec) -> Vec<Vec<SpecPartition>> {
     let one_subscription = spec
         .members
         .windows(2)
@@ -26,7 +26,7 @@ pub(super) fn assign(spec: &Spec) -> Vec<Vec<Place>> {
 }
 
 /// Keeps for every member what it has, up to its share; hands out the rest in order.
-fn fill(spec: &Spec) -> Vec<Vec<Place>> {
+fn fill(spec: &Spec) -> Vec<Vec<SpecPartition>> {
     let Some(first) = spec.members.first() else {
         return Vec::new();
     };
@@ -83,13 +83,13 @@ impl Taken {
     }
 
     /// False when somebody has it, or there is no such partition.
-    fn take(&mut self, (topic, partition): Place) -> bool {
+    fn take(&mut self, (topic, partition): SpecPartition) -> bool {
         let slot = (self.0.get_mut(topic as usize))
             .and_then(|topic| topic.get_mut(usize::try_from(partition).ok()?));
         slot.is_some_and(|taken| !std::mem::replace(taken, true))
     }
 
-    fn has(&self, (topic, partition): Place) -> bool {
+    fn has(&self, (topic, partition): SpecPartition) -> bool {
         self.0[topic as usize][partition as usize]
     }
 }
@@ -131,7 +131,7 @@ impl Balance {
         balance
     }
 
-    fn run(mut self, spec: &Spec) -> Vec<Vec<Place>> {
+    fn run(mut self, spec: &Spec) -> Vec<Vec<SpecPartition>> {
         let mut order: Vec<usize> = (0..self.owners.len())
             .filter(|&topic| !self.subscribers[topic].is_empty())
             .collect();
