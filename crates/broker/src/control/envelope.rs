@@ -16,7 +16,7 @@ const PRINCIPAL_VERSION: i16 = 0;
 
 /// An answer to an envelope.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct EnvelopeAnswer {
     /// The framed answer to the request within, without its length.
     pub(crate) data: Option<Bytes>,
     pub(crate) code: i16,
@@ -58,9 +58,9 @@ pub(crate) fn request(
     })
 }
 
-impl Message for Answer {
-    fn decode(r: &mut Reader, _: i16) -> Result<Answer, DecodeError> {
-        let mut answer = Answer {
+impl Message for EnvelopeAnswer {
+    fn decode(r: &mut Reader, _: i16) -> Result<EnvelopeAnswer, DecodeError> {
+        let mut answer = EnvelopeAnswer {
             data: r.nullable_bytes(true, true)?,
             code: r.i16()?,
             end: None,
@@ -96,7 +96,7 @@ impl Message for Answer {
 pub(super) fn open(key: ApiKey, body: &Bytes) -> Opened {
     let mut reader = Reader::new(body.clone());
     let (code, end) = match key {
-        ApiKey::Envelope => match Answer::decode(&mut reader, VERSION) {
+        ApiKey::Envelope => match EnvelopeAnswer::decode(&mut reader, VERSION) {
             Ok(answer) => (answer.code, answer.end),
             Err(_) => (0, None),
         },
@@ -133,13 +133,13 @@ mod tests {
 
     #[test]
     fn an_answer_carries_its_end_past_readers_that_do_not_know_it() {
-        let answer = Answer {
+        let answer = EnvelopeAnswer {
             data: Some(Bytes::from_static(b"within")),
             code: 0,
             end: Some(42),
         };
         let bytes = encoded(&answer);
-        let read = Answer::decode(&mut Reader::new(bytes.clone()), VERSION);
+        let read = EnvelopeAnswer::decode(&mut Reader::new(bytes.clone()), VERSION);
         assert_eq!(read, Ok(answer.clone()));
         let plain = EnvelopeResponse::decode(&mut Reader::new(bytes.clone()), VERSION);
         assert_eq!(plain.map(|plain| plain.response_data), Ok(answer.data));

@@ -2,7 +2,7 @@
 //!
 //! Soft state and decisions about members of the cluster; all of it under the lock of the plan, which has the image.
 
-use meta::decide::alter_partition::{Answer, Proposal, alter_partitions};
+use meta::decide::alter_partition::{AnswerFor, Proposal, alter_partitions};
 use meta::decide::controller::{RegisteringController, TooOld};
 use meta::decide::heartbeat::{UnregisterError, fence, heartbeat, leads_any, unregister};
 use meta::decide::register_broker::FEATURES;
@@ -247,7 +247,7 @@ impl Shared {
         ticket: Ticket,
         (leader, epoch): (BrokerId, i64),
         proposals: &[Proposal],
-    ) -> Option<Decided<Vec<Answer>, HeartbeatError>> {
+    ) -> Option<Decided<Vec<AnswerFor>, HeartbeatError>> {
         self.decide_in_office(ticket, |plan, settings, _| {
             match alter_partitions(&plan.image, settings, leader, epoch, proposals) {
                 Ok(altered) => (altered.records, Ok(altered.answers)),

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use wire::{ApiKey, ErrorCode};
 
-use crate::control::envelope::Answer;
+use crate::control::envelope::EnvelopeAnswer;
 use crate::event_loop::{EnvelopeAddress, Outcome, Reply};
 use crate::ops::Desk;
 
@@ -29,7 +29,7 @@ pub(super) fn refuse(to: EnvelopeAddress) -> Outcome {
 }
 
 fn encode(to: EnvelopeAddress, data: Option<Bytes>, code: ErrorCode, end: i64) -> Outcome {
-    let answer = Answer {
+    let answer = EnvelopeAnswer {
         data,
         code: code.code(),
         end: Some(end),

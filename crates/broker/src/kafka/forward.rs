@@ -18,7 +18,7 @@ use wire::{ApiKey, Message, Reader, Uuid, decode_request_header};
 
 use super::call::{AGAIN_WAIT_MAX, Attempt, Call};
 use crate::control::Recipient;
-use crate::control::envelope::{self, Answer};
+use crate::control::envelope::{self, EnvelopeAnswer};
 use crate::event_loop::{Outcome, Reply};
 use crate::ids::random_uuid;
 use crate::ops::Desk;
@@ -67,7 +67,7 @@ pub(super) fn to_controller(call: &mut Call<'_>, frame: Bytes) -> Outcome {
     let to = (Recipient::Controller, patience);
     call.ask_node(to, &request, envelope::VERSION, |_, body| {
         let data = body.and_then(|body| {
-            let answer = Answer::decode(&mut Reader::new(body), envelope::VERSION).ok()?;
+            let answer = EnvelopeAnswer::decode(&mut Reader::new(body), envelope::VERSION).ok()?;
             answer.data.filter(|_| answer.code == 0)
         });
         // Without a controller the client comes again, to this broker or to another.

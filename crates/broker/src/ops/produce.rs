@@ -99,7 +99,7 @@ pub(crate) enum ProduceError {
     TimedOut,
 }
 
-pub(crate) struct Answer {
+pub(crate) struct PartitionProduced {
     /// Place in [`Produced::topics`].
     pub(crate) topic: u32,
     pub(crate) index: i32,
@@ -111,7 +111,7 @@ pub(crate) struct Answer {
 pub(crate) struct Produced {
     pub(crate) acks: Acks,
     pub(crate) topics: Vec<(Uuid, String)>,
-    pub(crate) answers: Vec<Answer>,
+    pub(crate) answers: Vec<PartitionProduced>,
 }
 
 /// Why a request is refused whole.
@@ -187,7 +187,7 @@ pub(super) fn append_all(
         let result = append_one(desk, asker, (*id, name), &batch, &mut origin, terms);
         let waits = result.as_ref().is_ok_and(|appended| appended.waits);
         committing.open += usize::from(waits);
-        committing.produced.answers.push(Answer {
+        committing.produced.answers.push(PartitionProduced {
             topic: batch.topic,
             index: batch.index,
             result: result.map(|appended| Placed {

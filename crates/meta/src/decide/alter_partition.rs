@@ -56,13 +56,13 @@ pub struct Altered {
     pub partition_epoch: i32,
 }
 
-pub type Answer = (Uuid, PartitionIndex, Result<Altered, AlterPartitionError>);
+pub type AnswerFor = (Uuid, PartitionIndex, Result<Altered, AlterPartitionError>);
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AlterPartitions {
     pub records: Vec<Record>,
     /// In the order of the request.
-    pub answers: Vec<Answer>,
+    pub answers: Vec<AnswerFor>,
 }
 
 /// Changes ISRs as `leader`, registered with `epoch`, proposes.

@@ -1,6 +1,6 @@
 //! AlterPartition: the leader of partitions asks for other ISRs (KIP-497, KIP-903, KIP-966). The active controller answers.
 
-use meta::decide::alter_partition::{AlterPartitionError, Answer, Member, Proposal};
+use meta::decide::alter_partition::{AlterPartitionError, AnswerFor, Member, Proposal};
 use model::{BrokerId, LeaderEpoch, PartitionIndex};
 use wire::messages::alter_partition_request as asked;
 use wire::messages::alter_partition_response::{PartitionData, TopicData};
@@ -74,16 +74,16 @@ fn isr(partition: &asked::PartitionData, version: i16) -> Vec<Member> {
 }
 
 /// Answers to partitions of one topic are next to each other, as they were asked for.
-fn topics(answers: &[Answer]) -> Vec<TopicData> {
+fn topics(answers: &[AnswerFor]) -> Vec<TopicData> {
     let of_one_topic = answers.chunk_by(|one, next| one.0 == next.0);
-    let topic = |answers: &[Answer]| TopicData {
+    let topic = |answers: &[AnswerFor]| TopicData {
         topic_id: answers.first().map(|first| first.0).unwrap_or_default(),
         partitions: answers.iter().map(partition).collect(),
     };
     of_one_topic.map(topic).collect()
 }
 
-fn partition((_, index, answer): &Answer) -> PartitionData {
+fn partition((_, index, answer): &AnswerFor) -> PartitionData {
     match answer {
         Ok(altered) => PartitionData {
             partition_index: index.0,

@@ -20,8 +20,8 @@ use crate::kafka::parked::Waiting;
 use crate::ops::Step;
 use crate::ops::asking::QUESTION_BYTES;
 use crate::ops::produce::{
-    self, Acks, Answer, BatchFor, Joining, Origin, Placed, Produce, ProduceError, Produced,
-    Producing, Refusal,
+    self, Acks, BatchFor, Joining, Origin, PartitionProduced, Placed, Produce, ProduceError,
+    Produced, Producing, Refusal,
 };
 
 const INVALID_OFFSET: i64 = -1;
@@ -212,7 +212,7 @@ fn shape(topics: Vec<(wire::Uuid, String)>) -> Vec<TopicProduceResponse> {
         .collect()
 }
 
-fn partition(answer: &Answer, version: i16) -> PartitionProduceResponse {
+fn partition(answer: &PartitionProduced, version: i16) -> PartitionProduceResponse {
     match &answer.result {
         Ok(placed) => appended(answer.index, placed),
         Err(error) => {
