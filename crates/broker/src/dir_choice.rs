@@ -26,7 +26,7 @@ pub(crate) struct Adopted {
 }
 
 /// Leaves each partition in one of the directories that are online.
-pub(crate) fn settle(dirs: &mut Dirs, image: &Image, node: BrokerId) -> Vec<Adopted> {
+pub(crate) fn choose(dirs: &mut Dirs, image: &Image, node: BrokerId) -> Vec<Adopted> {
     let mut places: BTreeMap<Key, Vec<(usize, Extent)>> = BTreeMap::new();
     for (at, dir) in dirs.iter().enumerate() {
         for (key, extent) in dir.iter().flat_map(Restored::extents) {

@@ -524,7 +524,7 @@ fn recover(env: &Env, settings: &Settings) -> Result<Recovered, StartError> {
             done => restored.push(done),
         }
     }
-    let adopted = dir_choice::settle(&mut restored, &image, node);
+    let adopted = dir_choice::choose(&mut restored, &image, node);
     let mut residents = Vec::new();
     let mut rounds = 0;
     for (at, restored) in restored.into_iter().enumerate() {

@@ -26,7 +26,7 @@ fn overwrite(place: &TestDir, path: &Path, position: u64, bytes: &[u8]) {
 }
 
 /// As a checkpoint does it.
-fn settle(store: &Store) -> Known {
+fn settled_heads(store: &Store) -> Known {
     store.write_long_indexes().unwrap();
     store.sync().unwrap();
     store.known()
@@ -71,10 +71,10 @@ fn batches_of_another_partition_at_the_very_offsets_are_refused_and_their_neighb
         for (number, batches) in ours.chunks(7).enumerate() {
             append(&store, batches);
             if number % 3 == 0 {
-                settle(&store);
+                settled_heads(&store);
             }
         }
-        let known = settle(&store);
+        let known = settled_heads(&store);
         let path = store.segments()[0].path("log");
         let foreign: Vec<u8> = (theirs[50..].iter())
             .flat_map(|batch| [&batch.head()[..], &batch.body()[..]].concat())
@@ -104,10 +104,10 @@ fn an_offset_that_rotted_within_a_gap_is_refused() {
     let store = place.create(compacted(1 << 20), 0);
     append(&store, &log_of("value", 0..401));
     store.roll(NOW).unwrap();
-    settle(&store);
+    settled_heads(&store);
     compact(&store, &How::default()).expect("due");
     store.verify(Offset(0), Offset(401)).unwrap();
-    let known = settle(&store);
+    let known = settled_heads(&store);
     let batches = read_all(&store, 0, 401, 700);
     let bases: Vec<i64> = batches.iter().map(|batch| batch.base_offset().0).collect();
     assert!(bases[..40].iter().copied().eq((0..40).map(|at| at * 10)));
@@ -146,7 +146,7 @@ fn rot_in_the_checksums_refuses_no_batch() {
     let batches = log_of("value", 0..30);
     let store = place.create(small_segments(1 << 20), 0);
     append(&store, &batches);
-    let known = settle(&store);
+    let known = settled_heads(&store);
     let path = store.segments()[0].path(HEADS);
     let good = bytes_of(&place, &path);
     assert_eq!(good.len(), 3 * log::heads::BLOCK_SIZE);
@@ -174,7 +174,7 @@ fn what_took_the_place_of_other_batches_is_served_after_any_power_cut() {
         let mut store = place.create(config(), 0);
         place.env.disk.sync_dir(Path::new("/data")).unwrap();
         place.env.disk.sync_dir(Path::new("/")).unwrap();
-        let mut known = settle(&store);
+        let mut known = settled_heads(&store);
         let mut durable: Vec<Batch> = Vec::new();
         let rng = std::sync::Arc::clone(&place.env.rng);
         for step in 0..40 {
@@ -186,11 +186,11 @@ fn what_took_the_place_of_other_batches_is_served_after_any_power_cut() {
                     // The intent to cut is durable before: a start cuts again.
                     let to = Offset((rng.next_u64() % (from as u64 + 1)) as i64);
                     store.truncate_to(to).unwrap();
-                    known = settle(&store);
+                    known = settled_heads(&store);
                     durable = read_all(&store, 0, store.log_end().0, 5000);
                 }
                 1 => {
-                    known = settle(&store);
+                    known = settled_heads(&store);
                     durable = read_all(&store, 0, store.log_end().0, 5000);
                 }
                 2 => store.write_long_indexes().unwrap(),
@@ -219,7 +219,7 @@ fn checksums_of_another_partition_refuse_no_batch() {
         store.belongs_to(topic, PartitionIndex(partition));
         let batches = log_of(text, 0..30);
         append(&store, &batches);
-        let known = settle(&store);
+        let known = settled_heads(&store);
         let [log, heads] = ["log", HEADS].map(|of| store.segments()[0].path(of));
         (batches, known, log, bytes_of(&place, &heads), heads)
     };

@@ -115,7 +115,7 @@ impl ConsumerGroup {
         }
         let reported = embedded::reported(&subscription, cx.topics);
         let mut records = Vec::new();
-        let settled = self.settle(&entry, member, Some(&reported), cx, &mut records)?;
+        let settled = self.replace_member(&entry, member, Some(&reported), cx, &mut records)?;
 
         self.timers.cancel(&settled.id, Wait::Join);
         self.timers

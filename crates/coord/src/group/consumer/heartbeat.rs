@@ -70,7 +70,7 @@ impl ConsumerGroup {
         member.classic = None;
         update(&mut member, beat);
         let mut records = Vec::new();
-        let settled = self.settle(&entry, member, reported, cx, &mut records)?;
+        let settled = self.replace_member(&entry, member, reported, cx, &mut records)?;
         let session = after(cx.at, cx.settings.session_timeout_ms.value);
         self.timers.set(&settled.id, Wait::Session, session);
         self.timers.cancel(&settled.id, Wait::Join);

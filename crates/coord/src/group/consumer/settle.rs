@@ -139,7 +139,7 @@ impl<'a> Outlook<'a> {
 
 impl ConsumerGroup {
     /// The member as it is after `member` took the place of `entry`, with the records that make it so.
-    pub(super) fn settle(
+    pub(super) fn replace_member(
         &mut self,
         entry: &Entry,
         member: Member,
