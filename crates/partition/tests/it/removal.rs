@@ -135,6 +135,53 @@ fn a_stop_waits_for_no_removal_and_loses_nothing() {
     assert_eq!(made.unwrap().bounds().log_end, Offset(40));
 }
 
+/// A node among several acts on a deletion (1), dies (2), and does not know at its start whether that was committed (3). Files that are
+/// gone say that it was; files that are there stay.
+#[test]
+fn a_start_goes_without_the_files_of_a_deletion_that_it_does_not_know_to_be_committed() {
+    let machine = machine(1);
+    let mut known = vec![Known::default(); 2];
+    let configs = [small_segments(), small_segments()];
+    let mut rig = open(&machine, &configs).unwrap();
+    fill(&mut rig, &machine, &mut known);
+    rig.stop();
+    drop(rig);
+    machine.kill();
+    let start = |in_doubt: &[usize]| {
+        let env = machine.env();
+        let fresh = || Identity {
+            cluster_id: String::new(),
+            node_id: 1,
+        };
+        let (mut recovery, _) = Recovery::begin(&env, Path::new(DIR), settings(), &fresh)?;
+        let in_doubt = in_doubt
+            .iter()
+            .map(|at| (topic(*at), format!("t{at}").into()));
+        recovery.expect_removed(&in_doubt.collect())?;
+        let lookup = |id: Uuid, _| {
+            let at = (0..2).find(|at| topic(*at) == id)?;
+            Some(found(at, &configs[at]))
+        };
+        let restored = recovery.restore(lookup, told(0..TOPICS.end))?;
+        restored.finish(env.threads.bell())
+    };
+    let ends = |in_doubt: &[usize]| -> Result<[Option<Offset>; 2], OpenError> {
+        let residents = start(in_doubt)?.residents;
+        Ok([0, 1].map(|at| {
+            let partition = residents.partition(topic(at), PartitionIndex(0));
+            partition.map(|of| of.bounds().log_end)
+        }))
+    };
+    let end = Some(Offset(40));
+    assert_eq!(ends(&[1]).unwrap(), [end, end], "it may yet be kept");
+    machine.kill();
+    let disk = machine.env().disk;
+    let dir = Path::new(DIR).join("t1-0");
+    disk.rename(&dir, &Path::new(DIR).join("elsewhere"))
+        .unwrap();
+    assert_eq!(ends(&[1]).unwrap(), [end, None]);
+}
+
 /// Old segments of a log that lives on: they go when their readers are through.
 #[test]
 fn spent_segments_stay_while_they_cannot_go_and_the_log_goes_on() {
