@@ -21,7 +21,7 @@ fn groups_keep_what_they_were_told_wherever_their_coordinators_are() {
             assert_eq!((verdict.trace, verdict.events), (again.trace, again.events));
         }
     }
-    assert!(commits > 300, "{commits} commits");
+    assert!(commits > 200, "{commits} commits");
     assert!(unanswered > 50, "{unanswered} requests without an answer");
 }
 
